@@ -1,0 +1,1 @@
+//! The NBD server: sockets around braid-nbd-proto.

@@ -1,0 +1,1 @@
+//! The NBD protocol as values: wire formats and session states, no sockets.

@@ -1,0 +1,1 @@
+//! The on-disk formats of Linux md: parse, validate, write.

@@ -1,0 +1,1 @@
+//! P and Q arithmetic: generate, update, recover, with kernels chosen at run time.

@@ -1,0 +1,1 @@
+//! Threads around the engine: combiners, payload memory, member I/O, the Volume.
