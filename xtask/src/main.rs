@@ -1,2 +1,53 @@
-//! cargo xtask
-fn main() {}
+//! `cargo xtask`: the project's own chores, in the project's own language.
+//!
+//! | Chore | What it does |
+//! |---|---|
+//! | `test` | everything that must hold, in one command; what continuous integration runs |
+//! | `tidy` | the house rules |
+//! | `oracle` | arrays of the real kernel against ours, both ways |
+//! | `fuzz` | the parsers against chance, for a bounded time |
+
+mod fuzz;
+mod oracle;
+mod packages;
+mod steps;
+mod tidy;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+const USAGE: &str = "\
+usage: cargo xtask <chore>
+
+  test   [--skip STEP]...            everything that must hold (STEP: see the headings it prints)
+  tidy                               the house rules
+  oracle [ARGS]...                   arrays of the real kernel against ours, both ways
+  fuzz   [--seconds N] [TARGET]...   the parsers against chance (needs the nightly toolchain)";
+
+fn main() -> ExitCode {
+    let mut args: Vec<String> = std::env::args().skip(1).collect();
+    let chore = if args.is_empty() { String::new() } else { args.remove(0) };
+    match run(&chore, args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask {chore}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(chore: &str, args: Vec<String>) -> Result<()> {
+    match chore {
+        "test" => steps::run(&args),
+        "tidy" => tidy::run(),
+        "oracle" => oracle::run(args),
+        "fuzz" => fuzz::run(&args),
+        "help" | "--help" | "-h" => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        "" => bail!("which chore?\n\n{USAGE}"),
+        other => bail!("no chore is called {other}\n\n{USAGE}"),
+    }
+}

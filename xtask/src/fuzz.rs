@@ -1,0 +1,189 @@
+//! `cargo xtask fuzz`: every target in `fuzz/`, for a bounded time.
+//!
+//! Builds with the nightly toolchain, coverage counters and the address sanitizer, by plain
+//! cargo: the flags below are what `cargo fuzz` would pass, so that it need not be installed.
+//! Without nightly nothing runs, and that is said, not hidden.
+//!
+//! Inputs found stay in `fuzz/corpus/TARGET`, crashes in `fuzz/artifacts/TARGET`; neither is
+//! committed. A crash becomes a unit test in the crate it broke.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::tidy::repository_root;
+
+/// How long each target runs unless `--seconds` says otherwise.
+const SECONDS_DEFAULT: u64 = 60;
+/// Longest input, in bytes: two superblocks and a page of log.
+const INPUT_BYTES_MAX: u64 = 16 * 1024;
+/// The only machine the project's continuous integration has; sanitizers need it named.
+const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+/// Coverage counters for libFuzzer and the address sanitizer.
+const FLAGS: [&str; 9] = [
+    "--cfg=fuzzing",
+    "-Zsanitizer=address",
+    "-Cpasses=sancov-module",
+    "-Cllvm-args=-sanitizer-coverage-level=4",
+    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "-Cllvm-args=-sanitizer-coverage-pc-table",
+    "-Cllvm-args=-sanitizer-coverage-trace-compares",
+    "-Cdebug-assertions",
+    "-Ccodegen-units=1",
+];
+
+/// What the command line asks for.
+#[derive(Debug, PartialEq, Eq)]
+struct Options {
+    seconds: u64,
+    /// Empty: all of them.
+    targets: Vec<String>,
+}
+
+/// Whether the targets ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Ran,
+    /// No nightly toolchain on this machine.
+    Skipped,
+}
+
+/// The chore.
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    let options = parse(args)?;
+    run_targets(options.seconds, &options.targets).map(|_| ())
+}
+
+/// Builds and runs the named targets, or all, `seconds` each.
+pub(crate) fn run_targets(seconds: u64, named: &[String]) -> Result<Outcome> {
+    if !has_nightly() {
+        println!("SKIPPED: no nightly toolchain (rustup toolchain install nightly)");
+        return Ok(Outcome::Skipped);
+    }
+    let root = repository_root()?;
+    let folder = root.join("fuzz");
+    let known = targets(&folder)?;
+    for name in named {
+        ensure!(known.contains(name), "no target is called {name}; there are: {}", known.join(" "));
+    }
+    let chosen = if named.is_empty() { &known } else { named };
+    let programs = build(&folder)?;
+    for name in chosen {
+        println!("-- {name}, {seconds} s");
+        run_one(&folder, &programs, name, seconds)?;
+    }
+    Ok(Outcome::Ran)
+}
+
+fn parse(args: &[String]) -> Result<Options> {
+    let mut options = Options { seconds: SECONDS_DEFAULT, targets: Vec::new() };
+    let mut rest = args.iter();
+    while let Some(arg) = rest.next() {
+        if arg == "--seconds" {
+            let value = rest.next().context("--seconds needs a number")?;
+            options.seconds = value.parse().with_context(|| format!("--seconds {value}"))?;
+            ensure!(options.seconds > 0, "--seconds 0 would run for ever");
+        } else if arg.starts_with('-') {
+            bail!("unknown option {arg}");
+        } else {
+            options.targets.push(arg.clone());
+        }
+    }
+    Ok(options)
+}
+
+fn has_nightly() -> bool {
+    Command::new("rustup")
+        .args(["run", "nightly", "rustc", "--version"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+/// The names of the files in `fuzz/fuzz_targets`.
+fn targets(folder: &Path) -> Result<Vec<String>> {
+    let folder = folder.join("fuzz_targets");
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "rs")
+            && let Some(stem) = path.file_stem()
+        {
+            names.push(stem.to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    ensure!(!names.is_empty(), "no targets in {}", folder.display());
+    Ok(names)
+}
+
+/// Builds all targets and returns the folder of the programs.
+fn build(folder: &Path) -> Result<PathBuf> {
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| folder.join("target"), |shared| PathBuf::from(shared).join("fuzz"));
+    let status = Command::new("rustup")
+        .args(["run", "nightly", "cargo", "build", "--quiet", "--release", "--bins"])
+        .args(["--target", TRIPLE, "--manifest-path"])
+        .arg(folder.join("Cargo.toml"))
+        .env("CARGO_TARGET_DIR", &target)
+        .env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\u{1f}"))
+        .env_remove("RUSTFLAGS")
+        .env_remove("RUSTUP_TOOLCHAIN")
+        .env_remove("CARGO")
+        .current_dir(folder)
+        .status()
+        .context("rustup run nightly cargo build")?;
+    ensure!(status.success(), "the targets do not build");
+    Ok(target.join(TRIPLE).join("release"))
+}
+
+fn run_one(folder: &Path, programs: &Path, name: &str, seconds: u64) -> Result<()> {
+    let corpus = folder.join("corpus").join(name);
+    let crashes = folder.join("artifacts").join(name);
+    std::fs::create_dir_all(&corpus)?;
+    std::fs::create_dir_all(&crashes)?;
+    let seeds = folder.join("seeds").join(name);
+    let mut command = Command::new(programs.join(name));
+    command
+        .arg(format!("-max_total_time={seconds}"))
+        .arg(format!("-max_len={INPUT_BYTES_MAX}"))
+        .args(["-print_final_stats=1", "-verbosity=0", "-rss_limit_mb=1024", "-timeout=10"])
+        .arg(format!("-artifact_prefix={}/", crashes.display()))
+        .arg(&corpus);
+    if seeds.is_dir() {
+        command.arg(&seeds);
+    }
+    let status = command.status().with_context(|| format!("running {name}"))?;
+    ensure!(status.success(), "{name} found something; the input is in {}", crashes.display());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(args: &[&str]) -> Result<Options> {
+        parse(&args.iter().map(ToString::to_string).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn options_are_read() {
+        let options = parsed(&["--seconds", "5", "bitmap"]).expect("good");
+        assert_eq!(options, Options { seconds: 5, targets: vec!["bitmap".to_string()] });
+        assert_eq!(parsed(&[]).expect("good").seconds, SECONDS_DEFAULT);
+    }
+
+    #[test]
+    fn bad_options_are_refused() {
+        for bad in [&["--seconds"][..], &["--seconds", "x"], &["--seconds", "0"], &["--fast"]] {
+            assert!(parsed(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_target_folder_is_an_error() {
+        assert!(targets(Path::new("/nonexistent")).is_err());
+    }
+}

@@ -1,0 +1,101 @@
+//! What the tests need from the distribution, and getting it.
+//!
+//! Debian's names. As root, what is missing is installed; otherwise the one line to run is
+//! printed and the run fails. On a system without dpkg the list is only printed, and a step that
+//! misses its tool will say so itself.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+/// Clients, the kernel with md and what boots it, and ISA-L to compare parity with.
+const NEEDED: [&str; 12] = [
+    "qemu-system-x86",
+    "qemu-utils",
+    "qemu-block-extra",
+    "linux-image-amd64",
+    "mdadm",
+    "fio",
+    "libnbd-bin",
+    "nbdkit",
+    "busybox-static",
+    "cpio",
+    "e2fsprogs",
+    "libisal-dev",
+];
+
+/// Installs what is missing, or says how to.
+pub(crate) fn ensure() -> Result<()> {
+    if Command::new("dpkg-query").arg("--version").stdout(Stdio::null()).status().is_err() {
+        println!("no dpkg here; the tests need what Debian calls: {}", NEEDED.join(" "));
+        return Ok(());
+    }
+    let missing: Vec<&str> =
+        NEEDED.into_iter().filter(|name| !is_installed(&status_of(name))).collect();
+    if missing.is_empty() {
+        println!("all {} packages are installed", NEEDED.len());
+        return Ok(());
+    }
+    if !is_root()? {
+        println!("Missing packages. Run this once, then try again:\n\n  {}\n", line(&missing));
+        bail!("{} packages are missing", missing.len());
+    }
+    println!("installing {}", missing.join(" "));
+    apt(&["update"])?;
+    let mut install = vec!["install", "--yes", "--no-install-recommends"];
+    install.extend(&missing);
+    apt(&install)
+}
+
+/// The one line for a person who is not root.
+fn line(missing: &[&str]) -> String {
+    let names = missing.join(" ");
+    format!("sudo apt-get update && sudo apt-get install --yes --no-install-recommends {names}")
+}
+
+fn status_of(name: &str) -> String {
+    let output = Command::new("dpkg-query")
+        .args(["--show", "--showformat=${db:Status-Status}", name])
+        .output();
+    output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
+}
+
+fn is_installed(status: &str) -> bool {
+    status == "installed"
+}
+
+fn is_root() -> Result<bool> {
+    let output = Command::new("id").arg("-u").output().context("id -u")?;
+    Ok(output.stdout.trim_ascii() == b"0")
+}
+
+fn apt(args: &[&str]) -> Result<()> {
+    let status = Command::new("apt-get")
+        .arg("--quiet=2")
+        .args(args)
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .stdin(Stdio::null())
+        .status()
+        .context("apt-get")?;
+    if !status.success() {
+        bail!("apt-get {}: {status}", args.join(" "));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_whose_files_are_gone_counts_as_missing() {
+        assert!(is_installed("installed"));
+        assert!(!is_installed("config-files") && !is_installed(""));
+    }
+
+    #[test]
+    fn the_line_names_what_is_missing_and_nothing_else() {
+        let line = line(&["fio", "cpio"]);
+        assert!(line.ends_with(" fio cpio") && line.contains("apt-get update &&"));
+    }
+}

@@ -1,0 +1,238 @@
+//! `cargo xtask test`: everything that must hold, one step after the other.
+//!
+//! ```text
+//! packages -> fmt -> clippy -> tidy -> test -> docs -> fuzz -> oracle -> demo -> summary
+//! ```
+//!
+//! Cheap steps come first. The first step that fails ends the run with its name; a step that
+//! cannot run on this machine says so and stands in the summary as skipped.
+//!
+//! Invariants:
+//! - the summary of a failed run names the failing step and nothing after it
+//!   `[check: the_first_failure_ends_the_run]`.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::{fuzz, oracle, packages, tidy};
+
+/// What the whole may take on two cores; a longer run is said at the end.
+const BUDGET: Duration = Duration::from_secs(15 * 60);
+/// How long each fuzz target runs here.
+const FUZZ_SECONDS: u64 = 5;
+
+/// How a step ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Ending {
+    /// Done, with a word about it or none.
+    Done(String),
+    Skipped(String),
+}
+
+/// A name and what to do.
+struct Step {
+    name: &'static str,
+    run: fn() -> Result<Ending>,
+}
+
+const STEPS: [Step; 9] = [
+    Step { name: "packages", run: || packages::ensure().map(done) },
+    Step { name: "fmt", run: || cargo(&["fmt", "--all", "--check"]) },
+    Step { name: "clippy", run: clippy },
+    Step { name: "tidy", run: || tidy::run().map(done) },
+    Step { name: "test", run: test },
+    Step { name: "docs", run: docs },
+    Step { name: "fuzz", run: fuzz_briefly },
+    Step { name: "oracle", run: || oracle::run(Vec::new()).map(done) },
+    Step { name: "demo", run: || cargo(&["run", "--quiet", "--package", "braid", "--", "demo"]) },
+];
+
+/// The chore.
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    let skip = parse(args)?;
+    let started = Instant::now();
+    let (summary, failure) = go_through(&STEPS, &skip);
+    println!("\n== summary");
+    for line in &summary {
+        println!("{line}");
+    }
+    let total = started.elapsed();
+    println!("  {:<10} {:>8}", "total", seconds(total));
+    if total > BUDGET {
+        println!("  over the budget of {} on two cores", seconds(BUDGET));
+    }
+    match failure {
+        Some((name, error)) => bail!("the step {name} failed: {error:#}"),
+        None => Ok(()),
+    }
+}
+
+/// Runs the steps; returns a line for each that was reached, and the failure that ended it.
+fn go_through(
+    steps: &[Step],
+    skip: &[String],
+) -> (Vec<String>, Option<(&'static str, anyhow::Error)>) {
+    let mut summary = Vec::new();
+    for step in steps {
+        println!("\n== {}", step.name);
+        let started = Instant::now();
+        let ending = if skip.iter().any(|name| name == step.name) {
+            Ok(Ending::Skipped("as asked".to_string()))
+        } else {
+            (step.run)()
+        };
+        let (word, failure) = match ending {
+            Ok(Ending::Done(word)) if word.is_empty() => ("ok".to_string(), None),
+            Ok(Ending::Done(word)) => (format!("ok, {word}"), None),
+            Ok(Ending::Skipped(why)) => (format!("SKIPPED, {why}"), None),
+            Err(error) => ("FAILED".to_string(), Some(error)),
+        };
+        let line = format!("  {:<10} {:>8}  {word}", step.name, seconds(started.elapsed()));
+        println!("== {line}");
+        summary.push(line);
+        if let Some(error) = failure {
+            return (summary, Some((step.name, error)));
+        }
+    }
+    (summary, None)
+}
+
+fn parse(args: &[String]) -> Result<Vec<String>> {
+    let mut skip = Vec::new();
+    let mut rest = args.iter();
+    while let Some(arg) = rest.next() {
+        ensure!(arg == "--skip", "unknown argument {arg}");
+        let name = rest.next().context("--skip needs the name of a step")?;
+        ensure!(STEPS.iter().any(|step| step.name == name), "no step is called {name}");
+        skip.push(name.clone());
+    }
+    Ok(skip)
+}
+
+fn done((): ()) -> Ending {
+    Ending::Done(String::new())
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+fn clippy() -> Result<Ending> {
+    cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])
+}
+
+fn docs() -> Result<Ending> {
+    let mut command = command(&["doc", "--workspace", "--no-deps", "--document-private-items"]);
+    command.arg("--quiet").env("RUSTDOCFLAGS", "-D warnings");
+    finish(&mut command)
+}
+
+fn fuzz_briefly() -> Result<Ending> {
+    Ok(match fuzz::run_targets(FUZZ_SECONDS, &[])? {
+        fuzz::Outcome::Ran => Ending::Done(format!("{FUZZ_SECONDS} s each")),
+        fuzz::Outcome::Skipped => Ending::Skipped("no nightly toolchain".to_string()),
+    })
+}
+
+/// `cargo test`, its output passed on as it comes and its result lines added up.
+fn test() -> Result<Ending> {
+    let mut command = command(&["test", "--workspace"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().context("cargo test")?;
+    let output = child.stdout.take().context("the output of cargo test")?;
+    let mut counts = Counts::default();
+    for line in BufReader::new(output).lines() {
+        let line = line?;
+        println!("{line}");
+        counts.add(&line);
+    }
+    let status = child.wait()?;
+    ensure!(status.success(), "cargo test: {status}");
+    ensure!(counts.passed > 0, "cargo test ran no tests at all");
+    Ok(Ending::Done(format!("{} passed, {} ignored", counts.passed, counts.ignored)))
+}
+
+/// Sums over the `test result:` lines.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Counts {
+    passed: u64,
+    ignored: u64,
+}
+
+impl Counts {
+    fn add(&mut self, line: &str) {
+        let Some(result) = line.strip_prefix("test result:") else { return };
+        let number = |word: &str| {
+            let before =
+                result.split(word).next()?.rsplit([' ', '.', ';']).find(|part| !part.is_empty());
+            before?.parse::<u64>().ok()
+        };
+        self.passed += number(" passed").unwrap_or(0);
+        self.ignored += number(" ignored").unwrap_or(0);
+    }
+}
+
+/// The cargo that runs this program.
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let root = tidy::repository_root().unwrap_or_else(|_| ".".into());
+    command.args(args).current_dir(root);
+    command
+}
+
+fn cargo(args: &[&str]) -> Result<Ending> {
+    finish(&mut command(args))
+}
+
+fn finish(command: &mut Command) -> Result<Ending> {
+    let status = command.status().with_context(|| format!("{command:?}"))?;
+    ensure!(status.success(), "{command:?}: {status}");
+    Ok(done(()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fail() -> Result<Ending> {
+        bail!("as planned")
+    }
+
+    #[test]
+    fn the_first_failure_ends_the_run() {
+        let steps = [
+            Step { name: "one", run: || Ok(done(())) },
+            Step { name: "two", run: fail },
+            Step { name: "three", run: || Ok(done(())) },
+        ];
+        let (summary, failure) = go_through(&steps, &[]);
+        assert_eq!(failure.expect("a failure").0, "two");
+        assert_eq!(summary.len(), 2);
+        assert!(summary[1].contains("two") && summary[1].contains("FAILED"));
+
+        let (summary, failure) = go_through(&steps, &["two".to_string()]);
+        assert!(failure.is_none());
+        assert!(summary[1].contains("SKIPPED"));
+        assert_eq!(summary.len(), 3);
+    }
+
+    #[test]
+    fn result_lines_are_added_up() {
+        let mut counts = Counts::default();
+        counts.add("test result: ok. 17 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out");
+        counts.add("test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
+        counts.add("test passed ... ok");
+        assert_eq!(counts, Counts { passed: 20, ignored: 2 });
+    }
+
+    #[test]
+    fn unknown_steps_are_refused() {
+        let args = |list: &[&str]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(parse(&args(&["--skip", "oracle"])).expect("good"), ["oracle"]);
+        assert!(parse(&args(&["--skip", "luck"])).is_err());
+        assert!(parse(&args(&["--skip"])).is_err());
+        assert!(parse(&args(&["--fast"])).is_err());
+    }
+}

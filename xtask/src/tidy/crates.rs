@@ -1,0 +1,211 @@
+//! Rules about crates: who may depend on whom.
+//!
+//! Reads `cargo metadata`, so a dependency that hides behind a feature or a rename is seen. The
+//! table below is the drawing in ARCHITECTURE.md, one row for each crate.
+//!
+//! Normal and build dependencies follow the table. Dev-dependencies may also name pure crates,
+//! but never one that talks to the world: a pure crate's tests stay pure.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::{Finding, Rule};
+
+/// What a crate of the workspace may depend on.
+struct Row {
+    /// Package name.
+    name: &'static str,
+    /// Workspace crates it may name; `ANY` for all.
+    workspace: &'static [&'static str],
+    /// Crates from the registry it may name; `ANY` for all.
+    registry: &'static [&'static str],
+}
+
+const ANY: &[&str] = &["*"];
+/// What pure crates may take from the registry: nothing that knows the world.
+const PURE_REGISTRY: &[&str] = &["thiserror", "zerocopy", "crc32c"];
+/// Crates that a dev-dependency may always name.
+const PURE: [&str; 6] = [
+    "braid-geometry",
+    "braid-parity",
+    "braid-nbd-proto",
+    "braid-ondisk",
+    "braid-assembly",
+    "braid-engine",
+];
+
+const ROWS: [Row; 11] = [
+    Row { name: "braid-geometry", workspace: &[], registry: PURE_REGISTRY },
+    Row { name: "braid-parity", workspace: &[], registry: PURE_REGISTRY },
+    Row { name: "braid-nbd-proto", workspace: &[], registry: PURE_REGISTRY },
+    Row { name: "braid-ondisk", workspace: &["braid-geometry"], registry: PURE_REGISTRY },
+    Row {
+        name: "braid-assembly",
+        workspace: &["braid-geometry", "braid-ondisk"],
+        registry: PURE_REGISTRY,
+    },
+    Row {
+        name: "braid-engine",
+        workspace: &["braid-geometry", "braid-parity", "braid-ondisk"],
+        registry: PURE_REGISTRY,
+    },
+    Row { name: "braid-member", workspace: &[], registry: ANY },
+    Row {
+        name: "braid-runtime",
+        workspace: &[
+            "braid-engine",
+            "braid-geometry",
+            "braid-parity",
+            "braid-ondisk",
+            "braid-assembly",
+            "braid-member",
+        ],
+        registry: ANY,
+    },
+    Row { name: "braid-frontend-nbd", workspace: &["braid-nbd-proto"], registry: ANY },
+    Row { name: "braid", workspace: ANY, registry: ANY },
+    Row {
+        name: "xtask",
+        workspace: &[
+            "braid-geometry",
+            "braid-parity",
+            "braid-nbd-proto",
+            "braid-ondisk",
+            "braid-assembly",
+            "braid-member",
+            "braid-runtime",
+            "braid-frontend-nbd",
+            "braid",
+        ],
+        registry: ANY,
+    },
+];
+
+/// One workspace crate.
+pub(super) struct Package {
+    pub(super) name: String,
+    /// Its folder, from the repository root.
+    pub(super) folder: String,
+    dependencies: Vec<Dependency>,
+}
+
+struct Dependency {
+    name: String,
+    /// By path, hence ours; otherwise from the registry.
+    is_ours: bool,
+    is_dev: bool,
+}
+
+/// What `cargo metadata` says about the workspace and everything below it.
+pub(super) fn metadata(root: &Path) -> Result<Value> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version", "1"])
+        .current_dir(root)
+        .output()
+        .context("cargo metadata")?;
+    if !output.status.success() {
+        bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// The workspace's own crates.
+pub(super) fn packages(metadata: &Value, root: &Path) -> Result<Vec<Package>> {
+    let list = metadata["packages"].as_array().context("metadata lists packages")?;
+    let mut packages = Vec::new();
+    for package in list.iter().filter(|package| package["source"].is_null()) {
+        let name = package["name"].as_str().context("a package has a name")?.to_string();
+        let manifest = package["manifest_path"].as_str().context("a package has a manifest")?;
+        let folder = Path::new(manifest).parent().context("a manifest stands in a folder")?;
+        let folder = folder.strip_prefix(root).unwrap_or(folder).to_string_lossy().into_owned();
+        let dependencies = package["dependencies"].as_array().into_iter().flatten();
+        let dependencies = dependencies
+            .map(|dependency| Dependency {
+                name: dependency["name"].as_str().unwrap_or_default().to_string(),
+                is_ours: dependency["source"].is_null(),
+                is_dev: dependency["kind"] == "dev",
+            })
+            .collect();
+        packages.push(Package { name, folder, dependencies });
+    }
+    Ok(packages)
+}
+
+/// Compares every dependency with the table, both ways.
+pub(super) fn directions(packages: &[Package], findings: &mut Vec<Finding>) {
+    for package in packages {
+        let place = format!("{}/Cargo.toml", package.folder);
+        let Some(row) = ROWS.iter().find(|row| row.name == package.name) else {
+            let text = format!("{} has no row in xtask/src/tidy/crates.rs", package.name);
+            findings.push(Finding::new(Rule::Dependencies, &place, 1, text));
+            continue;
+        };
+        for dependency in &package.dependencies {
+            if let Some(text) = complaint(row, dependency) {
+                findings.push(Finding::new(Rule::Dependencies, &place, 1, text));
+            }
+        }
+    }
+    for row in &ROWS {
+        if !packages.iter().any(|package| package.name == row.name) {
+            let text = format!("the table has a row for {}, which is not here", row.name);
+            findings.push(Finding::new(Rule::Dependencies, "xtask/src/tidy/crates.rs", 1, text));
+        }
+    }
+}
+
+fn complaint(row: &Row, dependency: &Dependency) -> Option<String> {
+    let name = dependency.name.as_str();
+    let allowed = if dependency.is_ours { row.workspace } else { row.registry };
+    let by_table = allowed == ANY || allowed.contains(&name);
+    let by_test = dependency.is_dev && (!dependency.is_ours || PURE.contains(&name));
+    if by_table || by_test {
+        return None;
+    }
+    let kind = if dependency.is_dev { "dev-depend" } else { "depend" };
+    Some(format!("{} must not {kind} on {name}", row.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complaints(name: &str, dependency: &str, is_ours: bool, is_dev: bool) -> usize {
+        let dependency = Dependency { name: dependency.to_string(), is_ours, is_dev };
+        let row = ROWS.iter().find(|row| row.name == name).expect("a row");
+        usize::from(complaint(row, &dependency).is_some())
+    }
+
+    #[test]
+    fn an_arrow_against_the_flow_is_found() {
+        assert_eq!(complaints("braid-geometry", "braid-ondisk", true, false), 1);
+        assert_eq!(complaints("braid-engine", "braid-member", true, false), 1);
+        assert_eq!(complaints("braid-engine", "braid-member", true, true), 1);
+        assert_eq!(complaints("braid-frontend-nbd", "braid-runtime", true, false), 1);
+        assert_eq!(complaints("xtask", "braid-engine", true, false), 1);
+        assert_eq!(complaints("braid-engine", "braid-ondisk", true, false), 0);
+        assert_eq!(complaints("braid", "braid-runtime", true, false), 0);
+    }
+
+    #[test]
+    fn chance_and_system_calls_stay_out_of_pure_crates() {
+        assert_eq!(complaints("braid-engine", "rand", false, false), 1);
+        assert_eq!(complaints("braid-ondisk", "libc", false, false), 1);
+        assert_eq!(complaints("braid-engine", "proptest", false, true), 0);
+        assert_eq!(complaints("braid-member", "rustix", false, false), 0);
+    }
+
+    #[test]
+    fn a_crate_without_row_and_a_row_without_crate_are_found() {
+        let name = "braid-drawer".to_string();
+        let folder = "crates/drawer".to_string();
+        let mut findings = Vec::new();
+        directions(&[Package { name, folder, dependencies: Vec::new() }], &mut findings);
+        assert!(findings[0].text.contains("braid-drawer has no row"));
+        assert_eq!(findings.len(), 1 + ROWS.len());
+    }
+}

@@ -1,0 +1,120 @@
+//! Rules about `unsafe`: which crates forbid it, and the few rooms where it may stand.
+//!
+//! Clippy demands a `// SAFETY:` comment at each block; this file says where a block may be at
+//! all. A room that holds no unsafe code any more must leave the table.
+
+use super::source::{Source, words};
+use super::tree::Tree;
+use super::{Finding, Rule};
+
+/// Crates whose root says `#![forbid(unsafe_code)]`.
+const FORBIDDEN: [&str; 5] = ["geometry", "ondisk", "nbd-proto", "engine", "assembly"];
+
+/// A file or folder where `unsafe` may stand.
+struct Room {
+    /// Path from the repository root; a folder ends in `/`.
+    path: &'static str,
+    /// Why safe Rust cannot do it. For the reader; printed when the room is empty.
+    reason: &'static str,
+}
+
+/// All of them.
+const ROOMS: [Room; 3] = [
+    Room { path: "crates/parity/src/kernel/", reason: "vector instructions chosen at run time" },
+    Room { path: "crates/member/src/ioctl.rs", reason: "size and limits of block devices" },
+    Room { path: "crates/runtime/src/arena.rs", reason: "payload memory shared by handle" },
+];
+
+/// Finds `unsafe` outside the rooms.
+pub(super) fn check(source: &Source, findings: &mut Vec<Finding>) {
+    let name = source.name();
+    if ROOMS.iter().any(|room| is_in(&name, room)) {
+        return;
+    }
+    for (at, _) in words(&source.code).filter(|&(_, word)| word == "unsafe") {
+        let text = "unsafe outside the rooms named in xtask/src/tidy/rooms.rs";
+        findings.push(Finding::new(Rule::UnsafeRooms, &name, source.line_of(at), text));
+    }
+}
+
+/// Finds rooms that hold no `unsafe`.
+pub(super) fn rooms_exist(tree: &Tree, findings: &mut Vec<Finding>) {
+    for room in &ROOMS {
+        let used = tree.sources.iter().any(|source| {
+            is_in(&source.name(), room) && words(&source.code).any(|(_, word)| word == "unsafe")
+        });
+        if !used {
+            let text = format!("no unsafe code here any more ({}): drop the room", room.reason);
+            findings.push(Finding::new(Rule::UnsafeRooms, room.path, 1, text));
+        }
+    }
+}
+
+/// Finds pure crates whose root does not forbid unsafe code.
+pub(super) fn forbid(tree: &Tree, findings: &mut Vec<Finding>) {
+    for name in FORBIDDEN {
+        let path = format!("crates/{name}/src/lib.rs");
+        let root = tree.sources.iter().find(|source| source.name() == path);
+        if !root.is_some_and(|source| source.code.contains("#![forbid(unsafe_code)]")) {
+            let text = format!("{name} must say #![forbid(unsafe_code)]");
+            findings.push(Finding::new(Rule::ForbidUnsafe, &path, 1, text));
+        }
+    }
+}
+
+fn is_in(path: &str, room: &Room) -> bool {
+    if room.path.ends_with('/') { path.starts_with(room.path) } else { path == room.path }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(path: &str, text: &str) -> Vec<Rule> {
+        let mut findings = Vec::new();
+        check(&Source::new(path, text), &mut findings);
+        findings.iter().map(|finding| finding.rule).collect()
+    }
+
+    fn tree(files: &[(&str, &str)]) -> Tree {
+        let sources = files.iter().map(|(path, text)| Source::new(path, text)).collect();
+        Tree { sources, documents: Vec::new() }
+    }
+
+    #[test]
+    fn unsafe_outside_its_rooms_is_found() {
+        let text = "fn a() { unsafe { b() } }";
+        assert_eq!(rules("crates/runtime/src/volume.rs", text), [Rule::UnsafeRooms]);
+        assert_eq!(rules("crates/parity/src/kernel/avx2.rs", text), []);
+        assert_eq!(rules("a.rs", "#![forbid(unsafe_code)]\n// unsafe\n"), []);
+    }
+
+    #[test]
+    fn a_room_without_unsafe_is_found() {
+        let mut findings = Vec::new();
+        let kernel = ("crates/parity/src/kernel/avx2.rs", "unsafe fn a() {}");
+        let arena = ("crates/runtime/src/arena.rs", "fn a() {}");
+        rooms_exist(&tree(&[kernel, arena]), &mut findings);
+        let paths: Vec<&str> = findings.iter().map(|finding| finding.path.as_str()).collect();
+        assert_eq!(paths, ["crates/member/src/ioctl.rs", "crates/runtime/src/arena.rs"]);
+    }
+
+    #[test]
+    fn a_pure_crate_that_allows_unsafe_is_found() {
+        let mut findings = Vec::new();
+        let good = "//! A.\n#![forbid(unsafe_code)]\n";
+        let comment = "//! #![forbid(unsafe_code)]\n";
+        forbid(
+            &tree(&[
+                ("crates/geometry/src/lib.rs", good),
+                ("crates/ondisk/src/lib.rs", good),
+                ("crates/nbd-proto/src/lib.rs", good),
+                ("crates/engine/src/lib.rs", comment),
+                ("crates/assembly/src/lib.rs", good),
+            ]),
+            &mut findings,
+        );
+        assert_eq!(findings.len(), 1);
+        assert_eq!(findings[0].path, "crates/engine/src/lib.rs");
+    }
+}

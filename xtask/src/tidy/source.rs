@@ -1,0 +1,303 @@
+//! A Rust file split into code, comments and strings, byte for byte.
+//!
+//! Stands below every tidy rule that reads Rust. It is a scanner, not a parser: it knows where
+//! comments, strings and character literals begin and end, and nothing about grammar.
+//!
+//! Two views of the same length as the file, so that an offset in one is an offset in all:
+//!
+//! ```text
+//! text      let a = "x{"; // y
+//! code      let a =     ;            strings and comments blanked, newlines kept
+//! comments                // y       only comments kept
+//! ```
+//!
+//! Invariants:
+//! - views have the length of the text and its newlines `[check: views_keep_length_and_lines]`;
+//! - a brace in a string, a comment or a character literal is not code
+//!   `[check: braces_in_literals_and_comments_are_not_code]`.
+
+use std::path::{Path, PathBuf};
+
+/// One Rust file and its two views.
+pub(super) struct Source {
+    /// Path relative to the repository root, with `/` between parts.
+    pub(super) path: PathBuf,
+    /// The file as read.
+    pub(super) text: String,
+    /// The text with strings, character literals and comments blanked.
+    pub(super) code: String,
+    /// The text with everything but comments blanked.
+    pub(super) comments: String,
+}
+
+/// What a byte belongs to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Code,
+    Comment,
+    Literal,
+}
+
+impl Source {
+    /// Splits `text`; `path` is only carried along.
+    pub(super) fn new(path: impl AsRef<Path>, text: &str) -> Self {
+        let kinds = classify(text.as_bytes());
+        Self {
+            path: path.as_ref().to_path_buf(),
+            text: text.to_string(),
+            code: view(text, &kinds, Kind::Code),
+            comments: view(text, &kinds, Kind::Comment),
+        }
+    }
+
+    /// The line number, from 1, of a byte offset.
+    pub(super) fn line_of(&self, offset: usize) -> usize {
+        self.text.as_bytes().iter().take(offset).filter(|&&byte| byte == b'\n').count() + 1
+    }
+
+    /// The path as it is printed and matched against tables.
+    pub(super) fn name(&self) -> String {
+        self.path.to_string_lossy().replace('\\', "/")
+    }
+
+    /// Whether the whole file is test code: under a `tests` folder, or named for it.
+    pub(super) fn is_test_file(&self) -> bool {
+        let name = self.name();
+        name.contains("/tests/") || name.ends_with("/tests.rs") || name.ends_with("_tests.rs")
+    }
+
+    /// The code view without inline `#[cfg(test)] mod … { … }` blocks.
+    pub(super) fn production_code(&self) -> String {
+        let mut code = self.code.clone().into_bytes();
+        let mut from = 0;
+        while let Some(found) = self.code[from..].find("#[cfg(test)]") {
+            let start = from + found;
+            let end = block_end(&self.code, start).unwrap_or(start + 1);
+            for byte in &mut code[start..end] {
+                if *byte != b'\n' {
+                    *byte = b' ';
+                }
+            }
+            from = end;
+        }
+        String::from_utf8_lossy(&code).into_owned()
+    }
+
+    /// The names of functions under a `#[test]` attribute.
+    pub(super) fn test_names(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        for (at, mark) in self.code.match_indices("#[test]") {
+            let rest = &self.code[at + mark.len()..];
+            if let Some(name) = words(rest)
+                .find(|&(offset, word)| word == "fn" && !word_after(rest, offset + 2).is_empty())
+            {
+                names.push(word_after(rest, name.0 + 2).to_string());
+            }
+        }
+        names
+    }
+}
+
+/// One past the end of the item that starts at `start`: its closing brace, or its semicolon.
+pub(super) fn block_end(code: &str, start: usize) -> Option<usize> {
+    let mut depth = 0_usize;
+    let mut square = 0_usize;
+    for (offset, byte) in code.bytes().enumerate().skip(start) {
+        match byte {
+            b'[' | b'(' => square += 1,
+            b']' | b')' => square = square.saturating_sub(1),
+            b'{' => depth += 1,
+            b'}' => {
+                depth = depth.checked_sub(1)?;
+                if depth == 0 {
+                    return Some(offset + 1);
+                }
+            }
+            b';' if depth == 0 && square == 0 => return Some(offset + 1),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Every identifier-like word with its offset.
+pub(super) fn words(code: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut offset = 0;
+    code.split(|letter: char| !is_word(letter)).filter_map(move |word| {
+        let at = word.as_ptr() as usize - code.as_ptr() as usize;
+        debug_assert!(at >= offset);
+        offset = at;
+        (!word.is_empty()).then_some((at, word))
+    })
+}
+
+/// The word that follows `offset` after white space, or the empty string.
+pub(super) fn word_after(code: &str, offset: usize) -> &str {
+    let rest = code[offset..].trim_start();
+    let end = rest.find(|letter: char| !is_word(letter)).unwrap_or(rest.len());
+    &rest[..end]
+}
+
+fn is_word(letter: char) -> bool {
+    letter.is_alphanumeric() || letter == '_'
+}
+
+fn view(text: &str, kinds: &[Kind], wanted: Kind) -> String {
+    let bytes = text
+        .bytes()
+        .zip(kinds)
+        .map(|(byte, &kind)| if kind == wanted || byte == b'\n' { byte } else { b' ' })
+        .collect();
+    // A multi-byte letter has one kind, so cutting by kind never cuts a letter.
+    String::from_utf8(bytes).expect("kinds change at letter boundaries")
+}
+
+fn classify(text: &[u8]) -> Vec<Kind> {
+    let mut kinds = vec![Kind::Code; text.len()];
+    let mut at = 0;
+    while at < text.len() {
+        let (kind, end) = match text[at] {
+            b'/' if text.get(at + 1) == Some(&b'/') => (Kind::Comment, line_end(text, at)),
+            b'/' if text.get(at + 1) == Some(&b'*') => (Kind::Comment, comment_end(text, at)),
+            b'"' => (Kind::Literal, string_end(text, at + 1)),
+            b'r' if !follows_word(text, at) || is_prefix(text, at) => {
+                match raw_string_end(text, at) {
+                    Some(end) => (Kind::Literal, end),
+                    None => (Kind::Code, at + 1),
+                }
+            }
+            b'\'' => match character_end(text, at) {
+                Some(end) => (Kind::Literal, end),
+                None => (Kind::Code, at + 1),
+            },
+            _ => (Kind::Code, at + 1),
+        };
+        kinds[at..end].fill(kind);
+        at = end;
+    }
+    kinds
+}
+
+fn follows_word(text: &[u8], at: usize) -> bool {
+    at > 0 && (text[at - 1].is_ascii_alphanumeric() || text[at - 1] == b'_')
+}
+
+/// Whether the `r` at `at` is the second letter of a `br` or `cr` prefix.
+fn is_prefix(text: &[u8], at: usize) -> bool {
+    at > 0 && matches!(text[at - 1], b'b' | b'c') && !follows_word(text, at - 1)
+}
+
+fn line_end(text: &[u8], at: usize) -> usize {
+    text[at..].iter().position(|&byte| byte == b'\n').map_or(text.len(), |length| at + length)
+}
+
+fn comment_end(text: &[u8], start: usize) -> usize {
+    let mut depth = 0_usize;
+    let mut at = start;
+    while at < text.len() {
+        if text[at..].starts_with(b"/*") {
+            depth += 1;
+            at += 2;
+        } else if text[at..].starts_with(b"*/") {
+            depth -= 1;
+            at += 2;
+            if depth == 0 {
+                return at;
+            }
+        } else {
+            at += 1;
+        }
+    }
+    text.len()
+}
+
+fn string_end(text: &[u8], start: usize) -> usize {
+    let mut at = start;
+    while at < text.len() {
+        match text[at] {
+            b'\\' => at += 2,
+            b'"' => return at + 1,
+            _ => at += 1,
+        }
+    }
+    text.len()
+}
+
+/// The end of a raw string whose `r` is at `start`; `None` if it is no raw string.
+fn raw_string_end(text: &[u8], start: usize) -> Option<usize> {
+    let hashes = text[start + 1..].iter().take_while(|&&byte| byte == b'#').count();
+    let open = start + 1 + hashes;
+    if text.get(open) != Some(&b'"') {
+        return None;
+    }
+    let mut close = vec![b'"'];
+    close.resize(1 + hashes, b'#');
+    let body = open + 1;
+    let length = text[body..].windows(close.len()).position(|window| window == close);
+    Some(length.map_or(text.len(), |length| body + length + close.len()))
+}
+
+/// The end of a character literal that opens at `start`; `None` for a lifetime.
+fn character_end(text: &[u8], start: usize) -> Option<usize> {
+    if text.get(start + 1) == Some(&b'\\') {
+        let from = start + 3;
+        let length = text.get(from..)?.iter().position(|&byte| byte == b'\'')?;
+        return Some(from + length + 1);
+    }
+    let rest = std::str::from_utf8(text.get(start + 1..text.len().min(start + 6))?);
+    let letter = match rest {
+        Ok(rest) => rest.chars().next()?,
+        Err(broken) => {
+            let good = text.get(start + 1..start + 1 + broken.valid_up_to())?;
+            std::str::from_utf8(good).ok()?.chars().next()?
+        }
+    };
+    let close = start + 1 + letter.len_utf8();
+    (text.get(close) == Some(&b'\'')).then_some(close + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIXED: &str = concat!(
+        "fn a<'x>(b: &'x str) { // brace }\n",
+        "  let c = \"}\\\"{\"; let d = '{'; let e = '\\''; /* { /* { */ */\n",
+        "  let f = r#\"}\"}\"#; let g = b'}'; let h = br\"{\"; let i = 'é'; let r = 1;\n",
+        "}\n",
+    );
+
+    #[test]
+    fn views_keep_length_and_lines() {
+        let source = Source::new("a.rs", MIXED);
+        for view in [&source.code, &source.comments] {
+            assert_eq!(view.len(), MIXED.len());
+            assert_eq!(view.matches('\n').count(), MIXED.matches('\n').count());
+        }
+        assert_eq!(source.line_of(MIXED.len() - 2), 4);
+    }
+
+    #[test]
+    fn braces_in_literals_and_comments_are_not_code() {
+        let source = Source::new("a.rs", MIXED);
+        assert_eq!(source.code.matches('{').count(), 1);
+        assert_eq!(source.code.matches('}').count(), 1);
+        assert!(source.code.contains("fn a<'x>(b: &'x str)"));
+        assert!(source.code.contains("let r = 1"));
+        assert!(source.comments.contains("// brace }"));
+        assert!(!source.comments.contains("let"));
+    }
+
+    #[test]
+    fn test_modules_are_not_production_code() {
+        let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n fn b() { c(); }\n}\nfn d() {}\n";
+        let code = Source::new("a.rs", text).production_code();
+        assert!(code.contains("fn a") && code.contains("fn d") && !code.contains("fn b"));
+    }
+
+    #[test]
+    fn test_names_are_found_behind_other_attributes() {
+        let text = "#[test]\n#[should_panic(expected = \"fn x\")]\nfn one() {}\nfn two() {}\n";
+        assert_eq!(Source::new("a.rs", text).test_names(), ["one"]);
+    }
+}

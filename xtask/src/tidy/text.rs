@@ -1,0 +1,174 @@
+//! Rules about words: banned marks, module headers, what the pure crates never say, licences.
+//!
+//! Stands on the scanner's views, so that a banned word in a string (as in this file) is no
+//! finding. Knows no grammar beyond "a word".
+
+use super::source::{Source, words};
+use super::tree::Document;
+use super::{Finding, Rule};
+
+/// Marks of unfinished work; in comments, code and documents.
+const BANNED: [&str; 4] = ["TODO", "FIXME", "XXX", "HACK"];
+/// Macros that mark unfinished work; in code.
+const BANNED_MACROS: [&str; 3] = ["dbg", "todo", "unimplemented"];
+/// Crates that compute and never ask the world; their `src`, tests apart.
+const PURE: [&str; 6] = ["geometry", "parity", "nbd-proto", "ondisk", "assembly", "engine"];
+/// What a pure crate never says: a clock, threads, files, sockets, chance.
+const WORLD: [&str; 8] = [
+    "Instant::now",
+    "SystemTime",
+    "std::thread",
+    "thread::spawn",
+    "std::fs",
+    "std::net",
+    "rand::",
+    "RandomState",
+];
+/// Containers whose order differs from run to run; never in the engine or in the sessions.
+const UNORDERED: [&str; 2] = ["HashMap", "HashSet"];
+/// Crates whose decisions must repeat to the last bit.
+const ORDERED: [&str; 3] = ["engine", "nbd-proto", "assembly"];
+
+/// Rules on one Rust file.
+pub(super) fn check_source(source: &Source, findings: &mut Vec<Finding>) {
+    banned(source, findings);
+    header(source, findings);
+    deterministic(source, findings);
+    gpl(&source.name(), &source.text, findings);
+}
+
+/// Rules on one other file.
+pub(super) fn check_document(document: &Document, findings: &mut Vec<Finding>) {
+    for (index, line) in document.text.lines().enumerate() {
+        for (_, word) in words(line).filter(|(_, word)| BANNED.contains(word)) {
+            let text = format!("{word}: finish it, or write down what is absent");
+            findings.push(Finding::new(Rule::BannedWords, &document.path, index + 1, text));
+        }
+    }
+    gpl(&document.path, &document.text, findings);
+}
+
+fn banned(source: &Source, findings: &mut Vec<Finding>) {
+    for view in [&source.code, &source.comments] {
+        for (at, word) in words(view).filter(|(_, word)| BANNED.contains(word)) {
+            let text = format!("{word}: finish it, or write down what is absent");
+            let line = source.line_of(at);
+            findings.push(Finding::new(Rule::BannedWords, &source.name(), line, text));
+        }
+    }
+    for (at, word) in words(&source.code).filter(|(_, word)| BANNED_MACROS.contains(word)) {
+        if source.code[at + word.len()..].starts_with('!') {
+            let text = format!("{word}! does not stay in the tree");
+            let line = source.line_of(at);
+            findings.push(Finding::new(Rule::BannedWords, &source.name(), line, text));
+        }
+    }
+}
+
+fn header(source: &Source, findings: &mut Vec<Finding>) {
+    let first = source
+        .text
+        .lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty() && !line.starts_with("#!["))
+        .unwrap_or("");
+    if !first.strip_prefix("//!").is_some_and(|sentence| !sentence.trim().is_empty()) {
+        let text = "begins without a //! header that says what it is";
+        findings.push(Finding::new(Rule::ModuleHeader, &source.name(), 1, text));
+    }
+}
+
+fn deterministic(source: &Source, findings: &mut Vec<Finding>) {
+    let name = source.name();
+    let Some(room) = room_of(&name) else { return };
+    if !PURE.contains(&room) || source.is_test_file() {
+        return;
+    }
+    let code = source.production_code();
+    let unordered = if ORDERED.contains(&room) { &UNORDERED[..] } else { &[] };
+    for word in WORLD.iter().chain(unordered) {
+        for (at, _) in code.match_indices(word).filter(|&(at, _)| starts_word(&code, at)) {
+            let text = format!("{room} is deterministic and asks nothing of the world: {word}");
+            findings.push(Finding::new(Rule::Deterministic, &name, source.line_of(at), text));
+        }
+    }
+}
+
+/// The crate folder of a file in some crate's `src`.
+fn room_of(path: &str) -> Option<&str> {
+    let (room, rest) = path.strip_prefix("crates/")?.split_once('/')?;
+    rest.starts_with("src/").then_some(room)
+}
+
+fn starts_word(code: &str, at: usize) -> bool {
+    !code[..at].ends_with(|letter: char| letter.is_alphanumeric() || letter == '_')
+}
+
+fn gpl(path: &str, text: &str, findings: &mut Vec<Finding>) {
+    // Cut in two, so that this file does not find itself.
+    let signs = [concat!("gnu general public", " license"), concat!("identifier: ", "gpl")];
+    for (index, line) in text.lines().enumerate() {
+        let line = line.to_lowercase();
+        if signs.iter().any(|sign| line.contains(sign)) {
+            let text = "text under the GPL does not belong here";
+            findings.push(Finding::new(Rule::GplText, path, index + 1, text));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(path: &str, text: &str) -> Vec<Rule> {
+        let mut findings = Vec::new();
+        check_source(&Source::new(path, text), &mut findings);
+        findings.iter().map(|finding| finding.rule).collect()
+    }
+
+    fn document(text: &str) -> Vec<Rule> {
+        let mut findings = Vec::new();
+        let document = Document { path: "a.md".to_string(), text: text.to_string() };
+        check_document(&document, &mut findings);
+        findings.iter().map(|finding| finding.rule).collect()
+    }
+
+    #[test]
+    fn marks_of_unfinished_work_are_found_outside_strings() {
+        for mark in BANNED {
+            assert_eq!(rules("a.rs", &format!("//! A.\n// {mark}: later\n")), [Rule::BannedWords]);
+            assert_eq!(document(&format!("We will {mark} it\n")), [Rule::BannedWords]);
+        }
+        for name in BANNED_MACROS {
+            let text = format!("//! A.\nfn a() {{ {name}!() }}\n");
+            assert_eq!(rules("a.rs", &text), [Rule::BannedWords]);
+        }
+        assert_eq!(rules("a.rs", "//! A.\nconst A: &str = \"TODO dbg!\"; fn todo() {}\n"), []);
+    }
+
+    #[test]
+    fn a_file_without_header_is_found() {
+        assert_eq!(rules("a.rs", "fn a() {}\n"), [Rule::ModuleHeader]);
+        assert_eq!(rules("a.rs", "//!\nfn a() {}\n"), [Rule::ModuleHeader]);
+        assert_eq!(rules("a.rs", "#![forbid(unsafe_code)]\n//! A.\nfn a() {}\n"), []);
+    }
+
+    #[test]
+    fn a_clock_a_thread_a_file_in_the_engine_is_found() {
+        for word in WORLD.iter().chain(&UNORDERED) {
+            let text = format!("//! A.\nfn a() {{ let b = {word}x; }}\n");
+            assert_eq!(rules("crates/engine/src/a.rs", &text), [Rule::Deterministic], "{word}");
+            assert_eq!(rules("crates/runtime/src/a.rs", &text), []);
+            let text = format!("//! A.\n#[cfg(test)]\nmod tests {{ use {word}x; }}\n");
+            assert_eq!(rules("crates/engine/src/a.rs", &text), []);
+        }
+        assert_eq!(rules("crates/engine/src/a.rs", "//! A.\nfn a() { operand::b() }\n"), []);
+    }
+
+    #[test]
+    fn text_under_the_gpl_is_found() {
+        let text = concat!("//! SPDX-License-Identifier: ", "GPL-2.0\n");
+        assert_eq!(rules("a.rs", text), [Rule::GplText]);
+        assert_eq!(document("md is GPL: facts only.\n"), []);
+    }
+}

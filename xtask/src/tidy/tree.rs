@@ -1,0 +1,79 @@
+//! The repository as tidy reads it: every Rust and Markdown file, outside build outputs.
+//!
+//! Walks folders by itself, so that a tree without git history is checked like any other.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::source::Source;
+
+/// A text file that is not Rust.
+pub(super) struct Document {
+    /// Path relative to the repository root, with `/` between parts.
+    pub(super) path: String,
+    pub(super) text: String,
+}
+
+/// Everything tidy reads.
+pub(super) struct Tree {
+    /// Rust files, sorted by path.
+    pub(super) sources: Vec<Source>,
+    /// Markdown, TOML and licence files, sorted by path.
+    pub(super) documents: Vec<Document>,
+}
+
+impl Tree {
+    /// Reads all of it.
+    pub(super) fn read(root: &Path) -> Result<Self> {
+        let mut paths = Vec::new();
+        walk(root, &mut paths)?;
+        paths.sort();
+        let mut tree = Self { sources: Vec::new(), documents: Vec::new() };
+        for path in paths {
+            let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+            let relative = path.strip_prefix(root).unwrap_or(&path);
+            if path.extension().is_some_and(|extension| extension == "rs") {
+                tree.sources.push(Source::new(relative, &text));
+            } else {
+                let path = relative.to_string_lossy().replace('\\', "/");
+                tree.documents.push(Document { path, text });
+            }
+        }
+        Ok(tree)
+    }
+
+    /// The document at a path.
+    pub(super) fn document(&self, path: &str) -> Option<&Document> {
+        self.documents.iter().find(|document| document.path == path)
+    }
+}
+
+/// The folder that holds the workspace.
+pub(crate) fn repository_root() -> Result<PathBuf> {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    Ok(own.parent().context("xtask stands one folder below the repository root")?.to_path_buf())
+}
+
+fn walk(folder: &Path, paths: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let entry = entry?;
+        let path = entry.path();
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            let skipped = ["target", ".git", "cache", "corpus", "artifacts", "node_modules"];
+            if !skipped.contains(&name.as_str()) {
+                walk(&path, paths)?;
+            }
+        } else if kind.is_file() && is_read(&name) {
+            paths.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn is_read(name: &str) -> bool {
+    [".rs", ".md", ".toml"].iter().any(|end| name.ends_with(end)) || name.starts_with("LICENSE")
+}
