@@ -1,1 +1,148 @@
 //! One device: a file, a block device or memory, opened so that nobody else writes it.
+//!
+//! Where it stands: the lowest room. The runtime calls [`Member`]; this crate calls the operating
+//! system. It knows bytes at offsets and nothing of arrays, superblocks or parity.
+//!
+//! What it does not do: queue, merge, reorder or retry (the elevator and the engine decide those);
+//! bypass the page cache (`pread`/`pwrite` for now); decide what an error means for the array.
+//!
+//! ```text
+//!   open(path, access) --> refuse what the kernel holds --> lock --> FileMember | BlockMember
+//!   layer::Faulty( layer::Slow( layer::Trace( layer::Stats( member ))))    same trait all the way
+//! ```
+//!
+//! Invariants, and the test that guards each:
+//! - Two writers never: a second open for writing fails, in this process or in another
+//!   (`tests/two_processes.rs`, `tests/refusals.rs`).
+//! - A device that the kernel holds is refused with the holder's name (`kernel::tests`,
+//!   `tests/loop_device.rs`).
+//! - A read or a write is whole or an error (`tests/contract.rs`).
+//! - A failed flush is never followed by a successful one (`descriptor::tests`,
+//!   `tests/layers.rs`).
+//! - One device under two names has one [`IdentityKey`] (`tests/refusals.rs`).
+#![forbid(unsafe_code)]
+
+mod block;
+mod descriptor;
+mod error;
+mod file;
+mod identity;
+mod kernel;
+pub mod layer;
+pub mod limits;
+mod lock;
+mod memory;
+mod open;
+
+pub use block::BlockMember;
+pub use error::{FileKind, Holder, MemberError, OpenError};
+pub use file::FileMember;
+pub use identity::{DeviceNumber, Identity, IdentityKey, MemberKind};
+pub use memory::MemoryMember;
+pub use open::{Access, create_file, open};
+
+/// One device that holds a part of an array.
+///
+/// Every call may be made from any thread at any time; calls on ranges that do not overlap are
+/// independent, and calls on ranges that do overlap are ordered only by the caller. A call blocks
+/// its thread until the operating system has answered.
+pub trait Member: Send + Sync {
+    /// Size in bytes, a multiple of 512, fixed when the member was opened.
+    fn size_bytes(&self) -> u64;
+
+    /// What this member is, and whether two members are one device.
+    fn identity(&self) -> &Identity;
+
+    /// Fills `buffer` from `offset_bytes`, whole or not at all: after an error the contents of
+    /// `buffer` are unspecified.
+    ///
+    /// # Errors
+    /// [`MemberError::OutOfBounds`] before anything is asked of the device; else what it answered.
+    fn read_at(&self, buffer: &mut [u8], offset_bytes: u64) -> Result<(), MemberError>;
+
+    /// Writes `buffer` at `offset_bytes`. With `durable` the bytes are on stable storage before
+    /// this returns (`RWF_DSYNC`, or `fdatasync` where the kernel has no such flag). After an error
+    /// any part of the range may hold old or new bytes.
+    ///
+    /// # Errors
+    /// A durable write that the device refused counts as a failed flush: the kernel may have told
+    /// us, and only us, and only this once, about an earlier write that it dropped.
+    fn write_at(&self, buffer: &[u8], offset_bytes: u64, durable: bool) -> Result<(), MemberError>;
+
+    /// Returns once every write that completed before this call is on stable storage.
+    ///
+    /// # Errors
+    /// Sticky: after one failure every later flush and every later durable write fails with
+    /// [`MemberError::FlushFailedBefore`], because the kernel reports a lost page once and then
+    /// forgets it ("fsyncgate", LWN 752063).
+    fn flush(&self) -> Result<(), MemberError>;
+
+    /// Makes a range read as zeroes. With `may_punch` the space may be given back to the file
+    /// system; without it the space stays allocated where the device can promise that.
+    ///
+    /// # Errors
+    /// As for a write that is not durable.
+    fn zero(
+        &self,
+        offset_bytes: u64,
+        length_bytes: u64,
+        may_punch: bool,
+    ) -> Result<(), MemberError>;
+
+    /// Whether [`Member::zero`] with `may_punch` is expected to be much quicker than writing.
+    /// May turn false after the device has refused once; never turns true.
+    fn can_zero_fast(&self) -> bool;
+}
+
+/// Forwards every call of the trait through a pointer.
+macro_rules! forward_member {
+    ($pointer:ty) => {
+        impl<M: Member + ?Sized> Member for $pointer {
+            fn size_bytes(&self) -> u64 {
+                (**self).size_bytes()
+            }
+            fn identity(&self) -> &Identity {
+                (**self).identity()
+            }
+            fn read_at(&self, buffer: &mut [u8], offset_bytes: u64) -> Result<(), MemberError> {
+                (**self).read_at(buffer, offset_bytes)
+            }
+            fn write_at(
+                &self,
+                buffer: &[u8],
+                offset_bytes: u64,
+                durable: bool,
+            ) -> Result<(), MemberError> {
+                (**self).write_at(buffer, offset_bytes, durable)
+            }
+            fn flush(&self) -> Result<(), MemberError> {
+                (**self).flush()
+            }
+            fn zero(
+                &self,
+                offset_bytes: u64,
+                length_bytes: u64,
+                may_punch: bool,
+            ) -> Result<(), MemberError> {
+                (**self).zero(offset_bytes, length_bytes, may_punch)
+            }
+            fn can_zero_fast(&self) -> bool {
+                (**self).can_zero_fast()
+            }
+        }
+    };
+}
+forward_member!(Box<M>);
+forward_member!(std::sync::Arc<M>);
+
+/// Checks a range against a size; the one place that does this arithmetic.
+pub(crate) fn check_bounds(
+    offset_bytes: u64,
+    length_bytes: u64,
+    size_bytes: u64,
+) -> Result<(), MemberError> {
+    match offset_bytes.checked_add(length_bytes) {
+        Some(end_bytes) if end_bytes <= size_bytes => Ok(()),
+        _ => Err(MemberError::OutOfBounds { offset_bytes, length_bytes, size_bytes }),
+    }
+}

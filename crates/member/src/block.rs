@@ -1,0 +1,86 @@
+//! A member that is a block device.
+//!
+//! Zeroing goes through `fallocate`, which on a block device is `BLKZEROOUT` with a word about
+//! whether blocks may be unmapped; unlike the ioctl it needs no unsafe call. The kernel wants whole
+//! logical blocks, so a ragged head or tail is written by hand (`tests/loop_device.rs`).
+
+use rustix::fs::FallocateFlags;
+
+use crate::descriptor::Descriptor;
+use crate::{Identity, Member, MemberError, check_bounds};
+
+/// A block device, opened exclusively (`O_EXCL`) when for writing, for as long as this lives.
+#[derive(Debug)]
+pub struct BlockMember {
+    descriptor: Descriptor,
+    zeroes_fast: bool,
+}
+
+impl BlockMember {
+    pub(crate) fn new(descriptor: Descriptor, zeroes_fast: bool) -> Self {
+        Self { descriptor, zeroes_fast }
+    }
+
+    /// Zeroes whole logical blocks: unmapping them if allowed and possible, else in the kernel,
+    /// else by hand.
+    fn zero_blocks(
+        &self,
+        offset_bytes: u64,
+        length_bytes: u64,
+        may_punch: bool,
+    ) -> Result<(), MemberError> {
+        let allocate = |flags| self.descriptor.allocate_zeroes(offset_bytes, length_bytes, flags);
+        if may_punch && allocate(FallocateFlags::PUNCH_HOLE)? {
+            return Ok(());
+        }
+        if allocate(FallocateFlags::ZERO_RANGE)? {
+            return Ok(());
+        }
+        self.descriptor.write_zeroes(offset_bytes, length_bytes)
+    }
+}
+
+impl Member for BlockMember {
+    fn size_bytes(&self) -> u64 {
+        self.descriptor.size_bytes()
+    }
+
+    fn identity(&self) -> &Identity {
+        self.descriptor.identity()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset_bytes: u64) -> Result<(), MemberError> {
+        self.descriptor.read_at(buffer, offset_bytes)
+    }
+
+    fn write_at(&self, buffer: &[u8], offset_bytes: u64, durable: bool) -> Result<(), MemberError> {
+        self.descriptor.write_at(buffer, offset_bytes, durable)
+    }
+
+    fn flush(&self) -> Result<(), MemberError> {
+        self.descriptor.flush()
+    }
+
+    fn zero(
+        &self,
+        offset_bytes: u64,
+        length_bytes: u64,
+        may_punch: bool,
+    ) -> Result<(), MemberError> {
+        check_bounds(offset_bytes, length_bytes, self.size_bytes())?;
+        let block_bytes = u64::from(self.identity().logical_block_bytes);
+        let end_bytes = offset_bytes + length_bytes;
+        let first_whole = offset_bytes.next_multiple_of(block_bytes);
+        let last_whole = end_bytes - end_bytes % block_bytes;
+        if first_whole >= last_whole {
+            return self.descriptor.write_zeroes(offset_bytes, length_bytes);
+        }
+        self.descriptor.write_zeroes(offset_bytes, first_whole - offset_bytes)?;
+        self.zero_blocks(first_whole, last_whole - first_whole, may_punch)?;
+        self.descriptor.write_zeroes(last_whole, end_bytes - last_whole)
+    }
+
+    fn can_zero_fast(&self) -> bool {
+        self.zeroes_fast
+    }
+}

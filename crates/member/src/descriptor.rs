@@ -1,0 +1,213 @@
+//! Positioned reads and writes on an open descriptor, shared by files and block devices.
+//!
+//! What it does not do: open, lock, or know which of the two it has.
+//!
+//! Invariants:
+//! - Whole or an error: short transfers and `EINTR` are continued (`tests/contract.rs`).
+//! - `flush_failed` only goes from false to true (`tests::a_failed_flush_is_sticky`).
+
+use std::fs::File;
+use std::io::IoSlice;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{FallocateFlags, fallocate, fdatasync};
+use rustix::io::{Errno, ReadWriteFlags, pwritev2, retry_on_intr};
+
+use crate::limits::ZERO_BUFFER_BYTES;
+use crate::{Access, Identity, MemberError, check_bounds};
+
+static ZEROES: [u8; ZERO_BUFFER_BYTES] = [0; ZERO_BUFFER_BYTES];
+
+/// An open file or block device.
+#[derive(Debug)]
+pub(crate) struct Descriptor {
+    file: File,
+    identity: Identity,
+    size_bytes: u64,
+    writable: bool,
+    flush_failed: AtomicBool,
+    durable_flag_refused: AtomicBool,
+}
+
+impl Descriptor {
+    pub(crate) fn new(file: File, identity: Identity, size_bytes: u64, access: Access) -> Self {
+        Self {
+            file,
+            identity,
+            size_bytes,
+            writable: access == Access::ReadWrite,
+            flush_failed: AtomicBool::new(false),
+            durable_flag_refused: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    pub(crate) fn read_at(&self, buffer: &mut [u8], offset_bytes: u64) -> Result<(), MemberError> {
+        check_bounds(offset_bytes, buffer.len() as u64, self.size_bytes)?;
+        self.file.read_exact_at(buffer, offset_bytes).map_err(|error| match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => MemberError::Truncated,
+            _ => MemberError::from(error),
+        })
+    }
+
+    pub(crate) fn write_at(
+        &self,
+        buffer: &[u8],
+        offset_bytes: u64,
+        durable: bool,
+    ) -> Result<(), MemberError> {
+        self.check_write(offset_bytes, buffer.len() as u64)?;
+        if !durable {
+            return Ok(self.file.write_all_at(buffer, offset_bytes)?);
+        }
+        self.check_flush()?;
+        self.write_durable(buffer, offset_bytes)
+            .inspect_err(|_| self.flush_failed.store(true, Ordering::Release))
+    }
+
+    pub(crate) fn flush(&self) -> Result<(), MemberError> {
+        self.check_flush()?;
+        if !self.writable {
+            return Ok(());
+        }
+        self.sync().inspect_err(|_| self.flush_failed.store(true, Ordering::Release))
+    }
+
+    /// Writes zeroes by hand.
+    pub(crate) fn write_zeroes(
+        &self,
+        offset_bytes: u64,
+        length_bytes: u64,
+    ) -> Result<(), MemberError> {
+        self.check_write(offset_bytes, length_bytes)?;
+        let end_bytes = offset_bytes + length_bytes;
+        let mut position_bytes = offset_bytes;
+        while position_bytes < end_bytes {
+            let step_bytes = (end_bytes - position_bytes).min(ZEROES.len() as u64);
+            let step = usize::try_from(step_bytes).unwrap_or(ZEROES.len());
+            self.file.write_all_at(&ZEROES[..step], position_bytes)?;
+            position_bytes += step_bytes;
+        }
+        Ok(())
+    }
+
+    /// Asks the kernel to make zeroes. `Ok(false)`: it cannot do this here, and nothing changed.
+    /// Block devices want a range of whole logical blocks. Both flags are served by files and, since
+    /// Linux 4.9, by block devices, where they are what `BLKZEROOUT` is.
+    pub(crate) fn allocate_zeroes(
+        &self,
+        offset_bytes: u64,
+        length_bytes: u64,
+        flags: FallocateFlags,
+    ) -> Result<bool, MemberError> {
+        self.check_write(offset_bytes, length_bytes)?;
+        if length_bytes == 0 {
+            return Ok(true);
+        }
+        let flags = flags | FallocateFlags::KEEP_SIZE;
+        match retry_on_intr(|| fallocate(&self.file, flags, offset_bytes, length_bytes)) {
+            Ok(()) => Ok(true),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::PERM) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn write_durable(&self, buffer: &[u8], offset_bytes: u64) -> Result<(), MemberError> {
+        let mut rest = buffer;
+        let mut position_bytes = offset_bytes;
+        while !rest.is_empty() && !self.durable_flag_refused.load(Ordering::Relaxed) {
+            let slices = [IoSlice::new(rest)];
+            match pwritev2(&self.file, &slices, position_bytes, ReadWriteFlags::DSYNC) {
+                Ok(0) => return Err(Errno::IO.into()),
+                Ok(written) => {
+                    rest = rest.get(written..).unwrap_or_default();
+                    position_bytes += written as u64;
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                    self.durable_flag_refused.store(true, Ordering::Relaxed);
+                }
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        if rest.is_empty() {
+            return Ok(());
+        }
+        self.file.write_all_at(rest, position_bytes)?;
+        self.sync()
+    }
+
+    fn sync(&self) -> Result<(), MemberError> {
+        Ok(retry_on_intr(|| fdatasync(&self.file))?)
+    }
+
+    fn check_write(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), MemberError> {
+        if !self.writable {
+            return Err(MemberError::ReadOnly);
+        }
+        check_bounds(offset_bytes, length_bytes, self.size_bytes)
+    }
+
+    fn check_flush(&self) -> Result<(), MemberError> {
+        match self.flush_failed.load(Ordering::Acquire) {
+            true => Err(MemberError::FlushFailedBefore),
+            false => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pipe's end refuses `fdatasync` with `EINVAL`: a flush that fails for certain, as any user.
+    #[test]
+    fn a_failed_flush_is_sticky() {
+        let (_reader, writer) = std::io::pipe().expect("pipe");
+        let file = File::from(std::os::fd::OwnedFd::from(writer));
+        let descriptor = Descriptor::new(file, Identity::memory(), 4096, Access::ReadWrite);
+        let first = descriptor.flush().expect_err("a pipe cannot be flushed");
+        assert_eq!(first, MemberError::Media { errno: Errno::INVAL.raw_os_error() });
+        assert_eq!(descriptor.flush(), Err(MemberError::FlushFailedBefore));
+        assert_eq!(descriptor.write_at(&[1], 0, true), Err(MemberError::FlushFailedBefore));
+    }
+
+    #[test]
+    fn a_failed_durable_write_fails_every_later_flush() {
+        let (_reader, writer) = std::io::pipe().expect("pipe");
+        let file = File::from(std::os::fd::OwnedFd::from(writer));
+        let descriptor = Descriptor::new(file, Identity::memory(), 4096, Access::ReadWrite);
+        assert!(descriptor.write_at(&[1], 0, true).is_err());
+        assert_eq!(descriptor.flush(), Err(MemberError::FlushFailedBefore));
+    }
+
+    #[test]
+    fn a_durable_write_works_without_the_kernel_flag() {
+        let file = tempfile::tempfile().expect("tempfile");
+        file.set_len(4096).expect("set_len");
+        let descriptor = Descriptor::new(file, Identity::memory(), 4096, Access::ReadWrite);
+        descriptor.durable_flag_refused.store(true, Ordering::Relaxed);
+        descriptor.write_at(b"kept", 100, true).expect("write");
+        let mut back = [0; 4];
+        descriptor.read_at(&mut back, 100).expect("read");
+        assert_eq!(&back, b"kept");
+    }
+
+    #[test]
+    fn a_file_cut_short_is_an_error_and_not_zeroes() {
+        let file = tempfile::tempfile().expect("tempfile");
+        file.set_len(4096).expect("set_len");
+        let handle = file.try_clone().expect("clone");
+        let descriptor = Descriptor::new(file, Identity::memory(), 4096, Access::ReadWrite);
+        handle.set_len(2048).expect("set_len");
+        assert_eq!(descriptor.read_at(&mut [0; 1024], 1536), Err(MemberError::Truncated));
+    }
+}

@@ -1,0 +1,239 @@
+//! What can happen to a member: while it is opened, and while it is used.
+//!
+//! What it does not do: say what to do about it. The engine decides what a media error means for
+//! the array, the command line what a refusal means for the person.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use rustix::io::Errno;
+
+/// Why a read, write, flush or zero failed. Small and `Copy`, so that it travels in completions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum MemberError {
+    /// The device or the file system reported an error.
+    #[error("the device reported an error: {}", errno_words(*.errno))]
+    Media {
+        /// The operating system's error number, usually `EIO`.
+        errno: i32,
+    },
+    /// The file system below a sparse file is full (`ENOSPC`, `EDQUOT`).
+    #[error("no space is left below this member")]
+    OutOfSpace,
+    /// The range does not lie inside the member; nothing was asked of the device.
+    #[error(
+        "{length_bytes} bytes at offset {offset_bytes} lie outside a member of {size_bytes} bytes"
+    )]
+    OutOfBounds {
+        /// First byte asked for.
+        offset_bytes: u64,
+        /// Bytes asked for.
+        length_bytes: u64,
+        /// Bytes there are.
+        size_bytes: u64,
+    },
+    /// The device is not there any more (`ENODEV`, `ENXIO`, `ESTALE`).
+    #[error("the device is gone")]
+    Gone,
+    /// The file became shorter than it was when it was opened.
+    #[error("the file was cut short while it was in use")]
+    Truncated,
+    /// The member was opened for reading only.
+    #[error("the member was opened for reading only")]
+    ReadOnly,
+    /// An earlier flush or durable write failed, so this one cannot promise anything.
+    #[error("an earlier flush failed; what was written before it may be lost")]
+    FlushFailedBefore,
+    /// A fault that a test asked for.
+    #[error("injected fault")]
+    Injected,
+}
+
+impl From<Errno> for MemberError {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::NOSPC | Errno::DQUOT => Self::OutOfSpace,
+            Errno::NODEV | Errno::NXIO | Errno::STALE => Self::Gone,
+            other => Self::Media { errno: other.raw_os_error() },
+        }
+    }
+}
+
+impl From<std::io::Error> for MemberError {
+    fn from(error: std::io::Error) -> Self {
+        Self::from(Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+}
+
+/// A kind of directory entry that can never be a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FileKind {
+    /// A directory.
+    Directory,
+    /// A character device, such as `/dev/null`.
+    CharacterDevice,
+    /// A named pipe.
+    Fifo,
+    /// A Unix socket.
+    Socket,
+    /// Something this crate has no word for.
+    Other,
+}
+
+impl fmt::Display for FileKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Directory => "a directory",
+            Self::CharacterDevice => "a character device",
+            Self::Fifo => "a named pipe",
+            Self::Socket => "a socket",
+            Self::Other => "neither a file nor a block device",
+        })
+    }
+}
+
+/// Who uses a device that we were asked to open.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Holder {
+    /// A block device made of this one, such as `md127` or `dm-3` (sysfs `holders`).
+    Device {
+        /// The device, or the partition of it, that is held.
+        held: String,
+        /// The kernel's name of the holder.
+        holder: String,
+    },
+    /// A running or inactive array of the kernel (`/proc/mdstat`).
+    KernelArray {
+        /// The device, or the partition of it, that is listed.
+        held: String,
+        /// The kernel's name of the array.
+        array: String,
+    },
+    /// A mounted file system (`/proc/self/mountinfo`).
+    Mount {
+        /// The device, or the partition of it, that is mounted.
+        held: String,
+        /// Where it is mounted.
+        mounted_at: PathBuf,
+    },
+    /// Swap space (`/proc/swaps`).
+    Swap {
+        /// The device, partition or file in use as swap.
+        held: String,
+    },
+    /// A loop device whose contents this file or device is.
+    LoopDevice {
+        /// The kernel's name, such as `loop3`.
+        name: String,
+    },
+    /// A process that holds a lock on the file (`/proc/locks`); this may be another braid.
+    Lock {
+        /// The process, where the kernel says which.
+        process_id: Option<u32>,
+    },
+    /// The kernel or a program opened the device exclusively and nothing says who.
+    Unknown,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Device { held, holder } => write!(formatter, "{held} is part of {holder}"),
+            Self::KernelArray { held, array } => {
+                write!(formatter, "{held} is a member of the kernel's array {array}")
+            }
+            Self::Mount { held, mounted_at } => {
+                write!(formatter, "{held} is mounted at {}", mounted_at.display())
+            }
+            Self::Swap { held } => write!(formatter, "{held} is in use as swap"),
+            Self::LoopDevice { name } => write!(formatter, "it is the contents of {name}"),
+            Self::Lock { process_id: Some(process_id) } => {
+                write!(formatter, "process {process_id} has locked it")
+            }
+            Self::Lock { process_id: None } => formatter.write_str("another process has locked it"),
+            Self::Unknown => formatter.write_str("something has opened it exclusively"),
+        }
+    }
+}
+
+/// Why a path could not be opened or made as a member. Nothing was written in any of these cases.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// There is nothing at this path.
+    #[error("{} does not exist", .path.display())]
+    Missing {
+        /// As given.
+        path: PathBuf,
+    },
+    /// There is a symbolic link at this path that leads nowhere.
+    #[error("{} is a symbolic link to something that does not exist", .path.display())]
+    DanglingLink {
+        /// As given.
+        path: PathBuf,
+    },
+    /// The user may not open this.
+    #[error("permission denied for {}", .path.display())]
+    PermissionDenied {
+        /// As given.
+        path: PathBuf,
+    },
+    /// The device or its file system is read-only and writing was asked for.
+    #[error("{} can only be read", .path.display())]
+    ReadOnlyMedium {
+        /// As given.
+        path: PathBuf,
+    },
+    /// This kind of thing cannot be a member.
+    #[error("{} is {kind}; a member is a regular file or a block device", .path.display())]
+    NotAMember {
+        /// As given.
+        path: PathBuf,
+        /// What it is.
+        kind: FileKind,
+    },
+    /// Somebody else uses it.
+    #[error("{} is busy: {holder}", .path.display())]
+    Busy {
+        /// As given.
+        path: PathBuf,
+        /// Who.
+        holder: Holder,
+    },
+    /// Too small to hold a superblock.
+    #[error("{} has {size_bytes} bytes; a member needs at least {minimum_bytes}", .path.display())]
+    TooSmall {
+        /// As given.
+        path: PathBuf,
+        /// What it has.
+        size_bytes: u64,
+        /// What it needs.
+        minimum_bytes: u64,
+    },
+    /// A file was to be made where there is one already.
+    #[error("{} exists already", .path.display())]
+    AlreadyExists {
+        /// As given.
+        path: PathBuf,
+    },
+    /// What the path names was exchanged while it was being opened.
+    #[error("{} was replaced while it was being opened", .path.display())]
+    Replaced {
+        /// As given.
+        path: PathBuf,
+    },
+    /// Any other answer of the operating system.
+    #[error("{} failed on {}: {}", .call, .path.display(), errno_words(*.errno))]
+    System {
+        /// As given.
+        path: PathBuf,
+        /// The call that failed.
+        call: &'static str,
+        /// The operating system's error number.
+        errno: i32,
+    },
+}
+
+/// The operating system's words for an error number.
+fn errno_words(errno: i32) -> std::io::Error {
+    std::io::Error::from_raw_os_error(errno)
+}

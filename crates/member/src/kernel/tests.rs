@@ -1,0 +1,141 @@
+//! A small kernel in a folder: one disk `sdx` (8:200) with a partition `sdx1` (8:201), and a second
+//! disk `sdy` (8:210) that nobody uses.
+
+use super::*;
+use std::os::unix::fs::symlink;
+
+const DISK: IdentityKey =
+    IdentityKey::BlockDevice { device: DeviceNumber { major: 8, minor: 200 } };
+const PARTITION: IdentityKey =
+    IdentityKey::BlockDevice { device: DeviceNumber { major: 8, minor: 201 } };
+const FREE: IdentityKey =
+    IdentityKey::BlockDevice { device: DeviceNumber { major: 8, minor: 210 } };
+
+struct World {
+    folder: tempfile::TempDir,
+    kernel: Kernel,
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("tempdir");
+        let kernel = Kernel { sys: folder.path().join("sys"), proc: folder.path().join("proc") };
+        let world = Self { folder, kernel };
+        world.device("devices/sdx", "8:200");
+        world.device("devices/sdx/sdx1", "8:201");
+        world.write("sys/devices/sdx/sdx1/partition", "1\n");
+        world.device("devices/sdy", "8:210");
+        world.write("sys/devices/sdx/queue/rotational", "1\n");
+        world.write("sys/devices/sdx/queue/write_zeroes_max_bytes", "4096\n");
+        world
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.folder.path().join(path);
+        fs::create_dir_all(path.parent().expect("parent")).expect("create_dir_all");
+        fs::write(path, text).expect("write");
+    }
+
+    fn device(&self, folder: &str, number: &str) {
+        self.write(&format!("sys/{folder}/dev"), &format!("{number}\n"));
+        let links = self.folder.path().join("sys/dev/block");
+        fs::create_dir_all(&links).expect("create_dir_all");
+        let target = self.folder.path().join("sys").join(folder);
+        fs::create_dir_all(target.join("holders")).expect("create_dir_all");
+        symlink(target, links.join(number)).expect("symlink");
+    }
+
+    fn holders(&self) -> [Option<Holder>; 3] {
+        [DISK, PARTITION, FREE].map(|key| self.kernel.holder_of(key))
+    }
+}
+
+#[test]
+fn nobody_holds_an_unused_device() {
+    assert_eq!(World::new().holders(), [None, None, None]);
+}
+
+#[test]
+fn a_holder_of_a_partition_holds_the_disk_too() {
+    let world = World::new();
+    world.write("sys/devices/sdx/sdx1/holders/md127", "");
+    let holder = Some(Holder::Device { held: "sdx1".into(), holder: "md127".into() });
+    assert_eq!(world.holders(), [holder.clone(), holder, None]);
+}
+
+#[test]
+fn a_holder_of_the_disk_holds_its_partitions_too() {
+    let world = World::new();
+    world.write("sys/devices/sdx/holders/dm-3", "");
+    let holder = Some(Holder::Device { held: "sdx".into(), holder: "dm-3".into() });
+    assert_eq!(world.holders(), [holder.clone(), holder, None]);
+}
+
+#[test]
+fn a_member_listed_in_mdstat_is_held() {
+    let world = World::new();
+    let mdstat = "Personalities : [raid6]\n\
+                  md127 : inactive sdq1[2] sdx1[0](S)\n      42 blocks super 1.2\n\n\
+                  unused devices: <none>\n";
+    world.write("proc/mdstat", mdstat);
+    let holder = Some(Holder::KernelArray { held: "sdx1".into(), array: "md127".into() });
+    assert_eq!(world.holders(), [holder.clone(), holder, None]);
+}
+
+#[test]
+fn a_mount_is_found_by_device_number_and_its_path_unescaped() {
+    let world = World::new();
+    let mountinfo = "22 1 0:5 / /proc rw shared:1 - proc proc rw\n\
+                     30 1 8:201 / /mnt/my\\040disk rw,relatime shared:2 - ext4 /dev/nowhere rw\n";
+    world.write("proc/self/mountinfo", mountinfo);
+    let holder =
+        Some(Holder::Mount { held: "sdx1".into(), mounted_at: PathBuf::from("/mnt/my disk") });
+    assert_eq!(world.holders(), [holder.clone(), holder, None]);
+}
+
+#[test]
+fn a_swap_file_and_the_file_behind_a_loop_device_are_held() {
+    let world = World::new();
+    world.write("swap file", "pages");
+    world.write("image", "bytes");
+    let path = |name: &str| world.folder.path().join(name);
+    let escaped = path("swap file").to_string_lossy().replace(' ', "\\040");
+    world
+        .write("proc/swaps", &format!("Filename Type Size Used Priority\n{escaped} file 1 0 -2\n"));
+    let backing = format!("{}\n", path("image").display());
+    world.write("sys/block/loop7/loop/backing_file", &backing);
+    world.write("sys/block/loop8/size", "0\n");
+    let holder = |name: &str| {
+        world.kernel.holder_of(key_of_path(&path(name)).expect("a regular file has a key"))
+    };
+    let held = path("swap file").to_string_lossy().into_owned();
+    assert_eq!(holder("swap file"), Some(Holder::Swap { held }));
+    assert_eq!(holder("image"), Some(Holder::LoopDevice { name: "loop7".into() }));
+    assert_eq!(holder("sys/block/loop8/size"), None);
+}
+
+#[test]
+fn the_owner_of_each_lock_is_found_and_a_waiter_is_not_one() {
+    let world = World::new();
+    let own = std::process::id();
+    let locks = format!(
+        "1: FLOCK  ADVISORY  WRITE {own} fd:01:77 0 EOF\n\
+         2: OFDLCK ADVISORY  READ  -1 fd:01:88 100 101\n\
+         3: POSIX  ADVISORY  WRITE 4242 fd:01:99 0 EOF\n\
+         3: -> POSIX  ADVISORY  WRITE 4243 fd:01:66 0 EOF\n"
+    );
+    world.write("proc/locks", &locks);
+    let device = DeviceNumber { major: 0xfd, minor: 1 };
+    let found = [66, 77, 88, 99, 100].map(|inode| world.kernel.locks_on(device, inode));
+    let other = |process_id| vec![LockOwner::Other { process_id }];
+    let expected = [vec![], vec![LockOwner::ThisProcess], other(None), other(Some(4242)), vec![]];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_partition_has_the_queue_of_its_disk() {
+    let world = World::new();
+    let queue = |minor| world.kernel.queue_of(DeviceNumber { major: 8, minor });
+    let disk = Queue { rotational: Some(true), zeroes_fast: true };
+    assert_eq!([queue(200), queue(201), queue(210)], [disk, disk, Queue::default()]);
+}

@@ -1,0 +1,28 @@
+//! Every limit of this crate, with its reason.
+
+/// Smallest member that can be opened or made: a version-1.2 superblock starts at 4 KiB and may be
+/// 4 KiB long, so anything smaller cannot be a member of any array.
+pub const MEMBER_BYTES_MIN: u64 = 8 * 1024;
+
+/// md counts sectors of 512 bytes; a member's size is rounded down to whole ones, as the kernel's
+/// loop driver does with a backing file.
+pub const SECTOR_BYTES: u64 = 512;
+
+/// How long an open waits for the lock of a block device. udev holds a shared lock while it probes
+/// a device that has just changed (systemd's block-device locking), which takes milliseconds.
+pub const BLOCK_LOCK_WAIT_MS: u64 = 1_000;
+
+/// Pause between two tries for that lock.
+pub const BLOCK_LOCK_RETRY_MS: u64 = 20;
+
+/// Zeroes written in one call where the device cannot make them itself.
+pub const ZERO_BUFFER_BYTES: usize = 64 * 1024;
+
+/// Memory members allocate in pieces of this size; a piece never written takes no memory.
+pub const MEMORY_PIECE_BYTES: usize = 64 * 1024;
+
+/// Locks that a memory member's pieces are spread over.
+pub const MEMORY_SHARDS: usize = 16;
+
+const _: () = assert!(MEMBER_BYTES_MIN.is_multiple_of(SECTOR_BYTES));
+const _: () = assert!(MEMORY_SHARDS > 0 && MEMORY_PIECE_BYTES.is_multiple_of(512));

@@ -1,0 +1,43 @@
+//! Advisory locks: how two programs that are polite keep off one file.
+//!
+//! `flock` is used because it belongs to the open file, not to the process (a POSIX lock would be
+//! dropped by any close of the same file anywhere in the process) and needs no unsafe call. On a
+//! block device the same lock also keeps udev from probing and auto-assembling it (systemd's
+//! block-device locking). Open-file-description locks, which QEMU takes on images, do not conflict
+//! with `flock`; they are found in `/proc/locks` instead.
+
+use std::fs::File;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+/// Who else may have the file open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    /// Readers that say so.
+    Shared,
+    /// Nobody.
+    Exclusive,
+}
+
+/// Takes the lock, trying again for at most `patience`. `Ok(false)`: somebody else has it.
+pub(crate) fn take(file: &File, sharing: Sharing, patience: Duration) -> Result<bool, Errno> {
+    let operation = match sharing {
+        Sharing::Shared => FlockOperation::NonBlockingLockShared,
+        Sharing::Exclusive => FlockOperation::NonBlockingLockExclusive,
+    };
+    let deadline = Instant::now() + patience;
+    loop {
+        match flock(file, operation) {
+            Ok(()) => return Ok(true),
+            Err(Errno::INTR) => {}
+            Err(Errno::WOULDBLOCK) if Instant::now() >= deadline => return Ok(false),
+            Err(Errno::WOULDBLOCK) => {
+                thread::sleep(Duration::from_millis(crate::limits::BLOCK_LOCK_RETRY_MS));
+            }
+            Err(errno) => return Err(errno),
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! A member in this process's memory: sparse, for tests and for trying things out.
+//!
+//! Bytes live in pieces of 64 KiB; a piece that was never written reads as zeroes and takes no
+//! memory. Pieces are spread over a fixed number of locks, so that threads on different pieces
+//! rarely wait for each other. A write that spans pieces is not atomic as a whole, as on a disk.
+
+use std::collections::HashMap;
+use std::sync::{PoisonError, RwLock};
+
+use crate::limits::{MEMORY_PIECE_BYTES, MEMORY_SHARDS, SECTOR_BYTES};
+use crate::{Identity, Member, MemberError, check_bounds};
+
+type Pieces = HashMap<u64, Box<[u8]>>;
+
+/// Memory that looks like a device. Every write is as durable as the process.
+#[derive(Debug)]
+pub struct MemoryMember {
+    identity: Identity,
+    size_bytes: u64,
+    shards: Vec<RwLock<Pieces>>,
+}
+
+/// A part of a range that lies in one piece.
+struct Part {
+    piece: u64,
+    /// Position in the piece.
+    start: usize,
+    /// Position in the caller's buffer.
+    at: usize,
+    length: usize,
+}
+
+impl MemoryMember {
+    /// A member that reads as zeroes. The size is rounded down to whole sectors.
+    pub fn new(size_bytes: u64) -> Self {
+        Self {
+            identity: Identity::memory(),
+            size_bytes: size_bytes - size_bytes % SECTOR_BYTES,
+            shards: (0..MEMORY_SHARDS).map(|_| RwLock::default()).collect(),
+        }
+    }
+
+    /// A member that starts as a copy of `bytes`, of which a ragged last sector is left out.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        let member = Self::new(bytes.len() as u64);
+        for part in parts(0, usize::try_from(member.size_bytes).unwrap_or(bytes.len())) {
+            member.write_part(&part, bytes);
+        }
+        member
+    }
+
+    /// Memory that the contents take, in bytes.
+    pub fn allocated_bytes(&self) -> u64 {
+        let pieces: usize = self
+            .shards
+            .iter()
+            .map(|shard| shard.read().unwrap_or_else(PoisonError::into_inner).len())
+            .sum();
+        pieces as u64 * MEMORY_PIECE_BYTES as u64
+    }
+
+    fn shard(&self, piece: u64) -> &RwLock<Pieces> {
+        let shard_count = self.shards.len() as u64;
+        &self.shards[usize::try_from(piece % shard_count).unwrap_or(0)]
+    }
+
+    fn write_part(&self, part: &Part, buffer: &[u8]) {
+        let mut pieces = self.shard(part.piece).write().unwrap_or_else(PoisonError::into_inner);
+        let bytes = pieces
+            .entry(part.piece)
+            .or_insert_with(|| vec![0; MEMORY_PIECE_BYTES].into_boxed_slice());
+        bytes[part.start..part.start + part.length]
+            .copy_from_slice(&buffer[part.at..part.at + part.length]);
+    }
+
+    fn zero_part(&self, part: &Part) {
+        let mut pieces = self.shard(part.piece).write().unwrap_or_else(PoisonError::into_inner);
+        if part.length == MEMORY_PIECE_BYTES {
+            pieces.remove(&part.piece);
+        } else if let Some(bytes) = pieces.get_mut(&part.piece) {
+            bytes[part.start..part.start + part.length].fill(0);
+        }
+    }
+}
+
+/// Cuts a range at the borders of pieces.
+fn parts(offset_bytes: u64, length: usize) -> impl Iterator<Item = Part> {
+    let piece_bytes = MEMORY_PIECE_BYTES as u64;
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        if at == length {
+            return None;
+        }
+        let position_bytes = offset_bytes + at as u64;
+        let start = usize::try_from(position_bytes % piece_bytes).unwrap_or(0);
+        let part_length = (MEMORY_PIECE_BYTES - start).min(length - at);
+        let part = Part { piece: position_bytes / piece_bytes, start, at, length: part_length };
+        at += part_length;
+        Some(part)
+    })
+}
+
+impl Member for MemoryMember {
+    fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset_bytes: u64) -> Result<(), MemberError> {
+        check_bounds(offset_bytes, buffer.len() as u64, self.size_bytes)?;
+        for part in parts(offset_bytes, buffer.len()) {
+            let target = &mut buffer[part.at..part.at + part.length];
+            let pieces = self.shard(part.piece).read().unwrap_or_else(PoisonError::into_inner);
+            match pieces.get(&part.piece) {
+                Some(bytes) => target.copy_from_slice(&bytes[part.start..part.start + part.length]),
+                None => target.fill(0),
+            }
+        }
+        Ok(())
+    }
+
+    fn write_at(
+        &self,
+        buffer: &[u8],
+        offset_bytes: u64,
+        _durable: bool,
+    ) -> Result<(), MemberError> {
+        check_bounds(offset_bytes, buffer.len() as u64, self.size_bytes)?;
+        for part in parts(offset_bytes, buffer.len()) {
+            self.write_part(&part, buffer);
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), MemberError> {
+        Ok(())
+    }
+
+    fn zero(
+        &self,
+        offset_bytes: u64,
+        length_bytes: u64,
+        _may_punch: bool,
+    ) -> Result<(), MemberError> {
+        check_bounds(offset_bytes, length_bytes, self.size_bytes)?;
+        let length = usize::try_from(length_bytes).map_err(|_| MemberError::OutOfSpace)?;
+        for part in parts(offset_bytes, length) {
+            self.zero_part(&part);
+        }
+        Ok(())
+    }
+
+    fn can_zero_fast(&self) -> bool {
+        true
+    }
+}

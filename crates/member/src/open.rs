@@ -1,0 +1,266 @@
+//! Opening and making members, so that two writers can never happen.
+//!
+//! ```text
+//!   stat -> right kind? -> held by the kernel? -> open (O_EXCL on a block device for writing)
+//!        -> same inode as before? -> lock -> locked by others another way? -> big enough? -> Member
+//! ```
+//!
+//! The path is examined before it is opened because opening alone can do something: a tape rewinds,
+//! a pipe blocks. It is examined again afterwards because it may have been exchanged in between.
+//!
+//! What it does not do: keep out a program that takes no lock and asks nobody (`dd`); nothing in
+//! user space can for a regular file.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use crate::block::BlockMember;
+use crate::descriptor::Descriptor;
+use crate::error::{FileKind, Holder, OpenError};
+use crate::file::FileMember;
+use crate::kernel::{Kernel, LockOwner, key_of};
+use crate::limits::{BLOCK_LOCK_WAIT_MS, MEMBER_BYTES_MIN, SECTOR_BYTES};
+use crate::lock::{self, Sharing};
+use crate::{DeviceNumber, Identity, IdentityKey, Member, MemberKind};
+
+/// What the opener will do, and so whom it must keep out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// A look at metadata that somebody else may be using: no lock, no question who holds it.
+    /// What is read may be from any moment.
+    Examine,
+    /// Reading that must be consistent: other readers are welcome, a writer is not.
+    ReadOnly,
+    /// Reading and writing, alone.
+    ReadWrite,
+}
+
+/// Opens an existing regular file or block device.
+///
+/// # Errors
+/// Every way in which this is not ours to use; nothing is written in any of them.
+pub fn open(path: &Path, access: Access) -> Result<Box<dyn Member>, OpenError> {
+    let kernel = Kernel::running();
+    let before = fs::metadata(path).map_err(|error| path_error(path, "stat", &error))?;
+    let key = key_of(&before)
+        .ok_or_else(|| OpenError::NotAMember { path: path.into(), kind: kind_of(&before) })?;
+    if access != Access::Examine {
+        refuse(path, kernel.holder_of(key))?;
+    }
+    let file = open_file(path, access, key, &kernel)?;
+    let after = file.metadata().map_err(|error| path_error(path, "fstat", &error))?;
+    if key_of(&after) != Some(key) {
+        return Err(OpenError::Replaced { path: path.into() });
+    }
+    lock_out(path, &file, access, &kernel)?;
+    wrap(path, file, access, &kernel)
+}
+
+/// Makes a new sparse file of `size_bytes` (rounded down to whole sectors) and opens it for reading
+/// and writing. The file and its name are on stable storage when this returns. Only the user may
+/// read it (mode 0600).
+///
+/// # Errors
+/// As for [`open`]; an existing file is refused, and a file half made is removed again.
+pub fn create_file(path: &Path, size_bytes: u64) -> Result<Box<dyn Member>, OpenError> {
+    let size_bytes = size_bytes - size_bytes % SECTOR_BYTES;
+    check_size(path, size_bytes)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(|error| path_error(path, "open", &error))?;
+    let made = fill_new_file(path, &file, size_bytes)
+        .and_then(|()| wrap(path, file, Access::ReadWrite, &Kernel::running()));
+    if made.is_err() {
+        // The error that is being reported matters more than one of tidying up after it.
+        let _ = fs::remove_file(path);
+    }
+    made
+}
+
+fn fill_new_file(path: &Path, file: &File, size_bytes: u64) -> Result<(), OpenError> {
+    lock_out(path, file, Access::ReadWrite, &Kernel::running())?;
+    file.set_len(size_bytes).map_err(|error| path_error(path, "ftruncate", &error))?;
+    file.sync_all().map_err(|error| path_error(path, "fsync", &error))?;
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    File::open(folder)
+        .and_then(|folder| folder.sync_all())
+        .map_err(|error| path_error(folder, "fsync", &error))
+}
+
+fn open_file(
+    path: &Path,
+    access: Access,
+    key: IdentityKey,
+    kernel: &Kernel,
+) -> Result<File, OpenError> {
+    let is_block = matches!(key, IdentityKey::BlockDevice { .. });
+    let is_exclusive = is_block && access == Access::ReadWrite;
+    // A pipe put in place of a file since `stat` must not block us; files ignore the flag.
+    let mut flags = if is_block { OFlags::empty() } else { OFlags::NONBLOCK };
+    flags.set(OFlags::EXCL, is_exclusive);
+    flags |= OFlags::NOCTTY;
+    OpenOptions::new()
+        .read(true)
+        .write(access == Access::ReadWrite)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)
+        .map_err(|error| match Errno::from_io_error(&error) {
+            Some(Errno::BUSY) => OpenError::Busy {
+                path: path.into(),
+                holder: kernel.holder_of(key).unwrap_or(Holder::Unknown),
+            },
+            _ => path_error(path, "open", &error),
+        })
+}
+
+/// Takes the lock that belongs to the access, or says who has it.
+fn lock_out(path: &Path, file: &File, access: Access, kernel: &Kernel) -> Result<(), OpenError> {
+    let sharing = match access {
+        Access::Examine => return Ok(()),
+        Access::ReadOnly => Sharing::Shared,
+        Access::ReadWrite => Sharing::Exclusive,
+    };
+    let metadata = file.metadata().map_err(|error| path_error(path, "fstat", &error))?;
+    let device = DeviceNumber::from_packed(metadata.dev());
+    let patience_ms = if metadata.is_file() { 0 } else { BLOCK_LOCK_WAIT_MS };
+    let taken = lock::take(file, sharing, Duration::from_millis(patience_ms)).map_err(|errno| {
+        OpenError::System { path: path.into(), call: "flock", errno: errno.raw_os_error() }
+    })?;
+    let owners = kernel.locks_on(device, metadata.ino());
+    let foreign = owners.iter().find_map(|owner| match owner {
+        LockOwner::Other { process_id } => Some(Holder::Lock { process_id: *process_id }),
+        LockOwner::ThisProcess => None,
+    });
+    if !taken {
+        // Refused, and nobody else is listed: then it is another member of this very process.
+        let own = owners.contains(&LockOwner::ThisProcess).then(std::process::id);
+        return refuse(path, Some(foreign.unwrap_or(Holder::Lock { process_id: own })));
+    }
+    // QEMU's locks are of a kind that `flock` does not meet. Only a regular file's locks say that
+    // its contents are in use; and readers may share.
+    let is_alone = access == Access::ReadWrite && metadata.is_file();
+    refuse(path, foreign.filter(|_| is_alone))
+}
+
+fn wrap(
+    path: &Path,
+    file: File,
+    access: Access,
+    kernel: &Kernel,
+) -> Result<Box<dyn Member>, OpenError> {
+    let metadata = file.metadata().map_err(|error| path_error(path, "fstat", &error))?;
+    if metadata.is_file() {
+        return wrap_file(path, file, access, kernel);
+    }
+    let mut end = &file;
+    let size_bytes =
+        end.seek(SeekFrom::End(0)).map_err(|error| path_error(path, "lseek", &error))?;
+    check_size(path, size_bytes)?;
+    let device = DeviceNumber::from_packed(metadata.rdev());
+    let system = |call| {
+        move |errno: Errno| OpenError::System {
+            path: path.into(),
+            call,
+            errno: errno.raw_os_error(),
+        }
+    };
+    let queue = kernel.queue_of(device);
+    let identity = Identity {
+        path: path.into(),
+        kind: MemberKind::BlockDevice,
+        logical_block_bytes: rustix::fs::ioctl_blksszget(&file).map_err(system("BLKSSZGET"))?,
+        physical_block_bytes: rustix::fs::ioctl_blkpbszget(&file).map_err(system("BLKPBSZGET"))?,
+        rotational: queue.rotational,
+        device: Some(device),
+        inode: None,
+        key: IdentityKey::BlockDevice { device },
+    };
+    let descriptor = Descriptor::new(file, identity, size_bytes, access);
+    Ok(Box::new(BlockMember::new(descriptor, queue.zeroes_fast)))
+}
+
+fn wrap_file(
+    path: &Path,
+    file: File,
+    access: Access,
+    kernel: &Kernel,
+) -> Result<Box<dyn Member>, OpenError> {
+    let metadata = file.metadata().map_err(|error| path_error(path, "fstat", &error))?;
+    let size_bytes = metadata.len() - metadata.len() % SECTOR_BYTES;
+    check_size(path, size_bytes)?;
+    let device = DeviceNumber::from_packed(metadata.dev());
+    let identity = Identity {
+        path: path.into(),
+        kind: MemberKind::File,
+        logical_block_bytes: 512,
+        physical_block_bytes: u32::try_from(metadata.blksize()).unwrap_or(4096).max(512),
+        rotational: kernel.queue_of(device).rotational,
+        device: Some(device),
+        inode: Some(metadata.ino()),
+        key: IdentityKey::File { device, inode: metadata.ino() },
+    };
+    let punches = rustix::fs::fstatfs(&file)
+        .is_ok_and(|system| PUNCHING_FILE_SYSTEMS.contains(&(system.f_type.cast_unsigned())));
+    let descriptor = Descriptor::new(file, identity, size_bytes, access);
+    Ok(Box::new(FileMember::new(descriptor, punches)))
+}
+
+/// Magic numbers, from statfs(2), of file systems that can punch holes: ext4, XFS, btrfs, tmpfs,
+/// f2fs, bcachefs, ZFS. On any other, zeroes are allocated or written, which is only slower.
+const PUNCHING_FILE_SYSTEMS: [u64; 7] =
+    [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010, 0xca45_1a4e, 0x2fc1_2fc1];
+
+fn check_size(path: &Path, size_bytes: u64) -> Result<(), OpenError> {
+    if size_bytes >= MEMBER_BYTES_MIN {
+        return Ok(());
+    }
+    Err(OpenError::TooSmall { path: path.into(), size_bytes, minimum_bytes: MEMBER_BYTES_MIN })
+}
+
+fn refuse(path: &Path, holder: Option<Holder>) -> Result<(), OpenError> {
+    match holder {
+        Some(holder) => Err(OpenError::Busy { path: path.into(), holder }),
+        None => Ok(()),
+    }
+}
+
+fn kind_of(metadata: &fs::Metadata) -> FileKind {
+    let kind = metadata.file_type();
+    if kind.is_dir() {
+        FileKind::Directory
+    } else if kind.is_char_device() {
+        FileKind::CharacterDevice
+    } else if kind.is_fifo() {
+        FileKind::Fifo
+    } else if kind.is_socket() {
+        FileKind::Socket
+    } else {
+        FileKind::Other
+    }
+}
+
+/// Puts an answer of the operating system into our words.
+fn path_error(path: &Path, call: &'static str, error: &std::io::Error) -> OpenError {
+    let path: PathBuf = path.into();
+    match Errno::from_io_error(error).unwrap_or(Errno::IO) {
+        Errno::NOENT if fs::symlink_metadata(&path).is_ok() => OpenError::DanglingLink { path },
+        Errno::NOENT | Errno::NOTDIR => OpenError::Missing { path },
+        Errno::ACCESS | Errno::PERM => OpenError::PermissionDenied { path },
+        Errno::ROFS => OpenError::ReadOnlyMedium { path },
+        Errno::EXIST => OpenError::AlreadyExists { path },
+        errno => OpenError::System { path, call, errno: errno.raw_os_error() },
+    }
+}

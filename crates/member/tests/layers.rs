@@ -1,0 +1,146 @@
+//! The layers: each adds one thing and changes nothing else.
+
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use braid_member::layer::{Counts, Fault, Faulty, Operation, Slow, StatsMember, Traced};
+use braid_member::{Member, MemberError, MemoryMember};
+
+const SIZE_BYTES: u64 = 1 << 20;
+
+fn faulty() -> Faulty<MemoryMember> {
+    Faulty::new(MemoryMember::new(SIZE_BYTES))
+}
+
+#[test]
+fn a_read_fault_strikes_its_range_until_it_is_removed() {
+    let member = faulty();
+    let faults = member.faults();
+    let id = faults.insert(Fault::on(Operation::Read, 4096..8192));
+    let read = |offset_bytes| member.read_at(&mut [0; 512], offset_bytes);
+    assert_eq!(read(3584), Ok(()), "ends where the fault begins");
+    assert_eq!(read(3585), Err(MemberError::Injected), "touches its first byte");
+    assert_eq!(read(8191), Err(MemberError::Injected), "touches its last byte");
+    assert_eq!(read(8192), Ok(()), "begins where the fault ends");
+    assert_eq!(member.write_at(&[1; 512], 4096, true), Ok(()), "writes are not struck");
+    faults.remove(id);
+    assert_eq!(read(4096), Ok(()));
+    assert_eq!(faults.struck_count(), 2);
+}
+
+#[test]
+fn a_write_fault_of_two_times_writes_nothing_twice_and_then_is_spent() {
+    let member = faulty();
+    let fault = Fault::everywhere(Operation::Write).times(2).error(MemberError::OutOfSpace);
+    member.faults().insert(fault);
+    assert_eq!(member.write_at(&[7; 16], 0, false), Err(MemberError::OutOfSpace));
+    assert_eq!(member.zero(0, 16, true), Err(MemberError::OutOfSpace));
+    let mut buffer = [9; 16];
+    member.read_at(&mut buffer, 0).expect("read");
+    assert_eq!(buffer, [0; 16]);
+    assert_eq!(member.write_at(&[7; 16], 0, false), Ok(()));
+}
+
+#[test]
+fn a_flush_fault_strikes_once_and_flushes_fail_for_ever() {
+    let member = faulty();
+    member.faults().insert(Fault::everywhere(Operation::Flush).times(1));
+    assert_eq!(member.write_at(&[1], 0, false), Ok(()));
+    assert_eq!(member.write_at(&[1], 0, true), Err(MemberError::Injected));
+    member.faults().clear();
+    assert_eq!(member.flush(), Err(MemberError::FlushFailedBefore));
+    assert_eq!(member.write_at(&[1], 0, true), Err(MemberError::FlushFailedBefore));
+    assert_eq!(member.write_at(&[1], 0, false), Ok(()), "a plain write promises nothing");
+}
+
+#[test]
+fn a_member_killed_by_another_thread_is_gone_until_it_is_revived() {
+    let member = Arc::new(faulty());
+    let faults = member.faults();
+    let (killed, wait_killed) = mpsc::channel();
+    std::thread::spawn(move || {
+        faults.kill();
+        killed.send(()).expect("send");
+    });
+    wait_killed.recv().expect("recv");
+    assert_eq!(member.read_at(&mut [0], 0), Err(MemberError::Gone));
+    assert_eq!(member.write_at(&[0], 0, false), Err(MemberError::Gone));
+    assert_eq!(member.zero(0, 1, false), Err(MemberError::Gone));
+    assert_eq!(member.flush(), Err(MemberError::Gone));
+    member.faults().revive();
+    assert_eq!(member.read_at(&mut [0], 0), Ok(()));
+    assert_eq!(member.flush(), Err(MemberError::FlushFailedBefore), "a missed flush is missed");
+}
+
+#[test]
+fn a_slow_member_takes_at_least_its_delay() {
+    let member = Slow::new(MemoryMember::new(SIZE_BYTES));
+    let delays = member.delays();
+    let time = |action: &dyn Fn()| {
+        let start = Instant::now();
+        action();
+        start.elapsed()
+    };
+    let delay = Duration::from_millis(20);
+    delays.set_read(delay);
+    assert!(time(&|| member.read_at(&mut [0], 0).expect("read")) >= delay);
+    delays.set_read(Duration::ZERO);
+    delays.set_write(delay);
+    delays.set_flush(delay);
+    assert!(time(&|| member.write_at(&[0], 0, true).expect("write")) >= 2 * delay);
+    assert!(time(&|| member.zero(0, 1, true).expect("zero")) >= delay);
+    assert!(time(&|| member.flush().expect("flush")) >= delay);
+}
+
+#[test]
+fn a_trace_has_one_line_per_operation_and_keeps_the_newest() {
+    let (member, trace) = Traced::in_memory(faulty_with_a_bad_flush(), 4);
+    member.write_at(&[0; 512], 4096, true).expect("write");
+    member.read_at(&mut [0; 16], 8).expect("read");
+    member.zero(0, 4096, true).expect("zero");
+    assert_eq!(trace.lines(), ["write 4096+512 durable ok", "read 8+16 ok", "zero 0+4096 ok"]);
+    member.flush().expect_err("a bad flush");
+    member.read_at(&mut [0; 1], SIZE_BYTES).expect_err("outside");
+    let lines = trace.lines();
+    assert_eq!(lines.len(), 4);
+    assert_eq!(lines[0], "read 8+16 ok");
+    assert_eq!(lines[2], "flush failed: injected fault");
+    assert!(lines[3].starts_with("read 1048576+1 failed: 1 bytes at offset 1048576"));
+}
+
+fn faulty_with_a_bad_flush() -> Faulty<MemoryMember> {
+    let member = faulty();
+    // Beyond the range of the durable write, so that only a whole flush meets it.
+    member.faults().insert(Fault::on(Operation::Flush, SIZE_BYTES - 1..SIZE_BYTES));
+    member
+}
+
+#[test]
+fn stats_count_operations_errors_and_bytes() {
+    let member = StatsMember::new(faulty());
+    let stats = member.stats();
+    member.write_at(&[0; 512], 0, true).expect("write");
+    member.write_at(&[0; 100], 0, false).expect("write");
+    member.read_at(&mut [0; 64], 0).expect("read");
+    member.read_at(&mut [0; 64], SIZE_BYTES).expect_err("outside");
+    member.flush().expect("flush");
+    member.zero(0, 4096, false).expect("zero");
+    let counts =
+        |operation_count, error_count, bytes| Counts { operation_count, error_count, bytes };
+    assert_eq!(stats.writes(), counts(2, 0, 612));
+    assert_eq!(stats.reads(), counts(2, 1, 64));
+    assert_eq!(stats.flushes(), counts(1, 0, 0));
+    assert_eq!(stats.zeroes(), counts(1, 0, 4096));
+}
+
+#[test]
+fn layers_pass_identity_and_size_through() {
+    let inner = MemoryMember::new(SIZE_BYTES);
+    let key = inner.identity().key;
+    let stack = StatsMember::new(Slow::new(Traced::new(Faulty::new(inner), |_| {})));
+    assert_eq!(stack.identity().key, key);
+    assert_eq!(stack.size_bytes(), SIZE_BYTES);
+    assert!(stack.can_zero_fast());
+    assert_ne!(MemoryMember::new(SIZE_BYTES).identity().key, key);
+}

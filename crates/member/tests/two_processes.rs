@@ -1,0 +1,78 @@
+//! Two writers in two processes can never happen.
+//!
+//! The second process is this test program itself, started again to run only [`hold`].
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use braid_member::{Access, Holder, OpenError, create_file, open};
+
+const PATH_VARIABLE: &str = "BRAID_TEST_HOLD_PATH";
+const ACCESS_VARIABLE: &str = "BRAID_TEST_HOLD_ACCESS";
+
+/// In the second process: opens what it was told to, says so, and holds it until its input ends.
+/// In the first process it has nothing to hold and says that.
+#[test]
+fn hold() {
+    let Some(path) = std::env::var_os(PATH_VARIABLE) else {
+        assert!(std::env::var_os(ACCESS_VARIABLE).is_none());
+        return;
+    };
+    let access = match std::env::var(ACCESS_VARIABLE).as_deref() {
+        Ok("write") => Access::ReadWrite,
+        _ => Access::ReadOnly,
+    };
+    let _member = open(Path::new(&path), access).expect("open in the second process");
+    println!("\nholding");
+    std::io::stdin().read_to_end(&mut Vec::new()).expect("stdin");
+}
+
+fn start_holder(path: &Path, access: &str) -> Child {
+    let mut child = Command::new(std::env::current_exe().expect("current_exe"))
+        .args(["--exact", "hold", "--nocapture"])
+        .env(PATH_VARIABLE, path)
+        .env(ACCESS_VARIABLE, access)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("spawn");
+    let output = BufReader::new(child.stdout.as_mut().expect("stdout"));
+    let is_holding = output.lines().map_while(Result::ok).any(|line| line == "holding");
+    assert!(is_holding, "the second process could not open the file");
+    child
+}
+
+fn refusal(path: &Path, access: Access) -> Option<OpenError> {
+    open(path, access).err()
+}
+
+#[test]
+fn a_writer_elsewhere_is_named_and_killing_it_frees_the_file() {
+    let folder = tempfile::tempdir().expect("tempdir");
+    let path = folder.path().join("member");
+    drop(create_file(&path, 1 << 20).expect("create_file"));
+    let mut child = start_holder(&path, "write");
+    let holder = Holder::Lock { process_id: Some(child.id()) };
+    let busy = Some(OpenError::Busy { path: path.clone(), holder });
+    let refusals = [Access::ReadWrite, Access::ReadOnly].map(|access| refusal(&path, access));
+    let look = open(&path, Access::Examine).map(|_| ());
+    child.kill().expect("kill");
+    child.wait().expect("wait");
+    assert_eq!(refusals, [busy.clone(), busy]);
+    assert_eq!(look, Ok(()));
+    assert_eq!(refusal(&path, Access::ReadWrite), None, "a dead process holds nothing");
+}
+
+#[test]
+fn a_reader_elsewhere_keeps_writers_out_and_readers_not() {
+    let folder = tempfile::tempdir().expect("tempdir");
+    let path = folder.path().join("member");
+    drop(create_file(&path, 1 << 20).expect("create_file"));
+    let mut child = start_holder(&path, "read");
+    let refusals = [Access::ReadWrite, Access::ReadOnly].map(|access| refusal(&path, access));
+    drop(child.stdin.take());
+    let status = child.wait().expect("wait");
+    assert!(status.success());
+    assert!(matches!(refusals, [Some(OpenError::Busy { .. }), None]), "{refusals:?}");
+}
