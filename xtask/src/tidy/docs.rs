@@ -85,10 +85,11 @@ fn absences(map: &Document, tests: &[String], findings: &mut Vec<Finding>) {
             is_inside = line.trim_start_matches('#').trim() == "Absences";
         } else if is_inside && line.starts_with("- ") {
             entries.push((index + 1, line.to_string()));
-        } else if is_inside && line.starts_with("  ") {
-            if let Some(last) = entries.last_mut() {
-                last.1.push_str(line);
-            }
+        } else if is_inside
+            && line.starts_with("  ")
+            && let Some(last) = entries.last_mut()
+        {
+            last.1.push_str(line);
         }
     }
     if entries.is_empty() {

@@ -72,7 +72,7 @@ fn header(source: &Source, findings: &mut Vec<Finding>) {
         .map(str::trim)
         .find(|line| !line.is_empty() && !line.starts_with("#!["))
         .unwrap_or("");
-    if !first.strip_prefix("//!").is_some_and(|sentence| !sentence.trim().is_empty()) {
+    if first.strip_prefix("//!").is_none_or(|sentence| sentence.trim().is_empty()) {
         let text = "begins without a //! header that says what it is";
         findings.push(Finding::new(Rule::ModuleHeader, &source.name(), 1, text));
     }
