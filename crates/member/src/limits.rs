@@ -8,12 +8,13 @@ pub const MEMBER_BYTES_MIN: u64 = 8 * 1024;
 /// loop driver does with a backing file.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// How long an open waits for the lock of a block device. udev holds a shared lock while it probes
-/// a device that has just changed (systemd's block-device locking), which takes milliseconds.
-pub const BLOCK_LOCK_WAIT_MS: u64 = 1_000;
+/// How long an open waits for the lock. A lock can outlive its owner's interest for a moment: udev
+/// holds a shared one while it probes a block device that has just changed (systemd's block-device
+/// locking), and a child that is between fork and exec still holds its parent's.
+pub const LOCK_WAIT_MS: u64 = 400;
 
 /// Pause between two tries for that lock.
-pub const BLOCK_LOCK_RETRY_MS: u64 = 20;
+pub const LOCK_RETRY_MS: u64 = 10;
 
 /// Zeroes written in one call where the device cannot make them itself.
 pub const ZERO_BUFFER_BYTES: usize = 64 * 1024;

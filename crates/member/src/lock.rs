@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
+use crate::limits::{LOCK_RETRY_MS, LOCK_WAIT_MS};
+
 /// Who else may have the file open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sharing {
@@ -22,20 +24,20 @@ pub(crate) enum Sharing {
     Exclusive,
 }
 
-/// Takes the lock, trying again for at most `patience`. `Ok(false)`: somebody else has it.
-pub(crate) fn take(file: &File, sharing: Sharing, patience: Duration) -> Result<bool, Errno> {
+/// Takes the lock, trying again for a moment (`LOCK_WAIT_MS`). `Ok(false)`: somebody else has it.
+pub(crate) fn take(file: &File, sharing: Sharing) -> Result<bool, Errno> {
     let operation = match sharing {
         Sharing::Shared => FlockOperation::NonBlockingLockShared,
         Sharing::Exclusive => FlockOperation::NonBlockingLockExclusive,
     };
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + Duration::from_millis(LOCK_WAIT_MS);
     loop {
         match flock(file, operation) {
             Ok(()) => return Ok(true),
             Err(Errno::INTR) => {}
             Err(Errno::WOULDBLOCK) if Instant::now() >= deadline => return Ok(false),
             Err(Errno::WOULDBLOCK) => {
-                thread::sleep(Duration::from_millis(crate::limits::BLOCK_LOCK_RETRY_MS));
+                thread::sleep(Duration::from_millis(LOCK_RETRY_MS));
             }
             Err(errno) => return Err(errno),
         }

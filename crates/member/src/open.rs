@@ -15,7 +15,6 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -25,7 +24,7 @@ use crate::descriptor::Descriptor;
 use crate::error::{FileKind, Holder, OpenError};
 use crate::file::FileMember;
 use crate::kernel::{Kernel, LockOwner, key_of};
-use crate::limits::{BLOCK_LOCK_WAIT_MS, MEMBER_BYTES_MIN, SECTOR_BYTES};
+use crate::limits::{MEMBER_BYTES_MIN, SECTOR_BYTES};
 use crate::lock::{self, Sharing};
 use crate::{DeviceNumber, Identity, IdentityKey, Member, MemberKind};
 
@@ -135,9 +134,10 @@ fn lock_out(path: &Path, file: &File, access: Access, kernel: &Kernel) -> Result
     };
     let metadata = file.metadata().map_err(|error| path_error(path, "fstat", &error))?;
     let device = DeviceNumber::from_packed(metadata.dev());
-    let patience_ms = if metadata.is_file() { 0 } else { BLOCK_LOCK_WAIT_MS };
-    let taken = lock::take(file, sharing, Duration::from_millis(patience_ms)).map_err(|errno| {
-        OpenError::System { path: path.into(), call: "flock", errno: errno.raw_os_error() }
+    let taken = lock::take(file, sharing).map_err(|errno| OpenError::System {
+        path: path.into(),
+        call: "flock",
+        errno: errno.raw_os_error(),
     })?;
     let owners = kernel.locks_on(device, metadata.ino());
     let foreign = owners.iter().find_map(|owner| match owner {
