@@ -1,2 +1,8 @@
 //! The braid command.
+
+#[allow(dead_code)]
+mod error;
+#[allow(dead_code)]
+mod output;
+
 fn main() {}

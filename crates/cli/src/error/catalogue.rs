@@ -1,0 +1,329 @@
+//! What each code means: title, exit status, and the text behind `braid help CODE`.
+//!
+//! An explanation says what the state is, what braid did about it (mostly: nothing was written)
+//! and where the way out lies. It is about the kind of error; the error itself carries the names.
+
+use super::Exit;
+use super::code::Code;
+
+/// One code's text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    /// The code.
+    pub(crate) code: Code,
+    /// A few words, lower case, no full stop.
+    pub(crate) title: &'static str,
+    /// The status to exit with.
+    pub(crate) exit: Exit,
+    /// A paragraph.
+    pub(crate) explanation: &'static str,
+}
+
+/// All of them, in the order of their numbers.
+pub(crate) const CATALOGUE: [Entry; 40] = [
+    // The command line.
+    Entry {
+        code: Code::Usage,
+        title: "the command line was not understood",
+        exit: Exit::Usage,
+        explanation: "A flag, an argument or a combination of them is unknown to this command. Nothing was \
+                      read or written. `braid COMMAND --help` lists what there is.",
+    },
+    Entry {
+        code: Code::UnknownLevel,
+        title: "unknown RAID level",
+        exit: Exit::Usage,
+        explanation: "The levels are linear, 0, 1, 4, 5, 6 and 10. A level with three parities does not \
+                      exist in md, so braid does not have one either.",
+    },
+    Entry {
+        code: Code::UnknownLayout,
+        title: "unknown layout for this level",
+        exit: Exit::Usage,
+        explanation: "A layout says how data and parity rotate over the members, and each level has its \
+                      own. RAID-5 and RAID-6 default to left-symmetric, RAID-10 to n2; use another one \
+                      only to match an array that has it already.",
+    },
+    Entry {
+        code: Code::SizeNeedsUnit,
+        title: "a size needs a unit",
+        exit: Exit::Usage,
+        explanation: "A bare number means sectors to one tool, kibibytes to another and bytes to a third. \
+                      Write the unit: 64K, 1.5GiB, 4096B. Units are powers of 1024.",
+    },
+    Entry {
+        code: Code::SizeInvalid,
+        title: "not a usable size",
+        exit: Exit::Usage,
+        explanation: "The text is no size, or no size that this option can take. A chunk is a multiple of \
+                      4 KiB, and a power of two for most levels; a member must hold at least its \
+                      superblock and one chunk.",
+    },
+    Entry {
+        code: Code::ArrayNameInvalid,
+        title: "not a usable array name",
+        exit: Exit::Usage,
+        explanation: "md keeps 32 bytes for `host:name`. A name is made of letters, digits, `-`, `_` and \
+                      `.`, does not begin with `-` or `.`, and fits together with its host.",
+    },
+    Entry {
+        code: Code::UnknownMetadata,
+        title: "unknown metadata version",
+        exit: Exit::Usage,
+        explanation: "braid creates metadata 1.0, 1.1 and 1.2, and also reads 0.90. 1.2 is the default and \
+                      the right choice unless something else must find the superblock at the end of the \
+                      member (1.0) or at its very beginning (1.1).",
+    },
+    Entry {
+        code: Code::MemberCount,
+        title: "the number of members does not fit the level",
+        exit: Exit::Usage,
+        explanation: "RAID-0, 1 and linear need one member or more, RAID-4 and 5 two, RAID-6 four, RAID-10 \
+                      as many as it keeps copies. `missing` counts as a member; spares do not.",
+    },
+    Entry {
+        code: Code::UriInvalid,
+        title: "not an NBD URI that can be served",
+        exit: Exit::Usage,
+        explanation: "Listening addresses are written as NBD URIs: `nbd+unix:///?socket=/run/x.sock` or \
+                      `nbd://127.0.0.1:10809/`. TLS (`nbds`) is not there yet.",
+    },
+    // Creating, and what stands in the way.
+    Entry {
+        code: Code::SameMemberTwice,
+        title: "the same member was named twice",
+        exit: Exit::Refused,
+        explanation: "Two of the names lead to the same file or device, perhaps through a link. An array \
+                      with one member in two places would lose two members when that one fails.",
+    },
+    Entry {
+        code: Code::HoldsData,
+        title: "the members already hold data",
+        exit: Exit::Refused,
+        explanation: "At least one member carries something recognisable: an md superblock, a file system, \
+                      a partition table, LVM or LUKS. braid never writes over it unless each such thing is \
+                      named with `--destroy NAME`. Before it does, it saves the old superblocks.",
+    },
+    Entry {
+        code: Code::DestroyNameMismatch,
+        title: "what was named to be destroyed is not there",
+        exit: Exit::Refused,
+        explanation: "`--destroy NAME` must name exactly what is on the members: no more and no less. The \
+                      names differ, so one of the members may not be the one you think of. Nothing was \
+                      written.",
+    },
+    // Superblocks.
+    Entry {
+        code: Code::NoSuperblock,
+        title: "no md superblock",
+        exit: Exit::NoSuchArray,
+        explanation: "None of the four places where md keeps a superblock holds one. The member may be \
+                      whole and belong to something else, or be blank, or its superblock may have been \
+                      overwritten.",
+    },
+    Entry {
+        code: Code::SuperblockChecksum,
+        title: "the superblock is damaged: its checksum does not match",
+        exit: Exit::Failed,
+        explanation: "The magic number is there, but the checksum over the superblock says that at least \
+                      one bit is not what md wrote. braid does not guess which: the member is left out and \
+                      never written. With enough other members the array runs without it.",
+    },
+    Entry {
+        code: Code::SuperblockImpossible,
+        title: "the superblock holds impossible values",
+        exit: Exit::Failed,
+        explanation: "The checksum matches, yet the values cannot be true: more sectors than the member \
+                      has, a chunk of zero, a slot beyond the array. Such a superblock is broken or made \
+                      to harm; it is refused as a whole.",
+    },
+    Entry {
+        code: Code::UnsupportedFeature,
+        title: "the array uses a feature that is not supported yet",
+        exit: Exit::Refused,
+        explanation: "The superblock names a feature that changes where data is or who may write it, and \
+                      that this version of braid does not know. Reading on would be guessing. The kernel's \
+                      md can run the array.",
+    },
+    Entry {
+        code: Code::Reshaping,
+        title: "the array is in the middle of a reshape",
+        exit: Exit::Refused,
+        explanation: "Part of the array is in its old shape and part in its new one. This version does not \
+                      continue a reshape. Let the kernel's md finish it, then serve the array with braid.",
+    },
+    Entry {
+        code: Code::JournalNeeded,
+        title: "the array has a write journal",
+        exit: Exit::Refused,
+        explanation: "Writes may exist only in the journal device. Until braid can replay it, serving the \
+                      array would return old data. Assemble it once with the kernel's md, which replays \
+                      the journal.",
+    },
+    Entry {
+        code: Code::PplNeeded,
+        title: "the array has a partial parity log to replay",
+        exit: Exit::Refused,
+        explanation: "The array was not shut down cleanly and its partial parity log says which parity is \
+                      unfinished. Until braid can replay it, assemble the array once with the kernel's md.",
+    },
+    // Assembling.
+    Entry {
+        code: Code::TooFewMembers,
+        title: "too few members to run",
+        exit: Exit::BeyondTolerance,
+        explanation: "More members are missing than the level tolerates, so part of the data is not on the \
+                      members at hand. Nothing was written. Members that were left out are listed with the \
+                      reason; one of them may only need its cable.",
+    },
+    Entry {
+        code: Code::DirtyDegraded,
+        title: "interrupted while writing, and a member is missing",
+        exit: Exit::Refused,
+        explanation: "A write was under way when the array stopped, and the missing member holds what \
+                      could tell old data from new. In the stripes that were being written, what is \
+                      computed for the missing member may be wrong, silently. Connect the missing member \
+                      and nothing is at risk. `--accept-risk` serves the array as it is.",
+    },
+    Entry {
+        code: Code::ForeignMember,
+        title: "a member belongs to another array",
+        exit: Exit::Refused,
+        explanation: "The UUID in this member's superblock is not the one of the array the others belong \
+                      to. It was not opened for writing. Name only the members of one array.",
+    },
+    Entry {
+        code: Code::SeveralArrays,
+        title: "the members belong to several arrays",
+        exit: Exit::Refused,
+        explanation: "The members named fall into more than one array, and none was chosen. Serve them one \
+                      array at a time.",
+    },
+    Entry {
+        code: Code::SlotClaimedTwice,
+        title: "two members claim the same slot",
+        exit: Exit::Refused,
+        explanation: "Two members say that they are the same part of the array, with equal right: perhaps \
+                      a copy of a member was made and both were named. Which one is true cannot be decided \
+                      from here.",
+    },
+    // Members.
+    Entry {
+        code: Code::MemberMissing,
+        title: "no such member",
+        exit: Exit::Failed,
+        explanation: "The path leads to no file and no device. A device may have another name since the \
+                      last boot; names below `/dev/disk/by-id` do not change.",
+    },
+    Entry {
+        code: Code::MemberKind,
+        title: "not a file and not a block device",
+        exit: Exit::Failed,
+        explanation: "Members are regular files or block devices. Folders, sockets, pipes and character \
+                      devices cannot hold an array.",
+    },
+    Entry {
+        code: Code::MemberTooSmall,
+        title: "the member is too small",
+        exit: Exit::Refused,
+        explanation: "Every member must hold at least as much as the array uses of each. Nothing was \
+                      written.",
+    },
+    Entry {
+        code: Code::MemberTruncated,
+        title: "the member is shorter than its superblock says",
+        exit: Exit::Failed,
+        explanation: "The superblock speaks of sectors behind the end of the file or device: it was cut \
+                      off, or copied in part. What is missing cannot be read, so the member is left out \
+                      and never written.",
+    },
+    Entry {
+        code: Code::MemberPermission,
+        title: "permission denied",
+        exit: Exit::Failed,
+        explanation: "The operating system does not let this user open the member for reading and writing. \
+                      braid needs no root as such: the right to open the member is enough. `--read-only` \
+                      needs less.",
+    },
+    Entry {
+        code: Code::MemberIo,
+        title: "a member returned an I/O error",
+        exit: Exit::Failed,
+        explanation: "Reading or writing a member failed, and not in a way that the array can heal by \
+                      itself. The kernel log has more about devices; `smartctl -a` about their health.",
+    },
+    // Held by someone else.
+    Entry {
+        code: Code::MemberBusy,
+        title: "the kernel holds the member",
+        exit: Exit::Busy,
+        explanation: "The device is part of a running kernel array, mounted, or in use by another kernel \
+                      driver. Two writers would destroy the array, so braid does not open it.",
+    },
+    Entry {
+        code: Code::MemberLocked,
+        title: "another process has locked the member",
+        exit: Exit::Busy,
+        explanation: "Another braid, or a program that locks files in the same way, has the member open. \
+                      Two writers would destroy the array. Stop the other one first.",
+    },
+    // Serving.
+    Entry {
+        code: Code::SocketBusy,
+        title: "the address is already in use",
+        exit: Exit::Busy,
+        explanation: "Something listens on this socket or port already, or a file of another kind stands \
+                      where the socket should be. braid removes no file that it did not make.",
+    },
+    Entry {
+        code: Code::SocketFolder,
+        title: "the folder of the socket cannot be written",
+        exit: Exit::Failed,
+        explanation: "The socket's folder does not exist or does not let this user make a file in it.",
+    },
+    Entry {
+        code: Code::ListenNotLoopback,
+        title: "refusing to listen on a network address",
+        exit: Exit::Refused,
+        explanation: "Plain NBD has no password and no encryption: whoever reaches the port can read and \
+                      write the array. braid listens on Unix sockets and on loopback addresses only.",
+    },
+    Entry {
+        code: Code::CommandFailed,
+        title: "the command given with --run failed",
+        exit: Exit::Failed,
+        explanation: "The array was served and stopped cleanly; the command that `--run` started ended \
+                      with an error of its own.",
+    },
+    // Running.
+    Entry {
+        code: Code::StateFolder,
+        title: "the state folder cannot be written",
+        exit: Exit::Failed,
+        explanation: "Before braid changes metadata it saves what was there, so that it can be put back. \
+                      The folder for that cannot be written, so nothing was changed. It is \
+                      `$XDG_STATE_HOME/braid`, or `/var/lib/braid` for root.",
+    },
+    Entry {
+        code: Code::ArrayFailed,
+        title: "the array has lost more members than it tolerates",
+        exit: Exit::BeyondTolerance,
+        explanation: "While the array ran, members failed until data was gone. Requests that need it get \
+                      I/O errors; what was acknowledged before is on the members that are left. Nothing \
+                      further is written.",
+    },
+    Entry {
+        code: Code::VerifyFailed,
+        title: "what was read back differs from what was written",
+        exit: Exit::Failed,
+        explanation: "A comparison that must succeed did not. This is a mistake in braid or in the \
+                      hardware below it; keep the members as they are and report it.",
+    },
+    Entry {
+        code: Code::Interrupted,
+        title: "interrupted",
+        exit: Exit::Interrupted,
+        explanation: "A signal ended the command. An array that was being served was flushed and its \
+                      superblocks were marked clean first; a file that was being made is removed.",
+    },
+];

@@ -1,0 +1,137 @@
+//! The stable codes, as a type.
+//!
+//! `B` and three digits. A code is never given a second meaning and never reused; a code that is
+//! no longer needed leaves a gap. Titles, exit statuses and explanations stand in `catalogue`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::Exit;
+use super::catalogue::{CATALOGUE, Entry};
+
+/// What went wrong, for scripts and for `braid help CODE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u16)]
+pub(crate) enum Code {
+    /// The command line was not understood.
+    Usage = 1,
+    /// Unknown RAID level.
+    UnknownLevel = 2,
+    /// Unknown layout for this level.
+    UnknownLayout = 3,
+    /// A size needs a unit.
+    SizeNeedsUnit = 4,
+    /// Not a usable size.
+    SizeInvalid = 5,
+    /// Not a usable array name.
+    ArrayNameInvalid = 6,
+    /// Unknown metadata version.
+    UnknownMetadata = 7,
+    /// The number of members does not fit the level.
+    MemberCount = 8,
+    /// Not an NBD URI that can be served.
+    UriInvalid = 9,
+    /// The same member was named twice.
+    SameMemberTwice = 11,
+    /// The members already hold data.
+    HoldsData = 12,
+    /// What was named to be destroyed is not there.
+    DestroyNameMismatch = 13,
+    /// No md superblock.
+    NoSuperblock = 20,
+    /// The superblock is damaged: its checksum does not match.
+    SuperblockChecksum = 21,
+    /// The superblock holds impossible values.
+    SuperblockImpossible = 22,
+    /// The array uses a feature that is not supported yet.
+    UnsupportedFeature = 23,
+    /// The array is in the middle of a reshape.
+    Reshaping = 24,
+    /// The array has a write journal.
+    JournalNeeded = 25,
+    /// The array has a partial parity log to replay.
+    PplNeeded = 26,
+    /// Too few members to run.
+    TooFewMembers = 30,
+    /// Interrupted while writing, and a member is missing.
+    DirtyDegraded = 31,
+    /// A member belongs to another array.
+    ForeignMember = 32,
+    /// The members belong to several arrays.
+    SeveralArrays = 33,
+    /// Two members claim the same slot.
+    SlotClaimedTwice = 34,
+    /// No such member.
+    MemberMissing = 50,
+    /// Not a file and not a block device.
+    MemberKind = 51,
+    /// The member is too small.
+    MemberTooSmall = 52,
+    /// The member is shorter than its superblock says.
+    MemberTruncated = 53,
+    /// Permission denied.
+    MemberPermission = 54,
+    /// A member returned an I/O error.
+    MemberIo = 55,
+    /// The kernel holds the member.
+    MemberBusy = 60,
+    /// Another process has locked the member.
+    MemberLocked = 61,
+    /// The address is already in use.
+    SocketBusy = 70,
+    /// The folder of the socket cannot be written.
+    SocketFolder = 71,
+    /// Refusing to listen on a network address.
+    ListenNotLoopback = 72,
+    /// The command given with --run failed.
+    CommandFailed = 73,
+    /// The state folder cannot be written.
+    StateFolder = 80,
+    /// The array has lost more members than it tolerates.
+    ArrayFailed = 81,
+    /// What was read back differs from what was written.
+    VerifyFailed = 82,
+    /// Interrupted.
+    Interrupted = 90,
+}
+
+impl Code {
+    /// Its entry in the catalogue.
+    pub(crate) const fn entry(self) -> &'static Entry {
+        let mut at = 0;
+        while at < CATALOGUE.len() {
+            if CATALOGUE[at].code as u16 == self as u16 {
+                return &CATALOGUE[at];
+            }
+            at += 1;
+        }
+        panic!("a code without an entry in the catalogue")
+    }
+
+    /// The status to exit with.
+    pub(crate) const fn exit(self) -> Exit {
+        self.entry().exit
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "B{:03}", *self as u16)
+    }
+}
+
+/// The text is no code that exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no such code; codes look like B031")]
+pub(crate) struct UnknownCode;
+
+impl FromStr for Code {
+    type Err = UnknownCode;
+
+    /// Reads `B031`; case does not matter.
+    fn from_str(text: &str) -> Result<Self, UnknownCode> {
+        let text = text.to_ascii_uppercase();
+        let found = CATALOGUE.iter().map(|entry| entry.code).find(|code| code.to_string() == text);
+        found.ok_or(UnknownCode)
+    }
+}

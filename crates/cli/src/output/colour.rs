@@ -1,0 +1,177 @@
+//! Whether to colour, and how.
+//!
+//! The first line that applies decides:
+//!
+//! | Condition | Colour |
+//! |---|---|
+//! | `--color never` / `always` | no / yes |
+//! | `NO_COLOR` is set and not empty (no-color.org) | no |
+//! | `CLICOLOR_FORCE` is set, not empty and not `0` (bixense.com/clicolors) | yes |
+//! | `TERM` is `dumb` | no |
+//! | the stream is a terminal | yes |
+//! | otherwise | no |
+//!
+//! Invariant: the table above `[check: the_first_condition_that_applies_decides]`.
+
+use std::io::IsTerminal;
+
+/// The argument of `--color`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ColourWhen {
+    /// As the environment and the terminal say.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// What the environment says about output.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Environment {
+    /// `NO_COLOR`.
+    pub(crate) no_color: Option<String>,
+    /// `CLICOLOR_FORCE`.
+    pub(crate) clicolor_force: Option<String>,
+    /// `TERM`.
+    pub(crate) term: Option<String>,
+    /// The first of `LC_ALL`, `LC_CTYPE` and `LANG` that is set and not empty.
+    pub(crate) locale: Option<String>,
+}
+
+impl Environment {
+    /// Reads the process environment.
+    pub(crate) fn read() -> Self {
+        let get = |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
+        let locales = ["LC_ALL", "LC_CTYPE", "LANG"];
+        Self {
+            no_color: get("NO_COLOR"),
+            clicolor_force: get("CLICOLOR_FORCE"),
+            term: get("TERM"),
+            locale: locales.into_iter().filter_map(get).find(|locale| !locale.is_empty()),
+        }
+    }
+
+    /// Whether letters outside ASCII may be printed.
+    pub(crate) fn allows_unicode(&self) -> bool {
+        let locale = self.locale.as_deref().unwrap_or("").to_ascii_lowercase();
+        locale.contains("utf-8") || locale.contains("utf8")
+    }
+}
+
+/// Kinds of text that have a colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// `error[B031]`.
+    Error,
+    /// Degraded, stale, dangerous.
+    Warning,
+    /// Healthy, done.
+    Good,
+    /// A command to copy.
+    Command,
+    /// A heading or a name.
+    Strong,
+}
+
+/// Paints text, or leaves it alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Paint {
+    is_on: bool,
+}
+
+impl Paint {
+    /// The policy of the module's table.
+    pub(crate) fn decide(when: ColourWhen, environment: &Environment, is_terminal: bool) -> Self {
+        let is_set = |value: &Option<String>| value.as_deref().is_some_and(|v| !v.is_empty());
+        let is_forced = is_set(&environment.clicolor_force)
+            && environment.clicolor_force.as_deref() != Some("0");
+        let is_on = match when {
+            ColourWhen::Always => true,
+            ColourWhen::Never => false,
+            ColourWhen::Auto if is_set(&environment.no_color) => false,
+            ColourWhen::Auto if is_forced => true,
+            ColourWhen::Auto => is_terminal && environment.term.as_deref() != Some("dumb"),
+        };
+        Self { is_on }
+    }
+
+    /// The policy for a stream of this process.
+    pub(crate) fn for_stream(when: ColourWhen, stream: &impl IsTerminal) -> Self {
+        Self::decide(when, &Environment::read(), stream.is_terminal())
+    }
+
+    /// Never any colour: for files and tests.
+    pub(crate) const fn plain() -> Self {
+        Self { is_on: false }
+    }
+
+    /// The text in its colour; the same text where colour is off.
+    pub(crate) fn paint(self, style: Style, text: &str) -> String {
+        if !self.is_on || text.is_empty() {
+            return text.to_string();
+        }
+        let code = match style {
+            Style::Error => "1;31",
+            Style::Warning => "33",
+            Style::Good => "32",
+            Style::Command => "36",
+            Style::Strong => "1",
+        };
+        format!("\u{1b}[{code}m{text}\u{1b}[0m")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(no_color: &str, force: &str, term: &str) -> Environment {
+        let some = |value: &str| (value != "-").then(|| value.to_string());
+        Environment {
+            no_color: some(no_color),
+            clicolor_force: some(force),
+            term: some(term),
+            locale: None,
+        }
+    }
+
+    #[test]
+    fn the_first_condition_that_applies_decides() {
+        use ColourWhen::{Always, Auto, Never};
+        let table = [
+            (Always, ("1", "-", "dumb"), false, true),
+            (Never, ("-", "1", "xterm"), true, false),
+            (Auto, ("1", "1", "xterm"), true, false),
+            (Auto, ("", "-", "xterm"), true, true),
+            (Auto, ("-", "1", "dumb"), false, true),
+            (Auto, ("-", "0", "xterm"), false, false),
+            (Auto, ("-", "", "xterm"), false, false),
+            (Auto, ("-", "-", "dumb"), true, false),
+            (Auto, ("-", "-", "xterm"), true, true),
+            (Auto, ("-", "-", "-"), true, true),
+            (Auto, ("-", "-", "xterm"), false, false),
+        ];
+        for (when, (no_color, force, term), is_terminal, expected) in table {
+            let paint = Paint::decide(when, &environment(no_color, force, term), is_terminal);
+            assert_eq!(paint.is_on, expected, "{when:?} {no_color} {force} {term} {is_terminal}");
+        }
+    }
+
+    #[test]
+    fn paint_that_is_off_changes_nothing() {
+        let on = Paint { is_on: true };
+        assert_eq!(Paint::plain().paint(Style::Error, "error"), "error");
+        assert_eq!(on.paint(Style::Error, "error"), "\u{1b}[1;31merror\u{1b}[0m");
+        assert_eq!(on.paint(Style::Error, ""), "");
+    }
+
+    #[test]
+    fn unicode_follows_the_locale() {
+        let locale =
+            |name: &str| Environment { locale: Some(name.to_string()), ..Environment::default() };
+        assert!(locale("de_DE.UTF-8").allows_unicode() && locale("C.utf8").allows_unicode());
+        assert!(!locale("C").allows_unicode() && !Environment::default().allows_unicode());
+    }
+}
