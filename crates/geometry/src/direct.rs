@@ -1,8 +1,8 @@
 //! linear and raid0: every sector in exactly one place.
 //!
-//! Both are a list of *zones*. A zone is a run of the array dealt chunk by chunk round some of the slots, and
-//! begins at the same member sector on each of them. Serves the engine's direct family; keeps no redundancy
-//! and knows none.
+//! Both are a list of *zones*. A zone is a run of the array dealt chunk by chunk round some of the
+//! slots, and begins at the same member sector on each of them. Serves the engine's direct family;
+//! keeps no redundancy and knows none.
 //!
 //! ```text
 //!   linear, members of        raid0, members of 1, 3 and 2 chunks
@@ -16,14 +16,15 @@
 //!          2                  row 2      5           row 2      5
 //! ```
 //!
-//! raid0's two layouts differ in the later zones. *Alternate* starts each zone's deal at its first slot.
-//! *Original* deals by the chunk's number in the whole array, so a zone may start in the middle of its list
-//! (md 3.14 changed one into the other by mistake, hence the layout number). The start is the zone's `phase`.
+//! raid0's two layouts differ in the later zones. *Alternate* starts each zone's deal at its first
+//! slot. *Original* deals by the chunk's number in the whole array, so a zone may start in the
+//! middle of its list (md 3.14 changed one into the other by mistake, hence the layout number). The
+//! start is the zone's `phase`.
 //!
 //! md rounds members down to whole chunks: always for raid0, for linear where a chunk is set.
 //!
-//! Invariants: zones tile the array without gap and their widths fall strictly (`tests/direct.rs`); a
-//! zone of one slot is contiguous, whatever the chunk.
+//! Invariants: zones tile the array without gap and their widths fall strictly (`tests/direct.rs`);
+//! a zone of one slot is contiguous, whatever the chunk.
 
 use alloc::vec::Vec;
 
@@ -119,7 +120,8 @@ impl DirectGeometry {
     fn lay_in_zones(&mut self) {
         let chunk = u64::from(self.chunk_sectors);
         let (mut start, mut member_start) = (0, 0);
-        // Each turn passes the smallest remaining member size, so there are at most as many turns as slots.
+        // Each turn passes the smallest remaining member size, so there are at most as many turns
+        // as slots.
         while let Some(member_end) =
             self.used.iter().copied().filter(|&sectors| sectors > member_start).min()
         {
@@ -138,7 +140,8 @@ impl DirectGeometry {
         }
     }
 
-    /// The two layouts agree where the second zone, if any, has a single slot; elsewhere the superblock must say.
+    /// The two layouts agree where the second zone, if any, has a single slot; elsewhere the
+    /// superblock must say.
     fn check_layout_said(&self) -> Result<(), GeometryError> {
         let ambiguous = self.zones.get(1).is_some_and(|zone| zone.width > 1);
         if ambiguous && self.layout == RAID0_UNSPECIFIED {
@@ -223,7 +226,8 @@ impl DirectGeometry {
             return Some(LogicalSector(zone.start + in_member));
         }
         let slots = &self.zone_slots[zone.first..zone.first + usize::from(zone.width)];
-        // The slot is in the zone: its size is over `sector`, so it is at least the zone's `member_end`.
+        // The slot is in the zone: its size is over `sector`, so it is at least the zone's
+        // `member_end`.
         let place = slots.binary_search(&slot).ok()? as u64;
         let (chunk, width) = (u64::from(self.chunk_sectors), u64::from(zone.width));
         let (row, offset) = (in_member / chunk, in_member % chunk);

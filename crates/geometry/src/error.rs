@@ -1,8 +1,8 @@
 //! Everything that can be wrong with a shape or a word, each with the numbers that make it wrong.
 //!
-//! These are refusals of input (a superblock's, a person's). Asking a valid geometry for a sector it does not
-//! have is a mistake of the caller and an assertion. Each variant is provoked in `tests/refusals.rs` or
-//! `tests/words.rs`.
+//! These are refusals of input (a superblock's, a person's). Asking a valid geometry for a sector
+//! it does not have is a mistake of the caller and an assertion. Each variant is provoked in
+//! `tests/refusals.rs` or `tests/words.rs`.
 
 use core::fmt;
 
@@ -45,8 +45,8 @@ pub enum GeometryError {
         /// Slots there are.
         slots: u16,
     },
-    /// raid10 with near and offset copies at once where near does not divide the slots: under md's own rule
-    /// copies of different chunks then fall on the same sector.
+    /// raid10 with near and offset copies at once where near does not divide the slots: under md's
+    /// own rule copies of different chunks then fall on the same sector.
     Raid10OffsetOverlap {
         /// Near copies asked for.
         near: u16,
@@ -96,7 +96,8 @@ pub enum GeometryError {
         /// The least it needs.
         needed: u64,
     },
-    /// The size is at or over `SECTORS_MAX`: no such device exists, and byte offsets would overflow.
+    /// The size is at or over `SECTORS_MAX`: no such device exists, and byte offsets would
+    /// overflow.
     MemberTooLarge {
         /// The slot.
         slot: Slot,
@@ -117,18 +118,21 @@ impl fmt::Display for GeometryError {
             }
             Self::Raid0LayoutUnspecified { zones } => write!(
                 f,
-                "raid0 with members of unequal size ({zones} zones) does not say whether its layout is original or alternate"
+                "raid0 with members of unequal size ({zones} zones) does not say \
+                 whether its layout is original or alternate"
             ),
             Self::Raid10FarSets { layout } => {
                 write!(f, "raid10 layout {layout:#x} uses far sets, which are not supported")
             }
             Self::Raid10Copies { near, far, slots } => write!(
                 f,
-                "raid10 with {near} near and {far} far copies does not fit {slots} slots: two or more copies, each on its own slot"
+                "raid10 with {near} near and {far} far copies does not fit {slots} slots: \
+                 two or more copies, each on its own slot"
             ),
             Self::Raid10OffsetOverlap { near, slots } => write!(
                 f,
-                "raid10 with offset copies and {near} near copies on {slots} slots would overlap: near copies must divide the slots"
+                "raid10 with offset copies and {near} near copies on {slots} slots would \
+                 overlap: near copies must divide the slots"
             ),
             Self::SlotsOutOfRange { level, slots, min, max } => {
                 write!(f, "{level} takes {min} to {max} slots, not {slots}")
@@ -139,10 +143,9 @@ impl fmt::Display for GeometryError {
             Self::ChunkInvalid { level, chunk_sectors } => {
                 write!(f, "{level} cannot have a chunk of {chunk_sectors} sectors")
             }
-            Self::SizesUnequal { slot, sectors, expected } => write!(
-                f,
-                "slot {slot} is given {sectors} sectors where slot 0 has {expected}: one size for all"
-            ),
+            Self::SizesUnequal { slot, sectors, expected } => {
+                write!(f, "slot {slot} is given {sectors} sectors where slot 0 has {expected}")
+            }
             Self::MemberTooSmall { slot, sectors, needed } => {
                 write!(f, "slot {slot} has {sectors} sectors and needs at least {needed}")
             }

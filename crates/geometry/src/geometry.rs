@@ -1,13 +1,13 @@
 //! From unverified numbers to a geometry: the one place where a shape is judged.
 //!
-//! Called by `assembly` with a superblock's numbers and by `create` with a person's. After it, every map of
-//! the three families is total over its range and cannot overflow.
+//! Called by `assembly` with a superblock's numbers and by `create` with a person's. After it,
+//! every map of the three families is total over its range and cannot overflow.
 //!
 //! Does not judge members against each other beyond their sizes; that is `assembly`.
 //!
-//! Bounds. Sectors stay below 2^54, so that byte offsets fit a signed 64-bit number (`off_t`); slots stay at
-//! or below 1920, the entries that fit a 4 KiB version-1 superblock. Products of the two stay below 2^65 and
-//! are formed in 128 bits, once, here (`tests/refusals.rs`).
+//! Bounds. Sectors stay below 2^54, so that byte offsets fit a signed 64-bit number (`off_t`);
+//! slots stay at or below 1920, the entries that fit a 4 KiB version-1 superblock. Products of the
+//! two stay below 2^65 and are formed in 128 bits, once, here (`tests/refusals.rs`).
 
 use alloc::vec::Vec;
 
@@ -36,8 +36,8 @@ pub struct Shape {
     pub chunk_sectors: u32,
     /// Slots of the array, present or not; md calls it `raid_disks`.
     pub slots: u16,
-    /// Sectors of data area per slot. Redundant levels: the superblock's `size`, the same for every slot.
-    /// Linear and raid0: each member's own data size.
+    /// Sectors of data area per slot. Redundant levels: the superblock's `size`, the same for every
+    /// slot. Linear and raid0: each member's own data size.
     pub member_sectors: Vec<u64>,
 }
 
@@ -118,8 +118,8 @@ impl Geometry {
         }
     }
 
-    /// Sectors of the slot's data area in which the layout may place something: whole chunks, except for
-    /// raid1 and for linear without rounding. Sectors beyond are never touched.
+    /// Sectors of the slot's data area in which the layout may place something: whole chunks,
+    /// except for raid1 and for linear without rounding. Sectors beyond are never touched.
     #[must_use]
     pub fn used_sectors(&self, slot: Slot) -> u64 {
         match self {
@@ -140,7 +140,8 @@ impl Geometry {
         }
     }
 
-    /// The number of members any loss of which is tolerated; particular larger losses may be too (raid10).
+    /// The number of members any loss of which is tolerated; particular larger losses may be too
+    /// (raid10).
     #[must_use]
     pub fn lost_max(&self) -> u16 {
         match self {
@@ -167,7 +168,8 @@ fn lost_count(slots: u16, is_lost: &dyn Fn(Slot) -> bool) -> u16 {
     count
 }
 
-/// The kernel's minimums: it runs a raid5 of two slots (half of a level change) but no raid6 of three.
+/// The kernel's minimums: it runs a raid5 of two slots (half of a level change) but no raid6 of
+/// three.
 fn check_slots(shape: &Shape) -> Result<(), GeometryError> {
     let (min, max) = match shape.level {
         Level::Linear | Level::Raid0 | Level::Raid1 => (1, SLOTS_MAX),

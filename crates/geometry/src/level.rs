@@ -1,8 +1,8 @@
 //! The levels braid knows, under md's numbers and mdadm's names, and the family each belongs to.
 //!
-//! Does not know what a layout number means (see `words`) or where a chunk lies (see the three geometries).
-//! md's other personalities (multipath, faulty, container) are not levels of an array with data layout and
-//! have no name here. Guarded by `tests/words.rs`.
+//! Does not know what a layout number means (see `words`) or where a chunk lies (see the three
+//! geometries). md's other personalities (multipath, faulty, container) are not levels of an array
+//! with data layout and have no name here. Guarded by `tests/words.rs`.
 
 use core::fmt;
 use core::str::FromStr;

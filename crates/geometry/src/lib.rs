@@ -1,10 +1,10 @@
 //! Where bytes live: md's levels and layouts as arithmetic, and nothing else.
 //!
-//! Stands below everything: the engine asks it which slot and sector hold a byte, `assembly` asks it what an
-//! array can lose, the CLI asks it for md's layout words. It depends on nothing.
+//! Stands below everything: the engine asks it which slot and sector hold a byte, `assembly` asks
+//! it what an array can lose, the CLI asks it for md's layout words. It depends on nothing.
 //!
-//! It does not do I/O, read superblocks, compute parity or know which members are present; a layout under
-//! reshape (two geometries at once) is not expressed here.
+//! It does not do I/O, read superblocks, compute parity or know which members are present; a layout
+//! under reshape (two geometries at once) is not expressed here.
 //!
 //! ```text
 //!               Shape  (level, layout, chunk, slots, member sizes: unverified numbers)
@@ -15,15 +15,19 @@
 //!   one place   several copies    data plus P, or P and Q, per chunk row
 //! ```
 //!
-//! Three kinds of sector must never be confused, so each is a type: [`LogicalSector`] (what a client counts),
-//! [`MemberSector`] (inside a member's data area) and, in chunks, [`ChunkRow`]. All are 512 bytes based.
+//! Three kinds of sector must never be confused, so each is a type: [`LogicalSector`] (what a
+//! client counts), [`MemberSector`] (inside a member's data area) and, in chunks, [`ChunkRow`]. All
+//! are 512 bytes based.
 //!
 //! Invariants:
 //! * forward and inverse maps agree, and no two logical sectors share a member sector
-//!   (`tests/direct.rs`, `tests/mirror.rs`, `tests/stripe.rs`: exhaustive on small arrays, sampled on large);
+//!   (`tests/direct.rs`, `tests/mirror.rs`, `tests/stripe.rs`: exhaustive on small arrays, sampled
+//!   on large);
 //! * the maps are md's (`tests/*_tables.rs`: drawings of the first rows of every layout);
-//! * a shape that is accepted cannot overflow: capacities stay below [`SECTORS_MAX`] (`tests/refusals.rs`);
-//! * nothing here allocates after [`Geometry::new`] (only the zone list of a direct array is on the heap).
+//! * a shape that is accepted cannot overflow: capacities stay below [`SECTORS_MAX`]
+//!   (`tests/refusals.rs`);
+//! * nothing here allocates after [`Geometry::new`] (only the zone list of a direct array is on the
+//!   heap).
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -2,13 +2,14 @@
 //!
 //! Serves the engine's mirror family. Does not choose which copy to read, nor know which are good.
 //!
-//! raid10 deals chunks round the slots as raid0 does, each chunk `near` times in succession, and the whole
-//! deal `far` times, each time moved on by `near` slots. With k slots, chunk c's near copy n is number
-//! `i = c * near + n` in the deal; its base is row `i / k`, slot `i % k`. Its far copy f is at
+//! raid10 deals chunks round the slots as raid0 does, each chunk `near` times in succession, and
+//! the whole deal `far` times, each time moved on by `near` slots. With k slots, chunk c's near
+//! copy n is number `i = c * near + n` in the deal; its base is row `i / k`, slot `i % k`. Its far
+//! copy f is at
 //!
 //! ```text
 //!   slot  (i % k + f * near) mod k
-//!   row   i / k + f * stride         far: after the end of the previous deal, stride = rows of one deal
+//!   row   i / k + f * stride         far: after the previous deal; stride = rows of a deal
 //!   row   i / k * far + f            offset: in the row below
 //!
 //!   near=2, 3 slots     far=2, 3 slots, 4 rows     offset=2, 3 slots
@@ -18,16 +19,17 @@
 //!     4  5  5             5  3  4                     5  3  4
 //! ```
 //!
-//! The stride is on-disk format. md derives it from the chunks in use; since near * far <= slots that is
-//! always the member's whole chunks divided by `far`, rounded down, whatever the rest.
+//! The stride is on-disk format. md derives it from the chunks in use; since near * far <= slots
+//! that is always the member's whole chunks divided by `far`, rounded down, whatever the rest.
 //!
 //! A copy's number is `n * far + f`, md's own order; copy 0 is the plain place.
 //!
 //! raid1 is the case of as many copies as slots: all members are identical, and no chunk is needed.
 //!
-//! Invariants: copies of a sector are on distinct slots; `copy` and `logical` are inverse (`tests/mirror.rs`).
-//! Near and offset copies together on slots that `near` does not divide break the first under md's own
-//! arithmetic (a chunk that wraps to the next row lands in a row of offset copies) and are refused.
+//! Invariants: copies of a sector are on distinct slots; `copy` and `logical` are inverse
+//! (`tests/mirror.rs`). Near and offset copies together on slots that `near` does not divide break
+//! the first under md's own arithmetic (a chunk that wraps to the next row lands in a row of offset
+//! copies) and are refused.
 
 use crate::geometry::capacity;
 use crate::units::narrow;
@@ -44,7 +46,8 @@ pub struct MirrorGeometry {
     near: u16,
     far: u16,
     is_offset: bool,
-    /// Every slot holds the same bytes at the same sectors: raid1, and raid10 with as many near copies as slots.
+    /// Every slot holds the same bytes at the same sectors: raid1, and raid10 with as many near
+    /// copies as slots.
     is_identical: bool,
     /// Rows of one deal; the chunks of a member are `far` times as many.
     deal_rows: u64,
@@ -82,7 +85,7 @@ impl MirrorGeometry {
         if copies < 2 || copies > u32::from(slots) {
             return Err(GeometryError::Raid10Copies { near, far, slots });
         }
-        if is_offset && far > 1 && slots % near != 0 {
+        if is_offset && far > 1 && !slots.is_multiple_of(near) {
             return Err(GeometryError::Raid10OffsetOverlap { near, slots });
         }
         let (sectors, chunk) = (shape.member_sectors[0], u64::from(chunk_sectors));
@@ -151,7 +154,8 @@ impl MirrorGeometry {
         self.near * self.far
     }
 
-    /// Sectors, at least 1, that stay contiguous in every copy from here. Panics beyond the capacity.
+    /// Sectors, at least 1, that stay contiguous in every copy from here. Panics beyond the
+    /// capacity.
     #[must_use]
     pub fn contiguous_sectors(&self, sector: LogicalSector) -> u64 {
         self.assert_inside(sector);
@@ -208,8 +212,8 @@ impl MirrorGeometry {
         Some((LogicalSector(logical), narrow(dealt % near * far + far_copy)))
     }
 
-    /// Whether every chunk keeps a copy. A chunk's copies stand on `copies` successive slots, from any slot
-    /// that a chunk of the deal can start on.
+    /// Whether every chunk keeps a copy. A chunk's copies stand on `copies` successive slots, from
+    /// any slot that a chunk of the deal can start on.
     pub(crate) fn survives(&self, is_lost: &dyn Fn(Slot) -> bool) -> bool {
         if self.is_identical {
             return (0..self.slots).any(|slot| !is_lost(Slot(slot)));

@@ -1,15 +1,16 @@
-//! Who is who in a chunk row: the rotation of P, Q and data over the slots, for every raid4/5/6 layout of md.
+//! Who is who in a chunk row: the rotation of P, Q and data over the slots, for every raid4/5/6
+//! layout of md.
 //!
-//! [`Placement`] is a layout number taken apart, once; [`RowMap`] is one row of it, a few bytes to copy.
-//! Knows no sectors and no chunk size, and computes no parity: it only says which power of the generator a
-//! data chunk has in Q.
+//! [`Placement`] is a layout number taken apart, once; [`RowMap`] is one row of it, a few bytes to
+//! copy. Knows no sectors and no chunk size, and computes no parity: it only says which power of
+//! the generator a data chunk has in Q.
 //!
 //! A layout is four choices:
 //!
 //! ```text
 //!   ring    the slots over which P moves: all, or all but the last ("-6", Q stays on the last)
 //!   walk    P's slot in row r:  left  ring-1 - r mod ring      right  r mod ring
-//!                               first 0                        last   the first slot after all data
+//!                               first 0                        last   after all data
 //!   Q       none, on the slot after P (round the end), before P, or on the last slot
 //!   order   ascending ("asymmetric"): data on the remaining slots from slot 0 up
 //!           following ("symmetric"):  data from the slot after the parities, round the ring's end
@@ -22,18 +23,18 @@
 //!    4 first       first    ascending  after P        P Q 0 1 2    P Q 0 1 2
 //!    5 last        last     ascending  after P        0 1 2 P Q    0 1 2 P Q
 //!    8 ddf zero    right    ascending  after P        P Q 0 1 2    0 P Q 1 2
-//!    9 ddf N rest. left     ascending  after P        0 1 2 P Q    0 1 P Q 2     one row ahead of LA
+//!    9 ddf N rest. left     ascending  after P        0 1 2 P Q    0 1 P Q 2  LA a row on
 //!   10 ddf N cont. left     following  before P       0 1 2 Q P    1 2 Q P 0
 //!   16..20         as 0..4             last slot      as raid5 on four slots, then Q
 //! ```
 //!
-//! Q is the sum of data chunks times powers of 2 in GF(2^8). md counts the exponents from the slot after Q
-//! upwards, round the end, passing over P; in the ddf layouts the exponent is the slot number itself, as if P
-//! and Q were data of zeros.
+//! Q is the sum of data chunks times powers of 2 in GF(2^8). md counts the exponents from the slot
+//! after Q upwards, round the end, passing over P; in the ddf layouts the exponent is the slot
+//! number itself, as if P and Q were data of zeros.
 //!
-//! Invariants: a row's slots are exactly its data, P and Q, and `role` is the inverse of the rest; exponents
-//! of a row are distinct and below `exponents_count` (`tests/stripe.rs`); the drawings are md's
-//! (`tests/stripe_tables.rs`).
+//! Invariants: a row's slots are exactly its data, P and Q, and `role` is the inverse of the rest;
+//! exponents of a row are distinct and below `exponents_count` (`tests/stripe.rs`); the drawings
+//! are md's (`tests/stripe_tables.rs`).
 
 use crate::units::narrow;
 use crate::words::{
@@ -119,7 +120,8 @@ impl Placement {
     /// `None` if the level has no such layout. Slot counts are the caller's care.
     pub(crate) fn new(level: Level, layout: u32, slots: u16) -> Option<Placement> {
         let (walk, order, q_place) = match level {
-            // md looks at no layout for raid4, and its level changes leave other numbers than 0 there.
+            // md looks at no layout for raid4, and its level changes leave other numbers than 0
+            // there.
             Level::Raid4 => (Walk::Last, Order::Ascending, QPlace::None),
             Level::Raid5 => {
                 let (walk, order) = read_parity(layout)?;
@@ -226,8 +228,8 @@ impl RowMap {
         }
     }
 
-    /// The exponent of a data chunk in Q: the chunk counts times 2 to this power. Without Q, the data index.
-    /// Panics if there is no such chunk.
+    /// The exponent of a data chunk in Q: the chunk counts times 2 to this power. Without Q, the
+    /// data index. Panics if there is no such chunk.
     #[must_use]
     pub fn exponent(&self, data_index: u16) -> u16 {
         let slot = self.data_slot(data_index).0;
@@ -242,7 +244,8 @@ impl RowMap {
         }
     }
 
-    /// One more than the greatest exponent there can be: the data chunks, or in ddf layouts the slots.
+    /// One more than the greatest exponent there can be: the data chunks, or in ddf layouts the
+    /// slots.
     #[must_use]
     pub fn exponents_count(&self) -> u16 {
         match self.exponents {

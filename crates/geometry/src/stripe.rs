@@ -1,7 +1,8 @@
 //! raid4, raid5 and raid6: chunk rows of data with one or two parities.
 //!
-//! Serves the engine's stripe family and everything that walks rows (resync, recovery, check). Finds a
-//! sector's row and its place among the row's data; which slot that is, [`RowMap`] says. Computes no parity.
+//! Serves the engine's stripe family and everything that walks rows (resync, recovery, check).
+//! Finds a sector's row and its place among the row's data; which slot that is, [`RowMap`] says.
+//! Computes no parity.
 //!
 //! ```text
 //!   logical sector s
@@ -10,8 +11,8 @@
 //!   the row is at member sector row * chunk on every slot
 //! ```
 //!
-//! Invariants: `locate` and `logical` are inverse; rows cover the used part of every slot (`tests/stripe.rs`).
-//! md uses whole chunks of a member and leaves the rest alone.
+//! Invariants: `locate` and `logical` are inverse; rows cover the used part of every slot
+//! (`tests/stripe.rs`). md uses whole chunks of a member and leaves the rest alone.
 
 use crate::geometry::capacity;
 use crate::row::Placement;
@@ -122,7 +123,8 @@ impl StripeGeometry {
         }
     }
 
-    /// The sector that stands here; the inverse of [`locate`](Self::locate). Panics outside the array.
+    /// The sector that stands here; the inverse of [`locate`](Self::locate). Panics outside the
+    /// array.
     #[must_use]
     pub fn logical(&self, row: ChunkRow, data_index: u16, offset_sectors: u32) -> LogicalSector {
         assert!(row.0 < self.rows, "row {row} is beyond the array");
@@ -138,14 +140,16 @@ impl StripeGeometry {
         self.placement.row_map(row)
     }
 
-    /// The member sector at which a row begins, the same on every slot; one past the last row is the end.
+    /// The member sector at which a row begins, the same on every slot; one past the last row is
+    /// the end.
     #[must_use]
     pub fn row_start(&self, row: ChunkRow) -> MemberSector {
         assert!(row.0 <= self.rows, "row {row} is beyond the array");
         MemberSector(row.0 << self.chunk_shift())
     }
 
-    /// The row that contains a member sector. At and beyond `used_sectors` the number is `rows` or more.
+    /// The row that contains a member sector. At and beyond `used_sectors` the number is `rows` or
+    /// more.
     #[must_use]
     pub fn row_of(&self, sector: MemberSector) -> ChunkRow {
         ChunkRow(sector.0 >> self.chunk_shift())

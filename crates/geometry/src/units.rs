@@ -1,7 +1,8 @@
 //! The units of place: a slot, and the three ways to count along an array.
 //!
-//! Every function of this crate takes and returns these, so that a sector of the array can never be used as a
-//! sector of a member. They carry no bounds; the geometry that hands them out knows the bounds.
+//! Every function of this crate takes and returns these, so that a sector of the array can never be
+//! used as a sector of a member. They carry no bounds; the geometry that hands them out knows the
+//! bounds.
 
 use core::fmt;
 

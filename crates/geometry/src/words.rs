@@ -1,16 +1,17 @@
 //! md's layout numbers and mdadm's words for them.
 //!
-//! The numbers are on-disk format; the words are what people type and what `mdadm --examine` prints (checked
-//! against mdadm 4.2 on made-up superblocks). Linear, raid1 and raid4 have no layout: md ignores the number.
-//! Does not judge whether a layout fits a slot count; that is `Geometry::new`. Guarded by `tests/words.rs`.
+//! The numbers are on-disk format; the words are what people type and what `mdadm --examine` prints
+//! (checked against mdadm 4.2 on made-up superblocks). Linear, raid1 and raid4 have no layout: md
+//! ignores the number. Does not judge whether a layout fits a slot count; that is `Geometry::new`.
+//! Guarded by `tests/words.rs`.
 //!
 //! ```text
 //!   raid5, raid6   0 left-asymmetric   1 right-asymmetric   2 left-symmetric   3 right-symmetric
 //!                  4 parity-first      5 parity-last
 //!   raid6 only     8 ddf-zero-restart  9 ddf-N-restart     10 ddf-N-continue
-//!                 16..19 the first four on all slots but the last, 20 parity-first so; Q on the last
+//!                 16..20 as 0..4 on all slots but the last, which is Q's
 //!   raid10         bits 0-7 near copies, bits 8-15 far copies, bit 16 far copies are offset copies
-//!   raid0          1 original, 2 alternate (they differ only for members of unequal size), 0 not said
+//!   raid0          1 original, 2 alternate (they differ for members of unequal size), 0 not said
 //! ```
 
 use alloc::format;
@@ -66,12 +67,15 @@ const RAID6_WORDS: [(&str, u32); 8] = [
     ("parity-first-6", PARITY_FIRST_6),
 ];
 
-/// The layout number for a word as `mdadm --layout` takes it: `left-symmetric`, `ls`, `n2`, `f2`, `o3`, ...
+/// The layout number for a word as `mdadm --layout` takes it: `left-symmetric`, `ls`, `n2`, `f2`,
+/// `o3`, ...
 ///
-/// `default` is understood for every level. For raid5 the ddf words name the equal plain layouts, as in mdadm.
+/// `default` is understood for every level. For raid5 the ddf words name the equal plain layouts,
+/// as in mdadm.
 ///
 /// # Errors
-/// [`GeometryError::LayoutWordUnknown`], also for every word (but `default`) of a level without layouts.
+/// [`GeometryError::LayoutWordUnknown`], also for every word (but `default`) of a level without
+/// layouts.
 pub fn parse_layout(level: Level, word: &str) -> Result<u32, GeometryError> {
     if word == "default" {
         return Ok(default_layout(level));
@@ -96,7 +100,8 @@ pub fn parse_layout(level: Level, word: &str) -> Result<u32, GeometryError> {
     number.ok_or(GeometryError::LayoutWordUnknown { level })
 }
 
-/// The layout as `mdadm --examine` prints it, `None` where mdadm prints no layout or does not know the number.
+/// The layout as `mdadm --examine` prints it, `None` where mdadm prints no layout or does not know
+/// the number.
 #[must_use]
 pub fn layout_name(level: Level, layout: u32) -> Option<String> {
     match level {
@@ -115,7 +120,8 @@ pub fn layout_name(level: Level, layout: u32) -> Option<String> {
     }
 }
 
-/// The layout mdadm gives a new array of this level: left-symmetric, two near copies, raid0's original.
+/// The layout mdadm gives a new array of this level: left-symmetric, two near copies, raid0's
+/// original.
 #[must_use]
 pub const fn default_layout(level: Level) -> u32 {
     match level {
