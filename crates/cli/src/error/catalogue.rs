@@ -279,7 +279,8 @@ pub(crate) const CATALOGUE: [Entry; 40] = [
         code: Code::SocketFolder,
         title: "the folder of the socket cannot be written",
         exit: Exit::Failed,
-        explanation: "The socket's folder does not exist or does not let this user make a file in it.",
+        explanation: "The socket's folder does not exist, or does not let this user make a file in it. For \
+                      an ordinary user `$XDG_RUNTIME_DIR` is the right place.",
     },
     Entry {
         code: Code::ListenNotLoopback,
