@@ -1,1 +1,53 @@
-//! The RAID machine: events in, effects out; no clock, no I/O, no threads.
+//! The RAID machine: events in, effects out; no clock, no I/O, no threads, no unsafe.
+//!
+//! # Theory
+//!
+//! An array is one [`array::Array`] (the control side: who is a member, what the superblocks say,
+//! whether writes may start) and several [`Shard`]s (the data side: each owns the regions of the
+//! array that hash to it). Both are machines in the same shape:
+//!
+//! ```text
+//!            handle_*(now, event)                poll_*() -> effect
+//!   driver ───────────────────────▶  machine  ───────────────────────▶  driver
+//! ```
+//!
+//! A driver (the runtime, a simulator, a benchmark, a unit test) puts events in, takes effects out
+//! until there are none, carries them out, and reports what became of them as further events. The
+//! machine never touches a byte of payload: buffers are names ([`buffer::Buffer`]), parity and
+//! copies are effects ([`job::Job`]) that [`job::run`] carries out over the driver's memory.
+//!
+//! Control and data talk by epoch: the array publishes an immutable [`array::ArrayView`]; a shard
+//! that has been given one acts on nothing older. No state is shared.
+//!
+//! Three families serve all levels: `direct` (linear, 0), `mirror` (1, 10), `stripe` (4, 5, 6).
+//!
+//! # Invariants
+//!
+//! The names are those of docs/write-path.md.
+//! - I3, intent before data: no member write leaves a shard before the view's gate is open, and the
+//!   gate opens only after every superblock says "active" [check: gate_opens_after_superblocks].
+//! - I4, failure before acknowledgement: a write that a member missed is answered only once a view
+//!   without that member has arrived, and such a view is published only after the survivors'
+//!   superblocks are durable [check: missed_write_waits_for_superblocks].
+//! - I5, clean last: superblocks turn clean only after every shard has drained and every member has
+//!   been flushed [check: clean_only_after_drain_and_flush].
+//! - I6, a member that is not in the view is never read [check: missing_member_is_never_touched].
+#![forbid(unsafe_code)]
+
+pub mod array;
+mod badblocks;
+pub mod buffer;
+mod counters;
+mod direct;
+pub mod effect;
+pub mod job;
+mod mirror;
+pub mod request;
+mod shard;
+mod stripe;
+mod time;
+
+pub use badblocks::{BadBlocks, BadRange};
+pub use counters::Counters;
+pub use shard::{Shard, ShardConfig};
+pub use time::Instant;

@@ -1,0 +1,325 @@
+//! The control side: who is a member, what the superblocks say, whether writes may start.
+//!
+//! One machine per array. It is fed reports of the shards and results of its own effects; it
+//! decides in one place ([`step`]) what to do next, one thing at a time:
+//!
+//! ```text
+//!            a shard wants to write            nothing written for a while, or stop
+//!   clean ──────────────────────────▶ active ────────────────────────────────────────┐
+//!     ▲   write superblocks "active",          close the gate, wait for every shard,   │
+//!     │   then open the gate                   flush members, write "clean"            │
+//!     └────────────────────────────────────────────────────────────────────────────────┘
+//!   at any time: a member failed ─▶ write the survivors' superblocks ─▶ publish a view without it
+//! ```
+//!
+//! It does not know sectors, requests' content, devices or threads.
+
+mod roster;
+mod step;
+mod superblock;
+mod view;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use braid_geometry::{Family, Geometry, Slot};
+
+pub use superblock::{DeviceRole, SuperblockState};
+pub use view::{ArrayView, Gate, MemberId, MemberView};
+
+use crate::Instant;
+use crate::badblocks::BadBlocks;
+use crate::effect::Report;
+use crate::request::{Fault, RequestId, ShardIndex};
+use roster::Roster;
+use step::{Activity, Task};
+use superblock::Events;
+
+/// A member that occupies a slot when the array is opened.
+#[derive(Clone, Debug)]
+pub struct MemberSetup {
+    /// Its name.
+    pub id: MemberId,
+    /// Its index in the superblocks' role table.
+    pub device_number: u16,
+    /// Sectors of its data area that hold what they should; `u64::MAX` when all do.
+    pub recovered_sectors: u64,
+    /// Ranges of it not to be read.
+    pub bad_blocks: BadBlocks,
+}
+
+/// The array as assembly found it.
+#[derive(Clone, Debug)]
+pub struct ArraySetup {
+    /// Where bytes live.
+    pub geometry: Geometry,
+    /// Per slot its member, or nothing.
+    pub slots: Vec<Option<MemberSetup>>,
+    /// Members without a slot: name and index in the role table.
+    pub spares: Vec<(MemberId, u16)>,
+    /// The newest event count.
+    pub events: u64,
+    /// Where redundancy agrees up to; `u64::MAX` when everywhere. Zero for an array left active.
+    pub resync_offset: u64,
+    /// Whether writes are refused.
+    pub read_only: bool,
+    /// How many shards there are.
+    pub shards: u16,
+    /// Whether every member zeroes ranges without writing them out.
+    pub zero_is_fast: bool,
+    /// Milliseconds without a write after which the superblocks turn clean.
+    pub clean_delay_ms: u64,
+}
+
+/// What the array asks its driver to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ArrayEffect {
+    /// Give this view to every shard.
+    Publish(Arc<ArrayView>),
+    /// Write this member's superblock, durably, and say when.
+    WriteSuperblock {
+        /// Whose.
+        member: MemberId,
+        /// What it shall say.
+        state: Arc<SuperblockState>,
+    },
+    /// Flush this member's volatile cache, and say when.
+    Flush {
+        /// Whose.
+        member: MemberId,
+    },
+    /// Ask every shard for its activity.
+    QueryActivity,
+    /// Answer a client's flush.
+    Answer {
+        /// Whose.
+        request: RequestId,
+        /// How it went.
+        result: Result<(), Fault>,
+    },
+    /// Tell whoever watches.
+    Notice(Notice),
+}
+
+/// Something a person or a monitor wants to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// A member failed and is out of the array; the survivors' superblocks say so.
+    MemberOut {
+        /// Which.
+        member: MemberId,
+        /// The slot it had.
+        slot: Slot,
+    },
+    /// More members failed than the level can make up for; writes are refused from now on.
+    Broken {
+        /// The member whose failure was one too many.
+        member: MemberId,
+    },
+    /// The array has stopped; its superblocks are clean if `clean`.
+    Stopped {
+        /// Whether they are.
+        clean: bool,
+    },
+}
+
+/// The control machine of one array.
+#[derive(Debug)]
+pub struct Array {
+    geometry: Geometry,
+    setup: Setup,
+    roster: Roster,
+    events: Events,
+    condition: Condition,
+    task: Task,
+    flushes: Flushes,
+    closing: Closing,
+    effects: VecDeque<ArrayEffect>,
+}
+
+/// What never changes while the array is open.
+#[derive(Clone, Copy, Debug)]
+struct Setup {
+    shards: u16,
+    resync_offset: u64,
+    zero_is_fast: bool,
+    clean_delay_ms: u64,
+}
+
+/// Where the array stands.
+#[derive(Clone, Copy, Debug)]
+struct Condition {
+    /// What durable superblocks say.
+    on_disk: Activity,
+    /// A shard waits for the gate.
+    write_wanted: bool,
+    read_only: bool,
+    broken: bool,
+    stopping: bool,
+    stopped: bool,
+    epoch: u64,
+}
+
+/// Clients' flushes.
+#[derive(Debug, Default)]
+struct Flushes {
+    queue: Vec<RequestId>,
+    running: Vec<RequestId>,
+    failed: bool,
+}
+
+/// The way from active back to clean.
+#[derive(Debug, Default)]
+struct Closing {
+    next_look: Option<Instant>,
+    /// Shards that have not yet told their activity; none when nobody was asked.
+    asked: BTreeSet<ShardIndex>,
+    busy: bool,
+    /// Shards that have not yet confirmed the closed gate, while it is being closed.
+    unconfirmed: Option<BTreeSet<ShardIndex>>,
+    /// The final flush of an array that keeps no intent is done.
+    last_flush_done: bool,
+}
+
+impl Array {
+    /// The machine for an array as assembly found it; its first effect is the first view.
+    ///
+    /// # Panics
+    /// When the setup contradicts its geometry: wrong number of slots, or too few members.
+    #[must_use]
+    pub fn new(setup: ArraySetup) -> Self {
+        assert_eq!(setup.slots.len(), usize::from(setup.geometry.slots()), "one entry per slot");
+        let is_lost = |slot: Slot| setup.slots[usize::from(slot.0)].is_none();
+        assert!(setup.geometry.survives(&is_lost), "assembly lets no array through that lost data");
+        let mut device_numbers: BTreeMap<MemberId, u16> = setup.spares.iter().copied().collect();
+        device_numbers.extend(setup.slots.iter().flatten().map(|m| (m.id, m.device_number)));
+        let slots = setup.slots.into_iter().map(|member| {
+            member.map(|member| MemberView {
+                id: member.id,
+                recovered_sectors: member.recovered_sectors,
+                bad_blocks: Arc::new(member.bad_blocks),
+            })
+        });
+        let spares = setup.spares.iter().map(|(member, _)| *member).collect();
+        let roster = Roster::new(slots.collect(), device_numbers, spares);
+        // Levels without redundancy have no "active": a crash leaves nothing to make consistent.
+        let has_intent = setup.geometry.level().family() != Family::Direct;
+        let mut array = Self {
+            geometry: setup.geometry,
+            setup: Setup {
+                shards: setup.shards,
+                resync_offset: setup.resync_offset,
+                zero_is_fast: setup.zero_is_fast,
+                clean_delay_ms: setup.clean_delay_ms,
+            },
+            roster,
+            events: Events::new(setup.events),
+            condition: Condition {
+                on_disk: if has_intent { Activity::Clean } else { Activity::NotKept },
+                write_wanted: false,
+                read_only: setup.read_only,
+                broken: false,
+                stopping: false,
+                stopped: false,
+                epoch: 0,
+            },
+            task: Task::Nothing,
+            flushes: Flushes::default(),
+            closing: Closing::default(),
+            effects: VecDeque::new(),
+        };
+        array.publish();
+        array
+    }
+
+    /// Number of slots without a member.
+    #[must_use]
+    pub fn missing_count(&self) -> usize {
+        self.roster.slots.iter().filter(|slot| slot.is_none()).count()
+    }
+
+    /// The event count that the superblocks carry, or are about to.
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        self.events.count()
+    }
+
+    /// Takes what a shard has to say.
+    pub fn handle_report(&mut self, now: Instant, shard: ShardIndex, report: Report) {
+        match report {
+            Report::WantWrite => self.condition.write_wanted = true,
+            Report::MemberFailed { member } => self.fail_member(member),
+            Report::ViewInForce { epoch } => {
+                if epoch == self.condition.epoch
+                    && let Some(unconfirmed) = &mut self.closing.unconfirmed
+                {
+                    unconfirmed.remove(&shard);
+                }
+            }
+            Report::Activity { last_write, writing } => {
+                let due = last_write.plus_milliseconds(self.setup.clean_delay_ms);
+                self.closing.busy |= writing || due > now;
+                if self.closing.asked.remove(&shard) && self.closing.asked.is_empty() {
+                    self.all_have_told(now);
+                }
+            }
+        }
+        self.step(now);
+    }
+
+    /// Takes the result of an [`ArrayEffect::WriteSuperblock`].
+    pub fn handle_superblock_written(&mut self, now: Instant, member: MemberId, written: bool) {
+        let Task::WriteSuperblocks { missing, .. } = &mut self.task else {
+            unreachable!("no superblock was being written");
+        };
+        assert!(missing.remove(&member), "this superblock was not asked for");
+        if !written {
+            self.fail_member(member);
+        }
+        self.step(now);
+    }
+
+    /// Takes the result of an [`ArrayEffect::Flush`].
+    pub fn handle_flushed(&mut self, now: Instant, member: MemberId, flushed: bool) {
+        let Task::Flush { missing, .. } = &mut self.task else {
+            unreachable!("nothing was being flushed");
+        };
+        assert!(missing.remove(&member), "this flush was not asked for");
+        if !flushed {
+            // A failed flush is believed for good: what was in the cache is gone (fsyncgate).
+            self.flushes.failed |= self.condition.on_disk == Activity::NotKept;
+            self.fail_member(member);
+        }
+        self.step(now);
+    }
+
+    /// A client asks that every write answered so far be on stable storage.
+    pub fn handle_flush_request(&mut self, now: Instant, request: RequestId) {
+        self.flushes.queue.push(request);
+        self.step(now);
+    }
+
+    /// The moment asked for by [`Self::poll_timeout`] has come.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.look_for_idleness(now);
+        self.step(now);
+    }
+
+    /// No request will come any more: turn clean and say [`Notice::Stopped`].
+    pub fn handle_stop(&mut self, now: Instant) {
+        self.condition.stopping = true;
+        self.step(now);
+    }
+
+    /// The next thing to do, in order.
+    #[must_use]
+    pub fn poll_effect(&mut self) -> Option<ArrayEffect> {
+        self.effects.pop_front()
+    }
+
+    /// When to call [`Self::handle_timeout`].
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.closing.next_look
+    }
+}

@@ -1,0 +1,102 @@
+//! Who is a member, and which losses the survivors' superblocks do not tell yet.
+//!
+//! A member that failed leaves `slots` at once, so that no superblock counts it any more, but it
+//! stays in the *published* slots until the update that says so is durable. Until then no shard
+//! sees it gone, so no shard answers a write that it missed (I4).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use braid_geometry::Slot;
+
+use super::{DeviceRole, MemberId, MemberView};
+
+/// A member that failed, until a durable update tells so.
+#[derive(Debug)]
+pub(super) struct Unrecorded {
+    pub(super) view: MemberView,
+    pub(super) slot: Slot,
+    /// The update that is being written tells so.
+    in_update: bool,
+}
+
+/// The members of the array.
+#[derive(Debug)]
+pub(super) struct Roster {
+    pub(super) slots: Vec<Option<MemberView>>,
+    pub(super) device_numbers: BTreeMap<MemberId, u16>,
+    pub(super) spares: BTreeSet<MemberId>,
+    unrecorded: Vec<Unrecorded>,
+}
+
+impl Roster {
+    pub(super) fn new(
+        slots: Vec<Option<MemberView>>,
+        device_numbers: BTreeMap<MemberId, u16>,
+        spares: BTreeSet<MemberId>,
+    ) -> Self {
+        Self { slots, device_numbers, spares, unrecorded: Vec::new() }
+    }
+
+    /// The slot that `member` occupies.
+    pub(super) fn slot_of(&self, member: MemberId) -> Option<Slot> {
+        let index = self.slots.iter().position(|m| m.as_ref().is_some_and(|m| m.id == member))?;
+        Some(Slot(u16::try_from(index).expect("slots are numbered by u16")))
+    }
+
+    pub(super) fn is_missing(&self, slot: Slot) -> bool {
+        self.slots[usize::from(slot.0)].is_none()
+    }
+
+    /// Takes the member out of `slot`; the loss is unrecorded from now on.
+    pub(super) fn take_out(&mut self, slot: Slot) {
+        let view = self.slots[usize::from(slot.0)].take().expect("only a member can be taken out");
+        self.unrecorded.push(Unrecorded { view, slot, in_update: false });
+    }
+
+    pub(super) fn has_unrecorded(&self) -> bool {
+        !self.unrecorded.is_empty()
+    }
+
+    /// An update is being made; it tells every loss so far.
+    pub(super) fn update_begins(&mut self) {
+        for loss in &mut self.unrecorded {
+            loss.in_update = true;
+        }
+    }
+
+    /// The update is durable. The losses it told, or none when a further one is still untold.
+    pub(super) fn update_is_durable(&mut self) -> Option<Vec<Unrecorded>> {
+        let all_told = self.unrecorded.iter().all(|loss| loss.in_update);
+        all_told.then(|| std::mem::take(&mut self.unrecorded))
+    }
+
+    /// The slots as shards may see them.
+    pub(super) fn published_slots(&self) -> Vec<Option<MemberView>> {
+        let mut slots = self.slots.clone();
+        for loss in &self.unrecorded {
+            slots[usize::from(loss.slot.0)] = Some(loss.view.clone());
+        }
+        slots
+    }
+
+    /// Every member that is written when the array's superblocks change.
+    pub(super) fn superblock_targets(&self, spares_too: bool) -> BTreeSet<MemberId> {
+        let slots = self.slots.iter().flatten().map(|member| member.id);
+        let spares = self.spares.iter().copied().filter(|_| spares_too);
+        slots.chain(spares).collect()
+    }
+
+    /// The role table.
+    pub(super) fn device_roles(&self) -> Vec<DeviceRole> {
+        let role = |member: MemberId, slot| DeviceRole {
+            member,
+            device_number: self.device_numbers[&member],
+            slot,
+        };
+        let slots = (0u16..).map(Slot).zip(&self.slots);
+        slots
+            .filter_map(|(slot, member)| member.as_ref().map(|member| role(member.id, Some(slot))))
+            .chain(self.spares.iter().map(|member| role(*member, None)))
+            .collect()
+    }
+}

@@ -1,0 +1,301 @@
+//! What the array does next: one task at a time, chosen from what is known, in one place.
+//!
+//! The order of [`Array::choose`] is the policy: a failed member is recorded before anything else
+//! (I4), then writers are let in, then flushes are served, then the array turns clean.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use braid_geometry::{Family, Slot};
+
+use super::superblock::{Change, SuperblockState};
+use super::{Array, ArrayEffect, ArrayView, Gate, MemberId, Notice};
+use crate::Instant;
+use crate::request::{Fault, ShardIndex};
+
+/// What durable superblocks say about writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Activity {
+    /// No redundancy, so nothing is said.
+    NotKept,
+    /// No write is under way.
+    Clean,
+    /// Writes may be under way.
+    Active,
+}
+
+/// Why members are being flushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FlushPurpose {
+    /// For clients that asked.
+    Clients,
+    /// Before the superblocks turn clean, or as the last thing of an array that keeps no intent.
+    Rest,
+}
+
+/// What the array is doing; effects for it are out.
+#[derive(Debug)]
+pub(super) enum Task {
+    Nothing,
+    WriteSuperblocks { missing: BTreeSet<MemberId>, becomes: Activity },
+    Flush { missing: BTreeSet<MemberId>, purpose: FlushPurpose },
+}
+
+impl Array {
+    /// Finishes the task when its effects are all back, and begins the next one, until one waits.
+    pub(super) fn step(&mut self, now: Instant) {
+        loop {
+            match &self.task {
+                Task::WriteSuperblocks { missing, .. } | Task::Flush { missing, .. }
+                    if !missing.is_empty() =>
+                {
+                    return;
+                }
+                Task::WriteSuperblocks { becomes, .. } => {
+                    let becomes = *becomes;
+                    self.superblocks_written(now, becomes);
+                }
+                Task::Flush { purpose, .. } => {
+                    let purpose = *purpose;
+                    self.flushed(purpose);
+                }
+                Task::Nothing => {
+                    if !self.choose() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Begins the most urgent task. False when there is none.
+    fn choose(&mut self) -> bool {
+        let condition = self.condition;
+        if condition.stopped {
+            return false;
+        }
+        let keeps_intent = condition.on_disk != Activity::NotKept;
+        let may_write = !condition.read_only && !condition.broken;
+        if may_write && keeps_intent && self.roster.has_unrecorded() {
+            let becomes = if condition.write_wanted { Activity::Active } else { condition.on_disk };
+            self.write_superblocks(becomes, true);
+        } else if condition.write_wanted {
+            self.let_writers_in(may_write);
+        } else if !self.flushes.queue.is_empty() {
+            self.flushes.running = std::mem::take(&mut self.flushes.queue);
+            self.flush(FlushPurpose::Clients);
+        } else if condition.stopping {
+            return self.choose_stop(may_write);
+        } else if self.closing.unconfirmed.as_ref().is_some_and(BTreeSet::is_empty) {
+            self.flush(FlushPurpose::Rest);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    fn let_writers_in(&mut self, may_write: bool) {
+        if may_write && self.condition.on_disk == Activity::Clean {
+            self.write_superblocks(Activity::Active, false);
+        } else {
+            // Already active (the gate was about to close), or never: the view says which.
+            self.condition.write_wanted = false;
+            self.closing.unconfirmed = None;
+            self.publish();
+        }
+    }
+
+    /// Next step of stopping. False when it waits for shards or is over.
+    fn choose_stop(&mut self, may_write: bool) -> bool {
+        match self.condition.on_disk {
+            Activity::Active if may_write => match &self.closing.unconfirmed {
+                None => {
+                    self.close_gate();
+                    false
+                }
+                Some(unconfirmed) if unconfirmed.is_empty() => {
+                    self.flush(FlushPurpose::Rest);
+                    true
+                }
+                Some(_) => false,
+            },
+            Activity::NotKept if may_write && !self.closing.last_flush_done => {
+                self.flush(FlushPurpose::Rest);
+                true
+            }
+            on_disk => {
+                self.condition.stopped = true;
+                self.closing.next_look = None;
+                let clean = on_disk != Activity::Active && !self.condition.broken;
+                self.effects.push_back(ArrayEffect::Notice(Notice::Stopped { clean }));
+                false
+            }
+        }
+    }
+
+    fn write_superblocks(&mut self, becomes: Activity, devices: bool) {
+        let clean = becomes == Activity::Clean;
+        let degraded = self.missing_count() > 0;
+        let in_sync = self.setup.resync_offset == u64::MAX;
+        let spares_too = self.events.advance(Change {
+            devices,
+            degraded,
+            to_clean_and_in_sync: clean && in_sync,
+        });
+        let state = Arc::new(SuperblockState {
+            events: self.events.count(),
+            resync_offset: if clean { self.setup.resync_offset } else { 0 },
+            roles: self.roster.device_roles().into(),
+        });
+        self.roster.update_begins();
+        let missing = self.roster.superblock_targets(spares_too);
+        for member in &missing {
+            let state = Arc::clone(&state);
+            self.effects.push_back(ArrayEffect::WriteSuperblock { member: *member, state });
+        }
+        self.task = Task::WriteSuperblocks { missing, becomes };
+    }
+
+    fn superblocks_written(&mut self, now: Instant, becomes: Activity) {
+        self.task = Task::Nothing;
+        self.condition.on_disk = becomes;
+        let Some(losses) = self.roster.update_is_durable() else {
+            // Another member failed meanwhile: the next round records it; nothing is published yet.
+            return;
+        };
+        for loss in losses {
+            let (member, slot) = (loss.view.id, loss.slot);
+            self.effects.push_back(ArrayEffect::Notice(Notice::MemberOut { member, slot }));
+        }
+        match becomes {
+            Activity::Active => {
+                self.condition.write_wanted = false;
+                let next_look = now.plus_milliseconds(self.setup.clean_delay_ms);
+                self.closing.next_look.get_or_insert(next_look);
+                self.closing.unconfirmed = None;
+            }
+            Activity::Clean | Activity::NotKept => {
+                self.closing.next_look = None;
+                self.closing.unconfirmed = None;
+            }
+        }
+        self.publish();
+    }
+
+    fn flush(&mut self, purpose: FlushPurpose) {
+        let missing: BTreeSet<MemberId> = if self.condition.read_only {
+            BTreeSet::new()
+        } else {
+            self.roster.superblock_targets(false)
+        };
+        self.effects.extend(missing.iter().map(|member| ArrayEffect::Flush { member: *member }));
+        self.task = Task::Flush { missing, purpose };
+    }
+
+    fn flushed(&mut self, purpose: FlushPurpose) {
+        self.task = Task::Nothing;
+        match purpose {
+            FlushPurpose::Clients if self.roster.has_unrecorded() && !self.condition.broken => {
+                // A member failed the flush. Its loss is recorded first, then the round is run
+                // again over the survivors, and only then are the clients answered (I4).
+                self.flushes.queue.append(&mut self.flushes.running);
+            }
+            FlushPurpose::Clients => {
+                let failed = std::mem::take(&mut self.flushes.failed) || self.condition.broken;
+                let result = if failed { Err(Fault::Unwritable) } else { Ok(()) };
+                for request in self.flushes.running.drain(..) {
+                    self.effects.push_back(ArrayEffect::Answer { request, result });
+                }
+            }
+            FlushPurpose::Rest => {
+                self.closing.last_flush_done = true;
+                self.turn_clean();
+            }
+        }
+    }
+
+    fn turn_clean(&mut self) {
+        let may = !self.condition.broken
+            && !self.condition.write_wanted
+            && !self.roster.has_unrecorded()
+            && self.condition.on_disk == Activity::Active;
+        if may {
+            self.write_superblocks(Activity::Clean, false);
+        }
+    }
+
+    /// Takes a member out, if the level can make up for it; otherwise the array takes no writes.
+    pub(super) fn fail_member(&mut self, member: MemberId) {
+        if self.roster.spares.remove(&member) {
+            return;
+        }
+        let Some(failed) = self.roster.slot_of(member) else { return };
+        if self.geometry.level().family() == Family::Direct {
+            return; // Each error is the client's own; there is nothing to take over.
+        }
+        let is_lost = |slot: Slot| slot == failed || self.roster.is_missing(slot);
+        if self.geometry.survives(&is_lost) {
+            self.roster.take_out(failed);
+        } else if !self.condition.broken {
+            self.condition.broken = true;
+            self.effects.push_back(ArrayEffect::Notice(Notice::Broken { member }));
+            self.publish();
+        }
+    }
+
+    pub(super) fn look_for_idleness(&mut self, now: Instant) {
+        let due = self.closing.next_look.is_some_and(|due| due <= now);
+        let active = self.condition.on_disk == Activity::Active;
+        if !due || !active || self.condition.stopping {
+            return;
+        }
+        self.closing.next_look = Some(now.plus_milliseconds(self.setup.clean_delay_ms));
+        if self.closing.asked.is_empty() && self.closing.unconfirmed.is_none() {
+            self.closing.asked = self.all_shards();
+            self.closing.busy = false;
+            self.effects.push_back(ArrayEffect::QueryActivity);
+        }
+    }
+
+    pub(super) fn all_have_told(&mut self, now: Instant) {
+        let idle = !self.closing.busy && self.condition.on_disk == Activity::Active;
+        if idle && !self.condition.write_wanted && self.closing.unconfirmed.is_none() {
+            self.close_gate();
+        } else {
+            self.closing.next_look = Some(now.plus_milliseconds(self.setup.clean_delay_ms));
+        }
+    }
+
+    fn close_gate(&mut self) {
+        self.closing.unconfirmed = Some(self.all_shards());
+        self.publish();
+    }
+
+    fn all_shards(&self) -> BTreeSet<ShardIndex> {
+        (0..self.setup.shards).map(ShardIndex).collect()
+    }
+
+    /// Publishes where things stand. Never called between a failure and its record (I4).
+    pub(super) fn publish(&mut self) {
+        self.condition.epoch += 1;
+        let gate = match self.condition {
+            condition if condition.broken => Gate::Broken,
+            condition if condition.read_only => Gate::ReadOnly,
+            condition if condition.on_disk == Activity::NotKept => Gate::Open,
+            condition
+                if condition.on_disk == Activity::Active && self.closing.unconfirmed.is_none() =>
+            {
+                Gate::Open
+            }
+            _ => Gate::Closed,
+        };
+        let view = ArrayView {
+            epoch: self.condition.epoch,
+            gate,
+            slots: self.roster.published_slots(),
+            resync_offset: self.setup.resync_offset,
+            zero_is_fast: self.setup.zero_is_fast,
+        };
+        self.effects.push_back(ArrayEffect::Publish(Arc::new(view)));
+    }
+}

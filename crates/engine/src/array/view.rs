@@ -1,0 +1,69 @@
+//! What the control side tells the shards: an immutable picture of the array, with an epoch.
+
+use std::sync::Arc;
+
+use braid_geometry::{MemberSector, Slot};
+
+use crate::badblocks::BadBlocks;
+
+/// Name of a member for as long as the array is open; the driver knows which device it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemberId(pub u16);
+
+/// Whether writes may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// The superblocks say "clean" or are being changed: ask first ([`crate::effect::Report::WantWrite`]).
+    Closed,
+    /// The superblocks say "active".
+    Open,
+    /// Never: the array was opened for reading only.
+    ReadOnly,
+    /// Never again: more members were lost than the level can make up for.
+    Broken,
+}
+
+/// A member that occupies a slot and takes writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberView {
+    /// Its name.
+    pub id: MemberId,
+    /// Sectors from the start of its data area that hold what they should; `u64::MAX` when all do.
+    pub recovered_sectors: u64,
+    /// Ranges not to be read.
+    pub bad_blocks: Arc<BadBlocks>,
+}
+
+/// The array at one epoch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArrayView {
+    /// Grows with each view.
+    pub epoch: u64,
+    /// Whether writes may start.
+    pub gate: Gate,
+    /// Per slot its member, or nothing where one is missing or failed.
+    pub slots: Vec<Option<MemberView>>,
+    /// Redundancy agrees with the data below this sector of each member (md's resync offset in its
+    /// own unit: member sectors for levels 1, 4, 5, 6, array sectors for level 10); `u64::MAX` when
+    /// all of it does.
+    pub resync_offset: u64,
+    /// Whether every member zeroes ranges without writing them out.
+    pub zero_is_fast: bool,
+}
+
+impl ArrayView {
+    /// The member in `slot`, if it takes writes.
+    #[must_use]
+    pub fn member(&self, slot: Slot) -> Option<&MemberView> {
+        self.slots.get(usize::from(slot.0)).and_then(Option::as_ref)
+    }
+
+    /// The member in `slot`, if the whole range on it may be read.
+    #[must_use]
+    pub fn readable(&self, slot: Slot, start: MemberSector, sectors: u64) -> Option<MemberId> {
+        let member = self.member(slot)?;
+        let usable = start.0 + sectors <= member.recovered_sectors
+            && !member.bad_blocks.touches(start, sectors);
+        usable.then_some(member.id)
+    }
+}

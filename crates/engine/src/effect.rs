@@ -1,0 +1,112 @@
+//! What a shard asks its driver to do, and how the driver reports back.
+
+use braid_geometry::{MemberSector, Slot};
+
+use crate::Instant;
+use crate::array::MemberId;
+use crate::buffer::Buffer;
+use crate::request::{Fault, RequestId};
+
+/// Name of one member request of one shard; never reused within a shard's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IoId(pub u64);
+
+/// What to do with a run of a member's sectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberOperation {
+    /// Fill `buffer` from the member.
+    Read {
+        /// Where the bytes go.
+        buffer: Buffer,
+    },
+    /// Write `buffer` to the member.
+    Write {
+        /// Where the bytes are.
+        buffer: Buffer,
+        /// Whether they must be on stable storage before the request is done.
+        durable: bool,
+    },
+    /// Make the sectors read as zeroes.
+    Zero {
+        /// Whether the space may be given back.
+        may_punch: bool,
+        /// Whether the zeroes must be on stable storage before the request is done.
+        durable: bool,
+    },
+}
+
+impl MemberOperation {
+    /// Whether this changes the member.
+    #[must_use]
+    pub fn is_write(&self) -> bool {
+        !matches!(self, Self::Read { .. })
+    }
+}
+
+/// One request to one member. Sectors count from the start of the member's data area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemberIo {
+    /// Comes back in [`MemberIoDone`].
+    pub id: IoId,
+    /// The member.
+    pub member: MemberId,
+    /// The slot it occupies.
+    pub slot: Slot,
+    /// First sector.
+    pub sector: MemberSector,
+    /// How many; at least one.
+    pub sectors: u32,
+    /// What to do.
+    pub operation: MemberOperation,
+}
+
+/// What became of a [`MemberIo`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemberIoDone {
+    /// Which one.
+    pub id: IoId,
+    /// Whether the whole run was read or written. A failed read leaves its buffer undefined.
+    pub result: Result<(), MemberFault>,
+}
+
+/// Why a member request failed, as far as the machine cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberFault {
+    /// This range could not be read or written; others may be.
+    Media,
+    /// The member does not answer any more.
+    Gone,
+}
+
+/// Answer to one piece of a client's request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PieceReply {
+    /// Whose piece.
+    pub request: RequestId,
+    /// How it went.
+    pub result: Result<(), Fault>,
+}
+
+/// What a shard tells the array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// A write waits for the gate.
+    WantWrite,
+    /// A member failed a write; the shard holds the answer until a view says what became of it.
+    MemberFailed {
+        /// Which.
+        member: MemberId,
+    },
+    /// The view with this epoch rules; see [`crate::Shard::handle_view`] for when that is said.
+    ViewInForce {
+        /// Its epoch.
+        epoch: u64,
+    },
+    /// Answer to [`crate::Shard::handle_activity_query`].
+    Activity {
+        /// When the shard last had a write in flight.
+        last_write: Instant,
+        /// Whether it has one now.
+        writing: bool,
+    },
+}

@@ -1,0 +1,160 @@
+//! Levels with copies: 1 and 10. Every sector has as many places as there are copies.
+//!
+//! ```text
+//! read   ──▶ one copy ──ok──▶ answer
+//!               └─failed──▶ lock the range ▶ read the next copy ▶ rewrite the bad ones ▶ answer
+//! write  ──▶ lock the range ▶ write every copy ──all well──▶ unlock, answer
+//!               └─some failed──▶ report; hold until a view without them arrives ▶ unlock, answer
+//! ```
+//!
+//! The range lock gives all copies the same order of overlapping writes, and keeps a repair from
+//! putting old bytes over new ones [check: overlapping_writes_reach_copies_in_one_order].
+
+mod change;
+mod read;
+
+use std::collections::BTreeMap;
+
+use braid_geometry::{LogicalSector, MemberSector, MirrorGeometry, Slot};
+
+use crate::array::MemberId;
+use crate::effect::{IoId, MemberIoDone};
+use crate::request::{LockKey, Operation, Piece, RangeLock};
+use crate::shard::{Common, PieceKey};
+use change::Change;
+use read::Read;
+
+/// Part of a piece that is contiguous in every copy.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    key: PieceKey,
+    piece: Piece,
+    /// Sectors into the piece.
+    done: u32,
+    sectors: u32,
+}
+
+impl Extent {
+    fn start(&self) -> LogicalSector {
+        LogicalSector(self.piece.start.0 + u64::from(self.done))
+    }
+}
+
+/// What one extent is going through.
+#[derive(Debug)]
+enum Work {
+    Read(Read),
+    Change(Change),
+}
+
+/// The machine of RAID-1 and RAID-10.
+#[derive(Debug)]
+pub(crate) struct Mirror {
+    geometry: MirrorGeometry,
+    works: BTreeMap<LockKey, Work>,
+    next_work: u64,
+    in_flight: BTreeMap<IoId, (LockKey, Slot)>,
+    lock: RangeLock,
+    balance: Vec<Load>,
+}
+
+/// What a slot's member is doing, for choosing the copy to read.
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
+    reads: u32,
+    /// Where the last read ended: a read that goes on there is sequential.
+    next_sector: u64,
+}
+
+impl Mirror {
+    pub(crate) fn new(geometry: MirrorGeometry) -> Self {
+        let slots = usize::from(geometry.slots());
+        Self {
+            geometry,
+            works: BTreeMap::new(),
+            next_work: 0,
+            in_flight: BTreeMap::new(),
+            lock: RangeLock::default(),
+            balance: vec![Load::default(); slots],
+        }
+    }
+
+    pub(crate) fn handle_piece(&mut self, common: &mut Common, key: PieceKey, piece: &Piece) {
+        if piece.operation == Operation::Trim && !common.view.zero_is_fast {
+            return;
+        }
+        let mut done = 0;
+        while done < piece.sectors {
+            let start = LogicalSector(piece.start.0 + u64::from(done));
+            let left = u64::from(piece.sectors - done);
+            let sectors = self.geometry.contiguous_sectors(start).min(left);
+            let sectors = u32::try_from(sectors).expect("at most a piece");
+            let extent = Extent { key, piece: *piece, done, sectors };
+            common.add_part(key);
+            if piece.operation.is_write() {
+                self.begin_write(common, extent);
+            } else {
+                self.begin_read(common, extent);
+            }
+            done += sectors;
+        }
+    }
+
+    pub(crate) fn handle_io(&mut self, common: &mut Common, done: MemberIoDone) {
+        let (work, slot) = self.in_flight.remove(&done.id).expect("an answer to our own request");
+        match self.works.remove(&work).expect("work lasts as long as its requests") {
+            Work::Read(read) => self.read_done(common, (work, read), slot, done.result),
+            Work::Change(change) => self.change_done(common, (work, change), slot, done.result),
+        }
+    }
+
+    /// Writes that hold their answer may have become answerable.
+    pub(crate) fn handle_view(&mut self, common: &mut Common) {
+        let holding: Vec<LockKey> = self
+            .works
+            .iter()
+            .filter(|(_, work)| matches!(work, Work::Change(change) if change.is_holding()))
+            .map(|(key, _)| *key)
+            .collect();
+        for key in holding {
+            if let Some(Work::Change(change)) = self.works.remove(&key) {
+                self.change_settled(common, key, change);
+            }
+        }
+    }
+
+    fn new_work(&mut self) -> LockKey {
+        self.next_work += 1;
+        LockKey(self.next_work)
+    }
+
+    /// Every copy of the extent: slot and place.
+    fn copies(&self, extent: &Extent) -> Vec<(Slot, MemberSector)> {
+        let start = extent.start();
+        (0..self.geometry.copies()).map(|copy| self.geometry.copy(start, copy)).collect()
+    }
+
+    fn acquire(&mut self, common: &mut Common, key: LockKey, work: Work, extent: &Extent) {
+        self.works.insert(key, work);
+        if self.lock.acquire(key, extent.start().0, u64::from(extent.sectors)) {
+            self.locked(common, key);
+        }
+    }
+
+    fn release(&mut self, common: &mut Common, key: LockKey) {
+        for granted in self.lock.release(key) {
+            self.locked(common, granted);
+        }
+    }
+
+    /// `key` holds its range from now on.
+    fn locked(&mut self, common: &mut Common, key: LockKey) {
+        match self.works.remove(&key).expect("waiting work is kept") {
+            Work::Read(read) => self.try_next_copy(common, key, read),
+            Work::Change(change) => self.submit_change(common, key, change),
+        }
+    }
+}
+
+/// A copy that missed a change: slot and the member that had it.
+type Missed = (Slot, MemberId);

@@ -1,0 +1,102 @@
+//! Reading a mirror: choose a copy; when it fails, another; then put the bad ones right.
+
+use braid_geometry::{MemberSector, Slot};
+
+use super::change::Change;
+use super::{Extent, Mirror, Work};
+use crate::direct::operation;
+use crate::effect::MemberFault;
+use crate::request::{Fault, LockKey};
+use crate::shard::Common;
+
+/// A read under way.
+#[derive(Debug)]
+pub(super) struct Read {
+    pub(super) extent: Extent,
+    /// Copies that could not be read, and whether writing them again may help.
+    failed: Vec<(Slot, MemberFault)>,
+    /// The range is locked: nothing changes under us.
+    locked: bool,
+}
+
+impl Mirror {
+    pub(super) fn begin_read(&mut self, common: &mut Common, extent: Extent) {
+        let key = self.new_work();
+        self.try_next_copy(common, key, Read { extent, failed: Vec::new(), locked: false });
+    }
+
+    /// Reads the best copy that has not failed yet, or gives up.
+    pub(super) fn try_next_copy(&mut self, common: &mut Common, key: LockKey, mut read: Read) {
+        read.locked |= !read.failed.is_empty() && common.may_repair();
+        let Some((slot, sector)) = self.choose_copy(common, &read) else {
+            common.part_done(read.extent.key, Err(Fault::Unreadable));
+            if read.locked {
+                self.release(common, key);
+            }
+            return;
+        };
+        let sectors = read.extent.sectors;
+        let (operation, _) = operation(&read.extent.piece, read.extent.done);
+        let load = &mut self.balance[usize::from(slot.0)];
+        load.reads += 1;
+        load.next_sector = sector.0 + u64::from(sectors);
+        let io = common.submit(slot, (sector, sectors), operation);
+        self.in_flight.insert(io, (key, slot));
+        self.works.insert(key, Work::Read(read));
+    }
+
+    /// The copy that goes on where its member's last read ended, else the least busy one.
+    ///
+    /// Where a crash may have left copies different (beyond the resync offset) it is always the
+    /// lowest slot, so that two reads never tell two stories.
+    fn choose_copy(&self, common: &Common, read: &Read) -> Option<(Slot, MemberSector)> {
+        let sectors = u64::from(read.extent.sectors);
+        let copies_agree = read.extent.start().0 + sectors <= common.view.resync_offset;
+        self.copies(&read.extent)
+            .into_iter()
+            .filter(|(slot, sector)| {
+                let failed = read.failed.iter().any(|(failed, _)| failed == slot);
+                !failed && common.view.readable(*slot, *sector, sectors).is_some()
+            })
+            .min_by_key(|(slot, sector)| {
+                let load = self.balance[usize::from(slot.0)];
+                (copies_agree.then_some((load.next_sector != sector.0, load.reads)), slot.0)
+            })
+    }
+
+    pub(super) fn read_done(
+        &mut self,
+        common: &mut Common,
+        (key, mut read): (LockKey, Read),
+        slot: Slot,
+        result: Result<(), MemberFault>,
+    ) {
+        self.balance[usize::from(slot.0)].reads -= 1;
+        match result {
+            Ok(()) if read.locked => self.repair(common, key, read),
+            Ok(()) => {
+                common.counters.direct_reads += 1;
+                common.part_done(read.extent.key, Ok(()));
+            }
+            Err(fault) => {
+                common.note_read_fault(slot, fault);
+                let was_locked = read.locked;
+                read.failed.push((slot, fault));
+                if was_locked || !common.may_repair() {
+                    self.try_next_copy(common, key, read);
+                } else {
+                    let extent = read.extent;
+                    self.acquire(common, key, Work::Read(read), &extent);
+                }
+            }
+        }
+    }
+
+    /// The payload holds good bytes and the range is ours: write them over the copies that failed.
+    fn repair(&mut self, common: &mut Common, key: LockKey, read: Read) {
+        let bad = read.failed.iter().filter(|(_, fault)| *fault == MemberFault::Media);
+        let slots = bad.map(|(slot, _)| *slot).collect();
+        common.counters.read_repairs += 1;
+        self.submit_change(common, key, Change::repair(read.extent, slots));
+    }
+}

@@ -1,0 +1,138 @@
+//! What the three families share: the view, the pieces, the effects on their way out.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use braid_geometry::{MemberSector, Slot};
+
+use super::pieces::{PieceKey, Pieces};
+use crate::Instant;
+use crate::array::{ArrayView, Gate, MemberId};
+use crate::counters::Counters;
+use crate::effect::{
+    IoId, MemberFault, MemberIo, MemberIoDone, MemberOperation, PieceReply, Report,
+};
+use crate::job::Job;
+use crate::request::{Fault, Piece};
+
+/// Shared state of a shard; each family is handed it with every event.
+#[derive(Debug)]
+pub(crate) struct Common {
+    pub(crate) now: Instant,
+    pub(crate) view: Arc<ArrayView>,
+    pub(crate) counters: Counters,
+    pub(super) pieces: Pieces,
+    pub(super) unconfirmed_epoch: Option<u64>,
+    pub(super) last_write: Instant,
+    pub(super) in_flight: u32,
+    next_io: u64,
+    pub(super) jobs: VecDeque<Job>,
+    pub(super) member_ios: VecDeque<MemberIo>,
+    pub(super) replies: VecDeque<PieceReply>,
+    pub(super) reports: VecDeque<Report>,
+}
+
+impl Common {
+    pub(super) fn new(view: Arc<ArrayView>) -> Self {
+        Self {
+            now: Instant::default(),
+            view,
+            counters: Counters::default(),
+            pieces: Pieces::default(),
+            unconfirmed_epoch: None,
+            last_write: Instant::default(),
+            in_flight: 0,
+            next_io: 0,
+            jobs: VecDeque::new(),
+            member_ios: VecDeque::new(),
+            replies: VecDeque::new(),
+            reports: VecDeque::new(),
+        }
+    }
+
+    /// Asks for member I/O; the view must know the member (I6).
+    pub(crate) fn submit(
+        &mut self,
+        slot: Slot,
+        (sector, sectors): (MemberSector, u32),
+        operation: MemberOperation,
+    ) -> IoId {
+        let member = self.view.member(slot).expect("only members in the view are used").id;
+        if operation.is_write() {
+            assert!(self.view.gate != Gate::ReadOnly, "nothing is written to a read-only array");
+            self.counters.member_writes += 1;
+        } else {
+            self.counters.member_reads += 1;
+        }
+        let id = IoId(self.next_io);
+        self.next_io += 1;
+        self.in_flight += 1;
+        self.member_ios.push_back(MemberIo { id, member, slot, sector, sectors, operation });
+        id
+    }
+
+    pub(super) fn io_done(&mut self, done: &MemberIoDone) {
+        assert!(self.in_flight > 0, "more results than requests");
+        self.in_flight -= 1;
+        self.counters.member_errors += u64::from(done.result.is_err());
+    }
+
+    pub(crate) fn submit_job(&mut self, job: Job) {
+        self.jobs.push_back(job);
+    }
+
+    pub(crate) fn report(&mut self, report: Report) {
+        self.reports.push_back(report);
+    }
+
+    /// A read failed. A member that is gone altogether is reported; a bad sector is the family's.
+    pub(crate) fn note_read_fault(&mut self, slot: Slot, fault: MemberFault) {
+        if fault == MemberFault::Gone
+            && let Some(member) = self.view.member(slot).map(|member| member.id)
+        {
+            self.report(Report::MemberFailed { member });
+        }
+    }
+
+    /// Whether `member` still is what the view has in `slot`: its missed write is unrecorded.
+    pub(crate) fn still_in(&self, slot: Slot, member: MemberId) -> bool {
+        self.view.member(slot).is_some_and(|current| current.id == member)
+    }
+
+    /// Whether bytes that cannot be read may be written again from what the others say.
+    pub(crate) fn may_repair(&self) -> bool {
+        matches!(self.view.gate, Gate::Open | Gate::Closed)
+    }
+
+    pub(super) fn begin(&mut self, piece: &Piece) -> PieceKey {
+        if piece.operation.is_write() {
+            self.last_write = self.now;
+        }
+        self.pieces.begin(piece)
+    }
+
+    /// A further part of `piece` is out.
+    pub(crate) fn add_part(&mut self, piece: PieceKey) {
+        self.pieces.add_part(piece);
+    }
+
+    /// A part of `piece` is done; the piece is answered when it was the last.
+    pub(crate) fn part_done(&mut self, piece: PieceKey, result: Result<(), Fault>) {
+        if let Some(reply) = self.pieces.part_done(piece, result) {
+            self.last_write = self.now;
+            self.replies.push_back(reply);
+        }
+    }
+
+    pub(super) fn refuse(&mut self, piece: &Piece, fault: Fault) {
+        self.replies.push_back(PieceReply { request: piece.request, result: Err(fault) });
+    }
+
+    /// Says that the view rules, if it does by now.
+    pub(super) fn confirm_view(&mut self) {
+        let drained = self.view.gate != Gate::Closed || self.pieces.writes() == 0;
+        if drained && let Some(epoch) = self.unconfirmed_epoch.take() {
+            self.report(Report::ViewInForce { epoch });
+        }
+    }
+}

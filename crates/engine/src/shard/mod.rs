@@ -1,0 +1,211 @@
+//! One shard of an array: the regions that hash to it, and everything under way in them.
+//!
+//! Call a `handle_*`, then drain the `poll_*` in the order they are listed, until all say none.
+//! Which family serves is decided once, by the geometry; the families share [`Common`].
+
+mod common;
+mod pieces;
+
+pub(crate) use common::Common;
+pub(crate) use pieces::PieceKey;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use braid_geometry::Geometry;
+
+use crate::Instant;
+use crate::array::{ArrayView, Gate};
+use crate::counters::Counters;
+use crate::direct::Direct;
+use crate::effect::{MemberIo, MemberIoDone, PieceReply, Report};
+use crate::job::{Job, JobId};
+use crate::mirror::Mirror;
+use crate::request::{Fault, Piece};
+use crate::stripe::Stripes;
+
+/// What a shard is made for.
+#[derive(Clone, Debug)]
+pub struct ShardConfig {
+    /// The array's geometry.
+    pub geometry: Geometry,
+    /// Stripes that may be in work at once (stripe family only); at least one.
+    pub stripes: u16,
+}
+
+/// The machine of one shard.
+#[derive(Debug)]
+pub struct Shard {
+    common: Common,
+    family: Machine,
+    /// Writes that came while the gate was closed.
+    gated: VecDeque<Piece>,
+}
+
+#[derive(Debug)]
+enum Machine {
+    Direct(Direct),
+    Mirror(Mirror),
+    Stripe(Stripes),
+}
+
+impl Shard {
+    /// A shard that knows its array as `view` says.
+    #[must_use]
+    pub fn new(config: ShardConfig, view: Arc<ArrayView>) -> Self {
+        let family = match config.geometry {
+            Geometry::Direct(geometry) => Machine::Direct(Direct::new(geometry)),
+            Geometry::Mirror(geometry) => Machine::Mirror(Mirror::new(geometry)),
+            Geometry::Stripe(geometry) => Machine::Stripe(Stripes::new(geometry, config.stripes)),
+        };
+        Self { common: Common::new(view), family, gated: VecDeque::new() }
+    }
+
+    /// Number of blocks the driver's arena for this shard must hold; may be none.
+    #[must_use]
+    pub fn arena_blocks(&self) -> u32 {
+        match &self.family {
+            Machine::Stripe(stripes) => stripes.arena_blocks(),
+            Machine::Direct(_) | Machine::Mirror(_) => 0,
+        }
+    }
+
+    /// Sectors in a block of the arena (the stripe unit).
+    #[must_use]
+    pub fn block_sectors(&self) -> u32 {
+        match &self.family {
+            Machine::Stripe(stripes) => stripes.unit_sectors(),
+            Machine::Direct(_) | Machine::Mirror(_) => 1,
+        }
+    }
+
+    /// What it has done so far.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.common.counters
+    }
+
+    /// Whether nothing is under way.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.common.pieces.is_empty() && self.gated.is_empty() && self.common.in_flight == 0
+    }
+
+    /// Takes a piece of a client's request; it is answered once, by [`Self::poll_reply`].
+    pub fn handle_piece(&mut self, now: Instant, piece: Piece) {
+        self.common.now = now;
+        if !piece.operation.is_write() {
+            self.begin(piece);
+            return;
+        }
+        match self.common.view.gate {
+            Gate::Open => self.begin(piece),
+            Gate::Closed => {
+                if self.gated.is_empty() {
+                    self.common.report(Report::WantWrite);
+                }
+                self.gated.push_back(piece);
+            }
+            Gate::ReadOnly => self.common.refuse(&piece, Fault::ReadOnly),
+            Gate::Broken => self.common.refuse(&piece, Fault::Unwritable),
+        }
+    }
+
+    /// Takes the result of a [`MemberIo`].
+    pub fn handle_member_io(&mut self, now: Instant, done: MemberIoDone) {
+        self.common.now = now;
+        self.common.io_done(&done);
+        match &mut self.family {
+            Machine::Direct(direct) => direct.handle_io(&mut self.common, done),
+            Machine::Mirror(mirror) => mirror.handle_io(&mut self.common, done),
+            Machine::Stripe(stripes) => stripes.handle_io(&mut self.common, done),
+        }
+        self.common.confirm_view();
+    }
+
+    /// Takes the news that a [`Job`] has been carried out.
+    pub fn handle_job_done(&mut self, now: Instant, job: JobId) {
+        self.common.now = now;
+        match &mut self.family {
+            Machine::Stripe(stripes) => stripes.handle_job_done(&mut self.common, job),
+            Machine::Direct(_) | Machine::Mirror(_) => unreachable!("only stripes have jobs"),
+        }
+        self.common.confirm_view();
+    }
+
+    /// Takes a new view of the array. [`Report::ViewInForce`] says when it rules: for a closed gate
+    /// once no write is under way any more, for any other at once.
+    ///
+    /// # Panics
+    /// When the view is not newer than the one before.
+    pub fn handle_view(&mut self, now: Instant, view: Arc<ArrayView>) {
+        assert!(view.epoch > self.common.view.epoch, "views come in order");
+        self.common.now = now;
+        self.common.view = view;
+        self.common.unconfirmed_epoch = Some(self.common.view.epoch);
+        match &mut self.family {
+            Machine::Direct(_) => {}
+            Machine::Mirror(mirror) => mirror.handle_view(&mut self.common),
+            Machine::Stripe(stripes) => stripes.handle_view(&mut self.common),
+        }
+        match self.common.view.gate {
+            Gate::Open => {
+                for piece in std::mem::take(&mut self.gated) {
+                    self.begin(piece);
+                }
+            }
+            Gate::Closed => {
+                // The request for a closed gate may have crossed this view on its way.
+                if !self.gated.is_empty() {
+                    self.common.report(Report::WantWrite);
+                }
+            }
+            Gate::ReadOnly | Gate::Broken => {
+                for piece in std::mem::take(&mut self.gated) {
+                    self.common.refuse(&piece, Fault::Unwritable);
+                }
+            }
+        }
+        self.common.confirm_view();
+    }
+
+    /// The array wants to know about recent writes; answered by [`Report::Activity`].
+    pub fn handle_activity_query(&mut self, now: Instant) {
+        self.common.now = now;
+        let writing = self.common.pieces.writes() > 0 || !self.gated.is_empty();
+        let last_write = self.common.last_write;
+        self.common.report(Report::Activity { last_write, writing });
+    }
+
+    /// 1. Work on bytes, for the driver to carry out.
+    pub fn poll_job(&mut self) -> Option<Job> {
+        self.common.jobs.pop_front()
+    }
+
+    /// 2. Requests to members.
+    pub fn poll_member_io(&mut self) -> Option<MemberIo> {
+        self.common.member_ios.pop_front()
+    }
+
+    /// 3. Answers to pieces.
+    pub fn poll_reply(&mut self) -> Option<PieceReply> {
+        self.common.replies.pop_front()
+    }
+
+    /// 4. What the array must know.
+    pub fn poll_report(&mut self) -> Option<Report> {
+        self.common.reports.pop_front()
+    }
+
+    fn begin(&mut self, piece: Piece) {
+        let key = self.common.begin(&piece);
+        match &mut self.family {
+            Machine::Direct(direct) => direct.handle_piece(&mut self.common, key, &piece),
+            Machine::Mirror(mirror) => mirror.handle_piece(&mut self.common, key, &piece),
+            Machine::Stripe(stripes) => stripes.handle_piece(&mut self.common, key, &piece),
+        }
+        // The part that stands for the cutting itself: without it a piece could end half cut.
+        self.common.part_done(key, Ok(()));
+        self.common.confirm_view();
+    }
+}

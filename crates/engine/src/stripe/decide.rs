@@ -1,0 +1,143 @@
+//! What a stripe does next: a pure table from facts to one action.
+//!
+//! | Phase   | outstanding | need       | missed | broken | action  |
+//! |---------|-------------|------------|--------|--------|---------|
+//! | any     | yes         |            |        |        | Wait    |
+//! | Ready   | no          | (no work)  |        |        | Release |
+//! | Ready   | no          | (work)     |        |        | Begin   |
+//! | Fill    | no          | Reads      |        |        | Read    |
+//! | Fill    | no          | Nothing    |        |        | Compute |
+//! | Fill    | no          | Impossible |        |        | Refuse  |
+//! | Compute | no          |            |        |        | Write   |
+//! | Write   | no          |            | no     |        | Finish  |
+//! | Write   | no          |            | yes    |        | Hold    |
+//! | Hold    | no          |            | no     |        | Finish  |
+//! | Hold    | no          |            | yes    | no     | Wait    |
+//! | Hold    | no          |            | yes    | yes    | Refuse  |
+//!
+//! An empty cell means "whatever"; the first line wins. [check: the_table_is_total]
+
+use super::state::Phase;
+
+/// What the batch still lacks in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// Nothing: compute.
+    Nothing,
+    /// Some columns: read.
+    Reads,
+    /// More than can be read or solved for.
+    Impossible,
+}
+
+/// A stripe at a glance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Facts {
+    pub(super) phase: Phase,
+    /// Work is queued for the next batch.
+    pub(super) queued: bool,
+    /// Requests or jobs are out.
+    pub(super) outstanding: bool,
+    /// Only meaningful in [`Phase::Fill`].
+    pub(super) need: Need,
+    /// A member that missed this batch's write is still in the view.
+    pub(super) missed: bool,
+    /// The array takes no more writes.
+    pub(super) broken: bool,
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// An event will come.
+    Wait,
+    /// The stripe is free.
+    Release,
+    /// Take the next batch.
+    Begin,
+    /// Read what is lacking.
+    Read,
+    /// Recover, merge, make parity.
+    Compute,
+    /// Answer reads; write what is dirty.
+    Write,
+    /// Wait until the loss of a member is recorded.
+    Hold,
+    /// Answer the batch: done.
+    Finish,
+    /// Answer the batch: impossible.
+    Refuse,
+}
+
+/// The table.
+pub(super) fn decide(facts: &Facts) -> Action {
+    match facts {
+        Facts { outstanding: true, .. } => Action::Wait,
+        Facts { phase: Phase::Ready, queued: false, .. } => Action::Release,
+        Facts { phase: Phase::Ready, queued: true, .. } => Action::Begin,
+        Facts { phase: Phase::Fill, need, .. } => match need {
+            Need::Reads => Action::Read,
+            Need::Nothing => Action::Compute,
+            Need::Impossible => Action::Refuse,
+        },
+        Facts { phase: Phase::Compute, .. } => Action::Write,
+        Facts { phase: Phase::Write | Phase::Hold, missed: false, .. } => Action::Finish,
+        Facts { phase: Phase::Write, missed: true, .. } => Action::Hold,
+        Facts { phase: Phase::Hold, missed: true, broken: false, .. } => Action::Wait,
+        Facts { phase: Phase::Hold, missed: true, broken: true, .. } => Action::Refuse,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOTH: [bool; 2] = [false, true];
+
+    fn all_facts() -> Vec<Facts> {
+        let mut all = Vec::new();
+        for phase in [Phase::Ready, Phase::Fill, Phase::Compute, Phase::Write, Phase::Hold] {
+            for need in [Need::Nothing, Need::Reads, Need::Impossible] {
+                for bits in 0..16 {
+                    let bit = |n: u32| BOTH[usize::from(bits >> n & 1 == 1)];
+                    all.push(Facts {
+                        phase,
+                        queued: bit(0),
+                        outstanding: bit(1),
+                        need,
+                        missed: bit(2),
+                        broken: bit(3),
+                    });
+                }
+            }
+        }
+        all
+    }
+
+    /// Totality is the compiler's; this checks what the table promises about its answers.
+    #[test]
+    fn the_table_is_total() {
+        for facts in all_facts() {
+            let action = decide(&facts);
+            if facts.outstanding {
+                assert_eq!(action, Action::Wait, "nothing moves under a request: {facts:?}");
+                continue;
+            }
+            if action == Action::Wait {
+                let waits_for_view = facts.phase == Phase::Hold && facts.missed && !facts.broken;
+                assert!(waits_for_view, "somebody will wake it: {facts:?}");
+            }
+            if action == Action::Finish {
+                assert!(!facts.missed, "I4: never done while a missed write is unrecorded");
+            }
+            let allowed: &[Action] = match facts.phase {
+                Phase::Ready => &[Action::Release, Action::Begin],
+                Phase::Fill => &[Action::Read, Action::Compute, Action::Refuse],
+                Phase::Compute => &[Action::Write],
+                Phase::Write => &[Action::Finish, Action::Hold],
+                Phase::Hold => &[Action::Finish, Action::Wait, Action::Refuse],
+            };
+            assert!(allowed.contains(&action), "{facts:?} -> {action:?}");
+        }
+    }
+}

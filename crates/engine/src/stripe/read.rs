@@ -1,0 +1,80 @@
+//! Reads that need no stripe: from the member straight into the client's payload.
+//!
+//! Possible where the member of the data column can be asked, because write-through leaves nothing
+//! newer in memory. When such a read fails, or cannot be made, the range goes through stripes and
+//! is reconstructed.
+
+use braid_geometry::{LogicalSector, MemberSector};
+
+use super::state::{Attachment, Want};
+use super::{IoOwner, Stripes};
+use crate::buffer::Buffer;
+use crate::effect::{MemberFault, MemberOperation};
+use crate::request::Piece;
+use crate::shard::{Common, PieceKey};
+
+/// A read past the stripes: part of a piece, inside one chunk.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DirectRead {
+    key: PieceKey,
+    piece: Piece,
+    /// Sectors of the piece, from and to.
+    range: (u32, u32),
+    slot: braid_geometry::Slot,
+}
+
+impl Stripes {
+    pub(super) fn begin_read(&mut self, common: &mut Common, key: PieceKey, piece: &Piece) {
+        let chunk_sectors = self.geometry.chunk_sectors();
+        let mut from = 0;
+        while from < piece.sectors {
+            let address = self.geometry.locate(LogicalSector(piece.start.0 + u64::from(from)));
+            let sectors = (chunk_sectors - address.offset_sectors).min(piece.sectors - from);
+            let range = (from, from + sectors);
+            let slot = self.geometry.row_map(address.row).data_slot(address.data_index);
+            let start = self.geometry.row_start(address.row).0 + u64::from(address.offset_sectors);
+            let start = MemberSector(start);
+            if common.view.readable(slot, start, u64::from(sectors)).is_some() {
+                common.add_part(key);
+                common.counters.direct_reads += 1;
+                let offset_sectors = piece.payload_offset_sectors + from;
+                let buffer = Buffer::Payload { request: piece.request, offset_sectors };
+                let operation = MemberOperation::Read { buffer };
+                let io = common.submit(slot, (start, sectors), operation);
+                let read = DirectRead { key, piece: *piece, range, slot };
+                self.in_flight.insert(io, IoOwner::Direct(read));
+            } else {
+                self.read_through_stripes(common, key, piece, range);
+            }
+            from += sectors;
+        }
+    }
+
+    pub(super) fn direct_done(
+        &mut self,
+        common: &mut Common,
+        read: &DirectRead,
+        result: Result<(), MemberFault>,
+    ) {
+        if let Err(fault) = result {
+            common.note_read_fault(read.slot, fault);
+            self.read_through_stripes(common, read.key, &read.piece, read.range);
+        }
+        common.part_done(read.key, Ok(()));
+    }
+
+    fn read_through_stripes(
+        &mut self,
+        common: &mut Common,
+        key: PieceKey,
+        piece: &Piece,
+        range: (u32, u32),
+    ) {
+        for (band, segments) in self.bands(piece, range) {
+            common.add_part(key);
+            let request = piece.request;
+            let attachment = Attachment { piece: key, request, want: Want::Read, segments };
+            self.attach(common, band, attachment);
+        }
+    }
+}
