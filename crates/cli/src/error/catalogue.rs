@@ -293,8 +293,8 @@ pub(crate) const CATALOGUE: [Entry; 40] = [
         code: Code::CommandFailed,
         title: "the command given with --run failed",
         exit: Exit::Failed,
-        explanation: "The array was served and stopped cleanly; the command that `--run` started ended \
-                      with an error of its own.",
+        explanation: "The command that `--run` started ended with an error of its own. The array was \
+                      stopped cleanly all the same: flushed, and its superblocks marked clean.",
     },
     // Running.
     Entry {
