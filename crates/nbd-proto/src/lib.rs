@@ -1,1 +1,49 @@
-//! The NBD protocol as values: wire formats and session states, no sockets.
+//! The NBD protocol as values: wire formats, both ends' session states, URIs; no sockets.
+//!
+//! Where it stands: `frontend-nbd` puts sockets around [`ServerSession`]; tests, and later remote members, put them
+//! around [`ClientSession`]. Both are machines that are fed bytes and asked for events; neither reads, writes, waits,
+//! spawns or looks at a clock.
+//!
+//! What it does not do: TLS (STARTTLS is answered as unsupported), extended headers, the oldstyle handshake, and
+//! touching the payload of READ and WRITE. Payload bytes go between the socket and the buffer of whoever owns the
+//! socket; a session only says where in the byte stream they stand.
+//!
+//! ```text
+//!   bytes in ──► handle_bytes ──► poll_event ──► Transmit(bytes)      to the peer, whole messages
+//!                     ▲                     ├──► Negotiated(..)       the export is chosen
+//!                     │                     ├──► Request(..)          a WRITE: the next N bytes are its payload
+//!          payload_consumed(n)              └──► Close(reason)        nothing more will be read
+//! ```
+//!
+//! Source: the public specification, `doc/proto.md` and `doc/uri.md` of NetworkBlockDevice/nbd.
+//!
+//! Invariants
+//! - Any split of the byte stream gives the same events: `tests/fragmentation.rs`.
+//! - No number from the peer is allocated before it is checked; at most [`limits::OPTION_BYTES_MAX`] are buffered:
+//!   `tests/hostile.rs`.
+//! - No bytes make a session panic: `tests/hostile.rs` and the fuzz targets `nbd_server`, `nbd_client`, `nbd_uri`.
+
+#![forbid(unsafe_code)]
+#![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
+
+mod client;
+mod collect;
+mod error;
+mod export;
+pub mod limits;
+mod option;
+mod reply;
+mod request;
+mod server;
+mod uri;
+pub mod wire;
+
+pub use client::{
+    ClientClose, ClientEvent, ClientPlan, ClientSession, ExportInfo, Goal, SubmitError,
+};
+pub use error::ErrorCode;
+pub use export::{BlockSizes, BlockSizesError, ExportDescription};
+pub use reply::{Extent, ReplyCodec, ReplyHeader};
+pub use request::{Command, Refusal, Request, RequestHeader};
+pub use server::{CloseReason, Negotiated, ServerEvent, ServerSession};
+pub use uri::{NbdUri, PORT_DEFAULT, Transport, UriError};

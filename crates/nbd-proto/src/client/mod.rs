@@ -1,0 +1,373 @@
+//! The client's half of a session: negotiation, requests out, replies in.
+//!
+//! Where it stands: tests and, later, remote members put a socket around it. Like the server's half it is fed bytes and
+//! asked for events, and it never holds the data of a READ: it says which bytes of the stream are data, and for which
+//! offset. It trusts the server no more than the server trusts clients.
+//!
+//! ```text
+//!   Greeting ─► OptionReply ⟳ STRUCTURED_REPLY? SET_META_CONTEXT? then GO | INFO | LIST | EXPORT_NAME
+//!                    │
+//!                    ├── INFO, LIST answered ─► ABORT out ─────────────────► Closed
+//!                    ├── refused, broken ─────────────────────────────────► Closed
+//!                    └── GO, EXPORT_NAME ─► Magic ◄─────────────┐
+//!                                             │ simple, chunk   │
+//!                                             ▼                 │
+//!                                        ReplyHeader ─► ChunkBody
+//!                                             │             │
+//!                                             └─► Data ◄────┘  (the caller's bytes)
+//! ```
+//!
+//! Invariants
+//! - A READ succeeds only if each of its bytes arrived exactly once: `coverage::tests`, `tests/client.rs`.
+//! - Any bytes give events or a [`ClientClose`], never a panic: fuzz target `nbd_client`.
+
+mod coverage;
+mod negotiate;
+mod replies;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::collect::Collector;
+use crate::error::ErrorCode;
+use crate::export::BlockSizes;
+use crate::reply::Extent;
+use crate::request::Command;
+use crate::wire;
+use coverage::Coverage;
+
+/// What a client session is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Goal {
+    /// Enter transmission with GO, or EXPORT_NAME if the server has no GO.
+    Transmit,
+    /// Enter transmission with EXPORT_NAME at once.
+    TransmitByExportName,
+    /// Describe the export with INFO, then leave.
+    Info,
+    /// Name all exports with LIST, then leave.
+    List,
+}
+
+/// What to negotiate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientPlan {
+    /// Export name; empty for the default one.
+    pub export: String,
+    /// What for.
+    pub goal: Goal,
+    /// Ask for structured replies.
+    pub structured_replies: bool,
+    /// Ask for `base:allocation` (needs structured replies).
+    pub allocation_context: bool,
+}
+
+/// What the server said about an export.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ExportInfo {
+    /// Size, in bytes.
+    pub size_bytes: u64,
+    /// `TRANSMIT_*` flags.
+    pub transmission_flags: u16,
+    /// Canonical name, if told.
+    pub name: Option<String>,
+    /// Block sizes, if told and valid.
+    pub block_sizes: Option<BlockSizes>,
+    /// Whether structured replies are on.
+    pub structured: bool,
+    /// Id of `base:allocation`, if selected.
+    pub context_id: Option<u32>,
+}
+
+/// What a client session asks of its driver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClientEvent {
+    /// Send these bytes.
+    Transmit(Vec<u8>),
+    /// One export of LIST.
+    Listed(String),
+    /// The answer to INFO.
+    Described(ExportInfo),
+    /// Requests may be submitted now.
+    Ready(ExportInfo),
+    /// The next `length` bytes of the stream are the data at `offset`.
+    Data {
+        /// The READ it belongs to.
+        cookie: u64,
+        /// First byte.
+        offset: u64,
+        /// Length, in bytes.
+        length: u32,
+    },
+    /// The range reads as zeroes; no data follows.
+    Hole {
+        /// The READ it belongs to.
+        cookie: u64,
+        /// First byte.
+        offset: u64,
+        /// Length, in bytes.
+        length: u32,
+    },
+    /// Extents of `base:allocation`.
+    BlockStatus {
+        /// The BLOCK_STATUS it belongs to.
+        cookie: u64,
+        /// Consecutive extents from the request's offset.
+        extents: Vec<Extent>,
+    },
+    /// The request is over.
+    Completed {
+        /// Its cookie.
+        cookie: u64,
+        /// How it went.
+        result: Result<(), ErrorCode>,
+    },
+    /// Nothing more will come of this session.
+    Close(ClientClose),
+}
+
+/// Why a client session ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ClientClose {
+    /// INFO or LIST was answered; ABORT is on its way out.
+    #[error("done")]
+    Finished,
+    /// The server does not speak fixed newstyle NBD.
+    #[error("the peer is not a fixed newstyle NBD server")]
+    NotNbd,
+    /// The server refused the option with this reply type.
+    #[error("the server refused option {option} with {kind:#x}")]
+    Refused {
+        /// Option.
+        option: u32,
+        /// `REP_ERR_*`.
+        kind: u32,
+    },
+    /// The server broke the protocol.
+    #[error("the server broke the protocol: {0}")]
+    Broken(&'static str),
+}
+
+/// Why a request cannot be submitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SubmitError {
+    /// Not in the transmission phase.
+    #[error("the session is not in its transmission phase")]
+    NotReady,
+    /// The cookie is in flight already.
+    #[error("cookie {0} is in flight already")]
+    CookieInUse(u64),
+    /// The range does not lie within the export, or is empty.
+    #[error("the range is empty or beyond the end of the export")]
+    Range,
+    /// BLOCK_STATUS without the context, or "don't fragment" without structured replies.
+    #[error("the request needs a feature that was not negotiated")]
+    NotNegotiated,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Greeting,
+    OptionReplyHeader,
+    OptionReplyData { kind: u32 },
+    ExportNameReply,
+    Magic,
+    SimpleHeader,
+    ChunkHeader,
+    ChunkBody { kind: u16, cookie: u64, done: bool },
+    DataOffset { cookie: u64, length: u32, done: bool },
+    Data { cookie: u64, remaining: u32, done: bool },
+    Closed,
+}
+
+#[derive(Debug, Clone)]
+struct InFlight {
+    command: Command,
+    coverage: Coverage,
+    status_seen: bool,
+    error: Option<ErrorCode>,
+}
+
+/// The client's half of one connection.
+#[derive(Debug)]
+pub struct ClientSession {
+    plan: ClientPlan,
+    phase: Phase,
+    collector: Collector,
+    events: VecDeque<ClientEvent>,
+    /// The option whose replies are awaited, and how many came.
+    awaited_option: u32,
+    option_replies: u32,
+    no_zeroes: bool,
+    export_told: bool,
+    info: ExportInfo,
+    in_flight: BTreeMap<u64, InFlight>,
+}
+
+impl ClientSession {
+    /// A session that waits for the server's greeting.
+    #[must_use]
+    pub fn new(plan: ClientPlan) -> Self {
+        let mut session = Self {
+            plan,
+            phase: Phase::Greeting,
+            collector: Collector::default(),
+            events: VecDeque::new(),
+            awaited_option: 0,
+            option_replies: 0,
+            no_zeroes: false,
+            export_told: false,
+            info: ExportInfo::default(),
+            in_flight: BTreeMap::new(),
+        };
+        session.collect_in(Phase::Greeting, wire::GREETING_BYTES);
+        session
+    }
+
+    /// Takes bytes of the stream; answers how many were consumed, which is fewer than given when an event is to be
+    /// polled first or the rest is data of a READ, and 0 once closed.
+    ///
+    /// # Panics
+    /// If events are waiting to be polled.
+    pub fn handle_bytes(&mut self, input: &[u8]) -> usize {
+        assert!(self.events.is_empty(), "poll every event before feeding more bytes");
+        let mut rest = input;
+        while !rest.is_empty() && self.events.is_empty() {
+            if matches!(self.phase, Phase::Data { .. } | Phase::Closed) {
+                break;
+            }
+            let taken = self.collector.fill(rest);
+            rest = rest.split_at(taken).1;
+            if self.collector.is_complete() {
+                self.on_message();
+            }
+        }
+        input.len().saturating_sub(rest.len())
+    }
+
+    /// The next event, oldest first.
+    pub fn poll_event(&mut self) -> Option<ClientEvent> {
+        self.events.pop_front()
+    }
+
+    /// Data bytes that come next in the stream; they belong to the driver.
+    #[must_use]
+    pub fn payload_pending(&self) -> u32 {
+        match self.phase {
+            Phase::Data { remaining, .. } => remaining,
+            _ => 0,
+        }
+    }
+
+    /// Says that the driver took `bytes` of data from the stream.
+    ///
+    /// # Panics
+    /// If that is more than [`ClientSession::payload_pending`].
+    pub fn payload_consumed(&mut self, bytes: u32) {
+        let left = self.payload_pending().checked_sub(bytes);
+        let left = left.expect("only pending payload can be consumed");
+        if let Phase::Data { cookie, done, .. } = self.phase {
+            if left > 0 {
+                self.phase = Phase::Data { cookie, remaining: left, done };
+            } else {
+                self.end_of_chunk(cookie, done);
+            }
+        }
+    }
+
+    /// Takes a request into the table; answers the bytes to send, behind which a WRITE's payload follows.
+    ///
+    /// # Errors
+    /// The request does not fit what was negotiated; nothing was taken.
+    pub fn submit(
+        &mut self,
+        cookie: u64,
+        command: Command,
+    ) -> Result<[u8; wire::REQUEST_BYTES], SubmitError> {
+        if !self.is_ready() {
+            return Err(SubmitError::NotReady);
+        }
+        if self.in_flight.contains_key(&cookie) {
+            return Err(SubmitError::CookieInUse(cookie));
+        }
+        let negotiated = match command {
+            Command::BlockStatus { .. } => self.info.context_id.is_some(),
+            Command::Read { dont_fragment, .. } => !dont_fragment || self.info.structured,
+            _ => true,
+        };
+        if !negotiated {
+            return Err(SubmitError::NotNegotiated);
+        }
+        let header = command.header(cookie);
+        let end = header.offset.checked_add(u64::from(header.length));
+        let inside = header.length > 0 && end.is_some_and(|end| end <= self.info.size_bytes);
+        if command != Command::Flush && !inside {
+            return Err(SubmitError::Range);
+        }
+        let coverage = Coverage::default();
+        let entry = InFlight { command, coverage, status_seen: false, error: None };
+        self.in_flight.insert(cookie, entry);
+        Ok(header.encode())
+    }
+
+    /// The DISC request: send it, then nothing; it has no reply.
+    #[must_use]
+    pub fn disconnect() -> [u8; wire::REQUEST_BYTES] {
+        let kind = wire::CMD_DISC;
+        crate::request::RequestHeader { flags: 0, kind, cookie: 0, offset: 0, length: 0 }.encode()
+    }
+
+    /// Requests without a complete reply.
+    #[must_use]
+    pub fn in_flight_count(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    fn is_ready(&self) -> bool {
+        matches!(
+            self.phase,
+            Phase::Magic
+                | Phase::SimpleHeader
+                | Phase::ChunkHeader
+                | Phase::ChunkBody { .. }
+                | Phase::DataOffset { .. }
+                | Phase::Data { .. }
+        )
+    }
+
+    fn collect_in(&mut self, phase: Phase, needed_bytes: usize) {
+        self.phase = phase;
+        self.collector.expect(needed_bytes);
+    }
+
+    fn close(&mut self, reason: ClientClose) {
+        assert_ne!(self.phase, Phase::Closed, "a session closes once");
+        self.phase = Phase::Closed;
+        self.collector = Collector::default();
+        self.events.push_back(ClientEvent::Close(reason));
+    }
+
+    fn broken(&mut self, what: &'static str) {
+        self.close(ClientClose::Broken(what));
+    }
+
+    fn on_message(&mut self) {
+        match self.phase {
+            Phase::Greeting => self.on_greeting(),
+            Phase::OptionReplyHeader => self.on_option_reply_header(),
+            Phase::OptionReplyData { kind } => {
+                let data = self.collector.take();
+                self.on_option_reply(kind, &data);
+            }
+            Phase::ExportNameReply => self.on_export_name_reply(),
+            Phase::Magic => self.on_magic(),
+            Phase::SimpleHeader => self.on_simple_header(),
+            Phase::ChunkHeader => self.on_chunk_header(),
+            Phase::ChunkBody { kind, cookie, done } => {
+                let body = self.collector.take();
+                self.on_chunk_body(kind, cookie, done, &body);
+            }
+            Phase::DataOffset { cookie, length, done } => self.on_data_offset(cookie, length, done),
+            Phase::Data { .. } | Phase::Closed => unreachable!("nothing is collected here"),
+        }
+    }
+}

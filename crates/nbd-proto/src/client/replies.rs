@@ -1,0 +1,200 @@
+//! Replies of the transmission phase, as a client reads them.
+//!
+//! Where it stands: called by the session with whole headers and chunk bodies. Every number of the server's is held
+//! against the request it answers before it becomes an event: a driver may write [`ClientEvent::Data`] into its buffer
+//! without a check of its own.
+
+use super::{ClientEvent, ClientSession, InFlight, Phase};
+use crate::collect::Cursor;
+use crate::error::ErrorCode;
+use crate::limits::CHUNK_BYTES_MAX;
+use crate::reply::Extent;
+use crate::request::Command;
+use crate::wire;
+
+impl InFlight {
+    /// Marks `length` bytes at `offset` as arrived; false if the request did not ask for them or has them.
+    fn take_range(&mut self, offset: u64, length: u32) -> bool {
+        let Command::Read { offset: wanted, length: wanted_length, .. } = self.command else {
+            return false;
+        };
+        let end = offset.checked_add(u64::from(length));
+        let wanted_end = wanted.checked_add(u64::from(wanted_length));
+        match (end, wanted_end) {
+            (Some(end), Some(wanted_end)) if offset >= wanted && end <= wanted_end => {
+                self.coverage.add(offset, end)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether everything a success must bring is here.
+    fn is_answered(&self) -> bool {
+        match self.command {
+            Command::Read { offset, length, .. } => offset
+                .checked_add(u64::from(length))
+                .is_some_and(|end| self.coverage.is_complete(offset, end)),
+            Command::BlockStatus { .. } => self.status_seen,
+            _ => true,
+        }
+    }
+}
+
+impl ClientSession {
+    pub(super) fn on_magic(&mut self) {
+        match Cursor::new(self.collector.bytes()).u32() {
+            Some(wire::SIMPLE_REPLY_MAGIC) => self.collect_in(Phase::SimpleHeader, 12),
+            Some(wire::CHUNK_MAGIC) if self.info.structured => {
+                self.collect_in(Phase::ChunkHeader, 16);
+            }
+            _ => self.broken("a reply without its magic"),
+        }
+    }
+
+    pub(super) fn on_simple_header(&mut self) {
+        let mut cursor = Cursor::new(self.collector.bytes());
+        let (Some(error), Some(cookie)) = (cursor.u32(), cursor.u64()) else {
+            unreachable!("twelve bytes were collected");
+        };
+        let structured = self.info.structured;
+        let Some(entry) = self.in_flight.get_mut(&cookie) else {
+            return self.broken("a reply to a request nobody made");
+        };
+        match entry.command {
+            Command::Read { .. } | Command::BlockStatus { .. } if structured => {
+                self.broken("a simple reply where a structured one is due");
+            }
+            Command::Read { offset, length, .. } if error == 0 => {
+                if !entry.take_range(offset, length) {
+                    return self.broken("data twice");
+                }
+                self.start_data(cookie, offset, length, true);
+            }
+            _ => {
+                entry.error = (error != 0).then(|| ErrorCode::from_wire(error));
+                self.end_of_chunk(cookie, true);
+            }
+        }
+    }
+
+    pub(super) fn on_chunk_header(&mut self) {
+        let mut cursor = Cursor::new(self.collector.bytes());
+        let (Some(flags), Some(kind)) = (cursor.u16(), cursor.u16()) else {
+            unreachable!("sixteen bytes were collected");
+        };
+        let (Some(cookie), Some(length)) = (cursor.u64(), cursor.u32()) else {
+            unreachable!("sixteen bytes were collected");
+        };
+        let done = flags & wire::CHUNK_FLAG_DONE != 0;
+        if !self.in_flight.contains_key(&cookie) {
+            return self.broken("a chunk for a request nobody made");
+        }
+        if kind == wire::CHUNK_OFFSET_DATA {
+            let Some(length) = length.checked_sub(8).filter(|length| *length > 0) else {
+                return self.broken("a data chunk without data");
+            };
+            return self.collect_in(Phase::DataOffset { cookie, length, done }, 8);
+        }
+        let length_bytes = usize::try_from(length).unwrap_or(usize::MAX);
+        if length_bytes > CHUNK_BYTES_MAX {
+            return self.broken("a chunk over the limit");
+        }
+        self.collect_in(Phase::ChunkBody { kind, cookie, done }, length_bytes);
+        if length == 0 {
+            self.on_chunk_body(kind, cookie, done, &[]);
+        }
+    }
+
+    pub(super) fn on_data_offset(&mut self, cookie: u64, length: u32, done: bool) {
+        let offset = Cursor::new(self.collector.bytes()).u64().expect("eight bytes were collected");
+        let entry = self.in_flight.get_mut(&cookie).expect("checked with the chunk header");
+        if !entry.take_range(offset, length) {
+            return self.broken("data outside the request, or twice");
+        }
+        self.start_data(cookie, offset, length, done);
+    }
+
+    fn start_data(&mut self, cookie: u64, offset: u64, length: u32, done: bool) {
+        self.events.push_back(ClientEvent::Data { cookie, offset, length });
+        self.phase = Phase::Data { cookie, remaining: length, done };
+    }
+
+    pub(super) fn on_chunk_body(&mut self, kind: u16, cookie: u64, done: bool, body: &[u8]) {
+        let event = match kind {
+            wire::CHUNK_NONE if body.is_empty() && done => None,
+            wire::CHUNK_OFFSET_HOLE => match self.take_hole(cookie, body) {
+                Some(event) => Some(event),
+                None => return self.broken("a hole outside the request, or twice"),
+            },
+            wire::CHUNK_BLOCK_STATUS => match self.take_status(cookie, body) {
+                Some(event) => Some(event),
+                None => return self.broken("a malformed block status"),
+            },
+            _ if kind & wire::CHUNK_ERROR_BIT != 0 => {
+                if !self.take_error(cookie, body) {
+                    return self.broken("a malformed error chunk");
+                }
+                None
+            }
+            _ => return self.broken("a chunk of the wrong type"),
+        };
+        self.events.extend(event);
+        self.end_of_chunk(cookie, done);
+    }
+
+    fn take_hole(&mut self, cookie: u64, body: &[u8]) -> Option<ClientEvent> {
+        let mut cursor = Cursor::new(body);
+        let (offset, length) = (cursor.u64()?, cursor.u32()?);
+        let entry = self.in_flight.get_mut(&cookie)?;
+        let fits = cursor.is_empty() && entry.take_range(offset, length);
+        fits.then_some(ClientEvent::Hole { cookie, offset, length })
+    }
+
+    fn take_status(&mut self, cookie: u64, body: &[u8]) -> Option<ClientEvent> {
+        let mut cursor = Cursor::new(body);
+        let entry = self.in_flight.get_mut(&cookie)?;
+        let Command::BlockStatus { length, one, .. } = entry.command else { return None };
+        if cursor.u32() != self.info.context_id || entry.status_seen {
+            return None;
+        }
+        entry.status_seen = true;
+        let mut extents = Vec::new();
+        while !cursor.is_empty() {
+            extents.push(Extent { length_bytes: cursor.u32()?, flags: cursor.u32()? });
+        }
+        let (last, before) = extents.split_last()?;
+        let before = before.iter().map(|extent| u64::from(extent.length_bytes)).sum::<u64>();
+        let overlong = one && (extents.len() > 1 || last.length_bytes > length);
+        let empty = extents.iter().any(|extent| extent.length_bytes == 0);
+        if overlong || empty || before >= u64::from(length) {
+            return None;
+        }
+        Some(ClientEvent::BlockStatus { cookie, extents })
+    }
+
+    fn take_error(&mut self, cookie: u64, body: &[u8]) -> bool {
+        let mut cursor = Cursor::new(body);
+        let (Some(error), Some(text_bytes)) = (cursor.u32(), cursor.u16()) else { return false };
+        if error == 0 || cursor.bytes(usize::from(text_bytes)).is_none() {
+            return false;
+        }
+        if let Some(entry) = self.in_flight.get_mut(&cookie) {
+            entry.error.get_or_insert(ErrorCode::from_wire(error));
+        }
+        true
+    }
+
+    /// Behind the last byte of a chunk or simple reply: the next one, or the end of the request.
+    pub(super) fn end_of_chunk(&mut self, cookie: u64, done: bool) {
+        if done {
+            let entry = self.in_flight.remove(&cookie).expect("a reply is for a known request");
+            let result = match entry.error {
+                Some(error) => Err(error),
+                None if entry.is_answered() => Ok(()),
+                None => return self.broken("success with data missing"),
+            };
+            self.events.push_back(ClientEvent::Completed { cookie, result });
+        }
+        self.collect_in(Phase::Magic, 4);
+    }
+}

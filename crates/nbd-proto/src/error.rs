@@ -1,0 +1,92 @@
+//! The eight error values that may stand in a reply.
+//!
+//! Where it stands: the server side maps what went wrong onto one of these, the client side reads them back. Source:
+//! `doc/proto.md`, "Error values"; the numbers are those of Linux's errno by definition of the protocol, not by
+//! accident of the host.
+
+/// An error value of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
+pub enum ErrorCode {
+    /// `NBD_EPERM`: a write to a read-only export.
+    #[error("operation not permitted")]
+    Permission,
+    /// `NBD_EIO`.
+    #[error("input/output error")]
+    Io,
+    /// `NBD_ENOMEM`.
+    #[error("cannot allocate memory")]
+    Memory,
+    /// `NBD_EINVAL`: a malformed, misaligned or out-of-range request.
+    #[error("invalid argument")]
+    Invalid,
+    /// `NBD_ENOSPC`: a write beyond the end.
+    #[error("no space left on device")]
+    NoSpace,
+    /// `NBD_EOVERFLOW`: only in answer to "don't fragment".
+    #[error("value too large")]
+    Overflow,
+    /// `NBD_ENOTSUP`: only in answer to FAST_ZERO.
+    #[error("operation not supported")]
+    Unsupported,
+    /// `NBD_ESHUTDOWN`: the server is going away.
+    #[error("server is being shut down")]
+    Shutdown,
+}
+
+impl ErrorCode {
+    /// Every code, in the order of [`ErrorCode::index`].
+    pub const ALL: [Self; 8] = [
+        Self::Permission,
+        Self::Io,
+        Self::Memory,
+        Self::Invalid,
+        Self::NoSpace,
+        Self::Overflow,
+        Self::Unsupported,
+        Self::Shutdown,
+    ];
+
+    /// The value on the wire.
+    #[must_use]
+    pub const fn to_wire(self) -> u32 {
+        match self {
+            Self::Permission => 1,
+            Self::Io => 5,
+            Self::Memory => 12,
+            Self::Invalid => 22,
+            Self::NoSpace => 28,
+            Self::Overflow => 75,
+            Self::Unsupported => 95,
+            Self::Shutdown => 108,
+        }
+    }
+
+    /// Reads a non-zero value off the wire; an unexpected one counts as [`ErrorCode::Invalid`], as the specification
+    /// asks of clients.
+    #[must_use]
+    pub fn from_wire(value: u32) -> Self {
+        Self::ALL.into_iter().find(|code| code.to_wire() == value).unwrap_or(Self::Invalid)
+    }
+
+    /// A dense index in `0..ALL.len()`, for counters by kind.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_survives_the_wire_and_strangers_are_invalid() {
+        for (index, code) in ErrorCode::ALL.into_iter().enumerate() {
+            assert_eq!(ErrorCode::from_wire(code.to_wire()), code);
+            assert_eq!(code.index(), index);
+        }
+        for stranger in [2, 13, 107, 109, u32::MAX] {
+            assert_eq!(ErrorCode::from_wire(stranger), ErrorCode::Invalid);
+        }
+    }
+}

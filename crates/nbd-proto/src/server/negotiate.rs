@@ -1,0 +1,194 @@
+//! The answers to options.
+//!
+//! Where it stands: called by the session with one whole option; queues the replies and picks the next phase. The
+//! lengths have been checked against the limits already; here the data is parsed and looked up.
+//!
+//! | option | answer |
+//! |---|---|
+//! | EXPORT_NAME | size, flags, zeroes unless agreed away; unknown name: the session ends (no error reply exists) |
+//! | ABORT | ACK, the session ends; data is ignored |
+//! | LIST | one SERVER per export, ACK |
+//! | INFO, GO | EXPORT always, NAME and BLOCK_SIZE when asked for, ACK; GO enters transmission |
+//! | STRUCTURED_REPLY | ACK, also when repeated |
+//! | LIST_META_CONTEXT | `base:allocation` for no query, `base:` or its name; INVALID before STRUCTURED_REPLY |
+//! | SET_META_CONTEXT | `base:allocation` for its name; replaces the selection even when it fails |
+//! | STARTTLS, EXTENDED_HEADERS, others | UNSUP |
+
+use super::{CloseReason, Negotiated, Phase, ServerEvent, ServerSession};
+use crate::option::{ContextData, InfoData, OptionDataError};
+use crate::reply::ReplyCodec;
+use crate::wire;
+
+impl ServerSession {
+    pub(super) fn on_option(&mut self, option: u32, data: &[u8]) {
+        if self.shutting_down && option != wire::OPT_ABORT {
+            if option == wire::OPT_EXPORT_NAME {
+                return self.close(CloseReason::Shutdown);
+            }
+            return self.answer(option, wire::REP_ERR_SHUTDOWN, b"the server is being shut down");
+        }
+        match option {
+            wire::OPT_EXPORT_NAME => self.on_export_name(data),
+            wire::OPT_ABORT => {
+                self.reply(option, wire::REP_ACK, &[]);
+                self.close(CloseReason::Aborted);
+            }
+            wire::OPT_INFO | wire::OPT_GO => self.on_info(option, data),
+            wire::OPT_LIST_META_CONTEXT | wire::OPT_SET_META_CONTEXT => {
+                self.on_meta_context(option, data);
+            }
+            wire::OPT_LIST
+            | wire::OPT_STRUCTURED_REPLY
+            | wire::OPT_STARTTLS
+            | wire::OPT_EXTENDED_HEADERS
+                if !data.is_empty() =>
+            {
+                self.answer(option, wire::REP_ERR_INVALID, b"the option takes no data");
+            }
+            wire::OPT_LIST => self.on_list(),
+            wire::OPT_STRUCTURED_REPLY => {
+                self.features.structured = true;
+                self.answer(option, wire::REP_ACK, &[]);
+            }
+            _ => self.answer(option, wire::REP_ERR_UNSUP, b"the option is not supported"),
+        }
+    }
+
+    /// Queues one reply.
+    pub(super) fn reply(&mut self, option: u32, kind: u32, data: &[u8]) {
+        let mut bytes = Vec::new();
+        wire::encode_option_reply(&mut bytes, option, kind, data);
+        self.events.push_back(ServerEvent::Transmit(bytes));
+    }
+
+    /// Queues the only reply to an option and waits for the next one.
+    fn answer(&mut self, option: u32, kind: u32, data: &[u8]) {
+        self.reply(option, kind, data);
+        self.enter(Phase::OptionHeader);
+    }
+
+    fn answer_malformed(&mut self, option: u32, error: OptionDataError) {
+        match error {
+            OptionDataError::Malformed => {
+                self.answer(option, wire::REP_ERR_INVALID, b"the option's data is malformed");
+            }
+            OptionDataError::NameTooLong => {
+                self.answer(option, wire::REP_ERR_TOO_BIG, b"a name is longer than 4096 bytes");
+            }
+        }
+    }
+
+    fn find_export(&self, name: &[u8]) -> Option<usize> {
+        if name.is_empty() {
+            return Some(0);
+        }
+        self.catalog.iter().position(|export| export.name.as_bytes() == name)
+    }
+
+    fn on_export_name(&mut self, name: &[u8]) {
+        let Some(index) = self.find_export(name) else {
+            return self.close(CloseReason::UnknownExport);
+        };
+        let export = self.catalog.get(index).expect("the index was found here");
+        let mut bytes = export.size_bytes.to_be_bytes().to_vec();
+        let flags = export.transmission_flags(self.features.structured);
+        bytes.extend_from_slice(&flags.to_be_bytes());
+        if !self.features.no_zeroes {
+            bytes.extend_from_slice(&[0; wire::EXPORT_NAME_ZEROES]);
+        }
+        self.events.push_back(ServerEvent::Transmit(bytes));
+        self.transmit(index);
+    }
+
+    fn on_list(&mut self) {
+        let mut bytes = Vec::new();
+        for export in self.catalog.iter() {
+            let length = u32::try_from(export.name.len()).expect("names have at most 4096 bytes");
+            let mut data = length.to_be_bytes().to_vec();
+            data.extend_from_slice(export.name.as_bytes());
+            wire::encode_option_reply(&mut bytes, wire::OPT_LIST, wire::REP_SERVER, &data);
+        }
+        wire::encode_option_reply(&mut bytes, wire::OPT_LIST, wire::REP_ACK, &[]);
+        self.events.push_back(ServerEvent::Transmit(bytes));
+        self.enter(Phase::OptionHeader);
+    }
+
+    fn on_info(&mut self, option: u32, data: &[u8]) {
+        let info = match InfoData::parse(data) {
+            Ok(info) => info,
+            Err(error) => return self.answer_malformed(option, error),
+        };
+        let Some(index) = self.find_export(info.name) else {
+            return self.answer(option, wire::REP_ERR_UNKNOWN, b"no export of this name");
+        };
+        let export = self.catalog.get(index).expect("the index was found here");
+        let mut item = wire::INFO_EXPORT.to_be_bytes().to_vec();
+        item.extend_from_slice(&export.size_bytes.to_be_bytes());
+        let flags = export.transmission_flags(self.features.structured);
+        item.extend_from_slice(&flags.to_be_bytes());
+        let mut bytes = Vec::new();
+        wire::encode_option_reply(&mut bytes, option, wire::REP_INFO, &item);
+        if info.wants_name {
+            let mut item = wire::INFO_NAME.to_be_bytes().to_vec();
+            item.extend_from_slice(export.name.as_bytes());
+            wire::encode_option_reply(&mut bytes, option, wire::REP_INFO, &item);
+        }
+        if info.wants_block_size {
+            let sizes = export.block_sizes;
+            let mut item = wire::INFO_BLOCK_SIZE.to_be_bytes().to_vec();
+            for size in [sizes.minimum_bytes(), sizes.preferred_bytes(), sizes.maximum_bytes()] {
+                item.extend_from_slice(&size.to_be_bytes());
+            }
+            wire::encode_option_reply(&mut bytes, option, wire::REP_INFO, &item);
+        }
+        wire::encode_option_reply(&mut bytes, option, wire::REP_ACK, &[]);
+        self.events.push_back(ServerEvent::Transmit(bytes));
+        if option == wire::OPT_GO {
+            self.transmit(index);
+        } else {
+            self.enter(Phase::OptionHeader);
+        }
+    }
+
+    fn on_meta_context(&mut self, option: u32, data: &[u8]) {
+        let sets = option == wire::OPT_SET_META_CONTEXT;
+        if sets {
+            self.features.context_export = None;
+        }
+        if !self.features.structured {
+            let message = b"structured replies come before meta contexts";
+            return self.answer(option, wire::REP_ERR_INVALID, message);
+        }
+        let contexts = match ContextData::parse(data) {
+            Ok(contexts) => contexts,
+            Err(error) => return self.answer_malformed(option, error),
+        };
+        let Some(index) = self.find_export(contexts.name) else {
+            return self.answer(option, wire::REP_ERR_UNKNOWN, b"no export of this name");
+        };
+        let named = contexts.any_query(|query| query == wire::CONTEXT_ALLOCATION.as_bytes());
+        let listed = contexts.query_count == 0
+            || contexts.any_query(|query| query == wire::CONTEXT_BASE_WILDCARD.as_bytes());
+        if named || (!sets && listed) {
+            let id = if sets { wire::CONTEXT_ALLOCATION_ID } else { 0 };
+            let mut item = id.to_be_bytes().to_vec();
+            item.extend_from_slice(wire::CONTEXT_ALLOCATION.as_bytes());
+            self.reply(option, wire::REP_META_CONTEXT, &item);
+        }
+        if sets && named {
+            self.features.context_export = Some(index);
+        }
+        self.answer(option, wire::REP_ACK, &[]);
+    }
+
+    fn transmit(&mut self, export_index: usize) {
+        let negotiated = Negotiated {
+            export_index,
+            codec: ReplyCodec::new(self.features.structured),
+            allocation_context: self.features.context_export == Some(export_index),
+        };
+        self.negotiated = Some(negotiated);
+        self.events.push_back(ServerEvent::Negotiated(negotiated));
+        self.enter(Phase::RequestHeader);
+    }
+}

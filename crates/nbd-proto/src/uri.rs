@@ -1,0 +1,212 @@
+//! NBD URIs: `nbd://host:port/export` and `nbd+unix:///export?socket=PATH`.
+//!
+//! Where it stands: the command line parses `--nbd` with it, and prints what it serves with it. It resolves nothing and
+//! opens nothing. TLS schemes (`nbds`, `nbds+unix`) are refused by name, as `doc/uri.md` asks of programs without TLS.
+//!
+//! Invariants
+//! - Printing and parsing are inverse: `tests/uri.rs::printed_uris_parse_back`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::limits::NAME_BYTES_MAX;
+
+/// The port IANA gave to NBD.
+pub const PORT_DEFAULT: u16 = 10_809;
+
+/// How the server is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Transport {
+    /// TCP to a host name or address (IPv6 without brackets) and port.
+    Tcp {
+        /// Host.
+        host: String,
+        /// Port.
+        port: u16,
+    },
+    /// A Unix socket's path; bytes that are not UTF-8 survive percent-encoding.
+    Unix {
+        /// Path, as the operating system's bytes.
+        socket: Vec<u8>,
+    },
+}
+
+/// A parsed NBD URI.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NbdUri {
+    /// How the server is reached.
+    pub transport: Transport,
+    /// Export name; empty for the default export.
+    pub export: String,
+}
+
+/// Why a text is not an NBD URI that can be served or reached.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UriError {
+    /// No `scheme://`.
+    #[error("not a URI: it does not begin with nbd:// or nbd+unix://")]
+    NoScheme,
+    /// `nbds` or `nbds+unix`.
+    #[error("the scheme {0} asks for TLS, which is not supported; use nbd:// or nbd+unix://")]
+    Tls(String),
+    /// Some other scheme.
+    #[error("unknown scheme {0}; use nbd:// or nbd+unix://")]
+    Scheme(String),
+    /// `nbd+unix` without `socket=`, or with an empty one.
+    #[error("nbd+unix needs the parameter ?socket=PATH")]
+    NoSocket,
+    /// `nbd+unix` with a host.
+    #[error("nbd+unix takes no host: write nbd+unix:///EXPORT?socket=PATH")]
+    HostWithUnix,
+    /// `nbd` without a host.
+    #[error("nbd:// needs a host")]
+    NoHost,
+    /// Port, host or `user@` that cannot be used.
+    #[error("bad host or port: {0}")]
+    Authority(String),
+    /// A parameter that is unknown, repeated, or out of place.
+    #[error("unknown, repeated or misplaced parameter {0}")]
+    Parameter(String),
+    /// A bad `%` sequence, text that is not UTF-8, a NUL, or a fragment.
+    #[error("bad percent-encoding or character in {0}")]
+    Encoding(String),
+    /// The export name is longer than 4096 bytes.
+    #[error("the export name is longer than 4096 bytes")]
+    ExportTooLong,
+}
+
+impl FromStr for NbdUri {
+    type Err = UriError;
+
+    fn from_str(text: &str) -> Result<Self, UriError> {
+        let (scheme, rest) = text.split_once("://").ok_or(UriError::NoScheme)?;
+        let unix = match scheme.to_ascii_lowercase().as_str() {
+            "nbd" => false,
+            "nbd+unix" => true,
+            tls @ ("nbds" | "nbds+unix") => return Err(UriError::Tls(tls.to_owned())),
+            other => return Err(UriError::Scheme(other.to_owned())),
+        };
+        if rest.contains('#') {
+            return Err(UriError::Encoding(text.to_owned()));
+        }
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let export = decode_text(path)?;
+        if export.len() > NAME_BYTES_MAX {
+            return Err(UriError::ExportTooLong);
+        }
+        let socket = parse_query(query)?;
+        let transport = match (unix, socket) {
+            (true, _) if !authority.is_empty() => return Err(UriError::HostWithUnix),
+            (true, Some(socket)) if !socket.is_empty() => Transport::Unix { socket },
+            (true, _) => return Err(UriError::NoSocket),
+            (false, Some(_)) => return Err(UriError::Parameter("socket".to_owned())),
+            (false, None) => parse_authority(authority)?,
+        };
+        Ok(Self { transport, export })
+    }
+}
+
+impl fmt::Display for NbdUri {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let export = encode(self.export.as_bytes());
+        match &self.transport {
+            Transport::Unix { socket } => {
+                write!(formatter, "nbd+unix:///{export}?socket={}", encode(socket))
+            }
+            Transport::Tcp { host, port } if host.contains(':') => {
+                write!(formatter, "nbd://[{host}]:{port}/{export}")
+            }
+            Transport::Tcp { host, port } => {
+                write!(formatter, "nbd://{}:{port}/{export}", encode_host(host))
+            }
+        }
+    }
+}
+
+fn parse_query(query: &str) -> Result<Option<Vec<u8>>, UriError> {
+    let mut socket = None;
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if key != "socket" || socket.is_some() {
+            return Err(UriError::Parameter(key.to_owned()));
+        }
+        socket = Some(decode(value)?);
+    }
+    Ok(socket)
+}
+
+fn parse_authority(authority: &str) -> Result<Transport, UriError> {
+    let bad = || UriError::Authority(authority.to_owned());
+    if authority.is_empty() {
+        return Err(UriError::NoHost);
+    }
+    if authority.contains('@') {
+        return Err(bad());
+    }
+    let (host, port) = if let Some(bracketed) = authority.strip_prefix('[') {
+        let (host, port) = bracketed.split_once(']').ok_or_else(bad)?;
+        host.parse::<std::net::Ipv6Addr>().map_err(|_| bad())?;
+        (host.to_owned(), port.strip_prefix(':').or_else(|| port.is_empty().then_some("")))
+    } else {
+        match authority.split_once(':') {
+            Some((host, port)) => (decode_text(host)?, Some(port)),
+            None => (decode_text(authority)?, Some("")),
+        }
+    };
+    let port = match port.ok_or_else(bad)? {
+        "" => PORT_DEFAULT,
+        digits if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+            digits.parse().map_err(|_| bad())?
+        }
+        _ => return Err(bad()),
+    };
+    let colon_without_brackets = host.contains(':') && !authority.starts_with('[');
+    if host.is_empty() || colon_without_brackets {
+        return Err(bad());
+    }
+    Ok(Transport::Tcp { host, port })
+}
+
+fn decode(text: &str) -> Result<Vec<u8>, UriError> {
+    let bad = || UriError::Encoding(text.to_owned());
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte == b'%' {
+            let high = bytes.next().and_then(|byte| char::from(byte).to_digit(16));
+            let low = bytes.next().and_then(|byte| char::from(byte).to_digit(16));
+            let (high, low) = high.zip(low).ok_or_else(bad)?;
+            let value = high.saturating_mul(16).saturating_add(low);
+            decoded.push(u8::try_from(value).map_err(|_| bad())?);
+        } else {
+            decoded.push(byte);
+        }
+    }
+    if decoded.contains(&0) { Err(bad()) } else { Ok(decoded) }
+}
+
+fn decode_text(text: &str) -> Result<String, UriError> {
+    String::from_utf8(decode(text)?).map_err(|_| UriError::Encoding(text.to_owned()))
+}
+
+/// Percent-encodes all but the unreserved characters and `/`, which may stand in a path and in a query.
+fn encode(bytes: &[u8]) -> String {
+    encode_except(bytes, b"-._~/")
+}
+
+fn encode_host(host: &str) -> String {
+    encode_except(host.as_bytes(), b"-._~")
+}
+
+fn encode_except(bytes: &[u8], plain: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for byte in bytes {
+        if byte.is_ascii_alphanumeric() || plain.contains(byte) {
+            text.push(char::from(*byte));
+        } else {
+            text.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    text
+}

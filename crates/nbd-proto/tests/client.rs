@@ -1,0 +1,183 @@
+//! The client against servers that lie.
+
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // tests: a panic is a failure
+
+mod common;
+
+use braid_nbd_proto::{
+    ClientClose, ClientEvent, ClientSession, Command, ErrorCode, Goal, ReplyCodec, SubmitError,
+    wire,
+};
+use common::{Seen, converse, plan, trace_client};
+
+const READ: Command = Command::Read { offset: 100, length: 10, dont_fragment: false };
+
+/// A client in its transmission phase with `commands` in flight (cookie = index).
+fn client(structured: bool, commands: &[Command]) -> ClientSession {
+    let plan = plan(Goal::Transmit, structured);
+    let negotiation = converse(plan.clone(), &[]).to_client;
+    let mut session = ClientSession::new(plan);
+    trace_client(&mut session, commands, &[&negotiation]);
+    assert_eq!(session.in_flight_count(), commands.len());
+    session
+}
+
+fn chunk(done: bool, kind: u16, cookie: u64, body: &[u8]) -> Vec<u8> {
+    let mut bytes = wire::CHUNK_MAGIC.to_be_bytes().to_vec();
+    bytes.extend_from_slice(&u16::from(done).to_be_bytes());
+    bytes.extend_from_slice(&kind.to_be_bytes());
+    bytes.extend_from_slice(&cookie.to_be_bytes());
+    bytes.extend_from_slice(&u32::try_from(body.len()).unwrap().to_be_bytes());
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+fn data(done: bool, offset: u64, length: usize) -> Vec<u8> {
+    let mut body = offset.to_be_bytes().to_vec();
+    body.resize(8 + length, 0xaa);
+    chunk(done, wire::CHUNK_OFFSET_DATA, 0, &body)
+}
+
+fn hole(done: bool, offset: u64, length: u32) -> Vec<u8> {
+    let mut body = offset.to_be_bytes().to_vec();
+    body.extend_from_slice(&length.to_be_bytes());
+    chunk(done, wire::CHUNK_OFFSET_HOLE, 0, &body)
+}
+
+fn last(session: &mut ClientSession, bytes: &[&[u8]]) -> ClientEvent {
+    match trace_client(session, &[], bytes).pop() {
+        Some(Seen::Event(event)) => event,
+        other => panic!("no event at the end but {other:?}"),
+    }
+}
+
+fn is_broken(event: &ClientEvent) -> bool {
+    matches!(event, ClientEvent::Close(ClientClose::Broken(_)))
+}
+
+#[test]
+fn a_read_may_come_in_pieces_in_any_order() {
+    let none = chunk(true, wire::CHUNK_NONE, 0, &[]);
+    let completed = ClientEvent::Completed { cookie: 0, result: Ok(()) };
+    let orders: [&[&[u8]]; 4] = [
+        &[&data(true, 100, 10)],
+        &[&data(false, 100, 10), &none],
+        &[&data(false, 104, 6), &hole(true, 100, 4)],
+        &[&hole(false, 109, 1), &data(false, 100, 5), &data(false, 105, 4), &none],
+    ];
+    for order in orders {
+        assert_eq!(last(&mut client(true, &[READ]), order), completed);
+    }
+}
+
+#[test]
+fn success_with_missing_or_doubled_or_foreign_bytes_is_refused() {
+    let none = chunk(true, wire::CHUNK_NONE, 0, &[]);
+    let lies: [&[&[u8]]; 10] = [
+        &[&none],
+        &[&data(true, 100, 9)],
+        &[&data(false, 100, 5), &data(false, 106, 4), &none],
+        &[&data(false, 100, 6), &data(true, 105, 5)],
+        &[&hole(false, 100, 10), &data(true, 100, 10)],
+        &[&data(true, 99, 10)],
+        &[&data(true, 100, 11)],
+        &[&data(true, u64::MAX, 10)],
+        &[&hole(true, 100, 0)],
+        &[&hole(true, 100, u32::MAX)],
+    ];
+    for (index, lie) in lies.iter().enumerate() {
+        let event = last(&mut client(true, &[READ]), lie);
+        assert!(is_broken(&event), "lie {index}: {event:?}");
+    }
+}
+
+#[test]
+fn errors_end_only_their_request() {
+    let commands = [READ, Command::Flush];
+    for structured in [false, true] {
+        let codec = ReplyCodec::new(structured);
+        let mut session = client(structured, &commands);
+        let failed = codec.failure(0, ErrorCode::Io, "member 3 is gone");
+        let event = last(&mut session, &[&failed]);
+        assert_eq!(event, ClientEvent::Completed { cookie: 0, result: Err(ErrorCode::Io) });
+        let event = last(&mut session, &[codec.success(1).as_ref()]);
+        assert_eq!(event, ClientEvent::Completed { cookie: 1, result: Ok(()) });
+    }
+}
+
+#[test]
+fn an_error_with_an_offset_fails_the_read_that_had_data() {
+    let mut body = 5_u32.to_be_bytes().to_vec();
+    body.extend_from_slice(&0_u16.to_be_bytes());
+    body.extend_from_slice(&104_u64.to_be_bytes());
+    let error = chunk(true, wire::CHUNK_ERROR_OFFSET, 0, &body);
+    let event = last(&mut client(true, &[READ]), &[&data(false, 100, 10), &error]);
+    assert_eq!(event, ClientEvent::Completed { cookie: 0, result: Err(ErrorCode::Io) });
+}
+
+#[test]
+fn replies_of_the_wrong_kind_are_refused() {
+    let status = Command::BlockStatus { offset: 0, length: 512, one: true };
+    let simple = ReplyCodec::new(false);
+    let extent = |length: u32| {
+        let mut body = wire::CONTEXT_ALLOCATION_ID.to_be_bytes().to_vec();
+        body.extend_from_slice(&length.to_be_bytes());
+        body.extend_from_slice(&0_u32.to_be_bytes());
+        chunk(true, wire::CHUNK_BLOCK_STATUS, 0, &body)
+    };
+    assert!(is_broken(&last(&mut client(true, &[READ]), &[simple.success(0).as_ref()])));
+    assert!(is_broken(&last(&mut client(false, &[READ]), &[&data(true, 100, 10)])));
+    assert!(is_broken(&last(&mut client(true, &[READ]), &[simple.success(77).as_ref()])));
+    assert!(is_broken(&last(&mut client(true, &[READ]), &[&extent(512)])));
+    assert!(is_broken(&last(&mut client(true, &[status]), &[&extent(513)])));
+    assert!(is_broken(&last(&mut client(true, &[status]), &[&extent(0)])));
+    assert!(is_broken(&last(&mut client(true, &[status]), &[simple.success(0).as_ref()])));
+    let none = chunk(true, wire::CHUNK_NONE, 0, &[]);
+    assert!(is_broken(&last(&mut client(true, &[status]), &[&none])));
+    let event = last(&mut client(true, &[status]), &[&extent(512)]);
+    assert_eq!(event, ClientEvent::Completed { cookie: 0, result: Ok(()) });
+    let zero_error = chunk(true, wire::CHUNK_ERROR, 0, &[0, 0, 0, 0, 0, 0]);
+    assert!(is_broken(&last(&mut client(true, &[READ]), &[&zero_error])));
+}
+
+#[test]
+fn submission_keeps_to_what_was_negotiated() {
+    let mut session = client(false, &[READ]);
+    let beyond = Command::Read { offset: 99_999, length: 2, dont_fragment: false };
+    assert_eq!(session.submit(1, beyond), Err(SubmitError::Range));
+    let empty = Command::Read { offset: 0, length: 0, dont_fragment: false };
+    assert_eq!(session.submit(1, empty), Err(SubmitError::Range));
+    assert_eq!(session.submit(0, READ), Err(SubmitError::CookieInUse(0)));
+    let whole = Command::Read { offset: 0, length: 9, dont_fragment: true };
+    assert_eq!(session.submit(1, whole), Err(SubmitError::NotNegotiated));
+    let status = Command::BlockStatus { offset: 0, length: 9, one: true };
+    assert_eq!(session.submit(1, status), Err(SubmitError::NotNegotiated));
+    let fresh = &mut ClientSession::new(plan(Goal::Transmit, false));
+    assert_eq!(fresh.submit(1, READ), Err(SubmitError::NotReady));
+}
+
+#[test]
+fn servers_without_go_are_asked_by_export_name() {
+    let mut session = ClientSession::new(plan(Goal::Transmit, false));
+    let mut refusal = Vec::new();
+    wire::encode_option_reply(&mut refusal, wire::OPT_GO, wire::REP_ERR_UNSUP, b"what?");
+    let seen = trace_client(&mut session, &[], &[&wire::encode_greeting(), &refusal]);
+    let by_name = wire::encode_option(wire::OPT_EXPORT_NAME, b"array");
+    assert_eq!(seen.last(), Some(&Seen::Event(ClientEvent::Transmit(by_name))));
+    let mut answer = 4096_u64.to_be_bytes().to_vec();
+    answer.extend_from_slice(&1_u16.to_be_bytes());
+    let event = last(&mut session, &[&answer]);
+    assert!(matches!(event, ClientEvent::Ready(info) if info.size_bytes == 4096));
+}
+
+#[test]
+fn refusals_and_strangers_are_told_apart() {
+    let mut refused = plan(Goal::Transmit, true);
+    refused.export = "stranger".into();
+    let talk = converse(refused, &[]);
+    let close = ClientClose::Refused { option: wire::OPT_GO, kind: wire::REP_ERR_UNKNOWN };
+    assert_eq!(talk.seen.last(), Some(&Seen::Event(ClientEvent::Close(close))));
+    let mut session = ClientSession::new(plan(Goal::Transmit, true));
+    let event = last(&mut session, &[b"SSH-2.0-OpenSSH_9.2p1"]);
+    assert_eq!(event, ClientEvent::Close(ClientClose::NotNbd));
+}

@@ -1,0 +1,262 @@
+//! Both sessions on in-memory pipes: what the other test files share.
+#![allow(dead_code, unreachable_pub, missing_docs)] // each test file uses its own part
+
+use std::sync::Arc;
+
+use braid_nbd_proto::{
+    BlockSizes, ClientEvent, ClientPlan, ClientSession, Command, ExportDescription, Extent, Goal,
+    Negotiated, ReplyCodec, ServerEvent, ServerSession, wire,
+};
+
+/// Size of the writable export, in bytes.
+pub const DISK_BYTES: usize = 100_000;
+
+/// Two exports: `array`, writable and the default, and `frozen`, read-only with 512-byte blocks.
+pub fn catalog() -> Arc<[ExportDescription]> {
+    let array = ExportDescription {
+        name: "array".into(),
+        size_bytes: DISK_BYTES as u64,
+        read_only: false,
+        multi_conn: true,
+        block_sizes: BlockSizes::BYTE_GRANULAR,
+    };
+    let frozen = ExportDescription {
+        name: "frozen".into(),
+        read_only: true,
+        block_sizes: BlockSizes::new(512, 4096, 1 << 20).unwrap(),
+        ..array.clone()
+    };
+    Arc::new([array, frozen])
+}
+
+pub fn plan(goal: Goal, structured: bool) -> ClientPlan {
+    ClientPlan {
+        export: "array".into(),
+        goal,
+        structured_replies: structured,
+        allocation_context: structured,
+    }
+}
+
+/// One thing a driver sees: an event, or payload bytes (adjacent pieces joined).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Seen<E> {
+    Event(E),
+    Payload(Vec<u8>),
+}
+
+fn note_payload<E>(seen: &mut Vec<Seen<E>>, bytes: &[u8]) {
+    if let Some(Seen::Payload(last)) = seen.last_mut() {
+        last.extend_from_slice(bytes);
+    } else {
+        seen.push(Seen::Payload(bytes.to_vec()));
+    }
+}
+
+/// Cuts `stream` into pieces of the given lengths, over and over.
+pub fn pieces<'a>(stream: &'a [u8], lengths: &'a [usize]) -> Vec<&'a [u8]> {
+    let mut rest = stream;
+    let mut pieces = Vec::new();
+    for length in lengths.iter().cycle() {
+        if rest.is_empty() {
+            break;
+        }
+        let (piece, after) = rest.split_at((*length).clamp(1, rest.len()));
+        pieces.push(piece);
+        rest = after;
+    }
+    pieces
+}
+
+/// Feeds a server session; answers everything it asked for.
+pub fn trace_server(session: &mut ServerSession, pieces: &[&[u8]]) -> Vec<Seen<ServerEvent>> {
+    let mut seen: Vec<_> = std::iter::from_fn(|| session.poll_event()).map(Seen::Event).collect();
+    for piece in pieces {
+        let mut rest = *piece;
+        while !rest.is_empty() {
+            let pending = session.payload_pending() as usize;
+            let taken = if pending > 0 {
+                let taken = pending.min(rest.len());
+                note_payload(&mut seen, &rest[..taken]);
+                session.payload_consumed(taken.try_into().unwrap());
+                taken
+            } else {
+                session.handle_bytes(rest)
+            };
+            seen.extend(std::iter::from_fn(|| session.poll_event()).map(Seen::Event));
+            if taken == 0 {
+                return seen; // closed
+            }
+            rest = &rest[taken..];
+        }
+    }
+    seen
+}
+
+/// Feeds a client session, submitting `commands` (cookie = index) when it is ready.
+pub fn trace_client(
+    session: &mut ClientSession,
+    commands: &[Command],
+    pieces: &[&[u8]],
+) -> Vec<Seen<ClientEvent>> {
+    let mut seen = Vec::new();
+    for piece in pieces {
+        let mut rest = *piece;
+        while !rest.is_empty() {
+            let pending = session.payload_pending() as usize;
+            let taken = if pending > 0 {
+                let taken = pending.min(rest.len());
+                note_payload(&mut seen, &rest[..taken]);
+                session.payload_consumed(taken.try_into().unwrap());
+                taken
+            } else {
+                session.handle_bytes(rest)
+            };
+            while let Some(event) = session.poll_event() {
+                if matches!(event, ClientEvent::Ready(_)) {
+                    for (cookie, command) in commands.iter().enumerate() {
+                        session.submit(cookie as u64, *command).unwrap();
+                    }
+                }
+                seen.push(Seen::Event(event));
+            }
+            if taken == 0 {
+                return seen; // closed
+            }
+            rest = &rest[taken..];
+        }
+    }
+    seen
+}
+
+/// Both directions of one whole conversation, and what the client saw.
+pub struct Conversation {
+    pub to_server: Vec<u8>,
+    pub to_client: Vec<u8>,
+    pub seen: Vec<Seen<ClientEvent>>,
+}
+
+/// What a WRITE writes at `offset`.
+pub fn pattern(offset: u64, length: u32) -> Vec<u8> {
+    (0..u64::from(length)).map(|i| ((offset + i) % 251) as u8).collect()
+}
+
+/// A server with a disk in memory, answering at once.
+pub struct MemoryServer {
+    pub session: ServerSession,
+    pub disk: Vec<u8>,
+    negotiated: Option<Negotiated>,
+    write: Option<(u64, u64, Vec<u8>, usize)>,
+    pub out: Vec<u8>,
+}
+
+impl MemoryServer {
+    pub fn new() -> Self {
+        let mut server = Self {
+            session: ServerSession::new(catalog()),
+            disk: vec![0; DISK_BYTES],
+            negotiated: None,
+            write: None,
+            out: Vec::new(),
+        };
+        server.drain();
+        server
+    }
+
+    pub fn feed(&mut self, mut rest: &[u8]) {
+        while !rest.is_empty() {
+            let pending = self.session.payload_pending() as usize;
+            let taken = if pending > 0 {
+                let taken = pending.min(rest.len());
+                let (cookie, offset, mut payload, length) = self.write.take().unwrap();
+                payload.extend_from_slice(&rest[..taken]);
+                if payload.len() == length {
+                    self.disk[offset as usize..][..length].copy_from_slice(&payload);
+                    let codec = self.negotiated.unwrap().codec;
+                    self.out.extend_from_slice(codec.success(cookie).as_ref());
+                } else {
+                    self.write = Some((cookie, offset, payload, length));
+                }
+                self.session.payload_consumed(taken.try_into().unwrap());
+                taken
+            } else {
+                self.session.handle_bytes(rest)
+            };
+            self.drain();
+            if taken == 0 {
+                return;
+            }
+            rest = &rest[taken..];
+        }
+    }
+
+    fn drain(&mut self) {
+        while let Some(event) = self.session.poll_event() {
+            match event {
+                ServerEvent::Transmit(bytes) => self.out.extend(bytes),
+                ServerEvent::Negotiated(negotiated) => self.negotiated = Some(negotiated),
+                ServerEvent::Refused { cookie, refusal } => {
+                    let codec = self.negotiated.unwrap().codec;
+                    self.out.extend(codec.failure(cookie, refusal.error, refusal.reason));
+                }
+                ServerEvent::Request(request) => self.serve(request.cookie, request.command),
+                ServerEvent::Close(_) => {}
+            }
+        }
+    }
+
+    fn serve(&mut self, cookie: u64, command: Command) {
+        let codec: ReplyCodec = self.negotiated.unwrap().codec;
+        match command {
+            Command::Read { offset, length, .. } => {
+                self.out.extend_from_slice(codec.data(cookie, offset, length).as_ref());
+                let range = offset as usize..offset as usize + length as usize;
+                self.out.extend_from_slice(&self.disk[range]);
+            }
+            Command::Write { offset, length, .. } => {
+                self.write = Some((cookie, offset, Vec::new(), length as usize));
+            }
+            Command::BlockStatus { length, .. } => {
+                let extents = [Extent { length_bytes: length, flags: wire::STATE_ZERO }];
+                self.out.extend(codec.block_status(cookie, &extents));
+            }
+            Command::WriteZeroes { offset, length, .. } => {
+                self.disk[offset as usize..][..length as usize].fill(0);
+                self.out.extend_from_slice(codec.success(cookie).as_ref());
+            }
+            _ => self.out.extend_from_slice(codec.success(cookie).as_ref()),
+        }
+    }
+}
+
+/// Runs a client against a [`MemoryServer`]; `commands` are submitted once ready, then DISC.
+pub fn converse(plan: ClientPlan, commands: &[Command]) -> Conversation {
+    let mut server = MemoryServer::new();
+    let mut client = ClientSession::new(plan);
+    let mut talk = Conversation { to_server: Vec::new(), to_client: Vec::new(), seen: Vec::new() };
+    while !server.out.is_empty() {
+        let bytes = std::mem::take(&mut server.out);
+        talk.to_client.extend_from_slice(&bytes);
+        let seen = trace_client(&mut client, commands, &[&bytes]);
+        let mut answer = Vec::new();
+        for event in &seen {
+            match event {
+                Seen::Event(ClientEvent::Transmit(bytes)) => answer.extend_from_slice(bytes),
+                Seen::Event(ClientEvent::Ready(_)) => {
+                    for (cookie, command) in commands.iter().enumerate() {
+                        answer.extend_from_slice(&command.header(cookie as u64).encode());
+                        if let Command::Write { offset, length, .. } = *command {
+                            answer.extend(pattern(offset, length));
+                        }
+                    }
+                    answer.extend_from_slice(&ClientSession::disconnect());
+                }
+                _ => {}
+            }
+        }
+        talk.seen.extend(seen);
+        talk.to_server.extend_from_slice(&answer);
+        server.feed(&answer);
+    }
+    talk
+}
