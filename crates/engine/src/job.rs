@@ -115,13 +115,11 @@ pub struct Span {
 /// A driver's memory: lends the bytes behind spans. Targets never overlap each other or a source.
 pub trait Memory {
     /// Calls `work` with the bytes of `targets` and `sources`, in the same order.
-    fn lend(
-        &mut self,
-        targets: &[Span],
-        sources: &[Span],
-        work: &mut dyn FnMut(&mut [&mut [u8]], &[&[u8]]),
-    );
+    fn lend(&mut self, targets: &[Span], sources: &[Span], work: Work<'_>);
 }
+
+/// What is done with lent bytes: first the targets, then the sources.
+pub type Work<'a> = &'a mut dyn FnMut(&mut [&mut [u8]], &[&[u8]]);
 
 /// Carries out `job` over `memory` with `kernel`.
 pub fn run(job: &Job, kernel: &Kernel, memory: &mut impl Memory) {

@@ -61,7 +61,7 @@ impl Stripes {
         assert!(stripes > 0, "without a stripe nothing can be written");
         let chunk_sectors = geometry.chunk_sectors();
         let unit_sectors = chunk_sectors.min(UNIT_SECTORS_MAX);
-        assert!(chunk_sectors % unit_sectors == 0, "md's chunks are powers of two here");
+        assert!(chunk_sectors.is_multiple_of(unit_sectors), "md's chunks are powers of two here");
         let blank = Stripe {
             key: BandKey(u64::MAX),
             map: geometry.row_map(braid_geometry::ChunkRow(0)),

@@ -69,7 +69,7 @@ impl Builder<'_> {
         self.blocks.at(slot, Half::Old, self.window().offset)
     }
 
-    fn new(&self, slot: Slot) -> Buffer {
+    fn fresh(&self, slot: Slot) -> Buffer {
         self.blocks.at(slot, Half::New, self.window().offset)
     }
 
@@ -148,7 +148,7 @@ impl Builder<'_> {
     fn overlay(&mut self, slot: Slot, writes: &[(RequestId, Want, Segment)]) {
         let window = self.window();
         if !self.stripe.column(slot).touched.contains(window.set()) {
-            let (from, to) = (self.old(slot), self.new(slot));
+            let (from, to) = (self.old(slot), self.fresh(slot));
             self.steps.push(Step::Copy { from, to, sectors: window.sectors });
         }
         for (request, want, segment) in writes {
@@ -193,8 +193,8 @@ impl Builder<'_> {
         if fresh != Fresh::Block(Half::New) {
             return;
         }
-        let p = self.new(p_slot);
-        self.steps.push(match q_slot.map(|slot| self.new(slot)) {
+        let p = self.fresh(p_slot);
+        self.steps.push(match q_slot.map(|slot| self.fresh(slot)) {
             Some(q) => Step::Generate { sources, p: Some(p), q },
             None => Step::Xor { target: p, sources: sources.into_iter().flatten().collect() },
         });
