@@ -4,8 +4,9 @@
 //! cargo: the flags below are what `cargo fuzz` would pass, so that it need not be installed.
 //! Without nightly nothing runs, and that is said, not hidden.
 //!
-//! Inputs found stay in `fuzz/corpus/TARGET`, crashes in `fuzz/artifacts/TARGET`; neither is
-//! committed. A crash becomes a unit test in the crate it broke.
+//! Inputs found stay below the target folder, in `corpus/TARGET` and `crashes/TARGET`, and are not
+//! committed; seeds in `fuzz/seeds/TARGET` or `fuzz/corpus/TARGET` are, and are only read. A crash
+//! becomes a unit test in the crate it broke.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -68,10 +69,11 @@ pub(crate) fn run_targets(seconds: u64, named: &[String]) -> Result<Outcome> {
         ensure!(known.contains(name), "no target is called {name}; there are: {}", known.join(" "));
     }
     let chosen = if named.is_empty() { &known } else { named };
-    let programs = build(&folder)?;
+    let target = target_folder(&folder);
+    build(&folder, &target)?;
     for name in chosen {
         println!("-- {name}, {seconds} s");
-        run_one(&folder, &programs, name, seconds)?;
+        run_one(&folder, &target, name, seconds)?;
     }
     Ok(Outcome::Ran)
 }
@@ -119,15 +121,19 @@ fn targets(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Builds all targets and returns the folder of the programs.
-fn build(folder: &Path) -> Result<PathBuf> {
-    let target = std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| folder.join("target"), |shared| PathBuf::from(shared).join("fuzz"));
+/// Where programs, inputs found and crashes go.
+fn target_folder(folder: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| folder.join("target"), |shared| PathBuf::from(shared).join("fuzz"))
+}
+
+/// Builds all targets.
+fn build(folder: &Path, target: &Path) -> Result<()> {
     let status = Command::new("rustup")
         .args(["run", "nightly", "cargo", "build", "--quiet", "--release", "--bins"])
         .args(["--target", TRIPLE, "--manifest-path"])
         .arg(folder.join("Cargo.toml"))
-        .env("CARGO_TARGET_DIR", &target)
+        .env("CARGO_TARGET_DIR", target)
         .env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\u{1f}"))
         .env_remove("RUSTFLAGS")
         .env_remove("RUSTUP_TOOLCHAIN")
@@ -136,25 +142,24 @@ fn build(folder: &Path) -> Result<PathBuf> {
         .status()
         .context("rustup run nightly cargo build")?;
     ensure!(status.success(), "the targets do not build");
-    Ok(target.join(TRIPLE).join("release"))
+    Ok(())
 }
 
-fn run_one(folder: &Path, programs: &Path, name: &str, seconds: u64) -> Result<()> {
-    let corpus = folder.join("corpus").join(name);
-    let crashes = folder.join("artifacts").join(name);
+fn run_one(folder: &Path, target: &Path, name: &str, seconds: u64) -> Result<()> {
+    let corpus = target.join("corpus").join(name);
+    let crashes = target.join("crashes").join(name);
     std::fs::create_dir_all(&corpus)?;
     std::fs::create_dir_all(&crashes)?;
-    let seeds = folder.join("seeds").join(name);
-    let mut command = Command::new(programs.join(name));
+    let mut command = Command::new(target.join(TRIPLE).join("release").join(name));
     command
         .arg(format!("-max_total_time={seconds}"))
         .arg(format!("-max_len={INPUT_BYTES_MAX}"))
         .args(["-print_final_stats=1", "-verbosity=0", "-rss_limit_mb=1024", "-timeout=10"])
         .arg(format!("-artifact_prefix={}/", crashes.display()))
         .arg(&corpus);
-    if seeds.is_dir() {
-        command.arg(&seeds);
-    }
+    // The first folder is written to, the others are only read.
+    let seeds = ["seeds", "corpus"].map(|kind| folder.join(kind).join(name));
+    command.args(seeds.iter().filter(|seeds| seeds.is_dir()));
     let status = command.status().with_context(|| format!("running {name}"))?;
     ensure!(status.success(), "{name} found something; the input is in {}", crashes.display());
     Ok(())

@@ -8,8 +8,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// Clients, the kernel with md and what boots it, and ISA-L to compare parity with.
-const NEEDED: [&str; 12] = [
+/// Clients, the kernel with md and what boots it, ISA-L to compare parity with, and the compiler
+/// of libFuzzer.
+const NEEDED: [&str; 13] = [
     "qemu-system-x86",
     "qemu-utils",
     "qemu-block-extra",
@@ -22,6 +23,7 @@ const NEEDED: [&str; 12] = [
     "cpio",
     "e2fsprogs",
     "libisal-dev",
+    "g++",
 ];
 
 /// Installs what is missing, or says how to.

@@ -143,7 +143,7 @@ pub(crate) fn run() -> Result<()> {
         println!("{finding}");
     }
     if !findings.is_empty() {
-        bail!("tidy: {} broken rules", findings.len());
+        bail!("{} broken rules", findings.len());
     }
     println!("tidy: {files} files, {} rules, nothing to say", Rule::ALL.len());
     Ok(())
