@@ -1,1 +1,52 @@
 //! The on-disk formats of Linux md: parse, validate, write.
+//!
+//! Where it stands: a pure crate above `braid-geometry` and below everything that touches members. The caller
+//! reads and writes; this crate turns bytes into validated values and values into bytes. It opens nothing, keeps
+//! no clock, draws no random numbers.
+//!
+//! What it does not do: it does not compare members with each other (which one is fresh or stale is decided in
+//! `braid-assembly`), and it does not decide *when* a superblock is written (that is the engine's business).
+//!
+//! ```text
+//! bytes ──recognise──> Unvalidated* ──validate──> value ──to_bytes──> bytes
+//!                                        │
+//!                                        └──> a typed error naming what is wrong
+//! ```
+//!
+//! Invariants, and what guards them:
+//! - No byte sequence makes a parser panic or allocate by an unverified number: `tests/never_panics.rs`, `fuzz/`.
+//! - Every single-bit error in a checksummed structure is refused: `tests/bit_flips.rs`.
+//! - What we do not understand we keep: `superblock::tests::apply_keeps_every_unknown_byte`.
+//! - What we write, `mdadm` reads the same way: `tests/mdadm_examine.rs`.
+//!
+//! The formats are drawn field by field in `docs/on-disk.md`; every offset there is asserted at compile time here.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
+
+pub mod bad_blocks;
+pub mod bitmap;
+pub mod checksum;
+pub mod foreign;
+pub mod journal;
+pub mod limits;
+pub mod placement;
+pub mod ppl;
+pub mod probe;
+pub mod superblock;
+
+pub use bad_blocks::{BadBlockLog, BadBlockLogError, BadBlockLogPlace, BadRange};
+pub use bitmap::{BitmapError, BitmapKind, BitmapSuperblock, UnvalidatedBitmap};
+pub use checksum::{checksum_v0, checksum_v1};
+pub use foreign::{Foreign, ForeignKind};
+pub use journal::{
+    JournalError, JournalMeta, JournalPayload, JournalPlace, UnvalidatedJournalMeta,
+};
+pub use placement::{Placement, PlacementError, PlacementRequest, placement};
+pub use ppl::{PplEntry, PplError, PplHeader, PplPlace, UnvalidatedPplHeader};
+pub use probe::{Probe, Snippet, probe, probe_ranges};
+pub use superblock::{
+    ArrayFacts, DeviceFacts, DeviceFlags, Features, IntentFacts, NewSuperblock, NewSuperblockError,
+    Reshape, Role, StateFacts, Superblock, SuperblockError, SuperblockFault, SuperblockUpdate,
+    Timestamp, UnvalidatedV0, UnvalidatedV1, Version, format_uuid,
+};

@@ -1,0 +1,253 @@
+//! The bad-block log: which sectors of one member cannot be trusted.
+//!
+//! Up to eight sectors of 64-bit records, little endian, at a fixed distance from the superblock:
+//!
+//! ```text
+//!  63                                   10 9          0
+//! ┌───────────────────────────────────────┬────────────┐
+//! │ first sector >> shift                 │ length >> shift │   all ones: end of the list
+//! └───────────────────────────────────────┴────────────┘
+//! ```
+//!
+//! **Which sectors?** md counts them from the start of the *device*, not of the data area: it adds the data offset
+//! before it looks one up. [`BadRange`] keeps md's counting.
+//!
+//! The log counts only if the superblock has [`crate::Features::BAD_BLOCKS`]; that check is the caller's.
+
+use thiserror::Error;
+
+use crate::limits::SECTOR_BYTES;
+
+/// Bits of a record that hold the length.
+const LENGTH_BITS: u32 = 10;
+/// The longest run that md puts in one record, in units of `1 << shift` sectors.
+const LENGTH_MAX: u64 = 512;
+/// The record after the last.
+const END: u64 = u64::MAX;
+/// Bytes of one record.
+const RECORD_BYTES: u64 = 8;
+
+/// Where a member keeps its bad-block log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct BadBlockLogPlace {
+    /// Sectors from the superblock; negative is before it.
+    pub offset_sectors: i32,
+    /// Sectors reserved.
+    pub size_sectors: u16,
+    /// The log counts in units of `1 << shift` sectors.
+    pub shift: u8,
+}
+
+/// A run of bad sectors of one member, counted from the start of the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BadRange {
+    /// First sector, from the start of the device (the data offset is included).
+    pub start_sector: u64,
+    /// Sectors; never 0.
+    pub length_sectors: u64,
+}
+
+/// What can be wrong with a bad-block log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum BadBlockLogError {
+    /// Fewer bytes than the log has.
+    #[error("cut off: {present_bytes} bytes are there, {needed_bytes} are needed")]
+    CutOff {
+        /// Bytes at hand.
+        present_bytes: u64,
+        /// Bytes needed.
+        needed_bytes: u64,
+    },
+    /// A record whose length md would not accept.
+    #[error("record {index} has length {length}")]
+    Length {
+        /// Index of the record.
+        index: usize,
+        /// Its length in log units.
+        length: u64,
+    },
+    /// A record whose sector number does not fit 64 bits once shifted.
+    #[error("record {index} lies beyond any device")]
+    Sector {
+        /// Index of the record.
+        index: usize,
+    },
+    /// To be written: a run that the log's unit cannot express.
+    #[error("a run at sector {start_sector} is not a multiple of the log's unit")]
+    Unaligned {
+        /// First sector of the run.
+        start_sector: u64,
+    },
+    /// To be written: more records than there is room for.
+    #[error("{records} records do not fit")]
+    Full {
+        /// Records needed.
+        records: usize,
+    },
+}
+
+/// Reads and writes bad-block logs. A type without values: the list of ranges is the value.
+#[derive(Debug, Clone, Copy)]
+pub enum BadBlockLog {}
+
+impl BadBlockLog {
+    /// The ranges in the log at `place`, in order of their first sector. `bytes` start at the log.
+    ///
+    /// An all-zero record is skipped: some mdadm versions left logs of zeroes behind.
+    ///
+    /// # Errors
+    /// Too few bytes, or a record that makes no sense; then no part of the log is believed.
+    pub fn parse(bytes: &[u8], place: BadBlockLogPlace) -> Result<Vec<BadRange>, BadBlockLogError> {
+        let needed_bytes = u64::from(place.size_sectors) * SECTOR_BYTES;
+        let cut_off = BadBlockLogError::CutOff { present_bytes: bytes.len() as u64, needed_bytes };
+        let log = usize::try_from(needed_bytes)
+            .ok()
+            .and_then(|needed| bytes.get(..needed))
+            .ok_or(cut_off)?;
+        let mut ranges = Vec::new();
+        for (index, record) in log.as_chunks::<8>().0.iter().enumerate() {
+            match u64::from_le_bytes(*record) {
+                END => break,
+                0 => {}
+                record => ranges.push(decode(index, record, place.shift)?),
+            }
+        }
+        ranges.sort_unstable();
+        Ok(ranges)
+    }
+
+    /// The bytes of a log at `place` with these ranges; runs that are too long for one record take several.
+    ///
+    /// # Errors
+    /// A range that is not a multiple of the log's unit or beyond 54 bits, or too many of them.
+    pub fn to_bytes(
+        ranges: &[BadRange],
+        place: BadBlockLogPlace,
+    ) -> Result<Vec<u8>, BadBlockLogError> {
+        let length_bytes = u64::from(place.size_sectors) * SECTOR_BYTES;
+        let room = length_bytes / RECORD_BYTES;
+        let mut bytes = Vec::new();
+        let mut records = 0;
+        for (index, range) in ranges.iter().enumerate() {
+            let unaligned = BadBlockLogError::Unaligned { start_sector: range.start_sector };
+            let unit = 1_u64.checked_shl(u32::from(place.shift)).ok_or(unaligned)?;
+            if !range.start_sector.is_multiple_of(unit)
+                || !range.length_sectors.is_multiple_of(unit)
+                || range.length_sectors == 0
+            {
+                return Err(unaligned);
+            }
+            let (mut start, mut left) = (range.start_sector / unit, range.length_sectors / unit);
+            while left > 0 {
+                records += 1;
+                let length = left.min(LENGTH_MAX);
+                if records as u64 > room {
+                    return Err(BadBlockLogError::Full { records });
+                }
+                if start >= 1 << (u64::BITS - LENGTH_BITS) {
+                    return Err(BadBlockLogError::Sector { index });
+                }
+                bytes.extend_from_slice(&((start << LENGTH_BITS) | length).to_le_bytes());
+                (start, left) = (start + length, left - length);
+            }
+        }
+        bytes.resize(usize::try_from(length_bytes).unwrap_or(usize::MAX), 0xff);
+        Ok(bytes)
+    }
+}
+
+fn decode(index: usize, record: u64, shift: u8) -> Result<BadRange, BadBlockLogError> {
+    let length = record & ((1 << LENGTH_BITS) - 1);
+    if length == 0 || length > LENGTH_MAX {
+        return Err(BadBlockLogError::Length { index, length });
+    }
+    let unit = 1_u64.checked_shl(u32::from(shift)).ok_or(BadBlockLogError::Sector { index })?;
+    let start_sector = (record >> LENGTH_BITS).checked_mul(unit);
+    let length_sectors = length.checked_mul(unit);
+    let range = start_sector
+        .zip(length_sectors)
+        .filter(|(start, length)| start.checked_add(*length).is_some());
+    let (start_sector, length_sectors) = range.ok_or(BadBlockLogError::Sector { index })?;
+    Ok(BadRange { start_sector, length_sectors })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PLACE: BadBlockLogPlace =
+        BadBlockLogPlace { offset_sectors: 16, size_sectors: 8, shift: 0 };
+
+    #[test]
+    fn a_record_is_read_as_md_writes_it() {
+        // 54 bits of sector, 10 bits of length: sector 2056, 3 sectors; the shift applies to both.
+        let mut bytes = vec![0xff; 4096];
+        bytes[..8].copy_from_slice(&((2056_u64 << 10) | 3).to_le_bytes());
+        let range = BadRange { start_sector: 2056, length_sectors: 3 };
+        assert_eq!(BadBlockLog::parse(&bytes, PLACE), Ok(vec![range]));
+        let shifted = BadRange { start_sector: 2056 * 8, length_sectors: 24 };
+        assert_eq!(
+            BadBlockLog::parse(&bytes, BadBlockLogPlace { shift: 3, ..PLACE }),
+            Ok(vec![shifted])
+        );
+    }
+
+    #[test]
+    fn nonsense_is_refused_and_zeroes_are_skipped() {
+        let parse = |record: u64, shift| {
+            let mut bytes = vec![0xff; 4096];
+            bytes[..8].copy_from_slice(&0_u64.to_le_bytes());
+            bytes[8..16].copy_from_slice(&record.to_le_bytes());
+            BadBlockLog::parse(&bytes, BadBlockLogPlace { shift, ..PLACE })
+        };
+        assert_eq!(parse(END, 0), Ok(vec![]));
+        assert_eq!(parse(5 << 10, 0), Err(BadBlockLogError::Length { index: 1, length: 0 }));
+        assert_eq!(
+            parse((5 << 10) | 513, 0),
+            Err(BadBlockLogError::Length { index: 1, length: 513 })
+        );
+        assert_eq!(parse((1 << 62) | 1, 13), Err(BadBlockLogError::Sector { index: 1 }));
+        assert_eq!(parse((5 << 10) | 1, 64), Err(BadBlockLogError::Sector { index: 1 }));
+        let cut_off = BadBlockLogError::CutOff { present_bytes: 100, needed_bytes: 4096 };
+        assert_eq!(BadBlockLog::parse(&[0; 100], PLACE), Err(cut_off));
+    }
+
+    #[test]
+    fn a_full_log_says_so() {
+        let ranges: Vec<_> =
+            (0..513).map(|n| BadRange { start_sector: n * 10, length_sectors: 1 }).collect();
+        assert_eq!(
+            BadBlockLog::to_bytes(&ranges, PLACE),
+            Err(BadBlockLogError::Full { records: 513 })
+        );
+        let bytes = BadBlockLog::to_bytes(&ranges[..512], PLACE).unwrap();
+        assert_eq!(BadBlockLog::parse(&bytes, PLACE).unwrap(), ranges[..512]);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back(
+            runs in prop::collection::vec((0_u64..1 << 40, 1_u64..2000), 0..100), shift in 0_u8..8,
+        ) {
+            let place = BadBlockLogPlace { shift, ..PLACE };
+            let ranges: Vec<_> = runs.iter()
+                .map(|(start, length)| BadRange { start_sector: start << shift, length_sectors: length << shift })
+                .collect();
+            let bytes = BadBlockLog::to_bytes(&ranges, place).unwrap();
+            prop_assert_eq!(bytes.len(), 4096);
+            let read = BadBlockLog::parse(&bytes, place).unwrap();
+            let sectors = |ranges: &[BadRange]| ranges.iter().map(|r| r.length_sectors).sum::<u64>();
+            prop_assert_eq!(sectors(&read), sectors(&ranges));
+            for part in &read {
+                prop_assert!(ranges.iter().any(|r| r.start_sector <= part.start_sector
+                    && part.start_sector + part.length_sectors <= r.start_sector + r.length_sectors));
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_parsed_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..5000), shift: u8) {
+            let _ = BadBlockLog::parse(&bytes, BadBlockLogPlace { shift, ..PLACE });
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! Who else lives on this device: file systems, partition tables, volume managers, other RAID formats.
+//!
+//! Recognised so that nothing recognisable is ever overwritten by mistake. A signature, a label and a UUID are
+//! enough for that; nothing here says that what was found is sound.
+//!
+//! Most are a fixed string at a fixed place: [`TABLE`]. The few that need a look at more than one field have a
+//! function each. Places and strings are public facts of each format.
+
+use std::fmt;
+
+use crate::probe::Bytes;
+
+/// Something recognised that is not md's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Foreign {
+    /// What it is.
+    pub kind: ForeignKind,
+    /// Its label, if it has one.
+    pub label: Option<String>,
+    /// Its UUID or serial number as its own tools print it, if it has one.
+    pub uuid: Option<String>,
+    /// Byte offset of the signature.
+    pub offset: u64,
+}
+
+/// Kinds of things that we recognise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+#[allow(missing_docs)] // each variant is the name of what it stands for
+pub enum ForeignKind {
+    Ext,
+    Xfs,
+    Btrfs,
+    Ntfs,
+    Vfat,
+    Exfat,
+    F2fs,
+    Jfs,
+    Reiserfs,
+    Swap,
+    Lvm2,
+    Luks,
+    Zfs,
+    Bcache,
+    Bcachefs,
+    Squashfs,
+    Iso9660,
+    Gpt,
+    Mbr,
+    Ddf,
+    Imsm,
+    Drbd,
+}
+
+impl ForeignKind {
+    /// The name that `--destroy` takes and reports print.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ext => "ext",
+            Self::Xfs => "xfs",
+            Self::Btrfs => "btrfs",
+            Self::Ntfs => "ntfs",
+            Self::Vfat => "vfat",
+            Self::Exfat => "exfat",
+            Self::F2fs => "f2fs",
+            Self::Jfs => "jfs",
+            Self::Reiserfs => "reiserfs",
+            Self::Swap => "swap",
+            Self::Lvm2 => "lvm2",
+            Self::Luks => "luks",
+            Self::Zfs => "zfs",
+            Self::Bcache => "bcache",
+            Self::Bcachefs => "bcachefs",
+            Self::Squashfs => "squashfs",
+            Self::Iso9660 => "iso9660",
+            Self::Gpt => "gpt",
+            Self::Mbr => "mbr",
+            Self::Ddf => "ddf",
+            Self::Imsm => "imsm",
+            Self::Drbd => "drbd",
+        }
+    }
+}
+
+impl fmt::Display for ForeignKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A fixed signature. Places are byte offsets from the start of the device; labels end at the first zero byte.
+struct Entry {
+    kind: ForeignKind,
+    magic_at: u64,
+    magic: &'static [u8],
+    uuid_at: Option<u64>,
+    label: Option<(u64, usize)>,
+}
+
+const fn entry(kind: ForeignKind, magic_at: u64, magic: &'static [u8]) -> Entry {
+    Entry { kind, magic_at, magic, uuid_at: None, label: None }
+}
+
+impl Entry {
+    const fn uuid(self, at: u64) -> Self {
+        Self { uuid_at: Some(at), ..self }
+    }
+    const fn label(self, at: u64, length: usize) -> Self {
+        Self { label: Some((at, length)), ..self }
+    }
+}
+
+const BCACHE_MAGIC: &[u8] = &[
+    0xc6, 0x85, 0x73, 0xf6, 0x4e, 0x1a, 0x45, 0xca, 0x82, 0x65, 0xf5, 0x7f, 0x48, 0xba, 0x6d, 0x81,
+];
+const BCACHEFS_MAGIC: &[u8] = &[
+    0xc6, 0x85, 0x73, 0xf6, 0x66, 0xce, 0x90, 0xa9, 0xd9, 0x6a, 0x60, 0xcf, 0x80, 0x3d, 0xf7, 0xef,
+];
+
+const TABLE: &[Entry] = &[
+    entry(ForeignKind::Ext, 1024 + 56, &[0x53, 0xef]).uuid(1024 + 104).label(1024 + 120, 16),
+    entry(ForeignKind::Xfs, 0, b"XFSB").uuid(32).label(108, 12),
+    entry(ForeignKind::Btrfs, 65536 + 64, b"_BHRfS_M").uuid(65536 + 32).label(65536 + 299, 256),
+    entry(ForeignKind::F2fs, 1024, &[0x10, 0x20, 0xf5, 0xf2]).uuid(1024 + 108),
+    entry(ForeignKind::Jfs, 32768, b"JFS1").uuid(32768 + 136).label(32768 + 152, 16),
+    entry(ForeignKind::Reiserfs, 65536 + 52, b"ReIsEr").uuid(65536 + 84).label(65536 + 100, 16),
+    entry(ForeignKind::Swap, 4096 - 10, b"SWAPSPACE2").uuid(1036).label(1052, 16),
+    entry(ForeignKind::Swap, 16384 - 10, b"SWAPSPACE2").uuid(1036).label(1052, 16),
+    entry(ForeignKind::Swap, 65536 - 10, b"SWAPSPACE2").uuid(1036).label(1052, 16),
+    entry(ForeignKind::Bcache, 4096 + 24, BCACHE_MAGIC).uuid(4096 + 40),
+    entry(ForeignKind::Bcachefs, 4096 + 24, BCACHEFS_MAGIC).uuid(4096 + 56).label(4096 + 72, 32),
+    entry(ForeignKind::Squashfs, 0, b"hsqs"),
+    entry(ForeignKind::Iso9660, 32768 + 1, b"CD001").label(32768 + 40, 32),
+    entry(ForeignKind::Ntfs, 3, b"NTFS    "),
+    entry(ForeignKind::Exfat, 3, b"EXFAT   "),
+];
+
+/// Everything recognised, in no particular order, each kind at each place once.
+pub(crate) fn recognise_foreign(bytes: &Bytes<'_>) -> Vec<Foreign> {
+    let fixed = TABLE.iter().filter_map(|entry| recognise_entry(bytes, entry));
+    let others = [luks, lvm2, zfs, gpt, gpt_backup, vfat, mbr, ddf, imsm, drbd];
+    fixed.chain(others.iter().filter_map(|recognise| recognise(bytes))).collect()
+}
+
+fn recognise_entry(bytes: &Bytes<'_>, entry: &Entry) -> Option<Foreign> {
+    (bytes.get(entry.magic_at, entry.magic.len())? == entry.magic).then(|| Foreign {
+        kind: entry.kind,
+        label: entry.label.and_then(|(at, length)| text(bytes.get(at, length)?)),
+        uuid: entry.uuid_at.and_then(|at| uuid(bytes.get(at, 16)?)),
+        offset: entry.magic_at,
+    })
+}
+
+fn found(kind: ForeignKind, offset: u64, label: Option<String>, uuid: Option<String>) -> Foreign {
+    Foreign { kind, label, uuid, offset }
+}
+
+fn luks(bytes: &Bytes<'_>) -> Option<Foreign> {
+    (bytes.get(0, 6)? == b"LUKS\xba\xbe").then(|| {
+        let second = bytes.get(6, 2) == Some(&[0, 2]);
+        let label = bytes.get(24, 48).filter(|_| second).and_then(text);
+        found(ForeignKind::Luks, 0, label, bytes.get(168, 40).and_then(text))
+    })
+}
+
+/// LVM's label is in one of the first four sectors; the physical volume's UUID follows it in base-64-like text.
+fn lvm2(bytes: &Bytes<'_>) -> Option<Foreign> {
+    (0..4).map(|sector| sector * 512).find_map(|at| {
+        let label = bytes.get(at, 64)?;
+        let is_label =
+            label.starts_with(b"LABELONE") && label.get(24..32) == Some(b"LVM2 001".as_slice());
+        is_label.then(|| found(ForeignKind::Lvm2, at, None, label.get(32..64).and_then(text)))
+    })
+}
+
+/// A ZFS uberblock in the ring of the first label, in either byte order.
+fn zfs(bytes: &Bytes<'_>) -> Option<Foreign> {
+    (0..128).map(|slot| (128 + slot) << 10).find_map(|at| {
+        let magic = bytes.get(at, 8)?.first_chunk::<8>()?;
+        let known =
+            u64::from_le_bytes(*magic) == 0x00ba_b10c || u64::from_be_bytes(*magic) == 0x00ba_b10c;
+        known.then(|| found(ForeignKind::Zfs, at, None, None))
+    })
+}
+
+/// GPT's header, behind the first sector of 512 or 4096 bytes.
+fn gpt(bytes: &Bytes<'_>) -> Option<Foreign> {
+    [512, 4096].into_iter().find_map(|at| gpt_header(bytes, at))
+}
+
+fn gpt_backup(bytes: &Bytes<'_>) -> Option<Foreign> {
+    let last =
+        |sector: u64| (bytes.device_bytes / sector).checked_sub(1).map(|count| count * sector);
+    [512, 4096]
+        .into_iter()
+        .filter_map(last)
+        .filter(|at| *at > 4096)
+        .find_map(|at| gpt_header(bytes, at))
+}
+
+fn gpt_header(bytes: &Bytes<'_>, at: u64) -> Option<Foreign> {
+    let header = bytes.get(at, 72)?;
+    let is_gpt = header.starts_with(b"EFI PART");
+    is_gpt
+        .then(|| found(ForeignKind::Gpt, at, None, header.get(56..72).and_then(mixed_endian_uuid)))
+}
+
+fn has_boot_mark(bytes: &Bytes<'_>) -> bool {
+    bytes.get(510, 2) == Some(&[0x55, 0xaa])
+}
+
+/// A FAT boot sector: a jump, sane sizes, and "FAT" where FAT12/16 or FAT32 have it.
+fn vfat(bytes: &Bytes<'_>) -> Option<Foreign> {
+    let sector = bytes.get(0, 512)?;
+    let at = |from: usize, length: usize| sector.get(from..)?.get(..length);
+    let [low, high] = *at(11, 2)?.first_chunk()?;
+    let per_cluster = *sector.get(13)?;
+    let sector_bytes = u16::from_le_bytes([low, high]);
+    let sane = matches!(*sector.first()?, 0xeb | 0xe9)
+        && matches!(sector_bytes, 512 | 1024 | 2048 | 4096)
+        && per_cluster.is_power_of_two()
+        && has_boot_mark(bytes);
+    let (serial_at, label_at) = match (at(54, 3)?, at(82, 3)?) {
+        (b"FAT", _) => (39, 43),
+        (_, b"FAT") => (67, 71),
+        _ => return None,
+    };
+    let [a, b, c, d] = *at(serial_at, 4)?.first_chunk()?;
+    let label = text(at(label_at, 11)?).filter(|label| label != "NO NAME");
+    sane.then(|| found(ForeignKind::Vfat, 0, label, Some(format!("{d:02X}{c:02X}-{b:02X}{a:02X}"))))
+}
+
+/// A partition table with at least one entry, all entries sane, that is neither a file system's boot sector nor
+/// only GPT's shield.
+fn mbr(bytes: &Bytes<'_>) -> Option<Foreign> {
+    const GPT_SHIELD: u8 = 0xee;
+    let named = bytes.get(3, 8)?;
+    if !has_boot_mark(bytes)
+        || named == b"NTFS    "
+        || named == b"EXFAT   "
+        || vfat(bytes).is_some()
+    {
+        return None;
+    }
+    let (entries, _) = bytes.get(446, 64)?.as_chunks::<16>();
+    let kind_of = |entry: &[u8; 16]| entry.get(4).copied().unwrap_or(0);
+    let sane = entries.iter().all(|entry| matches!(entry.first(), Some(0 | 0x80)));
+    let used = entries.iter().any(|entry| !matches!(kind_of(entry), 0 | GPT_SHIELD));
+    let serial =
+        bytes.get(440, 4)?.first_chunk::<4>().map(|id| format!("{:08x}", u32::from_le_bytes(*id)));
+    (sane && used).then(|| found(ForeignKind::Mbr, 0, None, serial))
+}
+
+/// SNIA DDF: an anchor header in the last sector.
+fn ddf(bytes: &Bytes<'_>) -> Option<Foreign> {
+    let at = (bytes.device_bytes / 512).checked_sub(1)? * 512;
+    (bytes.get(at, 4)? == [0xde, 0x11, 0xde, 0x11]).then(|| found(ForeignKind::Ddf, at, None, None))
+}
+
+/// Intel Matrix: an anchor in the last sector but one.
+fn imsm(bytes: &Bytes<'_>) -> Option<Foreign> {
+    const SIGNATURE: &[u8] = b"Intel Raid ISM Cfg Sig. ";
+    let at = (bytes.device_bytes / 512).checked_sub(2)? * 512;
+    (bytes.get(at, SIGNATURE.len())? == SIGNATURE).then(|| found(ForeignKind::Imsm, at, None, None))
+}
+
+/// DRBD's internal metadata: 4 KiB at the last 4 KiB boundary, the magic (big endian) 60 bytes into it.
+fn drbd(bytes: &Bytes<'_>) -> Option<Foreign> {
+    let at = (bytes.device_bytes & !4095).checked_sub(4096)?;
+    let magic = u32::from_be_bytes(*bytes.get(at + 60, 4)?.first_chunk::<4>()?);
+    (0x8374_026a..=0x8374_026d).contains(&magic).then(|| found(ForeignKind::Drbd, at, None, None))
+}
+
+/// The text up to the first zero byte, trimmed; `None` if nothing is left.
+fn text(bytes: &[u8]) -> Option<String> {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    let text = String::from_utf8_lossy(bytes.get(..end)?).trim().to_owned();
+    (!text.is_empty()).then_some(text)
+}
+
+/// A UUID in the usual form; `None` if it is all zero.
+fn uuid(bytes: &[u8]) -> Option<String> {
+    if bytes.iter().all(|byte| *byte == 0) {
+        return None;
+    }
+    let mut text = String::with_capacity(36);
+    for (index, byte) in bytes.iter().enumerate() {
+        if matches!(index, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        text.push_str(&format!("{byte:02x}"));
+    }
+    Some(text)
+}
+
+/// GPT stores the first three groups of a UUID in little endian.
+fn mixed_endian_uuid(bytes: &[u8]) -> Option<String> {
+    let mut bytes = *bytes.first_chunk::<16>()?;
+    for range in [0..4, 4..6, 6..8] {
+        bytes.get_mut(range)?.reverse();
+    }
+    uuid(&bytes)
+}

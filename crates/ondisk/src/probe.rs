@@ -1,0 +1,145 @@
+//! What is on this device? Recognises md superblocks of every version, and who else lives there.
+//!
+//! Without input or output: [`probe_ranges`] says which bytes to read, the caller reads them, [`probe`] looks.
+//!
+//! ```text
+//! device   ├─ start: 260 KiB ─┤                            ├─ end: 64..128 KiB ─┤
+//!          1.1, 1.2, most file systems, partition tables     0.90, 1.0, GPT's copy, DDF, IMSM, DRBD
+//! ```
+//!
+//! Everything that md's magic is found on is reported, sound or not, in the order 0.90, 1.0, 1.1, 1.2: which of
+//! several counts is not decided here.
+
+use core::ops::Range;
+
+use crate::foreign::{Foreign, recognise_foreign};
+use crate::limits::{SECTOR_BYTES, SUPERBLOCK_BYTES_MAX};
+use crate::superblock::{Superblock, SuperblockError, UnvalidatedV0, UnvalidatedV1, Version};
+
+/// Bytes read at the start: the furthest signature is a ZFS uberblock, below 256 KiB.
+const START_BYTES: u64 = 260 << 10;
+/// The end area starts at the last 64 KiB boundary but one: 0.90 lives there.
+const END_ALIGN_BYTES: u64 = 64 << 10;
+
+/// Bytes that the caller has read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snippet {
+    /// Where on the device.
+    pub offset: u64,
+    /// The bytes; fewer than asked for if the device ended.
+    pub bytes: Vec<u8>,
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Probe {
+    /// Every superblock with md's magic at a place where md would look, sound or not.
+    pub superblocks: Vec<Result<Superblock, SuperblockError>>,
+    /// Everybody else's signatures.
+    pub foreign: Vec<Foreign>,
+}
+
+impl Probe {
+    /// Whether nothing at all was recognised.
+    #[must_use]
+    pub fn is_blank(&self) -> bool {
+        self.superblocks.is_empty() && self.foreign.is_empty()
+    }
+
+    /// The superblock to go by if several are sound: the array that was made last, as mdadm chooses.
+    #[must_use]
+    pub fn newest(&self) -> Option<&Superblock> {
+        self.superblocks
+            .iter()
+            .filter_map(|found| found.as_ref().ok())
+            .max_by_key(|superblock| superblock.array.creation_time)
+    }
+}
+
+/// The byte ranges to read for [`probe`]: one or two, at most 388 KiB, none beyond `device_bytes`, none overlapping.
+#[must_use]
+pub fn probe_ranges(device_bytes: u64) -> Vec<Range<u64>> {
+    let start_end = START_BYTES.min(device_bytes);
+    let end_start = (device_bytes & !(END_ALIGN_BYTES - 1)).saturating_sub(END_ALIGN_BYTES);
+    let ranges = if end_start <= start_end {
+        [0..device_bytes, 0..0]
+    } else {
+        [0..start_end, end_start..device_bytes]
+    };
+    ranges.into_iter().filter(|range| !range.is_empty()).collect()
+}
+
+/// Looks at what was read of a device of `device_bytes`.
+///
+/// Snippets other than those of [`probe_ranges`] are fine: what was not read is not found.
+#[must_use]
+pub fn probe(device_bytes: u64, snippets: &[Snippet]) -> Probe {
+    let bytes = Bytes { device_bytes, snippets };
+    let superblocks = Version::ALL.into_iter().filter_map(|version| superblock_at(&bytes, version));
+    Probe { superblocks: superblocks.collect(), foreign: recognise_foreign(&bytes) }
+}
+
+fn superblock_at(
+    bytes: &Bytes<'_>,
+    version: Version,
+) -> Option<Result<Superblock, SuperblockError>> {
+    let device_bytes = bytes.device_bytes;
+    let offset = version.super_offset_sectors(device_bytes / SECTOR_BYTES)? * SECTOR_BYTES;
+    let found = bytes.up_to(offset, SUPERBLOCK_BYTES_MAX)?;
+    if version.is_v1() {
+        Some(UnvalidatedV1::recognise(found, version)?.validate(device_bytes, offset))
+    } else {
+        Some(UnvalidatedV0::recognise(found)?.validate(device_bytes, offset))
+    }
+}
+
+/// The bytes at hand, addressed as on the device.
+pub(crate) struct Bytes<'a> {
+    pub(crate) device_bytes: u64,
+    snippets: &'a [Snippet],
+}
+
+impl<'a> Bytes<'a> {
+    /// `length` bytes at `offset`, if one snippet has all of them.
+    pub(crate) fn get(&self, offset: u64, length: usize) -> Option<&'a [u8]> {
+        self.up_to(offset, length).filter(|bytes| bytes.len() == length)
+    }
+
+    /// As many of `length` bytes at `offset` as one snippet has, if it has any.
+    fn up_to(&self, offset: u64, length: usize) -> Option<&'a [u8]> {
+        self.snippets.iter().find_map(|snippet| {
+            let skip = usize::try_from(offset.checked_sub(snippet.offset)?).ok()?;
+            let from = snippet.bytes.get(skip..).filter(|bytes| !bytes.is_empty())?;
+            Some(from.get(..length).unwrap_or(from))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn ranges_are_few_small_and_inside_and_cover_every_place(device_bytes in prop_oneof![0_u64..1 << 20, any::<u64>()]) {
+            let ranges = probe_ranges(device_bytes);
+            prop_assert!(ranges.len() <= 2);
+            prop_assert!(ranges.iter().map(|range| range.end - range.start).sum::<u64>() <= 388 << 10);
+            prop_assert!(ranges.iter().all(|range| range.end <= device_bytes));
+            prop_assert!(ranges.is_sorted_by(|a, b| a.end < b.start));
+            for version in Version::ALL {
+                let Some(sector) = version.super_offset_sectors(device_bytes / 512) else { continue };
+                let place = sector * 512..(sector * 512 + 4096).min(device_bytes);
+                prop_assert!(ranges.iter().any(|r| r.start <= place.start && place.end <= r.end), "{version}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_empty_device_has_nothing_to_read_and_nothing_on_it() {
+        assert!(probe_ranges(0).is_empty());
+        assert!(probe(0, &[]).is_blank());
+        assert!(probe(1 << 20, &[Snippet { offset: 0, bytes: vec![0; 1 << 20] }]).is_blank());
+    }
+}

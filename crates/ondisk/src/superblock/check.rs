@@ -1,0 +1,78 @@
+//! Checks that both formats share: levels, slots, chunks, counts of sectors.
+
+use braid_geometry::Level;
+
+use super::error::SuperblockFault;
+use super::facts::ArrayFacts;
+use crate::limits::{CHUNK_SECTORS_MAX, CHUNK_SECTORS_MIN_PAGE, SECTOR_BYTES, SECTORS_MAX};
+
+/// md's levels that braid knows by name only.
+const REFUSED_LEVELS: [(i32, &str); 3] = [(-4, "multipath"), (-5, "faulty"), (-10, "container")];
+
+/// The level that md writes as `number`.
+pub(super) fn level(number: i32) -> Result<Level, SuperblockFault> {
+    Level::from_md(number).ok_or_else(|| {
+        let named = REFUSED_LEVELS.iter().find(|(refused, _)| *refused == number);
+        SuperblockFault::Level { number, name: named.map_or("unknown", |(_, name)| name) }
+    })
+}
+
+/// Whether `size` means something at this level: linear and raid0 use all of each member.
+pub(crate) fn has_member_size(level: Level) -> bool {
+    !matches!(level, Level::Linear | Level::Raid0)
+}
+
+/// Sectors of each member that the array is known to use; 0 at levels that do not say.
+pub(super) fn used_sectors(array: &ArrayFacts) -> u64 {
+    if has_member_size(array.level) { array.member_size_sectors } else { 0 }
+}
+
+/// Slots and chunk fit the level. `slots_max` is what the superblock format has room for.
+pub(super) fn shape(array: &ArrayFacts, slots_max: u32) -> Result<(), SuperblockFault> {
+    let min = match array.level {
+        Level::Linear | Level::Raid0 | Level::Raid1 => 1,
+        Level::Raid4 | Level::Raid5 | Level::Raid10 => 2,
+        Level::Raid6 => 4,
+    };
+    let slots = array.raid_slots;
+    if !(min..=slots_max).contains(&slots) {
+        let level = array.level.md_number();
+        return Err(SuperblockFault::Slots { slots, level, min, max: slots_max });
+    }
+    chunk(array.level, array.chunk_sectors)
+}
+
+/// Linear and raid1 need no chunk; raid0 takes any; the others take powers of two from one page up.
+fn chunk(level: Level, sectors: u32) -> Result<(), SuperblockFault> {
+    let (needed, whole_pages) = match level {
+        Level::Linear | Level::Raid1 => (false, false),
+        Level::Raid0 => (true, false),
+        Level::Raid4 | Level::Raid5 | Level::Raid6 | Level::Raid10 => (true, true),
+    };
+    if needed && sectors == 0 {
+        return Err(SuperblockFault::ChunkZero);
+    }
+    let page_wise = sectors.is_power_of_two() && sectors >= CHUNK_SECTORS_MIN_PAGE;
+    if sectors > CHUNK_SECTORS_MAX || (whole_pages && !page_wise) {
+        return Err(SuperblockFault::Chunk { sectors });
+    }
+    Ok(())
+}
+
+/// A count of sectors that some device could have.
+pub(super) fn sectors(field: &'static str, sectors: u64) -> Result<(), SuperblockFault> {
+    if sectors > SECTORS_MAX {
+        return Err(SuperblockFault::SectorCount { field, sectors });
+    }
+    Ok(())
+}
+
+/// What ends at `end_sectors` fits on the device.
+pub(super) fn fits(end_sectors: u64, device_sectors: u64) -> Result<(), SuperblockFault> {
+    match end_sectors.checked_sub(device_sectors) {
+        None | Some(0) => Ok(()),
+        Some(missing) => {
+            Err(SuperblockFault::Truncated { missing_bytes: missing.saturating_mul(SECTOR_BYTES) })
+        }
+    }
+}

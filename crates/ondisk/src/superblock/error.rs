@@ -1,0 +1,139 @@
+//! What can be wrong with a superblock that has md's magic.
+
+use thiserror::Error;
+
+use super::facts::Version;
+
+/// A superblock with md's magic at the place of `version`, which is not fit to be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("superblock {version} at byte {offset_bytes}: {cause}")]
+pub struct SuperblockError {
+    /// The version whose place it was found at.
+    pub version: Version,
+    /// Where on the device.
+    pub offset_bytes: u64,
+    /// What is wrong.
+    #[source]
+    pub cause: SuperblockFault,
+}
+
+/// What is wrong with a superblock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum SuperblockFault {
+    /// The bytes at hand end before the superblock does.
+    #[error("cut off: {present_bytes} bytes are there, {needed_bytes} are needed")]
+    CutOff {
+        /// Bytes at hand.
+        present_bytes: u64,
+        /// Bytes needed.
+        needed_bytes: u64,
+    },
+    /// A 0.90 superblock written by a big-endian machine.
+    #[error("written by a big-endian machine, which braid does not read")]
+    BigEndian,
+    /// A version number that does not belong at this place.
+    #[error("version {major}.{minor} is not a version md uses here")]
+    VersionUnknown {
+        /// `major_version`.
+        major: u32,
+        /// `minor_version` of 0.90; 0 in 1.x, which does not store it.
+        minor: u32,
+    },
+    /// The stored and the computed checksum differ.
+    #[error("checksum is {stored:08x}, its bytes sum to {computed:08x}")]
+    Checksum {
+        /// As stored.
+        stored: u32,
+        /// As computed.
+        computed: u32,
+    },
+    /// It says that it lives elsewhere: a copy, or the device has changed its size.
+    #[error("says it belongs at sector {stored}, found at sector {found}")]
+    WrongPlace {
+        /// `super_offset`.
+        stored: u64,
+        /// Where it was found.
+        found: u64,
+    },
+    /// More roles than a superblock can hold.
+    #[error("{count} roles are more than the {max} that fit")]
+    RoleCount {
+        /// `max_dev`.
+        count: u32,
+        /// The limit.
+        max: u32,
+    },
+    /// A level that md has and braid refuses by name, or a number that is no level.
+    #[error("level {number} ({name}) is not served")]
+    Level {
+        /// md's number.
+        number: i32,
+        /// md's name: `multipath`, `faulty`, `container` or `unknown`.
+        name: &'static str,
+    },
+    /// A number of slots that the level cannot have.
+    #[error("{slots} slots: level {level} takes {min} to {max}")]
+    Slots {
+        /// `raid_disks`.
+        slots: u32,
+        /// md's number of the level.
+        level: i32,
+        /// Fewest.
+        min: u32,
+        /// Most.
+        max: u32,
+    },
+    /// A chunk of zero where the level needs one.
+    #[error("the chunk size is zero")]
+    ChunkZero,
+    /// A chunk that md would refuse.
+    #[error("a chunk of {sectors} sectors is not one md takes for this level")]
+    Chunk {
+        /// Sectors per chunk.
+        sectors: u32,
+    },
+    /// A count of sectors that no device can have.
+    #[error("{field} claims {sectors} sectors, more than any device has")]
+    SectorCount {
+        /// Name of the field.
+        field: &'static str,
+        /// Its value.
+        sectors: u64,
+    },
+    /// The member is smaller than its superblock says: it was cut off.
+    #[error("the device is {missing_bytes} bytes too short for the data it says it holds")]
+    Truncated {
+        /// Bytes that are missing at the end.
+        missing_bytes: u64,
+    },
+    /// The data area overlaps the superblock.
+    #[error("the data area (sector {data_offset}) overlaps the superblock")]
+    DataOverlapsSuperblock {
+        /// First sector of the data area.
+        data_offset: u64,
+    },
+    /// The array uses more of the member than its data area holds, or nothing.
+    #[error("the array uses {used} sectors of a data area of {available}")]
+    MemberSize {
+        /// `size`.
+        used: u64,
+        /// `data_size`.
+        available: u64,
+    },
+    /// A role that names a slot the array does not have, or a reserved value.
+    #[error("device {device} has role {role}, the array has {slots} slots")]
+    RoleOutOfRange {
+        /// Device number.
+        device: u32,
+        /// The stored role.
+        role: u32,
+        /// `raid_disks`.
+        slots: u32,
+    },
+    /// Features that exclude each other, or one without the other that it needs.
+    #[error("contradiction: {0}")]
+    Contradiction(&'static str),
+    /// A log or bitmap that lies outside the device or is larger than md allows.
+    #[error("the place of the {0} is impossible")]
+    Place(&'static str),
+}

@@ -1,0 +1,350 @@
+//! The words of a superblock: what both formats say, in one vocabulary.
+//!
+//! Plain values without behaviour beyond naming. Anything with bytes in it lives in `v0_90` and `v1`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use braid_geometry::Level;
+
+use crate::bad_blocks::BadBlockLogPlace;
+use crate::journal::JournalPlace;
+use crate::limits::{V0_RESERVED_SECTORS, V1_DEVICE_SECTORS_MIN};
+use crate::ppl::PplPlace;
+
+/// A superblock version, which also says where on a device it lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Version {
+    /// 4096 bytes in the last 128 KiB, aligned to 64 KiB.
+    V0_90,
+    /// Between 8 and 12 KiB from the end, aligned to 4 KiB.
+    V1_0,
+    /// At the start of the device.
+    V1_1,
+    /// 4 KiB from the start.
+    V1_2,
+}
+
+impl Version {
+    /// All versions, oldest first.
+    pub const ALL: [Self; 4] = [Self::V0_90, Self::V1_0, Self::V1_1, Self::V1_2];
+
+    /// The sector where a superblock of this version lives on a device of `device_sectors`; `None` if the device
+    /// is too small for one.
+    #[must_use]
+    pub fn super_offset_sectors(self, device_sectors: u64) -> Option<u64> {
+        if self == Self::V0_90 {
+            return (device_sectors & !(V0_RESERVED_SECTORS - 1)).checked_sub(V0_RESERVED_SECTORS);
+        }
+        if device_sectors < V1_DEVICE_SECTORS_MIN {
+            return None;
+        }
+        match self {
+            Self::V0_90 | Self::V1_1 => Some(0),
+            Self::V1_0 => Some((device_sectors - 16) & !7),
+            Self::V1_2 => Some(8),
+        }
+    }
+
+    /// Whether this is one of the version 1 formats, which differ only in their place.
+    #[must_use]
+    pub fn is_v1(self) -> bool {
+        self != Self::V0_90
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::V0_90 => "0.90",
+            Self::V1_0 => "1.0",
+            Self::V1_1 => "1.1",
+            Self::V1_2 => "1.2",
+        })
+    }
+}
+
+/// A metadata version that md does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a metadata version: use 0.90, 1.0, 1.1 or 1.2")]
+pub struct UnknownVersion;
+
+impl FromStr for Version {
+    type Err = UnknownVersion;
+
+    fn from_str(text: &str) -> Result<Self, UnknownVersion> {
+        Self::ALL.into_iter().find(|version| version.to_string() == text).ok_or(UnknownVersion)
+    }
+}
+
+/// What one device does in the array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// It occupies this slot (possibly still recovering: see [`DeviceFacts::recovery_offset_sectors`]).
+    Active(u16),
+    /// It waits; also what md writes for device numbers that nobody has.
+    Spare,
+    /// It failed.
+    Faulty,
+    /// It is the write journal.
+    Journal,
+}
+
+impl Role {
+    /// The role as 1.x stores it.
+    #[must_use]
+    pub fn to_v1(self) -> u16 {
+        match self {
+            Self::Active(slot) => slot,
+            Self::Spare => 0xffff,
+            Self::Faulty => 0xfffe,
+            Self::Journal => 0xfffd,
+        }
+    }
+
+    /// The role that 1.x stores as `value`; `None` for values md reserves.
+    #[must_use]
+    pub fn from_v1(value: u16) -> Option<Self> {
+        match value {
+            0xffff => Some(Self::Spare),
+            0xfffe => Some(Self::Faulty),
+            0xfffd => Some(Self::Journal),
+            reserved if reserved >= crate::limits::ROLE_RESERVED_FROM => None,
+            slot => Some(Self::Active(slot)),
+        }
+    }
+}
+
+/// The feature map of a 1.x superblock. Bits that we do not know are kept; a 0.90 superblock has none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Features(pub u32);
+
+impl Features {
+    /// The bitmap offset means something.
+    pub const BITMAP: Self = Self(1);
+    /// This member is recovered only up to its recovery offset.
+    pub const RECOVERY_OFFSET: Self = Self(2);
+    /// A reshape is under way.
+    pub const RESHAPE: Self = Self(4);
+    /// The bad-block log is not empty.
+    pub const BAD_BLOCKS: Self = Self(8);
+    /// This member will replace the one that has the same role.
+    pub const REPLACEMENT: Self = Self(16);
+    /// The reshape runs from the end to the start though the number of members stays.
+    pub const RESHAPE_BACKWARDS: Self = Self(32);
+    /// The reshape also moves the data offset.
+    pub const NEW_OFFSET: Self = Self(64);
+    /// The recovery is guided by the bitmap.
+    pub const RECOVERY_BITMAP: Self = Self(128);
+    /// Clustered md.
+    pub const CLUSTERED: Self = Self(256);
+    /// The array has a journal device.
+    pub const JOURNAL: Self = Self(512);
+    /// Each member has a PPL area.
+    pub const PPL: Self = Self(1024);
+    /// The PPL area holds several headers.
+    pub const MULTIPLE_PPLS: Self = Self(2048);
+    /// The layout field means something at level 0.
+    pub const RAID0_LAYOUT: Self = Self(4096);
+
+    /// Name and bit of every feature that md has, lowest first.
+    pub const NAMED: [(&'static str, Self); 13] = [
+        ("bitmap", Self::BITMAP),
+        ("recovery-offset", Self::RECOVERY_OFFSET),
+        ("reshape", Self::RESHAPE),
+        ("bad-blocks", Self::BAD_BLOCKS),
+        ("replacement", Self::REPLACEMENT),
+        ("reshape-backwards", Self::RESHAPE_BACKWARDS),
+        ("new-offset", Self::NEW_OFFSET),
+        ("recovery-bitmap", Self::RECOVERY_BITMAP),
+        ("clustered", Self::CLUSTERED),
+        ("journal", Self::JOURNAL),
+        ("ppl", Self::PPL),
+        ("multiple-ppls", Self::MULTIPLE_PPLS),
+        ("raid0-layout", Self::RAID0_LAYOUT),
+    ];
+
+    /// Whether every bit of `other` is set here.
+    #[must_use]
+    pub fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether any bit of `other` is set here.
+    #[must_use]
+    pub fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Both sets together.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// This set without the bits of `other`.
+    #[must_use]
+    pub fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// The bits that no feature we know has. md refuses an array that has any.
+    #[must_use]
+    pub fn unknown(self) -> u32 {
+        Self::NAMED.iter().fold(self, |rest, (_, feature)| rest.without(*feature)).0
+    }
+
+    /// The names of the features that are set.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Self::NAMED
+            .into_iter()
+            .filter(move |(_, feature)| self.contains(*feature))
+            .map(|(name, _)| name)
+    }
+}
+
+/// A point in time as md writes it: seconds since 1970 in 40 bits, microseconds in 24.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Timestamp {
+    /// Seconds since 1970-01-01 UTC.
+    pub seconds: u64,
+    /// Microseconds; md writes 0.
+    pub microseconds: u32,
+}
+
+impl Timestamp {
+    const SECONDS_BITS: u32 = 40;
+
+    pub(crate) fn from_v1(value: u64) -> Self {
+        let microseconds = u32::try_from(value >> Self::SECONDS_BITS).unwrap_or(u32::MAX);
+        Self { seconds: value & ((1 << Self::SECONDS_BITS) - 1), microseconds }
+    }
+
+    pub(crate) fn to_v1(self) -> u64 {
+        let seconds = self.seconds.min((1 << Self::SECONDS_BITS) - 1);
+        seconds | (u64::from(self.microseconds & 0x00ff_ffff) << Self::SECONDS_BITS)
+    }
+}
+
+/// What is true of the whole array, and the same on every member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArrayFacts {
+    /// The array's identity, in the order in which mdadm prints it.
+    pub uuid: [u8; 16],
+    /// The name, often `host:name`; empty for 0.90.
+    pub name: String,
+    /// When the array was made.
+    pub creation_time: Timestamp,
+    /// The level.
+    pub level: Level,
+    /// The layout number, whose meaning depends on the level. At level 0 it counts only with
+    /// [`Features::RAID0_LAYOUT`].
+    pub layout: u32,
+    /// Sectors per chunk; 0 is legal for raid1 and linear only.
+    pub chunk_sectors: u32,
+    /// Sectors of each member that the array uses; 0 for linear and raid0, which use all they find.
+    pub member_size_sectors: u64,
+    /// Slots in the array. During a reshape the larger of the old and the new number.
+    pub raid_slots: u32,
+    /// The minor number of the device that the array last had; 0.90 only.
+    pub preferred_minor: Option<u32>,
+}
+
+/// Flags of one member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DeviceFlags {
+    /// Read from it only if nothing else can serve.
+    pub write_mostly: bool,
+    /// Fail fast rather than retry.
+    pub failfast: bool,
+}
+
+/// What is true of this member only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceFacts {
+    /// The member's permanent number, index into [`StateFacts::roles`]; not its slot.
+    pub number: u32,
+    /// The member's identity; zero for 0.90, which has none.
+    pub uuid: [u8; 16],
+    /// Sector of the superblock itself.
+    pub super_offset_sectors: u64,
+    /// First sector of the data area.
+    pub data_offset_sectors: u64,
+    /// Sectors of the data area.
+    pub data_size_sectors: u64,
+    /// Data before this sector of the data area is recovered, the rest is not; `None`: all of it is.
+    pub recovery_offset_sectors: Option<u64>,
+    /// Where the bad-block log is kept, if there is room for one.
+    pub bad_block_log: Option<BadBlockLogPlace>,
+    /// Read errors corrected by writing the sector again.
+    pub corrected_read_errors: u32,
+    /// Flags.
+    pub flags: DeviceFlags,
+}
+
+/// What changes while the array runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StateFacts {
+    /// Counts superblock updates; the member with most is freshest.
+    pub events: u64,
+    /// When this superblock was written.
+    pub update_time: Timestamp,
+    /// Redundancy is known to be right before this sector; `u64::MAX`: everywhere (the array is clean).
+    pub resync_offset: u64,
+    /// The feature map.
+    pub features: Features,
+    /// This member's role.
+    pub role: Role,
+    /// Every device's role as this superblock knows it, by device number.
+    pub roles: Vec<Role>,
+    /// Bytes that md writes as zero are not zero: a newer format that md, too, would refuse.
+    pub reserved_bytes_in_use: bool,
+}
+
+impl StateFacts {
+    /// Whether the array was shut down (or went idle) with all redundancy right.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.resync_offset == u64::MAX
+    }
+}
+
+/// Where the write-hole policies keep their records. At most one of bitmap and PPL is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct IntentFacts {
+    /// Sectors from the superblock to the bitmap; negative is before it.
+    pub bitmap_offset_sectors: Option<i32>,
+    /// The PPL area of this member.
+    pub ppl: Option<PplPlace>,
+    /// The journal, if the array has one; its place is known on the journal device only.
+    pub journal: Option<JournalPlace>,
+}
+
+/// A reshape under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reshape {
+    /// Next array sector to be moved.
+    pub position_sectors: u64,
+    /// New number of slots minus old.
+    pub delta_disks: i32,
+    /// Level afterwards.
+    pub new_level: Level,
+    /// Layout afterwards.
+    pub new_layout: u32,
+    /// Sectors per chunk afterwards.
+    pub new_chunk_sectors: u32,
+    /// First sector of the data area afterwards, if it moves.
+    pub new_data_offset_sectors: Option<u64>,
+    /// Runs from the end of the array to its start.
+    pub backwards: bool,
+}
+
+/// A UUID in mdadm's form: four groups of eight hexadecimal digits.
+#[must_use]
+pub fn format_uuid(uuid: &[u8; 16]) -> String {
+    let groups: Vec<String> = uuid
+        .chunks(4)
+        .map(|group| group.iter().map(|byte| format!("{byte:02x}")).collect())
+        .collect();
+    groups.join(":")
+}

@@ -1,0 +1,71 @@
+//! One validated superblock, whichever version it was.
+//!
+//! The public fields are what the bytes say, in one vocabulary; the bytes themselves stay inside, so that writing
+//! changes only what [`Superblock::apply`] changes and keeps every byte that we do not understand.
+//!
+//! Changing a public field does not change what is written. Only `apply` does, and it keeps both in step: guarded
+//! by `tests::what_apply_wrote_reads_back_as_the_value_says`.
+
+mod check;
+mod error;
+mod facts;
+mod v0_90;
+mod v1;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use check::has_member_size;
+pub use error::{SuperblockError, SuperblockFault};
+pub use facts::{
+    ArrayFacts, DeviceFacts, DeviceFlags, Features, IntentFacts, Reshape, Role, StateFacts,
+    Timestamp, UnknownVersion, Version, format_uuid,
+};
+pub use v0_90::UnvalidatedV0;
+pub use v1::UnvalidatedV1;
+pub use write::{NewSuperblock, NewSuperblockError, SuperblockUpdate};
+
+use crate::limits::SECTOR_BYTES;
+
+/// A superblock that has passed every check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Superblock {
+    /// Its version, and so its place.
+    pub version: Version,
+    /// The same on every member.
+    pub array: ArrayFacts,
+    /// Of this member only.
+    pub device: DeviceFacts,
+    /// What changes while the array runs.
+    pub state: StateFacts,
+    /// Where bitmap, PPL and journal are.
+    pub intent: IntentFacts,
+    /// The reshape under way, if any.
+    pub reshape: Option<Reshape>,
+    /// The bytes, from the start of the superblock, as long as they are written.
+    raw: Vec<u8>,
+}
+
+impl Superblock {
+    /// The bytes to write at [`Self::offset_bytes`], checksum included.
+    ///
+    /// 0.90: 4096. Version 1: `256 + 2 * roles`, rounded up to a multiple of 512, as mdadm writes it.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.raw.clone()
+    }
+
+    /// Where on the device the superblock lives.
+    #[must_use]
+    pub fn offset_bytes(&self) -> u64 {
+        self.device.super_offset_sectors * SECTOR_BYTES
+    }
+
+    /// The array's UUID as the bitmap, the PPL and the journal store it: like [`ArrayFacts::uuid`] for version 1,
+    /// each 32-bit word reversed for 0.90.
+    #[must_use]
+    pub fn uuid_as_stored(&self) -> [u8; 16] {
+        if self.version.is_v1() { self.array.uuid } else { v0_90::swap_words(self.array.uuid) }
+    }
+}

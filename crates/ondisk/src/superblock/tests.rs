@@ -1,0 +1,472 @@
+//! One story per rule of the two formats; whole-file checks are in `tests/`.
+
+use std::sync::Arc;
+
+use braid_geometry::Level;
+use proptest::prelude::*;
+
+use super::*;
+use crate::checksum::{checksum_v0, checksum_v1};
+use crate::placement::{PlacementRequest, placement};
+use crate::probe::{Snippet, probe, probe_ranges};
+
+const DEVICE_BYTES: u64 = 64 << 20;
+
+fn new_superblock(version: Version, level: Level) -> NewSuperblock {
+    let slots = 4;
+    let chunk_sectors = if matches!(level, Level::Raid1 | Level::Linear) { 0 } else { 128 };
+    let placement = placement(&PlacementRequest {
+        version,
+        device_bytes: DEVICE_BYTES,
+        level,
+        chunk_sectors,
+        member_size_sectors: None,
+        data_offset_sectors: None,
+    })
+    .unwrap();
+    NewSuperblock {
+        array: ArrayFacts {
+            uuid: *b"\x01\x23\x45\x67\x89\xab\xcd\xef0123ABCD",
+            name: "host:tank".to_owned(),
+            creation_time: Timestamp { seconds: 1_700_000_000, microseconds: 0 },
+            level,
+            layout: if level == Level::Raid10 { 0x102 } else { 2 },
+            chunk_sectors,
+            member_size_sectors: placement.member_size_sectors,
+            raid_slots: slots,
+            preferred_minor: None,
+        },
+        placement,
+        device_number: 2,
+        device_uuid: *b"uuid-of-a-member",
+        device_flags: DeviceFlags { write_mostly: true, failfast: false },
+        roles: [0, 1, 2, 3].map(Role::Active).into_iter().chain([Role::Spare]).collect(),
+        events: 17,
+        resync_offset: u64::MAX,
+    }
+}
+
+fn made(version: Version) -> Superblock {
+    Superblock::new_v1(&new_superblock(version, Level::Raid5)).unwrap()
+}
+
+/// Puts bytes on an empty device and probes it.
+fn probed(
+    device_bytes: u64,
+    offset: u64,
+    bytes: &[u8],
+) -> Vec<Result<Superblock, SuperblockError>> {
+    let mut device = vec![0; usize::try_from(device_bytes).unwrap()];
+    let offset = usize::try_from(offset).unwrap();
+    device[offset..offset + bytes.len()].copy_from_slice(bytes);
+    let snippets: Vec<_> = probe_ranges(device_bytes)
+        .into_iter()
+        .map(|range| {
+            let [start, end] = [range.start, range.end].map(|at| usize::try_from(at).unwrap());
+            Snippet { offset: range.start, bytes: device[start..end].to_vec() }
+        })
+        .collect();
+    let probe = probe(device_bytes, &snippets);
+    assert!(probe.foreign.is_empty());
+    probe.superblocks
+}
+
+/// Changes bytes of a version 1.2 superblock, makes the checksum right, and asks what is wrong with it.
+fn fault_v1(at: usize, bytes: &[u8]) -> SuperblockFault {
+    let superblock = made(Version::V1_2);
+    let mut raw = superblock.to_bytes();
+    raw[at..at + bytes.len()].copy_from_slice(bytes);
+    if let Some(checksum) = checksum_v1(&raw) {
+        raw[216..220].copy_from_slice(&checksum.to_le_bytes());
+    }
+    UnvalidatedV1::recognise(&raw, Version::V1_2)
+        .unwrap()
+        .validate(DEVICE_BYTES, 4096)
+        .unwrap_err()
+        .cause
+}
+
+#[test]
+fn every_version_and_level_reads_back_as_it_was_made() {
+    for version in [Version::V1_0, Version::V1_1, Version::V1_2] {
+        for level in Level::ALL {
+            let new = new_superblock(version, level);
+            let made = Superblock::new_v1(&new).unwrap();
+            assert_eq!(made.to_bytes().len(), 512);
+            assert_eq!(made.array, new.array);
+            assert_eq!(made.state.roles[..5], *new.roles);
+            assert_eq!(made.state.role, Role::Active(2));
+            assert!(made.state.is_clean() && !made.state.reserved_bytes_in_use);
+            assert_eq!(made.state.features.contains(Features::RAID0_LAYOUT), level == Level::Raid0);
+            let found = probed(DEVICE_BYTES, made.offset_bytes(), &made.to_bytes());
+            assert_eq!(found, [Ok(made)]);
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_made_is_refused() {
+    let new = new_superblock(Version::V1_2, Level::Raid5);
+    let with = |change: &dyn Fn(&mut NewSuperblock)| {
+        let mut new = new.clone();
+        change(&mut new);
+        Superblock::new_v1(&new).unwrap_err()
+    };
+    let cause = |error| match error {
+        NewSuperblockError::Invalid(error) => error.cause,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(with(&|new| new.placement.version = Version::V0_90), NewSuperblockError::Version0);
+    assert_eq!(
+        with(&|new| new.array.name = "x".repeat(32)),
+        NewSuperblockError::Name { bytes: 32 }
+    );
+    assert_eq!(with(&|new| new.array.name = "a\0b".into()), NewSuperblockError::Name { bytes: 3 });
+    assert_eq!(
+        with(&|new| new.roles = vec![Role::Spare; 1921].into()),
+        NewSuperblockError::Devices { count: 1921 }
+    );
+    assert_eq!(cause(with(&|new| new.array.chunk_sectors = 0)), SuperblockFault::ChunkZero);
+    assert_eq!(
+        cause(with(&|new| new.array.chunk_sectors = 24)),
+        SuperblockFault::Chunk { sectors: 24 }
+    );
+    let slots = SuperblockFault::Slots { slots: 1, level: 5, min: 2, max: 1920 };
+    assert_eq!(cause(with(&|new| new.array.raid_slots = 1)), slots);
+}
+
+#[test]
+fn each_field_out_of_range_has_its_own_error() {
+    use SuperblockFault as F;
+    let level = |number: i32| fault_v1(72, &number.to_le_bytes());
+    assert_eq!(level(-4), F::Level { number: -4, name: "multipath" });
+    assert_eq!(level(-5), F::Level { number: -5, name: "faulty" });
+    assert_eq!(level(-10), F::Level { number: -10, name: "container" });
+    assert_eq!(level(7), F::Level { number: 7, name: "unknown" });
+    assert_eq!(fault_v1(4, &[2]), F::VersionUnknown { major: 2, minor: 0 });
+    assert_eq!(fault_v1(88, &[0; 4]), F::ChunkZero);
+    assert_eq!(fault_v1(88, &[4, 0, 0, 0]), F::Chunk { sectors: 4 });
+    assert_eq!(fault_v1(88, &(1_u32 << 22).to_le_bytes()), F::Chunk { sectors: 1 << 22 });
+    let huge = (1_u64 << 60).to_le_bytes();
+    assert_eq!(fault_v1(128, &huge), F::SectorCount { field: "data_offset", sectors: 1 << 60 });
+    assert_eq!(fault_v1(136, &huge), F::SectorCount { field: "data_size", sectors: 1 << 60 });
+    assert_eq!(fault_v1(80, &huge), F::SectorCount { field: "size", sectors: 1 << 60 });
+    assert_eq!(fault_v1(144, &[9]), F::WrongPlace { stored: 9, found: 8 });
+    assert_eq!(fault_v1(128, &8_u64.to_le_bytes()), F::DataOverlapsSuperblock { data_offset: 8 });
+    assert_eq!(fault_v1(136, &9_u64.to_le_bytes()), F::MemberSize { used: 129_024, available: 9 });
+    assert!(matches!(fault_v1(80, &0_u64.to_le_bytes()), F::MemberSize { used: 0, .. }));
+    assert_eq!(fault_v1(220, &1921_u32.to_le_bytes()), F::RoleCount { count: 1921, max: 1920 });
+    assert_eq!(fault_v1(220, &[129]), F::CutOff { present_bytes: 512, needed_bytes: 514 });
+    assert_eq!(fault_v1(256, &[4, 0]), F::RoleOutOfRange { device: 0, role: 4, slots: 4 });
+    assert_eq!(fault_v1(258, &[0, 0xff]), F::RoleOutOfRange { device: 1, role: 0xff00, slots: 4 });
+    assert!(matches!(fault_v1(260, &[0xfd, 0xff]), F::Contradiction(_)));
+}
+
+#[test]
+fn features_that_exclude_each_other_and_places_off_the_device_are_refused() {
+    use SuperblockFault as F;
+    for map in [1024 | 1, 1024 | 512, 1024 | 2048, 4096] {
+        assert!(matches!(fault_v1(8, &u32::to_le_bytes(map)), F::Contradiction(_)), "{map:#x}");
+    }
+    assert_eq!(fault_v1(188, &(-9_i32).to_le_bytes()), F::Place("bad-block log"));
+    assert_eq!(fault_v1(188, &i32::MAX.to_le_bytes()), F::Place("bad-block log"));
+    assert_eq!(fault_v1(8, &1_u32.to_le_bytes()), F::Place("bitmap"));
+    assert_eq!(fault_v1(8, &1024_u32.to_le_bytes()), F::Place("PPL"));
+}
+
+#[test]
+fn a_truncated_member_is_told_how_much_is_missing() {
+    let raw = made(Version::V1_2).to_bytes();
+    let found = probed(DEVICE_BYTES - 1_000_000, 4096, &raw);
+    // The device counts in whole sectors: 999 936 bytes and 64 more.
+    let cause = SuperblockFault::Truncated { missing_bytes: 1_000_448 };
+    assert_eq!(found, [Err(SuperblockError { version: Version::V1_2, offset_bytes: 4096, cause })]);
+}
+
+#[test]
+fn a_copy_in_the_wrong_place_is_refused() {
+    let raw = made(Version::V1_2).to_bytes();
+    let cause = SuperblockFault::WrongPlace { stored: 8, found: 0 };
+    let error = SuperblockError { version: Version::V1_1, offset_bytes: 0, cause };
+    assert_eq!(probed(DEVICE_BYTES, 0, &raw), [Err(error)]);
+}
+
+#[test]
+fn unknown_features_and_reserved_bytes_are_kept_and_reported() {
+    let mut raw = made(Version::V1_2).to_bytes();
+    raw[8..12].copy_from_slice(&(1_u32 << 20 | 128).to_le_bytes());
+    raw[230] = 7;
+    let checksum = checksum_v1(&raw).unwrap();
+    raw[216..220].copy_from_slice(&checksum.to_le_bytes());
+    let superblock = UnvalidatedV1::recognise(&raw, Version::V1_2)
+        .unwrap()
+        .validate(DEVICE_BYTES, 4096)
+        .unwrap();
+    assert_eq!(superblock.state.features.unknown(), 1 << 20);
+    assert_eq!(superblock.state.features.names().collect::<Vec<_>>(), ["recovery-bitmap"]);
+    assert!(superblock.state.reserved_bytes_in_use);
+    assert_eq!(superblock.to_bytes(), raw);
+}
+
+#[test]
+fn a_reshape_is_read() {
+    let mut raw = made(Version::V1_2).to_bytes();
+    let mut put = |at: usize, bytes: &[u8]| raw[at..at + bytes.len()].copy_from_slice(bytes);
+    put(8, &(4_u32 | 64).to_le_bytes());
+    put(100, &6_i32.to_le_bytes());
+    put(104, &3072_u64.to_le_bytes());
+    put(112, &1_i32.to_le_bytes());
+    put(116, &16_u32.to_le_bytes());
+    put(120, &256_u32.to_le_bytes());
+    put(124, &(-1024_i32).to_le_bytes());
+    let checksum = checksum_v1(&raw).unwrap();
+    raw[216..220].copy_from_slice(&checksum.to_le_bytes());
+    let superblock = UnvalidatedV1::recognise(&raw, Version::V1_2)
+        .unwrap()
+        .validate(DEVICE_BYTES, 4096)
+        .unwrap();
+    let data_offset = superblock.device.data_offset_sectors;
+    let expected = Reshape {
+        position_sectors: 3072,
+        delta_disks: 1,
+        new_level: Level::Raid6,
+        new_layout: 16,
+        new_chunk_sectors: 256,
+        new_data_offset_sectors: Some(data_offset - 1024),
+        backwards: false,
+    };
+    assert_eq!(superblock.reshape, Some(expected));
+}
+
+fn update() -> SuperblockUpdate {
+    SuperblockUpdate {
+        events: 0x1_0000_0018,
+        update_time_seconds: 1_800_000_000,
+        resync_offset: 0,
+        roles: [Role::Active(0), Role::Faulty, Role::Active(2), Role::Active(3), Role::Spare]
+            .into(),
+        recovery_offset: None,
+        role_of_this: Role::Active(2),
+    }
+}
+
+#[test]
+fn apply_keeps_every_unknown_byte() {
+    let mut raw = made(Version::V1_2).to_bytes();
+    // Everything apply has no business with gets a mark that validation does not look at.
+    let unknown: Vec<usize> = (100..128).chain(164..184).chain(224..256).chain([12, 62]).collect();
+    for at in &unknown {
+        raw[*at] = 0xa5;
+    }
+    let checksum = checksum_v1(&raw).unwrap();
+    raw[216..220].copy_from_slice(&checksum.to_le_bytes());
+    let unvalidated = UnvalidatedV1::recognise(&raw, Version::V1_2).unwrap();
+    let mut superblock = unvalidated.validate(DEVICE_BYTES, 4096).unwrap();
+    superblock.apply(&update());
+    let after = superblock.to_bytes();
+    let changed: Vec<usize> = (0..raw.len()).filter(|at| raw[*at] != after[*at]).collect();
+    // utime, events, resync_offset, checksum, the role of device 1.
+    let known = |at: &usize| (192..220).contains(at) || (258..260).contains(at);
+    assert!(!changed.is_empty() && changed.iter().all(known), "{changed:?}");
+    assert_eq!(after[258..260], [0xfe, 0xff]);
+}
+
+#[test]
+fn a_recovering_member_says_how_far_it_is_and_forgets_it_when_done() {
+    let mut superblock = made(Version::V1_2);
+    superblock.apply(&SuperblockUpdate { recovery_offset: Some(4096), ..update() });
+    assert!(superblock.state.features.contains(Features::RECOVERY_OFFSET));
+    assert_eq!(superblock.device.recovery_offset_sectors, Some(4096));
+    superblock.apply(&update());
+    assert!(!superblock.state.features.contains(Features::RECOVERY_OFFSET));
+    assert_eq!(superblock.to_bytes()[152..160], [0; 8]);
+}
+
+#[test]
+fn the_list_of_roles_grows_with_the_block() {
+    let mut superblock = made(Version::V1_2);
+    let roles: Arc<[Role]> =
+        (0..4).map(Role::Active).chain(std::iter::repeat_n(Role::Spare, 196)).collect();
+    superblock.apply(&SuperblockUpdate { roles, ..update() });
+    assert_eq!(superblock.to_bytes().len(), 1024);
+    assert_eq!(superblock.state.roles.len(), 200);
+    assert_eq!(probed(DEVICE_BYTES, 4096, &superblock.to_bytes()), [Ok(superblock)]);
+}
+
+#[test]
+#[should_panic(expected = "a role names a slot that the array has not")]
+fn a_slot_beyond_the_array_is_our_own_mistake() {
+    made(Version::V1_2).apply(&SuperblockUpdate { role_of_this: Role::Active(4), ..update() });
+}
+
+#[test]
+fn the_bad_block_mark_is_set_and_cleared() {
+    let mut superblock = made(Version::V1_0);
+    superblock.set_bad_blocks(true);
+    let found = probed(DEVICE_BYTES, superblock.offset_bytes(), &superblock.to_bytes());
+    assert!(found[0].as_ref().unwrap().state.features.contains(Features::BAD_BLOCKS));
+    superblock.set_bad_blocks(false);
+    assert_eq!(superblock, made(Version::V1_0));
+}
+
+/// A clean four-member RAID-5 of version 0.90, as md writes it; this is device 1.
+pub(super) fn v0_bytes() -> Vec<u8> {
+    let mut words = vec![0_u32; 1024];
+    let constant = [
+        0xa92b_4efc,
+        0,
+        90,
+        3,
+        0,
+        0x0123_4567,
+        1_600_000_000,
+        5,
+        32_000,
+        4,
+        4,
+        7,
+        0,
+        0x89ab_cdef,
+        3,
+        4,
+    ];
+    words[..16].copy_from_slice(&constant);
+    let state = [1_600_000_100, 1, 4, 4, 0, 0, 0, 23, 1, 23, 1, u32::MAX];
+    words[32..44].copy_from_slice(&state);
+    words[64..66].copy_from_slice(&[2, 65536]);
+    for device in 0..4 {
+        let at = 128 + 32 * device as usize;
+        words[at..at + 5].copy_from_slice(&[device, 8, 16 * device, device, 6]);
+    }
+    words.copy_within(160..192, 992);
+    sealed_v0(words.into_iter().flat_map(u32::to_le_bytes).collect())
+}
+
+fn sealed_v0(mut bytes: Vec<u8>) -> Vec<u8> {
+    let checksum = checksum_v0(&bytes).unwrap();
+    bytes[152..156].copy_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+const V0_OFFSET: u64 = DEVICE_BYTES - (64 << 10);
+
+fn read_v0(bytes: &[u8]) -> Result<Superblock, SuperblockError> {
+    let mut found = probed(DEVICE_BYTES, V0_OFFSET, bytes);
+    assert_eq!(found.len(), 1);
+    found.remove(0)
+}
+
+fn fault_v0(word: usize, value: u32) -> SuperblockFault {
+    let mut bytes = v0_bytes();
+    bytes[4 * word..4 * word + 4].copy_from_slice(&value.to_le_bytes());
+    read_v0(&sealed_v0(bytes)).unwrap_err().cause
+}
+
+#[test]
+fn version_0_90_is_read() {
+    let superblock = read_v0(&v0_bytes()).unwrap();
+    assert_eq!(format_uuid(&superblock.array.uuid), "01234567:89abcdef:00000003:00000004");
+    assert_eq!(superblock.uuid_as_stored()[..4], [0x67, 0x45, 0x23, 0x01]);
+    assert_eq!(superblock.array.level, Level::Raid5);
+    assert_eq!(
+        (superblock.array.chunk_sectors, superblock.array.member_size_sectors),
+        (128, 64_000)
+    );
+    assert_eq!(superblock.array.preferred_minor, Some(7));
+    assert_eq!(superblock.state.events, (1 << 32) + 23);
+    assert!(superblock.state.is_clean());
+    assert_eq!(superblock.state.role, Role::Active(1));
+    assert_eq!(
+        superblock.state.roles[..5],
+        [0, 1, 2, 3].map(Role::Active).into_iter().chain([Role::Spare]).collect::<Vec<_>>()
+    );
+    assert_eq!(superblock.device.data_size_sectors * 512, V0_OFFSET);
+    assert_eq!(superblock.to_bytes(), v0_bytes());
+}
+
+#[test]
+fn what_is_wrong_with_0_90_has_its_own_error() {
+    use SuperblockFault as F;
+    let big_endian: Vec<u8> =
+        v0_bytes().chunks(4).flat_map(|word| [word[3], word[2], word[1], word[0]]).collect();
+    assert_eq!(read_v0(&big_endian).unwrap_err().cause, F::BigEndian);
+    assert_eq!(fault_v0(2, 89), F::VersionUnknown { major: 0, minor: 89 });
+    assert_eq!(fault_v0(1, 1), F::VersionUnknown { major: 1, minor: 90 });
+    assert_eq!(fault_v0(7, 0xffff_fffc), F::Level { number: -4, name: "multipath" });
+    assert_eq!(fault_v0(10, 28), F::Slots { slots: 28, level: 5, min: 2, max: 27 });
+    assert_eq!(fault_v0(65, 0), F::ChunkZero);
+    assert_eq!(fault_v0(65, 1000), F::Chunk { sectors: 1 });
+    assert_eq!(
+        fault_v0(8, u32::MAX),
+        F::MemberSize { used: 2 * u64::from(u32::MAX), available: V0_OFFSET / 512 }
+    );
+    assert_eq!(fault_v0(131, 9), F::RoleOutOfRange { device: 0, role: 9, slots: 4 });
+    assert_eq!(fault_v0(992, 27), F::RoleOutOfRange { device: 27, role: 1, slots: 4 });
+}
+
+#[test]
+fn a_0_90_array_that_is_not_clean_resumes_at_its_checkpoint_or_from_the_start() {
+    let with = |words: &[(usize, u32)]| {
+        let mut bytes = v0_bytes();
+        for (word, value) in words {
+            bytes[4 * word..4 * word + 4].copy_from_slice(&value.to_le_bytes());
+        }
+        read_v0(&sealed_v0(bytes)).unwrap().state.resync_offset
+    };
+    assert_eq!(with(&[(33, 0), (43, 5000)]), 5000);
+    assert_eq!(with(&[(33, 0), (43, 5000), (41, 22)]), 0);
+}
+
+#[test]
+fn a_0_90_member_that_failed_leaves_its_slot_removed() {
+    let mut superblock = read_v0(&v0_bytes()).unwrap();
+    let roles = [Role::Active(0), Role::Active(1), Role::Faulty, Role::Active(3)].into();
+    superblock.apply(&SuperblockUpdate { roles, role_of_this: Role::Active(1), ..update() });
+    let bytes = superblock.to_bytes();
+    let word = |at: usize| u32::from_le_bytes(*bytes[4 * at..].first_chunk().unwrap());
+    assert_eq!([192, 193, 194, 195, 196].map(word), [2, 0, 0, 2, 9]);
+    // nr, active, working, failed, spare.
+    assert_eq!([9, 34, 35, 36, 37].map(word), [3, 3, 3, 1, 0]);
+    assert_eq!([33, 39, 40, 41, 42, 43].map(word), [0, 24, 1, 0, 0, 0]);
+    assert_eq!(bytes[512 + 128..512 + 256], bytes[992 * 4..]);
+    assert_eq!(read_v0(&bytes), Ok(superblock));
+}
+
+fn any_role(slots: u16) -> impl Strategy<Value = Role> {
+    prop_oneof![3 => (0..slots).prop_map(Role::Active), 1 => Just(Role::Spare), 1 => Just(Role::Faulty)]
+}
+
+proptest! {
+    #[test]
+    fn what_apply_wrote_reads_back_as_the_value_says(
+        which in 0_usize..4, events: u64, update_time_seconds in 0..1_u64 << 40,
+        resync_offset in prop_oneof![Just(0), Just(u64::MAX), any::<u64>()],
+        roles in prop::collection::vec(any_role(4), 0..27), role_of_this in any_role(4),
+        recovery_offset in prop::option::of(any::<u64>()),
+    ) {
+        let version = Version::ALL[which];
+        let mut superblock =
+            if version.is_v1() { made(version) } else { read_v0(&v0_bytes()).unwrap() };
+        let update = SuperblockUpdate {
+            events, update_time_seconds, resync_offset, roles: roles.into(), recovery_offset, role_of_this,
+        };
+        superblock.apply(&update);
+        prop_assert_eq!(superblock.state.events, events);
+        let found = probed(DEVICE_BYTES, superblock.offset_bytes(), &superblock.to_bytes());
+        prop_assert_eq!(found, [Ok(superblock)]);
+    }
+
+    #[test]
+    fn times_keep_forty_bits_of_seconds(seconds in 0..1_u64 << 40, microseconds in 0..1_u32 << 24) {
+        let time = Timestamp { seconds, microseconds };
+        prop_assert_eq!(Timestamp::from_v1(time.to_v1()), time);
+    }
+}
+
+#[test]
+fn versions_are_named_as_mdadm_names_them() {
+    for version in Version::ALL {
+        assert_eq!(version.to_string().parse(), Ok(version));
+    }
+    assert_eq!("1.3".parse::<Version>(), Err(UnknownVersion));
+}

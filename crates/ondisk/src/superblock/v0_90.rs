@@ -1,0 +1,485 @@
+//! Superblock 0.90: 1024 words of 32 bits near the end of the device.
+//!
+//! It is written in the byte order of the machine that made it. We read little endian and refuse big endian by
+//! name. The order of the two halves of each event counter depends on the byte order, too, so that on disk they
+//! are always one 64-bit number in that order. `docs/on-disk.md` draws the words.
+//!
+//! What the format cannot say: data always starts at sector 0, there is no device UUID, no recovery offset, no
+//! bad-block log. A minor version of 91 means that a reshape is under way.
+
+use std::mem::{offset_of, size_of};
+
+use zerocopy::byteorder::little_endian::{I32, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::Superblock;
+use super::check;
+use super::error::{SuperblockError, SuperblockFault};
+use super::facts::{
+    ArrayFacts, DeviceFacts, DeviceFlags, Features, IntentFacts, Reshape, Role, StateFacts,
+    Timestamp, Version,
+};
+use super::write::SuperblockUpdate;
+use crate::checksum::{checksum_v0, fold_v0};
+use crate::limits::{MAGIC, SECTOR_BYTES, SUPERBLOCK_BYTES_MAX, V0_DEVICES_MAX};
+
+/// Sectors from a 0.90 superblock to its bitmap, always.
+const BITMAP_OFFSET_SECTORS: i32 = 8;
+/// Sectors of a member that 0.90 can describe at the levels that record the size.
+const MEMBER_SECTORS_MAX: u64 = (2 << 32) - 2;
+
+/// `state` bit: redundancy is right everywhere.
+const STATE_CLEAN: u32 = 1;
+/// `state` bit: there is a bitmap behind the superblock.
+const STATE_BITMAP: u32 = 1 << 8;
+
+const DISK_FAULTY: u32 = 1;
+const DISK_ACTIVE: u32 = 1 << 1;
+const DISK_SYNC: u32 = 1 << 2;
+const DISK_REMOVED: u32 = 1 << 3;
+const DISK_WRITE_MOSTLY: u32 = 1 << 9;
+const DISK_FAILFAST: u32 = 1 << 10;
+const DISK_JOURNAL: u32 = 1 << 18;
+
+/// Words 0..32: constant facts.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Constant {
+    magic: U32,
+    major_version: U32,
+    minor_version: U32,
+    patch_version: U32,
+    gvalid_words: U32,
+    set_uuid0: U32,
+    creation_time: U32,
+    level: I32,
+    size_kib: U32,
+    nr_disks: U32,
+    raid_disks: U32,
+    md_minor: U32,
+    not_persistent: U32,
+    set_uuid_rest: [U32; 3],
+    reserved: [U32; 16],
+}
+
+/// Words 32..44: the state.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Counters {
+    update_time: U32,
+    state: U32,
+    active_disks: U32,
+    working_disks: U32,
+    failed_disks: U32,
+    spare_disks: U32,
+    checksum: U32,
+    /// Low and high half: one little-endian number on little-endian machines.
+    events: U64,
+    /// The event count at which `recovery_cp` was right.
+    checkpoint_events: U64,
+    recovery_cp: U32,
+}
+
+/// Words 44..64: valid if the minor version is 91.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct ReshapeRaw {
+    position: U64,
+    new_level: I32,
+    delta_disks: I32,
+    new_layout: U32,
+    new_chunk_bytes: U32,
+    reserved: [U32; 14],
+}
+
+/// Words 64..128: the level's own.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Personality {
+    layout: U32,
+    chunk_bytes: U32,
+    root_pv: U32,
+    root_block: U32,
+    reserved: [U32; 60],
+}
+
+/// 32 words: one device.
+#[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Descriptor {
+    number: U32,
+    major: U32,
+    minor: U32,
+    raid_disk: U32,
+    state: U32,
+    reserved: [U32; 27],
+}
+
+/// All 4096 bytes.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Whole {
+    constant: Constant,
+    counters: Counters,
+    reshape: ReshapeRaw,
+    personality: Personality,
+    disks: [Descriptor; 27],
+    this_disk: Descriptor,
+}
+
+const _: () = assert!(size_of::<Whole>() == SUPERBLOCK_BYTES_MAX);
+const _: () = assert!(size_of::<Descriptor>() == 32 * 4);
+const _: () = assert!(offset_of!(Whole, constant.magic) == 0);
+const _: () = assert!(offset_of!(Whole, constant.major_version) == 4);
+const _: () = assert!(offset_of!(Whole, constant.minor_version) == 2 * 4);
+const _: () = assert!(offset_of!(Whole, constant.patch_version) == 3 * 4);
+const _: () = assert!(offset_of!(Whole, constant.gvalid_words) == 4 * 4);
+const _: () = assert!(offset_of!(Whole, constant.set_uuid0) == 5 * 4);
+const _: () = assert!(offset_of!(Whole, constant.creation_time) == 6 * 4);
+const _: () = assert!(offset_of!(Whole, constant.level) == 7 * 4);
+const _: () = assert!(offset_of!(Whole, constant.size_kib) == 8 * 4);
+const _: () = assert!(offset_of!(Whole, constant.nr_disks) == 9 * 4);
+const _: () = assert!(offset_of!(Whole, constant.raid_disks) == 10 * 4);
+const _: () = assert!(offset_of!(Whole, constant.md_minor) == 11 * 4);
+const _: () = assert!(offset_of!(Whole, constant.not_persistent) == 12 * 4);
+const _: () = assert!(offset_of!(Whole, constant.set_uuid_rest) == 13 * 4);
+const _: () = assert!(offset_of!(Whole, constant.reserved) == 16 * 4);
+const _: () = assert!(offset_of!(Whole, counters.update_time) == 32 * 4);
+const _: () = assert!(offset_of!(Whole, counters.state) == 33 * 4);
+const _: () = assert!(offset_of!(Whole, counters.active_disks) == 34 * 4);
+const _: () = assert!(offset_of!(Whole, counters.working_disks) == 35 * 4);
+const _: () = assert!(offset_of!(Whole, counters.failed_disks) == 36 * 4);
+const _: () = assert!(offset_of!(Whole, counters.spare_disks) == 37 * 4);
+const _: () = assert!(offset_of!(Whole, counters.checksum) == 38 * 4);
+const _: () = assert!(offset_of!(Whole, counters.events) == 39 * 4);
+const _: () = assert!(offset_of!(Whole, counters.checkpoint_events) == 41 * 4);
+const _: () = assert!(offset_of!(Whole, counters.recovery_cp) == 43 * 4);
+const _: () = assert!(offset_of!(Whole, reshape.position) == 44 * 4);
+const _: () = assert!(offset_of!(Whole, reshape.new_level) == 46 * 4);
+const _: () = assert!(offset_of!(Whole, reshape.delta_disks) == 47 * 4);
+const _: () = assert!(offset_of!(Whole, reshape.new_layout) == 48 * 4);
+const _: () = assert!(offset_of!(Whole, reshape.new_chunk_bytes) == 49 * 4);
+const _: () = assert!(offset_of!(Whole, reshape.reserved) == 50 * 4);
+const _: () = assert!(offset_of!(Whole, personality.layout) == 64 * 4);
+const _: () = assert!(offset_of!(Whole, personality.chunk_bytes) == 65 * 4);
+const _: () = assert!(offset_of!(Whole, personality.root_pv) == 66 * 4);
+const _: () = assert!(offset_of!(Whole, personality.root_block) == 67 * 4);
+const _: () = assert!(offset_of!(Whole, personality.reserved) == 68 * 4);
+const _: () = assert!(offset_of!(Whole, disks) == 128 * 4);
+const _: () = assert!(offset_of!(Whole, this_disk) == 992 * 4);
+const _: () = assert!(offset_of!(Descriptor, number) == 0);
+const _: () = assert!(offset_of!(Descriptor, major) == 4);
+const _: () = assert!(offset_of!(Descriptor, minor) == 8);
+const _: () = assert!(offset_of!(Descriptor, raid_disk) == 12);
+const _: () = assert!(offset_of!(Descriptor, state) == 16);
+const _: () = assert!(offset_of!(Descriptor, reserved) == 20);
+
+/// Bytes with md's magic, in either byte order, at the place of a 0.90 superblock.
+#[derive(Debug, Clone, Copy)]
+pub struct UnvalidatedV0<'a> {
+    bytes: &'a [u8],
+    big_endian: bool,
+}
+
+impl<'a> UnvalidatedV0<'a> {
+    /// Recognises the magic in either byte order; `None` if it is not there.
+    #[must_use]
+    pub fn recognise(bytes: &'a [u8]) -> Option<Self> {
+        let magic = bytes.first_chunk::<4>()?;
+        let big_endian = u32::from_be_bytes(*magic) == MAGIC;
+        (big_endian || u32::from_le_bytes(*magic) == MAGIC).then_some(Self { bytes, big_endian })
+    }
+
+    /// Checks everything and makes a superblock of it.
+    ///
+    /// `device_bytes` is the size of the device, `found_bytes` the byte offset the bytes were read from.
+    ///
+    /// # Errors
+    /// Whatever is wrong first, in the order: byte order, length, version, checksum, place, then field by field.
+    pub fn validate(
+        self,
+        device_bytes: u64,
+        found_bytes: u64,
+    ) -> Result<Superblock, SuperblockError> {
+        self.decode(device_bytes / SECTOR_BYTES, found_bytes / SECTOR_BYTES).map_err(|cause| {
+            SuperblockError { version: Version::V0_90, offset_bytes: found_bytes, cause }
+        })
+    }
+
+    fn decode(self, device_sectors: u64, found: u64) -> Result<Superblock, SuperblockFault> {
+        let whole = self.whole()?;
+        if let Some(stored) =
+            Version::V0_90.super_offset_sectors(device_sectors).filter(|place| *place != found)
+        {
+            return Err(SuperblockFault::WrongPlace { stored, found });
+        }
+        let level = check::level(whole.constant.level.get())?;
+        let array = array_facts(whole, level)?;
+        check::shape(&array, V0_DEVICES_MAX)?;
+        let (role, roles) = decode_roles(whole, array.raid_slots)?;
+        let used = check::used_sectors(&array);
+        let available =
+            if check::has_member_size(level) { found.min(MEMBER_SECTORS_MAX) } else { found };
+        if used > available || (used == 0 && check::has_member_size(level)) {
+            return Err(SuperblockFault::MemberSize { used, available });
+        }
+        Ok(Superblock {
+            version: Version::V0_90,
+            device: device_facts(whole, found, available),
+            state: state_facts(whole, role, roles),
+            intent: IntentFacts {
+                bitmap_offset_sectors: (whole.counters.state.get() & STATE_BITMAP != 0)
+                    .then_some(BITMAP_OFFSET_SECTORS),
+                ..IntentFacts::default()
+            },
+            reshape: decode_reshape(whole)?,
+            array,
+            raw: whole.as_bytes().to_vec(),
+        })
+    }
+
+    fn whole(&self) -> Result<&'a Whole, SuperblockFault> {
+        if self.big_endian {
+            return Err(SuperblockFault::BigEndian);
+        }
+        let cut_off = SuperblockFault::CutOff {
+            present_bytes: self.bytes.len() as u64,
+            needed_bytes: SUPERBLOCK_BYTES_MAX as u64,
+        };
+        let (whole, _) = Whole::ref_from_prefix(self.bytes).map_err(|_| cut_off)?;
+        let (major, minor) =
+            (whole.constant.major_version.get(), whole.constant.minor_version.get());
+        if major != 0 || !(90..=91).contains(&minor) {
+            return Err(SuperblockFault::VersionUnknown { major, minor });
+        }
+        let stored = whole.counters.checksum.get();
+        let computed = checksum_v0(self.bytes).ok_or(cut_off)?;
+        if fold_v0(stored) != fold_v0(computed) {
+            return Err(SuperblockFault::Checksum { stored, computed });
+        }
+        Ok(whole)
+    }
+}
+
+/// Reverses the bytes of each 32-bit word: between mdadm's printed order and the stored one.
+pub(super) fn swap_words(mut uuid: [u8; 16]) -> [u8; 16] {
+    for word in uuid.as_chunks_mut::<4>().0 {
+        word.reverse();
+    }
+    uuid
+}
+
+fn stored_uuid(whole: &Whole) -> [u8; 16] {
+    let [b, c, d] = whole.constant.set_uuid_rest;
+    let mut uuid = [0; 16];
+    for (to, word) in
+        uuid.as_chunks_mut::<4>().0.iter_mut().zip([whole.constant.set_uuid0, b, c, d])
+    {
+        *to = word.to_bytes();
+    }
+    uuid
+}
+
+fn chunk_sectors(bytes: u32) -> Result<u32, SuperblockFault> {
+    if !bytes.is_multiple_of(512) {
+        return Err(SuperblockFault::Chunk { sectors: bytes / 512 });
+    }
+    Ok(bytes / 512)
+}
+
+fn array_facts(whole: &Whole, level: braid_geometry::Level) -> Result<ArrayFacts, SuperblockFault> {
+    Ok(ArrayFacts {
+        uuid: swap_words(stored_uuid(whole)),
+        name: String::new(),
+        creation_time: seconds(whole.constant.creation_time),
+        level,
+        layout: whole.personality.layout.get(),
+        chunk_sectors: chunk_sectors(whole.personality.chunk_bytes.get())?,
+        member_size_sectors: u64::from(whole.constant.size_kib.get()) * 2,
+        raid_slots: whole.constant.raid_disks.get(),
+        preferred_minor: Some(whole.constant.md_minor.get()),
+    })
+}
+
+fn seconds(value: U32) -> Timestamp {
+    Timestamp { seconds: u64::from(value.get()), microseconds: 0 }
+}
+
+/// This device's role, then everybody's. Descriptors that nobody uses count as spares, as in 1.x.
+fn decode_roles(whole: &Whole, slots: u32) -> Result<(Role, Vec<Role>), SuperblockFault> {
+    let mut roles = Vec::with_capacity(whole.disks.len());
+    for (device, descriptor) in (0..).zip(&whole.disks) {
+        roles.push(role_of(descriptor, device, slots)?);
+    }
+    let number = whole.this_disk.number.get();
+    let role = usize::try_from(number).ok().and_then(|number| roles.get(number).copied());
+    let out_of_range = SuperblockFault::RoleOutOfRange {
+        device: number,
+        role: whole.this_disk.raid_disk.get(),
+        slots,
+    };
+    Ok((role.ok_or(out_of_range)?, roles))
+}
+
+/// md's reading: faulty wins, then in sync; active without sync counts only while a reshape runs, as a spare.
+fn role_of(descriptor: &Descriptor, device: u32, slots: u32) -> Result<Role, SuperblockFault> {
+    let (state, slot) = (descriptor.state.get(), descriptor.raid_disk.get());
+    if state & (DISK_FAULTY | DISK_REMOVED) != 0 {
+        return Ok(Role::Faulty);
+    }
+    if state & DISK_JOURNAL != 0 {
+        return Err(SuperblockFault::Contradiction(
+            "a journal device in an array without a journal",
+        ));
+    }
+    if state & DISK_SYNC == 0 {
+        return Ok(Role::Spare);
+    }
+    let in_range = u16::try_from(slot).ok().filter(|_| slot < slots);
+    in_range.map(Role::Active).ok_or(SuperblockFault::RoleOutOfRange { device, role: slot, slots })
+}
+
+fn device_facts(whole: &Whole, found: u64, available: u64) -> DeviceFacts {
+    let number = whole.this_disk.number.get();
+    let own = usize::try_from(number).ok().and_then(|number| whole.disks.get(number));
+    let state = own.unwrap_or(&whole.this_disk).state.get();
+    DeviceFacts {
+        number,
+        uuid: [0; 16],
+        super_offset_sectors: found,
+        data_offset_sectors: 0,
+        data_size_sectors: available,
+        recovery_offset_sectors: None,
+        bad_block_log: None,
+        corrected_read_errors: 0,
+        flags: DeviceFlags {
+            write_mostly: state & DISK_WRITE_MOSTLY != 0,
+            failfast: state & DISK_FAILFAST != 0,
+        },
+    }
+}
+
+fn state_facts(whole: &Whole, role: Role, roles: Vec<Role>) -> StateFacts {
+    let counters = &whole.counters;
+    let resync_offset = if counters.state.get() & STATE_CLEAN != 0 {
+        u64::MAX
+    } else if counters.events == counters.checkpoint_events {
+        u64::from(counters.recovery_cp.get())
+    } else {
+        0
+    };
+    StateFacts {
+        events: counters.events.get(),
+        update_time: seconds(counters.update_time),
+        resync_offset,
+        features: Features::default(),
+        role,
+        roles,
+        reserved_bytes_in_use: false,
+    }
+}
+
+fn decode_reshape(whole: &Whole) -> Result<Option<Reshape>, SuperblockFault> {
+    if whole.constant.minor_version.get() < 91 {
+        return Ok(None);
+    }
+    let raw = &whole.reshape;
+    check::sectors("reshape_position", raw.position.get())?;
+    Ok(Some(Reshape {
+        position_sectors: raw.position.get(),
+        delta_disks: raw.delta_disks.get(),
+        new_level: check::level(raw.new_level.get())?,
+        new_layout: raw.new_layout.get(),
+        new_chunk_sectors: chunk_sectors(raw.new_chunk_bytes.get())?,
+        new_data_offset_sectors: None,
+        backwards: raw.delta_disks.get() < 0,
+    }))
+}
+
+/// Patches the bytes of a 0.90 superblock. Returns the roles as the format can say them.
+///
+/// A member that is still recovering is written as a spare: the format has no recovery offset.
+pub(super) fn patch(raw: &mut [u8], update: &SuperblockUpdate) -> (Role, Vec<Role>) {
+    assert!(update.roles.len() <= V0_DEVICES_MAX as usize, "0.90 describes at most 27 devices");
+    let (whole, _) =
+        Whole::mut_from_prefix(raw).expect("a validated 0.90 superblock has 4096 bytes");
+    let own_number = usize::try_from(whole.this_disk.number.get()).unwrap_or(usize::MAX);
+    let slots = whole.constant.raid_disks.get();
+    let mut roles: Vec<Role> =
+        update.roles.iter().copied().chain(std::iter::repeat(Role::Spare)).take(27).collect();
+    let recovering = update.recovery_offset.is_some();
+    if let Some(own) = roles.get_mut(own_number) {
+        *own = if recovering { Role::Spare } else { update.role_of_this };
+    }
+    for (number, (descriptor, role)) in (0..).zip(whole.disks.iter_mut().zip(&roles)) {
+        patch_descriptor(descriptor, number, *role, slots);
+    }
+    if let Some(own) = whole.disks.get(own_number) {
+        whole.this_disk = *own;
+    }
+    patch_counts(whole);
+    patch_counters(&mut whole.counters, update);
+    whole.counters.checksum =
+        U32::new(checksum_v0(whole.as_bytes()).expect("4096 bytes are there"));
+    let role = roles.get(own_number).copied().unwrap_or(Role::Spare);
+    (role, roles)
+}
+
+fn patch_descriptor(descriptor: &mut Descriptor, number: u32, role: Role, slots: u32) {
+    let flags = descriptor.state.get() & (DISK_WRITE_MOSTLY | DISK_FAILFAST);
+    let before = role_of(descriptor, number, u32::MAX);
+    if before == Ok(role) {
+        return;
+    }
+    let (raid_disk, state) = match role {
+        Role::Active(slot) => (u32::from(slot), DISK_ACTIVE | DISK_SYNC | flags),
+        Role::Spare => (number, flags),
+        // A slot that lost its device is "removed"; a device beyond the slots is merely faulty.
+        Role::Faulty if number < slots => (number, DISK_FAULTY | DISK_REMOVED),
+        Role::Faulty => (number, DISK_FAULTY | flags),
+        Role::Journal => panic!("a 0.90 array has no journal device"),
+    };
+    descriptor.number = U32::new(number);
+    descriptor.raid_disk = U32::new(raid_disk);
+    descriptor.state = U32::new(state);
+    if state & DISK_REMOVED != 0 {
+        descriptor.major = U32::new(0);
+        descriptor.minor = U32::new(0);
+    }
+}
+
+/// Counts the descriptors as md does when it writes them.
+fn patch_counts(whole: &mut Whole) {
+    let unused = |d: &Descriptor| d.state.get() == 0 && d.major.get() == 0 && d.minor.get() == 0;
+    let removed = |d: &Descriptor| d.state.get() & DISK_REMOVED != 0;
+    let (mut present, mut active, mut spare, mut failed) = (0, 0, 0, 0);
+    for descriptor in &whole.disks {
+        if removed(descriptor) {
+            failed += u32::from(descriptor.state.get() & DISK_FAULTY != 0);
+        } else if !unused(descriptor) {
+            present += 1;
+            let is_active = descriptor.state.get() & DISK_ACTIVE != 0;
+            let is_faulty = descriptor.state.get() & DISK_FAULTY != 0;
+            active += u32::from(is_active && !is_faulty);
+            spare += u32::from(!is_active && !is_faulty);
+        }
+    }
+    whole.constant.nr_disks = U32::new(present);
+    whole.counters.active_disks = U32::new(active);
+    whole.counters.working_disks = U32::new(active + spare);
+    whole.counters.failed_disks = U32::new(failed);
+    whole.counters.spare_disks = U32::new(spare);
+}
+
+fn patch_counters(counters: &mut Counters, update: &SuperblockUpdate) {
+    let clean = update.resync_offset == u64::MAX;
+    let state = counters.state.get() & !STATE_CLEAN;
+    counters.state = U32::new(state | if clean { STATE_CLEAN } else { 0 });
+    counters.events = U64::new(update.events);
+    counters.update_time = U32::new(u32::try_from(update.update_time_seconds).unwrap_or(u32::MAX));
+    // A checkpoint that does not fit 32 bits is written as "from the start": more work, never less.
+    let checkpoint =
+        if clean { u32::MAX } else { u32::try_from(update.resync_offset).unwrap_or(0) };
+    counters.recovery_cp = U32::new(checkpoint);
+    counters.checkpoint_events = U64::new(if checkpoint == 0 { 0 } else { update.events });
+}

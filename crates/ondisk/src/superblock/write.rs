@@ -1,0 +1,264 @@
+//! Making a version 1 superblock, and changing any.
+//!
+//! A new superblock is built as bytes and then goes through the same validation as one read from a disk: what we
+//! could not read back we do not write.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+use zerocopy::byteorder::little_endian::{I32, U16, U32, U64};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use super::error::SuperblockError;
+use super::facts::{ArrayFacts, DeviceFlags, Features, Role, Timestamp};
+use super::v1::{FLAG_FAILFAST, FLAG_WRITE_MOSTLY, Fixed, UnvalidatedV1};
+use super::{Superblock, v0_90};
+use crate::checksum::checksum_v1;
+use crate::limits::{MAGIC, SECTOR_BYTES, V1_FIXED_BYTES, V1_ROLES_MAX};
+use crate::placement::Placement;
+
+/// Longest name in bytes: the field has 32, the last stays zero.
+const NAME_BYTES_MAX: usize = 31;
+
+/// Everything a new version 1 superblock says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewSuperblock {
+    /// What every member of the array says alike. `preferred_minor` is ignored.
+    pub array: ArrayFacts,
+    /// Where things go on this device; also says the version.
+    pub placement: Placement,
+    /// The member's permanent number.
+    pub device_number: u32,
+    /// The member's identity.
+    pub device_uuid: [u8; 16],
+    /// Flags.
+    pub device_flags: DeviceFlags,
+    /// Every device's role, by device number; this one's is at `device_number`.
+    pub roles: Arc<[Role]>,
+    /// mdadm starts at 0; md counts from there when it first writes.
+    pub events: u64,
+    /// `u64::MAX`: redundancy is right (or there is none); 0: md will resync.
+    pub resync_offset: u64,
+}
+
+/// Why a new superblock cannot be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum NewSuperblockError {
+    /// Only 1.x is written anew.
+    #[error("version 0.90 is read and updated, not made")]
+    Version0,
+    /// The name does not fit, or has a zero byte in it.
+    #[error("the name takes {bytes} bytes, at most {NAME_BYTES_MAX} without a zero byte fit")]
+    Name {
+        /// Bytes of the name.
+        bytes: usize,
+    },
+    /// More devices than a superblock can hold.
+    #[error("{count} devices are more than the {V1_ROLES_MAX} that fit")]
+    Devices {
+        /// Devices asked for.
+        count: usize,
+    },
+    /// What was asked for makes no valid superblock.
+    #[error("the superblock would not be valid: {0}")]
+    Invalid(#[from] SuperblockError),
+}
+
+/// What a running array changes in the superblocks of its members.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SuperblockUpdate {
+    /// The new event count.
+    pub events: u64,
+    /// Seconds since 1970.
+    pub update_time_seconds: u64,
+    /// `u64::MAX`: clean; otherwise redundancy is right before this sector.
+    pub resync_offset: u64,
+    /// Every device's role, by device number; devices beyond the list are written as spares.
+    pub roles: Arc<[Role]>,
+    /// `Some`: this member is recovered only up to this sector of its data area. 0.90 cannot say it and writes the
+    /// member as a spare instead.
+    pub recovery_offset: Option<u64>,
+    /// This member's role; wins over its entry in `roles`.
+    pub role_of_this: Role,
+}
+
+/// Bytes that a version 1 superblock with `role_count` roles is written as; `None` beyond md's limit.
+pub(super) fn v1_written_bytes(role_count: u32) -> Option<usize> {
+    let roles = usize::try_from(role_count).ok().filter(|_| role_count <= V1_ROLES_MAX)?;
+    Some((V1_FIXED_BYTES + 2 * roles).next_multiple_of(512))
+}
+
+impl Superblock {
+    /// Makes the superblock of one member of a new array (1.0, 1.1 or 1.2).
+    ///
+    /// Like mdadm it takes room for roles up to the next sector: up to 128 devices in 512 bytes.
+    ///
+    /// # Errors
+    /// Version 0.90, a name that does not fit, too many devices, or anything that validation refuses.
+    pub fn new_v1(new: &NewSuperblock) -> Result<Self, NewSuperblockError> {
+        let version = new.placement.version;
+        if !version.is_v1() {
+            return Err(NewSuperblockError::Version0);
+        }
+        let name = new.array.name.as_bytes();
+        if name.len() > NAME_BYTES_MAX || name.contains(&0) {
+            return Err(NewSuperblockError::Name { bytes: name.len() });
+        }
+        let too_many = NewSuperblockError::Devices { count: new.roles.len() };
+        let length_bytes =
+            u32::try_from(new.roles.len()).ok().and_then(v1_written_bytes).ok_or(too_many)?;
+        let mut raw = vec![0xff; length_bytes];
+        let (head, _) =
+            Fixed::mut_from_prefix(&mut raw).expect("a superblock is longer than its head");
+        *head = fixed(new, length_bytes);
+        write_roles(&mut raw, &new.roles);
+        seal(&mut raw);
+        let found_bytes = new.placement.super_offset_sectors * SECTOR_BYTES;
+        let unvalidated =
+            UnvalidatedV1::recognise(&raw, version).expect("the magic was just written");
+        Ok(unvalidated.validate(new.placement.device_bytes, found_bytes)?)
+    }
+
+    /// Changes what a running array changes, and nothing else: bytes that we do not know stay as they are.
+    ///
+    /// # Panics
+    /// If the update names more devices or slots than the superblock can hold: that is our own mistake.
+    pub fn apply(&mut self, update: &SuperblockUpdate) {
+        let slots = self.array.raid_slots;
+        let in_range =
+            |role: &Role| !matches!(role, Role::Active(slot) if u32::from(*slot) >= slots);
+        assert!(update.roles.iter().all(in_range), "a role names a slot that the array has not");
+        assert!(in_range(&update.role_of_this), "a role names a slot that the array has not");
+        self.state.events = update.events;
+        self.state.update_time = Timestamp { seconds: update.update_time_seconds, microseconds: 0 };
+        self.state.resync_offset = update.resync_offset;
+        if self.version.is_v1() {
+            self.apply_v1(update);
+        } else {
+            self.apply_v0(update);
+        }
+    }
+
+    /// Sets or clears the mark that says the bad-block log is not empty; version 1 with a log only.
+    ///
+    /// # Panics
+    /// If there is no log: whoever records a bad block has written a log first.
+    pub fn set_bad_blocks(&mut self, present: bool) {
+        assert!(self.device.bad_block_log.is_some(), "no bad-block log to speak of");
+        let features = self.state.features.without(Features::BAD_BLOCKS);
+        self.state.features = if present { features.with(Features::BAD_BLOCKS) } else { features };
+        let (head, _) = Fixed::mut_from_prefix(&mut self.raw).expect("validated");
+        head.identity.feature_map = U32::new(self.state.features.0);
+        seal(&mut self.raw);
+    }
+
+    fn apply_v0(&mut self, update: &SuperblockUpdate) {
+        (self.state.role, self.state.roles) = v0_90::patch(&mut self.raw, update);
+        self.state.update_time.seconds = update.update_time_seconds.min(u64::from(u32::MAX));
+        let fits = update.resync_offset == u64::MAX || u32::try_from(update.resync_offset).is_ok();
+        self.state.resync_offset = if fits { update.resync_offset } else { 0 };
+    }
+
+    fn apply_v1(&mut self, update: &SuperblockUpdate) {
+        let roles = self.roles_after(update);
+        let role_count = u32::try_from(roles.len()).expect("at most 1920 roles");
+        let length_bytes = v1_written_bytes(role_count).expect("at most 1920 roles");
+        self.raw.resize(length_bytes.max(self.raw.len()), 0xff);
+        let is_journal = update.role_of_this == Role::Journal;
+        assert!(
+            !is_journal || update.recovery_offset.is_none(),
+            "a journal device does not recover"
+        );
+        let recovering = Features::RECOVERY_OFFSET;
+        let features = match update.recovery_offset {
+            Some(_) => self.state.features.with(recovering),
+            None => self.state.features.without(recovering.with(Features::RECOVERY_BITMAP)),
+        };
+        let (head, _) = Fixed::mut_from_prefix(&mut self.raw).expect("validated");
+        head.identity.feature_map = U32::new(features.0);
+        head.state.events = U64::new(update.events);
+        head.state.update_time = U64::new(self.state.update_time.to_v1());
+        head.state.resync_offset = U64::new(update.resync_offset);
+        head.state.role_count = U32::new(role_count);
+        if !is_journal {
+            head.device.recovery_offset = U64::new(update.recovery_offset.unwrap_or(0));
+        }
+        self.state.update_time = Timestamp::from_v1(head.state.update_time.get());
+        write_roles(&mut self.raw, &roles);
+        seal(&mut self.raw);
+        self.state.features = features;
+        self.device.recovery_offset_sectors = update.recovery_offset;
+        self.state.role = update.role_of_this;
+        self.state.roles = roles;
+    }
+
+    /// The list of roles to write: never shorter than it was, and this member's own role in its place.
+    fn roles_after(&self, update: &SuperblockUpdate) -> Vec<Role> {
+        let number = self.device.number as usize;
+        let own = if update.role_of_this == Role::Spare { 0 } else { number + 1 };
+        let count = self.state.roles.len().max(update.roles.len()).max(own);
+        assert!(count <= V1_ROLES_MAX as usize, "more roles than a superblock can hold");
+        let mut roles = update.roles.to_vec();
+        roles.resize(count, Role::Spare);
+        if let Some(role) = roles.get_mut(number) {
+            *role = update.role_of_this;
+        }
+        roles
+    }
+}
+
+/// The fixed part of a new superblock; the checksum comes last, in `seal`.
+fn fixed(new: &NewSuperblock, length_bytes: usize) -> Fixed {
+    let (array, place) = (&new.array, &new.placement);
+    let mut fixed = Fixed::new_zeroed();
+    fixed.identity.magic = U32::new(MAGIC);
+    fixed.identity.major_version = U32::new(1);
+    let raid0_layout = array.level == braid_geometry::Level::Raid0 && array.layout != 0;
+    let features = if raid0_layout { Features::RAID0_LAYOUT } else { Features::default() };
+    fixed.identity.feature_map = U32::new(features.0);
+    fixed.identity.set_uuid = array.uuid;
+    for (to, from) in fixed.identity.set_name.iter_mut().zip(array.name.bytes()) {
+        *to = from;
+    }
+    fixed.shape.creation_time = U64::new(array.creation_time.to_v1());
+    fixed.shape.level = I32::new(array.level.md_number());
+    fixed.shape.layout = U32::new(array.layout);
+    fixed.shape.size = U64::new(array.member_size_sectors);
+    fixed.shape.chunk_sectors = U32::new(array.chunk_sectors);
+    fixed.shape.raid_slots = U32::new(array.raid_slots);
+    fixed.device.data_offset = U64::new(place.data_offset_sectors);
+    fixed.device.data_size = U64::new(place.data_size_sectors);
+    fixed.device.super_offset = U64::new(place.super_offset_sectors);
+    fixed.device.number = U32::new(new.device_number);
+    fixed.device.uuid = new.device_uuid;
+    fixed.device.flags = if new.device_flags.write_mostly { FLAG_WRITE_MOSTLY } else { 0 }
+        | if new.device_flags.failfast { FLAG_FAILFAST } else { 0 };
+    if let Some(log) = place.bad_block_log {
+        fixed.device.bad_block_offset = I32::new(log.offset_sectors);
+        fixed.device.bad_block_sectors = U16::new(log.size_sectors);
+        fixed.device.bad_block_shift = log.shift;
+    }
+    fixed.state.update_time = U64::new(array.creation_time.to_v1());
+    fixed.state.events = U64::new(new.events);
+    fixed.state.resync_offset = U64::new(new.resync_offset);
+    let role_count = u32::try_from((length_bytes - V1_FIXED_BYTES) / 2).expect("at most 1920");
+    fixed.state.role_count = U32::new(role_count);
+    fixed
+}
+
+/// Writes `roles` behind the fixed part.
+fn write_roles(raw: &mut [u8], roles: &[Role]) {
+    let slots = raw.get_mut(V1_FIXED_BYTES..).unwrap_or_default().as_chunks_mut::<2>().0;
+    assert!(roles.len() <= slots.len(), "the roles do not fit the superblock");
+    for (to, role) in slots.iter_mut().zip(roles) {
+        *to = role.to_v1().to_le_bytes();
+    }
+}
+
+/// Writes the checksum.
+fn seal(raw: &mut [u8]) {
+    let checksum = checksum_v1(raw).expect("the roles fit the superblock");
+    let (head, _) = Fixed::mut_from_prefix(raw).expect("a superblock is longer than its head");
+    head.state.checksum = U32::new(checksum);
+    debug_assert_eq!(head.as_bytes().len(), V1_FIXED_BYTES);
+}
