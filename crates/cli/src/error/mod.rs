@@ -111,7 +111,7 @@ pub(crate) struct CliError {
     code: Code,
     subject: Option<String>,
     what: String,
-    why: String,
+    why: Vec<String>,
     remedies: Vec<Remedy>,
 }
 
@@ -119,7 +119,7 @@ impl CliError {
     /// An error that so far only says what happened: one sentence, no full stop.
     pub(crate) fn new(code: Code, what: impl Into<String>) -> Self {
         let what = what.into();
-        Self { code, subject: None, what, why: String::new(), remedies: Vec::new() }
+        Self { code, subject: None, what, why: Vec::new(), remedies: Vec::new() }
     }
 
     /// What it is about: the path of a member, or the name of an array.
@@ -129,13 +129,10 @@ impl CliError {
         self
     }
 
-    /// Adds one line of cause.
+    /// Adds one line of cause; a newline in a name within it does not make it two.
     #[must_use]
-    pub(crate) fn because(mut self, line: impl AsRef<str>) -> Self {
-        if !self.why.is_empty() {
-            self.why.push('\n');
-        }
-        self.why.push_str(line.as_ref());
+    pub(crate) fn because(mut self, line: impl Into<String>) -> Self {
+        self.why.push(line.into());
         self
     }
 
@@ -150,7 +147,8 @@ impl CliError {
         self
     }
 
-    /// Adds a way out; it stands behind all that are no more dangerous.
+    /// Adds a way out; it stands behind all that are no more dangerous. Names within the command
+    /// go through `output::shell::shell_word`.
     #[must_use]
     pub(crate) fn remedy(
         mut self,

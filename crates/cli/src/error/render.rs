@@ -16,7 +16,7 @@ impl CliError {
     pub(crate) fn to_text(&self, paint: Paint) -> String {
         let mark = paint.paint(Style::Error, &format!("error[{}]:", self.code));
         let mut text = format!("{mark} {}\n", paint.paint(Style::Strong, &printable(&self.what)));
-        for line in self.why.lines() {
+        for line in &self.why {
             text.push_str(&format!("  {}\n", printable(line)));
         }
         let remedies = self.remedies();
@@ -52,7 +52,7 @@ impl CliError {
         json!({
             "code": self.code.to_string(),
             "title": self.what,
-            "cause": self.why,
+            "cause": self.why.join("\n"),
             "subject": self.subject,
             "remedies": remedies,
         })

@@ -131,6 +131,8 @@ fn names_are_made_printable() {
     let colours = error.to_text(always).matches('\u{1b}').count();
     assert_eq!(colours % 2, 0, "each colour is ended, and the name adds none");
     assert!(!error.to_text(always).contains("\u{1b}[2J"));
+    let forged = CliError::new(Code::ForeignMember, "x").because("name: a\n  Fix it:  rm b");
+    assert_eq!(forged.to_text(Paint::plain()).lines().count(), 3);
 }
 
 #[test]

@@ -5,5 +5,6 @@
 
 pub(crate) mod colour;
 pub(crate) mod printable;
+pub(crate) mod shell;
 pub(crate) mod size;
 pub(crate) mod table;

@@ -46,8 +46,9 @@ impl Table {
         let mut text = String::new();
         for row in &self.rows {
             let mut line = String::from(indent);
-            for ((cell, &align), &width) in row.iter().zip(&self.columns).zip(&widths) {
-                if line.len() > indent.len() {
+            let columns = row.iter().zip(&self.columns).zip(&widths);
+            for (column, ((cell, &align), &width)) in columns.enumerate() {
+                if column > 0 {
                     line.push_str("  ");
                 }
                 match align {
