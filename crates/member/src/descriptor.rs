@@ -50,6 +50,12 @@ impl Descriptor {
         &self.identity
     }
 
+    /// Whether the file has no name left in any folder.
+    pub(crate) fn is_unlinked(&self) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        self.file.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
+    }
+
     pub(crate) fn read_at(&self, buffer: &mut [u8], offset_bytes: u64) -> Result<(), MemberError> {
         check_bounds(offset_bytes, buffer.len() as u64, self.size_bytes)?;
         self.file.read_exact_at(buffer, offset_bytes).map_err(|error| match error.kind() {

@@ -84,4 +84,8 @@ impl Member for FileMember {
     fn can_zero_fast(&self) -> bool {
         self.punches.load(Ordering::Relaxed)
     }
+
+    fn has_vanished(&self) -> bool {
+        self.descriptor.is_unlinked()
+    }
 }

@@ -92,6 +92,12 @@ pub trait Member: Send + Sync {
     /// Whether [`Member::zero`] with `may_punch` is expected to be much quicker than writing.
     /// May turn false after the device has refused once; never turns true.
     fn can_zero_fast(&self) -> bool;
+
+    /// Whether nobody will ever find this device again: a file that was deleted takes writes as
+    /// long as it is open, and loses them when it is closed. Asks the operating system; cheap.
+    fn has_vanished(&self) -> bool {
+        false
+    }
 }
 
 /// Forwards every call of the trait through a pointer.
@@ -128,6 +134,9 @@ macro_rules! forward_member {
             }
             fn can_zero_fast(&self) -> bool {
                 (**self).can_zero_fast()
+            }
+            fn has_vanished(&self) -> bool {
+                (**self).has_vanished()
             }
         }
     };

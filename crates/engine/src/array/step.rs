@@ -246,7 +246,11 @@ impl Array {
     pub(super) fn look_for_idleness(&mut self, now: Instant) {
         let due = self.closing.next_look.is_some_and(|due| due <= now);
         let active = self.condition.on_disk == Activity::Active;
-        if !due || !active || self.condition.stopping {
+        if due && (!active || self.condition.stopping) {
+            self.closing.next_look = None;
+            return;
+        }
+        if !due {
             return;
         }
         self.closing.next_look = Some(now.plus_milliseconds(self.setup.clean_delay_ms));

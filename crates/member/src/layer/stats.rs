@@ -135,4 +135,8 @@ impl<M: Member> Member for StatsMember<M> {
     fn can_zero_fast(&self) -> bool {
         self.inner.can_zero_fast()
     }
+
+    fn has_vanished(&self) -> bool {
+        self.inner.has_vanished()
+    }
 }

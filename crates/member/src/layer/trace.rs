@@ -166,4 +166,8 @@ impl<M: Member> Member for Traced<M> {
     fn can_zero_fast(&self) -> bool {
         self.inner.can_zero_fast()
     }
+
+    fn has_vanished(&self) -> bool {
+        self.inner.has_vanished()
+    }
 }

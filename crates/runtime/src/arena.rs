@@ -1,0 +1,212 @@
+//! Memory that several threads use at once, each its own part: the room for that trick.
+//!
+//! The engine names bytes; at any moment the effects it has handed out name runs that do not
+//! overlap where one of them is written. That is the engine's discipline, kept by its states: a
+//! stripe has either member requests or a job out, never both on one block, and a payload is given
+//! back only once every piece has been answered. The compiler cannot see it, so the access is
+//! `unsafe` here, in one file, behind an interface that takes the engine's own names.
+//!
+//! What is checked all the same, in release: every run lies inside its memory. In debug builds a
+//! job's targets are also checked against each other and against its sources.
+
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use braid_engine::buffer::Buffer;
+use braid_engine::job::{Memory, Span, Work};
+use braid_geometry::SECTOR_BYTES;
+
+use crate::requests::{Request, Requests};
+
+/// A run of bytes with one owner, lent out in parts to several threads.
+pub(crate) struct SharedBytes {
+    start: NonNull<u8>,
+    length_bytes: usize,
+}
+
+// SAFETY: the bytes are owned through a unique pointer, as a `Box<[u8]>` owns them, and bytes may
+// move between threads.
+#[allow(unsafe_code)]
+unsafe impl Send for SharedBytes {}
+
+// SAFETY: through a shared reference bytes are reached only by `bytes` and `bytes_mut`, whose
+// callers promise that no two accesses overlap where one of them writes.
+#[allow(unsafe_code)]
+unsafe impl Sync for SharedBytes {}
+
+#[allow(unsafe_code)]
+impl SharedBytes {
+    pub(crate) fn new(bytes: Box<[u8]>) -> Self {
+        let length_bytes = bytes.len();
+        let start = NonNull::new(Box::into_raw(bytes).cast::<u8>()).expect("a box is never null");
+        Self { start, length_bytes }
+    }
+
+    /// The bytes back, when nobody uses them any more.
+    pub(crate) fn into_box(self) -> Box<[u8]> {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: `new` took these very pointer and length from a box, and ownership of `self`
+        // means that no reference made from it is alive; `ManuallyDrop` keeps it from freeing twice.
+        unsafe {
+            Box::from_raw(std::ptr::slice_from_raw_parts_mut(
+                this.start.as_ptr(),
+                this.length_bytes,
+            ))
+        }
+    }
+
+    fn check(&self, offset: usize, length: usize) {
+        let end = offset.checked_add(length);
+        assert!(end.is_some_and(|end| end <= self.length_bytes), "a run lies inside its memory");
+    }
+
+    /// # Safety
+    /// Nobody writes any of these bytes while the reference lives.
+    unsafe fn bytes(&self, offset: usize, length: usize) -> &[u8] {
+        self.check(offset, length);
+        // SAFETY: inside one live allocation (checked above), initialised since `new`, and not
+        // written meanwhile (the caller's promise).
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(offset), length) }
+    }
+
+    /// # Safety
+    /// Nobody else reads or writes any of these bytes while the reference lives.
+    #[allow(clippy::mut_from_ref)]
+    unsafe fn bytes_mut(&self, offset: usize, length: usize) -> &mut [u8] {
+        self.check(offset, length);
+        // SAFETY: inside one live allocation (checked above), initialised since `new`, and ours
+        // alone meanwhile (the caller's promise).
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(offset), length) }
+    }
+}
+
+impl Drop for SharedBytes {
+    fn drop(&mut self) {
+        let whole = Self { start: self.start, length_bytes: self.length_bytes };
+        drop(whole.into_box());
+    }
+}
+
+/// The memory that one shard's effects name: its own blocks, and clients' payloads.
+#[derive(Clone)]
+pub(crate) struct ShardMemory {
+    blocks: Arc<SharedBytes>,
+    block_bytes: usize,
+    requests: Arc<Requests>,
+}
+
+/// A place found: which memory, and where in it.
+enum Place {
+    Block(usize),
+    Payload(Arc<Request>, usize),
+}
+
+fn to_bytes(sectors: u32) -> usize {
+    usize::try_from(u64::from(sectors) * SECTOR_BYTES).expect("addresses have 64 bits here")
+}
+
+impl ShardMemory {
+    /// Memory for `blocks` blocks of `block_sectors` sectors. Pages that are never used cost nothing.
+    pub(crate) fn new(blocks: u32, block_sectors: u32, requests: Arc<Requests>) -> Self {
+        let block_bytes = to_bytes(block_sectors);
+        let blocks = usize::try_from(blocks).expect("addresses have 64 bits here");
+        let bytes = vec![0; blocks * block_bytes].into_boxed_slice();
+        Self { blocks: Arc::new(SharedBytes::new(bytes)), block_bytes, requests }
+    }
+
+    fn place(&self, buffer: Buffer) -> Place {
+        match buffer {
+            Buffer::Block { block, offset_sectors } => {
+                let index = usize::try_from(block.0).expect("addresses have 64 bits here");
+                Place::Block(index * self.block_bytes + to_bytes(offset_sectors))
+            }
+            Buffer::Payload { request, offset_sectors } => {
+                Place::Payload(self.requests.get(request), to_bytes(offset_sectors))
+            }
+        }
+    }
+
+    /// Lends the bytes of a member write to `write`.
+    #[allow(unsafe_code)]
+    pub(crate) fn read<R>(&self, span: Span, write: impl FnOnce(&[u8]) -> R) -> R {
+        let place = self.place(span.buffer);
+        // SAFETY: the engine has handed out an effect that reads this run, so none that writes it
+        // is out, and the client has lent its payload until the request is answered.
+        write(unsafe { self.bytes(&place, span.length_bytes) })
+    }
+
+    /// Lends the bytes that a member read fills to `fill`.
+    #[allow(unsafe_code)]
+    pub(crate) fn write<R>(&self, span: Span, fill: impl FnOnce(&mut [u8]) -> R) -> R {
+        let place = self.place(span.buffer);
+        // SAFETY: the engine has handed out an effect that writes this run, so no other that
+        // touches it is out.
+        fill(unsafe { self.bytes_mut(&place, span.length_bytes) })
+    }
+
+    /// # Safety
+    /// As [`SharedBytes::bytes`].
+    #[allow(unsafe_code)]
+    unsafe fn bytes<'a>(&'a self, place: &'a Place, length: usize) -> &'a [u8] {
+        // SAFETY: the caller's promise, passed on.
+        match place {
+            Place::Block(offset) => unsafe { self.blocks.bytes(*offset, length) },
+            Place::Payload(request, offset) => unsafe { request.payload().bytes(*offset, length) },
+        }
+    }
+
+    /// # Safety
+    /// As [`SharedBytes::bytes_mut`].
+    #[allow(unsafe_code, clippy::mut_from_ref)]
+    unsafe fn bytes_mut<'a>(&'a self, place: &'a Place, length: usize) -> &'a mut [u8] {
+        // SAFETY: the caller's promise, passed on.
+        match place {
+            Place::Block(offset) => unsafe { self.blocks.bytes_mut(*offset, length) },
+            Place::Payload(request, offset) => unsafe {
+                request.payload().bytes_mut(*offset, length)
+            },
+        }
+    }
+}
+
+impl Memory for ShardMemory {
+    #[allow(unsafe_code)]
+    fn lend(&mut self, targets: &[Span], sources: &[Span], work: Work<'_>) {
+        debug_assert!(targets_are_alone(targets, sources), "a job's targets overlap nothing");
+        let place = |span: &Span| (self.place(span.buffer), span.length_bytes);
+        let targets: Vec<(Place, usize)> = targets.iter().map(place).collect();
+        let sources: Vec<(Place, usize)> = sources.iter().map(place).collect();
+        let mut targets: Vec<&mut [u8]> = targets
+            .iter()
+            // SAFETY: a job's targets are its own (no member request on them is out) and overlap
+            // neither each other nor its sources.
+            .map(|(place, length)| unsafe { self.bytes_mut(place, *length) })
+            .collect();
+        let sources: Vec<&[u8]> = sources
+            .iter()
+            // SAFETY: nothing that writes a job's sources is out while it runs.
+            .map(|(place, length)| unsafe { self.bytes(place, *length) })
+            .collect();
+        work(&mut targets, &sources);
+    }
+}
+
+/// Whether no target overlaps another target or a source.
+fn targets_are_alone(targets: &[Span], sources: &[Span]) -> bool {
+    let key = |span: &Span| match span.buffer {
+        Buffer::Block { block, offset_sectors } => ((0, u64::from(block.0)), offset_sectors),
+        Buffer::Payload { request, offset_sectors } => ((1, request.0), offset_sectors),
+    };
+    let overlap = |a: &Span, b: &Span| {
+        let ((memory_a, start_a), (memory_b, start_b)) = (key(a), key(b));
+        let (start_a, start_b) = (to_bytes(start_a), to_bytes(start_b));
+        memory_a == memory_b
+            && start_a < start_b + b.length_bytes
+            && start_b < start_a + a.length_bytes
+    };
+    targets.iter().enumerate().all(|(index, target)| {
+        let others = targets[..index].iter().chain(sources);
+        others.into_iter().all(|other| !overlap(target, other))
+    })
+}

@@ -1,0 +1,33 @@
+//! The engine's time from the operating system's monotonic clock.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use braid_engine::Instant;
+
+/// A clock whose origin is the moment it was made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    origin: std::time::Instant,
+}
+
+impl Clock {
+    pub(crate) fn new() -> Self {
+        Self { origin: std::time::Instant::now() }
+    }
+
+    /// Now, in the engine's time.
+    pub(crate) fn now(&self) -> Instant {
+        let nanoseconds = self.origin.elapsed().as_nanos();
+        Instant(u64::try_from(nanoseconds).expect("584 years do not pass"))
+    }
+
+    /// How long until `moment`; zero when it has passed.
+    pub(crate) fn until(&self, moment: Instant) -> Duration {
+        Duration::from_nanos(moment.0.saturating_sub(self.now().0))
+    }
+}
+
+/// Seconds since 1970, for superblocks.
+pub(crate) fn seconds_since_1970() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

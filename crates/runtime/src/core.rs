@@ -1,0 +1,291 @@
+//! The one loop that drives machines: takes effects, carries out what it can, queues the rest.
+//!
+//! Any thread with an event enters at [`Core::drive`] and stays until it finds nothing more to do.
+//! A list of machines to look at, kept on its stack, takes the place of recursion: a shard's report
+//! wakes the array, whose view wakes the shards, and so on.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex};
+
+use braid_engine::array::{Array, ArrayEffect, ArrayView, MemberId, Notice};
+use braid_engine::effect::{MemberIo, MemberIoDone, PieceReply, Report};
+use braid_engine::job::{self, Job, JobId};
+use braid_engine::request::{Fault, Piece, RequestId, ShardIndex};
+use braid_engine::{Instant, Shard};
+use braid_parity::Kernel;
+
+use crate::arena::ShardMemory;
+use crate::clock::Clock;
+use crate::combiner::Combiner;
+use crate::member_threads::{MemberQueue, Work};
+use crate::requests::Requests;
+use crate::timer::Alarm;
+
+/// An event for a shard.
+pub(crate) enum ShardEvent {
+    Piece(Piece),
+    MemberIo(MemberIoDone),
+    JobDone(JobId),
+    View(Arc<ArrayView>),
+    ActivityQuery,
+}
+
+/// An event for the array.
+pub(crate) enum ArrayEvent {
+    Report(ShardIndex, Report),
+    SuperblockWritten(MemberId, bool),
+    Flushed(MemberId, bool),
+    FlushRequest(RequestId),
+    MemberLost(MemberId),
+    Timeout,
+    Stop,
+}
+
+/// A machine to look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Machine {
+    Shard(ShardIndex),
+    Array,
+}
+
+/// A shard with its memory.
+pub(crate) struct ShardCell {
+    pub(crate) combiner: Combiner<Shard, ShardEvent>,
+    pub(crate) memory: ShardMemory,
+}
+
+/// Everything that threads share.
+pub(crate) struct Core {
+    pub(crate) shards: Vec<ShardCell>,
+    pub(crate) array: Combiner<Array, ArrayEvent>,
+    pub(crate) members: Vec<Arc<MemberQueue>>,
+    pub(crate) requests: Arc<Requests>,
+    pub(crate) kernel: &'static Kernel,
+    pub(crate) clock: Clock,
+    pub(crate) alarm: Alarm,
+    pub(crate) watch: Box<dyn Fn(Notice) + Send + Sync>,
+    pub(crate) end: End,
+}
+
+/// Whether the array has stopped, and how.
+#[derive(Default)]
+pub(crate) struct End {
+    clean: Mutex<Option<bool>>,
+    changed: Condvar,
+}
+
+impl End {
+    fn set(&self, clean: bool) {
+        *self.clean.lock().expect("setting does not panic") = Some(clean);
+        self.changed.notify_all();
+    }
+
+    /// Waits for the array to stop; whether its superblocks are clean.
+    pub(crate) fn wait(&self) -> bool {
+        let guard = self.clean.lock().expect("setting does not panic");
+        let done = self.changed.wait_while(guard, |clean| clean.is_none());
+        done.expect("setting does not panic").unwrap_or(false)
+    }
+}
+
+/// What one turn of a shard asks for.
+#[derive(Default)]
+struct ShardEffects {
+    jobs: Vec<Job>,
+    member_ios: Vec<MemberIo>,
+    replies: Vec<PieceReply>,
+    reports: bool,
+}
+
+/// What one turn of the array asks for, beyond what was queued under ownership.
+#[derive(Default)]
+struct ArrayEffects {
+    notices: Vec<Notice>,
+    answers: Vec<(RequestId, Result<(), Fault>)>,
+    timeout: Option<Instant>,
+}
+
+impl Core {
+    /// Drives `first`, and whatever comes of it, until nothing is left for this thread.
+    pub(crate) fn drive(self: &Arc<Self>, first: Machine) {
+        let mut machines = VecDeque::from([first]);
+        while let Some(machine) = machines.pop_front() {
+            match machine {
+                Machine::Shard(index) => self.drive_shard(index, &mut machines),
+                Machine::Array => self.drive_array(&mut machines),
+            }
+        }
+    }
+
+    pub(crate) fn shard(&self, index: ShardIndex) -> &ShardCell {
+        &self.shards[usize::from(index.0)]
+    }
+
+    fn drive_shard(self: &Arc<Self>, index: ShardIndex, machines: &mut VecDeque<Machine>) {
+        let cell = self.shard(index);
+        let machines = std::cell::RefCell::new(machines);
+        cell.combiner.combine(
+            |shard, events| self.turn_shard(index, shard, events),
+            |effects| self.carry_out(index, effects, &mut machines.borrow_mut()),
+        );
+    }
+
+    /// One turn with ownership: events in, effects out. Reports are passed on under ownership, so
+    /// that the array hears them in order.
+    fn turn_shard(
+        &self,
+        index: ShardIndex,
+        shard: &mut Shard,
+        events: Vec<ShardEvent>,
+    ) -> ShardEffects {
+        let now = self.clock.now();
+        for event in events {
+            match event {
+                ShardEvent::Piece(piece) => shard.handle_piece(now, piece),
+                ShardEvent::MemberIo(done) => shard.handle_member_io(now, done),
+                ShardEvent::JobDone(job) => shard.handle_job_done(now, job),
+                ShardEvent::View(view) => shard.handle_view(now, view),
+                ShardEvent::ActivityQuery => shard.handle_activity_query(now),
+            }
+        }
+        let mut effects = ShardEffects::default();
+        effects.jobs.extend(std::iter::from_fn(|| shard.poll_job()));
+        effects.member_ios.extend(std::iter::from_fn(|| shard.poll_member_io()));
+        effects.replies.extend(std::iter::from_fn(|| shard.poll_reply()));
+        while let Some(report) = shard.poll_report() {
+            self.array.push(ArrayEvent::Report(index, report));
+            effects.reports = true;
+        }
+        effects
+    }
+
+    fn carry_out(
+        self: &Arc<Self>,
+        index: ShardIndex,
+        effects: ShardEffects,
+        machines: &mut VecDeque<Machine>,
+    ) {
+        for io in effects.member_ios {
+            self.members[usize::from(io.member.0)].push(Work::Io(index, io));
+        }
+        let cell = self.shard(index);
+        for job in effects.jobs {
+            job::run(&job, self.kernel, &mut cell.memory.clone());
+            cell.combiner.push(ShardEvent::JobDone(job.id));
+        }
+        if effects.reports {
+            machines.push_back(Machine::Array);
+        }
+        for reply in effects.replies {
+            self.reply(&reply, machines);
+        }
+    }
+
+    fn reply(self: &Arc<Self>, reply: &PieceReply, machines: &mut VecDeque<Machine>) {
+        let request = self.requests.get(reply.request);
+        let answer = request.reply(reply.result);
+        let answer = answer.or_else(|| self.issue(&request, machines));
+        drop(request);
+        if let Some(answer) = answer {
+            self.requests.finish(reply.request, answer);
+        }
+    }
+
+    /// Hands out a request's next pieces; its answer if there is nothing to wait for.
+    pub(crate) fn issue(
+        &self,
+        request: &crate::requests::Request,
+        machines: &mut VecDeque<Machine>,
+    ) -> Option<Result<(), Fault>> {
+        let (pieces, answer) = request.cut();
+        for (index, piece) in pieces {
+            self.shard(index).combiner.push(ShardEvent::Piece(piece));
+            if !machines.contains(&Machine::Shard(index)) {
+                machines.push_back(Machine::Shard(index));
+            }
+        }
+        answer
+    }
+
+    /// Drives every machine in `machines`, and whatever comes of it.
+    pub(crate) fn drive_all(self: &Arc<Self>, machines: VecDeque<Machine>) {
+        for machine in machines {
+            self.drive(machine);
+        }
+    }
+
+    fn drive_array(self: &Arc<Self>, machines: &mut VecDeque<Machine>) {
+        let machines = std::cell::RefCell::new(machines);
+        self.array.combine(
+            |array, events| self.turn_array(array, events, &mut machines.borrow_mut()),
+            |effects| self.conclude(effects),
+        );
+    }
+
+    /// One turn with ownership. Views, superblock writes and flushes are queued under ownership, so
+    /// that they keep their order; queueing never waits.
+    fn turn_array(
+        &self,
+        array: &mut Array,
+        events: Vec<ArrayEvent>,
+        machines: &mut VecDeque<Machine>,
+    ) -> ArrayEffects {
+        let now = self.clock.now();
+        for event in events {
+            match event {
+                ArrayEvent::Report(shard, report) => array.handle_report(now, shard, report),
+                ArrayEvent::SuperblockWritten(member, written) => {
+                    array.handle_superblock_written(now, member, written);
+                }
+                ArrayEvent::Flushed(member, flushed) => array.handle_flushed(now, member, flushed),
+                ArrayEvent::FlushRequest(request) => array.handle_flush_request(now, request),
+                ArrayEvent::MemberLost(member) => {
+                    array.handle_report(now, ShardIndex(0), Report::MemberFailed { member });
+                }
+                ArrayEvent::Timeout => array.handle_timeout(now),
+                ArrayEvent::Stop => array.handle_stop(now),
+            }
+        }
+        let mut effects = ArrayEffects::default();
+        while let Some(effect) = array.poll_effect() {
+            match effect {
+                ArrayEffect::Publish(view) => {
+                    self.to_every_shard(machines, || ShardEvent::View(Arc::clone(&view)));
+                }
+                ArrayEffect::QueryActivity => {
+                    self.to_every_shard(machines, || ShardEvent::ActivityQuery);
+                }
+                ArrayEffect::WriteSuperblock { member, state } => {
+                    self.members[usize::from(member.0)].push(Work::Superblock(state));
+                }
+                ArrayEffect::Flush { member } => {
+                    self.members[usize::from(member.0)].push(Work::Flush);
+                }
+                ArrayEffect::Answer { request, result } => effects.answers.push((request, result)),
+                ArrayEffect::Notice(notice) => effects.notices.push(notice),
+            }
+        }
+        effects.timeout = array.poll_timeout();
+        effects
+    }
+
+    fn to_every_shard(&self, machines: &mut VecDeque<Machine>, event: impl Fn() -> ShardEvent) {
+        for (index, cell) in (0u16..).map(ShardIndex).zip(&self.shards) {
+            cell.combiner.push(event());
+            machines.push_back(Machine::Shard(index));
+        }
+    }
+
+    fn conclude(&self, effects: ArrayEffects) {
+        self.alarm.set(effects.timeout);
+        for notice in effects.notices {
+            (self.watch)(notice);
+            if let Notice::Stopped { clean } = notice {
+                self.end.set(clean);
+            }
+        }
+        for (request, result) in effects.answers {
+            self.requests.finish(request, result);
+        }
+    }
+}

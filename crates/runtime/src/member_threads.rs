@@ -1,0 +1,156 @@
+//! A queue and a few threads per member: each waits for one call to the operating system at a time.
+//!
+//! A member that stalls holds up its own threads and nobody else's.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, Weak};
+
+use braid_engine::array::{MemberId, SuperblockState};
+use braid_engine::effect::{MemberFault, MemberIo, MemberIoDone, MemberOperation};
+use braid_engine::job::Span;
+use braid_engine::request::ShardIndex;
+use braid_geometry::SECTOR_BYTES;
+use braid_member::{Member, MemberError};
+use braid_ondisk::Superblock;
+
+use crate::core::{ArrayEvent, Core, Machine, ShardEvent};
+use crate::superblocks::update_for;
+
+/// Something to do with a member.
+pub(crate) enum Work {
+    Io(ShardIndex, MemberIo),
+    Flush,
+    Superblock(Arc<SuperblockState>),
+}
+
+/// One member and what is to be done with it.
+pub(crate) struct MemberQueue {
+    id: MemberId,
+    device: Box<dyn Member>,
+    data_offset_bytes: u64,
+    recovered_sectors: u64,
+    superblock: Mutex<Superblock>,
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    work: VecDeque<Work>,
+    stopped: bool,
+}
+
+impl MemberQueue {
+    pub(crate) fn new(
+        id: MemberId,
+        device: Box<dyn Member>,
+        superblock: Superblock,
+        recovered_sectors: u64,
+    ) -> Self {
+        Self {
+            id,
+            device,
+            data_offset_bytes: superblock.device.data_offset_sectors * SECTOR_BYTES,
+            recovered_sectors,
+            superblock: Mutex::new(superblock),
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
+    pub(crate) fn id(&self) -> MemberId {
+        self.id
+    }
+
+    pub(crate) fn push(&self, work: Work) {
+        self.queue.lock().expect("queueing does not panic").work.push_back(work);
+        self.changed.notify_one();
+    }
+
+    /// Ends the threads once the queue is empty.
+    pub(crate) fn stop(&self) {
+        self.queue.lock().expect("queueing does not panic").stopped = true;
+        self.changed.notify_all();
+    }
+
+    /// Whether the device's name leads nowhere any more.
+    pub(crate) fn has_vanished(&self) -> bool {
+        self.device.has_vanished()
+    }
+
+    fn next(&self) -> Option<Work> {
+        let queue = self.queue.lock().expect("queueing does not panic");
+        let mut queue = self
+            .changed
+            .wait_while(queue, |queue| queue.work.is_empty() && !queue.stopped)
+            .expect("queueing does not panic");
+        queue.work.pop_front()
+    }
+
+    fn perform(&self, core: &Core, shard: ShardIndex, io: &MemberIo) -> Result<(), MemberError> {
+        let memory = &core.shard(shard).memory;
+        let offset_bytes = self.data_offset_bytes + io.sector.0 * SECTOR_BYTES;
+        let length_bytes = u64::from(io.sectors) * SECTOR_BYTES;
+        let span = |buffer| Span {
+            buffer,
+            length_bytes: usize::try_from(length_bytes).expect("addresses have 64 bits here"),
+        };
+        match io.operation {
+            MemberOperation::Read { buffer } => {
+                memory.write(span(buffer), |bytes| self.device.read_at(bytes, offset_bytes))
+            }
+            MemberOperation::Write { buffer, durable } => {
+                let write = |bytes: &[u8]| self.device.write_at(bytes, offset_bytes, durable);
+                memory.read(span(buffer), write)
+            }
+            MemberOperation::Zero { may_punch, durable } => {
+                self.device.zero(offset_bytes, length_bytes, may_punch)?;
+                if durable { self.device.flush() } else { Ok(()) }
+            }
+        }
+    }
+
+    fn write_superblock(&self, state: &SuperblockState) -> Result<(), MemberError> {
+        let mut superblock = self.superblock.lock().expect("writing does not panic");
+        let update = update_for(&superblock, self.id, self.recovered_sectors, state);
+        superblock.apply(&update);
+        self.device.write_at(&superblock.to_bytes(), superblock.offset_bytes(), true)
+    }
+}
+
+fn fault(error: MemberError) -> MemberFault {
+    match error {
+        MemberError::Gone | MemberError::Truncated => MemberFault::Gone,
+        MemberError::Media { .. }
+        | MemberError::OutOfSpace
+        | MemberError::OutOfBounds { .. }
+        | MemberError::ReadOnly
+        | MemberError::FlushFailedBefore
+        | MemberError::Injected => MemberFault::Media,
+    }
+}
+
+/// A thread's body: works the queue until it is stopped.
+pub(crate) fn run(core: &Weak<Core>, member: &MemberQueue) {
+    while let Some(work) = member.next() {
+        let Some(core) = core.upgrade() else { return };
+        match work {
+            Work::Io(shard, io) => {
+                let result = member.perform(&core, shard, &io).map_err(fault);
+                let done = MemberIoDone { id: io.id, result };
+                core.shard(shard).combiner.push(ShardEvent::MemberIo(done));
+                core.drive(Machine::Shard(shard));
+            }
+            Work::Flush => {
+                let flushed = member.device.flush().is_ok();
+                core.array.push(ArrayEvent::Flushed(member.id, flushed));
+                core.drive(Machine::Array);
+            }
+            Work::Superblock(state) => {
+                let written = member.write_superblock(&state).is_ok();
+                core.array.push(ArrayEvent::SuperblockWritten(member.id, written));
+                core.drive(Machine::Array);
+            }
+        }
+    }
+}

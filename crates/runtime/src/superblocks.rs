@@ -1,0 +1,46 @@
+//! From what the array wants its superblocks to say to the bytes of one member.
+
+use std::sync::Arc;
+
+use braid_engine::array::{MemberId, SuperblockState};
+use braid_ondisk::{Role, Superblock, SuperblockUpdate};
+
+use crate::clock::seconds_since_1970;
+
+/// The update of one member's superblock for `state`.
+///
+/// Devices that the array lists get their role; devices that were active and are not listed any
+/// more are faulty; what was never used stays as it was.
+pub(crate) fn update_for(
+    superblock: &Superblock,
+    member: MemberId,
+    recovered_sectors: u64,
+    state: &SuperblockState,
+) -> SuperblockUpdate {
+    let mut roles: Vec<Role> = superblock
+        .state
+        .roles
+        .iter()
+        .map(|role| if matches!(role, Role::Active(_)) { Role::Faulty } else { *role })
+        .collect();
+    let mut role_of_this = Role::Faulty;
+    for device in state.roles.iter() {
+        let role = device.slot.map_or(Role::Spare, |slot| Role::Active(slot.0));
+        let index = usize::from(device.device_number);
+        if roles.len() <= index {
+            roles.resize(index + 1, Role::Spare);
+        }
+        roles[index] = role;
+        if device.member == member {
+            role_of_this = role;
+        }
+    }
+    SuperblockUpdate {
+        events: state.events,
+        update_time_seconds: seconds_since_1970(),
+        resync_offset: state.resync_offset,
+        roles: Arc::from(roles),
+        recovery_offset: (recovered_sectors != u64::MAX).then_some(recovered_sectors),
+        role_of_this,
+    }
+}
