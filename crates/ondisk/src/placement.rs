@@ -303,7 +303,7 @@ mod tests {
             prop_assert!(place.member_size_sectors <= place.usable_sectors);
             prop_assert!(place.usable_sectors <= place.data_size_sectors);
             let log = place.bad_block_log.unwrap();
-            let log = place.super_offset_sectors.strict_add_signed(i64::from(log.offset_sectors));
+            let log = place.super_offset_sectors.checked_add_signed(i64::from(log.offset_sectors)).unwrap();
             for (start, length) in [(place.super_offset_sectors, 8), (log, 8)] {
                 prop_assert!(start + length <= data.start || data.end <= start);
                 prop_assert!(start + length <= device_bytes / 512);

@@ -146,8 +146,10 @@ fn bad_blocks_read_the_same() {
         BadRange { start_sector: 70_000, length_sectors: 600 },
     ];
     let log = BadBlockLog::to_bytes(&ranges, place).unwrap();
-    let log_offset =
-        superblock.offset_bytes().strict_add_signed(i64::from(place.offset_sectors) * 512);
+    let log_offset = superblock
+        .offset_bytes()
+        .checked_add_signed(i64::from(place.offset_sectors) * 512)
+        .unwrap();
     let parts = [(superblock.offset_bytes(), superblock.to_bytes()), (log_offset, log)];
     let parts: Vec<_> = parts.iter().map(|(offset, bytes)| (*offset, bytes.as_slice())).collect();
     let Some(report) = mdadm("--examine-badblocks", &parts) else { return };

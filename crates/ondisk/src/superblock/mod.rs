@@ -44,7 +44,17 @@ pub struct Superblock {
     /// The reshape under way, if any.
     pub reshape: Option<Reshape>,
     /// The bytes, from the start of the superblock, as long as they are written.
-    raw: Vec<u8>,
+    raw: Raw,
+}
+
+/// The bytes of a superblock, which `Debug` only counts.
+#[derive(Clone, PartialEq, Eq)]
+struct Raw(Vec<u8>);
+
+impl std::fmt::Debug for Raw {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
 }
 
 impl Superblock {
@@ -53,7 +63,7 @@ impl Superblock {
     /// 0.90: 4096. Version 1: `256 + 2 * roles`, rounded up to a multiple of 512, as mdadm writes it.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        self.raw.clone()
+        self.raw.0.clone()
     }
 
     /// Where on the device the superblock lives.

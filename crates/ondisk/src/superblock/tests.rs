@@ -294,6 +294,30 @@ fn the_list_of_roles_grows_with_the_block() {
 }
 
 #[test]
+#[should_panic(expected = "the longer list of roles has no room")]
+fn a_list_of_roles_that_would_run_into_the_log_is_our_own_mistake() {
+    let mut raw = made(Version::V1_2).to_bytes();
+    raw[188..192].copy_from_slice(&2_i32.to_le_bytes());
+    let checksum = checksum_v1(&raw).unwrap();
+    raw[216..220].copy_from_slice(&checksum.to_le_bytes());
+    let found = UnvalidatedV1::recognise(&raw, Version::V1_2).unwrap();
+    let roles = vec![Role::Spare; 600].into();
+    found.validate(DEVICE_BYTES, 4096).unwrap().apply(&SuperblockUpdate { roles, ..update() });
+}
+
+/// Found by fuzzing: a spare whose descriptor was never filled in took the descriptor's number, 0.
+#[test]
+fn a_0_90_spare_keeps_its_number() {
+    let mut bytes = v0_bytes();
+    bytes[992 * 4..992 * 4 + 20].fill(0);
+    bytes[992 * 4] = 20;
+    let mut superblock = read_v0(&sealed_v0(bytes)).unwrap();
+    superblock.apply(&SuperblockUpdate { role_of_this: Role::Spare, ..update() });
+    assert_eq!(superblock.device.number, 20);
+    assert_eq!(read_v0(&superblock.to_bytes()), Ok(superblock));
+}
+
+#[test]
 #[should_panic(expected = "a role names a slot that the array has not")]
 fn a_slot_beyond_the_array_is_our_own_mistake() {
     made(Version::V1_2).apply(&SuperblockUpdate { role_of_this: Role::Active(4), ..update() });

@@ -12,7 +12,6 @@ use std::mem::{offset_of, size_of};
 use zerocopy::byteorder::little_endian::{I32, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::Superblock;
 use super::check;
 use super::error::{SuperblockError, SuperblockFault};
 use super::facts::{
@@ -20,6 +19,7 @@ use super::facts::{
     Timestamp, Version,
 };
 use super::write::SuperblockUpdate;
+use super::{Raw, Superblock};
 use crate::checksum::{checksum_v0, fold_v0};
 use crate::limits::{MAGIC, SECTOR_BYTES, SUPERBLOCK_BYTES_MAX, V0_DEVICES_MAX};
 
@@ -234,7 +234,7 @@ impl<'a> UnvalidatedV0<'a> {
             },
             reshape: decode_reshape(whole)?,
             array,
-            raw: whole.as_bytes().to_vec(),
+            raw: Raw(whole.as_bytes().to_vec()),
         })
     }
 
@@ -340,11 +340,8 @@ fn role_of(descriptor: &Descriptor, device: u32, slots: u32) -> Result<Role, Sup
 }
 
 fn device_facts(whole: &Whole, found: u64, available: u64) -> DeviceFacts {
-    let number = whole.this_disk.number.get();
-    let own = usize::try_from(number).ok().and_then(|number| whole.disks.get(number));
-    let state = own.unwrap_or(&whole.this_disk).state.get();
     DeviceFacts {
-        number,
+        number: whole.this_disk.number.get(),
         uuid: [0; 16],
         super_offset_sectors: found,
         data_offset_sectors: 0,
@@ -352,10 +349,7 @@ fn device_facts(whole: &Whole, found: u64, available: u64) -> DeviceFacts {
         recovery_offset_sectors: None,
         bad_block_log: None,
         corrected_read_errors: 0,
-        flags: DeviceFlags {
-            write_mostly: state & DISK_WRITE_MOSTLY != 0,
-            failfast: state & DISK_FAILFAST != 0,
-        },
+        flags: flags_of(whole),
     }
 }
 
@@ -396,10 +390,11 @@ fn decode_reshape(whole: &Whole) -> Result<Option<Reshape>, SuperblockFault> {
     }))
 }
 
-/// Patches the bytes of a 0.90 superblock. Returns the roles as the format can say them.
+/// Patches the bytes of a 0.90 superblock. Returns this device's role and flags and everybody's roles as the format
+/// can say them.
 ///
 /// A member that is still recovering is written as a spare: the format has no recovery offset.
-pub(super) fn patch(raw: &mut [u8], update: &SuperblockUpdate) -> (Role, Vec<Role>) {
+pub(super) fn patch(raw: &mut [u8], update: &SuperblockUpdate) -> (Role, DeviceFlags, Vec<Role>) {
     assert!(update.roles.len() <= V0_DEVICES_MAX as usize, "0.90 describes at most 27 devices");
     let (whole, _) =
         Whole::mut_from_prefix(raw).expect("a validated 0.90 superblock has 4096 bytes");
@@ -415,14 +410,25 @@ pub(super) fn patch(raw: &mut [u8], update: &SuperblockUpdate) -> (Role, Vec<Rol
         patch_descriptor(descriptor, number, *role, slots);
     }
     if let Some(own) = whole.disks.get(own_number) {
-        whole.this_disk = *own;
+        // A descriptor that nobody used yet has no number; this device keeps its own.
+        whole.this_disk = Descriptor { number: whole.this_disk.number, ..*own };
     }
     patch_counts(whole);
     patch_counters(&mut whole.counters, update);
     whole.counters.checksum =
         U32::new(checksum_v0(whole.as_bytes()).expect("4096 bytes are there"));
     let role = roles.get(own_number).copied().unwrap_or(Role::Spare);
-    (role, roles)
+    (role, flags_of(whole), roles)
+}
+
+fn flags_of(whole: &Whole) -> DeviceFlags {
+    let number = usize::try_from(whole.this_disk.number.get()).ok();
+    let own = number.and_then(|number| whole.disks.get(number));
+    let state = own.unwrap_or(&whole.this_disk).state.get();
+    DeviceFlags {
+        write_mostly: state & DISK_WRITE_MOSTLY != 0,
+        failfast: state & DISK_FAILFAST != 0,
+    }
 }
 
 fn patch_descriptor(descriptor: &mut Descriptor, number: u32, role: Role, slots: u32) {

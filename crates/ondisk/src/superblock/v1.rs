@@ -12,13 +12,13 @@ use braid_geometry::Level;
 use zerocopy::byteorder::little_endian::{I16, I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::Superblock;
 use super::check;
 use super::error::{SuperblockError, SuperblockFault};
 use super::facts::{
     ArrayFacts, DeviceFacts, DeviceFlags, Features, IntentFacts, Reshape, Role, StateFacts,
     Timestamp, Version,
 };
+use super::{Raw, Superblock};
 use crate::bad_blocks::BadBlockLogPlace;
 use crate::checksum::checksum_v1;
 use crate::journal::JournalPlace;
@@ -208,7 +208,7 @@ impl<'a> UnvalidatedV1<'a> {
         check_places(&device, &intent, features, device_sectors)?;
         let reshape = decode_reshape(fixed, features, device.data_offset_sectors)?;
         let state = state_facts(fixed, features, role, roles);
-        let raw = self.trimmed(written_bytes(fixed)?);
+        let raw = Raw(self.trimmed(written_bytes(fixed)?));
         Ok(Superblock { version: self.version, array, device, state, intent, reshape, raw })
     }
 

@@ -122,7 +122,8 @@ impl Superblock {
     /// Changes what a running array changes, and nothing else: bytes that we do not know stay as they are.
     ///
     /// # Panics
-    /// If the update names more devices or slots than the superblock can hold: that is our own mistake.
+    /// If the update names slots that the array has not, or more devices than the superblock has room for before
+    /// its neighbours on the device: that is our own mistake.
     pub fn apply(&mut self, update: &SuperblockUpdate) {
         let slots = self.array.raid_slots;
         let in_range =
@@ -147,13 +148,14 @@ impl Superblock {
         assert!(self.device.bad_block_log.is_some(), "no bad-block log to speak of");
         let features = self.state.features.without(Features::BAD_BLOCKS);
         self.state.features = if present { features.with(Features::BAD_BLOCKS) } else { features };
-        let (head, _) = Fixed::mut_from_prefix(&mut self.raw).expect("validated");
+        let (head, _) = Fixed::mut_from_prefix(&mut self.raw.0).expect("validated");
         head.identity.feature_map = U32::new(self.state.features.0);
-        seal(&mut self.raw);
+        seal(&mut self.raw.0);
     }
 
     fn apply_v0(&mut self, update: &SuperblockUpdate) {
-        (self.state.role, self.state.roles) = v0_90::patch(&mut self.raw, update);
+        (self.state.role, self.device.flags, self.state.roles) =
+            v0_90::patch(&mut self.raw.0, update);
         self.state.update_time.seconds = update.update_time_seconds.min(u64::from(u32::MAX));
         let fits = update.resync_offset == u64::MAX || u32::try_from(update.resync_offset).is_ok();
         self.state.resync_offset = if fits { update.resync_offset } else { 0 };
@@ -163,7 +165,10 @@ impl Superblock {
         let roles = self.roles_after(update);
         let role_count = u32::try_from(roles.len()).expect("at most 1920 roles");
         let length_bytes = v1_written_bytes(role_count).expect("at most 1920 roles");
-        self.raw.resize(length_bytes.max(self.raw.len()), 0xff);
+        if length_bytes > self.raw.0.len() {
+            assert!(self.has_room(length_bytes), "the longer list of roles has no room");
+            self.raw.0.resize(length_bytes, 0xff);
+        }
         let is_journal = update.role_of_this == Role::Journal;
         assert!(
             !is_journal || update.recovery_offset.is_none(),
@@ -174,7 +179,7 @@ impl Superblock {
             Some(_) => self.state.features.with(recovering),
             None => self.state.features.without(recovering.with(Features::RECOVERY_BITMAP)),
         };
-        let (head, _) = Fixed::mut_from_prefix(&mut self.raw).expect("validated");
+        let (head, _) = Fixed::mut_from_prefix(&mut self.raw.0).expect("validated");
         head.identity.feature_map = U32::new(features.0);
         head.state.events = U64::new(update.events);
         head.state.update_time = U64::new(self.state.update_time.to_v1());
@@ -184,12 +189,26 @@ impl Superblock {
             head.device.recovery_offset = U64::new(update.recovery_offset.unwrap_or(0));
         }
         self.state.update_time = Timestamp::from_v1(head.state.update_time.get());
-        write_roles(&mut self.raw, &roles);
-        seal(&mut self.raw);
+        write_roles(&mut self.raw.0, &roles);
+        seal(&mut self.raw.0);
         self.state.features = features;
         self.device.recovery_offset_sectors = update.recovery_offset;
         self.state.role = update.role_of_this;
         self.state.roles = roles;
+    }
+
+    /// Whether a superblock of `length_bytes` stays clear of data, bitmap, PPL and bad-block log.
+    fn has_room(&self, length_bytes: usize) -> bool {
+        let sectors = |count: u64| i64::try_from(count).expect("validated: at most 2^54");
+        let length = sectors(length_bytes as u64 / SECTOR_BYTES);
+        let (device, intent) = (&self.device, &self.intent);
+        let neighbours = [
+            Some(sectors(device.data_offset_sectors) - sectors(device.super_offset_sectors)),
+            device.bad_block_log.map(|log| i64::from(log.offset_sectors)),
+            intent.bitmap_offset_sectors.map(i64::from),
+            intent.ppl.map(|ppl| i64::from(ppl.offset_sectors)),
+        ];
+        neighbours.into_iter().flatten().all(|offset| offset < 0 || offset >= length)
     }
 
     /// The list of roles to write: never shorter than it was, and this member's own role in its place.
