@@ -1,1 +1,138 @@
 //! From an unordered list of members to one verdict each and an array, or a refusal.
+//!
+//! Where it stands: a pure crate above `braid-ondisk` and `braid-geometry`. The caller has opened and read the
+//! members; this crate decides which of them are the array; the engine runs what was decided.
+//!
+//! What it does not do: read or write anything, wait for members that may still appear, or repair. It never
+//! guesses: two answers that are equally good are a refusal that names both.
+//!
+//! ```text
+//!  members --candidates--> one superblock each, or a verdict at once
+//!          --choose------> one array UUID; all others are foreign
+//!          --judge-------> the newest superblock; against it one verdict and one reason each
+//!          --array-------> geometry, slots, dirty, degraded: an array, or what is missing
+//! ```
+//!
+//! # Which superblock counts
+//!
+//! md adds one to `events` in every member's superblock whenever it writes them, before the writes that the change
+//! allows: the array becomes active before the first data write, a member is marked faulty before a write that it
+//! missed is acknowledged. So of the members whose own role is a slot, those with most events know best, and:
+//!
+//! - **A member one event behind is still up to date, a member two behind is stale.** Superblocks are written one
+//!   after the other. If power fails in between, some members have the new count and some the old one, and no data
+//!   write that the change was to allow has happened: nobody has missed anything. The next change starts only when
+//!   this one is on every member that still belongs to the array, so an honest difference is never more than one.
+//!   The kernel and mdadm draw the same line.
+//! - **The newest superblock's role table decides, not the count alone.** A member that failed in the very last
+//!   change is also one behind; but the newest table calls it faulty, and it is not used.
+//! - **Active before clean.** If any member in use says that the array was being written, it was. md goes by the
+//!   newest superblock only; a power failure in the middle of marking the array clean can leave the member that was
+//!   not yet told with unflushed data, so we are stricter.
+//! - **Spares need no count**: md skips them in some updates. Nothing is read from them.
+//! - **Two halves that ran apart** each call the other faulty. If one has more events, it is the array, and the other
+//!   is refused with that reason. If their counts are equal nobody can tell, and the array is refused.
+//!
+//! # Writing to an array with a bitmap without keeping the bitmap
+//!
+//! Allowed for md's classic bitmap. A bitmap's superblock carries the event count of the moment it was last written,
+//! and md treats a bitmap with fewer events than the array as out of date: it sets every bit. A member that failed and
+//! comes back is brought up to date from the bitmap only, so it is safe exactly if every run of braid that wrote
+//! anything leaves the array with more events than the bitmap. md writes the bitmap's superblock *before* the
+//! members', so a power failure can leave it one ahead of them; counting on from the members alone could then end
+//! at the bitmap's own number and make md believe it. Hence [`AssembledArray::events_next_min`], more than
+//! any member's and any bitmap's: the first superblocks that a run writes, before its first data write,
+//! must have at least that count. Counting back to the old number when the array goes idle, as md does with no
+//! member missing, is harmless: then every member has every write, and there is nothing that a bit could have said.
+//!
+//! A bitmap that cannot be read, a version 3 or lockless one has no count that we can compare, and one that is more
+//! than one ahead was not left so by md: read-only.
+//!
+//! # PPL
+//!
+//! md replays a partial parity log into any array that was not stopped cleanly. Records of an earlier run would then
+//! be applied to stripes that braid has written since, and leave wrong parity behind. So: read-only. Reading needs no
+//! replay as long as no member is missing (replay changes parity only); with a member missing and the array dirty,
+//! the log holds the answer and we cannot read it yet: refused.
+//!
+//! # Invariants
+//! - The order of the members changes nothing but indices: `tests/properties.rs`.
+//! - A stale member is never in a slot: `tests/properties.rs`, `tests/members.rs`.
+//! - Every member has exactly one verdict, in the order of the input: `tests/properties.rs`.
+//! - Every refusal has a scenario: `tests/refusals.rs`.
+#![forbid(unsafe_code)]
+
+mod array;
+mod candidates;
+mod choose;
+mod judge;
+mod refusal;
+mod risk;
+mod verdict;
+
+pub use array::{AssembledArray, Occupant};
+pub use choose::Choice;
+pub use refusal::{ArrayName, AtRisk, ReadOnlyReason, Refusal};
+pub use verdict::{Reason, Verdict};
+
+use braid_ondisk::{BadBlockLogError, BadRange, BitmapError, BitmapSuperblock, Probe};
+
+/// One device that may belong to the array, and what was read from it.
+#[derive(Debug, Clone)]
+pub struct ProbedMember {
+    /// What the person calls it, usually its path.
+    pub label: String,
+    /// Size of the device in bytes.
+    pub size_bytes: u64,
+    /// Equal exactly when two of these are one device, whatever their labels.
+    pub identity: String,
+    /// The superblocks and signatures on it.
+    pub probe: Probe,
+    /// Its bad-block log; empty where the superblock has none.
+    pub bad_blocks: Result<Vec<BadRange>, BadBlockLogError>,
+    /// Its bitmap's superblock; `None` where there is no bitmap or its magic is not there.
+    pub bitmap: Option<Result<BitmapSuperblock, BitmapError>>,
+}
+
+/// What the person asked for.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Which array, if the members are of several.
+    pub choice: Choice,
+    /// Nothing will be written.
+    pub read_only: bool,
+    /// Start a dirty and degraded array all the same; what is at risk is then in
+    /// [`AssembledArray::accepted_risk`].
+    pub accept_risk: bool,
+}
+
+/// What one member is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberVerdict {
+    /// As given.
+    pub label: String,
+    /// What it is.
+    pub verdict: Verdict,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// The decision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assembly {
+    /// One per member, in the order of the input.
+    pub verdicts: Vec<MemberVerdict>,
+    /// The array, or why there is none.
+    pub array: Result<AssembledArray, Refusal>,
+}
+
+/// Decides. Nothing in the result depends on the order of `members`, except indices into it.
+#[must_use]
+pub fn assemble(members: &[ProbedMember], options: &Options) -> Assembly {
+    let mut verdicts = candidates::Verdicts::new(members);
+    let candidates = candidates::candidates(members, &mut verdicts);
+    let array = choose::choose(&options.choice, candidates, &mut verdicts)
+        .and_then(|group| judge::judge(&group, &mut verdicts))
+        .and_then(|roster| array::build(&roster, options));
+    Assembly { verdicts: verdicts.finish(), array }
+}

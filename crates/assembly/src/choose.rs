@@ -1,0 +1,76 @@
+//! Which array: the one that was asked for, or the only one.
+
+use std::collections::BTreeMap;
+
+use braid_ondisk::format_uuid;
+
+use crate::candidates::{Candidate, Verdicts};
+use crate::refusal::{ArrayName, Refusal};
+use crate::verdict::{Reason, Verdict};
+
+/// Which array is meant. With neither, there must be only one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// Its UUID in mdadm's order.
+    pub uuid: Option<[u8; 16]>,
+    /// Its name, with or without the `host:` that mdadm puts in front.
+    pub name: Option<String>,
+}
+
+impl Choice {
+    fn is_open(&self) -> bool {
+        self.uuid.is_none() && self.name.is_none()
+    }
+
+    fn admits(&self, array: &ArrayName) -> bool {
+        let bare = array.name.split_once(':').map_or(array.name.as_str(), |(_, bare)| bare);
+        let by_name = |name: &String| *name == array.name || name == bare;
+        self.uuid.is_none_or(|uuid| uuid == array.uuid) && self.name.as_ref().is_none_or(by_name)
+    }
+
+    fn wanted(&self) -> Option<String> {
+        match (&self.name, &self.uuid) {
+            (Some(name), _) => Some(name.clone()),
+            (None, Some(uuid)) => Some(format_uuid(uuid)),
+            (None, None) => None,
+        }
+    }
+}
+
+/// The candidates of one array; all others are foreign.
+pub(crate) fn choose<'a>(
+    choice: &Choice,
+    candidates: Vec<Candidate<'a>>,
+    verdicts: &mut Verdicts,
+) -> Result<Vec<Candidate<'a>>, Refusal> {
+    let mut arrays: BTreeMap<[u8; 16], ArrayName> = BTreeMap::new();
+    for candidate in &candidates {
+        let array = &candidate.superblock.array;
+        let known = arrays.entry(array.uuid).or_insert_with(|| ArrayName {
+            uuid: array.uuid,
+            name: array.name.clone(),
+            members: 0,
+        });
+        known.members += 1;
+    }
+    let mut admitted: Vec<ArrayName> =
+        arrays.into_values().filter(|array| choice.is_open() || choice.admits(array)).collect();
+    let chosen = match admitted.len() {
+        1 => Some(admitted[0].uuid),
+        _ => None,
+    };
+    let (ours, others): (Vec<_>, Vec<_>) = candidates
+        .into_iter()
+        .partition(|candidate| Some(candidate.superblock.array.uuid) == chosen);
+    for other in others {
+        let array = &other.superblock.array;
+        let reason = Reason::OtherArray { uuid: array.uuid, name: array.name.clone() };
+        verdicts.give(other.index, Verdict::Foreign, reason);
+    }
+    admitted.sort();
+    match admitted.len() {
+        0 => Err(Refusal::NoMembers { wanted: choice.wanted() }),
+        1 => Ok(ours),
+        _ => Err(Refusal::SeveralArrays { arrays: admitted }),
+    }
+}

@@ -1,0 +1,263 @@
+//! One verdict for each member of the chosen array, against the newest superblock.
+//!
+//! The rules and why they are safe are in the crate's own documentation. What it does not do: ask whether
+//! there are enough members, or whether we can serve the array at all (`array`).
+//!
+//! ```text
+//!   newest = most events among those whose own role is a slot
+//!   own role spare, journal, faulty ........................ that
+//!   own role a slot:  two or more events behind ............ stale
+//!                     equally new, tables differ ........... contradictory, and no array
+//!                     newest table: any other role ......... faulty (md writes a removed member as a spare)
+//!                     newest table: the same slot .......... claims the slot
+//!   several claim one slot: replacement steps back, then most events; a tie is no array
+//! ```
+
+use braid_ondisk::{Features, Role};
+
+use crate::candidates::{Candidate, Verdicts};
+use crate::refusal::Refusal;
+use crate::verdict::{Reason, Verdict};
+
+/// A member is up to date if its events are at most this many behind the newest.
+const EVENTS_BEHIND_MAX: u64 = 1;
+
+/// Who is in the array.
+#[derive(Debug)]
+pub(crate) struct Roster<'a> {
+    pub(crate) newest: Candidate<'a>,
+    /// Who occupies a slot, in order of slots; slots may be missing, none is there twice.
+    pub(crate) active: Vec<(u16, Candidate<'a>)>,
+    /// Indices into the input, in order of labels.
+    pub(crate) spares: Vec<usize>,
+    /// Slots whose member was being replaced.
+    pub(crate) replaced: Vec<u16>,
+}
+
+/// Judges every member of one array.
+pub(crate) fn judge<'a>(
+    group: &[Candidate<'a>],
+    verdicts: &mut Verdicts,
+) -> Result<Roster<'a>, Refusal> {
+    let newest = newest(group);
+    let contradictory =
+        newest.map(|newest| contradictory(group, newest.events())).unwrap_or_default();
+    let mut claims: Vec<(u16, Candidate<'a>)> = Vec::new();
+    let mut spares = Vec::new();
+    for candidate in group {
+        let judged = match contradictory.iter().find(|(index, _)| *index == candidate.index) {
+            Some((_, other)) => {
+                Err((Verdict::Contradictory, Reason::TablesDiffer { other: other.clone() }))
+            }
+            None => judge_alone(candidate, newest),
+        };
+        match judged {
+            Ok(slot) => claims.push((slot, *candidate)),
+            Err((verdict, reason)) => {
+                if verdict == Verdict::Spare {
+                    spares.push(candidate.index);
+                }
+                verdicts.give(candidate.index, verdict, reason);
+            }
+        }
+    }
+    let settled = settle(claims, newest, verdicts);
+    if !contradictory.is_empty() {
+        let labels = contradictory.iter().map(|(index, _)| label_of(group, *index)).collect();
+        return Err(Refusal::RolesContradict { labels });
+    }
+    let Settled { active, replaced, contested } = settled;
+    if let Some(refusal) = contested {
+        return Err(refusal);
+    }
+    let newest = newest.ok_or(Refusal::NoMembers { wanted: None })?;
+    Ok(Roster { newest, active, spares, replaced })
+}
+
+/// The candidate whose superblock counts. Of equally new ones the one with the lowest number, and of those
+/// the first label: they agree, or there is no array.
+fn newest<'a>(group: &[Candidate<'a>]) -> Option<Candidate<'a>> {
+    let active = group.iter().filter(|candidate| own_slot(candidate).is_some());
+    active.copied().reduce(|best, other| match rank(&other).cmp(&rank(&best)) {
+        std::cmp::Ordering::Greater => other,
+        _ => best,
+    })
+}
+
+fn rank(candidate: &Candidate<'_>) -> (u64, std::cmp::Reverse<u32>) {
+    (candidate.events(), std::cmp::Reverse(candidate.superblock.device.number))
+}
+
+fn own_slot(candidate: &Candidate<'_>) -> Option<u16> {
+    match candidate.superblock.state.role {
+        Role::Active(slot) => Some(slot),
+        Role::Spare | Role::Faulty | Role::Journal => None,
+    }
+}
+
+/// The role that one member's superblock gives to another member.
+fn role_in(table_of: &Candidate<'_>, candidate: &Candidate<'_>) -> Role {
+    let number = usize::try_from(candidate.superblock.device.number).ok();
+    let role = number.and_then(|number| table_of.superblock.state.roles.get(number));
+    role.copied().unwrap_or(Role::Spare)
+}
+
+/// The newest members that disagree with another of them about who has which slot; each with whom it disagrees.
+/// One update writes one table to everybody, so equally new tables are equal. Spare and faulty are not compared:
+/// nobody is read on account of either.
+fn contradictory(group: &[Candidate<'_>], events: u64) -> Vec<(usize, String)> {
+    let newest: Vec<&Candidate<'_>> = group
+        .iter()
+        .filter(|candidate| candidate.events() == events && own_slot(candidate).is_some())
+        .collect();
+    let differ = |a: &Candidate<'_>, b: &Candidate<'_>| slots_in(a) != slots_in(b);
+    let find = |candidate: &&Candidate<'_>| {
+        newest.iter().find(|other| differ(candidate, other)).map(|other| other.label())
+    };
+    newest.iter().filter_map(|one| find(one).map(|other| (one.index, other))).collect()
+}
+
+/// Who has which slot by this member's table: device numbers and slots, in order of numbers.
+fn slots_in(candidate: &Candidate<'_>) -> Vec<(usize, u16)> {
+    let roles = candidate.superblock.state.roles.iter().enumerate();
+    roles
+        .filter_map(|(number, role)| match role {
+            Role::Active(slot) => Some((number, *slot)),
+            Role::Spare | Role::Faulty | Role::Journal => None,
+        })
+        .collect()
+}
+
+/// The slot that a member may claim, or what else it is.
+fn judge_alone(
+    candidate: &Candidate<'_>,
+    newest: Option<Candidate<'_>>,
+) -> Result<u16, (Verdict, Reason)> {
+    let table_role = newest.map(|newest| role_in(&newest, candidate));
+    let (slot, newest) = match (candidate.superblock.state.role, newest) {
+        (Role::Journal, _) => return Err((Verdict::Journal, Reason::SaysJournal)),
+        (Role::Faulty, _) => return Err((Verdict::Faulty, Reason::SaysFaulty)),
+        (Role::Spare, Some(newest)) if table_role == Some(Role::Faulty) => {
+            return Err((Verdict::Faulty, Reason::MarkedFaulty { newest: newest.label() }));
+        }
+        (Role::Spare, _) => return Err((Verdict::Spare, Reason::SaysSpare)),
+        (Role::Active(slot), newest) => (slot, newest.expect("an active member has a newest one")),
+    };
+    let (events, newest_events) = (candidate.events(), newest.events());
+    let behind = newest_events - events;
+    let ran_apart = table_role == Some(Role::Faulty) && role_in(candidate, &newest) == Role::Faulty;
+    let apart = Reason::RanApart { events, newest_events, newest: newest.label() };
+    if behind > EVENTS_BEHIND_MAX {
+        let reason = if ran_apart { apart } else { Reason::EventsBehind { events, newest_events } };
+        return Err((Verdict::Stale { behind }, reason));
+    }
+    match table_role {
+        Some(Role::Active(in_table)) if in_table == slot => {}
+        Some(Role::Faulty) if ran_apart => return Err((Verdict::Faulty, apart)),
+        Some(Role::Faulty) => {
+            return Err((Verdict::Faulty, Reason::MarkedFaulty { newest: newest.label() }));
+        }
+        _ => {
+            let reason = Reason::NotInNewestTable { slot, newest: newest.label() };
+            return Err((Verdict::Faulty, reason));
+        }
+    }
+    match &candidate.member.bad_blocks {
+        Err(error) if has(candidate, Features::BAD_BLOCKS) => {
+            Err((Verdict::Damaged, Reason::BadBlockLog(*error)))
+        }
+        _ => Ok(slot),
+    }
+}
+
+fn has(candidate: &Candidate<'_>, feature: Features) -> bool {
+    candidate.superblock.state.features.contains(feature)
+}
+
+/// Claims of slots, settled.
+struct Settled<'a> {
+    active: Vec<(u16, Candidate<'a>)>,
+    replaced: Vec<u16>,
+    contested: Option<Refusal>,
+}
+
+fn settle<'a>(
+    mut claims: Vec<(u16, Candidate<'a>)>,
+    newest: Option<Candidate<'a>>,
+    verdicts: &mut Verdicts,
+) -> Settled<'a> {
+    let mut settled = Settled { active: Vec::new(), replaced: Vec::new(), contested: None };
+    let newest_events = newest.map_or(0, |newest| newest.events());
+    // Stable, so that claims of one slot stay in order of labels.
+    claims.sort_by_key(|(slot, _)| *slot);
+    for claims in claims.chunk_by(|(a, _), (b, _)| a == b) {
+        let slot = claims[0].0;
+        let claimants: Vec<Candidate<'a>> = claims.iter().map(|(_, claimant)| *claimant).collect();
+        let claimants = set_replacements_aside(slot, claimants, &mut settled, verdicts);
+        let most = claimants.iter().map(Candidate::events).max().unwrap_or(0);
+        let (best, older): (Vec<_>, Vec<_>) =
+            claimants.into_iter().partition(|claimant| claimant.events() == most);
+        for claimant in older {
+            let reason = Reason::SlotTaken { slot, by: best[0].label() };
+            verdicts.give(claimant.index, Verdict::Duplicate, reason);
+        }
+        match best.as_slice() {
+            [only] => {
+                let (verdict, reason) = occupies(slot, only, newest_events);
+                verdicts.give(only.index, verdict, reason);
+                settled.active.push((slot, *only));
+            }
+            several => {
+                contest(slot, several, verdicts);
+                let labels = several.iter().map(Candidate::label).collect();
+                settled.contested.get_or_insert(Refusal::SlotClaimedTwice { slot, labels });
+            }
+        }
+    }
+    settled
+}
+
+/// A replacement of a member that is still there steps back; alone it is as good as the member.
+fn set_replacements_aside<'a>(
+    slot: u16,
+    claimants: Vec<Candidate<'a>>,
+    settled: &mut Settled<'a>,
+    verdicts: &mut Verdicts,
+) -> Vec<Candidate<'a>> {
+    let (replacements, originals): (Vec<_>, Vec<_>) =
+        claimants.into_iter().partition(|claimant| has(claimant, Features::REPLACEMENT));
+    let Some(original) = originals.first() else { return replacements };
+    for replacement in &replacements {
+        let reason = Reason::OriginalPresent { original: original.label() };
+        verdicts.give(replacement.index, Verdict::Replacement { slot }, reason);
+    }
+    if !replacements.is_empty() {
+        settled.replaced.push(slot);
+    }
+    originals
+}
+
+fn occupies(slot: u16, candidate: &Candidate<'_>, newest_events: u64) -> (Verdict, Reason) {
+    let events = candidate.events();
+    match candidate.superblock.device.recovery_offset_sectors {
+        Some(recovered_sectors) => (
+            Verdict::Recovering { slot, recovered_sectors },
+            Reason::RecoveryUnfinished { recovered_sectors },
+        ),
+        None if events == newest_events => (Verdict::Fresh { slot }, Reason::Newest { events }),
+        None => (Verdict::Fresh { slot }, Reason::OneBehind { events }),
+    }
+}
+
+fn contest(slot: u16, several: &[Candidate<'_>], verdicts: &mut Verdicts) {
+    for (position, claimant) in several.iter().enumerate() {
+        let other = if position == 0 { &several[1] } else { &several[0] };
+        let reason = Reason::SlotContested { slot, by: other.label() };
+        verdicts.give(claimant.index, Verdict::Duplicate, reason);
+    }
+}
+
+fn label_of(group: &[Candidate<'_>], index: usize) -> String {
+    let found = group.iter().find(|candidate| candidate.index == index);
+    found.expect("the index is from this group").label()
+}

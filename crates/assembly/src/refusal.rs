@@ -1,0 +1,193 @@
+//! Why there is no array, with everything a person needs to do something about it.
+
+use std::fmt;
+use std::ops::Range;
+
+use braid_geometry::GeometryError;
+use braid_ondisk::format_uuid;
+
+/// An array that was found.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ArrayName {
+    /// Its UUID in mdadm's order.
+    pub uuid: [u8; 16],
+    /// Its name; empty for 0.90.
+    pub name: String,
+    /// Members of it that are here.
+    pub members: usize,
+}
+
+impl fmt::Display for ArrayName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.name.is_empty() {
+            write!(f, "{} ", self.name)?;
+        }
+        write!(f, "{} ({} here)", format_uuid(&self.uuid), self.members)
+    }
+}
+
+/// What may read wrong if a dirty and degraded array is started: sectors of missing members that would be computed
+/// from parity that may not match.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AtRisk {
+    /// Slots that are missing or not recovered, and hold data.
+    pub slots: Vec<u16>,
+    /// Sectors of each member's data area.
+    pub member_sectors: Range<u64>,
+    /// Sectors of the array, as a client counts them.
+    pub array_sectors: Range<u64>,
+}
+
+/// Why an array can be read but not written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum ReadOnlyReason {
+    /// Its partial parity log would be replayed over what we wrote.
+    #[error("it has a partial parity log (PPL), which braid does not keep yet")]
+    Ppl,
+    /// Its bitmap is of a kind we cannot outdate safely.
+    #[error("it has a bitmap of a kind that braid does not keep yet ({0})")]
+    BitmapKind(&'static str),
+    /// Its bitmap cannot be read, so it could be ahead of us.
+    #[error("it has a bitmap that cannot be read")]
+    BitmapUnreadable,
+    /// Its bitmap is further ahead of its superblocks than a power failure can leave it.
+    #[error("its bitmap has events {bitmap_events}, its superblocks have {events}")]
+    BitmapAhead {
+        /// The bitmap's.
+        bitmap_events: u64,
+        /// The newest superblock's.
+        events: u64,
+    },
+    /// A member was being replaced.
+    #[error("the member in slot {slot} was being replaced")]
+    Replacement {
+        /// The slot.
+        slot: u16,
+    },
+}
+
+/// Why there is no array.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// None of the devices is an active member of an array (of the array that was asked for).
+    #[error("none of these devices is an active member of {}", match .wanted {
+        Some(wanted) => wanted.as_str(),
+        None => "an array",
+    })]
+    NoMembers {
+        /// The name or UUID that was asked for.
+        wanted: Option<String>,
+    },
+    /// Members of several arrays, and no word on which is meant.
+    #[error("these devices belong to several arrays: {}", list(.arrays))]
+    SeveralArrays {
+        /// All of them.
+        arrays: Vec<ArrayName>,
+    },
+    /// Equally new members that contradict each other: the array ran in two halves.
+    #[error("equally new members disagree about who is in the array: {}", .labels.join(", "))]
+    RolesContradict {
+        /// Who disagrees.
+        labels: Vec<String>,
+    },
+    /// Several equally new members claim one slot.
+    #[error("several devices claim slot {slot}: {}", .labels.join(", "))]
+    SlotClaimedTwice {
+        /// The slot.
+        slot: u16,
+        /// Who claims it.
+        labels: Vec<String>,
+    },
+    /// Features that neither we nor any md we know has.
+    #[error("it has features that braid does not know (bits {bits:#x})")]
+    UnknownFeatures {
+        /// The bits.
+        bits: u32,
+    },
+    /// Bytes that md writes as zero are not zero.
+    #[error("its superblock is of a newer kind than braid knows")]
+    NewerFormat,
+    /// A reshape is under way.
+    #[error("a reshape is under way (at sector {position_sectors}), which braid cannot serve yet")]
+    Reshaping {
+        /// Where it is.
+        position_sectors: u64,
+    },
+    /// The array has a write journal.
+    #[error("it has a write journal, which braid cannot serve yet")]
+    Journal,
+    /// The array is a cluster's.
+    #[error("it belongs to a cluster (clustered bitmap), which braid cannot serve")]
+    Clustered,
+    /// Members that belong together and do not fit together.
+    #[error("{label} and {other} are of one array and disagree about its {field}")]
+    ConflictingGeometry {
+        /// One.
+        label: String,
+        /// The other, with the newest superblock.
+        other: String,
+        /// What about.
+        field: &'static str,
+    },
+    /// The superblock's numbers make no geometry.
+    #[error("its geometry cannot be served: {0}")]
+    Geometry(#[from] GeometryError),
+    /// More members are missing than the level tolerates.
+    #[error(
+        "too few members: {have} of {slots} are up to date, at least {need} are needed; missing: slot {}",
+        list(.missing)
+    )]
+    TooFewMembers {
+        /// Members that are up to date.
+        have: u16,
+        /// How many are needed: with fewer there is never an array. A raid10 can miss the wrong ones earlier.
+        need: u16,
+        /// Slots of the array.
+        slots: u16,
+        /// Slots without a member that is up to date.
+        missing: Vec<u16>,
+    },
+    /// Members are missing and the array was not stopped cleanly.
+    #[error(
+        "it was interrupted while writing and slot {} is missing: sectors {} to {} could read wrong",
+        list(&.0.slots), .0.array_sectors.start, .0.array_sectors.end
+    )]
+    DirtyAndDegraded(AtRisk),
+    /// As [`Refusal::DirtyAndDegraded`], and a log that braid cannot read yet has the answer.
+    #[error("it was interrupted while writing, slot {} is missing, and its PPL was not replayed", list(.missing))]
+    PplNotReplayed {
+        /// Slots without a member that is up to date.
+        missing: Vec<u16>,
+    },
+    /// It can be read but not written, and writing was asked for.
+    #[error("it can only be read: {0}")]
+    ReadOnlyOnly(#[from] ReadOnlyReason),
+}
+
+impl Refusal {
+    /// One word for programs; never changes.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::NoMembers { .. } => "no-members",
+            Self::SeveralArrays { .. } => "several-arrays",
+            Self::RolesContradict { .. } => "roles-contradict",
+            Self::SlotClaimedTwice { .. } => "slot-claimed-twice",
+            Self::UnknownFeatures { .. } => "unknown-features",
+            Self::NewerFormat => "newer-format",
+            Self::Reshaping { .. } => "reshaping",
+            Self::Journal => "journal",
+            Self::Clustered => "clustered",
+            Self::ConflictingGeometry { .. } => "conflicting-geometry",
+            Self::Geometry(_) => "geometry",
+            Self::TooFewMembers { .. } => "too-few-members",
+            Self::DirtyAndDegraded(_) => "dirty-and-degraded",
+            Self::PplNotReplayed { .. } => "ppl-not-replayed",
+            Self::ReadOnlyOnly(_) => "read-only-only",
+        }
+    }
+}
+
+fn list<T: ToString>(items: &[T]) -> String {
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,253 @@
+//! What a member is, and why, in words that stay the same.
+//!
+//! [`Verdict::code`] is for programs and never changes; the sentences of [`Reason`] are for people and may.
+
+use std::fmt;
+
+use braid_ondisk::{BadBlockLogError, ForeignKind, SuperblockError, format_uuid};
+
+/// What a member is to the array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// Occupies its slot, all of it up to date.
+    Fresh {
+        /// The slot.
+        slot: u16,
+    },
+    /// Occupies its slot, up to date before a sector of its data area and not after.
+    Recovering {
+        /// The slot.
+        slot: u16,
+        /// Sectors that may be used.
+        recovered_sectors: u64,
+    },
+    /// Waits.
+    Spare,
+    /// Was to replace a member that is still there; not used.
+    Replacement {
+        /// The slot of both.
+        slot: u16,
+    },
+    /// The array's journal device; arrays with a journal are refused.
+    Journal,
+    /// Missed updates of the array; never read.
+    Stale {
+        /// Events that it is behind.
+        behind: u64,
+    },
+    /// The array gave it up.
+    Faulty,
+    /// Of another array.
+    Foreign,
+    /// No superblock of md's.
+    NotAMember,
+    /// A superblock of md's that cannot be believed.
+    Damaged,
+    /// Smaller than its superblock says.
+    Truncated,
+    /// The same device or the same member is there another time.
+    Duplicate,
+    /// As new as another member and of another opinion about who is in the array.
+    Contradictory,
+}
+
+impl Verdict {
+    /// One word for programs; never changes.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Fresh { .. } => "fresh",
+            Self::Recovering { .. } => "recovering",
+            Self::Spare => "spare",
+            Self::Replacement { .. } => "replacement",
+            Self::Journal => "journal",
+            Self::Stale { .. } => "stale",
+            Self::Faulty => "faulty",
+            Self::Foreign => "foreign",
+            Self::NotAMember => "not-a-member",
+            Self::Damaged => "damaged",
+            Self::Truncated => "truncated",
+            Self::Duplicate => "duplicate",
+            Self::Contradictory => "contradictory",
+        }
+    }
+
+    /// The slot that it occupies.
+    #[must_use]
+    pub const fn slot(self) -> Option<u16> {
+        match self {
+            Self::Fresh { slot } | Self::Recovering { slot, .. } => Some(slot),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.code())?;
+        match self {
+            Self::Fresh { slot } | Self::Recovering { slot, .. } | Self::Replacement { slot } => {
+                write!(f, " (slot {slot})")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Why a member is what it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reason {
+    /// Its events are the newest.
+    Newest {
+        /// Its events.
+        events: u64,
+    },
+    /// One event behind, which nobody can have missed a write by.
+    OneBehind {
+        /// Its events.
+        events: u64,
+    },
+    /// Its recovery was not finished.
+    RecoveryUnfinished {
+        /// Sectors recovered.
+        recovered_sectors: u64,
+    },
+    /// Its superblock says that it waits.
+    SaysSpare,
+    /// The newest superblock does not have it in this slot.
+    NotInNewestTable {
+        /// The slot that it claims.
+        slot: u16,
+        /// Who has the newest superblock.
+        newest: String,
+    },
+    /// Its original is still there.
+    OriginalPresent {
+        /// The original.
+        original: String,
+    },
+    /// Its superblock says that it is the journal.
+    SaysJournal,
+    /// Too few events.
+    EventsBehind {
+        /// Its events.
+        events: u64,
+        /// The newest.
+        newest_events: u64,
+    },
+    /// It and the newest member each ran without the other, and call each other faulty.
+    RanApart {
+        /// Its events.
+        events: u64,
+        /// The newest.
+        newest_events: u64,
+        /// Who has them.
+        newest: String,
+    },
+    /// The newest superblock calls it faulty.
+    MarkedFaulty {
+        /// Who has the newest superblock.
+        newest: String,
+    },
+    /// Its own superblock calls it faulty.
+    SaysFaulty,
+    /// Of another array than the one that is assembled, or of one of several.
+    OtherArray {
+        /// That array.
+        uuid: [u8; 16],
+        /// Its name.
+        name: String,
+    },
+    /// Nothing was recognised on it.
+    Blank,
+    /// Something else lives on it.
+    Holds(ForeignKind),
+    /// Its superblock did not pass.
+    Superblock(SuperblockError),
+    /// Its bad-block log did not pass, so its bad sectors are unknown.
+    BadBlockLog(BadBlockLogError),
+    /// The array uses more than it has.
+    TooShort {
+        /// Bytes that are missing.
+        missing_bytes: u64,
+    },
+    /// The same device has another label.
+    SameDevice {
+        /// The label that is used.
+        used: String,
+    },
+    /// A newer member has the same slot.
+    SlotTaken {
+        /// The slot.
+        slot: u16,
+        /// Who has it.
+        by: String,
+    },
+    /// An equally new member has the same slot.
+    SlotContested {
+        /// The slot.
+        slot: u16,
+        /// Who else claims it.
+        by: String,
+    },
+    /// An equally new member has another role table.
+    TablesDiffer {
+        /// Who.
+        other: String,
+    },
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Newest { events } => write!(f, "events {events}, the newest"),
+            Self::OneBehind { events } => {
+                write!(f, "events {events}, one behind the newest: no write was missed")
+            }
+            Self::RecoveryUnfinished { recovered_sectors } => {
+                write!(f, "its recovery reached sector {recovered_sectors}")
+            }
+            Self::SaysSpare => f.write_str("its superblock says it waits as a spare"),
+            Self::NotInNewestTable { slot, newest } => {
+                write!(f, "it claims slot {slot}, which the newest superblock ({newest}) denies")
+            }
+            Self::OriginalPresent { original } => {
+                write!(f, "it was to replace {original}, which is still there")
+            }
+            Self::SaysJournal => f.write_str("its superblock says it is the write journal"),
+            Self::EventsBehind { events, newest_events } => {
+                write!(f, "events {events}, the newest are {newest_events}: it has missed writes")
+            }
+            Self::RanApart { events, newest_events, newest } => write!(
+                f,
+                "the array ran in two halves: this one has events {events} and calls {newest} faulty, which has \
+                 events {newest_events} and is believed"
+            ),
+            Self::MarkedFaulty { newest } => {
+                write!(f, "the newest superblock ({newest}) calls it faulty")
+            }
+            Self::SaysFaulty => f.write_str("its own superblock calls it faulty"),
+            Self::OtherArray { uuid, name } if name.is_empty() => {
+                write!(f, "it belongs to array {}", format_uuid(uuid))
+            }
+            Self::OtherArray { uuid, name } => {
+                write!(f, "it belongs to array {name} ({})", format_uuid(uuid))
+            }
+            Self::Blank => f.write_str("no superblock was found on it"),
+            Self::Holds(kind) => write!(f, "no superblock was found on it, but {kind}"),
+            Self::Superblock(error) => error.fmt(f),
+            Self::BadBlockLog(error) => write!(f, "its bad-block log cannot be read: {error}"),
+            Self::TooShort { missing_bytes } => {
+                write!(f, "it is {missing_bytes} bytes too short for what the array keeps on it")
+            }
+            Self::SameDevice { used } => write!(f, "it is the same device as {used}"),
+            Self::SlotTaken { slot, by } => write!(f, "{by} is newer and has slot {slot}"),
+            Self::SlotContested { slot, by } => {
+                write!(f, "{by} claims slot {slot}, too, and is just as new")
+            }
+            Self::TablesDiffer { other } => {
+                write!(f, "it and {other} are equally new and disagree about who is in the array")
+            }
+        }
+    }
+}

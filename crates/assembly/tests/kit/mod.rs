@@ -1,0 +1,171 @@
+//! Arrays in memory to take apart: superblocks as `mdadm --create` would make them, and verbs that do to
+//! them what time and mishap do.
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use std::sync::Arc;
+
+use braid_assembly::{Assembly, Options, ProbedMember, Refusal, assemble};
+use braid_geometry::{Level, default_layout};
+use braid_ondisk::{
+    ArrayFacts, BitmapKind, BitmapSuperblock, DeviceFlags, Features, NewSuperblock,
+    PlacementRequest, Probe, Role, Superblock, Timestamp, Version, placement,
+};
+
+pub(crate) const DEVICE_BYTES: u64 = 16 << 20;
+pub(crate) const EVENTS: u64 = 40;
+pub(crate) const CLEAN: u64 = u64::MAX;
+
+/// A clean array of `slots` members called `m0`, `m1`, ..., each with [`EVENTS`] events.
+pub(crate) fn array(level: Level, slots: u16) -> Vec<ProbedMember> {
+    array_with(level, slots, 0, 7)
+}
+
+/// The same with spares after the members, and a UUID of one repeated byte.
+pub(crate) fn array_with(level: Level, slots: u16, spares: u16, uuid: u8) -> Vec<ProbedMember> {
+    let chunk_sectors = if level == Level::Raid1 { 0 } else { 128 };
+    let request = PlacementRequest {
+        version: Version::V1_2,
+        device_bytes: DEVICE_BYTES,
+        level,
+        chunk_sectors,
+        member_size_sectors: None,
+        data_offset_sectors: None,
+    };
+    let placement = placement(&request).expect("placement");
+    let facts = ArrayFacts {
+        uuid: [uuid; 16],
+        name: format!("host:array{uuid}"),
+        creation_time: Timestamp { seconds: 1_700_000_000, microseconds: 0 },
+        level,
+        layout: default_layout(level),
+        chunk_sectors,
+        member_size_sectors: placement.member_size_sectors,
+        raid_slots: u32::from(slots),
+        preferred_minor: None,
+    };
+    let roles: Arc<[Role]> =
+        (0..slots).map(Role::Active).chain((0..spares).map(|_| Role::Spare)).collect();
+    let make = |number: u16| {
+        let mut device_uuid = [uuid; 16];
+        device_uuid[..2].copy_from_slice(&number.to_le_bytes());
+        let superblock = Superblock::new_v1(&NewSuperblock {
+            array: facts.clone(),
+            placement,
+            device_number: u32::from(number),
+            device_uuid,
+            device_flags: DeviceFlags::default(),
+            roles: roles.clone(),
+            events: EVENTS,
+            resync_offset: CLEAN,
+        });
+        probed(&format!("m{number}"), superblock.expect("new_v1"))
+    };
+    (0..slots + spares).map(make).collect()
+}
+
+pub(crate) fn probed(label: &str, superblock: Superblock) -> ProbedMember {
+    ProbedMember {
+        label: label.to_owned(),
+        size_bytes: DEVICE_BYTES,
+        identity: label.to_owned(),
+        probe: Probe { superblocks: vec![Ok(superblock)], foreign: vec![] },
+        bad_blocks: Ok(vec![]),
+        bitmap: None,
+    }
+}
+
+/// A device without anything on it.
+pub(crate) fn blank(label: &str) -> ProbedMember {
+    let probe = Probe::default();
+    ProbedMember { probe, ..probed(label, superblock(&array(Level::Raid1, 1)[0]).clone()) }
+}
+
+pub(crate) fn superblock(member: &ProbedMember) -> &Superblock {
+    member.probe.superblocks[0].as_ref().expect("a sound superblock")
+}
+
+pub(crate) fn edit(member: &mut ProbedMember, change: impl FnOnce(&mut Superblock)) {
+    change(member.probe.superblocks[0].as_mut().expect("a sound superblock"));
+}
+
+pub(crate) fn edit_all(members: &mut [ProbedMember], change: impl Fn(&mut Superblock)) {
+    members.iter_mut().for_each(|member| edit(member, &change));
+}
+
+/// Writes a role for one device into a member's table, and into its own if it is that device.
+pub(crate) fn set_role(member: &mut ProbedMember, number: usize, role: Role) {
+    edit(member, |superblock| {
+        superblock.state.roles[number] = role;
+        if usize::try_from(superblock.device.number) == Ok(number) {
+            superblock.state.role = role;
+        }
+    });
+}
+
+/// What md does when a member fails: everybody else writes so, with one more event.
+pub(crate) fn fail(members: &mut [ProbedMember], failed: usize) {
+    let number = usize::try_from(superblock(&members[failed]).device.number).expect("small");
+    for (index, member) in members.iter_mut().enumerate() {
+        if index != failed {
+            set_role(member, number, Role::Faulty);
+            edit(member, |superblock| superblock.state.events += 1);
+        }
+    }
+}
+
+pub(crate) fn add_events(member: &mut ProbedMember, events: u64) {
+    edit(member, |superblock| superblock.state.events += events);
+}
+
+pub(crate) fn set_dirty(members: &mut [ProbedMember], resync_offset: u64) {
+    edit_all(members, |superblock| superblock.state.resync_offset = resync_offset);
+}
+
+pub(crate) fn add_feature(members: &mut [ProbedMember], feature: Features) {
+    edit_all(members, |superblock| {
+        superblock.state.features = superblock.state.features.with(feature);
+    });
+}
+
+/// Gives every member a bitmap with this many events.
+pub(crate) fn add_bitmap(members: &mut [ProbedMember], kind: BitmapKind, events: u64) {
+    add_feature(members, Features::BITMAP);
+    edit_all(members, |superblock| superblock.intent.bitmap_offset_sectors = Some(8));
+    for member in members {
+        member.bitmap = Some(Ok(BitmapSuperblock {
+            kind,
+            events,
+            events_cleared: events,
+            sync_size_sectors: 1024,
+            chunk_bytes: 65_536,
+            state: 0,
+            daemon_sleep_seconds: 5,
+            write_behind: 0,
+            sectors_reserved: 0,
+        }));
+    }
+}
+
+pub(crate) fn judge(members: &[ProbedMember]) -> Assembly {
+    assemble(members, &Options::default())
+}
+
+pub(crate) fn judge_read_only(members: &[ProbedMember]) -> Assembly {
+    assemble(members, &Options { read_only: true, ..Options::default() })
+}
+
+pub(crate) fn refusal(members: &[ProbedMember]) -> Refusal {
+    judge(members).array.expect_err("a refusal")
+}
+
+/// The verdicts' words, in the order of the members.
+pub(crate) fn codes(assembly: &Assembly) -> Vec<&'static str> {
+    assembly.verdicts.iter().map(|judged| judged.verdict.code()).collect()
+}
+
+/// The labels of the occupants, slot by slot; empty where nobody is.
+pub(crate) fn occupants(members: &[ProbedMember], assembly: &Assembly) -> Vec<String> {
+    let array = assembly.array.as_ref().expect("an array");
+    let label = |occupant: &braid_assembly::Occupant| members[occupant.member].label.clone();
+    array.slots.iter().map(|slot| slot.as_ref().map(label).unwrap_or_default()).collect()
+}

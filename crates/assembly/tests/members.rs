@@ -1,0 +1,323 @@
+//! One scenario per verdict: what the members are, who is in which slot, and why.
+
+mod kit;
+
+use braid_assembly::{Options, Reason, Verdict, assemble};
+use braid_geometry::Level;
+use braid_ondisk::{
+    BadBlockLogError, BadBlockLogPlace, BadRange, Features, Foreign, ForeignKind, Role,
+    SuperblockError, SuperblockFault, Version,
+};
+use kit::{
+    CLEAN, DEVICE_BYTES, EVENTS, add_events, add_feature, array, array_with, blank, codes, edit,
+    edit_all, fail, judge, occupants, refusal, set_dirty, set_role, superblock,
+};
+
+#[test]
+fn all_fresh_in_any_order_is_a_whole_array() {
+    let mut members = array(Level::Raid5, 4);
+    members.rotate_left(1);
+    members.swap(0, 2);
+    let assembly = judge(&members);
+    assert_eq!(codes(&assembly), ["fresh"; 4]);
+    assert_eq!(occupants(&members, &assembly), ["m0", "m1", "m2", "m3"]);
+    let array = assembly.array.expect("an array");
+    assert_eq!((array.degraded, array.dirty, array.resync_offset), (0, false, CLEAN));
+    assert_eq!(array.events_next_min, EVENTS + 1);
+    assert_eq!(members[array.newest_member].label, "m0");
+    assert_eq!((array.read_only, array.accepted_risk), (None, None));
+    let size_sectors = superblock(&members[0]).array.member_size_sectors;
+    assert_eq!(array.shape.member_sectors, [size_sectors; 4]);
+    assert_eq!(array.geometry.capacity_sectors(), 3 * size_sectors);
+}
+
+#[test]
+fn one_event_behind_is_fresh_and_two_are_stale() {
+    let mut members = array(Level::Raid6, 5);
+    add_events(&mut members[0], 2);
+    add_events(&mut members[1], 1);
+    add_events(&mut members[2], 2);
+    add_events(&mut members[4], 1);
+    let assembly = judge(&members);
+    assert_eq!(codes(&assembly), ["fresh", "fresh", "fresh", "stale", "fresh"]);
+    assert_eq!(assembly.verdicts[1].reason, Reason::OneBehind { events: EVENTS + 1 });
+    assert_eq!(assembly.verdicts[3].verdict, Verdict::Stale { behind: 2 });
+    let reason = Reason::EventsBehind { events: EVENTS, newest_events: EVENTS + 2 };
+    assert_eq!(assembly.verdicts[3].reason, reason);
+    assert_eq!(occupants(&members, &assembly), ["m0", "m1", "m2", "", "m4"]);
+    let array = assembly.array.expect("an array");
+    assert_eq!((array.degraded, array.events_next_min), (1, EVENTS + 3));
+}
+
+#[test]
+fn a_member_that_failed_in_the_last_update_is_not_used_though_only_one_behind() {
+    let mut members = array(Level::Raid5, 3);
+    fail(&mut members, 1);
+    let assembly = judge(&members);
+    assert_eq!(codes(&assembly), ["fresh", "faulty", "fresh"]);
+    assert_eq!(assembly.verdicts[1].reason, Reason::MarkedFaulty { newest: "m0".into() });
+    assert_eq!(occupants(&members, &assembly), ["m0", "", "m2"]);
+}
+
+#[test]
+fn a_member_removed_in_the_last_update_is_not_used_and_not_a_spare() {
+    let mut members = array(Level::Raid5, 3);
+    for index in [0, 2] {
+        set_role(&mut members[index], 1, Role::Spare);
+        add_events(&mut members[index], 1);
+    }
+    let assembly = judge(&members);
+    assert_eq!(codes(&assembly), ["fresh", "faulty", "fresh"]);
+    let reason = Reason::NotInNewestTable { slot: 1, newest: "m0".into() };
+    assert_eq!(assembly.verdicts[1].reason, reason);
+    assert_eq!(assembly.array.expect("an array").spares, [0_usize; 0]);
+}
+
+#[test]
+fn a_member_whose_own_superblock_says_faulty_is_not_used() {
+    let mut members = array(Level::Raid1, 2);
+    set_role(&mut members[1], 1, Role::Faulty);
+    let assembly = judge(&members);
+    assert_eq!(codes(&assembly), ["fresh", "faulty"]);
+    assert_eq!(assembly.verdicts[1].reason, Reason::SaysFaulty);
+}
+
+#[test]
+fn two_halves_that_ran_apart_are_told_by_their_events() {
+    for (lead, word) in [(1, "faulty"), (5, "stale")] {
+        let mut members = array(Level::Raid1, 2);
+        set_role(&mut members[0], 1, Role::Faulty);
+        set_role(&mut members[1], 0, Role::Faulty);
+        add_events(&mut members[0], 3);
+        add_events(&mut members[1], 3 + lead);
+        let assembly = judge(&members);
+        assert_eq!(codes(&assembly), [word, "fresh"]);
+        let reason = Reason::RanApart {
+            events: EVENTS + 3,
+            newest_events: EVENTS + 3 + lead,
+            newest: "m1".into(),
+        };
+        assert_eq!(assembly.verdicts[0].reason, reason);
+        assert_eq!(occupants(&members, &assembly), ["", "m1"]);
+    }
+}
+
+#[test]
+fn a_recovering_member_is_used_as_far_as_it_got() {
+    let mut members = array(Level::Raid5, 3);
+    add_feature(&mut members[2..], Features::RECOVERY_OFFSET);
+    edit(&mut members[2], |superblock| superblock.device.recovery_offset_sectors = Some(4096));
+    let assembly = judge(&members);
+    assert_eq!(codes(&assembly), ["fresh", "fresh", "recovering"]);
+    assert_eq!(
+        assembly.verdicts[2].verdict,
+        Verdict::Recovering { slot: 2, recovered_sectors: 4096 }
+    );
+    let array = assembly.array.expect("an array");
+    assert_eq!(array.degraded, 1);
+    let recovered = array.slots.iter().flatten().map(|occupant| occupant.recovered_until);
+    assert_eq!(recovered.collect::<Vec<_>>(), [u64::MAX, u64::MAX, 4096]);
+    assert!(!array.slots[2].as_ref().expect("an occupant").is_in_sync());
+    // It does not stand in for another that is missing.
+    assert_eq!(refusal(&members[1..]).code(), "too-few-members");
+}
+
+#[test]
+fn spares_wait_whatever_their_events() {
+    let mut members = array_with(Level::Raid5, 3, 2, 7);
+    for member in &mut members[..3] {
+        add_events(member, 9);
+    }
+    set_role(&mut members[0], 4, Role::Faulty);
+    set_role(&mut members[1], 4, Role::Faulty);
+    set_role(&mut members[2], 4, Role::Faulty);
+    let assembly = judge(&members);
+    assert_eq!(codes(&assembly), ["fresh", "fresh", "fresh", "spare", "faulty"]);
+    assert_eq!(assembly.array.expect("an array").spares, [3]);
+    // Spares alone are no array, and do not say who is in it.
+    let assembly = judge(&members[3..]);
+    assert_eq!(codes(&assembly), ["spare", "spare"]);
+    assert_eq!(assembly.array.expect_err("no array").code(), "no-members");
+}
+
+#[test]
+fn a_replacement_steps_back_for_its_original_and_in_for_its_absence() {
+    let mut members = array_with(Level::Raid5, 3, 1, 7);
+    for member in &mut members {
+        set_role(member, 3, Role::Active(1));
+    }
+    add_feature(&mut members[3..], Features::REPLACEMENT);
+    edit(&mut members[3], |superblock| superblock.device.recovery_offset_sectors = Some(800));
+    let options = Options { read_only: true, ..Options::default() };
+    let assembly = assemble(&members, &options);
+    assert_eq!(codes(&assembly), ["fresh", "fresh", "fresh", "replacement"]);
+    assert_eq!(assembly.verdicts[3].reason, Reason::OriginalPresent { original: "m1".into() });
+    assert_eq!(occupants(&members, &assembly), ["m0", "m1", "m2"]);
+    members.remove(1);
+    let assembly = judge(&members);
+    assert_eq!(codes(&assembly), ["fresh", "fresh", "recovering"]);
+    assert_eq!(occupants(&members, &assembly), ["m0", "m3", "m2"]);
+}
+
+#[test]
+fn members_of_other_arrays_are_foreign_when_one_is_chosen() {
+    let mut members = array(Level::Raid5, 3);
+    members.extend(array_with(Level::Raid1, 2, 0, 9));
+    members[3].identity = "other 0".into();
+    members[4].identity = "other 1".into();
+    let by_uuid = braid_assembly::Choice { uuid: Some([7; 16]), name: None };
+    let by_name = |name: &str| braid_assembly::Choice { uuid: None, name: Some(name.into()) };
+    for choice in [by_uuid, by_name("array7"), by_name("host:array7")] {
+        let assembly = assemble(&members, &Options { choice, ..Options::default() });
+        assert_eq!(codes(&assembly), ["fresh", "fresh", "fresh", "foreign", "foreign"]);
+        let reason = Reason::OtherArray { uuid: [9; 16], name: "host:array9".into() };
+        assert_eq!(assembly.verdicts[4].reason, reason);
+        assert_eq!(assembly.array.expect("an array").geometry.slots(), 3);
+    }
+    let options = Options { choice: by_name("array8"), ..Options::default() };
+    let assembly = assemble(&members, &options);
+    assert_eq!(codes(&assembly), ["foreign"; 5]);
+    assert_eq!(assembly.array.expect_err("no array").code(), "no-members");
+}
+
+#[test]
+fn the_same_device_twice_is_used_once() {
+    let mut members = array(Level::Raid1, 2);
+    let mut again = members[0].clone();
+    again.label = "another name".into();
+    members.push(again);
+    let assembly = judge(&members);
+    assert_eq!(codes(&assembly), ["duplicate", "fresh", "fresh"]);
+    assert_eq!(assembly.verdicts[0].reason, Reason::SameDevice { used: "another name".into() });
+}
+
+#[test]
+fn an_older_clone_gives_way_to_the_newer() {
+    let mut members = array(Level::Raid1, 2);
+    let mut clone = members[1].clone();
+    clone.label = "clone".into();
+    clone.identity = "clone".into();
+    members.push(clone);
+    add_events(&mut members[0], 1);
+    add_events(&mut members[1], 1);
+    let assembly = judge(&members);
+    assert_eq!(codes(&assembly), ["fresh", "fresh", "duplicate"]);
+    assert_eq!(assembly.verdicts[2].reason, Reason::SlotTaken { slot: 1, by: "m1".into() });
+}
+
+#[test]
+fn strangers_and_damaged_superblocks_are_named() {
+    let mut members = array(Level::Raid6, 5);
+    members.push(blank("blank"));
+    members.push(blank("disk"));
+    let ext = Foreign { kind: ForeignKind::Ext, label: None, uuid: None, offset: 1080 };
+    members[6].probe.foreign.push(ext);
+    let fault = |cause| SuperblockError { version: Version::V1_2, offset_bytes: 4096, cause };
+    let checksum = fault(SuperblockFault::Checksum { stored: 1, computed: 2 });
+    members[1].probe.superblocks = vec![Err(checksum)];
+    members[2].probe.superblocks =
+        vec![Err(fault(SuperblockFault::Truncated { missing_bytes: 512 }))];
+    let assembly = judge(&members);
+    let expected =
+        ["fresh", "damaged", "truncated", "fresh", "fresh", "not-a-member", "not-a-member"];
+    assert_eq!(codes(&assembly), expected);
+    assert_eq!(assembly.verdicts[1].reason, Reason::Superblock(checksum));
+    assert_eq!(assembly.verdicts[2].reason, Reason::TooShort { missing_bytes: 512 });
+    assert_eq!(assembly.verdicts[5].reason, Reason::Blank);
+    assert_eq!(assembly.verdicts[6].reason, Reason::Holds(ForeignKind::Ext));
+    assert_eq!(assembly.array.expect("two may be missing").degraded, 2);
+}
+
+#[test]
+fn a_sound_superblock_beside_a_damaged_one_counts() {
+    let mut members = array(Level::Raid1, 1);
+    let cause = SuperblockFault::ChunkZero;
+    let damaged = SuperblockError { version: Version::V0_90, offset_bytes: 0, cause };
+    members[0].probe.superblocks.insert(0, Err(damaged));
+    assert_eq!(codes(&judge(&members)), ["fresh"]);
+}
+
+#[test]
+fn a_device_that_shrank_since_it_was_probed_is_truncated() {
+    let mut members = array(Level::Raid1, 2);
+    let device = &superblock(&members[1]).device;
+    let used_sectors = superblock(&members[1]).array.member_size_sectors;
+    let end_bytes = (device.data_offset_sectors + used_sectors) * 512;
+    members[1].size_bytes = end_bytes;
+    assert_eq!(codes(&judge(&members)), ["fresh", "fresh"]);
+    members[1].size_bytes = end_bytes - 512;
+    let assembly = judge(&members);
+    assert_eq!(codes(&assembly), ["fresh", "truncated"]);
+    assert_eq!(assembly.verdicts[1].reason, Reason::TooShort { missing_bytes: 512 });
+}
+
+#[test]
+fn bad_blocks_are_counted_from_the_data_and_merged_and_clipped() {
+    let mut members = array(Level::Raid1, 2);
+    add_feature(&mut members[..1], Features::BAD_BLOCKS);
+    let place = BadBlockLogPlace { offset_sectors: 16, size_sectors: 8, shift: 0 };
+    edit(&mut members[0], |superblock| superblock.device.bad_block_log = Some(place));
+    let data_offset = superblock(&members[0]).device.data_offset_sectors;
+    let used = superblock(&members[0]).array.member_size_sectors;
+    let bad = |start: u64, length_sectors| BadRange { start_sector: start, length_sectors };
+    let log = vec![
+        bad(data_offset - 8, 4),
+        bad(data_offset - 2, 4),
+        bad(data_offset + 100, 8),
+        bad(data_offset + 108, 2),
+        bad(data_offset + 104, 1),
+        bad(data_offset + used - 1, 50),
+        bad(data_offset + used + 5, 1),
+    ];
+    members[0].bad_blocks = Ok(log.clone());
+    // Without the feature the log does not count.
+    members[1].bad_blocks = Ok(log);
+    let slots = judge(&members).array.expect("an array").slots;
+    let of = |slot: usize| slots[slot].as_ref().expect("an occupant").bad_sectors.clone();
+    assert_eq!(of(0), [0..2, 100..110, used - 1..used]);
+    assert_eq!(of(1), []);
+    let error = BadBlockLogError::Length { index: 0, length: 0 };
+    members[0].bad_blocks = Err(error);
+    let assembly = judge(&members);
+    assert_eq!(codes(&assembly), ["damaged", "fresh"]);
+    assert_eq!(assembly.verdicts[0].reason, Reason::BadBlockLog(error));
+}
+
+#[test]
+fn a_dirty_whole_array_is_an_array_from_the_least_that_is_known() {
+    let mut members = array(Level::Raid5, 3);
+    set_dirty(&mut members[1..2], 2048);
+    set_dirty(&mut members[2..3], 1024);
+    add_events(&mut members[0], 1);
+    let array = judge(&members).array.expect("an array");
+    assert_eq!((array.dirty, array.resync_offset, array.degraded), (true, 1024, 0));
+}
+
+#[test]
+fn without_redundancy_nothing_is_dirty_and_each_member_has_its_own_size() {
+    let mut members = array(Level::Raid0, 3);
+    set_dirty(&mut members, 0);
+    edit(&mut members[1], |superblock| superblock.device.data_size_sectors -= 1000);
+    let array = judge(&members).array.expect("an array");
+    assert_eq!((array.dirty, array.shape.layout), (false, 1));
+    let size_sectors = superblock(&members[0]).device.data_size_sectors;
+    assert_eq!(array.shape.member_sectors, [size_sectors, size_sectors - 1000, size_sectors]);
+    let whole_chunks = |sectors: u64| sectors / 128 * 128;
+    let capacity = 2 * whole_chunks(size_sectors) + whole_chunks(size_sectors - 1000);
+    assert_eq!(array.geometry.capacity_sectors(), capacity);
+}
+
+#[test]
+fn members_without_device_uuids_are_told_by_their_numbers_as_in_0_90() {
+    let mut members = array(Level::Raid5, 3);
+    edit_all(&mut members, |superblock| {
+        superblock.version = Version::V0_90;
+        superblock.device.uuid = [0; 16];
+        superblock.array.name.clear();
+    });
+    fail(&mut members, 2);
+    let assembly = judge(&members);
+    assert_eq!(codes(&assembly), ["fresh", "fresh", "faulty"]);
+    assert_eq!(occupants(&members, &assembly), ["m0", "m1", ""]);
+    assert_eq!(members[0].size_bytes, DEVICE_BYTES);
+}
