@@ -80,6 +80,11 @@ fn offset_copies_follow_in_the_next_row() {
 }
 
 #[test]
+fn offset_without_far_copies_means_nothing() {
+    check(0x1_0102, "0 0 1 / 1 2 2 / 3 3 4 / 4 5 5");
+}
+
+#[test]
 fn near_and_far_copies_together() {
     check(0x202, "0 0 1 1 / 2 2 3 3 / 1 1 0 0 / 3 3 2 2");
     check(0x202, "0 0 1 1 2 / 2 3 3 4 4 / 1 2 0 0 1 / 4 4 2 3 3");

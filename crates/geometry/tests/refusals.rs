@@ -45,6 +45,12 @@ fn slot_counts() {
 }
 
 #[test]
+fn most_slots_are_those_of_a_4_kib_superblock() {
+    // 256 bytes of fixed fields, then two bytes for every device.
+    assert_eq!(SLOTS_MAX, (4096 - 256) / 2);
+}
+
+#[test]
 fn sizes_must_be_one_per_slot() {
     let shape = Shape { slots: 3, ..even(Level::Raid0, 1, 4, 1024) };
     assert_eq!(refusal(&shape), GeometryError::SizesNotPerSlot { slots: 3, sizes: 4 });
@@ -118,6 +124,10 @@ fn raid0_of_unequal_members_must_say_its_layout() {
     for layout in [1, 2] {
         assert!(Geometry::new(&uneven(Level::Raid0, layout, 8, &sizes)).is_ok());
     }
+    // Two zones of two slots or more differ already; a second zone of one slot does not.
+    let error = refusal(&uneven(Level::Raid0, 0, 8, &[80, 160, 160]));
+    assert_eq!(error, GeometryError::Raid0LayoutUnspecified { zones: 2 });
+    assert!(Geometry::new(&uneven(Level::Raid0, 0, 8, &[80, 160])).is_ok());
     // Unequal only by less than a chunk is equal.
     assert!(Geometry::new(&uneven(Level::Raid0, 0, 8, &[80, 83, 87])).is_ok());
 }
@@ -156,6 +166,12 @@ fn sizes_that_no_device_has() {
         let error = refusal(&even(level, layout, 5, SECTORS_MAX / 2));
         assert_eq!(error, GeometryError::CapacityTooLarge);
     }
+    let halves = |rest| uneven(Level::Linear, 0, 0, &[SECTORS_MAX / 2, SECTORS_MAX / 2 - rest]);
+    assert_eq!(refusal(&halves(0)), GeometryError::CapacityTooLarge);
+    assert!(Geometry::new(&halves(1)).is_ok());
+    // The bound is where byte offsets leave a signed 64-bit number.
+    assert!((SECTORS_MAX - 1).checked_mul(512).and_then(|at| i64::try_from(at).ok()).is_some());
+    assert!(i64::try_from(SECTORS_MAX * 512).is_err());
     // As large as it gets: every sector has an address still.
     let geometry = Geometry::new(&even(Level::Raid1, 0, 4, SECTORS_MAX - 1)).unwrap();
     assert_eq!(geometry.capacity_sectors(), SECTORS_MAX - 1);

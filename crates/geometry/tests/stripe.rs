@@ -158,6 +158,27 @@ fn the_row_after_the_last_has_no_map() {
     let _ = geometry.row_map(ChunkRow(geometry.rows()));
 }
 
+/// Whether asking panics.
+fn refuses<T>(ask: impl Fn() -> T + std::panic::UnwindSafe) -> bool {
+    std::panic::catch_unwind(ask).is_err()
+}
+
+#[test]
+fn questions_one_beyond_the_end_are_refused() {
+    let geometry = || stripe(&even(Level::Raid6, 2, 5, MEMBER_SECTORS));
+    let end = ChunkRow(geometry().rows());
+    let last = ChunkRow(end.0 - 1);
+    assert!(!refuses(|| geometry().logical(last, 2, CHUNK - 1)));
+    assert!(refuses(|| geometry().logical(end, 2, CHUNK - 1)));
+    assert!(refuses(|| geometry().logical(last, 3, CHUNK - 1)));
+    assert!(refuses(|| geometry().logical(last, 2, CHUNK)));
+    assert!(refuses(|| geometry().row_start(ChunkRow(end.0 + 1))));
+    let map = geometry().row_map(last);
+    assert!(refuses(move || map.data_slot(3)));
+    assert!(refuses(move || map.exponent(3)));
+    assert!(refuses(move || map.role(Slot(5))));
+}
+
 proptest! {
     #![proptest_config(support::cases(512))]
 
