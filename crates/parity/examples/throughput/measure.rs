@@ -1,0 +1,206 @@
+//! Paired measurement of parity code: contenders take turns on the same stripes, round after round.
+//!
+//! Where it stands: under this example's `main.rs`, and under the comparison with other libraries, which includes this
+//! file. It knows no contender but memcpy.
+//!
+//! What a number means: bytes of data *read* per second, in units of 10^9, by one thread. Parity written is not
+//! counted. A ratio is taken within a round, between neighbours in time, and the median is over rounds: what slows the
+//! whole machine down slows both sides of a pair.
+
+use std::time::Instant;
+
+/// How many data columns a stripe has, and how many of parity.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    pub data: usize,
+    pub parity: usize,
+}
+
+pub const SHAPES: [Shape; 3] =
+    [Shape { data: 4, parity: 1 }, Shape { data: 4, parity: 2 }, Shape { data: 8, parity: 2 }];
+
+/// Where the stripes are: one small stripe again and again, or long blocks cycled through far beyond the caches.
+#[derive(Clone, Copy)]
+pub struct Place {
+    pub name: &'static str,
+    pub block_bytes: usize,
+    /// The stripes together are at least this big, and at least one.
+    pub working_set_bytes: usize,
+    /// How much data a contender reads in one round.
+    pub sample_bytes: usize,
+}
+
+pub const PLACES: [Place; 2] = [
+    Place {
+        name: "4 KiB in cache",
+        block_bytes: 4 << 10,
+        working_set_bytes: 0,
+        sample_bytes: 64 << 20,
+    },
+    Place {
+        name: "64 KiB out of cache",
+        block_bytes: 64 << 10,
+        working_set_bytes: 512 << 20,
+        sample_bytes: 32 << 20,
+    },
+];
+
+impl Place {
+    /// The same place, small enough for a test: what is measured then means nothing.
+    pub fn quick(self) -> Place {
+        Place {
+            working_set_bytes: self.working_set_bytes.min(2 << 20),
+            sample_bytes: 1 << 20,
+            ..self
+        }
+    }
+}
+
+/// One stripe's blocks.
+pub struct Stripe<'a> {
+    pub data: Vec<&'a [u8]>,
+    /// The same, as P and Q generation takes it.
+    pub columns: Vec<Option<&'a [u8]>>,
+    /// One or two blocks.
+    pub parity: Vec<&'a mut [u8]>,
+}
+
+/// Who takes part.
+pub struct Contender<'a> {
+    pub name: &'static str,
+    /// How much of the data it reads.
+    pub bytes_read: usize,
+    pub work: Box<dyn Fn(&mut Stripe<'_>) + 'a>,
+}
+
+/// The yardstick: copies as many blocks as there is parity.
+pub fn memcpy(shape: Shape, place: Place) -> Contender<'static> {
+    Contender {
+        name: "memcpy",
+        bytes_read: shape.parity * place.block_bytes,
+        work: Box::new(|stripe| {
+            for (to, from) in stripe.parity.iter_mut().zip(&stripe.data) {
+                to.copy_from_slice(from);
+            }
+        }),
+    }
+}
+
+/// Memory for the stripes of one shape in one place, page-aligned and touched.
+pub struct Arena {
+    memory: Vec<u8>,
+    start: usize,
+    shape: Shape,
+    block_bytes: usize,
+}
+
+const PAGE_BYTES: usize = 4 << 10;
+
+impl Arena {
+    pub fn new(shape: Shape, place: Place) -> Arena {
+        let stripe_bytes = (shape.data + shape.parity) * place.block_bytes;
+        let stripes = place.working_set_bytes.div_ceil(stripe_bytes).max(1);
+        let mut state = 1u64;
+        let memory: Vec<u8> = (0..stripes * stripe_bytes + PAGE_BYTES)
+            .map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                state.to_be_bytes()[0]
+            })
+            .collect();
+        let start = memory.as_ptr().addr().wrapping_neg() % PAGE_BYTES;
+        Arena { memory, start, shape, block_bytes: place.block_bytes }
+    }
+
+    pub fn stripes(&mut self) -> Vec<Stripe<'_>> {
+        let width = self.shape.data + self.shape.parity;
+        let mut stripes = Vec::new();
+        let mut blocks = self.memory[self.start..].chunks_exact_mut(self.block_bytes);
+        while blocks.len() >= width {
+            let data: Vec<&[u8]> =
+                blocks.by_ref().take(self.shape.data).map(|block| &*block).collect();
+            let parity = blocks.by_ref().take(self.shape.parity).collect();
+            let columns = data.iter().copied().map(Some).collect();
+            stripes.push(Stripe { data, columns, parity });
+        }
+        stripes
+    }
+}
+
+/// What one contender reached, round by round, in GB/s.
+pub struct Series {
+    pub name: &'static str,
+    pub rates: Vec<f64>,
+}
+
+/// The middle, the quartiles around it, and both ends.
+#[derive(Clone, Copy)]
+pub struct Spread {
+    pub median: f64,
+    pub quartiles: (f64, f64),
+    pub lowest: f64,
+    pub highest: f64,
+}
+
+pub fn spread(values: &[f64]) -> Spread {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    Spread {
+        median: sorted[sorted.len() / 2],
+        quartiles: (sorted[sorted.len() / 4], sorted[sorted.len() * 3 / 4]),
+        lowest: sorted[0],
+        highest: sorted[sorted.len() - 1],
+    }
+}
+
+/// Round by round, how many times as fast the first is as the second.
+pub fn ratios(first: &Series, second: &Series) -> Vec<f64> {
+    first.rates.iter().zip(&second.rates).map(|(first, second)| first / second).collect()
+}
+
+/// Lets the contenders take turns, each round starting with another one. The first round warms up and is dropped.
+pub fn race(
+    contenders: &[Contender<'_>],
+    stripes: &mut [Stripe<'_>],
+    sample_bytes: usize,
+    rounds: usize,
+) -> Vec<Series> {
+    let mut series: Vec<Series> =
+        contenders.iter().map(|one| Series { name: one.name, rates: Vec::new() }).collect();
+    let mut cursor = 0;
+    for round in 0..=rounds {
+        for turn in 0..contenders.len() {
+            let index = (round + turn) % contenders.len();
+            let contender = &contenders[index];
+            let calls = sample_bytes.div_ceil(contender.bytes_read);
+            let start = Instant::now();
+            for _ in 0..calls {
+                (contender.work)(&mut stripes[cursor]);
+                cursor += 1;
+                if cursor == stripes.len() {
+                    cursor = 0;
+                }
+            }
+            let seconds = start.elapsed().as_secs_f64();
+            if round > 0 {
+                series[index].rates.push((calls * contender.bytes_read) as f64 / seconds / 1e9);
+            }
+        }
+    }
+    series
+}
+
+/// What the processor calls itself, or "unknown".
+pub fn processor() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let field = |name: &str| {
+        text.lines().find_map(|line| {
+            line.split_once(':')
+                .filter(|(key, _)| key.trim() == name)
+                .map(|(_, value)| value.trim())
+        })
+    };
+    match (field("model name"), field("cpu family"), field("model")) {
+        (Some(name), Some(family), Some(model)) => format!("{name}, family {family} model {model}"),
+        (name, ..) => name.unwrap_or("unknown").to_owned(),
+    }
+}

@@ -1,0 +1,40 @@
+//! The benchmark works: every kernel has a line in every cell, and no number is nonsense. And no kernel is absurdly slow.
+
+use braid_parity::kernels;
+
+#[path = "../examples/throughput/body.rs"]
+mod body;
+#[allow(dead_code, unreachable_pub, reason = "shared with the comparison, which uses more of it")]
+#[path = "../examples/throughput/measure.rs"]
+mod measure;
+
+#[test]
+fn every_cell_has_a_line() {
+    let mut out = Vec::new();
+    body::print(&mut out, true).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    let cells = measure::PLACES.len() * measure::SHAPES.len();
+    let lines: Vec<_> = text.lines().skip(2).collect();
+    assert_eq!(lines.len(), cells * (kernels().len() + 1), "{text}");
+    for line in lines {
+        let rate: f64 = line[39..48].trim().parse().unwrap_or_else(|_| panic!("{line}"));
+        assert!(rate.is_finite() && rate >= 0.0, "{line}");
+    }
+}
+
+/// One instruction that the compiler left outside the function with the kernel's target features, and a kernel is a
+/// hundred times slower with the right bytes: it happened to `avx2`, at 2 GB/s, by one missing `#[inline(always)]`.
+/// A sound one is at least four times as fast as scalar, so that being slower is no noise.
+#[test]
+fn no_vector_kernel_is_slower_than_scalar() {
+    let place = measure::PLACES[0].quick();
+    for shape in measure::SHAPES {
+        let mut arena = measure::Arena::new(shape, place);
+        let contenders: Vec<_> =
+            kernels().iter().map(|kernel| body::contender(kernel, shape, place)).collect();
+        let series = measure::race(&contenders, &mut arena.stripes(), place.sample_bytes, 5);
+        let best: Vec<f64> = series.iter().map(|one| measure::spread(&one.rates).highest).collect();
+        let scalar = best[best.len() - 1];
+        assert!(best.iter().all(|rate| *rate >= scalar), "{:?}: {best:?}", kernels());
+    }
+}
