@@ -1,0 +1,98 @@
+//! What a server counts.
+//!
+//! Where it stands: written by every thread with relaxed atomics, read as one [`Counts`] by whoever asks. Nothing is
+//! decided by these numbers.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use braid_nbd_proto::ErrorCode;
+
+/// A counter that many threads add to.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, amount: u64) {
+        self.0.fetch_add(amount, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The counters themselves.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) accepted: Counter,
+    pub(crate) refused: Counter,
+    pub(crate) evicted: Counter,
+    pub(crate) negotiated: Counter,
+    pub(crate) negotiations_failed: Counter,
+    pub(crate) requests: Counter,
+    pub(crate) bytes_read: Counter,
+    pub(crate) bytes_written: Counter,
+    pub(crate) panics: Counter,
+    pub(crate) contract_breaches: Counter,
+    pub(crate) errors: [Counter; ErrorCode::ALL.len()],
+}
+
+/// A reading of a server's counters.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Connections now.
+    pub connections: u64,
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections turned away because the server was full.
+    pub refused: u64,
+    /// Negotiating connections cut to make room.
+    pub evicted: u64,
+    /// Connections that reached the transmission phase.
+    pub negotiated: u64,
+    /// Connections that ended before it.
+    pub negotiations_failed: u64,
+    /// Requests received.
+    pub requests: u64,
+    /// Bytes sent in answer to READ.
+    pub bytes_read: u64,
+    /// Bytes received for WRITE.
+    pub bytes_written: u64,
+    /// Connections lost to a panic.
+    pub panics: u64,
+    /// Outcomes in which an export broke its promise (payload missing or of the wrong length, completion dropped).
+    pub contract_breaches: u64,
+    /// Error replies, by [`ErrorCode::index`].
+    pub errors: [u64; ErrorCode::ALL.len()],
+}
+
+impl Counts {
+    /// Error replies with `code`.
+    #[must_use]
+    pub fn errors_of(&self, code: ErrorCode) -> u64 {
+        self.errors[code.index()]
+    }
+}
+
+impl Counters {
+    pub(crate) fn error(&self, code: ErrorCode) {
+        self.errors[code.index()].add(1);
+    }
+
+    pub(crate) fn read(&self, connections: usize) -> Counts {
+        Counts {
+            connections: connections as u64,
+            accepted: self.accepted.get(),
+            refused: self.refused.get(),
+            evicted: self.evicted.get(),
+            negotiated: self.negotiated.get(),
+            negotiations_failed: self.negotiations_failed.get(),
+            requests: self.requests.get(),
+            bytes_read: self.bytes_read.get(),
+            bytes_written: self.bytes_written.get(),
+            panics: self.panics.get(),
+            contract_breaches: self.contract_breaches.get(),
+            errors: std::array::from_fn(|index| self.errors[index].get()),
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Where a server listens: a Unix socket nobody else may open, or a loopback port.
+//!
+//! Where it stands: used once, when a server starts. Everything that can go wrong with a path or a port is a
+//! [`BindError`] here, before a thread exists.
+//!
+//! A Unix socket, step by step: lock the directory (two servers starting at once take turns); if the path exists, it is
+//! removed only if it is a socket and refuses a connection, that is, nobody listens; set mode 0600 on the socket
+//! *before* `bind`, because Linux creates the file with the socket's own mode, so it never has a wider one; bind,
+//! listen, check the mode of the file; unlock.
+//!
+//! Invariants
+//! - Never wider than 0600, never stolen from a live server, never a file that is not a socket removed:
+//!   `tests/endpoint.rs`.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use braid_nbd_proto::{NbdUri, Transport};
+use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+};
+
+use crate::limits::BIND_LOCK_TIMEOUT;
+
+const BACKLOG: i32 = 128;
+const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
+
+/// An address to listen on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Endpoint {
+    /// A Unix socket.
+    Unix(PathBuf),
+    /// A loopback address; port 0 picks a free one.
+    Tcp(SocketAddr),
+}
+
+/// Why a server cannot listen somewhere.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// The address is not a loopback address; there is no TLS, so it would be open to the network.
+    #[error("{0} is not a loopback address; serve on 127.0.0.1, ::1 or a Unix socket")]
+    NotLoopback(String),
+    /// A live server answers on this socket.
+    #[error("{0} is in use: a server listens there")]
+    InUse(PathBuf),
+    /// There is something at the path that is not a socket.
+    #[error("{0} exists and is not a socket")]
+    NotASocket(PathBuf),
+    /// The path does not fit a socket address (107 bytes).
+    #[error("{0} is too long for a Unix socket")]
+    PathTooLong(PathBuf),
+    /// Another server has been starting in the same directory for too long.
+    #[error("the directory of {0} is locked by another server that is starting")]
+    Locked(PathBuf),
+    /// The file came out with a mode wider than 0600.
+    #[error("{0} was created with mode {1:o}, which others could open")]
+    TooOpen(PathBuf, u32),
+    /// Anything else the operating system says.
+    #[error("cannot listen on {address}: {source}")]
+    System {
+        /// Path or address.
+        address: String,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+impl Endpoint {
+    /// The endpoint a URI names; the export name is not part of it.
+    ///
+    /// # Errors
+    /// A host that is neither `localhost` nor a loopback address.
+    pub fn from_uri(uri: &NbdUri) -> Result<Self, BindError> {
+        match &uri.transport {
+            Transport::Unix { socket } => {
+                Ok(Self::Unix(PathBuf::from(std::ffi::OsStr::from_bytes(socket))))
+            }
+            Transport::Tcp { host, port } => {
+                let refuse = || BindError::NotLoopback(host.clone());
+                let address = if host.eq_ignore_ascii_case("localhost") {
+                    IpAddr::V4(Ipv4Addr::LOCALHOST)
+                } else {
+                    host.parse().map_err(|_| refuse())?
+                };
+                check_loopback(address)?;
+                Ok(Self::Tcp(SocketAddr::new(address, *port)))
+            }
+        }
+    }
+
+    /// The URI of the default export here.
+    #[must_use]
+    pub fn uri(&self, export: &str) -> NbdUri {
+        let transport = match self {
+            Self::Unix(path) => Transport::Unix { socket: path.as_os_str().as_bytes().to_vec() },
+            Self::Tcp(address) => {
+                Transport::Tcp { host: address.ip().to_string(), port: address.port() }
+            }
+        };
+        NbdUri { transport, export: export.to_owned() }
+    }
+}
+
+fn check_loopback(address: IpAddr) -> Result<(), BindError> {
+    // An IPv4 address in IPv6 clothes is judged as what it is.
+    if address.to_canonical().is_loopback() {
+        Ok(())
+    } else {
+        Err(BindError::NotLoopback(address.to_string()))
+    }
+}
+
+/// A listening socket; its file goes when it goes.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    socket: OwnedFd,
+    endpoint: Endpoint,
+    /// Device and inode of the socket's file, to remove no other.
+    file: Option<(u64, u64)>,
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let (Endpoint::Unix(path), Some(file)) = (&self.endpoint, self.file)
+            && identity(path).is_ok_and(|now| now == file)
+        {
+            // A file that cannot be removed is found stale by the next server.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl Listener {
+    pub(crate) fn bind(endpoint: &Endpoint) -> Result<Self, BindError> {
+        match endpoint {
+            Endpoint::Unix(path) => Self::bind_unix(path),
+            Endpoint::Tcp(address) => Self::bind_tcp(*address),
+        }
+    }
+
+    /// Where it listens, with the port that was picked.
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    pub(crate) fn is_tcp(&self) -> bool {
+        matches!(self.endpoint, Endpoint::Tcp(_))
+    }
+
+    fn bind_tcp(address: SocketAddr) -> Result<Self, BindError> {
+        check_loopback(address.ip())?;
+        let system = |source| BindError::System { address: address.to_string(), source };
+        let listener = TcpListener::bind(address).map_err(system)?;
+        listener.set_nonblocking(true).map_err(system)?;
+        let endpoint = Endpoint::Tcp(listener.local_addr().map_err(system)?);
+        Ok(Self { socket: listener.into(), endpoint, file: None })
+    }
+
+    fn bind_unix(path: &Path) -> Result<Self, BindError> {
+        let system = |source: io::Error| {
+            let address = path.display().to_string();
+            BindError::System { address, source }
+        };
+        let address =
+            SocketAddrUnix::new(path).map_err(|_| BindError::PathTooLong(path.to_owned()))?;
+        let directory = lock_directory(path)?;
+        remove_stale(path, &address)?;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None)
+            .map_err(|errno| system(errno.into()))?;
+        rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR).map_err(|e| system(e.into()))?;
+        bind(&socket, &address).map_err(|errno| system(errno.into()))?;
+        let file = Some(identity(path).map_err(system)?);
+        let endpoint = Endpoint::Unix(path.to_owned());
+        let listener = Self { socket, endpoint, file };
+        let mode = rustix::fs::stat(path).map_err(|errno| system(errno.into()))?.st_mode & 0o777;
+        if mode & 0o177 != 0 {
+            return Err(BindError::TooOpen(path.to_owned(), mode));
+        }
+        listen(&listener.socket, BACKLOG).map_err(|errno| system(errno.into()))?;
+        drop(directory);
+        Ok(listener)
+    }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let status = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok((status.st_dev, status.st_ino))
+}
+
+/// Takes the lock of the directory that `path` is in; it goes with the descriptor.
+fn lock_directory(path: &Path) -> Result<OwnedFd, BindError> {
+    let system = |errno: Errno| BindError::System {
+        address: path.display().to_string(),
+        source: errno.into(),
+    };
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(parent, flags, Mode::empty()).map_err(system)?;
+    let start = Instant::now();
+    loop {
+        match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(directory),
+            Err(Errno::AGAIN | Errno::INTR) if start.elapsed() < BIND_LOCK_TIMEOUT => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Err(Errno::AGAIN | Errno::INTR) => return Err(BindError::Locked(path.to_owned())),
+            Err(errno) => return Err(system(errno)),
+        }
+    }
+}
+
+/// Removes a socket that nobody listens on; leaves everything else alone, with an error.
+fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<(), BindError> {
+    let system = |errno: Errno| BindError::System {
+        address: path.display().to_string(),
+        source: errno.into(),
+    };
+    let status = match rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => return Ok(()),
+        Err(errno) => return Err(system(errno)),
+        Ok(status) => status,
+    };
+    if FileType::from_raw_mode(status.st_mode) != FileType::Socket {
+        return Err(BindError::NotASocket(path.to_owned()));
+    }
+    let probe =
+        socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None).map_err(system)?;
+    match connect(&probe, address) {
+        // Nobody listens: this, and only this, proves the file stale.
+        Err(Errno::CONNREFUSED) => rustix::fs::unlink(path).map_err(system),
+        // A full backlog is a live server too.
+        Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS) => Err(BindError::InUse(path.to_owned())),
+        Err(errno) => Err(system(errno)),
+    }
+}

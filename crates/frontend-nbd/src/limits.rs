@@ -1,0 +1,44 @@
+//! Every limit of the server, each with its reason.
+//!
+//! Where it stands: read by the rest of the crate; [`crate::Settings`] can lower the first three.
+
+use std::time::Duration;
+
+/// Connections at a time. A client with many queues (nbdcopy, qemu) opens 4 to 16.
+pub const CONNECTIONS_MAX: usize = 64;
+
+/// Connections that have not negotiated yet. Honest ones are in this state for milliseconds; over the limit the one
+/// that has been silent longest is evicted.
+pub const NEGOTIATING_MAX: usize = 32;
+
+/// Time for the whole negotiation.
+pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Requests in flight per connection. fio and the kernel's client use up to 128.
+pub const IN_FLIGHT_REQUESTS_MAX: usize = 128;
+
+/// Payload bytes in flight per connection: two requests of the largest size.
+pub const IN_FLIGHT_BYTES_MAX: usize = 128 * 1024 * 1024;
+
+/// Input buffer of a connection: small while it negotiates, then a few hundred request headers.
+pub const INPUT_BYTES_NEGOTIATING: usize = 4 * 1024;
+/// Input buffer of a connection in its transmission phase.
+pub const INPUT_BYTES: usize = 32 * 1024;
+
+/// Reply messages sent by one system call; Linux takes 1024 vectors, a reply is at most two.
+pub const REPLIES_PER_SEND: usize = 64;
+
+/// Extents in one BLOCK_STATUS reply.
+pub const EXTENTS_MAX: usize = 1024;
+
+/// Threads of evicted connections that may still be unwinding before the server stops accepting for a moment.
+pub const LINGERING_MAX: usize = 64;
+
+/// Time that [`crate::Server::stop`] gives cut connections to end, after its deadline.
+pub const STOP_GRACE: Duration = Duration::from_secs(1);
+
+/// Time to get the lock of a socket's directory, against another server that is starting there.
+pub const BIND_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Stack of a connection's threads.
+pub const STACK_BYTES: usize = 256 * 1024;

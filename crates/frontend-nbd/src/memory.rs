@@ -1,0 +1,127 @@
+//! An export in memory, for tests, examples and measurements of the server alone.
+//!
+//! Where it stands: an [`Export`] like the runtime's, but every operation is done before `submit` returns. Blocks of
+//! 4096 bytes that hold only zeroes are reported as holes. Nothing is durable.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use braid_nbd_proto::{BlockSizes, Extent, wire};
+
+use crate::export::{Completion, Export, IoError, Operation, Outcome};
+
+const BLOCK_BYTES: usize = 4096;
+
+/// Bytes behind a lock.
+#[derive(Debug)]
+pub struct MemoryExport {
+    name: String,
+    read_only: bool,
+    block_sizes: BlockSizes,
+    bytes: Mutex<Vec<u8>>,
+}
+
+impl MemoryExport {
+    /// A writable export of zeroes with byte-granular blocks.
+    #[must_use]
+    pub fn new(name: &str, size_bytes: usize) -> Self {
+        Self {
+            name: name.to_owned(),
+            read_only: false,
+            block_sizes: BlockSizes::BYTE_GRANULAR,
+            bytes: Mutex::new(vec![0; size_bytes]),
+        }
+    }
+
+    /// The same, read-only or not.
+    #[must_use]
+    pub fn with_read_only(self, read_only: bool) -> Self {
+        Self { read_only, ..self }
+    }
+
+    /// The same, with other block sizes.
+    #[must_use]
+    pub fn with_block_sizes(self, block_sizes: BlockSizes) -> Self {
+        Self { block_sizes, ..self }
+    }
+
+    /// The bytes, locked.
+    pub fn bytes(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn range(&self, offset: u64, length: usize) -> Result<std::ops::Range<usize>, IoError> {
+        let start = usize::try_from(offset).map_err(|_| IoError::Invalid)?;
+        let end = start.checked_add(length).ok_or(IoError::Invalid)?;
+        if end > self.bytes().len() { Err(IoError::Invalid) } else { Ok(start..end) }
+    }
+
+    fn zero(&self, offset: u64, length: u32) -> Result<(), IoError> {
+        let range = self.range(offset, length as usize)?;
+        self.bytes()[range].fill(0);
+        Ok(())
+    }
+}
+
+impl Export for MemoryExport {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.bytes().len() as u64
+    }
+
+    fn read_only(&self) -> bool {
+        self.read_only
+    }
+
+    fn block_sizes(&self) -> BlockSizes {
+        self.block_sizes
+    }
+
+    fn submit(&self, operation: Operation, done: Completion) {
+        let outcome = match operation {
+            Operation::Read { offset, mut payload } => {
+                let status = self.range(offset, payload.len()).map(|range| {
+                    payload.as_mut().copy_from_slice(&self.bytes()[range]);
+                });
+                Outcome { status, payload: Some(payload) }
+            }
+            Operation::Write { offset, payload, .. } => {
+                let status = self.range(offset, payload.len()).map(|range| {
+                    self.bytes()[range].copy_from_slice(payload.as_ref());
+                });
+                Outcome { status, payload: Some(payload) }
+            }
+            Operation::Trim { offset, length, .. }
+            | Operation::WriteZeroes { offset, length, .. } => {
+                Outcome { status: self.zero(offset, length), payload: None }
+            }
+            Operation::Flush | Operation::Cache { .. } => Outcome { status: Ok(()), payload: None },
+        };
+        done(outcome);
+    }
+
+    fn block_status(&self, offset: u64, length: u32, extents_max: usize) -> Vec<Extent> {
+        let Ok(range) = self.range(offset, length as usize) else {
+            return vec![Extent { length_bytes: length, flags: 0 }];
+        };
+        let bytes = self.bytes();
+        let mut extents: Vec<Extent> = Vec::new();
+        let mut start = range.start;
+        while start < range.end {
+            let end = ((start / BLOCK_BYTES + 1) * BLOCK_BYTES).min(range.end);
+            let zero = bytes[start..end].iter().all(|byte| *byte == 0);
+            let flags = if zero { wire::STATE_HOLE | wire::STATE_ZERO } else { 0 };
+            let length_bytes = u32::try_from(end - start).expect("at most one block");
+            let full = extents.len() == extents_max;
+            match extents.last_mut() {
+                Some(last) if last.flags == flags => last.length_bytes += length_bytes,
+                _ if full => break,
+                _ => extents.push(Extent { length_bytes, flags }),
+            }
+            start = end;
+        }
+        extents
+    }
+}

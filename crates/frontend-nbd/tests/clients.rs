@@ -1,0 +1,251 @@
+//! The clients people use: libnbd's nbdinfo and nbdcopy, qemu's qemu-img and qemu-io, fio. A test whose tool is not
+//! installed says so and passes.
+
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // tests: a panic is a failure
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use braid_frontend_nbd::memory::MemoryExport;
+use braid_frontend_nbd::{BlockSizes, Endpoint, Server, Settings};
+use common::{Served, serve, serve_memory};
+
+const SIZE: usize = 24 << 20;
+
+fn installed(tool: &str) -> bool {
+    let found = Command::new(tool).arg("--version").output().is_ok();
+    if !found {
+        println!("skipped: {tool} is not installed");
+    }
+    found
+}
+
+/// Runs a tool; answers what it printed; panics with everything it said if it failed.
+fn run(tool: &str, arguments: &[&str]) -> String {
+    let output = Command::new(tool).args(arguments).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{tool} {arguments:?}: {said}\n{complained}");
+    said
+}
+
+fn uri(served: &Served, export: &str) -> String {
+    Endpoint::Unix(served.socket.clone()).uri(export).to_string()
+}
+
+/// Bytes with structure: sparse blocks of noise between zeroes.
+fn image() -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut bytes = vec![0; SIZE];
+    for block in bytes.chunks_exact_mut(65_536).step_by(3) {
+        for word in block.chunks_exact_mut(8) {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            word.copy_from_slice(&state.to_le_bytes());
+        }
+    }
+    bytes
+}
+
+fn image_file(folder: &Path) -> String {
+    let path = folder.join("image.raw");
+    std::fs::write(&path, image()).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn nbdinfo_reads_everything_we_say() {
+    if !installed("nbdinfo") {
+        return;
+    }
+    let (served, export) = serve_memory(SIZE);
+    export.bytes()[1 << 20..(1 << 20) + 5000].fill(1);
+    let said = run("nbdinfo", &["--json", &uri(&served, "array")]);
+    let expected = [
+        "\"protocol\": \"newstyle-fixed\"",
+        "\"structured\": true",
+        "\"export-name\": \"array\"",
+        "\"export-size\": 25165824",
+        "\"base:allocation\"",
+        "\"is_read_only\": false",
+        "\"can_cache\": true",
+        "\"can_df\": true",
+        "\"can_fast_zero\": true",
+        "\"can_flush\": true",
+        "\"can_fua\": true",
+        "\"can_multi_conn\": true",
+        "\"can_trim\": true",
+        "\"can_zero\": true",
+        "\"block_size_minimum\": 1",
+        "\"block_size_preferred\": 4096",
+        "\"block_size_maximum\": 67108864",
+    ];
+    for line in expected {
+        assert!(said.contains(line), "{line} is missing from {said}");
+    }
+    assert_eq!(run("nbdinfo", &["--size", &uri(&served, "")]).trim(), SIZE.to_string());
+    let said = run("nbdinfo", &["--list", &uri(&served, "")]);
+    assert!(said.contains("export=\"array\""), "{said}");
+    let map = run("nbdinfo", &["--map", &uri(&served, "array")]);
+    let rows: Vec<Vec<&str>> = map.lines().map(|row| row.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["0", "1048576", "3", "hole,zero"], "{map}");
+    assert_eq!(rows[1], ["1048576", "8192", "0", "data"], "{map}");
+    assert_eq!(rows[2][3], "hole,zero", "{map}");
+}
+
+#[test]
+fn nbdinfo_is_told_what_is_read_only_and_what_is_unknown() {
+    if !installed("nbdinfo") {
+        return;
+    }
+    let frozen = MemoryExport::new("frozen array", 8192).with_read_only(true);
+    let served = serve(vec![Arc::new(frozen)], Settings::default());
+    let said = run("nbdinfo", &["--json", &uri(&served, "frozen array")]);
+    assert!(said.contains("\"is_read_only\": true") && said.contains("\"can_zero\": false"));
+    let output = Command::new("nbdinfo").arg(uri(&served, "stranger")).output().unwrap();
+    assert!(!output.status.success());
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(complained.contains("export: stranger"), "{complained}");
+}
+
+#[test]
+fn nbdcopy_in_and_out_keeps_every_byte() {
+    if !installed("nbdcopy") {
+        return;
+    }
+    let (served, export) = serve_memory(SIZE);
+    export.bytes().fill(0xee);
+    let file = image_file(served.folder.path());
+    let uri = uri(&served, "array");
+    run("nbdcopy", &["--flush", "--connections=4", &file, &uri]);
+    assert!(*export.bytes() == image(), "the image did not arrive");
+    let back = served.folder.path().join("back.raw");
+    std::fs::write(&back, []).unwrap();
+    run("nbdcopy", &["--connections=4", "--requests=64", &uri, back.to_str().unwrap()]);
+    assert!(std::fs::read(&back).unwrap() == image(), "the image did not come back");
+    assert_eq!(served.server.counts().errors, [0; 8]);
+}
+
+#[test]
+fn qemu_img_converts_and_compares() {
+    if !installed("qemu-img") {
+        return;
+    }
+    let (served, export) = serve_memory(SIZE);
+    export.bytes().fill(0xee);
+    let file = image_file(served.folder.path());
+    let uri = uri(&served, "array");
+    run("qemu-img", &["convert", "-n", "-f", "raw", "-O", "raw", &file, &uri]);
+    assert!(*export.bytes() == image(), "the image did not arrive");
+    run("qemu-img", &["compare", "-f", "raw", "-F", "raw", &file, &uri]);
+    export.bytes()[SIZE - 1] ^= 1;
+    let compare = ["compare", "-f", "raw", "-F", "raw", &file, &uri];
+    let differs = Command::new("qemu-img").args(compare).output().unwrap();
+    assert_eq!(differs.status.code(), Some(1), "a difference in the last byte is seen");
+}
+
+#[test]
+fn qemu_io_with_odd_offsets() {
+    if !installed("qemu-io") {
+        return;
+    }
+    let (served, export) = serve_memory((1 << 20) + 17);
+    let uri = uri(&served, "array");
+    let said = run(
+        "qemu-io",
+        &[
+            "-f",
+            "raw",
+            "-c",
+            "write -P 0x11 1 511",
+            "-c",
+            "write -P 0x22 513 4097",
+            "-c",
+            "write -P 0x33 1048576 17",
+            "-c",
+            "read -P 0x11 1 511",
+            "-c",
+            "read -P 0x22 513 4097",
+            "-c",
+            "read -P 0x33 1048576 17",
+            "-c",
+            "write -z 600 10",
+            "-c",
+            "read -P 0 600 10",
+            "-c",
+            "write -f -P 0x44 9 3",
+            "-c",
+            "read -P 0x44 9 3",
+            "-c",
+            "discard 100 1000",
+            "-c",
+            "flush",
+            &uri,
+        ],
+    );
+    assert!(!said.contains("verification failed"), "{said}");
+    assert_eq!(export.bytes()[1 << 20..], [0x33; 17]);
+    assert_eq!(served.server.counts().errors, [0; 8]);
+}
+
+#[test]
+fn qemu_io_aligns_to_our_minimum() {
+    if !installed("qemu-io") {
+        return;
+    }
+    let sizes = BlockSizes::new(4096, 65_536, 1 << 20).unwrap();
+    let export = MemoryExport::new("coarse", 1 << 20).with_block_sizes(sizes);
+    let served = serve(vec![Arc::new(export)], Settings::default());
+    let uri = uri(&served, "coarse");
+    let write = "write -P 0x11 1 511";
+    let said = run("qemu-io", &["-f", "raw", "-c", write, "-c", "read -P 0x11 1 511", &uri]);
+    assert!(!said.contains("verification failed"), "{said}");
+    assert_eq!(served.server.counts().errors, [0; 8], "qemu kept to the block size");
+}
+
+#[test]
+fn fio_verifies_what_it_wrote() {
+    if !installed("fio") || !run("fio", &["--enghelp"]).contains("nbd") {
+        println!("skipped: fio has no nbd engine");
+        return;
+    }
+    let (served, _export) = serve_memory(SIZE);
+    let uri = format!("--uri={}", uri(&served, "array"));
+    run(
+        "fio",
+        &[
+            "--name=verify",
+            "--ioengine=nbd",
+            &uri,
+            "--rw=randrw",
+            "--bsrange=512-64k",
+            "--bs_unaligned=1",
+            "--iodepth=32",
+            "--size=20M",
+            "--verify=crc32c",
+            "--verify_fatal=1",
+            "--randrepeat=0",
+        ],
+    );
+    let counts = served.server.counts();
+    assert_eq!(counts.errors, [0; 8]);
+    assert!(counts.bytes_written > 5 << 20, "{counts:?}");
+}
+
+#[test]
+fn tcp_on_loopback_serves_the_same() {
+    if !installed("nbdcopy") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let export = Arc::new(MemoryExport::new("array", SIZE));
+    let endpoint = Endpoint::Tcp("127.0.0.1:0".parse().unwrap());
+    let server = Server::start(vec![export.clone()], &[endpoint], Settings::default()).unwrap();
+    let uri = server.endpoints()[0].uri("array").to_string();
+    run("nbdcopy", &["--flush", &image_file(folder.path()), &uri]);
+    assert!(*export.bytes() == image(), "the image did not arrive");
+}

@@ -1,0 +1,206 @@
+//! A served export, a blocking client on our own client half, and ways to misbehave.
+
+#![allow(dead_code, unreachable_pub, missing_docs)] // each test file uses its own part
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // tests: a panic is a failure
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use braid_frontend_nbd::memory::MemoryExport;
+use braid_frontend_nbd::{
+    BlockSizes, Completion, Endpoint, Export, Operation, Outcome, Server, Settings,
+};
+use braid_nbd_proto::{
+    ClientEvent, ClientPlan, ClientSession, Command, ErrorCode, ExportInfo, Goal,
+};
+
+pub struct Served {
+    pub server: Server,
+    pub socket: PathBuf,
+    pub folder: tempfile::TempDir,
+}
+
+pub fn serve(exports: Vec<Arc<dyn Export>>, settings: Settings) -> Served {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("nbd.sock");
+    let server = Server::start(exports, &[Endpoint::Unix(socket.clone())], settings).unwrap();
+    Served { server, socket, folder }
+}
+
+pub fn serve_memory(size_bytes: usize) -> (Served, Arc<MemoryExport>) {
+    let export = Arc::new(MemoryExport::new("array", size_bytes));
+    (serve(vec![export.clone()], Settings::default()), export)
+}
+
+/// A blocking client: one request at a time, or many by hand.
+pub struct Client {
+    pub stream: UnixStream,
+    session: ClientSession,
+    input: Vec<u8>,
+    pub info: ExportInfo,
+    cookie: u64,
+}
+
+impl Client {
+    pub fn connect(socket: &Path) -> Self {
+        Self::try_connect(socket, "", true).expect("the server lets a client in")
+    }
+
+    /// `None` if the server ends the connection before transmission.
+    pub fn try_connect(socket: &Path, export: &str, structured: bool) -> Option<Self> {
+        let stream = UnixStream::connect(socket).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let session = ClientSession::new(ClientPlan {
+            export: export.into(),
+            goal: Goal::Transmit,
+            structured_replies: structured,
+            allocation_context: structured,
+        });
+        let info = ExportInfo::default();
+        let mut client = Self { stream, session, input: Vec::new(), info, cookie: 0 };
+        loop {
+            match client.next_event()? {
+                ClientEvent::Transmit(bytes) => client.stream.write_all(&bytes).ok()?,
+                ClientEvent::Ready(info) => {
+                    client.info = info;
+                    return Some(client);
+                }
+                ClientEvent::Close(_) => return None,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// The next event; `None` when the server has closed.
+    pub fn next_event(&mut self) -> Option<ClientEvent> {
+        loop {
+            if let Some(event) = self.session.poll_event() {
+                return Some(event);
+            }
+            if self.input.is_empty() {
+                let mut buffer = [0; 16 * 1024];
+                let received = self.stream.read(&mut buffer).ok().filter(|count| *count > 0)?;
+                self.input.extend_from_slice(&buffer[..received]);
+            }
+            let taken = self.session.handle_bytes(&self.input);
+            self.input.drain(..taken);
+        }
+    }
+
+    fn receive_payload(&mut self, length: usize) -> Option<Vec<u8>> {
+        let mut payload: Vec<u8> = self.input.drain(..length.min(self.input.len())).collect();
+        let buffered = payload.len();
+        payload.resize(length, 0);
+        self.stream.read_exact(&mut payload[buffered..]).ok()?;
+        self.session.payload_consumed(length as u32);
+        Some(payload)
+    }
+
+    /// Sends a request without waiting; answers its cookie.
+    pub fn send(&mut self, command: Command, payload: &[u8]) -> u64 {
+        self.cookie += 1;
+        let header = self.session.submit(self.cookie, command).unwrap();
+        self.stream.write_all(&header).unwrap();
+        self.stream.write_all(payload).unwrap();
+        self.cookie
+    }
+
+    /// Waits for one request to end: its cookie, how it went, and the data if it was a READ.
+    pub fn wait(&mut self) -> Option<(u64, Result<Vec<u8>, ErrorCode>)> {
+        let mut data = Vec::new();
+        loop {
+            match self.next_event()? {
+                ClientEvent::Data { length, .. } => data = self.receive_payload(length as usize)?,
+                ClientEvent::Completed { cookie, result } => {
+                    return Some((cookie, result.map(|()| data)));
+                }
+                ClientEvent::BlockStatus { .. } => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    pub fn call(&mut self, command: Command, payload: &[u8]) -> Result<Vec<u8>, ErrorCode> {
+        let sent = self.send(command, payload);
+        let (cookie, result) = self.wait().expect("the server answers");
+        assert_eq!(cookie, sent);
+        result
+    }
+
+    pub fn read(&mut self, offset: u64, length: u32) -> Result<Vec<u8>, ErrorCode> {
+        self.call(Command::Read { offset, length, dont_fragment: false }, &[])
+    }
+
+    pub fn write(&mut self, offset: u64, payload: &[u8]) -> Result<(), ErrorCode> {
+        let length = payload.len() as u32;
+        self.call(Command::Write { offset, length, fua: false }, payload).map(drop)
+    }
+}
+
+/// What an [`OddExport`] does with an operation.
+pub type Handler = Box<dyn Fn(Operation, Completion) + Send + Sync>;
+
+/// An export of 1 MiB whose `submit` is a closure.
+pub struct OddExport(pub Handler);
+
+impl OddExport {
+    pub fn shared(handler: impl Fn(Operation, Completion) + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self(Box::new(handler)))
+    }
+}
+
+impl Export for OddExport {
+    fn name(&self) -> &str {
+        "odd"
+    }
+
+    fn size_bytes(&self) -> u64 {
+        1 << 20
+    }
+
+    fn read_only(&self) -> bool {
+        false
+    }
+
+    fn block_sizes(&self) -> BlockSizes {
+        BlockSizes::BYTE_GRANULAR
+    }
+
+    fn submit(&self, operation: Operation, done: Completion) {
+        (self.0)(operation, done);
+    }
+}
+
+/// Success, with the payload that came.
+pub fn succeed(operation: Operation, done: Completion) {
+    let payload = match operation {
+        Operation::Read { payload, .. } | Operation::Write { payload, .. } => Some(payload),
+        _ => None,
+    };
+    done(Outcome { status: Ok(()), payload });
+}
+
+/// Operations kept until they are released.
+pub type Shelf = Arc<Mutex<Vec<(Operation, Completion)>>>;
+
+/// An export that answers nothing until its shelf is emptied by the test.
+pub fn shelving() -> (Arc<OddExport>, Shelf) {
+    let shelf = Shelf::default();
+    let inner = Arc::clone(&shelf);
+    let export = OddExport::shared(move |operation, done| {
+        inner.lock().unwrap().push((operation, done));
+    });
+    (export, shelf)
+}
+
+/// Waits until `condition` holds.
+pub fn eventually(what: &str, condition: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(20), "it never came to be that {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

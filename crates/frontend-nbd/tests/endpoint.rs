@@ -1,0 +1,146 @@
+//! Where a server listens: modes, stale sockets, live ones, and addresses it will not take.
+
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // tests: a panic is a failure
+
+mod common;
+
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use braid_frontend_nbd::memory::MemoryExport;
+use braid_frontend_nbd::{BindError, Endpoint, Export, NbdUri, Server, Settings, StartError};
+use common::Client;
+
+fn start(endpoint: Endpoint) -> Result<Server, StartError> {
+    let export: Arc<dyn Export> = Arc::new(MemoryExport::new("a", 4096));
+    Server::start(vec![export], &[endpoint], Settings::default())
+}
+
+fn start_unix(path: &Path) -> Result<Server, StartError> {
+    start(Endpoint::Unix(path.to_owned()))
+}
+
+#[test]
+fn the_socket_is_never_open_to_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let (watched, over) = (path.clone(), Arc::new(AtomicBool::new(false)));
+    let ending = Arc::clone(&over);
+    // Watches the mode from the first moment on, while servers come and go.
+    let watcher = std::thread::spawn(move || {
+        let mut seen = 0;
+        while !ending.load(Ordering::Relaxed) {
+            if let Ok(status) = std::fs::symlink_metadata(&watched) {
+                assert!(status.file_type().is_socket());
+                assert_eq!(status.permissions().mode() & 0o777, 0o600);
+                seen += 1;
+            }
+        }
+        seen
+    });
+    for _ in 0..50 {
+        let server = start_unix(&path).unwrap();
+        drop(server);
+    }
+    over.store(true, Ordering::Relaxed);
+    assert!(watcher.join().unwrap() > 0, "the watcher saw nothing");
+}
+
+#[test]
+fn a_live_server_is_not_robbed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let first = start_unix(&path).unwrap();
+    let second = start_unix(&path);
+    assert!(matches!(second, Err(StartError::Bind(BindError::InUse(_)))), "{second:?}");
+    assert!(Client::connect(&path).read(0, 1).is_ok());
+    drop(first);
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_stale_socket_is_replaced_and_a_file_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    drop(UnixListener::bind(&path).unwrap());
+    assert!(path.exists());
+    let server = start_unix(&path).unwrap();
+    assert!(Client::connect(&path).read(0, 1).is_ok());
+    drop(server);
+    std::fs::write(&path, "precious").unwrap();
+    assert!(matches!(start_unix(&path), Err(StartError::Bind(BindError::NotASocket(_)))));
+    assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    assert!(matches!(start_unix(&link), Err(StartError::Bind(BindError::NotASocket(_)))));
+}
+
+#[test]
+fn a_socket_that_is_no_longer_ours_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let server = start_unix(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let successor = UnixListener::bind(&path).unwrap();
+    drop(server);
+    assert!(path.exists(), "the successor's socket was removed");
+    drop(successor);
+}
+
+#[test]
+fn servers_starting_at_once_share_one_winner() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    drop(UnixListener::bind(&path).unwrap()); // stale: everybody wants to replace it
+    let contenders: Vec<_> = (0..8)
+        .map(|_| {
+            let path = path.clone();
+            std::thread::spawn(move || start_unix(&path))
+        })
+        .collect();
+    let results: Vec<_> = contenders.into_iter().map(|one| one.join().unwrap()).collect();
+    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1, "{results:?}");
+    assert!(Client::connect(&path).read(0, 1).is_ok());
+}
+
+#[test]
+fn paths_that_cannot_be_are_told_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let long = folder.path().join("n".repeat(200));
+    assert!(matches!(start_unix(&long), Err(StartError::Bind(BindError::PathTooLong(_)))));
+    let nowhere = folder.path().join("no/where");
+    assert!(matches!(start_unix(&nowhere), Err(StartError::Bind(BindError::System { .. }))));
+}
+
+#[test]
+fn only_loopback_addresses_are_served() {
+    for address in ["0.0.0.0:0", "192.0.2.1:0", "[::]:0", "[::ffff:192.0.2.1]:0", "128.0.0.1:0"] {
+        let refused = start(Endpoint::Tcp(address.parse().unwrap()));
+        assert!(matches!(refused, Err(StartError::Bind(BindError::NotLoopback(_)))), "{address}");
+    }
+    let server = start(Endpoint::Tcp("127.0.0.1:0".parse().unwrap())).unwrap();
+    let [Endpoint::Tcp(address)] = server.endpoints() else { panic!("{server:?}") };
+    assert_ne!(address.port(), 0);
+    assert!(TcpStream::connect(address).is_ok());
+}
+
+#[test]
+fn uris_become_endpoints_and_endpoints_uris() {
+    let endpoint = |text: &str| Endpoint::from_uri(&text.parse::<NbdUri>().unwrap());
+    let local: SocketAddr = "127.0.0.1:10809".parse().unwrap();
+    assert_eq!(endpoint("nbd://localhost/x").unwrap(), Endpoint::Tcp(local));
+    assert_eq!(endpoint("nbd://127.0.0.1").unwrap(), Endpoint::Tcp(local));
+    let six = endpoint("nbd://[::1]:5/x").unwrap();
+    assert_eq!(six.uri("x").to_string(), "nbd://[::1]:5/x");
+    for host in ["example.com", "10.0.0.1", "0.0.0.0", "[::ffff:10.0.0.1]"] {
+        let refused = endpoint(&format!("nbd://{host}/"));
+        assert!(matches!(refused, Err(BindError::NotLoopback(_))), "{host}");
+    }
+    let unix = endpoint("nbd+unix:///array?socket=/run/a%20b.sock").unwrap();
+    assert_eq!(unix, Endpoint::Unix("/run/a b.sock".into()));
+    assert_eq!(unix.uri("").to_string(), "nbd+unix:///?socket=/run/a%20b.sock");
+}
