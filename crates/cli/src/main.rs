@@ -1,8 +1,64 @@
-//! The braid command.
+//! The braid command: parse, run one verb, print what came of it, exit with its number.
 
-#[allow(dead_code)]
+mod cmd;
 mod error;
-#[allow(dead_code)]
 mod output;
+mod probe;
+mod refusal;
+mod state;
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
+
+use cmd::{Cli, Globals};
+use error::code::Code;
+use error::{CliError, Exit, Risk};
+
+fn main() -> ExitCode {
+    let json = std::env::args_os().any(|argument| argument == "--json");
+    let outcome = match Cli::try_parse() {
+        Ok(cli) => {
+            let globals = Globals::new(&cli.options);
+            cmd::run(cli.command, &globals)
+        }
+        Err(error) => usage(&error),
+    };
+    let exit = outcome.unwrap_or_else(|error| {
+        if json {
+            println!("{}", error.to_json());
+        } else {
+            let colour = output::colour::ColourWhen::Auto;
+            let paint = output::colour::Paint::for_stream(colour, &std::io::stderr());
+            eprint!("{}", error.to_text(paint));
+        }
+        error.exit()
+    });
+    ExitCode::from(exit.number())
+}
+
+/// What a command line means that is not one: a request for help, or a mistake.
+fn usage(error: &clap::Error) -> Result<Exit, CliError> {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // A closed pipe is no reason to fail: the reader has seen enough.
+            let _ = error.print();
+            Ok(Exit::Done)
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            eprint!("{}", Cli::command().render_help());
+            Ok(Exit::Usage)
+        }
+        _ => {
+            let text = error.to_string();
+            let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+            let what = lines.next().unwrap_or("the command line was not understood");
+            let what = what.strip_prefix("error: ").unwrap_or(what);
+            let usage_error = lines
+                .filter(|line| !line.starts_with("For more information"))
+                .fold(CliError::new(Code::Usage, what), CliError::because);
+            Err(usage_error.remedy(Risk::Look, "See how", "braid --help"))
+        }
+    }
+}

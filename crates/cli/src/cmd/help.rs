@@ -1,0 +1,51 @@
+//! `braid help`: what an error code means, what exit statuses mean, what mdadm's verbs are here.
+
+use clap::CommandFactory;
+
+use super::{Cli, Globals};
+use crate::error::code::Code;
+use crate::error::render::explain;
+use crate::error::{CliError, Exit, Risk};
+
+/// Arguments of `braid help`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// An error code such as B031, `exit`, `mdadm`, or a verb.
+    topic: Option<String>,
+}
+
+/// What `mdadm` calls it, and what it is here.
+const MDADM: [(&str, &str); 6] = [
+    ("mdadm --create /dev/md/NAME -l5 -n3 A B C", "braid create NAME --level 5 A B C"),
+    ("mdadm --assemble /dev/md/NAME A B C", "braid serve A B C"),
+    ("mdadm --assemble --readonly ...", "braid serve --read-only A B C"),
+    ("mdadm --assemble --force ...", "braid serve --accept-risk A B C"),
+    ("mdadm --examine A", "braid examine A"),
+    ("mdadm --stop /dev/md/NAME", "kill -TERM the braid that serves it"),
+];
+
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
+    let Some(topic) = args.topic.as_deref() else {
+        print!("{}", Cli::command().render_long_help());
+        return Ok(Exit::Done);
+    };
+    if let Ok(code) = topic.parse::<Code>() {
+        print!("{}", explain(code, globals.paint_out));
+    } else if topic == "exit" {
+        for (exit, meaning) in Exit::TABLE {
+            println!("{:>4}  {meaning}", exit.number());
+        }
+    } else if topic == "mdadm" {
+        for (theirs, ours) in MDADM {
+            println!("{theirs:<44} {ours}");
+        }
+    } else if let Some(verb) = Cli::command().find_subcommand_mut(topic) {
+        print!("{}", verb.render_long_help());
+    } else {
+        let error = CliError::new(Code::Usage, format!("there is no help on '{topic}'"));
+        return Err(error
+            .because("Topics: a verb, an error code such as B031, exit, mdadm")
+            .remedy(Risk::Look, "See the verbs", "braid --help"));
+    }
+    Ok(Exit::Done)
+}

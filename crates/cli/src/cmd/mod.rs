@@ -1,0 +1,101 @@
+//! The verbs, one file each, and what all of them are given.
+
+mod create;
+mod demo;
+mod examine;
+mod help;
+mod serve;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::error::{CliError, Exit};
+use crate::output::colour::{ColourWhen, Paint};
+
+/// Software RAID in user space, compatible with Linux md.
+#[derive(Debug, Parser)]
+#[command(name = "braid", version, disable_help_subcommand = true)]
+#[command(arg_required_else_help = true, subcommand_required = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) options: Options,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Options of every verb.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Print JSON: one object per line, sizes in bytes.
+    #[arg(long, global = true)]
+    json: bool,
+    /// When to use colour.
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    color: ColourWhen,
+    /// Where saved superblocks go.
+    #[arg(long, global = true, value_name = "FOLDER", env = "BRAID_STATE_DIR")]
+    state_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make an array out of files or block devices.
+    Create(create::Args),
+    /// Assemble an array and serve it over NBD until told to stop.
+    Serve(serve::Args),
+    /// Say what is on members and what they would make together. Never writes.
+    Examine(examine::Args),
+    /// Show the main job on temporary files, in under a minute.
+    Demo(demo::Args),
+    /// Explain an error code (`braid help B031`) or a subject.
+    Help(help::Args),
+}
+
+/// What every verb is given.
+#[derive(Clone, Debug)]
+pub(crate) struct Globals {
+    /// Print JSON on standard output.
+    pub(crate) json: bool,
+    /// For standard output.
+    pub(crate) paint_out: Paint,
+    /// For standard error.
+    pub(crate) paint_err: Paint,
+    /// Where saved superblocks go.
+    pub(crate) state_dir: PathBuf,
+}
+
+impl Globals {
+    pub(crate) fn new(options: &Options) -> Self {
+        Self {
+            json: options.json,
+            paint_out: Paint::for_stream(options.color, &std::io::stdout()),
+            paint_err: Paint::for_stream(options.color, &std::io::stderr()),
+            state_dir: options.state_dir.clone().unwrap_or_else(state_dir),
+        }
+    }
+}
+
+/// `/var/lib/braid` for root, else the XDG state folder.
+fn state_dir() -> PathBuf {
+    if rustix::process::geteuid().is_root() {
+        return PathBuf::from("/var/lib/braid");
+    }
+    let from_home = || {
+        let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("."), PathBuf::from);
+        home.join(".local/state")
+    };
+    let absolute = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|p| p.is_absolute());
+    absolute.unwrap_or_else(from_home).join("braid")
+}
+
+/// Runs one verb.
+pub(crate) fn run(command: Command, globals: &Globals) -> Result<Exit, CliError> {
+    match command {
+        Command::Create(args) => create::run(args, globals),
+        Command::Serve(args) => serve::run(args, globals),
+        Command::Examine(args) => examine::run(args, globals),
+        Command::Demo(args) => demo::run(&args, globals),
+        Command::Help(args) => help::run(&args, globals),
+    }
+}

@@ -1,0 +1,94 @@
+//! Opening, probing and assembling members: what `serve` and `demo` begin with.
+
+use std::path::{Path, PathBuf};
+
+use braid_assembly::{AssembledArray, Assembly, MemberVerdict, Options, Verdict, assemble};
+use braid_member::{Access, Member};
+use braid_ondisk::Superblock;
+use braid_runtime::OpenMember;
+
+use crate::error::CliError;
+use crate::probe::{open_member, probe_member};
+use crate::refusal;
+
+/// An array that can be run, with its members open.
+pub(crate) struct Ready {
+    pub(crate) array: AssembledArray,
+    pub(crate) verdicts: Vec<MemberVerdict>,
+    /// By index into the members that were named; those not chosen are closed already.
+    pub(crate) members: Vec<Option<OpenMember>>,
+}
+
+/// Opens the members, locks them, and decides. Nothing is written.
+pub(crate) fn ready(paths: &[PathBuf], options: &Options) -> Result<Ready, CliError> {
+    let access = if options.read_only { Access::ReadOnly } else { Access::ReadWrite };
+    let mut devices: Vec<Box<dyn Member>> = Vec::new();
+    for (index, path) in paths.iter().enumerate() {
+        refuse_repeated(paths, index)?;
+        devices.push(open_member(path, access)?);
+    }
+    let mut probed = Vec::new();
+    for (device, path) in devices.iter().zip(paths) {
+        probed.push(probe_member(&**device, &path.to_string_lossy())?);
+    }
+    let Assembly { verdicts, array } = assemble(&probed, options);
+    let labels: Vec<String> = probed.iter().map(|member| member.label.clone()).collect();
+    let array = array.map_err(|refusal| refusal::cli_error(&refusal, &verdicts, &labels))?;
+    let chosen = |index: usize| {
+        let in_slot = array.slots.iter().flatten().any(|occupant| occupant.member == index);
+        in_slot || array.spares.contains(&index)
+    };
+    let members = devices.into_iter().zip(&probed).enumerate().map(|(index, (device, probed))| {
+        let superblock = superblock_of(probed, &array).filter(|_| chosen(index))?;
+        Some(OpenMember { device, superblock })
+    });
+    let members = members.collect();
+    Ok(Ready { array, verdicts, members })
+}
+
+/// The member's superblock that belongs to the array.
+fn superblock_of(
+    probed: &braid_assembly::ProbedMember,
+    array: &AssembledArray,
+) -> Option<Superblock> {
+    let sound = probed.probe.superblocks.iter().filter_map(|found| found.as_ref().ok());
+    let newest = &array.newest;
+    let matching = sound.filter(|superblock| {
+        superblock.array.uuid == newest.array.uuid && superblock.version == newest.version
+    });
+    matching.max_by_key(|superblock| superblock.state.events).cloned()
+}
+
+/// A path that was named twice is a slip of the hand; opening it twice would only say "locked".
+fn refuse_repeated(paths: &[PathBuf], index: usize) -> Result<(), CliError> {
+    let same = |other: &&PathBuf| same_file(other, &paths[index]);
+    match paths[..index].iter().find(same) {
+        None => Ok(()),
+        Some(first) => {
+            use crate::error::Risk;
+            use crate::error::code::Code;
+            let path = paths[index].display();
+            let what = format!("{path} is named twice");
+            let why = format!("it is the same device as {}", first.display());
+            let error = CliError::new(Code::SameMemberTwice, what).because(why);
+            let examine = format!(
+                "braid examine {}",
+                crate::output::shell::shell_word(&paths[index].to_string_lossy())
+            );
+            Err(error.about(path.to_string()).remedy(Risk::Look, "Look at it", examine))
+        }
+    }
+}
+
+fn same_file(a: &Path, b: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    match (std::fs::metadata(a), std::fs::metadata(b)) {
+        (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
+        _ => a == b,
+    }
+}
+
+/// Whether a verdict is what one hopes for.
+pub(crate) fn is_well(verdict: Verdict) -> bool {
+    matches!(verdict, Verdict::Fresh { .. } | Verdict::Spare)
+}

@@ -1,0 +1,78 @@
+//! A running array as the NBD server wants it.
+
+use std::sync::Arc;
+
+use braid_frontend_nbd::{Completion, Export, IoError, Operation, Outcome, Payload};
+use braid_nbd_proto::BlockSizes;
+use braid_runtime::{Volume, VolumeError, VolumeOperation};
+
+/// One array under one name.
+pub(crate) struct VolumeExport {
+    name: String,
+    volume: Arc<Volume>,
+}
+
+impl VolumeExport {
+    pub(crate) fn new(name: String, volume: Arc<Volume>) -> Self {
+        Self { name, volume }
+    }
+}
+
+impl Export for VolumeExport {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.volume.size_bytes()
+    }
+
+    fn read_only(&self) -> bool {
+        self.volume.is_read_only()
+    }
+
+    fn block_sizes(&self) -> BlockSizes {
+        BlockSizes::BYTE_GRANULAR
+    }
+
+    fn submit(&self, operation: Operation, done: Completion) {
+        let operation = match operation {
+            Operation::Read { offset, payload } => {
+                VolumeOperation::Read { offset, payload: payload.into() }
+            }
+            Operation::Write { offset, payload, fua } => {
+                VolumeOperation::Write { offset, payload: payload.into(), durable: fua }
+            }
+            Operation::Flush => VolumeOperation::Flush,
+            Operation::Trim { offset, length, fua } => {
+                VolumeOperation::Trim { offset, length: length.into(), durable: fua }
+            }
+            Operation::WriteZeroes { offset, length, fua, may_punch, fast } => {
+                VolumeOperation::WriteZeroes {
+                    offset,
+                    length: length.into(),
+                    may_punch,
+                    fast,
+                    durable: fua,
+                }
+            }
+            // A hint, and one that the page cache of the members takes better by itself.
+            Operation::Cache { .. } => return done(Outcome { status: Ok(()), payload: None }),
+        };
+        let done = move |outcome: braid_runtime::Outcome| {
+            let status = outcome.result.map_err(error);
+            done(Outcome { status, payload: outcome.payload.map(Payload::from) });
+        };
+        self.volume.submit(operation, Box::new(done));
+    }
+}
+
+fn error(error: VolumeError) -> IoError {
+    match error {
+        VolumeError::ReadOnly => IoError::Permission,
+        VolumeError::Io(_) => IoError::Io,
+        VolumeError::NotFast => IoError::Unsupported,
+        VolumeError::OutOfRange => IoError::Invalid,
+        VolumeError::Stopping => IoError::Shutdown,
+    }
+}

@@ -1,0 +1,243 @@
+//! `braid serve`: assemble an array, serve it over NBD, stop cleanly.
+
+pub(crate) mod assemble;
+pub(crate) mod export;
+mod report;
+mod wait;
+
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use braid_assembly::Choice;
+use braid_frontend_nbd::{BindError, Endpoint, Export, Server, Settings, StartError};
+use braid_nbd_proto::NbdUri;
+use braid_runtime::{Options, Volume};
+
+use super::Globals;
+use crate::error::code::Code;
+use crate::error::{CliError, Exit, Risk};
+use crate::output::shell::shell_word;
+use assemble::Ready;
+use export::VolumeExport;
+use report::Reporter;
+use wait::{Ending, Watch};
+
+/// Time that clients are given to finish when the array stops.
+const STOP_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Arguments of `braid serve`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Never write: neither data nor superblocks.
+    #[arg(long)]
+    read_only: bool,
+    /// Start an array that is dirty and degraded, although some of it may read wrong.
+    #[arg(long)]
+    accept_risk: bool,
+    /// Which array, if the members are of several: its name or UUID.
+    #[arg(long, value_name = "NAME")]
+    array: Option<String>,
+    /// Where to serve, as an NBD URI; may be given more than once. Without it (and without --run)
+    /// a socket named after the array in the runtime folder.
+    #[arg(long = "nbd", value_name = "URI")]
+    uris: Vec<String>,
+    /// Run a shell command with $uri set, and stop when it ends.
+    #[arg(long, value_name = "CMD")]
+    run: Option<String>,
+    /// The members, in any order; others are recognised and left alone.
+    #[arg(required = true, value_name = "MEMBER")]
+    members: Vec<PathBuf>,
+}
+
+pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
+    let endpoints = args.uris.iter().map(|uri| endpoint(uri)).collect::<Result<Vec<_>, _>>()?;
+    let watch = Watch::new().map_err(|error| system("signals cannot be watched", &error))?;
+    let options = braid_assembly::Options {
+        choice: choice(args.array.as_deref()),
+        read_only: args.read_only,
+        accept_risk: args.accept_risk,
+    };
+    let ready = assemble::ready(&args.members, &options)?;
+    let reporter = Arc::new(Reporter::new(globals, &ready));
+    reporter.members(&ready);
+    let name = reporter.name().to_string();
+    // Kept until the end: the socket for --run lives in it.
+    let own_folder = tempfile::Builder::new();
+    let (endpoints, _folder) = if endpoints.is_empty() {
+        let (endpoint, folder) = own_endpoint(&name, args.run.is_some(), &own_folder)?;
+        (vec![endpoint], folder)
+    } else {
+        (endpoints, None)
+    };
+    let volume = open(ready, args.read_only, &reporter)?;
+    let export: Arc<dyn Export> = Arc::new(VolumeExport::new(name.clone(), Arc::clone(&volume)));
+    let server = Server::start(vec![export], &endpoints, Settings::default());
+    let server = server.map_err(|error| {
+        volume.stop();
+        start_error(&error, &args)
+    })?;
+    let uris: Vec<String> =
+        server.endpoints().iter().map(|endpoint| endpoint.uri(&name).to_string()).collect();
+    reporter.serving(&volume, &uris);
+    let outcome = serve_until_end(&args, &watch, &uris);
+    server.stop(STOP_DEADLINE);
+    let stopped = volume.stop();
+    reporter.stopped(&volume, stopped);
+    let exit = outcome?;
+    if stopped.clean || args.read_only { Ok(exit) } else { Ok(Exit::Attention) }
+}
+
+/// Starts the array; what happens to it is reported as it happens.
+fn open(
+    ready: Ready,
+    read_only: bool,
+    reporter: &Arc<Reporter>,
+) -> Result<Arc<Volume>, CliError> {
+    let options = Options { read_only, ..Options::default() };
+    let watcher = Arc::clone(reporter);
+    let volume = Volume::open(&ready.array, ready.members, &options, move |notice| {
+        watcher.notice(&notice);
+    });
+    let volume = volume.map_err(|error| {
+        CliError::new(Code::ArrayFailed, "the array could not be started").caused_by(&error)
+    })?;
+    Ok(Arc::new(volume))
+}
+
+/// Waits for a signal, or for the end of the command.
+fn serve_until_end(args: &Args, watch: &Watch, uris: &[String]) -> Result<Exit, CliError> {
+    let Some(command) = &args.run else {
+        watch.wait();
+        return Ok(Exit::Done);
+    };
+    let uri = uris.first().map_or("", String::as_str);
+    let child = watch.run(command, uri).map_err(|error| system("the command did not start", &error));
+    let child = child?;
+    match watch.wait() {
+        Ending::Command(Ok(status)) if status.success() => Ok(Exit::Done),
+        Ending::Command(status) => {
+            let why = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+            let error = CliError::new(Code::CommandFailed, "the command given to --run failed");
+            Err(error.because(command.clone()).because(why))
+        }
+        Ending::Signal => {
+            let pid = i32::try_from(child).ok().and_then(rustix::process::Pid::from_raw);
+            if let Some(pid) = pid {
+                // It may have ended by itself meanwhile; then there is nobody to tell.
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            }
+            Ok(Exit::Interrupted)
+        }
+    }
+}
+
+/// A name, or a UUID as mdadm and braid print it.
+fn choice(array: Option<&str>) -> Choice {
+    let Some(text) = array else { return Choice::default() };
+    let digits: String = text.chars().filter(|c| !matches!(c, ':' | '-')).collect();
+    match u128::from_str_radix(&digits, 16) {
+        Ok(uuid) if digits.len() == 32 => {
+            Choice { uuid: Some(uuid.to_be_bytes()), ..Choice::default() }
+        }
+        _ => Choice { name: Some(text.to_string()), ..Choice::default() },
+    }
+}
+
+fn endpoint(text: &str) -> Result<Endpoint, CliError> {
+    let uri: NbdUri = text.parse().map_err(|error: braid_nbd_proto::UriError| {
+        CliError::new(Code::UriInvalid, format!("'{text}' is not an NBD URI that braid can serve"))
+            .caused_by(&error)
+            .remedy(
+                Risk::Look,
+                "Serve on a Unix socket",
+                "braid serve --nbd 'nbd+unix:///?socket=/tmp/braid.sock' MEMBER...",
+            )
+    })?;
+    Endpoint::from_uri(&uri).map_err(|error| bind_error(&error))
+}
+
+/// The endpoint when none was asked for: a socket in a folder that only this user may enter.
+fn own_endpoint(
+    name: &str,
+    captive: bool,
+    builder: &tempfile::Builder<'_, '_>,
+) -> Result<(Endpoint, Option<tempfile::TempDir>), CliError> {
+    if captive {
+        let folder =
+            builder.tempdir().map_err(|error| system("no temporary folder can be made", &error))?;
+        return Ok((Endpoint::Unix(folder.path().join("nbd.sock")), Some(folder)));
+    }
+    let folder = runtime_folder();
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    made.map_err(|error| folder_error(&folder, &error))?;
+    Ok((Endpoint::Unix(folder.join(format!("{name}.sock"))), None))
+}
+
+/// `/run/braid` for root, else the XDG runtime folder.
+fn runtime_folder() -> PathBuf {
+    if rustix::process::geteuid().is_root() {
+        return PathBuf::from("/run/braid");
+    }
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let fallback = || {
+        let user = rustix::process::geteuid().as_raw();
+        std::env::temp_dir().join(format!("braid-{user}"))
+    };
+    runtime.map_or_else(fallback, |folder| folder.join("braid"))
+}
+
+fn system(what: &str, error: &std::io::Error) -> CliError {
+    CliError::new(Code::ArrayFailed, what).caused_by(error)
+}
+
+fn folder_error(folder: &Path, error: &std::io::Error) -> CliError {
+    CliError::new(Code::SocketFolder, format!("{} cannot be used for sockets", folder.display()))
+        .because(error.to_string())
+        .remedy(
+            Risk::Look,
+            "Name another place",
+            "braid serve --nbd 'nbd+unix:///?socket=/tmp/braid.sock' MEMBER...",
+        )
+}
+
+fn start_error(error: &StartError, args: &Args) -> CliError {
+    match error {
+        StartError::Bind(bind) => bind_error(bind),
+        StartError::System(error) => system("the server could not be started", error),
+        StartError::NoExports
+        | StartError::NoEndpoints
+        | StartError::Name(_)
+        | StartError::DuplicateName(_) => {
+            let member = args.members.first().map_or_else(String::new, |m| m.display().to_string());
+            CliError::new(Code::ArrayNameInvalid, "the array's name cannot be served")
+                .caused_by(error)
+                .remedy(
+                    Risk::Look,
+                    "See its name",
+                    format!("braid examine {}", shell_word(&member)),
+                )
+        }
+    }
+}
+
+fn bind_error(error: &BindError) -> CliError {
+    let code = match error {
+        BindError::NotLoopback(_) => Code::ListenNotLoopback,
+        BindError::InUse(_) | BindError::Locked(_) => Code::SocketBusy,
+        BindError::System { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
+            Code::SocketBusy
+        }
+        BindError::NotASocket(_)
+        | BindError::PathTooLong(_)
+        | BindError::TooOpen(..)
+        | BindError::System { .. } => Code::SocketFolder,
+    };
+    let another = "braid serve --nbd 'nbd+unix:///?socket=/tmp/other.sock' MEMBER...";
+    CliError::new(code, "cannot listen there").because(error.to_string()).remedy(
+        Risk::Look,
+        "Serve somewhere else",
+        another,
+    )
+}

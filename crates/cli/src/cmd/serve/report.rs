@@ -1,0 +1,184 @@
+//! What `braid serve` says while it serves: lines for a person on standard error, or one JSON
+//! object per event on standard output.
+
+use std::collections::BTreeMap;
+
+use braid_engine::array::MemberId;
+use braid_ondisk::format_uuid;
+use braid_runtime::{Notice, Stopped, Volume};
+use serde_json::{Value, json};
+
+use super::assemble::{Ready, is_well};
+use crate::cmd::Globals;
+use crate::output::colour::{Paint, Style};
+use crate::output::printable::printable;
+use crate::output::size::format_size;
+
+/// Tells a person or a program what happens.
+pub(crate) struct Reporter {
+    json: bool,
+    paint: Paint,
+    name: String,
+    uuid: String,
+    level: String,
+    labels: BTreeMap<u16, String>,
+}
+
+impl Reporter {
+    pub(crate) fn new(globals: &Globals, ready: &Ready) -> Self {
+        let facts = &ready.array.newest.array;
+        let uuid = format_uuid(&facts.uuid);
+        // md stores "host:name"; what a person calls the array is the name.
+        let name = facts.name.rsplit(':').next().unwrap_or_default();
+        let name = if name.is_empty() { uuid.replace(':', "") } else { name.to_string() };
+        let chosen = ready.array.slots.iter().flatten().map(|occupant| occupant.member);
+        let in_order: Vec<usize> = chosen.chain(ready.array.spares.iter().copied()).collect();
+        let label = |index: &usize| ready.verdicts[*index].label.clone();
+        Self {
+            json: globals.json,
+            paint: globals.paint_err,
+            name,
+            uuid,
+            level: facts.level.to_string(),
+            labels: (0..).zip(in_order.iter().map(label)).collect(),
+        }
+    }
+
+    /// The array's name as it is served.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// One verdict per member that is not simply in its slot, and what the array lacks.
+    pub(crate) fn members(&self, ready: &Ready) {
+        if self.json {
+            let verdicts: Vec<Value> = ready.verdicts.iter().map(|verdict| json!({
+                "member": verdict.label,
+                "verdict": verdict.verdict.code(),
+                "slot": verdict.verdict.slot(),
+                "reason": verdict.reason.to_string(),
+            })).collect();
+            return self.event("assembled", &json!({
+                "members": verdicts,
+                "degraded_slots": ready.array.degraded,
+                "dirty": ready.array.dirty,
+                "events": ready.array.newest.state.events,
+            }));
+        }
+        for verdict in ready.verdicts.iter().filter(|verdict| !is_well(verdict.verdict)) {
+            let label = printable(&verdict.label);
+            self.say(Style::Warning, &format!("{label}: {}: {}", verdict.verdict, verdict.reason));
+        }
+        if ready.array.degraded > 0 {
+            let more = self.can_lose(ready);
+            let count = ready.array.degraded;
+            let text = format!("{} is degraded: {count} slot(s) missing, {more}", self.name);
+            self.say(Style::Warning, &text);
+        }
+        if ready.array.dirty && ready.array.accepted_risk.is_none() {
+            let text = format!(
+                "{} was not stopped cleanly, and redundancy may not match everywhere: losing a \
+                 member now can lose data; let md resync it when convenient",
+                self.name
+            );
+            self.say(Style::Warning, &text);
+        }
+    }
+
+    fn can_lose(&self, ready: &Ready) -> String {
+        let left = ready.array.geometry.lost_max().saturating_sub(ready.array.degraded);
+        match left {
+            0 => "can lose no more".to_string(),
+            left => format!("can lose {left} more"),
+        }
+    }
+
+    pub(crate) fn serving(&self, volume: &Volume, uris: &[String]) {
+        let size = volume.size_bytes();
+        let read_only = volume.is_read_only();
+        if self.json {
+            return self.event("serving", &json!({
+                "level": self.level,
+                "size_bytes": size,
+                "read_only": read_only,
+                "uris": uris,
+            }));
+        }
+        let access = if read_only { "read-only" } else { "flush fua trim zeroes multi-conn" };
+        for uri in uris {
+            let (level, size) = (&self.level, format_size(size));
+            eprintln!("serving {} ({level}, {size}, {access}) at {uri}", self.name);
+        }
+    }
+
+    pub(crate) fn notice(&self, notice: &Notice) {
+        let label = |member: MemberId| {
+            self.labels.get(&member.0).map_or_else(String::new, |label| printable(label).into())
+        };
+        match notice {
+            Notice::MemberOut { member, slot } => {
+                let label = label(*member);
+                if self.json {
+                    return self.event("member-out", &json!({ "member": label, "slot": slot.0 }));
+                }
+                let text = format!(
+                    "{label} failed and is out of {} (slot {}); the others' superblocks say so, \
+                     and the data is served from them",
+                    self.name, slot.0
+                );
+                self.say(Style::Warning, &text);
+            }
+            Notice::Broken { member } => {
+                let label = label(*member);
+                if self.json {
+                    return self.event("broken", &json!({ "member": label }));
+                }
+                let text = format!(
+                    "{label} failed too, and {} cannot make up for it: writes are refused from \
+                     now on; stop, reconnect the members, and look with `braid examine`",
+                    self.name
+                );
+                self.say(Style::Error, &text);
+            }
+            // `stopped` says it with the counts, once the server is closed as well.
+            Notice::Stopped { .. } => {}
+        }
+    }
+
+    pub(crate) fn stopped(&self, volume: &Volume, stopped: Stopped) {
+        let counters = volume.counters();
+        if self.json {
+            return self.event("stopped", &json!({
+                "clean": stopped.clean,
+                "member_reads": counters.member_reads,
+                "member_writes": counters.member_writes,
+                "member_errors": counters.member_errors,
+                "reconstructions": counters.reconstructions,
+                "full_stripe_writes": counters.full_stripe_writes,
+                "rcw_writes": counters.rcw_writes,
+                "rmw_writes": counters.rmw_writes,
+                "read_repairs": counters.read_repairs,
+                "stripe_waits": counters.stripe_waits,
+                "owner_misses": volume.owner_misses(),
+            }));
+        }
+        let state = if stopped.clean { "cleanly" } else { "but its superblocks are not clean" };
+        eprintln!("stopped {} {state}", self.name);
+    }
+
+    fn say(&self, style: Style, text: &str) {
+        let word = match style {
+            Style::Error => "error",
+            _ => "warning",
+        };
+        eprintln!("{}: {text}", self.paint.paint(style, word));
+    }
+
+    fn event(&self, event: &str, facts: &Value) {
+        let mut object = json!({ "event": event, "array": self.name, "uuid": self.uuid });
+        if let (Value::Object(object), Value::Object(facts)) = (&mut object, facts) {
+            object.extend(facts.clone());
+        }
+        println!("{object}");
+    }
+}
