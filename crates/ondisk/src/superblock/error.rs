@@ -50,7 +50,7 @@ pub enum SuperblockFault {
     /// It says that it lives elsewhere: a copy, or the device has changed its size.
     #[error("says it belongs at sector {stored}, found at sector {found}")]
     WrongPlace {
-        /// `super_offset`.
+        /// `super_offset`; in 0.90, which does not store it, where md would look.
         stored: u64,
         /// Where it was found.
         found: u64,

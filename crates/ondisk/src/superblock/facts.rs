@@ -34,14 +34,17 @@ impl Version {
     #[must_use]
     pub fn super_offset_sectors(self, device_sectors: u64) -> Option<u64> {
         if self == Self::V0_90 {
-            return (device_sectors & !(V0_RESERVED_SECTORS - 1)).checked_sub(V0_RESERVED_SECTORS);
+            let aligned = device_sectors & !(V0_RESERVED_SECTORS - 1);
+            // At sector 0 there would be no data before it, and 1.1 lives there.
+            return aligned.checked_sub(V0_RESERVED_SECTORS).filter(|offset| *offset > 0);
         }
         if device_sectors < V1_DEVICE_SECTORS_MIN {
             return None;
         }
         match self {
             Self::V0_90 | Self::V1_1 => Some(0),
-            Self::V1_0 => Some((device_sectors - 16) & !7),
+            // Nearer to the start there is no room for data before it, and 1.2 lives there.
+            Self::V1_0 => Some((device_sectors - 16) & !7).filter(|offset| *offset > 8),
             Self::V1_2 => Some(8),
         }
     }

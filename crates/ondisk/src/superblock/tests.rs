@@ -487,6 +487,19 @@ proptest! {
     }
 }
 
+/// Found by fuzzing: on a tiny device 0.90 would be where 1.1 is, and 1.0 where 1.2 is.
+#[test]
+fn no_two_versions_share_a_place() {
+    for sectors in 0..2000 {
+        let places = Version::ALL.map(|version| version.super_offset_sectors(sectors));
+        let mut places: Vec<_> = places.into_iter().flatten().collect();
+        let count = places.len();
+        places.sort_unstable();
+        places.dedup();
+        assert_eq!(places.len(), count, "{sectors} sectors");
+    }
+}
+
 #[test]
 fn versions_are_named_as_mdadm_names_them() {
     for version in Version::ALL {

@@ -208,10 +208,9 @@ impl<'a> UnvalidatedV0<'a> {
 
     fn decode(self, device_sectors: u64, found: u64) -> Result<Superblock, SuperblockFault> {
         let whole = self.whole()?;
-        if let Some(stored) =
-            Version::V0_90.super_offset_sectors(device_sectors).filter(|place| *place != found)
-        {
-            return Err(SuperblockFault::WrongPlace { stored, found });
+        let place = Version::V0_90.super_offset_sectors(device_sectors);
+        if place != Some(found) {
+            return Err(SuperblockFault::WrongPlace { stored: place.unwrap_or(0), found });
         }
         let level = check::level(whole.constant.level.get())?;
         let array = array_facts(whole, level)?;
