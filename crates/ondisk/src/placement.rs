@@ -253,6 +253,36 @@ mod tests {
         assert_eq!(placement(&one).unwrap().data_offset_sectors, 2048);
     }
 
+    /// Arrays that mdadm 4.2 made in a guest: version, level, device sectors, chunk, size, then what it chose:
+    /// superblock, data offset, data size, log.
+    #[test]
+    fn places_are_those_of_arrays_that_mdadm_made() {
+        use Level::{Linear, Raid0, Raid1, Raid6};
+        type Asked = (Version, Level, u64, u32, Option<u64>);
+        let made: [(Asked, [u64; 3], i32); 8] = [
+            ((Version::V1_2, Raid1, 6232, 0, Some(4096)), [8, 2048, 4184], 16),
+            ((Version::V1_2, Raid6, 5528, 128, None), [8, 2048, 3480], 16),
+            ((Version::V1_2, Raid6, 6488, 512, None), [8, 2048, 4440], 16),
+            ((Version::V1_2, Raid0, 6232, 24, None), [8, 2048, 4184], 8),
+            ((Version::V1_2, Raid0, 10328, 2048, None), [8, 6144, 4184], 8),
+            ((Version::V1_1, Linear, 6232, 128, None), [0, 2048, 4184], 8),
+            ((Version::V1_0, Raid1, 6232, 0, Some(6144)), [6216, 0, 6200], -8),
+            ((Version::V1_0, Raid0, 6232, 32, None), [6216, 0, 6208], -8),
+        ];
+        for ((version, level, sectors, chunk_sectors, member_size_sectors), places, log) in made {
+            let place = placement(&PlacementRequest {
+                level,
+                chunk_sectors,
+                member_size_sectors,
+                ..request(version, sectors * 512)
+            })
+            .unwrap();
+            let chosen =
+                [place.super_offset_sectors, place.data_offset_sectors, place.data_size_sectors];
+            assert_eq!((chosen, place.bad_block_log), (places, log_at(log)), "{version} {level:?}");
+        }
+    }
+
     #[test]
     fn the_log_is_behind_the_space_for_a_bitmap() {
         let log = |request| placement(&request).unwrap().bad_block_log.unwrap().offset_sectors;

@@ -1,0 +1,82 @@
+//! The server's half of an NBD session. Input: 1 byte for the size of the pieces, 1 byte of flags, then the stream.
+//!
+//! With flag 1 the handshake is made right first, with structured replies and the meta context; with flag 2 the server
+//! is being shut down. What must hold: no panic, no more memory than the option limit, no request that leaves its
+//! export, and the same events for the whole stream as for its pieces.
+#![no_main]
+
+use std::sync::Arc;
+
+use braid_nbd_proto::{
+    BlockSizes, Command, ExportDescription, ServerEvent, ServerSession, limits, wire,
+};
+use libfuzzer_sys::fuzz_target;
+
+const SIZE_BYTES: u64 = 100_000;
+
+fn session(flags: u8) -> ServerSession {
+    let export = ExportDescription {
+        name: "array".into(),
+        size_bytes: SIZE_BYTES,
+        read_only: false,
+        multi_conn: true,
+        block_sizes: BlockSizes::BYTE_GRANULAR,
+    };
+    let frozen = ExportDescription { name: "frozen".into(), read_only: true, ..export.clone() };
+    let mut session = ServerSession::new(Arc::new([export, frozen]));
+    if flags & 1 != 0 {
+        let mut context = vec![0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 15];
+        context.extend_from_slice(b"base:allocation");
+        let mut handshake = 3_u32.to_be_bytes().to_vec();
+        handshake.extend(wire::encode_option(wire::OPT_STRUCTURED_REPLY, &[]));
+        handshake.extend(wire::encode_option(wire::OPT_SET_META_CONTEXT, &context));
+        handshake.extend(wire::encode_option(wire::OPT_GO, &[0; 6]));
+        feed(&mut session, &handshake, usize::MAX);
+        assert!(session.is_negotiated());
+    }
+    if flags & 2 != 0 {
+        session.handle_shutdown();
+    }
+    session
+}
+
+fn feed(session: &mut ServerSession, stream: &[u8], piece_bytes: usize) -> Vec<ServerEvent> {
+    let mut events: Vec<_> = std::iter::from_fn(|| session.poll_event()).collect();
+    for mut rest in stream.chunks(piece_bytes.min(stream.len()).max(1)) {
+        while !rest.is_empty() {
+            let pending = session.payload_pending() as usize;
+            let taken = if pending > 0 {
+                let taken = pending.min(rest.len());
+                session.payload_consumed(taken as u32);
+                taken
+            } else {
+                session.handle_bytes(rest)
+            };
+            events.extend(std::iter::from_fn(|| session.poll_event()));
+            assert!(session.buffered_bytes() <= limits::OPTION_BYTES_MAX);
+            if taken == 0 {
+                return events;
+            }
+            rest = &rest[taken..];
+        }
+    }
+    events
+}
+
+fuzz_target!(|input: &[u8]| {
+    let Some(([piece_bytes, flags], stream)) = input.split_first_chunk::<2>() else { return };
+    let whole = feed(&mut session(*flags), stream, usize::MAX);
+    let pieces = feed(&mut session(*flags), stream, usize::from(*piece_bytes));
+    assert_eq!(whole, pieces);
+    for event in &whole {
+        let ServerEvent::Request(request) = event else { continue };
+        let header = request.command.header(request.cookie);
+        assert!(
+            header
+                .offset
+                .checked_add(u64::from(header.length))
+                .is_some_and(|end| end <= SIZE_BYTES)
+        );
+        assert!(header.length > 0 || request.command == Command::Flush);
+    }
+});

@@ -1,0 +1,11 @@
+//! NBD URIs: what parses prints to something that parses to the same.
+#![no_main]
+
+use braid_nbd_proto::NbdUri;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    if let Ok(uri) = text.parse::<NbdUri>() {
+        assert_eq!(uri.to_string().parse(), Ok(uri));
+    }
+});
