@@ -20,7 +20,7 @@ pub(crate) struct Entry {
 }
 
 /// All of them, in the order of their numbers.
-pub(crate) const CATALOGUE: [Entry; 40] = [
+pub(crate) const CATALOGUE: [Entry; 43] = [
     // The command line.
     Entry {
         code: Code::Usage,
@@ -167,6 +167,14 @@ pub(crate) const CATALOGUE: [Entry; 40] = [
         explanation: "The array was not shut down cleanly and its partial parity log says which parity is \
                       unfinished. Until braid can replay it, assemble the array once with the kernel's md.",
     },
+    Entry {
+        code: Code::ReadOnlyOnly,
+        title: "the array can be read but not written",
+        exit: Exit::Refused,
+        explanation: "The array keeps a record of its writes (a bitmap or a partial parity log) that this \
+                      version does not keep, and md would trust that record after we had written. Nothing \
+                      stands in the way of reading: `--read-only` serves it.",
+    },
     // Assembling.
     Entry {
         code: Code::TooFewMembers,
@@ -206,6 +214,22 @@ pub(crate) const CATALOGUE: [Entry; 40] = [
         explanation: "Two members say that they are the same part of the array, with equal right: perhaps \
                       a copy of a member was made and both were named. Which one is true cannot be decided \
                       from here.",
+    },
+    Entry {
+        code: Code::RanApart,
+        title: "two halves of the array have run apart",
+        exit: Exit::Refused,
+        explanation: "Members that are equally new disagree about who belongs to the array: each side has \
+                      run without the other and may hold writes that the other has not. Only a person can \
+                      say which side counts. Name the members of that side alone.",
+    },
+    Entry {
+        code: Code::MembersDisagree,
+        title: "members of one array disagree about it",
+        exit: Exit::Refused,
+        explanation: "Two superblocks carry the same array UUID and describe different arrays: another \
+                      level, chunk, size or layout. One of them was changed by something other than md, or \
+                      the array was created again under the same UUID. Nothing was written.",
     },
     // Members.
     Entry {

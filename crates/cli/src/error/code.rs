@@ -51,6 +51,8 @@ pub(crate) enum Code {
     JournalNeeded = 25,
     /// The array has a partial parity log to replay.
     PplNeeded = 26,
+    /// The array can only be read.
+    ReadOnlyOnly = 27,
     /// Too few members to run.
     TooFewMembers = 30,
     /// Interrupted while writing, and a member is missing.
@@ -61,6 +63,10 @@ pub(crate) enum Code {
     SeveralArrays = 33,
     /// Two members claim the same slot.
     SlotClaimedTwice = 34,
+    /// Two halves of the array have run apart.
+    RanApart = 35,
+    /// Members of one array disagree about it.
+    MembersDisagree = 36,
     /// No such member.
     MemberMissing = 50,
     /// Not a file and not a block device.

@@ -1,0 +1,225 @@
+//! Opening members and looking at them: what `serve`, `examine` and `create` do first.
+//!
+//! Reads a bounded part of each member (under 400 KiB, its bad-block log and 256 bytes of bitmap) and turns every way in which
+//! a member cannot be had into an error that says what to do. Decides nothing about arrays: that
+//! is `braid-assembly`. Never writes.
+
+use std::path::Path;
+
+use braid_assembly::ProbedMember;
+use braid_member::{Access, Holder, IdentityKey, Member, MemberError, OpenError};
+use braid_ondisk::{
+    BadBlockLog, BadBlockLogError, BadRange, BitmapError, BitmapSuperblock, Features, Snippet,
+    Superblock, UnvalidatedBitmap, probe, probe_ranges,
+};
+
+use crate::error::code::Code;
+use crate::error::{CliError, Risk};
+use crate::output::shell::shell_word;
+
+/// Bytes in a sector.
+const SECTOR_BYTES: u64 = 512;
+/// Bytes of a bitmap's superblock; its marks are not needed to judge a member.
+const BITMAP_HEAD_BYTES: u64 = 256;
+/// No bad-block log in use is longer: `braid-ondisk` refuses the superblock otherwise.
+const LOG_BYTES_MAX: u64 = 8 * SECTOR_BYTES;
+
+/// Opens a member.
+///
+/// # Errors
+/// Every [`OpenError`], with its code and a way out.
+pub(crate) fn open_member(path: &Path, access: Access) -> Result<Box<dyn Member>, CliError> {
+    braid_member::open(path, access).map_err(|error| open_error(&error))
+}
+
+/// Reads everything that assembly wants to know of a member. `label` is what the person calls it.
+///
+/// # Errors
+/// A read that failed: nothing can be said of such a member.
+pub(crate) fn probe_member(device: &dyn Member, label: &str) -> Result<ProbedMember, CliError> {
+    let size_bytes = device.size_bytes();
+    let read = |offset_bytes: u64, length_bytes: u64| {
+        let length = usize::try_from(length_bytes).expect("bounded by the callers");
+        let mut bytes = vec![0; length];
+        device
+            .read_at(&mut bytes, offset_bytes)
+            .map(|()| bytes)
+            .map_err(|error| io_error(label, "reading", &error))
+    };
+    let mut snippets = Vec::new();
+    for range in probe_ranges(size_bytes) {
+        let bytes = read(range.start, range.end - range.start)?;
+        snippets.push(Snippet { offset: range.start, bytes });
+    }
+    let found = probe(size_bytes, &snippets);
+    let (mut bad_blocks, mut bitmap) = (Ok(Vec::new()), None);
+    if let Some(superblock) = found.newest() {
+        bad_blocks = bad_block_log(superblock, size_bytes, &read)?;
+        bitmap = bitmap_superblock(superblock, size_bytes, &read)?;
+    }
+    let identity = identity_words(device.identity().key);
+    Ok(ProbedMember {
+        label: label.to_string(),
+        size_bytes,
+        identity,
+        probe: found,
+        bad_blocks,
+        bitmap,
+    })
+}
+
+/// Reads a range that the caller has bounded.
+type Read<'a> = &'a dyn Fn(u64, u64) -> Result<Vec<u8>, CliError>;
+
+/// The log counts only while the superblock says that it is not empty.
+fn bad_block_log(
+    superblock: &Superblock,
+    size_bytes: u64,
+    read: Read<'_>,
+) -> Result<Result<Vec<BadRange>, BadBlockLogError>, CliError> {
+    let Some(place) = superblock.device.bad_block_log else { return Ok(Ok(Vec::new())) };
+    if !superblock.state.features.contains(Features::BAD_BLOCKS) {
+        return Ok(Ok(Vec::new()));
+    }
+    let length_bytes = (u64::from(place.size_sectors) * SECTOR_BYTES).min(LOG_BYTES_MAX);
+    let bytes = read_near(superblock, place.offset_sectors, length_bytes, size_bytes, read)?;
+    Ok(BadBlockLog::parse(&bytes, place))
+}
+
+fn bitmap_superblock(
+    superblock: &Superblock,
+    size_bytes: u64,
+    read: Read<'_>,
+) -> Result<Option<Result<BitmapSuperblock, BitmapError>>, CliError> {
+    let Some(offset_sectors) = superblock.intent.bitmap_offset_sectors else { return Ok(None) };
+    let bytes = read_near(superblock, offset_sectors, BITMAP_HEAD_BYTES, size_bytes, read)?;
+    let uuid = superblock.uuid_as_stored();
+    Ok(UnvalidatedBitmap::recognise(&bytes).map(|bitmap| bitmap.validate(&uuid)))
+}
+
+/// Reads at a distance from the superblock; nothing where that lies outside the device.
+fn read_near(
+    superblock: &Superblock,
+    offset_sectors: i32,
+    length_bytes: u64,
+    size_bytes: u64,
+    read: Read<'_>,
+) -> Result<Vec<u8>, CliError> {
+    let sector =
+        superblock.device.super_offset_sectors.checked_add_signed(i64::from(offset_sectors));
+    let start = sector.and_then(|sector| sector.checked_mul(SECTOR_BYTES));
+    let range = start.and_then(|start| Some((start, start.checked_add(length_bytes)?)));
+    match range {
+        Some((start, end)) if end <= size_bytes => read(start, length_bytes),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// Words that are equal exactly when two members are one device.
+fn identity_words(key: IdentityKey) -> String {
+    match key {
+        IdentityKey::File { device, inode } => format!("file {device} {inode}"),
+        IdentityKey::BlockDevice { device } => format!("block {device}"),
+        IdentityKey::Memory { number } => format!("memory {number}"),
+    }
+}
+
+/// A member that failed while it was read or written. `doing` is `reading`, `writing`, ...
+pub(crate) fn io_error(label: &str, doing: &str, error: &MemberError) -> CliError {
+    let failed = CliError::new(Code::MemberIo, format!("{doing} {label} failed")).about(label);
+    failed.caused_by(error).remedy(Risk::Look, "See what the kernel says", "dmesg | tail")
+}
+
+/// Any way in which a member could not be opened, with what to do.
+pub(crate) fn open_error(error: &OpenError) -> CliError {
+    let new = |code, path: &Path| {
+        let label = path.display().to_string();
+        (
+            CliError::new(code, error.to_string()).about(label.clone()),
+            shell_word(&label).into_owned(),
+        )
+    };
+    let list = |(failed, path): (CliError, String)| {
+        failed.remedy(Risk::Look, "Look at it", format!("ls -l {path}"))
+    };
+    match error {
+        OpenError::Missing { path } => {
+            let (failed, _) = new(Code::MemberMissing, path);
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let folder = folder.unwrap_or(Path::new(".")).display().to_string();
+            failed
+                .remedy(Risk::Look, "See what is there", format!("ls -l {}", shell_word(&folder)))
+                .remedy(Risk::Look, "Names that do not change", "ls -l /dev/disk/by-id")
+        }
+        OpenError::DanglingLink { path } => list(new(Code::MemberMissing, path)),
+        OpenError::PermissionDenied { path } => {
+            let (failed, word) = new(Code::MemberPermission, path);
+            failed.remedy(Risk::Look, "See who may", format!("ls -l {word}")).remedy(
+                Risk::Change,
+                "Let this user",
+                format!("sudo setfacl -m u:$(id -u):rw {word}"),
+            )
+        }
+        OpenError::ReadOnlyMedium { path } => {
+            let (failed, word) = new(Code::MemberPermission, path);
+            failed.remedy(Risk::Look, "Look at it", format!("braid examine {word}"))
+        }
+        OpenError::NotAMember { path, .. } => list(new(Code::MemberKind, path)),
+        OpenError::Busy { path, holder } => busy(path, holder),
+        OpenError::TooSmall { path, .. } => list(new(Code::MemberTooSmall, path)),
+        OpenError::AlreadyExists { path } => {
+            let (failed, word) = new(Code::HoldsData, path);
+            failed.remedy(Risk::Look, "See what it is", format!("braid examine {word}"))
+        }
+        OpenError::Replaced { path } | OpenError::System { path, .. } => {
+            list(new(Code::MemberIo, path))
+        }
+    }
+}
+
+fn busy(path: &Path, holder: &Holder) -> CliError {
+    let label = path.display().to_string();
+    let path_word = shell_word(&label);
+    let code = match holder {
+        Holder::Lock { .. } => Code::MemberLocked,
+        _ => Code::MemberBusy,
+    };
+    let failed = CliError::new(code, format!("{label} is busy")).because(holder.to_string());
+    let failed = failed.about(label.clone());
+    let stop_md = |array: &str| format!("mdadm --stop {}", shell_word(&format!("/dev/{array}")));
+    match holder {
+        Holder::KernelArray { array, .. } => failed
+            .remedy(Risk::Look, "See it", "cat /proc/mdstat")
+            .remedy(Risk::Change, "Stop it", stop_md(array)),
+        Holder::Device { holder, .. } if holder.starts_with("md") => failed
+            .remedy(Risk::Look, "See it", "cat /proc/mdstat")
+            .remedy(Risk::Change, "Stop it", stop_md(holder)),
+        Holder::Device { .. } | Holder::Unknown => {
+            failed.remedy(Risk::Look, "See who", format!("lsblk {path_word}"))
+        }
+        Holder::Mount { mounted_at, .. } => {
+            let mounted_at = mounted_at.display().to_string();
+            let command = format!("umount {}", shell_word(&mounted_at));
+            failed.remedy(Risk::Change, "Unmount it", command)
+        }
+        Holder::Swap { held } => {
+            let held = if held.starts_with('/') { held.clone() } else { format!("/dev/{held}") };
+            let command = format!("swapoff {}", shell_word(&held));
+            failed.remedy(Risk::Change, "Stop swapping to it", command)
+        }
+        Holder::LoopDevice { name } => {
+            let command = format!("losetup --detach {}", shell_word(&format!("/dev/{name}")));
+            failed.remedy(Risk::Look, "See it", "losetup --list").remedy(
+                Risk::Change,
+                "Detach it",
+                command,
+            )
+        }
+        Holder::Lock { process_id: Some(process_id) } => {
+            failed.remedy(Risk::Look, "See which", format!("ps -fp {process_id}"))
+        }
+        Holder::Lock { process_id: None } => {
+            failed.remedy(Risk::Look, "See which", format!("fuser -v {path_word}"))
+        }
+    }
+}

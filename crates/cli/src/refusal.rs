@@ -1,0 +1,230 @@
+//! Assembly's refusals, as errors with codes and commands to copy.
+//!
+//! `braid-assembly` says why there is no array; this says what to do about it, with the person's
+//! own names. Every refusal is mapped: the match has no catch-all.
+
+use braid_assembly::{AtRisk, MemberVerdict, ReadOnlyReason, Reason, Refusal, Verdict};
+use braid_ondisk::{SuperblockFault, format_uuid};
+
+use crate::error::code::Code;
+use crate::error::{CliError, Risk};
+use crate::output::shell::shell_word;
+use crate::output::size::format_size;
+
+/// Bytes in a sector.
+const SECTOR_BYTES: u64 = 512;
+
+/// Why there is no array, and the ways out. `members` are the labels as they were given.
+pub(crate) fn cli_error(
+    refusal: &Refusal,
+    verdicts: &[MemberVerdict],
+    members: &[String],
+) -> CliError {
+    let code = code(refusal, verdicts);
+    let mut error = CliError::new(code, what(refusal));
+    for line in causes(refusal) {
+        error = error.because(line);
+    }
+    for verdict in verdicts.iter().filter(|verdict| !is_in_its_place(verdict.verdict)) {
+        error = error.because(format!(
+            "{}  {}: {}",
+            verdict.label,
+            verdict.verdict.code(),
+            verdict.reason
+        ));
+    }
+    with_remedies(error, refusal, verdicts, members)
+}
+
+/// The labels as words of a command line, without some of them.
+pub(crate) fn words(members: &[String], without: &[String]) -> String {
+    let kept = members.iter().filter(|member| !without.contains(member));
+    kept.map(|member| shell_word(member).into_owned()).collect::<Vec<_>>().join(" ")
+}
+
+fn is_in_its_place(verdict: Verdict) -> bool {
+    matches!(verdict, Verdict::Fresh { .. } | Verdict::Spare)
+}
+
+fn code(refusal: &Refusal, verdicts: &[MemberVerdict]) -> Code {
+    match refusal {
+        Refusal::NoMembers { wanted: None } => code_of_none(verdicts),
+        Refusal::NoMembers { wanted: Some(_) } => Code::NoSuperblock,
+        Refusal::SeveralArrays { .. } => Code::SeveralArrays,
+        Refusal::RolesContradict { .. } => Code::RanApart,
+        Refusal::SlotClaimedTwice { .. } => Code::SlotClaimedTwice,
+        Refusal::UnknownFeatures { .. } | Refusal::NewerFormat | Refusal::Clustered => {
+            Code::UnsupportedFeature
+        }
+        Refusal::Reshaping { .. } => Code::Reshaping,
+        Refusal::Journal => Code::JournalNeeded,
+        Refusal::ConflictingGeometry { .. } => Code::MembersDisagree,
+        Refusal::Geometry(_) => Code::SuperblockImpossible,
+        Refusal::TooFewMembers { .. } => Code::TooFewMembers,
+        Refusal::DirtyAndDegraded(_) => Code::DirtyDegraded,
+        Refusal::PplNotReplayed { .. } => Code::PplNeeded,
+        Refusal::ReadOnlyOnly(_) => Code::ReadOnlyOnly,
+    }
+}
+
+/// Of nothing but broken members, the first one's fault; else there is simply no array.
+fn code_of_none(verdicts: &[MemberVerdict]) -> Code {
+    let fault = verdicts.iter().find_map(|verdict| match (&verdict.verdict, &verdict.reason) {
+        (_, Reason::Superblock(error)) => Some(match error.cause {
+            SuperblockFault::Checksum { .. } | SuperblockFault::CutOff { .. } => {
+                Code::SuperblockChecksum
+            }
+            SuperblockFault::Level { .. } | SuperblockFault::BigEndian => Code::UnsupportedFeature,
+            _ => Code::SuperblockImpossible,
+        }),
+        (Verdict::Truncated, _) => Some(Code::MemberTruncated),
+        _ => None,
+    });
+    fault.unwrap_or(Code::NoSuperblock)
+}
+
+fn what(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::TooFewMembers { have, need, slots, .. } => {
+            format!("too few members: {have} of {slots} are up to date, at least {need} are needed")
+        }
+        Refusal::DirtyAndDegraded(risk) => format!(
+            "the array was interrupted while writing and slot {} is missing; serving it could \
+             return wrong data",
+            numbers(&risk.slots)
+        ),
+        Refusal::SeveralArrays { arrays } => {
+            format!("these members belong to {} arrays", arrays.len())
+        }
+        Refusal::UnknownFeatures { .. }
+        | Refusal::NewerFormat
+        | Refusal::Reshaping { .. }
+        | Refusal::Journal
+        | Refusal::Clustered
+        | Refusal::PplNotReplayed { .. }
+        | Refusal::ReadOnlyOnly(_) => {
+            let text = refusal.to_string();
+            format!("the array cannot be served: {}", text.strip_prefix("it ").unwrap_or(&text))
+        }
+        Refusal::NoMembers { .. }
+        | Refusal::RolesContradict { .. }
+        | Refusal::SlotClaimedTwice { .. }
+        | Refusal::ConflictingGeometry { .. }
+        | Refusal::Geometry(_) => refusal.to_string(),
+    }
+}
+
+fn causes(refusal: &Refusal) -> Vec<String> {
+    match refusal {
+        Refusal::TooFewMembers { missing, .. } => {
+            vec![format!("missing or not usable: slot {}", numbers(missing))]
+        }
+        Refusal::DirtyAndDegraded(risk) => vec![at_risk_words(risk)],
+        Refusal::SeveralArrays { arrays } => arrays.iter().map(ToString::to_string).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// What may read wrong, in bytes of the array.
+pub(crate) fn at_risk_words(risk: &AtRisk) -> String {
+    let sectors = &risk.array_sectors;
+    let length = sectors.end.saturating_sub(sectors.start).saturating_mul(SECTOR_BYTES);
+    format!(
+        "at risk: what slot {} held, within {} of the array from sector {}",
+        numbers(&risk.slots),
+        format_size(length),
+        sectors.start
+    )
+}
+
+fn with_remedies(
+    error: CliError,
+    refusal: &Refusal,
+    verdicts: &[MemberVerdict],
+    members: &[String],
+) -> CliError {
+    let all = words(members, &[]);
+    let examine = format!("braid examine {all}");
+    let kernel = format!("mdadm --assemble /dev/md127 {all}");
+    match refusal {
+        Refusal::NoMembers { .. } => error.remedy(Risk::Look, "See what is on them", examine),
+        Refusal::SeveralArrays { arrays } => arrays.iter().fold(error, |error, array| {
+            let name =
+                if array.name.is_empty() { format_uuid(&array.uuid) } else { array.name.clone() };
+            let command = format!("braid serve {}", words(&of_array(verdicts, &array.uuid), &[]));
+            error.remedy(Risk::Change, format!("Serve {name}"), command)
+        }),
+        Refusal::RolesContradict { labels } => labels.iter().fold(
+            error.remedy(Risk::Look, "Compare the two sides", examine),
+            |error, label| {
+                let command =
+                    format!("braid serve --read-only {}", words(members, &others(labels, label)));
+                error.remedy(Risk::Look, format!("Look at the side of {label}"), command)
+            },
+        ),
+        Refusal::SlotClaimedTwice { labels, .. } => {
+            labels.iter().fold(error.remedy(Risk::Look, "Compare them", examine), |error, label| {
+                let command =
+                    format!("braid serve --read-only {}", words(members, &others(labels, label)));
+                error.remedy(Risk::Look, format!("Look with only {label}"), command)
+            })
+        }
+        Refusal::UnknownFeatures { .. } | Refusal::NewerFormat | Refusal::Clustered => error
+            .remedy(Risk::Look, "See what it says", examine)
+            .remedy(Risk::Change, "Let the kernel's md run it", kernel),
+        Refusal::Reshaping { .. } | Refusal::Journal | Refusal::PplNotReplayed { .. } => error
+            .remedy(Risk::Look, "See what it says", examine)
+            .remedy(Risk::Change, "Let the kernel's md finish it", kernel),
+        Refusal::ConflictingGeometry { label, .. } => {
+            let rest = words(members, std::slice::from_ref(label));
+            error.remedy(Risk::Look, "Compare them", examine).remedy(
+                Risk::Look,
+                "Look without it",
+                format!("braid serve --read-only {rest}"),
+            )
+        }
+        Refusal::Geometry(_) => error.remedy(Risk::Look, "See what it says", examine),
+        Refusal::TooFewMembers { .. } => error
+            .remedy(Risk::Look, "Connect the missing members and name them, too", "")
+            .remedy(Risk::Look, "See what each member is", examine),
+        Refusal::DirtyAndDegraded(_) => error
+            .remedy(Risk::Look, "Best: connect the missing member and name it, too", "")
+            .remedy(Risk::Look, "See what each member is", examine)
+            .remedy(
+                Risk::Destroy,
+                "Look, though some of it may be wrong",
+                format!("braid serve --read-only --accept-risk {all}"),
+            )
+            .remedy(Risk::Destroy, "Accept the risk", format!("braid serve --accept-risk {all}")),
+        Refusal::ReadOnlyOnly(reason) => {
+            let error =
+                error.remedy(Risk::Look, "Read it", format!("braid serve --read-only {all}"));
+            match reason {
+                ReadOnlyReason::Replacement { .. } | ReadOnlyReason::Ppl => {
+                    error.remedy(Risk::Change, "Let the kernel's md run it", kernel)
+                }
+                ReadOnlyReason::BitmapKind(_)
+                | ReadOnlyReason::BitmapUnreadable
+                | ReadOnlyReason::BitmapAhead { .. } => error.remedy(
+                    Risk::Change,
+                    "Drop the bitmap with the kernel's md",
+                    format!("{kernel} && mdadm --grow --bitmap=none /dev/md127 && mdadm --stop /dev/md127"),
+                ),
+            }
+        }
+    }
+}
+
+fn others(labels: &[String], label: &String) -> Vec<String> {
+    labels.iter().filter(|other| *other != label).cloned().collect()
+}
+
+/// The labels of the members of one of several arrays.
+fn of_array(verdicts: &[MemberVerdict], uuid: &[u8; 16]) -> Vec<String> {
+    let of_it = |verdict: &&MemberVerdict| matches!(&verdict.reason, Reason::OtherArray { uuid: other, .. } if other == uuid);
+    verdicts.iter().filter(of_it).map(|verdict| verdict.label.clone()).collect()
+}
+
+fn numbers(slots: &[u16]) -> String {
+    slots.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
