@@ -149,23 +149,24 @@ impl ShardMemory {
     /// As [`SharedBytes::bytes`].
     #[allow(unsafe_code)]
     unsafe fn bytes<'a>(&'a self, place: &'a Place, length: usize) -> &'a [u8] {
+        let (memory, offset) = self.memory_of(place);
         // SAFETY: the caller's promise, passed on.
-        match place {
-            Place::Block(offset) => unsafe { self.blocks.bytes(*offset, length) },
-            Place::Payload(request, offset) => unsafe { request.payload().bytes(*offset, length) },
-        }
+        unsafe { memory.bytes(offset, length) }
     }
 
     /// # Safety
     /// As [`SharedBytes::bytes_mut`].
     #[allow(unsafe_code, clippy::mut_from_ref)]
     unsafe fn bytes_mut<'a>(&'a self, place: &'a Place, length: usize) -> &'a mut [u8] {
+        let (memory, offset) = self.memory_of(place);
         // SAFETY: the caller's promise, passed on.
+        unsafe { memory.bytes_mut(offset, length) }
+    }
+
+    fn memory_of<'a>(&'a self, place: &'a Place) -> (&'a SharedBytes, usize) {
         match place {
-            Place::Block(offset) => unsafe { self.blocks.bytes_mut(*offset, length) },
-            Place::Payload(request, offset) => unsafe {
-                request.payload().bytes_mut(*offset, length)
-            },
+            Place::Block(offset) => (&self.blocks, *offset),
+            Place::Payload(request, offset) => (request.payload(), *offset),
         }
     }
 }

@@ -18,6 +18,9 @@ const TABLES: usize = 16;
 /// Called once with the request's end; the payload comes back with it.
 pub(crate) type Completion = Box<dyn FnOnce(Result<(), Fault>, Option<Box<[u8]>>) + Send>;
 
+/// Pieces with the shard that each goes to.
+pub(crate) type Pieces = Vec<(ShardIndex, Piece)>;
+
 /// One request in flight.
 pub(crate) struct Request {
     payload: Option<SharedBytes>,
@@ -40,7 +43,7 @@ impl Request {
     }
 
     /// Pieces to hand out now, and the answer if there is nothing left to wait for.
-    pub(crate) fn cut(&self) -> (Vec<(ShardIndex, Piece)>, Option<Result<(), Fault>>) {
+    pub(crate) fn cut(&self) -> (Pieces, Option<Result<(), Fault>>) {
         let mut course = self.course.lock().expect("cutting does not panic");
         let mut pieces = Vec::new();
         while course.progress.outstanding() < PIECES_OUT_MAX {

@@ -34,7 +34,7 @@ pub(crate) struct Options {
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     color: ColourWhen,
     /// Where saved superblocks go.
-    #[arg(long, global = true, value_name = "FOLDER", env = "BRAID_STATE_DIR")]
+    #[arg(long, global = true, value_name = "FOLDER")]
     state_dir: Option<PathBuf>,
 }
 

@@ -1,0 +1,113 @@
+//! Arrays of memory members for the runtime's tests: made, assembled and opened as the command
+//! line does it, without files.
+
+use std::sync::Arc;
+
+use braid_assembly::{Assembly, ProbedMember, assemble};
+use braid_geometry::{Level, default_layout};
+use braid_member::layer::{Faults, Faulty};
+use braid_member::{Member, MemoryMember};
+use braid_ondisk::{
+    ArrayFacts, DeviceFlags, NewSuperblock, PlacementRequest, Role, Snippet, Superblock, Timestamp,
+    Version, placement, probe, probe_ranges,
+};
+use braid_runtime::{Notice, OpenMember, Options, Volume};
+
+/// An array of memory members that outlives the volumes opened on it.
+pub(crate) struct Array {
+    pub(crate) devices: Vec<Arc<MemoryMember>>,
+    pub(crate) faults: Vec<Faults>,
+    doors: Vec<Arc<Faulty<Arc<MemoryMember>>>>,
+}
+
+const MEMBER_BYTES: u64 = 8 << 20;
+
+impl Array {
+    /// Makes `slots` zeroed members of a clean array.
+    pub(crate) fn new(level: Level, slots: u16, chunk_sectors: u32) -> Self {
+        let request = PlacementRequest {
+            version: Version::V1_2,
+            device_bytes: MEMBER_BYTES,
+            level,
+            chunk_sectors,
+            member_size_sectors: None,
+            data_offset_sectors: None,
+        };
+        let place = placement(&request).expect("8 MiB are enough");
+        let roles: Arc<[Role]> = (0..slots).map(Role::Active).collect();
+        let devices = (0..slots).map(|slot| {
+            let mut device_uuid = [7; 16];
+            device_uuid[0] = u8::try_from(slot).expect("few slots");
+            let superblock = Superblock::new_v1(&NewSuperblock {
+                array: ArrayFacts {
+                    uuid: [3; 16],
+                    name: "kit".into(),
+                    creation_time: Timestamp { seconds: 1_700_000_000, microseconds: 0 },
+                    level,
+                    layout: default_layout(level),
+                    chunk_sectors,
+                    member_size_sectors: place.member_size_sectors,
+                    raid_slots: u32::from(slots),
+                    preferred_minor: None,
+                },
+                placement: place,
+                device_number: u32::from(slot),
+                device_uuid,
+                device_flags: DeviceFlags::default(),
+                roles: Arc::clone(&roles),
+                events: 0,
+                resync_offset: u64::MAX,
+            })
+            .expect("a valid superblock");
+            let device = MemoryMember::new(MEMBER_BYTES);
+            device
+                .write_at(&superblock.to_bytes(), superblock.offset_bytes(), true)
+                .expect("memory takes writes");
+            Arc::new(device)
+        });
+        let devices: Vec<_> = devices.collect();
+        let doors: Vec<_> =
+            devices.iter().map(|device| Arc::new(Faulty::new(Arc::clone(device)))).collect();
+        let faults = doors.iter().map(|door| door.faults()).collect();
+        Self { devices, faults, doors }
+    }
+
+    /// What assembly makes of the members.
+    pub(crate) fn assemble(&self) -> (Vec<ProbedMember>, Assembly) {
+        let probed: Vec<ProbedMember> =
+            (0..).zip(&self.devices).map(|(i, d)| probed(i, d)).collect();
+        let assembly = assemble(&probed, &braid_assembly::Options::default());
+        (probed, assembly)
+    }
+
+    /// Opens the array; its members can be made to fail through `faults`.
+    pub(crate) fn open(&self, watch: impl Fn(Notice) + Send + Sync + 'static) -> Volume {
+        let (probed, assembly) = self.assemble();
+        let members = self.doors.iter().zip(&probed).map(|(door, probed)| {
+            let superblock = probed.probe.newest().expect("a member").clone();
+            Some(OpenMember { device: Box::new(Arc::clone(door)), superblock })
+        });
+        let array = assembly.array.expect("an array that can be run");
+        let options = Options { clean_delay_ms: 20, ..Options::default() };
+        Volume::open(&array, members.collect(), &options, watch).expect("it opens")
+    }
+}
+
+fn probed(index: usize, device: &MemoryMember) -> ProbedMember {
+    let snippets: Vec<Snippet> = probe_ranges(MEMBER_BYTES)
+        .into_iter()
+        .map(|range| {
+            let mut bytes = vec![0; usize::try_from(range.end - range.start).expect("short")];
+            device.read_at(&mut bytes, range.start).expect("memory reads");
+            Snippet { offset: range.start, bytes }
+        })
+        .collect();
+    ProbedMember {
+        label: format!("m{index}"),
+        size_bytes: MEMBER_BYTES,
+        identity: format!("m{index}"),
+        probe: probe(MEMBER_BYTES, &snippets),
+        bad_blocks: Ok(Vec::new()),
+        bitmap: None,
+    }
+}

@@ -1,0 +1,218 @@
+//! The runtime end to end over memory members: many threads, failing members, unaligned requests,
+//! and what the superblocks say afterwards.
+
+mod kit;
+
+use std::sync::{Arc, Mutex};
+
+use braid_assembly::Verdict;
+use braid_geometry::Level;
+use braid_member::layer::{Fault, Operation};
+use braid_runtime::{Notice, Volume, VolumeError, VolumeOperation};
+use kit::Array;
+
+const LEVELS: [(Level, u16, u32); 6] = [
+    (Level::Raid0, 3, 128),
+    (Level::Raid1, 2, 0),
+    (Level::Raid10, 4, 128),
+    (Level::Raid4, 4, 8),
+    (Level::Raid5, 4, 128),
+    (Level::Raid6, 6, 256),
+];
+
+/// A small generator of its own, so that a seed means the same for ever (xorshift64*).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) % limit
+    }
+}
+
+fn read(volume: &Volume, offset: u64, length: usize) -> Vec<u8> {
+    let payload = vec![0xdb; length].into_boxed_slice();
+    let outcome = volume.call(VolumeOperation::Read { offset, payload });
+    outcome.result.expect("a healthy read");
+    outcome.payload.expect("a read gives its payload back").into_vec()
+}
+
+fn write(volume: &Volume, offset: u64, bytes: &[u8], durable: bool) {
+    let payload = bytes.to_vec().into_boxed_slice();
+    let outcome = volume.call(VolumeOperation::Write { offset, payload, durable });
+    outcome.result.expect("a healthy write");
+}
+
+/// Threads write and read back their own areas at odd offsets; `midway` runs in between.
+fn churn(volume: &Volume, seed: u64, midway: impl Fn() + Sync) -> Vec<u8> {
+    let threads = 4;
+    let area = usize::try_from(volume.size_bytes() / threads).expect("small");
+    let areas: Mutex<Vec<(u64, Vec<u8>)>> = Mutex::default();
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let (areas, midway) = (&areas, &midway);
+            scope.spawn(move || {
+                let start = thread * area as u64;
+                let mut model = read(volume, start, area);
+                let mut random = Random(seed * 31 + thread + 1);
+                for round in 0..60 {
+                    if round == 30 && thread == 0 {
+                        midway();
+                    }
+                    let length = 1 + random.below(200_000.min(area as u64));
+                    let at = random.below(area as u64 - length + 1);
+                    let range = usize::try_from(at).expect("small")
+                        ..usize::try_from(at + length).expect("small");
+                    if random.below(3) == 0 {
+                        let found = read(volume, start + at, range.len());
+                        assert_eq!(found, model[range], "thread {thread} round {round}");
+                        continue;
+                    }
+                    let fill = u8::try_from(random.below(255)).expect("a byte");
+                    for (index, byte) in model[range.clone()].iter_mut().enumerate() {
+                        *byte = fill.wrapping_add(u8::try_from(index % 251).expect("a byte"));
+                    }
+                    write(volume, start + at, &model[range], random.below(8) == 0);
+                }
+                areas.lock().expect("unpoisoned").push((start, model));
+            });
+        }
+    });
+    let mut areas = areas.into_inner().expect("unpoisoned");
+    areas.sort_by_key(|(start, _)| *start);
+    areas.into_iter().flat_map(|(_, model)| model).collect()
+}
+
+#[test]
+fn what_was_written_is_read_after_a_clean_restart() {
+    for (level, slots, chunk) in LEVELS {
+        let array = Array::new(level, slots, chunk);
+        let volume = array.open(|_| {});
+        let model = churn(&volume, 1, || {});
+        assert!(volume.stop().clean, "{level}");
+        let (_, assembly) = array.assemble();
+        let assembled = assembly.array.expect("an array");
+        assert!(!assembled.dirty && assembled.degraded == 0, "{level}");
+        let volume = array.open(|_| {});
+        assert!(read(&volume, 0, model.len()) == model, "{level}");
+    }
+}
+
+#[test]
+fn a_member_that_dies_under_load_costs_no_client_anything_and_comes_back_stale() {
+    for (level, slots, chunk) in LEVELS.into_iter().filter(|(level, ..)| *level != Level::Raid0) {
+        let array = Array::new(level, slots, chunk);
+        let notices: Arc<Mutex<Vec<Notice>>> = Arc::default();
+        let heard = Arc::clone(&notices);
+        let volume = array.open(move |notice| heard.lock().expect("unpoisoned").push(notice));
+        let model = churn(&volume, 2, || array.faults[1].kill());
+        assert!(read(&volume, 0, model.len()) == model, "{level}");
+        volume.call(VolumeOperation::Flush).result.expect("the survivors flush");
+        assert_eq!(volume.missing_count(), 1, "{level}");
+        assert!(volume.stop().clean, "{level}");
+        let out = notices
+            .lock()
+            .expect("unpoisoned")
+            .iter()
+            .any(|notice| matches!(notice, Notice::MemberOut { slot, .. } if slot.0 == 1));
+        assert!(out, "{level}: the loss was announced");
+        array.faults[1].revive();
+        let (_, assembly) = array.assemble();
+        let verdict = assembly.verdicts[1].verdict;
+        assert!(matches!(verdict, Verdict::Stale { .. } | Verdict::Faulty), "{level}: {verdict}");
+        assert_eq!(assembly.array.expect("an array").degraded, 1, "{level}");
+    }
+}
+
+#[test]
+fn one_bad_sector_is_rebuilt_and_written_again() {
+    for (level, slots, chunk) in LEVELS.into_iter().filter(|(level, ..)| *level != Level::Raid0) {
+        let array = Array::new(level, slots, chunk);
+        let volume = array.open(|_| {});
+        let model = churn(&volume, 3, || {});
+        let everywhere = (3 << 20)..(4 << 20);
+        let bad = array.faults[0].insert(Fault::on(Operation::Read, everywhere));
+        assert!(read(&volume, 0, model.len()) == model, "{level}: no error within tolerance");
+        // A mirror reads on where its last read ended; scattered reads go to the lowest slot.
+        for offset in (0..model.len() - 512).step_by(96 << 10) {
+            assert!(read(&volume, offset as u64, 512) == model[offset..offset + 512], "{level}");
+        }
+        assert!(volume.counters().read_repairs > 0, "{level}");
+        array.faults[0].remove(bad);
+        assert_eq!(
+            volume.missing_count(),
+            0,
+            "{level}: a bad sector is no reason to lose a member"
+        );
+        assert!(read(&volume, 0, model.len()) == model, "{level}: what was rewritten is right");
+    }
+}
+
+#[test]
+fn one_loss_too_many_is_an_error_and_never_wrong_bytes() {
+    let array = Array::new(Level::Raid5, 4, 128);
+    let volume = array.open(|_| {});
+    let model = churn(&volume, 4, || {});
+    array.faults[0].kill();
+    array.faults[1].kill();
+    let payload = vec![1; 1 << 20].into_boxed_slice();
+    let outcome = volume.call(VolumeOperation::Write { offset: 0, payload, durable: false });
+    assert!(matches!(outcome.result, Err(VolumeError::Io(_))), "{outcome:?}");
+    for offset in (1 << 20..model.len()).step_by(64 << 10) {
+        let payload = vec![0; 4096].into_boxed_slice();
+        let outcome = volume.call(VolumeOperation::Read { offset: offset as u64, payload });
+        match outcome.result {
+            Ok(()) => {
+                let bytes = outcome.payload.expect("a payload comes back");
+                assert!(bytes[..] == model[offset..offset + 4096], "at {offset}");
+            }
+            Err(error) => assert!(matches!(error, VolumeError::Io(_)), "{error}"),
+        }
+    }
+    assert!(!volume.stop().clean, "what broke is not called clean");
+}
+
+#[test]
+fn zeroes_and_trims_of_any_alignment() {
+    for (level, slots, chunk) in LEVELS {
+        let array = Array::new(level, slots, chunk);
+        let volume = array.open(|_| {});
+        let mut model = vec![0xa5; usize::try_from(volume.size_bytes()).expect("small")];
+        write(&volume, 0, &model, false);
+        for (offset, length) in [(0, 1 << 20), (5, 3), (1_000_001, 700_000), (511, 2), (2 << 20, 1)]
+        {
+            let operation = VolumeOperation::WriteZeroes {
+                offset,
+                length,
+                may_punch: length % 2 == 0,
+                fast: false,
+                durable: false,
+            };
+            volume.call(operation).result.expect("zeroes");
+            let start = usize::try_from(offset).expect("small");
+            model[start..start + usize::try_from(length).expect("small")].fill(0);
+        }
+        assert!(read(&volume, 0, model.len()) == model, "{level}");
+        let trim = VolumeOperation::Trim { offset: 3 << 20, length: 1 << 20, durable: true };
+        volume.call(trim).result.expect("a trim");
+        let before = read(&volume, 0, 3 << 20);
+        assert!(before == model[..3 << 20], "{level}: a trim harms nothing outside it");
+    }
+}
+
+#[test]
+fn an_idle_array_turns_clean_by_itself() {
+    let array = Array::new(Level::Raid5, 4, 128);
+    let volume = array.open(|_| {});
+    write(&volume, 0, &[1; 4096], false);
+    assert!(array.assemble().1.array.expect("an array").dirty, "writing made it active");
+    let began = std::time::Instant::now();
+    while array.assemble().1.array.expect("an array").dirty {
+        assert!(began.elapsed().as_secs() < 10, "it never turned clean");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    write(&volume, 8192, &[2; 4096], false);
+    assert!(volume.stop().clean);
+}
