@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Invariants
-//! - An evicted or refused connection is always one that has not negotiated: `tests/hostile.rs`.
+//! - An evicted connection is always one that has not negotiated, and of those the one silent longest:
+//!   `tests::the_longest_silent_negotiator_goes`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -147,5 +148,47 @@ impl Registry {
         let state = self.lock();
         state.connections.values().for_each(|entry| entry.socket.cut());
         state.connections.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    fn enter(registry: &Registry) -> (Option<u64>, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let socket = Arc::new(Socket::new(ours.into(), false).unwrap());
+        theirs.set_nonblocking(true).unwrap();
+        match registry.admit(&socket, 3, 3) {
+            Admission::Admitted { id, .. } => (Some(id), theirs),
+            Admission::Full => (None, theirs),
+        }
+    }
+
+    fn is_cut(mut stream: &UnixStream) -> bool {
+        std::io::Read::read(&mut stream, &mut [0]).is_ok_and(|count| count == 0)
+    }
+
+    #[test]
+    fn the_longest_silent_negotiator_goes() {
+        let registry = Registry::default();
+        let (first, first_stream) = enter(&registry);
+        let (second, second_stream) = enter(&registry);
+        let (third, third_stream) = enter(&registry);
+        registry.note_active(first.unwrap());
+        let (fourth, _fourth_stream) = enter(&registry);
+        assert!(is_cut(&second_stream) && !is_cut(&first_stream) && !is_cut(&third_stream));
+        assert!(!registry.note_negotiated(second.unwrap()), "the evicted one finds out");
+        for id in [first, third, fourth] {
+            assert!(registry.note_negotiated(id.unwrap()));
+        }
+        assert_eq!(enter(&registry).0, None, "nobody who has negotiated is evicted");
+        assert_eq!(registry.count(), 3);
+        assert_eq!(registry.wait_until_empty(Duration::ZERO), 4, "three, and one that lingers");
+        for id in [first, second, third, fourth] {
+            registry.leave(id.unwrap());
+        }
+        assert_eq!(registry.wait_until_empty(Duration::ZERO), 0);
     }
 }

@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use braid_frontend_nbd::memory::MemoryExport;
 use braid_frontend_nbd::{BindError, Endpoint, Export, NbdUri, Server, Settings, StartError};
@@ -29,25 +29,27 @@ fn the_socket_is_never_open_to_others() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
     let (watched, over) = (path.clone(), Arc::new(AtomicBool::new(false)));
-    let ending = Arc::clone(&over);
+    let (ending, looks) = (Arc::clone(&over), Arc::new(AtomicU64::new(0)));
+    let looked = Arc::clone(&looks);
     // Watches the mode from the first moment on, while servers come and go.
     let watcher = std::thread::spawn(move || {
-        let mut seen = 0;
         while !ending.load(Ordering::Relaxed) {
             if let Ok(status) = std::fs::symlink_metadata(&watched) {
                 assert!(status.file_type().is_socket());
                 assert_eq!(status.permissions().mode() & 0o777, 0o600);
-                seen += 1;
+                looked.fetch_add(1, Ordering::Relaxed);
             }
         }
-        seen
     });
     for _ in 0..50 {
+        let before = looks.load(Ordering::Relaxed);
         let server = start_unix(&path).unwrap();
+        let unseen = || looks.load(Ordering::Relaxed) == before && !watcher.is_finished();
+        common::eventually("the watcher has looked", || !unseen());
         drop(server);
     }
     over.store(true, Ordering::Relaxed);
-    assert!(watcher.join().unwrap() > 0, "the watcher saw nothing");
+    watcher.join().unwrap();
 }
 
 #[test]

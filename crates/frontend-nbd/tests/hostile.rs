@@ -48,7 +48,7 @@ fn a_client_may_vanish_at_every_byte() {
             && counts.connections == 0
     });
     let counts = served.server.counts();
-    assert_eq!((counts.panics, counts.refused), (0, 0));
+    assert_eq!((counts.panics, counts.refused, counts.contract_breaches), (0, 0, 0));
     assert_eq!(counts.accepted, handshake.len() as u64 + 1);
     assert_eq!(counts.bytes_written, 64, "half a write was taken for one");
     let mut client = Client::connect(&served.socket);

@@ -132,6 +132,18 @@ fn replies_of_the_wrong_kind_are_refused() {
     assert!(is_broken(&last(&mut client(true, &[status]), &[&extent(513)])));
     assert!(is_broken(&last(&mut client(true, &[status]), &[&extent(0)])));
     assert!(is_broken(&last(&mut client(true, &[status]), &[simple.success(0).as_ref()])));
+    let several = Command::BlockStatus { offset: 0, length: 512, one: false };
+    let two = |first: u32| {
+        let mut body = wire::CONTEXT_ALLOCATION_ID.to_be_bytes().to_vec();
+        for field in [first, 0, 4096, 3] {
+            body.extend_from_slice(&field.to_be_bytes());
+        }
+        chunk(true, wire::CHUNK_BLOCK_STATUS, 0, &body)
+    };
+    let event = last(&mut client(true, &[several]), &[&two(511)]);
+    assert_eq!(event, ClientEvent::Completed { cookie: 0, result: Ok(()) });
+    assert!(is_broken(&last(&mut client(true, &[several]), &[&two(512)])), "one extent too many");
+    assert!(is_broken(&last(&mut client(true, &[status]), &[&two(511)])), "one was asked for");
     let none = chunk(true, wire::CHUNK_NONE, 0, &[]);
     assert!(is_broken(&last(&mut client(true, &[status]), &[&none])));
     let event = last(&mut client(true, &[status]), &[&extent(512)]);

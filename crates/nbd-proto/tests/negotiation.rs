@@ -228,6 +228,10 @@ fn listing_contexts_follows_the_queries() {
         let replies = ask(&mut session, wire::OPT_LIST_META_CONTEXT, &contexts("array", queries));
         assert_eq!(kinds(&replies), want, "{queries:?}");
     }
+    for queries in [&[][..], &["base:"], &["base:other"]] {
+        let replies = ask(&mut session, wire::OPT_SET_META_CONTEXT, &contexts("array", queries));
+        assert_eq!(kinds(&replies), [wire::REP_ACK], "SET has no wildcard: {queries:?}");
+    }
     let replies = ask(&mut session, wire::OPT_LIST_META_CONTEXT, &contexts("stranger", &[]));
     assert_eq!(kinds(&replies), [wire::REP_ERR_UNKNOWN]);
 }
@@ -274,4 +278,14 @@ fn shutdown_is_told_to_options_and_requests() {
     let events = send(&mut session, &flush);
     let [ServerEvent::Refused { cookie: 5, refusal }] = &events[..] else { panic!("{events:?}") };
     assert_eq!(refusal.error, braid_nbd_proto::ErrorCode::Shutdown);
+}
+
+#[test]
+fn feeding_stops_behind_the_message_that_made_an_event() {
+    let mut session = fixed_newstyle(3);
+    let one = wire::encode_option(wire::OPT_STRUCTURED_REPLY, &[]);
+    let two = [one.clone(), one.clone()].concat();
+    assert_eq!(session.handle_bytes(&two), one.len());
+    assert!(session.poll_event().is_some());
+    assert!(session.poll_event().is_none());
 }
