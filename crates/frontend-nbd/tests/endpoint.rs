@@ -146,3 +146,16 @@ fn uris_become_endpoints_and_endpoints_uris() {
     assert_eq!(unix, Endpoint::Unix("/run/a b.sock".into()));
     assert_eq!(unix.uri("").to_string(), "nbd+unix:///?socket=/run/a%20b.sock");
 }
+
+#[test]
+fn a_starting_server_waits_for_another_one_in_the_same_directory() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = std::fs::File::open(folder.path()).unwrap();
+    directory.lock_shared().unwrap(); // only an exclusive lock has to wait for this one
+    let path = folder.path().join("s");
+    let starting = std::thread::spawn(move || start_unix(&path));
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    assert!(!starting.is_finished(), "it did not wait its turn");
+    drop(directory);
+    assert!(starting.join().unwrap().is_ok());
+}

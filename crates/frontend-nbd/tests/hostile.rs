@@ -182,3 +182,22 @@ fn garbage_after_negotiation_ends_the_connection_and_nothing_else() {
     assert!(export.bytes().iter().all(|byte| *byte == 0));
     assert!(Client::connect(&served.socket).read(0, 1).is_ok());
 }
+
+#[test]
+fn a_write_cut_off_in_its_payload_is_nobodys_error() {
+    let (served, export) = serve_memory(1 << 20);
+    for sent in [0, 1, 4095] {
+        let mut client = Client::connect(&served.socket);
+        let write = Command::Write { offset: 0, length: 4096, fua: false };
+        client.stream.write_all(&write.header(1).encode()).unwrap();
+        client.stream.write_all(&vec![7; sent]).unwrap();
+    }
+    eventually("all have come and gone", || {
+        let counts = served.server.counts();
+        counts.requests == 3 && counts.connections == 0
+    });
+    let counts = served.server.counts();
+    assert_eq!((counts.contract_breaches, counts.bytes_written), (0, 0));
+    assert_eq!(counts.errors, [0; 8]);
+    assert_eq!(export.bytes()[..4096], [0; 4096]);
+}
