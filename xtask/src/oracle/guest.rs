@@ -1,0 +1,248 @@
+//! One boot of a real kernel with md: cases in, report and member images out.
+//!
+//! Stands above `initramfs` (what is booted), `drive` (where members lie) and `report` (what was
+//! said); knows QEMU, processes and deadlines, and nothing of RAID: a case is members and a script.
+//! KVM is never asked for: software emulation is the same on every host, and is fast enough for
+//! arrays of a few MiB.
+//!
+//! Invariants: the QEMU process that was started here has ended when `run` returns, whatever
+//! happened (`Boot::drop`); a kernel panic, an early end and a passed deadline are errors that say
+//! so, with the end of the console's text.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::cpio::Archive;
+use super::drive::{self, Region};
+use super::initramfs::Initramfs;
+use super::report::Report;
+
+/// Regions that one drive can have at a time (the kernel's limit is 255 partitions).
+const REGIONS_MAX: usize = 250;
+
+/// A member of a case.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    /// Its size in sectors.
+    pub(crate) sectors: u64,
+    /// What it holds at first; zeros if `None`.
+    pub(crate) image: Option<PathBuf>,
+}
+
+impl Member {
+    /// A member that reads as zeros.
+    pub(crate) fn zeros(sectors: u64) -> Self {
+        Self { sectors, image: None }
+    }
+
+    /// A member as large as its image.
+    pub(crate) fn image(path: &Path) -> Result<Self> {
+        let bytes = std::fs::metadata(path).with_context(|| path.display().to_string())?.len();
+        ensure!(bytes % 512 == 0, "{} has no whole number of sectors", path.display());
+        Ok(Self { sectors: bytes / 512, image: Some(path.to_owned()) })
+    }
+}
+
+/// Some members and what the guest is to do with them.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    /// Unique within a job; letters, digits, `-`, `_` and `.`.
+    pub(crate) name: String,
+    /// `$M1`, `$M2`, ... of the script.
+    pub(crate) members: Vec<Member>,
+    /// Shell, run with `sh -e` after `guest/library.sh`.
+    pub(crate) script: String,
+}
+
+/// How a boot ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Each case's arrays are stopped when it ends; at last the guest switches off.
+    PowerOff,
+    /// Arrays are left running, and the machine resets without a sync, as in a power cut.
+    Cut,
+}
+
+/// All that one boot does.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    /// In this order.
+    pub(crate) cases: Vec<Case>,
+    /// How it ends.
+    pub(crate) ending: Ending,
+    /// A script that runs longer is killed.
+    pub(crate) case_seconds: u32,
+    /// A boot that lasts longer is killed.
+    pub(crate) boot_seconds: u64,
+}
+
+impl Job {
+    /// A job of these cases with the usual limits.
+    pub(crate) fn new(cases: Vec<Case>, ending: Ending) -> Self {
+        let boot_seconds = 120 + 10 * cases.len() as u64;
+        Self { cases, ending, case_seconds: 90, boot_seconds }
+    }
+}
+
+/// A machine that can be booted again and again.
+pub(crate) struct Guest {
+    initramfs: Initramfs,
+}
+
+impl Guest {
+    /// A guest of this host's newest kernel with md.
+    pub(crate) fn new(cache: &Path) -> Result<Self> {
+        Ok(Self { initramfs: Initramfs::build(cache)? })
+    }
+
+    /// Boots, runs every case, and extracts the members of case `c` to `folder/c/0.img`, ...
+    ///
+    /// A case whose script failed is no error here: its report says so.
+    pub(crate) fn run(&self, job: &Job, folder: &Path) -> Result<Report> {
+        std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+        let members: Vec<_> = job.cases.iter().map(|case| case.members.clone()).collect();
+        let drive = folder.join("drive.raw");
+        let regions = drive::fill(&drive, &members)?;
+        let mut start = self.initramfs.base.clone();
+        start.extend(job_archive(job, &regions)?);
+        std::fs::write(folder.join("initrd"), &start)?;
+        let outcome = Boot::start(&self.initramfs.kernel, folder)
+            .and_then(|mut boot| boot.wait(Duration::from_secs(job.boot_seconds)));
+        let report = read_text(&folder.join("report"))?;
+        std::fs::remove_file(folder.join("initrd"))?;
+        let report = Report::parse(&report);
+        if let Err(failure) = outcome {
+            // Its report may end anywhere, so it may not parse; the failure is what counts.
+            return Err(failure.context(where_it_was(&report.unwrap_or_default())));
+        }
+        let report = report?;
+        ensure!(report.done, "the guest ended early, {}", where_it_was(&report));
+        let image = File::open(&drive)?;
+        for (case, regions) in job.cases.iter().zip(&regions) {
+            drive::extract(&image, regions, &folder.join(&case.name))?;
+        }
+        std::fs::remove_file(&drive)?;
+        Ok(report)
+    }
+}
+
+fn where_it_was(report: &Report) -> String {
+    let open = report.cases.iter().find(|(_, case)| case.status.is_none());
+    match open {
+        Some((name, _)) => format!("in case {name}"),
+        None => format!("after {} cases", report.cases.len()),
+    }
+}
+
+/// The second archive: settings and one script for each case.
+fn job_archive(job: &Job, regions: &[Vec<Region>]) -> Result<Vec<u8>> {
+    let mut archive = Archive::new();
+    archive.directory("job");
+    archive.directory("job/cases");
+    let ending = match job.ending {
+        Ending::PowerOff => "poweroff",
+        Ending::Cut => "cut",
+    };
+    let settings = format!("ENDING={ending}\nCASE_SECONDS={}\n", job.case_seconds);
+    archive.file("job/settings", settings.as_bytes());
+    let mut taken = 0;
+    for (index, (case, regions)) in job.cases.iter().zip(regions).enumerate() {
+        let allowed = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+        ensure!(case.name.chars().all(allowed), "{} is no name for a case", case.name);
+        // Numbers are used in turn, so that a case that hangs takes no later case with it.
+        if job.ending == Ending::PowerOff && taken + regions.len() > REGIONS_MAX {
+            taken = 0;
+        }
+        let array = index % 250;
+        let mut script = format!("A=/dev/md{array}\nD=md{array}\n");
+        for (number, region) in (1..).zip(regions) {
+            taken += 1;
+            script += &format!("M{number}=/dev/vda{taken}\n");
+            script += &format!("carve {taken} {} {}\n", region.start, region.length);
+        }
+        ensure!(taken <= REGIONS_MAX, "{} members are too many at a time", taken);
+        script += &case.script;
+        archive.file(&format!("job/cases/{index:04}-{}.sh", case.name), script.as_bytes());
+    }
+    Ok(archive.finish())
+}
+
+/// A QEMU process that ends with this value.
+struct Boot {
+    child: Child,
+    folder: PathBuf,
+}
+
+impl Boot {
+    fn start(kernel: &Path, folder: &Path) -> Result<Self> {
+        let mut qemu = Command::new("qemu-system-x86_64");
+        qemu.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "768"]);
+        qemu.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
+        // A fixed clock: times in superblocks do not depend on the day.
+        qemu.args(["-rtc", "base=2026-01-01T00:00:00,clock=vm"]);
+        qemu.arg("-kernel").arg(kernel).arg("-initrd").arg(folder.join("initrd"));
+        qemu.args(["-append", "console=ttyS0 quiet loglevel=3 panic=-1 oops=panic"]);
+        qemu.arg("-serial").arg(format!("file:{}", folder.join("console").display()));
+        qemu.arg("-chardev");
+        qemu.arg(format!("file,id=report,path={}", folder.join("report").display()));
+        qemu.args(["-device", "virtio-serial-pci", "-device", "virtserialport,chardev=report"]);
+        qemu.arg("-drive").arg(format!(
+            "if=none,id=members,format=raw,cache=unsafe,discard=unmap,file={}",
+            folder.join("drive.raw").display()
+        ));
+        qemu.args(["-device", "virtio-blk-pci,drive=members,num-queues=1"]);
+        let errors = File::create(folder.join("errors"))?;
+        qemu.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
+        let child = qemu.spawn().map_err(|error| match error.kind() {
+            ErrorKind::NotFound => anyhow::anyhow!(
+                "qemu-system-x86_64 is not installed (Debian: apt-get install qemu-system-x86)"
+            ),
+            _ => anyhow::Error::new(error).context("starting qemu-system-x86_64"),
+        })?;
+        Ok(Self { child, folder: folder.to_owned() })
+    }
+
+    fn wait(&mut self, limit: Duration) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                let console = read_text(&self.folder.join("console"))?;
+                if let Some(panic) = console.find("Kernel panic") {
+                    bail!("the guest's kernel panicked: {}", tail(&console[panic..]));
+                }
+                let errors = read_text(&self.folder.join("errors"))?;
+                ensure!(status.success(), "QEMU ended with {status}: {}", tail(&errors));
+                return Ok(());
+            }
+            if begun.elapsed() > limit {
+                let console = read_text(&self.folder.join("console"))?;
+                bail!("no end after {} s; the console: {}", limit.as_secs(), tail(&console));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Boot {
+    fn drop(&mut self) {
+        // Both fail only if the process has ended already, which is what is wanted.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+fn read_text(path: &Path) -> Result<String> {
+    let bytes = std::fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The last lines of a text.
+fn tail(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(20)..].join("\n")
+}

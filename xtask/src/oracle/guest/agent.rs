@@ -1,0 +1,111 @@
+//! The oracle's hand inside the guest: writes content that the host can compute again.
+//!
+//! Static, std only, built by the oracle itself with `rustc`; no part of the workspace's build.
+//!
+//!     agent fill     DEVICE SEED                     the whole device gets stream SEED
+//!     agent scribble DEVICE SEED COUNT               COUNT writes at odd places, of stream SEED
+//!     agent stamp    DEVICE GENERATION [FIRST COUNT] sectors get their stamps (default: all)
+//!     agent patch    DEVICE PLACE OFFSET VALUE       a superblock's 32-bit field gets a value
+//!
+//! PLACE is the superblock's byte on the device.  The checksum is made anew, as the kernel counts
+//! it: this is how layouts come to be that the kernel knows and mdadm does not create.
+//! Every command ends with fsync.
+
+#![forbid(unsafe_code)]
+
+mod pattern;
+
+use std::fs::{File, OpenOptions};
+use std::io::{Error, Result, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
+
+const BUFFER: usize = 1 << 20;
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let Err(error) = run(&words) {
+        eprintln!("agent {words:?}: {error}");
+        std::process::exit(1);
+    }
+}
+
+fn run(words: &[String]) -> Result<()> {
+    let [command, device, numbers @ ..] = words else {
+        return Err(Error::other("agent COMMAND DEVICE NUMBERS..."));
+    };
+    let numbers: Vec<u64> = numbers
+        .iter()
+        .map(|word| word.parse().map_err(|_| Error::other(format!("{word} is no number"))))
+        .collect::<Result<_>>()?;
+    let mut file = OpenOptions::new().read(true).write(true).open(device)?;
+    let bytes = file.seek(SeekFrom::End(0))?;
+    match (command.as_str(), numbers.as_slice()) {
+        ("fill", [seed]) => fill(&file, *seed, 0, bytes)?,
+        ("scribble", [seed, count]) => {
+            for (offset, length) in pattern::scribbles(*seed, bytes, *count) {
+                fill(&file, *seed, offset, offset + length)?;
+            }
+        }
+        ("stamp", [generation]) => stamps(&file, *generation, 0, bytes / 512)?,
+        ("stamp", [generation, first, count]) => stamps(&file, *generation, *first, *count)?,
+        ("patch", [place, offset, value]) => patch(&file, *place, *offset as usize, *value)?,
+        _ => return Err(Error::other("unknown command")),
+    }
+    file.sync_all()
+}
+
+fn fill(file: &File, seed: u64, from: u64, to: u64) -> Result<()> {
+    let mut buffer = vec![0; BUFFER];
+    let mut at = from;
+    while at < to {
+        let length = usize::try_from(to - at).unwrap_or(BUFFER).min(BUFFER);
+        pattern::stream(seed, at, &mut buffer[..length]);
+        file.write_all_at(&buffer[..length], at)?;
+        at += length as u64;
+    }
+    Ok(())
+}
+
+fn stamps(file: &File, generation: u64, first: u64, count: u64) -> Result<()> {
+    let generation = u8::try_from(generation).map_err(Error::other)?;
+    let mut buffer = vec![0; BUFFER];
+    let mut at = first;
+    while at < first + count {
+        let sectors = (first + count - at).min((BUFFER / pattern::SECTOR) as u64);
+        let bytes = &mut buffer[..sectors as usize * pattern::SECTOR];
+        for (sector, piece) in (at..).zip(bytes.chunks_mut(pattern::SECTOR)) {
+            pattern::repeat(pattern::stamp(generation, sector), piece);
+        }
+        file.write_all_at(bytes, at * pattern::SECTOR as u64)?;
+        at += sectors;
+    }
+    Ok(())
+}
+
+fn patch(file: &File, place: u64, offset: usize, value: u64) -> Result<()> {
+    let mut block = vec![0; 4096];
+    file.read_exact_at(&mut block, place)?;
+    let word = |block: &[u8], at: usize| {
+        u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]])
+    };
+    if word(&block, 0) != 0xa92b_4efc {
+        return Err(Error::other("no superblock there"));
+    }
+    block[offset..offset + 4].copy_from_slice(&(value as u32).to_le_bytes());
+    // 0.90 sums all of its 4 KiB and keeps the sum at 152; 1.x sums 256 bytes and two for each
+    // device it has room for, and keeps the sum at 216.
+    let (length, checksum) = match word(&block, 4) {
+        0 => (4096, 152),
+        _ => (256 + 2 * word(&block, 220) as usize, 216),
+    };
+    block[checksum..checksum + 4].fill(0);
+    let mut sum = 0u64;
+    for piece in block[..length].chunks(4) {
+        let mut bytes = [0; 4];
+        bytes[..piece.len()].copy_from_slice(piece);
+        sum += u64::from(u32::from_le_bytes(bytes));
+    }
+    let folded = ((sum & 0xffff_ffff) + (sum >> 32)) as u32;
+    block[checksum..checksum + 4].copy_from_slice(&folded.to_le_bytes());
+    file.write_all_at(&block, place)
+}

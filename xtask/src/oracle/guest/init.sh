@@ -1,0 +1,25 @@
+#!/bin/sh
+# The guest's first process: mount, load the modules, run every case of the job, switch off.
+# Everything the host reads back goes through the virtio port (fd 3); the serial console carries
+# only the kernel's own words, so that a panic is seen by whoever watches it.
+export PATH=/bin:/sbin MDADM_NO_UDEV=1 LD_LIBRARY_PATH=/lib
+mount -t devtmpfs dev /dev
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mkdir -p /tmp /run/mdadm
+while read -r module; do
+    insmod "/modules/$module.ko" || echo "@@INIT cannot insert $module" >/dev/console
+done </modules/order
+for port in /dev/vport*; do exec 3>"$port"; done
+echo "@@BOOT $(cut -d' ' -f1 /proc/uptime) $(uname -r)" >&3
+. /job/settings
+for script in /job/cases/*.sh; do
+    sh /run-case.sh "$script"
+done
+echo "@@DONE $(cut -d' ' -f1 /proc/uptime)" >&3
+exec 3>&-
+if [ "$ENDING" = cut ]; then
+    echo b >/proc/sysrq-trigger
+fi
+sync
+poweroff -f

@@ -1,0 +1,64 @@
+# Words that case scripts are written in.  $A is the array's device, $D its name under /sys/block,
+# $M1, $M2, ... its members.
+
+value() { # value KEY WORDS...: one line of the report
+    echo "@@VALUE $*" >&3
+}
+
+text() { # text KEY COMMAND...: the command's output, whole; its failure is the case's failure
+    key=$1
+    shift
+    "$@" >/tmp/text
+    echo "@@TEXT $key" >&3
+    cat /tmp/text >&3
+    echo "@@END" >&3
+}
+
+carve() { # carve NUMBER START LENGTH: a region of the big drive becomes /dev/vdaNUMBER (sectors)
+    addpart /dev/vda "$1" "$2" "$3"
+}
+
+content() { # content KEY: SHA-256 and size of the array as md reads it from its members
+    blockdev --flushbufs "$A"
+    set -- "$1" $(sha256sum "$A")
+    value "$1" "$2"
+    value sectors "$(cat "/sys/block/$D/size")"
+}
+
+idle() { # wait until md's sync thread rests
+    while [ "$(cat "/sys/block/$D/md/sync_action")" != idle ]; do
+        sleep 0.1
+    done
+}
+
+scrub() { # scrub KEY: md's own check; KEY gets mismatch_cnt
+    echo check >"/sys/block/$D/md/sync_action"
+    idle
+    value "$1" "$(cat "/sys/block/$D/md/mismatch_cnt")"
+}
+
+state() { # what md says of the array while it runs
+    text mdstat sh -c "grep -A3 '^$D ' /proc/mdstat"
+    value array_state "$(head -n 1 "/sys/block/$D/md/array_state")"
+    value degraded "$(cat "/sys/block/$D/md/degraded" 2>/dev/null || echo none)"
+}
+
+facts() { # facts DEVICE...: the kernel's own numbers, of the array and of each member
+    for key in layout chunk_size component_size raid_disks metadata_version; do
+        value "$key" "$(cat "/sys/block/$D/md/$key")"
+    done
+    number=0
+    for member in "$@"; do
+        folder=/sys/block/$D/md/dev-${member##*/}
+        if [ -e "$folder" ]; then
+            value "member.$number" "$(cat "$folder/slot" "$folder/offset" "$folder/size" | tr '\n' ' ')"
+        fi
+        number=$((number + 1))
+    done
+}
+
+part_way() { # part_way SECTORS: let a sync that is to stop at this sector reach it
+    while [ "$(cut -d' ' -f1 "/sys/block/$D/md/sync_completed")" != "$1" ]; do
+        sleep 0.05
+    done
+}

@@ -1,0 +1,117 @@
+//! The judge is judged: md's own arrays pass, and damaged ones do not.
+//!
+//! Each array that md made is given back to md as if braid had made it. Untouched, every one must
+//! pass; with one byte of data flipped in one member, content or check must fail; with one
+//! superblock bit flipped, md must not start the array, or start it without that member.
+
+use std::collections::BTreeSet;
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+
+use super::content;
+use super::spec::Level;
+use super::suite::{Bench, Given, Made};
+
+/// Every array, untouched; md then writes every third and must find what it wrote. The count of
+/// arrays that passed.
+pub(crate) fn just(bench: &Bench, made: &[Made]) -> Result<usize> {
+    let mut given: Vec<Given> = made.iter().map(|array| give(array, &[])).collect();
+    for (array, given) in made.iter().zip(&mut given).step_by(3) {
+        given.rewrite = Some(array.seed + 2);
+    }
+    let verdicts = bench.reverse(&given, "proof-just")?;
+    for (array, verdict) in made.iter().zip(verdicts) {
+        let verdict = verdict?;
+        let name = &array.spec.name;
+        ensure!(verdict.is_good(), "md does not agree with itself on {name}");
+        if let Some(rewritten) = &verdict.rewritten {
+            let streams = [array.seed, array.seed + 1, array.seed + 2];
+            let expected = content::sha256(&bench.folder, &streams, array.sectors)?;
+            ensure!(*rewritten == expected, "md does not find its own writes on {name}");
+            ensure!(verdict.images.iter().all(|image| image.is_file()), "{name}: members are gone");
+        }
+    }
+    Ok(made.len())
+}
+
+/// One array of each level that has redundancy, with every loss it must survive.
+pub(crate) fn degraded(bench: &Bench, made: &[Made]) -> Result<usize> {
+    let mut seen = BTreeSet::new();
+    let mut given = Vec::new();
+    for array in made.iter().filter(|array| seen.insert(array.spec.level)) {
+        let losses = array.spec.tolerated_losses();
+        given.extend(losses.iter().skip(1).map(|lost| give(array, lost)));
+    }
+    let verdicts = bench.reverse(&given, "proof-degraded")?;
+    let count = verdicts.len();
+    for verdict in verdicts {
+        let verdict = verdict?;
+        ensure!(verdict.is_good(), "a tolerated loss is not survived: {:?}", verdict.report);
+    }
+    Ok(count)
+}
+
+/// One array of each level, with one byte of data flipped on its second member.
+pub(crate) fn severe(bench: &Bench, made: &[Made]) -> Result<usize> {
+    let mut seen = BTreeSet::new();
+    let chosen: Vec<&Made> = made.iter().filter(|array| seen.insert(array.spec.level)).collect();
+    let mut given = Vec::new();
+    for array in &chosen {
+        let folder = bench.folder.join("damaged").join(&array.spec.name);
+        std::fs::create_dir_all(&folder)?;
+        let mut damaged = give(array, &[]);
+        for (slot, image) in damaged.images.iter_mut().enumerate() {
+            let copy = folder.join(format!("{slot}.img"));
+            std::fs::copy(image.as_ref().context("no slot is lost")?, &copy)?;
+            if slot == 1 {
+                flip(&copy, data_start(array, slot)? + 777)?;
+            }
+            *image = Some(copy);
+        }
+        given.push(damaged);
+    }
+    let verdicts = bench.reverse(&given, "proof-severe")?;
+    for (array, verdict) in chosen.iter().zip(verdicts) {
+        let verdict = verdict?;
+        let name = &array.spec.name;
+        ensure!(!verdict.is_good(), "md sees nothing wrong with a flipped byte in {name}");
+        if array.spec.is_redundant() {
+            ensure!(verdict.mismatches > Some(0), "md's check sees no mismatch in {name}");
+        }
+        if matches!(array.spec.level, Level::Linear | Level::Raid0) {
+            ensure!(!verdict.same_content, "the content of {name} does not show the flip");
+        }
+    }
+    Ok(chosen.len())
+}
+
+/// The array as md left it, without some slots.
+pub(crate) fn give(array: &Made, lost: &[usize]) -> Given {
+    let images = array.images.iter().enumerate();
+    Given {
+        spec: array.spec.clone(),
+        images: images
+            .map(|(slot, image)| (!lost.contains(&slot)).then(|| image.clone()))
+            .collect(),
+        sha256: array.sha256.clone(),
+        rewrite: None,
+    }
+}
+
+/// First byte of a member's data, by the kernel's own word.
+fn data_start(array: &Made, slot: usize) -> Result<u64> {
+    let facts = array.report.value(&format!("member.{slot}"))?;
+    let offset = facts.split(' ').nth(1).context("a member's facts are slot, offset, size")?;
+    Ok(offset.parse::<u64>()? * 512)
+}
+
+fn flip(path: &Path, place: u64) -> Result<()> {
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, place)?;
+    file.write_all_at(&[byte[0] ^ 0x10], place)?;
+    Ok(())
+}

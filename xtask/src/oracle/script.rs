@@ -1,0 +1,114 @@
+//! The sentences that cases are made of: shell for the guest, from `guest/library.sh`'s words.
+//!
+//! Knows mdadm's command line; knows no host path and no region.
+
+use super::spec::{ArraySpec, Making};
+
+/// Odd-placed writes after the first filling.
+pub(crate) const SCRIBBLES: u64 = 12;
+
+/// `$M1 $M2 ...`, without the slots left out.
+pub(crate) fn members(count: usize, without: &[usize]) -> String {
+    let kept = (0..count).filter(|slot| !without.contains(slot));
+    kept.map(|slot| format!("$M{}", slot + 1)).collect::<Vec<_>>().join(" ")
+}
+
+/// Makes the array from zeroed members.
+pub(crate) fn create(spec: &ArraySpec) -> String {
+    let count = spec.members.len();
+    let present = members(count, &[]);
+    let words = spec.create_words();
+    let mut script = default_layout(spec);
+    script += &match spec.making {
+        Making::Mdadm => format!("mdadm --create $A {words} {present}\n"),
+        Making::Takeover => {
+            let words = words.replace("--level=0", "--level=4 --assume-clean").replace(
+                &format!("--raid-devices={count}"),
+                &format!("--raid-devices={}", count + 1),
+            );
+            format!(
+                "mdadm --create $A {words} {present} missing\necho raid0 >/sys/block/$D/md/level\n"
+            )
+        }
+        Making::PatchedLinear => {
+            let words = words.replace("--level=0", "--level=linear").replace("chunk", "rounding");
+            // The word at 28 is the level, the one at 256 the layout.
+            let patches = (1..).zip(&spec.members).map(|(number, sectors)| {
+                let place = (sectors & !127) * 512 - 65536;
+                format!("agent patch $M{number} {place} 28 0\n")
+            });
+            let patches: String = patches.collect();
+            format!(
+                "mdadm --create $A {words} {present}\nmdadm --stop $A\n{patches}\
+                 mdadm --assemble $A {present}\n"
+            )
+        }
+        Making::PatchedFarSets(form) => {
+            let copies = spec.layout.and_then(|word| word[1..].parse::<u32>().ok()).unwrap_or(2);
+            let layout = form << 17 | copies << 8 | 1;
+            let patches: String = (1..=count)
+                .map(|number| format!("agent patch $M{number} 4096 76 {layout}\n"))
+                .collect();
+            format!(
+                "mdadm --create $A {words} {present}\nmdadm --stop $A\n{patches}\
+                 mdadm --assemble $A {present}\n"
+            )
+        }
+    };
+    script
+}
+
+fn default_layout(spec: &ArraySpec) -> String {
+    let number = spec.raid0_default.unwrap_or(0);
+    format!("echo {number} >/sys/module/raid0/parameters/default_layout\n")
+}
+
+/// Writes the whole array with stream `seed`, then some places with stream `seed + 1`.
+pub(crate) fn write(seed: u64) -> String {
+    format!("agent fill $A {seed}\n{}", rewrite(seed + 1))
+}
+
+/// Writes some odd places with stream `seed`.
+pub(crate) fn rewrite(seed: u64) -> String {
+    format!("agent scribble $A {seed} {SCRIBBLES}\n")
+}
+
+/// Forward: md makes and writes the array; `sha256`, `mdstat` and the facts.
+pub(crate) fn forward(spec: &ArraySpec, seed: u64) -> String {
+    let mut script = create(spec);
+    script += &write(seed);
+    script += "content sha256\nstate\n";
+    script += &format!("facts {}\n", members(spec.members.len(), &[]));
+    script += "mdadm --stop $A\n";
+    script
+}
+
+/// Reverse: md reads what another wrote; first read-only (`sha256.readonly`), then its own check
+/// (`mismatch_cnt`, where the level has redundancy).
+pub(crate) fn reverse(spec: &ArraySpec, without: &[usize]) -> String {
+    let present = members(spec.members.len(), without);
+    let run = if without.is_empty() { "" } else { " --run" };
+    let mut script = default_layout(spec);
+    script += &format!("mdadm --assemble --readonly{run} $A {present}\n");
+    script += "content sha256.readonly\nstate\n";
+    if without.is_empty() && spec.is_redundant() {
+        script += "mdadm --readwrite $A\nscrub mismatch_cnt\n";
+    }
+    script
+}
+
+/// The way back of a round trip: md reads (`sha256.readonly`), checks, writes some places with
+/// stream `seed`, and tells the new content (`sha256`).
+pub(crate) fn reverse_and_write(spec: &ArraySpec, seed: u64) -> String {
+    let mut script = reverse(spec, &[]);
+    if !spec.is_redundant() {
+        script += "mdadm --readwrite $A\n";
+    }
+    script += &rewrite(seed);
+    script += "content sha256\n";
+    if spec.is_redundant() {
+        script += "scrub mismatch_cnt\n";
+    }
+    script += "mdadm --stop $A\n";
+    script
+}

@@ -1,0 +1,197 @@
+//! The suites: which cases go into which boots, and what must be true afterwards.
+//!
+//! `forward`: md makes arrays and writes them. `reverse`: md is given images and judges them.
+//! Braid's side stands between the two; `proof` puts md itself there, to show that the judge is
+//! just and can say no.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+
+use super::content;
+use super::guest::{Case, Ending, Guest, Job, Member};
+use super::report::{CaseReport, Report};
+use super::script;
+use super::spec::ArraySpec;
+
+/// Where and how suites run.
+pub(crate) struct Bench {
+    /// Everything goes here.
+    pub(crate) folder: PathBuf,
+    /// The machine.
+    pub(crate) guest: Guest,
+    /// Boots at a time.
+    pub(crate) boots: usize,
+}
+
+/// An array that md made and wrote: what braid must read.
+#[derive(Clone, Debug)]
+pub(crate) struct Made {
+    /// What was asked for.
+    pub(crate) spec: ArraySpec,
+    /// One image for each slot, in the order of slots.
+    pub(crate) images: Vec<PathBuf>,
+    /// Of the whole content, as md reads it.
+    pub(crate) sha256: String,
+    /// Size of the array.
+    pub(crate) sectors: u64,
+    /// The first of the two streams that were written (see `script::write`).
+    pub(crate) seed: u64,
+    /// All that the guest said.
+    pub(crate) report: CaseReport,
+}
+
+/// An array for md to judge: what braid (or md) left behind.
+#[derive(Clone, Debug)]
+pub(crate) struct Given {
+    /// What it claims to be.
+    pub(crate) spec: ArraySpec,
+    /// One image for each slot; `None` for a slot that is lost.
+    pub(crate) images: Vec<Option<PathBuf>>,
+    /// Of the content that md must find.
+    pub(crate) sha256: String,
+    /// Write some places with this stream afterwards (the way back of a round trip).
+    pub(crate) rewrite: Option<u64>,
+}
+
+/// What md says of a given array.
+#[derive(Clone, Debug)]
+pub(crate) struct Verdict {
+    /// The content, read with the array read-only, is what was expected.
+    pub(crate) same_content: bool,
+    /// `mismatch_cnt` after md's `check`; `None` where there is nothing to compare.
+    pub(crate) mismatches: Option<u64>,
+    /// Hash of the content after md's own writes, if it was to write.
+    pub(crate) rewritten: Option<String>,
+    /// The members afterwards, in the order given.
+    pub(crate) images: Vec<PathBuf>,
+    /// All that the guest said.
+    pub(crate) report: CaseReport,
+}
+
+impl Verdict {
+    /// Whether md found nothing wrong.
+    pub(crate) fn is_good(&self) -> bool {
+        self.same_content && self.mismatches.unwrap_or(0) == 0
+    }
+}
+
+impl Bench {
+    /// md makes every array and fills it; an array that md cannot make is an error.
+    pub(crate) fn forward(&self, specs: &[ArraySpec]) -> Result<Vec<Made>> {
+        let folder = self.folder.join("forward");
+        let seeds = (1..).map(|number| number * 100);
+        let cases = specs.iter().zip(seeds.clone()).map(|(spec, seed)| Case {
+            name: spec.name.clone(),
+            members: spec.members.iter().map(|sectors| Member::zeros(*sectors)).collect(),
+            script: script::forward(spec, seed),
+        });
+        let report = self.run(cases.collect(), Ending::PowerOff, &folder)?;
+        let made = specs.iter().zip(seeds).map(|(spec, seed)| {
+            let case = &report.cases[&spec.name];
+            let made = || {
+                case.succeeded()?;
+                let sectors = case.value("sectors")?.parse()?;
+                let expected = content::sha256(&self.folder, &[seed, seed + 1], sectors)?;
+                ensure!(case.value("sha256")? == expected, "md does not hold what was written");
+                Ok::<_, anyhow::Error>(Made {
+                    spec: spec.clone(),
+                    images: images(&folder.join(&spec.name), spec.members.len()),
+                    sha256: case.value("sha256")?.to_owned(),
+                    sectors,
+                    seed,
+                    report: case.clone(),
+                })
+            };
+            made().with_context(|| format!("md could not make {}", spec.name))
+        });
+        made.collect()
+    }
+
+    /// md judges every array; an array that md does not start is an error in its place.
+    pub(crate) fn reverse(&self, given: &[Given], word: &str) -> Result<Vec<Result<Verdict>>> {
+        let folder = self.folder.join(word);
+        let mut cases = Vec::new();
+        for (index, array) in given.iter().enumerate() {
+            let lost = |slot: &usize| array.images[*slot].is_none();
+            let without: Vec<usize> = (0..array.images.len()).filter(lost).collect();
+            let mut members = Vec::new();
+            for (image, sectors) in array.images.iter().zip(&array.spec.members) {
+                members.push(match image {
+                    Some(image) => Member::image(image)?,
+                    None => Member::zeros(*sectors),
+                });
+            }
+            let script = match array.rewrite {
+                Some(seed) => script::reverse_and_write(&array.spec, seed),
+                None => script::reverse(&array.spec, &without),
+            };
+            cases.push(Case { name: format!("{index}-{}", array.spec.name), members, script });
+        }
+        let names: Vec<String> = cases.iter().map(|case| case.name.clone()).collect();
+        let report = self.run(cases, Ending::PowerOff, &folder)?;
+        let verdicts = given.iter().zip(names).map(|(array, name)| {
+            let case = &report.cases[&name];
+            verdict(array, case, &folder.join(&name)).context(array.spec.name.clone())
+        });
+        Ok(verdicts.collect())
+    }
+
+    /// Spreads cases over boots that run at the same time; one report, members in `folder/CASE`.
+    pub(crate) fn run(&self, cases: Vec<Case>, ending: Ending, folder: &Path) -> Result<Report> {
+        let count = self.boots.clamp(1, cases.len().max(1));
+        let mut piles: Vec<Vec<Case>> = vec![Vec::new(); count];
+        for (index, case) in cases.into_iter().enumerate() {
+            piles[index % count].push(case);
+        }
+        std::fs::remove_dir_all(folder).ok();
+        let reports = std::thread::scope(|scope| {
+            let mut boots = Vec::new();
+            for (number, pile) in piles.into_iter().enumerate() {
+                let place = folder.join(format!("boot-{number}"));
+                let job = Job::new(pile, ending);
+                boots.push(scope.spawn(move || self.guest.run(&job, &place)));
+            }
+            let join = |boot: std::thread::ScopedJoinHandle<'_, Result<Report>>| {
+                boot.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            boots.into_iter().map(join).collect::<Result<Vec<_>>>()
+        })?;
+        let mut whole = Report::default();
+        for (number, report) in reports.into_iter().enumerate() {
+            let place = folder.join(format!("boot-{number}"));
+            for name in report.cases.keys() {
+                std::fs::rename(place.join(name), folder.join(name))?;
+            }
+            whole.kernel = report.kernel;
+            whole.boot_seconds = whole.boot_seconds.max(report.boot_seconds);
+            whole.cases.extend(report.cases);
+        }
+        whole.done = true;
+        Ok(whole)
+    }
+}
+
+fn verdict(array: &Given, case: &CaseReport, folder: &Path) -> Result<Verdict> {
+    case.succeeded()?;
+    let mismatches = case.values.get("mismatch_cnt").map(|count| count.parse()).transpose()?;
+    let healthy = array.images.iter().all(Option::is_some);
+    ensure!(
+        mismatches.is_some() == (healthy && array.spec.is_redundant()),
+        "md's check was not made, or made for nothing"
+    );
+    Ok(Verdict {
+        same_content: case.value("sha256.readonly")? == array.sha256,
+        mismatches,
+        rewritten: match array.rewrite {
+            Some(_) => Some(case.value("sha256")?.to_owned()),
+            None => None,
+        },
+        images: images(folder, array.images.len()),
+        report: case.clone(),
+    })
+}
+
+fn images(folder: &Path, count: usize) -> Vec<PathBuf> {
+    (0..count).map(|slot| folder.join(format!("{slot}.img"))).collect()
+}
