@@ -8,3 +8,4 @@ pub(crate) mod printable;
 pub(crate) mod shell;
 pub(crate) mod size;
 pub(crate) mod table;
+pub(crate) mod utc;

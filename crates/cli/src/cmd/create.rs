@@ -1,0 +1,114 @@
+//! `braid create`: make an array out of files or block devices.
+//!
+//! ```text
+//!   words -> plan (opens, measures, recognises; writes nothing) -> print it, if -n
+//!         -> apply: make files, save what is overwritten, wipe, zero, superblocks -> look again
+//! ```
+//!
+//! What it does not do: resync. Members that were not made here and not zeroed get superblocks that
+//! say so, as mdadm writes them, and the person is told.
+//!
+//! Invariants:
+//! - with `-n`, or refused, not one byte changes (`tests/create_refusals.rs`);
+//! - nothing recognisable is overwritten unless it was named, and it is saved first
+//!   (`tests/create_destroy.rs`);
+//! - what was made is read back and must assemble (`tests/create.rs`).
+
+mod apply;
+mod destroy;
+mod plan;
+mod report;
+mod words;
+
+use std::path::PathBuf;
+
+use super::Globals;
+use crate::error::{CliError, Exit};
+use crate::output::shell::shell_word;
+
+/// Arguments of `braid create`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Name of the new array.
+    name: String,
+    /// RAID level: linear, 0, 1, 4, 5, 6 or 10.
+    #[arg(long, short = 'l')]
+    level: String,
+    /// Bytes in a row on one member, with a unit [default: 512K].
+    #[arg(long, short = 'c', value_name = "SIZE")]
+    chunk: Option<String>,
+    /// How data and parity rotate: left-symmetric, n2, f2, ...
+    #[arg(long, value_name = "WORD")]
+    layout: Option<String>,
+    /// Where superblocks go: 1.0 (end), 1.1 (start) or 1.2 (4 KiB from the start).
+    #[arg(long, value_name = "VERSION", default_value = "1.2")]
+    metadata: String,
+    /// The last N members wait as spares.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    spare: usize,
+    /// Make members that do not exist as sparse files of this size.
+    #[arg(long, value_name = "SIZE")]
+    member_size: Option<String>,
+    /// Trust that redundancy is right already (members all zero, or contents kept).
+    #[arg(long, conflicts_with = "zero")]
+    assume_clean: bool,
+    /// Write zeroes over the data areas, so that redundancy is right.
+    #[arg(long)]
+    zero: bool,
+    /// Name of something that is on the members and may be destroyed; once for each.
+    #[arg(long, value_name = "NAME")]
+    destroy: Vec<String>,
+    /// Print the plan and write nothing.
+    #[arg(long, short = 'n')]
+    dry_run: bool,
+    /// Files or block devices, in the order of their slots; `missing` leaves a slot empty.
+    #[arg(required = true, value_name = "MEMBER")]
+    members: Vec<PathBuf>,
+}
+
+impl Args {
+    /// The command line again, for somebody to copy; never with `-n`.
+    fn command_line(&self) -> String {
+        let mut words = vec!["braid create".to_string(), shell_word(&self.name).into_owned()];
+        let mut option = |name: &str, value: &str| {
+            words.push(format!("{name} {}", shell_word(value)));
+        };
+        option("--level", &self.level);
+        let optional = [
+            ("--chunk", &self.chunk),
+            ("--layout", &self.layout),
+            ("--member-size", &self.member_size),
+        ];
+        for (name, value) in optional {
+            if let Some(value) = value {
+                option(name, value);
+            }
+        }
+        if self.metadata != "1.2" {
+            option("--metadata", &self.metadata);
+        }
+        if self.spare > 0 {
+            option("--spare", &self.spare.to_string());
+        }
+        for name in &self.destroy {
+            option("--destroy", name);
+        }
+        words.extend(self.assume_clean.then(|| "--assume-clean".to_string()));
+        words.extend(self.zero.then(|| "--zero".to_string()));
+        let labels = self.members.iter().map(|path| path.display().to_string());
+        words.extend(labels.map(|label| shell_word(&label).into_owned()));
+        words.join(" ")
+    }
+}
+
+/// Plans, and unless asked not to, does it.
+pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
+    let plan = plan::plan(&args)?;
+    if args.dry_run {
+        report::print_plan(&plan, globals);
+        return Ok(Exit::Done);
+    }
+    let made = apply::apply(&plan, globals)?;
+    report::print_made(&plan, &made, globals);
+    Ok(Exit::Done)
+}

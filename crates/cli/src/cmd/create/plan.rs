@@ -1,0 +1,434 @@
+//! What would be written where, decided before anything is.
+//!
+//! Opens the members that exist (alone, as for writing), measures them, recognises what is on them
+//! and judges the shape. Writes nothing; a file that is to be made is only a size here.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use braid_geometry::{Family, Geometry, Level, Shape, Slot};
+use braid_member::{Access, IdentityKey, Member};
+use braid_ondisk::{
+    Placement, PlacementError, PlacementRequest, Probe, Snippet, Version, placement, probe,
+    probe_ranges,
+};
+
+use super::words::{self, Wanted};
+use super::{Args, destroy};
+use crate::error::code::Code;
+use crate::error::{CliError, Risk};
+use crate::output::shell::shell_word;
+use crate::output::size::format_size;
+use crate::probe::{io_error, open_error, open_member};
+
+/// Bytes in a sector.
+const SECTOR_BYTES: u64 = 512;
+/// The word for a slot without a member.
+const MISSING: &str = "missing";
+
+/// Where a member comes from.
+pub(super) enum Source {
+    /// It is there: opened, and looked at.
+    Existing(Existing),
+    /// A file that is to be made.
+    ToMake,
+}
+
+/// A member that is there.
+pub(super) struct Existing {
+    pub(super) device: Box<dyn Member>,
+    /// Its first and last bytes as they are now.
+    pub(super) snippets: Vec<Snippet>,
+    pub(super) probe: Probe,
+}
+
+/// One member of the new array.
+pub(super) struct Seat {
+    pub(super) label: String,
+    pub(super) path: PathBuf,
+    /// `None`: a spare.
+    pub(super) slot: Option<u16>,
+    pub(super) size_bytes: u64,
+    pub(super) source: Source,
+    pub(super) placement: Placement,
+}
+
+/// Whether redundancy is right from the start, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sync {
+    /// The level keeps none, or none is left with the members that are missing.
+    NoRedundancy,
+    /// Every member is a new file of zeroes.
+    NewFiles,
+    /// The person said so.
+    Assumed,
+    /// Data areas are zeroed first.
+    Zeroed,
+    /// It is not: superblocks will say so.
+    Pending,
+}
+
+impl Sync {
+    /// The superblock's word.
+    pub(super) fn resync_offset(self) -> u64 {
+        if self == Self::Pending { 0 } else { u64::MAX }
+    }
+
+    /// One word for programs.
+    pub(super) fn code(self) -> &'static str {
+        match self {
+            Self::NoRedundancy => "no-redundancy",
+            Self::NewFiles => "new-files",
+            Self::Assumed => "assumed",
+            Self::Zeroed => "zeroed",
+            Self::Pending => "pending",
+        }
+    }
+}
+
+impl fmt::Display for Sync {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoRedundancy => "no redundancy to bring in sync",
+            Self::NewFiles => "in sync: all members are new files of zeroes",
+            Self::Assumed => "assumed to be in sync (--assume-clean)",
+            Self::Zeroed => "in sync: data areas are zeroed first (--zero)",
+            Self::Pending => "not in sync yet",
+        })
+    }
+}
+
+/// The whole plan.
+pub(super) struct Plan {
+    pub(super) wanted: Wanted,
+    pub(super) geometry: Geometry,
+    /// In the order of the command line, without the missing.
+    pub(super) seats: Vec<Seat>,
+    /// Slots without a member.
+    pub(super) missing: Vec<u16>,
+    /// The superblock's `size`; 0 for linear and raid0.
+    pub(super) member_size_sectors: u64,
+    pub(super) sync: Sync,
+    /// Names of what is destroyed, each once.
+    pub(super) destroyed: Vec<String>,
+    /// The command line again.
+    pub(super) args: Args,
+}
+
+/// Decides everything.
+pub(super) fn plan(args: &Args) -> Result<Plan, CliError> {
+    let wanted = words::read(args)?;
+    let roster = roster(args, &wanted)?;
+    let opened = open_all(args, &wanted, &roster)?;
+    let destroyed = destroy::check(args, &opened)?;
+    let (places, member_size_sectors) = places(&wanted, &roster, &opened)?;
+    let geometry = geometry(args, &wanted, &roster, &places)?;
+    check_missing(args, &geometry, &roster.missing)?;
+    let sync = sync(args, &geometry, &roster, &opened)?;
+    let seats = opened.into_iter().zip(places).zip(&roster.slots);
+    let seats = seats.map(|((opened, placement), &slot)| Seat {
+        label: opened.label,
+        path: opened.path,
+        slot,
+        size_bytes: opened.size_bytes,
+        source: opened.source,
+        placement,
+    });
+    Ok(Plan {
+        seats: seats.collect(),
+        missing: roster.missing,
+        wanted,
+        geometry,
+        member_size_sectors,
+        sync,
+        destroyed,
+        args: args.clone(),
+    })
+}
+
+/// Who sits where.
+struct Roster {
+    slot_count: u16,
+    /// Index into the command line, of members that are not missing.
+    given: Vec<usize>,
+    /// One for each of those.
+    slots: Vec<Option<u16>>,
+    missing: Vec<u16>,
+}
+
+fn roster(args: &Args, wanted: &Wanted) -> Result<Roster, CliError> {
+    let refuse = |why: &str| {
+        let what = format!("{} members and {} spares do not fit", args.members.len(), args.spare);
+        Err(CliError::new(Code::MemberCount, what).about(args.name.clone()).because(why))
+    };
+    let Some(active) = args.members.len().checked_sub(args.spare).filter(|active| *active > 0)
+    else {
+        return refuse("the last members become spares, and none is left for the array");
+    };
+    if args.spare > 0 && wanted.level.family() == Family::Direct {
+        return refuse("a level without redundancy has no use for a spare");
+    }
+    let Ok(slot_count) = u16::try_from(active) else { return refuse("md counts slots in 16 bits") };
+    let mut roster =
+        Roster { slot_count, given: Vec::new(), slots: Vec::new(), missing: Vec::new() };
+    for (index, path) in args.members.iter().enumerate() {
+        let slot = u16::try_from(index).ok().filter(|slot| *slot < slot_count);
+        match (path.as_os_str() == MISSING, slot) {
+            (true, Some(slot)) => roster.missing.push(slot),
+            (true, None) => return refuse("a spare cannot be missing"),
+            (false, slot) => {
+                roster.given.push(index);
+                roster.slots.push(slot);
+            }
+        }
+    }
+    if roster.slots.iter().all(Option::is_none) {
+        return refuse("every member is missing");
+    }
+    Ok(roster)
+}
+
+/// A member before it has a place.
+pub(super) struct Opened {
+    pub(super) label: String,
+    path: PathBuf,
+    size_bytes: u64,
+    pub(super) source: Source,
+}
+
+fn open_all(args: &Args, wanted: &Wanted, roster: &Roster) -> Result<Vec<Opened>, CliError> {
+    let paths: Vec<&Path> =
+        roster.given.iter().map(|&index| args.members[index].as_path()).collect();
+    let keys = keys(args, wanted, &paths)?;
+    let mut opened = Vec::new();
+    for (path, key) in paths.into_iter().zip(keys) {
+        opened.push(open(path, key, wanted)?);
+    }
+    Ok(opened)
+}
+
+/// What two names of one thing have in common.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Existing(IdentityKey),
+    /// The folder without links in it, and the name.
+    ToMake(PathBuf),
+}
+
+/// Looks at each without locking it, so that one member named twice is called that and not busy.
+fn keys(args: &Args, wanted: &Wanted, paths: &[&Path]) -> Result<Vec<Key>, CliError> {
+    let mut seen: BTreeMap<Key, &Path> = BTreeMap::new();
+    let mut keys = Vec::new();
+    for &path in paths {
+        let key = match braid_member::open(path, Access::Examine) {
+            Ok(device) => Key::Existing(device.identity().key),
+            Err(braid_member::OpenError::Missing { .. }) => to_make(args, wanted, path)?,
+            Err(error) => return Err(open_error(&error)),
+        };
+        if let Some(before) = seen.insert(key.clone(), path) {
+            let (label, before) = (path.display().to_string(), before.display().to_string());
+            let what = format!("{label} was named twice");
+            let twice = CliError::new(Code::SameMemberTwice, what).about(label.clone());
+            let command = format!("ls -li {} {}", shell_word(&before), shell_word(&label));
+            return Err(twice
+                .because(format!("{before} and {label} are the same file or device"))
+                .remedy(Risk::Look, "Compare them", command));
+        }
+        keys.push(key);
+    }
+    Ok(keys)
+}
+
+fn to_make(args: &Args, wanted: &Wanted, path: &Path) -> Result<Key, CliError> {
+    let label = path.display().to_string();
+    let missing = |what: String| CliError::new(Code::MemberMissing, what).about(label.clone());
+    if wanted.member_bytes.is_none() {
+        let mut better = args.clone();
+        better.member_size = Some("1G".to_string());
+        return Err(open_error(&braid_member::OpenError::Missing { path: path.into() }).remedy(
+            Risk::Change,
+            "Make it as a file",
+            better.command_line(),
+        ));
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let folder_label = folder.display().to_string();
+    let (Ok(real), Some(file_name)) = (folder.canonicalize(), path.file_name()) else {
+        let command = format!("mkdir -p {}", shell_word(&folder_label));
+        return Err(missing(format!("{label} cannot be made: there is no folder {folder_label}"))
+            .remedy(Risk::Change, "Make the folder", command));
+    };
+    if real.starts_with("/dev") && !real.starts_with("/dev/shm") {
+        return Err(missing(format!("{label} does not exist, and braid makes no files in /dev"))
+            .remedy(Risk::Look, "See what is there", "lsblk"));
+    }
+    Ok(Key::ToMake(real.join(file_name)))
+}
+
+fn open(path: &Path, key: Key, wanted: &Wanted) -> Result<Opened, CliError> {
+    let label = path.display().to_string();
+    let Key::Existing(key) = key else {
+        let size_bytes = wanted.member_bytes.expect("checked when it was found missing");
+        let size_bytes = size_bytes - size_bytes % SECTOR_BYTES;
+        return Ok(Opened { label, path: path.into(), size_bytes, source: Source::ToMake });
+    };
+    let device = open_member(path, Access::ReadWrite)?;
+    if device.identity().key != key {
+        return Err(open_error(&braid_member::OpenError::Replaced { path: path.into() }));
+    }
+    let size_bytes = device.size_bytes();
+    let snippets = read_ends(device.as_ref(), &label)?;
+    let probe = probe(size_bytes, &snippets);
+    let source = Source::Existing(Existing { device, snippets, probe });
+    Ok(Opened { label, path: path.into(), size_bytes, source })
+}
+
+/// The first and last bytes: everything that is recognised is within them.
+fn read_ends(device: &dyn Member, label: &str) -> Result<Vec<Snippet>, CliError> {
+    let mut snippets = Vec::new();
+    for range in probe_ranges(device.size_bytes()) {
+        let length = usize::try_from(range.end - range.start).expect("under 400 KiB");
+        let mut bytes = vec![0; length];
+        device
+            .read_at(&mut bytes, range.start)
+            .map_err(|error| io_error(label, "reading", &error))?;
+        snippets.push(Snippet { offset: range.start, bytes });
+    }
+    Ok(snippets)
+}
+
+/// A place on each member, and the size that all of them use.
+fn places(
+    wanted: &Wanted,
+    roster: &Roster,
+    opened: &[Opened],
+) -> Result<(Vec<Placement>, u64), CliError> {
+    let place = |opened: &Opened, data_offset_sectors, member_size_sectors| {
+        let request = PlacementRequest {
+            version: wanted.version,
+            device_bytes: opened.size_bytes,
+            level: wanted.level,
+            chunk_sectors: wanted.chunk_sectors,
+            member_size_sectors,
+            data_offset_sectors,
+        };
+        placement(&request).map_err(|error| placement_error(error, opened, data_offset_sectors))
+    };
+    // mdadm chooses the data offset for the first member and uses it for all.
+    let first = roster.slots.iter().position(Option::is_some).expect("checked by the roster");
+    let data_offset = place(&opened[first], None, None)?.data_offset_sectors;
+    let offset = (wanted.version != Version::V1_0).then_some(data_offset);
+    let largest = opened
+        .iter()
+        .map(|opened| place(opened, offset, None))
+        .collect::<Result<Vec<_>, CliError>>()?;
+    if wanted.level.family() == Family::Direct {
+        return Ok((largest, 0));
+    }
+    let smallest = largest.iter().map(|place| place.usable_sectors).min().unwrap_or(0);
+    let places = opened.iter().map(|opened| place(opened, offset, Some(smallest)));
+    Ok((places.collect::<Result<Vec<_>, CliError>>()?, smallest))
+}
+
+fn placement_error(error: PlacementError, opened: &Opened, offset: Option<u64>) -> CliError {
+    let label = &opened.label;
+    let PlacementError::TooSmall { device_bytes, needed_bytes } = error else {
+        return CliError::new(Code::SizeInvalid, format!("{label}: {error}")).about(label.clone());
+    };
+    let what = format!(
+        "{label} is too small: it has {}, at least {} are needed (short by {})",
+        format_size(device_bytes),
+        format_size(needed_bytes),
+        format_size(needed_bytes.saturating_sub(device_bytes))
+    );
+    let refused = CliError::new(Code::MemberTooSmall, what).about(label.clone());
+    match offset {
+        Some(offset) => refused.because(format!(
+            "the first member's size puts data at {} on all members; name the smallest first to have less",
+            format_size(offset.saturating_mul(SECTOR_BYTES))
+        )),
+        None => refused,
+    }
+}
+
+fn geometry(
+    args: &Args,
+    wanted: &Wanted,
+    roster: &Roster,
+    places: &[Placement],
+) -> Result<Geometry, CliError> {
+    let member_sectors = if wanted.level.family() == Family::Direct {
+        if !roster.missing.is_empty() {
+            return Err(beyond(args, &roster.missing, 0));
+        }
+        places.iter().map(|place| place.data_size_sectors).collect()
+    } else {
+        let size = places.first().map_or(0, |place| place.member_size_sectors);
+        vec![size; usize::from(roster.slot_count)]
+    };
+    let shape = Shape {
+        level: wanted.level,
+        layout: wanted.layout,
+        chunk_sectors: wanted.chunk_sectors,
+        slots: roster.slot_count,
+        member_sectors,
+    };
+    Geometry::new(&shape).map_err(|error| words::geometry_error(error, args))
+}
+
+fn check_missing(args: &Args, geometry: &Geometry, missing: &[u16]) -> Result<(), CliError> {
+    if geometry.survives(&|slot: Slot| missing.contains(&slot.0)) {
+        return Ok(());
+    }
+    Err(beyond(args, missing, geometry.lost_max()))
+}
+
+fn beyond(args: &Args, missing: &[u16], lost_max: u16) -> CliError {
+    let slots: Vec<String> = missing.iter().map(ToString::to_string).collect();
+    let what = format!("{} cannot begin with slot {} missing", args.name, slots.join(", "));
+    CliError::new(Code::TooFewMembers, what)
+        .about(args.name.clone())
+        .because(format!("this level and layout can lose {lost_max} of any members"))
+        .remedy(Risk::Look, "Put members in place of 'missing'", "")
+}
+
+fn sync(
+    args: &Args,
+    geometry: &Geometry,
+    roster: &Roster,
+    opened: &[Opened],
+) -> Result<Sync, CliError> {
+    let lost = u16::try_from(roster.missing.len()).unwrap_or(u16::MAX);
+    let is_bare = match geometry.level() {
+        Level::Linear | Level::Raid0 => true,
+        Level::Raid1 => lost + 1 == geometry.slots(),
+        // As mdadm: with nothing left to compare with, there is nothing to bring in sync.
+        Level::Raid4 | Level::Raid5 | Level::Raid6 => lost == geometry.lost_max(),
+        Level::Raid10 => false,
+    };
+    if is_bare {
+        return Ok(Sync::NoRedundancy);
+    }
+    if args.assume_clean {
+        return Ok(Sync::Assumed);
+    }
+    if opened.iter().all(|opened| matches!(opened.source, Source::ToMake)) {
+        return Ok(Sync::NewFiles);
+    }
+    if args.zero {
+        return Ok(Sync::Zeroed);
+    }
+    if lost > 0 && geometry.level().family() == Family::Stripe {
+        let mut zeroed = args.clone();
+        zeroed.zero = true;
+        let what =
+            format!("{} would begin with a member missing and parity that is not right", args.name);
+        return Err(CliError::new(Code::DirtyDegraded, what)
+            .about(args.name.clone())
+            .because("one of two parities is left, and nothing says that it matches the data")
+            .remedy(Risk::Change, "Make it match: zero the members", zeroed.command_line()));
+    }
+    Ok(Sync::Pending)
+}

@@ -1,0 +1,220 @@
+//! The plan and its result, in words and as JSON.
+
+use braid_geometry::{Geometry, Level, layout_name};
+use serde_json::{Value, json};
+
+use super::apply::Made;
+use super::plan::{Plan, Seat, Source, Sync};
+use crate::cmd::Globals;
+use crate::output::colour::Style;
+use crate::output::printable::printable;
+use crate::output::shell::shell_word;
+use crate::output::size::{format_size, format_size_exact};
+use braid_ondisk::format_uuid;
+
+/// Bytes in a sector.
+const SECTOR_BYTES: u64 = 512;
+
+/// `-n`.
+pub(super) fn print_plan(plan: &Plan, globals: &Globals) {
+    if globals.json {
+        println!("{}", to_json(plan, None));
+        return;
+    }
+    println!("Plan (nothing has been written)");
+    print!("{}", body(plan, globals));
+    println!("Run it again without -n to do it:\n  {}", command(plan, globals));
+}
+
+/// After it was done.
+pub(super) fn print_made(plan: &Plan, made: &Made, globals: &Globals) {
+    if globals.json {
+        println!("{}", to_json(plan, Some(made)));
+        return;
+    }
+    println!("Created {} ({})", plan.wanted.name, format_uuid(&made.array_uuid));
+    print!("{}", body(plan, globals));
+    if let Some(folder) = &made.saved_in {
+        println!("  saved     old superblocks in {}", folder.display());
+    }
+    println!("Next:  {}", globals.paint_out.paint(Style::Command, &next(plan)));
+}
+
+fn command(plan: &Plan, globals: &Globals) -> String {
+    globals.paint_out.paint(Style::Command, &plan.args.command_line())
+}
+
+fn next(plan: &Plan) -> String {
+    let labels: Vec<_> = plan.seats.iter().map(|seat| shell_word(&seat.label)).collect();
+    format!("braid serve {}", labels.join(" "))
+}
+
+fn body(plan: &Plan, globals: &Globals) -> String {
+    let mut lines = vec![
+        ("create", format!("{}   {}", plan.wanted.name, shape_words(plan))),
+        ("capacity", capacity_words(plan)),
+    ];
+    lines.extend(unused_words(plan).map(|words| ("unused", words)));
+    lines.push(("sync", plan.sync.to_string()));
+    lines.extend(files_words(plan).map(|words| ("files", words)));
+    if !plan.destroyed.is_empty() {
+        lines.push(("destroy", plan.destroyed.join(", ")));
+    }
+    let mut text = String::new();
+    for (word, line) in lines {
+        text.push_str(&format!("  {word:<9} {}\n", printable(&line)));
+    }
+    for warning in warnings(plan) {
+        let mark = globals.paint_out.paint(Style::Warning, "warning");
+        text.push_str(&format!("  {mark}   {}\n", printable(&warning)));
+    }
+    text
+}
+
+/// `RAID-6, 6 members, 4 data + 2 parity, chunk 512K, layout left-symmetric, md 1.2`.
+fn shape_words(plan: &Plan) -> String {
+    let slots = plan.geometry.slots();
+    let level = plan.geometry.level();
+    let spares = plan.seats.iter().filter(|seat| seat.slot.is_none()).count();
+    let mut parts = vec![level_words(level), plural(usize::from(slots), "member")];
+    if spares > 0 {
+        parts.push(plural(spares, "spare"));
+    }
+    match &plan.geometry {
+        Geometry::Direct(_) => parts.push("no redundancy".to_string()),
+        Geometry::Mirror(mirror) => parts.push(plural(usize::from(mirror.copies()), "copy")),
+        Geometry::Stripe(stripe) => {
+            let parity = stripe.parity_slots();
+            parts.push(format!("{} data + {parity} parity", slots - parity));
+        }
+    }
+    let chunk_sectors = plan.wanted.chunk_sectors;
+    if chunk_sectors > 0 {
+        parts.push(format!("chunk {}", format_size_exact(u64::from(chunk_sectors) * SECTOR_BYTES)));
+    }
+    parts.extend(layout_name(level, plan.wanted.layout).map(|name| format!("layout {name}")));
+    parts.push(format!("md {}", plan.wanted.version));
+    parts.join(", ")
+}
+
+fn level_words(level: Level) -> String {
+    match level {
+        Level::Linear => "linear".to_string(),
+        other => format!("RAID-{}", other.md_number()),
+    }
+}
+
+fn plural(count: usize, word: &str) -> String {
+    match (count, word) {
+        (1, _) => format!("1 {word}"),
+        (_, "copy") => format!("{count} copies"),
+        _ => format!("{count} {word}s"),
+    }
+}
+
+fn capacity_bytes(plan: &Plan) -> u64 {
+    plan.geometry.capacity_sectors() * SECTOR_BYTES
+}
+
+/// Bytes of the members in slots, each as large as it is.
+fn raw_bytes(plan: &Plan) -> u64 {
+    let active = plan.seats.iter().filter(|seat| seat.slot.is_some());
+    active.map(|seat| seat.size_bytes).fold(0, u64::saturating_add)
+}
+
+fn capacity_words(plan: &Plan) -> String {
+    let (capacity, raw) = (capacity_bytes(plan), raw_bytes(plan).max(1));
+    let usable = format_size(capacity);
+    if !plan.missing.is_empty() {
+        return format!("{usable} usable");
+    }
+    let permille = u128::from(capacity) * 1000 / u128::from(raw);
+    format!("{usable} usable of {} ({}.{} %)", format_size(raw), permille / 10, permille % 10)
+}
+
+/// What a member has more than the smallest, in bytes.
+fn unused_bytes(plan: &Plan, seat: &Seat) -> u64 {
+    if plan.member_size_sectors == 0 {
+        return 0;
+    }
+    (seat.placement.usable_sectors - plan.member_size_sectors) * SECTOR_BYTES
+}
+
+fn unused_words(plan: &Plan) -> Option<String> {
+    let smallest = plan.seats.iter().min_by_key(|seat| seat.placement.usable_sectors)?;
+    let larger: Vec<String> = plan
+        .seats
+        .iter()
+        .filter(|seat| unused_bytes(plan, seat) > 0)
+        .map(|seat| format!("{} on {}", format_size(unused_bytes(plan, seat)), seat.label))
+        .collect();
+    if larger.is_empty() {
+        return None;
+    }
+    let size = format_size(smallest.size_bytes);
+    Some(format!("{}; {} is the smallest with {size}", larger.join(", "), smallest.label))
+}
+
+fn files_words(plan: &Plan) -> Option<String> {
+    let to_make = plan.seats.iter().filter(|seat| matches!(seat.source, Source::ToMake));
+    let sizes: Vec<u64> = to_make.map(|seat| seat.size_bytes).collect();
+    let size = sizes.first()?;
+    Some(format!("{} of {}, sparse", plural(sizes.len(), "new file"), format_size(*size)))
+}
+
+fn warnings(plan: &Plan) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if !plan.missing.is_empty() {
+        let slots: Vec<String> = plan.missing.iter().map(ToString::to_string).collect();
+        warnings.push(format!("degraded from the start: slot {} is missing", slots.join(", ")));
+    }
+    if plan.sync == Sync::Pending {
+        warnings.push(
+            "redundancy is not right until md or a later braid has resynced; --zero makes it right \
+             now, --assume-clean is for members that are all zero"
+                .to_string(),
+        );
+    }
+    warnings
+}
+
+fn to_json(plan: &Plan, made: Option<&Made>) -> Value {
+    let wanted = &plan.wanted;
+    let seats: Vec<Value> = plan.seats.iter().map(|seat| seat_json(plan, seat)).collect();
+    json!({
+        "command": "create",
+        "dry_run": made.is_none(),
+        "array": {
+            "name": wanted.name,
+            "uuid": made.map(|made| format_uuid(&made.array_uuid)),
+            "level": wanted.level.name(),
+            "layout": layout_name(wanted.level, wanted.layout),
+            "chunk_bytes": u64::from(wanted.chunk_sectors) * SECTOR_BYTES,
+            "metadata": wanted.version.to_string(),
+            "slots": plan.geometry.slots(),
+            "can_lose": plan.geometry.lost_max(),
+            "capacity_bytes": capacity_bytes(plan),
+            "raw_bytes": raw_bytes(plan),
+            "member_size_bytes": plan.member_size_sectors * SECTOR_BYTES,
+            "sync": plan.sync.code(),
+        },
+        "members": seats,
+        "missing_slots": plan.missing,
+        "destroyed": plan.destroyed,
+        "saved_in": made.and_then(|made| made.saved_in.as_ref()).map(|path| path.display().to_string()),
+        "warnings": warnings(plan),
+        "next": made.map(|_| next(plan)),
+    })
+}
+
+fn seat_json(plan: &Plan, seat: &Seat) -> Value {
+    json!({
+        "path": seat.label,
+        "role": if seat.slot.is_some() { "active" } else { "spare" },
+        "slot": seat.slot,
+        "size_bytes": seat.size_bytes,
+        "data_offset_bytes": seat.placement.data_offset_sectors * SECTOR_BYTES,
+        "unused_bytes": unused_bytes(plan, seat),
+        "new_file": matches!(seat.source, Source::ToMake),
+    })
+}
