@@ -150,7 +150,7 @@ impl Mirror {
     /// `key` holds its range from now on.
     fn locked(&mut self, common: &mut Common, key: LockKey) {
         match self.works.remove(&key).expect("waiting work is kept") {
-            Work::Read(read) => self.try_next_copy(common, key, read),
+            Work::Read(read) => self.try_next_copy(common, key, read.into_locked()),
             Work::Change(change) => self.submit_change(common, key, change),
         }
     }

@@ -19,6 +19,13 @@ pub(super) struct Read {
     locked: bool,
 }
 
+impl Read {
+    /// The same, now that it holds its range.
+    pub(super) fn into_locked(self) -> Self {
+        Self { locked: true, ..self }
+    }
+}
+
 impl Mirror {
     pub(super) fn begin_read(&mut self, common: &mut Common, extent: Extent) {
         let key = self.new_work();
@@ -26,8 +33,7 @@ impl Mirror {
     }
 
     /// Reads the best copy that has not failed yet, or gives up.
-    pub(super) fn try_next_copy(&mut self, common: &mut Common, key: LockKey, mut read: Read) {
-        read.locked |= !read.failed.is_empty() && common.may_repair();
+    pub(super) fn try_next_copy(&mut self, common: &mut Common, key: LockKey, read: Read) {
         let Some((slot, sector)) = self.choose_copy(common, &read) else {
             common.part_done(read.extent.key, Err(Fault::Unreadable));
             if read.locked {
@@ -92,11 +98,13 @@ impl Mirror {
         }
     }
 
-    /// The payload holds good bytes and the range is ours: write them over the copies that failed.
+    /// The payload holds good bytes and the range is ours: write them over the copies that failed,
+    /// unless the array has come to take no writes while the range was waited for.
     fn repair(&mut self, common: &mut Common, key: LockKey, read: Read) {
-        let bad = read.failed.iter().filter(|(_, fault)| *fault == MemberFault::Media);
-        let slots = bad.map(|(slot, _)| *slot).collect();
-        common.counters.read_repairs += 1;
+        let may_help = |fault| fault == MemberFault::Media && common.may_repair();
+        let bad = read.failed.iter().filter(|(_, fault)| may_help(*fault));
+        let slots: Vec<Slot> = bad.map(|(slot, _)| *slot).collect();
+        common.counters.read_repairs += u64::from(!slots.is_empty());
         self.submit_change(common, key, Change::repair(read.extent, slots));
     }
 }
