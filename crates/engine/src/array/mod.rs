@@ -104,7 +104,8 @@ pub enum ArrayEffect {
 /// Something a person or a monitor wants to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// A member failed and is out of the array; the survivors' superblocks say so.
+    /// A member failed and is out of the array; the survivors' superblocks say so, unless the
+    /// array is open for reading only.
     MemberOut {
         /// Which.
         member: MemberId,

@@ -67,7 +67,12 @@ impl Roster {
     /// The update is durable. The losses it told, or none when a further one is still untold.
     pub(super) fn update_is_durable(&mut self) -> Option<Vec<Unrecorded>> {
         let all_told = self.unrecorded.iter().all(|loss| loss.in_update);
-        all_told.then(|| std::mem::take(&mut self.unrecorded))
+        all_told.then(|| self.take_unrecorded())
+    }
+
+    /// The losses so far, which need no further update.
+    pub(super) fn take_unrecorded(&mut self) -> Vec<Unrecorded> {
+        std::mem::take(&mut self.unrecorded)
     }
 
     /// The slots as shards may see them.

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use braid_geometry::{Family, Slot};
 
+use super::roster::Unrecorded;
 use super::superblock::{Change, SuperblockState};
-use super::{Array, ArrayEffect, ArrayView, Gate, MemberId, Notice};
+use super::{Array, ArrayEffect, ArrayView, Closing, Gate, MemberId, Notice};
 use crate::Instant;
 use crate::request::{Fault, ShardIndex};
 
@@ -126,7 +127,9 @@ impl Array {
             on_disk => {
                 self.condition.stopped = true;
                 self.closing.next_look = None;
-                let clean = on_disk != Activity::Active && !self.condition.broken;
+                // A flush that failed without anybody to take over leaves nothing to rely on.
+                let flushed = !self.flushes.failed && !self.condition.broken;
+                let clean = on_disk != Activity::Active && flushed;
                 self.effects.push_back(ArrayEffect::Notice(Notice::Stopped { clean }));
                 false
             }
@@ -159,14 +162,16 @@ impl Array {
     fn superblocks_written(&mut self, now: Instant, becomes: Activity) {
         self.task = Task::Nothing;
         self.condition.on_disk = becomes;
+        if self.condition.broken {
+            // A member that holds data cannot be told, so nothing counts as recorded: a write that
+            // another member missed is never answered well (I4).
+            return;
+        }
         let Some(losses) = self.roster.update_is_durable() else {
             // Another member failed meanwhile: the next round records it; nothing is published yet.
             return;
         };
-        for loss in losses {
-            let (member, slot) = (loss.view.id, loss.slot);
-            self.effects.push_back(ArrayEffect::Notice(Notice::MemberOut { member, slot }));
-        }
+        self.tell_losses(&losses);
         match becomes {
             Activity::Active => {
                 self.condition.write_wanted = false;
@@ -180,6 +185,13 @@ impl Array {
             }
         }
         self.publish();
+    }
+
+    fn tell_losses(&mut self, losses: &[Unrecorded]) {
+        for loss in losses {
+            let (member, slot) = (loss.view.id, loss.slot);
+            self.effects.push_back(ArrayEffect::Notice(Notice::MemberOut { member, slot }));
+        }
     }
 
     fn flush(&mut self, purpose: FlushPurpose) {
@@ -236,8 +248,15 @@ impl Array {
         let is_lost = |slot: Slot| slot == failed || self.roster.is_missing(slot);
         if self.geometry.survives(&is_lost) {
             self.roster.take_out(failed);
+            if self.condition.read_only {
+                // Nothing is ever missed, so nothing is recorded first.
+                let losses = self.roster.take_unrecorded();
+                self.tell_losses(&losses);
+                self.publish();
+            }
         } else if !self.condition.broken {
             self.condition.broken = true;
+            self.closing = Closing::default(); // It will not turn clean any more.
             self.effects.push_back(ArrayEffect::Notice(Notice::Broken { member }));
             self.publish();
         }
@@ -246,7 +265,7 @@ impl Array {
     pub(super) fn look_for_idleness(&mut self, now: Instant) {
         let due = self.closing.next_look.is_some_and(|due| due <= now);
         let active = self.condition.on_disk == Activity::Active;
-        if due && (!active || self.condition.stopping) {
+        if due && (!active || self.condition.stopping || self.condition.broken) {
             self.closing.next_look = None;
             return;
         }
