@@ -140,7 +140,7 @@ fn holds_data(args: &Args, unnamed: &[&Thing]) -> CliError {
     for mut members in arrays.into_values() {
         members.dedup();
         let command = format!("braid serve {}", members.join(" "));
-        error = error.remedy(Risk::Change, "Did you mean to serve what is there?", command);
+        error = error.remedy(Risk::Change, "Serve what is there", command);
     }
     let mut better = args.clone();
     for name in unnamed.iter().filter_map(|thing| thing.names.first()) {

@@ -1,0 +1,104 @@
+//! `braid examine`: what is on members, and what they would make together. Never writes.
+//!
+//! ```text
+//!   open (no lock: somebody may be using it) -> probe -> facts of each member
+//!                                                  \--> assemble -> verdicts, array or refusal
+//! ```
+//!
+//! A member that cannot be opened or read is reported in its place and the others are looked at all
+//! the same; the command fails with its error only if nothing at all could be read.
+//!
+//! Exit status: 0 an array could be served and nothing is wrong with it; 3 something needs attention
+//! (degraded, stale, damaged, refused, ...); 10 no md superblock on any of them
+//! (`tests/examine.rs`).
+
+mod array;
+mod facts;
+mod report;
+
+use std::path::PathBuf;
+
+use braid_assembly::{Assembly, Options, ProbedMember, Verdict, assemble};
+use braid_member::Access;
+
+use super::Globals;
+use crate::error::{CliError, Exit};
+use crate::probe::{open_member, probe_member};
+use crate::refusal;
+
+/// Arguments of `braid examine`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Files or block devices, in any order.
+    #[arg(required = true, value_name = "MEMBER")]
+    members: Vec<PathBuf>,
+}
+
+/// Everything that was found.
+struct Findings {
+    /// In the order of the command line.
+    looks: Vec<Look>,
+    /// Over the members that could be read; its verdicts are in their order.
+    assembly: Assembly,
+    /// The refusal, if there is one, as an error with ways out.
+    refused: Option<CliError>,
+}
+
+/// One member.
+struct Look {
+    label: String,
+    /// `Err`: it could not be opened or read.
+    found: Result<ProbedMember, CliError>,
+}
+
+/// Looks and reports.
+pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
+    let findings = look(&args)?;
+    if globals.json {
+        println!("{}", report::to_json(&findings));
+    } else {
+        print!("{}", report::to_text(&findings, globals.paint_out));
+    }
+    Ok(exit(&findings))
+}
+
+fn look(args: &Args) -> Result<Findings, CliError> {
+    let mut looks = Vec::new();
+    for path in &args.members {
+        let label = path.display().to_string();
+        let found = open_member(path, Access::Examine)
+            .and_then(|device| probe_member(device.as_ref(), &label));
+        looks.push(Look { label, found });
+    }
+    let probed: Vec<ProbedMember> =
+        looks.iter().filter_map(|look| look.found.as_ref().ok()).cloned().collect();
+    if probed.is_empty() {
+        let first = looks.into_iter().find_map(|look| look.found.err());
+        return Err(first.expect("there is at least one member, and none could be read"));
+    }
+    let assembly = assemble(&probed, &Options::default());
+    let labels: Vec<String> = probed.into_iter().map(|member| member.label).collect();
+    let refused = assembly.array.as_ref().err();
+    let refused = refused.map(|refused| refusal::cli_error(refused, &assembly.verdicts, &labels));
+    Ok(Findings { looks, assembly, refused })
+}
+
+fn exit(findings: &Findings) -> Exit {
+    let found = findings.looks.iter().filter_map(|look| look.found.as_ref().ok());
+    if found.clone().all(|member| member.probe.superblocks.is_empty()) {
+        return Exit::NoSuchArray;
+    }
+    let in_place = |verdict| matches!(verdict, Verdict::Fresh { .. } | Verdict::Spare);
+    let all_in_place = findings.assembly.verdicts.iter().all(|verdict| in_place(verdict.verdict));
+    let all_read = findings.looks.iter().all(|look| look.found.is_ok());
+    let has_bad_blocks = found
+        .into_iter()
+        .any(|member| member.bad_blocks.as_ref().map_or(true, |ranges| !ranges.is_empty()));
+    let is_whole =
+        findings.assembly.array.as_ref().is_ok_and(|array| array.degraded == 0 && !array.dirty);
+    if is_whole && all_in_place && all_read && !has_bad_blocks {
+        Exit::Done
+    } else {
+        Exit::Attention
+    }
+}

@@ -1,0 +1,292 @@
+//! One superblock, field by field: in words, and as JSON.
+//!
+//! The words stand in the order in which a person asks: which array, what shape, which part of it,
+//! how it was left, what else is kept on the member.
+
+use braid_assembly::ProbedMember;
+use braid_geometry::{Family, Geometry, Level, Shape, layout_name};
+use braid_ondisk::{Features, Role, Superblock, Timestamp, format_uuid};
+use serde_json::{Value, json};
+
+use crate::output::size::{format_size, format_size_exact};
+use crate::output::utc::format_utc;
+
+/// Bytes in a sector.
+const SECTOR_BYTES: u64 = 512;
+/// Most bad ranges printed in words; JSON has all.
+const BAD_RANGES_SHOWN: usize = 8;
+
+/// A heading and its words.
+pub(super) type Line = (&'static str, String);
+
+fn bytes(sectors: u64) -> u64 {
+    sectors.saturating_mul(SECTOR_BYTES)
+}
+
+/// Everything that one superblock says.
+pub(super) fn lines(superblock: &Superblock) -> Vec<Line> {
+    let (array, device, state) = (&superblock.array, &superblock.device, &superblock.state);
+    let name = if array.name.is_empty() { "(no name)" } else { array.name.as_str() };
+    let mut lines = vec![
+        (
+            "superblock",
+            format!(
+                "md {} at {}, checksum ok",
+                superblock.version,
+                format_size(superblock.offset_bytes())
+            ),
+        ),
+        ("array", format!("{name}   {}", format_uuid(&array.uuid))),
+        ("made", time(array.creation_time)),
+        ("shape", shape(superblock)),
+        ("sizes", sizes(superblock)),
+        (
+            "data",
+            format!(
+                "{} from {} (sector {})",
+                format_size(bytes(device.data_size_sectors)),
+                format_size(bytes(device.data_offset_sectors)),
+                device.data_offset_sectors
+            ),
+        ),
+        ("member", member(superblock)),
+        ("slots", format!("{}   (A here, . not)", slots(superblock))),
+        ("state", state_words(superblock)),
+        ("updated", format!("{}, events {}", time(state.update_time), state.events)),
+    ];
+    lines.extend(optional(superblock));
+    lines
+}
+
+/// What is only said if there is something to say.
+fn optional(superblock: &Superblock) -> Vec<Line> {
+    let (device, state) = (&superblock.device, &superblock.state);
+    let mut lines = Vec::new();
+    if let Some(recovered) = device.recovery_offset_sectors {
+        lines.push(("recovery", format!("up to sector {recovered} of the data area")));
+    }
+    if let Some(reshape) = superblock.reshape {
+        lines.push((
+            "reshape",
+            format!(
+                "at array sector {}, to {} with {:+} slots{}",
+                reshape.position_sectors,
+                reshape.new_level,
+                reshape.delta_disks,
+                if reshape.backwards { ", backwards" } else { "" }
+            ),
+        ));
+    }
+    if let Some(offset) = superblock.intent.bitmap_offset_sectors {
+        lines.push(("bitmap", format!("{offset} sectors from the superblock")));
+    }
+    if let Some(ppl) = superblock.intent.ppl {
+        let (offset, size) = (ppl.offset_sectors, ppl.size_sectors);
+        lines.push(("ppl", format!("{size} sectors, {offset} sectors from the superblock")));
+    }
+    if let Some(journal) = superblock.intent.journal {
+        let tail = journal.tail_sectors.map(|tail| format!(", this member, tail at {tail}"));
+        lines.push(("journal", format!("the array has one{}", tail.unwrap_or_default())));
+    }
+    let flags = [("write-mostly", device.flags.write_mostly), ("failfast", device.flags.failfast)];
+    let set: Vec<&str> = flags.into_iter().filter(|(_, set)| *set).map(|(name, _)| name).collect();
+    if !set.is_empty() {
+        lines.push(("flags", set.join(", ")));
+    }
+    if device.corrected_read_errors > 0 {
+        lines.push(("errors", format!("{} read errors corrected", device.corrected_read_errors)));
+    }
+    let mut features: Vec<String> = state.features.names().map(String::from).collect();
+    if state.features.unknown() != 0 {
+        features.push(format!("unknown bits {:#x}", state.features.unknown()));
+    }
+    if !features.is_empty() {
+        lines.push(("features", features.join(", ")));
+    }
+    lines
+}
+
+/// The member's own logs, which stand beside its superblock.
+pub(super) fn log_lines(member: &ProbedMember) -> Vec<Line> {
+    let mut lines = Vec::new();
+    match &member.bad_blocks {
+        Err(error) => lines.push(("bad blocks", format!("the log cannot be read: {error}"))),
+        Ok(ranges) if ranges.is_empty() => {
+            let has_log = member.probe.newest().is_some_and(|s| s.device.bad_block_log.is_some());
+            lines.push(("bad blocks", if has_log { "none" } else { "no log" }.to_string()));
+        }
+        Ok(ranges) => {
+            let mut shown: Vec<String> = ranges
+                .iter()
+                .take(BAD_RANGES_SHOWN)
+                .map(|range| format!("{}+{}", range.start_sector, range.length_sectors))
+                .collect();
+            if ranges.len() > BAD_RANGES_SHOWN {
+                shown.push(format!("and {} more", ranges.len() - BAD_RANGES_SHOWN));
+            }
+            lines.push(("bad blocks", format!("sectors {}", shown.join(", "))));
+        }
+    }
+    match &member.bitmap {
+        None => {}
+        Some(Err(error)) => lines.push(("bitmap", format!("cannot be used: {error}"))),
+        Some(Ok(bitmap)) => lines.push((
+            "bitmap",
+            format!(
+                "{:?}, a mark for {}, events {} (cleared {})",
+                bitmap.kind,
+                format_size_exact(u64::from(bitmap.chunk_bytes)),
+                bitmap.events,
+                bitmap.events_cleared
+            ),
+        )),
+    }
+    lines
+}
+
+fn time(time: Timestamp) -> String {
+    format_utc(time.seconds)
+}
+
+fn shape(superblock: &Superblock) -> String {
+    let array = &superblock.array;
+    let mut parts = vec![array.level.to_string(), format!("{} slots", array.raid_slots)];
+    parts.extend(layout(superblock).map(|name| format!("layout {name}")));
+    if array.chunk_sectors > 0 {
+        let chunk = format_size_exact(bytes(u64::from(array.chunk_sectors)));
+        parts.push(format!("chunk {chunk}"));
+    }
+    parts.join(", ")
+}
+
+/// The layout's name; raid0 says it only with its feature bit.
+fn layout(superblock: &Superblock) -> Option<String> {
+    let array = &superblock.array;
+    let is_said = superblock.state.features.contains(Features::RAID0_LAYOUT);
+    let number = if array.level == Level::Raid0 && !is_said { 0 } else { array.layout };
+    layout_name(array.level, number)
+}
+
+/// Sectors of the array, where one member is enough to know.
+fn capacity_sectors(superblock: &Superblock) -> Option<u64> {
+    let array = &superblock.array;
+    let slots = u16::try_from(array.raid_slots).ok()?;
+    if array.level.family() == Family::Direct {
+        return None;
+    }
+    let shape = Shape {
+        level: array.level,
+        layout: array.layout,
+        chunk_sectors: array.chunk_sectors,
+        slots,
+        member_sectors: vec![array.member_size_sectors; usize::from(slots)],
+    };
+    Geometry::new(&shape).ok().map(|geometry| geometry.capacity_sectors())
+}
+
+fn sizes(superblock: &Superblock) -> String {
+    let used = superblock.array.member_size_sectors;
+    match capacity_sectors(superblock) {
+        Some(capacity) => format!(
+            "array {}, of each member {}",
+            format_size(bytes(capacity)),
+            format_size(bytes(used))
+        ),
+        None if superblock.array.level.family() == Family::Direct => {
+            "array: the data areas of all members together".to_string()
+        }
+        None => format!("of each member {}", format_size(bytes(used))),
+    }
+}
+
+fn role_words(role: Role) -> String {
+    match role {
+        Role::Active(slot) => format!("slot {slot}"),
+        Role::Spare => "spare".to_string(),
+        Role::Faulty => "faulty".to_string(),
+        Role::Journal => "journal".to_string(),
+    }
+}
+
+fn member(superblock: &Superblock) -> String {
+    let device = &superblock.device;
+    let uuid = match device.uuid {
+        [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] => String::new(),
+        uuid => format!("   {}", format_uuid(&uuid)),
+    };
+    format!("{}, device number {}{uuid}", role_words(superblock.state.role), device.number)
+}
+
+/// One letter for each slot, as this superblock knows them.
+fn slots(superblock: &Superblock) -> String {
+    let roles = &superblock.state.roles;
+    let slots = u16::try_from(superblock.array.raid_slots).unwrap_or(u16::MAX);
+    let mut here = vec![false; usize::from(slots)];
+    for role in roles {
+        if let Role::Active(slot) = role
+            && let Some(is_here) = here.get_mut(usize::from(*slot))
+        {
+            *is_here = true;
+        }
+    }
+    here.into_iter().map(|is_here| if is_here { 'A' } else { '.' }).collect()
+}
+
+fn state_words(superblock: &Superblock) -> String {
+    match superblock.state.resync_offset {
+        u64::MAX => "clean".to_string(),
+        0 => "active: redundancy was not right everywhere when this was written".to_string(),
+        sector => format!("resync reached sector {sector}"),
+    }
+}
+
+/// The superblock as an object; sizes in bytes, times in seconds since 1970.
+pub(super) fn to_json(superblock: &Superblock) -> Value {
+    let (array, device, state) = (&superblock.array, &superblock.device, &superblock.state);
+    let role = |role: &Role| match role {
+        Role::Active(slot) => json!(slot),
+        other => json!(role_words(*other)),
+    };
+    json!({
+        "version": superblock.version.to_string(),
+        "offset_bytes": superblock.offset_bytes(),
+        "array": {
+            "name": array.name,
+            "uuid": format_uuid(&array.uuid),
+            "level": array.level.name(),
+            "layout": layout(superblock),
+            "layout_number": array.layout,
+            "chunk_bytes": bytes(u64::from(array.chunk_sectors)),
+            "slots": array.raid_slots,
+            "member_size_bytes": bytes(array.member_size_sectors),
+            "capacity_bytes": capacity_sectors(superblock).map(bytes),
+            "creation_time_seconds": array.creation_time.seconds,
+            "preferred_minor": array.preferred_minor,
+        },
+        "device": {
+            "number": device.number,
+            "uuid": format_uuid(&device.uuid),
+            "role": role(&state.role),
+            "data_offset_bytes": bytes(device.data_offset_sectors),
+            "data_size_bytes": bytes(device.data_size_sectors),
+            "recovery_offset_bytes": device.recovery_offset_sectors.map(bytes),
+            "write_mostly": device.flags.write_mostly,
+            "failfast": device.flags.failfast,
+            "corrected_read_errors": device.corrected_read_errors,
+            "has_bad_block_log": device.bad_block_log.is_some(),
+        },
+        "state": {
+            "events": state.events,
+            "update_time_seconds": state.update_time.seconds,
+            "clean": state.is_clean(),
+            "resync_offset_sectors": (!state.is_clean()).then_some(state.resync_offset),
+            "features": state.features.names().collect::<Vec<_>>(),
+            "unknown_features": state.features.unknown(),
+            "roles": state.roles.iter().map(role).collect::<Vec<_>>(),
+        },
+        "bitmap_offset_sectors": superblock.intent.bitmap_offset_sectors,
+        "has_ppl": superblock.intent.ppl.is_some(),
+        "has_journal": superblock.intent.journal.is_some(),
+        "reshape_position_sectors": superblock.reshape.map(|reshape| reshape.position_sectors),
+    })
+}

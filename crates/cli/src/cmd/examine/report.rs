@@ -1,0 +1,194 @@
+//! The findings as text and as one JSON object.
+
+use braid_assembly::{MemberVerdict, ProbedMember, Verdict};
+use serde_json::{Value, json};
+
+use super::{Findings, Look, array, facts};
+use crate::error::CliError;
+use crate::output::colour::{Paint, Style};
+use crate::output::printable::printable;
+use crate::output::size::format_size;
+use crate::output::table::{Align, Table};
+
+/// All of it: each member, the verdicts, and the array or why there is none.
+pub(super) fn to_text(findings: &Findings, paint: Paint) -> String {
+    let mut text = String::new();
+    for look in &findings.looks {
+        text.push_str(&member_text(look, paint));
+        text.push('\n');
+    }
+    text.push_str(&verdict_table(findings));
+    text.push('\n');
+    match (&findings.assembly.array, &findings.refused) {
+        (Ok(found), _) => {
+            let state = array::state(found);
+            let style = if state == "clean" { Style::Good } else { Style::Warning };
+            let name = &found.newest.array.name;
+            let name = if name.is_empty() { "array" } else { name.as_str() };
+            text.push_str(&format!(
+                "{}  {}  {}\n",
+                paint.paint(Style::Strong, &printable(name)),
+                paint.paint(style, state),
+                array::line(found)
+            ));
+        }
+        (Err(_), refused) => {
+            text.push_str(&refused.as_ref().map_or_else(String::new, |error| error.to_text(paint)));
+        }
+    }
+    text
+}
+
+fn member_text(look: &Look, paint: Paint) -> String {
+    let label = printable(&look.label);
+    let member = match &look.found {
+        Ok(member) => member,
+        Err(error) => {
+            return format!(
+                "{}  could not be read\n{}",
+                paint.paint(Style::Strong, &label),
+                error.to_text(paint)
+            );
+        }
+    };
+    let size = format_size(member.size_bytes);
+    let mut text = format!("{}  {size}\n", paint.paint(Style::Strong, &label));
+    for (heading, words) in lines(member) {
+        text.push_str(&format!("  {heading:<10}  {}\n", printable(&words)));
+    }
+    text
+}
+
+fn lines(member: &ProbedMember) -> Vec<facts::Line> {
+    let mut lines = Vec::new();
+    for found in &member.probe.superblocks {
+        match found {
+            Ok(superblock) => lines.extend(facts::lines(superblock)),
+            Err(error) => lines.push(("damaged", error.to_string())),
+        }
+    }
+    if member.probe.newest().is_some() {
+        lines.extend(facts::log_lines(member));
+    }
+    for foreign in &member.probe.foreign {
+        let label = foreign.label.as_ref().map(|label| format!(" \"{label}\""));
+        let uuid = foreign.uuid.as_ref().map(|uuid| format!(" {uuid}"));
+        let (label, uuid) = (label.unwrap_or_default(), uuid.unwrap_or_default());
+        lines
+            .push(("holds", format!("{}{label}{uuid} (at byte {})", foreign.kind, foreign.offset)));
+    }
+    if lines.is_empty() {
+        lines.push(("holds", "nothing that is recognised".to_string()));
+    }
+    lines
+}
+
+fn verdict_table(findings: &Findings) -> String {
+    let headings = [
+        ("member", Align::Left),
+        ("slot", Align::Right),
+        ("verdict", Align::Left),
+        ("reason", Align::Left),
+    ];
+    let mut table = Table::new(&headings);
+    for (label, judged) in judged(findings) {
+        match judged {
+            Ok(verdict) => {
+                let slot = verdict.verdict.slot().map_or("-".to_string(), |slot| slot.to_string());
+                let reason = verdict.reason.to_string();
+                table.row([label, slot.as_str(), verdict.verdict.code(), reason.as_str()]);
+            }
+            Err(error) => table.row([label, "-", "unreadable", error.to_string().as_str()]),
+        }
+    }
+    table.render("")
+}
+
+/// Every member with its verdict, or with the error that kept it from having one.
+fn judged(findings: &Findings) -> Vec<(&str, Result<&MemberVerdict, &CliError>)> {
+    let mut verdicts = findings.assembly.verdicts.iter();
+    let judge = |look| match look {
+        &Look { found: Err(ref error), .. } => Err(error),
+        _ => Ok(verdicts.next().expect("a verdict for each member that was read")),
+    };
+    let labels = findings.looks.iter().map(|look| look.label.as_str());
+    labels.zip(findings.looks.iter().map(judge)).collect()
+}
+
+/// The object; `refusal` is what the error of `braid serve` would be.
+pub(super) fn to_json(findings: &Findings) -> Value {
+    let members: Vec<Value> = findings
+        .looks
+        .iter()
+        .zip(judged(findings))
+        .map(|(look, (_, judged))| member_json(look, judged))
+        .collect();
+    json!({
+        "command": "examine",
+        "members": members,
+        "array": findings.assembly.array.as_ref().ok().map(array::to_json),
+        "refusal": findings.refused.as_ref().map(CliError::to_json),
+    })
+}
+
+fn member_json(look: &Look, judged: Result<&MemberVerdict, &CliError>) -> Value {
+    let member = match &look.found {
+        Ok(member) => member,
+        Err(error) => return json!({ "path": look.label, "error": error.to_json() }),
+    };
+    let sound = member.probe.superblocks.iter().filter_map(|found| found.as_ref().ok());
+    let damaged = member.probe.superblocks.iter().filter_map(|found| found.as_ref().err());
+    let damaged = damaged.map(|error| {
+        json!({
+            "version": error.version.to_string(),
+            "offset_bytes": error.offset_bytes,
+            "reason": error.cause.to_string(),
+        })
+    });
+    let foreign = member.probe.foreign.iter().map(|foreign| {
+        json!({
+            "kind": foreign.kind.name(),
+            "label": foreign.label,
+            "uuid": foreign.uuid,
+            "offset_bytes": foreign.offset,
+        })
+    });
+    let bad_blocks = member.bad_blocks.as_ref().ok().map(|ranges| {
+        let range = |range: &braid_ondisk::BadRange| {
+            json!({ "start_sector": range.start_sector, "length_sectors": range.length_sectors })
+        };
+        ranges.iter().map(range).collect::<Vec<_>>()
+    });
+    let bitmap = member.bitmap.as_ref().map(|bitmap| match bitmap {
+        Ok(bitmap) => json!({
+            "kind": format!("{:?}", bitmap.kind),
+            "events": bitmap.events,
+            "events_cleared": bitmap.events_cleared,
+            "chunk_bytes": bitmap.chunk_bytes,
+        }),
+        Err(error) => json!({ "error": error.to_string() }),
+    });
+    json!({
+        "path": look.label,
+        "size_bytes": member.size_bytes,
+        "superblocks": sound.map(facts::to_json).collect::<Vec<_>>(),
+        "damaged": damaged.collect::<Vec<_>>(),
+        "foreign": foreign.collect::<Vec<_>>(),
+        "bad_blocks": bad_blocks,
+        "bitmap": bitmap,
+        "verdict": judged.ok().map(verdict_json),
+    })
+}
+
+fn verdict_json(verdict: &MemberVerdict) -> Value {
+    let recovered = match verdict.verdict {
+        Verdict::Recovering { recovered_sectors, .. } => Some(recovered_sectors),
+        _ => None,
+    };
+    json!({
+        "code": verdict.verdict.code(),
+        "slot": verdict.verdict.slot(),
+        "recovered_sectors": recovered,
+        "reason": verdict.reason.to_string(),
+    })
+}
