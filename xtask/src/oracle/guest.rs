@@ -104,6 +104,8 @@ impl Guest {
     ///
     /// A case whose script failed is no error here: its report says so.
     pub(crate) fn run(&self, job: &Job, folder: &Path) -> Result<Report> {
+        // What an earlier boot said must not be taken for this one's words.
+        std::fs::remove_dir_all(folder).ok();
         std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
         let members: Vec<_> = job.cases.iter().map(|case| case.members.clone()).collect();
         let drive = folder.join("drive.raw");
@@ -113,9 +115,8 @@ impl Guest {
         std::fs::write(folder.join("initrd"), &start)?;
         let outcome = Boot::start(&self.initramfs.kernel, folder)
             .and_then(|mut boot| boot.wait(Duration::from_secs(job.boot_seconds)));
-        let report = read_text(&folder.join("report"))?;
         std::fs::remove_file(folder.join("initrd"))?;
-        let report = Report::parse(&report);
+        let report = read_text(&folder.join("report")).and_then(|text| Report::parse(&text));
         if let Err(failure) = outcome {
             // Its report may end anywhere, so it may not parse; the failure is what counts.
             return Err(failure.context(where_it_was(&report.unwrap_or_default())));

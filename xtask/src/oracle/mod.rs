@@ -118,6 +118,7 @@ pub(crate) fn run(args: Vec<String>) -> Result<()> {
         told("fixtures made", fixtures::make(&bench, &options.only, &target)?);
         return Ok(());
     }
+    told("kinds of failure are told apart", proof::failures(&bench)?);
     let made = bench.forward(&specs)?;
     told("arrays made and written by md", made.len());
     told("of them pass md's own judgement", proof::just(&bench, &made)?);

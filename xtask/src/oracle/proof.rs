@@ -12,6 +12,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 
 use super::content;
+use super::guest::{Case, Ending, Job, Member};
 use super::spec::Level;
 use super::suite::{Bench, Given, Made};
 
@@ -86,6 +87,28 @@ pub(crate) fn severe(bench: &Bench, made: &[Made]) -> Result<usize> {
         }
     }
     Ok(chosen.len())
+}
+
+/// A script that hangs, one that fails, and a kernel that panics are each reported as that.
+pub(crate) fn failures(bench: &Bench) -> Result<usize> {
+    let case = |name: &str, script: &str| Case {
+        name: name.to_owned(),
+        members: vec![Member::zeros(2048)],
+        script: script.to_owned(),
+    };
+    let cases = vec![case("hangs", "sleep 100\n"), case("fails", "false\n"), case("ends", "")];
+    let mut job = Job::new(cases, Ending::PowerOff);
+    job.case_seconds = 2;
+    let report = bench.guest.run(&job, &bench.folder.join("proof-failures"))?;
+    let words = |name: &str| report.cases[name].succeeded().err().map(|error| error.to_string());
+    ensure!(words("hangs").is_some_and(|said| said.contains("deadline")), "a hang is not told");
+    ensure!(words("fails").is_some_and(|said| said.contains("ended with 1")), "nor a failure");
+    ensure!(words("ends").is_none(), "a case after a hang does not run");
+    let cases = vec![case("panics", "echo c >/proc/sysrq-trigger\n")];
+    let panic = bench.guest.run(&Job::new(cases, Ending::PowerOff), &bench.folder.join("panic"));
+    let said = panic.err().map(|error| format!("{error:#}")).unwrap_or_default();
+    ensure!(said.contains("in case panics") && said.contains("panicked"), "a panic tells: {said}");
+    Ok(3)
 }
 
 /// The array as md left it, without some slots.

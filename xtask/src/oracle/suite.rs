@@ -139,6 +139,9 @@ impl Bench {
 
     /// Spreads cases over boots that run at the same time; one report, members in `folder/CASE`.
     pub(crate) fn run(&self, cases: Vec<Case>, ending: Ending, folder: &Path) -> Result<Report> {
+        if cases.is_empty() {
+            return Ok(Report { done: true, ..Report::default() });
+        }
         let count = self.boots.clamp(1, cases.len().max(1));
         let mut piles: Vec<Vec<Case>> = vec![Vec::new(); count];
         for (index, case) in cases.into_iter().enumerate() {
