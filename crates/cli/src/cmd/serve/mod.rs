@@ -82,9 +82,9 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         server.endpoints().iter().map(|endpoint| endpoint.uri(&name).to_string()).collect();
     reporter.serving(&volume, &uris);
     let outcome = serve_until_end(&args, &watch, &uris);
-    server.stop(STOP_DEADLINE);
+    let clients = server.stop(STOP_DEADLINE);
     let stopped = volume.stop();
-    reporter.stopped(&volume, stopped);
+    reporter.stopped(&volume, stopped, clients.cut);
     let exit = outcome?;
     if stopped.clean || args.read_only { Ok(exit) } else { Ok(Exit::Attention) }
 }

@@ -145,11 +145,13 @@ impl Reporter {
         }
     }
 
-    pub(crate) fn stopped(&self, volume: &Volume, stopped: Stopped) {
+    /// `cut` connections had not finished when time was up.
+    pub(crate) fn stopped(&self, volume: &Volume, stopped: Stopped, cut: usize) {
         let counters = volume.counters();
         if self.json {
             return self.event("stopped", &json!({
                 "clean": stopped.clean,
+                "connections_cut": cut,
                 "member_reads": counters.member_reads,
                 "member_writes": counters.member_writes,
                 "member_errors": counters.member_errors,
@@ -161,6 +163,9 @@ impl Reporter {
                 "stripe_waits": counters.stripe_waits,
                 "owner_misses": volume.owner_misses(),
             }));
+        }
+        if cut > 0 {
+            self.say(Style::Warning, &format!("{cut} connection(s) were cut in the middle of a request"));
         }
         let state = if stopped.clean { "cleanly" } else { "but its superblocks are not clean" };
         eprintln!("stopped {} {state}", self.name);
