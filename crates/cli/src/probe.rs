@@ -223,3 +223,6 @@ fn busy(path: &Path, holder: &Holder) -> CliError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

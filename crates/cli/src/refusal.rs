@@ -228,3 +228,6 @@ fn of_array(verdicts: &[MemberVerdict], uuid: &[u8; 16]) -> Vec<String> {
 fn numbers(slots: &[u16]) -> String {
     slots.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
+
+#[cfg(test)]
+mod tests;

@@ -240,6 +240,12 @@ fn state_words(superblock: &Superblock) -> String {
     }
 }
 
+/// The roles up to the last device that has one; md fills the rest of the table with spares.
+fn named_roles(roles: &[Role]) -> &[Role] {
+    let end = roles.iter().rposition(|role| *role != Role::Spare).map_or(0, |last| last + 1);
+    roles.get(..end).unwrap_or_default()
+}
+
 /// The superblock as an object; sizes in bytes, times in seconds since 1970.
 pub(super) fn to_json(superblock: &Superblock) -> Value {
     let (array, device, state) = (&superblock.array, &superblock.device, &superblock.state);
@@ -282,7 +288,7 @@ pub(super) fn to_json(superblock: &Superblock) -> Value {
             "resync_offset_sectors": (!state.is_clean()).then_some(state.resync_offset),
             "features": state.features.names().collect::<Vec<_>>(),
             "unknown_features": state.features.unknown(),
-            "roles": state.roles.iter().map(role).collect::<Vec<_>>(),
+            "roles": named_roles(&state.roles).iter().map(role).collect::<Vec<_>>(),
         },
         "bitmap_offset_sectors": superblock.intent.bitmap_offset_sectors,
         "has_ppl": superblock.intent.ppl.is_some(),

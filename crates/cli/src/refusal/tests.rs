@@ -1,0 +1,131 @@
+//! Every refusal has its own code and a first way out that cannot lose data.
+
+use std::collections::BTreeSet;
+
+use braid_assembly::{ArrayName, AtRisk, MemberVerdict, ReadOnlyReason, Reason, Refusal, Verdict};
+use braid_geometry::GeometryError;
+use braid_ondisk::{SuperblockError, SuperblockFault, Version};
+
+use super::cli_error;
+use crate::error::Risk;
+use crate::error::code::Code;
+
+fn labels() -> Vec<String> {
+    ["a b", "c"].map(String::from).to_vec()
+}
+
+fn foreign(label: &str, uuid: [u8; 16]) -> MemberVerdict {
+    let reason = Reason::OtherArray { uuid, name: String::new() };
+    MemberVerdict { label: label.to_string(), verdict: Verdict::Foreign, reason }
+}
+
+fn verdicts() -> Vec<MemberVerdict> {
+    vec![foreign("a b", [1; 16]), foreign("c", [2; 16])]
+}
+
+fn refusals() -> Vec<(Refusal, Code)> {
+    let name = |uuid, name: &str| ArrayName { uuid, name: name.to_string(), members: 1 };
+    let risk = AtRisk { slots: vec![1], member_sectors: 0..8, array_sectors: 0..2048 };
+    let geometry = GeometryError::CapacityTooLarge;
+    vec![
+        (Refusal::NoMembers { wanted: None }, Code::NoSuperblock),
+        (Refusal::NoMembers { wanted: Some("tank".to_string()) }, Code::NoSuperblock),
+        (
+            Refusal::SeveralArrays { arrays: vec![name([1; 16], "x;y"), name([2; 16], "")] },
+            Code::SeveralArrays,
+        ),
+        (Refusal::RolesContradict { labels: labels() }, Code::RanApart),
+        (Refusal::SlotClaimedTwice { slot: 1, labels: labels() }, Code::SlotClaimedTwice),
+        (Refusal::UnknownFeatures { bits: 1 << 20 }, Code::UnsupportedFeature),
+        (Refusal::NewerFormat, Code::UnsupportedFeature),
+        (Refusal::Clustered, Code::UnsupportedFeature),
+        (Refusal::Reshaping { position_sectors: 8 }, Code::Reshaping),
+        (Refusal::Journal, Code::JournalNeeded),
+        (
+            Refusal::ConflictingGeometry {
+                label: "c".to_string(),
+                other: "a b".to_string(),
+                field: "level",
+            },
+            Code::MembersDisagree,
+        ),
+        (Refusal::Geometry(geometry), Code::SuperblockImpossible),
+        (
+            Refusal::TooFewMembers { have: 1, need: 2, slots: 3, missing: vec![1, 2] },
+            Code::TooFewMembers,
+        ),
+        (Refusal::DirtyAndDegraded(risk), Code::DirtyDegraded),
+        (Refusal::PplNotReplayed { missing: vec![1] }, Code::PplNeeded),
+        (Refusal::ReadOnlyOnly(ReadOnlyReason::Ppl), Code::ReadOnlyOnly),
+        (Refusal::ReadOnlyOnly(ReadOnlyReason::BitmapUnreadable), Code::ReadOnlyOnly),
+    ]
+}
+
+#[test]
+fn every_refusal_has_its_code_and_a_safe_way_out() {
+    let mut codes = BTreeSet::new();
+    for (refusal, code) in refusals() {
+        codes.insert(refusal.code());
+        let error = cli_error(&refusal, &verdicts(), &labels());
+        assert_eq!(error.code(), code, "{refusal}");
+        let remedies = error.remedies();
+        assert_ne!(remedies[0].risk, Risk::Destroy, "{refusal}");
+        assert!(remedies.iter().any(|remedy| remedy.command.contains("braid")), "{refusal}");
+        for remedy in &remedies {
+            let names = ["'a b'", "c"].iter().any(|name| remedy.command.contains(name));
+            assert!(remedy.command.is_empty() || names, "{}", remedy.command);
+        }
+    }
+    assert_eq!(codes.len(), 15, "each of assembly's refusals");
+}
+
+#[test]
+fn only_accepting_the_risk_is_dangerous_and_it_comes_last() {
+    let risk = AtRisk { slots: vec![1], member_sectors: 0..8, array_sectors: 0..2048 };
+    let error = cli_error(&Refusal::DirtyAndDegraded(risk), &[], &labels());
+    let last = error.remedies().last().cloned().expect("some");
+    assert_eq!(
+        (last.command.as_str(), last.risk),
+        ("braid serve --accept-risk 'a b' c", Risk::Destroy)
+    );
+    let cause = error.to_json()["cause"].to_string();
+    assert!(cause.contains("slot 1") && cause.contains("1 MiB"), "{cause}");
+}
+
+#[test]
+fn of_several_arrays_each_is_offered_with_its_own_members() {
+    let (refusal, _) = refusals().swap_remove(2);
+    let error = cli_error(&refusal, &verdicts(), &labels());
+    let commands: Vec<String> = error.remedies().into_iter().map(|remedy| remedy.command).collect();
+    assert_eq!(commands, ["braid serve 'a b'", "braid serve c"]);
+}
+
+#[test]
+fn of_nothing_but_broken_members_the_fault_is_named() {
+    let cases = [
+        (SuperblockFault::Checksum { stored: 1, computed: 2 }, Code::SuperblockChecksum),
+        (SuperblockFault::ChunkZero, Code::SuperblockImpossible),
+        (
+            SuperblockFault::SectorCount { field: "size", sectors: 1 << 60 },
+            Code::SuperblockImpossible,
+        ),
+        (SuperblockFault::BigEndian, Code::UnsupportedFeature),
+    ];
+    for (cause, code) in cases {
+        let error = SuperblockError { version: Version::V1_2, offset_bytes: 4096, cause };
+        let verdict = MemberVerdict {
+            label: "c".to_string(),
+            verdict: Verdict::Damaged,
+            reason: Reason::Superblock(error),
+        };
+        let error = cli_error(&Refusal::NoMembers { wanted: None }, &[verdict], &labels());
+        assert_eq!(error.code(), code, "{cause}");
+    }
+    let short = MemberVerdict {
+        label: "c".to_string(),
+        verdict: Verdict::Truncated,
+        reason: Reason::TooShort { missing_bytes: 1 },
+    };
+    let error = cli_error(&Refusal::NoMembers { wanted: None }, &[short], &labels());
+    assert_eq!(error.code(), Code::MemberTruncated);
+}
