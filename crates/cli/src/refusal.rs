@@ -154,18 +154,10 @@ fn with_remedies(
             let command = format!("braid serve {}", words(&of_array(verdicts, &array.uuid), &[]));
             error.remedy(Risk::Change, format!("Serve {name}"), command)
         }),
-        Refusal::RolesContradict { labels } => labels.iter().fold(
-            error.remedy(Risk::Look, "Compare the two sides", examine),
-            |error, label| {
-                let command =
-                    format!("braid serve --read-only {}", words(members, &others(labels, label)));
-                error.remedy(Risk::Look, format!("Look at the side of {label}"), command)
-            },
-        ),
-        Refusal::SlotClaimedTwice { labels, .. } => {
+        Refusal::RolesContradict { labels } | Refusal::SlotClaimedTwice { labels, .. } => {
             labels.iter().fold(error.remedy(Risk::Look, "Compare them", examine), |error, label| {
-                let command =
-                    format!("braid serve --read-only {}", words(members, &others(labels, label)));
+                let rest = words(members, &others(labels, label));
+                let command = format!("braid serve --read-only {rest}");
                 error.remedy(Risk::Look, format!("Look with only {label}"), command)
             })
         }
@@ -197,20 +189,24 @@ fn with_remedies(
             )
             .remedy(Risk::Destroy, "Accept the risk", format!("braid serve --accept-risk {all}")),
         Refusal::ReadOnlyOnly(reason) => {
-            let error =
-                error.remedy(Risk::Look, "Read it", format!("braid serve --read-only {all}"));
-            match reason {
-                ReadOnlyReason::Replacement { .. } | ReadOnlyReason::Ppl => {
-                    error.remedy(Risk::Change, "Let the kernel's md run it", kernel)
-                }
-                ReadOnlyReason::BitmapKind(_)
-                | ReadOnlyReason::BitmapUnreadable
-                | ReadOnlyReason::BitmapAhead { .. } => error.remedy(
-                    Risk::Change,
-                    "Drop the bitmap with the kernel's md",
-                    format!("{kernel} && mdadm --grow --bitmap=none /dev/md127 && mdadm --stop /dev/md127"),
-                ),
-            }
+            let read = format!("braid serve --read-only {all}");
+            let (label, command) = out_of_read_only(*reason, kernel);
+            error.remedy(Risk::Look, "Read it", read).remedy(Risk::Change, label, command)
+        }
+    }
+}
+
+/// How to make an array writable that can only be read.
+fn out_of_read_only(reason: ReadOnlyReason, kernel: String) -> (&'static str, String) {
+    match reason {
+        ReadOnlyReason::Replacement { .. } | ReadOnlyReason::Ppl => {
+            ("Let the kernel's md run it", kernel)
+        }
+        ReadOnlyReason::BitmapKind(_)
+        | ReadOnlyReason::BitmapUnreadable
+        | ReadOnlyReason::BitmapAhead { .. } => {
+            let drop = "mdadm --grow --bitmap=none /dev/md127 && mdadm --stop /dev/md127";
+            ("Drop the bitmap with the kernel's md", format!("{kernel} && {drop}"))
         }
     }
 }

@@ -4,8 +4,11 @@ mod create_kit;
 
 use create_kit::{Folder, MEMBER, MEMBER_BYTES};
 
+/// One array to make, and what must come of it.
+type Case = (&'static str, &'static str, &'static str, u64, &'static str, Option<&'static str>);
+
 /// Level, further options, members, data members' worth of capacity, mdadm's level and layout.
-const LEVELS: [(&str, &str, &str, u64, &str, Option<&str>); 14] = [
+const LEVELS: [Case; 14] = [
     ("linear", "", "a b", 2, "linear", None),
     ("linear", "--chunk 64K", "a b c", 3, "linear", None),
     ("0", "", "a b c", 3, "raid0", None),

@@ -18,6 +18,8 @@ mod apply;
 mod destroy;
 mod plan;
 mod report;
+#[cfg(test)]
+mod tests;
 mod words;
 
 use std::path::PathBuf;

@@ -12,29 +12,29 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Size of most members.
-pub const MEMBER: &str = "8M";
+pub(crate) const MEMBER: &str = "8M";
 /// The same in bytes.
-pub const MEMBER_BYTES: u64 = 8 << 20;
+pub(crate) const MEMBER_BYTES: u64 = 8 << 20;
 
 /// What a run of the command came to.
 #[derive(Debug)]
-pub struct Outcome {
-    pub exit: i32,
-    pub out: String,
-    pub err: String,
+pub(crate) struct Outcome {
+    pub(crate) exit: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 impl Outcome {
     /// Done, with nothing to say on standard error.
     #[track_caller]
-    pub fn done(self) -> Self {
+    pub(crate) fn done(self) -> Self {
         assert_eq!((self.exit, self.err.as_str()), (0, ""), "{self:?}");
         self
     }
 
     /// Refused with this code and status, and with a way out.
     #[track_caller]
-    pub fn refused(self, code: &str, exit: i32) -> Self {
+    pub(crate) fn refused(self, code: &str, exit: i32) -> Self {
         assert!(self.err.starts_with(&format!("error[{code}]: ")), "{self:?}");
         assert_eq!(self.exit, exit, "{self:?}");
         assert!(self.err.lines().count() > 1, "no way out: {self:?}");
@@ -42,33 +42,33 @@ impl Outcome {
     }
 
     #[track_caller]
-    pub fn says(self, words: &str) -> Self {
+    pub(crate) fn says(self, words: &str) -> Self {
         assert!(self.out.contains(words) || self.err.contains(words), "{words}: {self:#?}");
         self
     }
 
     #[track_caller]
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 }
 
 /// A folder of members.
-pub struct Folder {
+pub(crate) struct Folder {
     folder: TempDir,
 }
 
 impl Folder {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { folder: TempDir::new().unwrap() }
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// Runs `braid` in the folder; words are split at spaces.
-    pub fn braid(&self, command: &str) -> Outcome {
+    pub(crate) fn braid(&self, command: &str) -> Outcome {
         let output = Command::new(env!("CARGO_BIN_EXE_braid"))
             .args(command.split_whitespace())
             .current_dir(self.folder.path())
@@ -84,27 +84,27 @@ impl Folder {
     }
 
     /// A sparse file.
-    pub fn file(&self, name: &str, bytes: u64) {
+    pub(crate) fn file(&self, name: &str, bytes: u64) {
         File::create(self.path(name)).unwrap().set_len(bytes).unwrap();
     }
 
-    pub fn files(&self, names: &[&str]) {
+    pub(crate) fn files(&self, names: &[&str]) {
         names.iter().for_each(|name| self.file(name, MEMBER_BYTES));
     }
 
-    pub fn write(&self, name: &str, offset: u64, bytes: &[u8]) {
+    pub(crate) fn write(&self, name: &str, offset: u64, bytes: &[u8]) {
         let file = File::options().write(true).open(self.path(name)).unwrap();
         file.write_all_at(bytes, offset).unwrap();
     }
 
-    pub fn read(&self, name: &str, offset: u64, length: usize) -> Vec<u8> {
+    pub(crate) fn read(&self, name: &str, offset: u64, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
         File::open(self.path(name)).unwrap().read_exact_at(&mut bytes, offset).unwrap();
         bytes
     }
 
     /// Every file below the folder with its bytes.
-    pub fn everything(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+    pub(crate) fn everything(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut found = BTreeMap::new();
         let mut folders = vec![self.folder.path().to_path_buf()];
         while let Some(folder) = folders.pop() {
@@ -128,7 +128,7 @@ impl Folder {
 
     /// Runs a command that must change nothing at all.
     #[track_caller]
-    pub fn braid_changing_nothing(&self, command: &str) -> Outcome {
+    pub(crate) fn braid_changing_nothing(&self, command: &str) -> Outcome {
         let before = self.everything();
         let outcome = self.braid(command);
         assert!(self.everything() == before, "{command} changed something: {outcome:?}");
@@ -136,7 +136,7 @@ impl Folder {
     }
 
     /// What `mdadm --examine` prints, field by field; `None` without mdadm.
-    pub fn mdadm(&self, name: &str) -> Option<BTreeMap<String, String>> {
+    pub(crate) fn mdadm(&self, name: &str) -> Option<BTreeMap<String, String>> {
         let output =
             ["mdadm", "/sbin/mdadm", "/usr/sbin/mdadm"].into_iter().find_map(|program| {
                 let mut command = Command::new(program);
@@ -152,7 +152,7 @@ impl Folder {
 }
 
 /// An ext file system's signature, with a label if it is not empty.
-pub fn write_ext(folder: &Folder, name: &str, label: &str) {
+pub(crate) fn write_ext(folder: &Folder, name: &str, label: &str) {
     folder.write(name, 1024 + 56, &[0x53, 0xef]);
     folder.write(name, 1024 + 120, label.as_bytes());
 }

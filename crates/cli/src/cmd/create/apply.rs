@@ -59,10 +59,12 @@ impl Drop for TakeBack<'_> {
         }
         for seat in &self.plan.seats {
             let Source::Existing(existing) = &seat.source else { continue };
+            // The failure that brought us here is reported; the saved copy is still there. Not
+            // durable writes: after a failed flush those are refused, and this is worth a try.
             for snippet in &existing.snippets {
-                // The failure that brought us here is reported; the saved copy is still there.
-                let _ = existing.device.write_at(&snippet.bytes, snippet.offset, true);
+                let _ = existing.device.write_at(&snippet.bytes, snippet.offset, false);
             }
+            let _ = existing.device.flush();
         }
     }
 }

@@ -1,0 +1,86 @@
+//! A failure half-way leaves members as they were, and removes the files that were made.
+
+use std::path::{Path, PathBuf};
+
+use braid_member::layer::{Fault, Faulty, Operation};
+use clap::Parser;
+use tempfile::TempDir;
+
+use super::plan::{Plan, Source, plan};
+use super::{Args, apply};
+use crate::cmd::Globals;
+use crate::error::code::Code;
+use crate::output::colour::Paint;
+
+/// `Args` as a command line of its own.
+#[derive(Debug, Parser)]
+struct Line {
+    #[command(flatten)]
+    args: Args,
+}
+
+fn args(words: &str) -> Args {
+    Line::parse_from(std::iter::once("create").chain(words.split_whitespace())).args
+}
+
+fn globals(folder: &Path) -> Globals {
+    let paint = Paint::plain();
+    Globals { json: true, paint_out: paint, paint_err: paint, state_dir: folder.join("state") }
+}
+
+/// A folder with members `a` and `b` of one old array, and what is on them.
+fn old_array() -> (TempDir, Vec<PathBuf>, Vec<Vec<u8>>) {
+    let folder = TempDir::new().expect("a folder");
+    let paths = ["a", "b"].map(|name| folder.path().join(name)).to_vec();
+    let words = format!("old -l 1 --member-size 8M {} {}", paths[0].display(), paths[1].display());
+    let planned = plan(&args(&words)).expect("nothing stands in the way");
+    apply::apply(&planned, &globals(folder.path())).expect("nothing fails");
+    drop(planned);
+    let bytes = paths.iter().map(|path| std::fs::read(path).expect("readable")).collect();
+    (folder, paths, bytes)
+}
+
+/// Plans `words`, breaks the second member as `fault` says, and expects the failure to be undone.
+#[track_caller]
+fn failure_is_undone(words: &str, fault: Fault) {
+    let (folder, paths, before) = old_array();
+    let new_file = folder.path().join("c");
+    let members = [&paths[0], &paths[1], &new_file].map(|path| path.display().to_string());
+    let words = format!("new --destroy old --member-size 8M {words} {}", members.join(" "));
+    let mut planned: Plan = plan(&args(&words)).expect("nothing stands in the way");
+    let Source::Existing(existing) = &mut planned.seats[1].source else { panic!("b is there") };
+    let device =
+        std::mem::replace(&mut existing.device, Box::new(braid_member::MemoryMember::new(8 << 20)));
+    let faulty = Faulty::new(device);
+    faulty.faults().insert(fault);
+    let faults = faulty.faults();
+    existing.device = Box::new(faulty);
+    let error = apply::apply(&planned, &globals(folder.path())).err().expect("it must fail");
+    assert_eq!(error.code(), Code::MemberIo, "{error}");
+    assert!(faults.struck_count() > 0);
+    assert!(!new_file.exists(), "the new file is removed");
+    for (path, bytes) in paths.iter().zip(&before) {
+        assert!(std::fs::read(path).expect("readable") == *bytes, "{} changed", path.display());
+    }
+}
+
+#[test]
+fn a_superblock_that_cannot_be_written_undoes_the_others() {
+    // The old superblock is at 4 KiB, so the first write to byte 0 is the new one.
+    failure_is_undone("-l 5 --metadata 1.1", Fault::on(Operation::Write, 0..512).times(1));
+}
+
+#[test]
+fn a_signature_that_cannot_be_wiped_undoes_the_others() {
+    failure_is_undone("-l 5", Fault::on(Operation::Write, 4096..4608).times(1));
+}
+
+#[test]
+fn a_failed_flush_undoes_everything() {
+    failure_is_undone("-l 5", Fault::everywhere(Operation::Flush).times(1));
+}
+
+#[test]
+fn zeroes_that_cannot_be_written_undo_the_wipe() {
+    failure_is_undone("-l 5 --zero", Fault::everywhere(Operation::Zero).times(1));
+}
