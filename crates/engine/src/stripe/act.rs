@@ -20,7 +20,8 @@ impl Stripes {
         loop {
             let stripe = &self.pool[usize::from(index)];
             let agrees = self.parity_agrees(common, stripe);
-            match decide(&facts(stripe, &common.view, agrees)) {
+            let others_wait = !self.waiting.is_empty();
+            match decide(&facts(stripe, &common.view, (agrees, others_wait))) {
                 Action::Wait => return,
                 Action::Release => {
                     if !self.release(common, index) {
@@ -154,6 +155,7 @@ impl Stripes {
         let stripe = &mut self.pool[usize::from(index)];
         let batch = stripe.batch.take().expect("a batch is being ended");
         stripe.phase = Phase::Ready;
+        stripe.has_served = true;
         for attachment in batch.attachments {
             common.part_done(attachment.piece, result);
         }

@@ -4,6 +4,7 @@
 //! |---------|-------------|------------|--------|--------|---------|
 //! | any     | yes         |            |        |        | Wait    |
 //! | Ready   | no          | (no work)  |        |        | Release |
+//! | Ready   | no          | (yields)   |        |        | Release |
 //! | Ready   | no          | (work)     |        |        | Begin   |
 //! | Fill    | no          | Reads      |        |        | Read    |
 //! | Fill    | no          | Nothing    |        |        | Compute |
@@ -15,7 +16,9 @@
 //! | Hold    | no          |            | yes    | no     | Wait    |
 //! | Hold    | no          |            | yes    | yes    | Refuse  |
 //!
-//! An empty cell means "whatever"; the first line wins. [check: the_table_is_total]
+//! An empty cell means "whatever"; the first line wins. A stripe that has served a batch yields to
+//! bands that wait for one, and its own work goes to the end of their line, so that a busy band
+//! starves nobody [check: busy_band_does_not_starve_others]. [check: the_table_is_total]
 
 use super::state::Phase;
 
@@ -36,6 +39,8 @@ pub(super) struct Facts {
     pub(super) phase: Phase,
     /// Work is queued for the next batch.
     pub(super) queued: bool,
+    /// It has had its turn, and other bands wait for a stripe.
+    pub(super) yields: bool,
     /// Requests or jobs are out.
     pub(super) outstanding: bool,
     /// Only meaningful in [`Phase::Fill`].
@@ -51,7 +56,7 @@ pub(super) struct Facts {
 pub(super) enum Action {
     /// An event will come.
     Wait,
-    /// The stripe is free.
+    /// The stripe is free, or another band's turn has come.
     Release,
     /// Take the next batch.
     Begin,
@@ -74,6 +79,7 @@ pub(super) fn decide(facts: &Facts) -> Action {
     match facts {
         Facts { outstanding: true, .. } => Action::Wait,
         Facts { phase: Phase::Ready, queued: false, .. } => Action::Release,
+        Facts { phase: Phase::Ready, yields: true, .. } => Action::Release,
         Facts { phase: Phase::Ready, queued: true, .. } => Action::Begin,
         Facts { phase: Phase::Fill, need, .. } => match need {
             Need::Reads => Action::Read,
@@ -98,7 +104,7 @@ mod tests {
         let mut all = Vec::new();
         for phase in [Phase::Ready, Phase::Fill, Phase::Compute, Phase::Write, Phase::Hold] {
             for need in [Need::Nothing, Need::Reads, Need::Impossible] {
-                for bits in 0..16 {
+                for bits in 0..32 {
                     let bit = |n: u32| BOTH[usize::from(bits >> n & 1 == 1)];
                     all.push(Facts {
                         phase,
@@ -107,6 +113,7 @@ mod tests {
                         need,
                         missed: bit(2),
                         broken: bit(3),
+                        yields: bit(4),
                     });
                 }
             }

@@ -19,7 +19,11 @@ pub(super) fn need(stripe: &Stripe, view: &ArrayView, parity_agrees: bool) -> (N
 }
 
 /// The stripe at a glance, for the decision table.
-pub(super) fn facts(stripe: &Stripe, view: &ArrayView, parity_agrees: bool) -> Facts {
+pub(super) fn facts(
+    stripe: &Stripe,
+    view: &ArrayView,
+    (parity_agrees, others_wait): (bool, bool),
+) -> Facts {
     let filling = stripe.phase == Phase::Fill && stripe.outstanding == 0;
     let missed = stripe.slots().any(|slot| {
         let missed = stripe.column(slot).missed;
@@ -28,6 +32,7 @@ pub(super) fn facts(stripe: &Stripe, view: &ArrayView, parity_agrees: bool) -> F
     Facts {
         phase: stripe.phase,
         queued: !stripe.queue.is_empty(),
+        yields: stripe.has_served && others_wait,
         outstanding: stripe.outstanding > 0,
         need: if filling { need(stripe, view, parity_agrees).0 } else { Need::Nothing },
         missed,

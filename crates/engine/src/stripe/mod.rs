@@ -70,6 +70,7 @@ impl Stripes {
             columns: vec![Column::EMPTY; usize::from(geometry.slots())],
             batch: None,
             queue: VecDeque::new(),
+            has_served: false,
             outstanding: 0,
         };
         let mut pool = Vec::new();
@@ -191,15 +192,18 @@ impl Stripes {
         stripe.map = self.geometry.row_map(self.geometry.row_of(start));
         stripe.start = start;
         stripe.phase = Phase::Ready;
+        stripe.has_served = false;
         stripe.queue.push_back(attachment);
         let before = self.index.insert(band, index);
         assert!(before.is_none(), "a band has one stripe at most");
     }
 
-    /// A stripe has no work left: it goes to the head of the line, or becomes free. True when it
-    /// has work again.
+    /// A stripe has no work left, or has had its turn: it goes to the head of the line, or becomes
+    /// free. True when it has work again.
     fn release(&mut self, common: &mut Common, index: u16) -> bool {
-        let key = self.pool[usize::from(index)].key;
+        let stripe = &mut self.pool[usize::from(index)];
+        let key = stripe.key;
+        self.waiting.extend(stripe.queue.drain(..).map(|attachment| (key, attachment)));
         let removed = self.index.remove(&key);
         assert_eq!(removed, Some(index), "the index knows every occupied stripe");
         while let Some((band, attachment)) = self.waiting.pop_front() {

@@ -196,6 +196,8 @@ pub(super) struct Stripe {
     pub(super) columns: Vec<Column>,
     pub(super) batch: Option<Batch>,
     pub(super) queue: VecDeque<Attachment>,
+    /// It has ended a batch for this band.
+    pub(super) has_served: bool,
     /// Member requests and jobs that are out.
     pub(super) outstanding: u16,
 }
