@@ -263,7 +263,7 @@ impl World {
                 let version = version.unwrap_or_else(|| panic!("seed {seed}: {sector} is torn"));
                 let allowed = match was_clean {
                     true => self.model.allowed(sector),
-                    false => self.model.history(sector).to_vec(),
+                    false => self.model.history(sector),
                 };
                 assert!(
                     allowed.contains(&version),

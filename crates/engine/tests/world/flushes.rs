@@ -95,6 +95,7 @@ fn array_under_load_stays_active() {
             let mut world = Scene::new(shape(level, layout, 8, 4, 4), seed).open();
             world.run(&mix);
             world.check_members();
+            world.rest();
             assert!(world.told.clean_began > 0, "{level}: it rests in the end");
         });
     }

@@ -25,7 +25,8 @@ struct Entry {
 #[derive(Clone, Debug)]
 struct Cell {
     entries: Vec<Entry>,
-    history: Vec<Version>,
+    /// All that may be on stable storage.
+    history: Vec<Entry>,
 }
 
 #[derive(Clone)]
@@ -45,7 +46,7 @@ pub(crate) enum End {
 impl Model {
     pub(crate) fn new(sectors: u64) -> Self {
         let entry = Entry { write: 0, version: FIRST, answered: Some(0) };
-        let cell = Cell { entries: vec![entry], history: vec![FIRST] };
+        let cell = Cell { entries: vec![entry], history: vec![entry] };
         Self { cells: vec![cell; sectors as usize] }
     }
 
@@ -55,10 +56,9 @@ impl Model {
 
     pub(crate) fn begin(&mut self, range: (u64, u64), write: u64, version: Version) {
         for cell in self.range(range) {
-            cell.entries.push(Entry { write, version, answered: None });
-            if !cell.history.contains(&version) {
-                cell.history.push(version);
-            }
+            let entry = Entry { write, version, answered: None };
+            cell.entries.push(entry);
+            cell.history.push(entry);
         }
     }
 
@@ -72,15 +72,17 @@ impl Model {
     ) {
         for cell in self.range(range) {
             if let End::Done { durable } = end {
-                cell.entries.retain(|entry| {
+                let stays = |entry: &Entry| {
                     entry.write == write || entry.answered.is_none_or(|answered| answered > began)
-                });
+                };
+                cell.entries.retain(stays);
                 if durable {
-                    let entries = &cell.entries;
-                    cell.history.retain(|version| entries.iter().any(|e| e.version == *version));
+                    // What was written beside it may have come later, and may still be volatile.
+                    cell.history.retain(stays);
                 }
             }
-            for entry in cell.entries.iter_mut().filter(|entry| entry.write == write) {
+            let all = cell.entries.iter_mut().chain(&mut cell.history);
+            for entry in all.filter(|entry| entry.write == write) {
                 entry.answered = Some(now);
             }
         }
@@ -90,7 +92,7 @@ impl Model {
     pub(crate) fn flushed(&mut self, asked: u64) {
         for cell in &mut self.cells {
             if cell.entries.iter().all(|entry| entry.answered.is_some_and(|at| at <= asked)) {
-                cell.history = cell.entries.iter().map(|entry| entry.version).collect();
+                cell.history.clone_from(&cell.entries);
             }
         }
     }
@@ -121,16 +123,17 @@ impl Model {
     }
 
     /// All that may be on stable storage.
-    pub(crate) fn history(&self, sector: u64) -> &[Version] {
-        &self.cells[sector as usize].history
+    pub(crate) fn history(&self, sector: u64) -> Vec<Version> {
+        self.cells[sector as usize].history.iter().map(|entry| entry.version).collect()
     }
 
     /// After a power cut: what may be on stable storage is what may be read.
     pub(crate) fn lose_power(&mut self) {
         for cell in &mut self.cells {
-            let entry =
-                |version: &Version| Entry { write: 0, version: *version, answered: Some(0) };
-            cell.entries = cell.history.iter().map(entry).collect();
+            for entry in &mut cell.history {
+                *entry = Entry { write: 0, answered: Some(0), ..*entry };
+            }
+            cell.entries.clone_from(&cell.history);
         }
     }
 }
