@@ -1,0 +1,130 @@
+//! `braid demo`: the main job, shown on temporary files by this very program.
+//!
+//! Where it stands: beside the other verbs, and it calls none of them: it runs `braid` as a person
+//! would (`process`), speaks NBD as a client would (`client`, `load`), and checks everything it says
+//! (`story`). Needs no other program, no root and no kernel module.
+//!
+//! Invariants:
+//! - a check that does not hold is an error, B082; then the folder stays, to be looked at
+//!   (`tests/demo.rs`);
+//! - otherwise nothing is left: no process and, without `--keep`, no file (`tests/demo.rs`).
+
+mod client;
+mod files;
+mod image;
+mod load;
+mod process;
+mod story;
+mod tell;
+
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use super::Globals;
+use crate::error::code::Code;
+use crate::error::{CliError, Exit, Risk};
+use crate::output::shell::shell_word;
+use crate::output::size::{SizeError, format_size, parse_size};
+use process::{Interrupt, system};
+use story::Story;
+use tell::Teller;
+
+/// Smallest member, in bytes: with less, the image and the regions of the clients do not fit.
+const MEMBER_BYTES_MIN: u64 = 8 << 20;
+
+/// Arguments of `braid demo`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Keep the folder with the members, to go on with.
+    #[arg(long)]
+    keep: bool,
+    /// Size of each of the six members; they are sparse files.
+    #[arg(long, value_name = "SIZE", default_value = "64M")]
+    size: String,
+}
+
+/// Plays it.
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
+    let member_bytes = member_bytes(&args.size)?;
+    let interrupt =
+        Interrupt::new().map_err(|error| system("signals cannot be watched", &error))?;
+    let folder = tempfile::Builder::new().prefix("braid-demo-").tempdir();
+    let folder = folder.map_err(|error| system("no temporary folder can be made", &error))?;
+    let mut teller = Teller::new(globals);
+    teller.introduce(&folder.path().to_string_lossy());
+    let played = Story::new(folder.path(), &interrupt, &mut teller).play(member_bytes);
+    match played {
+        Ok((rows, counted)) => {
+            let next = next(args.keep.then_some(folder.path()));
+            teller.summary(&rows, &counted, &next);
+            if args.keep {
+                let _ = folder.keep();
+            }
+            Ok(Exit::Done)
+        }
+        Err(error) => {
+            teller.break_off();
+            // A signal reaches the children, too: whatever failed, failed because of it.
+            interrupt.check()?;
+            Err(keep_evidence(error, folder))
+        }
+    }
+}
+
+/// After a check that did not hold, the members are what a report needs.
+fn keep_evidence(error: CliError, folder: TempDir) -> CliError {
+    if error.code() != Code::VerifyFailed {
+        return error;
+    }
+    let members = members_of(&folder.keep());
+    let error = error.because(format!("the members are kept: {members}"));
+    error.remedy(Risk::Look, "Look at them", format!("braid examine {members}"))
+}
+
+/// The members in a folder, as a shell takes them.
+fn members_of(folder: &Path) -> String {
+    format!("{}/disk*", shell_word(&folder.to_string_lossy()))
+}
+
+/// Three commands to go on with: on the members that were kept, or on new ones right here.
+fn next(kept: Option<&Path>) -> [(&'static str, String); 3] {
+    let program = std::env::args_os().next().unwrap_or_else(|| "braid".into());
+    let program = shell_word(&program.to_string_lossy()).into_owned();
+    if let Some(folder) = kept {
+        let members = members_of(folder);
+        let folder = shell_word(&folder.to_string_lossy()).into_owned();
+        return [
+            ("See what is on them", format!("{program} examine {members}")),
+            ("Serve them again", format!("{program} serve {members}")),
+            ("Remove them", format!("rm -r {folder}")),
+        ];
+    }
+    let here = std::env::current_dir().unwrap_or_default();
+    let member = |name| shell_word(&here.join(name).to_string_lossy()).into_owned();
+    let members = ["a.img", "b.img", "c.img"].map(member).join(" ");
+    let create = format!("{program} create tank --level 5 --member-size 1G {members}");
+    [
+        ("Make an array of files", create),
+        ("Serve it over NBD", format!("{program} serve {members}")),
+        ("See what is on members", format!("{program} examine {members}")),
+    ]
+}
+
+/// The size that was asked for, in bytes.
+fn member_bytes(text: &str) -> Result<u64, CliError> {
+    let bytes = parse_size(text).map_err(|error| {
+        let code = match error {
+            SizeError::NoUnit { .. } => Code::SizeNeedsUnit,
+            _ => Code::SizeInvalid,
+        };
+        CliError::new(code, format!("--size {text} is not a size")).caused_by(&error)
+    })?;
+    if bytes < MEMBER_BYTES_MIN {
+        let what = format!("--size {text} is too small for the demo");
+        let why = format!("members of at least {} are needed", format_size(MEMBER_BYTES_MIN));
+        let error = CliError::new(Code::SizeInvalid, what).because(why);
+        return Err(error.remedy(Risk::Look, "Leave it out", "braid demo"));
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,200 @@
+//! This very program, run as a person would run it: `braid create`, `braid examine`, and a
+//! `braid serve` whose events are read while it runs.
+//!
+//! Where it stands: below the demo's steps. Children are ended when their owner goes out of scope,
+//! by their own process id, so that an error half-way leaves nothing behind.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::error::CliError;
+use crate::error::code::Code;
+
+/// Longest wait for any event of a child; half a second is the longest that is normal.
+const EVENT_WAIT_MAX: Duration = Duration::from_secs(30);
+/// Time between two looks at whether a signal has come.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Whether a person has had enough.
+#[derive(Clone)]
+pub(super) struct Interrupt {
+    flag: Arc<AtomicBool>,
+}
+
+impl Interrupt {
+    /// Takes the signals over: from now on they end nothing by themselves.
+    pub(super) fn new() -> std::io::Result<Self> {
+        let flag = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register(signal, Arc::clone(&flag))?;
+        }
+        Ok(Self { flag })
+    }
+
+    /// Whether a signal has come.
+    pub(super) fn has_come(&self) -> bool {
+        self.flag.load(Ordering::Relaxed)
+    }
+
+    /// Waits, but not on after a signal.
+    pub(super) fn sleep(&self, duration: Duration) -> Result<(), CliError> {
+        let start = Instant::now();
+        while start.elapsed() < duration {
+            self.check()?;
+            thread::sleep(LOOK_INTERVAL);
+        }
+        Ok(())
+    }
+
+    /// An error if a signal has come.
+    pub(super) fn check(&self) -> Result<(), CliError> {
+        if !self.has_come() {
+            return Ok(());
+        }
+        let error = CliError::new(Code::Interrupted, "interrupted; the temporary folder is gone");
+        Err(error.because("every process that was started has been ended"))
+    }
+}
+
+/// A check that did not hold.
+pub(super) fn failed(what: impl Into<String>) -> CliError {
+    CliError::new(Code::VerifyFailed, what)
+}
+
+/// A system call that the demo needs, and that failed.
+pub(super) fn system(what: impl Into<String>, error: &std::io::Error) -> CliError {
+    CliError::new(Code::CommandFailed, what).caused_by(error)
+}
+
+/// This program with `arguments`.
+fn command<Word: AsRef<OsStr>>(arguments: &[Word]) -> Result<Command, CliError> {
+    let program: PathBuf = std::env::current_exe()
+        .map_err(|error| system("the path of this program is not known", &error))?;
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null());
+    Ok(command)
+}
+
+/// Runs this program to its end: its exit status, and each line of JSON that it printed.
+pub(super) fn run_to_end<Word: AsRef<OsStr>>(
+    arguments: &[Word],
+) -> Result<(Option<i32>, Vec<Value>), CliError> {
+    let output = command(arguments)?.output();
+    let output = output.map_err(|error| system("this program cannot be run again", &error))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let values = text.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>();
+    let values = values.map_err(|error| {
+        failed("a command did not print JSON")
+            .because(error.to_string())
+            .because(text)
+            .because(String::from_utf8_lossy(&output.stderr))
+    })?;
+    Ok((output.status.code(), values))
+}
+
+/// The child's own error, told as the cause of ours.
+pub(super) fn with_error_of(error: CliError, values: &[Value]) -> CliError {
+    let told = values.iter().rev().find(|value| value.get("code").is_some());
+    told.map_or(error.clone(), |told| {
+        let text = |key: &str| told.get(key).and_then(Value::as_str).unwrap_or_default();
+        let error = error.because(format!("{}: {}", text("code"), text("title")));
+        text("cause").lines().fold(error, CliError::because)
+    })
+}
+
+/// A running `braid serve --json`.
+pub(super) struct Serve {
+    child: Child,
+    /// Its lines of standard output; closed when it ends.
+    lines: Receiver<Value>,
+    /// All lines taken so far.
+    seen: Vec<Value>,
+    interrupt: Interrupt,
+    has_ended: bool,
+}
+
+impl Serve {
+    /// Starts it. `arguments` begin with `serve`.
+    pub(super) fn start<Word: AsRef<OsStr>>(
+        arguments: &[Word],
+        interrupt: &Interrupt,
+    ) -> Result<Self, CliError> {
+        let child = command(arguments)?.stdout(Stdio::piped()).spawn();
+        let mut child = child.map_err(|error| system("`braid serve` did not start", &error))?;
+        let output = child.stdout.take().expect("standard output is a pipe");
+        let (sender, lines) = channel();
+        // Ends with the child, whose end of the pipe it reads.
+        thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                let value = serde_json::from_str(&line).unwrap_or(Value::String(line));
+                if sender.send(value).is_err() {
+                    return;
+                }
+            }
+        });
+        let interrupt = interrupt.clone();
+        Ok(Self { child, lines, seen: Vec::new(), interrupt, has_ended: false })
+    }
+
+    /// Waits for the next event of this name.
+    pub(super) fn wait_for(&mut self, event: &str) -> Result<Value, CliError> {
+        let start = Instant::now();
+        loop {
+            self.interrupt.check()?;
+            if start.elapsed() > EVENT_WAIT_MAX {
+                let waited = EVENT_WAIT_MAX.as_secs();
+                return Err(failed(format!("`braid serve` did not say {event} in {waited} s")));
+            }
+            match self.lines.recv_timeout(LOOK_INTERVAL) {
+                Ok(value) => {
+                    self.seen.push(value.clone());
+                    if value.get("event").and_then(Value::as_str) == Some(event) {
+                        return Ok(value);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    let error = failed(format!("`braid serve` ended before it said {event}"));
+                    return Err(with_error_of(error, &self.seen));
+                }
+            }
+        }
+    }
+
+    /// Asks it to stop, and waits until it has: what it said last.
+    pub(super) fn stop(mut self) -> Result<Value, CliError> {
+        let id = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
+        let id = id.expect("a child has a process id");
+        rustix::process::kill_process(id, rustix::process::Signal::TERM)
+            .map_err(|error| system("`braid serve` cannot be stopped", &error.into()))?;
+        let stopped = self.wait_for("stopped")?;
+        let status = self.child.wait();
+        self.has_ended = true;
+        let status = status.map_err(|error| system("`braid serve` cannot be awaited", &error))?;
+        if stopped.get("clean") != Some(&Value::Bool(true)) || !status.success() {
+            let error = failed("`braid serve` did not stop cleanly").because(stopped.to_string());
+            return Err(error.because(status.to_string()));
+        }
+        Ok(stopped)
+    }
+}
+
+impl Drop for Serve {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            // It may have ended by itself meanwhile; then there is nothing left to end.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
