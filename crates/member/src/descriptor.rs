@@ -5,6 +5,8 @@
 //! Invariants:
 //! - Whole or an error: short transfers and `EINTR` are continued (`tests/contract.rs`).
 //! - `flush_failed` only goes from false to true (`tests::a_failed_flush_is_sticky`).
+//! - A file that lost its end never grows again, since what then lies before the new end reads as
+//!   zeroes that nobody wrote (`tests::a_file_cut_short_takes_no_writes`).
 
 use std::fs::File;
 use std::io::IoSlice;
@@ -50,10 +52,16 @@ impl Descriptor {
         &self.identity
     }
 
-    /// Whether the file has no name left in any folder.
-    pub(crate) fn is_unlinked(&self) -> bool {
+    /// Whether the file has no name left in any folder, or has lost its end.
+    pub(crate) fn has_vanished(&self) -> bool {
         use std::os::unix::fs::MetadataExt;
-        self.file.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
+        let metadata = self.file.metadata();
+        metadata.is_ok_and(|metadata| metadata.nlink() == 0 || self.is_cut_short(&metadata))
+    }
+
+    /// Whether somebody has truncated the file. Block devices have no length here.
+    fn is_cut_short(&self, metadata: &std::fs::Metadata) -> bool {
+        metadata.is_file() && metadata.len() < self.size_bytes
     }
 
     pub(crate) fn read_at(&self, buffer: &mut [u8], offset_bytes: u64) -> Result<(), MemberError> {
@@ -159,7 +167,11 @@ impl Descriptor {
         if !self.writable {
             return Err(MemberError::ReadOnly);
         }
-        check_bounds(offset_bytes, length_bytes, self.size_bytes)
+        check_bounds(offset_bytes, length_bytes, self.size_bytes)?;
+        if self.is_cut_short(&self.file.metadata()?) {
+            return Err(MemberError::Truncated);
+        }
+        Ok(())
     }
 
     fn check_flush(&self) -> Result<(), MemberError> {
@@ -215,5 +227,36 @@ mod tests {
         let descriptor = Descriptor::new(file, Identity::memory(), 4096, Access::ReadWrite);
         handle.set_len(2048).expect("set_len");
         assert_eq!(descriptor.read_at(&mut [0; 1024], 1536), Err(MemberError::Truncated));
+    }
+
+    #[test]
+    fn a_file_cut_short_takes_no_writes() {
+        let file = tempfile::tempfile().expect("tempfile");
+        file.set_len(4096).expect("set_len");
+        let handle = file.try_clone().expect("clone");
+        let descriptor = Descriptor::new(file, Identity::memory(), 4096, Access::ReadWrite);
+        descriptor.write_at(&[1; 512], 3584, false).expect("whole");
+        handle.set_len(2048).expect("set_len");
+        let truncated = Err(MemberError::Truncated);
+        assert_eq!(descriptor.write_at(&[1; 512], 3584, false), truncated);
+        assert_eq!(descriptor.write_at(&[1; 512], 0, true), truncated);
+        assert_eq!(descriptor.write_zeroes(3584, 512), truncated);
+        let flags = FallocateFlags::ZERO_RANGE;
+        let allocated = descriptor.allocate_zeroes(3584, 512, flags);
+        assert_eq!(allocated, Err(MemberError::Truncated));
+        assert_eq!(handle.metadata().expect("metadata").len(), 2048);
+        assert!(descriptor.has_vanished());
+    }
+
+    #[test]
+    fn a_deleted_file_has_vanished() {
+        let folder = tempfile::tempdir().expect("tempdir");
+        let path = folder.path().join("member");
+        let file = File::create_new(&path).expect("create");
+        file.set_len(4096).expect("set_len");
+        let descriptor = Descriptor::new(file, Identity::memory(), 4096, Access::ReadWrite);
+        assert!(!descriptor.has_vanished());
+        std::fs::remove_file(&path).expect("remove");
+        assert!(descriptor.has_vanished());
     }
 }

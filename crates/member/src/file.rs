@@ -86,6 +86,6 @@ impl Member for FileMember {
     }
 
     fn has_vanished(&self) -> bool {
-        self.descriptor.is_unlinked()
+        self.descriptor.has_vanished()
     }
 }

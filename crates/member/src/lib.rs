@@ -94,7 +94,8 @@ pub trait Member: Send + Sync {
     fn can_zero_fast(&self) -> bool;
 
     /// Whether nobody will ever find this device again: a file that was deleted takes writes as
-    /// long as it is open, and loses them when it is closed. Asks the operating system; cheap.
+    /// long as it is open, and loses them when it is closed; one that was cut short has lost what
+    /// it held. Asks the operating system; cheap.
     fn has_vanished(&self) -> bool {
         false
     }
