@@ -4,6 +4,7 @@
 //! own names. Every refusal is mapped: the match has no catch-all.
 
 use braid_assembly::{AtRisk, MemberVerdict, ReadOnlyReason, Reason, Refusal, Verdict};
+use braid_geometry::GeometryError;
 use braid_ondisk::{SuperblockFault, format_uuid};
 
 use crate::error::code::Code;
@@ -59,6 +60,9 @@ fn code(refusal: &Refusal, verdicts: &[MemberVerdict]) -> Code {
         Refusal::Reshaping { .. } => Code::Reshaping,
         Refusal::Journal => Code::JournalNeeded,
         Refusal::ConflictingGeometry { .. } => Code::MembersDisagree,
+        Refusal::Geometry(
+            GeometryError::Raid10FarSets { .. } | GeometryError::Raid0LayoutUnspecified { .. },
+        ) => Code::UnsupportedFeature,
         Refusal::Geometry(_) => Code::SuperblockImpossible,
         Refusal::TooFewMembers { .. } => Code::TooFewMembers,
         Refusal::DirtyAndDegraded(_) => Code::DirtyDegraded,

@@ -51,6 +51,10 @@ fn refusals() -> Vec<(Refusal, Code)> {
         ),
         (Refusal::Geometry(geometry), Code::SuperblockImpossible),
         (
+            Refusal::Geometry(GeometryError::Raid10FarSets { layout: 0x40102 }),
+            Code::UnsupportedFeature,
+        ),
+        (
             Refusal::TooFewMembers { have: 1, need: 2, slots: 3, missing: vec![1, 2] },
             Code::TooFewMembers,
         ),
