@@ -182,7 +182,7 @@ fn run_step(step: &Step, sectors: u32, kernel: &Kernel, memory: &mut impl Memory
             let also = [whole(p), whole(q)];
             with_columns(memory, &targets, (sources, &also), sectors, &mut |out, columns, pq| {
                 let [first, second] = out else { unreachable!("two targets were named") };
-                kernel.recover_two_data(columns, pq[0], pq[1], *lost, (first, second));
+                kernel.recover_two_data(columns, (pq[0], pq[1]), *lost, (first, second));
             });
         }
         Step::Update { delta, exponent, p, q } => {

@@ -160,7 +160,7 @@ fn check_recovery(kernel: &Kernel, case: &Case, lost: (u16, u16)) {
         rest[usize::from(lost.1)] = None;
         let (mut first, mut second) = (case.block(304), case.block(305));
         let out = (first.bytes_mut(), second.bytes_mut());
-        kernel.recover_two_data(&rest, p.bytes(), q.bytes(), lost, out);
+        kernel.recover_two_data(&rest, (p.bytes(), q.bytes()), lost, out);
         let right = first.finish() == was(lost.0) && second.finish() == was(lost.1);
         assert!(right, "{kernel:?} data {lost:?}");
     }
@@ -298,7 +298,7 @@ fn mistakes_are_refused() {
     let two = |p: &'static [u8], lost: (u16, u16)| {
         refused(move |kernel| {
             let (mut x, mut y) = out();
-            kernel.recover_two_data(&sources, p, &a, lost, (&mut x, &mut y));
+            kernel.recover_two_data(&sources, (p, &a), lost, (&mut x, &mut y));
         })
     };
     assert!(!two(&[3; 64], (2, 1)));

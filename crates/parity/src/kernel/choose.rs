@@ -105,7 +105,7 @@ fn recovery_agrees(kernel: &Kernel, sources: &[Option<&[u8]>]) -> bool {
     let (mut first, mut second) = (noise(200), noise(201));
     definition::recover_two_data(sources, &p, &q, (5, 2), (&mut first, &mut second));
     let (mut first_found, mut second_found) = (noise(300), noise(301));
-    kernel.recover_two_data(sources, &p, &q, (5, 2), (&mut first_found, &mut second_found));
+    kernel.recover_two_data(sources, (&p, &q), (5, 2), (&mut first_found, &mut second_found));
     let both = first == first_found && second == second_found;
     definition::recover_data_from_q(sources, &q, 5, &mut first);
     kernel.recover_data_from_q(sources, &q, 5, &mut first_found);

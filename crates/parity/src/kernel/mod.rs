@@ -144,12 +144,11 @@ impl Kernel {
     }
 
     /// `out` = the two data columns `lost`, in the order in which they are named. Both must be `None` in `sources`.
-    #[expect(clippy::too_many_arguments, reason = "five, and the kernel")]
+    /// `parity` is P, then Q.
     pub fn recover_two_data(
         &self,
         sources: &[Option<&[u8]>],
-        p: &[u8],
-        q: &[u8],
+        (p, q): (&[u8], &[u8]),
         lost: (u16, u16),
         out: (&mut [u8], &mut [u8]),
     ) {
