@@ -31,11 +31,11 @@ const LOST: [usize; 2] = [1, 4];
 /// Longest region of one client, in bytes: it is kept in memory.
 const REGION_BYTES_MAX: u64 = 16 << 20;
 /// Time under load before the first member is lost.
-const LOAD_BEFORE: Duration = Duration::from_millis(1500);
+const LOAD_BEFORE: Duration = Duration::from_millis(1200);
 /// Time under load between the two losses.
-const LOAD_BETWEEN: Duration = Duration::from_millis(400);
+const LOAD_BETWEEN: Duration = Duration::from_millis(300);
 /// Time under load with two members lost.
-const LOAD_AFTER: Duration = Duration::from_millis(1500);
+const LOAD_AFTER: Duration = Duration::from_millis(1200);
 /// Fills the place of the image before it comes, so that WRITE_ZEROES has something to do.
 const FILLING: u8 = 0xa5;
 
