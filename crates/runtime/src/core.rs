@@ -239,9 +239,7 @@ impl Core {
                 }
                 ArrayEvent::Flushed(member, flushed) => array.handle_flushed(now, member, flushed),
                 ArrayEvent::FlushRequest(request) => array.handle_flush_request(now, request),
-                ArrayEvent::MemberLost(member) => {
-                    array.handle_report(now, ShardIndex(0), Report::MemberFailed { member });
-                }
+                ArrayEvent::MemberLost(member) => array.handle_member_gone(now, member),
                 ArrayEvent::Timeout => array.handle_timeout(now),
                 ArrayEvent::Stop => array.handle_stop(now),
             }

@@ -268,6 +268,18 @@ impl Array {
         self.step(now);
     }
 
+    /// A member is gone for good though it may still take writes: a file that was deleted. A level
+    /// without redundancy then takes none, since they would be lost without an error.
+    pub fn handle_member_gone(&mut self, now: Instant, member: MemberId) {
+        let is_direct = self.geometry.level().family() == Family::Direct;
+        if is_direct && self.roster.slot_of(member).is_some() {
+            self.break_down(member);
+        } else {
+            self.fail_member(member);
+        }
+        self.step(now);
+    }
+
     /// Takes the result of an [`ArrayEffect::WriteSuperblock`].
     pub fn handle_superblock_written(&mut self, now: Instant, member: MemberId, written: bool) {
         let Task::WriteSuperblocks { missing, .. } = &mut self.task else {

@@ -254,7 +254,14 @@ impl Array {
                 self.tell_losses(&losses);
                 self.publish();
             }
-        } else if !self.condition.broken {
+        } else {
+            self.break_down(member);
+        }
+    }
+
+    /// Nothing can make up for `member`: no writes from now on.
+    pub(super) fn break_down(&mut self, member: MemberId) {
+        if !self.condition.broken {
             self.condition.broken = true;
             self.closing = Closing::default(); // It will not turn clean any more.
             self.effects.push_back(ArrayEffect::Notice(Notice::Broken { member }));
