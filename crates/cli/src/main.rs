@@ -1,8 +1,10 @@
 //! The braid command: parse, run one verb, print what came of it, exit with its number.
 
+#[macro_use]
+mod output;
+
 mod cmd;
 mod error;
-mod output;
 mod probe;
 mod refusal;
 mod state;
@@ -27,7 +29,7 @@ fn main() -> ExitCode {
     };
     let exit = outcome.unwrap_or_else(|error| {
         if json {
-            println!("{}", error.to_json());
+            outln!("{}", error.to_json());
         } else {
             let colour = output::colour::ColourWhen::Auto;
             let paint = output::colour::Paint::for_stream(colour, &std::io::stderr());

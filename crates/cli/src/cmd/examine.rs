@@ -55,9 +55,9 @@ struct Look {
 pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     let findings = look(&args)?;
     if globals.json {
-        println!("{}", report::to_json(&findings));
+        outln!("{}", report::to_json(&findings));
     } else {
-        print!("{}", report::to_text(&findings, globals.paint_out));
+        out!("{}", report::to_text(&findings, globals.paint_out));
     }
     Ok(exit(&findings))
 }

@@ -26,21 +26,21 @@ const MDADM: [(&str, &str); 6] = [
 
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let Some(topic) = args.topic.as_deref() else {
-        print!("{}", Cli::command().render_long_help());
+        out!("{}", Cli::command().render_long_help());
         return Ok(Exit::Done);
     };
     if let Ok(code) = topic.parse::<Code>() {
-        print!("{}", explain(code, globals.paint_out));
+        out!("{}", explain(code, globals.paint_out));
     } else if topic == "exit" {
         for (exit, meaning) in Exit::TABLE {
-            println!("{:>4}  {meaning}", exit.number());
+            outln!("{:>4}  {meaning}", exit.number());
         }
     } else if topic == "mdadm" {
         for (theirs, ours) in MDADM {
-            println!("{theirs:<44} {ours}");
+            outln!("{theirs:<44} {ours}");
         }
     } else if let Some(verb) = Cli::command().find_subcommand_mut(topic) {
-        print!("{}", verb.render_long_help());
+        out!("{}", verb.render_long_help());
     } else {
         let error = CliError::new(Code::Usage, format!("there is no help on '{topic}'"));
         return Err(error

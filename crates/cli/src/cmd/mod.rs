@@ -85,7 +85,8 @@ fn state_dir() -> PathBuf {
         let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("."), PathBuf::from);
         home.join(".local/state")
     };
-    let absolute = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|p| p.is_absolute());
+    let absolute =
+        std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|p| p.is_absolute());
     absolute.unwrap_or_else(from_home).join("braid")
 }
 

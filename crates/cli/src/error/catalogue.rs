@@ -349,6 +349,7 @@ pub(crate) const CATALOGUE: [Entry; 43] = [
         title: "interrupted",
         exit: Exit::Interrupted,
         explanation: "A signal ended the command. An array that was being served was flushed and its \
-                      superblocks were marked clean first; a file that was being made is removed.",
+                      superblocks were marked clean first; an array that was being made is not made, and \
+                      its new files are removed.",
     },
 ];

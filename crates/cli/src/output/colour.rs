@@ -36,27 +36,13 @@ pub(crate) struct Environment {
     pub(crate) clicolor_force: Option<String>,
     /// `TERM`.
     pub(crate) term: Option<String>,
-    /// The first of `LC_ALL`, `LC_CTYPE` and `LANG` that is set and not empty.
-    pub(crate) locale: Option<String>,
 }
 
 impl Environment {
     /// Reads the process environment.
     pub(crate) fn read() -> Self {
         let get = |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
-        let locales = ["LC_ALL", "LC_CTYPE", "LANG"];
-        Self {
-            no_color: get("NO_COLOR"),
-            clicolor_force: get("CLICOLOR_FORCE"),
-            term: get("TERM"),
-            locale: locales.into_iter().filter_map(get).find(|locale| !locale.is_empty()),
-        }
-    }
-
-    /// Whether letters outside ASCII may be printed.
-    pub(crate) fn allows_unicode(&self) -> bool {
-        let locale = self.locale.as_deref().unwrap_or("").to_ascii_lowercase();
-        locale.contains("utf-8") || locale.contains("utf8")
+        Self { no_color: get("NO_COLOR"), clicolor_force: get("CLICOLOR_FORCE"), term: get("TERM") }
     }
 }
 
@@ -103,6 +89,7 @@ impl Paint {
     }
 
     /// Never any colour: for files and tests.
+    #[cfg(test)]
     pub(crate) const fn plain() -> Self {
         Self { is_on: false }
     }
@@ -129,12 +116,7 @@ mod tests {
 
     fn environment(no_color: &str, force: &str, term: &str) -> Environment {
         let some = |value: &str| (value != "-").then(|| value.to_string());
-        Environment {
-            no_color: some(no_color),
-            clicolor_force: some(force),
-            term: some(term),
-            locale: None,
-        }
+        Environment { no_color: some(no_color), clicolor_force: some(force), term: some(term) }
     }
 
     #[test]
@@ -165,13 +147,5 @@ mod tests {
         assert_eq!(Paint::plain().paint(Style::Error, "error"), "error");
         assert_eq!(on.paint(Style::Error, "error"), "\u{1b}[1;31merror\u{1b}[0m");
         assert_eq!(on.paint(Style::Error, ""), "");
-    }
-
-    #[test]
-    fn unicode_follows_the_locale() {
-        let locale =
-            |name: &str| Environment { locale: Some(name.to_string()), ..Environment::default() };
-        assert!(locale("de_DE.UTF-8").allows_unicode() && locale("C.utf8").allows_unicode());
-        assert!(!locale("C").allows_unicode() && !Environment::default().allows_unicode());
     }
 }

@@ -5,11 +5,12 @@
 //!        on any failure: files made here are removed, first and last bytes of others put back
 //! ```
 //!
-//! Only `--zero` cannot be taken back; it is asked for by name.
+//! Only `--zero` cannot be taken back; it is asked for by name. A signal is a failure between two steps.
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use braid_assembly::{Choice, Options, ProbedMember, Verdict, assemble};
 use braid_member::{Member, create_file};
@@ -69,17 +70,45 @@ impl Drop for TakeBack<'_> {
     }
 }
 
+/// Set by the signals that ask us to end.
+#[derive(Clone)]
+struct Signals(Arc<AtomicBool>);
+
+impl Signals {
+    fn watch() -> Result<Self, CliError> {
+        let seen: Arc<AtomicBool> = Arc::default();
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&seen)).map_err(|error| {
+                CliError::new(Code::MemberIo, "signals cannot be watched").caused_by(&error)
+            })?;
+        }
+        Ok(Self(seen))
+    }
+
+    /// An error once a signal has come.
+    fn check(&self) -> Result<(), CliError> {
+        if !self.0.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let error = CliError::new(Code::Interrupted, "interrupted: the array was not made");
+        Err(error.because("new files were removed, and superblocks of others put back"))
+    }
+}
+
 /// Does all of it.
 pub(super) fn apply(plan: &Plan, globals: &Globals) -> Result<Made, CliError> {
     let mut back = TakeBack { plan, files: Vec::new(), has_written: false, is_done: false };
+    let signals = Signals::watch()?;
     let new_files = make_files(plan, &mut back.files)?;
     let saved_in = save_old(plan, globals)?;
+    signals.check()?;
     back.has_written = true;
     wipe(plan)?;
     if plan.sync == Sync::Zeroed {
-        zero(plan, globals)?;
+        zero(plan, globals, &signals)?;
     }
     let superblocks = superblocks(plan)?;
+    signals.check()?;
     let devices = devices(plan, &new_files);
     for ((device, seat), superblock) in devices.iter().zip(&plan.seats).zip(&superblocks) {
         device
@@ -153,7 +182,7 @@ fn wipe(plan: &Plan) -> Result<(), CliError> {
 }
 
 /// Zeroes the data areas of the members that were there; new files are zero already.
-fn zero(plan: &Plan, globals: &Globals) -> Result<(), CliError> {
+fn zero(plan: &Plan, globals: &Globals, signals: &Signals) -> Result<(), CliError> {
     let shows = std::io::stderr().is_terminal() && !globals.json;
     for seat in &plan.seats {
         let Source::Existing(existing) = &seat.source else { continue };
@@ -162,6 +191,7 @@ fn zero(plan: &Plan, globals: &Globals) -> Result<(), CliError> {
         let start = seat.placement.data_offset_sectors * SECTOR_BYTES;
         let mut at = start;
         while at < end {
+            signals.check()?;
             let length = ZERO_STEP_BYTES.min(end - at);
             existing.device.zero(at, length, true).map_err(failed)?;
             at += length;

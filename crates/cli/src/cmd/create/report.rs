@@ -18,26 +18,26 @@ const SECTOR_BYTES: u64 = 512;
 /// `-n`.
 pub(super) fn print_plan(plan: &Plan, globals: &Globals) {
     if globals.json {
-        println!("{}", to_json(plan, None));
+        outln!("{}", to_json(plan, None));
         return;
     }
-    println!("Plan (nothing has been written)");
-    print!("{}", body(plan, globals));
-    println!("Run it again without -n to do it:\n  {}", command(plan, globals));
+    outln!("Plan (nothing has been written)");
+    out!("{}", body(plan, globals));
+    outln!("Run it again without -n to do it:\n  {}", command(plan, globals));
 }
 
 /// After it was done.
 pub(super) fn print_made(plan: &Plan, made: &Made, globals: &Globals) {
     if globals.json {
-        println!("{}", to_json(plan, Some(made)));
+        outln!("{}", to_json(plan, Some(made)));
         return;
     }
-    println!("Created {} ({})", plan.wanted.name, format_uuid(&made.array_uuid));
-    print!("{}", body(plan, globals));
+    outln!("Created {} ({})", plan.wanted.name, format_uuid(&made.array_uuid));
+    out!("{}", body(plan, globals));
     if let Some(folder) = &made.saved_in {
-        println!("  saved     old superblocks in {}", folder.display());
+        outln!("  saved     old superblocks in {}", folder.display());
     }
-    println!("Next:  {}", globals.paint_out.paint(Style::Command, &next(plan)));
+    outln!("Next:  {}", globals.paint_out.paint(Style::Command, &next(plan)));
 }
 
 fn command(plan: &Plan, globals: &Globals) -> String {

@@ -5,7 +5,7 @@
 //! (`story`). Needs no other program, no root and no kernel module.
 //!
 //! Invariants:
-//! - a check that does not hold is an error, B082; then the folder stays, to be looked at
+//! - a check that does not hold is an error, B082, and the folder stays, to be looked at
 //!   (`tests/demo.rs`);
 //! - otherwise nothing is left: no process and, without `--keep`, no file (`tests/demo.rs`).
 
@@ -33,6 +33,9 @@ use tell::Teller;
 /// Smallest member, in bytes: with less, the image and the regions of the clients do not fit.
 const MEMBER_BYTES_MIN: u64 = 8 << 20;
 
+/// Creating and serving: what fails there is mostly the surroundings, and nothing is lost.
+const STEPS_BEFORE_DATA: usize = 2;
+
 /// Arguments of `braid demo`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -50,7 +53,9 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let interrupt =
         Interrupt::new().map_err(|error| system("signals cannot be watched", &error))?;
     let folder = tempfile::Builder::new().prefix("braid-demo-").tempdir();
-    let folder = folder.map_err(|error| system("no temporary folder can be made", &error))?;
+    let folder = folder.map_err(|error| {
+        CliError::new(Code::SocketFolder, "no temporary folder can be made").caused_by(&error)
+    })?;
     let mut teller = Teller::new(globals);
     teller.introduce(&folder.path().to_string_lossy());
     let played = Story::new(folder.path(), &interrupt, &mut teller).play(member_bytes);
@@ -67,14 +72,14 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
             teller.break_off();
             // A signal reaches the children, too: whatever failed, failed because of it.
             interrupt.check()?;
-            Err(keep_evidence(error, folder))
+            Err(keep_evidence(error, folder, teller.steps_done()))
         }
     }
 }
 
-/// After a check that did not hold, the members are what a report needs.
-fn keep_evidence(error: CliError, folder: TempDir) -> CliError {
-    if error.code() != Code::VerifyFailed {
+/// Once there is something in the array, the members are what a report needs, whatever failed.
+fn keep_evidence(error: CliError, folder: TempDir, steps_done: usize) -> CliError {
+    if steps_done < STEPS_BEFORE_DATA && error.code() != Code::VerifyFailed {
         return error;
     }
     let members = members_of(&folder.keep());

@@ -71,9 +71,14 @@ pub(super) fn failed(what: impl Into<String>) -> CliError {
     CliError::new(Code::VerifyFailed, what)
 }
 
-/// A system call that the demo needs, and that failed.
+/// A process that cannot be started, watched or ended.
 pub(super) fn system(what: impl Into<String>, error: &std::io::Error) -> CliError {
     CliError::new(Code::CommandFailed, what).caused_by(error)
+}
+
+/// A member, or a copy of one, that cannot be read or written.
+pub(super) fn member_error(what: impl Into<String>, error: &std::io::Error) -> CliError {
+    CliError::new(Code::MemberIo, what).caused_by(error)
 }
 
 /// This program with `arguments`.
@@ -102,14 +107,15 @@ pub(super) fn run_to_end<Word: AsRef<OsStr>>(
     Ok((output.status.code(), values))
 }
 
-/// The child's own error, told as the cause of ours.
-pub(super) fn with_error_of(error: CliError, values: &[Value]) -> CliError {
-    let told = values.iter().rev().find(|value| value.get("code").is_some());
-    told.map_or(error.clone(), |told| {
-        let text = |key: &str| told.get(key).and_then(Value::as_str).unwrap_or_default();
-        let error = error.because(format!("{}: {}", text("code"), text("title")));
-        text("cause").lines().fold(error, CliError::because)
-    })
+/// The error that a command ended with, under its own code; one of ours if it told none.
+pub(super) fn passed_on(command: &str, values: &[Value]) -> CliError {
+    let told = values.iter().rev().find_map(|value| {
+        let code = value.get("code")?.as_str()?.parse().ok()?;
+        let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default();
+        let error = CliError::new(code, format!("`{command}` failed: {}", text("title")));
+        Some(text("cause").lines().fold(error, CliError::because))
+    });
+    told.unwrap_or_else(|| failed(format!("`{command}` failed and did not say why")))
 }
 
 /// A running `braid serve --json`.
@@ -164,8 +170,8 @@ impl Serve {
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    let error = failed(format!("`braid serve` ended before it said {event}"));
-                    return Err(with_error_of(error, &self.seen));
+                    return Err(passed_on("braid serve", &self.seen)
+                        .because(format!("it ended before it said {event}")));
                 }
             }
         }

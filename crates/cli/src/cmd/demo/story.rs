@@ -19,7 +19,7 @@ use super::client::Client;
 use super::files::{copy_sparse, is_same};
 use super::image;
 use super::load::{CLIENTS, Load, Region, Tally, client_error, compare};
-use super::process::{Interrupt, Serve, failed, run_to_end, system, with_error_of};
+use super::process::{Interrupt, Serve, failed, member_error, passed_on, run_to_end};
 use super::tell::{Row, Teller};
 use crate::error::{CliError, Exit};
 use crate::output::size::{format_size, format_size_exact};
@@ -86,7 +86,7 @@ impl<'a> Story<'a> {
         let (status, values) = run_to_end(&words)?;
         let capacity = values.last().and_then(|made| made.pointer("/array/capacity_bytes"));
         let (Some(0), Some(capacity_bytes)) = (status, capacity.and_then(Value::as_u64)) else {
-            return Err(with_error_of(failed("`braid create` failed"), &values));
+            return Err(passed_on("braid create", &values));
         };
         let usable = format_size(capacity_bytes);
         let size = format_size(member_bytes);
@@ -151,10 +151,10 @@ impl<'a> Story<'a> {
         let load = Load::start(&self.socket(), std::mem::take(&mut self.regions))?;
         self.interrupt.sleep(LOAD_BEFORE / 2)?;
         let kept = self.folder.join("kept");
-        std::fs::create_dir(&kept).map_err(|error| system("no folder for copies", &error))?;
+        std::fs::create_dir(&kept).map_err(|error| member_error("no folder for copies", &error))?;
         for slot in LOST {
             copy_sparse(&self.members[slot], &self.kept(slot))
-                .map_err(|error| system(format!("disk{slot} cannot be copied"), &error))?;
+                .map_err(|error| member_error(format!("disk{slot} cannot be copied"), &error))?;
         }
         self.interrupt.sleep(LOAD_BEFORE.saturating_sub(began.elapsed()))?;
         load.next_part();
@@ -176,7 +176,7 @@ impl<'a> Story<'a> {
             let member = &self.members[slot];
             let deleted = Instant::now();
             std::fs::remove_file(member)
-                .map_err(|error| system(format!("disk{slot} cannot be deleted"), &error))?;
+                .map_err(|error| member_error(format!("disk{slot} cannot be deleted"), &error))?;
             let out = serve.wait_for("member-out")?;
             expect("the deleted member is out", &out["member"], &json!(member.to_string_lossy()))?;
             noticed.push(deleted.elapsed().as_secs_f64());
@@ -222,12 +222,12 @@ impl<'a> Story<'a> {
         self.teller.begin("swap back");
         for slot in LOST {
             copy_sparse(&self.kept(slot), &self.members[slot])
-                .map_err(|error| system(format!("disk{slot} cannot be put back"), &error))?;
+                .map_err(|error| member_error(format!("disk{slot} cannot be put back"), &error))?;
         }
         let (status, values) = run_to_end(&words)?;
         let known = [Exit::Done, Exit::Attention].map(|exit| Some(i32::from(exit.number())));
         let Some(found) = values.last().filter(|_| known.contains(&status)) else {
-            return Err(with_error_of(failed("`braid examine` failed"), &values));
+            return Err(passed_on("braid examine", &values));
         };
         let mut reasons = Vec::new();
         for (slot, member) in self.members.iter().enumerate() {
@@ -264,7 +264,7 @@ impl<'a> Story<'a> {
         serve.stop()?;
         for slot in LOST {
             let same = is_same(&self.kept(slot), &self.members[slot]);
-            if !same.map_err(|error| system(format!("disk{slot} cannot be read"), &error))? {
+            if !same.map_err(|error| member_error(format!("disk{slot} cannot be read"), &error))? {
                 return Err(failed(format!("disk{slot} was written, though it is stale")));
             }
         }
@@ -275,7 +275,8 @@ impl<'a> Story<'a> {
         let facts = json!({ "arguments": words, "bytes": bytes });
         self.teller.end("braid serve --nbd ... disk*", &shown, &facts);
         let kept = self.folder.join("kept");
-        std::fs::remove_dir_all(kept).map_err(|error| system("copies cannot be removed", &error))
+        std::fs::remove_dir_all(kept)
+            .map_err(|error| member_error("copies cannot be removed", &error))
     }
 
     /// Reads the image and all regions through a connection of its own, and compares.

@@ -41,6 +41,7 @@ pub(super) struct Teller {
     is_terminal: bool,
     paint: Paint,
     step: usize,
+    steps_done: usize,
     name: &'static str,
     begun: Instant,
     started: Instant,
@@ -55,16 +56,22 @@ impl Teller {
             is_terminal: !globals.json && !is_dumb && std::io::stdout().is_terminal(),
             paint: globals.paint_out,
             step: 0,
+            steps_done: 0,
             name: "",
             begun: now,
             started: now,
         }
     }
 
+    /// Steps that have ended well.
+    pub(super) const fn steps_done(&self) -> usize {
+        self.steps_done
+    }
+
     /// What this is, before anything happens.
     pub(super) fn introduce(&self, folder: &str) {
         if !self.json {
-            println!("A RAID-6 of six files in {}, and what it survives:\n", printable(folder));
+            outln!("A RAID-6 of six files in {}, and what it survives:\n", printable(folder));
         }
     }
 
@@ -74,7 +81,7 @@ impl Teller {
         self.name = name;
         self.begun = Instant::now();
         if self.is_terminal {
-            print!("{}", self.line("...", ""));
+            out!("{}", self.line("...", ""));
             // Only for looks: without it the line comes when the step ends.
             let _ = std::io::stdout().flush();
         }
@@ -82,8 +89,9 @@ impl Teller {
 
     /// The step has ended well: the command, in short (empty if there is none to
     /// type), and what it showed.
-    pub(super) fn end(&self, command: &str, shown: &str, facts: &Value) {
+    pub(super) fn end(&mut self, command: &str, shown: &str, facts: &Value) {
         let time = self.begun.elapsed();
+        self.steps_done = self.step;
         if self.json {
             let mut object = json!({
                 "event": "step",
@@ -97,11 +105,11 @@ impl Teller {
             if let (Value::Object(object), Value::Object(facts)) = (&mut object, facts) {
                 object.extend(facts.clone());
             }
-            println!("{object}");
+            outln!("{object}");
             return;
         }
         if self.is_terminal {
-            print!("\r\u{1b}[K");
+            out!("\r\u{1b}[K");
         }
         let text = match (command, shown) {
             ("", shown) => printable(shown).into_owned(),
@@ -110,13 +118,13 @@ impl Teller {
                 format!("{command}: {}", printable(shown))
             }
         };
-        println!("{}", self.line(&format!("{:.1} s", time.as_secs_f64()), &text));
+        outln!("{}", self.line(&format!("{:.1} s", time.as_secs_f64()), &text));
     }
 
     /// Something went wrong in the step: its line stays as it was begun.
     pub(super) fn break_off(&self) {
         if self.is_terminal && self.step > 0 {
-            println!();
+            outln!();
         }
     }
 
@@ -134,7 +142,7 @@ impl Teller {
                 .iter()
                 .map(|(label, command)| json!({ "label": label, "command": command }))
                 .collect();
-            println!(
+            outln!(
                 "{}",
                 json!({
                     "event": "summary",
@@ -147,13 +155,13 @@ impl Teller {
             );
             return;
         }
-        println!("\n{}", table(rows).render("  "));
-        println!("  braid serve counted {counted}");
+        outln!("\n{}", table(rows).render("  "));
+        outln!("  braid serve counted {counted}");
         let good = self.paint.paint(Style::Good, "Every byte as it was written, no client error");
-        println!("  {good}, {:.1} s in all.\n", time.as_secs_f64());
-        println!("Try next:");
+        outln!("  {good}, {:.1} s in all.\n", time.as_secs_f64());
+        outln!("Try next:");
         for (label, command) in next {
-            println!("  {label:<24} {}", self.paint.paint(Style::Command, command));
+            outln!("  {label:<24} {}", self.paint.paint(Style::Command, command));
         }
     }
 }

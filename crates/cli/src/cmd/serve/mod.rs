@@ -90,11 +90,7 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
 }
 
 /// Starts the array; what happens to it is reported as it happens.
-fn open(
-    ready: Ready,
-    read_only: bool,
-    reporter: &Arc<Reporter>,
-) -> Result<Arc<Volume>, CliError> {
+fn open(ready: Ready, read_only: bool, reporter: &Arc<Reporter>) -> Result<Arc<Volume>, CliError> {
     let options = Options { read_only, ..Options::default() };
     let watcher = Arc::clone(reporter);
     let volume = Volume::open(&ready.array, ready.members, &options, move |notice| {
@@ -113,7 +109,8 @@ fn serve_until_end(args: &Args, watch: &Watch, uris: &[String]) -> Result<Exit, 
         return Ok(Exit::Done);
     };
     let uri = uris.first().map_or("", String::as_str);
-    let child = watch.run(command, uri).map_err(|error| system("the command did not start", &error));
+    let child =
+        watch.run(command, uri).map_err(|error| system("the command did not start", &error));
     let child = child?;
     match watch.wait() {
         Ending::Command(Ok(status)) if status.success() => Ok(Exit::Done),

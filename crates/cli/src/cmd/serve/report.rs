@@ -52,18 +52,27 @@ impl Reporter {
     /// One verdict per member that is not simply in its slot, and what the array lacks.
     pub(crate) fn members(&self, ready: &Ready) {
         if self.json {
-            let verdicts: Vec<Value> = ready.verdicts.iter().map(|verdict| json!({
-                "member": verdict.label,
-                "verdict": verdict.verdict.code(),
-                "slot": verdict.verdict.slot(),
-                "reason": verdict.reason.to_string(),
-            })).collect();
-            return self.event("assembled", &json!({
-                "members": verdicts,
-                "degraded_slots": ready.array.degraded,
-                "dirty": ready.array.dirty,
-                "events": ready.array.newest.state.events,
-            }));
+            let verdicts: Vec<Value> = ready
+                .verdicts
+                .iter()
+                .map(|verdict| {
+                    json!({
+                        "member": verdict.label,
+                        "verdict": verdict.verdict.code(),
+                        "slot": verdict.verdict.slot(),
+                        "reason": verdict.reason.to_string(),
+                    })
+                })
+                .collect();
+            return self.event(
+                "assembled",
+                &json!({
+                    "members": verdicts,
+                    "degraded_slots": ready.array.degraded,
+                    "dirty": ready.array.dirty,
+                    "events": ready.array.newest.state.events,
+                }),
+            );
         }
         for verdict in ready.verdicts.iter().filter(|verdict| !is_well(verdict.verdict)) {
             let label = printable(&verdict.label);
@@ -97,12 +106,15 @@ impl Reporter {
         let size = volume.size_bytes();
         let read_only = volume.is_read_only();
         if self.json {
-            return self.event("serving", &json!({
-                "level": self.level,
-                "size_bytes": size,
-                "read_only": read_only,
-                "uris": uris,
-            }));
+            return self.event(
+                "serving",
+                &json!({
+                    "level": self.level,
+                    "size_bytes": size,
+                    "read_only": read_only,
+                    "uris": uris,
+                }),
+            );
         }
         let access = if read_only { "read-only" } else { "flush fua trim zeroes multi-conn" };
         for uri in uris {
@@ -149,23 +161,29 @@ impl Reporter {
     pub(crate) fn stopped(&self, volume: &Volume, stopped: Stopped, cut: usize) {
         let counters = volume.counters();
         if self.json {
-            return self.event("stopped", &json!({
-                "clean": stopped.clean,
-                "connections_cut": cut,
-                "member_reads": counters.member_reads,
-                "member_writes": counters.member_writes,
-                "member_errors": counters.member_errors,
-                "reconstructions": counters.reconstructions,
-                "full_stripe_writes": counters.full_stripe_writes,
-                "rcw_writes": counters.rcw_writes,
-                "rmw_writes": counters.rmw_writes,
-                "read_repairs": counters.read_repairs,
-                "stripe_waits": counters.stripe_waits,
-                "owner_misses": volume.owner_misses(),
-            }));
+            return self.event(
+                "stopped",
+                &json!({
+                    "clean": stopped.clean,
+                    "connections_cut": cut,
+                    "member_reads": counters.member_reads,
+                    "member_writes": counters.member_writes,
+                    "member_errors": counters.member_errors,
+                    "reconstructions": counters.reconstructions,
+                    "full_stripe_writes": counters.full_stripe_writes,
+                    "rcw_writes": counters.rcw_writes,
+                    "rmw_writes": counters.rmw_writes,
+                    "read_repairs": counters.read_repairs,
+                    "stripe_waits": counters.stripe_waits,
+                    "owner_misses": volume.owner_misses(),
+                }),
+            );
         }
         if cut > 0 {
-            self.say(Style::Warning, &format!("{cut} connection(s) were cut in the middle of a request"));
+            self.say(
+                Style::Warning,
+                &format!("{cut} connection(s) were cut in the middle of a request"),
+            );
         }
         let state = if stopped.clean { "cleanly" } else { "but its superblocks are not clean" };
         eprintln!("stopped {} {state}", self.name);
@@ -184,6 +202,6 @@ impl Reporter {
         if let (Value::Object(object), Value::Object(facts)) = (&mut object, facts) {
             object.extend(facts.clone());
         }
-        println!("{object}");
+        outln!("{object}");
     }
 }
