@@ -127,3 +127,16 @@ fn an_interrupted_demo_leaves_nothing() {
     assert_eq!(entries(folder.path()), Vec::<PathBuf>::new());
     assert_eq!(processes_in(folder.path()), Vec::<String>::new());
 }
+
+#[test]
+fn what_the_surroundings_refuse_keeps_its_own_code_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let deep = folder.path().join("long".repeat(30));
+    std::fs::create_dir(&deep).unwrap();
+    let output = start(&deep, &["--json"]).wait_with_output().unwrap();
+    let error: Value = serde_json::from_str(lines(&output).last().unwrap()).unwrap();
+    assert_eq!(error["code"], "B071", "a path too long for a socket: {error}");
+    assert_eq!(entries(&deep), Vec::<PathBuf>::new());
+    let output = start(&folder.path().join("absent"), &[]).wait_with_output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("B071"), "{output:?}");
+}
