@@ -1,0 +1,118 @@
+//! What a client is told about an export, by nbdinfo.
+
+use serde_json::Value;
+
+use crate::kit::{Array, RAID_0, RAID_1, RAID_5, RAID_6, RAID_10, Served, Shape, needs, ok};
+
+/// Asks everything that nbdinfo can ask.
+fn look(served: &Served, data_members: u64) {
+    let json = ok("nbdinfo", ["--json", &served.uri]);
+    let info: Value = serde_json::from_str(&json).expect("nbdinfo prints JSON");
+    assert_eq!(info["protocol"], "newstyle-fixed", "{info}");
+    assert_eq!(info["structured"], true, "{info}");
+    let export = &info["exports"][0];
+    assert_eq!(export["export-size"], served.size_bytes, "{export}");
+    // Members of 16 MiB, of which md takes 1 MiB or a little more each.
+    let most = data_members * (16 << 20);
+    assert!((most / 16 * 14..most).contains(&served.size_bytes), "{}", served.size_bytes);
+    for flag in [
+        "can_cache",
+        "can_df",
+        "can_fast_zero",
+        "can_flush",
+        "can_fua",
+        "can_multi_conn",
+        "can_trim",
+        "can_zero",
+    ] {
+        assert_eq!(export[flag], true, "{flag}: {export}");
+    }
+    assert_eq!(export["is_read_only"], false, "{export}");
+    assert_eq!(export["block_size_minimum"], 1, "{export}");
+    assert_eq!(export["block_size_preferred"], 4096, "{export}");
+    assert_eq!(export["block_size_maximum"], 64 << 20, "{export}");
+    assert_eq!(export["contexts"][0], "base:allocation", "{export}");
+
+    let list: Value = serde_json::from_str(&ok("nbdinfo", ["--list", "--json", &served.uri]))
+        .expect("nbdinfo prints JSON");
+    let exports = list["exports"].as_array().expect("exports");
+    assert_eq!(exports.len(), 1, "{list}");
+    assert_eq!(exports[0]["export-name"], "tank", "{list}");
+    assert_eq!(exports[0]["export-size"], served.size_bytes, "{list}");
+
+    let map: Value = serde_json::from_str(&ok("nbdinfo", ["--map", "--json", &served.uri]))
+        .expect("nbdinfo prints JSON");
+    let extents = map.as_array().expect("extents");
+    let ends: Vec<u64> = extents
+        .iter()
+        .map(|e| e["offset"].as_u64().expect("offset") + e["length"].as_u64().expect("length"))
+        .collect();
+    assert_eq!(ends.last(), Some(&served.size_bytes), "{map}");
+    for (extent, end) in extents[1..].iter().zip(&ends) {
+        assert_eq!(extent["offset"], *end, "a gap: {map}");
+    }
+}
+
+fn look_at_level(shape: Shape, data_members: u64) {
+    let array = Array::create(shape);
+    let mut served = array.serve();
+    look(&served, data_members);
+    assert_eq!(served.wait_for("assembled")["degraded_slots"], 0);
+    served.stop();
+    if shape.lost_max > 0 {
+        let lost: Vec<usize> = (0..shape.lost_max).collect();
+        let mut served = array.serve_with(&[], &array.without(&lost));
+        assert_eq!(served.wait_for("assembled")["degraded_slots"], shape.lost_max);
+        look(&served, data_members);
+        served.stop();
+    }
+}
+
+#[test]
+fn every_level_tells_the_same_healthy_and_degraded() {
+    needs!("nbdinfo");
+    look_at_level(RAID_0, 3);
+    look_at_level(RAID_1, 1);
+    look_at_level(RAID_5, 3);
+    look_at_level(RAID_6, 3);
+    look_at_level(RAID_10, 2);
+}
+
+#[test]
+fn the_text_names_what_people_look_for() {
+    needs!("nbdinfo");
+    let array = Array::create(RAID_5);
+    let served = array.serve();
+    let text = ok("nbdinfo", [&served.uri]);
+    for words in ["can_multi_conn: true", "base:allocation", "block_size_maximum: 67108864"] {
+        assert!(text.contains(words), "{words}:\n{text}");
+    }
+    // The name of the array reaches it as well as the empty name; another name does not.
+    let socket = served.socket.display();
+    let named = |name: &str| format!("nbd+unix:///{name}?socket={socket}");
+    assert_eq!(ok("nbdinfo", ["--size", &named("tank")]).trim(), served.size_bytes.to_string());
+    assert!(!crate::kit::run("nbdinfo", [named("other")]).status.success());
+    served.stop();
+}
+
+#[test]
+fn read_only_is_told_and_kept() {
+    needs!("nbdinfo", "qemu-io", "nbdcopy");
+    let array = Array::create(RAID_5);
+    let before: Vec<_> =
+        array.members.iter().map(|path| std::fs::read(path).expect("it")).collect();
+    let served = array.serve_with(&["--read-only"], &array.members);
+    let info: Value =
+        serde_json::from_str(&ok("nbdinfo", ["--json", &served.uri])).expect("nbdinfo prints JSON");
+    let export = &info["exports"][0];
+    assert_eq!(export["is_read_only"], true, "{export}");
+    assert_eq!(export["can_trim"], false, "{export}");
+    assert_eq!(export["can_zero"], false, "{export}");
+    let write = ["-f", "raw", "-c", "write -P 1 0 4096", served.uri.as_str()];
+    assert!(!crate::kit::run("qemu-io", write).status.success(), "a write went through");
+    assert!(served.read_all(&array).iter().all(|byte| *byte == 0));
+    served.stop();
+    for (path, before) in array.members.iter().zip(before) {
+        assert!(std::fs::read(path).expect("a member") == before, "{path:?} was written");
+    }
+}

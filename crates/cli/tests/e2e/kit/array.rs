@@ -1,0 +1,191 @@
+//! An array of files in a folder of its own.
+
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::Shape;
+use super::process::{Ran, run};
+use super::served::Served;
+
+/// Small, so that every request of some length touches several members and stripes.
+pub(crate) const CHUNK_BYTES: u64 = 64 * 1024;
+/// Where a superblock 1.2 is.
+pub(crate) const SUPERBLOCK_BYTES: u64 = 4096;
+/// The offset of the checksum in a superblock 1.x, and of the number of its roles.
+const CHECKSUM_AT: usize = 216;
+const ROLES_AT: usize = 220;
+
+/// Members, and the folder that they, sockets and copies are in.
+pub(crate) struct Array {
+    folder: TempDir,
+    pub(crate) members: Vec<PathBuf>,
+}
+
+/// How braid said no.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) exit: i32,
+    pub(crate) code: String,
+    pub(crate) json: Value,
+}
+
+impl Array {
+    /// Makes `tank` of files of 16 MiB.
+    pub(crate) fn create(shape: Shape) -> Self {
+        Self::create_sized(shape, "16M")
+    }
+
+    pub(crate) fn create_sized(shape: Shape, member_size: &str) -> Self {
+        Self::create_named("tank", shape, member_size)
+    }
+
+    pub(crate) fn create_named(name: &str, shape: Shape, member_size: &str) -> Self {
+        let folder = tempfile::Builder::new().prefix("braid-e2e-").tempdir().expect("a folder");
+        let numbered = |slot| folder.path().join(format!("m{slot}"));
+        let members: Vec<PathBuf> = (0..shape.members).map(numbered).collect();
+        let mut words = vec!["create", name, "--level", shape.level, "--member-size", member_size];
+        if shape.level != "1" {
+            words.extend(["--chunk", "64K"]);
+        }
+        let array = Self { folder, members };
+        let ran = array.braid(&words, &array.members);
+        assert!(ran.status.success(), "create: {ran:?}");
+        array
+    }
+
+    /// A path in the array's folder.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Runs braid to its end.
+    pub(crate) fn braid(&self, words: &[&str], members: &[PathBuf]) -> Ran {
+        run(env!("CARGO_BIN_EXE_braid"), self.command_line(words, members))
+    }
+
+    pub(crate) fn command_line(&self, words: &[&str], members: &[PathBuf]) -> Vec<String> {
+        let state = self.path("state").display().to_string();
+        let mut line = vec!["--json".to_string(), "--state-dir".to_string(), state];
+        line.extend(words.iter().map(ToString::to_string));
+        line.extend(members.iter().map(|member| member.display().to_string()));
+        line
+    }
+
+    /// Serves with all members that are still there.
+    pub(crate) fn serve(&self) -> Served {
+        self.serve_with(&[], &self.present())
+    }
+
+    pub(crate) fn serve_with(&self, options: &[&str], members: &[PathBuf]) -> Served {
+        Served::start(self, options, members)
+    }
+
+    pub(crate) fn present(&self) -> Vec<PathBuf> {
+        self.members.iter().filter(|path| path.exists()).cloned().collect()
+    }
+
+    /// The members without those in `slots`.
+    pub(crate) fn without(&self, slots: &[usize]) -> Vec<PathBuf> {
+        let kept = self.members.iter().enumerate().filter(|(slot, _)| !slots.contains(slot));
+        kept.map(|(_, path)| path.clone()).collect()
+    }
+
+    /// `serve` must refuse these members and say so properly, and change none of them.
+    pub(crate) fn serve_refused(&self, options: &[&str], members: &[PathBuf]) -> Refusal {
+        let socket = self.path("refused.sock");
+        let uri = format!("nbd+unix:///?socket={}", socket.display());
+        let mut words = vec!["serve", "--nbd", &uri];
+        words.extend(options);
+        let refusal = self.refused(&words, members);
+        assert!(!socket.exists(), "a socket is left behind");
+        refusal
+    }
+
+    /// braid must refuse this, with a code, a cause and a way out, and change no member.
+    pub(crate) fn refused(&self, words: &[&str], members: &[PathBuf]) -> Refusal {
+        let before = contents(members);
+        let refusal = Refusal::of(&self.braid(words, members));
+        assert!(before == contents(members), "a refusal changed a member");
+        // The same for a person: the code, the cause and a remedy on standard error.
+        let mut line = self.command_line(words, members);
+        line.remove(0);
+        let text = run(env!("CARGO_BIN_EXE_braid"), line);
+        assert_eq!(text.status.code(), Some(refusal.exit), "{text:?}");
+        let first = format!("error[{}]:", refusal.code);
+        assert!(text.stderr.contains(&first), "{text:?}");
+        assert!(text.stderr.lines().count() >= 2, "{text:?}");
+        assert!(before == contents(members), "a refusal changed a member");
+        refusal
+    }
+
+    /// Puts `bytes` into a member's superblock at `at`, with or without making its checksum right.
+    pub(crate) fn patch_superblock(&self, slot: usize, at: usize, bytes: &[u8], checksum: bool) {
+        let file = open(&self.members[slot]);
+        let mut superblock = vec![0; 4096];
+        file.read_exact_at(&mut superblock, SUPERBLOCK_BYTES).expect("reading a superblock");
+        superblock[at..at + bytes.len()].copy_from_slice(bytes);
+        if checksum {
+            let sum = checksum_of(&superblock);
+            superblock[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
+        }
+        file.write_all_at(&superblock, SUPERBLOCK_BYTES).expect("writing a superblock");
+    }
+
+    /// Whether the superblock in a slot's file passes md's checksum: nothing here is braid's.
+    pub(crate) fn checksum_is_right(&self, slot: usize) -> bool {
+        let mut superblock = vec![0; 4096];
+        let file = open(&self.members[slot]);
+        file.read_exact_at(&mut superblock, SUPERBLOCK_BYTES).expect("reading a superblock");
+        superblock[CHECKSUM_AT..CHECKSUM_AT + 4] == checksum_of(&superblock).to_le_bytes()
+    }
+}
+
+impl Refusal {
+    fn of(ran: &Ran) -> Self {
+        let last = ran.stdout.lines().last().unwrap_or_default();
+        let json: Value =
+            serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+        let text = |key: &str| json[key].as_str().unwrap_or_default().to_string();
+        let code = text("code");
+        assert!(code.len() == 4 && code.starts_with('B'), "{ran:?}");
+        assert!(!text("title").is_empty(), "{json}");
+        let remedies = json["remedies"].as_array().cloned().unwrap_or_default();
+        assert!(!remedies.is_empty(), "no way out: {json}");
+        assert!(remedies[0]["risk"] != "destroy", "the dangerous way first: {json}");
+        Self { exit: ran.status.code().unwrap_or(-1), code, json }
+    }
+
+    /// The code and the exit status.
+    #[track_caller]
+    pub(crate) fn is(&self, code: &str, exit: i32) {
+        assert_eq!((self.code.as_str(), self.exit), (code, exit), "{}", self.json);
+        let cause = self.json["cause"].as_str().unwrap_or_default();
+        assert!(!cause.is_empty(), "no cause: {}", self.json);
+    }
+}
+
+fn open(path: &Path) -> std::fs::File {
+    std::fs::OpenOptions::new().read(true).write(true).open(path).expect("a member")
+}
+
+/// Everything in these files; a member that is not there is empty.
+fn contents(members: &[PathBuf]) -> Vec<Vec<u8>> {
+    members.iter().map(|path| std::fs::read(path).unwrap_or_default()).collect()
+}
+
+/// md's sum over a superblock 1.x: 32-bit little-endian words, the carries added back in once.
+fn checksum_of(superblock: &[u8]) -> u32 {
+    let four = |at: usize| <[u8; 4]>::try_from(&superblock[at..at + 4]).expect("four bytes");
+    let roles = u32::from_le_bytes(four(ROLES_AT)) as usize;
+    let length = 256 + 2 * roles;
+    let words = (0..length / 4 * 4).step_by(4).filter(|at| *at != CHECKSUM_AT);
+    let mut sum: u64 = words.map(|at| u64::from(u32::from_le_bytes(four(at)))).sum();
+    if !length.is_multiple_of(4) {
+        sum += u64::from(u16::from_le_bytes([superblock[length - 2], superblock[length - 1]]));
+    }
+    let low = sum & 0xffff_ffff;
+    u32::try_from((low + (sum >> 32)) & 0xffff_ffff).expect("32 bits")
+}

@@ -1,0 +1,50 @@
+//! What every case needs: tools and whether they are here, arrays in temporary folders, the server
+//! as a child process, and bytes to write.
+//!
+//! A case that finds a tool missing says `skipped: no TOOL` and passes; `cargo xtask test` installs
+//! them, so there nothing is skipped.
+
+mod array;
+mod bytes;
+mod mount;
+mod process;
+mod served;
+
+pub(crate) use array::{Array, CHUNK_BYTES, SUPERBLOCK_BYTES};
+pub(crate) use bytes::{Random, assert_same};
+pub(crate) use mount::Mount;
+pub(crate) use process::{Background, is_installed, ok, run, say, wait_until};
+pub(crate) use served::Served;
+
+/// A level, how many members, and how many of them may be lost whichever they are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) level: &'static str,
+    pub(crate) members: usize,
+    pub(crate) lost_max: usize,
+}
+
+impl Shape {
+    const fn new(level: &'static str, members: usize, lost_max: usize) -> Self {
+        Self { level, members, lost_max }
+    }
+}
+
+pub(crate) const RAID_0: Shape = Shape::new("0", 3, 0);
+pub(crate) const RAID_1: Shape = Shape::new("1", 2, 1);
+pub(crate) const RAID_5: Shape = Shape::new("5", 4, 1);
+pub(crate) const RAID_6: Shape = Shape::new("6", 5, 2);
+pub(crate) const RAID_10: Shape = Shape::new("10", 4, 1);
+
+/// Ends the test early, and says why, if a program is not installed.
+macro_rules! needs {
+    ($($tool:literal),+) => {
+        for tool in [$($tool),+] {
+            if !$crate::kit::is_installed(tool) {
+                $crate::kit::say(&format!("skipped: no {tool}"));
+                return;
+            }
+        }
+    };
+}
+pub(crate) use needs;

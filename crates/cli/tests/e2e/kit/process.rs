@@ -1,0 +1,136 @@
+//! Other programs: whether they are here, running them with a deadline, running them beside us.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Longer than any client takes here, even on a busy machine.
+const DEADLINE: Duration = Duration::from_secs(120);
+/// Between two looks at something that is waited for.
+const POLL: Duration = Duration::from_millis(10);
+
+/// Where programs of administrators are that a user's PATH may not have.
+const MORE_FOLDERS: &str = "/usr/sbin:/sbin";
+
+/// Writes a line past the test harness, which would keep it to itself.
+pub(crate) fn say(line: &str) {
+    writeln!(std::io::stderr(), "{line}").expect("standard error is open");
+}
+
+fn search_path() -> String {
+    format!("{}:{MORE_FOLDERS}", std::env::var("PATH").unwrap_or_default())
+}
+
+pub(crate) fn is_installed(program: &str) -> bool {
+    search_path().split(':').any(|folder| Path::new(folder).join(program).is_file())
+}
+
+/// Waits for `ready`; panics with `what` when it takes too long.
+pub(crate) fn wait_until(what: &str, limit: Duration, mut ready: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !ready() {
+        assert!(start.elapsed() < limit, "waited {limit:?} for {what}");
+        sleep(POLL);
+    }
+}
+
+/// A program that has ended.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// A program that runs beside us. It ends when this is dropped, at the latest.
+pub(crate) struct Background {
+    child: Child,
+    words: String,
+    stdout: File,
+    stderr: File,
+}
+
+impl Background {
+    pub(crate) fn spawn<S: AsRef<OsStr>>(
+        program: &str,
+        arguments: impl IntoIterator<Item = S>,
+    ) -> Self {
+        let mut command = Command::new(program);
+        command.args(arguments).env("PATH", search_path()).env("LC_ALL", "C");
+        Self::spawn_command(command, "")
+    }
+
+    /// With `input` on its standard input.
+    pub(crate) fn spawn_command(mut command: Command, input: &str) -> Self {
+        let words = format!("{command:?}");
+        let file = || tempfile::tempfile().expect("a temporary file");
+        let (stdout, stderr, mut stdin) = (file(), file(), file());
+        stdin.write_all(input.as_bytes()).and_then(|()| stdin.rewind()).expect("writing input");
+        let clone = |file: &File| Stdio::from(file.try_clone().expect("a descriptor"));
+        command.stdin(stdin).stdout(clone(&stdout)).stderr(clone(&stderr));
+        let child = command.spawn().unwrap_or_else(|error| panic!("{words}: {error}"));
+        Self { child, words, stdout, stderr }
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("our own child").is_some()
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub(crate) fn terminate(mut self) {
+        let id = i32::try_from(self.child.id()).expect("a process id");
+        kill_process(Pid::from_raw(id).expect("not zero"), Signal::TERM).expect("our own child");
+        wait_until("a client to end", DEADLINE, || self.has_ended());
+    }
+
+    /// Waits for its end.
+    pub(crate) fn wait(mut self) -> Ran {
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("our own child") {
+                break status;
+            }
+            assert!(start.elapsed() < DEADLINE, "{} does not end", self.words);
+            sleep(POLL);
+        };
+        Ran { status, stdout: text(&mut self.stdout), stderr: text(&mut self.stderr) }
+    }
+
+    /// Waits for its end, which must be a success; what it printed.
+    pub(crate) fn wait_ok(self) -> String {
+        let words = self.words.clone();
+        let ran = self.wait();
+        assert!(ran.status.success(), "{words}: {}\n{}\n{}", ran.status, ran.stdout, ran.stderr);
+        ran.stdout
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        // It has usually ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn text(file: &mut File) -> String {
+    let mut bytes = Vec::new();
+    file.rewind().and_then(|()| file.read_to_end(&mut bytes)).expect("reading output");
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Runs a program to its end, whatever that is.
+pub(crate) fn run<S: AsRef<OsStr>>(program: &str, arguments: impl IntoIterator<Item = S>) -> Ran {
+    Background::spawn(program, arguments).wait()
+}
+
+/// Runs a program that must succeed; what it printed.
+pub(crate) fn ok<S: AsRef<OsStr>>(program: &str, arguments: impl IntoIterator<Item = S>) -> String {
+    Background::spawn(program, arguments).wait_ok()
+}

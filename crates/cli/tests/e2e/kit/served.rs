@@ -1,0 +1,173 @@
+//! braid as a child process that serves.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use super::array::Array;
+use super::process::{ok, wait_until};
+
+/// Longer than anything takes that braid does between two events.
+const EVENT_LIMIT: Duration = Duration::from_secs(30);
+/// Time to stop in, clients cut included.
+const STOP_LIMIT: Duration = Duration::from_secs(15);
+
+/// What it has said so far, and whether it can say more.
+#[derive(Default)]
+struct Said {
+    events: Mutex<(Vec<Value>, bool)>,
+    changed: Condvar,
+}
+
+/// A running server. It is killed when this is dropped.
+pub(crate) struct Served {
+    child: Child,
+    said: Arc<Said>,
+    listener: Option<JoinHandle<()>>,
+    /// Of the empty export name.
+    pub(crate) uri: String,
+    pub(crate) socket: PathBuf,
+    pub(crate) size_bytes: u64,
+}
+
+impl Served {
+    /// Starts it and waits for its "serving".
+    pub(crate) fn start(array: &Array, options: &[&str], members: &[PathBuf]) -> Self {
+        let socket = array.path("nbd.sock");
+        let uri = format!("nbd+unix:///?socket={}", socket.display());
+        let mut words = vec!["serve", "--nbd", &uri];
+        words.extend(options);
+        let mut child = Command::new(env!("CARGO_BIN_EXE_braid"))
+            .args(array.command_line(&words, members))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("braid starts");
+        let said = Arc::<Said>::default();
+        let output = child.stdout.take().expect("piped");
+        let listening = Arc::clone(&said);
+        let listener = std::thread::spawn(move || listen(output, &listening));
+        let listener = Some(listener);
+        let mut served = Self { child, said, listener, uri, socket, size_bytes: 0 };
+        let serving = served.wait_for("serving");
+        served.size_bytes = serving["size_bytes"].as_u64().expect("a size");
+        served
+    }
+
+    /// Waits for an event, or finds it in what was said already.
+    pub(crate) fn wait_for(&mut self, event: &str) -> Value {
+        let start = Instant::now();
+        let mut state = self.said.events.lock().expect("no panic under this lock");
+        loop {
+            if let Some(found) = state.0.iter().find(|said| said["event"] == event) {
+                return found.clone();
+            }
+            let left = EVENT_LIMIT.saturating_sub(start.elapsed());
+            if state.1 || left.is_zero() {
+                let said = format!("{:#?}", state.0);
+                drop(state);
+                // Nothing more can be waited for; it is ended so that its last words can be read.
+                let _ = self.child.kill();
+                let mut words = String::new();
+                let stderr = self.child.stderr.as_mut().expect("piped");
+                let _ = stderr.read_to_string(&mut words);
+                panic!("no event {event}; it said {said}\n{words}");
+            }
+            state = self.said.changed.wait_timeout(state, left).expect("no panic under it").0;
+        }
+    }
+
+    /// Every event of one kind so far.
+    pub(crate) fn events(&self, event: &str) -> Vec<Value> {
+        let state = self.said.events.lock().expect("no panic under this lock");
+        state.0.iter().filter(|said| said["event"] == event).cloned().collect()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let id = i32::try_from(self.child.id()).expect("a process id");
+        kill_process(Pid::from_raw(id).expect("not zero"), signal).expect("our own child");
+    }
+
+    /// Waits for it to end by itself.
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        let mut status = None;
+        wait_until("braid to end", STOP_LIMIT, || {
+            status = self.child.try_wait().expect("our own child");
+            status.is_some()
+        });
+        if let Some(listener) = self.listener.take() {
+            listener.join().expect("listening does not panic");
+        }
+        status.expect("it has ended")
+    }
+
+    /// Stops it with SIGTERM; it must end well, with clean superblocks. Its last event.
+    pub(crate) fn stop(mut self) -> Value {
+        self.signal(Signal::TERM);
+        let status = self.wait();
+        let stopped = self.wait_for("stopped");
+        assert!(status.success(), "{status}: {stopped}");
+        assert_eq!(stopped["clean"], true, "{stopped}");
+        assert!(!self.socket.exists(), "its socket is left behind");
+        stopped
+    }
+
+    /// Ends it as a power failure would, as far as a process can have one.
+    pub(crate) fn kill(mut self) {
+        self.signal(Signal::KILL);
+        self.wait();
+    }
+
+    /// The member's file is deleted, and braid notices.
+    pub(crate) fn lose(&mut self, array: &Array, slot: usize) {
+        let before = self.events("member-out").len();
+        std::fs::remove_file(&array.members[slot]).expect("a member to lose");
+        wait_until("the loss to be noticed", EVENT_LIMIT, || {
+            self.events("member-out").len() > before
+        });
+    }
+
+    /// Copies everything out with nbdcopy.
+    pub(crate) fn read_all(&self, array: &Array) -> Vec<u8> {
+        let path = array.path("out.img");
+        let target = path.display().to_string();
+        ok("nbdcopy", ["--connections=4", &self.uri, &target]);
+        let bytes = std::fs::read(&path).expect("what was copied");
+        std::fs::remove_file(&path).expect("a temporary file");
+        bytes
+    }
+
+    /// Copies everything in with nbdcopy, and flushes.
+    pub(crate) fn write_all(&self, array: &Array, bytes: &[u8]) {
+        let path = array.path("in.img");
+        std::fs::write(&path, bytes).expect("a file to copy");
+        let source = path.display().to_string();
+        ok("nbdcopy", ["--connections=4", "--flush", &source, &self.uri]);
+        std::fs::remove_file(&path).expect("a temporary file");
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // It has usually ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn listen(output: ChildStdout, said: &Said) {
+    for line in BufReader::new(output).lines().map_while(Result::ok) {
+        let event = serde_json::from_str(&line).unwrap_or(Value::String(line));
+        said.events.lock().expect("no panic under this lock").0.push(event);
+        said.changed.notify_all();
+    }
+    said.events.lock().expect("no panic under this lock").1 = true;
+    said.changed.notify_all();
+}

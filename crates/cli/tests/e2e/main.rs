@@ -1,0 +1,26 @@
+//! The `braid` command from the outside: real arrays of files, served to clients that nobody here
+//! wrote (libnbd's tools, QEMU's, fio, e2fsprogs).
+//!
+//! ```text
+//!   kit          arrays, the server as a child process, other programs
+//!   advertised   what nbdinfo is told           copies     nbdcopy, qemu-img
+//!   odd_places   qemu-io against a byte model   load       fio while a member goes
+//!   file_system  mke2fs and e2fsck              stopping   SIGTERM, SIGKILL, restart
+//!   exclusive    two servers, sockets           bad_input  everything that must be refused
+//!   captive      --run, TCP
+//! ```
+//!
+//! What it does not do: look at the members' bytes (the oracle does, with md itself).
+//!
+//! Every case is a few seconds; the sizes are small and the seeds fixed.
+
+mod advertised;
+mod bad_input;
+mod captive;
+mod copies;
+mod exclusive;
+mod file_system;
+mod kit;
+mod load;
+mod odd_places;
+mod stopping;

@@ -1,0 +1,250 @@
+//! Ends, planned and not: SIGTERM under load, SIGKILL under load, and what a restart finds.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::kit::{
+    Array, Background, RAID_0, RAID_1, RAID_5, RAID_6, RAID_10, Random, Served, Shape, assert_same,
+    needs, ok, wait_until,
+};
+
+/// The part that is written and flushed; the load keeps off it and off the stripes it is in.
+const KEPT_BYTES: usize = 6 << 20;
+
+/// Writes the kept part, with FUA or with a flush at the end.
+fn keep(array: &Array, served: &Served, seed: u64) -> Vec<u8> {
+    let bytes = Random::new(seed).bytes(KEPT_BYTES);
+    let path = array.path("kept.img");
+    std::fs::write(&path, &bytes).expect("a file");
+    let write = format!("write -s {} 0 {KEPT_BYTES}", path.display());
+    ok("qemu-io", ["-f", "raw", "-c", &write, "-c", "flush", served.uri.as_str()]);
+    bytes
+}
+
+fn assert_kept(array: &Array, served: &Served, kept: &[u8], what: &str) {
+    assert_same(&served.read_all(array)[..KEPT_BYTES], kept, what);
+}
+
+/// Writes beyond the kept part without an end.
+fn endless_load(served: &Served) -> Background {
+    let uri = format!("--uri={}", served.uri);
+    let load = Background::spawn(
+        "fio",
+        [
+            "--name=load",
+            "--ioengine=nbd",
+            uri.as_str(),
+            "--rw=randwrite",
+            "--bs=16k",
+            "--iodepth=32",
+            "--offset=8m",
+            "--size=5m",
+            "--time_based",
+            "--runtime=60",
+        ],
+    );
+    // Writing has begun when superblocks are in motion; a moment is enough.
+    std::thread::sleep(Duration::from_millis(700));
+    load
+}
+
+/// Stops while a client writes: the client gets errors, the array is clean, everything flushed is there.
+fn stop_under_load(shape: Shape) {
+    let array = Array::create(shape);
+    let served = array.serve();
+    let kept = keep(&array, &served, 20);
+    let mut load = endless_load(&served);
+    assert!(!load.has_ended(), "the load ended by itself");
+    let start = Instant::now();
+    served.stop();
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(12), "stopping took {took:?}");
+    assert!(!load.wait().status.success(), "the client was not told");
+
+    let mut served = array.serve();
+    assert_eq!(served.wait_for("assembled")["dirty"], false);
+    assert_kept(&array, &served, &kept, "after a stop");
+    served.stop();
+}
+
+#[test]
+fn sigterm_under_load_raid_0() {
+    needs!("fio", "qemu-io", "nbdcopy");
+    stop_under_load(RAID_0);
+}
+
+#[test]
+fn sigterm_under_load_raid_5() {
+    needs!("fio", "qemu-io", "nbdcopy");
+    stop_under_load(RAID_5);
+}
+
+#[test]
+fn sigterm_under_load_raid_10() {
+    needs!("fio", "qemu-io", "nbdcopy");
+    stop_under_load(RAID_10);
+}
+
+/// A stop that a client does not hold up: it is connected and says nothing.
+#[test]
+fn sigterm_with_an_idle_client_takes_no_time() {
+    needs!("nbdcopy", "qemu-storage-daemon");
+    let array = Array::create(RAID_5);
+    let served = array.serve();
+    let socket = served.socket.display();
+    let node = format!("driver=nbd,node-name=disk,server.type=unix,server.path={socket}");
+    let mut client = Background::spawn("qemu-storage-daemon", ["--blockdev", &node]);
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(!client.has_ended(), "the client did not stay");
+    let start = Instant::now();
+    served.stop();
+    assert!(start.elapsed() < Duration::from_secs(12), "{:?}", start.elapsed());
+}
+
+/// Killed while writing, healthy: dirty, and what was flushed is there.
+fn kill_under_load(shape: Shape) {
+    let array = Array::create(shape);
+    let served = array.serve();
+    let kept = keep(&array, &served, 21);
+    let load = endless_load(&served);
+    served.kill();
+    assert!(!load.wait().status.success(), "the client was not told");
+    let mut served = array.serve();
+    let assembled = served.wait_for("assembled");
+    assert_eq!(assembled["dirty"], true, "{assembled}");
+    assert_eq!(assembled["degraded_slots"], 0, "{assembled}");
+    assert_kept(&array, &served, &kept, "after a kill");
+    served.stop();
+}
+
+#[test]
+fn sigkill_under_load_raid_1() {
+    needs!("fio", "qemu-io", "nbdcopy");
+    kill_under_load(RAID_1);
+}
+
+#[test]
+fn sigkill_under_load_raid_5() {
+    needs!("fio", "qemu-io", "nbdcopy");
+    kill_under_load(RAID_5);
+}
+
+#[test]
+fn sigkill_under_load_raid_6() {
+    needs!("fio", "qemu-io", "nbdcopy");
+    kill_under_load(RAID_6);
+}
+
+/// Killed while writing, and then a member is missing, too: refused, unless the risk is accepted.
+fn dirty_and_degraded(shape: Shape) {
+    let array = Array::create(shape);
+    let served = array.serve();
+    let kept = keep(&array, &served, 22);
+    let load = endless_load(&served);
+    served.kill();
+    drop(load);
+    let rest = array.without(&[1]);
+    let refusal = array.serve_refused(&[], &rest);
+    refusal.is("B031", 12);
+    let remedies = refusal.json["remedies"].to_string();
+    assert!(remedies.contains("--accept-risk"), "{remedies}");
+    // Reading only is no way round it: what would be read could be wrong as well.
+    array.serve_refused(&["--read-only"], &rest).is("B031", 12);
+
+    let before: Vec<_> = rest.iter().map(|path| std::fs::read(path).expect("a member")).collect();
+    let served = array.serve_with(&["--read-only", "--accept-risk"], &rest);
+    assert_kept(&array, &served, &kept, "read-only, at risk");
+    served.stop();
+    for (path, before) in rest.iter().zip(before) {
+        assert!(std::fs::read(path).expect("a member") == before, "{path:?} was written");
+    }
+
+    let served = array.serve_with(&["--accept-risk"], &rest);
+    assert_kept(&array, &served, &kept, "the risk accepted");
+    let kept = keep(&array, &served, 23);
+    served.stop();
+    // Stopped cleanly, it is degraded and nothing else.
+    let mut served = array.serve_with(&[], &rest);
+    let assembled = served.wait_for("assembled");
+    assert_eq!(assembled["dirty"], false, "{assembled}");
+    assert_kept(&array, &served, &kept, "after the risk");
+    served.stop();
+}
+
+#[test]
+fn dirty_and_degraded_raid_5() {
+    needs!("fio", "qemu-io", "nbdcopy");
+    dirty_and_degraded(RAID_5);
+}
+
+#[test]
+fn dirty_and_degraded_raid_6() {
+    needs!("fio", "qemu-io", "nbdcopy");
+    dirty_and_degraded(RAID_6);
+}
+
+/// A member goes first, and then the server is killed: dirty and degraded as well.
+#[test]
+fn killed_while_degraded_is_refused() {
+    needs!("fio", "qemu-io", "nbdcopy");
+    let array = Array::create(RAID_5);
+    let mut served = array.serve();
+    let kept = keep(&array, &served, 24);
+    served.lose(&array, 0);
+    let load = endless_load(&served);
+    served.kill();
+    drop(load);
+    array.serve_refused(&[], &array.present()).is("B031", 12);
+    let served = array.serve_with(&["--accept-risk"], &array.present());
+    assert_kept(&array, &served, &kept, "the risk accepted");
+    served.stop();
+}
+
+/// An array that nobody has written for a while is clean on disk, so a kill costs nothing.
+#[test]
+fn killed_while_idle_is_clean() {
+    needs!("qemu-io", "nbdcopy");
+    let array = Array::create(RAID_5);
+    let served = array.serve();
+    let kept = keep(&array, &served, 25);
+    std::thread::sleep(Duration::from_secs(1));
+    served.kill();
+    let mut served = array.serve_with(&[], &array.without(&[0]));
+    assert_eq!(served.wait_for("assembled")["dirty"], false);
+    assert_kept(&array, &served, &kept, "after a kill");
+    served.stop();
+}
+
+/// RAID-0 has nothing to make up for a loss with: no write is taken that would be lost when the
+/// deleted file is closed, and the exit says so. What is there can still be read.
+#[test]
+fn losing_a_member_of_raid_0_is_said_and_ends_writes() {
+    needs!("qemu-io", "nbdcopy");
+    let array = Array::create(RAID_0);
+    let mut served = array.serve();
+    let kept = keep(&array, &served, 26);
+    std::fs::remove_file(&array.members[1]).expect("a member");
+    served.wait_for("broken");
+    let arguments = ["-f", "raw", "-c", "write -P 1 0 1M", served.uri.as_str()];
+    let ran = crate::kit::run("qemu-io", arguments);
+    assert!(!ran.status.success(), "a write to a broken array went through: {ran:?}");
+    assert_kept(&array, &served, &kept, "while the file is open");
+    served.signal(Signal::TERM);
+    let status = served.wait();
+    assert_eq!(served.wait_for("stopped")["clean"], false);
+    assert_eq!(status.code(), Some(3), "{status}");
+}
+
+/// SIGINT and SIGHUP stop it as SIGTERM does.
+#[test]
+fn every_polite_signal_stops_it() {
+    let array = Array::create(RAID_5);
+    for signal in [Signal::INT, Signal::HUP] {
+        let mut served = array.serve();
+        served.signal(signal);
+        assert!(served.wait().success(), "{signal:?}");
+        assert_eq!(served.wait_for("stopped")["clean"], true);
+        wait_until("the socket to go", Duration::from_secs(1), || !served.socket.exists());
+    }
+}
