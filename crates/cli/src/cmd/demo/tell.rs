@@ -1,7 +1,7 @@
 //! What the demo says: a line per step, a table at the end, three commands to go on with; or the
 //! same as JSON, one object per step.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -82,13 +82,11 @@ impl Teller {
         self.begun = Instant::now();
         if self.is_terminal {
             out!("{}", self.line("...", ""));
-            // Only for looks: without it the line comes when the step ends.
-            let _ = std::io::stdout().flush();
         }
     }
 
-    /// The step has ended well: the command, in short (empty if there is none to
-    /// type), and what it showed.
+    /// The step has ended well: the command, in short (empty if there is none to type), and what
+    /// it showed.
     pub(super) fn end(&mut self, command: &str, shown: &str, facts: &Value) {
         let time = self.begun.elapsed();
         self.steps_done = self.step;
