@@ -21,7 +21,8 @@
 //! middle of its list (md 3.14 changed one into the other by mistake, hence the layout number). The
 //! start is the zone's `phase`.
 //!
-//! md rounds members down to whole chunks: always for raid0, for linear where a chunk is set.
+//! md rounds members down to whole chunks: always for raid0, for linear where a chunk is set. The
+//! size that it shows of a raid0 whose chunk is no power of two is smaller still (`seen_sectors`).
 //!
 //! Invariants: zones tile the array without gap and their widths fall strictly (`tests/direct.rs`);
 //! a zone of one slot is contiguous, whatever the chunk.
@@ -56,6 +57,8 @@ pub struct DirectGeometry {
     zone_slots: Vec<Slot>,
     /// Sectors used per slot, rounded to chunks where md rounds.
     used: Vec<u64>,
+    /// Sectors that a client sees: all that is laid out, or a little less (see [`seen_sectors`]).
+    capacity_sectors: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,13 +79,17 @@ struct Zone {
 impl DirectGeometry {
     pub(crate) fn new(shape: &Shape) -> Result<DirectGeometry, GeometryError> {
         let used = used_sectors(shape)?;
-        capacity(used.iter().map(|&sectors| u128::from(sectors)).sum())?;
+        let laid_out = capacity(used.iter().map(|&sectors| u128::from(sectors)).sum())?;
         let mut geometry = DirectGeometry {
             level: shape.level,
             layout: shape.layout,
             chunk_sectors: shape.chunk_sectors,
             zones: Vec::new(),
             zone_slots: Vec::new(),
+            capacity_sectors: match shape.level {
+                Level::Linear => laid_out,
+                _ => used.iter().map(|&sectors| seen_sectors(sectors, shape.chunk_sectors)).sum(),
+            },
             used,
         };
         if shape.level == Level::Linear {
@@ -178,7 +185,7 @@ impl DirectGeometry {
     /// Sectors that a client sees.
     #[must_use]
     pub fn capacity_sectors(&self) -> u64 {
-        self.zones.last().map_or(0, |zone| zone.end)
+        self.capacity_sectors
     }
 
     /// Sectors of this slot that hold data.
@@ -193,11 +200,12 @@ impl DirectGeometry {
         assert!(sector.0 < self.capacity_sectors(), "sector {sector} is beyond the array");
         let zone = &self.zones[self.zones.partition_point(|zone| zone.end <= sector.0)];
         let in_zone = sector.0 - zone.start;
+        let left = self.capacity_sectors - sector.0;
         if zone.width == 1 {
             return DirectExtent {
                 slot: self.zone_slots[zone.first],
                 sector: MemberSector(zone.member_start + in_zone),
-                length_sectors: zone.end - sector.0,
+                length_sectors: (zone.end - sector.0).min(left),
             };
         }
         let (chunk, width) = (u64::from(self.chunk_sectors), u64::from(zone.width));
@@ -206,7 +214,7 @@ impl DirectGeometry {
         DirectExtent {
             slot: self.zone_slots[zone.first + usize::from(narrow(turn))],
             sector: MemberSector(zone.member_start + number / width * chunk + offset),
-            length_sectors: chunk - offset,
+            length_sectors: (chunk - offset).min(left),
         }
     }
 
@@ -222,8 +230,10 @@ impl DirectGeometry {
         };
         let zone = &self.zones[index];
         let in_member = sector.0 - zone.member_start;
+        let seen =
+            |logical: u64| Some(LogicalSector(logical)).filter(|_| logical < self.capacity_sectors);
         if zone.width == 1 {
-            return Some(LogicalSector(zone.start + in_member));
+            return seen(zone.start + in_member);
         }
         let slots = &self.zone_slots[zone.first..zone.first + usize::from(zone.width)];
         // The slot is in the zone: its size is over `sector`, so it is at least the zone's
@@ -232,8 +242,15 @@ impl DirectGeometry {
         let (chunk, width) = (u64::from(self.chunk_sectors), u64::from(zone.width));
         let (row, offset) = (in_member / chunk, in_member % chunk);
         let turn = (place + width - u64::from(zone.phase)) % width;
-        Some(LogicalSector(zone.start + (row * width + turn) * chunk + offset))
+        seen(zone.start + (row * width + turn) * chunk + offset)
     }
+}
+
+/// What md counts of a raid0 member for the size of the array. It rounds down with a mask that is
+/// meant for chunks of a power of two; with another chunk it leaves some sectors out that the
+/// layout has. Found by the oracle (a chunk of 12 KiB), md 6.1.
+fn seen_sectors(used: u64, chunk_sectors: u32) -> u64 {
+    used & !(u64::from(chunk_sectors) - 1)
 }
 
 fn used_sectors(shape: &Shape) -> Result<Vec<u64>, GeometryError> {
