@@ -22,6 +22,8 @@ use crate::superblock::{Version, has_member_size};
 const MEBIBYTE: u64 = 2 * 1024;
 /// Sectors of a bad-block log.
 const LOG_SECTORS: u16 = 8;
+/// Sectors that raid1, which has no chunk, is counted in: mdadm gives it whole 64 KiB.
+const MIRROR_UNIT: u64 = 128;
 /// Sectors from the superblock to what follows it.
 const AFTER_SUPERBLOCK: u64 = 8;
 
@@ -56,7 +58,8 @@ pub struct Placement {
     pub data_offset_sectors: u64,
     /// Sectors of the data area.
     pub data_size_sectors: u64,
-    /// Most sectors that an array of this level and chunk can use here (whole chunks); for linear and raid0, too.
+    /// Most sectors that an array of this level and chunk can use here (whole chunks; raid1: whole 64 KiB); for linear and
+    /// raid0, too.
     pub usable_sectors: u64,
     /// Sectors that the array uses: the superblock's `size`; 0 for linear and raid0.
     pub member_size_sectors: u64,
@@ -108,7 +111,10 @@ pub fn placement(request: &PlacementRequest) -> Result<Placement, PlacementError
         return Err(PlacementError::Version0);
     }
     let reserved = reserved_sectors(request, device_sectors)?;
-    let unit = u64::from(request.chunk_sectors).max(2);
+    let unit = match request.level {
+        Level::Raid1 => MIRROR_UNIT,
+        _ => u64::from(request.chunk_sectors).max(2),
+    };
     let too_small = PlacementError::TooSmall {
         device_bytes: request.device_bytes,
         needed_bytes: reserved.total.saturating_add(unit.max(16)).saturating_mul(SECTOR_BYTES),
@@ -260,13 +266,13 @@ mod tests {
         use Level::{Linear, Raid0, Raid1, Raid6};
         type Asked = (Version, Level, u64, u32, Option<u64>);
         let made: [(Asked, [u64; 3], i32); 8] = [
-            ((Version::V1_2, Raid1, 6232, 0, Some(4096)), [8, 2048, 4184], 16),
+            ((Version::V1_2, Raid1, 6232, 0, None), [8, 2048, 4184], 16),
             ((Version::V1_2, Raid6, 5528, 128, None), [8, 2048, 3480], 16),
             ((Version::V1_2, Raid6, 6488, 512, None), [8, 2048, 4440], 16),
             ((Version::V1_2, Raid0, 6232, 24, None), [8, 2048, 4184], 8),
             ((Version::V1_2, Raid0, 10328, 2048, None), [8, 6144, 4184], 8),
             ((Version::V1_1, Linear, 6232, 128, None), [0, 2048, 4184], 8),
-            ((Version::V1_0, Raid1, 6232, 0, Some(6144)), [6216, 0, 6200], -8),
+            ((Version::V1_0, Raid1, 6232, 0, None), [6216, 0, 6200], -8),
             ((Version::V1_0, Raid0, 6232, 32, None), [6216, 0, 6208], -8),
         ];
         for ((version, level, sectors, chunk_sectors, member_size_sectors), places, log) in made {
