@@ -1,0 +1,118 @@
+//! geometry against members that the real md wrote: every sector of every member holds what
+//! geometry says, and every sector of the array is on the members as often as it says.
+//!
+//! The fixtures know no layout: which sector is P or Q, and of which powers, was found by trying.
+
+use std::collections::BTreeMap;
+
+use braid_geometry::{Geometry, MemberSector, Role, Slot, StripeGeometry};
+
+use super::fixture::Content;
+use super::{assembled, fixtures};
+
+/// What geometry says that a member sector holds.
+#[derive(Debug, PartialEq)]
+enum Held {
+    Data(u64),
+    P(Vec<usize>),
+    Q(Vec<(usize, u32)>),
+}
+
+fn held(geometry: &Geometry, slot: Slot, sector: MemberSector) -> Option<Held> {
+    if sector.0 >= geometry.used_sectors(slot) {
+        return None;
+    }
+    match geometry {
+        Geometry::Direct(direct) => {
+            let logical = direct.logical(slot, sector)?;
+            let extent = direct.locate(logical);
+            assert_eq!((extent.slot, extent.sector), (slot, sector), "the way back");
+            Some(Held::Data(logical.0))
+        }
+        Geometry::Mirror(mirror) => {
+            let (logical, copy) = mirror.logical(slot, sector)?;
+            assert_eq!(mirror.copy(logical, copy), (slot, sector), "the way back");
+            Some(Held::Data(logical.0))
+        }
+        Geometry::Stripe(stripe) => Some(held_in_stripe(stripe, slot, sector)),
+    }
+}
+
+fn held_in_stripe(stripe: &StripeGeometry, slot: Slot, sector: MemberSector) -> Held {
+    let row = stripe.row_of(sector);
+    let map = stripe.row_map(row);
+    let offset = sector.0 - stripe.row_start(row).0;
+    let data = (0..map.data_slots()).map(|index| (map.data_slot(index).index(), index));
+    match map.role(slot) {
+        Role::Data(index) => {
+            let offset = u32::try_from(offset).expect("below a chunk");
+            let logical = stripe.logical(row, index, offset);
+            let address = stripe.locate(logical);
+            assert_eq!((address.row, address.data_index), (row, index), "the way back");
+            Held::Data(logical.0)
+        }
+        Role::P => {
+            let mut members: Vec<usize> = data.map(|(member, _)| member).collect();
+            members.sort_unstable();
+            Held::P(members)
+        }
+        Role::Q => {
+            let term = |(member, index)| (member, u32::from(map.exponent(index)));
+            let mut terms: Vec<(usize, u32)> = data.map(term).collect();
+            terms.sort_unstable();
+            Held::Q(terms)
+        }
+    }
+}
+
+#[test]
+fn every_sector_lies_where_md_put_it() {
+    let (mut arrays, mut with_q) = (0, 0);
+    for (name, fixture) in fixtures().into_iter().filter(|(name, _)| !name.starts_with("state-")) {
+        let Ok(array) = assembled(&fixture, false).array else { continue };
+        let mut times: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut has_q = false;
+        for (slot, member) in (0..).map(Slot).zip(&fixture.members) {
+            let mut next = 0;
+            for run in &member.runs {
+                for sector in (next..run.at).map(MemberSector) {
+                    assert_eq!(
+                        held(&array.geometry, slot, sector),
+                        None,
+                        "{name} {slot} {sector:?}"
+                    );
+                }
+                for step in 0..run.sectors {
+                    let found = match &run.content {
+                        Content::Data { logical, .. } => Held::Data(logical + step),
+                        Content::P(members) => Held::P(members.clone()),
+                        Content::Q(terms) => Held::Q(terms.clone()),
+                        Content::Words(_) => panic!("{name}: a healthy array explains itself"),
+                    };
+                    let sector = MemberSector(run.at + step);
+                    let said = held(&array.geometry, slot, sector);
+                    assert_eq!(said.as_ref(), Some(&found), "{name} {slot} {sector:?}");
+                    match found {
+                        Held::Data(logical) => *times.entry(logical).or_default() += 1,
+                        Held::P(_) => {}
+                        Held::Q(_) => has_q = true,
+                    }
+                }
+                next = run.at + run.sectors;
+            }
+            let end = array.geometry.used_sectors(slot);
+            for sector in (next..end).map(MemberSector) {
+                assert_eq!(held(&array.geometry, slot, sector), None, "{name} {slot} {sector:?}");
+            }
+        }
+        let copies = match &array.geometry {
+            Geometry::Mirror(mirror) => u64::from(mirror.copies()),
+            Geometry::Direct(_) | Geometry::Stripe(_) => 1,
+        };
+        let all = 0..array.geometry.capacity_sectors();
+        assert!(times.into_iter().eq(all.map(|logical| (logical, copies))), "{name}");
+        arrays += 1;
+        with_q += usize::from(has_q);
+    }
+    assert!(arrays >= 73 && with_q >= 20, "{arrays} arrays, {with_q} with Q");
+}

@@ -1,0 +1,113 @@
+//! ondisk on every superblock that the real md wrote: the fields are the kernel's, the bytes stay.
+
+use braid_geometry::Level;
+use braid_ondisk::{Features, Role, Superblock};
+
+use super::fixture::Fixture;
+use super::{fixtures, look};
+
+/// The superblock of each member, with its image.
+fn superblocks(fixture: &Fixture) -> Vec<(Superblock, Vec<u8>)> {
+    let one = |index: usize| {
+        let image = fixture.image(index);
+        let found = look::look_at_image("member", &image).probe.superblocks;
+        let [Ok(superblock)] = found.as_slice() else { panic!("member {index}: {found:?}") };
+        (superblock.clone(), image)
+    };
+    (0..fixture.members.len()).map(one).collect()
+}
+
+#[test]
+fn every_superblock_is_written_as_it_was_read() {
+    let mut count = 0;
+    for (name, fixture) in fixtures() {
+        for (superblock, image) in superblocks(&fixture) {
+            let bytes = superblock.to_bytes();
+            let start = usize::try_from(superblock.offset_bytes()).expect("small");
+            assert!(bytes.len() >= 256 && image[start..start + bytes.len()] == bytes, "{name}");
+            count += 1;
+        }
+    }
+    assert!(count >= 470, "only {count} members");
+}
+
+#[test]
+fn fields_are_what_the_kernel_said() {
+    for (name, fixture) in fixtures() {
+        for (index, (superblock, _)) in superblocks(&fixture).iter().enumerate() {
+            let about = format!("{name} member {index}");
+            let array = &superblock.array;
+            let device_facts = &fixture.members[index];
+            let fact = |word: &str| fixture.facts[word].as_str();
+            assert_eq!(superblock.version.to_string(), fact("metadata_version"), "{about}");
+            // The takeover's and the patched array's level is what md made of them.
+            assert_eq!(array.level.name(), fact("level"), "{about}");
+            assert_eq!(
+                u64::from(array.chunk_sectors) * 512,
+                fixture.number("chunk_size"),
+                "{about}"
+            );
+            let is_direct = matches!(array.level, Level::Linear | Level::Raid0);
+            if !is_direct {
+                assert_eq!(
+                    array.member_size_sectors,
+                    fixture.number("component_size") * 2,
+                    "{about}"
+                );
+                assert_eq!(u64::from(array.layout), fixture.number("layout"), "{about}");
+            }
+            // A reshape to 5 members had begun when this was written.
+            let grown = u64::from(name == "state-raid5-reshaping");
+            assert_eq!(
+                u64::from(array.raid_slots),
+                fixture.number("raid_disks") + grown,
+                "{about}"
+            );
+            if superblock.state.role != Role::Journal {
+                assert_eq!(
+                    superblock.device.data_offset_sectors, device_facts.data_start,
+                    "{about}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn members_of_a_healthy_array_differ_in_nothing_but_themselves() {
+    for (name, fixture) in fixtures().into_iter().filter(|(name, _)| !name.starts_with("state-")) {
+        let all = superblocks(&fixture);
+        let (first, _) = &all[0];
+        for (slot, (superblock, _)) in (0..).zip(&all) {
+            assert_eq!(superblock.array, first.array, "{name}");
+            assert_eq!(superblock.state.role, Role::Active(slot), "{name}");
+            assert_eq!(superblock.device.number, u32::from(slot), "{name}");
+            assert_eq!(superblock.state.events, first.state.events, "{name}");
+            assert!(superblock.state.is_clean(), "{name}");
+            assert_eq!(superblock.state.features.unknown(), 0, "{name}");
+            assert!(!superblock.state.reserved_bytes_in_use, "{name}");
+        }
+    }
+}
+
+#[test]
+fn what_a_member_keeps_besides_is_seen() {
+    let all: std::collections::BTreeMap<_, _> = fixtures().into_iter().collect();
+    let first = |name: &str| superblocks(&all[name]).swap_remove(0).0;
+    let second = |name: &str| superblocks(&all[name]).swap_remove(1).0;
+    assert!(first("state-raid1-bitmap").state.features.contains(Features::BITMAP));
+    assert_eq!(first("state-raid1-bitmap").intent.bitmap_offset_sectors, Some(8));
+    assert!(first("state-raid5-ppl").intent.ppl.is_some());
+    assert!(first("state-raid5-journal").intent.journal.is_some());
+    assert!(second("state-raid1-bad-blocks").state.features.contains(Features::BAD_BLOCKS));
+    assert!(!first("state-raid1-write-mostly").device.flags.write_mostly);
+    assert!(second("state-raid1-write-mostly").device.flags.write_mostly);
+    assert!(first("state-raid1-failfast").device.flags.failfast);
+    let reshape = first("state-raid5-reshaping").reshape.expect("a reshape");
+    assert_eq!((reshape.delta_disks, reshape.backwards), (1, false));
+    let bitmap = |name| look::look_at_image("m", &all[name].image(0)).bitmap;
+    let bitmap = bitmap("state-raid5-bitmap-stale").expect("there").expect("sound");
+    let events = first("state-raid5-bitmap-stale").state.events;
+    assert!(bitmap.events_cleared < bitmap.events && bitmap.events == events, "{bitmap:?}");
+    assert_eq!(bitmap.chunk_bytes, 64 << 10);
+}

@@ -1,0 +1,83 @@
+//! From the bytes of a device to what assembly wants to know of it.
+//!
+//! Included by path in the golden tests and in the oracle, each of which has braid's `ondisk` and
+//! `assembly`.  Reads what `braid_ondisk::probe_ranges` asks for, and then the bad-block log and
+//! the bitmap's superblock where the superblock found says that there are such.  It decides
+//! nothing, and it never writes.
+
+use braid_assembly::ProbedMember;
+use braid_ondisk::{
+    BadBlockLog, Features, Snippet, Superblock, UnvalidatedBitmap, probe, probe_ranges,
+};
+
+/// Bytes in a sector.
+const SECTOR: u64 = 512;
+/// Bytes of a bitmap's superblock.
+const BITMAP_HEAD: usize = 256;
+
+/// A device to look at.
+pub struct Device<'a> {
+    /// What it is called; also its identity, so no two may have one label.
+    pub label: &'a str,
+    /// Its size.
+    pub bytes: u64,
+    /// The bytes of a range inside it: offset, length.
+    pub read: &'a dyn Fn(u64, usize) -> Vec<u8>,
+}
+
+/// Looks at a device.
+#[must_use]
+pub fn look(device: &Device<'_>) -> ProbedMember {
+    let snippet = |range: std::ops::Range<u64>| Snippet {
+        offset: range.start,
+        bytes: (device.read)(range.start, small(range.end - range.start)),
+    };
+    let snippets: Vec<Snippet> = probe_ranges(device.bytes).into_iter().map(snippet).collect();
+    let found = probe(device.bytes, &snippets);
+    let (mut bad_blocks, mut bitmap) = (Ok(Vec::new()), None);
+    if let Some(superblock) = found.newest() {
+        if let Some(place) = superblock.device.bad_block_log
+            && superblock.state.features.contains(Features::BAD_BLOCKS)
+        {
+            let length = usize::from(place.size_sectors) * small(SECTOR);
+            let bytes = beside(device, superblock, place.offset_sectors, length);
+            bad_blocks = BadBlockLog::parse(&bytes, place);
+        }
+        bitmap = superblock.intent.bitmap_offset_sectors.and_then(|offset| {
+            let bytes = beside(device, superblock, offset, BITMAP_HEAD);
+            let uuid = superblock.uuid_as_stored();
+            UnvalidatedBitmap::recognise(&bytes).map(|bitmap| bitmap.validate(&uuid))
+        });
+    }
+    ProbedMember {
+        label: device.label.to_owned(),
+        size_bytes: device.bytes,
+        identity: device.label.to_owned(),
+        probe: found,
+        bad_blocks,
+        bitmap,
+    }
+}
+
+/// Looks at a whole image in memory.
+#[must_use]
+pub fn look_at_image(label: &str, image: &[u8]) -> ProbedMember {
+    let read = |offset: u64, length: usize| image[small(offset)..small(offset) + length].to_vec();
+    look(&Device { label, bytes: image.len() as u64, read: &read })
+}
+
+/// Bytes at a distance from the superblock.
+fn beside(
+    device: &Device<'_>,
+    superblock: &Superblock,
+    offset_sectors: i32,
+    length: usize,
+) -> Vec<u8> {
+    let sector =
+        superblock.device.super_offset_sectors.checked_add_signed(i64::from(offset_sectors));
+    (device.read)(sector.expect("a validated place") * SECTOR, length)
+}
+
+fn small(number: u64) -> usize {
+    usize::try_from(number).expect("what is looked at is small")
+}
