@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::kit::{Array, RAID_1, RAID_5, needs, ok, run};
+use crate::kit::{Array, Mount, RAID_1, RAID_5, Random, needs, ok, run};
 
 #[test]
 fn a_command_is_run_with_the_uri() {
@@ -81,4 +81,27 @@ fn the_network_is_refused() {
     for uri in ["nbds://127.0.0.1/", "http://127.0.0.1/", "nbd+unix:///"] {
         array.refused(&["serve", "--nbd", uri], &array.members).is("B009", 2);
     }
+}
+
+/// Every block marked `sh` in docs/clients.md, as it stands.
+#[test]
+fn the_recipes_in_the_documentation_work() {
+    needs!("nbdinfo", "nbdcopy", "qemu-img", "qemu-io", "qemu-storage-daemon", "fio", "mke2fs");
+    let text = include_str!("../../../../docs/clients.md");
+    let mut recipes: Vec<&str> = text.split("```sh\n").skip(1).collect();
+    recipes.retain(|recipe| Mount::is_possible() || !recipe.contains("--export fuse"));
+    assert!(recipes.len() > 4, "the documentation has {} recipes", recipes.len());
+    let array = Array::create(RAID_5);
+    let served = array.serve();
+    let size = usize::try_from(served.size_bytes).expect("small");
+    let image = array.path("disk.img");
+    std::fs::write(&image, Random::new(50).bytes(size)).expect("an image");
+    let folder = image.parent().expect("a folder").display().to_string();
+    for recipe in recipes {
+        let recipe = recipe.split("```").next().expect("its end");
+        let recipe = recipe.replace("/tmp/tank.sock", &served.socket.display().to_string());
+        let script = format!("set -e\ncd {folder}\nuri='{}'\n{recipe}", served.uri);
+        ok("sh", ["-c", &script]);
+    }
+    served.stop();
 }

@@ -30,9 +30,10 @@ fn verifying_load(served: &Served, seed: u64, rate: Option<&str>) -> Background 
         "--bssplit=512/10:3k/10:4k/30:64k/40:192k/10",
         "--bs_unaligned",
         "--iodepth=32",
-        "--size=24m",
+        "--size=18m",
         "--verify=crc32c",
         "--verify_fatal=1",
+        "--verify_state_save=0",
         "--do_verify=1",
         &seed,
     ];
@@ -50,7 +51,7 @@ fn lose_under_load(shape: Shape, loss: Loss) {
     let mut served = array.serve();
     let mut load = verifying_load(&served, 1, Some("--rate=3m,3m"));
     for slot in 0..shape.lost_max {
-        std::thread::sleep(Duration::from_millis(700));
+        std::thread::sleep(Duration::from_millis(400));
         assert!(!load.has_ended(), "fio ended before a member was lost");
         match loss {
             Loss::Deleted => std::fs::remove_file(&array.members[slot]).expect("a member"),
@@ -163,6 +164,7 @@ fn thirty_two_connections() {
             "--group_reporting",
             "--verify=crc32c",
             "--verify_fatal=1",
+            "--verify_state_save=0",
         ],
     );
     assert_no_errors(&said);
@@ -188,6 +190,7 @@ fn requests_of_64_mib() {
             "--size=128m",
             "--verify=crc32c",
             "--verify_fatal=1",
+            "--verify_state_save=0",
         ],
     );
     assert_no_errors(&said);

@@ -26,8 +26,15 @@ fn assert_kept(array: &Array, served: &Served, kept: &[u8], what: &str) {
     assert_same(&served.read_all(array)[..KEPT_BYTES], kept, what);
 }
 
-/// Writes beyond the kept part without an end.
-fn endless_load(served: &Served) -> Background {
+/// What a member holds behind its superblock, bitmap and logs.
+fn data_of(array: &Array) -> Vec<u8> {
+    let last = array.members.last().expect("a member");
+    std::fs::read(last).expect("a member").split_off(1 << 20)
+}
+
+/// Writes beyond the kept part without an end; returns once writes reach the members.
+fn endless_load(array: &Array, served: &Served) -> Background {
+    let before = data_of(array);
     let uri = format!("--uri={}", served.uri);
     let load = Background::spawn(
         "fio",
@@ -44,8 +51,7 @@ fn endless_load(served: &Served) -> Background {
             "--runtime=60",
         ],
     );
-    // Writing has begun when superblocks are in motion; a moment is enough.
-    std::thread::sleep(Duration::from_millis(700));
+    wait_until("the load to begin", Duration::from_secs(30), || data_of(array) != before);
     load
 }
 
@@ -54,8 +60,7 @@ fn stop_under_load(shape: Shape) {
     let array = Array::create(shape);
     let served = array.serve();
     let kept = keep(&array, &served, 20);
-    let mut load = endless_load(&served);
-    assert!(!load.has_ended(), "the load ended by itself");
+    let load = endless_load(&array, &served);
     let start = Instant::now();
     served.stop();
     let took = start.elapsed();
@@ -107,7 +112,7 @@ fn kill_under_load(shape: Shape) {
     let array = Array::create(shape);
     let served = array.serve();
     let kept = keep(&array, &served, 21);
-    let load = endless_load(&served);
+    let load = endless_load(&array, &served);
     served.kill();
     assert!(!load.wait().status.success(), "the client was not told");
     let mut served = array.serve();
@@ -141,7 +146,7 @@ fn dirty_and_degraded(shape: Shape) {
     let array = Array::create(shape);
     let served = array.serve();
     let kept = keep(&array, &served, 22);
-    let load = endless_load(&served);
+    let load = endless_load(&array, &served);
     served.kill();
     drop(load);
     let rest = array.without(&[1]);
@@ -192,7 +197,7 @@ fn killed_while_degraded_is_refused() {
     let mut served = array.serve();
     let kept = keep(&array, &served, 24);
     served.lose(&array, 0);
-    let load = endless_load(&served);
+    let load = endless_load(&array, &served);
     served.kill();
     drop(load);
     array.serve_refused(&[], &array.present()).is("B031", 12);
