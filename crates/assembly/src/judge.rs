@@ -140,6 +140,11 @@ fn judge_alone(
         (Role::Spare, Some(newest)) if table_role == Some(Role::Faulty) => {
             return Err((Verdict::Faulty, Reason::MarkedFaulty { newest: newest.label() }));
         }
+        // Its number was given to another device after it left; or it was called up for a slot and
+        // never heard of it. Either way it holds nothing, and its number is not free.
+        (Role::Spare, Some(newest)) if matches!(table_role, Some(Role::Active(_))) => {
+            return Err((Verdict::Faulty, Reason::NumberTaken { newest: newest.label() }));
+        }
         (Role::Spare, _) => return Err((Verdict::Spare, Reason::SaysSpare)),
         (Role::Active(slot), newest) => (slot, newest.expect("an active member has a newest one")),
     };

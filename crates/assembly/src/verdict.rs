@@ -114,6 +114,11 @@ pub enum Reason {
     },
     /// Its superblock says that it waits.
     SaysSpare,
+    /// It says that it waits, but the newest superblock has an active device under its number.
+    NumberTaken {
+        /// Who has the newest superblock.
+        newest: String,
+    },
     /// The newest superblock does not have it in this slot.
     NotInNewestTable {
         /// The slot that it claims.
@@ -208,6 +213,12 @@ impl fmt::Display for Reason {
                 write!(f, "its recovery reached sector {recovered_sectors}")
             }
             Self::SaysSpare => f.write_str("its superblock says it waits as a spare"),
+            Self::NumberTaken { newest } => {
+                write!(
+                    f,
+                    "it says it waits, but the newest superblock ({newest}) has its number active"
+                )
+            }
             Self::NotInNewestTable { slot, newest } => {
                 write!(f, "it claims slot {slot}, which the newest superblock ({newest}) denies")
             }

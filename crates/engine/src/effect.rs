@@ -76,6 +76,8 @@ pub enum MemberFault {
     Media,
     /// The member does not answer any more.
     Gone,
+    /// The file system below the member is full; what is there already can be read and written.
+    NoSpace,
 }
 
 /// Answer to one piece of a client's request.
@@ -94,6 +96,11 @@ pub enum Report {
     WantWrite,
     /// A member failed a write; the shard holds the answer until a view says what became of it.
     MemberFailed {
+        /// Which.
+        member: MemberId,
+    },
+    /// A member could not grow to take a write, which is left half done.
+    OutOfSpace {
         /// Which.
         member: MemberId,
     },

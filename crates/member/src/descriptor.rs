@@ -10,7 +10,7 @@
 
 use std::fs::File;
 use std::io::IoSlice;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{FallocateFlags, fallocate, fdatasync};
@@ -28,17 +28,21 @@ pub(crate) struct Descriptor {
     identity: Identity,
     size_bytes: u64,
     writable: bool,
+    /// It had a name when it was opened; a file that never had one has not lost it.
+    had_name: bool,
     flush_failed: AtomicBool,
     durable_flag_refused: AtomicBool,
 }
 
 impl Descriptor {
     pub(crate) fn new(file: File, identity: Identity, size_bytes: u64, access: Access) -> Self {
+        let had_name = file.metadata().is_ok_and(|metadata| metadata.nlink() > 0);
         Self {
             file,
             identity,
             size_bytes,
             writable: access == Access::ReadWrite,
+            had_name,
             flush_failed: AtomicBool::new(false),
             durable_flag_refused: AtomicBool::new(false),
         }
@@ -54,9 +58,10 @@ impl Descriptor {
 
     /// Whether the file has no name left in any folder, or has lost its end.
     pub(crate) fn has_vanished(&self) -> bool {
-        use std::os::unix::fs::MetadataExt;
-        let metadata = self.file.metadata();
-        metadata.is_ok_and(|metadata| metadata.nlink() == 0 || self.is_cut_short(&metadata))
+        let is_lost = |metadata: &std::fs::Metadata| {
+            (self.had_name && metadata.nlink() == 0) || self.is_cut_short(metadata)
+        };
+        self.file.metadata().is_ok_and(|metadata| is_lost(&metadata))
     }
 
     /// Whether somebody has truncated the file. Block devices have no length here.

@@ -7,11 +7,11 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
 
+use braid_engine::Shard;
 use braid_engine::array::{Array, ArrayEffect, ArrayView, MemberId, Notice};
 use braid_engine::effect::{MemberIo, MemberIoDone, PieceReply, Report};
 use braid_engine::job::{self, Job, JobId};
 use braid_engine::request::{Fault, Piece, RequestId, ShardIndex};
-use braid_engine::{Instant, Shard};
 use braid_parity::Kernel;
 
 use crate::arena::ShardMemory;
@@ -20,6 +20,7 @@ use crate::combiner::Combiner;
 use crate::member_threads::{MemberQueue, Work};
 use crate::requests::Requests;
 use crate::timer::Alarm;
+use crate::watch::Watch;
 
 /// An event for a shard.
 pub(crate) enum ShardEvent {
@@ -63,7 +64,7 @@ pub(crate) struct Core {
     pub(crate) kernel: &'static Kernel,
     pub(crate) clock: Clock,
     pub(crate) alarm: Alarm,
-    pub(crate) watch: Box<dyn Fn(Notice) + Send + Sync>,
+    pub(crate) watch: Watch,
     pub(crate) end: End,
 }
 
@@ -102,12 +103,24 @@ struct ShardEffects {
 struct ArrayEffects {
     notices: Vec<Notice>,
     answers: Vec<(RequestId, Result<(), Fault>)>,
-    timeout: Option<Instant>,
+}
+
+/// Ends the process when a thread panics inside a machine. Its effects are lost then, so requests
+/// would hang for ever; a crash is what the on-disk format is made to survive.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
 }
 
 impl Core {
     /// Drives `first`, and whatever comes of it, until nothing is left for this thread.
     pub(crate) fn drive(self: &Arc<Self>, first: Machine) {
+        let _guard = AbortOnPanic;
         let mut machines = VecDeque::from([first]);
         while let Some(machine) = machines.pop_front() {
             match machine {
@@ -263,7 +276,8 @@ impl Core {
                 ArrayEffect::Notice(notice) => effects.notices.push(notice),
             }
         }
-        effects.timeout = array.poll_timeout();
+        // Under ownership, so that an older moment never replaces a newer one.
+        self.alarm.set(array.poll_timeout());
         effects
     }
 
@@ -275,15 +289,14 @@ impl Core {
     }
 
     fn conclude(&self, effects: ArrayEffects) {
-        self.alarm.set(effects.timeout);
+        for (request, result) in effects.answers {
+            self.requests.finish(request, result);
+        }
         for notice in effects.notices {
-            (self.watch)(notice);
+            self.watch.tell(notice);
             if let Notice::Stopped { clean } = notice {
                 self.end.set(clean);
             }
-        }
-        for (request, result) in effects.answers {
-            self.requests.finish(request, result);
         }
     }
 }

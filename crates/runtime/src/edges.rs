@@ -10,8 +10,11 @@ use std::sync::{Condvar, Mutex};
 #[derive(Default)]
 struct State {
     aligned: usize,
+    waiting_aligned: usize,
     waiting_alone: usize,
     alone: bool,
+    /// An unaligned write was just served: aligned ones that waited for it go first.
+    aligned_turn: bool,
 }
 
 /// Many aligned writes, or one that is not.
@@ -24,10 +27,15 @@ pub(crate) struct Turnstile {
 impl Turnstile {
     /// Lets an aligned write in; waits while an unaligned one is in or waits before it.
     pub(crate) fn enter(&self) {
-        let state = self.state.lock().expect("counting does not panic");
-        let blocked = |state: &mut State| state.alone || state.waiting_alone > 0;
+        let mut state = self.state.lock().expect("counting does not panic");
+        state.waiting_aligned += 1;
+        let blocked =
+            |state: &mut State| state.alone || (state.waiting_alone > 0 && !state.aligned_turn);
         let state = self.changed.wait_while(state, blocked);
-        state.expect("counting does not panic").aligned += 1;
+        let mut state = state.expect("counting does not panic");
+        state.waiting_aligned -= 1;
+        state.aligned += 1;
+        state.aligned_turn &= state.waiting_aligned > 0;
     }
 
     /// An aligned write has been answered.
@@ -45,13 +53,17 @@ impl Turnstile {
     pub(crate) fn alone<R>(&self, work: impl FnOnce() -> R) -> R {
         let mut state = self.state.lock().expect("counting does not panic");
         state.waiting_alone += 1;
-        let state = self.changed.wait_while(state, |state| state.alone || state.aligned > 0);
+        let blocked = |state: &mut State| state.alone || state.aligned > 0 || state.aligned_turn;
+        let state = self.changed.wait_while(state, blocked);
         let mut state = state.expect("counting does not panic");
         state.waiting_alone -= 1;
         state.alone = true;
         drop(state);
         let result = work();
-        self.state.lock().expect("counting does not panic").alone = false;
+        let mut state = self.state.lock().expect("counting does not panic");
+        state.alone = false;
+        state.aligned_turn = state.waiting_aligned > 0;
+        drop(state);
         self.changed.notify_all();
         result
     }

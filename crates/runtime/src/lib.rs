@@ -28,6 +28,7 @@ mod requests;
 mod superblocks;
 mod timer;
 mod volume;
+mod watch;
 
 pub use open::{OpenError, OpenMember};
 pub use options::Options;

@@ -121,8 +121,8 @@ impl MemberQueue {
 fn fault(error: MemberError) -> MemberFault {
     match error {
         MemberError::Gone | MemberError::Truncated => MemberFault::Gone,
+        MemberError::OutOfSpace => MemberFault::NoSpace,
         MemberError::Media { .. }
-        | MemberError::OutOfSpace
         | MemberError::OutOfBounds { .. }
         | MemberError::ReadOnly
         | MemberError::FlushFailedBefore

@@ -19,6 +19,7 @@ use crate::options::Options;
 use crate::requests::Requests;
 use crate::timer::{self, Alarm};
 use crate::volume::Volume;
+use crate::watch::Watch;
 
 /// A member as the caller opened it: the same index as in the list that assembly was given.
 pub struct OpenMember {
@@ -36,6 +37,12 @@ pub enum OpenError {
     NotOpen {
         /// Its index.
         index: usize,
+    },
+    /// Two members have one number in the superblocks' table of roles.
+    #[error("two members have the device number {number}")]
+    NumberTwice {
+        /// The number.
+        number: u16,
     },
     /// Threads could not be started.
     #[error("no thread could be started")]
@@ -66,7 +73,7 @@ impl Volume {
         assembled: &AssembledArray,
         members: Vec<Option<OpenMember>>,
         options: &Options,
-        watch: impl Fn(Notice) + Send + Sync + 'static,
+        watch: impl Fn(Notice) + Send + 'static,
     ) -> Result<Self, OpenError> {
         if let Some(reason) = assembled.read_only.as_ref().filter(|_| !options.read_only) {
             return Err(OpenError::ReadOnly { reason: reason.to_string() });
@@ -109,7 +116,7 @@ impl Volume {
             kernel: braid_parity::kernel(),
             clock: Clock::new(),
             alarm: Alarm::default(),
-            watch: Box::new(watch),
+            watch: Watch::start(watch)?,
             end: End::default(),
         });
         let threads = spawn(&core, options)?;
@@ -154,26 +161,34 @@ fn roster(
             sectors: range.end - range.start,
         });
         let bad_blocks = BadBlocks::new(bad.collect());
-        let (id, device_number) = roster.join(member, occupant.recovered_until);
+        let (id, device_number) = roster.join(member, occupant.recovered_until)?;
         let recovered_sectors = occupant.recovered_until;
         roster.slots.push(Some(MemberSetup { id, device_number, recovered_sectors, bad_blocks }));
     }
     for index in &assembled.spares {
-        let spare = roster.join(take(*index)?, u64::MAX);
+        let spare = roster.join(take(*index)?, u64::MAX)?;
         roster.spares.push(spare);
     }
     Ok(roster)
 }
 
 impl Roster {
-    fn join(&mut self, member: OpenMember, recovered_sectors: u64) -> (MemberId, u16) {
+    fn join(
+        &mut self,
+        member: OpenMember,
+        recovered_sectors: u64,
+    ) -> Result<(MemberId, u16), OpenError> {
         let id = MemberId(u16::try_from(self.queues.len()).expect("md's limit is far lower"));
         let number = member.superblock.device.number;
         let device_number = u16::try_from(number).expect("validated: at most 1920 devices");
+        let in_slots = self.slots.iter().flatten().map(|member| member.device_number);
+        if in_slots.chain(self.spares.iter().map(|(_, n)| *n)).any(|other| other == device_number) {
+            return Err(OpenError::NumberTwice { number: device_number });
+        }
         let OpenMember { device, superblock } = member;
         let queue = MemberQueue::new(id, device, superblock, recovered_sectors);
         self.queues.push(Arc::new(queue));
-        (id, device_number)
+        Ok((id, device_number))
     }
 }
 

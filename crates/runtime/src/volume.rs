@@ -38,6 +38,9 @@ pub enum VolumeError {
     /// More members failed than the level can make up for, here or altogether.
     #[error("input/output error: {0}")]
     Io(Fault),
+    /// The file system below a member is full.
+    #[error("no space is left below a member")]
+    NoSpace,
     /// Zeroing this range would not be faster than writing zeroes.
     #[error("zeroing is not fast here")]
     NotFast,
@@ -226,6 +229,7 @@ impl Volume {
         for thread in threads.drain(..) {
             thread.join().expect("a worker does not panic");
         }
+        self.core.watch.end();
         Stopped { clean }
     }
 
@@ -301,9 +305,10 @@ impl Volume {
         durable: bool,
         done: Done,
     ) {
-        let operation = Operation::WriteZeroes { may_punch, durable };
+        let operation = Operation::WriteZeroes { may_punch, durable: false };
         let (start, end) = sectors_inside(offset, length);
         if (start, end) == (offset, offset + length) {
+            let done = if durable { self.flush_after(done) } else { done };
             return self.change((offset, length), operation, None, done);
         }
         let result = self.turnstile.alone(|| {
@@ -314,6 +319,7 @@ impl Volume {
             self.patch(end, &zeroed(offset + length - end), durable)?;
             self.call_engine((start, end - start), operation, None).result
         });
+        let done = if durable { self.flush_after(done) } else { done };
         done(Outcome { result, payload: None });
     }
 
@@ -322,19 +328,17 @@ impl Volume {
         if start >= end {
             return done(Outcome { result: Ok(()), payload: None });
         }
-        if !durable {
-            return self.change((start, end - start), Operation::Trim, None, done);
-        }
-        // What a trim leaves behind must then be on stable storage: trim, and flush after it.
-        let range = (start, end - start);
-        let flush_after: Done = {
-            let core = Arc::clone(&self.core);
-            Box::new(move |outcome| match outcome.result {
-                Ok(()) => flush(&core, done),
-                Err(_) => done(outcome),
-            })
-        };
-        self.change(range, Operation::Trim, None, flush_after);
+        let done = if durable { self.flush_after(done) } else { done };
+        self.change((start, end - start), Operation::Trim, None, done);
+    }
+
+    /// One flush at the end makes a whole change durable; members are flushed once, not per piece.
+    fn flush_after(&self, done: Done) -> Done {
+        let core = Arc::clone(&self.core);
+        Box::new(move |outcome| match outcome.result {
+            Ok(()) => flush(&core, done),
+            Err(_) => done(outcome),
+        })
     }
 
     fn flush(&self, done: Done) {
@@ -435,6 +439,7 @@ fn flush(core: &Arc<Core>, done: Done) {
 fn error(fault: Fault) -> VolumeError {
     match fault {
         Fault::ReadOnly => VolumeError::ReadOnly,
+        Fault::NoSpace => VolumeError::NoSpace,
         Fault::Unreadable | Fault::Unwritable => VolumeError::Io(fault),
     }
 }

@@ -216,3 +216,25 @@ fn an_idle_array_turns_clean_by_itself() {
     write(&volume, 8192, &[2; 4096], false);
     assert!(volume.stop().clean);
 }
+
+/// A full file system below a sparse member is the client's error, not the member's: nobody is put
+/// out, and what was answered before can be read.
+#[test]
+fn a_full_file_system_is_told_and_costs_no_member() {
+    for (level, slots, chunk) in LEVELS {
+        let array = Array::new(level, slots, chunk);
+        let volume = array.open(|_| {});
+        let model = churn(&volume, 5, || {});
+        let full = Fault::everywhere(Operation::Write).error(braid_member::MemberError::OutOfSpace);
+        // The superblocks are there already; only the data area cannot grow.
+        let full = Fault { range_bytes: (1 << 20)..u64::MAX, ..full };
+        array.faults[0].insert(full);
+        let payload = vec![9; 1 << 20].into_boxed_slice();
+        let outcome =
+            volume.call(VolumeOperation::Write { offset: 1 << 20, payload, durable: false });
+        assert_eq!(outcome.result, Err(VolumeError::NoSpace), "{level}");
+        assert_eq!(volume.missing_count(), 0, "{level}");
+        assert!(read(&volume, 0, 1 << 20) == model[..1 << 20], "{level}");
+        assert_eq!(volume.stop().clean, level == Level::Raid0, "{level}");
+    }
+}

@@ -48,7 +48,7 @@ pub(crate) enum Exit {
     Refused = 12,
     /// More is missing than the level tolerates.
     BeyondTolerance = 13,
-    /// Stopped by SIGINT.
+    /// Stopped by a signal before the work was done.
     Interrupted = 130,
 }
 

@@ -21,6 +21,14 @@ macro_rules! outln {
     }};
 }
 
+/// `eprintln!` that does not mind when nobody listens: a person may close a terminal, an array goes on.
+macro_rules! errln {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($text)*);
+    }};
+}
+
 pub(crate) mod colour;
 pub(crate) mod printable;
 pub(crate) mod shell;

@@ -117,6 +117,12 @@ pub enum Notice {
         /// The member whose failure was one too many.
         member: MemberId,
     },
+    /// The file system below a member is full. Nothing is wrong with the member, so it stays; but
+    /// a write was left half done, so writes are refused until the array is started again.
+    OutOfSpace {
+        /// The member that could not grow.
+        member: MemberId,
+    },
     /// The array has stopped; its superblocks are clean if `clean`.
     Stopped {
         /// Whether they are.
@@ -190,7 +196,10 @@ impl Array {
     #[must_use]
     pub fn new(setup: ArraySetup) -> Self {
         assert_eq!(setup.slots.len(), usize::from(setup.geometry.slots()), "one entry per slot");
-        let is_lost = |slot: Slot| setup.slots[usize::from(slot.0)].is_none();
+        let is_lost = |slot: Slot| {
+            let member = &setup.slots[usize::from(slot.0)];
+            member.as_ref().is_none_or(|member| member.recovered_sectors != u64::MAX)
+        };
         assert!(setup.geometry.survives(&is_lost), "assembly lets no array through that lost data");
         let mut device_numbers: BTreeMap<MemberId, u16> = setup.spares.iter().copied().collect();
         device_numbers.extend(setup.slots.iter().flatten().map(|m| (m.id, m.device_number)));
@@ -250,6 +259,7 @@ impl Array {
         match report {
             Report::WantWrite => self.condition.write_wanted = true,
             Report::MemberFailed { member } => self.fail_member(member),
+            Report::OutOfSpace { member } => self.take_no_writes(Notice::OutOfSpace { member }),
             Report::ViewInForce { epoch } => {
                 if epoch == self.condition.epoch
                     && let Some(unconfirmed) = &mut self.closing.unconfirmed

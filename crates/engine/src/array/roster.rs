@@ -43,8 +43,10 @@ impl Roster {
         Some(Slot(u16::try_from(index).expect("slots are numbered by u16")))
     }
 
-    pub(super) fn is_missing(&self, slot: Slot) -> bool {
-        self.slots[usize::from(slot.0)].is_none()
+    /// Whether the slot's content cannot be had from its member: it has none, or one whose
+    /// recovery is not finished.
+    pub(super) fn is_lost(&self, slot: Slot) -> bool {
+        self.slots[usize::from(slot.0)].as_ref().is_none_or(|m| m.recovered_sectors != u64::MAX)
     }
 
     /// Takes the member out of `slot`; the loss is unrecorded from now on.

@@ -245,7 +245,7 @@ impl Array {
         if self.geometry.level().family() == Family::Direct {
             return; // Each error is the client's own; there is nothing to take over.
         }
-        let is_lost = |slot: Slot| slot == failed || self.roster.is_missing(slot);
+        let is_lost = |slot: Slot| slot == failed || self.roster.is_lost(slot);
         if self.geometry.survives(&is_lost) {
             self.roster.take_out(failed);
             if self.condition.read_only {
@@ -261,10 +261,16 @@ impl Array {
 
     /// Nothing can make up for `member`: no writes from now on.
     pub(super) fn break_down(&mut self, member: MemberId) {
+        self.take_no_writes(Notice::Broken { member });
+    }
+
+    /// Writes are refused from now on, and the superblocks stay as they are: active, so that
+    /// whoever starts the array next knows that redundancy may not agree.
+    pub(super) fn take_no_writes(&mut self, notice: Notice) {
         if !self.condition.broken {
             self.condition.broken = true;
             self.closing = Closing::default(); // It will not turn clean any more.
-            self.effects.push_back(ArrayEffect::Notice(Notice::Broken { member }));
+            self.effects.push_back(ArrayEffect::Notice(notice));
             self.publish();
         }
     }

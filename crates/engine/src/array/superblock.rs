@@ -37,6 +37,8 @@ pub struct SuperblockState {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Events {
     count: u64,
+    /// The highest count any superblock may carry.
+    highest: u64,
     may_step_back: bool,
 }
 
@@ -53,7 +55,7 @@ pub(super) struct Change {
 
 impl Events {
     pub(super) fn new(count: u64) -> Self {
-        Self { count, may_step_back: false }
+        Self { count, highest: count, may_step_back: false }
     }
 
     pub(super) fn count(self) -> u64 {
@@ -69,9 +71,13 @@ impl Events {
             self.count -= 1;
             self.may_step_back = false;
         } else {
-            self.count = self.count.checked_add(1).expect("2^64 updates do not happen");
+            // A member may have missed the step back and carry the higher count still. An update
+            // that tells of a loss must be newer than anything that member says.
+            let from = if change.devices { self.highest } else { self.count };
+            self.count = from.checked_add(1).expect("2^64 updates do not happen");
             self.may_step_back = only_toggles;
         }
+        self.highest = self.highest.max(self.count);
         !only_toggles
     }
 }

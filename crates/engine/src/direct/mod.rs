@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use braid_geometry::{DirectGeometry, LogicalSector};
 
 use crate::buffer::Buffer;
-use crate::effect::{IoId, MemberIoDone, MemberOperation};
+use crate::effect::{IoId, MemberFault, MemberIoDone, MemberOperation};
 use crate::request::{Fault, Operation, Piece};
 use crate::shard::{Common, PieceKey};
 
@@ -45,7 +45,8 @@ impl Direct {
 
     pub(crate) fn handle_io(&mut self, common: &mut Common, done: MemberIoDone) {
         let (key, fault) = self.in_flight.remove(&done.id).expect("an answer to our own request");
-        common.part_done(key, done.result.map_err(|_| fault));
+        let fault = |error| if error == MemberFault::NoSpace { Fault::NoSpace } else { fault };
+        common.part_done(key, done.result.map_err(fault));
     }
 }
 

@@ -18,6 +18,8 @@ pub(super) struct Change {
     outstanding: u16,
     written: u16,
     missed: Vec<Missed>,
+    /// A copy could not be written for want of space.
+    is_full: bool,
 }
 
 #[derive(Debug)]
@@ -30,7 +32,7 @@ enum Purpose {
 
 impl Change {
     fn new(extent: Extent, purpose: Purpose) -> Self {
-        Self { extent, purpose, outstanding: 0, written: 0, missed: Vec::new() }
+        Self { extent, purpose, outstanding: 0, written: 0, missed: Vec::new(), is_full: false }
     }
 
     pub(super) fn repair(extent: Extent, slots: Vec<Slot>) -> Self {
@@ -102,9 +104,14 @@ impl Mirror {
         change.outstanding -= 1;
         match result {
             Ok(()) => change.written += 1,
-            Err(_) => {
+            Err(MemberFault::NoSpace) if matches!(change.purpose, Purpose::Repair(_)) => {}
+            Err(fault) => {
                 if let Some(member) = common.view.member(slot).map(|member| member.id) {
-                    common.report(Report::MemberFailed { member });
+                    change.is_full |= fault == MemberFault::NoSpace;
+                    common.report(match fault {
+                        MemberFault::NoSpace => Report::OutOfSpace { member },
+                        MemberFault::Media | MemberFault::Gone => Report::MemberFailed { member },
+                    });
                     change.missed.push((slot, member));
                 }
             }
@@ -128,6 +135,7 @@ impl Mirror {
         let result = match change.purpose {
             // The read itself went well; what the repair did is between us and the member.
             Purpose::Repair(_) => Ok(()),
+            Purpose::Write if believed && change.is_full => Err(Fault::NoSpace),
             Purpose::Write if believed || change.written == 0 => Err(Fault::Unwritable),
             Purpose::Write => Ok(()),
         };

@@ -4,6 +4,7 @@ use braid_geometry::{MemberSector, Slot};
 
 use super::change::Change;
 use super::{Extent, Mirror, Work};
+use crate::array::Gate;
 use crate::direct::operation;
 use crate::effect::MemberFault;
 use crate::request::{Fault, LockKey};
@@ -53,21 +54,25 @@ impl Mirror {
 
     /// The copy that goes on where its member's last read ended, else the least busy one.
     ///
-    /// Where a crash may have left copies different (beyond the resync offset) it is always the
-    /// lowest slot, so that two reads never tell two stories.
+    /// Where copies may differ (beyond the resync offset after a crash, or once writes are refused
+    /// because one was left half done) it is always the first copy that can be read, in md's order,
+    /// so that two reads never tell two stories and md's resync agrees with what was read.
     fn choose_copy(&self, common: &Common, read: &Read) -> Option<(Slot, MemberSector)> {
         let sectors = u64::from(read.extent.sectors);
-        let copies_agree = read.extent.start().0 + sectors <= common.view.resync_offset;
+        let copies_agree = read.extent.start().0 + sectors <= common.view.resync_offset
+            && common.view.gate != Gate::Broken;
         self.copies(&read.extent)
             .into_iter()
-            .filter(|(slot, sector)| {
+            .enumerate()
+            .filter(|(_, (slot, sector))| {
                 let failed = read.failed.iter().any(|(failed, _)| failed == slot);
                 !failed && common.view.readable(*slot, *sector, sectors).is_some()
             })
-            .min_by_key(|(slot, sector)| {
+            .min_by_key(|(copy, (slot, sector))| {
                 let load = self.balance[usize::from(slot.0)];
-                (copies_agree.then_some((load.next_sector != sector.0, load.reads)), slot.0)
+                (copies_agree.then_some((load.next_sector != sector.0, load.reads)), *copy)
             })
+            .map(|(_, place)| place)
     }
 
     pub(super) fn read_done(

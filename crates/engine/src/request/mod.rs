@@ -67,6 +67,9 @@ pub enum Fault {
     /// More members cannot be read here than the level can make up for.
     #[error("the data cannot be read or reconstructed")]
     Unreadable,
+    /// The file system below a member is full.
+    #[error("no space is left below a member")]
+    NoSpace,
     /// More members missed the write than the level can make up for; the array takes no more.
     #[error("the data could not be written")]
     Unwritable,

@@ -5,7 +5,7 @@ use braid_geometry::Slot;
 use super::decide::{Action, Need, decide};
 use super::facts::{facts, need};
 use super::plan::{Method, Plan, Recovery};
-use super::state::{ColumnState, Fresh, Phase, SectorSet, Stripe};
+use super::state::{Column, ColumnState, Fresh, Phase, SectorSet, Stripe};
 use super::steps::{Blocks, Builder};
 use super::{IoOwner, Stripes};
 use crate::buffer::{Buffer, Half};
@@ -135,8 +135,11 @@ impl Stripes {
     fn hold(&mut self, common: &mut Common, index: u16) {
         let stripe = &mut self.pool[usize::from(index)];
         stripe.phase = Phase::Hold;
-        for member in stripe.columns.iter().filter_map(|column| column.missed) {
-            common.report(Report::MemberFailed { member });
+        for (member, fault) in stripe.columns.iter().filter_map(|column| column.missed) {
+            common.report(match fault {
+                MemberFault::NoSpace => Report::OutOfSpace { member },
+                MemberFault::Media | MemberFault::Gone => Report::MemberFailed { member },
+            });
         }
     }
 
@@ -144,7 +147,13 @@ impl Stripes {
     fn refuse(&mut self, common: &mut Common, index: u16) {
         let stripe = &self.pool[usize::from(index)];
         let batch = stripe.batch.as_ref().expect("a batch is being refused");
-        let fault = if batch.is_write { Fault::Unwritable } else { Fault::Unreadable };
+        let is_full =
+            |column: &Column| column.missed.is_some_and(|(_, fault)| fault == MemberFault::NoSpace);
+        let fault = match batch.is_write {
+            false => Fault::Unreadable,
+            true if stripe.columns.iter().any(is_full) => Fault::NoSpace,
+            true => Fault::Unwritable,
+        };
         if batch.is_write && stripe.phase == Phase::Hold {
             self.torn.insert(stripe.key);
         }
@@ -170,6 +179,7 @@ impl Stripes {
     ) {
         let stripe = &mut self.pool[usize::from(index)];
         stripe.outstanding -= 1;
+        let is_write = stripe.batch.as_ref().is_some_and(|batch| batch.is_write);
         let column = stripe.column_mut(slot);
         match (column.state, result) {
             (ColumnState::Reading | ColumnState::Writing, Ok(())) => {
@@ -180,9 +190,12 @@ impl Stripes {
                 column.unreadable = true;
                 common.note_read_fault(slot, fault);
             }
-            (ColumnState::Writing, Err(_)) => {
+            (ColumnState::Writing, Err(fault)) => {
                 column.state = ColumnState::Dirty;
-                column.missed = common.view.member(slot).map(|member| member.id);
+                // A repair that finds no space changes nothing: what was bad stays bad.
+                if is_write || fault != MemberFault::NoSpace {
+                    column.missed = common.view.member(slot).map(|member| (member.id, fault));
+                }
             }
             (state @ (ColumnState::Empty | ColumnState::Clean | ColumnState::Dirty), _) => {
                 unreachable!("no request was out for a column in state {state:?}")
@@ -200,7 +213,7 @@ impl Stripes {
 }
 
 /// Whether a column that could not be read holds its content again, so that writing it may help.
-fn is_repairable(common: &Common, column: &super::state::Column) -> bool {
+fn is_repairable(common: &Common, column: &Column) -> bool {
     column.unreadable && column.state == ColumnState::Clean && common.may_repair()
 }
 

@@ -26,7 +26,7 @@ pub(super) fn facts(
 ) -> Facts {
     let filling = stripe.phase == Phase::Fill && stripe.outstanding == 0;
     let missed = stripe.slots().any(|slot| {
-        let missed = stripe.column(slot).missed;
+        let missed = stripe.column(slot).missed.map(|(member, _)| member);
         missed.is_some() && view.member(slot).map(|member| member.id) == missed
     });
     Facts {

@@ -20,6 +20,7 @@ use braid_geometry::{MemberSector, RowMap, Slot};
 
 use crate::array::MemberId;
 use crate::buffer::Half;
+use crate::effect::MemberFault;
 use crate::request::RequestId;
 use crate::shard::PieceKey;
 
@@ -79,8 +80,8 @@ pub(super) struct Column {
     pub(super) touched: SectorSet,
     /// Reading it failed in this batch; writing it again may help.
     pub(super) unreadable: bool,
-    /// The member that missed this batch's write.
-    pub(super) missed: Option<MemberId>,
+    /// The member that missed this batch's write, and why.
+    pub(super) missed: Option<(MemberId, MemberFault)>,
 }
 
 impl Column {

@@ -320,6 +320,9 @@ fn device_facts(
     if bad_block_log.is_none() && features.contains(Features::BAD_BLOCKS) {
         return Err(SuperblockFault::Contradiction("bad blocks recorded, but no log to hold them"));
     }
+    if raw.number.get() >= V1_ROLES_MAX {
+        return Err(SuperblockFault::Contradiction("its device number has no place in the table"));
+    }
     let recovering = features.contains(Features::RECOVERY_OFFSET) && role != Role::Journal;
     Ok(DeviceFacts {
         number: raw.number.get(),

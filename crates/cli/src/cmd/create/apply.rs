@@ -197,14 +197,15 @@ fn zero(plan: &Plan, globals: &Globals, signals: &Signals) -> Result<(), CliErro
             at += length;
             if shows {
                 let percent = (at - start) * 100 / (end - start);
-                eprint!("\rzeroing {}  {percent:>3} %", seat.label);
                 // Progress is a courtesy: a closed standard error does not stop the work.
-                let _ = std::io::stderr().flush();
+                let mut err = std::io::stderr();
+                let _ = write!(err, "\rzeroing {}  {percent:>3} %", seat.label)
+                    .and_then(|()| err.flush());
             }
         }
         existing.device.flush().map_err(failed)?;
         if shows {
-            eprintln!();
+            errln!("");
         }
     }
     Ok(())

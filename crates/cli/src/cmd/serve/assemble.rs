@@ -7,7 +7,8 @@ use braid_member::{Access, Member};
 use braid_ondisk::Superblock;
 use braid_runtime::OpenMember;
 
-use crate::error::CliError;
+use crate::error::code::Code;
+use crate::error::{CliError, Risk};
 use crate::probe::{open_member, probe_member};
 use crate::refusal;
 
@@ -17,6 +18,8 @@ pub(crate) struct Ready {
     pub(crate) verdicts: Vec<MemberVerdict>,
     /// By index into the members that were named; those not chosen are closed already.
     pub(crate) members: Vec<Option<OpenMember>>,
+    /// Members that are there but cannot be read, and why; the array does without them if it can.
+    pub(crate) unreadable: Vec<(String, String)>,
 }
 
 /// Opens the members, locks them, and decides. Nothing is written.
@@ -27,10 +30,22 @@ pub(crate) fn ready(paths: &[PathBuf], options: &Options) -> Result<Ready, CliEr
         refuse_repeated(paths, index)?;
         devices.push(open_member(path, access)?);
     }
-    let mut probed = Vec::new();
-    for (device, path) in devices.iter().zip(paths) {
-        probed.push(probe_member(&**device, &path.to_string_lossy())?);
+    let (mut probed, mut unreadable) = (Vec::new(), Vec::new());
+    let mut readable: Vec<Box<dyn Member>> = Vec::new();
+    for (device, path) in devices.into_iter().zip(paths) {
+        let label = path.to_string_lossy();
+        match probe_member(&*device, &label) {
+            Ok(member) => {
+                probed.push(member);
+                readable.push(device);
+            }
+            Err(error) if error.code() == Code::MemberIo && paths.len() > 1 => {
+                unreadable.push((label.into_owned(), error.to_string()));
+            }
+            Err(error) => return Err(error),
+        }
     }
+    let devices = readable;
     let Assembly { verdicts, array } = assemble(&probed, options);
     let labels: Vec<String> = probed.iter().map(|member| member.label.clone()).collect();
     let array = array.map_err(|refusal| refusal::cli_error(&refusal, &verdicts, &labels))?;
@@ -43,7 +58,7 @@ pub(crate) fn ready(paths: &[PathBuf], options: &Options) -> Result<Ready, CliEr
         Some(OpenMember { device, superblock })
     });
     let members = members.collect();
-    Ok(Ready { array, verdicts, members })
+    Ok(Ready { array, verdicts, members, unreadable })
 }
 
 /// The member's superblock that belongs to the array.
@@ -65,8 +80,6 @@ fn refuse_repeated(paths: &[PathBuf], index: usize) -> Result<(), CliError> {
     match paths[..index].iter().find(same) {
         None => Ok(()),
         Some(first) => {
-            use crate::error::Risk;
-            use crate::error::code::Code;
             let path = paths[index].display();
             let what = format!("{path} is named twice");
             let why = format!("it is the same device as {}", first.display());

@@ -71,6 +71,7 @@ fn error(error: VolumeError) -> IoError {
     match error {
         VolumeError::ReadOnly => IoError::Permission,
         VolumeError::Io(_) => IoError::Io,
+        VolumeError::NoSpace => IoError::NoSpace,
         VolumeError::NotFast => IoError::Unsupported,
         VolumeError::OutOfRange => IoError::Invalid,
         VolumeError::Stopping => IoError::Shutdown,

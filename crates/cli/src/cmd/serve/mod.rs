@@ -2,17 +2,16 @@
 
 pub(crate) mod assemble;
 pub(crate) mod export;
+mod place;
 mod report;
 mod wait;
 
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use braid_assembly::Choice;
-use braid_frontend_nbd::{BindError, Endpoint, Export, Server, Settings, StartError};
-use braid_nbd_proto::NbdUri;
+use braid_frontend_nbd::{Export, Server, Settings, StartError};
 use braid_runtime::{Options, Volume};
 
 use super::Globals;
@@ -21,11 +20,15 @@ use crate::error::{CliError, Exit, Risk};
 use crate::output::shell::shell_word;
 use assemble::Ready;
 use export::VolumeExport;
+use place::{bind_error, endpoint, own_endpoint};
 use report::Reporter;
 use wait::{Ending, Watch};
 
 /// Time that clients are given to finish when the array stops.
 const STOP_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Time that the command behind `--run` is given to end when we are told to.
+const COMMAND_GRACE: Duration = Duration::from_secs(3);
 
 /// Arguments of `braid serve`.
 #[derive(Debug, clap::Args)]
@@ -120,11 +123,9 @@ fn serve_until_end(args: &Args, watch: &Watch, uris: &[String]) -> Result<Exit, 
             Err(error.because(command.clone()).because(why))
         }
         Ending::Signal => {
-            let pid = i32::try_from(child).ok().and_then(rustix::process::Pid::from_raw);
-            if let Some(pid) = pid {
-                // It may have ended by itself meanwhile; then there is nobody to tell.
-                let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-            }
+            child.ask_to_end();
+            // It may still be talking to the array; the server's own deadline bounds the rest.
+            watch.wait_for(COMMAND_GRACE);
             Ok(Exit::Interrupted)
         }
     }
@@ -142,61 +143,8 @@ fn choice(array: Option<&str>) -> Choice {
     }
 }
 
-fn endpoint(text: &str) -> Result<Endpoint, CliError> {
-    let uri: NbdUri = text.parse().map_err(|error: braid_nbd_proto::UriError| {
-        CliError::new(Code::UriInvalid, format!("'{text}' is not an NBD URI that braid can serve"))
-            .caused_by(&error)
-            .remedy(
-                Risk::Look,
-                "Serve on a Unix socket",
-                "braid serve --nbd 'nbd+unix:///?socket=/tmp/braid.sock' MEMBER...",
-            )
-    })?;
-    Endpoint::from_uri(&uri).map_err(|error| bind_error(&error))
-}
-
-/// The endpoint when none was asked for: a socket in a folder that only this user may enter.
-fn own_endpoint(
-    name: &str,
-    captive: bool,
-    builder: &tempfile::Builder<'_, '_>,
-) -> Result<(Endpoint, Option<tempfile::TempDir>), CliError> {
-    if captive {
-        let folder =
-            builder.tempdir().map_err(|error| system("no temporary folder can be made", &error))?;
-        return Ok((Endpoint::Unix(folder.path().join("nbd.sock")), Some(folder)));
-    }
-    let folder = runtime_folder();
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-    made.map_err(|error| folder_error(&folder, &error))?;
-    Ok((Endpoint::Unix(folder.join(format!("{name}.sock"))), None))
-}
-
-/// `/run/braid` for root, else the XDG runtime folder.
-fn runtime_folder() -> PathBuf {
-    if rustix::process::geteuid().is_root() {
-        return PathBuf::from("/run/braid");
-    }
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let fallback = || {
-        let user = rustix::process::geteuid().as_raw();
-        std::env::temp_dir().join(format!("braid-{user}"))
-    };
-    runtime.map_or_else(fallback, |folder| folder.join("braid"))
-}
-
-fn system(what: &str, error: &std::io::Error) -> CliError {
+pub(super) fn system(what: &str, error: &std::io::Error) -> CliError {
     CliError::new(Code::ArrayFailed, what).caused_by(error)
-}
-
-fn folder_error(folder: &Path, error: &std::io::Error) -> CliError {
-    CliError::new(Code::SocketFolder, format!("{} cannot be used for sockets", folder.display()))
-        .because(error.to_string())
-        .remedy(
-            Risk::Look,
-            "Name another place",
-            "braid serve --nbd 'nbd+unix:///?socket=/tmp/braid.sock' MEMBER...",
-        )
 }
 
 fn start_error(error: &StartError, args: &Args) -> CliError {
@@ -217,24 +165,4 @@ fn start_error(error: &StartError, args: &Args) -> CliError {
                 )
         }
     }
-}
-
-fn bind_error(error: &BindError) -> CliError {
-    let code = match error {
-        BindError::NotLoopback(_) => Code::ListenNotLoopback,
-        BindError::InUse(_) | BindError::Locked(_) => Code::SocketBusy,
-        BindError::System { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
-            Code::SocketBusy
-        }
-        BindError::NotASocket(_)
-        | BindError::PathTooLong(_)
-        | BindError::TooOpen(..)
-        | BindError::System { .. } => Code::SocketFolder,
-    };
-    let another = "braid serve --nbd 'nbd+unix:///?socket=/tmp/other.sock' MEMBER...";
-    CliError::new(code, "cannot listen there").because(error.to_string()).remedy(
-        Risk::Look,
-        "Serve somewhere else",
-        another,
-    )
 }

@@ -30,7 +30,13 @@ impl Reporter {
         let uuid = format_uuid(&facts.uuid);
         // md stores "host:name"; what a person calls the array is the name.
         let name = facts.name.rsplit(':').next().unwrap_or_default();
-        let name = if name.is_empty() { uuid.replace(':', "") } else { name.to_string() };
+        // The name comes from a disk and goes into a path and onto terminals.
+        let is_harmless = !name.is_empty()
+            && !name.starts_with('.')
+            && name
+                .chars()
+                .all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ' ' | '+'));
+        let name = if is_harmless { name.to_string() } else { uuid.replace(':', "") };
         let chosen = ready.array.slots.iter().flatten().map(|occupant| occupant.member);
         let in_order: Vec<usize> = chosen.chain(ready.array.spares.iter().copied()).collect();
         let label = |index: &usize| ready.verdicts[*index].label.clone();
@@ -68,11 +74,15 @@ impl Reporter {
                 "assembled",
                 &json!({
                     "members": verdicts,
-                    "degraded_slots": ready.array.degraded,
+                    "unreadable": ready.unreadable.iter().map(|(label, _)| label).collect::<Vec<_>>(),
+                "degraded_slots": ready.array.degraded,
                     "dirty": ready.array.dirty,
                     "events": ready.array.newest.state.events,
                 }),
             );
+        }
+        for (label, why) in &ready.unreadable {
+            self.say(Style::Warning, &format!("{} is left out: {why}", printable(label)));
         }
         for verdict in ready.verdicts.iter().filter(|verdict| !is_well(verdict.verdict)) {
             let label = printable(&verdict.label);
@@ -119,7 +129,7 @@ impl Reporter {
         let access = if read_only { "read-only" } else { "flush fua trim zeroes multi-conn" };
         for uri in uris {
             let (level, size) = (&self.level, format_size(size));
-            eprintln!("serving {} ({level}, {size}, {access}) at {uri}", self.name);
+            errln!("serving {} ({level}, {size}, {access}) at {uri}", self.name);
         }
     }
 
@@ -148,6 +158,18 @@ impl Reporter {
                 let text = format!(
                     "{label} failed too, and {} cannot make up for it: writes are refused from \
                      now on; stop, reconnect the members, and look with `braid examine`",
+                    self.name
+                );
+                self.say(Style::Error, &text);
+            }
+            Notice::OutOfSpace { member } => {
+                let label = label(*member);
+                if self.json {
+                    return self.event("out-of-space", &json!({ "member": label }));
+                }
+                let text = format!(
+                    "no space is left below {label}: writes to {} are refused from now on, and \
+                     nothing that was answered is lost; free space, then stop and serve it again",
                     self.name
                 );
                 self.say(Style::Error, &text);
@@ -186,7 +208,7 @@ impl Reporter {
             );
         }
         let state = if stopped.clean { "cleanly" } else { "but its superblocks are not clean" };
-        eprintln!("stopped {} {state}", self.name);
+        errln!("stopped {} {state}", self.name);
     }
 
     fn say(&self, style: Style, text: &str) {
@@ -194,7 +216,7 @@ impl Reporter {
             Style::Error => "error",
             _ => "warning",
         };
-        eprintln!("{}: {text}", self.paint.paint(style, word));
+        errln!("{}: {text}", self.paint.paint(style, word));
     }
 
     fn event(&self, event: &str, facts: &Value) {

@@ -1,0 +1,100 @@
+//! Where an array is served: endpoints from URIs, and a socket of our own when none was named.
+
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use braid_frontend_nbd::{BindError, Endpoint};
+use braid_nbd_proto::NbdUri;
+
+use super::system;
+use crate::error::code::Code;
+use crate::error::{CliError, Risk};
+
+pub(super) fn endpoint(text: &str) -> Result<Endpoint, CliError> {
+    let uri: NbdUri = text.parse().map_err(|error: braid_nbd_proto::UriError| {
+        CliError::new(Code::UriInvalid, format!("'{text}' is not an NBD URI that braid can serve"))
+            .caused_by(&error)
+            .remedy(
+                Risk::Look,
+                "Serve on a Unix socket",
+                "braid serve --nbd 'nbd+unix:///?socket=/tmp/braid.sock' MEMBER...",
+            )
+    })?;
+    Endpoint::from_uri(&uri).map_err(|error| bind_error(&error))
+}
+
+/// The endpoint when none was asked for: a socket in a folder that only this user may enter.
+pub(super) fn own_endpoint(
+    name: &str,
+    captive: bool,
+    builder: &tempfile::Builder<'_, '_>,
+) -> Result<(Endpoint, Option<tempfile::TempDir>), CliError> {
+    if captive {
+        let folder =
+            builder.tempdir().map_err(|error| system("no temporary folder can be made", &error))?;
+        return Ok((Endpoint::Unix(folder.path().join("nbd.sock")), Some(folder)));
+    }
+    let folder = runtime_folder();
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    made.map_err(|error| folder_error(&folder, &error.to_string()))?;
+    check_own(&folder)?;
+    Ok((Endpoint::Unix(folder.join(format!("{name}.sock"))), None))
+}
+
+/// Somebody else's folder, or one that others may enter, is no place for our socket: they could put
+/// their own in its stead and read and write everything in between.
+fn check_own(folder: &Path) -> Result<(), CliError> {
+    let metadata = std::fs::symlink_metadata(folder);
+    let metadata = metadata.map_err(|error| folder_error(folder, &error.to_string()))?;
+    let user = rustix::process::geteuid().as_raw();
+    let why = match &metadata {
+        metadata if !metadata.is_dir() => "it is not a folder",
+        metadata if metadata.uid() != user => "it belongs to another user",
+        metadata if metadata.mode() & 0o077 != 0 => "others may enter it",
+        _ => return Ok(()),
+    };
+    Err(folder_error(folder, why))
+}
+
+/// `/run/braid` for root, else the XDG runtime folder.
+fn runtime_folder() -> PathBuf {
+    if rustix::process::geteuid().is_root() {
+        return PathBuf::from("/run/braid");
+    }
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let fallback = || {
+        let user = rustix::process::geteuid().as_raw();
+        std::env::temp_dir().join(format!("braid-{user}"))
+    };
+    runtime.map_or_else(fallback, |folder| folder.join("braid"))
+}
+
+fn folder_error(folder: &Path, why: &str) -> CliError {
+    CliError::new(Code::SocketFolder, format!("{} cannot be used for sockets", folder.display()))
+        .because(why)
+        .remedy(
+            Risk::Look,
+            "Name another place",
+            "braid serve --nbd 'nbd+unix:///?socket=/tmp/braid.sock' MEMBER...",
+        )
+}
+
+pub(super) fn bind_error(error: &BindError) -> CliError {
+    let code = match error {
+        BindError::NotLoopback(_) => Code::ListenNotLoopback,
+        BindError::InUse(_) | BindError::Locked(_) => Code::SocketBusy,
+        BindError::System { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
+            Code::SocketBusy
+        }
+        BindError::NotASocket(_)
+        | BindError::PathTooLong(_)
+        | BindError::TooOpen(..)
+        | BindError::System { .. } => Code::SocketFolder,
+    };
+    let another = "braid serve --nbd 'nbd+unix:///?socket=/tmp/other.sock' MEMBER...";
+    CliError::new(code, "cannot listen there").because(error.to_string()).remedy(
+        Risk::Look,
+        "Serve somewhere else",
+        another,
+    )
+}

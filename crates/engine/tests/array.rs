@@ -1,0 +1,155 @@
+//! The control machine alone, by hand: stories of arrays that went wrong, one symptom each.
+
+use braid_engine::array::{
+    Array, ArrayEffect, ArraySetup, Gate, MemberId, MemberSetup, Notice, SuperblockState,
+};
+use braid_engine::effect::Report;
+use braid_engine::request::ShardIndex;
+use braid_engine::{BadBlocks, Instant};
+use braid_geometry::{Geometry, Level, Shape, default_layout};
+
+const NOW: Instant = Instant(1);
+const SHARD: ShardIndex = ShardIndex(0);
+
+fn array(level: Level, slots: u16, recovered: impl Fn(u16) -> u64) -> Array {
+    let shape = Shape {
+        level,
+        layout: default_layout(level),
+        chunk_sectors: 8,
+        slots,
+        member_sectors: vec![1024; usize::from(slots)],
+    };
+    let member = |slot| {
+        Some(MemberSetup {
+            id: MemberId(slot),
+            device_number: slot,
+            recovered_sectors: recovered(slot),
+            bad_blocks: BadBlocks::default(),
+        })
+    };
+    Array::new(ArraySetup {
+        geometry: Geometry::new(&shape).expect("a plain shape"),
+        slots: (0..slots).map(member).collect(),
+        spares: Vec::new(),
+        events: 40,
+        resync_offset: u64::MAX,
+        read_only: false,
+        shards: 1,
+        zero_is_fast: false,
+        clean_delay_ms: 200,
+    })
+}
+
+/// What the array asks for now.
+struct Asked {
+    superblocks: Vec<(MemberId, std::sync::Arc<SuperblockState>)>,
+    flushes: Vec<MemberId>,
+    views: Vec<(u64, Gate)>,
+    notices: Vec<Notice>,
+}
+
+fn asked(array: &mut Array) -> Asked {
+    let mut asked = Asked {
+        superblocks: Vec::new(),
+        flushes: Vec::new(),
+        views: Vec::new(),
+        notices: Vec::new(),
+    };
+    while let Some(effect) = array.poll_effect() {
+        match effect {
+            ArrayEffect::WriteSuperblock { member, state } => {
+                asked.superblocks.push((member, state));
+            }
+            ArrayEffect::Flush { member } => asked.flushes.push(member),
+            ArrayEffect::Publish(view) => asked.views.push((view.epoch, view.gate)),
+            ArrayEffect::Notice(notice) => asked.notices.push(notice),
+            ArrayEffect::QueryActivity | ArrayEffect::Answer { .. } => {}
+        }
+    }
+    asked
+}
+
+/// Lets every superblock asked for be written, except those of `failing`.
+fn write(array: &mut Array, asked: &Asked, failing: &[MemberId]) {
+    for (member, _) in &asked.superblocks {
+        array.handle_superblock_written(NOW, *member, !failing.contains(member));
+    }
+}
+
+fn activate(array: &mut Array) {
+    asked(array);
+    array.handle_report(NOW, SHARD, Report::WantWrite);
+    let update = asked(array);
+    write(array, &update, &[]);
+    assert_eq!(asked(array).views.last().expect("a view").1, Gate::Open);
+}
+
+/// A half-recovered mirror whose good half failed went on taking writes onto the other half, told
+/// the superblocks that the good half was faulty, and ended as an array that nobody could start.
+#[test]
+fn a_recovering_member_is_no_survivor() {
+    for (level, slots) in [(Level::Raid1, 2), (Level::Raid5, 3), (Level::Raid10, 2)] {
+        let mut array = array(level, slots, |slot| if slot == 1 { 100 } else { u64::MAX });
+        activate(&mut array);
+        array.handle_report(NOW, SHARD, Report::MemberFailed { member: MemberId(0) });
+        let after = asked(&mut array);
+        assert!(after.superblocks.is_empty(), "{level}: nothing is recorded against the good half");
+        assert_eq!(after.notices, [Notice::Broken { member: MemberId(0) }], "{level}");
+        assert_eq!(after.views.last().expect("a view").1, Gate::Broken, "{level}");
+    }
+}
+
+/// The recovering member itself may fail: the array is then as it was before its recovery.
+#[test]
+fn a_recovering_member_may_fail() {
+    let mut array = array(Level::Raid5, 3, |slot| if slot == 1 { 100 } else { u64::MAX });
+    activate(&mut array);
+    array.handle_report(NOW, SHARD, Report::MemberFailed { member: MemberId(1) });
+    let update = asked(&mut array);
+    assert_eq!(update.superblocks.len(), 2);
+    write(&mut array, &update, &[]);
+    let told = asked(&mut array).notices;
+    assert!(matches!(told[..], [Notice::MemberOut { member: MemberId(1), .. }]), "{told:?}");
+}
+
+/// A member missed the step back to "clean" and kept the higher count with its own table; the
+/// survivors recorded its loss under the same count, and the next start found two newest tables.
+#[test]
+fn a_loss_recorded_after_a_step_back_is_newer_than_the_lost_member() {
+    let mut array = array(Level::Raid5, 4, |_| u64::MAX);
+    activate(&mut array);
+    let active = array.events();
+    array.handle_stop(NOW);
+    let (epoch, gate) = *asked(&mut array).views.last().expect("the gate closes");
+    assert_eq!(gate, Gate::Closed);
+    array.handle_report(NOW, SHARD, Report::ViewInForce { epoch });
+    for member in asked(&mut array).flushes {
+        array.handle_flushed(NOW, member, true);
+    }
+    let clean = asked(&mut array);
+    assert_eq!(clean.superblocks[0].1.events, active - 1, "clean takes the count back");
+    write(&mut array, &clean, &[MemberId(3)]);
+    let record = asked(&mut array);
+    assert_eq!(record.superblocks.len(), 3);
+    let told = record.superblocks[0].1.events;
+    assert!(told > active, "member 3 still says {active}; its loss is told under {told}");
+}
+
+/// Sparse members on a full file system were put out one after the other, though nothing was wrong
+/// with any of them, until the array could not be started.
+#[test]
+fn a_full_file_system_costs_no_member() {
+    let mut array = array(Level::Raid5, 4, |_| u64::MAX);
+    activate(&mut array);
+    let events = array.events();
+    for member in [MemberId(2), MemberId(0), MemberId(2)] {
+        array.handle_report(NOW, SHARD, Report::OutOfSpace { member });
+    }
+    let after = asked(&mut array);
+    assert!(after.superblocks.is_empty(), "they stay active: whoever starts next will resync");
+    assert_eq!(after.notices, [Notice::OutOfSpace { member: MemberId(2) }]);
+    assert_eq!(after.views.last().expect("a view").1, Gate::Broken);
+    assert_eq!((array.missing_count(), array.events()), (0, events));
+    array.handle_stop(NOW);
+    assert_eq!(asked(&mut array).notices, [Notice::Stopped { clean: false }]);
+}

@@ -1,0 +1,48 @@
+//! Telling whoever watches what happens to the array, from a thread that nothing waits for.
+//!
+//! A watcher writes to terminals and pipes, which may be slow, full or closed. None of that may
+//! hold up an answer, so the data path only leaves the notice in a channel.
+
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use braid_engine::array::Notice;
+
+/// How long stopping waits for the watcher to hear the last notices.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// The watcher's end of the line.
+pub(crate) struct Watch {
+    notices: Mutex<Option<Sender<Notice>>>,
+    done: Mutex<Receiver<()>>,
+}
+
+impl Watch {
+    /// Starts the watcher's thread.
+    pub(crate) fn start(hear: impl Fn(Notice) + Send + 'static) -> std::io::Result<Self> {
+        let (sender, notices) = channel();
+        let (ended, done) = channel();
+        thread::Builder::new().name("braid-watch".into()).spawn(move || {
+            notices.iter().for_each(hear);
+            // Nobody may be waiting any more.
+            let _ = ended.send(());
+        })?;
+        Ok(Self { notices: Mutex::new(Some(sender)), done: Mutex::new(done) })
+    }
+
+    pub(crate) fn tell(&self, notice: Notice) {
+        if let Some(sender) = &*self.notices.lock().expect("telling does not panic") {
+            // A watcher that has died has nothing to hear any more.
+            let _ = sender.send(notice);
+        }
+    }
+
+    /// No notice will come any more; gives the watcher a moment to say the last ones.
+    pub(crate) fn end(&self) {
+        self.notices.lock().expect("telling does not panic").take();
+        let done = self.done.lock().expect("waiting does not panic");
+        let _ = done.recv_timeout(LAST_WORDS);
+    }
+}
