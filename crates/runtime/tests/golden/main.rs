@@ -18,7 +18,9 @@ mod look;
 mod pattern;
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use braid_assembly::{AssembledArray, ProbedMember, assemble};
@@ -199,6 +201,34 @@ fn losses(array: &AssembledArray) -> Vec<Vec<usize>> {
         }
     }
     sets
+}
+
+/// SHA-256 in hex, by coreutils: no crate of ours has it, and one test needs it.
+fn sha256(bytes: &[u8]) -> String {
+    let mut child = Command::new("sha256sum")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("coreutils are installed");
+    child.stdin.take().expect("piped").write_all(bytes).expect("it reads to the end");
+    let said = child.wait_with_output().expect("it ends").stdout;
+    String::from_utf8_lossy(&said[..64]).into_owned()
+}
+
+/// The other tests compare with [`expected`]; md compared it with what it read.
+#[test]
+fn what_is_expected_is_what_md_read() {
+    let mut hashed = 0;
+    for (name, fixture) in fixtures() {
+        // Of an array that is refused nothing is expected.
+        if Array::new(&fixture).assemble(true, &[]).1.is_none() {
+            continue;
+        }
+        let Some(meant) = fixture.facts.get("content_sha256") else { continue };
+        assert_eq!(sha256(&expected(&name, &fixture)), *meant, "{name}");
+        hashed += 1;
+    }
+    assert!(hashed >= 108, "only {hashed}");
 }
 
 #[test]
