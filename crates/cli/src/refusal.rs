@@ -108,7 +108,7 @@ fn what(refusal: &Refusal) -> String {
         | Refusal::PplNotReplayed { .. }
         | Refusal::ReadOnlyOnly(_) => {
             let text = refusal.to_string();
-            format!("the array cannot be served: {}", text.strip_prefix("it ").unwrap_or(&text))
+            format!("the array cannot be served: {text}")
         }
         Refusal::NoMembers { .. }
         | Refusal::RolesContradict { .. }
@@ -149,7 +149,7 @@ fn with_remedies(
 ) -> CliError {
     let all = words(members, &[]);
     let examine = format!("braid examine {all}");
-    let kernel = format!("mdadm --assemble /dev/md127 {all}");
+    let kernel = kernel_command(verdicts, members);
     match refusal {
         Refusal::NoMembers { .. } => error.remedy(Risk::Look, "See what is on them", examine),
         Refusal::SeveralArrays { arrays } => arrays.iter().fold(error, |error, array| {
@@ -200,6 +200,27 @@ fn with_remedies(
     }
 }
 
+/// How the kernel's md would be given the members that belong to the array. It takes block devices
+/// only, and refuses everything when it is given a stranger as well.
+fn kernel_command(verdicts: &[MemberVerdict], members: &[String]) -> String {
+    let is_of_it = |verdict: &&MemberVerdict| {
+        matches!(
+            verdict.verdict,
+            Verdict::Fresh { .. } | Verdict::Recovering { .. } | Verdict::Spare | Verdict::Journal
+        )
+    };
+    let mut labels: Vec<&String> = verdicts.iter().filter(is_of_it).map(|v| &v.label).collect();
+    if labels.is_empty() {
+        labels.extend(members);
+    }
+    let words = labels.into_iter().map(|label| {
+        let word = shell_word(label);
+        let is_file = std::fs::metadata(label).is_ok_and(|m| m.is_file());
+        if is_file { format!("$(losetup --find --show {word})") } else { word.into_owned() }
+    });
+    format!("mdadm --assemble /dev/md127 {}", words.collect::<Vec<_>>().join(" "))
+}
+
 /// How to make an array writable that can only be read.
 fn out_of_read_only(reason: ReadOnlyReason, kernel: String) -> (&'static str, String) {
     match reason {
@@ -225,8 +246,26 @@ fn of_array(verdicts: &[MemberVerdict], uuid: &[u8; 16]) -> Vec<String> {
     verdicts.iter().filter(of_it).map(|verdict| verdict.label.clone()).collect()
 }
 
+/// Slots in words: runs joined, and no more than a line of them.
 fn numbers(slots: &[u16]) -> String {
-    slots.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    const RUNS_MAX: usize = 16;
+    let mut runs: Vec<(u16, u16)> = Vec::new();
+    for slot in slots {
+        match runs.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(*slot) => *last = *slot,
+            _ => runs.push((*slot, *slot)),
+        }
+    }
+    let shown = runs.iter().take(RUNS_MAX).map(|(first, last)| match last - first {
+        0 => first.to_string(),
+        1 => format!("{first}, {last}"),
+        _ => format!("{first} to {last}"),
+    });
+    let mut text = shown.collect::<Vec<_>>().join(", ");
+    if runs.len() > RUNS_MAX {
+        text.push_str(", ...");
+    }
+    text
 }
 
 #[cfg(test)]

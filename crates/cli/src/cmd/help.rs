@@ -1,6 +1,7 @@
 //! `braid help`: what an error code means, what exit statuses mean, what mdadm's verbs are here.
 
 use clap::CommandFactory;
+use serde_json::json;
 
 use super::{Cli, Globals};
 use crate::error::code::Code;
@@ -29,6 +30,9 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         out!("{}", Cli::command().render_long_help());
         return Ok(Exit::Done);
     };
+    if globals.json {
+        return json(topic);
+    }
     if let Ok(code) = topic.parse::<Code>() {
         out!("{}", explain(code, globals.paint_out));
     } else if topic == "exit" {
@@ -42,10 +46,39 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     } else if let Some(verb) = Cli::command().find_subcommand_mut(topic) {
         out!("{}", verb.render_long_help());
     } else {
-        let error = CliError::new(Code::Usage, format!("there is no help on '{topic}'"));
-        return Err(error
-            .because("Topics: a verb, an error code such as B031, exit, mdadm")
-            .remedy(Risk::Look, "See the verbs", "braid --help"));
+        return Err(unknown(topic));
     }
+    Ok(Exit::Done)
+}
+
+fn unknown(topic: &str) -> CliError {
+    CliError::new(Code::Usage, format!("there is no help on '{topic}'"))
+        .because("Topics: a verb, an error code such as B031, exit, mdadm")
+        .remedy(Risk::Look, "See the verbs", "braid --help")
+}
+
+/// The same for a program: one object.
+fn json(topic: &str) -> Result<Exit, CliError> {
+    let object = if let Ok(code) = topic.parse::<Code>() {
+        let entry = code.entry();
+        json!({
+            "code": code.to_string(),
+            "title": entry.title,
+            "exit": entry.exit.number(),
+            "explanation": entry.explanation,
+        })
+    } else if topic == "exit" {
+        let row =
+            |(exit, meaning): (Exit, &str)| json!({ "exit": exit.number(), "meaning": meaning });
+        json!({ "exits": Exit::TABLE.map(row) })
+    } else if topic == "mdadm" {
+        let row = |(theirs, ours): (&str, &str)| json!({ "mdadm": theirs, "braid": ours });
+        json!({ "verbs": MDADM.map(row) })
+    } else if let Some(verb) = Cli::command().find_subcommand_mut(topic) {
+        json!({ "verb": topic, "help": verb.render_long_help().to_string() })
+    } else {
+        return Err(unknown(topic));
+    };
+    outln!("{object}");
     Ok(Exit::Done)
 }

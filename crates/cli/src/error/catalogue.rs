@@ -20,7 +20,7 @@ pub(crate) struct Entry {
 }
 
 /// All of them, in the order of their numbers.
-pub(crate) const CATALOGUE: [Entry; 43] = [
+pub(crate) const CATALOGUE: [Entry; 44] = [
     // The command line.
     Entry {
         code: Code::Usage,
@@ -319,6 +319,14 @@ pub(crate) const CATALOGUE: [Entry; 43] = [
         exit: Exit::Failed,
         explanation: "The command that `--run` started ended with an error of its own. The array was \
                       stopped cleanly all the same: flushed, and its superblocks marked clean.",
+    },
+    Entry {
+        code: Code::System,
+        title: "the operating system refused something",
+        exit: Exit::Failed,
+        explanation: "A thread, a process, a temporary folder or a signal handler could not be had. The \
+                      cause is the system's own. Limits of the user (`ulimit -a`) and a full or absent \
+                      `$TMPDIR` are the usual reasons. Nothing was written to any member.",
     },
     // Running.
     Entry {

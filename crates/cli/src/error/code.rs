@@ -91,6 +91,8 @@ pub(crate) enum Code {
     ListenNotLoopback = 72,
     /// The command given with --run failed.
     CommandFailed = 73,
+    /// The operating system refused a thread, a process, a folder or a signal.
+    System = 74,
     /// The state folder cannot be written.
     StateFolder = 80,
     /// The array has lost more members than it tolerates.

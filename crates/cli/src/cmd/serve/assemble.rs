@@ -25,21 +25,27 @@ pub(crate) struct Ready {
 /// Opens the members, locks them, and decides. Nothing is written.
 pub(crate) fn ready(paths: &[PathBuf], options: &Options) -> Result<Ready, CliError> {
     let access = if options.read_only { Access::ReadOnly } else { Access::ReadWrite };
-    let mut devices: Vec<Box<dyn Member>> = Vec::new();
+    let mut devices: Vec<(Box<dyn Member>, &PathBuf)> = Vec::new();
+    let (mut probed, mut unreadable) = (Vec::new(), Vec::new());
     for (index, path) in paths.iter().enumerate() {
         refuse_repeated(paths, index)?;
-        devices.push(open_member(path, access)?);
+        match open_member(path, access) {
+            Ok(device) => devices.push((device, path)),
+            Err(error) if is_dead(&error) && paths.len() > 1 => {
+                unreadable.push((path.to_string_lossy().into_owned(), error.to_string()));
+            }
+            Err(error) => return Err(error),
+        }
     }
-    let (mut probed, mut unreadable) = (Vec::new(), Vec::new());
     let mut readable: Vec<Box<dyn Member>> = Vec::new();
-    for (device, path) in devices.into_iter().zip(paths) {
+    for (device, path) in devices {
         let label = path.to_string_lossy();
         match probe_member(&*device, &label) {
             Ok(member) => {
                 probed.push(member);
                 readable.push(device);
             }
-            Err(error) if error.code() == Code::MemberIo && paths.len() > 1 => {
+            Err(error) if is_dead(&error) && paths.len() > 1 => {
                 unreadable.push((label.into_owned(), error.to_string()));
             }
             Err(error) => return Err(error),
@@ -72,6 +78,12 @@ fn superblock_of(
         superblock.array.uuid == newest.array.uuid && superblock.version == newest.version
     });
     matching.max_by_key(|superblock| superblock.state.events).cloned()
+}
+
+/// Whether a member is there but of no use: too small to be one, or unreadable. The array may well
+/// do without it; a member that is busy or missing is rather a slip of the hand.
+fn is_dead(error: &CliError) -> bool {
+    matches!(error.code(), Code::MemberIo | Code::MemberTooSmall)
 }
 
 /// A path that was named twice is a slip of the hand; opening it twice would only say "locked".

@@ -20,7 +20,7 @@ use crate::error::{CliError, Exit, Risk};
 use crate::output::shell::shell_word;
 use assemble::Ready;
 use export::VolumeExport;
-use place::{bind_error, endpoint, own_endpoint};
+use place::{bind_error, check_export, endpoint, own_endpoint};
 use report::Reporter;
 use wait::{Ending, Watch};
 
@@ -66,13 +66,16 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     let reporter = Arc::new(Reporter::new(globals, &ready));
     reporter.members(&ready);
     let name = reporter.name().to_string();
+    for (_, export) in &endpoints {
+        check_export(export, &name)?;
+    }
     // Kept until the end: the socket for --run lives in it.
     let own_folder = tempfile::Builder::new();
     let (endpoints, _folder) = if endpoints.is_empty() {
         let (endpoint, folder) = own_endpoint(&name, args.run.is_some(), &own_folder)?;
         (vec![endpoint], folder)
     } else {
-        (endpoints, None)
+        (endpoints.into_iter().map(|(endpoint, _)| endpoint).collect(), None)
     };
     let volume = open(ready, args.read_only, &reporter)?;
     let export: Arc<dyn Export> = Arc::new(VolumeExport::new(name.clone(), Arc::clone(&volume)));
@@ -144,7 +147,7 @@ fn choice(array: Option<&str>) -> Choice {
 }
 
 pub(super) fn system(what: &str, error: &std::io::Error) -> CliError {
-    CliError::new(Code::ArrayFailed, what).caused_by(error)
+    CliError::new(Code::System, what).caused_by(error)
 }
 
 fn start_error(error: &StartError, args: &Args) -> CliError {

@@ -10,7 +10,8 @@ use super::system;
 use crate::error::code::Code;
 use crate::error::{CliError, Risk};
 
-pub(super) fn endpoint(text: &str) -> Result<Endpoint, CliError> {
+/// The endpoint of a URI, which may name the array but no other export.
+pub(super) fn endpoint(text: &str) -> Result<(Endpoint, String), CliError> {
     let uri: NbdUri = text.parse().map_err(|error: braid_nbd_proto::UriError| {
         CliError::new(Code::UriInvalid, format!("'{text}' is not an NBD URI that braid can serve"))
             .caused_by(&error)
@@ -20,7 +21,22 @@ pub(super) fn endpoint(text: &str) -> Result<Endpoint, CliError> {
                 "braid serve --nbd 'nbd+unix:///?socket=/tmp/braid.sock' MEMBER...",
             )
     })?;
-    Endpoint::from_uri(&uri).map_err(|error| bind_error(&error))
+    let endpoint = Endpoint::from_uri(&uri).map_err(|error| bind_error(&error))?;
+    Ok((endpoint, uri.export))
+}
+
+/// A URI that names an export names this array: there is no other.
+pub(super) fn check_export(export: &str, name: &str) -> Result<(), CliError> {
+    if export.is_empty() || export == name {
+        return Ok(());
+    }
+    let what = format!("the URI names the export '{export}', but the array is called '{name}'");
+    let error = CliError::new(Code::UriInvalid, what).about(export);
+    Err(error.because("leave the name out of the URI, or give the array's").remedy(
+        Risk::Look,
+        "Serve it under its own name",
+        "braid serve --nbd 'nbd+unix:///?socket=/tmp/braid.sock' MEMBER...",
+    ))
 }
 
 /// The endpoint when none was asked for: a socket in a folder that only this user may enter.
@@ -82,14 +98,13 @@ fn folder_error(folder: &Path, why: &str) -> CliError {
 pub(super) fn bind_error(error: &BindError) -> CliError {
     let code = match error {
         BindError::NotLoopback(_) => Code::ListenNotLoopback,
-        BindError::InUse(_) | BindError::Locked(_) => Code::SocketBusy,
+        BindError::InUse(_) | BindError::Locked(_) | BindError::NotASocket(_) => Code::SocketBusy,
         BindError::System { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
             Code::SocketBusy
         }
-        BindError::NotASocket(_)
-        | BindError::PathTooLong(_)
-        | BindError::TooOpen(..)
-        | BindError::System { .. } => Code::SocketFolder,
+        BindError::PathTooLong(_) | BindError::TooOpen(..) | BindError::System { .. } => {
+            Code::SocketFolder
+        }
     };
     let another = "braid serve --nbd 'nbd+unix:///?socket=/tmp/other.sock' MEMBER...";
     CliError::new(code, "cannot listen there").because(error.to_string()).remedy(

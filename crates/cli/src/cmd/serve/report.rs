@@ -13,6 +13,7 @@ use crate::cmd::Globals;
 use crate::output::colour::{Paint, Style};
 use crate::output::printable::printable;
 use crate::output::size::format_size;
+use crate::refusal::at_risk_words;
 
 /// Tells a person or a program what happens.
 pub(crate) struct Reporter {
@@ -75,7 +76,8 @@ impl Reporter {
                 &json!({
                     "members": verdicts,
                     "unreadable": ready.unreadable.iter().map(|(label, _)| label).collect::<Vec<_>>(),
-                "degraded_slots": ready.array.degraded,
+                    "at_risk": ready.array.accepted_risk.as_ref().map(at_risk_words),
+                    "degraded_slots": ready.array.degraded,
                     "dirty": ready.array.dirty,
                     "events": ready.array.newest.state.events,
                 }),
@@ -94,13 +96,24 @@ impl Reporter {
             let text = format!("{} is degraded: {count} slot(s) missing, {more}", self.name);
             self.say(Style::Warning, &text);
         }
-        if ready.array.dirty && ready.array.accepted_risk.is_none() {
-            let text = format!(
-                "{} was not stopped cleanly, and redundancy may not match everywhere: losing a \
-                 member now can lose data; let md resync it when convenient",
-                self.name
-            );
-            self.say(Style::Warning, &text);
+        match &ready.array.accepted_risk {
+            Some(risk) => {
+                let risk = at_risk_words(risk);
+                let text = format!("{} is started although some may read wrong; {risk}", self.name);
+                self.say(Style::Warning, &text);
+            }
+            None if ready.array.dirty => {
+                let never_ran = ready.array.newest.state.events == 0;
+                let why =
+                    if never_ran { "has never been synced" } else { "was not stopped cleanly" };
+                let text = format!(
+                    "{} {why}, and redundancy may not match everywhere: losing a member now can \
+                     lose data; let md resync it when convenient",
+                    self.name
+                );
+                self.say(Style::Warning, &text);
+            }
+            None => {}
         }
     }
 
