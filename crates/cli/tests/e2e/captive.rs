@@ -104,4 +104,6 @@ fn the_recipes_in_the_documentation_work() {
         ok("sh", ["-c", &script]);
     }
     served.stop();
+    let mounts = std::fs::read_to_string("/proc/mounts").expect("mounts");
+    assert!(!mounts.contains(&folder), "a recipe leaves a mount behind: {mounts}");
 }
