@@ -1,10 +1,8 @@
 //! What an array holds after the oracle's writes, computed on the host.
 //!
-//! The guest's agent wrote streams of `oracle/pattern.rs`; the same streams are laid down here in
-//! a plain file, to be compared with what md and braid read.
+//! The guest's agent wrote streams of `oracle/pattern.rs`; the same streams are laid down here, to
+//! be compared with what md and braid read, and to be written by braid.
 
-use std::fs::OpenOptions;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -13,31 +11,40 @@ use super::host;
 use super::pattern;
 use super::script::SCRIBBLES;
 
-/// Writes the content to `path`: the whole array gets the first stream, then each further stream
-/// its scribbles.
-pub(crate) fn write(path: &Path, streams: &[u64], sectors: u64) -> Result<()> {
-    let file = OpenOptions::new().create(true).truncate(true).read(true).write(true).open(path);
-    let file = file.with_context(|| format!("making {}", path.display()))?;
-    let bytes = sectors * 512;
-    let mut buffer = Vec::new();
+/// The odd places that a stream is written to in an array of `bytes`: offset and length.
+pub(crate) fn scribbles(seed: u64, bytes: u64) -> impl Iterator<Item = (u64, u64)> {
+    pattern::scribbles(seed, bytes, SCRIBBLES)
+}
+
+/// Length bytes of a stream from an offset on.
+pub(crate) fn stream(seed: u64, offset: u64, length: u64) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(length)?];
+    pattern::stream(seed, offset, &mut bytes);
+    Ok(bytes)
+}
+
+/// The content: the whole array got the first stream, then each further stream its scribbles.
+pub(crate) fn bytes(streams: &[u64], sectors: u64) -> Result<Vec<u8>> {
     let (first, rest) = streams.split_first().context("no stream was written")?;
-    let whole = std::iter::once((*first, 0, bytes));
-    let places = rest.iter().flat_map(|seed| {
-        pattern::scribbles(*seed, bytes, SCRIBBLES).map(|(place, length)| (*seed, place, length))
-    });
-    for (seed, place, length) in whole.chain(places) {
-        buffer.resize(usize::try_from(length)?, 0);
-        pattern::stream(seed, place, &mut buffer);
-        file.write_all_at(&buffer, place)?;
+    let mut content = stream(*first, 0, sectors * 512)?;
+    for seed in rest {
+        scribble(&mut content, *seed)?;
+    }
+    Ok(content)
+}
+
+/// Writes a stream's scribbles into a content.
+pub(crate) fn scribble(content: &mut [u8], seed: u64) -> Result<()> {
+    for (place, length) in scribbles(seed, content.len() as u64) {
+        let start = usize::try_from(place)?;
+        pattern::stream(seed, place, &mut content[start..start + usize::try_from(length)?]);
     }
     Ok(())
 }
 
-/// SHA-256 of that content; `folder` is for a passing file.
-pub(crate) fn sha256(folder: &Path, streams: &[u64], sectors: u64) -> Result<String> {
-    let path = folder.join("expected.raw");
-    write(&path, streams, sectors)?;
-    let hash = host::sha256(&path)?;
-    std::fs::remove_file(&path)?;
-    Ok(hash)
+/// SHA-256 of a content; `folder` is for a passing file.
+pub(crate) fn sha256(folder: &Path, content: &[u8]) -> Result<String> {
+    let path = tempfile::NamedTempFile::new_in(folder)?;
+    std::fs::write(&path, content)?;
+    host::sha256(path.path())
 }

@@ -16,6 +16,8 @@ use super::guest::Member;
 const SECTOR: u64 = 512;
 /// Regions start at multiples of this many sectors.
 const ALIGN: u64 = 2048;
+/// Members up to 1 GiB come out of the guest.
+const EXTRACT_SECTORS_MAX: u64 = 1 << 21;
 /// The largest stretch that is looked at as a whole when holes are sought.
 const GRAIN: usize = 16 << 10;
 const BUFFER: usize = 1 << 20;
@@ -68,10 +70,14 @@ pub(crate) fn fill(path: &Path, cases: &[Vec<Member>]) -> Result<Vec<Vec<Region>
     Ok(regions)
 }
 
-/// Copies each region of a case to `folder/0.img`, `folder/1.img`, ...
+/// Copies each region of a case to `folder/0.img`, `folder/1.img`, ...; a region larger than
+/// `EXTRACT_SECTORS_MAX` stays behind, since reading its holes would take hours.
 pub(crate) fn extract(drive: &File, regions: &[Region], folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     for (index, region) in regions.iter().enumerate() {
+        if region.length > EXTRACT_SECTORS_MAX {
+            continue;
+        }
         let path = folder.join(format!("{index}.img"));
         let image = File::create(&path).with_context(|| format!("making {}", path.display()))?;
         let bytes = region.length * SECTOR;

@@ -12,7 +12,7 @@ use super::initramfs::output;
 
 /// `mdadm --examine` of one image, without its first line (the image's path).
 pub(crate) fn examine(image: &Path) -> Result<String> {
-    let text = output(Command::new("/sbin/mdadm").arg("--examine").arg(image))?;
+    let text = output(Command::new("/sbin/mdadm").env("TZ", "UTC").arg("--examine").arg(image))?;
     let text = String::from_utf8_lossy(&text);
     Ok(text.split_once('\n').map_or("", |(_, rest)| rest).to_owned())
 }

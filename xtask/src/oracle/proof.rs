@@ -14,7 +14,7 @@ use anyhow::{Context, Result, ensure};
 use super::content;
 use super::guest::{Case, Ending, Job, Member};
 use super::spec::Level;
-use super::suite::{Bench, Given, Made};
+use super::suite::{Bench, Given, Made, Maker};
 
 /// Every array, untouched; md then writes every third and must find what it wrote. The count of
 /// arrays that passed.
@@ -30,7 +30,8 @@ pub(crate) fn just(bench: &Bench, made: &[Made]) -> Result<usize> {
         ensure!(verdict.is_good(), "md does not agree with itself on {name}");
         if let Some(rewritten) = &verdict.rewritten {
             let streams = [array.seed, array.seed + 1, array.seed + 2];
-            let expected = content::sha256(&bench.folder, &streams, array.sectors)?;
+            let expected = content::bytes(&streams, array.sectors)?;
+            let expected = content::sha256(&bench.folder, &expected)?;
             ensure!(*rewritten == expected, "md does not find its own writes on {name}");
             ensure!(verdict.images.iter().all(|image| image.is_file()), "{name}: members are gone");
         }
@@ -55,10 +56,11 @@ pub(crate) fn degraded(bench: &Bench, made: &[Made]) -> Result<usize> {
     Ok(count)
 }
 
-/// One array of each level, with one byte of data flipped on its second member.
-pub(crate) fn severe(bench: &Bench, made: &[Made]) -> Result<usize> {
+/// One array of each of these levels, with one byte of data flipped on its second member.
+pub(crate) fn severe(bench: &Bench, made: &[Made], levels: &[Level]) -> Result<usize> {
     let mut seen = BTreeSet::new();
-    let chosen: Vec<&Made> = made.iter().filter(|array| seen.insert(array.spec.level)).collect();
+    let first = |array: &&Made| levels.contains(&array.spec.level) && seen.insert(array.spec.level);
+    let chosen: Vec<&Made> = made.iter().filter(first).collect();
     let mut given = Vec::new();
     for array in &chosen {
         let folder = bench.folder.join("damaged").join(&array.spec.name);
@@ -121,6 +123,9 @@ pub(crate) fn give(array: &Made, lost: &[usize]) -> Given {
             .collect(),
         sha256: array.sha256.clone(),
         rewrite: None,
+        stale: Vec::new(),
+        crashed: false,
+        maker: Maker::Md,
     }
 }
 

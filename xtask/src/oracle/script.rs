@@ -112,3 +112,31 @@ pub(crate) fn reverse_and_write(spec: &ArraySpec, seed: u64) -> String {
     script += "mdadm --stop $A\n";
     script
 }
+
+/// The array was not stopped: md reads it (`sha256.readonly`), resyncs it once it may write, and
+/// must find nothing wrong then (`mismatch_cnt`).
+pub(crate) fn crashed(spec: &ArraySpec) -> String {
+    let present = members(spec.members.len(), &[]);
+    let mut script = format!("mdadm --assemble --readonly $A {present}\n");
+    script += "content sha256.readonly\nstate\nmdadm --readwrite $A\n";
+    script += "sleep 0.2\nidle\nscrub mismatch_cnt\ncontent sha256.resynced\n";
+    script
+}
+
+/// Some members missed writes: md must start without them (`degraded`), read the content
+/// (`sha256.readonly`), rebuild them (`degraded.rebuilt`, `sha256.rebuilt`) and find nothing wrong
+/// (`mismatch_cnt`).
+pub(crate) fn rejoin(spec: &ArraySpec, stale: &[usize]) -> String {
+    let present = members(spec.members.len(), &[]);
+    let mut script = default_layout(spec);
+    script += &format!("mdadm --assemble --readonly $A {present}\n");
+    script += "content sha256.readonly\nstate\nmdadm --readwrite $A\n";
+    for slot in stale {
+        script += &format!("mdadm $A --add $M{}\n", slot + 1);
+    }
+    script += "rebuilt\nvalue degraded.rebuilt $(cat /sys/block/$D/md/degraded)\n";
+    script += "scrub mismatch_cnt\n";
+    // Without the pages that reads have left, and from every member in turn.
+    script += "content sha256.rebuilt\n";
+    script
+}

@@ -26,6 +26,19 @@ pub(crate) enum Level {
     Raid10,
 }
 
+impl Level {
+    /// Every level.
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Linear,
+        Self::Raid0,
+        Self::Raid1,
+        Self::Raid4,
+        Self::Raid5,
+        Self::Raid6,
+        Self::Raid10,
+    ];
+}
+
 impl fmt::Display for Level {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {

@@ -52,6 +52,31 @@ pub(crate) struct Given {
     pub(crate) sha256: String,
     /// Write some places with this stream afterwards (the way back of a round trip).
     pub(crate) rewrite: Option<u64>,
+    /// Slots whose images have missed writes: md must see it, and then rebuild them.
+    pub(crate) stale: Vec<usize>,
+    /// It was not stopped: md must call it dirty and resync it.
+    pub(crate) crashed: bool,
+    /// Who made the array.
+    pub(crate) maker: Maker,
+}
+
+/// Who made an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Maker {
+    /// `mdadm --create`.
+    Md,
+    /// `braid create`.
+    Braid,
+}
+
+impl Given {
+    /// The array's name in failures and cases: an array of braid's has a spec that md's may have.
+    pub(crate) fn name(&self) -> String {
+        match self.maker {
+            Maker::Md => self.spec.name.clone(),
+            Maker::Braid => format!("{}-by-braid", self.spec.name),
+        }
+    }
 }
 
 /// What md says of a given array.
@@ -92,7 +117,8 @@ impl Bench {
             let made = || {
                 case.succeeded()?;
                 let sectors = case.value("sectors")?.parse()?;
-                let expected = content::sha256(&self.folder, &[seed, seed + 1], sectors)?;
+                let expected = content::bytes(&[seed, seed + 1], sectors)?;
+                let expected = content::sha256(&self.folder, &expected)?;
                 ensure!(case.value("sha256")? == expected, "md does not hold what was written");
                 Ok::<_, anyhow::Error>(Made {
                     spec: spec.clone(),
@@ -124,9 +150,11 @@ impl Bench {
             }
             let script = match array.rewrite {
                 Some(seed) => script::reverse_and_write(&array.spec, seed),
+                None if array.crashed => script::crashed(&array.spec),
+                None if !array.stale.is_empty() => script::rejoin(&array.spec, &array.stale),
                 None => script::reverse(&array.spec, &without),
             };
-            cases.push(Case { name: format!("{index}-{}", array.spec.name), members, script });
+            cases.push(Case { name: format!("{index}-{}", array.name()), members, script });
         }
         let names: Vec<String> = cases.iter().map(|case| case.name.clone()).collect();
         let report = self.run(cases, Ending::PowerOff, &folder)?;
@@ -179,6 +207,22 @@ fn verdict(array: &Given, case: &CaseReport, folder: &Path) -> Result<Verdict> {
     case.succeeded()?;
     let mismatches = case.values.get("mismatch_cnt").map(|count| count.parse()).transpose()?;
     let healthy = array.images.iter().all(Option::is_some);
+    let lost = array.images.iter().filter(|image| image.is_none()).count() + array.stale.len();
+    let degraded = case.value("degraded")?;
+    ensure!(
+        degraded == lost.to_string() || (degraded == "none" && lost == 0),
+        "md misses {degraded} members, not {lost}"
+    );
+    // "resync=PENDING" is what a dirty array shows while it is read-only.
+    let dirty = case.text("mdstat")?.contains("resync");
+    ensure!(dirty == array.crashed, "md calls the array {}", if dirty { "dirty" } else { "clean" });
+    if array.crashed {
+        ensure!(case.value("sha256.resynced")? == array.sha256, "a resync changes the content");
+    }
+    if !array.stale.is_empty() {
+        ensure!(case.value("degraded.rebuilt")? == "0", "md has not rebuilt what was stale");
+        ensure!(case.value("sha256.rebuilt")? == array.sha256, "rebuilt, it reads differently");
+    }
     ensure!(
         mismatches.is_some() == (healthy && array.spec.is_redundant()),
         "md's check was not made, or made for nothing"

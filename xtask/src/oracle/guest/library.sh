@@ -31,6 +31,13 @@ idle() { # wait until md's sync thread rests
     done
 }
 
+rebuilt() { # wait until no member is missing; the case's deadline ends a wait for ever
+    until [ "$(cat "/sys/block/$D/md/degraded")" = 0 ]; do
+        sleep 0.1
+    done
+    idle
+}
+
 scrub() { # scrub KEY: md's own check; KEY gets mismatch_cnt
     echo check >"/sys/block/$D/md/sync_action"
     idle

@@ -1,0 +1,157 @@
+//! Braid as a library: member images opened, assembled, read and written in this process.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use braid_assembly::{Assembly, Options, ProbedMember, assemble};
+use braid_member::{Access, Member};
+use braid_runtime::{OpenMember, Volume, VolumeOperation};
+
+use super::super::content;
+use super::super::look::{Device, look};
+
+/// Bytes read and written at a time; no multiple of any chunk row, so that requests cross them.
+const PIECE: usize = (1 << 20) + 4096;
+
+/// A running array.
+pub(super) struct Array {
+    volume: Volume,
+}
+
+/// Members that were opened and looked at, and what assembly makes of them.
+pub(super) struct Judged {
+    devices: Vec<Box<dyn Member>>,
+    probed: Vec<ProbedMember>,
+    /// The decision.
+    pub(super) assembly: Assembly,
+}
+
+/// Looks at images and assembles them.
+pub(super) fn judge(images: &[PathBuf], read_only: bool) -> Result<Judged> {
+    let access = if read_only { Access::ReadOnly } else { Access::ReadWrite };
+    let mut devices = Vec::new();
+    let mut probed = Vec::new();
+    for image in images {
+        let device = braid_member::open(image, access)?;
+        let read = |offset: u64, length: usize| {
+            let mut bytes = vec![0; length];
+            device.read_at(&mut bytes, offset).expect("an image reads");
+            bytes
+        };
+        let label = image.display().to_string();
+        let bytes = device.size_bytes();
+        probed.push(look(&Device { label: &label, bytes, read: &read }));
+        devices.push(device);
+    }
+    let assembly = assemble(&probed, &Options { read_only, ..Options::default() });
+    Ok(Judged { devices, probed, assembly })
+}
+
+impl Array {
+    /// Opens the array that the images are, in any order.
+    pub(super) fn open(images: &[PathBuf], read_only: bool) -> Result<Self> {
+        let defaults = braid_runtime::Options::default();
+        Self::open_with(images, &braid_runtime::Options { read_only, ..defaults })
+    }
+
+    /// Opens it for writing; while it runs its superblocks stay dirty from the first write on.
+    pub(super) fn open_to_stay_dirty(images: &[PathBuf]) -> Result<Self> {
+        let defaults = braid_runtime::Options::default();
+        Self::open_with(images, &braid_runtime::Options { clean_delay_ms: 600_000, ..defaults })
+    }
+
+    fn open_with(images: &[PathBuf], options: &braid_runtime::Options) -> Result<Self> {
+        let read_only = options.read_only;
+        let Judged { devices, probed, assembly } = judge(images, read_only)?;
+        let array = match assembly.array {
+            Ok(array) => array,
+            Err(refusal) => bail!("braid refuses it ({}): {refusal}", refusal.code()),
+        };
+        ensure!(!array.dirty, "braid calls it dirty");
+        let members = devices.into_iter().zip(&probed).map(|(device, probed)| {
+            let superblock = probed.probe.newest()?.clone();
+            Some(OpenMember { device, superblock })
+        });
+        let options = braid_runtime::Options {
+            shards: 2,
+            // A thousand volumes are opened; each clears its memory.
+            stripe_memory_bytes: 4 << 20,
+            threads_per_member: 2,
+            ..*options
+        };
+        let volume = Volume::open(&array, members.collect(), &options, |_| {})?;
+        Ok(Self { volume })
+    }
+
+    /// Size in sectors.
+    pub(super) fn sectors(&self) -> u64 {
+        self.volume.size_bytes() / 512
+    }
+
+    /// Members that are missing now.
+    pub(super) fn missing(&self) -> usize {
+        self.volume.missing_count()
+    }
+
+    /// Reads everything; an error tells the first byte that differs.
+    pub(super) fn holds(&self, expected: &[u8]) -> Result<()> {
+        let bytes = self.volume.size_bytes();
+        ensure!(bytes == expected.len() as u64, "braid makes it {bytes} bytes large");
+        let mut buffer = vec![0; PIECE].into_boxed_slice();
+        for (piece, offset) in expected.chunks(PIECE).zip((0..).step_by(PIECE)) {
+            if piece.len() < buffer.len() {
+                buffer = vec![0; piece.len()].into_boxed_slice();
+            }
+            let outcome = self.volume.call(VolumeOperation::Read { offset, payload: buffer });
+            outcome.result.with_context(|| format!("reading at byte {offset}"))?;
+            buffer = outcome.payload.context("a read gives its payload back")?;
+            if buffer[..] != *piece {
+                let same = buffer.iter().zip(piece).take_while(|(read, meant)| read == meant);
+                bail!("braid reads something else from byte {} on", offset + same.count() as u64);
+            }
+        }
+        Ok(())
+    }
+
+    /// The whole array gets a stream.
+    pub(super) fn fill(&self, seed: u64) -> Result<()> {
+        let bytes = self.volume.size_bytes();
+        for offset in (0..bytes).step_by(PIECE) {
+            self.write(seed, offset, (bytes - offset).min(PIECE as u64))?;
+        }
+        Ok(())
+    }
+
+    /// Some odd places get a stream.
+    pub(super) fn scribble(&self, seed: u64) -> Result<()> {
+        for (offset, length) in content::scribbles(seed, self.volume.size_bytes()) {
+            self.write(seed, offset, length)?;
+        }
+        Ok(())
+    }
+
+    fn write(&self, seed: u64, offset: u64, length: u64) -> Result<()> {
+        let payload = content::stream(seed, offset, length)?.into_boxed_slice();
+        let durable = offset.is_multiple_of(7);
+        let outcome = self.volume.call(VolumeOperation::Write { offset, payload, durable });
+        outcome.result.with_context(|| format!("writing {length} bytes at byte {offset}"))
+    }
+
+    /// Stops it; it must be clean then.
+    pub(super) fn stop(self) -> Result<()> {
+        ensure!(self.volume.stop().clean, "braid does not leave it clean");
+        Ok(())
+    }
+}
+
+/// Copies images into a folder, for braid to write.
+pub(super) fn copy(images: &[PathBuf], folder: &Path) -> Result<Vec<PathBuf>> {
+    std::fs::remove_dir_all(folder).ok();
+    std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    let copy = |(slot, image): (usize, &PathBuf)| {
+        let path = folder.join(format!("{slot}.img"));
+        std::fs::copy(image, &path).with_context(|| format!("copying {}", image.display()))?;
+        Ok(path)
+    };
+    images.iter().enumerate().map(copy).collect()
+}

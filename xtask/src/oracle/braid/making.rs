@@ -1,0 +1,226 @@
+//! Braid makes arrays and writes them, some while a member is lost, for md to judge.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+
+use super::super::content;
+use super::super::spec::ArraySpec;
+use super::super::suite::{Bench, Given, Made, Maker};
+use super::array::{Array, copy};
+use super::program::Program;
+use super::tally::Tally;
+use super::{Turn, each, first_of_each_level, must_refuse};
+
+/// Arrays of every level that are written through the program.
+const SERVED_PER_LEVEL: usize = 4;
+/// Arrays of every level with redundancy for each way in which a member is lost.
+const LOST_PER_LEVEL: usize = 5;
+/// Sectors more where a 0.90 shape becomes one of 1.2.
+const MORE_SECTORS: u64 = 6144;
+/// Arrays of every level with redundancy that crash.
+const CRASHED_PER_LEVEL: usize = 2;
+/// How long a volume may take to notice that a member's file was deleted.
+const NOTICE_DEADLINE: Duration = Duration::from_secs(30);
+
+/// How an array is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Through the library.
+    Library,
+    /// `nbdcopy` into `braid serve`.
+    Served,
+    /// A member is left out for the last writes; md gets it back stale and must rebuild it.
+    LeftOut,
+    /// A member's file is deleted between the writes.
+    Deleted,
+    /// md gets what a crash would leave: the members while the array runs, dirty.
+    Crashed,
+}
+
+/// Makes every array of these shapes that braid can make; 0.90, which it cannot make, as 1.2.
+pub(super) fn make(bench: &Bench, program: &Program, shapes: &[&Made], tally: &Tally) -> Vec<Turn> {
+    std::fs::remove_dir_all(bench.folder.join("making")).ok();
+    let mut specs: Vec<ArraySpec> = shapes
+        .iter()
+        .filter(|array| must_refuse(&array.spec).is_none())
+        .map(|array| creatable(&array.spec))
+        .collect();
+    specs.sort_by(|a, b| a.name.cmp(&b.name));
+    specs.dedup_by(|a, b| a.name == b.name);
+    let ways = ways(&specs);
+    let plans: Vec<(ArraySpec, Way)> = specs.into_iter().zip(ways).collect();
+    let turns = each(bench.boots, &plans, |index, (spec, way)| {
+        let hand = Hand { bench, program, spec, seed: 100_000 + 10 * index as u64 };
+        let turn = tally.take(&format!("{}-by-braid", spec.name), hand.make(*way, index));
+        if turn.is_some() {
+            tally.count("arrays made by braid", 1);
+            tally.count("written over NBD", usize::from(*way == Way::Served));
+            let lost = matches!(way, Way::LeftOut | Way::Deleted);
+            tally.count("written with a member lost", usize::from(lost));
+            tally.count("left dirty by a crash", usize::from(*way == Way::Crashed));
+        }
+        turn
+    });
+    turns.into_iter().flatten().collect()
+}
+
+/// The same shape with a metadata version that braid makes, under a name of its own and on larger
+/// members: 1.2 keeps more room before the data.
+fn creatable(spec: &ArraySpec) -> ArraySpec {
+    let mut spec = spec.clone();
+    if spec.metadata == "0.90" {
+        spec.metadata = "1.2";
+        spec.name = spec.name.replace("m0.90", "m1.2-larger");
+        spec.members.iter_mut().for_each(|sectors| *sectors += MORE_SECTORS);
+        spec.making = super::super::spec::Making::Mdadm;
+    }
+    spec
+}
+
+/// Turns through the ways at every level.
+fn ways(specs: &[ArraySpec]) -> Vec<Way> {
+    let served = first_of_each_level(specs.iter(), SERVED_PER_LEVEL);
+    let with = |more: usize| first_of_each_level(specs.iter(), SERVED_PER_LEVEL + more);
+    let crashed = with(CRASHED_PER_LEVEL);
+    let lost = |times: usize| with(CRASHED_PER_LEVEL + times * LOST_PER_LEVEL);
+    let (left_out, deleted) = (lost(1), lost(2));
+    let way = |(index, spec): (usize, &ArraySpec)| {
+        if served.contains(&index) {
+            Way::Served
+        } else if !spec.is_redundant() {
+            Way::Library
+        } else if crashed.contains(&index) {
+            Way::Crashed
+        } else if left_out.contains(&index) {
+            Way::LeftOut
+        } else if deleted.contains(&index) {
+            Way::Deleted
+        } else {
+            Way::Library
+        }
+    };
+    specs.iter().enumerate().map(way).collect()
+}
+
+struct Hand<'a> {
+    bench: &'a Bench,
+    program: &'a Program,
+    spec: &'a ArraySpec,
+    seed: u64,
+}
+
+impl Hand<'_> {
+    fn make(&self, way: Way, index: usize) -> Result<Turn> {
+        let folder = self.bench.folder.join("making").join(&self.spec.name);
+        std::fs::create_dir_all(&folder)?;
+        let images: Vec<PathBuf> =
+            (0..self.spec.members.len()).map(|slot| folder.join(format!("{slot}.img"))).collect();
+        self.program.create(self.spec, &images)?;
+        let slot = index % images.len();
+        let mut given: Vec<Option<PathBuf>> = images.iter().cloned().map(Some).collect();
+        let (mut stale, mut rewrite) = (Vec::new(), None);
+        let mut streams = vec![self.seed, self.seed + 1, self.seed + 2];
+        let sectors = match way {
+            Way::Library => {
+                rewrite = index.is_multiple_of(2).then_some(self.seed + 3);
+                self.write(&images)?
+            }
+            Way::Served => self.serve(&images, &folder)?,
+            Way::LeftOut => {
+                stale.push(slot);
+                self.leave_out(&images, slot)?
+            }
+            Way::Deleted => {
+                given[slot] = None;
+                streams.push(self.seed + 4);
+                self.delete(&images, slot)?
+            }
+            Way::Crashed => {
+                let after = folder.join("crashed");
+                given =
+                    (0..images.len()).map(|slot| Some(after.join(format!("{slot}.img")))).collect();
+                self.crash(&images, &after)?
+            }
+        };
+        let content = content::bytes(&streams, sectors)?;
+        let sha256 = content::sha256(&self.bench.folder, &content)?;
+        let spec = self.spec.clone();
+        Ok(Turn {
+            given: Given {
+                spec,
+                images: given,
+                sha256,
+                rewrite,
+                stale,
+                crashed: way == Way::Crashed,
+                maker: Maker::Braid,
+            },
+            streams,
+            sectors,
+        })
+    }
+
+    fn write(&self, images: &[PathBuf]) -> Result<u64> {
+        let array = Array::open(images, false)?;
+        array.fill(self.seed)?;
+        array.scribble(self.seed + 1)?;
+        array.scribble(self.seed + 2)?;
+        let sectors = array.sectors();
+        array.stop()?;
+        Ok(sectors)
+    }
+
+    fn serve(&self, images: &[PathBuf], folder: &Path) -> Result<u64> {
+        let sectors = Array::open(images, true)?.sectors();
+        let streams = [self.seed, self.seed + 1, self.seed + 2];
+        let source = folder.join("content");
+        std::fs::write(&source, content::bytes(&streams, sectors)?)?;
+        self.program.copy_in(images, &source)?;
+        std::fs::remove_file(&source)?;
+        Ok(sectors)
+    }
+
+    fn leave_out(&self, images: &[PathBuf], slot: usize) -> Result<u64> {
+        let array = Array::open(images, false)?;
+        array.fill(self.seed)?;
+        array.scribble(self.seed + 1)?;
+        array.stop()?;
+        let array = Array::open(&super::present(images, &[slot]), false)?;
+        array.scribble(self.seed + 2)?;
+        let sectors = array.sectors();
+        array.stop()?;
+        Ok(sectors)
+    }
+
+    fn delete(&self, images: &[PathBuf], slot: usize) -> Result<u64> {
+        let array = Array::open(images, false)?;
+        array.fill(self.seed)?;
+        array.scribble(self.seed + 1)?;
+        std::fs::remove_file(&images[slot])?;
+        // Nobody has noticed yet: some of this goes to the file that nobody will find again.
+        array.scribble(self.seed + 2)?;
+        let deadline = Instant::now() + NOTICE_DEADLINE;
+        while array.missing() == 0 {
+            ensure!(Instant::now() < deadline, "braid does not notice that a member is deleted");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        array.scribble(self.seed + 4)?;
+        let sectors = array.sectors();
+        array.stop()?;
+        Ok(sectors)
+    }
+
+    fn crash(&self, images: &[PathBuf], after: &Path) -> Result<u64> {
+        let array = Array::open_to_stay_dirty(images)?;
+        array.fill(self.seed)?;
+        array.scribble(self.seed + 1)?;
+        array.scribble(self.seed + 2)?;
+        // Every write was answered, and nothing was told that the array would stop.
+        copy(images, after)?;
+        let sectors = array.sectors();
+        array.stop()?;
+        Ok(sectors)
+    }
+}

@@ -1,0 +1,156 @@
+//! Braid's side of the oracle: it reads what md made, makes what md judges, and takes turns.
+//!
+//!     reading     md made -> braid reads, healthy and with every loss that must be survived
+//!     making      braid makes and writes -> md judges (`suite::Bench::reverse`)
+//!     turns       md made -> braid writes -> md reads, checks, writes -> braid reads
+//!     examining   `mdadm --examine` against `braid examine`, and braid's arrays against md's
+//!     places      where mdadm puts things on members of 20 GiB and 1 TiB
+//!       | array   braid as a library, in this process
+//!       | program braid as people run it: create, serve with nbdcopy, examine
+//!     tally       counts and failures
+//!
+//! Most arrays are read and written through the library, since a process for each of a thousand
+//! reads would cost minutes; some of every level go through the program and its NBD server.
+
+mod array;
+mod examining;
+mod making;
+mod places;
+mod program;
+mod reading;
+mod tally;
+mod turns;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+
+use super::spec::{ArraySpec, Level};
+use super::suite::{Bench, Given, Made, Verdict};
+use program::Program;
+use tally::Tally;
+
+/// Everything that one array needs on its way: named in failures, counted once.
+struct Turn {
+    /// What md is given.
+    given: Given,
+    /// The streams that the array's content is made of so far.
+    streams: Vec<u64>,
+    /// Size of the array.
+    sectors: u64,
+}
+
+/// Holds braid against md, both ways; the closing line, or an error that counts the failures.
+pub(crate) fn run(bench: &Bench, made: &[Made], begun: Instant) -> Result<String> {
+    let program = Program::build()?;
+    let tally = Tally::default();
+    let told = |what: &str| println!("{:6.1} s  {what}", begun.elapsed().as_secs_f64());
+    reading::read(bench, &program, made, &tally);
+    told(&tally.line(&["reads by braid, healthy", "reads by braid, with losses", "read over NBD"]));
+    let mut turns = turns::write(bench, made, &tally);
+    let of_md = turns.len();
+    let shapes: Vec<&Made> = made.iter().collect();
+    turns.extend(making::make(bench, &program, &shapes, &tally));
+    told(&tally.line(&[
+        "arrays made by braid",
+        "written over NBD",
+        "written with a member lost",
+        "left dirty by a crash",
+    ]));
+    examining::compare(bench, &program, made, &turns[of_md..], &tally);
+    told(&tally.line(&["fields of --examine compared"]));
+    let given: Vec<Given> = turns.iter().map(|turn| turn.given.clone()).collect();
+    let verdicts = bench.reverse(&given, "reverse")?;
+    judge(&turns, &verdicts, &tally);
+    told(&tally.line(&["given to md", "given degraded to md", "given stale and rebuilt by md"]));
+    turns::read_back(bench, &turns, &verdicts, &tally);
+    told(&tally.line(&["round trips"]));
+    places::compare(bench, &tally)?;
+    told(&tally.line(&["placements on large members"]));
+    tally.close()
+}
+
+/// What md said of each array.
+fn judge(turns: &[Turn], verdicts: &[Result<Verdict>], tally: &Tally) {
+    for (turn, verdict) in turns.iter().zip(verdicts) {
+        let name = &turn.given.name();
+        let judged =
+            verdict.as_ref().map_err(|error| anyhow::anyhow!("{error:#}")).and_then(|verdict| {
+                ensure!(verdict.same_content, "md reads something else than was written");
+                ensure!(verdict.mismatches.unwrap_or(0) == 0, "md's check finds mismatches");
+                Ok(())
+            });
+        if tally.take(name, judged).is_none() {
+            continue;
+        }
+        tally.count("given to md", 1);
+        if turn.given.images.iter().any(Option::is_none) || !turn.given.stale.is_empty() {
+            tally.count("given degraded to md", 1);
+        }
+        tally.count("given stale and rebuilt by md", usize::from(!turn.given.stale.is_empty()));
+    }
+}
+
+/// Does it to every item, some at a time; results in the order of items.
+fn each<T: Sync, R: Send>(
+    threads: usize,
+    items: &[T],
+    act: impl Fn(usize, &T) -> R + Sync,
+) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(index) else { return done };
+            done.push((index, act(index, item)));
+        }
+    };
+    let mut results: BTreeMap<usize, R> = BTreeMap::new();
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
+        for worker in workers {
+            let done = worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            results.extend(done);
+        }
+    });
+    results.into_values().collect()
+}
+
+/// The first `count` arrays of every level, by index.
+fn first_of_each_level<'a>(
+    specs: impl Iterator<Item = &'a ArraySpec>,
+    count: usize,
+) -> BTreeSet<usize> {
+    let mut seen: BTreeMap<Level, usize> = BTreeMap::new();
+    let mut chosen = BTreeSet::new();
+    for (index, spec) in specs.enumerate() {
+        let so_far = seen.entry(spec.level).or_default();
+        if *so_far < count {
+            *so_far += 1;
+            chosen.insert(index);
+        }
+    }
+    chosen
+}
+
+/// The images of the slots that are not lost.
+fn present(images: &[PathBuf], lost: &[usize]) -> Vec<PathBuf> {
+    let kept = images.iter().enumerate().filter(|(slot, _)| !lost.contains(slot));
+    kept.map(|(_, image)| image.clone()).collect()
+}
+
+/// Why braid must refuse an array that md runs, as the code of its refusal; `None`: it must not.
+///
+/// Far sets come about only outside mdadm; unequal raid0 of 0.90 can mean two things, and nothing
+/// on the members says which.
+fn must_refuse(spec: &ArraySpec) -> Option<&'static str> {
+    use super::spec::Making;
+    match spec.making {
+        Making::PatchedFarSets(_) | Making::PatchedLinear => Some("geometry"),
+        Making::Mdadm | Making::Takeover => None,
+    }
+}

@@ -1,0 +1,85 @@
+//! Braid as people run it: a release build, its command line, and `nbdcopy` as its client.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::super::initramfs::output;
+use super::super::spec::{ArraySpec, Level};
+
+/// The `braid` program.
+pub(super) struct Program {
+    path: PathBuf,
+}
+
+impl Program {
+    /// Builds it (quick if it is built already).
+    pub(super) fn build() -> Result<Self> {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut build = Command::new(cargo);
+        build.args(["build", "--release", "--package", "braid", "--message-format=json"]);
+        let said = output(build.current_dir(root)).context("building braid")?;
+        let path = String::from_utf8_lossy(&said)
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+            .filter(|message| message["target"]["name"] == "braid")
+            .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+            .context("cargo names no executable")?;
+        Ok(Self { path })
+    }
+
+    /// `braid create` of what the spec says. Members of equal size are files that it makes; of
+    /// unequal size they are there already, as sparse files.
+    pub(super) fn create(&self, spec: &ArraySpec, images: &[PathBuf]) -> Result<()> {
+        let mut create = Command::new(&self.path);
+        create.arg("create").arg(&spec.name[..spec.name.len().min(24)]);
+        create.args(["--level", &spec.level.to_string(), "--metadata", spec.metadata]);
+        if let Some(layout) = spec.layout {
+            create.args(["--layout", layout]);
+        }
+        if let Some(chunk) = spec.chunk_kib.filter(|_| spec.level != Level::Raid1) {
+            create.arg("--chunk").arg(format!("{chunk}K"));
+        }
+        let size = spec.members[0];
+        if spec.members.iter().all(|sectors| *sectors == size) {
+            ensure!(size.is_multiple_of(2), "{size} sectors are no whole KiB");
+            create.arg("--member-size").arg(format!("{}K", size / 2));
+        } else {
+            for (image, sectors) in images.iter().zip(&spec.members) {
+                std::fs::File::create(image)?.set_len(sectors * 512)?;
+            }
+        }
+        output(create.args(images)).context("braid create")?;
+        Ok(())
+    }
+
+    /// Serves the array for one `nbdcopy` from it to a file.
+    pub(super) fn copy_out(&self, images: &[PathBuf], target: &Path) -> Result<()> {
+        let command = format!("nbdcopy \"$uri\" '{}'", target.display());
+        self.serve(&["--read-only"], images, &command)
+    }
+
+    /// Serves the array for one `nbdcopy` from a file to it.
+    pub(super) fn copy_in(&self, images: &[PathBuf], source: &Path) -> Result<()> {
+        let command = format!("nbdcopy --flush '{}' \"$uri\"", source.display());
+        self.serve(&[], images, &command)
+    }
+
+    fn serve(&self, words: &[&str], images: &[PathBuf], command: &str) -> Result<()> {
+        let mut serve = Command::new(&self.path);
+        serve.arg("serve").args(words).args(["--run", command]).args(images);
+        output(&mut serve).map(drop).context("braid serve")
+    }
+
+    /// What `braid examine --json` says of the images. That some of it needs attention is no error
+    /// here.
+    pub(super) fn examine(&self, images: &[PathBuf]) -> Result<Value> {
+        let said = Command::new(&self.path).args(["examine", "--json"]).args(images).output();
+        let said = said.context("braid examine")?;
+        let words = String::from_utf8_lossy(&said.stderr).into_owned();
+        serde_json::from_slice(&said.stdout).with_context(|| format!("braid examine: {words}"))
+    }
+}
