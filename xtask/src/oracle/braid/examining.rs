@@ -30,7 +30,7 @@ const OF_ONE_ARRAY: [&str; 9] = [
 ];
 
 /// Fields of mdadm's that `braid examine` has no word for, and why.
-const NOT_SAID: [&str; 11] = [
+const NOT_SAID: [&str; 10] = [
     "Magic",           // it is one
     "Unused Space",    // the difference of fields that are compared
     "Total Devices",   // 0.90: counted again from the list of roles
@@ -41,7 +41,6 @@ const NOT_SAID: [&str; 11] = [
     "Persistence",
     "Number   Major   Minor   RaidDevice State",
     "this",
-    "Array State", // compared as roles
 ];
 
 /// Compares everything.
@@ -64,7 +63,8 @@ pub(super) fn compare(
         let images: Vec<PathBuf> = given.images.iter().flatten().cloned().collect();
         let compared = both(program, &images).and_then(|(count, fields)| {
             let twin = twins.get(given.spec.name.as_str());
-            let whole = given.stale.is_empty() && images.len() == given.images.len();
+            let whole =
+                given.stale.is_empty() && !given.crashed && images.len() == given.images.len();
             match twin.filter(|_| whole) {
                 Some(twin) => Ok(count + like(&fields, &twin.images)?),
                 None => Ok(count),
@@ -167,23 +167,28 @@ fn cut<'a>(word: &str, value: &'a str) -> &'a str {
         "Name" => value.split_once("  (").map_or(value, |(name, _)| name),
         // "512 entries available at offset 16 sectors".
         "Bad Block Log" => value.split_once(" entries").map_or(value, |_| "there"),
+        // "AAAA. ('A' == active, ...)".
+        "Array State" => value.split_once(" (").map_or(value, |(letters, _)| letters),
         // "18e79b2 - correct".
         "Checksum" => value.rsplit_once(" - ").map_or(value, |(_, judgement)| judgement),
         _ => value,
     }
 }
 
+fn number(value: &Value, what: &str) -> Result<u64> {
+    value.as_u64().with_context(|| format!("braid examine gives no {what}"))
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
 /// What braid says, in mdadm's words.
 fn words_of(superblock: &Value) -> Result<BTreeMap<&'static str, String>> {
-    let (array, device) = (&superblock["array"], &superblock["device"]);
-    let state = &superblock["state"];
-    let number = |value: &Value, what: &str| {
-        value.as_u64().with_context(|| format!("braid examine gives no {what}"))
-    };
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (array, state) = (&superblock["array"], &superblock["state"]);
     let version = text(&superblock["version"]);
     let is_old = version == "0.90";
-    let mut words = BTreeMap::new();
+    let mut words = if is_old { words_of_v0(array)? } else { words_of_v1(superblock)? };
     words.insert("Version", if is_old { "0.90.00".to_owned() } else { version });
     words.insert("Raid Level", text(&array["level"]));
     words.insert("Raid Devices", number(&array["slots"], "slots")?.to_string());
@@ -199,46 +204,55 @@ fn words_of(superblock: &Value) -> Result<BTreeMap<&'static str, String>> {
     }
     let chunk = number(&array["chunk_bytes"], "chunk")?;
     if chunk > 0 {
-        let word = if text(&array["level"]) == "linear" { "Rounding" } else { "Chunk Size" };
+        let word = if array["level"] == "linear" { "Rounding" } else { "Chunk Size" };
         words.insert(word, format!("{}K", chunk >> 10));
     }
+    Ok(words)
+}
+
+/// What only 0.90 has, or has in KiB.
+fn words_of_v0(array: &Value) -> Result<BTreeMap<&'static str, String>> {
+    let mut words = BTreeMap::new();
+    words.insert("UUID", text(&array["uuid"]));
+    words.insert("Preferred Minor", number(&array["preferred_minor"], "minor")?.to_string());
     let size = number(&array["member_size_bytes"], "member size")?;
-    let capacity = array["capacity_bytes"].as_u64();
-    if is_old {
-        words.insert("UUID", text(&array["uuid"]));
-        if size > 0 && array["level"] != "raid0" {
-            words.insert("Used Dev Size", (size >> 10).to_string());
-        }
-        words.insert("Preferred Minor", number(&array["preferred_minor"], "minor")?.to_string());
-        if let Some(capacity) = capacity {
-            words.insert("Array Size", (capacity >> 10).to_string());
-        }
-        return Ok(words);
+    if size > 0 && array["level"] != "raid0" {
+        words.insert("Used Dev Size", (size >> 10).to_string());
     }
+    if let Some(capacity) = array["capacity_bytes"].as_u64() {
+        words.insert("Array Size", (capacity >> 10).to_string());
+    }
+    Ok(words)
+}
+
+/// What only version 1 has, or has in sectors.
+fn words_of_v1(superblock: &Value) -> Result<BTreeMap<&'static str, String>> {
+    let (array, device) = (&superblock["array"], &superblock["device"]);
+    let state = &superblock["state"];
+    let mut words = BTreeMap::new();
     let features = state["features"].as_array().map_or(&[][..], Vec::as_slice);
     words.insert("Feature Map", format!("{:#x}", feature_bits(features)?));
     words.insert("Array UUID", text(&array["uuid"]));
     words.insert("Device UUID", text(&device["uuid"]));
     words.insert("Name", text(&array["name"]));
     let sectors = |bytes: u64| format!("{} sectors", bytes >> 9);
-    words.insert("Avail Dev Size", sectors(number(&device["data_size_bytes"], "data size")?));
+    let available = number(&device["data_size_bytes"], "data size")?;
+    words.insert("Avail Dev Size", sectors(available));
     // mdadm does not print it with 1.0, where it is 0.
     let offset = number(&device["data_offset_bytes"], "data offset")?;
     if offset > 0 {
         words.insert("Data Offset", sectors(offset));
     }
     words.insert("Super Offset", sectors(number(&superblock["offset_bytes"], "offset")?));
-    if let Some(capacity) = capacity {
+    // mdadm divides sizes of a raid10, and does not see that md leaves the last chunks unused; the
+    // true size was read from the kernel.
+    if let Some(capacity) = array["capacity_bytes"].as_u64().filter(|_| array["level"] != "raid10")
+    {
         words.insert("Array Size", format!("{} KiB", capacity >> 10));
     }
-    if array["level"] == "raid10" {
-        // mdadm divides sizes, and does not see that md leaves the last chunks unused; the true
-        // size was read from the kernel.
-        words.remove("Array Size");
-    }
     // mdadm leaves it out where it is the whole data area, and for raid0.
-    let avail = number(&device["data_size_bytes"], "data size")?;
-    if size != avail && array["level"] != "raid0" {
+    let size = number(&array["member_size_bytes"], "member size")?;
+    if size != available && array["level"] != "raid0" {
         words.insert("Used Dev Size", sectors(size));
     }
     if device["has_bad_block_log"] == true {
@@ -249,6 +263,9 @@ fn words_of(superblock: &Value) -> Result<BTreeMap<&'static str, String>> {
         None => text(&device["role"]),
     };
     words.insert("Device Role", role);
+    let roles = state["roles"].as_array().context("braid examine gives no roles")?;
+    let letter = |slot: u64| if roles.iter().any(|role| *role == slot) { 'A' } else { '.' };
+    words.insert("Array State", (0..number(&array["slots"], "slots")?).map(letter).collect());
     Ok(words)
 }
 
