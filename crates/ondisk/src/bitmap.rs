@@ -13,7 +13,7 @@ use thiserror::Error;
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::limits::{SECTOR_BYTES, SECTORS_MAX};
+use crate::limits::{EVENTS_MAX, SECTOR_BYTES, SECTORS_MAX};
 
 /// "bitm" in little endian.
 const BITMAP_MAGIC: u32 = 0x6d74_6962;
@@ -138,6 +138,12 @@ pub enum BitmapError {
         /// Sectors.
         sectors: u64,
     },
+    /// An event count that no array can have reached.
+    #[error("the bitmap counts {events} events, more than any array can have had")]
+    EventCount {
+        /// The count.
+        events: u64,
+    },
 }
 
 /// Bytes with the bitmap magic; worth nothing until validated.
@@ -187,9 +193,13 @@ impl<'a> UnvalidatedBitmap<'a> {
         if sectors > SECTORS_MAX {
             return Err(BitmapError::SectorCount { sectors });
         }
+        let events = raw.events.get();
+        if events > EVENTS_MAX {
+            return Err(BitmapError::EventCount { events });
+        }
         Ok(BitmapSuperblock {
             kind,
-            events: raw.events.get(),
+            events,
             events_cleared: raw.events_cleared.get(),
             sync_size_sectors: sectors,
             chunk_bytes: bytes,
@@ -278,6 +288,19 @@ mod tests {
         );
         assert_eq!(validate(&bytes(4)[..255]), Err(BitmapError::CutOff { present_bytes: 255 }));
         assert!(UnvalidatedBitmap::recognise(&[0; 256]).is_none());
+    }
+
+    #[test]
+    fn events_near_the_end_of_their_range_are_refused() {
+        let with = |events: u64| {
+            let mut bytes = bytes(4);
+            bytes[24..32].copy_from_slice(&events.to_le_bytes());
+            validate(&bytes).map(|bitmap| bitmap.events)
+        };
+        assert_eq!(with(1 << 63), Ok(1 << 63));
+        for events in [(1 << 63) + 1, u64::MAX] {
+            assert_eq!(with(events), Err(BitmapError::EventCount { events }));
+        }
     }
 
     proptest! {

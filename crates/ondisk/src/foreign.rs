@@ -4,7 +4,8 @@
 //! enough for that; nothing here says that what was found is sound.
 //!
 //! Most are a fixed string at a fixed place: [`TABLE`]. The few that need a look at more than one field have a
-//! function each. Places and strings are public facts of each format.
+//! function each. Places and strings are public facts of each format. Not here: what is signed only beyond the bytes
+//! that `probe` reads, such as VMFS (1 MiB and 2 MiB).
 
 use std::fmt;
 
@@ -50,6 +51,23 @@ pub enum ForeignKind {
     Ddf,
     Imsm,
     Drbd,
+    Bluestore,
+    Apfs,
+    HfsPlus,
+    Bitlocker,
+    Refs,
+    Erofs,
+    Nilfs2,
+    Ocfs2,
+    Gfs2,
+    Ufs,
+    Stratis,
+    Vdo,
+    Integrity,
+    Qcow2,
+    Vmdk,
+    Vdi,
+    Vhdx,
 }
 
 impl ForeignKind {
@@ -79,6 +97,23 @@ impl ForeignKind {
             Self::Ddf => "ddf",
             Self::Imsm => "imsm",
             Self::Drbd => "drbd",
+            Self::Bluestore => "bluestore",
+            Self::Apfs => "apfs",
+            Self::HfsPlus => "hfs+",
+            Self::Bitlocker => "bitlocker",
+            Self::Refs => "refs",
+            Self::Erofs => "erofs",
+            Self::Nilfs2 => "nilfs2",
+            Self::Ocfs2 => "ocfs2",
+            Self::Gfs2 => "gfs2",
+            Self::Ufs => "ufs",
+            Self::Stratis => "stratis",
+            Self::Vdo => "vdo",
+            Self::Integrity => "integrity",
+            Self::Qcow2 => "qcow2",
+            Self::Vmdk => "vmdk",
+            Self::Vdi => "vdi",
+            Self::Vhdx => "vhdx",
         }
     }
 }
@@ -134,12 +169,39 @@ const TABLE: &[Entry] = &[
     entry(ForeignKind::Iso9660, 32768 + 1, b"CD001").label(32768 + 40, 32),
     entry(ForeignKind::Ntfs, 3, b"NTFS    "),
     entry(ForeignKind::Exfat, 3, b"EXFAT   "),
+    entry(ForeignKind::Bluestore, 0, b"bluestore block device"),
+    entry(ForeignKind::Apfs, 32, b"NXSB").uuid(72),
+    entry(ForeignKind::HfsPlus, 1024, b"H+"),
+    entry(ForeignKind::HfsPlus, 1024, b"HX"),
+    entry(ForeignKind::Bitlocker, 3, b"-FVE-FS-"),
+    entry(ForeignKind::Refs, 3, b"ReFS\0"),
+    entry(ForeignKind::Erofs, 1024, &[0xe2, 0xe1, 0xf5, 0xe0]).uuid(1024 + 48).label(1024 + 64, 16),
+    entry(ForeignKind::Nilfs2, 1024 + 6, &[0x34, 0x34]).uuid(1024 + 152).label(1024 + 168, 80),
+    entry(ForeignKind::Ocfs2, 1024, b"OCFSV2"),
+    entry(ForeignKind::Ocfs2, 2048, b"OCFSV2"),
+    entry(ForeignKind::Ocfs2, 4096, b"OCFSV2"),
+    entry(ForeignKind::Ocfs2, 8192, b"OCFSV2"),
+    entry(ForeignKind::Gfs2, 65536, &[0x01, 0x16, 0x19, 0x70]),
+    // UFS1 and UFS2, each in both byte orders.
+    entry(ForeignKind::Ufs, 8192 + 1372, &[0x54, 0x19, 0x01, 0x00]),
+    entry(ForeignKind::Ufs, 8192 + 1372, &[0x00, 0x01, 0x19, 0x54]),
+    entry(ForeignKind::Ufs, 65536 + 1372, &[0x19, 0x01, 0x54, 0x19]),
+    entry(ForeignKind::Ufs, 65536 + 1372, &[0x19, 0x54, 0x01, 0x19]),
+    // The label and its copy.
+    entry(ForeignKind::Stratis, 512 + 4, b"!Stra0tis\x86\xff\x02"),
+    entry(ForeignKind::Stratis, 9 * 512 + 4, b"!Stra0tis\x86\xff\x02"),
+    entry(ForeignKind::Vdo, 0, b"dmvdo001"),
+    entry(ForeignKind::Integrity, 0, b"integrt\0"),
+    entry(ForeignKind::Qcow2, 0, b"QFI\xfb"),
+    entry(ForeignKind::Vmdk, 0, b"KDMV"),
+    entry(ForeignKind::Vdi, 64, &[0x7f, 0x10, 0xda, 0xbe]),
+    entry(ForeignKind::Vhdx, 0, b"vhdxfile"),
 ];
 
 /// Everything recognised, in no particular order, each kind at each place once.
 pub(crate) fn recognise_foreign(bytes: &Bytes<'_>) -> Vec<Foreign> {
     let fixed = TABLE.iter().filter_map(|entry| recognise_entry(bytes, entry));
-    let others = [luks, lvm2, zfs, gpt, gpt_backup, vfat, mbr, ddf, imsm, drbd];
+    let others = [luks, luks_second, lvm2, zfs, gpt, gpt_backup, vfat, mbr, ddf, imsm, drbd];
     fixed.chain(others.iter().filter_map(|recognise| recognise(bytes))).collect()
 }
 
@@ -157,10 +219,19 @@ fn found(kind: ForeignKind, offset: u64, label: Option<String>, uuid: Option<Str
 }
 
 fn luks(bytes: &Bytes<'_>) -> Option<Foreign> {
-    (bytes.get(0, 6)? == b"LUKS\xba\xbe").then(|| {
-        let second = bytes.get(6, 2) == Some(&[0, 2]);
-        let label = bytes.get(24, 48).filter(|_| second).and_then(text);
-        found(ForeignKind::Luks, 0, label, bytes.get(168, 40).and_then(text))
+    luks_header(bytes, 0, b"LUKS\xba\xbe")
+}
+
+/// LUKS2's second header, behind a first one of any of its sizes; those of 512 KiB and more end beyond what is read.
+fn luks_second(bytes: &Bytes<'_>) -> Option<Foreign> {
+    (14..=18).find_map(|bits| luks_header(bytes, 1 << bits, b"SKUL\xba\xbe"))
+}
+
+fn luks_header(bytes: &Bytes<'_>, at: u64, magic: &[u8]) -> Option<Foreign> {
+    (bytes.get(at, 6)? == magic).then(|| {
+        let has_label = bytes.get(at + 6, 2) == Some(&[0, 2]);
+        let label = bytes.get(at + 24, 48).filter(|_| has_label).and_then(text);
+        found(ForeignKind::Luks, at, label, bytes.get(at + 168, 40).and_then(text))
     })
 }
 

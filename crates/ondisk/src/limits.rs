@@ -26,6 +26,10 @@ pub const ROLE_RESERVED_FROM: u16 = 0xff00;
 /// Sectors beyond which no count on a disk is believed: 2^63 bytes, the largest offset a file can have.
 pub const SECTORS_MAX: u64 = 1 << 54;
 
+/// Event counts beyond which none is believed: at one a nanosecond, 2^63 take 292 years. What is counted on from one
+/// that is believed never runs over.
+pub const EVENTS_MAX: u64 = 1 << 63;
+
 /// The largest chunk in sectors: md keeps the chunk in bytes in a signed 32-bit number.
 pub const CHUNK_SECTORS_MAX: u32 = (1 << 22) - 1;
 

@@ -66,6 +66,47 @@ fn file_systems() {
 }
 
 #[test]
+fn nothing_that_is_in_use_elsewhere_goes_unseen() {
+    use ForeignKind as K;
+    let cases: [(u64, &[u8], K); 25] = [
+        (0, b"bluestore block device\n", K::Bluestore),
+        (32, b"NXSB", K::Apfs),
+        (1024, b"H+\0\x04", K::HfsPlus),
+        (1024, b"HX\0\x05", K::HfsPlus),
+        (3, b"-FVE-FS-", K::Bitlocker),
+        (3, b"ReFS\0\0\0\0", K::Refs),
+        (1024, &[0xe2, 0xe1, 0xf5, 0xe0], K::Erofs),
+        (1030, &[0x34, 0x34], K::Nilfs2),
+        (1024, b"OCFSV2", K::Ocfs2),
+        (8192, b"OCFSV2", K::Ocfs2),
+        (65_536, &0x0116_1970_u32.to_be_bytes(), K::Gfs2),
+        (9564, &0x0001_1954_u32.to_le_bytes(), K::Ufs),
+        (9564, &0x0001_1954_u32.to_be_bytes(), K::Ufs),
+        (66_908, &0x1954_0119_u32.to_le_bytes(), K::Ufs),
+        (66_908, &0x1954_0119_u32.to_be_bytes(), K::Ufs),
+        (516, b"!Stra0tis\x86\xff\x02^\x41rh", K::Stratis),
+        (4612, b"!Stra0tis\x86\xff\x02^\x41rh", K::Stratis),
+        (0, b"dmvdo001", K::Vdo),
+        (0, b"integrt\0", K::Integrity),
+        (0, b"QFI\xfb\0\0\0\x03", K::Qcow2),
+        (0, b"KDMV", K::Vmdk),
+        (64, &0xbeda_107f_u32.to_le_bytes(), K::Vdi),
+        (0, b"vhdxfile", K::Vhdx),
+        (0x4000, b"SKUL\xba\xbe\0\x02", K::Luks),
+        (0x40000, b"SKUL\xba\xbe\0\x02", K::Luks),
+    ];
+    for (offset, bytes, kind) in cases {
+        assert_eq!(only(&[(offset, bytes)]), (kind, None, None), "{kind} at {offset}");
+    }
+    assert_eq!(only(&[(32, b"NXSB"), (72, UUID)]), (K::Apfs, None, uuid()));
+    let erofs: &[(u64, &[u8])] =
+        &[(1024, &[0xe2, 0xe1, 0xf5, 0xe0]), (1072, UUID), (1088, b"home")];
+    assert_eq!(only(erofs), (K::Erofs, label(), uuid()));
+    let nilfs: &[(u64, &[u8])] = &[(1030, &[0x34, 0x34]), (1176, UUID), (1192, b"home")];
+    assert_eq!(only(nilfs), (K::Nilfs2, label(), uuid()));
+}
+
+#[test]
 fn fat_is_told_apart_from_a_partition_table() {
     let fat: &[(u64, &[u8])] = &[
         (0, &[0xeb, 0x3c, 0x90]),

@@ -4,7 +4,9 @@ use braid_geometry::Level;
 
 use super::error::SuperblockFault;
 use super::facts::ArrayFacts;
-use crate::limits::{CHUNK_SECTORS_MAX, CHUNK_SECTORS_MIN_PAGE, SECTOR_BYTES, SECTORS_MAX};
+use crate::limits::{
+    CHUNK_SECTORS_MAX, CHUNK_SECTORS_MIN_PAGE, EVENTS_MAX, SECTOR_BYTES, SECTORS_MAX,
+};
 
 /// md's levels that braid knows by name only.
 const REFUSED_LEVELS: [(i32, &str); 3] = [(-4, "multipath"), (-5, "faulty"), (-10, "container")];
@@ -63,6 +65,14 @@ fn chunk(level: Level, sectors: u32) -> Result<(), SuperblockFault> {
 pub(super) fn sectors(field: &'static str, sectors: u64) -> Result<(), SuperblockFault> {
     if sectors > SECTORS_MAX {
         return Err(SuperblockFault::SectorCount { field, sectors });
+    }
+    Ok(())
+}
+
+/// A count of events that some array could have had.
+pub(super) fn events(events: u64) -> Result<(), SuperblockFault> {
+    if events > EVENTS_MAX {
+        return Err(SuperblockFault::EventCount { events });
     }
     Ok(())
 }

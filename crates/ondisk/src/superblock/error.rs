@@ -100,6 +100,12 @@ pub enum SuperblockFault {
         /// Its value.
         sectors: u64,
     },
+    /// An event count that no array can have reached.
+    #[error("it counts {events} events, more than any array can have had")]
+    EventCount {
+        /// The count.
+        events: u64,
+    },
     /// The member is smaller than its superblock says: it was cut off.
     #[error("the device is {missing_bytes} bytes too short for the data it says it holds")]
     Truncated {

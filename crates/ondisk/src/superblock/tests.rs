@@ -163,6 +163,28 @@ fn each_field_out_of_range_has_its_own_error() {
 }
 
 #[test]
+fn events_near_the_end_of_their_range_are_refused() {
+    for events in [(1 << 63) + 1, u64::MAX] {
+        let fault = SuperblockFault::EventCount { events };
+        assert_eq!(fault_v1(200, &events.to_le_bytes()), fault);
+        let mut bytes = v0_bytes();
+        bytes[4 * 39..4 * 41].copy_from_slice(&events.to_le_bytes());
+        assert_eq!(read_v0(&sealed_v0(bytes)).unwrap_err().cause, fault);
+    }
+    let mut bytes = v0_bytes();
+    bytes[4 * 39..4 * 41].copy_from_slice(&(1_u64 << 63).to_le_bytes());
+    assert_eq!(read_v0(&sealed_v0(bytes)).unwrap().state.events, 1 << 63);
+}
+
+#[test]
+fn a_device_number_beyond_the_table_is_refused() {
+    for number in [1920_u32, u32::MAX] {
+        let fault = fault_v1(160, &number.to_le_bytes());
+        assert!(matches!(fault, SuperblockFault::Contradiction(_)), "{number}: {fault}");
+    }
+}
+
+#[test]
 fn features_that_exclude_each_other_and_places_off_the_device_are_refused() {
     use SuperblockFault as F;
     for map in [1024 | 1, 1024 | 512, 1024 | 2048, 4096] {
@@ -463,7 +485,7 @@ fn any_role(slots: u16) -> impl Strategy<Value = Role> {
 proptest! {
     #[test]
     fn what_apply_wrote_reads_back_as_the_value_says(
-        which in 0_usize..4, events: u64, update_time_seconds in 0..1_u64 << 40,
+        which in 0_usize..4, events in 0..=1_u64 << 63, update_time_seconds in 0..1_u64 << 40,
         resync_offset in prop_oneof![Just(0), Just(u64::MAX), any::<u64>()],
         roles in prop::collection::vec(any_role(4), 0..27), role_of_this in any_role(4),
         recovery_offset in prop::option::of(any::<u64>()),

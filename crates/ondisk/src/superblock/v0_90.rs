@@ -222,6 +222,7 @@ impl<'a> UnvalidatedV0<'a> {
         if used > available || (used == 0 && check::has_member_size(level)) {
             return Err(SuperblockFault::MemberSize { used, available });
         }
+        check::events(whole.counters.events.get())?;
         Ok(Superblock {
             version: Version::V0_90,
             device: device_facts(whole, found, available),

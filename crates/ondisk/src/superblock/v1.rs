@@ -207,6 +207,7 @@ impl<'a> UnvalidatedV1<'a> {
         let intent = intent_facts(fixed, features, role);
         check_places(&device, &intent, features, device_sectors)?;
         let reshape = decode_reshape(fixed, features, device.data_offset_sectors)?;
+        check::events(fixed.state.events.get())?;
         let state = state_facts(fixed, features, role, roles);
         let raw = Raw(self.trimmed(written_bytes(fixed)?));
         Ok(Superblock { version: self.version, array, device, state, intent, reshape, raw })
