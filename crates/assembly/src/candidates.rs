@@ -1,16 +1,32 @@
 //! From a member to its one superblock, or to a verdict at once.
 //!
 //! What it does not do: compare superblocks. Only a device that is there twice is noticed here.
+//!
+//! # A disk and its last partition
+//!
+//! 0.90 and 1.0 live at the end, so the superblock of a disk's last partition can be where the disk's own would be.
+//! Taken for the disk's it would move all data by the partition's start, and put the first stripe over the table.
+//!
+//! - 0.90 does not say where it is. With a partition table at the start of the disk it is not used, unless the array
+//!   uses more than a partition could have
+//!   (`a_0_90_superblock_behind_a_partition_table_is_not_the_disks`).
+//! - 1.0 says where it is, counted from the start of its own device. Seen from the disk, that number is off by the
+//!   partition's start, and validation has already refused it: `SuperblockFault::WrongPlace`.
+//! - 1.1 and 1.2 are at the start, which a disk and its partition do not share.
 
 use std::collections::BTreeMap;
 
-use braid_ondisk::{Superblock, SuperblockFault};
+use braid_ondisk::{ForeignKind, Superblock, SuperblockFault, Version};
 
 use crate::verdict::{Reason, Verdict};
 use crate::{MemberVerdict, ProbedMember};
 
 /// Sectors are 512 bytes.
 const SECTOR_BYTES: u64 = 512;
+/// A partition table at the start of a disk has its signature here or before: GPT's with sectors of 4096 bytes.
+const TABLE_OFFSET_BYTES_MAX: u64 = 4096;
+/// The first multiple of 64 KiB behind a partition table.
+const PARTITION_START_SECTORS_MIN: u64 = 128;
 
 /// A member with a superblock that passed.
 #[derive(Debug, Clone, Copy)]
@@ -93,6 +109,9 @@ fn sound_superblock(member: &ProbedMember) -> Result<&Superblock, (Verdict, Reas
     let Some(superblock) = member.probe.newest() else {
         return Err(without_superblock(member));
     };
+    if could_be_a_partitions(member, superblock) {
+        return Err((Verdict::NotAMember, Reason::LastPartition));
+    }
     // Checked when it was probed, against the size that was given then; this is the size that counts.
     let device = &superblock.device;
     let used = match superblock.array.member_size_sectors {
@@ -104,6 +123,20 @@ fn sound_superblock(member: &ProbedMember) -> Result<&Superblock, (Verdict, Reas
         None | Some(0) => Ok(superblock),
         Some(missing_bytes) => Err((Verdict::Truncated, Reason::TooShort { missing_bytes })),
     }
+}
+
+/// Whether this 0.90 superblock may belong to the disk's last partition. A partition that begins at a multiple of
+/// 64 KiB and ends with the disk has its superblock where the whole disk would have its own. A table at the start says
+/// that there are partitions; only an array that uses more than such a partition could have is the disk's own for sure.
+fn could_be_a_partitions(member: &ProbedMember, superblock: &Superblock) -> bool {
+    let has_table = member.probe.foreign.iter().any(|foreign| {
+        matches!(foreign.kind, ForeignKind::Mbr | ForeignKind::Gpt)
+            && foreign.offset <= TABLE_OFFSET_BYTES_MAX
+    });
+    let partition_sectors_max =
+        superblock.device.super_offset_sectors.saturating_sub(PARTITION_START_SECTORS_MIN);
+    let used = superblock.array.member_size_sectors;
+    superblock.version == Version::V0_90 && has_table && used <= partition_sectors_max
 }
 
 fn without_superblock(member: &ProbedMember) -> (Verdict, Reason) {

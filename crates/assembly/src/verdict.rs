@@ -39,7 +39,7 @@ pub enum Verdict {
     Faulty,
     /// Of another array.
     Foreign,
-    /// No superblock of md's.
+    /// No superblock of md's, or only one that may be its last partition's.
     NotAMember,
     /// A superblock of md's that cannot be believed.
     Damaged,
@@ -167,6 +167,8 @@ pub enum Reason {
     Blank,
     /// Something else lives on it.
     Holds(ForeignKind),
+    /// There is a partition table, so its 0.90 superblock may be its last partition's.
+    LastPartition,
     /// Its superblock did not pass.
     Superblock(SuperblockError),
     /// Its bad-block log did not pass, so its bad sectors are unknown.
@@ -237,6 +239,9 @@ impl fmt::Display for Reason {
             Self::MarkedFaulty { newest } => {
                 write!(f, "the newest superblock ({newest}) calls it faulty")
             }
+            Self::LastPartition => f.write_str(
+                "it has a partition table, and its 0.90 superblock could be its last partition's: name the partition",
+            ),
             Self::SaysFaulty => f.write_str("its own superblock calls it faulty"),
             Self::OtherArray { uuid, name } if name.is_empty() => {
                 write!(f, "it belongs to array {}", format_uuid(uuid))

@@ -321,3 +321,51 @@ fn members_without_device_uuids_are_told_by_their_numbers_as_in_0_90() {
     assert_eq!(occupants(&members, &assembly), ["m0", "m1", ""]);
     assert_eq!(members[0].size_bytes, DEVICE_BYTES);
 }
+
+#[test]
+fn a_0_90_superblock_behind_a_partition_table_is_not_the_disks() {
+    for (kind, offset) in [(ForeignKind::Mbr, 0), (ForeignKind::Gpt, 512), (ForeignKind::Gpt, 4096)]
+    {
+        let mut members = array(Level::Raid1, 2);
+        let place = DEVICE_BYTES / 512 - 128;
+        edit_all(&mut members, |superblock| {
+            superblock.version = Version::V0_90;
+            superblock.device.data_offset_sectors = 0;
+            superblock.device.super_offset_sectors = place;
+            superblock.array.member_size_sectors = place - 128;
+        });
+        let table = Foreign { kind, label: None, uuid: None, offset };
+        members[1].probe.foreign.push(table);
+        let assembly = judge(&members);
+        assert_eq!(codes(&assembly), ["fresh", "not-a-member"]);
+        assert_eq!(assembly.verdicts[1].reason, Reason::LastPartition);
+        // The array uses more than a partition that begins at 64 KiB could have: it is the disk's.
+        edit_all(&mut members, |superblock| superblock.array.member_size_sectors = place - 127);
+        assert_eq!(codes(&judge(&members)), ["fresh", "fresh"]);
+        // The backup at the end alone says nothing about the start.
+        edit_all(&mut members, |superblock| superblock.array.member_size_sectors = 1024);
+        members[1].probe.foreign[0].offset = DEVICE_BYTES - 512;
+        assert_eq!(codes(&judge(&members)), ["fresh", "fresh"]);
+    }
+}
+
+#[test]
+fn a_1_x_superblock_behind_a_partition_table_is_believed() {
+    let mut members = array(Level::Raid1, 2);
+    let table = Foreign { kind: ForeignKind::Mbr, label: None, uuid: None, offset: 0 };
+    members[1].probe.foreign.push(table);
+    assert_eq!(codes(&judge(&members)), ["fresh", "fresh"]);
+}
+
+#[test]
+fn a_spare_whose_number_is_active_in_the_newest_table_is_not_free() {
+    let mut members = array_with(Level::Raid5, 3, 1, 7);
+    // It left as number 3, and the number came back as slot 2's.
+    for member in &mut members[..3] {
+        edit(member, |superblock| superblock.state.roles[3] = Role::Active(2));
+        edit(member, |superblock| superblock.state.roles[2] = Role::Faulty);
+    }
+    let assembly = judge(&members);
+    assert_eq!(codes(&assembly)[3], "faulty");
+    assert_eq!(assembly.verdicts[3].reason, Reason::NumberTaken { newest: "m0".to_owned() });
+}
