@@ -107,11 +107,22 @@ struct ArrayEffects {
 
 /// Ends the process when a thread panics inside a machine. Its effects are lost then, so requests
 /// would hang for ever; a crash is what the on-disk format is made to survive.
-struct AbortOnPanic;
+///
+/// A thread that panics elsewhere and drops its volume on the way is no such case: it stops the
+/// array in order.
+struct AbortOnPanic {
+    was_panicking: bool,
+}
+
+impl AbortOnPanic {
+    fn new() -> Self {
+        Self { was_panicking: std::thread::panicking() }
+    }
+}
 
 impl Drop for AbortOnPanic {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if std::thread::panicking() && !self.was_panicking {
             std::process::abort();
         }
     }
@@ -120,7 +131,7 @@ impl Drop for AbortOnPanic {
 impl Core {
     /// Drives `first`, and whatever comes of it, until nothing is left for this thread.
     pub(crate) fn drive(self: &Arc<Self>, first: Machine) {
-        let _guard = AbortOnPanic;
+        let _guard = AbortOnPanic::new();
         let mut machines = VecDeque::from([first]);
         while let Some(machine) = machines.pop_front() {
             match machine {

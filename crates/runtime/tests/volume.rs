@@ -238,3 +238,16 @@ fn a_full_file_system_is_told_and_costs_no_member() {
         assert_eq!(volume.stop().clean, level == Level::Raid0, "{level}");
     }
 }
+
+#[test]
+fn a_panic_that_drops_a_volume_stops_it_and_does_not_end_the_process() {
+    let array = Array::new(Level::Raid5, 4, 128);
+    let volume = array.open(|_| {});
+    write(&volume, 0, &[1; 4096], false);
+    let owner = std::thread::spawn(move || {
+        let _volume = volume;
+        panic!("meant: whoever owns a volume may panic");
+    });
+    owner.join().expect_err("it panicked");
+    assert!(!array.assemble().1.array.expect("an array").dirty, "it was stopped in order");
+}
