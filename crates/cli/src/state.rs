@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! <state folder>/undo/20261120T233603Z-tank/
-//!     manifest.json          members, their sizes, and which file is from where
+//!     manifest.json          members by path, device and inode, their sizes, and which file is from where
 //!     member-0-at-0.bin      the first bytes of the first member
 //!     member-0-at-….bin      its last bytes
 //! ```
@@ -16,6 +16,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use braid_member::Identity;
 use braid_ondisk::Snippet;
 use serde_json::{Value, json};
 
@@ -31,7 +32,9 @@ const SAME_SECOND_MAX: u32 = 100;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Saved<'a> {
     /// Its path as given.
-    pub(crate) label: &'a str,
+    pub(crate) path: &'a Path,
+    /// What the system says it is.
+    pub(crate) identity: &'a Identity,
     /// Its size.
     pub(crate) size_bytes: u64,
     /// The bytes, with their places.
@@ -53,7 +56,6 @@ pub(crate) fn save(
         CliError::new(Code::StateFolder, format!("cannot save the old superblocks in {label}"))
             .about(label)
             .because(error.to_string())
-            .because("nothing was changed")
             .remedy(
                 Risk::Look,
                 "See who may write there",
@@ -81,17 +83,27 @@ fn write_all(state_dir: &Path, name: &str, members: &[Saved<'_>]) -> Result<Path
                 "file": file,
             }));
         }
-        listed.push(json!({
-            "path": member.label,
-            "size_bytes": member.size_bytes,
-            "ranges": ranges,
-        }));
+        listed.push(member_json(member, ranges)?);
     }
     let manifest: Value = json!({ "format": 1, "replaced_by": name, "members": listed });
     write_file(&folder.join("manifest.json"), format!("{manifest:#}\n").as_bytes())?;
     sync_folder(&folder)?;
     sync_folder(&parent)?;
     Ok(folder)
+}
+
+/// Enough to find the member again from another folder, and to see that a name now means another one.
+fn member_json(member: &Saved<'_>, ranges: Vec<Value>) -> Result<Value, Failed> {
+    let path = fs::canonicalize(member.path).map_err(|error| (member.path.into(), error))?;
+    let identity = member.identity;
+    Ok(json!({
+        "path": path.display().to_string(),
+        "given": member.path.display().to_string(),
+        "device": identity.device.map(|number| format!("{}:{}", number.major, number.minor)),
+        "inode": identity.inode,
+        "size_bytes": member.size_bytes,
+        "ranges": ranges,
+    }))
 }
 
 /// Makes a folder and those above it, each on stable storage within the one above.

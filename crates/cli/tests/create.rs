@@ -162,7 +162,7 @@ fn zero_makes_redundancy_right_by_writing_zeroes() {
     for name in ["a", "b", "c"] {
         folder.write(name, 0, &vec![0xab; 8 << 20]);
     }
-    let made = folder.braid("create tank -l 5 --zero --json a b c").done().json();
+    let made = folder.braid("create tank -l 5 --zero --destroy data --json a b c").done().json();
     assert_eq!(made["array"]["sync"], "zeroed");
     let start = made["members"][0]["data_offset_bytes"].as_u64().expect("a number");
     let length = made["array"]["member_size_bytes"].as_u64().expect("a number");

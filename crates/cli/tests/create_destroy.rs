@@ -120,6 +120,12 @@ fn what_was_saved_brings_the_old_array_back() {
     let manifest = fs::read_to_string(saved.join("manifest.json")).expect("a manifest");
     let manifest: Value = serde_json::from_str(&manifest).expect("JSON");
     assert_eq!(manifest["replaced_by"], "new");
+    let first = &manifest["members"][0];
+    let real = fs::canonicalize(folder.path("a")).expect("it is there");
+    assert_eq!((first["path"].as_str(), first["given"].as_str()), (real.to_str(), Some("a")));
+    let inode = std::os::unix::fs::MetadataExt::ino(&fs::metadata(real).expect("it is there"));
+    assert_eq!(first["inode"], inode);
+    assert!(first["device"].as_str().is_some_and(|device| device.contains(':')), "{first}");
     for member in manifest["members"].as_array().expect("a list") {
         let path = member["path"].as_str().expect("a text");
         for range in member["ranges"].as_array().expect("a list") {
@@ -141,8 +147,104 @@ fn an_array_made_again_over_its_contents_keeps_them() {
         write_ext(&folder, name, "photos");
     }
     let again = "create new --level 1 --metadata 1.0 --destroy old --destroy photos a b";
-    folder.braid(&format!("{again} --assume-clean")).done();
+    let made = folder.braid(&format!("{again} --assume-clean")).done();
+    let made = made.says("keep      photos: ext on a, b").says("destroy   old: md array");
+    assert!(!made.out.contains("destroy   photos"), "{made:?}");
     assert_eq!(folder.read("a", 1080, 2), [0x53, 0xef]);
     folder.braid(&again.replace("old", "new")).done();
     assert_eq!(folder.read("a", 1080, 2), [0, 0]);
+}
+
+#[test]
+fn a_partition_table_before_the_data_area_goes_even_with_assume_clean() {
+    let folder = Folder::new();
+    folder.files(&["a", "b"]);
+    folder.write("a", 512, b"EFI PART");
+    let made = folder.braid("create t -l 1 --assume-clean --destroy gpt a b").done();
+    made.says("destroy   gpt: gpt on a");
+    assert_eq!(folder.read("a", 512, 8), [0; 8]);
+    let seen = folder.braid("examine --json a b").json();
+    assert_eq!(seen["members"][0]["foreign"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn bytes_that_nobody_recognises_are_not_overwritten_unless_named() {
+    let at_the_end = 8 * 1024 * 1024 - 1;
+    for offset in [0, 100, 262_143, at_the_end] {
+        let folder = Folder::new();
+        folder.files(&["a", "b", "c"]);
+        folder.write("b", offset, b"!");
+        folder
+            .braid_changing_nothing("create t -l 5 a b c")
+            .refused("B012", 12)
+            .says("b  data of a kind that braid does not know")
+            .says("braid create t --level 5 --destroy data a b c");
+        let made = folder.braid("create t -l 5 --destroy data --json a b c").done().json();
+        let saved = std::path::PathBuf::from(made["saved_in"].as_str().expect("a folder"));
+        let manifest = fs::read_to_string(saved.join("manifest.json")).expect("a manifest");
+        let manifest: Value = serde_json::from_str(&manifest).expect("JSON");
+        let members = manifest["members"].as_array().expect("a list");
+        assert_eq!((members.len(), members[0]["given"].as_str()), (1, Some("b")));
+    }
+}
+
+#[test]
+fn an_image_named_by_a_typo_survives() {
+    let folder = Folder::new();
+    folder.files(&["a", "vm.qcow2"]);
+    folder.write("vm.qcow2", 0, b"QFI\xfb\0\0\0\x03");
+    folder
+        .braid_changing_nothing("create t -l 1 a vm.qcow2")
+        .refused("B012", 12)
+        .says("vm.qcow2  qcow2");
+}
+
+#[test]
+fn one_name_for_two_different_things_is_refused() {
+    let folder = Folder::new();
+    folder.braid("create tank -l 1 --member-size 8M a b").done();
+    folder.braid("create tank -l 1 --member-size 8M c d").done();
+    let uuid = |name: &str| {
+        let seen = folder.braid(&format!("examine --json {name}")).json();
+        seen["members"][0]["superblocks"][0]["array"]["uuid"].as_str().expect("a text").to_string()
+    };
+    let (first, second) = (uuid("a"), uuid("c"));
+    let all = format!("--destroy {first} --destroy {second}");
+    folder
+        .braid_changing_nothing("create new -l 5 a b c d --destroy tank")
+        .refused("B013", 12)
+        .says("several different things")
+        .says(&all);
+    // Without a name at all, names that are clear are suggested.
+    folder.braid_changing_nothing("create new -l 5 a b c d").refused("B012", 12).says(&all);
+    folder
+        .braid_changing_nothing(&format!("create new -l 5 a b c d --destroy {first}"))
+        .refused("B012", 12);
+    folder
+        .braid(&format!("create new -l 5 a b c d {all}"))
+        .done()
+        .says(&format!("destroy   {first}: md array on a, b"))
+        .says(&format!("destroy   {second}: md array on c, d"));
+}
+
+#[test]
+fn one_kind_for_file_systems_with_different_uuids_is_refused() {
+    let folder = Folder::new();
+    folder.files(&["a", "b"]);
+    for (name, byte) in [("a", 1), ("b", 2)] {
+        write_ext(&folder, name, "");
+        folder.write(name, 1024 + 104, &[byte; 16]);
+    }
+    folder
+        .braid_changing_nothing("create t -l 1 --destroy ext4 a b")
+        .refused("B013", 12)
+        .says("--destroy 01010101-0101-0101-0101-010101010101 --destroy 02020202-0202-0202");
+    // An array called "data" is another thing than unknown data.
+    folder.braid("create data -l 1 --member-size 8M c d").done();
+    folder.files(&["e"]);
+    folder.write("e", 0, b"!");
+    folder
+        .braid_changing_nothing("create t -l 5 --destroy data c d e")
+        .refused("B013", 12)
+        .says("--destroy data@e");
 }

@@ -96,7 +96,7 @@ fn the_error_is_an_object_with_json() {
     let outcome = folder.braid_changing_nothing("create t --level 7 --json a b");
     let error = outcome.json();
     assert_eq!((outcome.exit, outcome.err.as_str(), &error["code"]), (2, "", &"B002".into()));
-    assert_eq!(error["remedies"][0]["command"], "braid create t --level 6 a b");
+    assert_eq!(error["remedies"][0]["command"], "braid create t --level 6 --json a b");
 }
 
 #[test]
@@ -111,4 +111,22 @@ fn what_was_made_goes_away_if_the_rest_fails() {
         .says("nothing was changed");
     assert!(!folder.path("x").exists());
     assert_eq!(folder.read("a", MEMBER_BYTES - 1, 1), [0]);
+}
+
+#[test]
+fn a_printed_command_keeps_what_every_verb_takes_and_files_that_look_like_options() {
+    let folder = Folder::new();
+    folder.files(&["-a", "b"]);
+    folder
+        .braid_changing_nothing("create t --level 7 --json --state-dir s --destroy=-x -- -a b")
+        .says("braid create t --level 6 --destroy=-x --state-dir s --json './-a' b");
+    folder.write("b", 0, b"something");
+    let refused = folder
+        .braid_changing_nothing("create t -l 1 --state-dir s -- -a b")
+        .refused("B012", 12)
+        .says("braid create t --level 1 --destroy data --state-dir s './-a' b");
+    let command = refused.err.lines().last().expect("a command");
+    let words = command.split_once("braid ").expect("our command").1.replace('\'', "");
+    folder.braid(&words).done().says("Created t");
+    assert!(folder.path("s/undo").is_dir());
 }

@@ -66,15 +66,16 @@ pub(crate) struct Args {
     /// Files or block devices, in the order of their slots; `missing` leaves a slot empty.
     #[arg(required = true, value_name = "MEMBER")]
     members: Vec<PathBuf>,
+    /// Options of every verb that were given and change what is done, as words.
+    #[arg(skip)]
+    global_words: Vec<String>,
 }
 
 impl Args {
     /// The command line again, for somebody to copy; never with `-n`.
     fn command_line(&self) -> String {
         let mut words = vec!["braid create".to_string(), shell_word(&self.name).into_owned()];
-        let mut option = |name: &str, value: &str| {
-            words.push(format!("{name} {}", shell_word(value)));
-        };
+        let mut option = |name: &str, value: &str| words.push(option_words(name, value));
         option("--level", &self.level);
         let optional = [
             ("--chunk", &self.chunk),
@@ -97,14 +98,33 @@ impl Args {
         }
         words.extend(self.assume_clean.then(|| "--assume-clean".to_string()));
         words.extend(self.zero.then(|| "--zero".to_string()));
+        words.extend(self.global_words.iter().cloned());
         let labels = self.members.iter().map(|path| path.display().to_string());
         words.extend(labels.map(|label| shell_word(&label).into_owned()));
         words.join(" ")
     }
 }
 
+/// An option and its value. A value that begins with a dash would be an option after a space.
+fn option_words(name: &str, value: &str) -> String {
+    if value.starts_with('-') {
+        return format!("{name}{}", shell_word(&format!("={value}")));
+    }
+    format!("{name} {}", shell_word(value))
+}
+
+fn global_words(globals: &Globals) -> Vec<String> {
+    let mut words = Vec::new();
+    if globals.state_dir != super::state_dir() {
+        words.push(option_words("--state-dir", &globals.state_dir.display().to_string()));
+    }
+    words.extend(globals.json.then(|| "--json".to_string()));
+    words
+}
+
 /// Plans, and unless asked not to, does it.
-pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
+pub(crate) fn run(mut args: Args, globals: &Globals) -> Result<Exit, CliError> {
+    args.global_words = global_words(globals);
     let plan = plan::plan(&args)?;
     if args.dry_run {
         report::print_plan(&plan, globals);

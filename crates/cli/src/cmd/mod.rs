@@ -76,8 +76,11 @@ impl Globals {
     }
 }
 
-/// `/var/lib/braid` for root, else the XDG state folder.
+/// `$BRAID_STATE_DIR`; else `/var/lib/braid` for root, the XDG state folder for others.
 fn state_dir() -> PathBuf {
+    if let Some(folder) = std::env::var_os("BRAID_STATE_DIR").filter(|folder| !folder.is_empty()) {
+        return PathBuf::from(folder);
+    }
     if rustix::process::geteuid().is_root() {
         return PathBuf::from("/var/lib/braid");
     }

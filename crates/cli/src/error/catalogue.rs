@@ -100,16 +100,17 @@ pub(crate) const CATALOGUE: [Entry; 44] = [
         code: Code::HoldsData,
         title: "the members already hold data",
         exit: Exit::Refused,
-        explanation: "At least one member carries something recognisable: an md superblock, a file system, \
-                      a partition table, LVM or LUKS. braid never writes over it unless each such thing is \
-                      named with `--destroy NAME`. Before it does, it saves the old superblocks.",
+        explanation: "At least one member carries an md superblock, a file system, a partition table, LVM or \
+                      LUKS, or bytes at its ends that nobody recognises (`data`). braid never writes over it \
+                      unless each such thing is named with `--destroy NAME`. Before it does, it saves the \
+                      members' first and last bytes.",
     },
     Entry {
         code: Code::DestroyNameMismatch,
         title: "what was named to be destroyed is not there",
         exit: Exit::Refused,
-        explanation: "`--destroy NAME` must name exactly what is on the members: no more and no less. The \
-                      names differ, so one of the members may not be the one you think of. Nothing was \
+        explanation: "`--destroy NAME` must name exactly what is on the members: no more and no less, \
+                      and one thing by each name. The names differ, so one of the members may not be the one you think of. Nothing was \
                       written.",
     },
     // Superblocks.
@@ -358,6 +359,6 @@ pub(crate) const CATALOGUE: [Entry; 44] = [
         exit: Exit::Interrupted,
         explanation: "A signal ended the command. An array that was being served was flushed and its \
                       superblocks were marked clean first; an array that was being made is not made, and \
-                      its new files are removed.",
+                      its new files are removed. What `--zero` had begun to write over is gone.",
     },
 ];

@@ -5,7 +5,9 @@
 //!        on any failure: files made here are removed, first and last bytes of others put back
 //! ```
 //!
-//! Only `--zero` cannot be taken back; it is asked for by name. A signal is a failure between two steps.
+//! A signal is a failure between two steps. `--zero` cannot be taken back; it is asked for by name. From its first
+//! byte on nothing is put back on any member: old superblocks over zeroes would be an array that looks healthy and
+//! has lost its contents (`tests::a_failure_after_zeroing_began_puts_no_old_superblock_back`).
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -44,28 +46,74 @@ struct TakeBack<'a> {
     plan: &'a Plan,
     /// Files made so far.
     files: Vec<PathBuf>,
+    /// Where the old bytes of members are.
+    saved_in: Option<PathBuf>,
     /// Whether members that were there may have been written.
     has_written: bool,
+    /// Members whose data area may have a zero in it that was not there.
+    zeroed: Vec<String>,
     is_done: bool,
 }
 
 impl Drop for TakeBack<'_> {
     fn drop(&mut self) {
-        if self.is_done {
-            return;
+        // Only for a panic: every other way has done it before, and said how it went.
+        let _ = self.take_back();
+    }
+}
+
+impl TakeBack<'_> {
+    /// Takes everything back, once. Returns the members on which that failed.
+    fn take_back(&mut self) -> Vec<&str> {
+        if std::mem::replace(&mut self.is_done, true) {
+            return Vec::new();
         }
         remove_files(&self.files);
-        if !self.has_written {
-            return;
+        if !self.has_written || !self.zeroed.is_empty() {
+            return Vec::new();
         }
+        let mut failed = Vec::new();
         for seat in &self.plan.seats {
             let Source::Existing(existing) = &seat.source else { continue };
-            // The failure that brought us here is reported; the saved copy is still there. Not
-            // durable writes: after a failed flush those are refused, and this is worth a try.
+            // Not durable writes: after a failed flush those are refused, and this is worth a try.
+            let device = existing.device.as_ref();
+            let mut is_back = true;
             for snippet in &existing.snippets {
-                let _ = existing.device.write_at(&snippet.bytes, snippet.offset, false);
+                is_back &= device.write_at(&snippet.bytes, snippet.offset, false).is_ok();
             }
-            let _ = existing.device.flush();
+            is_back &= device.flush().is_ok();
+            if !is_back {
+                failed.push(seat.label.as_str());
+            }
+        }
+        failed
+    }
+
+    /// Takes everything back and says in the error what that came to.
+    fn explain(&mut self, mut error: CliError) -> CliError {
+        let failed = self.take_back().join(", ");
+        let folder = self.saved_in.as_ref().map(|folder| folder.display().to_string());
+        if !self.zeroed.is_empty() {
+            let zeroed = self.zeroed.join(", ");
+            error = error.because(format!("zeroes were written so far over: {zeroed}"));
+            return match folder {
+                Some(folder) => error.because(format!(
+                    "the old superblocks saved in {folder} were not put back, and must not be put \
+                     back over them: what they describe is gone"
+                )),
+                None => error,
+            };
+        }
+        if self.has_written && !failed.is_empty() {
+            error = error.because(format!("the old bytes may not be back on: {failed}"));
+        } else if self.has_written {
+            error = error.because("new files were removed, and old superblocks put back");
+        } else {
+            error = error.because("nothing was changed");
+        }
+        match folder {
+            Some(folder) => error.because(format!("a copy of the old superblocks is in {folder}")),
+            None => error,
         }
     }
 }
@@ -90,22 +138,43 @@ impl Signals {
         if !self.0.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let error = CliError::new(Code::Interrupted, "interrupted: the array was not made");
-        Err(error.because("new files were removed, and superblocks of others put back"))
+        Err(CliError::new(Code::Interrupted, "interrupted: the array was not made"))
     }
 }
 
-/// Does all of it.
+/// Does all of it, or none of it: the error says which and where the old superblocks are.
 pub(super) fn apply(plan: &Plan, globals: &Globals) -> Result<Made, CliError> {
-    let mut back = TakeBack { plan, files: Vec::new(), has_written: false, is_done: false };
     let signals = Signals::watch()?;
+    let mut back = TakeBack {
+        plan,
+        files: Vec::new(),
+        saved_in: None,
+        has_written: false,
+        zeroed: Vec::new(),
+        is_done: false,
+    };
+    match apply_steps(plan, globals, &signals, &mut back) {
+        Ok(made) => {
+            back.is_done = true;
+            Ok(made)
+        }
+        Err(error) => Err(back.explain(error)),
+    }
+}
+
+fn apply_steps(
+    plan: &Plan,
+    globals: &Globals,
+    signals: &Signals,
+    back: &mut TakeBack<'_>,
+) -> Result<Made, CliError> {
     let new_files = make_files(plan, &mut back.files)?;
-    let saved_in = save_old(plan, globals)?;
+    back.saved_in = save_old(plan, globals)?;
     signals.check()?;
     back.has_written = true;
     wipe(plan)?;
     if plan.sync == Sync::Zeroed {
-        zero(plan, globals, &signals)?;
+        zero(plan, globals, signals, &mut back.zeroed)?;
     }
     let superblocks = superblocks(plan)?;
     signals.check()?;
@@ -118,8 +187,7 @@ pub(super) fn apply(plan: &Plan, globals: &Globals) -> Result<Made, CliError> {
     }
     let array_uuid = superblocks.first().expect("a plan has members").array.uuid;
     check(plan, &devices, array_uuid)?;
-    back.is_done = true;
-    Ok(Made { array_uuid, saved_in })
+    Ok(Made { array_uuid, saved_in: back.saved_in.clone() })
 }
 
 /// One for each seat: the new file, if it is one.
@@ -147,14 +215,15 @@ fn devices<'a>(plan: &'a Plan, files: &'a [Option<Box<dyn Member>>]) -> Vec<&'a 
     plan.seats.iter().zip(files).map(device).collect()
 }
 
-/// Saves the ends of every member on which something was recognised.
+/// Saves the ends of every member on which they are not all zero.
 fn save_old(plan: &Plan, globals: &Globals) -> Result<Option<PathBuf>, CliError> {
     let saved: Vec<Saved<'_>> = plan
         .seats
         .iter()
         .filter_map(|seat| match &seat.source {
-            Source::Existing(existing) if !existing.probe.is_blank() => Some(Saved {
-                label: &seat.label,
+            Source::Existing(existing) if !existing.is_zero() => Some(Saved {
+                path: &seat.path,
+                identity: existing.device.identity(),
                 size_bytes: seat.size_bytes,
                 snippets: &existing.snippets,
             }),
@@ -171,7 +240,7 @@ fn wipe(plan: &Plan) -> Result<(), CliError> {
     for seat in &plan.seats {
         let Source::Existing(existing) = &seat.source else { continue };
         let device = existing.device.as_ref();
-        for sector in signature_sectors(existing, plan.args.assume_clean) {
+        for sector in signature_sectors(existing, &plan.kept_sectors(seat.placement)) {
             device
                 .write_at(&[0; 512], sector * SECTOR_BYTES, false)
                 .map_err(|error| io_error(&seat.label, "wiping", &error))?;
@@ -181,8 +250,14 @@ fn wipe(plan: &Plan) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Zeroes the data areas of the members that were there; new files are zero already.
-fn zero(plan: &Plan, globals: &Globals, signals: &Signals) -> Result<(), CliError> {
+/// Zeroes the data areas of the members that were there; new files are zero already. `zeroed` grows by each member
+/// before its first byte goes.
+fn zero(
+    plan: &Plan,
+    globals: &Globals,
+    signals: &Signals,
+    zeroed: &mut Vec<String>,
+) -> Result<(), CliError> {
     let shows = std::io::stderr().is_terminal() && !globals.json;
     for seat in &plan.seats {
         let Source::Existing(existing) = &seat.source else { continue };
@@ -192,6 +267,9 @@ fn zero(plan: &Plan, globals: &Globals, signals: &Signals) -> Result<(), CliErro
         let mut at = start;
         while at < end {
             signals.check()?;
+            if at == start {
+                zeroed.push(seat.label.clone());
+            }
             let length = ZERO_STEP_BYTES.min(end - at);
             existing.device.zero(at, length, true).map_err(failed)?;
             at += length;

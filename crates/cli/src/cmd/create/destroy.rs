@@ -1,13 +1,17 @@
 //! What is on the members already, and whether all of it was named to be destroyed.
 //!
 //! A thing answers to its own name: an array's name (with or without `host:`), a file system's
-//! label; without one to its kind (`ext4`, `gpt`, ...), a nameless array to its UUID. Wiping takes
-//! away signatures until nothing is recognised, first in memory (`signature_sectors`), so that what
-//! will be written is known before anything is.
+//! label; without one to its kind (`ext4`, `gpt`, ...), a nameless array to its UUID. Everything
+//! answers to its UUID, too, or without one to `KIND@MEMBER`; a name that several different things
+//! have is refused, and these are given instead. Bytes that nobody recognises are a thing, `data`.
+//!
+//! Wiping takes away signatures until nothing is recognised, first in memory
+//! (`signature_sectors`), so that what will be written is known before anything is.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
-use braid_ondisk::{ForeignKind, Probe, Role, Snippet, Superblock, format_uuid, probe};
+use braid_ondisk::{Foreign, ForeignKind, Probe, Role, Snippet, Superblock, format_uuid, probe};
 
 use super::Args;
 use super::plan::{Existing, Opened, Source};
@@ -23,79 +27,175 @@ const SUPERBLOCK_SECTORS: u64 = 8;
 const SIGNATURES_MAX: u32 = 1024;
 
 /// One recognised thing on one member.
-struct Thing {
+#[derive(Debug, Clone)]
+pub(super) struct Thing {
+    /// The member.
     label: String,
-    /// What it answers to, the one to be suggested first.
+    /// What it answers to, the one to be suggested first; the last is its own alone.
     names: Vec<String>,
     words: String,
+    uuid: Option<String>,
+    /// What it is; with the UUID, what tells it from others.
+    kind: &'static str,
     /// It is a sound member of this array.
     array: Option<[u8; 16]>,
+    /// Where a stranger's signature is; md's go wherever they are.
+    foreign_sector: Option<u64>,
 }
 
-/// Whether everything recognised was named, and nothing else. Returns the names, each once.
-pub(super) fn check(args: &Args, opened: &[Opened]) -> Result<Vec<String>, CliError> {
+impl Thing {
+    fn key(&self) -> (&'static str, Option<&str>) {
+        (self.kind, self.uuid.as_deref())
+    }
+
+    fn own_name(&self) -> &str {
+        self.names.last().expect("every thing has a name")
+    }
+
+    fn answers(&self, name: &str) -> bool {
+        self.names.iter().any(|known| known == name)
+    }
+
+    fn line(&self) -> String {
+        match &self.uuid {
+            Some(uuid) => format!("{}  {} ({uuid})", self.label, self.words),
+            None => format!("{}  {}", self.label, self.words),
+        }
+    }
+}
+
+/// A thing that was named, for the plan: once, with all members that it is on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Doomed {
+    /// As it was named.
+    pub(super) name: String,
+    pub(super) kind: &'static str,
+    pub(super) uuid: Option<String>,
+    pub(super) members: Vec<String>,
+}
+
+/// Whether everything recognised was named, and nothing else, and each name means one thing.
+/// Returns all of it, each under the name that was given.
+pub(super) fn check(args: &Args, opened: &[Opened]) -> Result<Vec<(String, Thing)>, CliError> {
     let things: Vec<Thing> = opened.iter().flat_map(things).collect();
-    let answers = |thing: &Thing, name: &String| thing.names.contains(name);
-    if let Some(name) =
-        args.destroy.iter().find(|name| !things.iter().any(|thing| answers(thing, name)))
-    {
-        return Err(mismatch(args, name, &things));
+    for name in &args.destroy {
+        match keys_of(name, &things).len() {
+            0 => return Err(mismatch(args, name, &things)),
+            1 => {}
+            _ => return Err(ambiguous(args, name, &things)),
+        }
     }
-    let unnamed: Vec<&Thing> = things
-        .iter()
-        .filter(|thing| !args.destroy.iter().any(|name| answers(thing, name)))
-        .collect();
-    if unnamed.is_empty() {
-        let names: BTreeSet<&String> = args.destroy.iter().collect();
-        return Ok(names.into_iter().cloned().collect());
+    let named =
+        |thing: &Thing| args.destroy.iter().find(|name| thing.answers(name.as_str())).cloned();
+    if things.iter().any(|thing| named(thing).is_none()) {
+        return Err(holds_data(args, &things));
     }
-    Err(holds_data(args, &unnamed))
+    let named = things.into_iter().filter_map(|thing| Some((named(&thing)?, thing)));
+    Ok(named.collect())
+}
+
+/// The different things that answer to a name.
+fn keys_of<'a>(name: &str, things: &'a [Thing]) -> BTreeSet<(&'static str, Option<&'a str>)> {
+    things.iter().filter(|thing| thing.answers(name)).map(Thing::key).collect()
+}
+
+/// What is destroyed, and what stays because it is within the sectors that are kept of its member.
+pub(super) fn split(
+    named: &[(String, Thing)],
+    kept_sectors: &BTreeMap<&str, Range<u64>>,
+) -> (Vec<Doomed>, Vec<Doomed>) {
+    let stays = |thing: &Thing| {
+        let kept = kept_sectors.get(thing.label.as_str());
+        thing.foreign_sector.zip(kept).is_some_and(|(sector, kept)| kept.contains(&sector))
+    };
+    let (kept, destroyed): (Vec<_>, Vec<_>) = named.iter().partition(|(_, thing)| stays(thing));
+    (merge(&destroyed), merge(&kept))
+}
+
+fn merge(named: &[&(String, Thing)]) -> Vec<Doomed> {
+    let mut merged: Vec<Doomed> = Vec::new();
+    for (name, thing) in named {
+        let known = merged.iter_mut().find(|doomed| {
+            (doomed.kind, doomed.uuid.as_deref()) == thing.key() && doomed.name == *name
+        });
+        match known {
+            Some(doomed) if doomed.members.contains(&thing.label) => {}
+            Some(doomed) => doomed.members.push(thing.label.clone()),
+            None => merged.push(Doomed {
+                name: name.clone(),
+                kind: thing.kind,
+                uuid: thing.uuid.clone(),
+                members: vec![thing.label.clone()],
+            }),
+        }
+    }
+    merged
 }
 
 fn things(opened: &Opened) -> Vec<Thing> {
-    let Source::Existing(Existing { probe, .. }) = &opened.source else { return Vec::new() };
-    let mut things = Vec::new();
-    for found in &probe.superblocks {
-        things.push(match found {
-            Ok(superblock) => array_thing(&opened.label, superblock),
-            Err(error) => Thing {
-                label: opened.label.clone(),
-                names: vec!["md".to_string()],
-                words: format!("md, damaged: {error}"),
-                array: None,
-            },
-        });
+    let Source::Existing(existing) = &opened.source else { return Vec::new() };
+    let label = opened.label.as_str();
+    if existing.probe.is_blank() {
+        let words = "data of a kind that braid does not know".to_string();
+        let unknown = nameless_thing(label, "data", vec!["data".to_string()], words);
+        return if existing.is_zero() { Vec::new() } else { vec![unknown] };
     }
-    for foreign in &probe.foreign {
-        let (names, words) = match &foreign.label {
-            Some(label) => (vec![label.clone()], format!("{} \"{label}\"", foreign.kind)),
-            None => (kind_names(foreign.kind), foreign.kind.to_string()),
-        };
-        things.push(Thing { label: opened.label.clone(), names, words, array: None });
-    }
-    things
+    let superblocks = existing.probe.superblocks.iter().map(|found| match found {
+        Ok(superblock) => array_thing(label, superblock),
+        Err(error) => {
+            let words = format!("md, damaged: {error}");
+            nameless_thing(label, "md", vec!["md".to_string()], words)
+        }
+    });
+    superblocks.chain(existing.probe.foreign.iter().map(|it| foreign_thing(label, it))).collect()
+}
+
+/// A thing without a UUID.
+fn nameless_thing(label: &str, kind: &'static str, mut names: Vec<String>, words: String) -> Thing {
+    names.push(format!("{kind}@{label}"));
+    let label = label.to_string();
+    Thing { label, names, words, uuid: None, kind, array: None, foreign_sector: None }
+}
+
+fn foreign_thing(label: &str, foreign: &Foreign) -> Thing {
+    let kind = foreign.kind.name();
+    let (mut names, words) = match &foreign.label {
+        Some(label) => (vec![label.clone()], format!("{kind} \"{label}\"")),
+        None => (kind_names(foreign.kind), kind.to_string()),
+    };
+    let foreign_sector = Some(foreign.offset / SECTOR_BYTES);
+    let Some(uuid) = &foreign.uuid else {
+        return Thing { foreign_sector, ..nameless_thing(label, kind, names, words) };
+    };
+    names.push(uuid.clone());
+    let (label, uuid) = (label.to_string(), Some(uuid.clone()));
+    Thing { label, names, words, uuid, kind, array: None, foreign_sector }
 }
 
 fn array_thing(label: &str, superblock: &Superblock) -> Thing {
     let array = &superblock.array;
     let uuid = format_uuid(&array.uuid);
-    let names = match array.name.split_once(':') {
-        _ if array.name.is_empty() => vec![uuid.clone()],
+    let mut names = match array.name.split_once(':') {
+        _ if array.name.is_empty() => Vec::new(),
         Some((_, bare)) if !bare.is_empty() => vec![bare.to_string(), array.name.clone()],
         _ => vec![array.name.clone()],
     };
+    names.push(uuid.clone());
     let role = match superblock.state.role {
         Role::Active(slot) => format!("member {slot} of {}", array.raid_slots),
         Role::Spare => "a spare".to_string(),
         Role::Faulty => "a faulty member".to_string(),
         Role::Journal => "the journal".to_string(),
     };
-    let name = if array.name.is_empty() { uuid } else { format!("\"{}\"", array.name) };
+    let name = if array.name.is_empty() { String::new() } else { format!("\"{}\" ", array.name) };
     Thing {
         label: label.to_string(),
         names,
-        words: format!("md array {name} {}, {role} (md {})", array.level, superblock.version),
+        words: format!("md array {name}{}, {role} (md {})", array.level, superblock.version),
+        uuid: Some(uuid),
+        kind: "md array",
         array: Some(array.uuid),
+        foreign_sector: None,
     }
 }
 
@@ -107,11 +207,29 @@ fn kind_names(kind: ForeignKind) -> Vec<String> {
     names
 }
 
+fn ambiguous(args: &Args, name: &str, things: &[Thing]) -> CliError {
+    let what = format!("\"{name}\" is the name of several different things on these members");
+    let mut error = CliError::new(Code::DestroyNameMismatch, what).about(name);
+    let mut better = args.clone();
+    better.destroy.retain(|other| other != name);
+    for thing in things.iter().filter(|thing| thing.answers(name)) {
+        error = error.because(thing.line());
+        if !better.destroy.iter().any(|other| thing.answers(other)) {
+            better.destroy.push(thing.own_name().to_string());
+        }
+    }
+    error.remedy(Risk::Look, "See what is on them", examine(args)).remedy(
+        Risk::Destroy,
+        "To destroy all of them, name each",
+        better.command_line(),
+    )
+}
+
 fn mismatch(args: &Args, name: &str, things: &[Thing]) -> CliError {
     let what = format!("there is no \"{name}\" on these members to destroy");
     let mut error = CliError::new(Code::DestroyNameMismatch, what).about(name);
     for thing in things {
-        error = error.because(format!("{}  {}", thing.label, thing.words));
+        error = error.because(thing.line());
     }
     if things.is_empty() {
         let mut better = args.clone();
@@ -125,14 +243,18 @@ fn mismatch(args: &Args, name: &str, things: &[Thing]) -> CliError {
     error.remedy(Risk::Look, "See what is on them", examine(args))
 }
 
-fn holds_data(args: &Args, unnamed: &[&Thing]) -> CliError {
+fn holds_data(args: &Args, things: &[Thing]) -> CliError {
+    let unnamed: Vec<&Thing> = things
+        .iter()
+        .filter(|thing| !args.destroy.iter().any(|name| thing.answers(name)))
+        .collect();
     let what = format!("refusing to create \"{}\": these members already hold data", args.name);
     let mut error = CliError::new(Code::HoldsData, what).about(args.name.clone());
-    for thing in unnamed {
-        error = error.because(format!("{}  {}", thing.label, thing.words));
+    for thing in &unnamed {
+        error = error.because(thing.line());
     }
     let mut arrays: BTreeMap<[u8; 16], Vec<String>> = BTreeMap::new();
-    for thing in unnamed {
+    for thing in &unnamed {
         if let Some(uuid) = thing.array {
             arrays.entry(uuid).or_default().push(shell_word(&thing.label).into_owned());
         }
@@ -143,10 +265,13 @@ fn holds_data(args: &Args, unnamed: &[&Thing]) -> CliError {
         error = error.remedy(Risk::Change, "Serve what is there", command);
     }
     let mut better = args.clone();
-    for name in unnamed.iter().filter_map(|thing| thing.names.first()) {
-        if !better.destroy.contains(name) {
-            better.destroy.push(name.clone());
+    for thing in unnamed {
+        if better.destroy.iter().any(|name| thing.answers(name)) {
+            continue;
         }
+        let is_clear = |name: &&String| keys_of(name, things).len() == 1;
+        let name = thing.names.iter().find(is_clear).map_or(thing.own_name(), String::as_str);
+        better.destroy.push(name.to_string());
     }
     error.remedy(Risk::Look, "See what is on them", examine(args)).remedy(
         Risk::Destroy,
@@ -162,15 +287,15 @@ fn examine(args: &Args) -> String {
     format!("braid examine {}", words.join(" "))
 }
 
-/// The sectors to zero so that nothing is recognised any more. With `keeps_data` only md
-/// superblocks go: what else is found is then the contents of the array that is made again.
-pub(super) fn signature_sectors(existing: &Existing, keeps_data: bool) -> BTreeSet<u64> {
+/// The sectors to zero so that nothing is recognised any more. Strangers within `kept_sectors` are
+/// left; md superblocks never are.
+pub(super) fn signature_sectors(existing: &Existing, kept_sectors: &Range<u64>) -> BTreeSet<u64> {
     let mut snippets = existing.snippets.clone();
     let mut sectors = BTreeSet::new();
     let size_bytes = existing.device.size_bytes();
     for _ in 0..SIGNATURES_MAX {
         let found = probe(size_bytes, &snippets);
-        let wiped: Vec<u64> = signatures(&found, keeps_data)
+        let wiped: Vec<u64> = signatures(&found, kept_sectors)
             .filter(|sector| !sectors.contains(sector) && *sector < size_bytes / SECTOR_BYTES)
             .collect();
         if wiped.is_empty() {
@@ -184,8 +309,8 @@ pub(super) fn signature_sectors(existing: &Existing, keeps_data: bool) -> BTreeS
     sectors
 }
 
-/// The sectors of everything found.
-fn signatures(found: &Probe, keeps_data: bool) -> impl Iterator<Item = u64> {
+/// The sectors of everything found that is not kept.
+fn signatures(found: &Probe, kept_sectors: &Range<u64>) -> impl Iterator<Item = u64> {
     let superblocks = found.superblocks.iter().flat_map(|found| {
         let offset_bytes = match found {
             Ok(superblock) => superblock.offset_bytes(),
@@ -193,8 +318,8 @@ fn signatures(found: &Probe, keeps_data: bool) -> impl Iterator<Item = u64> {
         };
         (0..SUPERBLOCK_SECTORS).map(move |sector| offset_bytes / SECTOR_BYTES + sector)
     });
-    let foreign = found.foreign.iter().filter(move |_| !keeps_data);
-    superblocks.chain(foreign.map(|foreign| foreign.offset / SECTOR_BYTES))
+    let foreign = found.foreign.iter().map(|foreign| foreign.offset / SECTOR_BYTES);
+    superblocks.chain(foreign.filter(|sector| !kept_sectors.contains(sector)))
 }
 
 fn zero_sector(snippets: &mut [Snippet], sector: u64) {

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use braid_geometry::{Family, Geometry, Level, Shape, Slot};
@@ -14,6 +15,7 @@ use braid_ondisk::{
     probe_ranges,
 };
 
+use super::destroy::Doomed;
 use super::words::{self, Wanted};
 use super::{Args, destroy};
 use crate::error::code::Code;
@@ -41,6 +43,13 @@ pub(super) struct Existing {
     /// Its first and last bytes as they are now.
     pub(super) snippets: Vec<Snippet>,
     pub(super) probe: Probe,
+}
+
+impl Existing {
+    /// Whether its first and last bytes are all zero.
+    pub(super) fn is_zero(&self) -> bool {
+        self.snippets.iter().all(|snippet| snippet.bytes.iter().all(|byte| *byte == 0))
+    }
 }
 
 /// One member of the new array.
@@ -110,10 +119,29 @@ pub(super) struct Plan {
     /// The superblock's `size`; 0 for linear and raid0.
     pub(super) member_size_sectors: u64,
     pub(super) sync: Sync,
-    /// Names of what is destroyed, each once.
-    pub(super) destroyed: Vec<String>,
+    /// What is destroyed, each once.
+    pub(super) destroyed: Vec<Doomed>,
+    /// What was named to be destroyed and stays, within the data areas (`--assume-clean`).
+    pub(super) kept: Vec<Doomed>,
     /// The command line again.
     pub(super) args: Args,
+}
+
+impl Plan {
+    /// The sectors of a member on which foreign signatures stay: with `--assume-clean` its data
+    /// area, for what is there are then the contents of an array that is made again.
+    pub(super) fn kept_sectors(&self, placement: Placement) -> Range<u64> {
+        kept_sectors(&self.args, placement, self.member_size_sectors)
+    }
+}
+
+fn kept_sectors(args: &Args, placement: Placement, member_size_sectors: u64) -> Range<u64> {
+    if !args.assume_clean {
+        return 0..0;
+    }
+    let size_sectors =
+        if member_size_sectors == 0 { placement.data_size_sectors } else { member_size_sectors };
+    placement.data_offset_sectors..placement.data_offset_sectors + size_sectors
 }
 
 /// Decides everything.
@@ -121,8 +149,16 @@ pub(super) fn plan(args: &Args) -> Result<Plan, CliError> {
     let wanted = words::read(args)?;
     let roster = roster(args, &wanted)?;
     let opened = open_all(args, &wanted, &roster)?;
-    let destroyed = destroy::check(args, &opened)?;
+    let named = destroy::check(args, &opened)?;
     let (places, member_size_sectors) = places(&wanted, &roster, &opened)?;
+    let kept: BTreeMap<&str, Range<u64>> = opened
+        .iter()
+        .zip(&places)
+        .map(|(opened, place)| {
+            (opened.label.as_str(), kept_sectors(args, *place, member_size_sectors))
+        })
+        .collect();
+    let (destroyed, kept) = destroy::split(&named, &kept);
     let geometry = geometry(args, &wanted, &roster, &places)?;
     check_missing(args, &geometry, &roster.missing)?;
     let sync = sync(args, &geometry, &roster, &opened)?;
@@ -143,6 +179,7 @@ pub(super) fn plan(args: &Args) -> Result<Plan, CliError> {
         member_size_sectors,
         sync,
         destroyed,
+        kept,
         args: args.clone(),
     })
 }

@@ -4,6 +4,7 @@ use braid_geometry::{Geometry, Level, layout_name};
 use serde_json::{Value, json};
 
 use super::apply::Made;
+use super::destroy::Doomed;
 use super::plan::{Plan, Seat, Source, Sync};
 use crate::cmd::Globals;
 use crate::output::colour::Style;
@@ -57,9 +58,8 @@ fn body(plan: &Plan, globals: &Globals) -> String {
     lines.extend(unused_words(plan).map(|words| ("unused", words)));
     lines.push(("sync", plan.sync.to_string()));
     lines.extend(files_words(plan).map(|words| ("files", words)));
-    if !plan.destroyed.is_empty() {
-        lines.push(("destroy", plan.destroyed.join(", ")));
-    }
+    lines.extend(plan.destroyed.iter().map(|doomed| ("destroy", doomed_words(doomed))));
+    lines.extend(plan.kept.iter().map(|doomed| ("keep", doomed_words(doomed))));
     let mut text = String::new();
     for (word, line) in lines {
         text.push_str(&format!("  {word:<9} {}\n", printable(&line)));
@@ -69,6 +69,23 @@ fn body(plan: &Plan, globals: &Globals) -> String {
         text.push_str(&format!("  {mark}   {}\n", printable(&warning)));
     }
     text
+}
+
+/// `tank: md array 01234567:... on a, b`.
+fn doomed_words(doomed: &Doomed) -> String {
+    let Doomed { name, kind, uuid, members } = doomed;
+    let uuid = uuid.as_ref().filter(|uuid| *uuid != name);
+    let uuid = uuid.map(|uuid| format!(" {uuid}")).unwrap_or_default();
+    format!("{name}: {kind}{uuid} on {}", members.join(", "))
+}
+
+fn doomed_json(doomed: &Doomed) -> Value {
+    json!({
+        "name": doomed.name,
+        "kind": doomed.kind,
+        "uuid": doomed.uuid,
+        "members": doomed.members,
+    })
 }
 
 /// `RAID-6, 6 members, 4 data + 2 parity, chunk 512K, layout left-symmetric, md 1.2`.
@@ -200,7 +217,8 @@ fn to_json(plan: &Plan, made: Option<&Made>) -> Value {
         },
         "members": seats,
         "missing_slots": plan.missing,
-        "destroyed": plan.destroyed,
+        "destroyed": plan.destroyed.iter().map(doomed_json).collect::<Vec<_>>(),
+        "kept": plan.kept.iter().map(doomed_json).collect::<Vec<_>>(),
         "saved_in": made.and_then(|made| made.saved_in.as_ref()).map(|path| path.display().to_string()),
         "warnings": warnings(plan),
         "next": made.map(|_| next(plan)),

@@ -1,4 +1,4 @@
-//! A failure half-way leaves members as they were, and removes the files that were made.
+//! A failure half-way leaves members as they were, unless zeroing had begun, and removes the files that were made.
 
 use std::path::{Path, PathBuf};
 
@@ -9,8 +9,12 @@ use tempfile::TempDir;
 use super::plan::{Plan, Source, plan};
 use super::{Args, apply};
 use crate::cmd::Globals;
+use crate::error::CliError;
 use crate::error::code::Code;
 use crate::output::colour::Paint;
+
+/// What the error says when everything is back.
+const BACK: &str = "old superblocks put back";
 
 /// `Args` as a command line of its own.
 #[derive(Debug, Parser)]
@@ -40,10 +44,10 @@ fn old_array() -> (TempDir, Vec<PathBuf>, Vec<Vec<u8>>) {
     (folder, paths, bytes)
 }
 
-/// Plans `words`, breaks the second member as `fault` says, and expects the failure to be undone.
+/// Plans `words` with a third member that is a new file, breaks the second as `fault` says, and
+/// returns the error and the new file's path.
 #[track_caller]
-fn failure_is_undone(words: &str, fault: Fault) {
-    let (folder, paths, before) = old_array();
+fn fails(folder: &TempDir, paths: &[PathBuf], words: &str, fault: Fault) -> (CliError, PathBuf) {
     let new_file = folder.path().join("c");
     let members = [&paths[0], &paths[1], &new_file].map(|path| path.display().to_string());
     let words = format!("new --destroy old --member-size 8M {words} {}", members.join(" "));
@@ -58,29 +62,55 @@ fn failure_is_undone(words: &str, fault: Fault) {
     let error = apply::apply(&planned, &globals(folder.path())).err().expect("it must fail");
     assert_eq!(error.code(), Code::MemberIo, "{error}");
     assert!(faults.struck_count() > 0);
+    (error, new_file)
+}
+
+/// The failure leaves every byte as it was, and the error says so and where the copy is.
+#[track_caller]
+fn failure_is_undone(words: &str, fault: Fault, outcome: &str) {
+    let (folder, paths, before) = old_array();
+    let (error, new_file) = fails(&folder, &paths, words, fault);
     assert!(!new_file.exists(), "the new file is removed");
     for (path, bytes) in paths.iter().zip(&before) {
         assert!(std::fs::read(path).expect("readable") == *bytes, "{} changed", path.display());
     }
+    let text = error.to_json().to_string();
+    assert!(text.contains(outcome), "{text}");
+    assert!(text.contains(&folder.path().join("state/undo").display().to_string()), "{text}");
 }
 
 #[test]
 fn a_superblock_that_cannot_be_written_undoes_the_others() {
     // The old superblock is at 4 KiB, so the first write to byte 0 is the new one.
-    failure_is_undone("-l 5 --metadata 1.1", Fault::on(Operation::Write, 0..512).times(1));
+    failure_is_undone("-l 5 --metadata 1.1", Fault::on(Operation::Write, 0..512).times(1), BACK);
 }
 
 #[test]
 fn a_signature_that_cannot_be_wiped_undoes_the_others() {
-    failure_is_undone("-l 5", Fault::on(Operation::Write, 4096..4608).times(1));
+    failure_is_undone("-l 5", Fault::on(Operation::Write, 4096..4608).times(1), BACK);
 }
 
 #[test]
 fn a_failed_flush_undoes_everything() {
-    failure_is_undone("-l 5", Fault::everywhere(Operation::Flush).times(1));
+    // The bytes are back, but nobody knows whether they are on stable storage.
+    let words = "the old bytes may not be back on: ";
+    failure_is_undone("-l 5", Fault::everywhere(Operation::Flush).times(1), words);
 }
 
+/// Old superblocks over zeroes would look like a healthy array.
 #[test]
-fn zeroes_that_cannot_be_written_undo_the_wipe() {
-    failure_is_undone("-l 5 --zero", Fault::everywhere(Operation::Zero).times(1));
+fn a_failure_after_zeroing_began_puts_no_old_superblock_back() {
+    let (folder, paths, _) = old_array();
+    let (error, new_file) =
+        fails(&folder, &paths, "-l 5 --zero", Fault::everywhere(Operation::Zero).times(1));
+    assert!(!new_file.exists(), "the new file is removed");
+    for path in &paths {
+        let bytes = std::fs::read(path).expect("readable");
+        assert!(bytes[4096..8192].iter().all(|byte| *byte == 0), "{} is back", path.display());
+    }
+    let text = error.to_json().to_string();
+    let [a, b] = [&paths[0], &paths[1]].map(|path| path.display().to_string());
+    assert!(text.contains(&format!("zeroes were written so far over: {a}, {b}")), "{text}");
+    assert!(text.contains("must not be put back"), "{text}");
+    assert!(text.contains(&folder.path().join("state/undo").display().to_string()), "{text}");
 }
