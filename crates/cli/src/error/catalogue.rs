@@ -110,8 +110,8 @@ pub(crate) const CATALOGUE: [Entry; 44] = [
         title: "what was named to be destroyed is not there",
         exit: Exit::Refused,
         explanation: "`--destroy NAME` must name exactly what is on the members: no more and no less, \
-                      and one thing by each name. The names differ, so one of the members may not be the one you think of. Nothing was \
-                      written.",
+                      and one thing by each name. The names differ, so one of the members may not be the \
+                      one you think of. Nothing was written.",
     },
     // Superblocks.
     Entry {
