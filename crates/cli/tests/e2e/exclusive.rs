@@ -88,7 +88,7 @@ fn what_is_no_socket_is_left_alone() {
     let file = array.path("precious");
     std::fs::write(&file, b"text").expect("a file");
     let uri = format!("nbd+unix:///?socket={}", file.display());
-    array.refused(&["serve", "--nbd", &uri], &array.members).is("B071", 1);
+    array.refused(&["serve", "--nbd", &uri], &array.members).is("B070", 11);
     assert_eq!(std::fs::read(&file).expect("it"), b"text");
     // And a socket of somebody else who listens.
     let other = array.path("other.sock");
