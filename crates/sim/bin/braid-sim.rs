@@ -1,0 +1,141 @@
+//! The command `braid-sim`: one seed, or many.
+//!
+//! The only part of the simulator that looks at a clock, to say how fast it was.
+
+use std::panic::catch_unwind;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use braid_sim::{Report, Settings, Tally, simulate};
+
+const USAGE: &str = "\
+usage: braid-sim --seed N [--cycles M] [--smallest] [--twice] [--trace]
+       braid-sim run [--cycles N] [--seconds S] [--from SEED] [--smallest] [--states]";
+
+/// Cycles of one world in `run`: enough for an array to grow old.
+const CYCLES_PER_WORLD: u64 = 20;
+
+#[derive(Debug, Default)]
+struct Arguments {
+    is_run: bool,
+    seed: u64,
+    cycles: Option<u64>,
+    seconds: Option<u64>,
+    is_smallest: bool,
+    is_twice: bool,
+    is_traced: bool,
+    wants_states: bool,
+}
+
+fn parse() -> Result<Arguments, String> {
+    let mut arguments = Arguments::default();
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let mut number = || {
+            let next = words.next().and_then(|text| text.parse().ok());
+            next.ok_or_else(|| format!("{word} needs a number\n{USAGE}"))
+        };
+        match word.as_str() {
+            "run" => arguments.is_run = true,
+            "--seed" | "--from" => arguments.seed = number()?,
+            "--cycles" => arguments.cycles = Some(number()?),
+            "--seconds" => arguments.seconds = Some(number()?),
+            "--smallest" => arguments.is_smallest = true,
+            "--twice" => arguments.is_twice = true,
+            "--trace" => arguments.is_traced = true,
+            "--states" => arguments.wants_states = true,
+            _ => return Err(format!("unknown word {word}\n{USAGE}")),
+        }
+    }
+    Ok(arguments)
+}
+
+fn main() -> ExitCode {
+    let ended =
+        parse().and_then(
+            |arguments| {
+                if arguments.is_run { run_many(&arguments) } else { run_one(&arguments) }
+            },
+        );
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(text) => {
+            eprintln!("braid-sim: {text}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Simulates; a checker's panic becomes an error that names the command to see it again.
+fn try_simulate(settings: Settings) -> Result<Report, String> {
+    catch_unwind(|| simulate(&settings)).map_err(|_| {
+        let Settings { seed, cycles, is_smallest, .. } = settings;
+        let smallest = if is_smallest { " --smallest" } else { "" };
+        format!(
+            "seed {seed} failed; again: braid-sim --seed {seed} --cycles {cycles}{smallest} --trace"
+        )
+    })
+}
+
+fn run_one(arguments: &Arguments) -> Result<(), String> {
+    let settings = Settings {
+        seed: arguments.seed,
+        cycles: arguments.cycles.unwrap_or(CYCLES_PER_WORLD),
+        is_smallest: arguments.is_smallest,
+        is_traced: arguments.is_traced,
+    };
+    let first = try_simulate(settings)?;
+    println!("seed {} trace {:016x}", settings.seed, first.trace_hash);
+    if arguments.is_twice {
+        let second = try_simulate(Settings { is_traced: false, ..settings })?;
+        if first != second {
+            return Err(format!("seed {} went another way the second time", settings.seed));
+        }
+        println!("twice the same");
+    }
+    print(&first.tally, None, arguments.wants_states);
+    Ok(())
+}
+
+fn run_many(arguments: &Arguments) -> Result<(), String> {
+    let began = Instant::now();
+    let limit = arguments.seconds.map(Duration::from_secs);
+    let cycles = arguments.cycles.unwrap_or(if limit.is_some() { u64::MAX } else { 20_000 });
+    let mut total = Tally::default();
+    let mut seed = arguments.seed;
+    while total.cycles < cycles && limit.is_none_or(|limit| began.elapsed() < limit) {
+        let settings = Settings {
+            seed,
+            cycles: CYCLES_PER_WORLD.min(cycles - total.cycles),
+            is_smallest: arguments.is_smallest,
+            is_traced: false,
+        };
+        total.add(&try_simulate(settings)?.tally);
+        seed += 1;
+    }
+    print(&total, Some(began.elapsed()), arguments.wants_states);
+    Ok(())
+}
+
+fn print(tally: &Tally, took: Option<Duration>, wants_states: bool) {
+    println!("{:>12} worlds", tally.worlds);
+    println!("{:>12} crash-and-recover cycles", tally.cycles);
+    println!("{:>12} steps", tally.steps);
+    println!("{:>12} client requests", tally.requests);
+    println!("{:>12} sectors read and compared", tally.sectors_checked);
+    println!("{:>12} unflushed sectors undone by power cuts", tally.sectors_undone);
+    for (name, count) in &tally.counts {
+        println!("{count:>12} {name}");
+    }
+    println!("{:>12} kinds of state (level, missing, clean or dirty, victims)", tally.states.len());
+    if wants_states {
+        for (name, count) in &tally.states {
+            println!("{count:>12} {name}");
+        }
+    }
+    println!("{:>12} losses", 0);
+    if let Some(took) = took {
+        let rate = tally.cycles as f64 / took.as_secs_f64();
+        println!("{rate:>12.0} cycles per second ({:.1} s)", took.as_secs_f64());
+    }
+}

@@ -1,0 +1,74 @@
+//! Answers: no error within tolerance, no bytes that were never there, no member lost without cause.
+
+use braid_engine::array::Notice;
+use braid_engine::effect::MemberIo;
+use braid_engine::request::{Fault, Request};
+
+use crate::content::{SECTOR, version_of};
+use crate::model::Model;
+use crate::world::{Trust, World};
+
+impl Model {
+    /// What a read gave is something that may be read; then it stays so.
+    pub(crate) fn check_read(
+        &mut self,
+        (start, sectors): (u64, u64),
+        data: &[u8],
+        (began, now): (u64, u64),
+        trust: Trust,
+    ) {
+        assert_eq!(data.len(), sectors as usize * SECTOR);
+        for (sector, data) in (start..).zip(data.chunks_exact(SECTOR)) {
+            let Some(version) = version_of(sector, data) else {
+                panic!("sector {sector} reads as nothing that was ever written there");
+            };
+            if !self.may_read(sector, version, began) {
+                let allowed = self.readable(sector, began);
+                panic!("sector {sector} reads as version {version}, not one of {allowed:?}");
+            }
+            if trust.pins {
+                self.pin(sector, version, (began, now), trust.firmly);
+            }
+        }
+    }
+}
+
+impl World {
+    pub(crate) fn check_error_allowed(&self, result: Result<(), Fault>, request: &Request) {
+        if let Err(fault) = result {
+            let allowed = self.engine.trust.errors_allowed;
+            assert!(allowed, "{request:?} failed within tolerance: {fault}");
+        }
+    }
+
+    /// A member request stays inside the part of a member that the array uses, and goes to whom the
+    /// shard's view has there (I6).
+    pub(crate) fn check_io(&self, shard: usize, io: &MemberIo) {
+        let view = &self.engine.machines.shards[shard].view;
+        let member = view.member(io.slot).map(|member| member.id);
+        assert_eq!(member, Some(io.member), "{io:?} goes to a member that is not in the view");
+        let end = io.sector.0 + u64::from(io.sectors);
+        assert!(io.sectors > 0 && end <= self.geometry.used_sectors(io.slot), "{io:?}");
+    }
+
+    /// The array says something.
+    pub(crate) fn heard(&mut self, notice: Notice) {
+        match notice {
+            Notice::MemberOut { member, .. } => {
+                let disk = self.disk_index(member);
+                self.note("out", [disk as u64, 0, 0]);
+                let harmed = self.engine.plan.victims.contains(&disk);
+                assert!(harmed, "disk {disk} was put out although nothing befell it");
+                self.out.insert(disk);
+                self.tally.count("member-out");
+            }
+            Notice::Broken { member } => {
+                self.note("broken", [u64::from(member.0), 0, 0]);
+                assert!(self.engine.trust.errors_allowed, "the array broke within tolerance");
+                self.tally.count("array-broken");
+            }
+            Notice::Stopped { clean } => self.note("stopped", [u64::from(clean), 0, 0]),
+        }
+        self.engine.notices.push(notice);
+    }
+}

@@ -1,0 +1,8 @@
+//! What must hold, checked where it could break.
+//!
+//! `answers`: what clients are told. `verdicts`: whom assembly believes. `redundancy`: what a clean
+//! superblock promises. Each panics with what is wrong; whoever runs a seed names it.
+
+mod answers;
+pub(crate) mod redundancy;
+pub(crate) mod verdicts;

@@ -1,0 +1,89 @@
+//! Whom assembly may believe, and when it may refuse.
+//!
+//! The simulator knows what superblocks can only imply: who missed an answered write. So it says,
+//! without looking at event counts: who is `out` is never chosen; who was never harmed is always
+//! chosen; a refusal needs a reason that the simulator sees, too; and a stripe that may be torn is
+//! not served without the column that would have to be computed (the write hole).
+
+use std::collections::BTreeSet;
+
+use braid_assembly::{Assembly, Refusal};
+use braid_geometry::{ChunkRow, Family, Geometry, Role, Slot};
+use braid_ondisk::Superblock;
+
+/// What the simulator knows when disks are presented.
+pub(crate) struct Known<'a> {
+    pub(crate) geometry: &'a Geometry,
+    pub(crate) presented: &'a [usize],
+    /// Missed an answered write.
+    pub(crate) out: &'a BTreeSet<usize>,
+    /// Came to harm in the run before: may be in or out.
+    pub(crate) unsure: &'a BTreeSet<usize>,
+    /// The superblocks of the presented, in the same order.
+    pub(crate) superblocks: &'a [&'a Superblock],
+}
+
+impl Known<'_> {
+    /// Slots for which a disk is presented that assembly must choose. A disk's number is its slot.
+    fn sure_slots(&self) -> BTreeSet<u16> {
+        let sure = |disk: &&usize| !self.out.contains(disk) && !self.unsure.contains(disk);
+        self.presented.iter().filter(sure).map(|disk| *disk as u16).collect()
+    }
+
+    fn may_be_dirty(&self) -> bool {
+        let presented = self.presented.iter().zip(self.superblocks);
+        let mut current = presented.filter(|(disk, _)| !self.out.contains(disk));
+        current.any(|(_, superblock)| superblock.state.resync_offset != u64::MAX)
+    }
+}
+
+/// Whether any row has data in this slot.
+fn holds_data(geometry: &Geometry, slot: u16) -> bool {
+    let Geometry::Stripe(stripe) = geometry else { return true };
+    (0..stripe.rows())
+        .any(|row| matches!(stripe.row_map(ChunkRow(row)).role(Slot(slot)), Role::Data(_)))
+}
+
+/// Checks what assembly decided.
+///
+/// # Panics
+/// When a stale disk is chosen, a sound one is not, or a refusal has no reason.
+pub(crate) fn check(assembly: &Assembly, known: &Known<'_>) {
+    let sure = known.sure_slots();
+    let is_stripe = known.geometry.level().family() == Family::Stripe;
+    let all = 0..known.geometry.slots();
+    match &assembly.array {
+        Ok(array) => {
+            assert_eq!(&array.geometry, known.geometry, "it is another array");
+            let chosen: BTreeSet<u16> = array
+                .slots
+                .iter()
+                .flatten()
+                .map(|occupant| known.presented[occupant.member] as u16)
+                .collect();
+            for (slot, occupant) in (0..).zip(&array.slots) {
+                let disk = occupant.as_ref().map(|occupant| known.presented[occupant.member]);
+                assert!(disk.is_none_or(|disk| disk == slot), "disk {disk:?} is in slot {slot}");
+            }
+            let stale = chosen.iter().find(|slot| known.out.contains(&usize::from(**slot)));
+            assert!(stale.is_none(), "stale disk {stale:?} was chosen");
+            let left = sure.difference(&chosen).next();
+            assert!(left.is_none(), "disk {left:?} was left out: {:?}", assembly.verdicts);
+            let mut lost = all.filter(|slot| !chosen.contains(slot));
+            let hole = is_stripe && known.may_be_dirty() && array.dirty;
+            let served_hole = hole && lost.any(|slot| holds_data(known.geometry, slot));
+            assert!(!served_hole, "a write hole is served");
+        }
+        Err(Refusal::TooFewMembers { .. }) => {
+            let survives = known.geometry.survives(&|slot: Slot| !sure.contains(&slot.0));
+            assert!(!survives, "too few? these are enough: {sure:?}");
+        }
+        Err(Refusal::DirtyAndDegraded(_)) => {
+            let mut lost = all.filter(|slot| !sure.contains(slot));
+            let is_hole = lost.any(|slot| holds_data(known.geometry, slot));
+            let right = is_stripe && known.may_be_dirty() && is_hole;
+            assert!(right, "dirty and degraded? {sure:?} are there: {:?}", assembly.verdicts);
+        }
+        Err(refusal) => panic!("refused without reason: {refusal} ({:?})", assembly.verdicts),
+    }
+}

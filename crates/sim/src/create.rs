@@ -1,0 +1,117 @@
+//! New arrays: disks with md superblocks as `braid create` or `mdadm --create` would write them.
+//!
+//! ```text
+//! 1.2  │ 8 sectors │ superblock │ log │ data │       1.1  │ superblock │ ... │ log │ data │
+//! 1.0  │ data │ ... │ log │ superblock │ ... │
+//! ```
+//!
+//! The data area begins right behind the metadata instead of mdadm's mebibyte, so that a world is
+//! small; everything else is as mdadm places it.
+
+use std::sync::Arc;
+
+use braid_geometry::{Level, default_layout};
+use braid_ondisk::{
+    ArrayFacts, DeviceFlags, NewSuperblock, PlacementRequest, Role, Superblock, Timestamp, Version,
+    placement,
+};
+
+use crate::content::SECTOR;
+use crate::disk::Disk;
+
+/// When every array of the simulator was made.
+pub(crate) const MADE_AT_SECONDS: u64 = 1_700_000_000;
+
+/// Sectors before the data of 1.1 and 1.2, and after the data of 1.0.
+const METADATA_SECTORS: u64 = 40;
+
+/// An array that can be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Design {
+    pub(crate) level: Level,
+    pub(crate) layout: u32,
+    pub(crate) slots: u16,
+    pub(crate) chunk_sectors: u32,
+    /// Chunks of each member.
+    pub(crate) rows: u64,
+    pub(crate) version: Version,
+}
+
+impl Design {
+    /// Its disks, with superblocks and without data.
+    pub(crate) fn disks(&self) -> Vec<Disk> {
+        let data_sectors = self.rows * u64::from(self.chunk_sectors);
+        let sectors = METADATA_SECTORS + data_sectors;
+        let chunk_sectors = if self.level == Level::Raid1 { 0 } else { self.chunk_sectors };
+        let at_start = self.version != Version::V1_0;
+        let request = PlacementRequest {
+            version: self.version,
+            device_bytes: sectors * SECTOR as u64,
+            level: self.level,
+            chunk_sectors,
+            member_size_sectors: Some(data_sectors),
+            data_offset_sectors: at_start.then_some(METADATA_SECTORS),
+        };
+        let placement = placement(&request).expect("there is room for data and metadata");
+        let array = ArrayFacts {
+            uuid: [0xB7; 16],
+            name: "sim:array".to_owned(),
+            creation_time: Timestamp { seconds: MADE_AT_SECONDS, microseconds: 0 },
+            level: self.level,
+            layout: self.layout,
+            chunk_sectors,
+            member_size_sectors: placement.member_size_sectors,
+            raid_slots: u32::from(self.slots),
+            preferred_minor: None,
+        };
+        let roles: Arc<[Role]> = (0..self.slots).map(Role::Active).collect();
+        let disk = |number: u16| {
+            let superblock = Superblock::new_v1(&NewSuperblock {
+                array: array.clone(),
+                placement,
+                device_number: u32::from(number),
+                device_uuid: [number as u8; 16],
+                device_flags: DeviceFlags::default(),
+                roles: Arc::clone(&roles),
+                events: 1,
+                resync_offset: u64::MAX,
+            });
+            let superblock = superblock.expect("a design makes a valid superblock");
+            let mut disk = Disk::new(sectors);
+            disk.put(superblock.offset_bytes() / SECTOR as u64, &superblock.to_bytes(), true);
+            disk
+        };
+        (0..self.slots).map(disk).collect()
+    }
+}
+
+const LAYOUTS_RAID6: [u32; 9] = [0, 1, 2, 3, 8, 9, 10, 16, 20];
+
+/// Every kind of array that the simulator makes, small.
+pub(crate) fn designs(rows: u64, chunk_sectors: u32, version: Version) -> Vec<Design> {
+    let of = |level, layout, slots| Design { level, layout, slots, chunk_sectors, rows, version };
+    let plain = |level, slots| of(level, default_layout(level), slots);
+    let mut designs = vec![plain(Level::Raid1, 2), plain(Level::Raid1, 3), plain(Level::Raid4, 4)];
+    designs.extend((0..6).map(|layout| of(Level::Raid5, layout, 4)));
+    designs.extend([plain(Level::Raid5, 2), plain(Level::Raid5, 3), plain(Level::Raid6, 4)]);
+    designs.extend(LAYOUTS_RAID6.map(|layout| of(Level::Raid6, layout, 5)));
+    for (near, far, offset, slots) in
+        [(2, 1, 0, 4), (2, 1, 0, 5), (3, 1, 0, 5), (1, 2, 0, 3), (1, 2, 0, 4), (1, 2, 1, 3)]
+    {
+        designs.push(of(Level::Raid10, near | far << 8 | offset << 16, slots));
+    }
+    designs.extend([plain(Level::Raid0, 3), plain(Level::Linear, 3)]);
+    designs
+}
+
+/// The smallest world, on which speed is measured: 4 members of 64 KiB in chunks of 4 KiB.
+pub(crate) fn smallest() -> Design {
+    Design {
+        level: Level::Raid5,
+        layout: default_layout(Level::Raid5),
+        slots: 4,
+        chunk_sectors: 8,
+        rows: 16,
+        version: Version::V1_2,
+    }
+}

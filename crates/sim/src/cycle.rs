@@ -1,0 +1,396 @@
+//! Crash and recover, again and again, on the same disks.
+//!
+//! ```text
+//!   work ──▶ end: power cut of all │ the process is killed │ orderly stop ──▶ who is presented?
+//!    ▲                                                                             │
+//!    │             rebuilt offline, as md would                                    ▼
+//!    └──── read everything ◀──────────────────────── started ◀── assemble ──▶ refused: with reason?
+//! ```
+//!
+//! Resync and recovery do not exist in the engine yet. Their place is [`World::rebuild`]: the disks
+//! are made whole while the array is stopped, as the kernel's md would do it. When the engine can do
+//! it, the call is replaced by letting the engine run until it is done.
+
+use std::collections::BTreeSet;
+
+use braid_assembly::{AssembledArray, Refusal};
+use braid_engine::Instant;
+use braid_engine::array::Notice;
+use braid_engine::request::RequestId;
+use braid_geometry::{Family, Geometry, Slot};
+use braid_ondisk::{Role, SuperblockUpdate};
+
+use crate::checker::{redundancy, verdicts};
+use crate::content::{SECTOR, first_content, image, version_of};
+use crate::create::Design;
+use crate::disk::{Disk, Ills};
+use crate::fault::{self, Standing};
+use crate::model::Model;
+use crate::open::{self, Machines, Manner};
+use crate::random::Random;
+use crate::schedule::{Event, Order};
+use crate::tally::Tally;
+use crate::trace::Trace;
+use crate::workload::Workload;
+use crate::world::{Clock, Did, Engine, Trust, World};
+
+/// Milliseconds of rest before an array turns clean.
+const CLEAN_DELAY_MS: u64 = 200;
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    PowerCut,
+    Kill,
+    Stop,
+}
+
+impl World {
+    /// A new array on new disks, started.
+    pub(crate) fn create(design: &Design, mut random: Random, trace: Trace) -> Self {
+        let mut disks = design.disks();
+        let presented: Vec<usize> = (0..disks.len()).collect();
+        let (probed, assembly) = open::assemble_disks(&disks, &presented);
+        let assembled = assembly.array.expect("a new array can be started");
+        let geometry = assembled.geometry.clone();
+        let machines = open::start(&assembled, &probed, &presented, manner(&mut random));
+        let data_offset = machines.members[0].data_offset();
+        write_image(
+            &mut disks,
+            &geometry,
+            data_offset,
+            &first_content(geometry.capacity_sectors()),
+        );
+        let order = Order::seeded(&mut random);
+        Self {
+            model: Model::new(geometry.capacity_sectors()),
+            geometry,
+            disks,
+            out: BTreeSet::new(),
+            unsure: BTreeSet::new(),
+            absent: BTreeSet::new(),
+            random,
+            clock: Clock { step: 1, now: Instant(1_000_000_000) },
+            next_request: RequestId(1),
+            trace,
+            tally: Tally { worlds: 1, ..Tally::default() },
+            engine: Engine::new(machines, order),
+        }
+    }
+
+    /// Runs up to `cycles` cycles; fewer if the array cannot be started any more.
+    pub(crate) fn run(&mut self, cycles: u64) {
+        for _ in 0..cycles {
+            self.work();
+            let end = self.end();
+            self.tally.cycles += 1;
+            if !self.recover(end) {
+                self.tally.count("world-over");
+                return;
+            }
+        }
+    }
+
+    /// Clients ask for things and disks fail, up to some step.
+    fn work(&mut self) {
+        let mut workload = Workload::any(self);
+        let steps = 1 + self.random.below(20 + 50 * workload.requests);
+        let standing = self.standing();
+        let times = (self.clock.step, steps);
+        self.engine.plan = fault::plan(&standing, &self.disks, times, &mut self.random);
+        self.trust();
+        let end = self.clock.step + steps;
+        while self.clock.step < end {
+            let may_issue =
+                workload.requests > 0 && self.engine.clients.in_flight() < workload.in_flight_max;
+            match self.step(may_issue) {
+                Did::Issue => workload.issue(self),
+                Did::Nothing if self.engine.plan.faults.is_empty() => break,
+                Did::Nothing | Did::Tick | Did::Something => {}
+            }
+        }
+    }
+
+    fn standing(&self) -> Standing {
+        let view = &self.engine.machines.shards[0].view;
+        let disk = |slot: u16| view.member(Slot(slot)).map(|member| self.disk_index(member.id));
+        Standing {
+            geometry: self.geometry.clone(),
+            occupants: (0..self.geometry.slots()).map(disk).collect(),
+            is_dirty: view.resync_offset != u64::MAX,
+        }
+    }
+
+    /// What the model is to make of the run, given its plan.
+    fn trust(&mut self) {
+        let is_dirty = self.standing().is_dirty;
+        let is_mirror = self.geometry.level().family() == Family::Mirror;
+        let plan = &self.engine.plan;
+        let in_doubt = is_dirty && is_mirror;
+        if in_doubt && !plan.victims.is_empty() {
+            self.model.unpin();
+        }
+        let errors_allowed = plan.errors_allowed;
+        let pins = !errors_allowed && !(in_doubt && !plan.victims.is_empty());
+        self.engine.trust = Trust { errors_allowed, pins, firmly: !in_doubt };
+        self.tally.count(if errors_allowed { "run-beyond" } else { "run-within" });
+        if !plan.victims.is_empty() {
+            self.tally.count("run-with-faults");
+        }
+        self.visit();
+    }
+
+    /// Notes the state that this run begins in.
+    fn visit(&mut self) {
+        let standing = self.standing();
+        let missing = standing.occupants.iter().filter(|occupant| occupant.is_none()).count();
+        let dirty = if standing.is_dirty { "dirty" } else { "clean" };
+        let victims = self.engine.plan.victims.len();
+        let level = self.geometry.level();
+        let name = format!("{level} missing={missing} {dirty} victims={victims}");
+        *self.tally.states.entry(name).or_default() += 1;
+    }
+
+    /// The run ends.
+    fn end(&mut self) -> End {
+        let end = match self.random.below(20) {
+            0..15 => End::PowerCut,
+            15..17 => End::Kill,
+            _ => End::Stop,
+        };
+        match end {
+            End::PowerCut | End::Kill => self.crash(end == End::PowerCut),
+            End::Stop => self.stop(),
+        }
+        self.unsure.extend(self.engine.plan.victims.iter().copied());
+        end
+    }
+
+    fn crash(&mut self, power: bool) {
+        self.tally.count(if power { "power-cut" } else { "process-killed" });
+        self.note(if power { "power-cut" } else { "killed" }, [0, 0, 0]);
+        for event in self.engine.pending.drain() {
+            if self.random.chance(50) {
+                self.half_do(event);
+            }
+        }
+        self.model.lose_clients(self.clock.step);
+        if power {
+            self.lose_power();
+        }
+    }
+
+    fn lose_power(&mut self) {
+        for disk in &mut self.disks {
+            self.tally.sectors_undone += disk.lose_power(&mut self.random);
+        }
+        self.model.lose_power();
+    }
+
+    /// A disk was doing something: any part of it is done, and nobody hears of it.
+    fn half_do(&mut self, event: Event) {
+        let id = event.waits_for();
+        if id.is_none_or(|id| self.disks[self.disk_index(id)].ills.gone) {
+            return;
+        }
+        self.tally.count("torn-request");
+        match event {
+            Event::Io { shard, io } if io.operation.is_write() => {
+                let (disk, start) = self.place_of(&io);
+                let (data, _) = self.bytes_to_write(shard, &io);
+                self.disks[disk].tear((start, &data), &mut self.random);
+            }
+            Event::Superblock { member, state } => {
+                let side = &mut self.engine.machines.members[usize::from(member.0)];
+                let (start, data) = side.superblock_for(member, &state);
+                self.disks[side.disk].tear((start, &data), &mut self.random);
+            }
+            Event::Flush { member } => {
+                let disk = self.disk_index(member);
+                self.disks[disk].settle();
+            }
+            _ => {}
+        }
+    }
+
+    fn stop(&mut self) {
+        self.tally.count("orderly-stop");
+        self.settle();
+        self.engine.machines.array.handle_stop(self.clock.now);
+        self.drain_array();
+        self.settle();
+        let stopped = self.engine.notices.iter().find_map(|notice| match notice {
+            Notice::Stopped { clean } => Some(*clean),
+            _ => None,
+        });
+        let clean = stopped.expect("an array that is told to stop stops");
+        assert!(clean || self.engine.trust.errors_allowed, "an orderly stop is clean");
+        if clean {
+            self.model.flushed(self.clock.step, u64::MAX);
+        }
+        self.lose_power();
+    }
+
+    /// Starts the array again and reads it. False if it cannot be started.
+    fn recover(&mut self, end: End) -> bool {
+        for disk in &mut self.disks {
+            disk.ills = Ills::default();
+            if self.random.chance(50) {
+                disk.bad.clear();
+            }
+        }
+        let presented = self.who_is_presented();
+        let was_whole = end == End::Stop && !self.standing().is_dirty;
+        let must_be_clean = was_whole && !self.engine.trust.errors_allowed;
+        if let Err(refusal) = self.open(&presented, must_be_clean) {
+            self.note("refused", [presented.len() as u64, 0, 0]);
+            self.tally.count(match refusal {
+                Refusal::DirtyAndDegraded(_) => "refused-write-hole",
+                _ => "refused-too-few",
+            });
+            let mut all: Vec<usize> = (0..self.disks.len()).collect();
+            self.random.shuffle(&mut all);
+            if presented.len() == all.len() || self.open(&all, must_be_clean).is_err() {
+                return false;
+            }
+        }
+        let content = self.read_all();
+        let standing = self.standing();
+        let is_whole = !standing.is_dirty && standing.occupants.iter().all(Option::is_some);
+        if let Some(content) = content.filter(|_| !is_whole && self.random.chance(60)) {
+            self.rebuild(&content);
+        }
+        true
+    }
+
+    /// Mostly all; sometimes some are missing; at least one that nothing befell, in any order.
+    fn who_is_presented(&mut self) -> Vec<usize> {
+        let mut all: Vec<usize> = (0..self.disks.len()).collect();
+        self.random.shuffle(&mut all);
+        if self.random.chance(65) {
+            return all;
+        }
+        let withheld = 1 + self.random.below(if all.len() > 3 { 2 } else { 1 }) as usize;
+        let rest: Vec<usize> = all[withheld.min(all.len())..].to_vec();
+        let is_sure = |disk: &usize| !self.out.contains(disk) && !self.unsure.contains(disk);
+        if !rest.iter().any(is_sure) {
+            return all;
+        }
+        self.tally.count("disks-withheld");
+        rest
+    }
+
+    /// Assembles what is presented, checks the decision, and starts the array if there is one.
+    pub(crate) fn open(
+        &mut self,
+        presented: &[usize],
+        must_be_clean: bool,
+    ) -> Result<AssembledArray, Refusal> {
+        let (probed, assembly) = open::assemble_disks(&self.disks, presented);
+        let superblocks: Vec<_> = probed
+            .iter()
+            .map(|member| member.probe.newest().expect("a superblock of one sector cannot tear"))
+            .collect();
+        verdicts::check(
+            &assembly,
+            &verdicts::Known {
+                geometry: &self.geometry,
+                presented,
+                out: &self.out,
+                unsure: &self.unsure,
+                superblocks: &superblocks,
+            },
+        );
+        let assembled = assembly.array?;
+        assert!(!(must_be_clean && assembled.dirty), "stopped cleanly and found dirty");
+        if !assembled.dirty {
+            let data_offset = superblocks[0].device.data_offset_sectors;
+            redundancy::check_clean(&assembled, &self.disks, presented, data_offset);
+        }
+        let manner = manner(&mut self.random);
+        let machines = open::start(&assembled, &probed, presented, manner);
+        self.join(machines, presented);
+        Ok(assembled)
+    }
+
+    /// The new machines take over; who was presented and is not among them is out.
+    fn join(&mut self, machines: Machines, presented: &[usize]) {
+        let chosen: BTreeSet<usize> = machines.members.iter().map(|member| member.disk).collect();
+        for disk in presented {
+            self.unsure.remove(disk);
+            if !chosen.contains(disk) {
+                self.out.insert(*disk);
+            }
+        }
+        let before: BTreeSet<usize> =
+            self.engine.machines.members.iter().map(|member| member.disk).collect();
+        if before != chosen {
+            self.model.unpin();
+        }
+        let everybody = 0..self.disks.len();
+        self.absent = everybody.filter(|disk| !chosen.contains(disk)).collect();
+        self.unsure.extend(self.absent.iter().filter(|disk| !self.out.contains(disk)));
+        let order = Order::seeded(&mut self.random);
+        self.engine = Engine::new(machines, order);
+        let events = self.engine.machines.array.events();
+        self.note("started", [chosen.len() as u64, events, 0]);
+        // No fault comes while it is read, but scars of earlier ones are there.
+        let scarred = chosen.into_iter().filter(|disk| !self.disks[*disk].bad.is_empty());
+        let scarred: BTreeSet<usize> = scarred.collect();
+        self.engine.plan.errors_allowed = !self.standing().tolerates(&scarred);
+        self.engine.plan.victims = scarred;
+        self.trust();
+    }
+
+    /// Makes every disk hold what it should, as md's resync and recovery do, and starts again.
+    fn rebuild(&mut self, content: &[u8]) {
+        self.tally.count("rebuilt-offline");
+        self.note("rebuilt", [0, 0, 0]);
+        let data_offset = self.engine.machines.members[0].data_offset();
+        write_image(&mut self.disks, &self.geometry, data_offset, content);
+        for (sector, data) in (0..).zip(content.chunks_exact(SECTOR)) {
+            let version = version_of(sector, data).expect("it was checked when it was read");
+            self.model.settle(sector, version);
+        }
+        let slots = self.geometry.slots();
+        let update = SuperblockUpdate {
+            events: self.engine.machines.array.events() + 2,
+            update_time_seconds: crate::create::MADE_AT_SECONDS,
+            resync_offset: u64::MAX,
+            roles: (0..slots).map(Role::Active).collect(),
+            recovery_offset: None,
+            role_of_this: Role::Spare,
+        };
+        for (index, disk) in self.disks.iter_mut().enumerate() {
+            let probed = open::probe_disk(disk, index);
+            let mut superblock = probed.probe.newest().expect("it has one").clone();
+            let role_of_this = Role::Active(index as u16);
+            superblock.apply(&SuperblockUpdate { role_of_this, ..update.clone() });
+            disk.put(superblock.offset_bytes() / SECTOR as u64, &superblock.to_bytes(), true);
+            disk.bad.clear();
+        }
+        self.out.clear();
+        self.unsure.clear();
+        let mut all: Vec<usize> = (0..self.disks.len()).collect();
+        self.random.shuffle(&mut all);
+        let assembled = self.open(&all, true);
+        assert!(assembled.is_ok_and(|array| array.degraded == 0), "a rebuilt array is whole");
+    }
+}
+
+/// Writes what members must hold for `content`, durably.
+fn write_image(disks: &mut [Disk], geometry: &Geometry, data_offset: u64, content: &[u8]) {
+    for (disk, data) in disks.iter_mut().zip(image(geometry, content)) {
+        disk.put(data_offset, &data, false);
+        disk.settle();
+    }
+}
+
+pub(crate) fn manner(random: &mut Random) -> Manner {
+    Manner {
+        shards: *random.pick(&[1, 1, 2]),
+        stripes: *random.pick(&[1, 2, 8]),
+        zero_is_fast: random.chance(50),
+        clean_delay_ms: CLEAN_DELAY_MS,
+    }
+}

@@ -1,0 +1,145 @@
+//! What goes wrong, when, and with whom: the fault atlas.
+//!
+//! A run either keeps its faults within what the level must survive, given who is missing already,
+//! or goes deliberately beyond. Within: no client may see an error. Beyond: errors are right, wrong
+//! bytes are not. Which of the two it is, is decided here, before the run, and nowhere else.
+
+use std::collections::BTreeSet;
+
+use braid_geometry::{Family, Geometry, Slot};
+
+use crate::disk::Disk;
+use crate::random::Random;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mishap {
+    /// It answers nothing any more.
+    Dies,
+    /// Its power is cut: it forgets what was unflushed and answers nothing until the next start.
+    PowerCut,
+    WritesFail,
+    FlushesFail,
+    SuperblocksFail,
+    /// It answers nothing for a while, and says nothing about it.
+    Stalls,
+    Wakes,
+    /// A run of sectors cannot be read until it is written.
+    BadSectors {
+        start: u64,
+        sectors: u64,
+    },
+}
+
+impl Mishap {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Dies => "disk-dies",
+            Self::PowerCut => "disk-power-cut",
+            Self::WritesFail => "writes-fail",
+            Self::FlushesFail => "flushes-fail",
+            Self::SuperblocksFail => "superblocks-fail",
+            Self::Stalls => "disk-stalls",
+            Self::Wakes => "disk-wakes",
+            Self::BadSectors { .. } => "bad-sectors",
+        }
+    }
+}
+
+/// One fault: at which step, to which disk, what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fault {
+    pub(crate) step: u64,
+    pub(crate) disk: usize,
+    pub(crate) mishap: Mishap,
+}
+
+/// The faults of one run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Plan {
+    pub(crate) faults: Vec<Fault>,
+    /// Disks that may come to harm; all others must stay in the array.
+    pub(crate) victims: BTreeSet<usize>,
+    /// Whether clients may be told of errors.
+    pub(crate) errors_allowed: bool,
+}
+
+/// How the array stands when a run begins.
+pub(crate) struct Standing {
+    pub(crate) geometry: Geometry,
+    /// By slot, the disk in it.
+    pub(crate) occupants: Vec<Option<usize>>,
+    pub(crate) is_dirty: bool,
+}
+
+impl Standing {
+    /// Whether the level makes up for everybody who is missing and all of `harmed`.
+    pub(crate) fn tolerates(&self, harmed: &BTreeSet<usize>) -> bool {
+        if harmed.is_empty() {
+            return true;
+        }
+        if self.is_dirty && self.geometry.level().family() == Family::Stripe {
+            return false;
+        }
+        let is_lost =
+            |slot: Slot| self.occupants[slot.index()].is_none_or(|disk| harmed.contains(&disk));
+        self.geometry.survives(&is_lost)
+    }
+}
+
+/// Makes the faults of a run of about `steps` steps from `now` on.
+pub(crate) fn plan(
+    standing: &Standing,
+    disks: &[Disk],
+    (now, steps): (u64, u64),
+    random: &mut Random,
+) -> Plan {
+    let present: Vec<usize> = standing.occupants.iter().flatten().copied().collect();
+    let scarred: BTreeSet<usize> =
+        present.iter().copied().filter(|disk| !disks[*disk].bad.is_empty()).collect();
+    let mut victims = BTreeSet::new();
+    let goes_beyond = random.chance(12);
+    let wanted = match random.below(10) {
+        0..4 => 0,
+        4..8 => 1,
+        _ => 1 + random.below(present.len() as u64),
+    };
+    let mut candidates = present;
+    random.shuffle(&mut candidates);
+    for disk in candidates.into_iter().take(wanted as usize) {
+        let harmed = victims.iter().copied().chain([disk]).chain(scarred.iter().copied());
+        if goes_beyond || standing.tolerates(&harmed.collect()) {
+            victims.insert(disk);
+        }
+    }
+    let mut faults = Vec::new();
+    for disk in &victims {
+        for _ in 0..1 + random.below(3) {
+            let step = now + random.below(steps);
+            let mishap = mishap(&disks[*disk], random);
+            faults.push(Fault { step, disk: *disk, mishap });
+            if mishap == Mishap::Stalls {
+                let step = step + random.below(steps);
+                faults.push(Fault { step, disk: *disk, mishap: Mishap::Wakes });
+            }
+        }
+    }
+    victims.extend(scarred);
+    let errors_allowed = !standing.tolerates(&victims);
+    Plan { faults, victims, errors_allowed }
+}
+
+fn mishap(disk: &Disk, random: &mut Random) -> Mishap {
+    match random.below(11) {
+        0 => Mishap::Dies,
+        1 | 2 => Mishap::PowerCut,
+        3 => Mishap::WritesFail,
+        4 => Mishap::FlushesFail,
+        5 => Mishap::SuperblocksFail,
+        6 | 7 => Mishap::Stalls,
+        _ => {
+            let sectors = *random.pick(&[1, 1, 2, 8]);
+            let all = disk.size_bytes() / crate::content::SECTOR as u64;
+            Mishap::BadSectors { start: random.below(all - sectors), sectors }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The simulator: the shipped engine, superblocks and assembly under virtual time, on disks that
+//! fail, crash and tear, driven by one seed and checked against a model.
+//!
+//! Where it stands: beside the runtime, on top of engine, geometry, parity, ondisk and assembly. It
+//! takes the place of everything that talks to the world: threads, clocks, devices, clients.
+//!
+//! What it does not do is listed in docs/simulator.md.
+//!
+//! ```text
+//!   seed ─▶ cycle ── work, end, assemble, read ─┐
+//!             │                                 │
+//!           world ── schedule, fault, workload  │ tally, trace
+//!             │  ▲                              │
+//!           engine (shipped)    disk   model    │
+//!                                 checker ◀─────┘
+//! ```
+//!
+//! # Invariants
+//! - A seed gives the same run, step for step, each time [check: a_seed_repeats_bit_for_bit].
+//! - A checker panics at the first thing that is wrong; nothing is repaired behind its back
+//!   [check: a_disk_that_loses_a_flushed_write_is_noticed].
+#![forbid(unsafe_code)]
+#![allow(clippy::cast_possible_truncation, reason = "a small world: all its numbers are small")]
+
+mod checker;
+mod content;
+mod create;
+mod cycle;
+mod disk;
+mod fault;
+mod memory;
+mod model;
+mod open;
+mod random;
+mod schedule;
+mod tally;
+mod trace;
+mod workload;
+mod world;
+
+use braid_ondisk::Version;
+
+pub use tally::Tally;
+
+use create::{designs, smallest};
+use random::Random;
+use trace::Trace;
+use world::World;
+
+/// What to simulate.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Decides everything.
+    pub seed: u64,
+    /// Crash-and-recover cycles, at most.
+    pub cycles: u64,
+    /// Always the smallest world (4 members of 64 KiB, RAID-5), on which speed is measured.
+    pub is_smallest: bool,
+    /// Print each event.
+    pub is_traced: bool,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// One number over every event: equal exactly for equal runs.
+    pub trace_hash: u64,
+    /// What was done.
+    pub tally: Tally,
+}
+
+/// Simulates one world.
+///
+/// # Panics
+/// At the first thing that is wrong, with what it is.
+#[must_use]
+pub fn simulate(settings: &Settings) -> Report {
+    let mut random = Random::new(settings.seed);
+    let design = if settings.is_smallest {
+        smallest()
+    } else {
+        let rows = *random.pick(&[2, 3, 4, 8, 16]);
+        let chunk_sectors = *random.pick(&[8, 8, 8, 16]);
+        let version = *random.pick(&[Version::V1_0, Version::V1_1, Version::V1_2]);
+        *random.pick(&designs(rows, chunk_sectors, version))
+    };
+    let mut trace = Trace::new(settings.is_traced);
+    trace.note(
+        0,
+        "world",
+        [
+            u64::from(design.level.md_number().unsigned_abs()),
+            u64::from(design.layout),
+            u64::from(design.slots),
+        ],
+    );
+    let mut world = World::create(&design, random, trace);
+    world.run(settings.cycles);
+    Report { trace_hash: world.trace.hash(), tally: world.tally }
+}

@@ -1,0 +1,222 @@
+//! The oracle: what every sector of the array may read as, and what may be on stable storage.
+//!
+//! ```text
+//!   begin ──▶ current, in flight ──answered──▶ current ──a later write answered──▶ superseded
+//!                                                            flush asked after that ──▶ gone
+//!   read      may give what was current at any moment since it began
+//!   power cut what is not gone may be there
+//!   read afterwards gives one of several: the others are superseded (pinned)
+//! ```
+//!
+//! A mirror that was not stopped cleanly may hold two values in two copies. Reading pins one, but
+//! losing a member may bring the other back: such entries are superseded *by pin*, and
+//! [`Model::unpin`] makes them current again.
+
+use crate::content::{FIRST, Version};
+
+/// Not superseded.
+const CURRENT: u64 = u64::MAX;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    write: u64,
+    version: Version,
+    /// The step at which it was answered; none while in flight.
+    answered: Option<u64>,
+    /// The step at which it was superseded.
+    superseded: u64,
+    by_pin: bool,
+    /// Not on stable storage any more.
+    gone: bool,
+}
+
+/// How a write ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It supersedes what was answered before it began.
+    Done { durable: bool },
+    /// Its sectors may or may not be changed.
+    Unsure,
+}
+
+/// All sectors of an array.
+#[derive(Clone, Debug)]
+pub(crate) struct Model {
+    cells: Vec<Vec<Entry>>,
+}
+
+impl Model {
+    pub(crate) fn new(sectors: u64) -> Self {
+        Self { cells: vec![vec![settled(FIRST)]; sectors as usize] }
+    }
+
+    fn range(&mut self, (start, sectors): (u64, u64)) -> &mut [Vec<Entry>] {
+        &mut self.cells[start as usize..(start + sectors) as usize]
+    }
+
+    pub(crate) fn begin(&mut self, range: (u64, u64), write: u64, version: Version) {
+        for cell in self.range(range) {
+            cell.push(Entry { write, answered: None, ..settled(version) });
+        }
+    }
+
+    /// The write that began at step `began` was answered at step `now`.
+    pub(crate) fn end(&mut self, range: (u64, u64), write: u64, times: (u64, u64), end: End) {
+        let (began, now) = times;
+        for cell in self.range(range) {
+            for entry in cell.iter_mut() {
+                if entry.write == write && entry.answered.is_none() {
+                    entry.answered = Some(now);
+                } else if let End::Done { durable } = end
+                    && entry.answered.is_some_and(|answered| answered <= began)
+                {
+                    if entry.superseded == CURRENT || entry.by_pin {
+                        (entry.superseded, entry.by_pin) = (now, false);
+                    }
+                    entry.gone |= durable;
+                }
+            }
+        }
+    }
+
+    /// A flush that was asked for at step `asked` was answered. `oldest` is when the oldest read
+    /// under way began: it may still see what is gone since.
+    pub(crate) fn flushed(&mut self, asked: u64, oldest: u64) {
+        for cell in self.cells.iter_mut().filter(|cell| cell.len() > 1) {
+            for entry in cell.iter_mut() {
+                entry.gone |= entry.superseded <= asked && !entry.by_pin;
+            }
+            cell.retain(|entry| !entry.gone || entry.superseded >= oldest);
+        }
+    }
+
+    /// Whether a read that began at step `began` may give `version`.
+    pub(crate) fn may_read(&self, sector: u64, version: Version, began: u64) -> bool {
+        let cell = &self.cells[sector as usize];
+        cell.iter().any(|entry| entry.version == version && entry.superseded >= began)
+    }
+
+    /// What a read that began at step `began` may give, for people.
+    pub(crate) fn readable(&self, sector: u64, began: u64) -> Vec<Version> {
+        let cell = self.cells[sector as usize].iter();
+        cell.filter(|entry| entry.superseded >= began).map(|entry| entry.version).collect()
+    }
+
+    /// A read that began at step `began` gave `version`: if nothing was written meanwhile, this is
+    /// what the sector is. `firmly` unless another copy may hold another value.
+    pub(crate) fn pin(&mut self, sector: u64, version: Version, times: (u64, u64), firmly: bool) {
+        let (began, now) = times;
+        let cell = &mut self.cells[sector as usize];
+        let alone = |entry: &Entry| {
+            entry.superseded != CURRENT || entry.answered.is_some_and(|at| at <= began)
+        };
+        if cell.len() > 1 && cell.iter().all(alone) {
+            for entry in cell.iter_mut() {
+                if entry.superseded == CURRENT && entry.version != version {
+                    (entry.superseded, entry.by_pin) = (now, !firmly);
+                }
+            }
+        }
+    }
+
+    /// A copy was lost: what another copy held may be read again.
+    pub(crate) fn unpin(&mut self) {
+        for entry in self.cells.iter_mut().flatten().filter(|entry| entry.by_pin) {
+            (entry.superseded, entry.by_pin) = (CURRENT, false);
+        }
+    }
+
+    /// Power was cut: what may be on stable storage is what may be read.
+    pub(crate) fn lose_power(&mut self) {
+        for cell in &mut self.cells {
+            if let [entry] = cell.as_mut_slice() {
+                *entry = settled(entry.version);
+                continue;
+            }
+            cell.retain(|entry| !entry.gone);
+            for entry in cell.iter_mut() {
+                let pinned = entry.by_pin.then_some(entry.superseded);
+                let superseded = pinned.unwrap_or(CURRENT);
+                *entry = Entry { superseded, by_pin: entry.by_pin, ..settled(entry.version) };
+            }
+            cell.sort_by_key(|entry| (entry.version, entry.by_pin));
+            cell.dedup_by_key(|entry| entry.version);
+        }
+    }
+
+    /// The process ended, the disks did not: what was in flight may or may not be there.
+    pub(crate) fn lose_clients(&mut self, now: u64) {
+        for entry in self.cells.iter_mut().flatten() {
+            entry.answered.get_or_insert(now);
+        }
+    }
+
+    /// The sector is this on every member and on stable storage.
+    pub(crate) fn settle(&mut self, sector: u64, version: Version) {
+        let cell = &mut self.cells[sector as usize];
+        cell.clear();
+        cell.push(settled(version));
+    }
+}
+
+fn settled(version: Version) -> Entry {
+    let (write, answered) = (0, Some(0));
+    Entry { write, version, answered, superseded: CURRENT, by_pin: false, gone: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(model: &mut Model, write: u64, times: (u64, u64), durable: bool) {
+        model.begin((0, 1), write, write as Version);
+        model.end((0, 1), write, times, End::Done { durable });
+    }
+
+    #[test]
+    fn what_was_answered_may_be_lost_until_it_is_flushed() {
+        let mut model = Model::new(1);
+        written(&mut model, 10, (1, 2), false);
+        assert!(!model.may_read(0, FIRST, 3) && model.may_read(0, 10, 3));
+        let mut cut = model.clone();
+        cut.lose_power();
+        assert!(cut.may_read(0, FIRST, 3) && cut.may_read(0, 10, 3));
+        let mut too_early = model.clone();
+        too_early.flushed(1, 4);
+        too_early.lose_power();
+        assert!(too_early.may_read(0, FIRST, 5));
+        model.flushed(3, 4);
+        model.lose_power();
+        assert!(!model.may_read(0, FIRST, 5) && model.may_read(0, 10, 5));
+    }
+
+    #[test]
+    fn durable_is_flushed_and_overlapping_writes_end_either_way() {
+        let mut model = Model::new(1);
+        model.begin((0, 1), 11, 11);
+        written(&mut model, 10, (3, 4), true);
+        model.end((0, 1), 11, (1, 5), End::Done { durable: false });
+        model.lose_power();
+        assert!(!model.may_read(0, FIRST, 6));
+        assert!(model.may_read(0, 10, 6) && model.may_read(0, 11, 6));
+    }
+
+    #[test]
+    fn a_value_once_read_is_pinned_and_a_loss_unpins_it() {
+        let mut model = Model::new(1);
+        written(&mut model, 10, (1, 2), false);
+        model.lose_power();
+        let mut mirror = model.clone();
+        model.pin(0, FIRST, (3, 4), true);
+        assert!(!model.may_read(0, 10, 5) && model.may_read(0, 10, 3));
+        model.flushed(5, 6);
+        model.unpin();
+        assert!(!model.may_read(0, 10, 6));
+        mirror.pin(0, FIRST, (3, 4), false);
+        mirror.flushed(5, 6);
+        mirror.lose_power();
+        assert!(!mirror.may_read(0, 10, 7));
+        mirror.unpin();
+        assert!(mirror.may_read(0, 10, 8));
+    }
+}

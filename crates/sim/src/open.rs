@@ -1,0 +1,219 @@
+//! From simulated disks to a running engine, the way the runtime and the command go.
+//!
+//! ```text
+//!   bytes of disks ──probe──▶ superblocks ──assemble──▶ verdicts, array ──▶ Array, Shards
+//! ```
+//!
+//! This mirrors `runtime/open.rs` (what the engine is told of an assembled array) and
+//! `runtime/superblocks.rs` (what a member's superblock becomes for a state of the array) line by
+//! line; those speak of threads and of the clock and cannot be called from here. Whoever changes
+//! one of them changes this too.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use braid_assembly::{AssembledArray, Assembly, Options, ProbedMember, assemble};
+use braid_engine::array::{
+    Array, ArrayEffect, ArraySetup, ArrayView, MemberId, MemberSetup, SuperblockState,
+};
+use braid_engine::effect::Report;
+use braid_engine::request::Regions;
+use braid_engine::{BadBlocks, BadRange, Shard, ShardConfig};
+use braid_geometry::{Family, Geometry, MemberSector};
+use braid_ondisk::{Role, Snippet, Superblock, SuperblockUpdate, probe, probe_ranges};
+
+use crate::content::SECTOR;
+use crate::disk::Disk;
+
+/// A disk that takes part, by [`MemberId`].
+pub(crate) struct Member {
+    /// Index of its disk.
+    pub(crate) disk: usize,
+    pub(crate) superblock: Superblock,
+    pub(crate) recovered_sectors: u64,
+}
+
+impl Member {
+    /// Sector of the disk where its data area begins.
+    pub(crate) fn data_offset(&self) -> u64 {
+        self.superblock.device.data_offset_sectors
+    }
+
+    /// Its superblock for `state`, as bytes and their sector.
+    pub(crate) fn superblock_for(
+        &mut self,
+        id: MemberId,
+        state: &SuperblockState,
+    ) -> (u64, Vec<u8>) {
+        let update = update_for(&self.superblock, id, self.recovered_sectors, state);
+        self.superblock.apply(&update);
+        (self.superblock.offset_bytes() / SECTOR as u64, self.superblock.to_bytes())
+    }
+}
+
+/// What a shard has to hear.
+pub(crate) enum Message {
+    View(Arc<ArrayView>),
+    Query,
+}
+
+/// A shard with its memory and what is on its way to it and from it.
+pub(crate) struct ShardSide {
+    pub(crate) shard: Shard,
+    pub(crate) arena: Vec<u8>,
+    pub(crate) block_bytes: usize,
+    pub(crate) view: Arc<ArrayView>,
+    pub(crate) inbox: VecDeque<Message>,
+    pub(crate) reports: VecDeque<Report>,
+}
+
+/// The machines of one array.
+pub(crate) struct Machines {
+    pub(crate) array: Array,
+    pub(crate) shards: Vec<ShardSide>,
+    pub(crate) members: Vec<Member>,
+    pub(crate) regions: Regions,
+}
+
+/// How the array is run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner {
+    pub(crate) shards: u16,
+    pub(crate) stripes: u16,
+    pub(crate) zero_is_fast: bool,
+    pub(crate) clean_delay_ms: u64,
+}
+
+/// What is on one disk.
+pub(crate) fn probe_disk(disk: &Disk, index: usize) -> ProbedMember {
+    let size_bytes = disk.size_bytes();
+    let snippet = |range: std::ops::Range<u64>| Snippet {
+        offset: range.start,
+        bytes: disk.seen[range.start as usize..range.end as usize].to_vec(),
+    };
+    let snippets: Vec<Snippet> = probe_ranges(size_bytes).into_iter().map(snippet).collect();
+    ProbedMember {
+        label: format!("disk{index}"),
+        size_bytes,
+        identity: format!("disk{index}"),
+        probe: probe(size_bytes, &snippets),
+        bad_blocks: Ok(Vec::new()),
+        bitmap: None,
+    }
+}
+
+/// Decides about the disks that are presented, in this order.
+pub(crate) fn assemble_disks(disks: &[Disk], presented: &[usize]) -> (Vec<ProbedMember>, Assembly) {
+    let probed: Vec<ProbedMember> =
+        presented.iter().map(|index| probe_disk(&disks[*index], *index)).collect();
+    let assembly = assemble(&probed, &Options::default());
+    (probed, assembly)
+}
+
+/// Starts the array.
+pub(crate) fn start(
+    assembled: &AssembledArray,
+    probed: &[ProbedMember],
+    presented: &[usize],
+    manner: Manner,
+) -> Machines {
+    let mut members = Vec::new();
+    let mut join = |index: usize, recovered_sectors: u64| {
+        let superblock = probed[index].probe.newest().expect("assembly chose it").clone();
+        let number = u16::try_from(superblock.device.number).expect("validated: at most 1920");
+        let id = MemberId(members.len() as u16);
+        members.push(Member { disk: presented[index], superblock, recovered_sectors });
+        (id, number)
+    };
+    let mut slots = Vec::new();
+    for slot in &assembled.slots {
+        let Some(occupant) = slot else {
+            slots.push(None);
+            continue;
+        };
+        let bad = occupant.bad_sectors.iter().map(|range| BadRange {
+            start: MemberSector(range.start),
+            sectors: range.end - range.start,
+        });
+        let bad_blocks = BadBlocks::new(bad.collect());
+        let recovered_sectors = occupant.recovered_until;
+        let (id, device_number) = join(occupant.member, recovered_sectors);
+        slots.push(Some(MemberSetup { id, device_number, recovered_sectors, bad_blocks }));
+    }
+    let spares = assembled.spares.iter().map(|index| join(*index, u64::MAX)).collect();
+    let mut array = Array::new(ArraySetup {
+        geometry: assembled.geometry.clone(),
+        slots,
+        spares,
+        // The first update counts one up from here.
+        events: assembled.newest.state.events.max(assembled.events_next_min.saturating_sub(1)),
+        resync_offset: resync_offset(assembled),
+        read_only: false,
+        shards: manner.shards,
+        zero_is_fast: manner.zero_is_fast,
+        clean_delay_ms: manner.clean_delay_ms,
+    });
+    let Some(ArrayEffect::Publish(view)) = array.poll_effect() else {
+        unreachable!("an array's first effect is its first view")
+    };
+    let regions = Regions::new(&assembled.geometry, manner.shards);
+    let shards = (0..manner.shards).map(|_| shard_side(&assembled.geometry, manner, &view));
+    Machines { shards: shards.collect(), array, members, regions }
+}
+
+fn shard_side(geometry: &Geometry, manner: Manner, view: &Arc<ArrayView>) -> ShardSide {
+    let config = ShardConfig { geometry: geometry.clone(), stripes: manner.stripes };
+    let shard = Shard::new(config, Arc::clone(view));
+    let block_bytes = shard.block_sectors() as usize * SECTOR;
+    ShardSide {
+        arena: vec![0; shard.arena_blocks() as usize * block_bytes],
+        block_bytes,
+        view: Arc::clone(view),
+        inbox: VecDeque::new(),
+        reports: VecDeque::new(),
+        shard,
+    }
+}
+
+/// Where redundancy agrees up to; levels without redundancy have nothing to agree.
+fn resync_offset(assembled: &AssembledArray) -> u64 {
+    let accepted = assembled.accepted_risk.is_some();
+    let keeps = assembled.geometry.level().family() != Family::Direct;
+    if accepted || !keeps { u64::MAX } else { assembled.resync_offset }
+}
+
+/// The update of one member's superblock for `state`. The time in it is the number of events: a
+/// clock that only grows.
+fn update_for(
+    superblock: &Superblock,
+    member: MemberId,
+    recovered_sectors: u64,
+    state: &SuperblockState,
+) -> SuperblockUpdate {
+    let mut roles: Vec<Role> = superblock
+        .state
+        .roles
+        .iter()
+        .map(|role| if matches!(role, Role::Active(_)) { Role::Faulty } else { *role })
+        .collect();
+    let mut role_of_this = Role::Faulty;
+    for device in state.roles.iter() {
+        let role = device.slot.map_or(Role::Spare, |slot| Role::Active(slot.0));
+        let index = usize::from(device.device_number);
+        if roles.len() <= index {
+            roles.resize(index + 1, Role::Spare);
+        }
+        roles[index] = role;
+        if device.member == member {
+            role_of_this = role;
+        }
+    }
+    SuperblockUpdate {
+        events: state.events,
+        update_time_seconds: crate::create::MADE_AT_SECONDS + state.events,
+        resync_offset: state.resync_offset,
+        roles: Arc::from(roles),
+        recovery_offset: (recovered_sectors != u64::MAX).then_some(recovered_sectors),
+        role_of_this,
+    }
+}

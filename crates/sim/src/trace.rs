@@ -1,0 +1,37 @@
+//! What happened, one line per event, and one number over all of it.
+//!
+//! The number is what `--twice` compares; the lines are printed only when asked for and cost nothing
+//! otherwise. The legend is in docs/simulator.md.
+
+/// The events of a run.
+#[derive(Clone, Debug)]
+pub(crate) struct Trace {
+    hash: u64,
+    is_printed: bool,
+}
+
+impl Trace {
+    pub(crate) fn new(is_printed: bool) -> Self {
+        Self { hash: 0xcbf2_9ce4_8422_2325, is_printed }
+    }
+
+    /// Notes one event: its step, its word, and up to three numbers that the word gives a meaning.
+    pub(crate) fn note(&mut self, step: u64, word: &'static str, numbers: [u64; 3]) {
+        let mut hash = self.hash;
+        let mut fold = |number: u64| {
+            hash = (hash ^ number).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+        };
+        fold(step);
+        word.bytes().for_each(|byte| fold(u64::from(byte)));
+        numbers.into_iter().for_each(&mut fold);
+        self.hash = hash;
+        if self.is_printed {
+            let [a, b, c] = numbers;
+            println!("{step:>8} {word:<12} {a} {b} {c}");
+        }
+    }
+
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
+}

@@ -1,0 +1,250 @@
+//! The clients: what they ask, and what they are told.
+//!
+//! Requests go to the engine directly, in sectors. Three shapes: anything anywhere (half of it near
+//! the start, so that requests overlap), a journal (small durable writes one after another, and a
+//! flush now and then), a copy (long writes one after another).
+
+use std::collections::BTreeMap;
+
+use braid_engine::request::{Fault, Operation, Progress, Request, RequestId};
+use braid_geometry::LogicalSector;
+
+use crate::content::{SECTOR, Version, fill};
+use crate::memory::Payload;
+use crate::model::End;
+use crate::schedule::Event;
+use crate::world::World;
+
+/// A client's request under way.
+pub(crate) struct Flight {
+    pub(crate) request: Request,
+    pub(crate) progress: Progress,
+    pub(crate) began: u64,
+    /// Where to put the bytes of a read that is to be kept.
+    pub(crate) keep: bool,
+}
+
+pub(crate) struct Clients {
+    pub(crate) flights: BTreeMap<RequestId, Flight>,
+    /// Flushes under way and the step at which each was asked for.
+    pub(crate) flushes: BTreeMap<RequestId, u64>,
+}
+
+impl Clients {
+    pub(crate) fn in_flight(&self) -> usize {
+        self.flights.len() + self.flushes.len()
+    }
+
+    /// When the oldest read under way began; the end of time if there is none.
+    pub(crate) fn oldest_read(&self) -> u64 {
+        let reads = self.flights.values().filter(|flight| !flight.request.operation.is_write());
+        reads.map(|flight| flight.began).min().unwrap_or(u64::MAX)
+    }
+}
+
+/// What clients ask for, and how often.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Shape {
+    Anything,
+    Journal { next: u64 },
+    Copy { next: u64 },
+}
+
+/// The clients of one run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Workload {
+    pub(crate) shape: Shape,
+    pub(crate) requests: u64,
+    pub(crate) in_flight_max: usize,
+}
+
+impl Workload {
+    pub(crate) fn any(world: &mut World) -> Self {
+        let capacity = world.geometry.capacity_sectors();
+        let random = &mut world.random;
+        let next = random.below(capacity);
+        let shape = match random.below(4) {
+            0 => Shape::Journal { next },
+            1 => Shape::Copy { next },
+            _ => Shape::Anything,
+        };
+        let in_flight_max = *random.pick(&[1, 2, 4, 8]);
+        Self { shape, requests: 1 + random.below(10), in_flight_max }
+    }
+
+    /// Issues the next request.
+    pub(crate) fn issue(&mut self, world: &mut World) {
+        self.requests -= 1;
+        let capacity = world.geometry.capacity_sectors();
+        match &mut self.shape {
+            Shape::Anything => anything(world),
+            Shape::Journal { next } => {
+                if world.random.chance(25) {
+                    world.flush();
+                    return;
+                }
+                let sectors = (1 + world.random.below(4)).min(capacity);
+                *next = if *next + sectors > capacity { 0 } else { *next };
+                let durable = world.random.chance(50);
+                world.issue(Operation::Write { durable }, *next, sectors);
+                *next += sectors;
+            }
+            Shape::Copy { next } => {
+                let sectors = (8 + world.random.below(56)).min(capacity);
+                *next = if *next + sectors > capacity { 0 } else { *next };
+                world.issue(Operation::Write { durable: false }, *next, sectors);
+                *next += sectors;
+            }
+        }
+    }
+}
+
+fn anything(world: &mut World) {
+    let capacity = world.geometry.capacity_sectors();
+    let random = &mut world.random;
+    let durable = random.chance(25);
+    let may_punch = random.chance(50);
+    let operation = match random.below(100) {
+        0..25 => Operation::Read,
+        25..80 => Operation::Write { durable },
+        80..86 => Operation::WriteZeroes { may_punch, durable },
+        86..90 => Operation::Trim,
+        _ => {
+            world.flush();
+            return;
+        }
+    };
+    let longest = *random.pick(&[1, 4, 16, 64, 200]);
+    let sectors = (1 + random.below(longest)).min(capacity);
+    let room = capacity - sectors + 1;
+    let room = if random.chance(50) { room.min(24) } else { room };
+    let start = random.below(room);
+    world.issue(operation, start, sectors);
+}
+
+impl World {
+    fn name(&mut self) -> RequestId {
+        let name = self.next_request;
+        self.next_request = RequestId(name.0 + 1);
+        self.tally.requests += 1;
+        name
+    }
+
+    pub(crate) fn issue(&mut self, operation: Operation, start: u64, sectors: u64) -> RequestId {
+        let id = self.name();
+        let began = self.clock.step;
+        let version = match operation {
+            Operation::Write { .. } => Some(id.0 as Version + 1),
+            Operation::WriteZeroes { .. } | Operation::Trim => Some(0),
+            Operation::Read => None,
+        };
+        let word = match operation {
+            Operation::Read => "ask-read",
+            Operation::Write { durable: false } => "ask-write",
+            Operation::Write { durable: true } => "ask-fua",
+            Operation::WriteZeroes { .. } => "ask-zero",
+            Operation::Trim => "ask-trim",
+        };
+        self.note(word, [id.0, start, sectors]);
+        let request = Request { id, operation, start: LogicalSector(start), sectors };
+        let progress = Progress::default();
+        let mut flight = Flight { request, progress, began, keep: false };
+        if let Some(version) = version {
+            self.model.begin((start, sectors), id.0, version);
+        }
+        self.hand_payload(&request, version);
+        for (shard, piece) in self.engine.machines.regions.split(&request) {
+            flight.progress.issue();
+            self.engine.pending.push(Event::Piece { shard: usize::from(shard.0), piece });
+        }
+        assert_eq!(flight.progress.issued_all(), None, "no piece has been answered yet");
+        self.engine.clients.flights.insert(id, flight);
+        id
+    }
+
+    fn hand_payload(&mut self, request: &Request, version: Option<Version>) {
+        let is_read = request.operation == Operation::Read;
+        let is_write = matches!(request.operation, Operation::Write { .. });
+        if !is_read && !is_write {
+            return;
+        }
+        let mut data = vec![0x77; request.sectors as usize * SECTOR];
+        if let Some(version) = version {
+            for (sector, out) in (request.start.0..).zip(data.chunks_exact_mut(SECTOR)) {
+                fill(version, sector, out);
+            }
+        }
+        self.engine.payloads.insert(request.id, Payload { data, may_change: is_read });
+    }
+
+    pub(crate) fn flush(&mut self) -> RequestId {
+        let id = self.name();
+        self.note("ask-flush", [id.0, 0, 0]);
+        self.engine.clients.flushes.insert(id, self.clock.step);
+        self.engine.machines.array.handle_flush_request(self.clock.now, id);
+        self.drain_array();
+        id
+    }
+
+    pub(crate) fn answered(&mut self, id: RequestId, result: Result<(), Fault>) {
+        self.note("answer", [id.0, u64::from(result.is_ok()), 0]);
+        let flight = self.engine.clients.flights.remove(&id).expect("a request under way");
+        self.check_error_allowed(result, &flight.request);
+        let Request { operation, start, sectors, .. } = flight.request;
+        if operation.is_write() && result.is_ok() {
+            self.out.append(&mut self.absent);
+        }
+        let range = (start.0, sectors);
+        let times = (flight.began, self.clock.step);
+        match operation {
+            Operation::Read => {
+                if result.is_ok() {
+                    let data = &self.engine.payloads[&id].data;
+                    self.tally.sectors_checked += sectors;
+                    self.model.check_read(range, data, times, self.engine.trust);
+                }
+            }
+            Operation::Write { durable } | Operation::WriteZeroes { durable, .. } => {
+                let end = if result.is_ok() { End::Done { durable } } else { End::Unsure };
+                self.model.end(range, id.0, times, end);
+            }
+            Operation::Trim => self.model.end(range, id.0, times, End::Unsure),
+        }
+        if !(flight.keep && result.is_ok()) {
+            self.engine.payloads.remove(&id);
+        }
+    }
+
+    pub(crate) fn flush_answered(&mut self, id: RequestId, result: Result<(), Fault>) {
+        self.note("answer", [id.0, u64::from(result.is_ok()), 1]);
+        let asked = self.engine.clients.flushes.remove(&id).expect("a flush under way");
+        if result.is_ok() {
+            self.model.flushed(asked, self.engine.clients.oldest_read());
+        } else {
+            assert!(self.engine.trust.errors_allowed, "a flush failed within tolerance");
+        }
+    }
+
+    /// The whole array, as clients read it; none if some of it cannot be read.
+    pub(crate) fn read_all(&mut self) -> Option<Vec<u8>> {
+        let capacity = self.geometry.capacity_sectors();
+        let length = 64;
+        let starts: Vec<u64> = (0..capacity).step_by(length as usize).collect();
+        let mut reads = Vec::new();
+        for start in starts {
+            let id = self.issue(Operation::Read, start, length.min(capacity - start));
+            self.engine.clients.flights.get_mut(&id).expect("just issued").keep = true;
+            reads.push(id);
+        }
+        self.settle();
+        let mut content = Vec::with_capacity(capacity as usize * SECTOR);
+        let mut is_whole = true;
+        for id in reads {
+            match self.engine.payloads.remove(&id) {
+                Some(payload) => content.extend_from_slice(&payload.data),
+                None => is_whole = false,
+            }
+        }
+        is_whole.then_some(content)
+    }
+}

@@ -1,0 +1,428 @@
+//! The driver: one array with its disks, clients and oracle, under virtual time.
+//!
+//! ```text
+//!   clients ─pieces─▶ shards ─requests, jobs─▶ disks, memory
+//!                      │  ▲
+//!              reports ▼  │ views, queries (in order)
+//!                     array ─superblocks, flushes─▶ disks
+//! ```
+//!
+//! A request to a disk is picked twice: once when the disk acts, once when the engine hears of it.
+//! Time goes on a little with every step and jumps to the array's next timeout when that is picked.
+//! The disks, the model, the step count and the chance outlive the engine: [`crate::cycle`] ends it
+//! and starts the next one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use braid_engine::array::{ArrayEffect, MemberId, Notice};
+use braid_engine::effect::{MemberFault, MemberIo, MemberIoDone, MemberOperation};
+use braid_engine::request::{RequestId, ShardIndex};
+use braid_engine::{Instant, job};
+use braid_geometry::Geometry;
+
+use crate::content::SECTOR;
+use crate::disk::Disk;
+use crate::fault::{Fault, Mishap, Plan};
+use crate::memory::{Payloads, Reach};
+use crate::model::Model;
+use crate::open::{Machines, Message};
+use crate::random::Random;
+use crate::schedule::{Choice, Event, Offer, Order, Pending, choose};
+use crate::tally::Tally;
+use crate::trace::Trace;
+use crate::workload::{Clients, Flight};
+
+/// More steps than settling ever takes: beyond, something goes round in circles.
+const SETTLE_STEPS_MAX: u64 = 200_000;
+/// Nanoseconds that a step takes.
+const STEP_NS: u64 = 1000;
+
+pub(crate) struct Clock {
+    pub(crate) step: u64,
+    pub(crate) now: Instant,
+}
+
+/// What the model is to make of this run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trust {
+    pub(crate) errors_allowed: bool,
+    /// What is read once stays.
+    pub(crate) pins: bool,
+    /// It stays even if a member is lost.
+    pub(crate) firmly: bool,
+}
+
+/// The engine of one run and everything on its way.
+pub(crate) struct Engine {
+    pub(crate) machines: Machines,
+    pub(crate) pending: Pending,
+    pub(crate) payloads: Payloads,
+    pub(crate) clients: Clients,
+    pub(crate) plan: Plan,
+    pub(crate) order: Order,
+    pub(crate) trust: Trust,
+    pub(crate) notices: Vec<Notice>,
+}
+
+impl Engine {
+    pub(crate) fn new(machines: Machines, order: Order) -> Self {
+        Self {
+            machines,
+            pending: Pending::default(),
+            payloads: Payloads::new(),
+            clients: Clients { flights: BTreeMap::new(), flushes: BTreeMap::new() },
+            plan: Plan::default(),
+            order,
+            trust: Trust { errors_allowed: false, pins: true, firmly: true },
+            notices: Vec::new(),
+        }
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) geometry: Geometry,
+    pub(crate) disks: Vec<Disk>,
+    /// Disks that the array has said are out: never to be believed again until they are rebuilt.
+    pub(crate) out: BTreeSet<usize>,
+    /// Disks that came to harm, or were not there, when nobody said anything: in or out.
+    pub(crate) unsure: BTreeSet<usize>,
+    /// Disks that do not take part in this run: out as soon as it answers a write.
+    pub(crate) absent: BTreeSet<usize>,
+    pub(crate) model: Model,
+    pub(crate) random: Random,
+    pub(crate) clock: Clock,
+    pub(crate) next_request: RequestId,
+    pub(crate) trace: Trace,
+    pub(crate) tally: Tally,
+    pub(crate) engine: Engine,
+}
+
+/// What a step did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Did {
+    Nothing,
+    Tick,
+    /// It is a client's turn.
+    Issue,
+    Something,
+}
+
+impl World {
+    /// Does one thing. [`Did::Nothing`] when nothing can happen.
+    pub(crate) fn step(&mut self, issue: bool) -> Did {
+        self.clock.step += 1;
+        self.clock.now = Instant(self.clock.now.0 + STEP_NS);
+        self.tally.steps += 1;
+        if !self.engine.plan.faults.is_empty() {
+            self.let_faults_happen();
+        }
+        let engine = &self.engine;
+        let offer = Offer {
+            inbox: engine.machines.shards.iter().any(|side| !side.inbox.is_empty()),
+            report: engine.machines.shards.iter().any(|side| !side.reports.is_empty()),
+            issue,
+            tick: engine.machines.array.poll_timeout().is_some(),
+        };
+        let choice = choose(&engine.pending, offer, &engine.order, &mut self.random);
+        match choice {
+            None => return Did::Nothing,
+            Some(Choice::Event(class)) => self.let_event_happen(class),
+            Some(Choice::Inbox) => self.open_letter(),
+            Some(Choice::Report) => self.pass_report(),
+            Some(Choice::Issue) => return Did::Issue,
+            Some(Choice::Tick) => {
+                self.tick();
+                return Did::Tick;
+            }
+        }
+        Did::Something
+    }
+
+    fn let_event_happen(&mut self, class: usize) {
+        let event = self.engine.pending.take(class, &self.engine.order, &mut self.random);
+        let stalled = event.waits_for().is_some_and(|id| self.disk_of(id).ills.stalled);
+        if stalled {
+            self.engine.pending.push(event);
+        } else {
+            self.happen(event);
+        }
+    }
+
+    pub(crate) fn disk_index(&self, member: MemberId) -> usize {
+        self.engine.machines.members[usize::from(member.0)].disk
+    }
+
+    fn disk_of(&self, member: MemberId) -> &Disk {
+        &self.disks[self.disk_index(member)]
+    }
+
+    pub(crate) fn note(&mut self, word: &'static str, numbers: [u64; 3]) {
+        self.trace.note(self.clock.step, word, numbers);
+    }
+
+    fn let_faults_happen(&mut self) {
+        let step = self.clock.step;
+        let faults = std::mem::take(&mut self.engine.plan.faults);
+        let (due, later): (Vec<Fault>, _) =
+            faults.into_iter().partition(|fault| fault.step <= step);
+        self.engine.plan.faults = later;
+        due.into_iter().for_each(|fault| self.befall(fault));
+    }
+
+    fn befall(&mut self, fault: Fault) {
+        let Fault { disk: index, mishap, .. } = fault;
+        self.note("fault", [index as u64, u64::from(mishap.name().as_bytes()[0]), 0]);
+        self.tally.count(mishap.name());
+        let disk = &mut self.disks[index];
+        match mishap {
+            Mishap::Dies => disk.ills.gone = true,
+            Mishap::PowerCut => {
+                if !disk.ills.gone {
+                    self.tally.sectors_undone += disk.lose_power(&mut self.random);
+                }
+                disk.ills.gone = true;
+            }
+            Mishap::WritesFail => disk.ills.writes_fail = true,
+            Mishap::FlushesFail => disk.ills.flushes_fail = true,
+            Mishap::SuperblocksFail => disk.ills.superblocks_fail = true,
+            Mishap::Stalls => disk.ills.stalled = true,
+            Mishap::Wakes => disk.ills.stalled = false,
+            Mishap::BadSectors { start, sectors } => disk.bad.extend(start..start + sectors),
+        }
+    }
+
+    /// Time jumps to the array's next timeout.
+    fn tick(&mut self) {
+        let Some(due) = self.engine.machines.array.poll_timeout() else { return };
+        self.clock.now = self.clock.now.max(due);
+        self.note("tick", [self.clock.now.0, 0, 0]);
+        self.engine.machines.array.handle_timeout(self.clock.now);
+        self.drain_array();
+    }
+
+    fn any_shard(&mut self, has: impl Fn(usize, &Self) -> bool) -> usize {
+        let open: Vec<usize> =
+            (0..self.engine.machines.shards.len()).filter(|index| has(*index, self)).collect();
+        if open.len() == 1 { open[0] } else { *self.random.pick(&open) }
+    }
+
+    fn open_letter(&mut self) {
+        let index = self.any_shard(|i, world| !world.engine.machines.shards[i].inbox.is_empty());
+        let now = self.clock.now;
+        let side = &mut self.engine.machines.shards[index];
+        match side.inbox.pop_front().expect("it was seen") {
+            Message::View(view) => {
+                side.view = Arc::clone(&view);
+                side.shard.handle_view(now, view);
+            }
+            Message::Query => side.shard.handle_activity_query(now),
+        }
+        self.drain_shard(index);
+    }
+
+    fn pass_report(&mut self) {
+        let index = self.any_shard(|i, world| !world.engine.machines.shards[i].reports.is_empty());
+        let side = &mut self.engine.machines.shards[index];
+        let report = side.reports.pop_front().expect("it was seen");
+        let shard = ShardIndex(index as u16);
+        self.engine.machines.array.handle_report(self.clock.now, shard, report);
+        self.drain_array();
+    }
+
+    fn happen(&mut self, event: Event) {
+        let now = self.clock.now;
+        match event {
+            Event::Piece { shard, piece } => {
+                self.note("piece", [piece.request.0, piece.start.0, u64::from(piece.sectors)]);
+                self.engine.machines.shards[shard].shard.handle_piece(now, piece);
+                self.drain_shard(shard);
+            }
+            Event::Job { shard, job } => {
+                self.note("job", [u64::from(job.id.0), job.steps.len() as u64, 0]);
+                let side = &mut self.engine.machines.shards[shard];
+                let mut memory = Reach {
+                    arena: &mut side.arena,
+                    block_bytes: side.block_bytes,
+                    payloads: &mut self.engine.payloads,
+                };
+                job::run(&job, braid_parity::kernel(), &mut memory);
+                side.shard.handle_job_done(now, job.id);
+                self.drain_shard(shard);
+            }
+            Event::Io { shard, io } => {
+                let result = self.act(shard, &io);
+                let done = MemberIoDone { id: io.id, result };
+                self.engine.pending.push(Event::IoDone { shard, done });
+            }
+            Event::IoDone { shard, done } => {
+                self.note("io-done", [shard as u64, done.id.0, u64::from(done.result.is_ok())]);
+                self.engine.machines.shards[shard].shard.handle_member_io(now, done);
+                self.drain_shard(shard);
+            }
+            Event::Superblock { member, state } => {
+                let written = self.write_superblock(member, &state);
+                self.engine.pending.push(Event::SuperblockDone { member, written });
+            }
+            Event::SuperblockDone { member, written } => {
+                self.note("super-done", [u64::from(member.0), u64::from(written), 0]);
+                self.engine.machines.array.handle_superblock_written(now, member, written);
+                self.drain_array();
+            }
+            Event::Flush { member } => {
+                let index = self.disk_index(member);
+                let flushed = self.disks[index].flush();
+                self.note("flush", [index as u64, u64::from(flushed), 0]);
+                self.engine.pending.push(Event::FlushDone { member, flushed });
+            }
+            Event::FlushDone { member, flushed } => {
+                self.note("flush-done", [u64::from(member.0), u64::from(flushed), 0]);
+                self.engine.machines.array.handle_flushed(now, member, flushed);
+                self.drain_array();
+            }
+        }
+    }
+
+    fn write_superblock(
+        &mut self,
+        member: MemberId,
+        state: &braid_engine::array::SuperblockState,
+    ) -> bool {
+        let side = &mut self.engine.machines.members[usize::from(member.0)];
+        let index = side.disk;
+        let (start, data) = side.superblock_for(member, state);
+        let disk = &mut self.disks[index];
+        let written = if disk.ills.superblocks_fail && !disk.ills.gone {
+            // An error does not say that nothing was written.
+            disk.tear((start, &data), &mut self.random);
+            false
+        } else {
+            disk.write((start, &data), true, &mut self.random).is_ok()
+        };
+        let clean = u64::from(state.resync_offset != 0);
+        self.note(
+            if written { "super" } else { "super-fails" },
+            [index as u64, state.events, clean],
+        );
+        written
+    }
+
+    /// The bytes that a write wants to write, and whether they must be durable.
+    pub(crate) fn bytes_to_write(&mut self, shard: usize, io: &MemberIo) -> (Vec<u8>, bool) {
+        let length = io.sectors as usize * SECTOR;
+        let side = &mut self.engine.machines.shards[shard];
+        let mut memory = Reach {
+            arena: &mut side.arena,
+            block_bytes: side.block_bytes,
+            payloads: &mut self.engine.payloads,
+        };
+        match io.operation {
+            MemberOperation::Write { buffer, durable } => {
+                (memory.bytes(buffer, length, false).to_vec(), durable)
+            }
+            MemberOperation::Zero { durable, .. } => (vec![0; length], durable),
+            MemberOperation::Read { .. } => unreachable!("a read writes nothing"),
+        }
+    }
+
+    /// Where a request goes: disk and sector of it.
+    pub(crate) fn place_of(&self, io: &MemberIo) -> (usize, u64) {
+        let member = &self.engine.machines.members[usize::from(io.member.0)];
+        (member.disk, member.data_offset() + io.sector.0)
+    }
+
+    /// The disk does what it was asked.
+    fn act(&mut self, shard: usize, io: &MemberIo) -> Result<(), MemberFault> {
+        let (index, start) = self.place_of(io);
+        let (sectors, is_write) = (u64::from(io.sectors), io.operation.is_write());
+        self.note(if is_write { "write" } else { "read" }, [index as u64, start, sectors]);
+        if let MemberOperation::Read { buffer } = io.operation {
+            let side = &mut self.engine.machines.shards[shard];
+            let mut memory = Reach {
+                arena: &mut side.arena,
+                block_bytes: side.block_bytes,
+                payloads: &mut self.engine.payloads,
+            };
+            let out = memory.bytes(buffer, io.sectors as usize * SECTOR, true);
+            let read = self.disks[index].read(start, sectors);
+            match read {
+                Ok(data) => out.copy_from_slice(data),
+                // A failed read leaves anything.
+                Err(_) => out.fill(0xDB),
+            }
+            return read.map(|_| ());
+        }
+        let (data, durable) = self.bytes_to_write(shard, io);
+        self.disks[index].write((start, &data), durable, &mut self.random)
+    }
+
+    pub(crate) fn drain_shard(&mut self, index: usize) {
+        while let Some(job) = self.engine.machines.shards[index].shard.poll_job() {
+            self.engine.pending.push(Event::Job { shard: index, job });
+        }
+        while let Some(io) = self.engine.machines.shards[index].shard.poll_member_io() {
+            self.check_io(index, &io);
+            self.engine.pending.push(Event::Io { shard: index, io });
+        }
+        while let Some(reply) = self.engine.machines.shards[index].shard.poll_reply() {
+            let flight = self.engine.clients.flights.get_mut(&reply.request);
+            let flight: &mut Flight = flight.expect("only requests under way are answered");
+            if let Some(result) = flight.progress.reply(reply.result) {
+                self.answered(reply.request, result);
+            }
+        }
+        let side = &mut self.engine.machines.shards[index];
+        while let Some(report) = side.shard.poll_report() {
+            side.reports.push_back(report);
+        }
+    }
+
+    pub(crate) fn drain_array(&mut self) {
+        while let Some(effect) = self.engine.machines.array.poll_effect() {
+            match effect {
+                ArrayEffect::Publish(view) => {
+                    for side in &mut self.engine.machines.shards {
+                        side.inbox.push_back(Message::View(Arc::clone(&view)));
+                    }
+                }
+                ArrayEffect::WriteSuperblock { member, state } => {
+                    self.engine.pending.push(Event::Superblock { member, state });
+                }
+                ArrayEffect::Flush { member } => {
+                    self.engine.pending.push(Event::Flush { member });
+                }
+                ArrayEffect::QueryActivity => {
+                    for side in &mut self.engine.machines.shards {
+                        side.inbox.push_back(Message::Query);
+                    }
+                }
+                ArrayEffect::Answer { request, result } => self.flush_answered(request, result),
+                ArrayEffect::Notice(notice) => self.heard(notice),
+            }
+        }
+    }
+
+    /// Nobody stalls any more; until everything is answered and only time could bring more.
+    pub(crate) fn settle(&mut self) {
+        self.engine.plan.faults.clear();
+        self.disks.iter_mut().for_each(|disk| disk.ills.stalled = false);
+        let end = self.clock.step + SETTLE_STEPS_MAX;
+        loop {
+            assert!(self.clock.step < end, "it goes round in circles");
+            let clients = &self.engine.clients;
+            let is_answered = clients.flights.is_empty() && clients.flushes.is_empty();
+            if is_answered && self.is_quiet() {
+                break;
+            }
+            let did = self.step(false);
+            assert!(did != Did::Nothing || is_answered, "requests hang");
+        }
+    }
+
+    /// Whether nothing is on its way, whatever time may bring.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let sides = &self.engine.machines.shards;
+        self.engine.pending.is_empty()
+            && sides.iter().all(|side| side.inbox.is_empty() && side.reports.is_empty())
+    }
+}
