@@ -8,6 +8,7 @@
 //!   own role spare, journal, faulty ........................ that
 //!   own role a slot:  two or more events behind ............ stale
 //!                     equally new, tables differ ........... contradictory, and no array
+//!                       (unless one of them puts out another that counts it in: its word is later)
 //!                     newest table: any other role ......... faulty (md writes a removed member as a spare)
 //!                     newest table: the same slot .......... claims the slot
 //!   several claim one slot: replacement steps back, then most events; a tie is no array
@@ -40,8 +41,7 @@ pub(crate) fn judge<'a>(
     verdicts: &mut Verdicts,
 ) -> Result<Roster<'a>, Refusal> {
     let newest = newest(group);
-    let contradictory =
-        newest.map(|newest| contradictory(group, newest.events())).unwrap_or_default();
+    let contradictory = contradictory(group);
     let mut claims: Vec<(u16, Candidate<'a>)> = Vec::new();
     let mut spares = Vec::new();
     for candidate in group {
@@ -74,18 +74,21 @@ pub(crate) fn judge<'a>(
     Ok(Roster { newest, active, spares, replaced })
 }
 
-/// The candidate whose superblock counts. Of equally new ones the one with the lowest number, and of those
-/// the first label: they agree, or there is no array.
+/// The candidate whose superblock counts: of the newest the one with the lowest number, and of those the first
+/// label. They agree, or there is no array.
 fn newest<'a>(group: &[Candidate<'a>]) -> Option<Candidate<'a>> {
-    let active = group.iter().filter(|candidate| own_slot(candidate).is_some());
-    active.copied().reduce(|best, other| match rank(&other).cmp(&rank(&best)) {
-        std::cmp::Ordering::Greater => other,
-        _ => best,
-    })
+    newest_members(group).into_iter().min_by_key(|candidate| candidate.superblock.device.number)
 }
 
-fn rank(candidate: &Candidate<'_>) -> (u64, std::cmp::Reverse<u32>) {
-    (candidate.events(), std::cmp::Reverse(candidate.superblock.device.number))
+/// The members with most events, without those that are superseded; if they supersede each other in a circle,
+/// all of them.
+fn newest_members<'a>(group: &[Candidate<'a>]) -> Vec<Candidate<'a>> {
+    let active = || group.iter().copied().filter(|candidate| own_slot(candidate).is_some());
+    let events = active().map(|candidate| candidate.events()).max();
+    let newest: Vec<_> = active().filter(|one| Some(one.events()) == events).collect();
+    let (superseded, last): (Vec<_>, Vec<_>) =
+        newest.into_iter().partition(|one| is_superseded(one, group));
+    if last.is_empty() { superseded } else { last }
 }
 
 fn own_slot(candidate: &Candidate<'_>) -> Option<u16> {
@@ -102,16 +105,31 @@ fn role_in(table_of: &Candidate<'_>, candidate: &Candidate<'_>) -> Role {
     role.copied().unwrap_or(Role::Spare)
 }
 
+/// Whether an equally new member has put this one out, and this one never heard of it.
+///
+/// md and braid count one event back when the array turns clean. If a member cannot be told, it stays
+/// at the higher count, and the update that puts it out brings the others to that same count again. It
+/// still counts them in and they do not count it in: theirs is the later word. (If both call each
+/// other out, nobody can tell.)
+fn is_superseded(one: &Candidate<'_>, group: &[Candidate<'_>]) -> bool {
+    let counts_in = |table_of: &Candidate<'_>, whom: &Candidate<'_>| {
+        own_slot(whom).is_some_and(|slot| role_in(table_of, whom) == Role::Active(slot))
+    };
+    group.iter().any(|other| {
+        other.events() == one.events()
+            && own_slot(other).is_some()
+            && counts_in(one, other)
+            && !counts_in(other, one)
+    })
+}
+
 /// The newest members that disagree with another of them about who has which slot; each with whom it disagrees.
 /// One update writes one table to everybody, so equally new tables are equal. Spare and faulty are not compared:
 /// nobody is read on account of either.
-fn contradictory(group: &[Candidate<'_>], events: u64) -> Vec<(usize, String)> {
-    let newest: Vec<&Candidate<'_>> = group
-        .iter()
-        .filter(|candidate| candidate.events() == events && own_slot(candidate).is_some())
-        .collect();
+fn contradictory(group: &[Candidate<'_>]) -> Vec<(usize, String)> {
+    let newest = newest_members(group);
     let differ = |a: &Candidate<'_>, b: &Candidate<'_>| slots_in(a) != slots_in(b);
-    let find = |candidate: &&Candidate<'_>| {
+    let find = |candidate: &Candidate<'_>| {
         newest.iter().find(|other| differ(candidate, other)).map(|other| other.label())
     };
     newest.iter().filter_map(|one| find(one).map(|other| (one.index, other))).collect()

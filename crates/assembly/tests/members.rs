@@ -369,3 +369,25 @@ fn a_spare_whose_number_is_active_in_the_newest_table_is_not_free() {
     assert_eq!(codes(&assembly)[3], "faulty");
     assert_eq!(assembly.verdicts[3].reason, Reason::NumberTaken { newest: "m0".to_owned() });
 }
+
+/// The array turned clean (one event back), one member could not be told, and putting it out brought
+/// the others to its count again: it knows of nothing and they know better. Found by the simulator,
+/// seed 0.
+#[test]
+fn member_that_missed_the_step_back_to_clean_does_not_stop_the_array() {
+    for untold in 0..4_usize {
+        let mut members = array(Level::Raid5, 4);
+        set_dirty(&mut members, 0);
+        for index in (0..4).filter(|index| *index != untold) {
+            set_role(&mut members[index], untold, Role::Faulty);
+            set_dirty(&mut members[index..=index], CLEAN);
+        }
+        let assembly = judge(&members);
+        let codes = codes(&assembly);
+        for (index, code) in codes.into_iter().enumerate() {
+            assert_eq!(code, if index == untold { "faulty" } else { "fresh" });
+        }
+        let array = assembly.array.expect("an array");
+        assert!(!array.dirty && array.degraded == 1 && array.slots[untold].is_none());
+    }
+}
