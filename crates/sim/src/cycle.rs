@@ -177,6 +177,8 @@ impl World {
         self.model.lose_clients(self.clock.step);
         if power {
             self.lose_power();
+        } else if self.engine.has_lost_cache {
+            self.model.lose_power(false);
         }
     }
 
@@ -184,7 +186,7 @@ impl World {
         for disk in &mut self.disks {
             self.tally.sectors_undone += disk.lose_power(&mut self.random);
         }
-        self.model.lose_power();
+        self.model.lose_power(true);
     }
 
     /// A disk was doing something: any part of it is done, and nobody hears of it.

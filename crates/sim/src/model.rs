@@ -17,6 +17,11 @@ use crate::content::{FIRST, Version};
 /// Not superseded.
 const CURRENT: u64 = u64::MAX;
 
+/// The write of what is on stable storage.
+const STABLE: u64 = 0;
+/// The write of what may be in a cache and was written by nobody who still waits.
+const NOBODY: u64 = u64::MAX;
+
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     write: u64,
@@ -26,7 +31,7 @@ struct Entry {
     /// The step at which it was superseded.
     superseded: u64,
     by_pin: bool,
-    /// Not on stable storage any more.
+    /// Not on stable storage any more; if superseded by pin: not where it is read from.
     gone: bool,
 }
 
@@ -71,7 +76,7 @@ impl Model {
                     && entry.answered.is_some_and(|answered| answered <= began)
                 {
                     if entry.superseded == CURRENT || entry.by_pin {
-                        (entry.superseded, entry.by_pin) = (now, false);
+                        (entry.superseded, entry.by_pin, entry.gone) = (now, false, false);
                     }
                     entry.gone |= durable;
                 }
@@ -84,9 +89,9 @@ impl Model {
     pub(crate) fn flushed(&mut self, asked: u64, oldest: u64) {
         for cell in self.cells.iter_mut().filter(|cell| cell.len() > 1) {
             for entry in cell.iter_mut() {
-                entry.gone |= entry.superseded <= asked && !entry.by_pin;
+                entry.gone |= entry.superseded <= asked;
             }
-            cell.retain(|entry| !entry.gone || entry.superseded >= oldest);
+            cell.retain(|entry| !entry.gone || entry.by_pin || entry.superseded >= oldest);
         }
     }
 
@@ -111,9 +116,11 @@ impl Model {
             entry.superseded != CURRENT || entry.answered.is_some_and(|at| at <= began)
         };
         if cell.len() > 1 && cell.iter().all(alone) {
+            // Nothing was written since the last power cut: what is read is on stable storage.
+            let is_stable = cell.iter().all(|entry| entry.write == STABLE);
             for entry in cell.iter_mut() {
                 if entry.superseded == CURRENT && entry.version != version {
-                    (entry.superseded, entry.by_pin) = (now, !firmly);
+                    (entry.superseded, entry.by_pin, entry.gone) = (now, !firmly, is_stable);
                 }
             }
         }
@@ -122,22 +129,27 @@ impl Model {
     /// A copy was lost: what another copy held may be read again.
     pub(crate) fn unpin(&mut self) {
         for entry in self.cells.iter_mut().flatten().filter(|entry| entry.by_pin) {
-            (entry.superseded, entry.by_pin) = (CURRENT, false);
+            (entry.superseded, entry.by_pin, entry.gone) = (CURRENT, false, false);
         }
     }
 
-    /// Power was cut: what may be on stable storage is what may be read.
-    pub(crate) fn lose_power(&mut self) {
+    /// Power was cut: what may be on stable storage is what may be read. `of_all`: nothing is left in
+    /// any cache; otherwise what is there may still be lost.
+    pub(crate) fn lose_power(&mut self, of_all: bool) {
+        let write = if of_all { STABLE } else { NOBODY };
         for cell in &mut self.cells {
             if let [entry] = cell.as_mut_slice() {
-                *entry = settled(entry.version);
+                *entry = Entry { write, ..settled(entry.version) };
                 continue;
             }
-            cell.retain(|entry| !entry.gone);
+            cell.retain(|entry| !entry.gone || entry.by_pin);
             for entry in cell.iter_mut() {
-                let pinned = entry.by_pin.then_some(entry.superseded);
-                let superseded = pinned.unwrap_or(CURRENT);
-                *entry = Entry { superseded, by_pin: entry.by_pin, ..settled(entry.version) };
+                let stays_pinned = entry.by_pin && entry.gone;
+                *entry = if stays_pinned {
+                    Entry { superseded: 0, by_pin: true, gone: true, ..settled(entry.version) }
+                } else {
+                    Entry { write, ..settled(entry.version) }
+                };
             }
             cell.sort_by_key(|entry| (entry.version, entry.by_pin));
             cell.dedup_by_key(|entry| entry.version);
@@ -160,7 +172,7 @@ impl Model {
 }
 
 fn settled(version: Version) -> Entry {
-    let (write, answered) = (0, Some(0));
+    let (write, answered) = (STABLE, Some(0));
     Entry { write, version, answered, superseded: CURRENT, by_pin: false, gone: false }
 }
 
@@ -179,14 +191,14 @@ mod tests {
         written(&mut model, 10, (1, 2), false);
         assert!(!model.may_read(0, FIRST, 3) && model.may_read(0, 10, 3));
         let mut cut = model.clone();
-        cut.lose_power();
+        cut.lose_power(true);
         assert!(cut.may_read(0, FIRST, 3) && cut.may_read(0, 10, 3));
         let mut too_early = model.clone();
         too_early.flushed(1, 4);
-        too_early.lose_power();
+        too_early.lose_power(true);
         assert!(too_early.may_read(0, FIRST, 5));
         model.flushed(3, 4);
-        model.lose_power();
+        model.lose_power(true);
         assert!(!model.may_read(0, FIRST, 5) && model.may_read(0, 10, 5));
     }
 
@@ -196,7 +208,7 @@ mod tests {
         model.begin((0, 1), 11, 11);
         written(&mut model, 10, (3, 4), true);
         model.end((0, 1), 11, (1, 5), End::Done { durable: false });
-        model.lose_power();
+        model.lose_power(true);
         assert!(!model.may_read(0, FIRST, 6));
         assert!(model.may_read(0, 10, 6) && model.may_read(0, 11, 6));
     }
@@ -205,7 +217,7 @@ mod tests {
     fn a_value_once_read_is_pinned_and_a_loss_unpins_it() {
         let mut model = Model::new(1);
         written(&mut model, 10, (1, 2), false);
-        model.lose_power();
+        model.lose_power(true);
         let mut mirror = model.clone();
         model.pin(0, FIRST, (3, 4), true);
         assert!(!model.may_read(0, 10, 5) && model.may_read(0, 10, 3));
@@ -213,8 +225,7 @@ mod tests {
         model.unpin();
         assert!(!model.may_read(0, 10, 6));
         mirror.pin(0, FIRST, (3, 4), false);
-        mirror.flushed(5, 6);
-        mirror.lose_power();
+        mirror.lose_power(true);
         assert!(!mirror.may_read(0, 10, 7));
         mirror.unpin();
         assert!(mirror.may_read(0, 10, 8));

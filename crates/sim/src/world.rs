@@ -63,6 +63,8 @@ pub(crate) struct Engine {
     pub(crate) order: Order,
     pub(crate) trust: Trust,
     pub(crate) notices: Vec<Notice>,
+    /// A disk has forgotten what was unflushed: whatever ends the run, that may be missing.
+    pub(crate) has_lost_cache: bool,
 }
 
 impl Engine {
@@ -76,6 +78,7 @@ impl Engine {
             order,
             trust: Trust { errors_allowed: false, pins: true, firmly: true },
             notices: Vec::new(),
+            has_lost_cache: false,
         }
     }
 }
@@ -182,6 +185,7 @@ impl World {
                     self.tally.sectors_undone += disk.lose_power(&mut self.random);
                 }
                 disk.ills.gone = true;
+                self.engine.has_lost_cache = true;
             }
             Mishap::WritesFail => disk.ills.writes_fail = true,
             Mishap::FlushesFail => disk.ills.flushes_fail = true,
