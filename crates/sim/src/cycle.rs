@@ -227,7 +227,8 @@ impl World {
         });
         let clean = stopped.expect("an array that is told to stop stops");
         assert!(clean || self.engine.trust.errors_allowed, "an orderly stop is clean");
-        if clean {
+        // A run that wrote nothing flushes nothing: what a killed process left in caches stays there.
+        if clean && self.engine.has_written {
             self.model.flushed(self.clock.step, u64::MAX);
         }
         self.lose_power();
@@ -315,14 +316,12 @@ impl World {
         Ok(assembled)
     }
 
-    /// The new machines take over; who was presented and is not among them is out.
+    /// The new machines take over. Who is not among them is out as soon as a write is answered.
     fn join(&mut self, machines: Machines, presented: &[usize]) {
         let chosen: BTreeSet<usize> = machines.members.iter().map(|member| member.disk).collect();
-        for disk in presented {
-            self.unsure.remove(disk);
-            if !chosen.contains(disk) {
-                self.out.insert(*disk);
-            }
+        if presented.len() == self.disks.len() {
+            // Nobody who is not here can know better.
+            self.unsure.retain(|disk| !chosen.contains(disk));
         }
         let before: BTreeSet<usize> =
             self.engine.machines.members.iter().map(|member| member.disk).collect();

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use braid_engine::request::{Fault, Operation, Progress, Request, RequestId};
-use braid_geometry::LogicalSector;
+use braid_geometry::{Family, LogicalSector};
 
 use crate::content::{SECTOR, Version, fill};
 use crate::memory::Payload;
@@ -192,7 +192,7 @@ impl World {
         self.check_error_allowed(result, &flight.request);
         let Request { operation, start, sectors, .. } = flight.request;
         if operation.is_write() && result.is_ok() {
-            self.out.append(&mut self.absent);
+            self.superblocks_have_told();
         }
         let range = (start.0, sectors);
         let times = (flight.began, self.clock.step);
@@ -212,6 +212,18 @@ impl World {
         }
         if !(flight.keep && result.is_ok()) {
             self.engine.payloads.remove(&id);
+        }
+    }
+
+    /// A write was answered: before it, superblocks were written to every member, by which those that
+    /// are absent are out and those that take part are in, whatever happened before.
+    fn superblocks_have_told(&mut self) {
+        self.engine.has_written = true;
+        self.out.append(&mut self.absent);
+        if self.geometry.level().family() != Family::Direct {
+            for member in &self.engine.machines.members {
+                self.unsure.remove(&member.disk);
+            }
         }
     }
 

@@ -65,6 +65,8 @@ pub(crate) struct Engine {
     pub(crate) notices: Vec<Notice>,
     /// A disk has forgotten what was unflushed: whatever ends the run, that may be missing.
     pub(crate) has_lost_cache: bool,
+    /// It has answered a write.
+    pub(crate) has_written: bool,
 }
 
 impl Engine {
@@ -79,6 +81,7 @@ impl Engine {
             trust: Trust { errors_allowed: false, pins: true, firmly: true },
             notices: Vec::new(),
             has_lost_cache: false,
+            has_written: false,
         }
     }
 }
