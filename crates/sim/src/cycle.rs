@@ -335,6 +335,14 @@ impl World {
         self.engine = Engine::new(machines, order);
         let events = self.engine.machines.array.events();
         self.note("started", [chosen.len() as u64, events, 0]);
+        // A member that is one behind falls two behind if power is cut again before it was told:
+        // docs/simulator.md, "What it found".
+        for member in &self.engine.machines.members {
+            if member.superblock.state.events < events {
+                self.unsure.insert(member.disk);
+                self.tally.count("member-one-behind");
+            }
+        }
         // No fault comes while it is read, but scars of earlier ones are there.
         let scarred = chosen.into_iter().filter(|disk| !self.disks[*disk].bad.is_empty());
         let scarred: BTreeSet<usize> = scarred.collect();
