@@ -243,7 +243,7 @@ impl World {
             }
         }
         let presented = self.who_is_presented();
-        let was_whole = end == End::Stop && !self.standing().is_dirty;
+        let was_whole = end == End::Stop && self.engine.has_written && !self.standing().is_dirty;
         let must_be_clean = was_whole && !self.engine.trust.errors_allowed;
         if let Err(refusal) = self.open(&presented, must_be_clean) {
             self.note("refused", [presented.len() as u64, 0, 0]);

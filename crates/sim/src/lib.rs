@@ -33,6 +33,7 @@ mod model;
 mod open;
 mod random;
 mod schedule;
+pub mod small;
 mod tally;
 mod trace;
 mod workload;

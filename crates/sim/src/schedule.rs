@@ -66,10 +66,6 @@ impl Pending {
         self.classes.iter().all(Vec::is_empty)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Event> {
-        self.classes.iter().flatten()
-    }
-
     pub(crate) fn drain(&mut self) -> Vec<Event> {
         self.classes.iter_mut().flat_map(std::mem::take).collect()
     }
