@@ -5,11 +5,13 @@
 //! | `test` | everything that must hold, in one command; what continuous integration runs |
 //! | `tidy` | the house rules |
 //! | `oracle` | arrays of the real kernel against ours, both ways |
+//! | `sim` | crash and recover in the simulator, for a bounded time |
 //! | `fuzz` | the parsers against chance, for a bounded time |
 
 mod fuzz;
 mod oracle;
 mod packages;
+mod sim;
 mod steps;
 mod tidy;
 
@@ -23,6 +25,7 @@ usage: cargo xtask <chore>
   test   [--skip STEP]...            everything that must hold (STEP: see the headings it prints)
   tidy                               the house rules
   oracle [ARGS]...                   arrays of the real kernel against ours, both ways
+  sim    [--seconds N] [--from SEED] crash and recover in the simulator, for a bounded time
   fuzz   [--seconds N] [TARGET]...   the parsers against chance (needs the nightly toolchain)";
 
 fn main() -> ExitCode {
@@ -42,6 +45,7 @@ fn run(chore: &str, args: Vec<String>) -> Result<()> {
         "test" => steps::run(&args),
         "tidy" => tidy::run(),
         "oracle" => oracle::run(args),
+        "sim" => sim::run(&args),
         "fuzz" => fuzz::run(&args),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");

@@ -6,11 +6,12 @@ use std::panic::catch_unwind;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use braid_sim::{Report, Settings, Tally, simulate};
+use braid_sim::{Report, Settings, Tally, simulate, small};
 
 const USAGE: &str = "\
 usage: braid-sim --seed N [--cycles M] [--smallest] [--twice] [--trace]
-       braid-sim run [--cycles N] [--seconds S] [--from SEED] [--smallest] [--states]";
+       braid-sim run [--cycles N] [--seconds S] [--from SEED] [--smallest] [--states]
+       braid-sim small [--states-max N]";
 
 /// Cycles of one world in `run`: enough for an array to grow old.
 const CYCLES_PER_WORLD: u64 = 20;
@@ -18,6 +19,8 @@ const CYCLES_PER_WORLD: u64 = 20;
 #[derive(Debug, Default)]
 struct Arguments {
     is_run: bool,
+    is_small: bool,
+    states_max: Option<u64>,
     seed: u64,
     cycles: Option<u64>,
     seconds: Option<u64>,
@@ -37,6 +40,8 @@ fn parse() -> Result<Arguments, String> {
         };
         match word.as_str() {
             "run" => arguments.is_run = true,
+            "small" => arguments.is_small = true,
+            "--states-max" => arguments.states_max = Some(number()?),
             "--seed" | "--from" => arguments.seed = number()?,
             "--cycles" => arguments.cycles = Some(number()?),
             "--seconds" => arguments.seconds = Some(number()?),
@@ -51,12 +56,15 @@ fn parse() -> Result<Arguments, String> {
 }
 
 fn main() -> ExitCode {
-    let ended =
-        parse().and_then(
-            |arguments| {
-                if arguments.is_run { run_many(&arguments) } else { run_one(&arguments) }
-            },
-        );
+    let ended = parse().and_then(|arguments| {
+        if arguments.is_small {
+            run_small(&arguments)
+        } else if arguments.is_run {
+            run_many(&arguments)
+        } else {
+            run_one(&arguments)
+        }
+    });
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(text) => {
@@ -114,6 +122,21 @@ fn run_many(arguments: &Arguments) -> Result<(), String> {
         seed += 1;
     }
     print(&total, Some(began.elapsed()), arguments.wants_states);
+    Ok(())
+}
+
+/// The exhaustive worlds; `--states-max` bounds each story.
+fn run_small(arguments: &Arguments) -> Result<(), String> {
+    let began = Instant::now();
+    let states_max = arguments.states_max.unwrap_or(u64::MAX);
+    let explored = catch_unwind(|| small::explore(states_max))
+        .map_err(|_| "a small world failed".to_owned())?;
+    println!("{:>12} stories (array and workload)", explored.stories);
+    println!("{:>12} crash points", explored.crash_points);
+    println!("{:>12} exhaustive states", explored.states);
+    println!("{:>12} refused with reason", explored.refused);
+    println!("{:>12} crash points cut down", explored.cut_down);
+    println!("{:>12.1} seconds", began.elapsed().as_secs_f64());
     Ok(())
 }
 

@@ -41,6 +41,8 @@ struct Logged {
     /// `DEAD` when a durable write has made the sector stable since.
     sector: u64,
     write: u32,
+    /// It could not be read before; undone, it cannot again.
+    was_bad: bool,
 }
 
 const DEAD: u64 = u64::MAX;
@@ -126,7 +128,11 @@ impl Disk {
         } else {
             let write = self.next_write;
             self.next_write += 1;
-            self.log.extend((start..start + sectors).map(|sector| Logged { sector, write }));
+            let bad = &self.bad;
+            self.log.extend((start..start + sectors).map(|sector| {
+                let was_bad = !bad.is_empty() && bad.contains(&sector);
+                Logged { sector, write, was_bad }
+            }));
             self.before.extend_from_slice(&self.seen[bytes(start, sectors)]);
         }
         self.seen[bytes(start, sectors)].copy_from_slice(data);
@@ -159,6 +165,9 @@ impl Disk {
             if logged.sector != DEAD && random.chance(percent) {
                 let before = &self.before[bytes(index as u64, 1)];
                 self.seen[bytes(logged.sector, 1)].copy_from_slice(before);
+                if logged.was_bad {
+                    self.bad.insert(logged.sector);
+                }
                 undone += 1;
             }
         }

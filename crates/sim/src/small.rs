@@ -96,7 +96,7 @@ fn workloads(capacity: u64) -> Vec<Vec<(u64, u64)>> {
     ]
 }
 
-/// Explores until everything is done, or `states_max` states are.
+/// Explores every story to its end, or, with `states_max`, until the story has that many states.
 ///
 /// # Panics
 /// At the first state that is wrong.
@@ -108,10 +108,11 @@ pub fn explore(states_max: u64) -> Explored {
         for writes in workloads(capacity) {
             explored.stories += 1;
             let mut steps = 0;
+            let enough = explored.states.saturating_add(states_max);
             while cut_after(&design, &writes, steps, &mut explored) {
                 steps += 1;
-                if explored.states >= states_max {
-                    return explored;
+                if explored.states >= enough {
+                    break;
                 }
             }
         }

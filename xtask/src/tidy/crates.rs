@@ -37,7 +37,7 @@ const PURE: [&str; 6] = [
     "braid-engine",
 ];
 
-const ROWS: [Row; 11] = [
+const ROWS: [Row; 12] = [
     Row { name: "braid-geometry", workspace: &[], registry: PURE_REGISTRY },
     Row { name: "braid-parity", workspace: &[], registry: PURE_REGISTRY },
     Row { name: "braid-nbd-proto", workspace: &[], registry: PURE_REGISTRY },
@@ -51,6 +51,19 @@ const ROWS: [Row; 11] = [
         name: "braid-engine",
         workspace: &["braid-geometry", "braid-parity", "braid-ondisk"],
         registry: PURE_REGISTRY,
+    },
+    // The simulator takes the place of everything that talks to the world.
+    Row {
+        name: "braid-sim",
+        workspace: &[
+            "braid-engine",
+            "braid-geometry",
+            "braid-parity",
+            "braid-ondisk",
+            "braid-assembly",
+            "braid-nbd-proto",
+        ],
+        registry: &[],
     },
     Row { name: "braid-member", workspace: &[], registry: ANY },
     Row {

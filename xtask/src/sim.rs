@@ -1,0 +1,67 @@
+//! `cargo xtask sim`: the simulator in release, for a bounded time.
+//!
+//! First the same seed in debug and in release, whose traces must have one number; then many seeds
+//! for most of the time; then the small worlds. What the program prints is the report.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::tidy::repository_root;
+
+/// How long the random worlds run unless `--seconds` says otherwise.
+const SECONDS_DEFAULT: u64 = 60;
+/// Seeds whose traces are compared between debug and release.
+const SEEDS_COMPARED: u64 = 5;
+/// Exhaustive states of each story, for each second.
+const STATES_PER_SECOND: u64 = 40;
+
+/// The chore.
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    let (mut seconds, mut from) = (SECONDS_DEFAULT, 0);
+    let mut rest = args.iter();
+    while let Some(arg) = rest.next() {
+        let number = rest.next().and_then(|text| text.parse().ok());
+        let number: u64 = number.with_context(|| format!("{arg} needs a number"))?;
+        match arg.as_str() {
+            "--seconds" => seconds = number,
+            "--from" => from = number,
+            _ => bail!("unknown argument {arg}"),
+        }
+    }
+    run_for(seconds, from)
+}
+
+/// Runs seeds from `from` on for `seconds` seconds, and what goes with it.
+pub(crate) fn run_for(seconds: u64, from: u64) -> Result<()> {
+    for seed in from..from + SEEDS_COMPARED {
+        let words = ["--seed", &seed.to_string(), "--twice"];
+        let (debug, release) = (output(&[], &words)?, output(&["--release"], &words)?);
+        ensure!(debug == release, "seed {seed} goes another way in release than in debug");
+    }
+    println!("{SEEDS_COMPARED} seeds are the same twice, and in debug and release");
+    let random = ["run", "--seconds", &seconds.to_string(), "--from", &from.to_string()];
+    show(&random)?;
+    show(&["small", "--states-max", &(seconds * STATES_PER_SECOND).to_string()])
+}
+
+fn command(flags: &[&str], words: &[&str]) -> Result<Command> {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(["run", "--quiet", "--package", "braid-sim"]).args(flags).arg("--").args(words);
+    command.current_dir(repository_root()?);
+    Ok(command)
+}
+
+fn output(flags: &[&str], words: &[&str]) -> Result<String> {
+    let mut command = command(flags, words)?;
+    let output = command.stderr(Stdio::inherit()).output().context("braid-sim")?;
+    ensure!(output.status.success(), "{command:?}: {}", output.status);
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn show(words: &[&str]) -> Result<()> {
+    let mut command = command(&["--release"], words)?;
+    let status = command.status().context("braid-sim")?;
+    ensure!(status.success(), "{command:?}: {status}");
+    Ok(())
+}
