@@ -26,8 +26,15 @@ pub(crate) struct Known<'a> {
 impl Known<'_> {
     /// Slots for which a disk is presented that assembly must choose. A disk's number is its slot.
     fn sure_slots(&self) -> BTreeSet<u16> {
-        let sure = |disk: &&usize| !self.out.contains(disk) && !self.unsure.contains(disk);
-        self.presented.iter().filter(sure).map(|disk| *disk as u16).collect()
+        let events = |superblock: &&Superblock| superblock.state.events;
+        let newest = self.superblocks.iter().map(events).max().unwrap_or(0);
+        let presented = self.presented.iter().zip(self.superblocks);
+        // Crash upon crash between updates leaves an honest disk two behind; see docs/simulator.md.
+        let sure = presented.filter(|(disk, superblock)| {
+            let is_told = events(superblock) + 1 >= newest;
+            is_told && !self.out.contains(disk) && !self.unsure.contains(disk)
+        });
+        sure.map(|(disk, _)| *disk as u16).collect()
     }
 
     fn may_be_dirty(&self) -> bool {
