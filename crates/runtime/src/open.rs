@@ -17,6 +17,7 @@ use crate::core::{Core, End, ShardCell};
 use crate::member_threads::{self, MemberQueue};
 use crate::options::Options;
 use crate::requests::Requests;
+use crate::superblocks::level_with;
 use crate::timer::{self, Alarm};
 use crate::volume::Volume;
 use crate::watch::Watch;
@@ -78,6 +79,10 @@ impl Volume {
         if let Some(reason) = assembled.read_only.as_ref().filter(|_| !options.read_only) {
             return Err(OpenError::ReadOnly { reason: reason.to_string() });
         }
+        let mut members = members;
+        if !options.read_only && crate::volume::keeps_intent(&assembled.geometry) {
+            bring_level(assembled, &mut members);
+        }
         let roster = roster(assembled, members)?;
         let geometry = assembled.geometry.clone();
         let zero_is_fast = roster.zero_is_fast;
@@ -121,6 +126,22 @@ impl Volume {
         });
         let threads = spawn(&core, options)?;
         Ok(Self::new(core, config.geometry, (options.read_only, zero_is_fast), threads))
+    }
+}
+
+/// Brings members that are one event behind level with the newest, before anything counts on. One
+/// that cannot be written now will fail the next update as well, and be put out by it.
+fn bring_level(assembled: &AssembledArray, members: &mut [Option<OpenMember>]) {
+    for occupant in assembled.slots.iter().flatten() {
+        let Some(Some(member)) = members.get_mut(occupant.member) else { continue };
+        let update = level_with(&member.superblock, &assembled.newest, assembled.resync_offset);
+        let Some(update) = update else { continue };
+        let mut superblock = member.superblock.clone();
+        superblock.apply(&update);
+        let bytes = superblock.to_bytes();
+        if member.device.write_at(&bytes, superblock.offset_bytes(), true).is_ok() {
+            member.superblock = superblock;
+        }
     }
 }
 

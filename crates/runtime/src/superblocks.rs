@@ -7,6 +7,27 @@ use braid_ondisk::{Role, Superblock, SuperblockUpdate};
 
 use crate::clock::seconds_since_1970;
 
+/// What brings a member that is one event behind level with the newest superblock, if it is one.
+///
+/// Being one behind is no harm: the member missed an update, but no write that the update was to
+/// allow. If the next update then reached only some members, it would be two behind the newest, and
+/// be called stale. So it is brought level first, with the newest table and the newest count; dirty
+/// if any member says so.
+pub(crate) fn level_with(
+    superblock: &Superblock,
+    newest: &Superblock,
+    resync_offset: u64,
+) -> Option<SuperblockUpdate> {
+    (superblock.state.events < newest.state.events).then(|| SuperblockUpdate {
+        events: newest.state.events,
+        update_time_seconds: seconds_since_1970(),
+        resync_offset,
+        roles: Arc::from(newest.state.roles.as_slice()),
+        recovery_offset: superblock.device.recovery_offset_sectors,
+        role_of_this: superblock.state.role,
+    })
+}
+
 /// The update of one member's superblock for `state`.
 ///
 /// Devices that the array lists get their role; devices that were active and are not listed any

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use braid_assembly::Verdict;
 use braid_geometry::Level;
+use braid_member::Member;
 use braid_member::layer::{Fault, Operation};
 use braid_runtime::{Notice, Volume, VolumeError, VolumeOperation};
 use kit::Array;
@@ -250,4 +251,30 @@ fn a_panic_that_drops_a_volume_stops_it_and_does_not_end_the_process() {
     });
     owner.join().expect_err("it panicked");
     assert!(!array.assemble().1.array.expect("an array").dirty, "it was stopped in order");
+}
+
+/// Power failed in the middle of a superblock round, twice: the member that both rounds had not
+/// reached was two events behind and called stale, although it had missed no write.
+#[test]
+fn a_member_one_event_behind_is_brought_level_before_the_next_update() {
+    let array = Array::new(Level::Raid5, 4, 128);
+    let superblock = |slot: usize| {
+        let (probed, _) = array.assemble();
+        probed[slot].probe.newest().expect("a member").clone()
+    };
+    let volume = array.open(|_| {});
+    write(&volume, 0, &[1; 4096], false);
+    let active = superblock(3);
+    assert!(volume.stop().clean);
+    let newest = superblock(0).state.events;
+    assert_eq!(newest, active.state.events + 1, "the round to clean is one event newer");
+    // As if that round had not reached member 3.
+    let written = array.devices[3].write_at(&active.to_bytes(), active.offset_bytes(), true);
+    written.expect("memory takes writes");
+    let (_, assembly) = array.assemble();
+    assert!(assembly.array.expect("one behind is fresh").dirty, "member 3 says so");
+    assert!(array.open(|_| {}).stop().clean, "nobody wrote");
+    assert_eq!(superblock(3).state.events, newest);
+    let (_, assembly) = array.assemble();
+    assert!(assembly.array.expect("all are level").dirty, "what member 3 said is not forgotten");
 }

@@ -40,7 +40,10 @@ pub(crate) struct Design {
 impl Design {
     /// Its disks, with superblocks and without data.
     pub(crate) fn disks(&self) -> Vec<Disk> {
-        let data_sectors = self.rows * u64::from(self.chunk_sectors);
+        // Level 1 has no chunk; mdadm counts its members in whole 64 KiB, and so does placement.
+        let unit_sectors = if self.level == Level::Raid1 { 128 } else { 1 };
+        let data_sectors =
+            (self.rows * u64::from(self.chunk_sectors)).next_multiple_of(unit_sectors);
         let sectors = METADATA_SECTORS + data_sectors;
         let chunk_sectors = if self.level == Level::Raid1 { 0 } else { self.chunk_sectors };
         let at_start = self.version != Version::V1_0;

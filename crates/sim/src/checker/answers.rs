@@ -67,6 +67,7 @@ impl World {
                 assert!(self.engine.trust.errors_allowed, "the array broke within tolerance");
                 self.tally.count("array-broken");
             }
+            Notice::OutOfSpace { member } => panic!("no disk here is sparse: {member:?}"),
             Notice::Stopped { clean } => self.note("stopped", [u64::from(clean), 0, 0]),
         }
         self.engine.notices.push(notice);
