@@ -1,13 +1,15 @@
 //! `cargo xtask oracle`: a real kernel's md, held against braid, both ways.
 //!
-//!     matrix, golden, states     which arrays, and what happens to them
-//!        | spec, script          ... said to mdadm and to a shell
-//!     suite, proof, fixtures     what must be true; what is kept
-//!        | braid/                what braid makes of md's arrays, and md of braid's
-//!        | content, describe     ... computed on the host
-//!     guest                      one boot: cases in, report and images out
-//!        | drive, report, initramfs, cpio
-//!     guest/*.sh, guest/agent.rs what runs inside
+//! ```text
+//! matrix, golden, states     which arrays, and what happens to them
+//!    | spec, script          ... said to mdadm and to a shell
+//! suite, proof, fixtures     what must be true; what is kept
+//!    | braid/                what braid makes of md's arrays, and md of braid's
+//!    | content, describe     ... computed on the host
+//! guest                      one boot: cases in, report and images out
+//!    | drive, report, initramfs, cpio
+//! guest/*.sh, guest/agent.rs what runs inside
+//! ```
 //!
 //! Knows mdadm, QEMU and files. It never loads a module, makes a device or needs root on the host:
 //! everything that md touches is inside the guest.

@@ -1,13 +1,15 @@
 //! Braid's side of the oracle: it reads what md made, makes what md judges, and takes turns.
 //!
-//!     reading     md made -> braid reads, healthy and with every loss that must be survived
-//!     making      braid makes and writes -> md judges (`suite::Bench::reverse`)
-//!     turns       md made -> braid writes -> md reads, checks, writes -> braid reads
-//!     examining   `mdadm --examine` against `braid examine`, and braid's arrays against md's
-//!     places      where mdadm puts things on members of 20 GiB and 1 TiB
-//!       | array   braid as a library, in this process
-//!       | program braid as people run it: create, serve with nbdcopy, examine
-//!     tally       counts and failures
+//! ```text
+//! reading     md made -> braid reads, healthy and with every loss that must be survived
+//! making      braid makes and writes -> md judges (`suite::Bench::reverse`)
+//! turns       md made -> braid writes -> md reads, checks, writes -> braid reads
+//! examining   `mdadm --examine` against `braid examine`, and braid's arrays against md's
+//! places      where mdadm puts things on members of 20 GiB and 1 TiB
+//!   | array   braid as a library, in this process
+//!   | program braid as people run it: create, serve with nbdcopy, examine
+//! tally       counts and failures
+//! ```
 //!
 //! Most arrays are read and written through the library, since a process for each of a thousand
 //! reads would cost minutes; some of every level go through the program and its NBD server.
