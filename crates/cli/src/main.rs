@@ -18,6 +18,12 @@ use cmd::{Cli, Globals};
 use error::code::Code;
 use error::{CliError, Exit, Risk};
 
+/// Words that people bring along from other tools.
+const MDADM_HABITS: [&str; 12] = [
+    "status", "stop", "start", "assemble", "detail", "add", "remove", "fail", "replace", "check",
+    "grow", "monitor",
+];
+
 fn main() -> ExitCode {
     let json = std::env::args_os().any(|argument| argument == "--json");
     let outcome = match Cli::try_parse() {
@@ -57,10 +63,22 @@ fn usage(error: &clap::Error) -> Result<Exit, CliError> {
             let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
             let what = lines.next().unwrap_or("the command line was not understood");
             let what = what.strip_prefix("error: ").unwrap_or(what);
-            let usage_error = lines
-                .filter(|line| !line.starts_with("For more information"))
+            // clap offers `--` for every option it does not know; nobody means that here.
+            let is_noise = |line: &&str| {
+                line.starts_with("For more information") || line.starts_with("tip: to pass '-")
+            };
+            let mut usage_error = lines
+                .filter(|line| !is_noise(line))
                 .fold(CliError::new(Code::Usage, what), CliError::because);
-            Err(usage_error.remedy(Risk::Look, "See how", "braid --help"))
+            let asked = std::env::args().nth(1).unwrap_or_default();
+            if MDADM_HABITS.contains(&asked.as_str()) {
+                let known = "what mdadm's verbs are called here, and what is not there yet";
+                usage_error = usage_error.remedy(Risk::Look, known, "braid help mdadm");
+            }
+            let is_verb = Cli::command().find_subcommand(&asked).is_some();
+            let help =
+                if is_verb { format!("braid {asked} --help") } else { "braid --help".into() };
+            Err(usage_error.remedy(Risk::Look, "See how", help))
         }
     }
 }

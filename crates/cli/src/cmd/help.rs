@@ -16,11 +16,14 @@ pub(crate) struct Args {
 }
 
 /// What `mdadm` calls it, and what it is here.
-const MDADM: [(&str, &str); 6] = [
+const MDADM: [(&str, &str); 9] = [
     ("mdadm --create /dev/md/NAME -l5 -n3 A B C", "braid create NAME --level 5 A B C"),
+    ("... --chunk=512 --layout=ls missing", "... --chunk 512K --layout left-symmetric missing"),
+    ("... --assume-clean", "... --assume-clean"),
+    ("... --run, over old data", "... --destroy NAME, what is to be destroyed"),
     ("mdadm --assemble /dev/md/NAME A B C", "braid serve A B C"),
     ("mdadm --assemble --readonly ...", "braid serve --read-only A B C"),
-    ("mdadm --assemble --force ...", "braid serve --accept-risk A B C"),
+    ("mdadm --assemble --force ...", "connect what is missing; or braid serve --accept-risk A B C"),
     ("mdadm --examine A", "braid examine A"),
     ("mdadm --stop /dev/md/NAME", "kill -TERM the braid that serves it"),
 ];
@@ -43,12 +46,20 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         for (theirs, ours) in MDADM {
             outln!("{theirs:<44} {ours}");
         }
-    } else if let Some(verb) = Cli::command().find_subcommand_mut(topic) {
-        out!("{}", verb.render_long_help());
+    } else if let Some(help) = help_on(topic) {
+        out!("{help}");
     } else {
         return Err(unknown(topic));
     }
     Ok(Exit::Done)
+}
+
+/// The long help of a verb.
+fn help_on(verb: &str) -> Option<String> {
+    let mut command = Cli::command();
+    // Fills in the whole command line for the usage of each verb.
+    command.build();
+    command.find_subcommand_mut(verb).map(|verb| verb.render_long_help().to_string())
 }
 
 fn unknown(topic: &str) -> CliError {
@@ -74,8 +85,8 @@ fn json(topic: &str) -> Result<Exit, CliError> {
     } else if topic == "mdadm" {
         let row = |(theirs, ours): (&str, &str)| json!({ "mdadm": theirs, "braid": ours });
         json!({ "verbs": MDADM.map(row) })
-    } else if let Some(verb) = Cli::command().find_subcommand_mut(topic) {
-        json!({ "verb": topic, "help": verb.render_long_help().to_string() })
+    } else if let Some(help) = help_on(topic) {
+        json!({ "verb": topic, "help": help })
     } else {
         return Err(unknown(topic));
     };

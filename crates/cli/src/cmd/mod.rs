@@ -48,7 +48,7 @@ pub(crate) enum Command {
     Examine(examine::Args),
     /// Show the main job on temporary files, in under a minute.
     Demo(demo::Args),
-    /// Explain an error code (`braid help B031`) or a subject.
+    /// Explain an error code (`braid help B031`), a verb, `exit` or `mdadm`.
     Help(help::Args),
 }
 

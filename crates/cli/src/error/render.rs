@@ -20,7 +20,8 @@ impl CliError {
             text.push_str(&format!("  {}\n", printable(line)));
         }
         let remedies = self.remedies();
-        let labels = remedies.iter().map(|remedy| remedy.label.chars().count() + 1);
+        let in_column = remedies.iter().filter(|remedy| !remedy.command.is_empty());
+        let labels = in_column.map(|remedy| remedy.label.chars().count() + 1);
         let width = labels.max().unwrap_or(0);
         for remedy in &remedies {
             let label = printable(&remedy.label);

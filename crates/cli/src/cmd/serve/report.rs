@@ -93,7 +93,8 @@ impl Reporter {
         if ready.array.degraded > 0 {
             let more = self.can_lose(ready);
             let count = ready.array.degraded;
-            let text = format!("{} is degraded: {count} slot(s) missing, {more}", self.name);
+            let slots = if count == 1 { "slot" } else { "slots" };
+            let text = format!("{} is degraded: {count} {slots} missing, {more}", self.name);
             self.say(Style::Warning, &text);
         }
         match &ready.array.accepted_risk {
