@@ -16,7 +16,7 @@ pub(crate) struct Args {
 }
 
 /// What `mdadm` calls it, and what it is here.
-const MDADM: [(&str, &str); 9] = [
+const MDADM: [(&str, &str); 10] = [
     ("mdadm --create /dev/md/NAME -l5 -n3 A B C", "braid create NAME --level 5 A B C"),
     ("... --chunk=512 --layout=ls missing", "... --chunk 512K --layout left-symmetric missing"),
     ("... --assume-clean", "... --assume-clean"),
@@ -26,6 +26,7 @@ const MDADM: [(&str, &str); 9] = [
     ("mdadm --assemble --force ...", "connect what is missing; or braid serve --accept-risk A B C"),
     ("mdadm --examine A", "braid examine A"),
     ("mdadm --stop /dev/md/NAME", "kill -TERM the braid that serves it"),
+    ("--detail, --add, --fail, --grow, --monitor", "not there yet"),
 ];
 
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
