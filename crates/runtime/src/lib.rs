@@ -25,7 +25,6 @@ mod member_threads;
 mod open;
 mod options;
 mod requests;
-mod superblocks;
 mod timer;
 mod volume;
 mod watch;

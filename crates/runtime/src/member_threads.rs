@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, Weak};
 
-use braid_engine::array::{MemberId, SuperblockState};
+use braid_engine::array::{MemberId, SuperblockState, update_for};
 use braid_engine::effect::{MemberFault, MemberIo, MemberIoDone, MemberOperation};
 use braid_engine::job::Span;
 use braid_engine::request::ShardIndex;
@@ -13,8 +13,8 @@ use braid_geometry::SECTOR_BYTES;
 use braid_member::{Member, MemberError};
 use braid_ondisk::Superblock;
 
+use crate::clock::seconds_since_1970;
 use crate::core::{ArrayEvent, Core, Machine, ShardEvent};
-use crate::superblocks::update_for;
 
 /// Something to do with a member.
 pub(crate) enum Work {
@@ -112,7 +112,8 @@ impl MemberQueue {
 
     fn write_superblock(&self, state: &SuperblockState) -> Result<(), MemberError> {
         let mut superblock = self.superblock.lock().expect("writing does not panic");
-        let update = update_for(&superblock, self.id, self.recovered_sectors, state);
+        let now = seconds_since_1970();
+        let update = update_for(&superblock, self.id, self.recovered_sectors, state, now);
         superblock.apply(&update);
         self.device.write_at(&superblock.to_bytes(), superblock.offset_bytes(), true)
     }

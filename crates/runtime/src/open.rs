@@ -4,20 +4,21 @@ use std::sync::Arc;
 use std::thread;
 
 use braid_assembly::AssembledArray;
-use braid_engine::array::{Array, ArrayEffect, ArraySetup, MemberId, MemberSetup, Notice};
+use braid_engine::array::{
+    Array, ArrayEffect, ArraySetup, MemberId, MemberSetup, Notice, level_with,
+};
 use braid_engine::{BadBlocks, BadRange, Shard, ShardConfig};
 use braid_geometry::{Geometry, MemberSector, SECTOR_BYTES};
 use braid_member::Member;
 use braid_ondisk::Superblock;
 
 use crate::arena::ShardMemory;
-use crate::clock::Clock;
+use crate::clock::{Clock, seconds_since_1970};
 use crate::combiner::Combiner;
 use crate::core::{Core, End, ShardCell};
 use crate::member_threads::{self, MemberQueue};
 use crate::options::Options;
 use crate::requests::Requests;
-use crate::superblocks::level_with;
 use crate::timer::{self, Alarm};
 use crate::volume::Volume;
 use crate::watch::Watch;
@@ -132,9 +133,11 @@ impl Volume {
 /// Brings members that are one event behind level with the newest, before anything counts on. One
 /// that cannot be written now will fail the next update as well, and be put out by it.
 fn bring_level(assembled: &AssembledArray, members: &mut [Option<OpenMember>]) {
+    let now = seconds_since_1970();
+    let (newest, resync_offset) = (&assembled.newest, assembled.resync_offset);
     for occupant in assembled.slots.iter().flatten() {
         let Some(Some(member)) = members.get_mut(occupant.member) else { continue };
-        let update = level_with(&member.superblock, &assembled.newest, assembled.resync_offset);
+        let update = level_with(&member.superblock, newest, resync_offset, now);
         let Some(update) = update else { continue };
         let mut superblock = member.superblock.clone();
         superblock.apply(&update);

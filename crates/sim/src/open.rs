@@ -4,23 +4,22 @@
 //!   bytes of disks ──probe──▶ superblocks ──assemble──▶ verdicts, array ──▶ Array, Shards
 //! ```
 //!
-//! This mirrors `runtime/open.rs` (what the engine is told of an assembled array) and
-//! `runtime/superblocks.rs` (what a member's superblock becomes for a state of the array) line by
-//! line; those speak of threads and of the clock and cannot be called from here. Whoever changes
-//! one of them changes this too.
+//! This mirrors `runtime/open.rs` (what the engine is told of an assembled array), which speaks of
+//! threads and cannot be called from here; whoever changes one changes the other. One thing is not
+//! mirrored yet: the runtime first brings members that are one event behind level.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use braid_assembly::{AssembledArray, Assembly, Options, ProbedMember, assemble};
 use braid_engine::array::{
-    Array, ArrayEffect, ArraySetup, ArrayView, MemberId, MemberSetup, SuperblockState,
+    Array, ArrayEffect, ArraySetup, ArrayView, MemberId, MemberSetup, SuperblockState, update_for,
 };
 use braid_engine::effect::Report;
 use braid_engine::request::Regions;
 use braid_engine::{BadBlocks, BadRange, Shard, ShardConfig};
 use braid_geometry::{Family, Geometry, MemberSector};
-use braid_ondisk::{Role, Snippet, Superblock, SuperblockUpdate, probe, probe_ranges};
+use braid_ondisk::{Snippet, Superblock, probe, probe_ranges};
 
 use crate::content::SECTOR;
 use crate::disk::Disk;
@@ -45,7 +44,9 @@ impl Member {
         id: MemberId,
         state: &SuperblockState,
     ) -> (u64, Vec<u8>) {
-        let update = update_for(&self.superblock, id, self.recovered_sectors, state);
+        // A clock that only grows: the number of events.
+        let now = crate::create::MADE_AT_SECONDS + state.events;
+        let update = update_for(&self.superblock, id, self.recovered_sectors, state, now);
         self.superblock.apply(&update);
         (self.superblock.offset_bytes() / SECTOR as u64, self.superblock.to_bytes())
     }
@@ -180,40 +181,4 @@ fn resync_offset(assembled: &AssembledArray) -> u64 {
     let accepted = assembled.accepted_risk.is_some();
     let keeps = assembled.geometry.level().family() != Family::Direct;
     if accepted || !keeps { u64::MAX } else { assembled.resync_offset }
-}
-
-/// The update of one member's superblock for `state`. The time in it is the number of events: a
-/// clock that only grows.
-fn update_for(
-    superblock: &Superblock,
-    member: MemberId,
-    recovered_sectors: u64,
-    state: &SuperblockState,
-) -> SuperblockUpdate {
-    let mut roles: Vec<Role> = superblock
-        .state
-        .roles
-        .iter()
-        .map(|role| if matches!(role, Role::Active(_)) { Role::Faulty } else { *role })
-        .collect();
-    let mut role_of_this = Role::Faulty;
-    for device in state.roles.iter() {
-        let role = device.slot.map_or(Role::Spare, |slot| Role::Active(slot.0));
-        let index = usize::from(device.device_number);
-        if roles.len() <= index {
-            roles.resize(index + 1, Role::Spare);
-        }
-        roles[index] = role;
-        if device.member == member {
-            role_of_this = role;
-        }
-    }
-    SuperblockUpdate {
-        events: state.events,
-        update_time_seconds: crate::create::MADE_AT_SECONDS + state.events,
-        resync_offset: state.resync_offset,
-        roles: Arc::from(roles),
-        recovery_offset: (recovered_sectors != u64::MAX).then_some(recovered_sectors),
-        role_of_this,
-    }
 }

@@ -17,6 +17,7 @@
 mod roster;
 mod step;
 mod superblock;
+mod update;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -25,6 +26,7 @@ use std::sync::Arc;
 use braid_geometry::{Family, Geometry, Slot};
 
 pub use superblock::{DeviceRole, SuperblockState};
+pub use update::{level_with, update_for};
 pub use view::{ArrayView, Gate, MemberId, MemberView};
 
 use crate::Instant;

@@ -1,11 +1,12 @@
-//! From what the array wants its superblocks to say to the bytes of one member.
+//! From what the array wants its superblocks to say to the update of one member's.
+//!
+//! Every driver writes superblocks this way; the time is the driver's to tell.
 
 use std::sync::Arc;
 
-use braid_engine::array::{MemberId, SuperblockState};
 use braid_ondisk::{Role, Superblock, SuperblockUpdate};
 
-use crate::clock::seconds_since_1970;
+use super::{MemberId, SuperblockState};
 
 /// What brings a member that is one event behind level with the newest superblock, if it is one.
 ///
@@ -13,14 +14,16 @@ use crate::clock::seconds_since_1970;
 /// allow. If the next update then reached only some members, it would be two behind the newest, and
 /// be called stale. So it is brought level first, with the newest table and the newest count; dirty
 /// if any member says so.
-pub(crate) fn level_with(
+#[must_use]
+pub fn level_with(
     superblock: &Superblock,
     newest: &Superblock,
     resync_offset: u64,
+    update_time_seconds: u64,
 ) -> Option<SuperblockUpdate> {
     (superblock.state.events < newest.state.events).then(|| SuperblockUpdate {
         events: newest.state.events,
-        update_time_seconds: seconds_since_1970(),
+        update_time_seconds,
         resync_offset,
         roles: Arc::from(newest.state.roles.as_slice()),
         recovery_offset: superblock.device.recovery_offset_sectors,
@@ -32,11 +35,13 @@ pub(crate) fn level_with(
 ///
 /// Devices that the array lists get their role; devices that were active and are not listed any
 /// more are faulty; what was never used stays as it was.
-pub(crate) fn update_for(
+#[must_use]
+pub fn update_for(
     superblock: &Superblock,
     member: MemberId,
     recovered_sectors: u64,
     state: &SuperblockState,
+    update_time_seconds: u64,
 ) -> SuperblockUpdate {
     let mut roles: Vec<Role> = superblock
         .state
@@ -58,7 +63,7 @@ pub(crate) fn update_for(
     }
     SuperblockUpdate {
         events: state.events,
-        update_time_seconds: seconds_since_1970(),
+        update_time_seconds,
         resync_offset: state.resync_offset,
         roles: Arc::from(roles),
         recovery_offset: (recovered_sectors != u64::MAX).then_some(recovered_sectors),
