@@ -29,7 +29,8 @@ fuzz_target!(|input: &[u8]| {
         assert_eq!(reread(&superblock, device_bytes), superblock);
         let mut updated = superblock;
         updated.apply(&SuperblockUpdate {
-            events: updated.state.events.wrapping_add(1),
+            // A count beyond the limit is refused on reading; 2^63 updates do not happen.
+            events: (updated.state.events + 1).min(1 << 63),
             update_time_seconds: 1_700_000_000,
             resync_offset: u64::MAX,
             roles: updated.state.roles.clone().into(),
