@@ -6,10 +6,10 @@ use std::panic::catch_unwind;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use braid_sim::{Report, Settings, Tally, simulate, small};
+use braid_sim::{Cut, Report, Settings, Tally, simulate, small};
 
 const USAGE: &str = "\
-usage: braid-sim --seed N [--cycles M] [--smallest] [--twice] [--trace]
+usage: braid-sim --seed N [--cycles M] [--without c1,c1r3,c1f8] [--smallest] [--twice] [--trace]
        braid-sim run [--cycles N] [--seconds S] [--from SEED] [--smallest] [--states]
        braid-sim small [--states-max N]";
 
@@ -28,12 +28,17 @@ struct Arguments {
     is_twice: bool,
     is_traced: bool,
     wants_states: bool,
+    cut: Cut,
 }
 
 fn parse() -> Result<Arguments, String> {
     let mut arguments = Arguments::default();
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
+        if word == "--without" {
+            arguments.cut = words.next().unwrap_or_default().parse()?;
+            continue;
+        }
         let mut number = || {
             let next = words.next().and_then(|text| text.parse().ok());
             next.ok_or_else(|| format!("{word} needs a number\n{USAGE}"))
@@ -75,13 +80,9 @@ fn main() -> ExitCode {
 }
 
 /// Simulates; a checker's panic becomes an error that names the command to see it again.
-fn try_simulate(settings: Settings) -> Result<Report, String> {
-    catch_unwind(|| simulate(&settings)).map_err(|_| {
-        let Settings { seed, cycles, is_smallest, .. } = settings;
-        let smallest = if is_smallest { " --smallest" } else { "" };
-        format!(
-            "seed {seed} failed; again: braid-sim --seed {seed} --cycles {cycles}{smallest} --trace"
-        )
+fn try_simulate(settings: &Settings) -> Result<Report, String> {
+    catch_unwind(|| simulate(settings)).map_err(|_| {
+        format!("seed {} failed; again: {} --trace", settings.seed, settings.command())
     })
 }
 
@@ -91,11 +92,12 @@ fn run_one(arguments: &Arguments) -> Result<(), String> {
         cycles: arguments.cycles.unwrap_or(CYCLES_PER_WORLD),
         is_smallest: arguments.is_smallest,
         is_traced: arguments.is_traced,
+        cut: arguments.cut.clone(),
     };
-    let first = try_simulate(settings)?;
+    let first = try_simulate(&settings)?;
     println!("seed {} trace {:016x}", settings.seed, first.trace_hash);
     if arguments.is_twice {
-        let second = try_simulate(Settings { is_traced: false, ..settings })?;
+        let second = try_simulate(&Settings { is_traced: false, ..settings.clone() })?;
         if first != second {
             return Err(format!("seed {} went another way the second time", settings.seed));
         }
@@ -117,8 +119,9 @@ fn run_many(arguments: &Arguments) -> Result<(), String> {
             cycles: CYCLES_PER_WORLD.min(cycles - total.cycles),
             is_smallest: arguments.is_smallest,
             is_traced: false,
+            cut: Cut::default(),
         };
-        total.add(&try_simulate(settings)?.tally);
+        total.add(&try_simulate(&settings)?.tally);
         seed += 1;
     }
     print(&total, Some(began.elapsed()), arguments.wants_states);

@@ -20,6 +20,7 @@ use braid_engine::request::RequestId;
 use braid_geometry::{Family, Geometry, Slot};
 use braid_ondisk::{Role, SuperblockUpdate};
 
+use crate::chances::{Chances, Purpose};
 use crate::checker::{redundancy, verdicts};
 use crate::content::{SECTOR, first_content, image, version_of};
 use crate::create::Design;
@@ -47,7 +48,8 @@ enum End {
 
 impl World {
     /// A new array on new disks, started.
-    pub(crate) fn create(design: &Design, mut random: Random, trace: Trace) -> Self {
+    pub(crate) fn create(design: &Design, chances: Chances, trace: Trace) -> Self {
+        let mut random = chances.of(Purpose::World, 1);
         let mut disks = design.disks();
         let presented: Vec<usize> = (0..disks.len()).collect();
         let (probed, assembly) = open::assemble_disks(&disks, &presented);
@@ -69,7 +71,7 @@ impl World {
             out: BTreeSet::new(),
             unsure: BTreeSet::new(),
             absent: BTreeSet::new(),
-            random,
+            chances,
             clock: Clock { step: 1, now: Instant(1_000_000_000) },
             next_request: RequestId(1),
             trace,
@@ -80,7 +82,11 @@ impl World {
 
     /// Runs up to `cycles` cycles; fewer if the array cannot be started any more.
     pub(crate) fn run(&mut self, cycles: u64) {
-        for _ in 0..cycles {
+        for cycle in 0..cycles {
+            if !self.chances.begin(cycle) {
+                continue;
+            }
+            self.note("cycle", [cycle, 0, 0]);
             self.work();
             let end = self.end();
             self.tally.cycles += 1;
@@ -94,15 +100,16 @@ impl World {
     /// Clients ask for things and disks fail, up to some step.
     fn work(&mut self) {
         let mut workload = Workload::any(self);
-        let steps = 1 + self.random.below(20 + 50 * workload.requests);
+        let mut random = self.chances.of(Purpose::Ends, 0);
+        let steps = 1 + random.below(20 + 50 * workload.requests);
         let standing = self.standing();
         let times = (self.clock.step, steps);
-        self.engine.plan = fault::plan(&standing, &self.disks, times, &mut self.random);
+        self.engine.plan = fault::plan(&standing, &self.disks, times, &self.chances);
         self.trust();
         let end = self.clock.step + steps;
         while self.clock.step < end {
             let may_issue =
-                workload.requests > 0 && self.engine.clients.in_flight() < workload.in_flight_max;
+                workload.is_ready(self) && self.engine.clients.in_flight() < workload.in_flight_max;
             match self.step(may_issue) {
                 Did::Issue => workload.issue(self),
                 Did::Nothing if self.engine.plan.faults.is_empty() => break,
@@ -111,7 +118,7 @@ impl World {
         }
     }
 
-    fn standing(&self) -> Standing {
+    pub(crate) fn standing(&self) -> Standing {
         let view = &self.engine.machines.shards[0].view;
         let disk = |slot: u16| view.member(Slot(slot)).map(|member| self.disk_index(member.id));
         Standing {
@@ -153,7 +160,7 @@ impl World {
 
     /// The run ends.
     fn end(&mut self) -> End {
-        let end = match self.random.below(20) {
+        let end = match self.chances.of(Purpose::Ends, 1).below(20) {
             0..15 => End::PowerCut,
             15..17 => End::Kill,
             _ => End::Stop,
@@ -170,7 +177,7 @@ impl World {
         self.tally.count(if power { "power-cut" } else { "process-killed" });
         self.note(if power { "power-cut" } else { "killed" }, [0, 0, 0]);
         for event in self.engine.pending.drain() {
-            if self.random.chance(50) {
+            if self.chances.disks.chance(50) {
                 self.half_do(event);
             }
         }
@@ -183,8 +190,9 @@ impl World {
     }
 
     fn lose_power(&mut self) {
-        for disk in &mut self.disks {
-            self.tally.sectors_undone += disk.lose_power(&mut self.random);
+        for (index, disk) in (0..).zip(&mut self.disks) {
+            let mut random = self.chances.of(Purpose::PowerCuts, index);
+            self.tally.sectors_undone += disk.lose_power(&mut random);
         }
         self.model.lose_power(true);
     }
@@ -200,12 +208,12 @@ impl World {
             Event::Io { shard, io } if io.operation.is_write() => {
                 let (disk, start) = self.place_of(&io);
                 let (data, _) = self.bytes_to_write(shard, &io);
-                self.disks[disk].tear((start, &data), &mut self.random);
+                self.disks[disk].tear((start, &data), &mut self.chances.disks);
             }
             Event::Superblock { member, state } => {
                 let side = &mut self.engine.machines.members[usize::from(member.0)];
                 let (start, data) = side.superblock_for(member, &state);
-                self.disks[side.disk].tear((start, &data), &mut self.random);
+                self.disks[side.disk].tear((start, &data), &mut self.chances.disks);
             }
             Event::Flush { member } => {
                 let disk = self.disk_index(member);
@@ -238,7 +246,7 @@ impl World {
     fn recover(&mut self, end: End) -> bool {
         for disk in &mut self.disks {
             disk.ills = Ills::default();
-            if self.random.chance(50) {
+            if self.chances.openings.chance(50) {
                 disk.bad.clear();
             }
         }
@@ -252,7 +260,7 @@ impl World {
                 _ => "refused-too-few",
             });
             let mut all: Vec<usize> = (0..self.disks.len()).collect();
-            self.random.shuffle(&mut all);
+            self.chances.openings.shuffle(&mut all);
             if presented.len() == all.len() || self.open(&all, must_be_clean).is_err() {
                 return false;
             }
@@ -260,7 +268,7 @@ impl World {
         let content = self.read_all();
         let standing = self.standing();
         let is_whole = !standing.is_dirty && standing.occupants.iter().all(Option::is_some);
-        if let Some(content) = content.filter(|_| !is_whole && self.random.chance(60)) {
+        if let Some(content) = content.filter(|_| !is_whole && self.chances.openings.chance(60)) {
             self.rebuild(&content);
         }
         true
@@ -269,11 +277,11 @@ impl World {
     /// Mostly all; sometimes some are missing; at least one that nothing befell, in any order.
     fn who_is_presented(&mut self) -> Vec<usize> {
         let mut all: Vec<usize> = (0..self.disks.len()).collect();
-        self.random.shuffle(&mut all);
-        if self.random.chance(65) {
+        self.chances.openings.shuffle(&mut all);
+        if self.chances.openings.chance(65) {
             return all;
         }
-        let withheld = 1 + self.random.below(if all.len() > 3 { 2 } else { 1 }) as usize;
+        let withheld = 1 + self.chances.openings.below(if all.len() > 3 { 2 } else { 1 }) as usize;
         let rest: Vec<usize> = all[withheld.min(all.len())..].to_vec();
         let is_sure = |disk: &usize| !self.out.contains(disk) && !self.unsure.contains(disk);
         if !rest.iter().any(is_sure) {
@@ -310,7 +318,7 @@ impl World {
             let data_offset = superblocks[0].device.data_offset_sectors;
             redundancy::check_clean(&assembled, &self.disks, presented, data_offset);
         }
-        let manner = manner(&mut self.random);
+        let manner = manner(&mut self.chances.openings);
         let machines = open::start(&assembled, &probed, presented, manner);
         self.join(machines, presented);
         Ok(assembled)
@@ -331,7 +339,7 @@ impl World {
         let everybody = 0..self.disks.len();
         self.absent = everybody.filter(|disk| !chosen.contains(disk)).collect();
         self.unsure.extend(self.absent.iter().filter(|disk| !self.out.contains(disk)));
-        let order = Order::seeded(&mut self.random);
+        let order = Order::seeded(&mut self.chances.openings);
         self.engine = Engine::new(machines, order);
         let events = self.engine.machines.array.events();
         self.note("started", [chosen.len() as u64, events, 0]);
@@ -381,7 +389,7 @@ impl World {
         self.out.clear();
         self.unsure.clear();
         let mut all: Vec<usize> = (0..self.disks.len()).collect();
-        self.random.shuffle(&mut all);
+        self.chances.openings.shuffle(&mut all);
         let assembled = self.open(&all, true);
         assert!(assembled.is_ok_and(|array| array.degraded == 0), "a rebuilt array is whole");
     }
@@ -408,12 +416,14 @@ pub(crate) fn manner(random: &mut Random) -> Manner {
 mod tests {
     use super::*;
     use crate::create::smallest;
+    use crate::cut::Cut;
 
     /// The checkers can fail: old bytes under a flushed write are seen.
     #[test]
     #[should_panic(expected = "reads as version 1, not one of")]
     fn a_disk_that_loses_a_flushed_write_is_noticed() {
-        let mut world = World::create(&smallest(), Random::new(1), Trace::new(false));
+        let mut world =
+            World::create(&smallest(), Chances::new(1, Cut::default()), Trace::new(false));
         let old = world.disks.clone();
         world.issue(braid_engine::request::Operation::Write { durable: false }, 0, 1);
         world.settle();

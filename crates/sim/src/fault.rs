@@ -3,11 +3,16 @@
 //! A run either keeps its faults within what the level must survive, given who is missing already,
 //! or goes deliberately beyond. Within: no client may see an error. Beyond: errors are right, wrong
 //! bytes are not. Which of the two it is, is decided here, before the run, and nowhere else.
+//!
+//! Every fault has an ordinal: eight for each disk, whoever else comes to harm. A stall and its end
+//! are one fault.
 
 use std::collections::BTreeSet;
 
 use braid_geometry::{Family, Geometry, Slot};
 
+use crate::chances::{Chances, Purpose};
+use crate::cut::Kind;
 use crate::disk::Disk;
 use crate::random::Random;
 
@@ -51,7 +56,12 @@ pub(crate) struct Fault {
     pub(crate) step: u64,
     pub(crate) disk: usize,
     pub(crate) mishap: Mishap,
+    /// Its number in this cycle.
+    pub(crate) ordinal: u64,
 }
+
+/// Ordinals that a disk has for its faults.
+const ORDINALS_PER_DISK: u64 = 8;
 
 /// The faults of one run.
 #[derive(Clone, Debug, Default)]
@@ -90,21 +100,24 @@ impl Standing {
 pub(crate) fn plan(
     standing: &Standing,
     disks: &[Disk],
-    (now, steps): (u64, u64),
-    random: &mut Random,
+    times: (u64, u64),
+    chances: &Chances,
 ) -> Plan {
     let present: Vec<usize> = standing.occupants.iter().flatten().copied().collect();
     let scarred: BTreeSet<usize> =
         present.iter().copied().filter(|disk| !disks[*disk].bad.is_empty()).collect();
-    let mut victims = BTreeSet::new();
+    let mut random = chances.of(Purpose::Faults, 0);
     let goes_beyond = random.chance(12);
-    let wanted = match random.below(10) {
+    let (kind, several) = (random.below(10), random.next() >> 16);
+    let wanted = match kind {
         0..4 => 0,
         4..8 => 1,
-        _ => 1 + random.below(present.len() as u64),
+        _ => 1 + several % present.len() as u64,
     };
-    let mut candidates = present;
+    let mut candidates: Vec<usize> = (0..disks.len()).collect();
     random.shuffle(&mut candidates);
+    candidates.retain(|disk| present.contains(disk));
+    let mut victims = BTreeSet::new();
     for disk in candidates.into_iter().take(wanted as usize) {
         let harmed = victims.iter().copied().chain([disk]).chain(scarred.iter().copied());
         if goes_beyond || standing.tolerates(&harmed.collect()) {
@@ -112,20 +125,33 @@ pub(crate) fn plan(
         }
     }
     let mut faults = Vec::new();
-    for disk in &victims {
-        for _ in 0..1 + random.below(3) {
-            let step = now + random.below(steps);
-            let mishap = mishap(&disks[*disk], random);
-            faults.push(Fault { step, disk: *disk, mishap });
-            if mishap == Mishap::Stalls {
-                let step = step + random.below(steps);
-                faults.push(Fault { step, disk: *disk, mishap: Mishap::Wakes });
-            }
-        }
+    for disk in victims {
+        faults.extend(faults_of(disk, &disks[disk], times, chances));
     }
-    victims.extend(scarred);
+    let harmed = faults.iter().map(|fault: &Fault| fault.disk);
+    let victims = harmed.chain(scarred).collect();
     let errors_allowed = !standing.tolerates(&victims);
     Plan { faults, victims, errors_allowed }
+}
+
+/// What comes to one disk, but for what is left out.
+fn faults_of(index: usize, disk: &Disk, (now, steps): (u64, u64), chances: &Chances) -> Vec<Fault> {
+    let first = index as u64 * ORDINALS_PER_DISK;
+    let mut random = chances.of(Purpose::Faults, 1 + index as u64);
+    let mut faults = Vec::new();
+    for ordinal in first..first + 1 + random.below(3) {
+        let step = now + random.below(steps);
+        let mishap = mishap(disk, &mut random);
+        let woken = step + random.below(steps);
+        if chances.leaves_out(Kind::Fault, ordinal) {
+            continue;
+        }
+        faults.push(Fault { step, disk: index, mishap, ordinal });
+        if mishap == Mishap::Stalls {
+            faults.push(Fault { step: woken, disk: index, mishap: Mishap::Wakes, ordinal });
+        }
+    }
+    faults
 }
 
 fn mishap(disk: &Disk, random: &mut Random) -> Mishap {

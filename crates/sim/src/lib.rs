@@ -10,6 +10,7 @@
 //!   seed ─▶ cycle ── work, end, assemble, read ─┐
 //!             │                                 │
 //!           world ── schedule, fault, workload  │ tally, trace
+//!             │  ▲   (each from its own stream: chances; numbered, so that any can be left out: cut)
 //!             │  ▲                              │
 //!           engine (shipped)    disk   model    │
 //!                                 checker ◀─────┘
@@ -22,9 +23,11 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::cast_possible_truncation, reason = "a small world: all its numbers are small")]
 
+mod chances;
 mod checker;
 mod content;
 mod create;
+mod cut;
 mod cycle;
 mod disk;
 mod fault;
@@ -41,15 +44,16 @@ mod world;
 
 use braid_ondisk::Version;
 
+pub use cut::{Cut, Kind, Number};
 pub use tally::Tally;
 
+use chances::{Chances, Purpose};
 use create::{designs, smallest};
-use random::Random;
 use trace::Trace;
 use world::World;
 
 /// What to simulate.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// Decides everything.
     pub seed: u64,
@@ -59,6 +63,18 @@ pub struct Settings {
     pub is_smallest: bool,
     /// Print each event.
     pub is_traced: bool,
+    /// What is left out.
+    pub cut: Cut,
+}
+
+impl Settings {
+    /// The command that does the same.
+    #[must_use]
+    pub fn command(&self) -> String {
+        let Self { seed, cycles, is_smallest, cut, .. } = self;
+        let smallest = if *is_smallest { " --smallest" } else { "" };
+        format!("braid-sim --seed {seed} --cycles {cycles}{smallest}{cut}")
+    }
 }
 
 /// What came of it.
@@ -76,7 +92,8 @@ pub struct Report {
 /// At the first thing that is wrong, with what it is.
 #[must_use]
 pub fn simulate(settings: &Settings) -> Report {
-    let mut random = Random::new(settings.seed);
+    let chances = Chances::new(settings.seed, settings.cut.clone());
+    let mut random = chances.of(Purpose::World, 0);
     let design = if settings.is_smallest {
         smallest()
     } else {
@@ -95,7 +112,7 @@ pub fn simulate(settings: &Settings) -> Report {
             u64::from(design.slots),
         ],
     );
-    let mut world = World::create(&design, random, trace);
+    let mut world = World::create(&design, chances, trace);
     world.run(settings.cycles);
     Report { trace_hash: world.trace.hash(), tally: world.tally }
 }

@@ -17,11 +17,12 @@ use braid_engine::request::Operation;
 use braid_geometry::{Family, Level, Slot, default_layout};
 use braid_ondisk::Version;
 
+use crate::chances::Chances;
 use crate::content::SECTOR;
 use crate::create::Design;
+use crate::cut::Cut;
 use crate::disk::Disk;
 use crate::model::Model;
-use crate::random::Random;
 use crate::schedule::{Event, Order};
 use crate::trace::Trace;
 use crate::world::{Did, World};
@@ -121,7 +122,7 @@ pub fn explore(states_max: u64) -> Explored {
 }
 
 fn open(design: &Design) -> World {
-    let mut world = World::create(design, Random::new(1), Trace::new(false));
+    let mut world = World::create(design, Chances::new(1, Cut::default()), Trace::new(false));
     world.engine.order = Order::Plain;
     world
 }

@@ -3,16 +3,25 @@
 //! The number is what `--twice` compares; the lines are printed only when asked for and cost nothing
 //! otherwise. The legend is in docs/simulator.md.
 
+use crate::cut::Number;
+
 /// The events of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Trace {
     hash: u64,
     is_printed: bool,
+    /// Printed behind the next event.
+    label: Option<Number>,
 }
 
 impl Trace {
     pub(crate) fn new(is_printed: bool) -> Self {
-        Self { hash: 0xcbf2_9ce4_8422_2325, is_printed }
+        Self { hash: 0xcbf2_9ce4_8422_2325, is_printed, label: None }
+    }
+
+    /// The next event is the one with this number.
+    pub(crate) fn label(&mut self, number: Number) {
+        self.label = Some(number);
     }
 
     /// Notes one event: its step, its word, and up to three numbers that the word gives a meaning.
@@ -25,9 +34,11 @@ impl Trace {
         word.bytes().for_each(|byte| fold(u64::from(byte)));
         numbers.into_iter().for_each(&mut fold);
         self.hash = hash;
+        let label = self.label.take();
         if self.is_printed {
             let [a, b, c] = numbers;
-            println!("{step:>8} {word:<12} {a} {b} {c}");
+            let label = label.map(|number| format!(" {number}")).unwrap_or_default();
+            println!("{step:>8} {word:<12} {a} {b} {c}{label}");
         }
     }
 

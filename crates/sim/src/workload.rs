@@ -2,16 +2,20 @@
 //!
 //! Requests go to the engine directly, in sectors. Three shapes: anything anywhere (half of it near
 //! the start, so that requests overlap), a journal (small durable writes one after another, and a
-//! flush now and then), a copy (long writes one after another).
+//! flush now and then), a copy (long writes one after another). Every request is numbered and draws
+//! from a stream of its own; one that is left out takes its place in the sequence all the same.
 
 use std::collections::BTreeMap;
 
 use braid_engine::request::{Fault, Operation, Progress, Request, RequestId};
 use braid_geometry::{Family, LogicalSector};
 
+use crate::chances::Purpose;
 use crate::content::{SECTOR, Version, fill};
+use crate::cut::Kind;
 use crate::memory::Payload;
 use crate::model::End;
+use crate::random::Random;
 use crate::schedule::Event;
 use crate::world::World;
 
@@ -50,18 +54,29 @@ pub(crate) enum Shape {
     Copy { next: u64 },
 }
 
+/// A request, before it has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    Flush,
+    Range { operation: Operation, start: u64, sectors: u64 },
+}
+
 /// The clients of one run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Workload {
     pub(crate) shape: Shape,
     pub(crate) requests: u64,
     pub(crate) in_flight_max: usize,
+    /// Requests that were drawn, left out or not.
+    drawn: u64,
+    /// The next request and its number in this cycle.
+    ready: Option<(u64, Ask)>,
 }
 
 impl Workload {
-    pub(crate) fn any(world: &mut World) -> Self {
+    pub(crate) fn any(world: &World) -> Self {
         let capacity = world.geometry.capacity_sectors();
-        let random = &mut world.random;
+        let mut random = world.chances.of(Purpose::Workload, 0);
         let next = random.below(capacity);
         let shape = match random.below(4) {
             0 => Shape::Journal { next },
@@ -69,39 +84,67 @@ impl Workload {
             _ => Shape::Anything,
         };
         let in_flight_max = *random.pick(&[1, 2, 4, 8]);
-        Self { shape, requests: 1 + random.below(10), in_flight_max }
+        Self { shape, requests: 1 + random.below(10), in_flight_max, drawn: 0, ready: None }
     }
 
-    /// Issues the next request.
+    /// Whether there is a request to issue; draws it.
+    pub(crate) fn is_ready(&mut self, world: &World) -> bool {
+        while self.ready.is_none() && self.drawn < self.requests {
+            let ordinal = self.drawn;
+            self.drawn += 1;
+            let mut random = world.chances.of(Purpose::Workload, 1 + ordinal);
+            let ask = self.draw(world.geometry.capacity_sectors(), &mut random);
+            if !world.chances.leaves_out(Kind::Request, ordinal) {
+                self.ready = Some((ordinal, ask));
+            }
+        }
+        self.ready.is_some()
+    }
+
+    /// All requests with their numbers.
+    #[cfg(test)]
+    pub(crate) fn all(mut self, world: &World) -> Vec<(u64, Ask)> {
+        let next = || {
+            self.is_ready(world);
+            self.ready.take()
+        };
+        std::iter::from_fn(next).collect()
+    }
+
+    /// Issues the next request, if one is ready.
     pub(crate) fn issue(&mut self, world: &mut World) {
-        self.requests -= 1;
-        let capacity = world.geometry.capacity_sectors();
+        let Some((ordinal, ask)) = self.ready.take() else { return };
+        world.trace.label(world.chances.number(Kind::Request, ordinal));
+        match ask {
+            Ask::Flush => world.flush(),
+            Ask::Range { operation, start, sectors } => world.issue(operation, start, sectors),
+        };
+    }
+
+    fn draw(&mut self, capacity: u64, random: &mut Random) -> Ask {
         match &mut self.shape {
-            Shape::Anything => anything(world),
+            Shape::Anything => anything(capacity, random),
             Shape::Journal { next } => {
-                if world.random.chance(25) {
-                    world.flush();
-                    return;
+                if random.chance(25) {
+                    return Ask::Flush;
                 }
-                let sectors = (1 + world.random.below(4)).min(capacity);
-                *next = if *next + sectors > capacity { 0 } else { *next };
-                let durable = world.random.chance(50);
-                world.issue(Operation::Write { durable }, *next, sectors);
-                *next += sectors;
+                let sectors = (1 + random.below(4)).min(capacity);
+                let start = if *next + sectors > capacity { 0 } else { *next };
+                let durable = random.chance(50);
+                *next = start + sectors;
+                Ask::Range { operation: Operation::Write { durable }, start, sectors }
             }
             Shape::Copy { next } => {
-                let sectors = (8 + world.random.below(56)).min(capacity);
-                *next = if *next + sectors > capacity { 0 } else { *next };
-                world.issue(Operation::Write { durable: false }, *next, sectors);
-                *next += sectors;
+                let sectors = (8 + random.below(56)).min(capacity);
+                let start = if *next + sectors > capacity { 0 } else { *next };
+                *next = start + sectors;
+                Ask::Range { operation: Operation::Write { durable: false }, start, sectors }
             }
         }
     }
 }
 
-fn anything(world: &mut World) {
-    let capacity = world.geometry.capacity_sectors();
-    let random = &mut world.random;
+fn anything(capacity: u64, random: &mut Random) -> Ask {
     let durable = random.chance(25);
     let may_punch = random.chance(50);
     let operation = match random.below(100) {
@@ -109,17 +152,14 @@ fn anything(world: &mut World) {
         25..80 => Operation::Write { durable },
         80..86 => Operation::WriteZeroes { may_punch, durable },
         86..90 => Operation::Trim,
-        _ => {
-            world.flush();
-            return;
-        }
+        _ => return Ask::Flush,
     };
     let longest = *random.pick(&[1, 4, 16, 64, 200]);
     let sectors = (1 + random.below(longest)).min(capacity);
     let room = capacity - sectors + 1;
     let room = if random.chance(50) { room.min(24) } else { room };
     let start = random.below(room);
-    world.issue(operation, start, sectors);
+    Ask::Range { operation, start, sectors }
 }
 
 impl World {

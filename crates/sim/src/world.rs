@@ -21,13 +21,14 @@ use braid_engine::request::{RequestId, ShardIndex};
 use braid_engine::{Instant, job};
 use braid_geometry::Geometry;
 
+use crate::chances::Chances;
 use crate::content::SECTOR;
+use crate::cut::Kind;
 use crate::disk::Disk;
 use crate::fault::{Fault, Mishap, Plan};
 use crate::memory::{Payloads, Reach};
 use crate::model::Model;
 use crate::open::{Machines, Message};
-use crate::random::Random;
 use crate::schedule::{Choice, Event, Offer, Order, Pending, choose};
 use crate::tally::Tally;
 use crate::trace::Trace;
@@ -96,7 +97,7 @@ pub(crate) struct World {
     /// Disks that do not take part in this run: out as soon as it answers a write.
     pub(crate) absent: BTreeSet<usize>,
     pub(crate) model: Model,
-    pub(crate) random: Random,
+    pub(crate) chances: Chances,
     pub(crate) clock: Clock,
     pub(crate) next_request: RequestId,
     pub(crate) trace: Trace,
@@ -130,7 +131,7 @@ impl World {
             issue,
             tick: engine.machines.array.poll_timeout().is_some(),
         };
-        let choice = choose(&engine.pending, offer, &engine.order, &mut self.random);
+        let choice = choose(&engine.pending, offer, &engine.order, &mut self.chances.schedule);
         match choice {
             None => return Did::Nothing,
             Some(Choice::Event(class)) => self.let_event_happen(class),
@@ -146,7 +147,7 @@ impl World {
     }
 
     fn let_event_happen(&mut self, class: usize) {
-        let event = self.engine.pending.take(class, &self.engine.order, &mut self.random);
+        let event = self.engine.pending.take(class, &self.engine.order, &mut self.chances.schedule);
         let stalled = event.waits_for().is_some_and(|id| self.disk_of(id).ills.stalled);
         if stalled {
             self.engine.pending.push(event);
@@ -177,7 +178,8 @@ impl World {
     }
 
     fn befall(&mut self, fault: Fault) {
-        let Fault { disk: index, mishap, .. } = fault;
+        let Fault { disk: index, mishap, ordinal, .. } = fault;
+        self.trace.label(self.chances.number(Kind::Fault, ordinal));
         self.note("fault", [index as u64, u64::from(mishap.name().as_bytes()[0]), 0]);
         self.tally.count(mishap.name());
         let disk = &mut self.disks[index];
@@ -185,7 +187,7 @@ impl World {
             Mishap::Dies => disk.ills.gone = true,
             Mishap::PowerCut => {
                 if !disk.ills.gone {
-                    self.tally.sectors_undone += disk.lose_power(&mut self.random);
+                    self.tally.sectors_undone += disk.lose_power(&mut self.chances.disks);
                 }
                 disk.ills.gone = true;
                 self.engine.has_lost_cache = true;
@@ -211,7 +213,7 @@ impl World {
     fn any_shard(&mut self, has: impl Fn(usize, &Self) -> bool) -> usize {
         let open: Vec<usize> =
             (0..self.engine.machines.shards.len()).filter(|index| has(*index, self)).collect();
-        if open.len() == 1 { open[0] } else { *self.random.pick(&open) }
+        if open.len() == 1 { open[0] } else { *self.chances.schedule.pick(&open) }
     }
 
     fn open_letter(&mut self) {
@@ -301,10 +303,10 @@ impl World {
         let disk = &mut self.disks[index];
         let written = if disk.ills.superblocks_fail && !disk.ills.gone {
             // An error does not say that nothing was written.
-            disk.tear((start, &data), &mut self.random);
+            disk.tear((start, &data), &mut self.chances.disks);
             false
         } else {
-            disk.write((start, &data), true, &mut self.random).is_ok()
+            disk.write((start, &data), true, &mut self.chances.disks).is_ok()
         };
         let clean = u64::from(state.resync_offset != 0);
         self.note(
@@ -360,7 +362,7 @@ impl World {
             return read.map(|_| ());
         }
         let (data, durable) = self.bytes_to_write(shard, io);
-        self.disks[index].write((start, &data), durable, &mut self.random)
+        self.disks[index].write((start, &data), durable, &mut self.chances.disks)
     }
 
     pub(crate) fn drain_shard(&mut self, index: usize) {

@@ -1,0 +1,119 @@
+//! The streams of chance of one world: each purpose draws from its own, derived from the seed.
+//!
+//! ```text
+//!   seed ─┬─ purpose, cycle ───────────▶ schedule, disks, openings   (restarted in every cycle)
+//!         └─ purpose, cycle, ordinal ──▶ one request, one disk's faults, one power cut
+//! ```
+//!
+//! What is numbered draws from a stream of its own, so that any of it can be left out ([`Cut`]) and
+//! every other draws what it drew before [check: what_is_left_out_disturbs_no_other_draw].
+
+use crate::cut::{Cut, Kind, Number};
+use crate::random::{Random, mix};
+
+/// What a draw is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// The array and its first start.
+    World = 1,
+    /// 0: the shape of a run's work; from 1 on: its requests.
+    Workload,
+    /// 0: who comes to harm in a run; from 1 on: how each disk does.
+    Faults,
+    /// What happens next.
+    Schedule,
+    /// What disks do to writes that fail or are under way.
+    Disks,
+    /// By disk: what a power cut leaves of its cache.
+    PowerCuts,
+    /// How a run ends.
+    Ends,
+    /// Who is presented, and how the array is started again.
+    Openings,
+}
+
+/// The streams of the cycle that runs, and what is left out of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Chances {
+    seed: u64,
+    cycle: u64,
+    pub(crate) cut: Cut,
+    pub(crate) schedule: Random,
+    pub(crate) disks: Random,
+    pub(crate) openings: Random,
+}
+
+impl Chances {
+    pub(crate) fn new(seed: u64, cut: Cut) -> Self {
+        let of = |purpose| derive(seed, purpose, 0, 0);
+        let (schedule, disks, openings) =
+            (of(Purpose::Schedule), of(Purpose::Disks), of(Purpose::Openings));
+        Self { seed, cycle: 0, cut, schedule, disks, openings }
+    }
+
+    /// The cycle with this number begins; false if it is left out.
+    pub(crate) fn begin(&mut self, cycle: u64) -> bool {
+        self.cycle = cycle;
+        self.schedule = self.of(Purpose::Schedule, 0);
+        self.disks = self.of(Purpose::Disks, 0);
+        self.openings = self.of(Purpose::Openings, 0);
+        !self.cut.without.contains(&Number { cycle, item: None })
+    }
+
+    /// A stream for one purpose, and one ordinal within it, in this cycle.
+    pub(crate) fn of(&self, purpose: Purpose, ordinal: u64) -> Random {
+        derive(self.seed, purpose, self.cycle, ordinal)
+    }
+
+    /// The number of something in this cycle.
+    pub(crate) fn number(&self, kind: Kind, ordinal: u64) -> Number {
+        Number { cycle: self.cycle, item: Some((kind, ordinal)) }
+    }
+
+    pub(crate) fn leaves_out(&self, kind: Kind, ordinal: u64) -> bool {
+        let without = &self.cut.without;
+        !without.is_empty() && without.contains(&self.number(kind, ordinal))
+    }
+}
+
+fn derive(seed: u64, purpose: Purpose, cycle: u64, ordinal: u64) -> Random {
+    Random::new(mix(mix(mix(seed) ^ purpose as u64) ^ cycle) ^ ordinal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::create::smallest;
+    use crate::trace::Trace;
+    use crate::world::World;
+
+    /// What the clients of cycle 3 ask, and what its faults are.
+    fn drawn(seed: u64, without: &str) -> Vec<(Number, String)> {
+        let chances = Chances::new(seed, without.parse().unwrap());
+        let mut world = World::create(&smallest(), chances, Trace::new(false));
+        world.chances.begin(3);
+        let asks = crate::workload::Workload::any(&world).all(&world).into_iter();
+        let asks = asks.map(|(ordinal, ask)| (Kind::Request, ordinal, format!("{ask:?}")));
+        let plan = crate::fault::plan(&world.standing(), &world.disks, (1, 90), &world.chances);
+        let faults = plan.faults.into_iter();
+        let faults = faults.map(|fault| (Kind::Fault, fault.ordinal, format!("{fault:?}")));
+        let number = |(kind, ordinal, text)| (world.chances.number(kind, ordinal), text);
+        asks.chain(faults).map(number).collect()
+    }
+
+    #[test]
+    fn what_is_left_out_disturbs_no_other_draw() {
+        let (mut requests, mut faults) = (0, 0);
+        for seed in 0..40 {
+            let all = drawn(seed, "");
+            for (out, _) in &all {
+                let rest = drawn(seed, &out.to_string());
+                let expected = all.iter().filter(|(number, _)| number != out);
+                assert!(rest.iter().eq(expected), "seed {seed} without {out}");
+                let is_request = matches!(out.item, Some((Kind::Request, _)));
+                *(if is_request { &mut requests } else { &mut faults }) += 1;
+            }
+        }
+        assert!(requests > 100 && faults > 20, "{requests} requests, {faults} faults");
+    }
+}
