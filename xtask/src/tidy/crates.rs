@@ -28,7 +28,8 @@ const ANY: &[&str] = &["*"];
 /// What pure crates may take from the registry: nothing that knows the world.
 const PURE_REGISTRY: &[&str] = &["thiserror", "zerocopy", "crc32c"];
 /// Crates that a dev-dependency may always name.
-const PURE: [&str; 6] = [
+const PURE: [&str; 7] = [
+    "braid-hooks",
     "braid-geometry",
     "braid-parity",
     "braid-nbd-proto",
@@ -37,25 +38,32 @@ const PURE: [&str; 6] = [
     "braid-engine",
 ];
 
-const ROWS: [Row; 12] = [
-    Row { name: "braid-geometry", workspace: &[], registry: PURE_REGISTRY },
-    Row { name: "braid-parity", workspace: &[], registry: PURE_REGISTRY },
-    Row { name: "braid-nbd-proto", workspace: &[], registry: PURE_REGISTRY },
-    Row { name: "braid-ondisk", workspace: &["braid-geometry"], registry: PURE_REGISTRY },
+const ROWS: [Row; 13] = [
+    // Nothing without the simulator's cfg, hence allowed at the very bottom.
+    Row { name: "braid-hooks", workspace: &[], registry: &[] },
+    Row { name: "braid-geometry", workspace: &["braid-hooks"], registry: PURE_REGISTRY },
+    Row { name: "braid-parity", workspace: &["braid-hooks"], registry: PURE_REGISTRY },
+    Row { name: "braid-nbd-proto", workspace: &["braid-hooks"], registry: PURE_REGISTRY },
+    Row {
+        name: "braid-ondisk",
+        workspace: &["braid-hooks", "braid-geometry"],
+        registry: PURE_REGISTRY,
+    },
     Row {
         name: "braid-assembly",
-        workspace: &["braid-geometry", "braid-ondisk"],
+        workspace: &["braid-hooks", "braid-geometry", "braid-ondisk"],
         registry: PURE_REGISTRY,
     },
     Row {
         name: "braid-engine",
-        workspace: &["braid-geometry", "braid-parity", "braid-ondisk"],
+        workspace: &["braid-hooks", "braid-geometry", "braid-parity", "braid-ondisk"],
         registry: PURE_REGISTRY,
     },
     // The simulator takes the place of everything that talks to the world.
     Row {
         name: "braid-sim",
         workspace: &[
+            "braid-hooks",
             "braid-engine",
             "braid-geometry",
             "braid-parity",

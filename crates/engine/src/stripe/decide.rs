@@ -20,6 +20,8 @@
 //! bands that wait for one, and its own work goes to the end of their line, so that a busy band
 //! starves nobody [check: busy_band_does_not_starve_others]. [check: the_table_is_total]
 
+use braid_hooks::{Mark, reached};
+
 use super::state::Phase;
 
 /// What the batch still lacks in memory.
@@ -76,22 +78,31 @@ pub(super) enum Action {
 
 /// The table.
 pub(super) fn decide(facts: &Facts) -> Action {
-    match facts {
-        Facts { outstanding: true, .. } => Action::Wait,
-        Facts { phase: Phase::Ready, queued: false, .. } => Action::Release,
-        Facts { phase: Phase::Ready, yields: true, .. } => Action::Release,
-        Facts { phase: Phase::Ready, queued: true, .. } => Action::Begin,
+    let (mark, action) = match facts {
+        Facts { outstanding: true, .. } => (Mark::StripeWaits, Action::Wait),
+        Facts { phase: Phase::Ready, queued: false, .. } => (Mark::StripeIdle, Action::Release),
+        Facts { phase: Phase::Ready, yields: true, .. } => (Mark::StripeYields, Action::Release),
+        Facts { phase: Phase::Ready, queued: true, .. } => (Mark::StripeBegins, Action::Begin),
         Facts { phase: Phase::Fill, need, .. } => match need {
-            Need::Reads => Action::Read,
-            Need::Nothing => Action::Compute,
-            Need::Impossible => Action::Refuse,
+            Need::Reads => (Mark::StripeReads, Action::Read),
+            Need::Nothing => (Mark::StripeComputes, Action::Compute),
+            Need::Impossible => (Mark::StripeRefusesUnread, Action::Refuse),
         },
-        Facts { phase: Phase::Compute, .. } => Action::Write,
-        Facts { phase: Phase::Write | Phase::Hold, missed: false, .. } => Action::Finish,
-        Facts { phase: Phase::Write, missed: true, .. } => Action::Hold,
-        Facts { phase: Phase::Hold, missed: true, broken: false, .. } => Action::Wait,
-        Facts { phase: Phase::Hold, missed: true, broken: true, .. } => Action::Refuse,
-    }
+        Facts { phase: Phase::Compute, .. } => (Mark::StripeWrites, Action::Write),
+        Facts { phase: Phase::Write, missed: false, .. } => (Mark::StripeFinishes, Action::Finish),
+        Facts { phase: Phase::Write, missed: true, .. } => (Mark::StripeHolds, Action::Hold),
+        Facts { phase: Phase::Hold, missed: false, .. } => {
+            (Mark::StripeFinishesHeld, Action::Finish)
+        }
+        Facts { phase: Phase::Hold, missed: true, broken: false, .. } => {
+            (Mark::StripeKeepsHolding, Action::Wait)
+        }
+        Facts { phase: Phase::Hold, missed: true, broken: true, .. } => {
+            (Mark::StripeRefusesHeld, Action::Refuse)
+        }
+    };
+    reached(mark);
+    action
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ mod steps;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use braid_geometry::{LogicalSector, MemberSector, Slot, StripeGeometry};
+use braid_hooks::{Point, sometimes};
 
 use crate::effect::{IoId, MemberIoDone};
 use crate::job::JobId;
@@ -59,6 +60,7 @@ enum IoOwner {
 impl Stripes {
     pub(crate) fn new(geometry: StripeGeometry, stripes: u16) -> Self {
         assert!(stripes > 0, "without a stripe nothing can be written");
+        let stripes = if sometimes(Point::OneStripe) { 1 } else { stripes };
         let chunk_sectors = geometry.chunk_sectors();
         let unit_sectors = chunk_sectors.min(UNIT_SECTORS_MAX);
         assert!(chunk_sectors.is_multiple_of(unit_sectors), "md's chunks are powers of two here");

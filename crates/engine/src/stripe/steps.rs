@@ -8,6 +8,7 @@
 //! that difference.
 
 use braid_geometry::Slot;
+use braid_hooks::{Bug, planted};
 
 use super::plan::{Method, Plan, Recovery};
 use super::state::{ColumnState, Fresh, Segment, Stripe, Want, Window};
@@ -195,6 +196,7 @@ impl Builder<'_> {
         }
         let p = self.fresh(p_slot);
         self.steps.push(match q_slot.map(|slot| self.fresh(slot)) {
+            Some(q) if planted(Bug::SwapPAndQ) => Step::Generate { sources, p: Some(q), q: p },
             Some(q) => Step::Generate { sources, p: Some(p), q },
             None => Step::Xor { target: p, sources: sources.into_iter().flatten().collect() },
         });

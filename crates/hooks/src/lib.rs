@@ -1,0 +1,47 @@
+//! Where the simulator reaches into the product: planted bugs, rare choices, marks.
+//!
+//! Below everything: the pure crates call three functions, and only `--cfg braid_hooks` gives them
+//! a body. It is a cfg in `RUSTFLAGS` and no feature, so that no dependency can switch it on.
+//!
+//! ```text
+//!              RUSTFLAGS="--cfg braid_hooks"         any other build
+//! planted      true for the one bug that is planted  false, const
+//! sometimes    true by the world's seed              false, const
+//! reached      counts                                nothing, const
+//! ```
+//!
+//! State belongs to the thread: tests beside each other do not see each other's bugs. It knows
+//! nothing of what the names mean; each is one line at the place that it is about.
+//!
+//! # Invariants
+//! - Without the cfg every hook is a constant: the product holds no code and no name of them
+//!   [check: without_the_cfg_every_hook_is_a_constant].
+//! - At most one bug is planted at a time [check: one_bug_at_a_time].
+//! - The same seed makes the same rare choices [check: rare_choices_repeat].
+#![forbid(unsafe_code)]
+
+mod lists;
+#[cfg(not(braid_hooks))]
+mod off;
+#[cfg(braid_hooks)]
+mod on;
+
+pub use lists::{Bug, Mark, Point};
+#[cfg(not(braid_hooks))]
+pub use off::{forget, plant, planted, reached, shake, sometimes, steady, visits};
+#[cfg(braid_hooks)]
+pub use on::{forget, plant, planted, reached, shake, sometimes, steady, visits};
+
+/// Whether this build has hooks.
+pub const ARE_HERE: bool = cfg!(braid_hooks);
+
+/// How often hooks were passed since [`forget`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Visits {
+    /// Times that the planted bug did its harm.
+    pub planted: u64,
+    /// For each of [`Point::ALL`], times that it said yes.
+    pub points: Vec<u64>,
+    /// For each of [`Mark::ALL`].
+    pub marks: Vec<u64>,
+}

@@ -1,0 +1,73 @@
+//! Every build but the simulator's own: constants, which leave nothing behind.
+
+use crate::{Bug, Mark, Point, Visits};
+
+/// Whether this bug is planted: no.
+#[inline(always)]
+#[must_use]
+pub const fn planted(_: Bug) -> bool {
+    false
+}
+
+/// Whether to choose what is rare but legal: no.
+#[inline(always)]
+#[must_use]
+pub const fn sometimes(_: Point) -> bool {
+    false
+}
+
+/// Notes that a path was taken: not here.
+#[inline(always)]
+pub const fn reached(_: Mark) {}
+
+/// Plants a bug, or none: not here.
+pub const fn plant(_: Option<Bug>) {}
+
+/// Lets a seed make rare choices: not here.
+pub const fn shake(_: u64) {}
+
+/// No rare choices any more.
+pub const fn steady() {}
+
+/// Starts counting anew.
+pub const fn forget() {}
+
+/// What was counted: nothing.
+#[must_use]
+pub fn visits() -> Visits {
+    Visits::default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn none_does_anything() -> bool {
+        let mut index = 0;
+        while index < Bug::ALL.len() {
+            if planted(Bug::ALL[index]) {
+                return false;
+            }
+            index += 1;
+        }
+        index = 0;
+        while index < Point::ALL.len() {
+            if sometimes(Point::ALL[index]) {
+                return false;
+            }
+            index += 1;
+        }
+        reached(Mark::ALL[0]);
+        true
+    }
+
+    /// The compiler itself knows the answers, so no branch on them is left.
+    #[test]
+    fn without_the_cfg_every_hook_is_a_constant() {
+        const NOTHING: bool = none_does_anything();
+        const { assert!(NOTHING && !crate::ARE_HERE) }
+        plant(Some(Bug::ALL[0]));
+        shake(1);
+        assert!(!planted(Bug::ALL[0]) && visits() == Visits::default());
+    }
+}
