@@ -1,71 +1,35 @@
-//! Requests that do not begin or end at a sector.
+//! Waiting for a turn to change the array.
 //!
-//! The engine counts in sectors. A write that covers part of one must keep the rest, so it reads
-//! the sector, lays its bytes over it and writes it back; meanwhile no other write may touch that
-//! sector. Such writes are rare (every common client aligns), so they simply have the array to
-//! themselves: [`Turnstile`] lets either many aligned writes or one unaligned one through.
+//! Who may is decided by the engine's [`request::Turnstile`], which knows no threads; this puts a
+//! lock and a condition variable around it. An aligned write that finds no other waiting does not
+//! wait [check: an_unaligned_write_is_alone].
 
 use std::sync::{Condvar, Mutex};
 
-#[derive(Default)]
-struct State {
-    aligned: usize,
-    waiting_aligned: usize,
-    waiting_alone: usize,
-    alone: bool,
-    /// An unaligned write was just served: aligned ones that waited for it go first.
-    aligned_turn: bool,
-}
+use braid_engine::request::{self, Way};
 
 /// Many aligned writes, or one that is not.
 #[derive(Default)]
 pub(crate) struct Turnstile {
-    state: Mutex<State>,
+    state: Mutex<request::Turnstile>,
     changed: Condvar,
 }
 
 impl Turnstile {
-    /// Lets an aligned write in; waits while an unaligned one is in or waits before it.
-    pub(crate) fn enter(&self) {
+    /// Lets a write in; waits for those that came before and cannot be in beside it.
+    pub(crate) fn enter(&self, way: Way) {
         let mut state = self.state.lock().expect("counting does not panic");
-        state.waiting_aligned += 1;
-        let blocked =
-            |state: &mut State| state.alone || (state.waiting_alone > 0 && !state.aligned_turn);
-        let state = self.changed.wait_while(state, blocked);
-        let mut state = state.expect("counting does not panic");
-        state.waiting_aligned -= 1;
-        state.aligned += 1;
-        state.aligned_turn &= state.waiting_aligned > 0;
+        let ticket = state.ask(way);
+        let state = self.changed.wait_while(state, |state| !state.is_in(ticket));
+        drop(state.expect("counting does not panic"));
     }
 
-    /// An aligned write has been answered.
-    pub(crate) fn leave(&self) {
-        let mut state = self.state.lock().expect("counting does not panic");
-        state.aligned -= 1;
-        let wake = state.aligned == 0 && state.waiting_alone > 0;
-        drop(state);
-        if wake {
+    /// A write has been answered.
+    pub(crate) fn leave(&self, way: Way) {
+        let lets_in = self.state.lock().expect("counting does not panic").leave(way);
+        if lets_in {
             self.changed.notify_all();
         }
-    }
-
-    /// Runs `work` while no write is in flight.
-    pub(crate) fn alone<R>(&self, work: impl FnOnce() -> R) -> R {
-        let mut state = self.state.lock().expect("counting does not panic");
-        state.waiting_alone += 1;
-        let blocked = |state: &mut State| state.alone || state.aligned > 0 || state.aligned_turn;
-        let state = self.changed.wait_while(state, blocked);
-        let mut state = state.expect("counting does not panic");
-        state.waiting_alone -= 1;
-        state.alone = true;
-        drop(state);
-        let result = work();
-        let mut state = self.state.lock().expect("counting does not panic");
-        state.alone = false;
-        state.aligned_turn = state.waiting_aligned > 0;
-        drop(state);
-        self.changed.notify_all();
-        result
     }
 }
 
@@ -84,17 +48,17 @@ mod tests {
                 scope.spawn(move || {
                     for round in 0..2_000 {
                         if (thread + round) % 5 == 0 {
-                            turnstile.alone(|| {
-                                assert_eq!(alone.fetch_add(1, Ordering::SeqCst), 0);
-                                assert_eq!(aligned.load(Ordering::SeqCst), 0);
-                                alone.fetch_sub(1, Ordering::SeqCst);
-                            });
+                            turnstile.enter(Way::Alone);
+                            assert_eq!(alone.fetch_add(1, Ordering::SeqCst), 0);
+                            assert_eq!(aligned.load(Ordering::SeqCst), 0);
+                            alone.fetch_sub(1, Ordering::SeqCst);
+                            turnstile.leave(Way::Alone);
                         } else {
-                            turnstile.enter();
+                            turnstile.enter(Way::Beside);
                             aligned.fetch_add(1, Ordering::SeqCst);
                             assert_eq!(alone.load(Ordering::SeqCst), 0);
                             aligned.fetch_sub(1, Ordering::SeqCst);
-                            turnstile.leave();
+                            turnstile.leave(Way::Beside);
                         }
                     }
                 });

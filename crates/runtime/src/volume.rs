@@ -6,7 +6,10 @@ use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread::JoinHandle;
 
 use braid_engine::Counters;
-use braid_engine::request::{Fault, Operation, Regions, Request};
+use braid_engine::request::{
+    self, Allowed, ByteOperation, ByteRequest, Course, Denial, Fault, Next, Operation, Patch,
+    Regions, Request, Step, Way,
+};
 use braid_geometry::{Family, Geometry, LogicalSector, SECTOR_BYTES};
 
 use crate::core::{ArrayEvent, Core, Machine};
@@ -73,12 +76,10 @@ pub struct Stopped {
 
 /// A running array. Stop it with [`Volume::stop`]; dropping it stops it too.
 pub struct Volume {
-    core: Arc<Core>,
+    engine: Engine,
     geometry: Geometry,
-    regions: Regions,
     read_only: bool,
     zero_is_fast: bool,
-    turnstile: Arc<Turnstile>,
     in_flight: Arc<InFlight>,
     stopping: AtomicBool,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -119,12 +120,14 @@ impl Volume {
     ) -> Self {
         let shards = u16::try_from(core.shards.len()).expect("made from a u16");
         Self {
-            regions: Regions::new(&geometry, shards),
-            core,
+            engine: Engine {
+                regions: Regions::new(&geometry, shards),
+                core,
+                turnstile: Arc::default(),
+            },
             geometry,
             read_only,
             zero_is_fast,
-            turnstile: Arc::default(),
             in_flight: Arc::default(),
             stopping: AtomicBool::new(false),
             threads: Mutex::new(threads),
@@ -153,7 +156,7 @@ impl Volume {
     #[must_use]
     pub fn counters(&self) -> Counters {
         let mut sum = Counters::default();
-        for cell in &self.core.shards {
+        for cell in &self.engine.core.shards {
             sum.add(&cell.combiner.inspect(|shard| *shard.counters()));
         }
         sum
@@ -162,19 +165,19 @@ impl Volume {
     /// How often a thread found a shard owned by another and went on.
     #[must_use]
     pub fn owner_misses(&self) -> u64 {
-        self.core.shards.iter().map(|cell| cell.combiner.owner_misses()).sum()
+        self.engine.core.shards.iter().map(|cell| cell.combiner.owner_misses()).sum()
     }
 
     /// Number of slots without a member.
     #[must_use]
     pub fn missing_count(&self) -> usize {
-        self.core.array.inspect(braid_engine::array::Array::missing_count)
+        self.engine.core.array.inspect(braid_engine::array::Array::missing_count)
     }
 
     /// Asks for `operation`; `done` is called exactly once, possibly before this returns.
     ///
-    /// Aligned requests never wait here. A write that does not begin and end at a sector is done on
-    /// the caller's thread, with the array to itself.
+    /// A write that does not begin and end at a sector has the array to itself: it waits here for the
+    /// changes before it, and those after it wait here for it. All other requests never wait here.
     pub fn submit(&self, operation: VolumeOperation, done: Done) {
         self.in_flight.enter();
         let in_flight = Arc::clone(&self.in_flight);
@@ -182,23 +185,24 @@ impl Volume {
             done(outcome);
             in_flight.leave();
         });
-        if let Err(error) = self.check(&operation) {
-            let payload = payload_of(operation);
-            return done(Outcome { result: Err(error), payload });
+        if self.stopping.load(Ordering::SeqCst) {
+            let (_, payload) = in_bytes(operation);
+            return done(Outcome { result: Err(VolumeError::Stopping), payload });
         }
-        match operation {
-            VolumeOperation::Read { offset, payload } => self.read(offset, payload, done),
-            VolumeOperation::Write { offset, payload, durable } => {
-                self.write(offset, payload, durable, done);
-            }
-            VolumeOperation::Flush => self.flush(done),
-            VolumeOperation::WriteZeroes { offset, length, may_punch, durable, .. } => {
-                self.write_zeroes((offset, length), may_punch, durable, done);
-            }
-            VolumeOperation::Trim { offset, length, durable } => {
-                self.trim((offset, length), durable, done);
-            }
+        let (request, payload) = in_bytes(operation);
+        let Some(request) = request else { return flush(&self.engine.core, done) };
+        let (read_only, zero_is_fast) = (self.read_only, self.zero_is_fast);
+        let allowed = Allowed { geometry: &self.geometry, read_only, zero_is_fast };
+        if let Err(denial) = request::check(&request, allowed) {
+            return done(Outcome { result: Err(denied(denial)), payload });
         }
+        let course = Course::new(&request);
+        let way = course.way();
+        if let Some(way) = way {
+            self.engine.turnstile.enter(way);
+        }
+        let walk = Walk { course, inside: way, payload, around: Box::default(), done };
+        self.engine.go_on(walk, Ok(()));
     }
 
     /// [`Self::submit`], waiting for the outcome on this thread.
@@ -218,198 +222,107 @@ impl Volume {
         self.in_flight.wait_for_none();
         let mut threads = self.threads.lock().expect("stopping does not panic");
         if !threads.is_empty() {
-            self.core.array.push(ArrayEvent::Stop);
-            self.core.drive(Machine::Array);
+            self.engine.core.array.push(ArrayEvent::Stop);
+            self.engine.core.drive(Machine::Array);
         }
-        let clean = self.core.end.wait();
-        self.core.alarm.stop();
-        for member in &self.core.members {
+        let clean = self.engine.core.end.wait();
+        self.engine.core.alarm.stop();
+        for member in &self.engine.core.members {
             member.stop();
         }
         for thread in threads.drain(..) {
             thread.join().expect("a worker does not panic");
         }
-        self.core.watch.end();
+        self.engine.core.watch.end();
         Stopped { clean }
     }
+}
 
-    fn check(&self, operation: &VolumeOperation) -> Result<(), VolumeError> {
-        let (offset, length, writes) = match operation {
-            VolumeOperation::Read { offset, payload } => (*offset, payload.len() as u64, false),
-            VolumeOperation::Write { offset, payload, .. } => (*offset, payload.len() as u64, true),
-            VolumeOperation::Flush => (0, 0, false),
-            VolumeOperation::WriteZeroes { offset, length, .. }
-            | VolumeOperation::Trim { offset, length, .. } => (*offset, *length, true),
-        };
-        if self.stopping.load(Ordering::SeqCst) {
-            return Err(VolumeError::Stopping);
-        }
-        if offset.checked_add(length).is_none_or(|end| end > self.size_bytes()) {
-            return Err(VolumeError::OutOfRange);
-        }
-        if writes && self.read_only {
-            return Err(VolumeError::ReadOnly);
-        }
-        match operation {
-            VolumeOperation::WriteZeroes { fast: true, .. } if !self.is_fast(offset, length) => {
-                Err(VolumeError::NotFast)
+/// A request on its course.
+struct Walk {
+    course: Course,
+    /// How it is inside the turnstile, while it is.
+    inside: Option<Way>,
+    payload: Option<Box<[u8]>>,
+    /// Whole sectors around bytes that do not fill them.
+    around: Box<[u8]>,
+    done: Done,
+}
+
+/// What the steps of a request need; they are taken on whatever thread the step before ended on.
+#[derive(Clone)]
+struct Engine {
+    core: Arc<Core>,
+    regions: Regions,
+    turnstile: Arc<Turnstile>,
+}
+
+impl Engine {
+    /// The step before came out as `result`: takes the next one, or answers.
+    fn go_on(&self, mut walk: Walk, result: Result<(), VolumeError>) {
+        match walk.course.next(result) {
+            Next::Answer(result) => {
+                self.leave(&mut walk);
+                (walk.done)(Outcome { result, payload: walk.payload });
             }
-            _ => Ok(()),
-        }
-    }
-
-    /// Whether a range can be zeroed without writing zeroes: by members that can, in units whose
-    /// parity becomes zero with them.
-    fn is_fast(&self, offset: u64, length: u64) -> bool {
-        let unit = match &self.geometry {
-            Geometry::Stripe(stripe) => {
-                u64::from(stripe.data_slots()) * u64::from(stripe.chunk_sectors()) * SECTOR_BYTES
+            Next::Step(Step::Whole { operation, start, sectors }) => {
+                let payload = walk.payload.take();
+                self.issue((start, sectors), operation, payload, |engine, outcome| {
+                    walk.payload = outcome.payload;
+                    engine.go_on(walk, outcome.result);
+                });
             }
-            Geometry::Direct(_) | Geometry::Mirror(_) => SECTOR_BYTES,
-        };
-        self.zero_is_fast && offset.is_multiple_of(unit) && length.is_multiple_of(unit)
-    }
-
-    fn read(&self, offset: u64, payload: Box<[u8]>, done: Done) {
-        let length = payload.len();
-        if is_aligned(offset) && is_aligned(length as u64) {
-            return self.issue((offset, length as u64), Operation::Read, Some(payload), done);
-        }
-        // Whole sectors around it, and the middle of them copied out.
-        let (start, end) = sectors_around(offset, length as u64);
-        let around = zeroed(end - start);
-        let skip = to_usize(offset - start);
-        let finish: Done = Box::new(move |outcome| {
-            let mut payload = payload;
-            if let (Ok(()), Some(around)) = (outcome.result, &outcome.payload) {
-                payload.copy_from_slice(&around[skip..skip + length]);
+            Next::Step(Step::Fetch { patch, start, sectors }) => {
+                let payload = Some(zeroed(sectors));
+                self.issue((start, sectors), Operation::Read, payload, move |engine, outcome| {
+                    if let (Ok(()), Some(fetched)) = (outcome.result, &outcome.payload) {
+                        let around = walk.around(&patch);
+                        around[patch.place(start, sectors)].copy_from_slice(fetched);
+                    }
+                    engine.go_on(walk, outcome.result);
+                });
             }
-            done(Outcome { result: outcome.result, payload: Some(payload) });
-        });
-        self.issue((start, end - start), Operation::Read, Some(around), finish);
-    }
-
-    fn write(&self, offset: u64, payload: Box<[u8]>, durable: bool, done: Done) {
-        if is_aligned(offset) && is_aligned(payload.len() as u64) {
-            let range = (offset, payload.len() as u64);
-            return self.change(range, Operation::Write { durable }, Some(payload), done);
-        }
-        let result = self.turnstile.alone(|| self.patch(offset, &payload, durable));
-        done(Outcome { result, payload: Some(payload) });
-    }
-
-    fn write_zeroes(
-        &self,
-        (offset, length): (u64, u64),
-        may_punch: bool,
-        durable: bool,
-        done: Done,
-    ) {
-        let operation = Operation::WriteZeroes { may_punch, durable: false };
-        let (start, end) = sectors_inside(offset, length);
-        if (start, end) == (offset, offset + length) {
-            let done = if durable { self.flush_after(done) } else { done };
-            return self.change((offset, length), operation, None, done);
-        }
-        let result = self.turnstile.alone(|| {
-            if start >= end {
-                return self.patch(offset, &zeroed(length), durable);
+            Next::Step(Step::Take { patch }) => {
+                let payload = walk.payload.as_deref_mut().expect("a read has a payload");
+                payload.copy_from_slice(&walk.around[patch.middle()]);
+                self.go_on(walk, Ok(()));
             }
-            self.patch(offset, &zeroed(start - offset), durable)?;
-            self.patch(end, &zeroed(offset + length - end), durable)?;
-            self.call_engine((start, end - start), operation, None).result
-        });
-        let done = if durable { self.flush_after(done) } else { done };
-        done(Outcome { result, payload: None });
-    }
-
-    fn trim(&self, (offset, length): (u64, u64), durable: bool, done: Done) {
-        let (start, end) = sectors_inside(offset, length);
-        if start >= end {
-            return done(Outcome { result: Ok(()), payload: None });
+            Next::Step(Step::Store { patch, durable }) => {
+                walk.lay_over(&patch);
+                let around = Some(std::mem::take(&mut walk.around));
+                let range = (patch.start, patch.sectors);
+                self.issue(range, Operation::Write { durable }, around, |engine, outcome| {
+                    engine.go_on(walk, outcome.result);
+                });
+            }
+            Next::Step(Step::Flush) => {
+                self.leave(&mut walk);
+                let engine = self.clone();
+                let done = move |outcome: Outcome| engine.go_on(walk, outcome.result);
+                flush(&self.core, Box::new(done));
+            }
         }
-        let done = if durable { self.flush_after(done) } else { done };
-        self.change((start, end - start), Operation::Trim, None, done);
     }
 
-    /// One flush at the end makes a whole change durable; members are flushed once, not per piece.
-    fn flush_after(&self, done: Done) -> Done {
-        let core = Arc::clone(&self.core);
-        Box::new(move |outcome| match outcome.result {
-            Ok(()) => flush(&core, done),
-            Err(_) => done(outcome),
-        })
-    }
-
-    fn flush(&self, done: Done) {
-        flush(&self.core, done);
-    }
-
-    /// Writes bytes that do not fill their first and last sector. Only while no other write is in.
-    fn patch(&self, offset: u64, bytes: &[u8], durable: bool) -> Result<(), VolumeError> {
-        if bytes.is_empty() {
-            return Ok(());
+    fn leave(&self, walk: &mut Walk) {
+        if let Some(way) = walk.inside.take() {
+            self.turnstile.leave(way);
         }
-        let (start, end) = sectors_around(offset, bytes.len() as u64);
-        let range = (start, end - start);
-        let read = self.call_engine(range, Operation::Read, Some(zeroed(end - start)));
-        read.result?;
-        let mut around = read.payload.expect("a read gives its payload back");
-        let skip = to_usize(offset - start);
-        around[skip..skip + bytes.len()].copy_from_slice(bytes);
-        self.call_engine(range, Operation::Write { durable }, Some(around)).result
     }
 
-    fn call_engine(
-        &self,
-        range: (u64, u64),
-        operation: Operation,
-        payload: Option<Box<[u8]>>,
-    ) -> Outcome {
-        let (sender, receiver) = mpsc::channel();
-        let done: Done = Box::new(move |outcome| sender.send(outcome).expect("the caller waits"));
-        self.issue(range, operation, payload, done);
-        receiver.recv().expect("every request is answered")
-    }
-
-    /// An aligned change, let in beside others of its kind.
-    fn change(
-        &self,
-        range: (u64, u64),
-        operation: Operation,
-        payload: Option<Box<[u8]>>,
-        done: Done,
-    ) {
-        self.turnstile.enter();
-        let turnstile = Arc::clone(&self.turnstile);
-        let done: Done = Box::new(move |outcome| {
-            turnstile.leave();
-            done(outcome);
-        });
-        self.issue(range, operation, payload, done);
-    }
-
-    /// Gives an aligned request to the engine.
+    /// Gives a request in whole sectors to the engine.
     fn issue(
         &self,
-        (offset, length): (u64, u64),
+        (start, sectors): (LogicalSector, u64),
         operation: Operation,
         payload: Option<Box<[u8]>>,
-        done: Done,
+        then: impl FnOnce(&Self, Outcome) + Send + 'static,
     ) {
-        if length == 0 {
-            return done(Outcome { result: Ok(()), payload });
-        }
         let id = self.core.requests.name();
-        let request = Request {
-            id,
-            operation,
-            start: LogicalSector(offset / SECTOR_BYTES),
-            sectors: length / SECTOR_BYTES,
-        };
-        let pieces = self.regions.split(&request);
+        let pieces = self.regions.split(&Request { id, operation, start, sectors });
+        let engine = self.clone();
         let completion = Box::new(move |result: Result<(), Fault>, payload| {
-            done(Outcome { result: result.map_err(error), payload });
+            then(&engine, Outcome { result: result.map_err(error), payload });
         });
         let request = self.core.requests.insert(id, Some(pieces), payload, completion);
         let mut machines = VecDeque::new();
@@ -417,6 +330,28 @@ impl Volume {
         assert!(answer.is_none(), "a request that is not empty has a piece to wait for");
         drop(request);
         self.core.drive_all(machines);
+    }
+}
+
+impl Walk {
+    /// The memory around `patch`.
+    fn around(&mut self, patch: &Patch) -> &mut [u8] {
+        let length = patch.sectors * SECTOR_BYTES;
+        if self.around.len() as u64 != length {
+            self.around = zeroed(patch.sectors);
+        }
+        &mut self.around
+    }
+
+    /// Lays the payload, or zeroes, over what was fetched.
+    fn lay_over(&mut self, patch: &Patch) {
+        let payload = self.payload.take();
+        let middle = &mut self.around(patch)[patch.middle()];
+        match &payload {
+            Some(bytes) => middle.copy_from_slice(bytes),
+            None => middle.fill(0),
+        }
+        self.payload = payload;
     }
 }
 
@@ -444,37 +379,37 @@ fn error(fault: Fault) -> VolumeError {
     }
 }
 
-fn payload_of(operation: VolumeOperation) -> Option<Box<[u8]>> {
-    match operation {
-        VolumeOperation::Read { payload, .. } | VolumeOperation::Write { payload, .. } => {
-            Some(payload)
-        }
-        VolumeOperation::Flush
-        | VolumeOperation::WriteZeroes { .. }
-        | VolumeOperation::Trim { .. } => None,
+fn denied(denial: Denial) -> VolumeError {
+    match denial {
+        Denial::OutOfRange => VolumeError::OutOfRange,
+        Denial::ReadOnly => VolumeError::ReadOnly,
+        Denial::NotFast => VolumeError::NotFast,
     }
 }
 
-fn is_aligned(bytes: u64) -> bool {
-    bytes.is_multiple_of(SECTOR_BYTES)
+/// What the engine is asked, and the payload; no request for a flush.
+fn in_bytes(operation: VolumeOperation) -> (Option<ByteRequest>, Option<Box<[u8]>>) {
+    let (operation, offset, length, payload) = match operation {
+        VolumeOperation::Flush => return (None, None),
+        VolumeOperation::Read { offset, payload } => {
+            (ByteOperation::Read, offset, payload.len() as u64, Some(payload))
+        }
+        VolumeOperation::Write { offset, payload, durable } => {
+            (ByteOperation::Write { durable }, offset, payload.len() as u64, Some(payload))
+        }
+        VolumeOperation::WriteZeroes { offset, length, may_punch, fast, durable } => {
+            (ByteOperation::WriteZeroes { may_punch, fast, durable }, offset, length, None)
+        }
+        VolumeOperation::Trim { offset, length, durable } => {
+            (ByteOperation::Trim { durable }, offset, length, None)
+        }
+    };
+    (Some(ByteRequest { operation, offset, length }), payload)
 }
 
-/// The whole sectors that a range touches.
-fn sectors_around(offset: u64, length: u64) -> (u64, u64) {
-    (offset / SECTOR_BYTES * SECTOR_BYTES, (offset + length).next_multiple_of(SECTOR_BYTES))
-}
-
-/// The whole sectors inside a range; the end may lie before the start when there are none.
-fn sectors_inside(offset: u64, length: u64) -> (u64, u64) {
-    (offset.next_multiple_of(SECTOR_BYTES), (offset + length) / SECTOR_BYTES * SECTOR_BYTES)
-}
-
-fn to_usize(bytes: u64) -> usize {
-    usize::try_from(bytes).expect("a payload fits in memory")
-}
-
-fn zeroed(bytes: u64) -> Box<[u8]> {
-    vec![0; to_usize(bytes)].into_boxed_slice()
+fn zeroed(sectors: u64) -> Box<[u8]> {
+    let bytes = usize::try_from(sectors * SECTOR_BYTES).expect("a payload fits in memory");
+    vec![0; bytes].into_boxed_slice()
 }
 
 /// Whether an array of this geometry keeps anything in its superblocks while it is written.

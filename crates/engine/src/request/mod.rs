@@ -2,13 +2,18 @@
 //!
 //! A request covers any range of the array. [`Split`] cuts it where ownership changes (a region
 //! belongs to one shard); each [`Piece`] is answered by its shard with one reply, and [`Progress`]
-//! folds the replies into the one answer that the client gets.
+//! folds the replies into the one answer that the client gets. Requests in bytes are courses of such
+//! requests ([`Course`]), and go through a [`Turnstile`].
 
 mod barrier;
+mod edges;
 mod split;
+mod turnstile;
 
 pub(crate) use barrier::{LockKey, RangeLock};
+pub use edges::{Allowed, ByteOperation, ByteRequest, Course, Denial, Next, Patch, Step, check};
 pub use split::{Piece, Regions, ShardIndex, Split};
+pub use turnstile::{Ticket, Turnstile, Way};
 
 use braid_geometry::LogicalSector;
 
