@@ -1,0 +1,84 @@
+//! Tags: how many dispatches may be out at once.
+
+use crate::entry::Direction;
+
+/// How many dispatches a member may have at once, and how many of them nobody else may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Depth {
+    /// Dispatches at once; at least 1 is always allowed.
+    pub total: u32,
+    /// Of these, only reads may take so many.
+    pub kept_for_reads: u32,
+    /// Of these, only writes may take so many.
+    pub kept_for_writes: u32,
+}
+
+/// What is out.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Out {
+    pub(crate) reads: u32,
+    pub(crate) writes: u32,
+}
+
+impl Out {
+    /// Whether one more may go out. With nothing out, one always may: no setting stops a member.
+    pub(crate) fn allows(self, depth: Depth, direction: Direction) -> bool {
+        let Self { reads, writes } = self;
+        if reads + writes == 0 {
+            return true;
+        }
+        let (own, kept_for_others) = match direction {
+            Direction::Read => (reads, depth.kept_for_writes),
+            Direction::Write => (writes, depth.kept_for_reads),
+        };
+        reads + writes < depth.total && own < depth.total.saturating_sub(kept_for_others).max(1)
+    }
+
+    pub(crate) fn take(&mut self, direction: Direction) {
+        match direction {
+            Direction::Read => self.reads += 1,
+            Direction::Write => self.writes += 1,
+        }
+    }
+
+    pub(crate) fn give_back(&mut self, direction: Direction) {
+        let count = match direction {
+            Direction::Read => &mut self.reads,
+            Direction::Write => &mut self.writes,
+        };
+        *count = count.checked_sub(1).expect("a dispatch is done once");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neither_direction_can_block_the_other() {
+        let depth = Depth { total: 8, kept_for_reads: 2, kept_for_writes: 3 };
+        let mut out = Out::default();
+        while out.allows(depth, Direction::Read) {
+            out.take(Direction::Read);
+        }
+        assert_eq!((out.reads, out.allows(depth, Direction::Write)), (5, true));
+        while out.allows(depth, Direction::Write) {
+            out.take(Direction::Write);
+        }
+        assert_eq!((out.reads, out.writes), (5, 3));
+        let mut out = Out::default();
+        while out.allows(depth, Direction::Write) {
+            out.take(Direction::Write);
+        }
+        assert_eq!((out.writes, out.allows(depth, Direction::Read)), (6, true));
+    }
+
+    #[test]
+    fn a_depth_of_nothing_still_lets_one_out() {
+        let depth = Depth { total: 0, kept_for_reads: 9, kept_for_writes: 9 };
+        let mut out = Out::default();
+        assert!(out.allows(depth, Direction::Read) && out.allows(depth, Direction::Write));
+        out.take(Direction::Write);
+        assert!(!out.allows(depth, Direction::Read) && !out.allows(depth, Direction::Write));
+    }
+}

@@ -1,0 +1,247 @@
+//! The choice of what goes next. The rules are in the crate's header.
+
+use std::collections::VecDeque;
+
+use crate::counters::Counters;
+use crate::depth::Out;
+use crate::entry::{Class, Direction, Dispatch, Entry, Place, Tag};
+use crate::nodes::{Node, Nodes};
+use crate::queue::Queue;
+use crate::settings::{Policy, Settings};
+
+/// What waits in one class.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// By [`Direction`].
+    queues: [Queue; 2],
+    /// Before all sorted ones.
+    head: VecDeque<Node>,
+    /// Batches of reads that went before writes that waited.
+    passed_over: u32,
+}
+
+impl Waiting {
+    fn queue(&self, direction: Direction) -> &Queue {
+        &self.queues[direction as usize]
+    }
+}
+
+/// The running batch: dispatches in one class and direction, upwards.
+#[derive(Clone, Copy, Debug)]
+struct Batch {
+    class: Class,
+    direction: Direction,
+    left: u32,
+}
+
+/// One member's elevator.
+#[derive(Debug)]
+pub struct Elevator {
+    settings: Settings,
+    nodes: Nodes,
+    /// By [`Class`].
+    classes: [Waiting; 3],
+    /// What waits under [`Policy::None`].
+    straight: VecDeque<Node>,
+    batch: Option<Batch>,
+    out: Out,
+    counters: Counters,
+}
+
+impl Elevator {
+    /// An empty one.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            nodes: Nodes::default(),
+            classes: Default::default(),
+            straight: VecDeque::new(),
+            batch: None,
+            out: Out::default(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// What it is set to.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Sets it anew, from the next insertion and dispatch on. What is queued stays in the order that it has.
+    pub fn set(&mut self, settings: Settings) {
+        self.settings = settings;
+    }
+
+    /// What it did.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Entries that are queued or out.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether nothing is queued or out.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Queues an entry that came at `now_ns`, which never goes back.
+    ///
+    /// # Panics
+    /// When it has no sectors.
+    pub fn handle_insert(&mut self, now_ns: u64, entry: Entry, place: Place) {
+        assert!(entry.sectors > 0, "an entry has sectors");
+        self.counters.inserted += 1;
+        if self.settings.policy == Policy::None {
+            self.straight.push_back(self.nodes.add(entry, now_ns));
+            return;
+        }
+        let waiting = &mut self.classes[entry.class.index()];
+        match place {
+            Place::Head => waiting.head.push_back(self.nodes.add(entry, now_ns)),
+            Place::Sorted => {
+                let queue = &mut waiting.queues[entry.operation.direction() as usize];
+                let came = (entry, now_ns);
+                queue.insert(&mut self.nodes, came, &self.settings, &mut self.counters);
+            }
+        }
+    }
+
+    /// What the member is to do next; none if nothing waits or no tag allows it.
+    pub fn poll_dispatch(&mut self, now_ns: u64) -> Option<Dispatch> {
+        if let Some(node) = self.straight.pop_front() {
+            return Some(self.send(node));
+        }
+        if let Some(node) = self.take_aged(now_ns) {
+            self.counters.aged += 1;
+            return Some(self.send(node));
+        }
+        let node = Class::ALL.into_iter().find_map(|class| self.take(class, now_ns))?;
+        Some(self.send(node))
+    }
+
+    /// The entries of a dispatch that is out, in the order of sectors.
+    pub fn parts(&self, tag: Tag) -> impl Iterator<Item = &Entry> {
+        self.nodes.parts(tag.0)
+    }
+
+    /// A dispatch is done; its tag is free, and its name means nothing any more.
+    pub fn handle_done(&mut self, tag: Tag) {
+        self.out.give_back(self.nodes.get(tag.0).entry.operation.direction());
+        self.nodes.free(tag.0);
+    }
+
+    fn send(&mut self, node: Node) -> Dispatch {
+        let group = self.nodes.get(node);
+        let operation = group.entry.operation;
+        let (start, sectors, parts) = (group.entry.start, group.sectors, group.parts);
+        self.out.take(operation.direction());
+        self.counters.dispatched += 1;
+        Dispatch { tag: Tag(node), operation, start, sectors, parts }
+    }
+
+    fn may_go(&self, direction: Direction) -> bool {
+        self.out.allows(self.settings.depth, direction)
+    }
+
+    /// The oldest entry that has aged, if something of a higher class waits: else it is found anyway.
+    fn take_aged(&mut self, now_ns: u64) -> Option<Node> {
+        let due = now_ns.checked_sub(self.settings.aging_ns)?;
+        for class in [Class::BestEffort, Class::Idle] {
+            for direction in Direction::BOTH {
+                let oldest = self.classes[class.index()].queue(direction).oldest();
+                let aged = oldest.filter(|node| self.nodes.get(*node).came_ns <= due);
+                if let Some(node) = aged.filter(|_| self.may_go(direction)) {
+                    self.remove(class, direction, node);
+                    return Some(node);
+                }
+            }
+            let head = self.classes[class.index()].head.front().copied();
+            let aged = head.filter(|node| self.nodes.get(*node).came_ns <= due);
+            if aged.is_some_and(|node| self.may_go(self.direction_of(node))) {
+                return self.classes[class.index()].head.pop_front();
+            }
+        }
+        None
+    }
+
+    fn direction_of(&self, node: Node) -> Direction {
+        self.nodes.get(node).entry.operation.direction()
+    }
+
+    fn remove(&mut self, class: Class, direction: Direction, node: Node) {
+        self.classes[class.index()].queues[direction as usize].remove(&mut self.nodes, node);
+    }
+
+    /// The next of one class.
+    fn take(&mut self, class: Class, now_ns: u64) -> Option<Node> {
+        let head = self.classes[class.index()].head.front().copied();
+        if head.is_some_and(|node| self.may_go(self.direction_of(node))) {
+            return self.classes[class.index()].head.pop_front();
+        }
+        if let Some(node) = self.continue_batch(class) {
+            return Some(node);
+        }
+        let direction = self.choose_direction(class)?;
+        let waiting = self.classes[class.index()].queue(direction);
+        let oldest = waiting.oldest().expect("a direction is chosen if something waits");
+        let expiry_ns = match direction {
+            Direction::Read => self.settings.read_expiry_ns,
+            Direction::Write => self.settings.write_expiry_ns,
+        };
+        let is_expired = self.nodes.get(oldest).came_ns.saturating_add(expiry_ns) <= now_ns;
+        let node = if is_expired {
+            oldest
+        } else {
+            waiting.next_up().or(waiting.lowest()).expect("the oldest is sorted as well")
+        };
+        self.counters.expired += u64::from(is_expired);
+        self.counters.batches += 1;
+        let left = self.settings.batch.saturating_sub(1);
+        self.batch = Some(Batch { class, direction, left });
+        self.remove(class, direction, node);
+        Some(node)
+    }
+
+    fn continue_batch(&mut self, class: Class) -> Option<Node> {
+        let batch = self.batch.filter(|batch| batch.class == class && batch.left > 0)?;
+        if !self.may_go(batch.direction) {
+            return None;
+        }
+        let node = self.classes[class.index()].queue(batch.direction).next_up()?;
+        self.batch = Some(Batch { left: batch.left - 1, ..batch });
+        self.remove(class, batch.direction, node);
+        Some(node)
+    }
+
+    /// Reads, unless writes have been passed over often enough; what no tag allows does not count.
+    fn choose_direction(&mut self, class: Class) -> Option<Direction> {
+        let [reads, writes] = Direction::BOTH.map(|direction| {
+            !self.classes[class.index()].queue(direction).is_empty() && self.may_go(direction)
+        });
+        let waiting = &mut self.classes[class.index()];
+        match (reads, writes) {
+            (false, false) => None,
+            (true, false) => Some(Direction::Read),
+            (true, true) if waiting.passed_over < self.settings.writes_starved => {
+                waiting.passed_over += 1;
+                Some(Direction::Read)
+            }
+            (reads, true) => {
+                self.counters.starved += u64::from(reads);
+                waiting.passed_over = 0;
+                Some(Direction::Write)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

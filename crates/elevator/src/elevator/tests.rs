@@ -1,0 +1,312 @@
+//! Rules one by one, then anything at all against a list of what was queued.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Depth, EntryId, Operation};
+
+const MS: u64 = 1_000_000;
+const WRITE: Operation = Operation::Write { durable: false };
+
+fn entry(id: u64, operation: Operation, start: u64) -> Entry {
+    Entry { id: EntryId(id), operation, class: Class::BestEffort, start, sectors: 8 }
+}
+
+fn wide() -> Settings {
+    Settings {
+        depth: Depth { total: 1000, kept_for_reads: 1, kept_for_writes: 1 },
+        ..Settings::default()
+    }
+}
+
+fn starts(elevator: &mut Elevator, now_ns: u64) -> Vec<u64> {
+    std::iter::from_fn(|| elevator.poll_dispatch(now_ns)).map(|dispatch| dispatch.start).collect()
+}
+
+#[test]
+fn a_batch_goes_upwards_and_then_from_the_lowest() {
+    let mut elevator = Elevator::new(Settings { merge_sectors_max: 0, ..wide() });
+    for (id, start) in [500, 100, 900, 300].into_iter().enumerate() {
+        elevator.handle_insert(0, entry(id as u64, Operation::Read, start), Place::Sorted);
+    }
+    assert_eq!(elevator.poll_dispatch(0).expect("one waits").start, 100);
+    elevator.handle_insert(0, entry(9, Operation::Read, 50), Place::Sorted);
+    assert_eq!(starts(&mut elevator, 0), [300, 500, 900, 50]);
+}
+
+#[test]
+fn expired_request_overtakes_sorted_order() {
+    let settings = Settings { batch: 1, ..wide() };
+    let mut elevator = Elevator::new(settings);
+    elevator.handle_insert(0, entry(0, Operation::Read, 9000), Place::Sorted);
+    elevator.handle_insert(400 * MS, entry(1, Operation::Read, 100), Place::Sorted);
+    elevator.handle_insert(400 * MS, entry(2, Operation::Read, 200), Place::Sorted);
+    assert_eq!(starts(&mut elevator, 500 * MS), [9000, 100, 200]);
+    assert_eq!(elevator.counters().expired, 1);
+}
+
+#[test]
+fn writes_are_passed_over_so_often_and_no_more() {
+    let settings = Settings { batch: 2, writes_starved: 2, merge_sectors_max: 0, ..wide() };
+    let mut elevator = Elevator::new(settings);
+    for id in 0..10 {
+        elevator.handle_insert(0, entry(id, Operation::Read, 100 * id), Place::Sorted);
+        elevator.handle_insert(0, entry(100 + id, WRITE, 100 * id), Place::Sorted);
+    }
+    let order: Vec<bool> = std::iter::from_fn(|| elevator.poll_dispatch(0))
+        .map(|dispatch| dispatch.operation == Operation::Read)
+        .collect();
+    let (read, write) = (true, false);
+    assert_eq!(
+        order[..12],
+        [read, read, read, read, write, write, read, read, read, read, write, write]
+    );
+    assert_eq!(order.len(), 20);
+}
+
+#[test]
+fn adjacent_writes_become_one_vector_front_back_and_between() {
+    let mut elevator = Elevator::new(wide());
+    for (id, start) in [(0, 16), (1, 0), (2, 8), (3, 24), (4, 100)] {
+        elevator.handle_insert(0, entry(id, WRITE, start), Place::Sorted);
+    }
+    let durable = Operation::Write { durable: true };
+    elevator.handle_insert(0, entry(5, durable, 32), Place::Sorted);
+    elevator.handle_insert(0, entry(6, Operation::Other, 108), Place::Sorted);
+    let first = elevator.poll_dispatch(0).expect("it waits");
+    assert_eq!((first.start, first.sectors, first.parts), (0, 32, 4));
+    let ids: Vec<u64> = elevator.parts(first.tag).map(|entry| entry.id.0).collect();
+    assert_eq!(ids, [1, 2, 0, 3]);
+    assert_eq!(starts(&mut elevator, 0), [32, 100, 108]);
+    let Counters { merged_back, merged_front, joined, .. } = elevator.counters();
+    assert_eq!((merged_back, merged_front, joined), (2, 0, 1));
+}
+
+#[test]
+fn a_merged_group_is_as_old_as_its_oldest_part() {
+    let mut elevator = Elevator::new(Settings { batch: 1, ..wide() });
+    elevator.handle_insert(0, entry(0, Operation::Read, 1000), Place::Sorted);
+    elevator.handle_insert(1, entry(1, Operation::Read, 10), Place::Sorted);
+    // Both join the old one, from both ends, although they are young.
+    elevator.handle_insert(499 * MS, entry(2, Operation::Read, 992), Place::Sorted);
+    elevator.handle_insert(499 * MS, entry(3, Operation::Read, 1008), Place::Sorted);
+    let first = elevator.poll_dispatch(500 * MS).expect("it waits");
+    assert_eq!((first.start, first.sectors), (992, 24));
+}
+
+#[test]
+fn classes_go_in_order_and_what_has_aged_goes_first() {
+    let mut elevator = Elevator::new(wide());
+    let of = |id, class, start| Entry { class, ..entry(id, Operation::Read, start) };
+    elevator.handle_insert(0, of(0, Class::Idle, 0), Place::Sorted);
+    elevator.handle_insert(0, of(1, Class::BestEffort, 100), Place::Sorted);
+    elevator.handle_insert(0, of(2, Class::RealTime, 200), Place::Sorted);
+    elevator.handle_insert(0, of(3, Class::BestEffort, 300), Place::Head);
+    assert_eq!(starts(&mut elevator, 0), [200, 300, 100, 0]);
+    elevator.handle_insert(0, of(4, Class::Idle, 0), Place::Sorted);
+    elevator.handle_insert(9_999 * MS, of(5, Class::RealTime, 200), Place::Sorted);
+    assert_eq!(starts(&mut elevator, 10_000 * MS), [0, 200]);
+}
+
+#[test]
+fn without_a_policy_nothing_is_ordered_merged_or_held() {
+    let mut elevator = Elevator::new(Settings {
+        depth: Depth { total: 1, kept_for_reads: 0, kept_for_writes: 0 },
+        ..Settings::straight()
+    });
+    for (id, start) in [500, 100, 108, 300].into_iter().enumerate() {
+        elevator.handle_insert(0, entry(id as u64, WRITE, start), Place::Sorted);
+    }
+    assert_eq!(starts(&mut elevator, 0), [500, 100, 108, 300]);
+}
+
+#[test]
+fn the_policy_can_change_while_entries_wait() {
+    let mut elevator = Elevator::new(wide());
+    elevator.handle_insert(0, entry(0, WRITE, 500), Place::Sorted);
+    elevator.set(Settings::straight());
+    elevator.handle_insert(0, entry(1, WRITE, 900), Place::Sorted);
+    assert_eq!(starts(&mut elevator, 0), [900, 500]);
+}
+
+/// A stream of reads that always continues upwards, in a class above: whoever else waits is served within its time.
+#[test]
+fn nobody_is_passed_over_for_ever() {
+    let settings = Settings {
+        depth: Depth { total: 4, kept_for_reads: 1, kept_for_writes: 1 },
+        ..Settings::default()
+    };
+    let mut elevator = Elevator::new(settings);
+    let victims = [
+        Entry { class: Class::Idle, ..entry(1, WRITE, 5) },
+        Entry { class: Class::BestEffort, ..entry(2, Operation::Read, 0) },
+        Entry { class: Class::RealTime, ..entry(3, WRITE, 0) },
+        Entry { class: Class::RealTime, ..entry(4, Operation::Read, 0) },
+    ];
+    let mut waiting: BTreeSet<EntryId> = victims.iter().map(|victim| victim.id).collect();
+    elevator.handle_insert(
+        0,
+        Entry { class: Class::RealTime, ..entry(99, Operation::Read, 1000) },
+        Place::Sorted,
+    );
+    let first = elevator.poll_dispatch(0).expect("it waits");
+    elevator.handle_done(first.tag);
+    victims.into_iter().for_each(|victim| elevator.handle_insert(0, victim, Place::Sorted));
+    let mut served = BTreeMap::new();
+    for tick in 0..12_000 {
+        let storm = Entry {
+            class: Class::RealTime,
+            ..entry(1000 + tick, Operation::Read, 2000 + 16 * tick)
+        };
+        elevator.handle_insert(tick * MS, storm, Place::Sorted);
+        let dispatch = elevator.poll_dispatch(tick * MS).expect("the storm goes on");
+        for part in elevator.parts(dispatch.tag) {
+            if waiting.remove(&part.id) {
+                served.insert(part.id.0, tick);
+            }
+        }
+        elevator.handle_done(dispatch.tag);
+    }
+    assert!(waiting.is_empty(), "{waiting:?} were never served");
+    // Milliseconds: two lower classes by age; a write by its turn; a read by its expiry.
+    assert!(served[&1] <= 10_100 && served[&2] <= 10_100, "{served:?}");
+    assert!(served[&3] <= 100 && served[&4] <= 600, "{served:?}");
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Insert(u8, u8, u16, u8, bool),
+    Poll,
+    Done(u8),
+    Wait(u32),
+    Set(u8, u8, u8),
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let act = prop_oneof![
+        6 => (0..4_u8, 0..3_u8, 0..200_u16, 1..9_u8, any::<bool>()).prop_map(|(o, c, s, n, h)| Act::Insert(o, c, s, n, h)),
+        6 => Just(Act::Poll),
+        4 => any::<u8>().prop_map(Act::Done),
+        1 => any::<u32>().prop_map(Act::Wait),
+        1 => (0..8_u8, 0..20_u8, 0..4_u8).prop_map(|(d, m, b)| Act::Set(d, m, b)),
+    ];
+    proptest::collection::vec(act, 0..300)
+}
+
+/// An elevator and what it should hold.
+struct Driver {
+    elevator: Elevator,
+    now_ns: u64,
+    next: u64,
+    queued: BTreeMap<EntryId, Entry>,
+    out: Vec<Dispatch>,
+}
+
+impl Driver {
+    /// Takes the next dispatch and checks its parts; false if there is none.
+    fn poll(&mut self) -> bool {
+        let Some(dispatch) = self.elevator.poll_dispatch(self.now_ns) else { return false };
+        let (mut at, mut parts) = (dispatch.start, 0);
+        for part in self.elevator.parts(dispatch.tag) {
+            let queued = self.queued.remove(&part.id);
+            assert_eq!(queued, Some(*part), "it was queued, and is out for the first time");
+            assert_eq!((part.start, part.operation), (at, dispatch.operation));
+            at = part.end();
+            parts += 1;
+        }
+        let end = dispatch.start + u64::from(dispatch.sectors);
+        assert_eq!((at, parts), (end, dispatch.parts));
+        assert!(parts == 1 || dispatch.operation.merges());
+        self.out.push(dispatch);
+        true
+    }
+
+    fn insert(&mut self, operation: u8, class: u8, (start, sectors): (u16, u8), head: bool) {
+        let durable = Operation::Write { durable: true };
+        let entry = Entry {
+            id: EntryId(self.next),
+            operation: [Operation::Read, WRITE, durable, Operation::Other][usize::from(operation)],
+            class: Class::ALL[usize::from(class)],
+            start: u64::from(start),
+            sectors: u32::from(sectors),
+        };
+        self.next += 1;
+        self.queued.insert(entry.id, entry);
+        let place = if head { Place::Head } else { Place::Sorted };
+        self.elevator.handle_insert(self.now_ns, entry, place);
+    }
+
+    fn set(&mut self, depth: u8, merge: u8, batch: u8) {
+        let total = u32::from(depth);
+        self.elevator.set(Settings {
+            depth: Depth { total, kept_for_reads: 1, kept_for_writes: 1 },
+            merge_sectors_max: u32::from(merge),
+            batch: u32::from(batch),
+            policy: if merge == 0 { Policy::None } else { Policy::Deadline },
+            ..*self.elevator.settings()
+        });
+    }
+
+    fn act(&mut self, act: &Act) {
+        match *act {
+            Act::Insert(operation, class, start, sectors, head) => {
+                self.insert(operation, class, (start, sectors), head);
+            }
+            Act::Poll => {
+                self.poll();
+            }
+            Act::Done(which) if !self.out.is_empty() => {
+                let dispatch = self.out.swap_remove(usize::from(which) % self.out.len());
+                self.elevator.handle_done(dispatch.tag);
+            }
+            Act::Done(_) => {}
+            Act::Wait(ns) => self.now_ns += u64::from(ns),
+            Act::Set(depth, merge, batch) => self.set(depth, merge, batch),
+        }
+        let out: usize = self.out.iter().map(|dispatch| dispatch.parts as usize).sum();
+        assert_eq!(self.elevator.len(), self.queued.len() + out);
+    }
+
+    /// Until nothing is queued or out.
+    fn finish(mut self) {
+        loop {
+            let more = self.poll();
+            let Some(dispatch) = self.out.pop() else {
+                assert!(!more);
+                break;
+            };
+            self.elevator.handle_done(dispatch.tag);
+        }
+        let Self { elevator, queued, .. } = self;
+        assert!(queued.is_empty() && elevator.is_empty(), "{queued:?} were never dispatched");
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_entry_goes_out_once_whatever_comes(acts in acts()) {
+        let elevator = Elevator::new(Settings { aging_ns: 1 << 33, ..Settings::default() });
+        let (queued, out) = (BTreeMap::new(), Vec::new());
+        let mut driver = Driver { elevator, now_ns: 0, next: 0, queued, out };
+        acts.iter().for_each(|act| driver.act(act));
+        driver.finish();
+    }
+
+    #[test]
+    fn tags_are_never_exceeded(total in 1..12_u32, kept in (0..6_u32, 0..6_u32), directions in proptest::collection::vec(any::<bool>(), 1..60)) {
+        let depth = Depth { total, kept_for_reads: kept.0, kept_for_writes: kept.1 };
+        let mut elevator = Elevator::new(Settings { depth, merge_sectors_max: 0, ..Settings::default() });
+        for (id, is_read) in directions.iter().enumerate() {
+            let operation = if *is_read { Operation::Read } else { WRITE };
+            elevator.handle_insert(0, entry(id as u64, operation, id as u64), Place::Sorted);
+        }
+        let out: Vec<Dispatch> = std::iter::from_fn(|| elevator.poll_dispatch(0)).collect();
+        let reads: u32 = out.iter().map(|one| u32::from(one.operation == Operation::Read)).sum();
+        let writes: u32 = out.iter().map(|one| u32::from(one.operation != Operation::Read)).sum();
+        prop_assert!(reads + writes <= total);
+        prop_assert!(reads <= total.saturating_sub(kept.1).max(1) && writes <= total.saturating_sub(kept.0).max(1));
+        prop_assert!(!out.is_empty());
+    }
+}

@@ -1,0 +1,114 @@
+//! What is asked, and what is given to the member.
+
+/// The caller's name for an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntryId(pub u64);
+
+/// Who goes before whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// Before everything else.
+    RealTime,
+    /// What nobody said anything about.
+    BestEffort,
+    /// When nothing else waits, or it has waited for [`crate::Settings::aging_ns`].
+    Idle,
+}
+
+impl Class {
+    /// All of them, the first to be served first.
+    pub const ALL: [Self; 3] = [Self::RealTime, Self::BestEffort, Self::Idle];
+
+    pub(crate) const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// What the member is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// Read into the caller's memory.
+    Read,
+    /// Write from the caller's memory; `durable`: it is done when it is on stable storage.
+    Write {
+        /// Forced to stable storage.
+        durable: bool,
+    },
+    /// Anything else that changes sectors (zeroing, discarding): ordered like a write, never merged.
+    Other,
+}
+
+impl Operation {
+    pub(crate) const fn direction(self) -> Direction {
+        match self {
+            Self::Read => Direction::Read,
+            Self::Write { .. } | Self::Other => Direction::Write,
+        }
+    }
+
+    pub(crate) const fn merges(self) -> bool {
+        !matches!(self, Self::Other)
+    }
+}
+
+/// Reads and writes wait apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Read,
+    Write,
+}
+
+impl Direction {
+    pub(crate) const BOTH: [Self; 2] = [Self::Read, Self::Write];
+}
+
+/// Where an entry is put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Among the others of its class, by sector and by age.
+    Sorted,
+    /// Before all others of its class, behind those put there before it.
+    Head,
+}
+
+/// One request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name, given back with the dispatch.
+    pub id: EntryId,
+    /// What to do.
+    pub operation: Operation,
+    /// Who it yields to.
+    pub class: Class,
+    /// First sector of the member.
+    pub start: u64,
+    /// Sectors; at least 1.
+    pub sectors: u32,
+}
+
+impl Entry {
+    /// The sector after its last.
+    #[must_use]
+    pub const fn end(&self) -> u64 {
+        self.start + self.sectors as u64
+    }
+}
+
+/// Names a dispatch until it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tag(pub(crate) u32);
+
+/// One vector for the member: adjacent entries of one operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dispatch {
+    /// To ask for its parts and to say that it is done.
+    pub tag: Tag,
+    /// What to do.
+    pub operation: Operation,
+    /// First sector of the member.
+    pub start: u64,
+    /// All sectors.
+    pub sectors: u32,
+    /// How many entries it is made of.
+    pub parts: u32,
+}

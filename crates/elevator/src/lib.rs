@@ -1,0 +1,61 @@
+//! The order in which one member serves what is asked of it.
+//!
+//! Where it stands: between the engine, which says what must be read and written, and a member, which does it. It knows
+//! sectors and deadlines, and nothing of RAID; it has no clock, no threads and no I/O: the caller says what time it is,
+//! asks for the next [`Dispatch`], and says when it is done.
+//!
+//! ```text
+//!   handle_insert ─▶ class ─▶ direction ─▶ { sorted by sector │ by age } ─▶ poll_dispatch ─▶ member
+//!                    real-time   read        merged with neighbours           one vector      │
+//!                    best effort write                                                       │
+//!                    idle                                                    handle_done ◀────┘
+//! ```
+//!
+//! # Which goes next
+//!
+//! 1. The oldest entry of a class that has waited longer than [`Settings::aging_ns`], whatever waits above it.
+//! 2. Else the highest class that has something a free tag allows. Within it:
+//!    1. what was inserted at the head, in that order;
+//!    2. the next higher sector in the direction of the running batch, up to [`Settings::batch`] of them;
+//!    3. a new batch: of reads, unless writes have been passed over [`Settings::writes_starved`] times; from the
+//!       oldest entry if it has expired, else from where the direction stopped, else from the lowest sector.
+//!
+//! One way only: after the highest sector comes the lowest, so that no place is served twice as often as another. The
+//! scheme is the classical deadline elevator; where its terms are Linux's (`writes_starved`, at head), they mean the same.
+//!
+//! # Tags
+//!
+//! A dispatch holds a tag until it is done. Some tags are kept for reads and some for writes ([`Depth`]), so that neither
+//! can fill the member's queue and block the other.
+//!
+//! # Merging
+//!
+//! An entry whose first sector is another's end joins it at the back; whose end is another's start, at the front; a group
+//! that thereby touches a third joins that as well. A group goes out as one vector, its parts in the order of sectors, and
+//! is as old as its oldest part. Zeroing and discarding are not merged.
+//!
+//! # No order between requests
+//!
+//! Like every block layer below, the elevator promises no order between entries that are queued at the same time. Who needs
+//! one waits for the first to be done, as the engine does.
+//!
+//! Invariants
+//! - Every entry is dispatched exactly once: `every_entry_goes_out_once_whatever_comes`.
+//! - Nobody waits for ever: `nobody_is_passed_over_for_ever`.
+//! - Never more out than [`Depth`] allows: `tags_are_never_exceeded`.
+
+#![forbid(unsafe_code)]
+
+mod counters;
+mod depth;
+mod elevator;
+mod entry;
+mod nodes;
+mod queue;
+mod settings;
+
+pub use counters::Counters;
+pub use depth::Depth;
+pub use elevator::Elevator;
+pub use entry::{Class, Dispatch, Entry, EntryId, Operation, Place, Tag};
+pub use settings::{Policy, Settings};

@@ -1,0 +1,63 @@
+//! What can be tuned, live.
+
+use crate::depth::Depth;
+
+const MS: u64 = 1_000_000;
+
+/// How entries are ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// As the crate's header says: for members that seek.
+    Deadline,
+    /// In the order of insertion, at once, unmerged and without tags: for members that do not.
+    None,
+}
+
+/// The settings of one member's elevator.
+///
+/// The times and counts that are on by default are those that the field has used for twenty years with disks that seek.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// How entries are ordered.
+    pub policy: Policy,
+    /// Nanoseconds after which a read is served before nearer ones.
+    pub read_expiry_ns: u64,
+    /// Nanoseconds after which a write is served before nearer ones.
+    pub write_expiry_ns: u64,
+    /// Nanoseconds after which an entry is served before higher classes.
+    pub aging_ns: u64,
+    /// Dispatches in one direction, in the order of sectors, before the choice is made anew; at least 1.
+    pub batch: u32,
+    /// How often a batch of reads may go before writes that wait.
+    pub writes_starved: u32,
+    /// Sectors of a merged vector, at most; 0: nothing is merged.
+    pub merge_sectors_max: u32,
+    /// Entries of a merged vector, at most.
+    pub merge_parts_max: u32,
+    /// How many dispatches may be out.
+    pub depth: Depth,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            policy: Policy::Deadline,
+            read_expiry_ns: 500 * MS,
+            write_expiry_ns: 5_000 * MS,
+            aging_ns: 10_000 * MS,
+            batch: 16,
+            writes_starved: 2,
+            merge_sectors_max: 2048,
+            merge_parts_max: 64,
+            depth: Depth { total: 32, kept_for_reads: 8, kept_for_writes: 8 },
+        }
+    }
+}
+
+impl Settings {
+    /// For a member that does not seek: nothing is ordered.
+    #[must_use]
+    pub fn straight() -> Self {
+        Self { policy: Policy::None, ..Self::default() }
+    }
+}
