@@ -104,6 +104,9 @@ impl World {
         let steps = 1 + random.below(20 + 50 * workload.requests);
         let standing = self.standing();
         let times = (self.clock.step, steps);
+        if random.chance(30) {
+            self.engine.elevators.set_any(&mut random);
+        }
         self.engine.plan = fault::plan(&standing, &self.disks, times, &self.chances);
         self.trust();
         let end = self.clock.step + steps;
@@ -205,10 +208,14 @@ impl World {
         }
         self.tally.count("torn-request");
         match event {
-            Event::Io { shard, io } if io.operation.is_write() => {
-                let (disk, start) = self.place_of(&io);
-                let (data, _) = self.bytes_to_write(shard, &io);
-                self.disks[disk].tear((start, &data), &mut self.chances.disks);
+            Event::Io(vector) => {
+                for (shard, io) in vector.parts {
+                    if io.operation.is_write() {
+                        let (disk, start) = self.place_of(&io);
+                        let (data, _) = self.bytes_to_write(shard, &io);
+                        self.disks[disk].tear((start, &data), &mut self.chances.disks);
+                    }
+                }
             }
             Event::Superblock { member, state } => {
                 let side = &mut self.engine.machines.members[usize::from(member.0)];
@@ -341,6 +348,7 @@ impl World {
         self.unsure.extend(self.absent.iter().filter(|disk| !self.out.contains(disk)));
         let order = Order::seeded(&mut self.chances.openings);
         self.engine = Engine::new(machines, order);
+        self.engine.elevators.set_any(&mut self.chances.openings);
         let events = self.engine.machines.array.events();
         self.note("started", [chosen.len() as u64, events, 0]);
         // A member that is one behind falls two behind if power is cut again before it was told:

@@ -1,7 +1,7 @@
 //! The simulator: the shipped engine, superblocks and assembly under virtual time, on disks that
 //! fail, crash and tear, driven by one seed and checked against a model.
 //!
-//! Where it stands: beside the runtime, on top of engine, geometry, parity, ondisk and assembly. It
+//! Where it stands: beside the runtime, on top of engine, elevator, geometry, parity, ondisk and assembly. It
 //! takes the place of everything that talks to the world: threads, clocks, devices, clients.
 //!
 //! What it does not do is listed in docs/simulator.md.
@@ -30,6 +30,7 @@ mod create;
 mod cut;
 mod cycle;
 mod disk;
+mod elevators;
 mod fault;
 mod memory;
 mod model;

@@ -8,17 +8,18 @@
 use std::sync::Arc;
 
 use braid_engine::array::{MemberId, SuperblockState};
-use braid_engine::effect::{MemberIo, MemberIoDone};
+use braid_engine::effect::MemberIoDone;
 use braid_engine::job::Job;
 use braid_engine::request::Piece;
 
+use crate::elevators::Vector;
 use crate::random::Random;
 
 /// Something that has begun and will be done.
 pub(crate) enum Event {
     Piece { shard: usize, piece: Piece },
     Job { shard: usize, job: Job },
-    Io { shard: usize, io: MemberIo },
+    Io(Vector),
     IoDone { shard: usize, done: MemberIoDone },
     Superblock { member: MemberId, state: Arc<SuperblockState> },
     SuperblockDone { member: MemberId, written: bool },
@@ -32,7 +33,7 @@ impl Event {
     fn class(&self) -> usize {
         match self {
             Self::Piece { .. } | Self::Job { .. } => 0,
-            Self::Io { .. } => 1,
+            Self::Io(_) => 1,
             Self::IoDone { .. } => 2,
             Self::Superblock { .. }
             | Self::SuperblockDone { .. }
@@ -44,7 +45,7 @@ impl Event {
     /// The member whose disk has to do something.
     pub(crate) fn waits_for(&self) -> Option<MemberId> {
         match self {
-            Self::Io { io, .. } => Some(io.member),
+            Self::Io(vector) => Some(vector.member),
             Self::Superblock { member, .. } | Self::Flush { member } => Some(*member),
             _ => None,
         }

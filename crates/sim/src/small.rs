@@ -165,10 +165,14 @@ fn doubt(world: &mut World) -> Doubt {
     }
     for event in world.engine.pending.drain() {
         match event {
-            Event::Io { shard, io } if io.operation.is_write() => {
-                let (disk, start) = world.place_of(&io);
-                let (data, _) = world.bytes_to_write(shard, &io);
-                items.push(Item { disk, start, data });
+            Event::Io(vector) => {
+                for (shard, io) in vector.parts {
+                    if io.operation.is_write() {
+                        let (disk, start) = world.place_of(&io);
+                        let (data, _) = world.bytes_to_write(shard, &io);
+                        items.push(Item { disk, start, data });
+                    }
+                }
             }
             Event::Superblock { member, state } => {
                 let side = &mut world.engine.machines.members[usize::from(member.0)];

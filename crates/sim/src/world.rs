@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   clients ─pieces─▶ shards ─requests, jobs─▶ disks, memory
-//!                      │  ▲
+//!                      │  ▲            by way of elevators
 //!              reports ▼  │ views, queries (in order)
 //!                     array ─superblocks, flushes─▶ disks
 //! ```
@@ -25,6 +25,7 @@ use crate::chances::Chances;
 use crate::content::SECTOR;
 use crate::cut::Kind;
 use crate::disk::Disk;
+use crate::elevators::{Elevators, Vector};
 use crate::fault::{Fault, Mishap, Plan};
 use crate::memory::{Payloads, Reach};
 use crate::model::Model;
@@ -57,6 +58,7 @@ pub(crate) struct Trust {
 /// The engine of one run and everything on its way.
 pub(crate) struct Engine {
     pub(crate) machines: Machines,
+    pub(crate) elevators: Elevators,
     pub(crate) pending: Pending,
     pub(crate) payloads: Payloads,
     pub(crate) clients: Clients,
@@ -72,8 +74,10 @@ pub(crate) struct Engine {
 
 impl Engine {
     pub(crate) fn new(machines: Machines, order: Order) -> Self {
+        let elevators = Elevators::straight(machines.members.len());
         Self {
             machines,
+            elevators,
             pending: Pending::default(),
             payloads: Payloads::new(),
             clients: Clients { flights: BTreeMap::new(), flushes: BTreeMap::new() },
@@ -259,10 +263,13 @@ impl World {
                 side.shard.handle_job_done(now, job.id);
                 self.drain_shard(shard);
             }
-            Event::Io { shard, io } => {
-                let result = self.act(shard, &io);
-                let done = MemberIoDone { id: io.id, result };
-                self.engine.pending.push(Event::IoDone { shard, done });
+            Event::Io(Vector { member, tag, parts }) => {
+                for (shard, io) in parts {
+                    let result = self.act(shard, &io);
+                    let done = MemberIoDone { id: io.id, result };
+                    self.engine.pending.push(Event::IoDone { shard, done });
+                }
+                self.vector_done(member, tag);
             }
             Event::IoDone { shard, done } => {
                 self.note("io-done", [shard as u64, done.id.0, u64::from(done.result.is_ok())]);
@@ -371,7 +378,7 @@ impl World {
         }
         while let Some(io) = self.engine.machines.shards[index].shard.poll_member_io() {
             self.check_io(index, &io);
-            self.engine.pending.push(Event::Io { shard: index, io });
+            self.queue_io(index, io);
         }
         while let Some(reply) = self.engine.machines.shards[index].shard.poll_reply() {
             let flight = self.engine.clients.flights.get_mut(&reply.request);
@@ -432,6 +439,7 @@ impl World {
     pub(crate) fn is_quiet(&self) -> bool {
         let sides = &self.engine.machines.shards;
         self.engine.pending.is_empty()
+            && self.engine.elevators.is_empty()
             && sides.iter().all(|side| side.inbox.is_empty() && side.reports.is_empty())
     }
 }
