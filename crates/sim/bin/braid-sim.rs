@@ -2,16 +2,26 @@
 //!
 //! The only part of the simulator that looks at a clock, to say how fast it was.
 
-use std::panic::catch_unwind;
+use std::panic::{catch_unwind, set_hook};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use braid_sim::shrink::shrink;
 use braid_sim::{Cut, Report, Settings, Tally, simulate, small};
 
 const USAGE: &str = "\
-usage: braid-sim --seed N [--cycles M] [--without c1,c1r3,c1f8] [--smallest] [--twice] [--trace]
-       braid-sim run [--cycles N] [--seconds S] [--from SEED] [--smallest] [--states]
+usage: braid-sim --seed N [--cycles M] [--smallest] [--twice] [--trace] [--no-shrink]
+                 [--without c1,c1r3,c1f8] [--only c0,c0r3] [--one-shard] [--one-stripe]
+                 [--sectors-max N] [--schedule N] [--plain-cycles N]
+       braid-sim run [--cycles N] [--seconds S] [--from SEED] [--smallest] [--states] [--no-shrink]
        braid-sim small [--states-max N]";
+
+/// How long a failing seed is made smaller.
+const SHRINK_TIME: Duration = Duration::from_secs(60);
+
+/// Panics say nothing while a seed is made smaller: there are hundreds.
+static IS_SILENT: AtomicBool = AtomicBool::new(false);
 
 /// Cycles of one world in `run`: enough for an array to grow old.
 const CYCLES_PER_WORLD: u64 = 20;
@@ -29,14 +39,14 @@ struct Arguments {
     is_traced: bool,
     wants_states: bool,
     cut: Cut,
+    keeps_size: bool,
 }
 
 fn parse() -> Result<Arguments, String> {
     let mut arguments = Arguments::default();
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
-        if word == "--without" {
-            arguments.cut = words.next().unwrap_or_default().parse()?;
+        if arguments.cut.argument(&word, &mut || words.next().unwrap_or_default())? {
             continue;
         }
         let mut number = || {
@@ -53,6 +63,7 @@ fn parse() -> Result<Arguments, String> {
             "--smallest" => arguments.is_smallest = true,
             "--twice" => arguments.is_twice = true,
             "--trace" => arguments.is_traced = true,
+            "--no-shrink" => arguments.keeps_size = true,
             "--states" => arguments.wants_states = true,
             _ => return Err(format!("unknown word {word}\n{USAGE}")),
         }
@@ -61,6 +72,11 @@ fn parse() -> Result<Arguments, String> {
 }
 
 fn main() -> ExitCode {
+    set_hook(Box::new(|panic| {
+        if !IS_SILENT.load(Ordering::Relaxed) {
+            eprintln!("{panic}");
+        }
+    }));
     let ended = parse().and_then(|arguments| {
         if arguments.is_small {
             run_small(&arguments)
@@ -79,11 +95,38 @@ fn main() -> ExitCode {
     }
 }
 
-/// Simulates; a checker's panic becomes an error that names the command to see it again.
-fn try_simulate(settings: &Settings) -> Result<Report, String> {
+/// Simulates; a checker's panic becomes an error that names the command to see it again, and mostly
+/// one with less in it.
+fn try_simulate(settings: &Settings, keeps_size: bool) -> Result<Report, String> {
     catch_unwind(|| simulate(settings)).map_err(|_| {
-        format!("seed {} failed; again: {} --trace", settings.seed, settings.command())
+        let (seed, command) = (settings.seed, settings.command());
+        if !keeps_size {
+            make_smaller(settings);
+        }
+        format!("seed {seed} failed; again, with everything in it: {command} --no-shrink --trace")
     })
+}
+
+/// Makes a failing run smaller and shows what is left of it, one line per event.
+fn make_smaller(settings: &Settings) {
+    let began = Instant::now();
+    eprintln!("making it smaller, for at most {} s", SHRINK_TIME.as_secs());
+    IS_SILENT.store(true, Ordering::Relaxed);
+    let shrunk = shrink(settings, &mut || began.elapsed() < SHRINK_TIME);
+    let Some(shrunk) = shrunk else {
+        eprintln!("it did not fail again");
+        return;
+    };
+    let least = Settings { is_traced: true, ..shrunk.settings };
+    let again = catch_unwind(|| simulate(&least));
+    IS_SILENT.store(false, Ordering::Relaxed);
+    assert!(again.is_err(), "a seed repeats");
+    println!("{}", shrunk.message);
+    println!(
+        "left after {} runs: {} cycles, {} requests, {} faults",
+        shrunk.runs, shrunk.cycles, shrunk.requests, shrunk.faults
+    );
+    println!("again: {} --no-shrink --trace", least.command());
 }
 
 fn run_one(arguments: &Arguments) -> Result<(), String> {
@@ -94,10 +137,10 @@ fn run_one(arguments: &Arguments) -> Result<(), String> {
         is_traced: arguments.is_traced,
         cut: arguments.cut.clone(),
     };
-    let first = try_simulate(&settings)?;
+    let first = try_simulate(&settings, arguments.keeps_size)?;
     println!("seed {} trace {:016x}", settings.seed, first.trace_hash);
     if arguments.is_twice {
-        let second = try_simulate(&Settings { is_traced: false, ..settings.clone() })?;
+        let second = try_simulate(&Settings { is_traced: false, ..settings.clone() }, true)?;
         if first != second {
             return Err(format!("seed {} went another way the second time", settings.seed));
         }
@@ -121,7 +164,7 @@ fn run_many(arguments: &Arguments) -> Result<(), String> {
             is_traced: false,
             cut: Cut::default(),
         };
-        total.add(&try_simulate(&settings)?.tally);
+        total.add(&try_simulate(&settings, arguments.keeps_size)?.tally);
         seed += 1;
     }
     print(&total, Some(began.elapsed()), arguments.wants_states);

@@ -10,6 +10,7 @@
 
 use crate::cut::{Cut, Kind, Number};
 use crate::random::{Random, mix};
+use crate::schedule::Order;
 
 /// What a draw is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,10 +55,10 @@ impl Chances {
     /// The cycle with this number begins; false if it is left out.
     pub(crate) fn begin(&mut self, cycle: u64) -> bool {
         self.cycle = cycle;
-        self.schedule = self.of(Purpose::Schedule, 0);
+        self.schedule = self.of(Purpose::Schedule, self.cut.schedule);
         self.disks = self.of(Purpose::Disks, 0);
         self.openings = self.of(Purpose::Openings, 0);
-        !self.cut.without.contains(&Number { cycle, item: None })
+        !self.cut.leaves_out(Number { cycle, item: None })
     }
 
     /// A stream for one purpose, and one ordinal within it, in this cycle.
@@ -70,9 +71,18 @@ impl Chances {
         Number { cycle: self.cycle, item: Some((kind, ordinal)) }
     }
 
+    /// The schedule of this cycle, which is plain if it is cut.
+    pub(crate) fn order(&self, order: Order) -> Order {
+        if self.cycle < self.cut.plain_cycles { Order::Plain } else { order }
+    }
+
+    /// The sectors of a request, unless it is to be shorter.
+    pub(crate) fn sectors(&self, sectors: u64) -> u64 {
+        self.cut.sectors_max.map_or(sectors, |max| sectors.min(max))
+    }
+
     pub(crate) fn leaves_out(&self, kind: Kind, ordinal: u64) -> bool {
-        let without = &self.cut.without;
-        !without.is_empty() && without.contains(&self.number(kind, ordinal))
+        self.cut.leaves_out(self.number(kind, ordinal))
     }
 }
 
@@ -89,7 +99,9 @@ mod tests {
 
     /// What the clients of cycle 3 ask, and what its faults are.
     fn drawn(seed: u64, without: &str) -> Vec<(Number, String)> {
-        let chances = Chances::new(seed, without.parse().unwrap());
+        let mut cut = Cut::default();
+        cut.argument("--without", &mut || without.to_owned()).unwrap();
+        let chances = Chances::new(seed, cut);
         let mut world = World::create(&smallest(), chances, Trace::new(false));
         world.chances.begin(3);
         let asks = crate::workload::Workload::any(&world).all(&world).into_iter();

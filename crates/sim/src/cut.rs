@@ -62,25 +62,84 @@ impl FromStr for Number {
 pub struct Cut {
     /// Cycles, requests and faults that do not come.
     pub without: BTreeSet<Number>,
+    /// If there are any here: nothing else comes.
+    pub only: Option<BTreeSet<Number>>,
+    /// Engines have one shard.
+    pub one_shard: bool,
+    /// Shards have one stripe.
+    pub one_stripe: bool,
+    /// No request is longer.
+    pub sectors_max: Option<u64>,
+    /// Another schedule of the same seed.
+    pub schedule: u64,
+    /// In so many cycles, whatever is oldest happens first.
+    pub plain_cycles: u64,
+}
+
+impl Cut {
+    pub(crate) fn leaves_out(&self, number: Number) -> bool {
+        self.without.contains(&number)
+            || self.only.as_ref().is_some_and(|only| !only.contains(&number))
+    }
+
+    /// Takes an argument of the command, if it is one of these; `value` gives what follows it.
+    ///
+    /// # Errors
+    /// What is wrong with the value.
+    pub fn argument(
+        &mut self,
+        word: &str,
+        value: &mut dyn FnMut() -> String,
+    ) -> Result<bool, String> {
+        let number = |text: String| text.parse().map_err(|_| format!("{word} needs a number"));
+        match word {
+            "--without" => self.without = numbers(&value())?,
+            "--only" => self.only = Some(numbers(&value())?),
+            "--one-shard" => self.one_shard = true,
+            "--one-stripe" => self.one_stripe = true,
+            "--sectors-max" => {
+                let sectors: u64 = number(value())?;
+                self.sectors_max = Some(sectors.max(1));
+            }
+            "--schedule" => self.schedule = number(value())?,
+            "--plain-cycles" => self.plain_cycles = number(value())?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// Numbers with commas between them.
+fn numbers(text: &str) -> Result<BTreeSet<Number>, String> {
+    text.split(',').filter(|number| !number.is_empty()).map(str::parse).collect()
 }
 
 impl fmt::Display for Cut {
     /// As arguments of the command.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, number) in self.without.iter().enumerate() {
-            write!(formatter, "{}{number}", if index == 0 { " --without " } else { "," })?;
+        let list = |numbers: &BTreeSet<Number>| {
+            numbers.iter().map(Number::to_string).collect::<Vec<_>>().join(",")
+        };
+        if let Some(only) = &self.only {
+            write!(formatter, " --only {}", list(only))?;
+        }
+        if !self.without.is_empty() {
+            write!(formatter, " --without {}", list(&self.without))?;
+        }
+        let flags = [(self.one_shard, " --one-shard"), (self.one_stripe, " --one-stripe")];
+        for (_, flag) in flags.iter().filter(|(is_set, _)| *is_set) {
+            formatter.write_str(flag)?;
+        }
+        if let Some(sectors) = self.sectors_max {
+            write!(formatter, " --sectors-max {sectors}")?;
+        }
+        if self.schedule != 0 {
+            write!(formatter, " --schedule {}", self.schedule)?;
+        }
+        if self.plain_cycles != 0 {
+            write!(formatter, " --plain-cycles {}", self.plain_cycles)?;
         }
         Ok(())
-    }
-}
-
-impl FromStr for Cut {
-    type Err = String;
-
-    /// Numbers with commas between them.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let numbers = text.split(',').filter(|number| !number.is_empty());
-        Ok(Self { without: numbers.map(str::parse).collect::<Result<_, _>>()? })
     }
 }
 
@@ -90,12 +149,15 @@ mod tests {
 
     #[test]
     fn numbers_are_printed_as_they_are_read() {
-        let cut: Cut = "c1,c1r3,c12f80".parse().unwrap();
-        let printed: Vec<String> = cut.without.iter().map(Number::to_string).collect();
-        assert_eq!(printed, ["c1", "c1r3", "c12f80"]);
-        assert_eq!(cut.to_string(), " --without c1,c1r3,c12f80");
+        let mut cut = Cut::default();
+        for (word, value) in
+            [("--without", "c1,c1r3,c12f80"), ("--only", "c2"), ("--schedule", "3")]
+        {
+            assert_eq!(cut.argument(word, &mut || value.to_owned()), Ok(true));
+        }
+        assert_eq!(cut.to_string(), " --only c2 --without c1,c1r3,c12f80 --schedule 3");
         for wrong in ["1", "c", "cr1", "c1r", "c1x2", "c1r-1", "c1r3f4"] {
-            assert!(wrong.parse::<Cut>().is_err(), "{wrong}");
+            assert!(numbers(wrong).is_err(), "{wrong}");
         }
     }
 }

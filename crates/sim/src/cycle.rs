@@ -24,6 +24,7 @@ use crate::chances::{Chances, Purpose};
 use crate::checker::{redundancy, verdicts};
 use crate::content::{SECTOR, first_content, image, version_of};
 use crate::create::Design;
+use crate::cut::{Cut, Number};
 use crate::disk::{Disk, Ills};
 use crate::fault::{self, Standing};
 use crate::model::Model;
@@ -55,7 +56,8 @@ impl World {
         let (probed, assembly) = open::assemble_disks(&disks, &presented);
         let assembled = assembly.array.expect("a new array can be started");
         let geometry = assembled.geometry.clone();
-        let machines = open::start(&assembled, &probed, &presented, manner(&mut random));
+        let machines =
+            open::start(&assembled, &probed, &presented, manner(&mut random, &chances.cut));
         let data_offset = machines.members[0].data_offset();
         write_image(
             &mut disks,
@@ -63,7 +65,7 @@ impl World {
             data_offset,
             &first_content(geometry.capacity_sectors()),
         );
-        let order = Order::seeded(&mut random);
+        let order = chances.order(Order::seeded(&mut random));
         Self {
             model: Model::new(geometry.capacity_sectors()),
             geometry,
@@ -86,6 +88,7 @@ impl World {
             if !self.chances.begin(cycle) {
                 continue;
             }
+            self.trace.label(Number { cycle, item: None });
             self.note("cycle", [cycle, 0, 0]);
             self.work();
             let end = self.end();
@@ -325,7 +328,7 @@ impl World {
             let data_offset = superblocks[0].device.data_offset_sectors;
             redundancy::check_clean(&assembled, &self.disks, presented, data_offset);
         }
-        let manner = manner(&mut self.chances.openings);
+        let manner = manner(&mut self.chances.openings, &self.chances.cut);
         let machines = open::start(&assembled, &probed, presented, manner);
         self.join(machines, presented);
         Ok(assembled)
@@ -347,6 +350,7 @@ impl World {
         self.absent = everybody.filter(|disk| !chosen.contains(disk)).collect();
         self.unsure.extend(self.absent.iter().filter(|disk| !self.out.contains(disk)));
         let order = Order::seeded(&mut self.chances.openings);
+        let order = self.chances.order(order);
         self.engine = Engine::new(machines, order);
         self.engine.elevators.set_any(&mut self.chances.openings);
         let events = self.engine.machines.array.events();
@@ -411,10 +415,11 @@ fn write_image(disks: &mut [Disk], geometry: &Geometry, data_offset: u64, conten
     }
 }
 
-pub(crate) fn manner(random: &mut Random) -> Manner {
+pub(crate) fn manner(random: &mut Random, cut: &Cut) -> Manner {
+    let (shards, stripes) = (*random.pick(&[1, 1, 2]), *random.pick(&[1, 2, 8]));
     Manner {
-        shards: *random.pick(&[1, 1, 2]),
-        stripes: *random.pick(&[1, 2, 8]),
+        shards: if cut.one_shard { 1 } else { shards },
+        stripes: if cut.one_stripe { 1 } else { stripes },
         zero_is_fast: random.chance(50),
         clean_delay_ms: CLEAN_DELAY_MS,
     }
@@ -424,7 +429,6 @@ pub(crate) fn manner(random: &mut Random) -> Manner {
 mod tests {
     use super::*;
     use crate::create::smallest;
-    use crate::cut::Cut;
 
     /// The checkers can fail: old bytes under a flushed write are seen.
     #[test]

@@ -37,6 +37,7 @@ mod model;
 mod open;
 mod random;
 mod schedule;
+pub mod shrink;
 pub mod small;
 mod tally;
 mod trace;
@@ -54,7 +55,7 @@ use trace::Trace;
 use world::World;
 
 /// What to simulate.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// Decides everything.
     pub seed: u64,
@@ -76,6 +77,41 @@ impl Settings {
         let smallest = if *is_smallest { " --smallest" } else { "" };
         format!("braid-sim --seed {seed} --cycles {cycles}{smallest}{cut}")
     }
+
+    /// Takes an argument of the command, if it is one of these; `value` gives what follows it.
+    ///
+    /// # Errors
+    /// What is wrong with the value.
+    pub fn argument(
+        &mut self,
+        word: &str,
+        value: &mut dyn FnMut() -> String,
+    ) -> Result<bool, String> {
+        let number = |text: String| text.parse().map_err(|_| format!("{word} needs a number"));
+        match word {
+            "--seed" => self.seed = number(value())?,
+            "--cycles" => self.cycles = number(value())?,
+            "--smallest" => self.is_smallest = true,
+            _ => return self.cut.argument(word, value),
+        }
+        Ok(true)
+    }
+}
+
+impl std::str::FromStr for Settings {
+    type Err = String;
+
+    /// The settings of a command.
+    fn from_str(command: &str) -> Result<Self, String> {
+        let mut settings = Self::default();
+        let mut words = command.split_whitespace().skip(1);
+        while let Some(word) = words.next() {
+            if !settings.argument(word, &mut || words.next().unwrap_or_default().to_owned())? {
+                return Err(format!("unknown word {word}"));
+            }
+        }
+        Ok(settings)
+    }
 }
 
 /// What came of it.
@@ -93,27 +129,33 @@ pub struct Report {
 /// At the first thing that is wrong, with what it is.
 #[must_use]
 pub fn simulate(settings: &Settings) -> Report {
-    let chances = Chances::new(settings.seed, settings.cut.clone());
-    let mut random = chances.of(Purpose::World, 0);
-    let design = if settings.is_smallest {
-        smallest()
-    } else {
-        let rows = *random.pick(&[2, 3, 4, 8, 16]);
-        let chunk_sectors = *random.pick(&[8, 8, 8, 16]);
-        let version = *random.pick(&[Version::V1_0, Version::V1_1, Version::V1_2]);
-        *random.pick(&designs(rows, chunk_sectors, version))
-    };
-    let mut trace = Trace::new(settings.is_traced);
-    trace.note(
-        0,
-        "world",
-        [
-            u64::from(design.level.md_number().unsigned_abs()),
-            u64::from(design.layout),
-            u64::from(design.slots),
-        ],
-    );
-    let mut world = World::create(&design, chances, trace);
+    let mut world = World::for_settings(settings, Trace::new(settings.is_traced));
     world.run(settings.cycles);
     Report { trace_hash: world.trace.hash(), tally: world.tally }
+}
+
+impl World {
+    /// The world that the settings describe, before its first cycle.
+    pub(crate) fn for_settings(settings: &Settings, mut trace: Trace) -> Self {
+        let chances = Chances::new(settings.seed, settings.cut.clone());
+        let mut random = chances.of(Purpose::World, 0);
+        let design = if settings.is_smallest {
+            smallest()
+        } else {
+            let rows = *random.pick(&[2, 3, 4, 8, 16]);
+            let chunk_sectors = *random.pick(&[8, 8, 8, 16]);
+            let version = *random.pick(&[Version::V1_0, Version::V1_1, Version::V1_2]);
+            *random.pick(&designs(rows, chunk_sectors, version))
+        };
+        trace.note(
+            0,
+            "world",
+            [
+                u64::from(design.level.md_number().unsigned_abs()),
+                u64::from(design.layout),
+                u64::from(design.slots),
+            ],
+        );
+        World::create(&design, chances, trace)
+    }
 }

@@ -3,7 +3,21 @@
 //! The number is what `--twice` compares; the lines are printed only when asked for and cost nothing
 //! otherwise. The legend is in docs/simulator.md.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
 use crate::cut::Number;
+
+/// Holds the numbers of what came, even if the run ends in a panic.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Witness(Rc<RefCell<BTreeSet<Number>>>);
+
+impl Witness {
+    pub(crate) fn take(&self) -> BTreeSet<Number> {
+        self.0.take()
+    }
+}
 
 /// The events of a run.
 #[derive(Clone, Debug)]
@@ -12,16 +26,25 @@ pub(crate) struct Trace {
     is_printed: bool,
     /// Printed behind the next event.
     label: Option<Number>,
+    witness: Option<Witness>,
 }
 
 impl Trace {
     pub(crate) fn new(is_printed: bool) -> Self {
-        Self { hash: 0xcbf2_9ce4_8422_2325, is_printed, label: None }
+        Self { hash: 0xcbf2_9ce4_8422_2325, is_printed, label: None, witness: None }
+    }
+
+    /// The witness sees every number.
+    pub(crate) fn seen_by(self, witness: &Witness) -> Self {
+        Self { witness: Some(witness.clone()), ..self }
     }
 
     /// The next event is the one with this number.
     pub(crate) fn label(&mut self, number: Number) {
         self.label = Some(number);
+        if let Some(witness) = &self.witness {
+            witness.0.borrow_mut().insert(number);
+        }
     }
 
     /// Notes one event: its step, its word, and up to three numbers that the word gives a meaning.

@@ -117,7 +117,9 @@ impl Workload {
         world.trace.label(world.chances.number(Kind::Request, ordinal));
         match ask {
             Ask::Flush => world.flush(),
-            Ask::Range { operation, start, sectors } => world.issue(operation, start, sectors),
+            Ask::Range { operation, start, sectors } => {
+                world.issue(operation, start, world.chances.sectors(sectors))
+            }
         };
     }
 
