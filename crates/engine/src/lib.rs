@@ -42,6 +42,7 @@ mod direct;
 pub mod effect;
 pub mod job;
 mod mirror;
+pub mod open;
 pub mod request;
 mod shard;
 mod stripe;

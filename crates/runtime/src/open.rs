@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::thread;
 
-use braid_assembly::AssembledArray;
-use braid_engine::array::{
-    Array, ArrayEffect, ArraySetup, MemberId, MemberSetup, Notice, level_with,
-};
-use braid_engine::{BadBlocks, BadRange, Shard, ShardConfig};
-use braid_geometry::{Geometry, MemberSector, SECTOR_BYTES};
+use braid_assembly::{AssembledArray, Occupant};
+use braid_engine::array::{Array, ArrayEffect, MemberId, Notice};
+use braid_engine::open::{Joined, Manner, Opening, OpeningError, levelling, opening};
+use braid_engine::{Shard, ShardConfig};
+use braid_geometry::{Geometry, SECTOR_BYTES};
 use braid_member::Member;
 use braid_ondisk::Superblock;
 
@@ -34,18 +33,9 @@ pub struct OpenMember {
 /// Why an array could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Assembly chose a member that the caller did not open.
-    #[error("member {index} was chosen by assembly but is not open")]
-    NotOpen {
-        /// Its index.
-        index: usize,
-    },
-    /// Two members have one number in the superblocks' table of roles.
-    #[error("two members have the device number {number}")]
-    NumberTwice {
-        /// The number.
-        number: u16,
-    },
+    /// What assembly chose and what the caller opened do not fit together.
+    #[error(transparent)]
+    Members(#[from] OpeningError),
     /// Threads could not be started.
     #[error("no thread could be started")]
     Thread(#[from] std::io::Error),
@@ -55,14 +45,6 @@ pub enum OpenError {
         /// Why.
         reason: String,
     },
-}
-
-/// Members that take part, by [`MemberId`].
-struct Roster {
-    queues: Vec<Arc<MemberQueue>>,
-    slots: Vec<Option<MemberSetup>>,
-    spares: Vec<(MemberId, u16)>,
-    zero_is_fast: bool,
 }
 
 impl Volume {
@@ -81,24 +63,23 @@ impl Volume {
             return Err(OpenError::ReadOnly { reason: reason.to_string() });
         }
         let mut members = members;
-        if !options.read_only && crate::volume::keeps_intent(&assembled.geometry) {
+        if !options.read_only {
             bring_level(assembled, &mut members);
         }
-        let roster = roster(assembled, members)?;
-        let geometry = assembled.geometry.clone();
-        let zero_is_fast = roster.zero_is_fast;
-        let mut array = Array::new(ArraySetup {
-            geometry: geometry.clone(),
-            slots: roster.slots,
-            spares: roster.spares,
-            // The first update counts one up from here.
-            events: assembled.newest.state.events.max(assembled.events_next_min.saturating_sub(1)),
-            resync_offset: resync_offset(assembled),
+        let device = |slot: &Occupant| members.get(slot.member)?.as_ref().map(|open| &open.device);
+        let mut devices = assembled.slots.iter().flatten().filter_map(device);
+        let zero_is_fast = devices.all(|device| device.can_zero_fast());
+        let manner = Manner {
             read_only: options.read_only,
             shards: options.shards,
             zero_is_fast,
             clean_delay_ms: options.clean_delay_ms,
-        });
+        };
+        let of = |index: usize| members.get(index)?.as_ref().map(|member| &member.superblock);
+        let opening = opening(assembled, of, &manner)?;
+        let queues = queues(&opening, members);
+        let geometry = assembled.geometry.clone();
+        let mut array = Array::new(opening.setup);
         let Some(ArrayEffect::Publish(view)) = array.poll_effect() else {
             unreachable!("an array's first effect is its first view");
         };
@@ -117,7 +98,7 @@ impl Volume {
         let core = Arc::new(Core {
             shards,
             array: Combiner::new(array),
-            members: roster.queues,
+            members: queues,
             requests,
             kernel: braid_parity::kernel(),
             clock: Clock::new(),
@@ -130,29 +111,33 @@ impl Volume {
     }
 }
 
-/// Brings members that are one event behind level with the newest, before anything counts on. One
-/// that cannot be written now will fail the next update as well, and be put out by it.
+/// Makes what was read durable and brings members level with the newest, before anything counts on.
+/// One that cannot be written now will fail the next update as well, and be put out by it.
 fn bring_level(assembled: &AssembledArray, members: &mut [Option<OpenMember>]) {
-    let now = seconds_since_1970();
-    let (newest, resync_offset) = (&assembled.newest, assembled.resync_offset);
-    for occupant in assembled.slots.iter().flatten() {
-        let Some(Some(member)) = members.get_mut(occupant.member) else { continue };
-        let update = level_with(&member.superblock, newest, resync_offset, now);
-        let Some(update) = update else { continue };
-        let mut superblock = member.superblock.clone();
-        superblock.apply(&update);
-        let bytes = superblock.to_bytes();
-        if member.device.write_at(&bytes, superblock.offset_bytes(), true).is_ok() {
-            member.superblock = superblock;
+    for slot in assembled.slots.iter().flatten() {
+        let member = members.get(slot.member).and_then(Option::as_ref);
+        // A process that was killed may have left a superblock in a cache: it was read, and believed,
+        // and a power cut would take it back.
+        let _fails_again = member.map(|member| member.device.flush());
+    }
+    let of = |index: usize| members.get(index)?.as_ref().map(|member| &member.superblock);
+    for round in levelling(assembled, of, seconds_since_1970()) {
+        let mut all_written = true;
+        for (index, update) in round {
+            let member = members[index].as_mut().expect("its superblock was just looked at");
+            let mut superblock = member.superblock.clone();
+            superblock.apply(&update);
+            let bytes = superblock.to_bytes();
+            if member.device.write_at(&bytes, superblock.offset_bytes(), true).is_ok() {
+                member.superblock = superblock;
+            } else {
+                all_written = false;
+            }
+        }
+        if !all_written {
+            return;
         }
     }
-}
-
-/// Where redundancy agrees up to; levels without redundancy have nothing to agree.
-fn resync_offset(assembled: &AssembledArray) -> u64 {
-    let accepted = assembled.accepted_risk.is_some();
-    let keeps = crate::volume::keeps_intent(&assembled.geometry);
-    if accepted || !keeps { u64::MAX } else { assembled.resync_offset }
 }
 
 /// As many stripes as fit into the memory that was allowed, within reason.
@@ -163,57 +148,14 @@ fn stripes(geometry: &Geometry, options: &Options) -> u16 {
     u16::try_from(count.clamp(4, 1024)).expect("clamped")
 }
 
-fn roster(
-    assembled: &AssembledArray,
-    mut members: Vec<Option<OpenMember>>,
-) -> Result<Roster, OpenError> {
-    let mut roster =
-        Roster { queues: Vec::new(), slots: Vec::new(), spares: Vec::new(), zero_is_fast: true };
-    let mut take = |index: usize| {
-        let member = members.get_mut(index).and_then(Option::take);
-        member.ok_or(OpenError::NotOpen { index })
-    };
-    for slot in &assembled.slots {
-        let Some(occupant) = slot else {
-            roster.slots.push(None);
-            continue;
-        };
-        let member = take(occupant.member)?;
-        roster.zero_is_fast &= member.device.can_zero_fast();
-        let bad = occupant.bad_sectors.iter().map(|range| BadRange {
-            start: MemberSector(range.start),
-            sectors: range.end - range.start,
-        });
-        let bad_blocks = BadBlocks::new(bad.collect());
-        let (id, device_number) = roster.join(member, occupant.recovered_until)?;
-        let recovered_sectors = occupant.recovered_until;
-        roster.slots.push(Some(MemberSetup { id, device_number, recovered_sectors, bad_blocks }));
-    }
-    for index in &assembled.spares {
-        let spare = roster.join(take(*index)?, u64::MAX)?;
-        roster.spares.push(spare);
-    }
-    Ok(roster)
-}
-
-impl Roster {
-    fn join(
-        &mut self,
-        member: OpenMember,
-        recovered_sectors: u64,
-    ) -> Result<(MemberId, u16), OpenError> {
-        let id = MemberId(u16::try_from(self.queues.len()).expect("md's limit is far lower"));
-        let number = member.superblock.device.number;
-        let device_number = u16::try_from(number).expect("validated: at most 1920 devices");
-        let in_slots = self.slots.iter().flatten().map(|member| member.device_number);
-        if in_slots.chain(self.spares.iter().map(|(_, n)| *n)).any(|other| other == device_number) {
-            return Err(OpenError::NumberTwice { number: device_number });
-        }
+/// The queues of the members that take part, by their names.
+fn queues(opening: &Opening, mut members: Vec<Option<OpenMember>>) -> Vec<Arc<MemberQueue>> {
+    let queue = |(id, joined): (u16, &Joined)| {
+        let member = members[joined.index].take().expect("its superblock was just looked at");
         let OpenMember { device, superblock } = member;
-        let queue = MemberQueue::new(id, device, superblock, recovered_sectors);
-        self.queues.push(Arc::new(queue));
-        Ok((id, device_number))
-    }
+        Arc::new(MemberQueue::new(MemberId(id), device, superblock, joined.recovered_sectors))
+    };
+    (0..).zip(&opening.members).map(queue).collect()
 }
 
 fn spawn(core: &Arc<Core>, options: &Options) -> Result<Vec<thread::JoinHandle<()>>, OpenError> {

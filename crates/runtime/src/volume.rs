@@ -10,7 +10,7 @@ use braid_engine::request::{
     self, Allowed, ByteOperation, ByteRequest, Course, Denial, Fault, Next, Operation, Patch,
     Regions, Request, Step, Way,
 };
-use braid_geometry::{Family, Geometry, LogicalSector, SECTOR_BYTES};
+use braid_geometry::{Geometry, LogicalSector, SECTOR_BYTES};
 
 use crate::core::{ArrayEvent, Core, Machine};
 use crate::edges::Turnstile;
@@ -410,9 +410,4 @@ fn in_bytes(operation: VolumeOperation) -> (Option<ByteRequest>, Option<Box<[u8]
 fn zeroed(sectors: u64) -> Box<[u8]> {
     let bytes = usize::try_from(sectors * SECTOR_BYTES).expect("a payload fits in memory");
     vec![0; bytes].into_boxed_slice()
-}
-
-/// Whether an array of this geometry keeps anything in its superblocks while it is written.
-pub(crate) fn keeps_intent(geometry: &Geometry) -> bool {
-    geometry.level().family() != Family::Direct
 }

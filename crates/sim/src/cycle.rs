@@ -13,7 +13,7 @@
 
 use std::collections::BTreeSet;
 
-use braid_assembly::{AssembledArray, Refusal};
+use braid_assembly::Refusal;
 use braid_engine::Instant;
 use braid_engine::array::Notice;
 use braid_engine::request::RequestId;
@@ -21,14 +21,13 @@ use braid_geometry::{Family, Geometry, Slot};
 use braid_ondisk::{Role, SuperblockUpdate};
 
 use crate::chances::{Chances, Purpose};
-use crate::checker::{redundancy, verdicts};
 use crate::content::{SECTOR, first_content, image, version_of};
 use crate::create::Design;
 use crate::cut::{Cut, Number};
 use crate::disk::{Disk, Ills};
 use crate::fault::{self, Standing};
 use crate::model::Model;
-use crate::open::{self, Machines, Manner};
+use crate::open::{self, Manner};
 use crate::random::Random;
 use crate::schedule::{Event, Order};
 use crate::tally::Tally;
@@ -56,8 +55,9 @@ impl World {
         let (probed, assembly) = open::assemble_disks(&disks, &presented);
         let assembled = assembly.array.expect("a new array can be started");
         let geometry = assembled.geometry.clone();
-        let machines =
-            open::start(&assembled, &probed, &presented, manner(&mut random, &chances.cut));
+        let superblocks = open::superblocks(&probed);
+        let manner = manner(&mut random, &chances.cut);
+        let machines = open::start(&assembled, superblocks, &presented, manner);
         let data_offset = machines.members[0].data_offset();
         write_image(
             &mut disks,
@@ -135,7 +135,7 @@ impl World {
     }
 
     /// What the model is to make of the run, given its plan.
-    fn trust(&mut self) {
+    pub(crate) fn trust(&mut self) {
         let is_dirty = self.standing().is_dirty;
         let is_mirror = self.geometry.level().family() == Family::Mirror;
         let plan = &self.engine.plan;
@@ -195,7 +195,7 @@ impl World {
         }
     }
 
-    fn lose_power(&mut self) {
+    pub(crate) fn lose_power(&mut self) {
         for (index, disk) in (0..).zip(&mut self.disks) {
             let mut random = self.chances.of(Purpose::PowerCuts, index);
             self.tally.sectors_undone += disk.lose_power(&mut random);
@@ -299,76 +299,6 @@ impl World {
         }
         self.tally.count("disks-withheld");
         rest
-    }
-
-    /// Assembles what is presented, checks the decision, and starts the array if there is one.
-    pub(crate) fn open(
-        &mut self,
-        presented: &[usize],
-        must_be_clean: bool,
-    ) -> Result<AssembledArray, Refusal> {
-        let (probed, assembly) = open::assemble_disks(&self.disks, presented);
-        let superblocks: Vec<_> = probed
-            .iter()
-            .map(|member| member.probe.newest().expect("a superblock of one sector cannot tear"))
-            .collect();
-        verdicts::check(
-            &assembly,
-            &verdicts::Known {
-                geometry: &self.geometry,
-                presented,
-                out: &self.out,
-                unsure: &self.unsure,
-                superblocks: &superblocks,
-            },
-        );
-        let assembled = assembly.array?;
-        assert!(!(must_be_clean && assembled.dirty), "stopped cleanly and found dirty");
-        if !assembled.dirty {
-            let data_offset = superblocks[0].device.data_offset_sectors;
-            redundancy::check_clean(&assembled, &self.disks, presented, data_offset);
-        }
-        let manner = manner(&mut self.chances.openings, &self.chances.cut);
-        let machines = open::start(&assembled, &probed, presented, manner);
-        self.join(machines, presented);
-        Ok(assembled)
-    }
-
-    /// The new machines take over. Who is not among them is out as soon as a write is answered.
-    fn join(&mut self, machines: Machines, presented: &[usize]) {
-        let chosen: BTreeSet<usize> = machines.members.iter().map(|member| member.disk).collect();
-        if presented.len() == self.disks.len() {
-            // Nobody who is not here can know better.
-            self.unsure.retain(|disk| !chosen.contains(disk));
-        }
-        let before: BTreeSet<usize> =
-            self.engine.machines.members.iter().map(|member| member.disk).collect();
-        if before != chosen {
-            self.model.unpin();
-        }
-        let everybody = 0..self.disks.len();
-        self.absent = everybody.filter(|disk| !chosen.contains(disk)).collect();
-        self.unsure.extend(self.absent.iter().filter(|disk| !self.out.contains(disk)));
-        let order = Order::seeded(&mut self.chances.openings);
-        let order = self.chances.order(order);
-        self.engine = Engine::new(machines, order);
-        self.engine.elevators.set_any(&mut self.chances.openings);
-        let events = self.engine.machines.array.events();
-        self.note("started", [chosen.len() as u64, events, 0]);
-        // A member that is one behind falls two behind if power is cut again before it was told:
-        // docs/simulator.md, "What it found".
-        for member in &self.engine.machines.members {
-            if member.superblock.state.events < events {
-                self.unsure.insert(member.disk);
-                self.tally.count("member-one-behind");
-            }
-        }
-        // No fault comes while it is read, but scars of earlier ones are there.
-        let scarred = chosen.into_iter().filter(|disk| !self.disks[*disk].bad.is_empty());
-        let scarred: BTreeSet<usize> = scarred.collect();
-        self.engine.plan.errors_allowed = !self.standing().tolerates(&scarred);
-        self.engine.plan.victims = scarred;
-        self.trust();
     }
 
     /// Makes every disk hold what it should, as md's resync and recovery do, and starts again.

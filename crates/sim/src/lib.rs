@@ -36,6 +36,7 @@ mod memory;
 mod model;
 mod open;
 mod random;
+mod restart;
 mod schedule;
 pub mod shrink;
 pub mod small;

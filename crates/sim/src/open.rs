@@ -4,21 +4,18 @@
 //!   bytes of disks ──probe──▶ superblocks ──assemble──▶ verdicts, array ──▶ Array, Shards
 //! ```
 //!
-//! This mirrors `runtime/open.rs` (what the engine is told of an assembled array), which speaks of
-//! threads and cannot be called from here; whoever changes one changes the other. One thing is not
-//! mirrored yet: the runtime first brings members that are one event behind level.
+//! The engine's own `open` says what it is told of an assembled array and what is written to members
+//! before it starts; here that is done to disks, and power may be cut in between.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use braid_assembly::{AssembledArray, Assembly, Options, ProbedMember, assemble};
-use braid_engine::array::{
-    Array, ArrayEffect, ArraySetup, ArrayView, MemberId, MemberSetup, SuperblockState, update_for,
-};
+use braid_engine::array::{Array, ArrayEffect, ArrayView, MemberId, SuperblockState, update_for};
 use braid_engine::effect::Report;
 use braid_engine::request::Regions;
-use braid_engine::{BadBlocks, BadRange, Shard, ShardConfig};
-use braid_geometry::{Family, Geometry, MemberSector};
+use braid_engine::{Shard, ShardConfig, open};
+use braid_geometry::Geometry;
 use braid_ondisk::{Snippet, Superblock, probe, probe_ranges};
 
 use crate::content::SECTOR;
@@ -111,49 +108,34 @@ pub(crate) fn assemble_disks(disks: &[Disk], presented: &[usize]) -> (Vec<Probed
     (probed, assembly)
 }
 
+/// The superblocks to go by, by the index of what was presented.
+pub(crate) fn superblocks(probed: &[ProbedMember]) -> Vec<Option<Superblock>> {
+    probed.iter().map(|member| member.probe.newest().cloned()).collect()
+}
+
 /// Starts the array.
 pub(crate) fn start(
     assembled: &AssembledArray,
-    probed: &[ProbedMember],
+    superblocks: Vec<Option<Superblock>>,
     presented: &[usize],
     manner: Manner,
 ) -> Machines {
-    let mut members = Vec::new();
-    let mut join = |index: usize, recovered_sectors: u64| {
-        let superblock = probed[index].probe.newest().expect("assembly chose it").clone();
-        let number = u16::try_from(superblock.device.number).expect("validated: at most 1920");
-        let id = MemberId(members.len() as u16);
-        members.push(Member { disk: presented[index], superblock, recovered_sectors });
-        (id, number)
-    };
-    let mut slots = Vec::new();
-    for slot in &assembled.slots {
-        let Some(occupant) = slot else {
-            slots.push(None);
-            continue;
-        };
-        let bad = occupant.bad_sectors.iter().map(|range| BadRange {
-            start: MemberSector(range.start),
-            sectors: range.end - range.start,
-        });
-        let bad_blocks = BadBlocks::new(bad.collect());
-        let recovered_sectors = occupant.recovered_until;
-        let (id, device_number) = join(occupant.member, recovered_sectors);
-        slots.push(Some(MemberSetup { id, device_number, recovered_sectors, bad_blocks }));
-    }
-    let spares = assembled.spares.iter().map(|index| join(*index, u64::MAX)).collect();
-    let mut array = Array::new(ArraySetup {
-        geometry: assembled.geometry.clone(),
-        slots,
-        spares,
-        // The first update counts one up from here.
-        events: assembled.newest.state.events.max(assembled.events_next_min.saturating_sub(1)),
-        resync_offset: resync_offset(assembled),
+    let wanted = open::Manner {
         read_only: false,
         shards: manner.shards,
         zero_is_fast: manner.zero_is_fast,
         clean_delay_ms: manner.clean_delay_ms,
+    };
+    let opening = open::opening(assembled, |index| superblocks[index].as_ref(), &wanted);
+    let opening = opening.expect("assembly chooses members that are there, once each");
+    let mut superblocks = superblocks;
+    let members = opening.members.iter().map(|joined| Member {
+        disk: presented[joined.index],
+        superblock: superblocks[joined.index].take().expect("assembly chose it"),
+        recovered_sectors: joined.recovered_sectors,
     });
+    let members = members.collect();
+    let mut array = Array::new(opening.setup);
     let Some(ArrayEffect::Publish(view)) = array.poll_effect() else {
         unreachable!("an array's first effect is its first view")
     };
@@ -174,11 +156,4 @@ fn shard_side(geometry: &Geometry, manner: Manner, view: &Arc<ArrayView>) -> Sha
         reports: VecDeque::new(),
         shard,
     }
-}
-
-/// Where redundancy agrees up to; levels without redundancy have nothing to agree.
-fn resync_offset(assembled: &AssembledArray) -> u64 {
-    let accepted = assembled.accepted_risk.is_some();
-    let keeps = assembled.geometry.level().family() != Family::Direct;
-    if accepted || !keeps { u64::MAX } else { assembled.resync_offset }
 }

@@ -58,7 +58,13 @@ const ROWS: [Row; 14] = [
     },
     Row {
         name: "braid-engine",
-        workspace: &["braid-hooks", "braid-geometry", "braid-parity", "braid-ondisk"],
+        workspace: &[
+            "braid-hooks",
+            "braid-geometry",
+            "braid-parity",
+            "braid-ondisk",
+            "braid-assembly",
+        ],
         registry: PURE_REGISTRY,
     },
     // The simulator takes the place of everything that talks to the world.

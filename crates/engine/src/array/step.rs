@@ -167,10 +167,14 @@ impl Array {
             // another member missed is never answered well (I4).
             return;
         }
+        if self.roster.has_unrecorded() && !self.events.are_beyond_the_lost() {
+            return; // The lost member's own count must be passed: told once more.
+        }
         let Some(losses) = self.roster.update_is_durable() else {
             // Another member failed meanwhile: the next round records it; nothing is published yet.
             return;
         };
+        self.events.everybody_was_told();
         self.tell_losses(&losses);
         match becomes {
             Activity::Active => {

@@ -37,8 +37,8 @@ pub struct SuperblockState {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Events {
     count: u64,
-    /// The highest count any superblock may carry.
-    highest: u64,
+    /// What a member may carry that could not be told of a step back; 0 when everybody was told.
+    untold: u64,
     may_step_back: bool,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Change {
 
 impl Events {
     pub(super) fn new(count: u64) -> Self {
-        Self { count, highest: count, may_step_back: false }
+        Self { count, untold: 0, may_step_back: false }
     }
 
     pub(super) fn count(self) -> u64 {
@@ -68,16 +68,25 @@ impl Events {
         let steps_back =
             only_toggles && change.to_clean_and_in_sync && self.may_step_back && self.count != 1;
         if steps_back {
+            self.untold = self.count;
             self.count -= 1;
             self.may_step_back = false;
         } else {
-            // A member may have missed the step back and carry the higher count still. An update
-            // that tells of a loss must be newer than anything that member says.
-            let from = if change.devices { self.highest } else { self.count };
-            self.count = from.checked_add(1).expect("2^64 updates do not happen");
+            self.count = self.count.checked_add(1).expect("2^64 updates do not happen");
             self.may_step_back = only_toggles;
         }
-        self.highest = self.highest.max(self.count);
         !only_toggles
+    }
+
+    /// Whether an update that tells of a loss is newer than anything that the lost member says. It
+    /// may have missed a step back and carry the higher count still; then the loss is told twice,
+    /// one count at a time, so that a power cut leaves nobody two behind.
+    pub(super) fn are_beyond_the_lost(self) -> bool {
+        self.count > self.untold
+    }
+
+    /// Everybody in the array has the count; who has not is lost, and that is recorded beyond him.
+    pub(super) fn everybody_was_told(&mut self) {
+        self.untold = 0;
     }
 }

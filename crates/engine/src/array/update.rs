@@ -8,21 +8,20 @@ use braid_ondisk::{Role, Superblock, SuperblockUpdate};
 
 use super::{MemberId, SuperblockState};
 
-/// What brings a member that is one event behind level with the newest superblock, if it is one.
+/// What brings a member that has fewer than `events` level with that count, if it has.
 ///
 /// Being one behind is no harm: the member missed an update, but no write that the update was to
 /// allow. If the next update then reached only some members, it would be two behind the newest, and
-/// be called stale. So it is brought level first, with the newest table and the newest count; dirty
-/// if any member says so.
+/// be called stale. So it is brought level first, with the newest table; dirty if any member says so.
 #[must_use]
 pub fn level_with(
     superblock: &Superblock,
     newest: &Superblock,
-    resync_offset: u64,
+    (events, resync_offset): (u64, u64),
     update_time_seconds: u64,
 ) -> Option<SuperblockUpdate> {
-    (superblock.state.events < newest.state.events).then(|| SuperblockUpdate {
-        events: newest.state.events,
+    (superblock.state.events < events).then(|| SuperblockUpdate {
+        events,
         update_time_seconds,
         resync_offset,
         roles: Arc::from(newest.state.roles.as_slice()),

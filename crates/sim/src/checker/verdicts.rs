@@ -19,28 +19,21 @@ pub(crate) struct Known<'a> {
     pub(crate) out: &'a BTreeSet<usize>,
     /// Came to harm in the run before: may be in or out.
     pub(crate) unsure: &'a BTreeSet<usize>,
-    /// The superblocks of the presented, in the same order.
-    pub(crate) superblocks: &'a [&'a Superblock],
+    /// The superblocks of the presented, in the same order, where there is a sound one.
+    pub(crate) superblocks: &'a [Option<Superblock>],
 }
 
 impl Known<'_> {
     /// Slots for which a disk is presented that assembly must choose. A disk's number is its slot.
     fn sure_slots(&self) -> BTreeSet<u16> {
-        let events = |superblock: &&Superblock| superblock.state.events;
-        let newest = self.superblocks.iter().map(events).max().unwrap_or(0);
-        let presented = self.presented.iter().zip(self.superblocks);
-        // Crash upon crash between updates leaves an honest disk two behind; see docs/simulator.md.
-        let sure = presented.filter(|(disk, superblock)| {
-            let is_told = events(superblock) + 1 >= newest;
-            is_told && !self.out.contains(disk) && !self.unsure.contains(disk)
-        });
-        sure.map(|(disk, _)| *disk as u16).collect()
+        let is_sure = |disk: &&usize| !self.out.contains(disk) && !self.unsure.contains(disk);
+        self.presented.iter().filter(is_sure).map(|disk| *disk as u16).collect()
     }
 
     fn may_be_dirty(&self) -> bool {
         let presented = self.presented.iter().zip(self.superblocks);
         let mut current = presented.filter(|(disk, _)| !self.out.contains(disk));
-        current.any(|(_, superblock)| superblock.state.resync_offset != u64::MAX)
+        current.any(|(_, superblock)| superblock.as_ref().is_some_and(|one| !one.state.is_clean()))
     }
 }
 

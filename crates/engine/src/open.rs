@@ -1,0 +1,181 @@
+//! From an array that assembly found to the setup of its machine, and what is written before it starts.
+//!
+//! Every driver starts an array this way: it opens the members, flushes them, so that what was read
+//! and believed is durable, carries out [`levelling`] round by round, makes an [`Array`](crate::array::Array) of [`opening`], and gives every member the number
+//! that [`Opening::members`] says. What it does not do: read or write anything, or judge members.
+//!
+//! ```text
+//!   assembled ──levelling──▶ round ──written, durable──▶ round ─▶ ...
+//!             ──opening────▶ ArraySetup + who is which MemberId
+//! ```
+//!
+//! # Invariants
+//! - No round leaves two members more than one event apart that were not so before
+//!   [check: a_bitmap_that_is_ahead_is_passed_one_event_at_a_time].
+
+use braid_assembly::AssembledArray;
+use braid_geometry::{Family, MemberSector};
+use braid_ondisk::{Superblock, SuperblockUpdate};
+
+use crate::array::{ArraySetup, MemberId, MemberSetup, level_with};
+use crate::{BadBlocks, BadRange};
+
+/// How the driver wants to run it.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner {
+    /// Whether writes are refused.
+    pub read_only: bool,
+    /// How many shards there are.
+    pub shards: u16,
+    /// Whether every member zeroes ranges without writing them out.
+    pub zero_is_fast: bool,
+    /// Milliseconds without a write after which the superblocks turn clean.
+    pub clean_delay_ms: u64,
+}
+
+/// A member that takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Joined {
+    /// Its index in the list that assembly was given.
+    pub index: usize,
+    /// Sectors of its data area that hold what they should; `u64::MAX` when all do.
+    pub recovered_sectors: u64,
+}
+
+/// What an array's machine is made from.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    /// The machine's setup.
+    pub setup: ArraySetup,
+    /// Who takes part, by [`MemberId`].
+    pub members: Vec<Joined>,
+}
+
+/// Why an assembled array makes no machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpeningError {
+    /// Assembly chose a member that the driver did not open.
+    #[error("member {index} was chosen by assembly but is not open")]
+    NotOpen {
+        /// Its index.
+        index: usize,
+    },
+    /// Two members have one number in the superblocks' table of roles.
+    #[error("two members have the device number {number}")]
+    NumberTwice {
+        /// The number.
+        number: u16,
+    },
+}
+
+/// The machine's setup. `superblock_of` has the superblocks of the members that the driver opened,
+/// indexed as assembly's input was.
+///
+/// # Errors
+/// A chosen member that is not open, or a device number that is there twice.
+pub fn opening<'a>(
+    assembled: &AssembledArray,
+    superblock_of: impl Fn(usize) -> Option<&'a Superblock>,
+    manner: &Manner,
+) -> Result<Opening, OpeningError> {
+    let mut members: Vec<Joined> = Vec::new();
+    let mut numbers: Vec<u16> = Vec::new();
+    let mut join = |index: usize, recovered_sectors: u64| {
+        let superblock = superblock_of(index).ok_or(OpeningError::NotOpen { index })?;
+        let number = u16::try_from(superblock.device.number);
+        let number = number.expect("validated: at most 1920 devices");
+        if numbers.contains(&number) {
+            return Err(OpeningError::NumberTwice { number });
+        }
+        let id = MemberId(u16::try_from(members.len()).expect("md's limit is far lower"));
+        members.push(Joined { index, recovered_sectors });
+        numbers.push(number);
+        Ok((id, number))
+    };
+    let mut slots = Vec::new();
+    for occupant in &assembled.slots {
+        let Some(occupant) = occupant else {
+            slots.push(None);
+            continue;
+        };
+        let recovered_sectors = occupant.recovered_until;
+        let (id, device_number) = join(occupant.member, recovered_sectors)?;
+        let bad = occupant.bad_sectors.iter().map(|range| BadRange {
+            start: MemberSector(range.start),
+            sectors: range.end - range.start,
+        });
+        let bad_blocks = BadBlocks::new(bad.collect());
+        slots.push(Some(MemberSetup { id, device_number, recovered_sectors, bad_blocks }));
+    }
+    let spares: Result<_, _> =
+        assembled.spares.iter().map(|index| join(*index, u64::MAX)).collect();
+    let setup = ArraySetup {
+        geometry: assembled.geometry.clone(),
+        slots,
+        spares: spares?,
+        events: events(assembled),
+        resync_offset: resync_offset(assembled),
+        read_only: manner.read_only,
+        shards: manner.shards,
+        zero_is_fast: manner.zero_is_fast,
+        clean_delay_ms: manner.clean_delay_ms,
+    };
+    Ok(Opening { setup, members })
+}
+
+/// The count that the first update counts one up from.
+fn events(assembled: &AssembledArray) -> u64 {
+    assembled.newest.state.events.max(assembled.events_next_min.saturating_sub(1))
+}
+
+/// Where redundancy agrees up to; levels without redundancy have nothing to agree.
+fn resync_offset(assembled: &AssembledArray) -> u64 {
+    let accepted = assembled.accepted_risk.is_some();
+    if accepted || !keeps_intent(assembled) { u64::MAX } else { assembled.resync_offset }
+}
+
+/// Levels without redundancy write no superblocks while they run.
+fn keeps_intent(assembled: &AssembledArray) -> bool {
+    assembled.geometry.level().family() != Family::Direct
+}
+
+/// What is written to one member: its index in assembly's input, and its update.
+pub type Levelled = (usize, SuperblockUpdate);
+
+/// What brings every member to the count that the array starts from, before anything counts on.
+///
+/// The writes of a round may come in any order and must be durable before the next round; if one
+/// fails, there is no next round. A member that cannot be written will fail the array's first
+/// update as well, and be put out by it.
+///
+/// - First round: members that are one event behind. If the first update then reached only some
+///   members, they would be two behind, and be called stale though they missed nothing.
+/// - Second round: all members, if a bitmap is one event ahead of them. The first update must be
+///   ahead of the bitmap, two above the members.
+#[must_use]
+pub fn levelling<'a>(
+    assembled: &AssembledArray,
+    superblock_of: impl Fn(usize) -> Option<&'a Superblock>,
+    update_time_seconds: u64,
+) -> Vec<Vec<Levelled>> {
+    if !keeps_intent(assembled) {
+        return Vec::new();
+    }
+    let newest = &assembled.newest;
+    let mut rounds = Vec::new();
+    let mut from = newest.state.events.saturating_sub(1);
+    while from < events(assembled) {
+        let level = (from + 1, assembled.resync_offset);
+        let update = |index: usize| {
+            let superblock = superblock_of(index)?;
+            let update = level_with(superblock, newest, level, update_time_seconds)?;
+            Some((index, update))
+        };
+        let members = assembled.slots.iter().flatten();
+        let round: Vec<_> = members.filter_map(|occupant| update(occupant.member)).collect();
+        rounds.push(round);
+        from += 1;
+    }
+    rounds.retain(|round| !round.is_empty());
+    rounds
+}

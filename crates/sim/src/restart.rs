@@ -1,0 +1,161 @@
+//! From disks that are presented to a running array: assemble, check the decision, flush, level, start.
+//!
+//! ```text
+//!   presented ──assemble──▶ checked ──flush, levelling──▶ start ──▶ join: who is in, who is out
+//!       ▲                                       │
+//!       └────── power is cut in the middle ─────┘
+//! ```
+
+use std::collections::BTreeSet;
+
+use braid_assembly::{AssembledArray, Refusal};
+use braid_engine::open::levelling;
+use braid_ondisk::Superblock;
+
+use crate::checker::{redundancy, verdicts};
+use crate::content::SECTOR;
+use crate::cycle::manner;
+use crate::open::{self, Machines};
+use crate::schedule::Order;
+use crate::world::{Engine, World};
+
+/// How a round of levelling ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Levelled {
+    All,
+    /// A member could not be written.
+    NotAll,
+    PowerCut,
+}
+
+impl World {
+    /// Assembles what is presented, checks the decision, and starts the array if there is one.
+    pub(crate) fn open(
+        &mut self,
+        presented: &[usize],
+        must_be_clean: bool,
+    ) -> Result<AssembledArray, Refusal> {
+        loop {
+            let (probed, assembly) = open::assemble_disks(&self.disks, presented);
+            let mut superblocks = open::superblocks(&probed);
+            let known = verdicts::Known {
+                geometry: &self.geometry,
+                presented,
+                out: &self.out,
+                unsure: &self.unsure,
+                superblocks: &superblocks,
+            };
+            verdicts::check(&assembly, &known);
+            let assembled = assembly.array?;
+            assert!(!(must_be_clean && assembled.dirty), "stopped cleanly and found dirty");
+            if !assembled.dirty {
+                let data_offset = self.engine.machines.members[0].data_offset();
+                redundancy::check_clean(&assembled, &self.disks, presented, data_offset);
+            }
+            self.make_durable(&assembled, presented);
+            if !self.level(&assembled, &mut superblocks, presented) {
+                continue;
+            }
+            let manner = manner(&mut self.chances.openings, &self.chances.cut);
+            let machines = open::start(&assembled, superblocks, presented, manner);
+            self.join(machines, presented);
+            return Ok(assembled);
+        }
+    }
+
+    /// Flushes the members: a killed process may have left in a cache what was just believed.
+    fn make_durable(&mut self, assembled: &AssembledArray, presented: &[usize]) {
+        for slot in assembled.slots.iter().flatten() {
+            let disk = presented[slot.member];
+            if self.chances.openings.below(200) == 0 {
+                self.tally.count("first-flush-fails");
+                self.unsure.insert(disk);
+            } else {
+                self.disks[disk].settle();
+            }
+        }
+    }
+
+    /// Writes what must be on members before the array starts. False if power was cut meanwhile.
+    fn level(
+        &mut self,
+        assembled: &AssembledArray,
+        superblocks: &mut [Option<Superblock>],
+        presented: &[usize],
+    ) -> bool {
+        let now = crate::create::MADE_AT_SECONDS + assembled.newest.state.events;
+        let rounds = levelling(assembled, |index| superblocks[index].as_ref(), now);
+        for mut round in rounds {
+            self.tally.count("levelled");
+            self.chances.openings.shuffle(&mut round);
+            let mut ended = Levelled::All;
+            for (index, update) in round {
+                let mut superblock = superblocks[index].clone().expect("it is to be levelled");
+                superblock.apply(&update);
+                match self.level_one(presented[index], &superblock) {
+                    Levelled::All => superblocks[index] = Some(superblock),
+                    Levelled::NotAll => ended = Levelled::NotAll,
+                    Levelled::PowerCut => return false,
+                }
+            }
+            if ended == Levelled::NotAll {
+                break;
+            }
+        }
+        true
+    }
+
+    fn level_one(&mut self, disk: usize, superblock: &Superblock) -> Levelled {
+        let (start, data) = (superblock.offset_bytes() / SECTOR as u64, superblock.to_bytes());
+        match self.chances.openings.below(100) {
+            0..10 => {
+                self.tally.count("power-cut-in-levelling");
+                self.note("level-cut", [disk as u64, superblock.state.events, 0]);
+                self.disks[disk].tear((start, &data), &mut self.chances.openings);
+                self.lose_power();
+                Levelled::PowerCut
+            }
+            10..13 => {
+                self.tally.count("levelling-fails");
+                self.note("level-fails", [disk as u64, superblock.state.events, 0]);
+                self.disks[disk].tear((start, &data), &mut self.chances.openings);
+                self.unsure.insert(disk);
+                Levelled::NotAll
+            }
+            _ => {
+                self.note("level", [disk as u64, superblock.state.events, 0]);
+                self.disks[disk].put(start, &data, true);
+                Levelled::All
+            }
+        }
+    }
+
+    /// The new machines take over. Who is not among them is out as soon as a write is answered.
+    fn join(&mut self, machines: Machines, presented: &[usize]) {
+        let chosen: BTreeSet<usize> = machines.members.iter().map(|member| member.disk).collect();
+        if presented.len() == self.disks.len() {
+            // Nobody who is not here can know better.
+            self.unsure.retain(|disk| !chosen.contains(disk));
+        }
+        let before: BTreeSet<usize> =
+            self.engine.machines.members.iter().map(|member| member.disk).collect();
+        if before != chosen {
+            self.model.unpin();
+        }
+        let everybody = 0..self.disks.len();
+        self.absent = everybody.filter(|disk| !chosen.contains(disk)).collect();
+        self.unsure.extend(self.absent.iter().filter(|disk| !self.out.contains(disk)));
+        let order = Order::seeded(&mut self.chances.openings);
+        let order = self.chances.order(order);
+        self.engine = Engine::new(machines, order);
+        self.engine.elevators.set_any(&mut self.chances.openings);
+        let events = self.engine.machines.array.events();
+        self.note("started", [chosen.len() as u64, events, 0]);
+        // No fault comes while it is read, but scars of earlier ones are there.
+        let scarred = chosen.into_iter().filter(|disk| !self.disks[*disk].bad.is_empty());
+        let scarred: BTreeSet<usize> = scarred.collect();
+        self.engine.plan.errors_allowed = !self.standing().tolerates(&scarred);
+        self.engine.plan.victims = scarred;
+        self.trust();
+    }
+}
