@@ -8,14 +8,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use braid_sim::shrink::shrink;
-use braid_sim::{Cut, Report, Settings, Tally, simulate, small};
+use braid_sim::small::{self, Bounds};
+use braid_sim::{Cut, Report, Settings, Tally, simulate};
 
 const USAGE: &str = "\
 usage: braid-sim --seed N [--cycles M] [--smallest] [--twice] [--trace] [--no-shrink]
                  [--without c1,c1r3,c1f8] [--only c0,c0r3] [--one-shard] [--one-stripe]
                  [--sectors-max N] [--schedule N] [--plain-cycles N]
        braid-sim run [--cycles N] [--seconds S] [--from SEED] [--smallest] [--states] [--no-shrink]
-       braid-sim small [--states-max N]";
+       braid-sim small [--operations N] [--tellings-max N] [--failures-max N] [--states-max N]
+                       [--from N] [--part I/N]";
 
 /// How long a failing seed is made smaller.
 const SHRINK_TIME: Duration = Duration::from_secs(60);
@@ -30,7 +32,7 @@ const CYCLES_PER_WORLD: u64 = 20;
 struct Arguments {
     is_run: bool,
     is_small: bool,
-    states_max: Option<u64>,
+    bounds: Bounds,
     seed: u64,
     cycles: Option<u64>,
     seconds: Option<u64>,
@@ -56,7 +58,11 @@ fn parse() -> Result<Arguments, String> {
         match word.as_str() {
             "run" => arguments.is_run = true,
             "small" => arguments.is_small = true,
-            "--states-max" => arguments.states_max = Some(number()?),
+            "--operations" => arguments.bounds.operations_max = number()?,
+            "--tellings-max" => arguments.bounds.tellings_max = number()?,
+            "--failures-max" => arguments.bounds.failures_max = number()?,
+            "--states-max" => arguments.bounds.states_max = number()?,
+            "--part" => arguments.bounds.part = part(words.next())?,
             "--seed" | "--from" => arguments.seed = number()?,
             "--cycles" => arguments.cycles = Some(number()?),
             "--seconds" => arguments.seconds = Some(number()?),
@@ -69,6 +75,14 @@ fn parse() -> Result<Arguments, String> {
         }
     }
     Ok(arguments)
+}
+
+/// A share: `1/4` is the second quarter.
+fn part(word: Option<String>) -> Result<(u64, u64), String> {
+    let numbers = word.as_deref().and_then(|word| word.split_once('/'));
+    let numbers = numbers.and_then(|(one, of)| Some((one.parse().ok()?, of.parse().ok()?)));
+    let is_share = |numbers: &(u64, u64)| numbers.0 < numbers.1;
+    numbers.filter(is_share).ok_or_else(|| format!("--part needs I/N, I below N\n{USAGE}"))
 }
 
 fn main() -> ExitCode {
@@ -171,18 +185,30 @@ fn run_many(arguments: &Arguments) -> Result<(), String> {
     Ok(())
 }
 
-/// The exhaustive worlds; `--states-max` bounds each story.
+/// The exhaustive worlds.
 fn run_small(arguments: &Arguments) -> Result<(), String> {
     let began = Instant::now();
-    let states_max = arguments.states_max.unwrap_or(u64::MAX);
-    let explored = catch_unwind(|| small::explore(states_max))
-        .map_err(|_| "a small world failed".to_owned())?;
-    println!("{:>12} stories (array and workload)", explored.stories);
-    println!("{:>12} crash points", explored.crash_points);
-    println!("{:>12} exhaustive states", explored.states);
-    println!("{:>12} refused with reason", explored.refused);
-    println!("{:>12} crash points cut down", explored.cut_down);
-    println!("{:>12.1} seconds", began.elapsed().as_secs_f64());
+    let bounds = Bounds { from: arguments.seed, ..arguments.bounds };
+    let explored =
+        catch_unwind(|| small::explore(&bounds)).map_err(|_| "a small world failed".to_owned())?;
+    let seconds = began.elapsed().as_secs_f64();
+    for (number, what) in [
+        (explored.stories, "stories (array and operations)"),
+        (explored.tellings, "tellings (schedule, pace, failure)"),
+        (explored.failures, "of them with a member that fails"),
+        (explored.crash_points, "crash points"),
+        (explored.crash_points_distinct, "of them distinct"),
+        (explored.cut_down, "of them cut down, by loss"),
+        (explored.states, "states (crash point, loss, subset)"),
+        (explored.states_distinct, "of them distinct: assembled, started, read, checked"),
+        (explored.torn, "of those torn"),
+        (explored.refused, "of those refused with reason"),
+        (0, "failures"),
+    ] {
+        println!("{number:>12} {what}");
+    }
+    let rate = explored.states_distinct as f64 / seconds;
+    println!("{rate:>12.0} distinct states per second ({seconds:.1} s)");
     Ok(())
 }
 

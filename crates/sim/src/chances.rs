@@ -10,7 +10,7 @@
 
 use crate::cut::{Cut, Kind, Number};
 use crate::random::{Random, mix};
-use crate::schedule::Order;
+use crate::schedule::{Fixed, Order};
 
 /// What a draw is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Chances {
 
     /// The schedule of this cycle, which is plain if it is cut.
     pub(crate) fn order(&self, order: Order) -> Order {
-        if self.cycle < self.cut.plain_cycles { Order::Plain } else { order }
+        if self.cycle < self.cut.plain_cycles { Order::Fixed(Fixed::PLAIN) } else { order }
     }
 
     /// The sectors of a request, unless it is to be shorter.

@@ -23,7 +23,7 @@ use crate::disk::Disk;
 pub(crate) const MADE_AT_SECONDS: u64 = 1_700_000_000;
 
 /// Sectors before the data of 1.1 and 1.2, and after the data of 1.0.
-const METADATA_SECTORS: u64 = 40;
+pub(crate) const METADATA_SECTORS: u64 = 40;
 
 /// An array that can be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

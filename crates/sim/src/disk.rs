@@ -47,13 +47,6 @@ struct Logged {
 
 const DEAD: u64 = u64::MAX;
 
-/// An unflushed write: a run of sectors and their bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Unflushed {
-    pub(crate) start: u64,
-    pub(crate) data: Vec<u8>,
-}
-
 /// A disk.
 #[derive(Clone, Debug)]
 pub(crate) struct Disk {
@@ -184,29 +177,12 @@ impl Disk {
         undone
     }
 
-    /// What is on stable storage for sure, and the writes since, in order, that a durable write has
-    /// not overtaken.
-    pub(crate) fn unflushed(&self) -> (Vec<u8>, Vec<Unflushed>) {
-        let mut stable = self.seen.clone();
-        let mut writes: Vec<(u32, Unflushed)> = Vec::new();
-        for (index, logged) in self.log.iter().enumerate().rev() {
-            if logged.sector == DEAD {
-                continue;
-            }
-            let after = stable[bytes(logged.sector, 1)].to_vec();
-            stable[bytes(logged.sector, 1)].copy_from_slice(&self.before[bytes(index as u64, 1)]);
-            match writes.last_mut() {
-                Some((write, later))
-                    if *write == logged.write && later.start == logged.sector + 1 =>
-                {
-                    later.start = logged.sector;
-                    later.data.splice(0..0, after);
-                }
-                _ => writes.push((logged.write, Unflushed { start: logged.sector, data: after })),
-            }
-        }
-        writes.reverse();
-        (stable, writes.into_iter().map(|(_, write)| write).collect())
+    /// Every unflushed write of every sector that no durable write has overtaken, in order: its
+    /// sector, the number of its write, and the bytes before it.
+    pub(crate) fn logged(&self) -> impl Iterator<Item = (u64, u32, &[u8])> {
+        let before = self.before.chunks_exact(SECTOR);
+        let live = self.log.iter().zip(before).filter(|(logged, _)| logged.sector != DEAD);
+        live.map(|(logged, before)| (logged.sector, logged.write, before))
     }
 
     pub(crate) fn size_bytes(&self) -> u64 {
@@ -242,9 +218,9 @@ mod tests {
             disk.put(1, &[2; SECTOR], false);
             disk.put(1, &[3; SECTOR], true);
             disk.put(2, &[4; SECTOR], false);
-            let (stable, writes) = disk.unflushed();
-            assert_eq!((stable[0], stable[SECTOR], stable[2 * SECTOR]), (1, 3, 0));
-            assert_eq!(writes, [Unflushed { start: 2, data: vec![4; SECTOR] }]);
+            let logged: Vec<_> =
+                disk.logged().map(|(sector, _, before)| (sector, before)).collect();
+            assert_eq!(logged, [(2, &[0; SECTOR][..])]);
             disk.lose_power(&mut Random::new(seed));
             assert_eq!((disk.seen[0], disk.seen[SECTOR]), (1, 3));
         }

@@ -13,6 +13,7 @@
 //! [`Model::unpin`] makes them current again.
 
 use crate::content::{FIRST, Version};
+use crate::random::fold;
 
 /// Not superseded.
 const CURRENT: u64 = u64::MAX;
@@ -45,9 +46,21 @@ pub(crate) enum End {
 }
 
 /// All sectors of an array.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Model {
     cells: Vec<Vec<Entry>>,
+}
+
+impl Clone for Model {
+    fn clone(&self) -> Self {
+        Self { cells: self.cells.clone() }
+    }
+
+    /// Without new memory, when there is room.
+    fn clone_from(&mut self, source: &Self) {
+        let Self { cells } = source;
+        self.cells.clone_from(cells);
+    }
 }
 
 impl Model {
@@ -161,6 +174,18 @@ impl Model {
         for entry in self.cells.iter_mut().flatten() {
             entry.answered.get_or_insert(now);
         }
+    }
+
+    /// One number for what every sector may be, after power was cut.
+    pub(crate) fn digest(&self) -> u64 {
+        let mut hash = 0;
+        for (sector, cell) in (0_u64..).zip(&self.cells) {
+            for entry in cell {
+                let flags = u64::from(entry.by_pin) << 1 | u64::from(entry.gone);
+                hash = fold(hash, sector << 40 | u64::from(entry.version) << 2 | flags);
+            }
+        }
+        hash
     }
 
     /// The sector is this on every member and on stable storage.

@@ -22,6 +22,7 @@ use crate::content::SECTOR;
 use crate::disk::Disk;
 
 /// A disk that takes part, by [`MemberId`].
+#[derive(Clone)]
 pub(crate) struct Member {
     /// Index of its disk.
     pub(crate) disk: usize,

@@ -52,6 +52,11 @@ impl Random {
     }
 }
 
+/// A hash of a hash and a number; neither order nor grouping can be swapped.
+pub(crate) fn fold(hash: u64, number: u64) -> u64 {
+    mix(hash.rotate_left(23) ^ mix(number ^ 0xd6e8_feb8_6659_fd93))
+}
+
 /// Spreads near numbers far apart (the finish of splitmix64).
 pub(crate) fn mix(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use braid_assembly::{AssembledArray, Refusal};
+use braid_assembly::{AssembledArray, Assembly, Refusal};
 use braid_engine::open::levelling;
 use braid_ondisk::Superblock;
 
@@ -18,6 +18,14 @@ use crate::cycle::manner;
 use crate::open::{self, Machines};
 use crate::schedule::Order;
 use crate::world::{Engine, World};
+
+/// What assembly made of the disks that were presented.
+pub(crate) struct Decision {
+    pub(crate) presented: Vec<usize>,
+    /// Of each of them, if it has a sound one.
+    pub(crate) superblocks: Vec<Option<Superblock>>,
+    pub(crate) assembly: Assembly,
+}
 
 /// How a round of levelling ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,31 +44,46 @@ impl World {
         must_be_clean: bool,
     ) -> Result<AssembledArray, Refusal> {
         loop {
-            let (probed, assembly) = open::assemble_disks(&self.disks, presented);
-            let mut superblocks = open::superblocks(&probed);
-            let known = verdicts::Known {
-                geometry: &self.geometry,
-                presented,
-                out: &self.out,
-                unsure: &self.unsure,
-                superblocks: &superblocks,
-            };
-            verdicts::check(&assembly, &known);
-            let assembled = assembly.array?;
+            let decision = self.decide(presented);
+            let assembled = decision.assembly.array.clone()?;
             assert!(!(must_be_clean && assembled.dirty), "stopped cleanly and found dirty");
-            if !assembled.dirty {
-                let data_offset = self.engine.machines.members[0].data_offset();
-                redundancy::check_clean(&assembled, &self.disks, presented, data_offset);
+            if self.enter(&decision, &assembled) {
+                return Ok(assembled);
             }
-            self.make_durable(&assembled, presented);
-            if !self.level(&assembled, &mut superblocks, presented) {
-                continue;
-            }
-            let manner = manner(&mut self.chances.openings, &self.chances.cut);
-            let machines = open::start(&assembled, superblocks, presented, manner);
-            self.join(machines, presented);
-            return Ok(assembled);
         }
+    }
+
+    /// Assembles what is presented and checks the decision. Looks at superblocks only.
+    pub(crate) fn decide(&self, presented: &[usize]) -> Decision {
+        let (probed, assembly) = open::assemble_disks(&self.disks, presented);
+        let superblocks = open::superblocks(&probed);
+        let known = verdicts::Known {
+            geometry: &self.geometry,
+            presented,
+            out: &self.out,
+            unsure: &self.unsure,
+            superblocks: &superblocks,
+        };
+        verdicts::check(&assembly, &known);
+        Decision { presented: presented.to_vec(), superblocks, assembly }
+    }
+
+    /// Checks what a clean array promises, and starts it. False if power was cut meanwhile.
+    pub(crate) fn enter(&mut self, decision: &Decision, assembled: &AssembledArray) -> bool {
+        let Decision { presented, .. } = decision;
+        if !assembled.dirty {
+            let data_offset = self.engine.machines.members[0].data_offset();
+            redundancy::check_clean(assembled, &self.disks, presented, data_offset);
+        }
+        self.make_durable(assembled, presented);
+        let mut superblocks = decision.superblocks.clone();
+        if !self.level(assembled, &mut superblocks, presented) {
+            return false;
+        }
+        let manner = manner(&mut self.chances.openings, &self.chances.cut);
+        let machines = open::start(assembled, superblocks, presented, manner);
+        self.join(machines, presented);
+        true
     }
 
     /// Flushes the members: a killed process may have left in a cache what was just believed.

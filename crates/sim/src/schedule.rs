@@ -2,8 +2,9 @@
 //!
 //! Everything that is under way waits in one of four classes; the seed gives each class a weight for
 //! a run, picks a class by weight and one of its events at random. So any order can come, and some
-//! runs are all answers first, some all superblocks last. Without a seed ([`Order::Plain`]) the
-//! oldest event of the first class that has one happens: the schedule of the exhaustive worlds.
+//! runs are all answers first, some all superblocks last. Without a seed ([`Order::Fixed`]) the
+//! oldest or newest event of the first class that has one happens: the schedules of the exhaustive
+//! worlds.
 
 use std::sync::Arc;
 
@@ -67,6 +68,16 @@ impl Pending {
         self.classes.iter().all(Vec::is_empty)
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Event> {
+        self.classes.iter().flatten()
+    }
+
+    /// What [`Pending::take`] would take.
+    pub(crate) fn peek(&self, class: usize, fixed: &Fixed) -> &Event {
+        let events = &self.classes[class];
+        &events[fixed.index(events)]
+    }
+
     pub(crate) fn drain(&mut self) -> Vec<Event> {
         self.classes.iter_mut().flat_map(std::mem::take).collect()
     }
@@ -74,7 +85,7 @@ impl Pending {
     pub(crate) fn take(&mut self, class: usize, order: &Order, random: &mut Random) -> Event {
         let events = &mut self.classes[class];
         match order {
-            Order::Plain => events.remove(0),
+            Order::Fixed(fixed) => events.remove(fixed.index(events)),
             Order::Seeded(_) => events.swap_remove(random.below(events.len() as u64) as usize),
         }
     }
@@ -104,10 +115,93 @@ const CHOICES: [Choice; 8] = [
 /// How the next event is chosen.
 #[derive(Clone, Debug)]
 pub(crate) enum Order {
-    /// In the order of [`CHOICES`], oldest first; time passes when nothing else can happen.
-    Plain,
+    /// Always the same.
+    Fixed(Fixed),
     /// By these weights.
     Seeded([u64; 8]),
+}
+
+/// A schedule without chance: the first of its choices that can be made; time passes when nothing
+/// else can happen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fixed {
+    choices: [Choice; 8],
+    /// Of a class, the newest event happens, not the oldest.
+    is_newest_first: bool,
+    /// Its disk does something only when nothing else can happen.
+    slow: Option<MemberId>,
+}
+
+impl Fixed {
+    /// The classes in order, messages, then time; the oldest first.
+    pub(crate) const PLAIN: Self = Self { choices: CHOICES, is_newest_first: false, slow: None };
+
+    pub(crate) fn newest_first(self) -> Self {
+        Self { is_newest_first: true, ..self }
+    }
+
+    pub(crate) fn slow(self, member: MemberId) -> Self {
+        Self { slow: Some(member), ..self }
+    }
+
+    /// What is heard comes before anything is done: one disk acts at a time.
+    pub(crate) fn answers_first() -> Self {
+        let events = [2, 0, 3, 1].map(Choice::Event);
+        Self::in_order([events[0], events[1], Choice::Inbox, Choice::Report, events[2], events[3]])
+    }
+
+    /// The array and its superblocks come before anything else.
+    pub(crate) fn superblocks_first() -> Self {
+        let events = [3, 0, 1, 2].map(Choice::Event);
+        Self::in_order([events[0], Choice::Inbox, Choice::Report, events[1], events[2], events[3]])
+    }
+
+    /// Disks do all they can before anything is heard, and the array comes last.
+    pub(crate) fn superblocks_last() -> Self {
+        let events = [0, 1, 2, 3].map(Choice::Event);
+        Self::in_order([events[0], events[1], events[2], Choice::Inbox, Choice::Report, events[3]])
+    }
+
+    fn in_order([a, b, c, d, e, f]: [Choice; 6]) -> Self {
+        Self { choices: [a, b, c, d, e, f, Choice::Issue, Choice::Tick], ..Self::PLAIN }
+    }
+
+    fn is_slow(&self, event: &Event) -> bool {
+        self.slow.is_some() && event.waits_for() == self.slow
+    }
+
+    fn index(&self, events: &[Event]) -> usize {
+        let is_prompt = |event: &Event| !self.is_slow(event);
+        let (prompt, otherwise) = if self.is_newest_first {
+            (events.iter().rposition(is_prompt), events.len() - 1)
+        } else {
+            (events.iter().position(is_prompt), 0)
+        };
+        prompt.unwrap_or(otherwise)
+    }
+
+    /// The next choice; none if nothing can happen.
+    pub(crate) fn choose(&self, pending: &Pending, offer: Offer) -> Option<Choice> {
+        let is_prompt = |choice: &Choice| match choice {
+            Choice::Event(class) => {
+                pending.classes[*class].iter().any(|event| !self.is_slow(event))
+            }
+            Choice::Tick => false,
+            other => is_open(other, pending, offer),
+        };
+        let prompt = self.choices.into_iter().find(is_prompt);
+        prompt.or_else(|| self.choices.into_iter().find(|one| is_open(one, pending, offer)))
+    }
+}
+
+fn is_open(choice: &Choice, pending: &Pending, offer: Offer) -> bool {
+    match choice {
+        Choice::Event(class) => !pending.classes[*class].is_empty(),
+        Choice::Inbox => offer.inbox,
+        Choice::Report => offer.report,
+        Choice::Issue => offer.issue,
+        Choice::Tick => offer.tick,
+    }
 }
 
 impl Order {
@@ -136,19 +230,12 @@ pub(crate) fn choose(
     order: &Order,
     random: &mut Random,
 ) -> Option<Choice> {
-    let is_open = |choice: &Choice| match choice {
-        Choice::Event(class) => !pending.classes[*class].is_empty(),
-        Choice::Inbox => offer.inbox,
-        Choice::Report => offer.report,
-        Choice::Issue => offer.issue,
-        Choice::Tick => offer.tick,
-    };
     match order {
-        Order::Plain => CHOICES.into_iter().find(is_open),
+        Order::Fixed(fixed) => fixed.choose(pending, offer),
         Order::Seeded(weights) => {
             let mut open = *weights;
             for (choice, weight) in CHOICES.iter().zip(&mut open) {
-                *weight *= u64::from(is_open(choice));
+                *weight *= u64::from(is_open(choice, pending, offer));
             }
             (open != [0; 8]).then(|| CHOICES[random.weighted(&open)])
         }

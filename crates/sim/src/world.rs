@@ -128,13 +128,8 @@ impl World {
         if !self.engine.plan.faults.is_empty() {
             self.let_faults_happen();
         }
+        let offer = self.offer(issue);
         let engine = &self.engine;
-        let offer = Offer {
-            inbox: engine.machines.shards.iter().any(|side| !side.inbox.is_empty()),
-            report: engine.machines.shards.iter().any(|side| !side.reports.is_empty()),
-            issue,
-            tick: engine.machines.array.poll_timeout().is_some(),
-        };
         let choice = choose(&engine.pending, offer, &engine.order, &mut self.chances.schedule);
         match choice {
             None => return Did::Nothing,
@@ -148,6 +143,24 @@ impl World {
             }
         }
         Did::Something
+    }
+
+    fn offer(&self, issue: bool) -> Offer {
+        let machines = &self.engine.machines;
+        Offer {
+            inbox: machines.shards.iter().any(|side| !side.inbox.is_empty()),
+            report: machines.shards.iter().any(|side| !side.reports.is_empty()),
+            issue,
+            tick: machines.array.poll_timeout().is_some(),
+        }
+    }
+
+    /// The event of the next step, if it is one and the schedule is without chance.
+    pub(crate) fn next_event(&self) -> Option<&Event> {
+        let Order::Fixed(fixed) = &self.engine.order else { return None };
+        let choice = fixed.choose(&self.engine.pending, self.offer(false))?;
+        let Choice::Event(class) = choice else { return None };
+        Some(self.engine.pending.peek(class, fixed))
     }
 
     fn let_event_happen(&mut self, class: usize) {
@@ -181,7 +194,7 @@ impl World {
         due.into_iter().for_each(|fault| self.befall(fault));
     }
 
-    fn befall(&mut self, fault: Fault) {
+    pub(crate) fn befall(&mut self, fault: Fault) {
         let Fault { disk: index, mishap, ordinal, .. } = fault;
         self.trace.label(self.chances.number(Kind::Fault, ordinal));
         self.note("fault", [index as u64, u64::from(mishap.name().as_bytes()[0]), 0]);

@@ -1,0 +1,279 @@
+//! What is in doubt at a step: the writes that a power cut may keep or undo.
+//!
+//! ```text
+//!   cell    a sector of a disk that this telling writes, or that holds a superblock
+//!   value   bytes that a cell may hold: first, for each cell, what is on stable storage
+//!   write   the values that it brings, all of one disk: unflushed ones in order, then those under way
+//! ```
+//!
+//! All hashes are relative to the disks before the story: a cell that holds what it held then counts
+//! nothing, so that stories of one array can be compared.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use crate::content::{SECTOR, bytes};
+use crate::disk::Disk;
+use crate::model::Model;
+use crate::random::{fold, mix};
+use crate::schedule::Event;
+use crate::world::World;
+
+const NONE: usize = usize::MAX;
+
+/// A sector of a disk.
+pub(super) struct Cell {
+    pub(super) disk: usize,
+    pub(super) sector: u64,
+    /// The hash of what it held before the story.
+    first: u64,
+    /// The newest unflushed value, while they are gathered.
+    newest: usize,
+}
+
+/// What a cell may hold.
+pub(super) struct Value {
+    pub(super) cell: usize,
+    pub(super) hash: u64,
+}
+
+/// A write in doubt.
+pub(super) struct Item {
+    pub(super) disk: usize,
+    pub(super) values: Range<usize>,
+}
+
+/// Everything in doubt at one step.
+pub(super) struct Doubt {
+    first: Vec<Disk>,
+    /// By disk and sector, its cell.
+    places: Vec<Vec<usize>>,
+    pub(super) cells: Vec<Cell>,
+    /// The first ones are those of stable storage, one for each cell.
+    pub(super) values: Vec<Value>,
+    bytes: Vec<u8>,
+    pub(super) items: Vec<Item>,
+    pub(super) model: Model,
+    pub(super) out: BTreeSet<usize>,
+    pub(super) unsure: BTreeSet<usize>,
+    /// Hash of what is known of the disks, and of that and the model.
+    pub(super) standing: u64,
+    pub(super) knowledge: u64,
+    /// What tests do to the model before power is cut, to see that it is noticed.
+    pub(super) distort: fn(&mut Model),
+}
+
+impl Doubt {
+    /// For stories that begin with these disks.
+    pub(super) fn new(first: &[Disk], model: Model) -> Self {
+        let sectors = |disk: &Disk| vec![NONE; disk.size_bytes() as usize / SECTOR];
+        Self {
+            places: first.iter().map(sectors).collect(),
+            first: first.to_vec(),
+            cells: Vec::new(),
+            values: Vec::new(),
+            bytes: Vec::new(),
+            items: Vec::new(),
+            model,
+            out: BTreeSet::new(),
+            unsure: BTreeSet::new(),
+            standing: 0,
+            knowledge: 0,
+            distort: |_| {},
+        }
+    }
+
+    /// Another telling begins. The first cells are those of superblocks: disk and sector.
+    pub(super) fn begin(&mut self, superblocks: &[(usize, u64)]) {
+        for cell in self.cells.drain(..) {
+            self.places[cell.disk][cell.sector as usize] = NONE;
+        }
+        for (disk, sector) in superblocks {
+            self.touch(*disk, *sector, 1);
+        }
+    }
+
+    fn touch(&mut self, disk: usize, start: u64, sectors: u64) {
+        for sector in start..start + sectors {
+            if self.places[disk][sector as usize] == NONE {
+                self.places[disk][sector as usize] = self.cells.len();
+                let first = hash(disk, sector, &self.first[disk].seen[bytes(sector, 1)]);
+                self.cells.push(Cell { disk, sector, first, newest: NONE });
+            }
+        }
+    }
+
+    pub(super) fn bytes_of(&self, value: usize) -> &[u8] {
+        &self.bytes[bytes(value as u64, 1)]
+    }
+
+    /// Finds out which sectors may change: every step must be seen.
+    pub(super) fn notice(&mut self, world: &mut World) -> Vec<(usize, u64, Vec<u8>)> {
+        let under_way = under_way(world);
+        for (disk, start, data) in &under_way {
+            self.touch(*disk, *start, (data.len() / SECTOR) as u64);
+        }
+        for (index, disk) in world.disks.iter().enumerate() {
+            for (sector, _, _) in disk.logged() {
+                self.touch(index, sector, 1);
+            }
+        }
+        under_way
+    }
+
+    /// Finds out what a power cut at this moment may leave. Who failed is `unsure`.
+    pub(super) fn gather(&mut self, world: &mut World) {
+        let under_way = self.notice(world);
+        debug_assert!(self.is_noticed(&world.disks), "a sector changed that no write was seen for");
+        self.values.clear();
+        self.bytes.clear();
+        self.items.clear();
+        for cell in 0..self.cells.len() {
+            let Cell { disk, sector, .. } = self.cells[cell];
+            self.cells[cell].newest = cell;
+            self.push(cell, &world.disks[disk].seen[bytes(sector, 1)]);
+        }
+        for (index, disk) in world.disks.iter().enumerate() {
+            self.gather_unflushed(index, disk);
+        }
+        for (disk, start, data) in &under_way {
+            let from = self.values.len();
+            for (sector, data) in (*start..).zip(data.chunks_exact(SECTOR)) {
+                self.push(self.places[*disk][sector as usize], data);
+            }
+            self.items.push(Item { disk: *disk, values: from..self.values.len() });
+        }
+        for (index, value) in self.values.iter_mut().enumerate() {
+            let Cell { disk, sector, first, .. } = self.cells[value.cell];
+            value.hash = first ^ hash(disk, sector, &self.bytes[bytes(index as u64, 1)]);
+        }
+        self.know(world);
+    }
+
+    fn is_noticed(&self, disks: &[Disk]) -> bool {
+        let same = |disk: usize, sector: u64| {
+            let (now, first) = (&disks[disk].seen, &self.first[disk].seen);
+            let range = bytes(sector, 1);
+            self.places[disk][sector as usize] != NONE || now[range.clone()] == first[range]
+        };
+        let sectors = |disk: &Disk| disk.size_bytes() / SECTOR as u64;
+        let mut indexed = disks.iter().enumerate();
+        indexed.all(|(index, disk)| (0..sectors(disk)).all(|sector| same(index, sector)))
+    }
+
+    fn push(&mut self, cell: usize, data: &[u8]) {
+        self.values.push(Value { cell, hash: 0 });
+        self.bytes.extend_from_slice(data);
+    }
+
+    /// What a write left in a sector is what was there before the next write to it, or is there now.
+    fn gather_unflushed(&mut self, index: usize, disk: &Disk) {
+        let mut last = None;
+        for (sector, write, before) in disk.logged() {
+            let cell = self.places[index][sector as usize];
+            let earlier = self.cells[cell].newest;
+            self.bytes[bytes(earlier as u64, 1)].copy_from_slice(before);
+            let value = self.values.len();
+            self.cells[cell].newest = value;
+            self.push(cell, &disk.seen[bytes(sector, 1)]);
+            if last != Some(write) {
+                self.items.push(Item { disk: index, values: value..value });
+                last = Some(write);
+            }
+            if let Some(item) = self.items.last_mut() {
+                item.values.end = value + 1;
+            }
+        }
+    }
+
+    fn know(&mut self, world: &World) {
+        self.model.clone_from(&world.model);
+        (self.distort)(&mut self.model);
+        self.model.lose_clients(world.clock.step);
+        self.model.lose_power(true);
+        self.out.clone_from(&world.out);
+        self.unsure.clone_from(&world.unsure);
+        self.unsure.extend(&world.engine.plan.victims);
+        let mask =
+            |disks: &BTreeSet<usize>| disks.iter().fold(0_u64, |mask, disk| mask | 1 << disk);
+        self.standing = fold(mask(&self.out), mask(&self.unsure));
+        self.knowledge = fold(self.standing, self.model.digest());
+    }
+
+    /// One number for all that may come of it.
+    pub(super) fn hash(&mut self) -> u64 {
+        let stable = self.values[..self.cells.len()].iter().fold(0, |sum, one| sum ^ one.hash);
+        let mut sum = fold(self.knowledge, stable);
+        // Of the order of writes only that of those to one sector matters.
+        self.cells.iter_mut().for_each(|cell| cell.newest = 0);
+        for item in &self.items {
+            let mut one = item.disk as u64;
+            for value in &self.values[item.values.clone()] {
+                let cell = &mut self.cells[value.cell];
+                let place = (value.cell << 8 | cell.newest) as u64;
+                one = fold(fold(one, place), value.hash);
+                cell.newest += 1;
+            }
+            sum = sum.wrapping_add(mix(one));
+        }
+        sum
+    }
+}
+
+/// Writes and superblocks that a disk may be doing: disk, sector, bytes.
+fn under_way(world: &mut World) -> Vec<(usize, u64, Vec<u8>)> {
+    let mut ios = Vec::new();
+    let mut writes = Vec::new();
+    for event in world.engine.pending.iter() {
+        match event {
+            Event::Io(vector) => {
+                ios.extend(vector.parts.iter().filter(|(_, io)| io.operation.is_write()).copied());
+            }
+            Event::Superblock { member, state } => {
+                let mut side = world.engine.machines.members[usize::from(member.0)].clone();
+                let (start, data) = side.superblock_for(*member, state);
+                writes.push((side.disk, start, data));
+            }
+            _ => {}
+        }
+    }
+    for (shard, io) in ios {
+        let (disk, start) = world.place_of(&io);
+        let (data, _) = world.bytes_to_write(shard, &io);
+        writes.push((disk, start, data));
+    }
+    writes
+}
+
+/// A number that changes whenever what is in doubt may have changed.
+pub(super) fn pulse(world: &World) -> u64 {
+    let mut hash = fold(world.tally.requests, world.engine.clients.in_flight() as u64);
+    hash = fold(hash, (world.out.len() << 8 | world.engine.plan.victims.len()) as u64);
+    for event in world.engine.pending.iter() {
+        match event {
+            Event::Io(vector) => {
+                for (shard, io) in vector.parts.iter().filter(|(_, io)| io.operation.is_write()) {
+                    hash = fold(hash, io.id.0 << 8 | *shard as u64);
+                }
+            }
+            Event::Superblock { member, state } => {
+                hash = fold(hash, 1 << 63 | state.events << 16 | u64::from(member.0));
+            }
+            _ => {}
+        }
+    }
+    world.disks.iter().fold(hash, |hash, disk| fold(hash, disk.logged().count() as u64))
+}
+
+/// A sector's bytes and place, as a number: four strides of it at a time.
+fn hash(disk: usize, sector: u64, data: &[u8]) -> u64 {
+    let mut lanes = [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344, 0xa409_3822_299f_31d0, 7_u64];
+    for words in data.as_chunks::<32>().0 {
+        for (lane, word) in lanes.iter_mut().zip(words.as_chunks::<8>().0) {
+            let word = u64::from_le_bytes(*word);
+            *lane = (*lane ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        }
+    }
+    let place = (disk as u64) << 32 | sector;
+    lanes.into_iter().fold(place, fold)
+}

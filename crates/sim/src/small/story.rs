@@ -1,0 +1,208 @@
+//! Stories: an array, up to three operations, and all the ways in which they can come about.
+//!
+//! ```text
+//!   story   = array × word of up to three letters        every one, see [`LETTERS`]
+//!   telling = schedule × pace × who fails, how and when   see [`SCHEDULES`], [`Failure`]
+//! ```
+//!
+//! A word does not begin with a flush, nor has it two in a row: they would flush nothing. Pace: all at
+//! once, or each when the one before is answered.
+
+use braid_engine::array::MemberId;
+use braid_engine::request::Operation;
+use braid_geometry::{Level, default_layout};
+use braid_ondisk::Version;
+
+use crate::create::Design;
+use crate::fault::Mishap;
+use crate::random::fold;
+use crate::schedule::Fixed;
+
+/// Sectors of a chunk.
+pub(super) const CHUNK: u64 = 8;
+/// The longest write in sectors, whatever a row holds.
+const ROW_MAX: u64 = 16;
+
+/// Every array whose stories are told.
+pub(super) fn designs() -> Vec<Design> {
+    let of = |level, layout, slots| Design {
+        level,
+        layout,
+        slots,
+        chunk_sectors: CHUNK as u32,
+        rows: 2,
+        version: Version::V1_2,
+    };
+    let plain = |level, slots| of(level, default_layout(level), slots);
+    let mut designs = vec![
+        plain(Level::Raid1, 2),
+        plain(Level::Raid1, 3),
+        plain(Level::Raid4, 3),
+        plain(Level::Raid4, 4),
+        plain(Level::Raid0, 2),
+        plain(Level::Raid0, 3),
+        plain(Level::Linear, 2),
+    ];
+    designs.extend([(2, 3), (1, 3), (0, 4), (2, 4), (4, 4)].map(|(l, n)| of(Level::Raid5, l, n)));
+    designs.extend([(2, 4), (0, 4), (2, 5), (8, 5), (16, 5)].map(|(l, n)| of(Level::Raid6, l, n)));
+    // Near, far, offset.
+    let layouts = [(2 | 1 << 8, 3), (2 | 1 << 8, 4), (1 | 2 << 8, 3), (1 | 2 << 8 | 1 << 16, 3)];
+    designs.extend(layouts.map(|(layout, slots)| of(Level::Raid10, layout, slots)));
+    designs
+}
+
+/// What a client does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Deed {
+    Ask(Operation, Place),
+    Flush,
+}
+
+/// Where it does it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// One chunk, whole.
+    Chunk,
+    /// One sector inside it.
+    Sector,
+    /// The middle of the chunk: over the sector, beside the edge.
+    Middle,
+    /// The end of a chunk and the beginning of the next.
+    Across,
+    /// The first row, whole.
+    Row,
+    /// One sector of the second row.
+    Below,
+}
+
+impl Place {
+    /// First sector and sectors in an array of this capacity.
+    pub(super) fn range(self, capacity: u64) -> (u64, u64) {
+        let row = (capacity / 2).min(ROW_MAX);
+        match self {
+            Self::Chunk => (0, CHUNK),
+            Self::Sector => (3, 1),
+            Self::Middle => (2, 5),
+            Self::Across => (CHUNK - 2, 4),
+            Self::Row => (0, row),
+            Self::Below => (row, 1),
+        }
+    }
+}
+
+const PLAIN: Operation = Operation::Write { durable: false };
+const FUA: Operation = Operation::Write { durable: true };
+const ZERO: Operation = Operation::WriteZeroes { may_punch: true, durable: false };
+
+/// What words are made of; the letter is for messages.
+pub(super) const LETTERS: [(char, Deed); 12] = [
+    ('c', Deed::Ask(PLAIN, Place::Chunk)),
+    ('s', Deed::Ask(PLAIN, Place::Sector)),
+    ('m', Deed::Ask(PLAIN, Place::Middle)),
+    ('x', Deed::Ask(PLAIN, Place::Across)),
+    ('r', Deed::Ask(PLAIN, Place::Row)),
+    ('b', Deed::Ask(PLAIN, Place::Below)),
+    ('S', Deed::Ask(FUA, Place::Sector)),
+    ('X', Deed::Ask(FUA, Place::Across)),
+    ('R', Deed::Ask(FUA, Place::Row)),
+    ('f', Deed::Flush),
+    ('z', Deed::Ask(ZERO, Place::Across)),
+    ('t', Deed::Ask(Operation::Trim, Place::Chunk)),
+];
+
+/// Every word of up to `operations_max` letters, short ones first.
+pub(super) fn words(operations_max: u64) -> Vec<Vec<Deed>> {
+    let mut words = Vec::new();
+    let mut longest: Vec<Vec<Deed>> = vec![Vec::new()];
+    for _ in 0..operations_max {
+        let longer = longest.iter().flat_map(|word| {
+            let last_flushes = word.last().is_none_or(|last| *last == Deed::Flush);
+            let next =
+                LETTERS.iter().filter(move |(_, deed)| !last_flushes || *deed != Deed::Flush);
+            next.map(|(_, deed)| word.iter().copied().chain([*deed]).collect())
+        });
+        longest = longer.collect();
+        words.extend(longest.iter().cloned());
+    }
+    words
+}
+
+/// A word as letters.
+pub(super) fn spell(word: &[Deed]) -> String {
+    let letter = |deed: &Deed| LETTERS.iter().find(|(_, one)| one == deed).map_or('?', |one| one.0);
+    word.iter().map(letter).collect()
+}
+
+/// A number of its own for each story.
+pub(super) fn number_of(design: usize, word: &[Deed]) -> u64 {
+    let letter = |deed: &Deed| LETTERS.iter().position(|(_, one)| one == deed).unwrap_or(0) as u64;
+    word.iter().fold(1 + design as u64, |hash, deed| fold(hash, letter(deed)))
+}
+
+/// How many schedules there are.
+const SCHEDULES: u64 = 7;
+/// All at once, or one after another.
+const PACES: u64 = 2;
+/// Tellings without a failure.
+pub(super) const TELLINGS: u64 = SCHEDULES * PACES;
+
+/// How a story is told.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Telling {
+    pub(super) schedule: u64,
+    pub(super) is_in_turn: bool,
+    pub(super) failure: Option<Failure>,
+}
+
+impl Telling {
+    /// By number, below [`TELLINGS`].
+    pub(super) fn nth(number: u64) -> Self {
+        let (schedule, pace) = (number % SCHEDULES, number / SCHEDULES);
+        Self { schedule, is_in_turn: pace == 1, failure: None }
+    }
+
+    pub(super) fn order(&self, slots: u16) -> Fixed {
+        match self.schedule {
+            0 => Fixed::PLAIN,
+            1 => Fixed::PLAIN.newest_first(),
+            2 => Fixed::answers_first(),
+            3 => Fixed::superblocks_first(),
+            4 => Fixed::superblocks_last().newest_first(),
+            5 => Fixed::PLAIN.slow(MemberId(0)),
+            _ => Fixed::answers_first().slow(MemberId(slots - 1)),
+        }
+    }
+}
+
+/// A member fails: just before something that its disk does.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Failure {
+    /// How many things disks have done before.
+    pub(super) acts: usize,
+    pub(super) mishap: Mishap,
+}
+
+/// Something that a disk does in a story.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    Read,
+    Write,
+    Superblock,
+    Flush,
+}
+
+/// All the ways in which a member can fail in a story in which disks do this: it dies, or it fails
+/// from then on to do what it is about to do. Failures at other moments are the same as one of these.
+pub(super) fn failures(acts: &[Act]) -> Vec<Failure> {
+    let at = |(acts, act): (usize, &Act)| {
+        let fails = match act {
+            Act::Read => None,
+            Act::Write => Some(Mishap::WritesFail),
+            Act::Superblock => Some(Mishap::SuperblocksFail),
+            Act::Flush => Some(Mishap::FlushesFail),
+        };
+        let mishaps = [Some(Mishap::Dies), fails].into_iter().flatten();
+        mishaps.map(move |mishap| Failure { acts, mishap })
+    };
+    acts.iter().enumerate().flat_map(at).collect()
+}

@@ -1,0 +1,193 @@
+//! Which of the writes in doubt are on the disks: every possibility has a number.
+//!
+//! ```text
+//!   with n writes in doubt on the disks that are there (those of lost disks do not matter):
+//!     n ≤ 12   every subset: 2^n
+//!     n > 12   cut down: at most two are there, or at most two are missing
+//!   torn       one write of several sectors at a time: every beginning, every end, every single
+//!              sector alone or missing; with it every subset of the others if they are at most 5,
+//!              else none, all, the earlier ones, or the later ones
+//! ```
+
+/// Writes in doubt up to which every subset is tried: 4096 of them.
+const ITEMS_MAX: usize = 12;
+/// The same beside a torn write.
+const OTHERS_MAX: usize = 5;
+
+/// Which writes are there, by position.
+pub(super) type Mask = u128;
+
+/// What one power cut left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kept {
+    /// The writes that are there.
+    pub(super) writes: Mask,
+    /// One of them, and which of its sectors are.
+    pub(super) torn: Option<(usize, Mask)>,
+}
+
+/// All that a power cut may leave of writes of these lengths.
+#[derive(Clone, Debug)]
+pub(super) struct Subsets {
+    /// Sectors of each write.
+    lengths: Vec<u64>,
+    whole: u64,
+    total: u64,
+}
+
+impl Subsets {
+    pub(super) fn new(lengths: Vec<u64>) -> Self {
+        assert!(lengths.len() < 128, "a small world has few writes under way");
+        let n = lengths.len() as u64;
+        let is_cut_down = lengths.len() > ITEMS_MAX;
+        let whole = if is_cut_down { 2 * few(n) } else { 1 << n };
+        let torn: u64 = lengths.iter().map(|sectors| tears(*sectors)).sum();
+        let others = if n == 0 { 0 } else { others(n - 1) };
+        Self { whole, total: whole + torn * others, lengths }
+    }
+
+    /// How many there are.
+    pub(super) fn total(&self) -> u64 {
+        self.total
+    }
+
+    pub(super) fn is_cut_down(&self) -> bool {
+        self.lengths.len() > ITEMS_MAX
+    }
+
+    /// By number, below [`Self::total`].
+    pub(super) fn nth(&self, number: u64) -> Kept {
+        let n = self.lengths.len() as u64;
+        if number < self.whole {
+            let writes = if self.is_cut_down() { cut_down(n, number) } else { Mask::from(number) };
+            return Kept { writes, torn: None };
+        }
+        let others = others(n - 1);
+        let (mut tear, other) = ((number - self.whole) / others, (number - self.whole) % others);
+        for (index, sectors) in self.lengths.iter().enumerate() {
+            if tear < tears(*sectors) {
+                let writes = beside(index as u64, n, other);
+                return Kept { writes, torn: Some((index, tear_mask(*sectors, tear))) };
+            }
+            tear -= tears(*sectors);
+        }
+        unreachable!("the number is below the total")
+    }
+}
+
+/// Subsets of `n` with at most two elements.
+fn few(n: u64) -> u64 {
+    1 + n + n * n.saturating_sub(1) / 2
+}
+
+/// By number: at most two are there, or at most two are missing.
+fn cut_down(n: u64, number: u64) -> Mask {
+    let mut rest = number % few(n);
+    let mut some: Mask = 0;
+    if rest > n {
+        rest -= n + 1;
+        let mut first = 0;
+        while rest >= n - 1 - first {
+            rest -= n - 1 - first;
+            first += 1;
+        }
+        some = 1 << first | 1 << (first + 1 + rest);
+    } else if rest > 0 {
+        some = 1 << (rest - 1);
+    }
+    if number < few(n) { some } else { !some & ((1 << n) - 1) }
+}
+
+/// How many selections of `n` others go with a torn write.
+fn others(n: u64) -> u64 {
+    if n as usize <= OTHERS_MAX { 1 << n } else { 4 }
+}
+
+/// The write at `index` and, by number, some of the others.
+fn beside(index: u64, n: u64, number: u64) -> Mask {
+    let (below, all): (Mask, Mask) = ((1 << index) - 1, (1 << n) - 1);
+    let selected = if n as usize - 1 <= OTHERS_MAX {
+        let number = Mask::from(number);
+        number & below | (number & !below) << 1
+    } else {
+        [0, all, below, all & !below][number as usize]
+    };
+    selected | 1 << index
+}
+
+/// In how many ways a write of so many sectors is torn.
+fn tears(sectors: u64) -> u64 {
+    match sectors {
+        0 | 1 => 0,
+        2 => 2,
+        _ => 2 * (sectors - 1) + 2 * (sectors - 2),
+    }
+}
+
+/// By number: which sectors are there.
+fn tear_mask(sectors: u64, number: u64) -> Mask {
+    let all: Mask = (1 << sectors) - 1;
+    let (ends, middles) = (sectors - 1, sectors.saturating_sub(2));
+    let beginning = |length: u64| -> Mask { (1 << length) - 1 };
+    if number < ends {
+        beginning(number + 1)
+    } else if number < 2 * ends {
+        all & !beginning(number - ends + 1)
+    } else if number < 2 * ends + middles {
+        1 << (number - 2 * ends + 1)
+    } else {
+        all & !(1 << (number - 2 * ends - middles + 1))
+    }
+}
+
+/// Of `total` numbers at most about `most`, evenly spread; over `offset` from 0 on, all of them.
+pub(super) fn spread(total: u64, most: u64, offset: u64) -> impl Iterator<Item = u64> {
+    let stride = total.div_ceil(most.max(1)).max(1);
+    (offset % stride..total).step_by(stride as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn all(subsets: &Subsets) -> Vec<Kept> {
+        (0..subsets.total()).map(|number| subsets.nth(number)).collect()
+    }
+
+    #[test]
+    fn every_subset_comes_once_and_every_tear_beside_every_other() {
+        let subsets = Subsets::new(vec![1, 4, 2]);
+        let kept = all(&subsets);
+        assert_eq!(kept.len(), 8 + (10 + 2) * 4);
+        let distinct: BTreeSet<_> = kept.iter().map(|kept| (kept.writes, kept.torn)).collect();
+        assert_eq!(distinct.len(), kept.len());
+        let torn: BTreeSet<Mask> = kept
+            .iter()
+            .filter_map(|kept| kept.torn)
+            .filter(|one| one.0 == 1)
+            .map(|t| t.1)
+            .collect();
+        let expected = [1, 3, 7, 14, 12, 8, 2, 4, 13, 11];
+        assert_eq!(torn, BTreeSet::from(expected));
+        assert!(kept.iter().all(|kept| kept.torn.is_none_or(|one| kept.writes >> one.0 & 1 == 1)));
+    }
+
+    #[test]
+    fn too_many_writes_are_cut_down_to_few_there_or_few_missing() {
+        let subsets = Subsets::new(vec![1; 14]);
+        assert!(subsets.is_cut_down());
+        let distinct: BTreeSet<Mask> = all(&subsets).iter().map(|kept| kept.writes).collect();
+        assert_eq!(distinct.len(), 2 * (1 + 14 + 91));
+        assert!(distinct.iter().all(|mask| !(3..=11).contains(&mask.count_ones())));
+        assert!(!Subsets::new(vec![1; 12]).is_cut_down());
+    }
+
+    #[test]
+    fn slices_together_are_the_whole() {
+        let mut numbers: Vec<u64> = (0..10).flat_map(|offset| spread(95, 10, offset)).collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, (0..95).collect::<Vec<_>>());
+        assert_eq!(spread(5, u64::MAX, 3).count(), 5);
+    }
+}

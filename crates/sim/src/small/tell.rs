@@ -1,0 +1,160 @@
+//! Telling a story: from a new array to the last answer and clean again, stopping at every step.
+
+use std::collections::BTreeSet;
+
+use braid_assembly::{AssembledArray, ProbedMember};
+use braid_engine::Instant;
+use braid_engine::request::RequestId;
+use braid_geometry::{Family, Slot};
+
+use super::story::{Act, Deed, Telling};
+use crate::chances::Chances;
+use crate::content::SECTOR;
+use crate::create::Design;
+use crate::cut::Cut;
+use crate::cycle::manner;
+use crate::disk::{Disk, Ills};
+use crate::fault::{Fault, Plan};
+use crate::model::Model;
+use crate::open;
+use crate::schedule::{Event, Order};
+use crate::trace::Trace;
+use crate::world::{Did, Engine, World};
+
+/// More steps than any story takes.
+const STEPS_MAX: u64 = 5000;
+
+/// An array before its stories.
+pub(super) struct Stage {
+    pub(super) disks: Vec<Disk>,
+    pub(super) losses: Vec<BTreeSet<usize>>,
+    /// Where superblocks are: disk and sector.
+    pub(super) superblocks: Vec<(usize, u64)>,
+    /// Whether a member may fail without anybody being told of an error.
+    pub(super) tolerates: bool,
+    probed: Vec<ProbedMember>,
+    assembled: AssembledArray,
+}
+
+impl Stage {
+    pub(super) fn new(design: &Design) -> Self {
+        let world = new_world(design);
+        let all: Vec<usize> = (0..world.disks.len()).collect();
+        let (probed, assembly) = open::assemble_disks(&world.disks, &all);
+        let place = |(disk, member): (usize, &ProbedMember)| {
+            let superblock = member.probe.newest().expect("it has one");
+            (disk, superblock.offset_bytes() / SECTOR as u64)
+        };
+        Self {
+            superblocks: probed.iter().enumerate().map(place).collect(),
+            losses: losses(&world),
+            tolerates: design.level.family() != Family::Direct,
+            disks: world.disks,
+            probed,
+            assembled: assembly.array.expect("a new array can be started"),
+        }
+    }
+
+    /// Puts the disks back to how they were.
+    pub(super) fn reset(&self, disks: &mut [Disk]) {
+        for (disk, first) in disks.iter_mut().zip(&self.disks) {
+            disk.settle();
+            disk.seen.copy_from_slice(&first.seen);
+            disk.bad.clear();
+            disk.ills = Ills::default();
+        }
+    }
+
+    /// A world in which nothing has happened; `chance` decides how the array is run.
+    fn begin(&self, world: &mut World, telling: &Telling, chance: u64) {
+        self.reset(&mut world.disks);
+        world.out.clear();
+        world.unsure.clear();
+        world.absent.clear();
+        world.chances = Chances::new(chance, Cut::default());
+        world.clock.step = 1;
+        world.clock.now = Instant(1_000_000_000);
+        world.next_request = RequestId(1);
+        world.model = Model::new(world.geometry.capacity_sectors());
+        let all: Vec<usize> = (0..self.disks.len()).collect();
+        let manner = manner(&mut world.chances.openings, &world.chances.cut);
+        let machines = open::start(&self.assembled, open::superblocks(&self.probed), &all, manner);
+        let order = telling.order(world.geometry.slots());
+        world.engine = Engine::new(machines, Order::Fixed(order));
+    }
+}
+
+pub(super) fn new_world(design: &Design) -> World {
+    World::create(design, Chances::new(1, Cut::default()), Trace::new(false))
+}
+
+/// Every set of disks that the level can miss, none included.
+fn losses(world: &World) -> Vec<BTreeSet<usize>> {
+    let slots = world.disks.len();
+    let set = |bits: u32| (0..slots).filter(|disk| bits >> disk & 1 == 1).collect();
+    let sets = (0..1_u32 << slots).map(set);
+    sets.filter(|lost: &BTreeSet<usize>| {
+        world.geometry.survives(&|slot: Slot| lost.contains(&slot.index()))
+    })
+    .collect()
+}
+
+/// Tells a story, and shows the world before each step, and whether the failure that is planned is
+/// still to come. Gives back what disks did.
+pub(super) fn tell(
+    (stage, world): (&Stage, &mut World),
+    (word, chance): (&[Deed], u64),
+    telling: &Telling,
+    show: &mut dyn FnMut(&mut World, bool),
+) -> Vec<Act> {
+    stage.begin(world, telling, chance);
+    let mut acts = Vec::new();
+    let mut deeds = word.iter();
+    let mut failure = telling.failure;
+    for _ in 0..STEPS_MAX {
+        while !(telling.is_in_turn && world.engine.clients.in_flight() > 0) {
+            let Some(deed) = deeds.next() else { break };
+            perform(world, *deed);
+        }
+        if let Some((disk, act)) = next_act(world) {
+            if let Some(due) = failure.take_if(|due| due.acts == acts.len()) {
+                world.engine.plan = Plan { victims: BTreeSet::from([disk]), ..Plan::default() };
+                world.befall(Fault { step: 0, ordinal: 1, disk, mishap: due.mishap });
+            }
+            acts.push(act);
+        }
+        show(world, failure.is_some());
+        if world.step(false) == Did::Nothing {
+            assert!(world.engine.clients.in_flight() == 0 && deeds.next().is_none(), "it hangs");
+            assert!(failure.is_none(), "a failure that was planned did not come");
+            return acts;
+        }
+    }
+    panic!("the story does not end");
+}
+
+fn perform(world: &mut World, deed: Deed) {
+    match deed {
+        Deed::Flush => {
+            world.flush();
+        }
+        Deed::Ask(operation, place) => {
+            let (start, sectors) = place.range(world.geometry.capacity_sectors());
+            world.issue(operation, start, sectors);
+        }
+    }
+}
+
+fn next_act(world: &World) -> Option<(usize, Act)> {
+    let event = world.next_event()?;
+    let disk = world.disk_index(event.waits_for()?);
+    let act = match event {
+        Event::Io(vector) if vector.parts.iter().any(|(_, io)| io.operation.is_write()) => {
+            Act::Write
+        }
+        Event::Superblock { .. } => Act::Superblock,
+        Event::Flush { .. } => Act::Flush,
+        _ => Act::Read,
+    };
+    Some((disk, act))
+}

@@ -1,0 +1,127 @@
+//! One state: assembled, started, read, checked.
+//!
+//! The disks of the trial stay from state to state and only sectors that differ are copied. What
+//! assembly decides depends on the superblocks of the disks that are there and on nothing else, so
+//! a decision, once made and checked, is used for every state with the same superblocks; the array
+//! is started anew and read through the engine for each.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use braid_engine::request::RequestId;
+
+use super::doubt::Doubt;
+use super::tell::{Stage, new_world};
+use crate::chances::Chances;
+use crate::content::bytes;
+use crate::create::Design;
+use crate::cut::Cut;
+use crate::disk::Disk;
+use crate::random::fold;
+use crate::restart::Decision;
+use crate::world::World;
+
+/// Decisions kept.
+const DECISIONS_MAX: usize = 4096;
+/// Not what any cell holds.
+const UNKNOWN: u64 = u64::MAX;
+
+/// A state: which value each cell holds, and which disks are there.
+pub(super) struct State<'a> {
+    pub(super) chosen: &'a [usize],
+    pub(super) presented: &'a [usize],
+    pub(super) hash: u64,
+}
+
+/// What became of a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Served,
+    Refused,
+}
+
+/// Where states are tried.
+pub(super) struct Trial {
+    world: World,
+    /// By cell, the hash of what the trial's disk holds.
+    held: Vec<u64>,
+    decisions: BTreeMap<u64, Rc<Decision>>,
+}
+
+impl Trial {
+    pub(super) fn new(design: &Design) -> Self {
+        Self { world: new_world(design), held: Vec::new(), decisions: BTreeMap::new() }
+    }
+
+    /// Another telling begins.
+    pub(super) fn begin(&mut self, stage: &Stage) {
+        stage.reset(&mut self.world.disks);
+        self.held.clear();
+    }
+
+    /// Assembles, starts, reads and checks.
+    ///
+    /// # Panics
+    /// When anything is wrong.
+    pub(super) fn check(&mut self, doubt: &Doubt, state: &State<'_>) -> Outcome {
+        self.lay_out(doubt, state);
+        let world = &mut self.world;
+        world.model.clone_from(&doubt.model);
+        world.out.clone_from(&doubt.out);
+        world.unsure.clone_from(&doubt.unsure);
+        world.chances = Chances::new(state.hash, Cut::default());
+        world.clock.step = 1;
+        world.next_request = RequestId(1);
+        let decision = self.decide(doubt, state);
+        let Ok(assembled) = &decision.assembly.array else {
+            let is_whole = state.presented.len() == self.world.disks.len();
+            let is_sound = doubt.out.is_empty() && doubt.unsure.is_empty();
+            let verdicts = &decision.assembly.verdicts;
+            assert!(!(is_whole && is_sound), "refused, and nothing is missing: {verdicts:?}");
+            return Outcome::Refused;
+        };
+        if !self.world.enter(&decision, assembled) {
+            let again = self.world.open(state.presented, false);
+            assert!(again.is_ok(), "power is cut while it starts, and then it is refused");
+        }
+        let content = self.world.read_all();
+        assert!(content.is_some(), "a sector cannot be read");
+        // Starting may write superblocks.
+        let superblocks = self.world.disks.len();
+        self.held[..superblocks].fill(UNKNOWN);
+        Outcome::Served
+    }
+
+    fn lay_out(&mut self, doubt: &Doubt, state: &State<'_>) {
+        self.world.disks.iter_mut().for_each(Disk::settle);
+        // New cells hold what they held before the story.
+        self.held.resize(doubt.cells.len(), 0);
+        for ((cell, held), value) in doubt.cells.iter().zip(&mut self.held).zip(state.chosen) {
+            let hash = doubt.values[*value].hash;
+            if *held != hash {
+                let range = bytes(cell.sector, 1);
+                let disk = &mut self.world.disks[cell.disk];
+                disk.seen[range].copy_from_slice(doubt.bytes_of(*value));
+                *held = hash;
+            }
+        }
+    }
+
+    fn decide(&mut self, doubt: &Doubt, state: &State<'_>) -> Rc<Decision> {
+        let add = |hash: u64, disk: &usize| {
+            let superblock = doubt.values[state.chosen[*disk]].hash;
+            fold(fold(hash, *disk as u64), superblock)
+        };
+        let key = state.presented.iter().fold(doubt.standing, add);
+        if let Some(decision) = self.decisions.get(&key) {
+            assert_eq!(decision.presented, state.presented);
+            return Rc::clone(decision);
+        }
+        if self.decisions.len() >= DECISIONS_MAX {
+            self.decisions.clear();
+        }
+        let decision = Rc::new(self.world.decide(state.presented));
+        self.decisions.insert(key, Rc::clone(&decision));
+        decision
+    }
+}
