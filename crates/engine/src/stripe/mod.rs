@@ -16,6 +16,7 @@
 mod act;
 mod decide;
 mod facts;
+mod index;
 mod plan;
 mod read;
 mod state;
@@ -30,6 +31,7 @@ use crate::effect::{IoId, MemberIoDone};
 use crate::job::JobId;
 use crate::request::{Operation, Piece};
 use crate::shard::{Common, PieceKey};
+use index::Index;
 use read::DirectRead;
 use state::{Attachment, BandKey, Column, Phase, Segment, Stripe, Want};
 
@@ -43,7 +45,7 @@ pub(crate) struct Stripes {
     unit_sectors: u32,
     pool: Vec<Stripe>,
     free: Vec<u16>,
-    index: BTreeMap<BandKey, u16>,
+    index: Index,
     waiting: VecDeque<(BandKey, Attachment)>,
     in_flight: BTreeMap<IoId, IoOwner>,
     /// Bands where a write was left half done: their parity is not believed again.
@@ -87,7 +89,7 @@ impl Stripes {
             unit_sectors,
             pool,
             free: (0..stripes).rev().collect(),
-            index: BTreeMap::new(),
+            index: Index::new(usize::from(stripes)),
             waiting: VecDeque::new(),
             in_flight: BTreeMap::new(),
             torn: BTreeSet::new(),
@@ -141,10 +143,10 @@ impl Stripes {
 
     /// Stripes that hold their answer may go on.
     pub(crate) fn handle_view(&mut self, common: &mut Common) {
-        let holding = |index: &u16| self.pool[usize::from(*index)].phase == Phase::Hold;
-        let holding: Vec<u16> = self.index.values().copied().filter(holding).collect();
-        for index in holding {
-            self.step(common, index);
+        for index in 0..self.pool.len() {
+            if self.pool[index].phase == Phase::Hold {
+                self.step(common, u16::try_from(index).expect("stripes are counted so"));
+            }
         }
     }
 
@@ -171,7 +173,7 @@ impl Stripes {
 
     /// Gives work to a band's stripe; waits in line when there is no free stripe for it.
     fn attach(&mut self, common: &mut Common, band: BandKey, attachment: Attachment) {
-        if let Some(index) = self.index.get(&band).copied() {
+        if let Some(index) = self.index.get(band) {
             self.pool[usize::from(index)].queue.push_back(attachment);
             self.step(common, index);
         } else if self.waiting.is_empty()
@@ -196,8 +198,7 @@ impl Stripes {
         stripe.phase = Phase::Ready;
         stripe.has_served = false;
         stripe.queue.push_back(attachment);
-        let before = self.index.insert(band, index);
-        assert!(before.is_none(), "a band has one stripe at most");
+        self.index.insert(band, index);
     }
 
     /// A stripe has no work left, or has had its turn: it goes to the head of the line, or becomes
@@ -206,12 +207,11 @@ impl Stripes {
         let stripe = &mut self.pool[usize::from(index)];
         let key = stripe.key;
         self.waiting.extend(stripe.queue.drain(..).map(|attachment| (key, attachment)));
-        let removed = self.index.remove(&key);
-        assert_eq!(removed, Some(index), "the index knows every occupied stripe");
+        assert_eq!(self.index.remove(key), index, "the index knows every occupied stripe");
         while let Some((band, attachment)) = self.waiting.pop_front() {
             // A band that got a stripe meanwhile takes its work along; the first that needs a
             // stripe of its own gets this one.
-            if let Some(other) = self.index.get(&band).copied() {
+            if let Some(other) = self.index.get(band) {
                 self.pool[usize::from(other)].queue.push_back(attachment);
                 continue;
             }
