@@ -1,0 +1,346 @@
+//! Reads against write-back: one fixed period of time, divided between the two by how far the flusher is behind.
+//!
+//! ```text
+//!   │wwwwwwwrrrrrrrrrrrrrrrrrrrr│wwwwwwwwwwwwwwwwwwwwrrrrrrr│      w  the flusher's slice    r  the readers'
+//!    ◀────── one period ───────▶ ◀── flusher far behind ───▶
+//! ```
+//!
+//! Where it stands: above the elevators of one array's members that seek; all of them follow one clock, so that the
+//! members of a stripe turn together. It says who may be given to the members now and until when; who asks for what, and
+//! how long it took, it is told. The idea is Dillon's, for the flusher of HAMMER (2011): reads that are held back for a
+//! part of a second let the flusher work without a seek after each write. There the gain was paid for with most of the
+//! reads, because readers that wait hold locks that the flusher needs; here nobody who waits holds anything.
+//!
+//! # The rules
+//!
+//! - The flusher's share of a period grows in a straight line with the backlog, from the least share to the most. What is
+//!   urgent (a flush, a forced write, a cache without room) counts as the whole backlog. It is set when a period begins.
+//! - In its slice a side is served alone if the other side has something to do, and shares if it has nothing itself: an
+//!   idle slice is given away at once.
+//! - What is under way when a slice ends is not called back, so a side may take more than its slice. The difference
+//!   between its set point and the time that members were busy with it is carried into the next period, as far as both
+//!   sides wanted all they could get.
+//!
+//! - Who has waited for one period and a half without being served goes next, alone: where one request takes as long as a
+//!   slice, slices pass unseen, or a side has nothing left of its own to make up for what it took.
+//!
+//! Invariants
+//! - The share is held: `the_share_is_within_five_points_of_its_set_point`.
+//! - Nobody is held for two periods: `nobody_is_held_for_two_periods`.
+//! - An idle slice costs nobody anything: `an_idle_slice_is_given_away_at_once`.
+
+use std::collections::VecDeque;
+
+/// Slices that the inspector shows.
+const LOG_MAX: usize = 100;
+
+/// What can be tuned, live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MultiplexerSettings {
+    /// Without it everybody may always go.
+    pub is_on: bool,
+    /// Nanoseconds of a period.
+    pub period_ns: u64,
+    /// The flusher's share of a period with nothing behind, in thousandths.
+    pub share_min_permille: u32,
+    /// The flusher's share of a period with everything behind, in thousandths; less than 1000.
+    pub share_max_permille: u32,
+}
+
+impl Default for MultiplexerSettings {
+    fn default() -> Self {
+        Self {
+            is_on: true,
+            period_ns: 200_000_000,
+            share_min_permille: 100,
+            share_max_permille: 700,
+        }
+    }
+}
+
+/// What waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Demand {
+    /// How far behind the flusher is, in thousandths of what it may be at most.
+    pub backlog_permille: u32,
+    /// Somebody waits for the flusher: a flush, a forced write, a cache without room.
+    pub is_urgent: bool,
+    /// Reads wait for members.
+    pub reads: bool,
+    /// Writes wait for members.
+    pub writes: bool,
+}
+
+/// Who may be given to the members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Reads may.
+    pub reads: bool,
+    /// Writes may.
+    pub writes: bool,
+    /// The nanosecond at which to ask again at the latest.
+    pub until_ns: u64,
+}
+
+/// One period, for people who look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slice {
+    /// When it began.
+    pub start_ns: u64,
+    /// The flusher's set point, in thousandths.
+    pub share_permille: u32,
+    /// The length of the flusher's slice, with what was carried into it.
+    pub flusher_ns: u64,
+    /// How long members were busy with reads.
+    pub busy_reads_ns: u64,
+    /// How long members were busy with writes.
+    pub busy_writes_ns: u64,
+    /// Reads were held in the flusher's slice.
+    pub held_reads: bool,
+    /// Writes were held in the readers' slice.
+    pub held_writes: bool,
+}
+
+/// The clock of one array.
+#[derive(Clone, Debug)]
+pub struct Multiplexer {
+    settings: MultiplexerSettings,
+    slice: Slice,
+    /// What the flusher has had too little of, or, below zero, too much.
+    carried_ns: i64,
+    /// Since when reads, and writes, have waited without one being served.
+    waiting_since_ns: [Option<u64>; 2],
+    log: VecDeque<Slice>,
+}
+
+impl Multiplexer {
+    /// One whose first period begins at `now_ns`.
+    #[must_use]
+    pub fn new(settings: MultiplexerSettings, now_ns: u64) -> Self {
+        let slice = Slice { start_ns: now_ns, ..Slice::default() };
+        let mut multiplexer = Self {
+            settings,
+            slice,
+            carried_ns: 0,
+            waiting_since_ns: [None; 2],
+            log: VecDeque::new(),
+        };
+        multiplexer.begin(now_ns, Demand::default());
+        multiplexer
+    }
+
+    /// Sets it anew from the next period on; switching it off counts at once.
+    pub fn set(&mut self, settings: MultiplexerSettings) {
+        self.settings = settings;
+    }
+
+    /// Who may go now.
+    pub fn turn(&mut self, now_ns: u64, demand: Demand) -> Turn {
+        let period_ns = self.settings.period_ns.max(1);
+        if !self.settings.is_on {
+            return Turn { reads: true, writes: true, until_ns: now_ns.saturating_add(period_ns) };
+        }
+        let end_ns = self.slice.start_ns.saturating_add(period_ns);
+        if now_ns >= end_ns {
+            self.end();
+            // Periods follow each other without a gap as long as somebody looks.
+            let is_late = now_ns >= end_ns.saturating_add(period_ns);
+            self.begin(if is_late { now_ns } else { end_ns }, demand);
+        }
+        if let Some(turn) = self.owed(now_ns, demand) {
+            return turn;
+        }
+        let turns_ns = self.slice.start_ns.saturating_add(self.slice.flusher_ns);
+        if now_ns < turns_ns {
+            self.slice.held_reads |= demand.reads && demand.writes;
+            Turn { reads: !demand.writes, writes: true, until_ns: turns_ns }
+        } else {
+            self.slice.held_writes |= demand.reads && demand.writes;
+            let until_ns = self.slice.start_ns.saturating_add(period_ns);
+            Turn { reads: true, writes: !demand.reads, until_ns }
+        }
+    }
+
+    /// The turn of who has waited for a period and a half, if anybody has; of both, the one who came first.
+    fn owed(&mut self, now_ns: u64, demand: Demand) -> Option<Turn> {
+        let [reads, writes] = &mut self.waiting_since_ns;
+        for (since, waits) in [(reads, demand.reads), (writes, demand.writes)] {
+            *since = waits.then(|| since.unwrap_or(now_ns));
+        }
+        let patience_ns = self.settings.period_ns.saturating_add(self.settings.period_ns / 2);
+        let due =
+            |since: &Option<u64>| since.filter(|since| since.saturating_add(patience_ns) <= now_ns);
+        let reads = match self.waiting_since_ns.each_ref().map(due) {
+            [None, None] => return None,
+            [Some(reads), Some(writes)] => reads < writes,
+            [reads, _] => reads.is_some(),
+        };
+        let until_ns = now_ns.saturating_add(self.settings.period_ns);
+        Some(Turn { reads, writes: !reads, until_ns })
+    }
+
+    /// A member was busy for so long with reads or with writes.
+    pub fn handle_served(&mut self, is_read: bool, busy_ns: u64) {
+        let busy = match is_read {
+            true => &mut self.slice.busy_reads_ns,
+            false => &mut self.slice.busy_writes_ns,
+        };
+        *busy = busy.saturating_add(busy_ns);
+        self.waiting_since_ns[usize::from(!is_read)] = None;
+    }
+
+    /// The last hundred periods, the oldest first, without the one that runs.
+    pub fn slices(&self) -> impl Iterator<Item = &Slice> {
+        self.log.iter()
+    }
+
+    fn begin(&mut self, start_ns: u64, demand: Demand) {
+        let MultiplexerSettings { period_ns, share_min_permille, share_max_permille, .. } =
+            self.settings;
+        let most = share_max_permille.min(999);
+        let least = share_min_permille.min(most);
+        let backlog = if demand.is_urgent { 1000 } else { demand.backlog_permille.min(1000) };
+        let share_permille = least + (most - least) * backlog / 1000;
+        let set_ns = part(period_ns, share_permille);
+        let flusher_ns = set_ns.saturating_add_signed(self.carried_ns).min(period_ns);
+        self.slice = Slice { start_ns, share_permille, flusher_ns, ..Slice::default() };
+    }
+
+    /// The period is over: what the flusher lacked is carried on if both sides wanted more.
+    fn end(&mut self) {
+        let Slice { share_permille, busy_reads_ns, busy_writes_ns, .. } = self.slice;
+        let Slice { held_reads, held_writes, flusher_ns, .. } = self.slice;
+        let readers_wanted = held_reads || flusher_ns == 0;
+        let flusher_wanted = held_writes || flusher_ns >= self.settings.period_ns;
+        if readers_wanted && flusher_wanted {
+            let due_ns = part(busy_reads_ns.saturating_add(busy_writes_ns), share_permille);
+            let lacked_ns = due_ns.cast_signed().saturating_sub(busy_writes_ns.cast_signed());
+            // Half of it: a slice that is longer by all of it would swing.
+            let most_ns = self.settings.period_ns.cast_signed();
+            let carried_ns = self.carried_ns.saturating_add(lacked_ns / 2);
+            self.carried_ns = carried_ns.clamp(-most_ns, most_ns);
+        } else {
+            self.carried_ns = 0;
+        }
+        if self.log.len() == LOG_MAX {
+            self.log.pop_front();
+        }
+        self.log.push_back(self.slice);
+    }
+}
+
+/// So many thousandths of a time.
+fn part(time_ns: u64, permille: u32) -> u64 {
+    let part = u128::from(time_ns) * u128::from(permille) / 1000;
+    u64::try_from(part).expect("thousandths of a time are less than it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// One member that serves one request after another; gives the part of its time that writes got, and the longest
+    /// times that a side with something to do was held.
+    fn storm(
+        settings: MultiplexerSettings,
+        backlog_permille: u32,
+        (read_ns, write_ns): (u64, u64),
+    ) -> (f64, u64) {
+        let mut multiplexer = Multiplexer::new(settings, 0);
+        let demand = Demand { backlog_permille, is_urgent: false, reads: true, writes: true };
+        let (mut now_ns, mut writes_ns, mut held_ns) = (0, 0, 0);
+        let mut last = [0; 2];
+        let mut next_is_read = false;
+        while now_ns < 20_000 * MS {
+            let turn = multiplexer.turn(now_ns, demand);
+            assert!(turn.reads || turn.writes, "somebody may go");
+            assert!(turn.until_ns > now_ns && turn.until_ns <= now_ns + settings.period_ns);
+            let is_read = if turn.reads && turn.writes { next_is_read } else { turn.reads };
+            next_is_read = !is_read;
+            let busy_ns = if is_read { read_ns } else { write_ns };
+            held_ns = held_ns.max(now_ns - last[usize::from(is_read)]);
+            now_ns += busy_ns;
+            last[usize::from(is_read)] = now_ns;
+            writes_ns += if is_read { 0 } else { busy_ns };
+            multiplexer.handle_served(is_read, busy_ns);
+        }
+        (writes_ns as f64 / now_ns as f64, held_ns)
+    }
+
+    #[test]
+    fn the_share_is_within_five_points_of_its_set_point() {
+        for services in [(5 * MS, 5 * MS), (8 * MS, MS), (MS, 8 * MS), (30 * MS, 25 * MS)] {
+            for backlog_permille in [0, 250, 500, 1000] {
+                let settings = MultiplexerSettings::default();
+                let (share, _) = storm(settings, backlog_permille, services);
+                let set = f64::from(100 + 600 * backlog_permille / 1000) / 1000.0;
+                assert!((share - set).abs() < 0.05, "{share} for {set} with {services:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn nobody_is_held_for_two_periods() {
+        let settings = MultiplexerSettings { share_max_permille: 1000, ..Default::default() };
+        for services in [(MS, MS), (90 * MS, MS), (MS, 90 * MS), (150 * MS, 190 * MS)] {
+            for backlog_permille in [0, 500, 1000] {
+                let (_, held_ns) = storm(settings, backlog_permille, services);
+                let under_way_ns = services.0.max(services.1);
+                assert!(held_ns <= 2 * settings.period_ns + under_way_ns, "{held_ns} {services:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_idle_slice_is_given_away_at_once() {
+        let mut multiplexer = Multiplexer::new(MultiplexerSettings::default(), 0);
+        let reads = Demand { reads: true, backlog_permille: 1000, ..Demand::default() };
+        let writes = Demand { writes: true, ..Demand::default() };
+        for now_ns in (0..140).map(|step| step * 7 * MS) {
+            assert!(
+                multiplexer.turn(now_ns, reads).reads && multiplexer.turn(now_ns, writes).writes
+            );
+        }
+        assert!(multiplexer.slices().all(|slice| !slice.held_reads && !slice.held_writes));
+    }
+
+    #[test]
+    fn the_share_follows_the_backlog_and_urgency_is_all_of_it() {
+        let mut multiplexer = Multiplexer::new(MultiplexerSettings::default(), 0);
+        let demand = |backlog_permille, is_urgent| Demand {
+            backlog_permille,
+            is_urgent,
+            reads: true,
+            writes: true,
+        };
+        multiplexer.turn(200 * MS, demand(500, false));
+        multiplexer.turn(400 * MS, demand(0, true));
+        multiplexer.turn(600 * MS, demand(5000, false));
+        multiplexer.turn(800 * MS, demand(0, false));
+        let shares: Vec<u32> = multiplexer.slices().map(|slice| slice.share_permille).collect();
+        assert_eq!(shares, [100, 400, 700, 700]);
+    }
+
+    #[test]
+    fn switched_off_it_holds_nobody_and_odd_settings_do_no_harm() {
+        let off = MultiplexerSettings { is_on: false, ..Default::default() };
+        let all = Demand { backlog_permille: 9, is_urgent: true, reads: true, writes: true };
+        let turn = Multiplexer::new(off, 0).turn(5, all);
+        assert!(turn.reads && turn.writes);
+        let odd = MultiplexerSettings {
+            is_on: true,
+            period_ns: 0,
+            share_min_permille: 9000,
+            share_max_permille: 0,
+        };
+        let mut multiplexer = Multiplexer::new(odd, u64::MAX - 5);
+        for now_ns in u64::MAX - 5..u64::MAX {
+            multiplexer.handle_served(true, u64::MAX);
+            multiplexer.handle_served(false, u64::MAX);
+            let turn = multiplexer.turn(now_ns, all);
+            assert!(turn.reads || turn.writes);
+        }
+    }
+}
