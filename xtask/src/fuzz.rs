@@ -5,8 +5,9 @@
 //! Without nightly nothing runs, and that is said, not hidden.
 //!
 //! Inputs found stay below the target folder, in `corpus/TARGET` and `crashes/TARGET`, and are not
-//! committed; seeds in `fuzz/seeds/TARGET` or `fuzz/corpus/TARGET` are, and are only read. A crash
-//! becomes a unit test in the crate it broke.
+//! committed; seeds made by hand in `fuzz/seeds/TARGET` and the minimised corpus in
+//! `fuzz/corpus/TARGET` are, and are only read. A crash is printed with the command that repeats it,
+//! and becomes a unit test in the crate it broke.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -19,6 +20,8 @@ use crate::tidy::repository_root;
 const SECONDS_DEFAULT: u64 = 60;
 /// Longest input, in bytes: two superblocks and a page of log.
 const INPUT_BYTES_MAX: u64 = 16 * 1024;
+/// Most memory that one allocation may ask for, in MiB: what is on a disk or a socket says no sizes.
+const MALLOC_MIB_MAX: u64 = 128;
 /// The only machine the project's continuous integration has; sanitizers need it named.
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 /// Coverage counters for libFuzzer and the address sanitizer.
@@ -154,15 +157,35 @@ fn run_one(folder: &Path, target: &Path, name: &str, seconds: u64) -> Result<()>
     command
         .arg(format!("-max_total_time={seconds}"))
         .arg(format!("-max_len={INPUT_BYTES_MAX}"))
-        .args(["-print_final_stats=1", "-verbosity=0", "-rss_limit_mb=1024", "-timeout=10"])
+        .args(["-print_final_stats=1", "-verbosity=0", "-timeout=10"])
+        .args(["-rss_limit_mb=1024".to_owned(), format!("-malloc_limit_mb={MALLOC_MIB_MAX}")])
         .arg(format!("-artifact_prefix={}/", crashes.display()))
         .arg(&corpus);
     // The first folder is written to, the others are only read.
     let seeds = ["seeds", "corpus"].map(|kind| folder.join(kind).join(name));
     command.args(seeds.iter().filter(|seeds| seeds.is_dir()));
+    let before = names_in(&crashes)?;
     let status = command.status().with_context(|| format!("running {name}"))?;
-    ensure!(status.success(), "{name} found something; the input is in {}", crashes.display());
-    Ok(())
+    if status.success() {
+        return Ok(());
+    }
+    let found = names_in(&crashes)?;
+    for path in found.iter().filter(|path| !before.contains(path)) {
+        let bytes = std::fs::read(path)?;
+        println!("{name}: {} bytes in {}: {}", bytes.len(), path.display(), hex(&bytes));
+        let program = command.get_program().to_string_lossy();
+        println!("again: {program} {}", path.display());
+    }
+    bail!("{name} found something; the inputs are in {}", crashes.display())
+}
+
+fn names_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder)?;
+    Ok(entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
@@ -184,6 +207,20 @@ mod tests {
     fn bad_options_are_refused() {
         for bad in [&["--seconds"][..], &["--seconds", "x"], &["--seconds", "0"], &["--fast"]] {
             assert!(parsed(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn every_target_has_seeds_and_a_corpus_and_no_corpus_is_without_its_target() {
+        let folder = repository_root().expect("a root").join("fuzz");
+        let known = targets(&folder).expect("targets");
+        for kind in ["seeds", "corpus"] {
+            let mut found = names_in(&folder.join(kind)).expect("a folder");
+            found.sort();
+            let name = |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into());
+            let names: Vec<String> = found.iter().filter_map(name).collect();
+            assert_eq!(names, known, "{kind}");
+            assert!(found.iter().all(|path| !names_in(path).expect("a folder").is_empty()));
         }
     }
 
