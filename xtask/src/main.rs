@@ -6,8 +6,10 @@
 //! | `tidy` | the house rules |
 //! | `oracle` | arrays of the real kernel against ours, both ways |
 //! | `sim` | crash and recover in the simulator, for a bounded time |
+//! | `crash-loop` | `braid serve` killed and restarted on real files, for a bounded time |
 //! | `fuzz` | the parsers against chance, for a bounded time |
 
+mod crash;
 mod fuzz;
 mod oracle;
 mod packages;
@@ -26,6 +28,8 @@ usage: cargo xtask <chore>
   tidy                               the house rules
   oracle [ARGS]...                   arrays of the real kernel against ours, both ways
   sim    [--seconds N] [--from SEED] crash and recover in the simulator, for a bounded time
+  crash-loop [--rounds N | --seconds N] [--seed N] [--level 5] [--members tmpfs|ext4|both]
+                                     braid serve killed and restarted on real files
   fuzz   [--seconds N] [TARGET]...   the parsers against chance (needs the nightly toolchain)";
 
 fn main() -> ExitCode {
@@ -46,6 +50,7 @@ fn run(chore: &str, args: Vec<String>) -> Result<()> {
         "tidy" => tidy::run(),
         "oracle" => oracle::run(args),
         "sim" => sim::run(&args),
+        "crash-loop" => crash::run(&args),
         "fuzz" => fuzz::run(&args),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that must hold, one step after the other.
 //!
 //! ```text
-//! packages -> fmt -> clippy -> tidy -> test -> sim -> docs -> fuzz -> oracle -> demo -> summary
+//! packages -> fmt -> clippy -> tidy -> test -> sim -> crash-loop -> docs -> fuzz -> oracle -> demo -> summary
 //! ```
 //!
 //! Cheap steps come first. The first step that fails ends the run with its name; a step that
@@ -17,12 +17,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::{fuzz, oracle, packages, sim, tidy};
+use crate::{crash, fuzz, oracle, packages, sim, tidy};
 
 /// What the whole may take on two cores; a longer run is said at the end.
 const BUDGET: Duration = Duration::from_secs(15 * 60);
 /// How long the simulator's random worlds run here.
 const SIM_SECONDS: u64 = 10;
+/// How long `braid serve` is killed and restarted here.
+const CRASH_SECONDS: u64 = 12;
 /// How long each fuzz target runs here.
 const FUZZ_SECONDS: u64 = 5;
 
@@ -44,13 +46,14 @@ struct Step {
     run: fn() -> Result<Ending>,
 }
 
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 11] = [
     Step { name: "packages", run: || packages::ensure().map(done) },
     Step { name: "fmt", run: || cargo(&["fmt", "--all", "--check"]) },
     Step { name: "clippy", run: clippy },
     Step { name: "tidy", run: || tidy::run().map(done) },
     Step { name: "test", run: test },
     Step { name: "sim", run: simulate_briefly },
+    Step { name: "crash-loop", run: crash_briefly },
     Step { name: "docs", run: docs },
     Step { name: "fuzz", run: fuzz_briefly },
     Step { name: "oracle", run: || oracle::run(Vec::new()).map(done) },
@@ -140,6 +143,14 @@ fn docs() -> Result<Ending> {
 fn simulate_briefly() -> Result<Ending> {
     sim::run_for(SIM_SECONDS, 0)?;
     Ok(Ending::Done(format!("{SIM_SECONDS} s of random worlds")))
+}
+
+fn crash_briefly() -> Result<Ending> {
+    let left_out = crash::run_with(&crash::Options::short(CRASH_SECONDS)?)?;
+    Ok(Ending::Done(match left_out.as_str() {
+        "" => format!("{CRASH_SECONDS} s, tmpfs and ext4"),
+        _ => format!("{CRASH_SECONDS} s; SKIPPED {left_out}"),
+    }))
 }
 
 fn fuzz_briefly() -> Result<Ending> {

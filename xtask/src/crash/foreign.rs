@@ -1,0 +1,122 @@
+//! fio as the client that nobody here wrote.
+//!
+//! It writes each block of its part of the array at most once, at random, with a checksum and a number in it, and
+//! syncs every few writes; its log says which blocks were answered. After the crash it reads back all that it had
+//! begun (`verify_state_load`) and names each block that is not what it wrote. Such a block must be one that was in
+//! flight.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+/// Its blocks.
+const BLOCK_BYTES: u64 = 4096;
+/// More of them in flight than fio's state file remembers would be no trial.
+const DEPTH: &str = "--iodepth=8";
+
+/// Which blocks were answered, and what it had begun, as fio calls these files.
+const LOG: &str = "foreign_bw.1.log";
+const STATE: &str = "local-foreign-0-verify.state";
+
+/// What it does, for one part of one array.
+pub(super) struct Foreign {
+    folder: PathBuf,
+    socket: PathBuf,
+    offset_bytes: u64,
+    size_bytes: u64,
+    seed: u64,
+}
+
+impl Foreign {
+    /// `folder` is for its notes.
+    pub(super) fn new(folder: &Path, offset_bytes: u64, size_bytes: u64, seed: u64) -> Self {
+        let socket = folder.join("nbd.sock");
+        let size_bytes = size_bytes / BLOCK_BYTES * BLOCK_BYTES;
+        Self { folder: folder.to_owned(), socket, offset_bytes, size_bytes, seed }
+    }
+
+    pub(super) fn is_installed() -> bool {
+        Command::new("fio").arg("--version").stdout(Stdio::null()).status().is_ok()
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new("fio");
+        command.args(["--name=foreign", "--ioengine=nbd", "--rw=randwrite", "--bs=4k", DEPTH]);
+        command.args(["--fsync=8", "--verify=crc32c", "--verify_fatal=0"]);
+        command.arg(format!("--uri=nbd+unix:///?socket={}", self.socket.display()));
+        command.arg(format!("--offset={}", self.offset_bytes));
+        command.arg(format!("--size={}", self.size_bytes));
+        command.arg(format!("--randseed={}", self.seed));
+        command.current_dir(&self.folder).stdin(Stdio::null()).stdout(Stdio::null());
+        command
+    }
+
+    /// Begins to write.
+    pub(super) fn write(&self) -> Result<Child> {
+        let mut command = self.command();
+        command.args(["--do_verify=0", "--verify_state_save=1"]);
+        command.args(["--write_bw_log=foreign", "--log_offset=1"]);
+        command.stderr(Stdio::null()).spawn().context("fio")
+    }
+
+    /// Whether it had written anything before the server was gone.
+    pub(super) fn has_begun(&self) -> bool {
+        self.folder.join(LOG).exists() && self.folder.join(STATE).exists()
+    }
+
+    /// Reads back what was written; how many blocks were answered and are there.
+    pub(super) fn verify(&self) -> Result<u64> {
+        let answered = self.answered()?;
+        if answered.is_empty() {
+            return Ok(0);
+        }
+        let mut command = self.command();
+        command.args(["--verify_only", "--verify_state_load=1"]);
+        let output = command.stderr(Stdio::piped()).output().context("fio")?;
+        let words = String::from_utf8_lossy(&output.stderr);
+        let wrong = wrong_blocks(&words);
+        let lost: Vec<&u64> = answered.intersection(&wrong).collect();
+        ensure!(lost.is_empty(), "fio misses its answered blocks at {lost:?}: {words}");
+        ensure!(output.status.success() || !wrong.is_empty(), "fio: {}: {words}", output.status);
+        Ok(answered.len() as u64)
+    }
+
+    /// Offsets of the blocks that were answered, by fio's log.
+    fn answered(&self) -> Result<BTreeSet<u64>> {
+        let log = std::fs::read_to_string(self.folder.join(LOG)).context(LOG)?;
+        Ok(answered_blocks(&log))
+    }
+}
+
+/// Lines of `time, bandwidth, direction, size, offset, ...`; direction 1 is a write.
+fn answered_blocks(log: &str) -> BTreeSet<u64> {
+    let block = |line: &str| {
+        let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+        if fields.get(2)? != &"1" { None } else { fields.get(4)?.parse().ok() }
+    };
+    log.lines().filter_map(block).collect()
+}
+
+/// From lines like `verify: bad magic header 0, wanted acca at file x offset 19955712, length 4096 (...)`.
+fn wrong_blocks(words: &str) -> BTreeSet<u64> {
+    let block = |line: &str| {
+        let (_, rest) = line.strip_prefix("verify: ")?.split_once(" offset ")?;
+        rest.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
+    };
+    words.lines().filter_map(block).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logs_and_complaints_of_fio_are_read() {
+        let log = "3, 1000, 1, 4096, 8192, 0\n4, 10, 0, 4096, 4096, 0\n5, 7, 1, 4096, 0, 0\n";
+        assert_eq!(answered_blocks(log), BTreeSet::from([0, 8192]));
+        let words = "fio: x\nverify: bad magic header 0, wanted acca at file load.0.0 offset 19955712, length 4096 (requested block: offset=19955712, length=4096)\n";
+        assert_eq!(wrong_blocks(words), BTreeSet::from([19_955_712]));
+    }
+}

@@ -1,0 +1,297 @@
+//! What a client may find: per sector, the writes that may be there.
+//!
+//! Where it stands: `client` tells it what it asked and what was answered; after a crash it judges every sector that
+//! is read, and then knows what was found.
+//!
+//! ```text
+//!   base ── write ── write ── write        in the order asked; no two in flight touch one sector
+//!            │answered  │answered  └ in flight, or answered with an error
+//!            └ flushed: becomes the base, and what is before it is forgotten
+//!
+//!   process killed: the last that was answered, or any after it
+//!   power cut:      the base, or any after it
+//! ```
+//!
+//! Invariants:
+//! - an answered write that is missing after a kill is found `[check: an_answered_write_must_survive_a_kill]`;
+//! - a flushed one that is missing after a power cut is found, one that was not flushed may be missing
+//!   `[check: only_flushed_writes_must_survive_a_power_cut]`;
+//! - what is found once must stay `[check: what_was_found_must_stay]`.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use anyhow::{Result, bail};
+
+/// Bytes in a sector.
+pub(super) const SECTOR_BYTES: usize = 512;
+/// A version with this bit is zeroes.
+const ZERO: u32 = 1 << 31;
+/// What a new file holds.
+pub(super) const NEVER_WRITTEN: u32 = ZERO;
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// Stopped or killed: what the kernel was given is there.
+    Process,
+    /// What was not flushed may be gone.
+    Power,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Write {
+    version: u32,
+    /// The count of answers when it was answered; `None` while it was not.
+    answered: Option<u64>,
+}
+
+/// What judging has compared so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    /// Writes that were answered before a crash and were looked for after it.
+    pub(super) answered: u64,
+    /// Of them, those flushed, by FLUSH or FUA.
+    pub(super) flushed: u64,
+    /// Sectors compared.
+    pub(super) sectors: u64,
+}
+
+/// The versions of all sectors.
+#[derive(Clone, Debug)]
+pub(super) struct Model {
+    base: Vec<u32>,
+    later: BTreeMap<usize, Vec<Write>>,
+    last_version: u32,
+    answers: u64,
+    /// Answered and not yet judged; the second is whether it was flushed.
+    unjudged: Vec<(u64, bool)>,
+    pub(super) tally: Tally,
+}
+
+impl Model {
+    /// Nothing was ever written to `sectors` sectors.
+    pub(super) fn new(sectors: usize) -> Self {
+        Self {
+            base: vec![NEVER_WRITTEN; sectors],
+            later: BTreeMap::new(),
+            last_version: 0,
+            answers: 0,
+            unjudged: Vec::new(),
+            tally: Tally::default(),
+        }
+    }
+
+    /// A write is sent; its version.
+    pub(super) fn ask(&mut self, range: &Range<usize>, zeroes: bool) -> u32 {
+        self.last_version += 1;
+        let version = self.last_version | if zeroes { ZERO } else { 0 };
+        for sector in range.clone() {
+            self.later.entry(sector).or_default().push(Write { version, answered: None });
+        }
+        version
+    }
+
+    /// It was answered well; with `durable` it was a FUA.
+    pub(super) fn answer(&mut self, range: &Range<usize>, version: u32, durable: bool) {
+        self.answers += 1;
+        self.unjudged.push((self.answers, durable));
+        for sector in range.clone() {
+            let Some(writes) = self.later.get_mut(&sector) else { continue };
+            if let Some(write) = writes.iter_mut().find(|write| write.version == version) {
+                write.answered = Some(self.answers);
+            }
+            if durable {
+                self.settle(sector, self.answers);
+            }
+        }
+    }
+
+    /// Answers so far: what a FLUSH that is sent now will cover.
+    pub(super) fn answers(&self) -> u64 {
+        self.answers
+    }
+
+    /// A FLUSH was answered well that was sent when there were `covered` answers.
+    pub(super) fn flushed(&mut self, covered: u64) {
+        let sectors: Vec<usize> = self.later.keys().copied().collect();
+        for sector in sectors {
+            self.settle(sector, covered);
+        }
+        let done = self.unjudged.iter_mut().filter(|(answer, _)| *answer <= covered);
+        done.for_each(|(_, flushed)| *flushed = true);
+    }
+
+    /// The last write answered by then becomes the base.
+    fn settle(&mut self, sector: usize, covered: u64) {
+        let Some(writes) = self.later.get_mut(&sector) else { return };
+        let is_covered = |write: &Write| write.answered.is_some_and(|answer| answer <= covered);
+        if let Some(last) = writes.iter().rposition(is_covered) {
+            self.base[sector] = writes[last].version;
+            writes.drain(..=last);
+        }
+        if writes.is_empty() {
+            self.later.remove(&sector);
+        }
+    }
+
+    /// The versions that may be in a sector after such an end.
+    fn allowed(&self, sector: usize, end: End) -> Vec<u32> {
+        let writes = self.later.get(&sector).map_or(&[][..], Vec::as_slice);
+        let last = writes.iter().rposition(|write| write.answered.is_some());
+        match last.filter(|_| end == End::Process) {
+            Some(last) => writes[last..].iter().map(|write| write.version).collect(),
+            None => {
+                let later = writes.iter().map(|write| write.version);
+                std::iter::once(self.base[sector]).chain(later).collect()
+            }
+        }
+    }
+
+    /// Judges what was read of `first` and the sectors behind it after a crash; what is found is pinned.
+    pub(super) fn judge(&mut self, first: usize, bytes: &[u8], end: End) -> Result<()> {
+        for (index, found) in bytes.chunks(SECTOR_BYTES).enumerate() {
+            let sector = first + index;
+            self.base[sector] = self.find(sector, found, end)?;
+            self.later.remove(&sector);
+        }
+        Ok(())
+    }
+
+    /// Judges what was read of a server that lives; of durability it says nothing.
+    pub(super) fn look(&mut self, first: usize, bytes: &[u8]) -> Result<()> {
+        for (index, found) in bytes.chunks(SECTOR_BYTES).enumerate() {
+            self.find(first + index, found, End::Process)?;
+        }
+        Ok(())
+    }
+
+    /// Which of the versions that may be there it is.
+    fn find(&mut self, sector: usize, found: &[u8], end: End) -> Result<u32> {
+        self.tally.sectors += 1;
+        let allowed = self.allowed(sector, end);
+        let fits = |version: &&u32| found == content(**version, sector);
+        if let Some(version) = allowed.iter().find(fits) {
+            return Ok(*version);
+        }
+        let allowed = allowed.iter().map(|version| name(*version)).collect::<Vec<_>>().join(", ");
+        bail!("sector {sector} holds {}; allowed are the writes {allowed}", describe(found))
+    }
+
+    /// All sectors were judged: what was answered until now has been looked for.
+    pub(super) fn judged_all(&mut self) {
+        self.tally.answered += self.unjudged.len() as u64;
+        let flushed = self.unjudged.iter().filter(|(_, flushed)| *flushed).count();
+        self.tally.flushed += flushed as u64;
+        self.unjudged.clear();
+    }
+}
+
+/// The bytes of a version in a sector: both are in it, and the rest depends on both.
+pub(super) fn content(version: u32, sector: usize) -> [u8; SECTOR_BYTES] {
+    let mut bytes = [0; SECTOR_BYTES];
+    if version & ZERO != 0 {
+        return bytes;
+    }
+    let mut word = (u64::from(version) << 32) | sector as u64;
+    for eight in bytes.chunks_exact_mut(8) {
+        eight.copy_from_slice(&word.to_le_bytes());
+        word = word.wrapping_mul(0x2545_f491_4f6c_dd1d).rotate_left(23) ^ 0x9e37_79b9_7f4a_7c15;
+    }
+    bytes
+}
+
+fn name(version: u32) -> String {
+    match version {
+        NEVER_WRITTEN => "none".to_owned(),
+        _ if version & ZERO != 0 => format!("{} (zeroes)", version & !ZERO),
+        _ => version.to_string(),
+    }
+}
+
+/// Whose bytes these are, as far as they say.
+fn describe(found: &[u8]) -> String {
+    if found.iter().all(|byte| *byte == 0) {
+        return "zeroes".to_owned();
+    }
+    let mut word = [0; 8];
+    word.copy_from_slice(&found[..8]);
+    let word = u64::from_le_bytes(word);
+    let (version, sector) = ((word >> 32) as u32, word & 0xffff_ffff);
+    let whole = usize::try_from(sector).is_ok_and(|sector| found == content(version, sector));
+    if whole {
+        format!("write {version} of sector {sector}")
+    } else {
+        format!("bytes of no write ({:02x?} ...)", &found[..16])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two writes to sector 3; the first flushed if so, the second answered if so.
+    fn two_writes(flushed: bool, answered: bool) -> (Model, [u32; 2]) {
+        let mut model = Model::new(8);
+        let first = model.ask(&(3..4), false);
+        model.answer(&(3..4), first, false);
+        if flushed {
+            model.flushed(model.answers());
+        }
+        let second = model.ask(&(3..4), false);
+        if answered {
+            model.answer(&(3..4), second, false);
+        }
+        (model, [first, second])
+    }
+
+    fn judges(flushed: bool, answered: bool, end: End, found: usize) -> bool {
+        let (mut model, versions) = two_writes(flushed, answered);
+        let version = [NEVER_WRITTEN, versions[0], versions[1]][found];
+        model.judge(3, &content(version, 3), end).is_ok()
+    }
+
+    #[test]
+    fn an_answered_write_must_survive_a_kill() {
+        assert!(judges(false, true, End::Process, 2));
+        assert!(!judges(false, true, End::Process, 1));
+        assert!(judges(false, false, End::Process, 1));
+        assert!(judges(false, false, End::Process, 2));
+        assert!(!judges(false, false, End::Process, 0));
+    }
+
+    #[test]
+    fn only_flushed_writes_must_survive_a_power_cut() {
+        for found in 0..3 {
+            assert!(judges(false, true, End::Power, found));
+        }
+        assert!(!judges(true, true, End::Power, 0));
+        assert!(judges(true, true, End::Power, 1));
+    }
+
+    #[test]
+    fn a_flush_covers_only_what_was_answered_when_it_was_sent() {
+        let (mut model, versions) = two_writes(false, false);
+        let covered = model.answers();
+        model.answer(&(3..4), versions[1], false);
+        model.flushed(covered);
+        assert!(model.judge(3, &content(versions[0], 3), End::Power).is_ok());
+        model.judged_all();
+        assert_eq!(model.tally, Tally { answered: 2, flushed: 1, sectors: 1 });
+    }
+
+    #[test]
+    fn what_was_found_must_stay() {
+        let (mut model, versions) = two_writes(false, false);
+        assert!(model.judge(3, &content(versions[0], 3), End::Process).is_ok());
+        assert!(model.judge(3, &content(versions[1], 3), End::Process).is_err());
+        assert!(model.judge(3, &content(versions[0], 3), End::Power).is_ok());
+    }
+
+    #[test]
+    fn sectors_nobody_wrote_must_not_change() {
+        let (mut model, versions) = two_writes(true, true);
+        let moved = model.judge(4, &content(versions[0], 3), End::Process).expect_err("collateral");
+        assert!(moved.to_string().contains("write 1 of sector 3"), "{moved}");
+    }
+}

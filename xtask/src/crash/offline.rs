@@ -1,0 +1,168 @@
+//! What the members hold when nobody serves them.
+//!
+//! - `mdadm --examine`: every member's superblock is sound, of this array, in its slot, and they agree.
+//! - Parity and copies, by arithmetic on the files alone: the members' data areas of RAID-4 and 5 add up to zero
+//!   whatever the layout; those of RAID-1 are equal; of RAID-10 with two near copies, two by two.
+//!
+//! Q is not computed here: `round` reads an array of RAID-6 without two of its members instead.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use super::place::output;
+
+/// Members are compared in such pieces.
+const PIECE_BYTES: u64 = 1 << 20;
+/// Bytes in a sector.
+const SECTOR_BYTES: u64 = 512;
+
+/// What mdadm says of one member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Examined {
+    words: BTreeMap<String, String>,
+}
+
+impl Examined {
+    fn parse(text: &str) -> Self {
+        let pairs = text.lines().filter_map(|line| line.split_once(" : "));
+        let words = pairs.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned()));
+        Self { words: words.collect() }
+    }
+
+    fn word(&self, key: &str) -> Result<&str> {
+        self.words.get(key).map(String::as_str).with_context(|| format!("mdadm says no {key}"))
+    }
+
+    /// A number of sectors.
+    fn sectors(&self, key: &str) -> Result<u64> {
+        let word = self.word(key)?.split(' ').next().unwrap_or_default();
+        word.parse().with_context(|| format!("{key} : {word}"))
+    }
+
+    fn is_clean(&self) -> bool {
+        self.words.get("State").is_some_and(|state| state == "clean")
+    }
+}
+
+/// Examines all members; the superblocks must be sound. In the order of slots.
+pub(super) fn examine(members: &[PathBuf]) -> Result<Vec<Examined>> {
+    let mut all = Vec::new();
+    for (slot, member) in members.iter().enumerate() {
+        let text = output(Command::new("mdadm").arg("--examine").arg(member))?;
+        let examined = Examined::parse(&text);
+        let role = examined.word("Device Role")?.to_owned();
+        ensure!(role == format!("Active device {slot}"), "slot {slot} says it is {role}");
+        let checksum = examined.word("Checksum")?;
+        ensure!(checksum.ends_with("- correct"), "checksum of slot {slot}: {checksum}");
+        all.push(examined);
+    }
+    Ok(all)
+}
+
+/// The members of an array that was stopped in order agree in everything they all say.
+pub(super) fn assert_agree(all: &[Examined]) -> Result<()> {
+    for key in ["Array UUID", "Events", "Raid Level", "Raid Devices", "Array State", "State"] {
+        for examined in all {
+            let (first, this) = (all[0].word(key)?, examined.word(key)?);
+            ensure!(first == this, "{key}: {first} and {this}");
+        }
+    }
+    Ok(())
+}
+
+/// Whether every member says that the array is clean, and all have as many events.
+pub(super) fn is_clean(all: &[Examined]) -> bool {
+    let events = |examined: &Examined| examined.words.get("Events").cloned();
+    all.iter().all(|examined| examined.is_clean() && events(examined) == events(&all[0]))
+}
+
+/// Parity and copies of a clean array, where files alone can tell. How many sectors were compared.
+pub(super) fn assert_redundant(level: &str, members: &[PathBuf], all: &[Examined]) -> Result<u64> {
+    let groups: Vec<Vec<usize>> = match level {
+        "1" => (1..members.len()).map(|slot| vec![0, slot]).collect(),
+        "4" | "5" => vec![(0..members.len()).collect()],
+        "10" => (0..members.len() / 2).map(|pair| vec![2 * pair, 2 * pair + 1]).collect(),
+        _ => return Ok(0),
+    };
+    let files: Vec<File> = members.iter().map(File::open).collect::<Result<_, _>>()?;
+    let start = all[0].sectors("Data Offset")? * SECTOR_BYTES;
+    let used = all[0].sectors("Used Dev Size").or_else(|_| all[0].sectors("Avail Dev Size"))?;
+    let mut compared = 0;
+    for group in groups {
+        let mut done = 0;
+        while done < used * SECTOR_BYTES {
+            let length = PIECE_BYTES.min(used * SECTOR_BYTES - done);
+            let mut sum = vec![0; usize::try_from(length)?];
+            for slot in &group {
+                add(&mut sum, &files[*slot], start + done)?;
+            }
+            if let Some(at) = sum.iter().position(|byte| *byte != 0) {
+                let sector = (done + at as u64) / SECTOR_BYTES;
+                anyhow::bail!(
+                    "clean, but members {group:?} do not fit at sector {sector} of the data"
+                );
+            }
+            done += length;
+            compared += length / SECTOR_BYTES * group.len() as u64;
+        }
+    }
+    Ok(compared)
+}
+
+fn add(sum: &mut [u8], file: &File, offset: u64) -> Result<()> {
+    let mut bytes = vec![0; sum.len()];
+    file.read_exact_at(&mut bytes, offset)?;
+    sum.iter_mut().zip(bytes).for_each(|(sum, byte)| *sum ^= byte);
+    Ok(())
+}
+
+/// Keeps only members that are there and have something in them.
+pub(super) fn present(members: &[PathBuf]) -> Vec<PathBuf> {
+    let is_there =
+        |path: &&PathBuf| Path::new(path).metadata().is_ok_and(|metadata| metadata.len() > 0);
+    members.iter().filter(is_there).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn examined(extra: &str) -> Examined {
+        Examined::parse(&format!(
+            "/tmp/x:\n   Data Offset : 8 sectors\n   Used Dev Size : 16 sectors (8.00 KiB 8.19 KB)\n{extra}"
+        ))
+    }
+
+    #[test]
+    fn what_mdadm_says_is_read() {
+        let all = [
+            examined("  State : clean\n  Events : 4\n"),
+            examined("  State : active\n  Events : 4\n"),
+        ];
+        assert_eq!(all[0].sectors("Used Dev Size").expect("a size"), 16);
+        assert!(is_clean(&all[..1]) && !is_clean(&all));
+    }
+
+    #[test]
+    fn parity_that_does_not_fit_is_found() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let members: Vec<PathBuf> =
+            (0..3).map(|slot| folder.path().join(slot.to_string())).collect();
+        for (member, fill) in members.iter().zip([3, 5, 6]) {
+            std::fs::write(member, vec![fill; 24 * 512]).expect("a member");
+        }
+        let all = [examined(""), examined(""), examined("")];
+        assert_eq!(assert_redundant("5", &members, &all).expect("it fits"), 48);
+        assert!(assert_redundant("1", &members, &all).is_err());
+        let mut bytes = vec![6; 24 * 512];
+        bytes[12 * 512 + 7] = 2;
+        std::fs::write(&members[2], bytes).expect("a member");
+        let error = assert_redundant("5", &members, &all).expect_err("a bit is wrong");
+        assert!(error.to_string().contains("sector 4 "), "{error}");
+    }
+}

@@ -1,0 +1,472 @@
+//! One round: an array is made, loaded, crashed, started again, read, and stopped in order at the end.
+//!
+//! ```text
+//!   kills   load ─ SIGTERM under load ─ SIGKILL under load, then any of: SIGKILL while starting,
+//!           SIGKILL while stopping, SIGKILL under load, SIGTERM under load; verified after each
+//!   loss    load ─ a member is deleted or cut ─ SIGKILL or SIGTERM; verified, or refused as a write hole
+//!   power   load ─ ext4 loses power ─ SIGKILL, mounted again; what was flushed is verified
+//! ```
+//!
+//! The model client has the lower part of the array, fio (in rounds of kills) the upper; their border is in the
+//! middle of a stripe. Whatever nobody wrote is compared, too.
+
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::Signal;
+
+use super::client::Client;
+use super::foreign::Foreign;
+use super::model::{End, Model, SECTOR_BYTES};
+use super::offline;
+use super::place::{Kind, Place, output};
+use super::random::Random;
+use super::server::{Server, Started, send};
+
+/// Longest time from connecting to a signal.
+const LOAD_MS_MAX: u64 = 600;
+/// Longest time from starting a process, or from asking it to stop, to SIGKILL.
+const STARTING_MS_MAX: u64 = 40;
+/// Crashes in a round of kills, after the first.
+const KILLS: usize = 3;
+/// What a write hole is refused with.
+const WRITE_HOLE: &str = "B031";
+/// Size of each member, as `braid create` reads it.
+const MEMBER_SIZE: &str = "8M";
+
+/// A level as `braid create` calls it, how many members, and how many may be lost.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub(super) level: &'static str,
+    members: usize,
+    lost_max: usize,
+}
+
+/// What is tried, in turn.
+pub(super) const SHAPES: [Shape; 5] = [
+    Shape { level: "5", members: 4, lost_max: 1 },
+    Shape { level: "1", members: 2, lost_max: 1 },
+    Shape { level: "6", members: 5, lost_max: 2 },
+    Shape { level: "10", members: 4, lost_max: 1 },
+    Shape { level: "4", members: 4, lost_max: 1 },
+];
+
+/// What befalls the array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Plan {
+    Kills,
+    Loss,
+    PowerCut,
+}
+
+/// What was done and found, over all rounds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) rounds: u64,
+    pub(super) kills: u64,
+    pub(super) kills_starting: u64,
+    pub(super) kills_stopping: u64,
+    pub(super) power_cuts: u64,
+    pub(super) members_lost: u64,
+    pub(super) stops: u64,
+    pub(super) refusals: u64,
+    pub(super) answered: u64,
+    pub(super) flushed: u64,
+    pub(super) sectors: u64,
+    pub(super) fio_blocks: u64,
+    pub(super) clean_checks: u64,
+}
+
+/// An array in the middle of a round.
+pub(super) struct Round<'a> {
+    braid: &'a Path,
+    shape: Shape,
+    place: &'a mut Place,
+    members: Vec<PathBuf>,
+    model: Model,
+    random: Random,
+    /// Sectors that the model client writes; fio has the rest, if it takes part.
+    own_sectors: usize,
+    foreign: Option<Foreign>,
+    foreign_runs: Option<Child>,
+    foreign_wrote: bool,
+    counts: &'a mut Counts,
+}
+
+impl<'a> Round<'a> {
+    /// Makes the array and writes it, or leaves it as it is made.
+    pub(super) fn new(
+        braid: &'a Path,
+        (shape, plan): (Shape, Plan),
+        place: &'a mut Place,
+        random: Random,
+        counts: &'a mut Counts,
+    ) -> Result<Self> {
+        let folder = place.members();
+        let members: Vec<PathBuf> =
+            (0..shape.members).map(|slot| folder.join(format!("m{slot}"))).collect();
+        let mut create = Command::new(braid);
+        create.args(["--state-dir"]).arg(place.folder().join("state"));
+        create.args(["create", "tank", "--level", shape.level, "--member-size", MEMBER_SIZE]);
+        if shape.level != "1" {
+            create.args(["--chunk", "64K"]);
+        }
+        output(create.args(&members))?;
+        let (model, own_sectors) = (Model::new(0), 0);
+        let (foreign, foreign_runs, foreign_wrote) = (None, None, false);
+        let mut round = Self {
+            braid,
+            shape,
+            place,
+            members,
+            model,
+            random,
+            own_sectors,
+            foreign,
+            foreign_runs,
+            foreign_wrote,
+            counts,
+        };
+        round.begin(plan)?;
+        Ok(round)
+    }
+
+    /// The first start says how large the array is.
+    fn begin(&mut self, plan: Plan) -> Result<()> {
+        let server = self.start(false)?;
+        let mut client = Client::connect(&server.socket)?;
+        let size_bytes = client.size_bytes;
+        let sectors = usize::try_from(size_bytes)? / SECTOR_BYTES;
+        self.model = Model::new(sectors);
+        self.own_sectors = sectors;
+        if plan == Plan::Kills && Foreign::is_installed() {
+            // An odd number: within a block of fio's, a chunk and a row.
+            self.own_sectors = (sectors * 3 / 4) | 1;
+            let start = (self.own_sectors * SECTOR_BYTES) as u64;
+            let seed = self.random.below(1 << 30);
+            let folder = self.place.folder();
+            self.foreign = Some(Foreign::new(folder, start, size_bytes - start, seed));
+        }
+        if self.random.below(2) == 0 {
+            client.fill(&mut self.model, self.own_sectors)?;
+        }
+        drop(client);
+        server.stop()?;
+        self.check_stopped()
+    }
+
+    /// Does what the plan says, then stops in order and looks at everything once more.
+    pub(super) fn run(mut self, plan: Plan) -> Result<()> {
+        let goes_on = match plan {
+            Plan::Kills => self.kills()?,
+            Plan::Loss => self.loss()?,
+            Plan::PowerCut => self.power_cut()?,
+        };
+        if goes_on {
+            let server = self.start(plan == Plan::Loss)?;
+            self.verify(&server, End::Process)?;
+            server.stop()?;
+            self.check_stopped()?;
+        }
+        self.counts.rounds += 1;
+        let tally = self.model.tally;
+        self.counts.answered += tally.answered;
+        self.counts.flushed += tally.flushed;
+        self.counts.sectors += tally.sectors;
+        Ok(())
+    }
+
+    fn kills(&mut self) -> Result<bool> {
+        self.load_until(Signal::TERM)?;
+        self.restart(End::Process)?;
+        self.load_until(Signal::KILL)?;
+        self.restart(End::Process)?;
+        for _ in 0..KILLS {
+            match self.random.below(4) {
+                0 => self.kill_while_starting()?,
+                1 => self.kill_while_stopping()?,
+                2 => self.load_until(Signal::TERM)?,
+                _ => self.load_until(Signal::KILL)?,
+            }
+            self.restart(End::Process)?;
+        }
+        Ok(true)
+    }
+
+    /// Members go in the middle; then the process.
+    fn loss(&mut self) -> Result<bool> {
+        let lost = 1 + self.random.index(self.shape.lost_max);
+        let server = self.start(false)?;
+        let first = self.random.index(self.members.len());
+        let slots: Vec<usize> = (0..lost).map(|add| (first + add) % self.members.len()).collect();
+        let losses: Vec<(PathBuf, bool)> = slots
+            .iter()
+            .map(|slot| (self.members[*slot].clone(), self.random.below(2) == 0))
+            .collect();
+        let kind = if self.random.below(2) == 0 { Signal::KILL } else { Signal::TERM };
+        self.load_and(server, kind, losses)?;
+        self.counts.members_lost += lost as u64;
+        self.members = offline::present(&self.members);
+        ensure!(self.members.len() + lost == self.shape.members, "a member more is gone");
+        match Server::start(self.braid, self.place.folder(), &self.members)? {
+            Started::Refused(code) => {
+                ensure!(code == WRITE_HOLE && kind == Signal::KILL, "refused with {code}");
+                let mirrors = matches!(self.shape.level, "1" | "10");
+                ensure!(!mirrors, "a level without parity has no write hole");
+                self.counts.refusals += 1;
+                Ok(false)
+            }
+            Started::Serving(server) => {
+                self.verify(&server, End::Process)?;
+                server.stop()?;
+                Ok(true)
+            }
+        }
+    }
+
+    fn power_cut(&mut self) -> Result<bool> {
+        for _ in 0..2 {
+            let server = self.start(false)?;
+            let process = server.process()?;
+            let mut client = Client::connect(&server.socket)?;
+            let (delay, dying) = (self.delay(LOAD_MS_MAX), AtomicBool::new(false));
+            let (model, random, place) = (&mut self.model, &mut self.random, &*self.place);
+            let own = 0..self.own_sectors;
+            std::thread::scope(|scope| {
+                let cutter = scope.spawn(|| {
+                    std::thread::sleep(delay);
+                    dying.store(true, Ordering::SeqCst);
+                    place.cut_power()?;
+                    send(process, Signal::KILL)
+                });
+                client.load(model, random, own, &dying)?;
+                cutter.join().map_err(|_| anyhow::anyhow!("the cutter panicked"))?
+            })?;
+            server.kill()?;
+            self.counts.power_cuts += 1;
+            self.place.restore_power()?;
+            self.restart(End::Power)?;
+        }
+        Ok(true)
+    }
+
+    /// Loads a healthy array until the signal.
+    fn load_until(&mut self, signal: Signal) -> Result<()> {
+        let server = self.start(false)?;
+        if !self.foreign_wrote
+            && signal == Signal::KILL
+            && let Some(foreign) = &self.foreign
+        {
+            self.foreign_runs = Some(foreign.write()?);
+        }
+        self.load_and(server, signal, Vec::new())
+    }
+
+    /// Loads, loses these members on the way (deleted if so, or else cut to nothing), then the signal.
+    fn load_and(
+        &mut self,
+        server: Server,
+        signal: Signal,
+        losses: Vec<(PathBuf, bool)>,
+    ) -> Result<()> {
+        let mut client = Client::connect(&server.socket)?;
+        let dying = std::sync::Arc::new(AtomicBool::new(false));
+        let killer = {
+            let (dying, process) = (dying.clone(), server.process()?);
+            let wait = self.delay(LOAD_MS_MAX) + self.foreign_head_start();
+            let step = self.delay(LOAD_MS_MAX / 3);
+            std::thread::spawn(move || {
+                for (path, deleted) in losses {
+                    std::thread::sleep(step);
+                    lose(&path, deleted)?;
+                }
+                std::thread::sleep(wait);
+                dying.store(true, Ordering::SeqCst);
+                send(process, signal)
+            })
+        };
+        let own = 0..self.own_sectors;
+        client.load(&mut self.model, &mut self.random, own, &dying)?;
+        join(killer)?;
+        drop(client);
+        if signal == Signal::KILL {
+            server.kill()?;
+            self.counts.kills += 1;
+        } else {
+            server.stopped()?;
+            self.counts.stops += 1;
+        }
+        self.foreign_ended()
+    }
+
+    /// fio takes its time to begin.
+    fn foreign_head_start(&self) -> Duration {
+        Duration::from_millis(if self.foreign_runs.is_some() { 400 } else { 0 })
+    }
+
+    fn foreign_ended(&mut self) -> Result<()> {
+        if let Some(mut child) = self.foreign_runs.take() {
+            child.wait().context("fio")?;
+            // On a busy machine it may come too late; then it is asked again.
+            self.foreign_wrote = self.foreign.as_ref().is_some_and(Foreign::has_begun);
+        }
+        Ok(())
+    }
+
+    /// Once or twice.
+    fn kill_while_starting(&mut self) -> Result<()> {
+        for _ in 0..=self.random.below(2) {
+            let server = Server::spawn(self.braid, self.place.folder(), &self.members, false)?;
+            std::thread::sleep(self.delay(STARTING_MS_MAX));
+            server.kill()?;
+            self.counts.kills += 1;
+            self.counts.kills_starting += 1;
+        }
+        Ok(())
+    }
+
+    /// SIGTERM under load, and SIGKILL before it can have finished.
+    fn kill_while_stopping(&mut self) -> Result<()> {
+        let server = self.start(false)?;
+        let mut client = Client::connect(&server.socket)?;
+        let dying = std::sync::Arc::new(AtomicBool::new(false));
+        let killer = {
+            let (dying, process) = (dying.clone(), server.process()?);
+            let (wait, more) = (self.delay(LOAD_MS_MAX / 2), self.delay(STARTING_MS_MAX));
+            std::thread::spawn(move || {
+                std::thread::sleep(wait);
+                dying.store(true, Ordering::SeqCst);
+                send(process, Signal::TERM)?;
+                std::thread::sleep(more);
+                // Not waited for yet, so the number is still its own.
+                send(process, Signal::KILL)
+            })
+        };
+        client.load(&mut self.model, &mut self.random, 0..self.own_sectors, &dying)?;
+        join(killer)?;
+        server.kill()?;
+        self.counts.kills += 1;
+        self.counts.kills_stopping += 1;
+        Ok(())
+    }
+
+    fn delay(&mut self, most_ms: u64) -> Duration {
+        Duration::from_micros(self.random.below(most_ms * 1000))
+    }
+
+    /// Starts it; a crash costs no member.
+    fn start(&mut self, degraded: bool) -> Result<Server> {
+        match Server::start(self.braid, self.place.folder(), &self.members)? {
+            Started::Serving(server) => {
+                let missing = server.degraded;
+                ensure!(degraded || missing == 0, "{missing} members are left out after a crash");
+                Ok(server)
+            }
+            Started::Refused(code) => bail!("the array is refused with {code}"),
+        }
+    }
+
+    /// What the crash left is looked at, started, read and stopped.
+    fn restart(&mut self, end: End) -> Result<()> {
+        let examined = offline::examine(&self.members)?;
+        if offline::is_clean(&examined) {
+            self.check_redundant(&examined)?;
+        }
+        let server = self.start(false)?;
+        self.verify(&server, end)?;
+        if self.foreign_wrote
+            && let Some(foreign) = &self.foreign
+        {
+            self.counts.fio_blocks += foreign.verify()?;
+        }
+        // How it ends now is part of what is tried: it has written nothing.
+        if self.random.below(2) == 0 {
+            server.stop()?;
+            self.counts.stops += 1;
+        } else {
+            server.kill()?;
+            self.counts.kills += 1;
+        }
+        Ok(())
+    }
+
+    /// All that the model knows.
+    fn verify(&mut self, server: &Server, end: End) -> Result<()> {
+        let mut client = Client::connect(&server.socket)?;
+        client.verify(&mut self.model, 0..self.own_sectors, end)?;
+        self.model.judged_all();
+        Ok(())
+    }
+
+    /// After an orderly stop: the superblocks agree, and if the array is clean so does its redundancy.
+    fn check_stopped(&mut self) -> Result<()> {
+        if self.members.len() < self.shape.members {
+            return Ok(());
+        }
+        let examined = offline::examine(&self.members)?;
+        offline::assert_agree(&examined)?;
+        if offline::is_clean(&examined) {
+            self.check_redundant(&examined)?;
+        }
+        Ok(())
+    }
+
+    /// By arithmetic on the files, and by reading without as many members as the level bears.
+    fn check_redundant(&mut self, examined: &[offline::Examined]) -> Result<()> {
+        self.counts.sectors +=
+            offline::assert_redundant(self.shape.level, &self.members, examined)?;
+        let mut members = self.members.clone();
+        for _ in 0..self.shape.lost_max {
+            members.remove(self.random.index(members.len()));
+        }
+        let server = Server::spawn(self.braid, self.place.folder(), &members, true)?;
+        let Started::Serving(server) = server.serving()? else {
+            bail!("a clean array is refused with {} of its members", members.len());
+        };
+        let mut client = Client::connect(&server.socket)?;
+        // The same end as ever: nothing is flushed by looking.
+        let mut model = self.model.clone();
+        model.tally.sectors = 0;
+        client.verify(&mut model, 0..self.own_sectors, End::Power)?;
+        self.counts.sectors += model.tally.sectors;
+        self.counts.clean_checks += 1;
+        drop(client);
+        server.stop()
+    }
+}
+
+impl Drop for Round<'_> {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.foreign_runs.take() {
+            // Only on the way out of a failure.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Which plans there are for a place.
+pub(super) fn plans(kind: Kind) -> &'static [Plan] {
+    match kind {
+        Kind::Tmpfs => &[Plan::Kills, Plan::Loss, Plan::Kills],
+        Kind::Ext4 => &[Plan::PowerCut, Plan::Kills, Plan::PowerCut, Plan::Loss],
+    }
+}
+
+fn lose(path: &Path, deleted: bool) -> Result<()> {
+    if deleted {
+        std::fs::remove_file(path)?;
+    } else {
+        OpenOptions::new().write(true).open(path)?.set_len(0)?;
+    }
+    Ok(())
+}
+
+fn join(killer: JoinHandle<Result<()>>) -> Result<()> {
+    killer.join().map_err(|_| anyhow::anyhow!("the killer panicked"))?
+}

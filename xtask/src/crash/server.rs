@@ -1,0 +1,152 @@
+//! `braid serve` as a process that is started, spoken to and killed.
+//!
+//! Where it stands: `round` holds one; members and socket are in the round's folders. Nothing here knows what the
+//! array holds.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// Longer than a start or a stop takes on a busy machine.
+const LIMIT: Duration = Duration::from_secs(30);
+/// Between two looks at something that is waited for.
+const POLL: Duration = Duration::from_millis(2);
+
+/// How a start went.
+pub(super) enum Started {
+    Serving(Server),
+    /// Its code.
+    Refused(String),
+}
+
+/// A running server. It is killed when this is dropped.
+pub(super) struct Server {
+    child: Child,
+    events: Receiver<Value>,
+    pub(super) socket: PathBuf,
+    /// As `assembled` said.
+    pub(super) dirty: bool,
+    pub(super) degraded: u64,
+}
+
+impl Server {
+    /// Starts it; it may not be serving yet. `folder` is for the socket and its state.
+    pub(super) fn spawn(
+        braid: &Path,
+        folder: &Path,
+        members: &[PathBuf],
+        read_only: bool,
+    ) -> Result<Self> {
+        let socket = folder.join("nbd.sock");
+        // A killed server leaves its socket behind.
+        let _ = std::fs::remove_file(&socket);
+        let mut command = Command::new(braid);
+        command.arg("--json").arg("--state-dir").arg(folder.join("state")).arg("serve");
+        command.arg("--nbd").arg(format!("nbd+unix:///?socket={}", socket.display()));
+        if read_only {
+            command.arg("--read-only");
+        }
+        command.args(members).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().context("braid serve")?;
+        let output = child.stdout.take().context("its output")?;
+        let (sender, events) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                let event = serde_json::from_str(&line).unwrap_or(Value::String(line));
+                if sender.send(event).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self { child, events, socket, dirty: false, degraded: 0 })
+    }
+
+    /// Starts it and waits until it serves or refuses.
+    pub(super) fn start(braid: &Path, folder: &Path, members: &[PathBuf]) -> Result<Started> {
+        Self::spawn(braid, folder, members, false)?.serving()
+    }
+
+    /// Waits until it serves or refuses.
+    pub(super) fn serving(mut self) -> Result<Started> {
+        let begun = Instant::now();
+        loop {
+            match self.events.recv_timeout(LIMIT.saturating_sub(begun.elapsed())) {
+                Ok(event) if event["event"] == "assembled" => {
+                    self.dirty = event["dirty"] == true;
+                    self.degraded = event["degraded_slots"].as_u64().context("degraded_slots")?;
+                }
+                Ok(event) if event["event"] == "serving" => return Ok(Started::Serving(self)),
+                Ok(event) => {
+                    if let Some(code) = event["code"].as_str() {
+                        return Ok(Started::Refused(code.to_owned()));
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => bail!("braid serve does not begin to serve"),
+                Err(RecvTimeoutError::Disconnected) => {
+                    let status = self.ended()?;
+                    let mut words = String::new();
+                    let stderr = self.child.stderr.as_mut().context("its errors")?;
+                    stderr.read_to_string(&mut words)?;
+                    bail!("braid serve ended with {status}: {words}");
+                }
+            }
+        }
+    }
+
+    /// Its process, for whoever shall kill it.
+    pub(super) fn process(&self) -> Result<Pid> {
+        Pid::from_raw(i32::try_from(self.child.id())?).context("a process has a number")
+    }
+
+    /// SIGKILL, and waits until it is gone.
+    pub(super) fn kill(mut self) -> Result<()> {
+        self.child.kill()?;
+        self.ended().map(|_| ())
+    }
+
+    /// It was told to stop and must do so well: with clean superblocks, and status 0.
+    pub(super) fn stopped(mut self) -> Result<()> {
+        let status = self.ended()?;
+        let said: Vec<Value> = self.events.iter().collect();
+        let last = said.iter().find(|event| event["event"] == "stopped");
+        let last = last.with_context(|| format!("it said no \"stopped\" but {said:?}"))?;
+        ensure!(status.success() && last["clean"] == true, "it ended with {status} and {last}");
+        Ok(())
+    }
+
+    /// Asks it to stop and waits until it has.
+    pub(super) fn stop(self) -> Result<()> {
+        send(self.process()?, Signal::TERM)?;
+        self.stopped()
+    }
+
+    fn ended(&mut self) -> Result<std::process::ExitStatus> {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            ensure!(begun.elapsed() < LIMIT, "braid serve does not end");
+            std::thread::sleep(POLL);
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It has usually ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Sends a signal to our own child, which has not been waited for.
+pub(super) fn send(process: Pid, signal: Signal) -> Result<()> {
+    kill_process(process, signal).context("sending a signal")
+}
