@@ -7,10 +7,12 @@
 //! | `oracle` | arrays of the real kernel against ours, both ways |
 //! | `sim` | crash and recover in the simulator, for a bounded time |
 //! | `crash-loop` | `braid serve` killed and restarted on real files, for a bounded time |
+//! | `models` | the hand-overs between threads, under every schedule or very many |
 //! | `fuzz` | the parsers against chance, for a bounded time |
 
 mod crash;
 mod fuzz;
+mod models;
 mod oracle;
 mod packages;
 mod sim;
@@ -30,6 +32,7 @@ usage: cargo xtask <chore>
   sim    [--seconds N] [--from SEED] crash and recover in the simulator, for a bounded time
   crash-loop [--rounds N | --seconds N] [--seed N] [--level 5] [--members tmpfs|ext4|both]
                                      braid serve killed and restarted on real files
+  models                             the hand-overs between threads, by loom and shuttle
   fuzz   [--seconds N] [TARGET]...   the parsers against chance (needs the nightly toolchain)";
 
 fn main() -> ExitCode {
@@ -51,6 +54,7 @@ fn run(chore: &str, args: Vec<String>) -> Result<()> {
         "oracle" => oracle::run(args),
         "sim" => sim::run(&args),
         "crash-loop" => crash::run(&args),
+        "models" => models::run().map(|_| ()),
         "fuzz" => fuzz::run(&args),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");

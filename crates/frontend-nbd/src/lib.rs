@@ -30,9 +30,12 @@ mod endpoint;
 mod export;
 pub mod limits;
 pub mod memory;
+#[cfg(all(test, shuttle))]
+mod models;
 mod registry;
 mod server;
 mod socket;
+mod sync;
 
 pub use braid_nbd_proto::{BlockSizes, ErrorCode, Extent, NbdUri, Transport};
 pub use counters::Counts;

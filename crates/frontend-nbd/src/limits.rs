@@ -14,8 +14,8 @@ pub const NEGOTIATING_MAX: usize = 32;
 /// Time for the whole negotiation.
 pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Requests in flight per connection. fio and the kernel's client use up to 128.
-pub const IN_FLIGHT_REQUESTS_MAX: usize = 128;
+/// Requests in flight per connection. fio and the kernel's client use up to 128. Models reach it with two.
+pub const IN_FLIGHT_REQUESTS_MAX: usize = if cfg!(shuttle) { 2 } else { 128 };
 
 /// Payload bytes in flight per connection: two requests of the largest size.
 pub const IN_FLIGHT_BYTES_MAX: usize = 128 * 1024 * 1024;
@@ -31,8 +31,9 @@ pub const REPLIES_PER_SEND: usize = 64;
 /// Extents in one BLOCK_STATUS reply.
 pub const EXTENTS_MAX: usize = 1024;
 
-/// Threads of evicted connections that may still be unwinding before the server stops accepting for a moment.
-pub const LINGERING_MAX: usize = 64;
+/// Threads of evicted connections that may still be unwinding before the server stops accepting for a moment. Models
+/// reach it with one.
+pub const LINGERING_MAX: usize = if cfg!(shuttle) { 1 } else { 64 };
 
 /// Time that [`crate::Server::stop`] gives cut connections to end, after its deadline.
 pub const STOP_GRACE: Duration = Duration::from_secs(1);

@@ -11,18 +11,20 @@
 
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 use braid_engine::buffer::Buffer;
 use braid_engine::job::{Memory, Span, Work};
 use braid_geometry::SECTOR_BYTES;
 
 use crate::requests::{Request, Requests};
+use crate::sync::Arc;
+use crate::sync::witness::{Seen, Witness};
 
 /// A run of bytes with one owner, lent out in parts to several threads.
 pub(crate) struct SharedBytes {
     start: NonNull<u8>,
     length_bytes: usize,
+    witness: Witness,
 }
 
 // SAFETY: the bytes are owned through a unique pointer, as a `Box<[u8]>` owns them, and bytes may
@@ -40,20 +42,24 @@ impl SharedBytes {
     pub(crate) fn new(bytes: Box<[u8]>) -> Self {
         let length_bytes = bytes.len();
         let start = NonNull::new(Box::into_raw(bytes).cast::<u8>()).expect("a box is never null");
-        Self { start, length_bytes }
+        Self { start, length_bytes, witness: Witness::new(length_bytes) }
     }
 
     /// The bytes back, when nobody uses them any more.
     pub(crate) fn into_box(self) -> Box<[u8]> {
         let this = ManuallyDrop::new(self);
-        // SAFETY: `new` took these very pointer and length from a box, and ownership of `self`
-        // means that no reference made from it is alive; `ManuallyDrop` keeps it from freeing twice.
-        unsafe {
-            Box::from_raw(std::ptr::slice_from_raw_parts_mut(
-                this.start.as_ptr(),
-                this.length_bytes,
-            ))
-        }
+        // SAFETY: ownership of `self` means that no reference made from it is alive, and
+        // `ManuallyDrop` keeps it from freeing twice.
+        unsafe { this.rebuild() }
+    }
+
+    /// # Safety
+    /// Once, when no reference made from this is alive; nothing may use it afterwards.
+    unsafe fn rebuild(&self) -> Box<[u8]> {
+        let _seen = self.witness.write(0, self.length_bytes);
+        let bytes = std::ptr::slice_from_raw_parts_mut(self.start.as_ptr(), self.length_bytes);
+        // SAFETY: `new` took these very pointer and length from a box; the rest is the caller's.
+        unsafe { Box::from_raw(bytes) }
     }
 
     fn check(&self, offset: usize, length: usize) {
@@ -81,10 +87,11 @@ impl SharedBytes {
     }
 }
 
+#[allow(unsafe_code)]
 impl Drop for SharedBytes {
     fn drop(&mut self) {
-        let whole = Self { start: self.start, length_bytes: self.length_bytes };
-        drop(whole.into_box());
+        // SAFETY: this is the end of `self`, and references made from it cannot outlive it.
+        drop(unsafe { self.rebuild() });
     }
 }
 
@@ -131,6 +138,7 @@ impl ShardMemory {
     #[allow(unsafe_code)]
     pub(crate) fn read<R>(&self, span: Span, write: impl FnOnce(&[u8]) -> R) -> R {
         let place = self.place(span.buffer);
+        let _seen = self.see(&place, span.length_bytes, Witness::read);
         // SAFETY: the engine has handed out an effect that reads this run, so none that writes it
         // is out, and the client has lent its payload until the request is answered.
         write(unsafe { self.bytes(&place, span.length_bytes) })
@@ -140,6 +148,7 @@ impl ShardMemory {
     #[allow(unsafe_code)]
     pub(crate) fn write<R>(&self, span: Span, fill: impl FnOnce(&mut [u8]) -> R) -> R {
         let place = self.place(span.buffer);
+        let _seen = self.see(&place, span.length_bytes, Witness::write);
         // SAFETY: the engine has handed out an effect that writes this run, so no other that
         // touches it is out.
         fill(unsafe { self.bytes_mut(&place, span.length_bytes) })
@@ -163,6 +172,17 @@ impl ShardMemory {
         unsafe { memory.bytes_mut(offset, length) }
     }
 
+    fn see(
+        &self,
+        place: &Place,
+        length: usize,
+        how: impl Fn(&Witness, usize, usize) -> Seen,
+    ) -> Seen {
+        let (memory, offset) = self.memory_of(place);
+        memory.check(offset, length);
+        how(&memory.witness, offset, length)
+    }
+
     fn memory_of<'a>(&'a self, place: &'a Place) -> (&'a SharedBytes, usize) {
         match place {
             Place::Block(offset) => (&self.blocks, *offset),
@@ -178,6 +198,9 @@ impl Memory for ShardMemory {
         let place = |span: &Span| (self.place(span.buffer), span.length_bytes);
         let targets: Vec<(Place, usize)> = targets.iter().map(place).collect();
         let sources: Vec<(Place, usize)> = sources.iter().map(place).collect();
+        let writes = targets.iter().map(|(place, length)| self.see(place, *length, Witness::write));
+        let reads = sources.iter().map(|(place, length)| self.see(place, *length, Witness::read));
+        let _seen: Vec<Seen> = writes.chain(reads).collect();
         let mut targets: Vec<&mut [u8]> = targets
             .iter()
             // SAFETY: a job's targets are its own (no member request on them is out) and overlap

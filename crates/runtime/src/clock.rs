@@ -4,15 +4,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use braid_engine::Instant;
 
+use crate::sync::Moment;
+
 /// A clock whose origin is the moment it was made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
-    origin: std::time::Instant,
+    origin: Moment,
 }
 
 impl Clock {
     pub(crate) fn new() -> Self {
-        Self { origin: std::time::Instant::now() }
+        Self { origin: Moment::now() }
     }
 
     /// Now, in the engine's time.

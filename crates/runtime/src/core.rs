@@ -5,7 +5,6 @@
 //! wakes the array, whose view wakes the shards, and so on.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex};
 
 use braid_engine::Shard;
 use braid_engine::array::{Array, ArrayEffect, ArrayView, MemberId, Notice};
@@ -19,6 +18,8 @@ use crate::clock::Clock;
 use crate::combiner::Combiner;
 use crate::member_threads::{MemberQueue, Work};
 use crate::requests::Requests;
+use crate::sync::flaw::{self, Flaw};
+use crate::sync::{Arc, Condvar, Mutex};
 use crate::timer::Alarm;
 use crate::watch::Watch;
 
@@ -76,8 +77,11 @@ pub(crate) struct End {
 }
 
 impl End {
-    fn set(&self, clean: bool) {
+    pub(crate) fn set(&self, clean: bool) {
         *self.clean.lock().expect("setting does not panic") = Some(clean);
+        if flaw::has(Flaw::EndWakesOne) {
+            return self.changed.notify_one();
+        }
         self.changed.notify_all();
     }
 
@@ -122,7 +126,8 @@ impl AbortOnPanic {
 
 impl Drop for AbortOnPanic {
     fn drop(&mut self) {
-        if std::thread::panicking() && !self.was_panicking {
+        // A model is to fail, not to end.
+        if std::thread::panicking() && !self.was_panicking && !cfg!(shuttle) {
             std::process::abort();
         }
     }
@@ -246,8 +251,8 @@ impl Core {
         );
     }
 
-    /// One turn with ownership. Views, superblock writes and flushes are queued under ownership, so
-    /// that they keep their order; queueing never waits.
+    /// One turn with ownership. Views, superblock writes, flushes and notices are queued under
+    /// ownership, so that they keep their order; queueing never waits.
     fn turn_array(
         &self,
         array: &mut Array,
@@ -284,7 +289,12 @@ impl Core {
                     self.members[usize::from(member.0)].push(Work::Flush);
                 }
                 ArrayEffect::Answer { request, result } => effects.answers.push((request, result)),
-                ArrayEffect::Notice(notice) => effects.notices.push(notice),
+                ArrayEffect::Notice(notice) => {
+                    if !flaw::has(Flaw::NoticesUnowned) {
+                        self.watch.tell(notice);
+                    }
+                    effects.notices.push(notice);
+                }
             }
         }
         // Under ownership, so that an older moment never replaces a newer one.
@@ -304,7 +314,9 @@ impl Core {
             self.requests.finish(request, result);
         }
         for notice in effects.notices {
-            self.watch.tell(notice);
+            if flaw::has(Flaw::NoticesUnowned) {
+                self.watch.tell(notice);
+            }
             if let Notice::Stopped { clean } = notice {
                 self.end.set(clean);
             }

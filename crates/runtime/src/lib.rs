@@ -15,22 +15,42 @@
 //! No thread ever waits for a shard: whoever has an event for one leaves it in the shard's inbox
 //! and tries to become its owner ([`combiner`]); who fails goes on with other work.
 #![deny(unsafe_code)]
+// The hand-overs that loom explores need no more than the modules they are in.
+#![cfg_attr(loom, allow(dead_code))]
+
+// The models share the tests' kit, which names this crate from outside.
+#[cfg(all(test, shuttle))]
+extern crate self as braid_runtime;
 
 mod arena;
+#[cfg(not(loom))]
 mod clock;
 mod combiner;
+#[cfg(not(loom))]
 mod core;
 mod edges;
+#[cfg(not(loom))]
 mod member_threads;
+#[cfg(all(test, any(loom, shuttle)))]
+mod models;
+#[cfg(not(loom))]
 mod open;
+#[cfg(not(loom))]
 mod options;
 mod requests;
+mod sync;
+#[cfg(not(loom))]
 mod timer;
+#[cfg(not(loom))]
 mod volume;
+#[cfg(not(loom))]
 mod watch;
 
+#[cfg(not(loom))]
 pub use open::{OpenError, OpenMember};
+#[cfg(not(loom))]
 pub use options::Options;
+#[cfg(not(loom))]
 pub use volume::{Done, Outcome, Stopped, Volume, VolumeError, VolumeOperation};
 
 pub use braid_engine::Counters;

@@ -3,7 +3,6 @@
 //! A member that stalls holds up its own threads and nobody else's.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, Weak};
 
 use braid_engine::array::{MemberId, SuperblockState, update_for};
 use braid_engine::effect::{MemberFault, MemberIo, MemberIoDone, MemberOperation};
@@ -15,6 +14,8 @@ use braid_ondisk::Superblock;
 
 use crate::clock::seconds_since_1970;
 use crate::core::{ArrayEvent, Core, Machine, ShardEvent};
+use crate::sync::flaw::{self, Flaw};
+use crate::sync::{Arc, Condvar, Mutex, Weak};
 
 /// Something to do with a member.
 pub(crate) enum Work {
@@ -30,14 +31,48 @@ pub(crate) struct MemberQueue {
     data_offset_bytes: u64,
     recovered_sectors: u64,
     superblock: Mutex<Superblock>,
-    queue: Mutex<Queue>,
+    queue: Queue<Work>,
+}
+
+/// Work that waits for a thread.
+pub(crate) struct Queue<W> {
+    state: Mutex<QueueState<W>>,
     changed: Condvar,
 }
 
-#[derive(Default)]
-struct Queue {
-    work: VecDeque<Work>,
+struct QueueState<W> {
+    work: VecDeque<W>,
     stopped: bool,
+}
+
+impl<W> Queue<W> {
+    pub(crate) fn new() -> Self {
+        let state = Mutex::new(QueueState { work: VecDeque::new(), stopped: false });
+        Self { state, changed: Condvar::new() }
+    }
+
+    pub(crate) fn push(&self, work: W) {
+        self.state.lock().expect("queueing does not panic").work.push_back(work);
+        self.changed.notify_one();
+    }
+
+    /// Ends the threads once the queue is empty.
+    pub(crate) fn stop(&self) {
+        self.state.lock().expect("queueing does not panic").stopped = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits for work; `None` once the queue is stopped and empty.
+    pub(crate) fn next(&self) -> Option<W> {
+        let state = self.state.lock().expect("queueing does not panic");
+        let idle = |state: &mut QueueState<W>| state.work.is_empty() && !state.stopped;
+        let waited = self.changed.wait_while(state, idle);
+        let mut state = waited.expect("queueing does not panic");
+        if state.stopped && flaw::has(Flaw::QueueEndsEarly) {
+            return None;
+        }
+        state.work.pop_front()
+    }
 }
 
 impl MemberQueue {
@@ -53,8 +88,7 @@ impl MemberQueue {
             data_offset_bytes: superblock.device.data_offset_sectors * SECTOR_BYTES,
             recovered_sectors,
             superblock: Mutex::new(superblock),
-            queue: Mutex::default(),
-            changed: Condvar::new(),
+            queue: Queue::new(),
         }
     }
 
@@ -63,28 +97,17 @@ impl MemberQueue {
     }
 
     pub(crate) fn push(&self, work: Work) {
-        self.queue.lock().expect("queueing does not panic").work.push_back(work);
-        self.changed.notify_one();
+        self.queue.push(work);
     }
 
     /// Ends the threads once the queue is empty.
     pub(crate) fn stop(&self) {
-        self.queue.lock().expect("queueing does not panic").stopped = true;
-        self.changed.notify_all();
+        self.queue.stop();
     }
 
     /// Whether the device's name leads nowhere any more.
     pub(crate) fn has_vanished(&self) -> bool {
         self.device.has_vanished()
-    }
-
-    fn next(&self) -> Option<Work> {
-        let queue = self.queue.lock().expect("queueing does not panic");
-        let mut queue = self
-            .changed
-            .wait_while(queue, |queue| queue.work.is_empty() && !queue.stopped)
-            .expect("queueing does not panic");
-        queue.work.pop_front()
     }
 
     fn perform(&self, core: &Core, shard: ShardIndex, io: &MemberIo) -> Result<(), MemberError> {
@@ -133,7 +156,7 @@ fn fault(error: MemberError) -> MemberFault {
 
 /// A thread's body: works the queue until it is stopped.
 pub(crate) fn run(core: &Weak<Core>, member: &MemberQueue) {
-    while let Some(work) = member.next() {
+    while let Some(work) = member.queue.next() {
         let Some(core) = core.upgrade() else { return };
         match work {
             Work::Io(shard, io) => {

@@ -1,8 +1,5 @@
 //! From an assembled array and its opened members to a running [`Volume`].
 
-use std::sync::Arc;
-use std::thread;
-
 use braid_assembly::{AssembledArray, Occupant};
 use braid_engine::array::{Array, ArrayEffect, MemberId, Notice};
 use braid_engine::open::{Joined, Manner, Opening, OpeningError, levelling, opening};
@@ -18,6 +15,7 @@ use crate::core::{Core, End, ShardCell};
 use crate::member_threads::{self, MemberQueue};
 use crate::options::Options;
 use crate::requests::Requests;
+use crate::sync::{Arc, thread};
 use crate::timer::{self, Alarm};
 use crate::volume::Volume;
 use crate::watch::Watch;

@@ -1,16 +1,17 @@
 //! Requests in flight: their payload, what is still to be cut and answered, and whom to tell.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use braid_engine::request::{Fault, Piece, Progress, RequestId, ShardIndex, Split};
 
 use crate::arena::SharedBytes;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::flaw::{self, Flaw};
+use crate::sync::{Arc, Mutex, thread};
 
 /// Pieces of one request that may be with the shards at once. A request that zeroes a whole array
-/// has a million; the rest is cut as these are answered.
-const PIECES_OUT_MAX: u32 = 64;
+/// has a million; the rest is cut as these are answered. In models it is so low that this happens.
+const PIECES_OUT_MAX: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 
 /// Tables, so that threads seldom meet at one lock.
 const TABLES: usize = 16;
@@ -54,7 +55,9 @@ impl Request {
                 course.pieces.as_mut().and_then(Iterator::next)
             };
             let Some(piece) = next else {
-                let answer = course.pieces.take().and_then(|_| course.progress.issued_all());
+                let last =
+                    if flaw::has(Flaw::CutTwice) { course.pieces } else { course.pieces.take() };
+                let answer = last.and_then(|_| course.progress.issued_all());
                 return (pieces, answer);
             };
             course.progress.issue();
@@ -132,7 +135,7 @@ impl Requests {
                 Ok(request) => break request,
                 Err(shared) => {
                     request = shared;
-                    std::thread::yield_now();
+                    thread::yield_now();
                 }
             }
         };

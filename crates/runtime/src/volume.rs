@@ -1,19 +1,20 @@
 //! The array as a client sees it: bytes to read and write, from any thread.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, mpsc};
-use std::thread::JoinHandle;
 
 use braid_engine::Counters;
 use braid_engine::request::{
     self, Allowed, ByteOperation, ByteRequest, Course, Denial, Fault, Next, Operation, Patch,
-    Regions, Request, Step, Way,
+    Regions, Request, ShardIndex, Step, Way,
 };
 use braid_geometry::{Geometry, LogicalSector, SECTOR_BYTES};
 
 use crate::core::{ArrayEvent, Core, Machine};
 use crate::edges::Turnstile;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::flaw::{self, Flaw};
+use crate::sync::thread::JoinHandle;
+use crate::sync::{Arc, Condvar, Mutex, mpsc};
 
 /// What a client asks. Offsets and lengths are in bytes and need no alignment.
 #[derive(Debug)]
@@ -87,25 +88,25 @@ pub struct Volume {
 
 /// Requests that have not been answered, so that stopping can wait for them.
 #[derive(Default)]
-struct InFlight {
+pub(crate) struct InFlight {
     count: Mutex<usize>,
     changed: Condvar,
 }
 
 impl InFlight {
-    fn enter(&self) {
+    pub(crate) fn enter(&self) {
         *self.count.lock().expect("counting does not panic") += 1;
     }
 
-    fn leave(&self) {
+    pub(crate) fn leave(&self) {
         let mut count = self.count.lock().expect("counting does not panic");
         *count -= 1;
-        if *count == 0 {
+        if *count == 0 && !flaw::has(Flaw::LastAnswerSilent) {
             self.changed.notify_all();
         }
     }
 
-    fn wait_for_none(&self) {
+    pub(crate) fn wait_for_none(&self) {
         let count = self.count.lock().expect("counting does not panic");
         drop(self.changed.wait_while(count, |count| *count > 0).expect("counting does not panic"));
     }
@@ -156,8 +157,10 @@ impl Volume {
     #[must_use]
     pub fn counters(&self) -> Counters {
         let mut sum = Counters::default();
-        for cell in &self.engine.core.shards {
-            sum.add(&cell.combiner.inspect(|shard| *shard.counters()));
+        let core = &self.engine.core;
+        for (index, cell) in (0u16..).map(ShardIndex).zip(&core.shards) {
+            let drive = || core.drive(Machine::Shard(index));
+            sum.add(&cell.combiner.inspect(|shard| *shard.counters(), drive));
         }
         sum
     }
@@ -171,7 +174,8 @@ impl Volume {
     /// Number of slots without a member.
     #[must_use]
     pub fn missing_count(&self) -> usize {
-        self.engine.core.array.inspect(braid_engine::array::Array::missing_count)
+        let drive = || self.engine.core.drive(Machine::Array);
+        self.engine.core.array.inspect(braid_engine::array::Array::missing_count, drive)
     }
 
     /// Asks for `operation`; `done` is called exactly once, possibly before this returns.
@@ -179,13 +183,15 @@ impl Volume {
     /// A write that does not begin and end at a sector has the array to itself: it waits here for the
     /// changes before it, and those after it wait here for it. All other requests never wait here.
     pub fn submit(&self, operation: VolumeOperation, done: Done) {
+        let was_running =
+            flaw::has(Flaw::CheckBeforeCount) && !self.stopping.load(Ordering::SeqCst);
         self.in_flight.enter();
         let in_flight = Arc::clone(&self.in_flight);
         let done: Done = Box::new(move |outcome| {
             done(outcome);
             in_flight.leave();
         });
-        if self.stopping.load(Ordering::SeqCst) {
+        if !was_running && self.stopping.load(Ordering::SeqCst) {
             let (_, payload) = in_bytes(operation);
             return done(Outcome { result: Err(VolumeError::Stopping), payload });
         }
@@ -227,8 +233,8 @@ impl Volume {
         }
         let clean = self.engine.core.end.wait();
         self.engine.core.alarm.stop();
-        for member in &self.engine.core.members {
-            member.stop();
+        if !flaw::has(Flaw::MembersNotStopped) {
+            self.engine.core.members.iter().for_each(|member| member.stop());
         }
         for thread in threads.drain(..) {
             thread.join().expect("a worker does not panic");

@@ -10,12 +10,13 @@
 //! ```
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use braid_nbd_proto::ReplyHeader;
 
 use crate::export::Payload;
 use crate::limits::{IN_FLIGHT_BYTES_MAX, IN_FLIGHT_REQUESTS_MAX, REPLIES_PER_SEND};
+use crate::sync::{self, Condvar, Flaw, Mutex, MutexGuard};
 
 /// The first part of a reply.
 #[derive(Debug)]
@@ -97,14 +98,18 @@ impl Channel {
         state.in_flight -= requests;
         state.in_flight_bytes -= cost_bytes;
         drop(state);
-        self.room.notify_one();
+        if !sync::has(Flaw::EndSilent) {
+            self.room.notify_one();
+        }
         self.work.notify_one();
     }
 
     /// Says that no more requests will begin.
     pub(super) fn finish(&self) {
         self.lock().finishing = true;
-        self.work.notify_one();
+        if !sync::has(Flaw::FinishSilent) {
+            self.work.notify_one();
+        }
     }
 
     /// Says that the connection is broken.
@@ -114,7 +119,9 @@ impl Channel {
         let dropped = std::mem::take(&mut state.replies);
         drop(state);
         drop(dropped);
-        self.room.notify_all();
+        if !sync::has(Flaw::CloseForgetsReader) {
+            self.room.notify_all();
+        }
         self.work.notify_all();
     }
 

@@ -20,6 +20,8 @@
 //! - A panic, ours or an export's, ends here: `tests/hostile.rs::a_panicking_export_costs_one_connection`.
 
 mod channel;
+#[cfg(all(test, shuttle))]
+mod models;
 mod ticket;
 mod writer;
 

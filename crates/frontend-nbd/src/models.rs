@@ -1,0 +1,80 @@
+//! Models of the hand-overs between connections: the registry under very many schedules.
+//!
+//! Where it stands: unit tests that exist under `--cfg shuttle` only; `cargo xtask models` runs them, and those of one
+//! connection in [`crate::connection`]. Timeouts never pass in a model, so a wake-up that is lost is a deadlock.
+
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shuttle::{Config, MaxSteps, Runner, thread};
+
+use crate::registry::{Admission, Registry};
+use crate::socket::Socket;
+use crate::sync::{Flaw, choose};
+
+/// Every schedule of a model is from this seed on.
+const SEED: u64 = 1;
+/// Switches of threads that deep priorities may force in one schedule.
+const CHANGES_MAX: usize = 3;
+/// No model takes this many steps unless somebody waits for ever.
+const STEPS_MAX: usize = 20_000;
+/// Enough that each flaw is found with room to spare.
+const SCHEDULES: usize = 1_000;
+
+fn run(scheduler: impl Scheduler + 'static, model: fn()) -> usize {
+    let mut config = Config::new();
+    config.max_steps = MaxSteps::FailAfter(STEPS_MAX);
+    config.silence_warnings = true;
+    Runner::new(scheduler, config).run(model)
+}
+
+/// Runs a model under random schedules, and under as many with few forced switches.
+pub(crate) fn sample(name: &str, model: fn()) {
+    let schedules = run(RandomScheduler::new_from_seed(SEED, SCHEDULES), model)
+        + run(PctScheduler::new_from_seed(SEED, CHANGES_MAX, SCHEDULES), model);
+    println!("model {name}: {schedules} schedules, half random, half with few switches");
+}
+
+/// A connected pair, ours as the server has it.
+pub(crate) fn pair() -> (Arc<Socket>, UnixStream) {
+    let (ours, theirs) = UnixStream::pair().expect("two descriptors");
+    (Arc::new(Socket::new(ours.into(), false).expect("nothing is set on it")), theirs)
+}
+
+/// An acceptor with room for one negotiator, three clients, and a stop as soon as they are in.
+fn come_and_go() {
+    let registry = Arc::new(Registry::default());
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        registry.wait_for_room(Duration::MAX);
+        let (socket, theirs) = pair();
+        let Admission::Admitted { id, .. } = registry.admit(&socket, 3, 1) else { continue };
+        let connections = Arc::clone(&registry);
+        let serve = move || {
+            let is_in = connections.note_negotiated(id);
+            connections.leave(id);
+            drop((socket, theirs));
+            is_in
+        };
+        clients.push(thread::spawn(serve));
+    }
+    registry.start_draining();
+    assert_eq!(registry.wait_until_empty(Duration::MAX), 0, "everybody has left");
+    let served = clients.into_iter().map(|client| client.join().expect("it does not panic"));
+    assert!(served.filter(|is_in| *is_in).count() >= 1, "somebody was not evicted");
+    assert_eq!(registry.count(), 0);
+}
+
+#[test]
+fn whoever_waits_for_room_or_for_the_end_is_woken() {
+    sample("registry: evicted, served, drained", come_and_go);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_connection_that_leaves_silently_is_caught() {
+    choose(Flaw::LeaveSilent);
+    sample("flawed", come_and_go);
+}

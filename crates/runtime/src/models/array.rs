@@ -1,0 +1,174 @@
+//! A whole volume in a model: memory members that give other threads a chance in the middle of
+//! every access, and schedules from a seed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use braid_geometry::Level;
+use braid_member::{Identity, Member, MemberError, MemoryMember};
+use shuttle::scheduler::{DfsScheduler, PctScheduler, RandomScheduler, Scheduler};
+use shuttle::{Config, MaxSteps, Runner};
+
+use super::tell;
+use crate::{Notice, OpenMember, Options, Volume, sync};
+
+#[allow(dead_code, unreachable_pub)]
+#[path = "../../tests/kit/mod.rs"]
+mod kit;
+
+/// Every schedule of a model is from this seed on.
+const SEED: u64 = 1;
+/// Switches of threads that deep priorities may force in one schedule.
+const CHANGES_MAX: usize = 3;
+/// No model takes this many steps unless somebody waits for ever.
+const STEPS_MAX: usize = 400_000;
+/// Stack of a modelled thread.
+const STACK_BYTES: usize = 256 << 10;
+
+/// A longer run than usual, by this factor.
+const FACTOR_VARIABLE: &str = "BRAID_MODELS_FACTOR";
+
+fn run(scheduler: impl Scheduler + 'static, model: impl Fn() + Send + Sync + 'static) -> usize {
+    let mut config = Config::new();
+    config.stack_size = STACK_BYTES;
+    config.max_steps = MaxSteps::FailAfter(STEPS_MAX);
+    config.silence_warnings = true;
+    Runner::new(scheduler, config).run(model)
+}
+
+/// Runs a small model, in which time stands still, under all schedules or the first `most`.
+pub(super) fn explore(name: &str, most: usize, model: impl Fn() + Send + Sync + 'static) {
+    let count = run(DfsScheduler::new(Some(most), false), move || {
+        sync::begin_time(false);
+        model();
+    });
+    let how = if count < most { "all there are" } else { "the first of them" };
+    tell(name, count, how);
+}
+
+/// Runs a large model under `schedules` random schedules, and as many with few forced switches,
+/// which reach what needs one thread to be left behind for long.
+pub(super) fn sample(
+    name: &str,
+    schedules: usize,
+    passes: bool,
+    model: impl Fn() + Send + Sync + 'static,
+) {
+    let factor = std::env::var(FACTOR_VARIABLE).ok().and_then(|text| text.parse().ok());
+    let schedules = schedules * factor.unwrap_or(1);
+    let model = Arc::new(move || {
+        sync::begin_time(passes);
+        model();
+    });
+    let (random, forced) = (Arc::clone(&model), model);
+    let count = run(RandomScheduler::new_from_seed(SEED, schedules), move || random())
+        + run(PctScheduler::new_from_seed(SEED, CHANGES_MAX, schedules), move || forced());
+    tell(name, count, "half random, half with few switches");
+}
+
+/// A member whose every access takes long enough for others to run.
+struct Slow {
+    device: Arc<MemoryMember>,
+    shared: Arc<Shared>,
+    is_fragile: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    dead: AtomicBool,
+    closed: AtomicBool,
+}
+
+impl Slow {
+    fn pause(&self) -> Result<(), MemberError> {
+        shuttle::thread::yield_now();
+        assert!(!self.shared.closed.load(Ordering::SeqCst), "a member is used after the stop");
+        let is_dead = self.is_fragile && self.shared.dead.load(Ordering::SeqCst);
+        if is_dead { Err(MemberError::Gone) } else { Ok(()) }
+    }
+}
+
+impl Member for Slow {
+    fn size_bytes(&self) -> u64 {
+        self.device.size_bytes()
+    }
+
+    fn identity(&self) -> &Identity {
+        self.device.identity()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset_bytes: u64) -> Result<(), MemberError> {
+        self.pause()?;
+        self.device.read_at(buffer, offset_bytes)?;
+        self.pause()
+    }
+
+    fn write_at(&self, buffer: &[u8], offset_bytes: u64, durable: bool) -> Result<(), MemberError> {
+        self.pause()?;
+        self.device.write_at(buffer, offset_bytes, durable)?;
+        self.pause()
+    }
+
+    fn flush(&self) -> Result<(), MemberError> {
+        self.pause()?;
+        self.device.flush()
+    }
+
+    fn zero(&self, offset: u64, length: u64, may_punch: bool) -> Result<(), MemberError> {
+        self.pause()?;
+        self.device.zero(offset, length, may_punch)
+    }
+
+    fn can_zero_fast(&self) -> bool {
+        false
+    }
+}
+
+/// Members of one array, and the switches that a model turns.
+pub(super) struct Array {
+    kit: kit::Array,
+    shared: Arc<Shared>,
+}
+
+impl Array {
+    pub(super) fn new(level: Level, slots: u16) -> Self {
+        let chunk = if level == Level::Raid1 { 0 } else { 8 };
+        Self { kit: kit::Array::new(level, slots, chunk), shared: Arc::default() }
+    }
+
+    /// Opens it with few threads; `fragile` members, the last ones, are those that can die.
+    pub(super) fn open(&self, fragile: usize, watch: impl Fn(Notice) + Send + 'static) -> Volume {
+        let (probed, assembly) = self.kit.assemble();
+        let sturdy = probed.len() - fragile;
+        let members = self.kit.devices.iter().zip(&probed).enumerate().map(|(index, pair)| {
+            let (device, shared) = (Arc::clone(pair.0), Arc::clone(&self.shared));
+            let superblock = pair.1.probe.newest().expect("a member").clone();
+            let device = Box::new(Slow { device, shared, is_fragile: index >= sturdy });
+            Some(OpenMember { device, superblock })
+        });
+        let options = Options {
+            shards: 2,
+            stripe_memory_bytes: 1 << 18,
+            threads_per_member: 1,
+            clean_delay_ms: 20,
+            ..Options::default()
+        };
+        let array = assembly.array.expect("an array that can be run");
+        Volume::open(&array, members.collect(), &options, watch).expect("it opens")
+    }
+
+    /// From now on fragile members fail.
+    pub(super) fn kill(&self) {
+        self.shared.dead.store(true, Ordering::SeqCst);
+    }
+
+    /// From now on nobody may touch a member.
+    pub(super) fn close(&self) {
+        self.shared.closed.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether assembly would call it dirty.
+    pub(super) fn is_dirty(&self) -> bool {
+        self.kit.assemble().1.array.expect("an array that can be run").dirty
+    }
+}

@@ -1,0 +1,294 @@
+//! Loom's models: small, every schedule up to a number of preemptions, and who may touch what.
+//!
+//! Loom follows happens-before, not only the order in which things ran: a sector that two threads
+//! touch without a hand-over between them fails even if they never met.
+
+use std::sync::Arc as Shared;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use braid_engine::buffer::{BlockIndex, Buffer};
+use braid_engine::job::Span;
+use braid_engine::request::{Operation, Regions, Request, RequestId, Split, Way};
+use braid_geometry::{Geometry, Level, LogicalSector, Shape};
+use loom::sync::Arc;
+use loom::thread;
+
+use super::tell;
+use crate::arena::ShardMemory;
+use crate::combiner::Combiner;
+use crate::edges::Turnstile;
+use crate::requests::Requests;
+use crate::sync::flaw::{Flaw, choose};
+
+/// Runs `model` under every schedule with at most `preemptions` of them.
+fn explore(name: &str, preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
+    let count = Shared::new(AtomicUsize::new(0));
+    let counted = Shared::clone(&count);
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 20_000;
+    builder.check(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        model();
+    });
+    let how = format!("all with up to {preemptions} preemptions");
+    tell(name, count.load(Ordering::Relaxed), &how);
+}
+
+/// Hands one event to a machine that notes what it is given; effects are counted in `carried_out`.
+fn hand_over(combiner: &Combiner<Vec<u32>, u32>, carried_out: &AtomicUsize, event: u32) {
+    combiner.push(event);
+    take_part(combiner, carried_out);
+}
+
+fn take_part(combiner: &Combiner<Vec<u32>, u32>, carried_out: &AtomicUsize) {
+    combiner.combine(
+        |machine, events| {
+            machine.extend(&events);
+            events.len()
+        },
+        |count| {
+            carried_out.fetch_add(count, Ordering::Relaxed);
+        },
+    );
+}
+
+/// `threads` of `events` each: whatever the schedule, all are handled, each once.
+fn combine(name: &str, preemptions: usize, threads: u32, events: u32) {
+    explore(name, preemptions, move || {
+        let combiner = Arc::new(Combiner::new(Vec::new()));
+        let carried_out = Shared::new(AtomicUsize::new(0));
+        let work = move |combiner: &Combiner<_, _>, carried_out: &AtomicUsize, thread| {
+            (0..events).for_each(|event| hand_over(combiner, carried_out, thread * events + event));
+        };
+        let others: Vec<_> = (1..threads)
+            .map(|thread| {
+                let (combiner, carried_out) = (Arc::clone(&combiner), Shared::clone(&carried_out));
+                thread::spawn(move || work(&combiner, &carried_out, thread))
+            })
+            .collect();
+        work(&combiner, &carried_out, 0);
+        others.into_iter().for_each(|other| other.join().expect("it does not panic"));
+        let mut handled = combiner.inspect(Clone::clone, || {});
+        handled.sort_unstable();
+        let sent: Vec<u32> = (0..threads * events).collect();
+        assert_eq!(handled, sent, "every event is handled, and once");
+        let carried_out = carried_out.load(Ordering::Relaxed);
+        assert_eq!(carried_out, sent.len(), "all effects are carried out");
+    });
+}
+
+#[test]
+fn combiner_forgets_no_event_of_two_threads() {
+    combine("combiner: two threads, two events each", 4, 2, 2);
+}
+
+#[test]
+fn combiner_forgets_no_event_of_three_threads() {
+    combine("combiner: three threads, an event each", 2, 3, 1);
+}
+
+#[test]
+#[should_panic(expected = "every event is handled")]
+fn a_combiner_without_its_last_look_is_caught() {
+    choose(Flaw::NoLastLook);
+    combine("flawed", 2, 2, 1);
+}
+
+/// A thread looks at the machine while another hands an event over: the other leaves it behind.
+fn look_while_handing_over() {
+    explore("combiner: a look at the machine", 4, || {
+        let combiner = Arc::new(Combiner::new(Vec::new()));
+        let carried_out = Shared::new(AtomicUsize::new(0));
+        let (theirs, counted) = (Arc::clone(&combiner), Shared::clone(&carried_out));
+        let other = thread::spawn(move || hand_over(&theirs, &counted, 7));
+        let seen = combiner.inspect(Vec::len, || take_part(&combiner, &carried_out));
+        other.join().expect("it does not panic");
+        assert!(seen <= 1);
+        let handled = combiner.inspect(Clone::clone, || {});
+        assert_eq!(handled, [7], "every event is handled, and once");
+    });
+}
+
+#[test]
+fn a_look_at_the_counters_swallows_no_event() {
+    look_while_handing_over();
+}
+
+#[test]
+#[should_panic(expected = "every event is handled")]
+fn a_look_that_leaves_events_behind_is_caught() {
+    choose(Flaw::LookLeaves);
+    look_while_handing_over();
+}
+
+/// Two aligned writes and one that is not.
+fn pass_the_turnstile() {
+    explore("turnstile: alone is alone", 3, || {
+        let turnstile = Arc::new(Turnstile::default());
+        let inside = Shared::new(AtomicUsize::new(0));
+        let pass = |way: Way, weight: usize| {
+            let (turnstile, inside) = (Arc::clone(&turnstile), Shared::clone(&inside));
+            move || {
+                turnstile.enter(way);
+                let others = inside.fetch_add(weight, Ordering::Relaxed);
+                let may = if way == Way::Alone { others == 0 } else { others < ALONE };
+                assert!(may, "alone means alone");
+                thread::yield_now();
+                inside.fetch_sub(weight, Ordering::Relaxed);
+                turnstile.leave(way);
+            }
+        };
+        let others = [thread::spawn(pass(Way::Beside, 1)), thread::spawn(pass(Way::Alone, ALONE))];
+        pass(Way::Beside, 1)();
+        others.into_iter().for_each(|other| other.join().expect("it does not panic"));
+    });
+}
+
+/// More than all that are beside each other.
+const ALONE: usize = 100;
+
+#[test]
+fn an_unaligned_write_is_alone_under_every_schedule() {
+    pass_the_turnstile();
+}
+
+#[test]
+#[should_panic(expected = "alone means alone")]
+fn a_turnstile_where_nobody_waits_is_caught() {
+    choose(Flaw::EnterAtOnce);
+    pass_the_turnstile();
+}
+
+/// Three sectors, each in a region of its own.
+fn three_pieces(id: RequestId) -> Split {
+    let shape = Shape {
+        level: Level::Raid1,
+        layout: 0,
+        chunk_sectors: 0,
+        slots: 2,
+        member_sectors: vec![8192; 2],
+    };
+    let geometry = Geometry::new(&shape).expect("a mirror");
+    let (operation, start) = (Operation::Read, LogicalSector(2047));
+    Regions::new(&geometry, 2).split(&Request { id, operation, start, sectors: 2050 })
+}
+
+fn payload(request: RequestId, sector: u32) -> Span {
+    Span { buffer: Buffer::Payload { request, offset_sectors: sector }, length_bytes: 512 }
+}
+
+/// Fills one piece of a payload and answers it; cuts and does further pieces as the core does.
+fn answer_pieces(requests: &Arc<Requests>, memory: &ShardMemory, id: RequestId, first: u32) {
+    let mut next = Some(first);
+    while let Some(sector) = next {
+        memory.write(payload(id, sector), |bytes| {
+            thread::yield_now();
+            bytes.fill(u8::try_from(sector).expect("three sectors") + 1);
+        });
+        let request = requests.get(id);
+        let answer = request.reply(Ok(()));
+        let (pieces, answer) = answer.map_or_else(|| request.cut(), |one| (Vec::new(), Some(one)));
+        drop(request);
+        if let Some(answer) = answer {
+            requests.finish(id, answer);
+        }
+        let piece = pieces.first().map(|(_, piece)| piece.payload_offset_sectors);
+        // The first piece is one sector, the second a whole region, the third the rest.
+        next = piece.map(|offset| offset.div_ceil(2048).min(2));
+    }
+}
+
+/// A read of three pieces, two at a time, on two threads.
+fn read_in_pieces() {
+    explore("requests: a payload in three pieces", 3, || {
+        let requests = Arc::new(Requests::default());
+        let memory = ShardMemory::new(1, 1, Arc::clone(&requests));
+        let id = requests.name();
+        let answers = Shared::new(AtomicUsize::new(0));
+        let counted = Shared::clone(&answers);
+        let completion = Box::new(move |result: Result<(), _>, bytes: Option<Box<[u8]>>| {
+            assert_eq!(result, Ok(()));
+            let bytes = bytes.expect("the payload comes back");
+            let firsts: Vec<u8> = bytes.chunks(512).map(|sector| sector[0]).collect();
+            assert_eq!(firsts, [1, 2, 3], "it comes back when all of it is filled");
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+        let bytes = vec![0; 3 * 512].into_boxed_slice();
+        let request = requests.insert(id, Some(three_pieces(id)), Some(bytes), completion);
+        let (pieces, answer) = request.cut();
+        drop(request);
+        assert!(answer.is_none() && pieces.len() == 2);
+        let (theirs, lent) = (Arc::clone(&requests), memory.clone());
+        let other = thread::spawn(move || answer_pieces(&theirs, &lent, id, 1));
+        answer_pieces(&requests, &memory, id, 0);
+        other.join().expect("it does not panic");
+        assert_eq!(answers.load(Ordering::Relaxed), 1, "one answer");
+    });
+}
+
+#[test]
+fn a_request_is_answered_once_and_gives_its_payload_back() {
+    read_in_pieces();
+}
+
+#[test]
+#[should_panic]
+fn a_request_that_is_answered_twice_is_caught() {
+    choose(Flaw::CutTwice);
+    read_in_pieces();
+}
+
+fn block(index: u32) -> Span {
+    let buffer = Buffer::Block { block: BlockIndex(index), offset_sectors: 0 };
+    Span { buffer, length_bytes: 512 }
+}
+
+/// Two threads fill a block each and say so; whoever owns the machine then reads both.
+fn fill_and_hand_over(says_so_first: bool) {
+    explore("arena: blocks go with their events", 4, move || {
+        let requests = Arc::new(Requests::default());
+        let memory = ShardMemory::new(2, 1, requests);
+        let combiner = Arc::new(Combiner::new(Vec::new()));
+        let sum = Shared::new(AtomicUsize::new(0));
+        let work = move |combiner: &Combiner<Vec<u32>, u32>, memory: &ShardMemory, index| {
+            if says_so_first {
+                combiner.push(index);
+            }
+            memory.write(block(index), |bytes| bytes.fill(1));
+            if !says_so_first {
+                combiner.push(index);
+            }
+            combiner.combine(
+                |machine, events| {
+                    machine.extend(events);
+                    machine.len() == 2
+                },
+                |is_whole| {
+                    if is_whole {
+                        let one = memory.read(block(0), |bytes| usize::from(bytes[0]));
+                        let other = memory.read(block(1), |bytes| usize::from(bytes[511]));
+                        sum.fetch_add(one + other, Ordering::Relaxed);
+                    }
+                },
+            );
+            sum.load(Ordering::Relaxed)
+        };
+        let (theirs, lent, again) = (Arc::clone(&combiner), memory.clone(), work.clone());
+        let other = thread::spawn(move || again(&theirs, &lent, 1));
+        let ours = work(&combiner, &memory, 0);
+        let theirs = other.join().expect("it does not panic");
+        assert_eq!(ours.max(theirs), 2, "both blocks were read as they were filled, once");
+    });
+}
+
+#[test]
+fn a_block_belongs_to_whom_its_event_went() {
+    fill_and_hand_over(false);
+}
+
+#[test]
+#[should_panic]
+fn a_block_that_is_used_before_its_event_is_caught() {
+    fill_and_hand_over(true);
+}

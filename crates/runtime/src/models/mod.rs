@@ -1,0 +1,22 @@
+//! Models of the hand-overs: this crate's own code under every schedule, or under very many.
+//!
+//! Where it stands: unit tests that exist under `--cfg loom` or `--cfg shuttle` only;
+//! `cargo xtask models` runs both. Each model prints its name and how many schedules it went
+//! through. What it does not do: real threads, real time; those are in `tests/`.
+//!
+//! A model that cannot fail shows nothing, so each has a twin that leaves one line out
+//! ([`crate::sync::flaw`]) and must be caught.
+
+#[cfg(shuttle)]
+mod array;
+#[cfg(loom)]
+mod exhaustive;
+#[cfg(shuttle)]
+mod volume;
+#[cfg(shuttle)]
+mod waits;
+
+/// What `cargo xtask models` shows.
+fn tell(model: &str, schedules: usize, how: &str) {
+    println!("model {model}: {schedules} schedules, {how}");
+}

@@ -1,0 +1,284 @@
+//! Shuttle's small models: whoever waits is woken. Time stands still, so a wake-up that is lost is
+//! a deadlock, and whichever of several waiters a notification wakes is tried.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use braid_engine::Instant;
+use braid_engine::array::{MemberId, Notice};
+use braid_engine::request::Way;
+use shuttle::thread;
+
+use super::array::{explore, sample};
+use crate::clock::Clock;
+use crate::combiner::Combiner;
+use crate::core::End;
+use crate::edges::Turnstile;
+use crate::member_threads::Queue;
+use crate::sync::flaw::{Flaw, choose};
+use crate::timer::{Alarm, Woken};
+use crate::volume::InFlight;
+use crate::watch::Watch;
+
+/// Small models have fewer schedules than this, or are cut off here.
+const SCHEDULES_MAX: usize = 30_000;
+
+/// An effect that looks at the machine: whoever still owned it would wait for itself.
+fn effects_that_need_the_machine() {
+    let model = || {
+        let combiner = Arc::new(Combiner::new(0));
+        let work = |combiner: &Combiner<usize, usize>| {
+            combiner.push(1);
+            let drive = |machine: &mut usize, events: Vec<usize>| {
+                *machine += events.len();
+            };
+            combiner.combine(drive, |()| {
+                assert!(
+                    combiner.inspect(|machine| *machine, || combiner.combine(drive, |()| {})) >= 1
+                );
+            });
+        };
+        let theirs = Arc::clone(&combiner);
+        let other = thread::spawn(move || work(&theirs));
+        work(&combiner);
+        other.join().expect("it does not panic");
+        assert_eq!(combiner.inspect(|machine| *machine, || {}), 2, "every event is handled");
+    };
+    explore("combiner: effects without ownership", SCHEDULES_MAX, model);
+    sample("combiner: effects without ownership", SCHEDULES_MAX / 10, false, model);
+}
+
+#[test]
+fn effects_are_carried_out_without_ownership() {
+    effects_that_need_the_machine();
+}
+
+#[test]
+#[should_panic(expected = "already holds")]
+fn effects_under_ownership_are_caught() {
+    choose(Flaw::EffectsOwned);
+    effects_that_need_the_machine();
+}
+
+/// Two aligned writes and one that is not, twice.
+fn pass_the_turnstile() {
+    let model = || {
+        let turnstile = Arc::new(Turnstile::default());
+        let others: Vec<_> = (0..2)
+            .map(|_| {
+                let turnstile = Arc::clone(&turnstile);
+                thread::spawn(move || {
+                    turnstile.enter(Way::Beside);
+                    turnstile.leave(Way::Beside);
+                })
+            })
+            .collect();
+        for _ in 0..2 {
+            turnstile.enter(Way::Alone);
+            turnstile.leave(Way::Alone);
+        }
+        others.into_iter().for_each(|other| other.join().expect("it does not panic"));
+    };
+    explore("turnstile: everybody passes", SCHEDULES_MAX, model);
+    sample("turnstile: everybody passes", SCHEDULES_MAX / 10, false, model);
+}
+
+#[test]
+fn nobody_waits_at_the_turnstile_for_ever() {
+    pass_the_turnstile();
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_turnstile_that_wakes_nobody_is_caught() {
+    choose(Flaw::LeaveSilent);
+    pass_the_turnstile();
+}
+
+/// One thread queues work, two do it, and a stop comes while some is queued.
+fn work_a_queue() {
+    let model = || {
+        let queue = Arc::new(Queue::new());
+        let done = Arc::new(AtomicUsize::new(0));
+        let workers: Vec<_> = (0..2)
+            .map(|_| {
+                let (queue, done) = (Arc::clone(&queue), Arc::clone(&done));
+                thread::spawn(move || {
+                    while let Some(work) = queue.next() {
+                        done.fetch_add(work, Ordering::Relaxed);
+                    }
+                })
+            })
+            .collect();
+        queue.push(1);
+        queue.push(10);
+        queue.push(100);
+        queue.stop();
+        workers.into_iter().for_each(|worker| worker.join().expect("it does not panic"));
+        assert_eq!(done.load(Ordering::Relaxed), 111, "all work is done, and once");
+    };
+    explore("member queue: stopped with work in it", SCHEDULES_MAX, model);
+    sample("member queue: stopped with work in it", SCHEDULES_MAX / 10, false, model);
+}
+
+#[test]
+fn work_that_is_queued_is_done_before_the_threads_end() {
+    work_a_queue();
+}
+
+#[test]
+#[should_panic(expected = "all work is done")]
+fn a_queue_that_ends_with_work_in_it_is_caught() {
+    choose(Flaw::QueueEndsEarly);
+    work_a_queue();
+}
+
+/// The alarm sleeps towards a moment far away when a nearer one is set.
+fn set_a_nearer_moment() {
+    explore("alarm: a nearer moment, and the stop", SCHEDULES_MAX, || {
+        let (alarm, clock) = (Arc::new(Alarm::default()), Clock::new());
+        let sleeper = Arc::clone(&alarm);
+        let thread = thread::spawn(move || {
+            let mut rings = 0;
+            loop {
+                match sleeper.sleep(&clock) {
+                    Woken::Stopped => return rings,
+                    Woken::Due => rings += 1,
+                    Woken::Otherwise => {}
+                }
+            }
+        });
+        alarm.set(Some(Instant(u64::MAX)));
+        alarm.set(Some(Instant(0)));
+        alarm.stop();
+        let rings = thread.join().expect("it does not panic");
+        assert!(rings <= 1, "it rings once for a moment");
+    });
+}
+
+#[test]
+#[should_panic(expected = "it rings once")]
+fn an_alarm_that_rings_on_is_caught() {
+    choose(Flaw::AlarmRingsOn);
+    set_a_nearer_moment();
+}
+
+/// The same, and whoever set the moment waits for it before the stop.
+fn wait_for_a_nearer_moment() {
+    explore("alarm: a nearer moment is not slept through", SCHEDULES_MAX, || {
+        let (alarm, clock) = (Arc::new(Alarm::default()), Clock::new());
+        let sleeper = Arc::clone(&alarm);
+        let thread = thread::spawn(move || while sleeper.sleep(&clock) == Woken::Otherwise {});
+        alarm.set(Some(Instant(u64::MAX)));
+        alarm.set(Some(Instant(0)));
+        thread.join().expect("it does not panic");
+    });
+}
+
+#[test]
+fn the_alarm_ends_when_it_is_stopped() {
+    set_a_nearer_moment();
+}
+
+#[test]
+fn the_alarm_does_not_sleep_through_a_nearer_moment() {
+    wait_for_a_nearer_moment();
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn an_alarm_that_is_set_silently_is_caught() {
+    choose(Flaw::AlarmSilent);
+    wait_for_a_nearer_moment();
+}
+
+/// Two requests are answered while somebody waits for that.
+fn wait_for_the_last_answer() {
+    explore("requests in flight: the last answer", SCHEDULES_MAX, || {
+        let in_flight = Arc::new(InFlight::default());
+        let answered = Arc::new(AtomicUsize::new(0));
+        in_flight.enter();
+        in_flight.enter();
+        for _ in 0..2 {
+            let (in_flight, answered) = (Arc::clone(&in_flight), Arc::clone(&answered));
+            thread::spawn(move || {
+                answered.fetch_add(1, Ordering::Relaxed);
+                in_flight.leave();
+            });
+        }
+        in_flight.wait_for_none();
+        assert_eq!(answered.load(Ordering::Relaxed), 2, "nobody waits too short");
+    });
+}
+
+#[test]
+fn a_stop_waits_for_the_last_answer() {
+    wait_for_the_last_answer();
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_last_answer_that_wakes_nobody_is_caught() {
+    choose(Flaw::LastAnswerSilent);
+    wait_for_the_last_answer();
+}
+
+/// Two wait for the end of the array.
+fn wait_for_the_end() {
+    explore("end of the array: two wait for it", SCHEDULES_MAX, || {
+        let end = Arc::new(End::default());
+        let wait = |end: &Arc<End>| {
+            let end = Arc::clone(end);
+            thread::spawn(move || assert!(end.wait(), "what was set is what is heard"))
+        };
+        let waiters = [wait(&end), wait(&end)];
+        end.set(true);
+        waiters.into_iter().for_each(|waiter| waiter.join().expect("it does not panic"));
+    });
+}
+
+#[test]
+fn everybody_who_waits_for_the_end_hears_of_it() {
+    wait_for_the_end();
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn an_end_that_wakes_one_of_two_is_caught() {
+    choose(Flaw::EndWakesOne);
+    wait_for_the_end();
+}
+
+/// Notices are told by one thread while another ends the line.
+fn watch_to_the_end() {
+    explore("watch: told, ended, heard", SCHEDULES_MAX, || {
+        let heard = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&heard);
+        let hear = move |notice| {
+            let Notice::Broken { member } = notice else { panic!("only that was told") };
+            let before = count.fetch_add(1, Ordering::Relaxed);
+            assert_eq!(before, usize::from(member.0), "notices are heard in order");
+        };
+        let watch = Arc::new(Watch::start(hear).expect("a model has threads"));
+        let teller = Arc::clone(&watch);
+        let other = thread::spawn(move || teller.end());
+        watch.tell(Notice::Broken { member: MemberId(0) });
+        watch.tell(Notice::Broken { member: MemberId(1) });
+        watch.end();
+        let ours = heard.load(Ordering::Relaxed);
+        other.join().expect("it does not panic");
+        assert_eq!(heard.load(Ordering::Relaxed), ours, "nothing is heard after the end");
+    });
+}
+
+#[test]
+fn notices_are_heard_in_order_and_before_the_end() {
+    watch_to_the_end();
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_watcher_that_is_not_told_of_the_end_is_caught() {
+    choose(Flaw::WatchNotEnded);
+    watch_to_the_end();
+}

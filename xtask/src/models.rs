@@ -1,0 +1,104 @@
+//! `cargo xtask models`: the hand-overs between threads under every schedule, or very many.
+//!
+//! Builds the runtime and the NBD server against loom and against shuttle instead of the standard
+//! library's threads, in a target folder of their own, and runs their models. A line for each
+//! model says how many schedules it went through; the sum is the report.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::tidy::repository_root;
+
+/// A model checker by the name of its `cfg`, and the packages with models for it.
+struct Checker {
+    name: &'static str,
+    packages: &'static [&'static str],
+}
+
+const CHECKERS: [Checker; 2] = [
+    Checker { name: "loom", packages: &["braid-runtime"] },
+    Checker { name: "shuttle", packages: &["braid-runtime", "braid-frontend-nbd"] },
+];
+
+/// The chore; answers how many models and schedules there were.
+pub(crate) fn run() -> Result<(u64, u64)> {
+    let (mut models, mut schedules) = (0, 0);
+    for checker in &CHECKERS {
+        println!("-- {}", checker.name);
+        for line in check(checker)? {
+            if let Some(count) = schedules_of(&line) {
+                models += 1;
+                schedules += count;
+            }
+        }
+    }
+    ensure!(models > 0, "no model was run");
+    println!("{models} models, {schedules} schedules");
+    Ok((models, schedules))
+}
+
+/// Runs one checker's models; the lines they told.
+fn check(checker: &Checker) -> Result<Vec<String>> {
+    let root = repository_root()?;
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(["test", "--quiet", "--lib"]);
+    for package in checker.packages {
+        command.args(["--package", package]);
+    }
+    command
+        .args(["models::", "--", "--nocapture"])
+        .env("RUSTFLAGS", format!("--cfg {}", checker.name))
+        .env("CARGO_TARGET_DIR", target.join("models"))
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .current_dir(root)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().context("cargo test")?;
+    let errors = child.stderr.take().context("the errors of cargo test")?;
+    // What the flawed models say when they are caught is of use only if something else fails.
+    let errors = std::thread::spawn(move || BufReader::new(errors).lines().collect::<Vec<_>>());
+    let output = child.stdout.take().context("the output of cargo test")?;
+    let mut lines = Vec::new();
+    for line in BufReader::new(output).lines() {
+        let line = line?;
+        // The test runner's dots and our lines share the stream.
+        if let Some(at) = line.find("model ").filter(|_| schedules_of(&line).is_some()) {
+            println!("{}", &line[at..]);
+        } else if line.starts_with("test result:") {
+            println!("{line}");
+        }
+        lines.push(line);
+    }
+    let status = child.wait()?;
+    let errors = errors.join().expect("collecting lines does not panic");
+    if !status.success() {
+        lines.iter().for_each(|line| println!("{line}"));
+        errors.into_iter().map_while(Result::ok).for_each(|line| println!("{line}"));
+    }
+    ensure!(status.success(), "{}: {status}", checker.name);
+    Ok(lines)
+}
+
+/// The number in `model NAME: N schedules, HOW`; flawed models are caught before they tell one.
+fn schedules_of(line: &str) -> Option<u64> {
+    let (before, _) = line.split_once(" schedules, ")?;
+    let (name, count) = before.rsplit_once(": ")?;
+    name.contains("model ").then(|| count.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schedules_are_read_from_lines_of_models_only() {
+        assert_eq!(schedules_of("model a: b, c: 12 schedules, all there are"), Some(12));
+        assert_eq!(schedules_of(".model a: 3 schedules, the first of them"), Some(3));
+        assert_eq!(schedules_of("test result: ok. 3 passed"), None);
+        assert_eq!(schedules_of("model a: many schedules, none"), None);
+    }
+}
