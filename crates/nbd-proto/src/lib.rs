@@ -43,7 +43,7 @@ pub use client::{
 };
 pub use error::ErrorCode;
 pub use export::{BlockSizes, BlockSizesError, ExportDescription};
-pub use reply::{Extent, ReplyCodec, ReplyHeader};
+pub use reply::{Extent, ReplyCodec, ReplyHeader, sound_extents};
 pub use request::{Command, Refusal, Request, RequestHeader};
 pub use server::{CloseReason, Negotiated, ServerEvent, ServerSession};
 pub use uri::{NbdUri, PORT_DEFAULT, Transport, UriError};

@@ -21,6 +21,25 @@ pub struct Extent {
     pub flags: u32,
 }
 
+/// An export's extents, cut to what may be sent: at least one, none empty, none beyond the request.
+#[must_use]
+pub fn sound_extents(extents: &[Extent], length: u32, extents_max: usize) -> Vec<Extent> {
+    let mut sound = Vec::new();
+    let mut left = length;
+    for extent in extents.iter().take(extents_max) {
+        let length_bytes = extent.length_bytes.min(left);
+        if length_bytes == 0 {
+            break;
+        }
+        sound.push(Extent { length_bytes, flags: extent.flags });
+        left = left.saturating_sub(length_bytes);
+    }
+    if sound.is_empty() {
+        sound.push(Extent { length_bytes: length, flags: 0 });
+    }
+    sound
+}
+
 /// A reply header: at most 28 bytes, without an allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplyHeader {
@@ -173,6 +192,17 @@ mod tests {
             28, 0, 4, b'f', b'u', b'l', b'l',
         ];
         assert_eq!(structured.failure(cookie, ErrorCode::NoSpace, "full"), failed);
+    }
+
+    #[test]
+    fn extents_are_cut_to_the_request() {
+        let extent = |length_bytes, flags| Extent { length_bytes, flags };
+        let given = [extent(10, 0), extent(20, 3), extent(30, 0)];
+        assert_eq!(sound_extents(&given, 25, 9), [extent(10, 0), extent(15, 3)]);
+        assert_eq!(sound_extents(&given, 10, 9), [extent(10, 0)]);
+        assert_eq!(sound_extents(&given, 100, 1), [extent(10, 0)]);
+        assert_eq!(sound_extents(&[], 7, 9), [extent(7, 0)]);
+        assert_eq!(sound_extents(&[extent(0, 3)], 7, 9), [extent(7, 0)]);
     }
 
     #[test]

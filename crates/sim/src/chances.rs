@@ -8,6 +8,7 @@
 //! What is numbered draws from a stream of its own, so that any of it can be left out ([`Cut`]) and
 //! every other draws what it drew before [check: what_is_left_out_disturbs_no_other_draw].
 
+use crate::content::SECTOR;
 use crate::cut::{Cut, Kind, Number};
 use crate::random::{Random, mix};
 use crate::schedule::{Fixed, Order};
@@ -31,6 +32,8 @@ pub(crate) enum Purpose {
     Ends,
     /// Who is presented, and how the array is started again.
     Openings,
+    /// By request: the connection that is made for it.
+    Wires,
 }
 
 /// The streams of the cycle that runs, and what is left out of it.
@@ -76,9 +79,9 @@ impl Chances {
         if self.cycle < self.cut.plain_cycles { Order::Fixed(Fixed::PLAIN) } else { order }
     }
 
-    /// The sectors of a request, unless it is to be shorter.
-    pub(crate) fn sectors(&self, sectors: u64) -> u64 {
-        self.cut.sectors_max.map_or(sectors, |max| sectors.min(max))
+    /// The bytes of a request, unless it is to be shorter.
+    pub(crate) fn length(&self, bytes: u64) -> u64 {
+        self.cut.sectors_max.map_or(bytes, |max| bytes.min(max * SECTOR as u64))
     }
 
     pub(crate) fn leaves_out(&self, kind: Kind, ordinal: u64) -> bool {

@@ -21,7 +21,7 @@ use braid_geometry::{Family, Geometry, Slot};
 use braid_ondisk::{Role, SuperblockUpdate};
 
 use crate::chances::{Chances, Purpose};
-use crate::content::{SECTOR, first_content, image, version_of};
+use crate::content::{SECTOR, first_content, image};
 use crate::create::Design;
 use crate::cut::{Cut, Number};
 use crate::disk::{Disk, Ills};
@@ -308,7 +308,8 @@ impl World {
         let data_offset = self.engine.machines.members[0].data_offset();
         write_image(&mut self.disks, &self.geometry, data_offset, content);
         for (sector, data) in (0..).zip(content.chunks_exact(SECTOR)) {
-            let version = version_of(sector, data).expect("it was checked when it was read");
+            let version = self.model.identify(sector, data);
+            let version = version.expect("it was checked when it was read");
             self.model.settle(sector, version);
         }
         let slots = self.geometry.slots();
@@ -358,6 +359,7 @@ pub(crate) fn manner(random: &mut Random, cut: &Cut) -> Manner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::content::version_of;
     use crate::create::smallest;
 
     /// The checkers can fail: old bytes under a flushed write are seen.

@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::cast_possible_truncation, reason = "a small world: all its numbers are small")]
 
+mod call;
 mod chances;
 mod checker;
 mod content;
@@ -36,12 +37,14 @@ mod memory;
 mod model;
 mod open;
 mod random;
+mod requests;
 mod restart;
 mod schedule;
 pub mod shrink;
 pub mod small;
 mod tally;
 mod trace;
+mod wire;
 mod workload;
 mod world;
 

@@ -11,8 +11,13 @@
 //! A mirror that was not stopped cleanly may hold two values in two copies. Reading pins one, but
 //! losing a member may bring the other back: such entries are superseded *by pin*, and
 //! [`Model::unpin`] makes them current again.
+//!
+//! A sector of which a client wrote a part is a version of its own, whose bytes are kept here; if
+//! they equal those of another version, it is that version.
 
-use crate::content::{FIRST, Version};
+use std::collections::BTreeMap;
+
+use crate::content::{FIRST, SECTOR, Version, fill, version_of};
 use crate::random::fold;
 
 /// Not superseded.
@@ -49,23 +54,96 @@ pub(crate) enum End {
 #[derive(Debug)]
 pub(crate) struct Model {
     cells: Vec<Vec<Entry>>,
+    /// Sectors that are made of two writes, by sector and version.
+    merged: BTreeMap<(u64, Version), Box<[u8]>>,
 }
+
+/// Merged sectors kept before those that nobody can read any more are forgotten.
+const MERGED_MAX: usize = 64;
 
 impl Clone for Model {
     fn clone(&self) -> Self {
-        Self { cells: self.cells.clone() }
+        Self { cells: self.cells.clone(), merged: self.merged.clone() }
     }
 
     /// Without new memory, when there is room.
     fn clone_from(&mut self, source: &Self) {
-        let Self { cells } = source;
+        let Self { cells, merged } = source;
         self.cells.clone_from(cells);
+        self.merged.clone_from(merged);
     }
 }
 
 impl Model {
     pub(crate) fn new(sectors: u64) -> Self {
-        Self { cells: vec![vec![settled(FIRST)]; sectors as usize] }
+        Self { cells: vec![vec![settled(FIRST)]; sectors as usize], merged: BTreeMap::new() }
+    }
+
+    /// The bytes of a version of a sector.
+    pub(crate) fn bytes_of(&self, sector: u64, version: Version, out: &mut [u8]) {
+        match self.merged.get(&(sector, version)) {
+            Some(bytes) => out.copy_from_slice(bytes),
+            None => fill(version, sector, out),
+        }
+    }
+
+    /// Which version of `sector` the bytes are, if they are one.
+    pub(crate) fn identify(&self, sector: u64, data: &[u8]) -> Option<Version> {
+        let merged = || {
+            let of_sector = self.merged.range((sector, 0)..=(sector, Version::MAX));
+            let mut equal = of_sector.filter(|(_, bytes)| ***bytes == *data);
+            equal.next().map(|((_, version), _)| *version)
+        };
+        // The head of a merged sector may name a version that all of it is not.
+        let plain = version_of(sector, data);
+        if self.merged.is_empty() {
+            return plain;
+        }
+        plain.filter(|version| !self.merged.contains_key(&(sector, *version))).or_else(merged)
+    }
+
+    /// The bytes of a sector of which a part is written; the write begins.
+    pub(crate) fn begin_merged(
+        &mut self,
+        sector: u64,
+        write: u64,
+        version: Version,
+        bytes: &[u8; SECTOR],
+    ) {
+        let known = self.identify(sector, bytes);
+        let version = known.unwrap_or_else(|| {
+            self.forget_merged();
+            self.merged.insert((sector, version), bytes.as_slice().into());
+            version
+        });
+        self.begin((sector, 1), write, version);
+    }
+
+    fn forget_merged(&mut self) {
+        if self.merged.len() >= MERGED_MAX {
+            let cells = &self.cells;
+            let is_there = |sector: u64, version| {
+                cells[sector as usize].iter().any(|entry| entry.version == version)
+            };
+            self.merged.retain(|(sector, version), _| is_there(*sector, *version));
+        }
+    }
+
+    /// A read that began at step `began` gave `data` for some bytes of a sector.
+    pub(crate) fn check_part(
+        &self,
+        sector: u64,
+        range: std::ops::Range<usize>,
+        data: &[u8],
+        began: u64,
+    ) {
+        let mut bytes = [0; SECTOR];
+        let readable = self.readable(sector, began);
+        let fits = readable.iter().any(|version| {
+            self.bytes_of(sector, *version, &mut bytes);
+            bytes[range.clone()] == *data
+        });
+        assert!(fits, "bytes {range:?} of sector {sector} read as none of {readable:?}");
     }
 
     fn range(&mut self, (start, sectors): (u64, u64)) -> &mut [Vec<Entry>] {
@@ -225,6 +303,30 @@ mod tests {
         model.flushed(3, 4);
         model.lose_power(true);
         assert!(!model.may_read(0, FIRST, 5) && model.may_read(0, 10, 5));
+    }
+
+    #[test]
+    fn a_merged_sector_is_known_by_all_of_its_bytes() {
+        let mut model = Model::new(2);
+        let mut bytes = [0; SECTOR];
+        fill(FIRST, 1, &mut bytes);
+        bytes[300..310].fill(0xEE);
+        model.begin_merged(1, 9, 10, &bytes);
+        assert_eq!(model.identify(1, &bytes), Some(10));
+        assert_eq!(model.identify(0, &bytes), None, "another place");
+        model.check_part(1, 295..305, &bytes[295..305], 1);
+        bytes[511] ^= 1;
+        assert_eq!(model.identify(1, &bytes), None, "a flipped bit beside the patch");
+        fill(10, 1, &mut bytes);
+        assert_eq!(model.identify(1, &bytes), None, "it is not what a whole write would be");
+        model.begin_merged(0, 9, 10, &[0; SECTOR]);
+        assert_eq!(model.identify(0, &[0; SECTOR]), Some(0), "zeroes are zeroes");
+    }
+
+    #[test]
+    #[should_panic(expected = "bytes 0..4 of sector 0 read as none of")]
+    fn part_of_a_sector_that_was_never_there_is_noticed() {
+        Model::new(1).check_part(0, 0..4, &[1, 2, 3, 4], 1);
     }
 
     #[test]

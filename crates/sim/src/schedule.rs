@@ -98,10 +98,11 @@ pub(crate) enum Choice {
     Inbox,
     Report,
     Issue,
+    Wire,
     Tick,
 }
 
-const CHOICES: [Choice; 8] = [
+const CHOICES: [Choice; 9] = [
     Choice::Event(0),
     Choice::Event(1),
     Choice::Event(2),
@@ -109,6 +110,7 @@ const CHOICES: [Choice; 8] = [
     Choice::Inbox,
     Choice::Report,
     Choice::Issue,
+    Choice::Wire,
     Choice::Tick,
 ];
 
@@ -118,14 +120,14 @@ pub(crate) enum Order {
     /// Always the same.
     Fixed(Fixed),
     /// By these weights.
-    Seeded([u64; 8]),
+    Seeded([u64; 9]),
 }
 
 /// A schedule without chance: the first of its choices that can be made; time passes when nothing
 /// else can happen.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fixed {
-    choices: [Choice; 8],
+    choices: [Choice; 9],
     /// Of a class, the newest event happens, not the oldest.
     is_newest_first: bool,
     /// Its disk does something only when nothing else can happen.
@@ -163,7 +165,10 @@ impl Fixed {
     }
 
     fn in_order([a, b, c, d, e, f]: [Choice; 6]) -> Self {
-        Self { choices: [a, b, c, d, e, f, Choice::Issue, Choice::Tick], ..Self::PLAIN }
+        Self {
+            choices: [a, b, c, d, e, f, Choice::Issue, Choice::Wire, Choice::Tick],
+            ..Self::PLAIN
+        }
     }
 
     fn is_slow(&self, event: &Event) -> bool {
@@ -200,16 +205,17 @@ fn is_open(choice: &Choice, pending: &Pending, offer: Offer) -> bool {
         Choice::Inbox => offer.inbox,
         Choice::Report => offer.report,
         Choice::Issue => offer.issue,
+        Choice::Wire => offer.wire,
         Choice::Tick => offer.tick,
     }
 }
 
 impl Order {
     pub(crate) fn seeded(random: &mut Random) -> Self {
-        let mut weights = [0; 8];
+        let mut weights = [0; 9];
         weights.fill_with(|| *random.pick(&[1, 4, 16, 64]));
         // Time is long next to everything else, but now and then it is not.
-        weights[7] = *random.pick(&[1, 1, 4, 16]);
+        weights[8] = *random.pick(&[1, 1, 4, 16]);
         Self::Seeded(weights)
     }
 }
@@ -220,6 +226,7 @@ pub(crate) struct Offer {
     pub(crate) inbox: bool,
     pub(crate) report: bool,
     pub(crate) issue: bool,
+    pub(crate) wire: bool,
     pub(crate) tick: bool,
 }
 
@@ -237,7 +244,7 @@ pub(crate) fn choose(
             for (choice, weight) in CHOICES.iter().zip(&mut open) {
                 *weight *= u64::from(is_open(choice, pending, offer));
             }
-            (open != [0; 8]).then(|| CHOICES[random.weighted(&open)])
+            (open != [0; 9]).then(|| CHOICES[random.weighted(&open)])
         }
     }
 }

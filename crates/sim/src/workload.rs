@@ -1,90 +1,94 @@
-//! The clients: what they ask, and what they are told.
+//! What clients ask for: shapes of work, and which way they reach the array.
 //!
-//! Requests go to the engine directly, in sectors. Three shapes: anything anywhere (half of it near
-//! the start, so that requests overlap), a journal (small durable writes one after another, and a
-//! flush now and then), a copy (long writes one after another). Every request is numbered and draws
-//! from a stream of its own; one that is left out takes its place in the sequence all the same.
+//! A run has one to three clients, each with a shape of its own, and each either asks the array
+//! itself or speaks NBD on a connection, which it may share with another ([`crate::wire`]). Requests
+//! are in bytes; most begin and end at sectors, some shapes care little. Every request is numbered and
+//! draws from a stream of its own; one that is left out takes its place in the sequence all the same.
+//!
+//! | Shape | What it asks |
+//! |---|---|
+//! | anything | anything anywhere, half of it near the start, so that requests overlap |
+//! | bytes | short runs of bytes of any alignment in a few sectors, beside aligned ones |
+//! | journal | small writes one after another, half of them durable, and a flush now and then |
+//! | copy | long writes one after another |
+//! | files | journal blocks, a flush, a durable commit block; later the same blocks in their places |
+//! | hot spot | 4 KiB overwrites and reads of one short run |
+//! | free | trims and zeroes of runs, and writes to them soon after |
 
-use std::collections::BTreeMap;
-
-use braid_engine::request::{Fault, Operation, Progress, Request, RequestId};
-use braid_geometry::{Family, LogicalSector};
+use braid_engine::request::ByteOperation;
+use braid_nbd_proto::Command;
 
 use crate::chances::Purpose;
-use crate::content::{SECTOR, Version, fill};
+use crate::content::SECTOR;
 use crate::cut::Kind;
-use crate::memory::Payload;
-use crate::model::End;
 use crate::random::Random;
-use crate::schedule::Event;
+use crate::wire::{Crooked, Say};
 use crate::world::World;
 
-/// A client's request under way.
-pub(crate) struct Flight {
-    pub(crate) request: Request,
-    pub(crate) progress: Progress,
-    pub(crate) began: u64,
-    /// Where to put the bytes of a read that is to be kept.
-    pub(crate) keep: bool,
-}
-
-pub(crate) struct Clients {
-    pub(crate) flights: BTreeMap<RequestId, Flight>,
-    /// Flushes under way and the step at which each was asked for.
-    pub(crate) flushes: BTreeMap<RequestId, u64>,
-}
-
-impl Clients {
-    pub(crate) fn in_flight(&self) -> usize {
-        self.flights.len() + self.flushes.len()
-    }
-
-    /// When the oldest read under way began; the end of time if there is none.
-    pub(crate) fn oldest_read(&self) -> u64 {
-        let reads = self.flights.values().filter(|flight| !flight.request.operation.is_write());
-        reads.map(|flight| flight.began).min().unwrap_or(u64::MAX)
-    }
-}
-
-/// What clients ask for, and how often.
+/// What a client asks for, and how often.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Shape {
     Anything,
+    Bytes,
     Journal { next: u64 },
     Copy { next: u64 },
+    Files { next: u64, stage: u64 },
+    HotSpot { start: u64 },
+    Free { start: u64 },
 }
 
 /// A request, before it has a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
     Flush,
-    Range { operation: Operation, start: u64, sectors: u64 },
+    Bytes {
+        operation: ByteOperation,
+        offset: u64,
+        length: u64,
+    },
+    /// Only on a connection: whatever else a client may say there.
+    Say(Say),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Client {
+    shape: Shape,
+    /// Its connection's place in [`Workload::connections`]; none if it asks the array itself.
+    line: Option<usize>,
 }
 
 /// The clients of one run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Workload {
-    pub(crate) shape: Shape,
+    clients: Vec<Client>,
+    /// Connections by place, as they are made.
+    connections: [Option<usize>; 3],
     pub(crate) requests: u64,
     pub(crate) in_flight_max: usize,
     /// Requests that were drawn, left out or not.
     drawn: u64,
-    /// The next request and its number in this cycle.
-    ready: Option<(u64, Ask)>,
+    /// The next request: its number in this cycle, its client, and what it is.
+    ready: Option<(u64, usize, Ask)>,
 }
 
 impl Workload {
     pub(crate) fn any(world: &World) -> Self {
         let capacity = world.geometry.capacity_sectors();
         let mut random = world.chances.of(Purpose::Workload, 0);
-        let next = random.below(capacity);
-        let shape = match random.below(4) {
-            0 => Shape::Journal { next },
-            1 => Shape::Copy { next },
-            _ => Shape::Anything,
-        };
-        let in_flight_max = *random.pick(&[1, 2, 4, 8]);
-        Self { shape, requests: 1 + random.below(10), in_flight_max, drawn: 0, ready: None }
+        let is_wired = random.chance(50);
+        let count = *random.pick(&[1, 1, 2, 3]);
+        let clients = (0..count).map(|_| {
+            let line = (is_wired && random.chance(75)).then(|| random.below(3) as usize);
+            Client { shape: shape(capacity, &mut random), line }
+        });
+        Self {
+            clients: clients.collect(),
+            connections: [None; 3],
+            in_flight_max: *random.pick(&[1, 2, 4, 8]),
+            requests: 1 + random.below(10),
+            drawn: 0,
+            ready: None,
+        }
     }
 
     /// Whether there is a request to issue; draws it.
@@ -93,9 +97,12 @@ impl Workload {
             let ordinal = self.drawn;
             self.drawn += 1;
             let mut random = world.chances.of(Purpose::Workload, 1 + ordinal);
-            let ask = self.draw(world.geometry.capacity_sectors(), &mut random);
+            let index = random.below(self.clients.len() as u64) as usize;
+            let client = &mut self.clients[index];
+            let ask = client.shape.draw(world.geometry.capacity_sectors(), &mut random);
+            let other = client.line.and_then(|_| else_on_a_wire(ask, &mut random));
             if !world.chances.leaves_out(Kind::Request, ordinal) {
-                self.ready = Some((ordinal, ask));
+                self.ready = Some((ordinal, index, other.map_or(ask, Ask::Say)));
             }
         }
         self.ready.is_some()
@@ -106,199 +113,202 @@ impl Workload {
     pub(crate) fn all(mut self, world: &World) -> Vec<(u64, Ask)> {
         let next = || {
             self.is_ready(world);
-            self.ready.take()
+            self.ready.take().map(|(ordinal, _, ask)| (ordinal, ask))
         };
         std::iter::from_fn(next).collect()
     }
 
     /// Issues the next request, if one is ready.
     pub(crate) fn issue(&mut self, world: &mut World) {
-        let Some((ordinal, ask)) = self.ready.take() else { return };
+        let Some((ordinal, client, ask)) = self.ready.take() else { return };
         world.trace.label(world.chances.number(Kind::Request, ordinal));
-        match ask {
-            Ask::Flush => world.flush(),
-            Ask::Range { operation, start, sectors } => {
-                world.issue(operation, start, world.chances.sectors(sectors))
+        let ask = match ask {
+            Ask::Bytes { operation, offset, length } => {
+                let length = world.chances.length(length);
+                Ask::Bytes { operation, offset, length }
             }
+            other => other,
         };
+        match self.clients[client].line {
+            None => match ask {
+                Ask::Flush => _ = world.flush(),
+                Ask::Bytes { operation, offset, length } => {
+                    world.ask(operation, offset, length);
+                }
+                Ask::Say(say) => unreachable!("{say:?} without a connection"),
+            },
+            Some(line) => {
+                let index = self.connections[line].filter(|index| world.is_open(*index));
+                let index = index.unwrap_or_else(|| {
+                    world.connect(&mut world.chances.of(Purpose::Wires, 1 + ordinal))
+                });
+                self.connections[line] = Some(index);
+                world.say(index, on_a_wire(ask));
+            }
+        }
     }
+}
 
+/// The request as a client of NBD makes it.
+fn on_a_wire(ask: Ask) -> Say {
+    let (operation, offset, length) = match ask {
+        Ask::Say(say) => return say,
+        Ask::Flush => return Say::Ask(Command::Flush),
+        Ask::Bytes { operation, offset, length } => (operation, offset, length as u32),
+    };
+    Say::Ask(match operation {
+        ByteOperation::Read => Command::Read { offset, length, dont_fragment: false },
+        ByteOperation::Write { durable } => Command::Write { offset, length, fua: durable },
+        ByteOperation::Trim { durable } => Command::Trim { offset, length, fua: durable },
+        ByteOperation::WriteZeroes { may_punch, fast, durable } => {
+            Command::WriteZeroes { offset, length, fua: durable, may_punch, fast }
+        }
+    })
+}
+
+/// What a client on a connection sometimes says instead of what it would ask.
+fn else_on_a_wire(ask: Ask, random: &mut Random) -> Option<Say> {
+    let Ask::Bytes { offset, length, .. } = ask else { return None };
+    let length = length as u32;
+    let one = random.chance(30);
+    Some(match random.below(100) {
+        0..4 => Say::Crooked(*random.pick(&Crooked::ALL)),
+        4 => Say::Garbage,
+        5..8 => {
+            let sent = random.below(u64::from(length).min(1000) + 28) as usize;
+            Say::Part { offset, length, sent: sent.max(1) }
+        }
+        8..10 => Say::Cut,
+        10 => Say::Disconnect,
+        11..15 => Say::Ask(Command::BlockStatus { offset, length, one }),
+        15..17 => Say::Ask(Command::Cache { offset, length }),
+        17..20 => Say::Ask(Command::Read { offset, length, dont_fragment: true }),
+        _ => return None,
+    })
+}
+
+fn shape(capacity: u64, random: &mut Random) -> Shape {
+    let next = random.below(capacity);
+    match random.below(10) {
+        0 => Shape::Journal { next },
+        1 => Shape::Copy { next },
+        2 | 3 => Shape::Bytes,
+        4 | 5 => Shape::Files { next: next / 4, stage: 0 },
+        6 => Shape::HotSpot { start: next },
+        7 => Shape::Free { start: next },
+        _ => Shape::Anything,
+    }
+}
+
+impl Shape {
     fn draw(&mut self, capacity: u64, random: &mut Random) -> Ask {
-        match &mut self.shape {
-            Shape::Anything => anything(capacity, random),
-            Shape::Journal { next } => {
+        let durable = random.chance(50);
+        match self {
+            Self::Anything => anything(capacity, random),
+            Self::Bytes => bytes(capacity, random),
+            Self::Journal { next } => {
                 if random.chance(25) {
                     return Ask::Flush;
                 }
                 let sectors = (1 + random.below(4)).min(capacity);
-                let start = if *next + sectors > capacity { 0 } else { *next };
-                let durable = random.chance(50);
-                *next = start + sectors;
-                Ask::Range { operation: Operation::Write { durable }, start, sectors }
+                write(follow(next, sectors, capacity), sectors, durable)
             }
-            Shape::Copy { next } => {
+            Self::Copy { next } => {
                 let sectors = (8 + random.below(56)).min(capacity);
-                let start = if *next + sectors > capacity { 0 } else { *next };
-                *next = start + sectors;
-                Ask::Range { operation: Operation::Write { durable: false }, start, sectors }
+                write(follow(next, sectors, capacity), sectors, false)
             }
+            Self::Files { next, stage } => files(next, stage, capacity, random),
+            Self::HotSpot { start } => {
+                let sectors = 8.min(capacity);
+                let start = (*start / 8 * 8 + 8 * random.below(3)).min(capacity - sectors);
+                if random.chance(20) {
+                    return ask(ByteOperation::Read, start, sectors);
+                }
+                write(start, sectors, random.chance(20))
+            }
+            Self::Free { start } => {
+                let sectors = (1 + random.below(40)).min(capacity);
+                let start = (*start + random.below(16)).min(capacity - sectors);
+                let may_punch = random.chance(70);
+                let operation = match random.below(4) {
+                    0 => ByteOperation::WriteZeroes { may_punch, fast: durable, durable },
+                    1 | 2 => ByteOperation::Trim { durable },
+                    _ => ByteOperation::Write { durable },
+                };
+                ask(operation, start, sectors)
+            }
+        }
+    }
+}
+
+fn ask(operation: ByteOperation, start: u64, sectors: u64) -> Ask {
+    let (offset, length) = (start * SECTOR as u64, sectors * SECTOR as u64);
+    Ask::Bytes { operation, offset, length }
+}
+
+fn write(start: u64, sectors: u64, durable: bool) -> Ask {
+    ask(ByteOperation::Write { durable }, start, sectors)
+}
+
+/// Where the next of a sequence begins; from the start again where there is no room.
+fn follow(next: &mut u64, sectors: u64, capacity: u64) -> u64 {
+    let start = if *next + sectors > capacity { 0 } else { *next };
+    *next = start + sectors;
+    start
+}
+
+/// A file system's way: the first quarter is the journal, the rest the places of its blocks.
+fn files(next: &mut u64, stage: &mut u64, capacity: u64, random: &mut Random) -> Ask {
+    let block = if capacity >= 64 { 8 } else { 1 };
+    let journal = (capacity / 4).max(block);
+    *stage += 1;
+    match *stage % 5 {
+        1 | 2 => write(follow(next, block, journal), block, false),
+        3 => Ask::Flush,
+        4 => write(follow(next, block, journal), block, true),
+        _ => {
+            let place = journal + random.below((capacity - journal) / block) * block;
+            write(place.min(capacity - block), block, false)
         }
     }
 }
 
 fn anything(capacity: u64, random: &mut Random) -> Ask {
     let durable = random.chance(25);
-    let may_punch = random.chance(50);
+    let (may_punch, fast) = (random.chance(50), random.chance(10));
     let operation = match random.below(100) {
-        0..25 => Operation::Read,
-        25..80 => Operation::Write { durable },
-        80..86 => Operation::WriteZeroes { may_punch, durable },
-        86..90 => Operation::Trim,
+        0..25 => ByteOperation::Read,
+        25..80 => ByteOperation::Write { durable },
+        80..86 => ByteOperation::WriteZeroes { may_punch, fast, durable },
+        86..90 => ByteOperation::Trim { durable },
         _ => return Ask::Flush,
     };
     let longest = *random.pick(&[1, 4, 16, 64, 200]);
     let sectors = (1 + random.below(longest)).min(capacity);
     let room = capacity - sectors + 1;
     let room = if random.chance(50) { room.min(24) } else { room };
-    let start = random.below(room);
-    Ask::Range { operation, start, sectors }
+    ask(operation, random.below(room), sectors)
 }
 
-impl World {
-    fn name(&mut self) -> RequestId {
-        let name = self.next_request;
-        self.next_request = RequestId(name.0 + 1);
-        self.tally.requests += 1;
-        name
+/// Within a few sectors, so that they meet.
+fn bytes(capacity: u64, random: &mut Random) -> Ask {
+    let size = capacity * SECTOR as u64;
+    let durable = random.chance(25);
+    let may_punch = random.chance(50);
+    let operation = match random.below(20) {
+        0..5 => ByteOperation::Read,
+        5..15 => ByteOperation::Write { durable },
+        15..18 => ByteOperation::WriteZeroes { may_punch, fast: false, durable },
+        18 => ByteOperation::Trim { durable },
+        _ => return Ask::Flush,
+    };
+    let spot = (12 * SECTOR as u64).min(size);
+    let longest = *random.pick(&[16, 600, 3000]);
+    let (mut offset, mut length) = (random.below(spot), 1 + random.below(longest));
+    if random.chance(25) {
+        offset -= offset % SECTOR as u64;
+        length = length.next_multiple_of(SECTOR as u64);
     }
-
-    pub(crate) fn issue(&mut self, operation: Operation, start: u64, sectors: u64) -> RequestId {
-        let id = self.name();
-        let began = self.clock.step;
-        let version = match operation {
-            Operation::Write { .. } => Some(id.0 as Version + 1),
-            Operation::WriteZeroes { .. } | Operation::Trim => Some(0),
-            Operation::Read => None,
-        };
-        let word = match operation {
-            Operation::Read => "ask-read",
-            Operation::Write { durable: false } => "ask-write",
-            Operation::Write { durable: true } => "ask-fua",
-            Operation::WriteZeroes { .. } => "ask-zero",
-            Operation::Trim => "ask-trim",
-        };
-        self.note(word, [id.0, start, sectors]);
-        let request = Request { id, operation, start: LogicalSector(start), sectors };
-        let progress = Progress::default();
-        let mut flight = Flight { request, progress, began, keep: false };
-        if let Some(version) = version {
-            self.model.begin((start, sectors), id.0, version);
-        }
-        self.hand_payload(&request, version);
-        for (shard, piece) in self.engine.machines.regions.split(&request) {
-            flight.progress.issue();
-            self.engine.pending.push(Event::Piece { shard: usize::from(shard.0), piece });
-        }
-        assert_eq!(flight.progress.issued_all(), None, "no piece has been answered yet");
-        self.engine.clients.flights.insert(id, flight);
-        id
-    }
-
-    fn hand_payload(&mut self, request: &Request, version: Option<Version>) {
-        let is_read = request.operation == Operation::Read;
-        let is_write = matches!(request.operation, Operation::Write { .. });
-        if !is_read && !is_write {
-            return;
-        }
-        let mut data = vec![0x77; request.sectors as usize * SECTOR];
-        if let Some(version) = version {
-            for (sector, out) in (request.start.0..).zip(data.chunks_exact_mut(SECTOR)) {
-                fill(version, sector, out);
-            }
-        }
-        self.engine.payloads.insert(request.id, Payload { data, may_change: is_read });
-    }
-
-    pub(crate) fn flush(&mut self) -> RequestId {
-        let id = self.name();
-        self.note("ask-flush", [id.0, 0, 0]);
-        self.engine.clients.flushes.insert(id, self.clock.step);
-        self.engine.machines.array.handle_flush_request(self.clock.now, id);
-        self.drain_array();
-        id
-    }
-
-    pub(crate) fn answered(&mut self, id: RequestId, result: Result<(), Fault>) {
-        self.note("answer", [id.0, u64::from(result.is_ok()), 0]);
-        let flight = self.engine.clients.flights.remove(&id).expect("a request under way");
-        self.check_error_allowed(result, &flight.request);
-        let Request { operation, start, sectors, .. } = flight.request;
-        if operation.is_write() && result.is_ok() {
-            self.superblocks_have_told();
-        }
-        let range = (start.0, sectors);
-        let times = (flight.began, self.clock.step);
-        match operation {
-            Operation::Read => {
-                if result.is_ok() {
-                    let data = &self.engine.payloads[&id].data;
-                    self.tally.sectors_checked += sectors;
-                    self.model.check_read(range, data, times, self.engine.trust);
-                }
-            }
-            Operation::Write { durable } | Operation::WriteZeroes { durable, .. } => {
-                let end = if result.is_ok() { End::Done { durable } } else { End::Unsure };
-                self.model.end(range, id.0, times, end);
-            }
-            Operation::Trim => self.model.end(range, id.0, times, End::Unsure),
-        }
-        if !(flight.keep && result.is_ok()) {
-            self.engine.payloads.remove(&id);
-        }
-    }
-
-    /// A write was answered: before it, superblocks were written to every member, by which those that
-    /// are absent are out and those that take part are in, whatever happened before.
-    fn superblocks_have_told(&mut self) {
-        self.engine.has_written = true;
-        self.out.append(&mut self.absent);
-        if self.geometry.level().family() != Family::Direct {
-            for member in &self.engine.machines.members {
-                self.unsure.remove(&member.disk);
-            }
-        }
-    }
-
-    pub(crate) fn flush_answered(&mut self, id: RequestId, result: Result<(), Fault>) {
-        self.note("answer", [id.0, u64::from(result.is_ok()), 1]);
-        let asked = self.engine.clients.flushes.remove(&id).expect("a flush under way");
-        if result.is_ok() {
-            self.model.flushed(asked, self.engine.clients.oldest_read());
-        } else {
-            assert!(self.engine.trust.errors_allowed, "a flush failed within tolerance");
-        }
-    }
-
-    /// The whole array, as clients read it; none if some of it cannot be read.
-    pub(crate) fn read_all(&mut self) -> Option<Vec<u8>> {
-        let capacity = self.geometry.capacity_sectors();
-        let length = 64;
-        let starts: Vec<u64> = (0..capacity).step_by(length as usize).collect();
-        let mut reads = Vec::new();
-        for start in starts {
-            let id = self.issue(Operation::Read, start, length.min(capacity - start));
-            self.engine.clients.flights.get_mut(&id).expect("just issued").keep = true;
-            reads.push(id);
-        }
-        self.settle();
-        let mut content = Vec::with_capacity(capacity as usize * SECTOR);
-        let mut is_whole = true;
-        for id in reads {
-            match self.engine.payloads.remove(&id) {
-                Some(payload) => content.extend_from_slice(&payload.data),
-                None => is_whole = false,
-            }
-        }
-        is_whole.then_some(content)
-    }
+    length = length.min(size - offset);
+    Ask::Bytes { operation, offset, length }
 }

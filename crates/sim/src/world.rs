@@ -12,7 +12,7 @@
 //! The disks, the model, the step count and the chance outlive the engine: [`crate::cycle`] ends it
 //! and starts the next one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use braid_engine::array::{ArrayEffect, MemberId, Notice};
@@ -30,10 +30,10 @@ use crate::fault::{Fault, Mishap, Plan};
 use crate::memory::{Payloads, Reach};
 use crate::model::Model;
 use crate::open::{Machines, Message};
+use crate::requests::{Clients, Flight};
 use crate::schedule::{Choice, Event, Offer, Order, Pending, choose};
 use crate::tally::Tally;
 use crate::trace::Trace;
-use crate::workload::{Clients, Flight};
 
 /// More steps than settling ever takes: beyond, something goes round in circles.
 const SETTLE_STEPS_MAX: u64 = 200_000;
@@ -80,7 +80,7 @@ impl Engine {
             elevators,
             pending: Pending::default(),
             payloads: Payloads::new(),
-            clients: Clients { flights: BTreeMap::new(), flushes: BTreeMap::new() },
+            clients: Clients::default(),
             plan: Plan::default(),
             order,
             trust: Trust { errors_allowed: false, pins: true, firmly: true },
@@ -137,6 +137,7 @@ impl World {
             Some(Choice::Inbox) => self.open_letter(),
             Some(Choice::Report) => self.pass_report(),
             Some(Choice::Issue) => return Did::Issue,
+            Some(Choice::Wire) => self.deliver_some(),
             Some(Choice::Tick) => {
                 self.tick();
                 return Did::Tick;
@@ -151,6 +152,7 @@ impl World {
             inbox: machines.shards.iter().any(|side| !side.inbox.is_empty()),
             report: machines.shards.iter().any(|side| !side.reports.is_empty()),
             issue,
+            wire: self.has_bytes_on_wires(),
             tick: machines.array.poll_timeout().is_some(),
         }
     }
@@ -438,8 +440,7 @@ impl World {
         let end = self.clock.step + SETTLE_STEPS_MAX;
         loop {
             assert!(self.clock.step < end, "it goes round in circles");
-            let clients = &self.engine.clients;
-            let is_answered = clients.flights.is_empty() && clients.flushes.is_empty();
+            let is_answered = self.engine.clients.is_idle();
             if is_answered && self.is_quiet() {
                 break;
             }

@@ -33,7 +33,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use braid_nbd_proto::{
-    Command, ExportDescription, Extent, Negotiated, ReplyCodec, Request, ServerEvent, ServerSession,
+    Command, ExportDescription, Negotiated, ReplyCodec, Request, ServerEvent, ServerSession,
+    sound_extents,
 };
 
 use crate::export::{Export, Operation, Payload};
@@ -370,38 +371,9 @@ fn describe(export: &dyn Export) -> ExportDescription {
     }
 }
 
-/// An export's extents, cut to what may be sent: at least one, none empty, none beyond the request.
-fn sound_extents(extents: &[Extent], length: u32, extents_max: usize) -> Vec<Extent> {
-    let mut sound = Vec::new();
-    let mut left = length;
-    for extent in extents.iter().take(extents_max) {
-        let length_bytes = extent.length_bytes.min(left);
-        if length_bytes == 0 {
-            break;
-        }
-        sound.push(Extent { length_bytes, flags: extent.flags });
-        left -= length_bytes;
-    }
-    if sound.is_empty() {
-        sound.push(Extent { length_bytes: length, flags: 0 });
-    }
-    sound
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn extents_are_cut_to_the_request() {
-        let extent = |length_bytes, flags| Extent { length_bytes, flags };
-        let given = [extent(10, 0), extent(20, 3), extent(30, 0)];
-        assert_eq!(sound_extents(&given, 25, 9), [extent(10, 0), extent(15, 3)]);
-        assert_eq!(sound_extents(&given, 10, 9), [extent(10, 0)]);
-        assert_eq!(sound_extents(&given, 100, 1), [extent(10, 0)]);
-        assert_eq!(sound_extents(&[], 7, 9), [extent(7, 0)]);
-        assert_eq!(sound_extents(&[extent(0, 3)], 7, 9), [extent(7, 0)]);
-    }
 
     #[test]
     fn a_grown_input_keeps_its_bytes() {

@@ -4,7 +4,7 @@ use braid_engine::array::Notice;
 use braid_engine::effect::MemberIo;
 use braid_engine::request::{Fault, Request};
 
-use crate::content::{SECTOR, version_of};
+use crate::content::SECTOR;
 use crate::model::Model;
 use crate::world::{Trust, World};
 
@@ -19,7 +19,7 @@ impl Model {
     ) {
         assert_eq!(data.len(), sectors as usize * SECTOR);
         for (sector, data) in (start..).zip(data.chunks_exact(SECTOR)) {
-            let Some(version) = version_of(sector, data) else {
+            let Some(version) = self.identify(sector, data) else {
                 panic!("sector {sector} reads as nothing that was ever written there");
             };
             if !self.may_read(sector, version, began) {

@@ -1,0 +1,249 @@
+//! Requests in whole sectors: handed to the engine in pieces, answered once.
+//!
+//! Where it stands: below [`crate::call`], whose steps they are; the checkers' own requests (reading
+//! everything, the small worlds) come here directly.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use braid_engine::request::{Fault, Operation, Progress, Request, RequestId, Turnstile};
+use braid_geometry::{Family, LogicalSector};
+
+use crate::call::{Call, Who, written};
+use crate::content::{SECTOR, Version};
+use crate::memory::Payload;
+use crate::model::End;
+use crate::schedule::Event;
+use crate::wire::Connection;
+use crate::world::World;
+
+/// A client's request under way.
+pub(crate) struct Flight {
+    pub(crate) request: Request,
+    pub(crate) progress: Progress,
+    pub(crate) began: u64,
+    /// Where to put the bytes of a read that is to be kept.
+    pub(crate) keep: bool,
+    /// The request in bytes of which it is a step.
+    pub(crate) call: Option<RequestId>,
+}
+
+/// Who waits for a flush.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FlushFor {
+    Client,
+    /// A request in bytes that flushes at its end.
+    Call(RequestId),
+    Wire {
+        connection: usize,
+        cookie: u64,
+    },
+}
+
+/// Everything that clients wait for.
+#[derive(Default)]
+pub(crate) struct Clients {
+    pub(crate) flights: BTreeMap<RequestId, Flight>,
+    /// Flushes under way, the step at which each was asked for, and by whom.
+    pub(crate) flushes: BTreeMap<RequestId, (u64, FlushFor)>,
+    /// Requests in bytes that the array has not answered.
+    pub(crate) calls: BTreeMap<RequestId, Call>,
+    pub(crate) turnstile: Turnstile,
+    /// Those that wait for their turn, in order.
+    pub(crate) waiting: VecDeque<RequestId>,
+    pub(crate) connections: Vec<Connection>,
+}
+
+impl Clients {
+    pub(crate) fn in_flight(&self) -> usize {
+        let wired: usize = self.connections.iter().map(Connection::unanswered).sum();
+        let direct = |call: &&Call| call.who == Who::Direct;
+        wired + self.calls.values().filter(direct).count() + self.flushes.len()
+    }
+
+    /// Whether nobody waits for anything.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.flights.is_empty()
+            && self.flushes.is_empty()
+            && self.calls.is_empty()
+            && self.connections.iter().all(Connection::is_idle)
+    }
+
+    /// When the oldest read under way began; the end of time if there is none.
+    pub(crate) fn oldest_read(&self) -> u64 {
+        let reads = self.flights.values().filter(|flight| !flight.request.operation.is_write());
+        let of_calls = self.calls.values().filter(|call| call.is_read()).map(|call| call.asked);
+        let of_wires = self.connections.iter().filter_map(Connection::oldest_read);
+        reads.map(|flight| flight.began).chain(of_calls).chain(of_wires).min().unwrap_or(u64::MAX)
+    }
+}
+
+impl World {
+    pub(crate) fn name(&mut self) -> RequestId {
+        let name = self.next_request;
+        self.next_request = RequestId(name.0 + 1);
+        name
+    }
+
+    /// Asks for whole sectors, past the turnstile: nothing else may be in there.
+    pub(crate) fn issue(&mut self, operation: Operation, start: u64, sectors: u64) -> RequestId {
+        self.tally.requests += 1;
+        let id = self.next_request;
+        let (version, payload) = match operation {
+            Operation::Write { .. } => {
+                let (offset, length) = (start * SECTOR as u64, sectors * SECTOR as u64);
+                let data = written(id, offset, length);
+                (Some(id.0 as Version + 1), Some(Payload { data, may_change: false }))
+            }
+            Operation::WriteZeroes { .. } | Operation::Trim => (Some(0), None),
+            Operation::Read => {
+                let data = vec![0x77; sectors as usize * SECTOR];
+                (None, Some(Payload { data, may_change: true }))
+            }
+        };
+        if let Some(version) = version {
+            self.model.begin((start, sectors), id.0, version);
+        }
+        self.start_flight(operation, (start, sectors), payload, None)
+    }
+
+    /// A request in whole sectors goes to the engine; it belongs to `call`, if to any.
+    pub(crate) fn start_flight(
+        &mut self,
+        operation: Operation,
+        (start, sectors): (u64, u64),
+        payload: Option<Payload>,
+        call: Option<RequestId>,
+    ) -> RequestId {
+        if operation.is_write() {
+            self.check_nobody_patches(call, (start, sectors));
+        }
+        let id = self.name();
+        let began = self.clock.step;
+        let word = match operation {
+            Operation::Read => "ask-read",
+            Operation::Write { durable: false } => "ask-write",
+            Operation::Write { durable: true } => "ask-fua",
+            Operation::WriteZeroes { .. } => "ask-zero",
+            Operation::Trim => "ask-trim",
+        };
+        self.note(word, [id.0, start, sectors]);
+        let request = Request { id, operation, start: LogicalSector(start), sectors };
+        let progress = Progress::default();
+        let mut flight = Flight { request, progress, began, keep: false, call };
+        if let Some(payload) = payload {
+            self.engine.payloads.insert(id, payload);
+        }
+        for (shard, piece) in self.engine.machines.regions.split(&request) {
+            flight.progress.issue();
+            self.engine.pending.push(Event::Piece { shard: usize::from(shard.0), piece });
+        }
+        assert_eq!(flight.progress.issued_all(), None, "no piece has been answered yet");
+        self.engine.clients.flights.insert(id, flight);
+        id
+    }
+
+    /// The client itself asks for a flush.
+    pub(crate) fn flush(&mut self) -> RequestId {
+        self.tally.requests += 1;
+        self.start_flush(self.clock.step, FlushFor::Client)
+    }
+
+    pub(crate) fn start_flush(&mut self, asked: u64, who: FlushFor) -> RequestId {
+        let id = self.name();
+        self.note("ask-flush", [id.0, 0, 0]);
+        self.engine.clients.flushes.insert(id, (asked, who));
+        self.engine.machines.array.handle_flush_request(self.clock.now, id);
+        self.drain_array();
+        id
+    }
+
+    pub(crate) fn answered(&mut self, id: RequestId, result: Result<(), Fault>) {
+        self.note("answer", [id.0, u64::from(result.is_ok()), 0]);
+        let flight = self.engine.clients.flights.remove(&id).expect("a request under way");
+        let Request { operation, start, sectors, .. } = flight.request;
+        if operation.is_write() && result.is_ok() {
+            self.superblocks_have_told();
+        }
+        if let Some(call) = flight.call {
+            let data = self.engine.payloads.remove(&id).map(|payload| payload.data);
+            let what = (operation, start.0, sectors);
+            return self.step_answered(call, what, flight.began, (data, result));
+        }
+        self.check_error_allowed(result, &flight.request);
+        let range = (start.0, sectors);
+        let times = (flight.began, self.clock.step);
+        match operation {
+            Operation::Read => {
+                if result.is_ok() {
+                    let data = &self.engine.payloads[&id].data;
+                    self.tally.sectors_checked += sectors;
+                    self.model.check_read(range, data, times, self.engine.trust);
+                }
+            }
+            Operation::Write { durable } | Operation::WriteZeroes { durable, .. } => {
+                let end = if result.is_ok() { End::Done { durable } } else { End::Unsure };
+                self.model.end(range, id.0, times, end);
+            }
+            Operation::Trim => self.model.end(range, id.0, times, End::Unsure),
+        }
+        if !(flight.keep && result.is_ok()) {
+            self.engine.payloads.remove(&id);
+        }
+    }
+
+    /// A write was answered: before it, superblocks were written to every member, by which those that
+    /// are absent are out and those that take part are in, whatever happened before.
+    fn superblocks_have_told(&mut self) {
+        self.engine.has_written = true;
+        self.out.append(&mut self.absent);
+        if self.geometry.level().family() != Family::Direct {
+            for member in &self.engine.machines.members {
+                self.unsure.remove(&member.disk);
+            }
+        }
+    }
+
+    pub(crate) fn flush_answered(&mut self, id: RequestId, result: Result<(), Fault>) {
+        self.note("answer", [id.0, u64::from(result.is_ok()), 1]);
+        let (asked, who) = self.engine.clients.flushes.remove(&id).expect("a flush under way");
+        match who {
+            FlushFor::Client => self.flush_known(asked, result.is_ok()),
+            FlushFor::Call(call) => self.go_on(call, result),
+            FlushFor::Wire { connection, cookie } => {
+                self.reply_to_flush(connection, cookie, result);
+            }
+        }
+    }
+
+    /// The client that asked for a flush at step `asked` knows how it went.
+    pub(crate) fn flush_known(&mut self, asked: u64, is_well: bool) {
+        if is_well {
+            self.model.flushed(asked, self.engine.clients.oldest_read());
+        } else {
+            assert!(self.engine.trust.errors_allowed, "a flush failed within tolerance");
+        }
+    }
+
+    /// The whole array, as clients read it; none if some of it cannot be read.
+    pub(crate) fn read_all(&mut self) -> Option<Vec<u8>> {
+        let capacity = self.geometry.capacity_sectors();
+        let length = 64;
+        let starts: Vec<u64> = (0..capacity).step_by(length as usize).collect();
+        let mut reads = Vec::new();
+        for start in starts {
+            let id = self.issue(Operation::Read, start, length.min(capacity - start));
+            self.engine.clients.flights.get_mut(&id).expect("just issued").keep = true;
+            reads.push(id);
+        }
+        self.settle();
+        let mut content = Vec::with_capacity(capacity as usize * SECTOR);
+        let mut is_whole = true;
+        for id in reads {
+            match self.engine.payloads.remove(&id) {
+                Some(payload) => content.extend_from_slice(&payload.data),
+                None => is_whole = false,
+            }
+        }
+        is_whole.then_some(content)
+    }
+}

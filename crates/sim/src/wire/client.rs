@@ -1,0 +1,250 @@
+//! The client's end: what it says, and what it makes of the replies.
+//!
+//! Replies are checked here: the error that was due, data and extents of the right length, nothing
+//! acknowledged that the array has not answered. What data must be, the model says.
+
+use braid_engine::request::RequestId;
+use braid_nbd_proto::{ClientEvent, ClientSession, Command, ErrorCode, Extent, wire};
+
+use super::server::code;
+use super::{Asked, ClientEnd, Crooked, Ending, Say};
+use crate::call::{Who, written};
+use crate::content::SECTOR;
+use crate::model::End;
+use crate::world::World;
+
+impl ClientEnd {
+    /// Where in the data of a read its byte `offset` of the array is.
+    fn place_of(&self, cookie: u64, offset: u64) -> usize {
+        let asked = self.asked.get(&cookie).expect("the session knows who asked");
+        let Command::Read { offset: first, .. } = asked.command else {
+            panic!("data for {:?}", asked.command)
+        };
+        (offset - first) as usize
+    }
+
+    fn take_data(&mut self, bytes: &[u8]) {
+        let (cookie, place) = self.filling.expect("data comes behind its header");
+        let asked = self.asked.get_mut(&cookie).expect("it has a place");
+        asked.data[place..place + bytes.len()].copy_from_slice(bytes);
+        self.filling = Some((cookie, place + bytes.len()));
+    }
+}
+
+impl World {
+    /// The client says something, now or when it has negotiated.
+    pub(crate) fn say(&mut self, index: usize, say: Say) {
+        let at = self.clock.step;
+        let size_bytes = self.geometry.capacity_sectors() * SECTOR as u64;
+        let connection = self.connection(index);
+        if !connection.is_open() {
+            return;
+        }
+        if !connection.client.is_ready && !matches!(say, Say::Cut | Say::Garbage) {
+            connection.client.backlog.push_back(say);
+            return;
+        }
+        let id = self.name();
+        let connection = self.connection(index);
+        let cookie = connection.client.next_cookie;
+        connection.client.next_cookie = cookie.wrapping_add(1);
+        match say {
+            Say::Ask(command) => self.say_command((index, cookie, id), command),
+            Say::Crooked(crooked) => {
+                self.tally.count("nbd-crooked");
+                let (header, error) = crooked.header(cookie, size_bytes);
+                // Whatever the wire carries, the client waits for an answer without data.
+                let stand_in = self.connection(index).client.session.submit(cookie, Command::Flush);
+                stand_in.expect("a flush can always be asked for");
+                let connection = self.connection(index);
+                connection.to_server.push(&header.encode());
+                if header.kind == wire::CMD_WRITE {
+                    connection.to_server.push(&vec![0x5A; header.length as usize]);
+                }
+                let forbidden = matches!(
+                    crooked,
+                    Crooked::TrimBeyond | Crooked::WriteBeyond | Crooked::ZeroesBeyond
+                );
+                let forbidden = forbidden && connection.client.is_read_only;
+                let error = if forbidden { ErrorCode::Permission } else { error };
+                self.wait_for(index, cookie, (id, at), (Command::Flush, Some(error)));
+            }
+            Say::Garbage => {
+                self.tally.count("nbd-garbage");
+                let connection = self.connection(index);
+                connection.to_server.push(&[0xA5; 40]);
+                connection.ending = Ending::Said;
+            }
+            Say::Part { offset, length, sent } => {
+                let command = Command::Write { offset, length, fua: false };
+                let mut bytes = command.header(cookie).encode().to_vec();
+                bytes.extend(written(id, offset, length.into()));
+                bytes.truncate(sent.min(bytes.len() - 1));
+                self.tally.count(if bytes.len() > 28 {
+                    "nbd-cut-in-payload"
+                } else {
+                    "nbd-cut-in-header"
+                });
+                let connection = self.connection(index);
+                connection.to_server.push(&bytes);
+                connection.ending = Ending::Breaks;
+            }
+            Say::Cut => self.cut(index),
+            Say::Disconnect => {
+                self.tally.count("nbd-disconnect");
+                let connection = self.connection(index);
+                connection.to_server.push(&ClientSession::disconnect());
+                connection.ending = Ending::Said;
+            }
+        }
+    }
+
+    fn say_command(&mut self, (index, cookie, id): (usize, u64, RequestId), command: Command) {
+        let at = self.clock.step;
+        let connection = self.connection(index);
+        let Ok(header) = connection.client.session.submit(cookie, command) else {
+            // It needs a feature that this client did not negotiate.
+            self.tally.count("nbd-not-negotiated");
+            return;
+        };
+        connection.to_server.push(&header);
+        if let Command::Write { offset, length, .. } = command {
+            connection.to_server.push(&written(id, offset, length.into()));
+        }
+        let changes = !matches!(
+            command,
+            Command::Read { .. }
+                | Command::Flush
+                | Command::Cache { .. }
+                | Command::BlockStatus { .. }
+        );
+        let refusal = (changes && connection.client.is_read_only).then_some(ErrorCode::Permission);
+        self.note("say", [index as u64, cookie, id.0]);
+        self.wait_for(index, cookie, (id, at), (command, refusal));
+    }
+
+    fn wait_for(
+        &mut self,
+        index: usize,
+        cookie: u64,
+        (id, at): (RequestId, u64),
+        (command, refusal): (Command, Option<ErrorCode>),
+    ) {
+        self.tally.requests += 1;
+        self.tally.count("nbd-requests");
+        let length = if let Command::Read { length, .. } = command { length } else { 0 };
+        let data = vec![0xAA; length as usize];
+        let connection = self.connection(index);
+        let (has_extents, outcome) = (false, None);
+        let asked = Asked { id, command, at, refusal, data, has_extents, outcome };
+        connection.client.asked.insert(cookie, asked);
+    }
+
+    pub(super) fn client_takes(&mut self, index: usize, bytes: &[u8]) {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let connection = self.connection(index);
+            let pending = connection.client.session.payload_pending() as usize;
+            if pending > 0 {
+                let taken = pending.min(rest.len());
+                connection.client.take_data(&rest[..taken]);
+                connection.client.session.payload_consumed(taken as u32);
+                rest = &rest[taken..];
+            } else {
+                let taken = connection.client.session.handle_bytes(rest);
+                assert!(taken > 0, "the client does not listen any more");
+                rest = &rest[taken..];
+            }
+            self.hear_client(index);
+        }
+    }
+
+    fn hear_client(&mut self, index: usize) {
+        while let Some(event) = self.connection(index).client.session.poll_event() {
+            let connection = self.connection(index);
+            match event {
+                ClientEvent::Transmit(bytes) => connection.to_server.push(&bytes),
+                ClientEvent::Ready(info) => {
+                    connection.client.is_ready = true;
+                    let backlog = std::mem::take(&mut connection.client.backlog);
+                    let size_bytes = self.geometry.capacity_sectors() * SECTOR as u64;
+                    assert_eq!(info.size_bytes, size_bytes, "the export has another size");
+                    let flag = wire::TRANSMIT_MULTI_CONN;
+                    assert_ne!(info.transmission_flags & flag, 0, "a flush covers all connections");
+                    backlog.into_iter().for_each(|say| self.say(index, say));
+                }
+                ClientEvent::Data { cookie, offset, .. } => {
+                    let place = connection.client.place_of(cookie, offset);
+                    connection.client.filling = Some((cookie, place));
+                }
+                ClientEvent::Hole { cookie, offset, length } => {
+                    let place = connection.client.place_of(cookie, offset);
+                    let asked = connection.client.asked.get_mut(&cookie).expect("it has a place");
+                    asked.data[place..place + length as usize].fill(0);
+                }
+                ClientEvent::BlockStatus { cookie, extents } => {
+                    let asked =
+                        connection.client.asked.get_mut(&cookie).expect("the session checks it");
+                    let Command::BlockStatus { length, .. } = asked.command else {
+                        panic!("extents for {:?}", asked.command)
+                    };
+                    let all = [Extent { length_bytes: length, flags: 0 }];
+                    assert_eq!(extents, all, "everything is allocated data");
+                    asked.has_extents = true;
+                }
+                ClientEvent::Completed { cookie, result } => self.completed(index, cookie, result),
+                other => panic!("the client hears {other:?}"),
+            }
+        }
+    }
+
+    /// The client has an answer.
+    fn completed(&mut self, index: usize, cookie: u64, result: Result<(), ErrorCode>) {
+        self.note("told", [index as u64, cookie, u64::from(result.is_ok())]);
+        let asked = self.connection(index).client.asked.remove(&cookie).expect("it was asked");
+        if let Some(due) = asked.refusal {
+            assert_eq!(result, Err(due), "{:?} was to be refused", asked.command);
+            assert!(asked.outcome.is_none(), "a refused request reached the array");
+            self.tally.count("nbd-refused");
+            return;
+        }
+        match (asked.command, asked.outcome) {
+            (Command::Flush, _) => {
+                assert!(matches!(result, Ok(()) | Err(ErrorCode::Io)), "a flush: {result:?}");
+                self.flush_known(asked.at, result.is_ok());
+            }
+            (Command::BlockStatus { .. }, _) => {
+                assert!(result.is_ok() && asked.has_extents, "no block status: {result:?}");
+                self.tally.count("nbd-block-status");
+            }
+            (Command::Cache { .. }, _) => assert_eq!(result, Ok(()), "a hint cannot fail"),
+            (command, None) => panic!("{command:?}: {result:?}, and the array has not answered"),
+            (command, Some((mut call, outcome))) => {
+                assert_eq!(result, outcome.map_err(code), "{command:?} is told something else");
+                if call.is_read() {
+                    call.payload = asked.data;
+                }
+                self.conclude(&call, outcome);
+            }
+        }
+    }
+
+    /// The connection breaks: nobody waits any more for what is under way.
+    pub(super) fn cut(&mut self, index: usize) {
+        self.tally.count("nbd-cut");
+        self.note("cut", [index as u64, 0, 0]);
+        for asked in self.connection(index).close() {
+            if let Some((call, _)) = asked.outcome {
+                self.end_parts(&call, End::Unsure);
+            }
+        }
+        let mut orphans = 0;
+        for call in self.engine.clients.calls.values_mut() {
+            if matches!(call.who, Who::Wire { connection, .. } if connection == index) {
+                call.who = Who::Nobody;
+                orphans += 1;
+            }
+        }
+        *self.tally.counts.entry("nbd-orphans").or_default() += orphans;
+    }
+}

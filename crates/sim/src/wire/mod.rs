@@ -1,0 +1,464 @@
+//! Clients behind the NBD protocol: both shipped sessions, and a wire that delivers as the seed says.
+//!
+//! Where it stands: a connection takes the place of a socket, its two ends and the threads around
+//! them. What the server does with a request is `frontend-nbd` and the command's `VolumeExport`,
+//! without their threads: the session admits, [`crate::call`] is the volume, the session's codec
+//! answers. The client's half is `ClientSession`, which notices replies that nobody waits for,
+//! answers given twice, and data that is missing or comes twice.
+//!
+//! ```text
+//!   client ── to_server: any fragments ──▶ ServerSession ── request ──▶ call ──▶ the array
+//!     ▲                                         │ refused                │ in any order
+//!     └──────── to_client: any fragments ◀──────┴──── ReplyCodec ◀───────┘
+//! ```
+//!
+//! The model learns of an answer when the client has it: an acknowledgement that comes too early is
+//! a false one. A connection may break anywhere. What it asked is then there or not; a write whose
+//! payload was not received wholly is not there.
+//!
+//! Not simulated: TLS (there is none), deadlines, limits of what is in flight per connection.
+//!
+//! # Invariants
+//! - Every cookie is answered once [check: every_command_is_answered_over_any_wire].
+//! - A client that breaks the protocol costs nobody but itself
+//!   [check: random_worlds_hold_and_meet_every_kind_of_fault].
+
+mod client;
+mod server;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use braid_engine::request::RequestId;
+use braid_nbd_proto::{
+    BlockSizes, ClientPlan, ClientSession, Command, ErrorCode, ExportDescription, Goal, Negotiated,
+    Request, RequestHeader, ServerSession, wire,
+};
+
+use crate::call::{Call, CallError};
+use crate::content::SECTOR;
+use crate::random::Random;
+use crate::world::World;
+
+/// What a client says on its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Say {
+    Ask(Command),
+    /// A request that must be refused.
+    Crooked(Crooked),
+    /// Bytes that are no request.
+    Garbage,
+    /// A write of which only so many bytes are sent before the connection breaks.
+    Part {
+        offset: u64,
+        length: u32,
+        sent: usize,
+    },
+    /// The connection breaks.
+    Cut,
+    /// The client takes its leave.
+    Disconnect,
+}
+
+/// A way to ask wrongly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Crooked {
+    UnknownCommand,
+    UnknownFlag,
+    EmptyRead,
+    LongRead,
+    FlushOfRange,
+    ReadBeyond,
+    TrimBeyond,
+    WriteBeyond,
+    ZeroesBeyond,
+}
+
+impl Crooked {
+    pub(crate) const ALL: [Self; 9] = [
+        Self::UnknownCommand,
+        Self::UnknownFlag,
+        Self::EmptyRead,
+        Self::LongRead,
+        Self::FlushOfRange,
+        Self::ReadBeyond,
+        Self::TrimBeyond,
+        Self::WriteBeyond,
+        Self::ZeroesBeyond,
+    ];
+
+    /// Its header for an export of this size, and the answer that is due.
+    fn header(self, cookie: u64, size_bytes: u64) -> (RequestHeader, ErrorCode) {
+        let (kind, flags, offset, length) = match self {
+            Self::UnknownCommand => (77, 0, 0, 512),
+            Self::UnknownFlag => (wire::CMD_TRIM, 1 << 9, 0, 512),
+            Self::EmptyRead => (wire::CMD_READ, 0, 0, 0),
+            Self::LongRead => (wire::CMD_READ, 0, 0, (64 << 20) + 1),
+            Self::FlushOfRange => (wire::CMD_FLUSH, 0, 512, 512),
+            Self::ReadBeyond => (wire::CMD_READ, 0, size_bytes - 511, 512),
+            Self::TrimBeyond => (wire::CMD_TRIM, 0, u64::MAX - 100, 512),
+            Self::WriteBeyond => (wire::CMD_WRITE, 0, size_bytes - 100, 101),
+            Self::ZeroesBeyond => (wire::CMD_WRITE_ZEROES, 0, size_bytes, 1),
+        };
+        let is_full = matches!(self, Self::WriteBeyond | Self::ZeroesBeyond);
+        let error = if is_full { ErrorCode::NoSpace } else { ErrorCode::Invalid };
+        (RequestHeader { flags, kind, cookie, offset, length }, error)
+    }
+}
+
+/// Bytes on their way.
+#[derive(Debug, Default)]
+struct Pipe {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl Pipe {
+    fn left(&self) -> usize {
+        self.bytes.len() - self.start
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        if self.left() == 0 {
+            self.clear();
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    fn take(&mut self, count: usize) -> Vec<u8> {
+        let taken = self.bytes[self.start..self.start + count].to_vec();
+        self.start += count;
+        taken
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.start = 0;
+    }
+}
+
+/// How long fragments are.
+#[derive(Clone, Copy, Debug)]
+enum Fragments {
+    Whole,
+    Short,
+    Any,
+}
+
+impl Fragments {
+    fn next(self, left: usize, random: &mut Random) -> usize {
+        let below = |bound: usize, random: &mut Random| 1 + random.below(bound as u64) as usize;
+        match self {
+            Self::Whole => left,
+            // Not so short that a long payload takes for ever.
+            Self::Short if left < 600 => below(left.min(29), random),
+            Self::Short | Self::Any => below(left, random),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    /// The server reads no more; replies still go out.
+    Leaving,
+    Closed,
+}
+
+/// What a client waits for.
+#[derive(Debug)]
+struct Asked {
+    id: RequestId,
+    command: Command,
+    /// The step at which it was asked.
+    at: u64,
+    /// The error that is due, whatever the array does.
+    refusal: Option<ErrorCode>,
+    data: Vec<u8>,
+    has_extents: bool,
+    /// The array has answered.
+    outcome: Option<(Call, Result<(), CallError>)>,
+}
+
+/// The server's end.
+struct ServerEnd {
+    session: ServerSession,
+    negotiated: Option<Negotiated>,
+    /// A write whose payload is coming in.
+    receiving: Option<(Request, Vec<u8>)>,
+    /// Requests begun and not answered.
+    serving: usize,
+}
+
+/// The client's end.
+struct ClientEnd {
+    session: ClientSession,
+    is_ready: bool,
+    is_read_only: bool,
+    /// Said before the negotiation is over.
+    backlog: VecDeque<Say>,
+    asked: BTreeMap<u64, Asked>,
+    next_cookie: u64,
+    /// Where the next bytes of a read's data go: its cookie and their place.
+    filling: Option<(u64, usize)>,
+}
+
+/// A connection: both ends and the wire between them.
+pub(crate) struct Connection {
+    server: ServerEnd,
+    client: ClientEnd,
+    to_server: Pipe,
+    to_client: Pipe,
+    fragments: Fragments,
+    state: State,
+    ending: Ending,
+}
+
+/// Whether what ends the connection has been said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    No,
+    Said,
+    /// It breaks when the server has everything that was sent.
+    Breaks,
+}
+
+impl Connection {
+    pub(crate) fn is_open(&self) -> bool {
+        self.state == State::Open && self.ending == Ending::No
+    }
+
+    /// Nothing more comes of it; what its client still waited for.
+    fn close(&mut self) -> Vec<Asked> {
+        self.state = State::Closed;
+        self.ending = Ending::Said;
+        self.to_server.clear();
+        self.to_client.clear();
+        self.client.backlog.clear();
+        std::mem::take(&mut self.client.asked).into_values().collect()
+    }
+
+    fn has_bytes(&self) -> (bool, bool) {
+        (self.to_server.left() > 0, self.to_client.left() > 0)
+    }
+
+    pub(crate) fn unanswered(&self) -> usize {
+        self.client.asked.len() + self.client.backlog.len()
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        let is_quiet = self.has_bytes() == (false, false) && self.server.serving == 0;
+        self.state == State::Closed || (is_quiet && self.unanswered() == 0)
+    }
+
+    /// When the oldest read was asked for.
+    pub(crate) fn oldest_read(&self) -> Option<u64> {
+        let is_read = |asked: &&Asked| matches!(asked.command, Command::Read { .. });
+        self.client.asked.values().filter(is_read).map(|asked| asked.at).min()
+    }
+}
+
+fn catalog(size_bytes: u64) -> Arc<[ExportDescription]> {
+    let export = |name: &str, read_only| ExportDescription {
+        name: name.to_owned(),
+        size_bytes,
+        read_only,
+        multi_conn: true,
+        block_sizes: BlockSizes::BYTE_GRANULAR,
+    };
+    [export("array", false), export("look", true)].into()
+}
+
+impl World {
+    /// A client connects; its plan and the fragments come from `random`.
+    pub(crate) fn connect(&mut self, random: &mut Random) -> usize {
+        self.tally.count("nbd-connections");
+        let structured_replies = random.chance(75);
+        let is_read_only = random.chance(8);
+        let plan = ClientPlan {
+            export: if is_read_only { "look" } else { *random.pick(&["", "array"]) }.to_owned(),
+            goal: *random.pick(&[Goal::Transmit, Goal::Transmit, Goal::TransmitByExportName]),
+            structured_replies,
+            allocation_context: structured_replies && random.chance(70),
+        };
+        let fragments = *random.pick(&[Fragments::Whole, Fragments::Short, Fragments::Any]);
+        let is_at_once = random.chance(75);
+        let index = self.engine.clients.connections.len();
+        let size_bytes = self.geometry.capacity_sectors() * SECTOR as u64;
+        self.note("connect", [index as u64, u64::from(structured_replies), 0]);
+        self.engine.clients.connections.push(Connection {
+            server: ServerEnd {
+                session: ServerSession::new(catalog(size_bytes)),
+                negotiated: None,
+                receiving: None,
+                serving: 0,
+            },
+            client: ClientEnd {
+                session: ClientSession::new(plan),
+                is_ready: false,
+                is_read_only,
+                backlog: VecDeque::new(),
+                asked: BTreeMap::new(),
+                next_cookie: random.next() | 1,
+                filling: None,
+            },
+            to_server: Pipe::default(),
+            to_client: Pipe::default(),
+            fragments,
+            state: State::Open,
+            ending: Ending::No,
+        });
+        self.hear_server(index);
+        while is_at_once && !self.connection(index).client.is_ready {
+            let (to_server, _) = self.connection(index).has_bytes();
+            self.deliver((index, to_server), random);
+        }
+        index
+    }
+
+    /// Whether its client may say more on it.
+    pub(crate) fn is_open(&self, index: usize) -> bool {
+        self.engine.clients.connections[index].is_open()
+    }
+
+    fn connection(&mut self, index: usize) -> &mut Connection {
+        &mut self.engine.clients.connections[index]
+    }
+
+    /// Whether any bytes are on their way.
+    pub(crate) fn has_bytes_on_wires(&self) -> bool {
+        let mut connections = self.engine.clients.connections.iter();
+        connections.any(|connection| connection.has_bytes() != (false, false))
+    }
+
+    /// Some bytes arrive, at one end of one connection.
+    pub(crate) fn deliver_some(&mut self) {
+        let mut open = Vec::new();
+        for (index, connection) in self.engine.clients.connections.iter().enumerate() {
+            let (to_server, to_client) = connection.has_bytes();
+            open.extend(to_server.then_some((index, true)));
+            open.extend(to_client.then_some((index, false)));
+        }
+        let mut random = self.chances.schedule.clone();
+        let which = *random.pick(&open);
+        self.deliver(which, &mut random);
+        self.chances.schedule = random;
+    }
+
+    fn deliver(&mut self, (index, to_server): (usize, bool), random: &mut Random) {
+        let connection = self.connection(index);
+        let fragments = connection.fragments;
+        let pipe = if to_server { &mut connection.to_server } else { &mut connection.to_client };
+        let count = fragments.next(pipe.left(), random);
+        let bytes = pipe.take(count);
+        self.note("deliver", [index as u64, u64::from(to_server), count as u64]);
+        if to_server {
+            self.server_takes(index, &bytes);
+        } else {
+            self.client_takes(index, &bytes);
+        }
+        self.end_if_over(index);
+    }
+
+    /// Closes what nothing more can come of.
+    fn end_if_over(&mut self, index: usize) {
+        let connection = self.connection(index);
+        let (to_server, to_client) = connection.has_bytes();
+        if connection.ending == Ending::Breaks && !to_server {
+            self.cut(index);
+        } else if connection.state == State::Leaving && connection.server.serving == 0 && !to_client
+        {
+            let left = connection.close();
+            assert!(left.is_empty(), "the server leaves, and owes {left:?}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chances::Chances;
+    use crate::create::smallest;
+    use crate::cut::Cut;
+    use crate::trace::Trace;
+
+    fn world(seed: u64) -> World {
+        World::create(&smallest(), Chances::new(seed, Cut::default()), Trace::new(false))
+    }
+
+    #[test]
+    fn every_command_is_answered_over_any_wire() {
+        let (mut refused, mut out_of_order) = (0, 0);
+        for seed in 0..40 {
+            let mut world = world(seed);
+            let mut random = Random::new(seed);
+            for _ in 0..3 {
+                let index = world.connect(&mut random);
+                let (offset, length, fua) =
+                    (random.below(4000), 1 + random.below(900) as u32, true);
+                let (may_punch, fast) = (true, false);
+                for command in [
+                    Command::Write { offset, length, fua },
+                    Command::Read { offset, length, dont_fragment: false },
+                    Command::Flush,
+                    Command::WriteZeroes { offset, length, fua, may_punch, fast },
+                    Command::Trim { offset, length: 5000, fua },
+                    Command::Cache { offset, length },
+                    Command::BlockStatus { offset, length, one: true },
+                    Command::Read { offset: 0, length: 9000, dont_fragment: true },
+                ] {
+                    world.say(index, Say::Ask(command));
+                }
+                Crooked::ALL
+                    .into_iter()
+                    .for_each(|crooked| world.say(index, Say::Crooked(crooked)));
+            }
+            world.settle();
+            assert!(world.engine.clients.is_idle(), "seed {seed}");
+            assert_eq!(world.tally.of("nbd-crooked"), 27);
+            refused += world.tally.of("nbd-refused");
+            out_of_order += world.tally.of("nbd-out-of-order");
+        }
+        assert!(refused >= 27 * 40 && out_of_order > 0, "{refused} {out_of_order}");
+    }
+
+    #[test]
+    fn a_write_that_broke_off_is_not_there_and_one_that_was_received_may_be() {
+        for seed in 0..20 {
+            let mut world = world(seed);
+            let mut random = Random::new(seed);
+            let (broken, other) = (world.connect(&mut random), world.connect(&mut random));
+            let whole = Command::Write { offset: 2048, length: 512, fua: false };
+            world.say(broken, Say::Ask(whole));
+            world.say(broken, Say::Part { offset: 0, length: 1024, sent: 700 });
+            world.say(other, Say::Ask(Command::Write { offset: 4096, length: 512, fua: false }));
+            world.settle();
+            assert!(!world.is_open(broken) && world.tally.of("nbd-cut") == 1, "seed {seed}");
+            let content = world.read_all().expect("it can be read");
+            let first = crate::content::first_content(4);
+            assert_eq!(content[..2048], first[..2048], "what was received in part is not written");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "the array has not answered")]
+    fn an_acknowledgement_that_comes_too_early_is_noticed() {
+        let mut world = world(1);
+        let mut random = Random::new(1);
+        let index = loop {
+            let index = world.connect(&mut random);
+            world.settle();
+            if !world.connection(index).client.is_read_only {
+                break index;
+            }
+        };
+        world.say(index, Say::Ask(Command::Write { offset: 0, length: 512, fua: true }));
+        let connection = world.connection(index);
+        let cookie = *connection.client.asked.keys().next().expect("it was asked");
+        let codec = connection.server.negotiated.expect("it has settled").codec;
+        connection.to_client.push(codec.success(cookie).as_ref());
+        while world.connection(index).has_bytes().1 {
+            world.deliver((index, false), &mut random);
+        }
+    }
+}
