@@ -11,7 +11,7 @@
 //!                       (unless one of them puts out another that counts it in: its word is later)
 //!                     newest table: any other role ......... faulty (md writes a removed member as a spare)
 //!                     newest table: the same slot .......... claims the slot
-//!   several claim one slot: replacement steps back, then most events; a tie is no array
+//!   several claim one slot: replacement steps back; who else claims it is a clone, and there is no array
 //! ```
 
 use braid_ondisk::{Features, Role};
@@ -43,7 +43,7 @@ pub(crate) fn judge<'a>(
     let newest = newest(group);
     let contradictory = contradictory(group);
     let mut claims: Vec<(u16, Candidate<'a>)> = Vec::new();
-    let mut spares = Vec::new();
+    let mut spares: Vec<Candidate<'a>> = Vec::new();
     for candidate in group {
         let judged = match contradictory.iter().find(|(index, _)| *index == candidate.index) {
             Some((_, other)) => {
@@ -53,12 +53,17 @@ pub(crate) fn judge<'a>(
         };
         match judged {
             Ok(slot) => claims.push((slot, *candidate)),
-            Err((verdict, reason)) => {
-                if verdict == Verdict::Spare {
-                    spares.push(candidate.index);
+            Err((Verdict::Spare, reason)) => match twin_of(candidate, &spares) {
+                Some(twin) => {
+                    let reason = Reason::SpareTwice { used: twin.label() };
+                    verdicts.give(candidate.index, Verdict::Duplicate, reason);
                 }
-                verdicts.give(candidate.index, verdict, reason);
-            }
+                None => {
+                    spares.push(*candidate);
+                    verdicts.give(candidate.index, Verdict::Spare, reason);
+                }
+            },
+            Err((verdict, reason)) => verdicts.give(candidate.index, verdict, reason),
         }
     }
     let settled = settle(claims, newest, verdicts);
@@ -71,7 +76,14 @@ pub(crate) fn judge<'a>(
         return Err(refusal);
     }
     let newest = newest.ok_or(Refusal::NoMembers { wanted: None })?;
+    let spares = spares.iter().map(|spare| spare.index).collect();
     Ok(Roster { newest, active, spares, replaced })
+}
+
+/// The spare that has this one's number. Nothing is read from either, so the first label may wait.
+fn twin_of<'a>(candidate: &Candidate<'_>, spares: &[Candidate<'a>]) -> Option<Candidate<'a>> {
+    let number = candidate.superblock.device.number;
+    spares.iter().find(|spare| spare.superblock.device.number == number).copied()
 }
 
 /// The candidate whose superblock counts: of the newest the one with the lowest number, and of those the first
@@ -217,14 +229,9 @@ fn settle<'a>(
         let slot = claims[0].0;
         let claimants: Vec<Candidate<'a>> = claims.iter().map(|(_, claimant)| *claimant).collect();
         let claimants = set_replacements_aside(slot, claimants, &mut settled, verdicts);
-        let most = claimants.iter().map(Candidate::events).max().unwrap_or(0);
-        let (best, older): (Vec<_>, Vec<_>) =
-            claimants.into_iter().partition(|claimant| claimant.events() == most);
-        for claimant in older {
-            let reason = Reason::SlotTaken { slot, by: best[0].label() };
-            verdicts.give(claimant.index, Verdict::Duplicate, reason);
-        }
-        match best.as_slice() {
+        // A clone within one event of the member. More events say nothing: the count steps back when
+        // the array turns clean, so a clone taken before has one more and older data.
+        match claimants.as_slice() {
             [only] => {
                 let (verdict, reason) = occupies(slot, only, newest_events);
                 verdicts.give(only.index, verdict, reason);

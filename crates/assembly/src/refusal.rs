@@ -90,7 +90,7 @@ pub enum Refusal {
         /// Who disagrees.
         labels: Vec<String>,
     },
-    /// Several equally new members claim one slot.
+    /// Several members claim one slot, within one event of each other: one is a clone of the other.
     #[error("several devices claim slot {slot}: {}", .labels.join(", "))]
     SlotClaimedTwice {
         /// The slot.

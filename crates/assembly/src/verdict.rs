@@ -119,6 +119,11 @@ pub enum Reason {
         /// Who has the newest superblock.
         newest: String,
     },
+    /// It says that it waits, and so does another device of the same number: one is a clone.
+    SpareTwice {
+        /// The label that is used.
+        used: String,
+    },
     /// The newest superblock does not have it in this slot.
     NotInNewestTable {
         /// The slot that it claims.
@@ -183,14 +188,7 @@ pub enum Reason {
         /// The label that is used.
         used: String,
     },
-    /// A newer member has the same slot.
-    SlotTaken {
-        /// The slot.
-        slot: u16,
-        /// Who has it.
-        by: String,
-    },
-    /// An equally new member has the same slot.
+    /// Another member of the same number has the same slot, and which of them is newer cannot be told.
     SlotContested {
         /// The slot.
         slot: u16,
@@ -220,6 +218,9 @@ impl fmt::Display for Reason {
                     f,
                     "it says it waits, but the newest superblock ({newest}) has its number active"
                 )
+            }
+            Self::SpareTwice { used } => {
+                write!(f, "it is a spare with the same number as {used}: one is a clone")
             }
             Self::NotInNewestTable { slot, newest } => {
                 write!(f, "it claims slot {slot}, which the newest superblock ({newest}) denies")
@@ -257,9 +258,8 @@ impl fmt::Display for Reason {
                 write!(f, "it is {missing_bytes} bytes too short for what the array keeps on it")
             }
             Self::SameDevice { used } => write!(f, "it is the same device as {used}"),
-            Self::SlotTaken { slot, by } => write!(f, "{by} is newer and has slot {slot}"),
             Self::SlotContested { slot, by } => {
-                write!(f, "{by} claims slot {slot}, too, and is just as new")
+                write!(f, "{by} claims slot {slot}, too, and which of them is newer cannot be told")
             }
             Self::TablesDiffer { other } => {
                 write!(f, "it and {other} are equally new and disagree about who is in the array")

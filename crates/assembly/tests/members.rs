@@ -2,7 +2,7 @@
 
 mod kit;
 
-use braid_assembly::{Options, Reason, Verdict, assemble};
+use braid_assembly::{Options, Reason, Refusal, Verdict, assemble};
 use braid_geometry::Level;
 use braid_ondisk::{
     BadBlockLogError, BadBlockLogPlace, BadRange, Features, Foreign, ForeignKind, Role,
@@ -191,18 +191,56 @@ fn the_same_device_twice_is_used_once() {
     assert_eq!(assembly.verdicts[0].reason, Reason::SameDevice { used: "another name".into() });
 }
 
+/// The clone was taken while the array was being written; then the array turned clean, which takes the
+/// count back by one. The clone had one event more than its member, and was believed instead of it.
 #[test]
-fn an_older_clone_gives_way_to_the_newer() {
+fn a_clone_within_one_event_of_its_member_is_no_array() {
+    for (true_one_ahead, clone_ahead) in [(0, 0), (1, 0), (0, 1)] {
+        let mut members = array(Level::Raid1, 2);
+        let mut clone = members[1].clone();
+        clone.label = "clone".into();
+        clone.identity = "clone".into();
+        members.push(clone);
+        add_events(&mut members[0], true_one_ahead);
+        add_events(&mut members[1], true_one_ahead);
+        add_events(&mut members[2], clone_ahead);
+        let assembly = judge(&members);
+        assert_eq!(codes(&assembly), ["fresh", "duplicate", "duplicate"]);
+        let by = Reason::SlotContested { slot: 1, by: "clone".into() };
+        assert_eq!(assembly.verdicts[1].reason, by);
+        let labels = vec!["clone".into(), "m1".into()];
+        assert_eq!(assembly.array, Err(Refusal::SlotClaimedTwice { slot: 1, labels }));
+    }
+}
+
+#[test]
+fn a_clone_two_events_behind_its_member_is_stale() {
     let mut members = array(Level::Raid1, 2);
     let mut clone = members[1].clone();
     clone.label = "clone".into();
     clone.identity = "clone".into();
     members.push(clone);
-    add_events(&mut members[0], 1);
-    add_events(&mut members[1], 1);
+    add_events(&mut members[0], 2);
+    add_events(&mut members[1], 2);
     let assembly = judge(&members);
-    assert_eq!(codes(&assembly), ["fresh", "fresh", "duplicate"]);
-    assert_eq!(assembly.verdicts[2].reason, Reason::SlotTaken { slot: 1, by: "m1".into() });
+    assert_eq!(codes(&assembly), ["fresh", "fresh", "stale"]);
+    assert!(assembly.array.is_ok());
+}
+
+/// A clone of a spare stopped the array: two devices with one number could not be opened.
+#[test]
+fn a_cloned_spare_does_not_stop_the_array() {
+    let mut members = array(Level::Raid1, 3);
+    edit_all(&mut members, |superblock| superblock.state.roles[2] = Role::Spare);
+    edit(&mut members[2], |superblock| superblock.state.role = Role::Spare);
+    let mut clone = members[2].clone();
+    clone.label = "n2".into();
+    clone.identity = "n2".into();
+    members.push(clone);
+    let assembly = judge(&members);
+    assert_eq!(codes(&assembly), ["fresh", "fresh", "spare", "duplicate"]);
+    assert_eq!(assembly.verdicts[3].reason, Reason::SpareTwice { used: "m2".into() });
+    assert_eq!(assembly.array.expect("an array").spares, [2]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use braid_sim::shrink::shrink;
 use braid_sim::small::{self, Bounds};
-use braid_sim::{Cut, Report, Settings, Tally, simulate};
+use braid_sim::{Cut, Report, Settings, Tally, histories, simulate};
 
 const USAGE: &str = "\
 usage: braid-sim --seed N [--cycles M] [--smallest] [--twice] [--trace] [--no-shrink]
@@ -17,7 +17,8 @@ usage: braid-sim --seed N [--cycles M] [--smallest] [--twice] [--trace] [--no-sh
                  [--sectors-max N] [--schedule N] [--plain-cycles N]
        braid-sim run [--cycles N] [--seconds S] [--from SEED] [--smallest] [--states] [--no-shrink]
        braid-sim small [--operations N] [--tellings-max N] [--failures-max N] [--states-max N]
-                       [--from N] [--part I/N]";
+                       [--from N] [--part I/N]
+       braid-sim histories [--cycles N] [--from SEED]";
 
 /// How long a failing seed is made smaller.
 const SHRINK_TIME: Duration = Duration::from_secs(60);
@@ -32,6 +33,7 @@ const CYCLES_PER_WORLD: u64 = 20;
 struct Arguments {
     is_run: bool,
     is_small: bool,
+    is_histories: bool,
     bounds: Bounds,
     seed: u64,
     cycles: Option<u64>,
@@ -58,6 +60,7 @@ fn parse() -> Result<Arguments, String> {
         match word.as_str() {
             "run" => arguments.is_run = true,
             "small" => arguments.is_small = true,
+            "histories" => arguments.is_histories = true,
             "--operations" => arguments.bounds.operations_max = number()?,
             "--tellings-max" => arguments.bounds.tellings_max = number()?,
             "--failures-max" => arguments.bounds.failures_max = number()?,
@@ -94,6 +97,8 @@ fn main() -> ExitCode {
     let ended = parse().and_then(|arguments| {
         if arguments.is_small {
             run_small(&arguments)
+        } else if arguments.is_histories {
+            run_histories(&arguments)
         } else if arguments.is_run {
             run_many(&arguments)
         } else {
@@ -182,6 +187,19 @@ fn run_many(arguments: &Arguments) -> Result<(), String> {
         seed += 1;
     }
     print(&total, Some(began.elapsed()), arguments.wants_states);
+    Ok(())
+}
+
+/// Histories of clones, halves and strangers, until there were as many starts.
+fn run_histories(arguments: &Arguments) -> Result<(), String> {
+    let began = Instant::now();
+    let (mut total, mut seed) = (Tally::default(), arguments.seed);
+    while total.cycles < arguments.cycles.unwrap_or(100_000) {
+        let history = catch_unwind(|| histories::explore(seed));
+        total.add(&history.map_err(|_| format!("history {seed} failed"))?);
+        seed += 1;
+    }
+    print(&total, Some(began.elapsed()), false);
     Ok(())
 }
 

@@ -33,6 +33,7 @@ mod cycle;
 mod disk;
 mod elevators;
 mod fault;
+pub mod histories;
 mod memory;
 mod model;
 mod open;

@@ -1,0 +1,352 @@
+//! Histories of whole arrays: clones, halves that ran apart, strangers, torn tables, clocks that go back.
+//!
+//! Here a disk is its superblock and the last write that it holds: cheap enough for very many
+//! histories. The array's machine, the superblocks and assembly are the shipped ones; shards and data are
+//! not here ([`crate::cycle`] has them).
+//!
+//! ```text
+//!   writes form a tree:   w1 ── w2 ── w4 (half A ran alone)        every start chooses disks
+//!                           └─ w3 (half B ran alone)               of one branch, or is refused
+//! ```
+//!
+//! A write goes to every member of the view, in any order, and is answered when the machine may answer it.
+//! So two disks belong together exactly if the last *answered* write on each is the same, and a disk is
+//! stale beside another exactly if that other's is a later one of the same branch. Assembly never sees
+//! writes; the simulator never looks at events.
+//!
+//! One thing md's format cannot tell: a clone *instead* of its member, within one event, looks like a
+//! member that a power cut kept from being told. That is counted (`clone-instead-believed`) and ends
+//! the history.
+//!
+//! # Invariants
+//! - Branches are never mixed, stale disks and strangers never chosen, nothing refused without cause
+//!   [check: histories_never_mix_and_meet_every_scenario].
+//! - The checker can fail [check: a_mixed_choice_is_noticed].
+
+mod disks;
+mod machine;
+
+use std::collections::BTreeSet;
+
+use braid_assembly::{Assembly, Choice, Options, Reason, Refusal, Verdict, assemble};
+use braid_geometry::{Geometry, Slot};
+
+use crate::random::Random;
+use crate::tally::Tally;
+use disks::{ArrayKind, Device, STRANGER, UUID};
+
+/// Starts of one history.
+const STARTS: u64 = 14;
+
+/// A write: what it followed, and whether a client was told that it is done.
+#[derive(Clone, Copy, Debug)]
+struct Write {
+    after: usize,
+    answered: bool,
+}
+
+/// One array's life.
+struct History {
+    kind: ArrayKind,
+    devices: Vec<Device>,
+    /// The first is the content that the array was made with; it follows itself.
+    writes: Vec<Write>,
+    /// Device numbers of those that ran to the end of the last start without harm, if that was all
+    /// there is of the array: then they must be chosen again.
+    sound: BTreeSet<u16>,
+    seconds: u64,
+    random: Random,
+    tally: Tally,
+}
+
+/// Runs one history.
+///
+/// # Panics
+/// At the first wrong choice, with what it is.
+#[must_use]
+pub fn explore(seed: u64) -> Tally {
+    let mut random = Random::new(seed);
+    let kind = ArrayKind::any(&mut random);
+    let mut history = History {
+        devices: kind.disks(UUID),
+        sound: kind.numbers().collect(),
+        kind,
+        writes: vec![Write { after: 0, answered: true }],
+        seconds: crate::create::MADE_AT_SECONDS,
+        random,
+        tally: Tally { worlds: 1, ..Tally::default() },
+    };
+    for _ in 0..STARTS {
+        history.tally.cycles += 1;
+        if !history.start() {
+            break;
+        }
+    }
+    history.tally
+}
+
+impl History {
+    /// The last answered write that a disk with `write` holds.
+    fn answered(&self, mut write: usize) -> usize {
+        while !self.writes[write].answered {
+            write = self.writes[write].after;
+        }
+        write
+    }
+
+    /// Whether `later` followed `earlier`, at some distance.
+    fn follows(&self, mut later: usize, earlier: usize) -> bool {
+        while later > earlier {
+            later = self.writes[later].after;
+            if later == earlier {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Presents disks, checks the choice, runs the array. False when the history is over.
+    fn start(&mut self) -> bool {
+        self.mischief();
+        let presented = self.who_is_presented();
+        let members: Vec<_> =
+            presented.iter().map(|index| self.devices[*index].probed(*index)).collect();
+        let own = |index: &usize| self.devices[*index].uuid == UUID;
+        let is_ours = presented.iter().any(|i| own(i) && self.devices[*i].superblock().is_some());
+        let uuid = (!is_ours || self.random.chance(90)).then_some(UUID);
+        let options = Options { choice: Choice { uuid, name: None }, ..Options::default() };
+        let mut labelled = members;
+        if self.random.chance(10) {
+            self.tally.count("same-disk-twice");
+            let mut again = self.random.pick(&labelled).clone();
+            again.label.push_str("-again");
+            labelled.push(again);
+        }
+        let assembly = assemble(&labelled, &options);
+        let is_open_choice = uuid.is_none();
+        self.check_verdicts(&assembly, &presented);
+        match &assembly.array {
+            Ok(array) => {
+                let index_of = |index: usize| presented[first_of(&labelled, index)];
+                let chosen: Vec<usize> =
+                    array.slots.iter().flatten().map(|one| index_of(one.member)).collect();
+                let apart = presented.iter().zip(&assembly.verdicts);
+                let apart = apart.filter(|(_, one)| matches!(one.reason, Reason::RanApart { .. }));
+                let apart: BTreeSet<usize> = apart.map(|(index, _)| *index).collect();
+                if !self.check_choice(&chosen, &presented, &apart) {
+                    return false;
+                }
+                let array = array.clone();
+                let by_index: Vec<usize> = (0..labelled.len()).map(index_of).collect();
+                self.run(&array, &by_index);
+            }
+            Err(refusal) => self.check_refusal(refusal, &presented, is_open_choice),
+        }
+        true
+    }
+
+    /// Clones are taken, strangers come, the clock is set.
+    fn mischief(&mut self) {
+        if self.random.chance(25) {
+            let index = self.random.below(self.devices.len() as u64) as usize;
+            let mut clone = self.devices[index].clone();
+            clone.is_clone = true;
+            self.devices.push(clone);
+            self.tally.count("clone-taken");
+        }
+        if self.random.chance(8) {
+            let stranger = self.random.pick(&self.kind.disks(STRANGER)).clone();
+            self.devices.push(stranger);
+        }
+        self.seconds = if self.random.chance(20) {
+            self.tally.count("clock-backwards");
+            self.seconds - self.random.below(100_000)
+        } else {
+            self.seconds + self.random.below(100)
+        };
+    }
+
+    /// Any disks in any order; often all of the array's own.
+    fn who_is_presented(&mut self) -> Vec<usize> {
+        let own = 0..self.kind.disks_count();
+        let mut presented: Vec<usize> = own.collect();
+        if self.random.chance(35) {
+            self.tally.count("disks-withheld");
+            let percent = *self.random.pick(&[20, 50, 80]);
+            presented.retain(|_| self.random.chance(percent));
+        }
+        for extra in self.kind.disks_count()..self.devices.len() {
+            if self.random.chance(20) {
+                presented.push(extra);
+            }
+        }
+        if presented.is_empty() {
+            presented.push(0);
+        }
+        self.random.shuffle(&mut presented);
+        presented
+    }
+
+    fn check_verdicts(&mut self, assembly: &Assembly, presented: &[usize]) {
+        for (index, verdict) in presented.iter().zip(&assembly.verdicts) {
+            let device = &self.devices[*index];
+            let (verdict, reason) = (verdict.verdict, &verdict.reason);
+            if device.uuid == STRANGER {
+                self.tally.count("foreign-disk");
+                assert!(matches!(verdict, Verdict::Foreign | Verdict::Duplicate), "{reason}");
+            } else if device.superblock().is_none() {
+                self.tally.count("torn-table-presented");
+                assert!(verdict.slot().is_none() && verdict != Verdict::Spare, "{reason}");
+            } else if device.is_spare {
+                assert!(verdict.slot().is_none(), "a spare is believed: {reason}");
+            }
+        }
+    }
+
+    /// Whether another presented disk has this one's number.
+    fn has_twin(&self, index: usize, presented: &[usize]) -> bool {
+        let device = &self.devices[index];
+        presented.iter().any(|other| *other != index && self.devices[*other].is_twin_of(device))
+    }
+
+    /// False when md's format could not have told.
+    fn check_choice(
+        &mut self,
+        chosen: &[usize],
+        presented: &[usize],
+        ran_apart: &BTreeSet<usize>,
+    ) -> bool {
+        let answered = |index: &usize| self.answered(self.devices[*index].write);
+        let last = chosen.iter().map(answered).max().expect("an array has members");
+        let mixed = chosen.iter().find(|index| answered(index) != last);
+        let could_tell = |index: &&usize| {
+            let device = &self.devices[**index];
+            device.uuid == UUID && !device.is_spare && device.superblock().is_some()
+        };
+        let own: Vec<usize> = presented.iter().filter(could_tell).copied().collect();
+        let newer = own
+            .iter()
+            .find(|index| !ran_apart.contains(index) && self.follows(answered(index), last));
+        if mixed.is_some() || newer.is_some() {
+            let is_instead = |index: &&usize| {
+                let device = &self.devices[**index];
+                let mut others = (0..self.devices.len()).filter(|other| !presented.contains(other));
+                others.any(|other| self.devices[other].is_twin_of(device))
+            };
+            let excuse = chosen.iter().find(is_instead);
+            assert!(
+                excuse.is_some(),
+                "chosen {chosen:?} of {presented:?}: mixed {mixed:?}, newer {newer:?} than {last}"
+            );
+            self.tally.count("clone-instead-believed");
+            return false;
+        }
+        if !ran_apart.is_empty() {
+            self.tally.count("split-brain-one-half-chosen");
+        }
+        if chosen.iter().any(|index| self.devices[*index].is_clone) {
+            self.tally.count("clone-as-good-as-its-member");
+        }
+        if presented.iter().any(|index| self.has_twin(*index, presented)) {
+            self.tally.count("clone-presented");
+        }
+        self.tally.count("started");
+        true
+    }
+
+    fn check_refusal(&mut self, refusal: &Refusal, presented: &[usize], is_open_choice: bool) {
+        let count = match refusal {
+            Refusal::SlotClaimedTwice { labels, .. } => {
+                let twins = presented.iter().any(|index| self.has_twin(*index, presented));
+                assert!(twins && labels.len() > 1, "{refusal}");
+                "refused-clone-beside-its-member"
+            }
+            Refusal::RolesContradict { labels } => {
+                assert!(labels.len() > 1, "{refusal}");
+                "refused-contradictory"
+            }
+            Refusal::SeveralArrays { arrays } => {
+                let foreign = presented.iter().any(|index| self.devices[*index].uuid == STRANGER);
+                assert!(is_open_choice && foreign && arrays.len() == 2, "{refusal}");
+                "refused-several-arrays"
+            }
+            Refusal::DirtyAndDegraded(_) => "refused-write-hole",
+            Refusal::TooFewMembers { .. } => "refused-too-few",
+            Refusal::NoMembers { .. } => "refused-no-members",
+            _ => panic!("refused without reason: {refusal}"),
+        };
+        self.tally.count(count);
+        let alone = presented.iter().all(|index| {
+            let device = &self.devices[*index];
+            device.uuid == UUID && !device.is_clone
+        });
+        assert!(!(alone && self.is_sound(presented)), "nothing befell the disks: {refusal}");
+    }
+
+    /// Whether these have all disks that ended the last start without harm, and these were enough.
+    fn is_sound(&self, presented: &[usize]) -> bool {
+        let own = presented.iter().filter(|index| !self.devices[**index].is_clone);
+        let numbers: BTreeSet<u16> = own.map(|index| self.devices[*index].number).collect();
+        !self.sound.is_empty() && self.sound.is_subset(&numbers)
+    }
+}
+
+/// Where the disk at this index is in the list for the first time.
+fn first_of(labelled: &[braid_assembly::ProbedMember], index: usize) -> usize {
+    let identity = &labelled[index].identity;
+    let first = labelled.iter().position(|member| member.identity == *identity);
+    first.expect("it is in the list itself")
+}
+
+/// Whether the level makes up for slots without a member.
+fn survives(geometry: &Geometry, slots: &[bool]) -> bool {
+    geometry.survives(&|slot: Slot| !slots[slot.index()])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn histories_never_mix_and_meet_every_scenario() {
+        let mut total = Tally::default();
+        (0..4000).for_each(|seed| total.add(&explore(seed)));
+        for name in [
+            "clone-taken",
+            "clone-presented",
+            "clone-as-good-as-its-member",
+            "refused-clone-beside-its-member",
+            "split-brain-one-half-chosen",
+            "refused-contradictory",
+            "foreign-disk",
+            "refused-several-arrays",
+            "same-disk-twice",
+            "clock-backwards",
+            "torn-table-presented",
+            "spare-told",
+            "power-cut",
+            "levelled",
+        ] {
+            assert!(total.of(name) > 0, "{name} never happened: {:?}", total.counts);
+        }
+    }
+
+    /// A member whose write is older than its superblock says: a wrong choice, and it is seen.
+    #[test]
+    #[should_panic(expected = "mixed Some")]
+    fn a_mixed_choice_is_noticed() {
+        let mut random = Random::new(1);
+        let kind = ArrayKind::any(&mut random);
+        let mut history = History {
+            devices: kind.disks(UUID),
+            sound: BTreeSet::new(),
+            kind,
+            writes: vec![Write { after: 0, answered: true }, Write { after: 0, answered: true }],
+            seconds: crate::create::MADE_AT_SECONDS,
+            random,
+            tally: Tally::default(),
+        };
+        history.devices[0].write = 1;
+        history.check_choice(&[0, 1], &[0, 1], &BTreeSet::new());
+    }
+}

@@ -1,0 +1,166 @@
+//! The disks of a history: a superblock's bytes, which can tear, and the last write that is held.
+
+use braid_assembly::ProbedMember;
+use braid_geometry::{Level, default_layout};
+use braid_ondisk::{
+    ArrayFacts, DeviceFlags, NewSuperblock, PlacementRequest, Probe, Role, Superblock, Timestamp,
+    UnvalidatedV1, Version, placement,
+};
+
+use crate::content::{SECTOR, bytes};
+use crate::random::Random;
+
+/// The array whose history it is.
+pub(super) const UUID: [u8; 16] = [0xB7; 16];
+/// Another array's.
+pub(super) const STRANGER: [u8; 16] = [0x57; 16];
+const DEVICE_BYTES: u64 = 8 << 20;
+
+/// What kind of array it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ArrayKind {
+    level: Level,
+    pub(super) slots: u16,
+    spares: u16,
+    /// The first device number: from 128 on the table's used part is in the superblock's second sector.
+    first_number: u16,
+    version: Version,
+}
+
+impl ArrayKind {
+    pub(super) fn any(random: &mut Random) -> Self {
+        let (level, slots) = *random.pick(&[
+            (Level::Raid1, 2),
+            (Level::Raid1, 3),
+            (Level::Raid5, 3),
+            (Level::Raid5, 4),
+            (Level::Raid6, 4),
+            (Level::Raid10, 4),
+        ]);
+        Self {
+            level,
+            slots,
+            spares: *random.pick(&[0, 0, 1, 2]),
+            first_number: *random.pick(&[0, 0, 0, 126, 300]),
+            version: *random.pick(&[Version::V1_0, Version::V1_1, Version::V1_2]),
+        }
+    }
+
+    pub(super) fn disks_count(self) -> usize {
+        usize::from(self.slots + self.spares)
+    }
+
+    /// Device numbers of the members in slots.
+    pub(super) fn numbers(self) -> impl Iterator<Item = u16> {
+        self.first_number..self.first_number + self.slots
+    }
+
+    /// The disks of a new array of this kind.
+    pub(super) fn disks(self, uuid: [u8; 16]) -> Vec<Device> {
+        let chunk_sectors = if self.level == Level::Raid1 { 0 } else { 8 };
+        let placement = placement(&PlacementRequest {
+            version: self.version,
+            device_bytes: DEVICE_BYTES,
+            level: self.level,
+            chunk_sectors,
+            member_size_sectors: None,
+            data_offset_sectors: None,
+        });
+        let placement = placement.expect("there is room for data and metadata");
+        let mut roles = vec![Role::Spare; usize::from(self.first_number)];
+        roles.extend((0..self.slots).map(Role::Active));
+        roles.resize(roles.len() + usize::from(self.spares), Role::Spare);
+        let disk = |index: u16| {
+            let number = self.first_number + index;
+            let superblock = Superblock::new_v1(&NewSuperblock {
+                array: ArrayFacts {
+                    uuid,
+                    name: "sim:history".to_owned(),
+                    creation_time: Timestamp {
+                        seconds: crate::create::MADE_AT_SECONDS,
+                        microseconds: 0,
+                    },
+                    level: self.level,
+                    layout: default_layout(self.level),
+                    chunk_sectors,
+                    member_size_sectors: placement.member_size_sectors,
+                    raid_slots: u32::from(self.slots),
+                    preferred_minor: None,
+                },
+                placement,
+                device_number: u32::from(number),
+                device_uuid: [number as u8; 16],
+                device_flags: DeviceFlags::default(),
+                roles: roles.clone().into(),
+                events: 10,
+                resync_offset: u64::MAX,
+            });
+            let superblock = superblock.expect("a kind makes a valid superblock");
+            Device {
+                uuid,
+                number,
+                version: self.version,
+                offset_bytes: superblock.offset_bytes(),
+                stored: superblock.to_bytes(),
+                write: 0,
+                is_clone: false,
+                is_spare: index >= self.slots,
+            }
+        };
+        (0..self.slots + self.spares).map(disk).collect()
+    }
+}
+
+/// A disk.
+#[derive(Clone, Debug)]
+pub(super) struct Device {
+    pub(super) uuid: [u8; 16],
+    pub(super) number: u16,
+    version: Version,
+    offset_bytes: u64,
+    /// Its superblock's bytes.
+    stored: Vec<u8>,
+    /// The last write that it holds.
+    pub(super) write: usize,
+    pub(super) is_clone: bool,
+    pub(super) is_spare: bool,
+}
+
+impl Device {
+    /// Its superblock, if it passes.
+    pub(super) fn superblock(&self) -> Option<Superblock> {
+        self.probed(0).probe.newest().cloned()
+    }
+
+    pub(super) fn is_twin_of(&self, other: &Self) -> bool {
+        self.uuid == other.uuid && self.number == other.number
+    }
+
+    pub(super) fn probed(&self, index: usize) -> ProbedMember {
+        let found = UnvalidatedV1::recognise(&self.stored, self.version);
+        let found = found.map(|found| found.validate(DEVICE_BYTES, self.offset_bytes));
+        ProbedMember {
+            label: format!("disk{index}"),
+            size_bytes: DEVICE_BYTES,
+            identity: format!("disk{index}"),
+            probe: Probe { superblocks: found.into_iter().collect(), foreign: Vec::new() },
+            bad_blocks: Ok(Vec::new()),
+            bitmap: None,
+        }
+    }
+
+    pub(super) fn store(&mut self, superblock: &Superblock) {
+        self.stored = superblock.to_bytes();
+    }
+
+    /// Stores any sectors of it.
+    pub(super) fn tear(&mut self, superblock: &Superblock, random: &mut Random) {
+        let wanted = superblock.to_bytes();
+        self.stored.resize(wanted.len().max(self.stored.len()), 0xff);
+        for sector in 0..(wanted.len() / SECTOR) as u64 {
+            if random.chance(50) {
+                self.stored[bytes(sector, 1)].copy_from_slice(&wanted[bytes(sector, 1)]);
+            }
+        }
+    }
+}

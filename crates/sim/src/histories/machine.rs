@@ -1,0 +1,243 @@
+//! One run of a history's array: writes, rest, losses, and an end at any moment.
+
+use std::sync::Arc;
+
+use braid_assembly::AssembledArray;
+use braid_engine::Instant;
+use braid_engine::array::{
+    Array, ArrayEffect, ArrayView, Gate, MemberId, Notice, SuperblockState, update_for,
+};
+use braid_engine::effect::Report;
+use braid_engine::open::{Manner, levelling, opening};
+use braid_engine::request::ShardIndex;
+use braid_geometry::Geometry;
+use braid_ondisk::Superblock;
+
+use super::{History, Write, survives};
+
+const SHARD: ShardIndex = ShardIndex(0);
+
+/// Power was cut.
+struct Cut;
+
+/// The machine of one run.
+struct Run {
+    array: Array,
+    geometry: Geometry,
+    view: Arc<ArrayView>,
+    /// By [`MemberId`]: disk and superblock.
+    members: Vec<(usize, Superblock)>,
+    spares: Vec<usize>,
+    is_broken: bool,
+    now: Instant,
+}
+
+impl History {
+    /// Runs an assembled array for a while. `disk_of` has the disk of each of assembly's members.
+    pub(super) fn run(&mut self, assembled: &AssembledArray, disk_of: &[usize]) {
+        self.sound.clear();
+        let Ok(mut run) = self.open(assembled, disk_of) else { return };
+        for _ in 0..self.random.below(5) {
+            let done = match self.random.below(10) {
+                0..6 => self.write(&mut run),
+                6 | 7 => self.rest(&mut run),
+                _ => self.lose_one(&mut run),
+            };
+            if done.is_err() || run.is_broken {
+                return;
+            }
+        }
+        let members = run.view.slots.iter().flatten();
+        let disks: Vec<usize> =
+            members.map(|member| run.members[usize::from(member.id.0)].0).collect();
+        let numbers = disks.iter().map(|disk| self.devices[*disk].number).collect();
+        let is_whole = disks.len() == usize::from(self.kind.slots);
+        let no_clones = disks.iter().all(|disk| !self.devices[*disk].is_clone);
+        if !self.stop(&mut run) || !no_clones || !is_whole {
+            return;
+        }
+        self.sound = numbers;
+    }
+
+    fn open(&mut self, assembled: &AssembledArray, disk_of: &[usize]) -> Result<Run, Cut> {
+        let mut superblocks: Vec<Option<Superblock>> =
+            disk_of.iter().map(|disk| self.devices[*disk].superblock()).collect();
+        for round in levelling(assembled, |index| superblocks[index].as_ref(), self.seconds) {
+            self.tally.count("levelled");
+            let mut batch = Vec::new();
+            for (index, update) in round {
+                let superblock = superblocks[index].as_mut().expect("it is to be levelled");
+                superblock.apply(&update);
+                batch.push((disk_of[index], superblock.clone()));
+            }
+            self.store(&batch)?;
+        }
+        let manner =
+            Manner { read_only: false, shards: 1, zero_is_fast: false, clean_delay_ms: 200 };
+        let opening = opening(assembled, |index| superblocks[index].as_ref(), &manner);
+        let opening = opening.expect("assembly chooses members that are there, once each");
+        let members = opening.members.iter().map(|joined| {
+            let superblock = superblocks[joined.index].clone().expect("it was chosen");
+            (disk_of[joined.index], superblock)
+        });
+        let members = members.collect();
+        let spares = assembled.spares.iter().map(|index| disk_of[*index]).collect();
+        let mut array = Array::new(opening.setup);
+        let Some(ArrayEffect::Publish(view)) = array.poll_effect() else {
+            unreachable!("an array's first effect is its first view")
+        };
+        let geometry = assembled.geometry.clone();
+        Ok(Run { array, geometry, view, members, spares, is_broken: false, now: Instant(1) })
+    }
+
+    /// Superblocks are written, all at once; power may be cut meanwhile.
+    fn store(&mut self, batch: &[(usize, Superblock)]) -> Result<(), Cut> {
+        if !self.random.chance(12) {
+            batch.iter().for_each(|(disk, superblock)| self.devices[*disk].store(superblock));
+            return Ok(());
+        }
+        self.tally.count("power-cut");
+        for (disk, superblock) in batch {
+            match self.random.below(3) {
+                0 => {}
+                1 => self.devices[*disk].store(superblock),
+                _ => self.devices[*disk].tear(superblock, &mut self.random),
+            }
+        }
+        Err(Cut)
+    }
+
+    /// Carries out what the array asks for, until it asks for nothing.
+    fn drain(&mut self, run: &mut Run) -> Result<(), Cut> {
+        loop {
+            let mut batch: Vec<(MemberId, Arc<SuperblockState>)> = Vec::new();
+            let (mut reports, mut flushes) = (Vec::new(), Vec::new());
+            let mut is_quiet = true;
+            while let Some(effect) = run.array.poll_effect() {
+                is_quiet = false;
+                match effect {
+                    ArrayEffect::Publish(view) => {
+                        reports.push(Report::ViewInForce { epoch: view.epoch });
+                        run.view = view;
+                    }
+                    ArrayEffect::WriteSuperblock { member, state } => batch.push((member, state)),
+                    ArrayEffect::Flush { member } => flushes.push(member),
+                    ArrayEffect::QueryActivity => {
+                        reports.push(Report::Activity { last_write: Instant(0), writing: false });
+                    }
+                    ArrayEffect::Notice(Notice::Broken { .. }) => run.is_broken = true,
+                    ArrayEffect::Notice(_) | ArrayEffect::Answer { .. } => {}
+                }
+            }
+            if is_quiet {
+                return Ok(());
+            }
+            self.carry_out(run, batch)?;
+            flushes.into_iter().for_each(|member| run.array.handle_flushed(run.now, member, true));
+            for report in reports {
+                run.array.handle_report(run.now, SHARD, report);
+            }
+        }
+    }
+
+    fn carry_out(
+        &mut self,
+        run: &mut Run,
+        batch: Vec<(MemberId, Arc<SuperblockState>)>,
+    ) -> Result<(), Cut> {
+        let mut stored = Vec::new();
+        for (id, state) in &batch {
+            let (disk, superblock) = &mut run.members[usize::from(id.0)];
+            let update = update_for(superblock, *id, u64::MAX, state, self.seconds);
+            superblock.apply(&update);
+            stored.push((*disk, superblock.clone()));
+            if run.spares.contains(disk) {
+                self.tally.count("spare-told");
+            }
+        }
+        if stored.is_empty() {
+            return Ok(());
+        }
+        self.store(&stored)?;
+        for (member, _) in batch {
+            run.array.handle_superblock_written(run.now, member, true);
+        }
+        Ok(())
+    }
+
+    /// A client's write, to everybody in the view; sometimes a member fails it.
+    fn write(&mut self, run: &mut Run) -> Result<(), Cut> {
+        while run.view.gate != Gate::Open {
+            let epoch = run.view.epoch;
+            run.array.handle_report(run.now, SHARD, Report::WantWrite);
+            self.drain(run)?;
+            if run.is_broken || run.view.epoch == epoch {
+                return Ok(());
+            }
+        }
+        let mut members: Vec<MemberId> =
+            run.view.slots.iter().flatten().map(|member| member.id).collect();
+        self.random.shuffle(&mut members);
+        let disk = |id: MemberId| usize::from(id.0);
+        let first = run.members[disk(members[0])].0;
+        let write = self.writes.len();
+        let after = self.answered(self.devices[first].write);
+        self.writes.push(Write { after, answered: false });
+        let failing = self.random.chance(10).then(|| members[0]);
+        for id in &members {
+            if self.random.chance(2) {
+                self.tally.count("power-cut");
+                return Err(Cut);
+            }
+            if Some(*id) != failing {
+                self.devices[run.members[disk(*id)].0].write = write;
+            }
+        }
+        if let Some(member) = failing {
+            self.fail(run, member)?;
+        }
+        if !run.is_broken {
+            self.writes[write].answered = true;
+            self.tally.requests += 1;
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, run: &mut Run, member: MemberId) -> Result<(), Cut> {
+        self.tally.count("member-fails");
+        let slots = run.view.slots.iter();
+        let left: Vec<bool> =
+            slots.map(|slot| slot.as_ref().is_some_and(|one| one.id != member)).collect();
+        let must_survive = survives(&run.geometry, &left);
+        run.array.handle_report(run.now, SHARD, Report::MemberFailed { member });
+        self.drain(run)?;
+        assert_eq!(run.is_broken, !must_survive, "the level says whether it survives a loss");
+        Ok(())
+    }
+
+    fn lose_one(&mut self, run: &mut Run) -> Result<(), Cut> {
+        let members: Vec<MemberId> =
+            run.view.slots.iter().flatten().map(|member| member.id).collect();
+        let member = *self.random.pick(&members);
+        self.fail(run, member)
+    }
+
+    /// Nothing is written for a while: the array may turn clean.
+    fn rest(&mut self, run: &mut Run) -> Result<(), Cut> {
+        let Some(due) = run.array.poll_timeout() else { return Ok(()) };
+        run.now = due;
+        run.array.handle_timeout(due);
+        self.drain(run)
+    }
+
+    /// The end: an orderly stop, or power is cut at rest. True if nothing was under way.
+    fn stop(&mut self, run: &mut Run) -> bool {
+        if self.random.chance(50) {
+            self.tally.count("power-cut");
+            return true;
+        }
+        self.tally.count("orderly-stop");
+        run.array.handle_stop(run.now);
+        self.drain(run).is_ok()
+    }
+}
