@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::{crash, fuzz, oracle, packages, sim, tidy};
+use crate::{crash, fuzz, models, oracle, packages, sim, tidy};
 
 /// What the whole may take on two cores; a longer run is said at the end.
 const BUDGET: Duration = Duration::from_secs(15 * 60);
@@ -46,13 +46,14 @@ struct Step {
     run: fn() -> Result<Ending>,
 }
 
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 12] = [
     Step { name: "packages", run: || packages::ensure().map(done) },
     Step { name: "fmt", run: || cargo(&["fmt", "--all", "--check"]) },
     Step { name: "clippy", run: clippy },
     Step { name: "tidy", run: || tidy::run().map(done) },
     Step { name: "test", run: test },
     Step { name: "sim", run: simulate_briefly },
+    Step { name: "models", run: check_models },
     Step { name: "crash-loop", run: crash_briefly },
     Step { name: "docs", run: docs },
     Step { name: "fuzz", run: fuzz_briefly },
@@ -143,6 +144,11 @@ fn docs() -> Result<Ending> {
 fn simulate_briefly() -> Result<Ending> {
     sim::run_for(SIM_SECONDS, 0)?;
     Ok(Ending::Done(format!("{SIM_SECONDS} s of random worlds")))
+}
+
+fn check_models() -> Result<Ending> {
+    let (models, schedules) = models::run()?;
+    Ok(Ending::Done(format!("{models} models, {schedules} schedules")))
 }
 
 fn crash_briefly() -> Result<Ending> {

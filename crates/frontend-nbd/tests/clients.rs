@@ -228,6 +228,7 @@ fn fio_verifies_what_it_wrote() {
             "--size=20M",
             "--verify=crc32c",
             "--verify_fatal=1",
+            "--verify_state_save=0",
             "--randrepeat=0",
         ],
     );

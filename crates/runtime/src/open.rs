@@ -156,8 +156,25 @@ fn queues(opening: &Opening, mut members: Vec<Option<OpenMember>>) -> Vec<Arc<Me
     (0..).zip(&opening.members).map(queue).collect()
 }
 
+/// Starts every thread; if one cannot be started, those that run are ended, and their devices let go.
 fn spawn(core: &Arc<Core>, options: &Options) -> Result<Vec<thread::JoinHandle<()>>, OpenError> {
     let mut threads = Vec::new();
+    let started = spawn_into(&mut threads, core, options);
+    if started.is_err() {
+        core.members.iter().for_each(|member| member.stop());
+        for thread in threads.drain(..) {
+            thread.join().expect("a thread without work does not panic");
+        }
+    }
+    started?;
+    Ok(threads)
+}
+
+fn spawn_into(
+    threads: &mut Vec<thread::JoinHandle<()>>,
+    core: &Arc<Core>,
+    options: &Options,
+) -> Result<(), OpenError> {
     for member in &core.members {
         for _ in 0..options.threads_per_member.max(1) {
             let (core, member) = (Arc::downgrade(core), Arc::clone(member));
@@ -168,5 +185,5 @@ fn spawn(core: &Arc<Core>, options: &Options) -> Result<Vec<thread::JoinHandle<(
     let alarm = Arc::downgrade(core);
     let body = move || timer::run(&alarm);
     threads.push(thread::Builder::new().name("braid-alarm".into()).spawn(body)?);
-    Ok(threads)
+    Ok(())
 }
