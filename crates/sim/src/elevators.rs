@@ -1,4 +1,4 @@
-//! The shipped elevators between the engine and the disks.
+//! Elevators between the engine and the disks.
 //!
 //! ```text
 //!   shard ─MemberIo─▶ elevator of the member ─Vector─▶ pending ─▶ disk, part by part ─IoDone─▶ shard
