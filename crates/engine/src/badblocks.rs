@@ -40,6 +40,12 @@ impl BadBlocks {
         Self { ranges: joined }
     }
 
+    /// The ranges, in ascending order.
+    #[must_use]
+    pub fn ranges(&self) -> &[BadRange] {
+        &self.ranges
+    }
+
     /// Whether nothing is bad.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -12,11 +12,13 @@ use braid_engine::effect::{MemberIo, MemberIoDone, PieceReply, Report};
 use braid_engine::job::{self, Job, JobId};
 use braid_engine::request::{Fault, Piece, RequestId, ShardIndex};
 use braid_parity::Kernel;
+use braid_recording::Digest;
 
 use crate::arena::ShardMemory;
 use crate::clock::Clock;
 use crate::combiner::Combiner;
 use crate::member_threads::{MemberQueue, Work};
+use crate::record::{self, Recorder};
 use crate::requests::Requests;
 use crate::sync::flaw::{self, Flaw};
 use crate::sync::{Arc, Condvar, Mutex};
@@ -67,6 +69,7 @@ pub(crate) struct Core {
     pub(crate) alarm: Alarm,
     pub(crate) watch: Watch,
     pub(crate) end: End,
+    pub(crate) recorder: Option<Recorder>,
 }
 
 /// Whether the array has stopped, and how.
@@ -100,6 +103,17 @@ struct ShardEffects {
     member_ios: Vec<MemberIo>,
     replies: Vec<PieceReply>,
     reports: bool,
+}
+
+impl ShardEffects {
+    fn digest(&self, reports: &[Report]) -> Digest {
+        let mut digest = Digest::default();
+        self.jobs.iter().for_each(|job| digest.add(job));
+        self.member_ios.iter().for_each(|io| digest.add(io));
+        self.replies.iter().for_each(|reply| digest.add(reply));
+        reports.iter().for_each(|report| digest.add(report));
+        digest
+    }
 }
 
 /// What one turn of the array asks for, beyond what was queued under ownership.
@@ -168,6 +182,7 @@ impl Core {
         events: Vec<ShardEvent>,
     ) -> ShardEffects {
         let now = self.clock.now();
+        let told = self.recorder.as_ref().map(|recorder| (recorder, record::told_shard(&events)));
         for event in events {
             match event {
                 ShardEvent::Piece(piece) => shard.handle_piece(now, piece),
@@ -181,9 +196,14 @@ impl Core {
         effects.jobs.extend(std::iter::from_fn(|| shard.poll_job()));
         effects.member_ios.extend(std::iter::from_fn(|| shard.poll_member_io()));
         effects.replies.extend(std::iter::from_fn(|| shard.poll_reply()));
-        while let Some(report) = shard.poll_report() {
+        let reports: Vec<Report> = std::iter::from_fn(|| shard.poll_report()).collect();
+        if let Some((recorder, told)) = told {
+            let gave = effects.digest(&reports);
+            recorder.turn(braid_recording::Machine::Shard(index), now, told, gave);
+        }
+        effects.reports = !reports.is_empty();
+        for report in reports {
             self.array.push(ArrayEvent::Report(index, report));
-            effects.reports = true;
         }
         effects
     }
@@ -260,6 +280,7 @@ impl Core {
         machines: &mut VecDeque<Machine>,
     ) -> ArrayEffects {
         let now = self.clock.now();
+        let told = self.recorder.as_ref().map(|recorder| (recorder, record::told_array(&events)));
         for event in events {
             match event {
                 ArrayEvent::Report(shard, report) => array.handle_report(now, shard, report),
@@ -274,7 +295,11 @@ impl Core {
             }
         }
         let mut effects = ArrayEffects::default();
+        let mut gave = Digest::default();
         while let Some(effect) = array.poll_effect() {
+            if told.is_some() {
+                gave.add(&effect);
+            }
             match effect {
                 ArrayEffect::Publish(view) => {
                     self.to_every_shard(machines, || ShardEvent::View(Arc::clone(&view)));
@@ -298,7 +323,12 @@ impl Core {
             }
         }
         // Under ownership, so that an older moment never replaces a newer one.
-        self.alarm.set(array.poll_timeout());
+        let timeout = array.poll_timeout();
+        self.alarm.set(timeout);
+        if let Some((recorder, told)) = told {
+            gave.add(&timeout);
+            recorder.turn(braid_recording::Machine::Array, now, told, gave);
+        }
         effects
     }
 

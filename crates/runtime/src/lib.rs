@@ -37,6 +37,7 @@ mod models;
 mod open;
 #[cfg(not(loom))]
 mod options;
+mod record;
 mod requests;
 mod sync;
 #[cfg(not(loom))]
@@ -50,6 +51,7 @@ mod watch;
 pub use open::{OpenError, OpenMember};
 #[cfg(not(loom))]
 pub use options::Options;
+pub use record::Sink;
 #[cfg(not(loom))]
 pub use volume::{Done, Outcome, Stopped, Volume, VolumeError, VolumeOperation};
 

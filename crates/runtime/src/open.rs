@@ -1,12 +1,13 @@
 //! From an assembled array and its opened members to a running [`Volume`].
 
 use braid_assembly::{AssembledArray, Occupant};
-use braid_engine::array::{Array, ArrayEffect, MemberId, Notice};
+use braid_engine::array::{Array, ArrayEffect, ArraySetup, MemberId, Notice};
 use braid_engine::open::{Joined, Manner, Opening, OpeningError, levelling, opening};
 use braid_engine::{Shard, ShardConfig};
 use braid_geometry::{Geometry, SECTOR_BYTES};
 use braid_member::Member;
 use braid_ondisk::Superblock;
+use braid_recording::Header;
 
 use crate::arena::ShardMemory;
 use crate::clock::{Clock, seconds_since_1970};
@@ -14,6 +15,7 @@ use crate::combiner::Combiner;
 use crate::core::{Core, End, ShardCell};
 use crate::member_threads::{self, MemberQueue};
 use crate::options::Options;
+use crate::record::{Recorder, Sink};
 use crate::requests::Requests;
 use crate::sync::{Arc, thread};
 use crate::timer::{self, Alarm};
@@ -34,6 +36,9 @@ pub enum OpenError {
     /// What assembly chose and what the caller opened do not fit together.
     #[error(transparent)]
     Members(#[from] OpeningError),
+    /// The array's geometry cannot be told by its numbers.
+    #[error("this array cannot be recorded")]
+    NotRecordable,
     /// Threads could not be started.
     #[error("no thread could be started")]
     Thread(#[from] std::io::Error),
@@ -57,6 +62,20 @@ impl Volume {
         options: &Options,
         watch: impl Fn(Notice) + Send + 'static,
     ) -> Result<Self, OpenError> {
+        Self::open_recorded(assembled, members, options, watch, None)
+    }
+
+    /// [`Self::open`], with everything that its machines are told written to `sink`, and no payload.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_recorded(
+        assembled: &AssembledArray,
+        members: Vec<Option<OpenMember>>,
+        options: &Options,
+        watch: impl Fn(Notice) + Send + 'static,
+        sink: Option<Sink>,
+    ) -> Result<Self, OpenError> {
         if let Some(reason) = assembled.read_only.as_ref().filter(|_| !options.read_only) {
             return Err(OpenError::ReadOnly { reason: reason.to_string() });
         }
@@ -77,6 +96,8 @@ impl Volume {
         let opening = opening(assembled, of, &manner)?;
         let queues = queues(&opening, members);
         let geometry = assembled.geometry.clone();
+        let recorder = sink.map(|sink| record(&opening.setup, stripes(&geometry, options), sink));
+        let recorder = recorder.transpose()?;
         let mut array = Array::new(opening.setup);
         let Some(ArrayEffect::Publish(view)) = array.poll_effect() else {
             unreachable!("an array's first effect is its first view");
@@ -103,10 +124,16 @@ impl Volume {
             alarm: Alarm::default(),
             watch: Watch::start(watch)?,
             end: End::default(),
+            recorder,
         });
         let threads = spawn(&core, options)?;
         Ok(Self::new(core, config.geometry, (options.read_only, zero_is_fast), threads))
     }
+}
+
+fn record(setup: &ArraySetup, stripes: u16, sink: Sink) -> Result<Recorder, OpenError> {
+    let header = Header::new(setup, stripes).ok_or(OpenError::NotRecordable)?;
+    Ok(Recorder::start(&header, setup.shards, sink)?)
 }
 
 /// Makes what was read durable and brings members level with the newest, before anything counts on.

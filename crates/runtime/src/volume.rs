@@ -11,6 +11,7 @@ use braid_geometry::{Geometry, LogicalSector, SECTOR_BYTES};
 
 use crate::core::{ArrayEvent, Core, Machine};
 use crate::edges::Turnstile;
+use crate::record::Recorder;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::flaw::{self, Flaw};
 use crate::sync::thread::JoinHandle;
@@ -73,6 +74,8 @@ pub type Done = Box<dyn FnOnce(Outcome) + Send>;
 pub struct Stopped {
     /// The superblocks say so: the next start needs no resync.
     pub clean: bool,
+    /// The recording, if there is one, holds everything.
+    pub recorded: bool,
 }
 
 /// A running array. Stop it with [`Volume::stop`]; dropping it stops it too.
@@ -240,7 +243,8 @@ impl Volume {
             thread.join().expect("a worker does not panic");
         }
         self.engine.core.watch.end();
-        Stopped { clean }
+        let recorded = self.engine.core.recorder.as_ref().is_none_or(Recorder::finish);
+        Stopped { clean, recorded }
     }
 }
 

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use braid_sim::replay::{Ending, replay};
 use braid_sim::shrink::shrink;
 use braid_sim::small::{self, Bounds};
 use braid_sim::{Cut, Report, Settings, Tally, histories, simulate};
@@ -18,7 +19,8 @@ usage: braid-sim --seed N [--cycles M] [--smallest] [--twice] [--trace] [--no-sh
        braid-sim run [--cycles N] [--seconds S] [--from SEED] [--smallest] [--states] [--no-shrink]
        braid-sim small [--operations N] [--tellings-max N] [--failures-max N] [--states-max N]
                        [--from N] [--part I/N]
-       braid-sim histories [--cycles N] [--from SEED]";
+       braid-sim histories [--cycles N] [--from SEED]
+       braid-sim replay FILE [--trace]     a recording of braid serve --record";
 
 /// How long a failing seed is made smaller.
 const SHRINK_TIME: Duration = Duration::from_secs(60);
@@ -44,6 +46,7 @@ struct Arguments {
     wants_states: bool,
     cut: Cut,
     keeps_size: bool,
+    recording: Option<String>,
 }
 
 fn parse() -> Result<Arguments, String> {
@@ -59,6 +62,10 @@ fn parse() -> Result<Arguments, String> {
         };
         match word.as_str() {
             "run" => arguments.is_run = true,
+            "replay" => {
+                let file = words.next().ok_or_else(|| format!("replay needs a file\n{USAGE}"))?;
+                arguments.recording = Some(file);
+            }
             "small" => arguments.is_small = true,
             "histories" => arguments.is_histories = true,
             "--operations" => arguments.bounds.operations_max = number()?,
@@ -95,7 +102,9 @@ fn main() -> ExitCode {
         }
     }));
     let ended = parse().and_then(|arguments| {
-        if arguments.is_small {
+        if let Some(file) = &arguments.recording {
+            run_replay(file, arguments.is_traced)
+        } else if arguments.is_small {
             run_small(&arguments)
         } else if arguments.is_histories {
             run_histories(&arguments)
@@ -200,6 +209,28 @@ fn run_histories(arguments: &Arguments) -> Result<(), String> {
         seed += 1;
     }
     print(&total, Some(began.elapsed()), false);
+    Ok(())
+}
+
+/// Replays a recording from production.
+fn run_replay(file: &str, is_traced: bool) -> Result<(), String> {
+    let text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
+    IS_SILENT.store(true, Ordering::Relaxed);
+    let mut show = |line: &str| println!("{line}");
+    let replayed = replay(&text, is_traced.then_some(&mut show))
+        .map_err(|error| format!("{file}: {error}"))?;
+    println!("{:>12} turns replayed, each with the effects that it had", replayed.turns);
+    println!("{:>12} inputs", replayed.inputs);
+    println!("{:>12} effects", replayed.effects);
+    println!("{:>12} turns left at the cut end", replayed.left);
+    println!(
+        "the recording {}",
+        match replayed.ending {
+            Ending::Ended => "is whole",
+            Ending::Lost => "ends where the recorder could not keep up",
+            Ending::CutOff => "is cut off: the process ended before",
+        }
+    );
     Ok(())
 }
 

@@ -38,6 +38,7 @@ mod memory;
 mod model;
 mod open;
 mod random;
+pub mod replay;
 mod requests;
 mod restart;
 mod schedule;

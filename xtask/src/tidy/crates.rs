@@ -39,7 +39,7 @@ const PURE: [&str; 8] = [
     "braid-engine",
 ];
 
-const ROWS: [Row; 14] = [
+const ROWS: [Row; 15] = [
     // Nothing without the simulator's cfg, hence allowed at the very bottom.
     Row { name: "braid-hooks", workspace: &[], registry: &[] },
     Row { name: "braid-geometry", workspace: &["braid-hooks"], registry: PURE_REGISTRY },
@@ -67,6 +67,11 @@ const ROWS: [Row; 14] = [
         ],
         registry: PURE_REGISTRY,
     },
+    Row {
+        name: "braid-recording",
+        workspace: &["braid-engine", "braid-geometry"],
+        registry: PURE_REGISTRY,
+    },
     // The simulator takes the place of everything that talks to the world.
     Row {
         name: "braid-sim",
@@ -79,6 +84,7 @@ const ROWS: [Row; 14] = [
             "braid-ondisk",
             "braid-assembly",
             "braid-nbd-proto",
+            "braid-recording",
         ],
         registry: &[],
     },
@@ -93,6 +99,7 @@ const ROWS: [Row; 14] = [
             "braid-ondisk",
             "braid-assembly",
             "braid-member",
+            "braid-recording",
         ],
         registry: ANY,
     },

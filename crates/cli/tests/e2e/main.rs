@@ -7,7 +7,7 @@
 //!   odd_places   qemu-io against a byte model   load       fio while a member goes
 //!   file_system  mke2fs and e2fsck              stopping   SIGTERM, SIGKILL, restart
 //!   exclusive    two servers, sockets           bad_input  everything that must be refused
-//!   captive      --run, TCP
+//!   captive      --run, TCP                    recorded   --record, replayed
 //! ```
 //!
 //! What it does not do: look at the members' bytes (the oracle does, with md itself).
@@ -23,4 +23,5 @@ mod file_system;
 mod kit;
 mod load;
 mod odd_places;
+mod recorded;
 mod stopping;

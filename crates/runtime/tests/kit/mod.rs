@@ -11,7 +11,7 @@ use braid_ondisk::{
     ArrayFacts, DeviceFlags, NewSuperblock, PlacementRequest, Role, Snippet, Superblock, Timestamp,
     Version, placement, probe, probe_ranges,
 };
-use braid_runtime::{Notice, OpenMember, Options, Volume};
+use braid_runtime::{Notice, OpenMember, Options, Sink, Volume};
 
 /// An array of memory members that outlives the volumes opened on it.
 pub(crate) struct Array {
@@ -80,8 +80,17 @@ impl Array {
         (probed, assembly)
     }
 
-    /// Opens the array; its members can be made to fail through `faults`.
+    /// Opens the array without a recording.
     pub(crate) fn open(&self, watch: impl Fn(Notice) + Send + Sync + 'static) -> Volume {
+        self.open_recorded(watch, None)
+    }
+
+    /// Opens the array; its members can be made to fail through `faults`.
+    pub(crate) fn open_recorded(
+        &self,
+        watch: impl Fn(Notice) + Send + Sync + 'static,
+        sink: Option<Sink>,
+    ) -> Volume {
         let (probed, assembly) = self.assemble();
         let members = self.doors.iter().zip(&probed).map(|(door, probed)| {
             let superblock = probed.probe.newest().expect("a member").clone();
@@ -89,7 +98,7 @@ impl Array {
         });
         let array = assembly.array.expect("an array that can be run");
         let options = Options { clean_delay_ms: 20, ..Options::default() };
-        Volume::open(&array, members.collect(), &options, watch).expect("it opens")
+        Volume::open_recorded(&array, members.collect(), &options, watch, sink).expect("it opens")
     }
 }
 

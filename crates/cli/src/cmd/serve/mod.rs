@@ -6,13 +6,13 @@ mod place;
 mod report;
 mod wait;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use braid_assembly::Choice;
 use braid_frontend_nbd::{Export, Server, Settings, StartError};
-use braid_runtime::{Options, Volume};
+use braid_runtime::{Options, Sink, Volume};
 
 use super::Globals;
 use crate::error::code::Code;
@@ -49,6 +49,10 @@ pub(crate) struct Args {
     /// Run a shell command with $uri set, and stop when it ends.
     #[arg(long, value_name = "CMD")]
     run: Option<String>,
+    /// Write what the array is told and does to a new file, for `braid-sim replay`: positions,
+    /// lengths and results, no data.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     /// The members, in any order; others are recognised and left alone.
     #[arg(required = true, value_name = "MEMBER")]
     members: Vec<PathBuf>,
@@ -63,6 +67,7 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         accept_risk: args.accept_risk,
     };
     let ready = assemble::ready(&args.members, &options)?;
+    let sink = args.record.as_deref().map(new_recording).transpose()?;
     let reporter = Arc::new(Reporter::new(globals, &ready));
     reporter.members(&ready);
     let name = reporter.name().to_string();
@@ -77,7 +82,7 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     } else {
         (endpoints.into_iter().map(|(endpoint, _)| endpoint).collect(), None)
     };
-    let volume = open(ready, args.read_only, &reporter)?;
+    let volume = open(ready, args.read_only, &reporter, sink)?;
     let export: Arc<dyn Export> = Arc::new(VolumeExport::new(name.clone(), Arc::clone(&volume)));
     let server = Server::start(vec![export], &endpoints, Settings::default());
     let server = server.map_err(|error| {
@@ -91,21 +96,41 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     let clients = server.stop(STOP_DEADLINE);
     let stopped = volume.stop();
     reporter.stopped(&volume, stopped, clients.cut);
+    if !stopped.recorded {
+        reporter.recording_lost();
+    }
     let exit = outcome?;
     if stopped.clean || args.read_only { Ok(exit) } else { Ok(Exit::Attention) }
 }
 
 /// Starts the array; what happens to it is reported as it happens.
-fn open(ready: Ready, read_only: bool, reporter: &Arc<Reporter>) -> Result<Arc<Volume>, CliError> {
+fn open(
+    ready: Ready,
+    read_only: bool,
+    reporter: &Arc<Reporter>,
+    sink: Option<Sink>,
+) -> Result<Arc<Volume>, CliError> {
     let options = Options { read_only, ..Options::default() };
     let watcher = Arc::clone(reporter);
-    let volume = Volume::open(&ready.array, ready.members, &options, move |notice| {
-        watcher.notice(&notice);
-    });
+    let volume = Volume::open_recorded(
+        &ready.array,
+        ready.members,
+        &options,
+        move |notice| watcher.notice(&notice),
+        sink,
+    );
     let volume = volume.map_err(|error| {
         CliError::new(Code::ArrayFailed, "the array could not be started").caused_by(&error)
     })?;
     Ok(Arc::new(volume))
+}
+
+/// A file that was not there: what a recording would overwrite may be a member.
+fn new_recording(path: &Path) -> Result<Sink, CliError> {
+    let file = std::fs::File::create_new(path).map_err(|error| {
+        system(&format!("the recording {} could not be created", path.display()), &error)
+    })?;
+    Ok(Box::new(file))
 }
 
 /// Waits for a signal, or for the end of the command.
