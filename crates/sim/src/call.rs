@@ -452,7 +452,9 @@ impl World {
             let covered = call.covers(sector);
             let data = &call.payload[at..at + covered.len()];
             at += covered.len();
-            if covered == (0..SECTOR) {
+            if covered == (0..SECTOR) && !self.taint.is_calm() {
+                self.check_read_among_lies(sector, data, times);
+            } else if covered == (0..SECTOR) {
                 self.model.check_read((sector, 1), data, times, self.engine.trust);
             } else {
                 self.model.check_part(sector, covered, data, call.asked);

@@ -34,6 +34,8 @@ pub(crate) enum Purpose {
     Openings,
     /// By request: the connection that is made for it.
     Wires,
+    /// Which disks lie, when and about what.
+    Lies,
 }
 
 /// The streams of the cycle that runs, and what is left out of it.

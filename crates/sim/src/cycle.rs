@@ -26,10 +26,12 @@ use crate::create::Design;
 use crate::cut::{Cut, Number};
 use crate::disk::{Disk, Ills};
 use crate::fault::{self, Standing};
+use crate::lying;
 use crate::model::Model;
 use crate::open::{self, Manner};
 use crate::random::Random;
 use crate::schedule::{Event, Order};
+use crate::taint::Taint;
 use crate::tally::Tally;
 use crate::trace::Trace;
 use crate::workload::Workload;
@@ -59,6 +61,8 @@ impl World {
         let manner = manner(&mut random, &chances.cut);
         let machines = open::start(&assembled, superblocks, &presented, manner);
         let data_offset = machines.members[0].data_offset();
+        let superblock = machines.members[0].superblock_sectors();
+        let may_lie = lying::is_lying_world(chances.of(Purpose::Lies, 1));
         write_image(
             &mut disks,
             &geometry,
@@ -68,6 +72,7 @@ impl World {
         let order = chances.order(Order::seeded(&mut random));
         Self {
             model: Model::new(geometry.capacity_sectors()),
+            taint: Taint::new(may_lie, disks.len(), (data_offset, superblock)),
             geometry,
             disks,
             out: BTreeSet::new(),
@@ -111,6 +116,7 @@ impl World {
             self.engine.elevators.set_any(&mut random);
         }
         self.engine.plan = fault::plan(&standing, &self.disks, times, &self.chances);
+        self.plan_lies(times);
         self.trust();
         let end = self.clock.step + steps;
         while self.clock.step < end {
@@ -146,7 +152,12 @@ impl World {
         let errors_allowed = plan.errors_allowed;
         let pins = !errors_allowed && (!in_doubt || plan.victims.is_empty());
         self.engine.trust = Trust { errors_allowed, pins, firmly: !in_doubt };
-        self.tally.count(if errors_allowed { "run-beyond" } else { "run-within" });
+        let is_lying = self.engine.plan.lies || !self.taint.is_calm();
+        self.tally.count(match (is_lying, errors_allowed) {
+            (true, _) => "run-lying",
+            (false, true) => "run-beyond",
+            (false, false) => "run-within",
+        });
         if !plan.victims.is_empty() {
             self.tally.count("run-with-faults");
         }
@@ -179,7 +190,7 @@ impl World {
         end
     }
 
-    fn crash(&mut self, power: bool) {
+    pub(crate) fn crash(&mut self, power: bool) {
         self.tally.count(if power { "power-cut" } else { "process-killed" });
         self.note(if power { "power-cut" } else { "killed" }, [0, 0, 0]);
         for event in self.engine.pending.drain() {
@@ -200,6 +211,8 @@ impl World {
             let mut random = self.chances.of(Purpose::PowerCuts, index);
             self.tally.sectors_undone += disk.lose_power(&mut random);
         }
+        (0..self.disks.len()).for_each(|disk| self.check_confined(disk));
+        self.taint.forget_asked();
         self.model.lose_power(true);
     }
 
@@ -217,6 +230,7 @@ impl World {
                         let (disk, start) = self.place_of(&io);
                         let (data, _) = self.bytes_to_write(shard, &io);
                         self.disks[disk].tear((start, &data), &mut self.chances.disks);
+                        self.assess_write(disk, (start, u64::from(io.sectors)));
                     }
                 }
             }
@@ -227,13 +241,15 @@ impl World {
             }
             Event::Flush { member } => {
                 let disk = self.disk_index(member);
-                self.disks[disk].settle();
+                if !self.disks[disk].ills.flushes_lie {
+                    self.disks[disk].settle();
+                }
             }
             _ => {}
         }
     }
 
-    fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.tally.count("orderly-stop");
         self.settle();
         self.engine.machines.array.handle_stop(self.clock.now);
@@ -293,7 +309,10 @@ impl World {
         }
         let withheld = 1 + self.chances.openings.below(if all.len() > 3 { 2 } else { 1 }) as usize;
         let rest: Vec<usize> = all[withheld.min(all.len())..].to_vec();
-        let is_sure = |disk: &usize| !self.out.contains(disk) && !self.unsure.contains(disk);
+        let is_sure = |disk: &usize| {
+            let is_told = !self.out.contains(disk) && !self.is_superblock_tainted(*disk);
+            is_told && !self.unsure.contains(disk)
+        };
         if !rest.iter().any(is_sure) {
             return all;
         }
@@ -302,16 +321,12 @@ impl World {
     }
 
     /// Makes every disk hold what it should, as md's resync and recovery do, and starts again.
-    fn rebuild(&mut self, content: &[u8]) {
+    pub(crate) fn rebuild(&mut self, content: &[u8]) {
         self.tally.count("rebuilt-offline");
         self.note("rebuilt", [0, 0, 0]);
         let data_offset = self.engine.machines.members[0].data_offset();
+        self.agree_on(content);
         write_image(&mut self.disks, &self.geometry, data_offset, content);
-        for (sector, data) in (0..).zip(content.chunks_exact(SECTOR)) {
-            let version = self.model.identify(sector, data);
-            let version = version.expect("it was checked when it was read");
-            self.model.settle(sector, version);
-        }
         let slots = self.geometry.slots();
         let update = SuperblockUpdate {
             events: self.engine.machines.array.events() + 2,
@@ -322,6 +337,8 @@ impl World {
             role_of_this: Role::Spare,
         };
         for (index, disk) in self.disks.iter_mut().enumerate() {
+            // A superblock that is gone is written anew.
+            disk.heal(self.taint.superblock.clone());
             let probed = open::probe_disk(disk, index);
             let mut superblock = probed.probe.newest().expect("it has one").clone();
             let role_of_this = Role::Active(index as u16);

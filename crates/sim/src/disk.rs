@@ -13,15 +13,16 @@
 //! last on stable storage, each sector for itself: any subset, any order, torn at 512 bytes
 //! [check: a_power_cut_can_leave_any_of_a_sectors_values].
 //!
-//! Not simulated: bytes that change on their own, writes that are lost or land elsewhere, a disk
-//! that lies about a flush. The levels without checksums could only be wrong about them.
+//! A disk may lie: bytes rot, writes are lost or land elsewhere, flushes are only claimed. What an
+//! honest disk would hold instead is kept beside it, see [`crate::lies`].
 
 use std::collections::BTreeSet;
 
 use braid_engine::effect::MemberFault;
 
 use crate::content::{SECTOR, bytes};
-use crate::random::Random;
+use crate::lies::{Change, Fate, Lies};
+use crate::random::{Random, mix};
 
 /// What is wrong with a disk, beyond bad sectors; power brings all of it back.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,6 +34,22 @@ pub(crate) struct Ills {
     pub(crate) superblocks_fail: bool,
     /// It answers nothing, and does not say so.
     pub(crate) stalled: bool,
+    /// It does nothing until then, in nanoseconds.
+    pub(crate) slow_until_ns: u64,
+    /// Flushes and FUA are acknowledged, and nothing becomes durable by them.
+    pub(crate) flushes_lie: bool,
+    /// What becomes of the next write of data.
+    pub(crate) next_data: Fate,
+    /// What becomes of the next superblock.
+    pub(crate) next_superblock: Fate,
+}
+
+impl Ills {
+    /// Decides what becomes of the next write.
+    pub(crate) fn set_fate(&mut self, about_superblock: bool, fate: Fate) {
+        let next = if about_superblock { &mut self.next_superblock } else { &mut self.next_data };
+        *next = fate;
+    }
 }
 
 /// One unflushed write to one sector; its bytes before are at the same index of `before`.
@@ -61,6 +78,8 @@ pub(crate) struct Disk {
     /// With sectors that cannot be read it says that it flushed, and did not: a bug that is planted for tests of the shrinker.
     #[cfg(test)]
     pub(crate) drops_flushes: bool,
+    /// What an honest disk would hold, where this one differs.
+    pub(crate) lies: Lies,
 }
 
 impl Disk {
@@ -74,6 +93,7 @@ impl Disk {
             ills: Ills::default(),
             #[cfg(test)]
             drops_flushes: false,
+            lies: Lies::default(),
         }
     }
 
@@ -117,25 +137,95 @@ impl Disk {
     /// Writes for sure.
     pub(crate) fn put(&mut self, start: u64, data: &[u8], durable: bool) {
         let sectors = (data.len() / SECTOR) as u64;
-        if durable {
-            for logged in &mut self.log {
-                if (start..start + sectors).contains(&logged.sector) {
-                    logged.sector = DEAD;
-                }
-            }
-        } else {
-            let write = self.next_write;
-            self.next_write += 1;
-            let bad = &self.bad;
-            self.log.extend((start..start + sectors).map(|sector| {
-                let was_bad = !bad.is_empty() && bad.contains(&sector);
-                Logged { sector, write, was_bad }
-            }));
-            self.before.extend_from_slice(&self.seen[bytes(start, sectors)]);
-        }
+        self.record(start, sectors, durable);
+        self.lies.agree(start..start + sectors, Change::Healed);
         self.seen[bytes(start, sectors)].copy_from_slice(data);
         if !self.bad.is_empty() {
             self.bad.retain(|sector| !(start..start + sectors).contains(sector));
+        }
+    }
+
+    /// These sectors are about to be written.
+    fn record(&mut self, start: u64, sectors: u64, durable: bool) {
+        let range = start..start + sectors;
+        let is_claimed = durable && self.ills.flushes_lie;
+        if durable && !is_claimed {
+            for logged in self.log.iter_mut().filter(|logged| range.contains(&logged.sector)) {
+                logged.sector = DEAD;
+            }
+            return;
+        }
+        let (first, write) = (self.log.len(), self.next_write);
+        self.next_write += 1;
+        let bad = &self.bad;
+        self.log.extend(range.clone().map(|sector| {
+            let was_bad = !bad.is_empty() && bad.contains(&sector);
+            Logged { sector, write, was_bad }
+        }));
+        self.before.extend_from_slice(&self.seen[bytes(start, sectors)]);
+        if !self.lies.is_silent() {
+            (first..).zip(range.clone()).for_each(|(index, at)| self.lies.remember(index, at));
+        }
+        if is_claimed {
+            let covered =
+                self.log.iter().enumerate().filter(|(_, one)| range.contains(&one.sector));
+            covered.for_each(|(index, _)| self.lies.claim(index));
+        }
+    }
+
+    /// Acknowledges a write that does not land where it should. False if the disk cannot lie so:
+    /// there is no room elsewhere.
+    pub(crate) fn put_falsely(
+        &mut self,
+        fate: Fate,
+        (start, data): (u64, &[u8]),
+        durable: bool,
+    ) -> bool {
+        let sectors = (data.len() / SECTOR) as u64;
+        if let Fate::Astray(to) = fate {
+            let end = self.size_bytes() / SECTOR as u64;
+            if to + sectors > end || (to < start + sectors && start < to + sectors) {
+                return false;
+            }
+            self.record(to, sectors, durable);
+            for (sector, data) in (to..).zip(data.chunks_exact(SECTOR)) {
+                let honest = self.honest(sector).to_vec();
+                self.seen[bytes(sector, 1)].copy_from_slice(data);
+                self.bad.remove(&sector);
+                self.lies.diverge(sector, &honest, data);
+            }
+        }
+        self.record(start, sectors, durable);
+        for (sector, data) in (start..).zip(data.chunks_exact(SECTOR)) {
+            self.lies.diverge(sector, data, &self.seen[bytes(sector, 1)]);
+        }
+        true
+    }
+
+    /// What an honest disk would hold in this sector.
+    pub(crate) fn honest(&self, sector: u64) -> &[u8] {
+        self.lies.honest(sector).unwrap_or_else(|| &self.seen[bytes(sector, 1)])
+    }
+
+    /// Bits of a sector on stable storage change: one, or as many as `seed` says.
+    pub(crate) fn rot(&mut self, sector: u64, seed: u64, one_bit: bool) {
+        if self.bad.contains(&sector) || self.log.iter().any(|logged| logged.sector == sector) {
+            return;
+        }
+        let honest = self.honest(sector).to_vec();
+        let flips = if one_bit { 1 } else { 1 + mix(seed) % 40 };
+        for flip in 1..=flips {
+            let bit = mix(seed ^ flip << 32) as usize % (SECTOR * 8);
+            self.seen[bytes(sector, 1)][bit / 8] ^= 1 << (bit % 8);
+        }
+        self.lies.diverge(sector, &honest, &self.seen[bytes(sector, 1)]);
+    }
+
+    /// Makes sectors what an honest disk would hold.
+    pub(crate) fn heal(&mut self, sectors: std::ops::Range<u64>) {
+        for sector in sectors {
+            let honest = self.honest(sector).to_vec();
+            self.put(sector, &honest, true);
         }
     }
 
@@ -147,26 +237,39 @@ impl Disk {
         if self.drops_flushes && !self.bad.is_empty() {
             return true;
         }
-        self.settle();
+        if self.ills.flushes_lie {
+            self.lies.claim_until(self.log.len());
+        } else {
+            self.settle();
+        }
         true
     }
 
     /// What is seen is on stable storage.
     pub(crate) fn settle(&mut self) {
         self.log.clear();
+        self.lies.settle();
         self.before.clear();
         self.next_write = 0;
     }
 
-    /// Power is cut: of every unflushed sector, any of its writes or none survives.
+    /// Power is cut: of every unflushed sector, any of its writes or none survives. An honest disk
+    /// would have lost the same, but nothing that was claimed to be durable.
     pub(crate) fn lose_power(&mut self, random: &mut Random) -> u64 {
         // Some cuts are kind to a whole disk, some are cruel.
         let percent = *random.pick(&[0, 10, 50, 50, 90, 100]);
         let mut undone = 0;
         for (index, logged) in self.log.iter().enumerate().rev() {
             if logged.sector != DEAD && random.chance(percent) {
-                let before = &self.before[bytes(index as u64, 1)];
-                self.seen[bytes(logged.sector, 1)].copy_from_slice(before);
+                let (sector, before) = (logged.sector, &self.before[bytes(index as u64, 1)]);
+                if self.lies.is_claimed(index) {
+                    let seen = &self.seen[bytes(sector, 1)];
+                    let honest = self.lies.honest(sector).unwrap_or(seen).to_vec();
+                    self.lies.diverge(sector, &honest, before);
+                } else if !self.lies.is_silent() {
+                    self.lies.undo(index, sector, before);
+                }
+                self.seen[bytes(sector, 1)].copy_from_slice(before);
                 if logged.was_bad {
                     self.bad.insert(logged.sector);
                 }
@@ -183,6 +286,11 @@ impl Disk {
         let before = self.before.chunks_exact(SECTOR);
         let live = self.log.iter().zip(before).filter(|(logged, _)| logged.sector != DEAD);
         live.map(|(logged, before)| (logged.sector, logged.write, before))
+    }
+
+    /// Whether a power cut could undo anything.
+    pub(crate) fn has_unflushed(&self) -> bool {
+        self.log.iter().any(|logged| logged.sector != DEAD)
     }
 
     pub(crate) fn size_bytes(&self) -> u64 {
@@ -224,5 +332,82 @@ mod tests {
             disk.lose_power(&mut Random::new(seed));
             assert_eq!((disk.seen[0], disk.seen[SECTOR]), (1, 3));
         }
+    }
+
+    /// Two disks are told the same, one lies; where the overlay is silent they give the same, and
+    /// where it is not, it says what the honest one gives.
+    #[test]
+    fn the_overlay_holds_exactly_what_differs() {
+        for seed in 0..300 {
+            let mut random = Random::new(seed);
+            let (mut liar, mut honest) = (Disk::new(16), Disk::new(16));
+            for step in 0..40_u8 {
+                let start = random.below(13);
+                let data = vec![step + 1; SECTOR * (1 + random.below(3) as usize)];
+                let durable = random.chance(30);
+                match random.below(6) {
+                    0 => liar.rot(start, seed ^ u64::from(step), random.chance(50)),
+                    1 if liar.put_falsely(Fate::Lost, (start, &data), durable) => {
+                        honest.put(start, &data, durable);
+                    }
+                    2 => {
+                        let to = random.below(16);
+                        if liar.put_falsely(Fate::Astray(to), (start, &data), durable) {
+                            honest.put(start, &data, durable);
+                        }
+                    }
+                    3 => assert_eq!(liar.flush(), honest.flush()),
+                    _ => {
+                        liar.put(start, &data, durable);
+                        honest.put(start, &data, durable);
+                    }
+                }
+                for sector in 0..16 {
+                    assert_eq!(liar.honest(sector), &honest.seen[bytes(sector, 1)], "seed {seed}");
+                    let differs = liar.seen[bytes(sector, 1)] != honest.seen[bytes(sector, 1)];
+                    assert_eq!(liar.lies.is_tainted(sector..sector + 1), differs, "seed {seed}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_disk_that_lies_about_flushes_loses_what_it_claimed_and_the_overlay_knows() {
+        let (mut lost, mut kept) = (0, 0);
+        for seed in 0..200 {
+            let mut disk = Disk::new(3);
+            disk.put(0, &[1; SECTOR], false);
+            assert!(disk.flush());
+            disk.ills.flushes_lie = true;
+            disk.put(0, &[2; SECTOR], false);
+            assert!(disk.flush());
+            disk.put(1, &[3; SECTOR], true);
+            disk.put(2, &[4; SECTOR], false);
+            disk.lose_power(&mut Random::new(seed));
+            assert!([1, 2].contains(&disk.seen[0]) && [0, 3].contains(&disk.seen[SECTOR]));
+            assert_eq!((disk.honest(0)[0], disk.honest(1)[0]), (2, 3), "it was claimed");
+            assert_eq!(disk.honest(2)[0], disk.seen[2 * SECTOR], "nobody claimed it");
+            assert_eq!(disk.lies.is_tainted(0..1), disk.seen[0] == 1);
+            assert_eq!(disk.lies.is_tainted(1..2), disk.seen[SECTOR] == 0);
+            lost += u64::from(disk.seen[0] == 1);
+            kept += u64::from(disk.seen[0] == 2);
+            assert!(!disk.lies.has_claims());
+        }
+        assert!(lost > 0 && kept > 0);
+    }
+
+    #[test]
+    fn an_undone_write_brings_back_the_lie_that_was_there_before() {
+        let mut seen = BTreeSet::new();
+        for seed in 0..100 {
+            let mut disk = Disk::new(1);
+            disk.put(0, &[1; SECTOR], true);
+            assert!(disk.put_falsely(Fate::Lost, (0, &[2; SECTOR]), true));
+            disk.put(0, &[3; SECTOR], false);
+            assert!(!disk.lies.is_tainted(0..1), "healed");
+            disk.lose_power(&mut Random::new(seed));
+            seen.insert((disk.seen[0], disk.honest(0)[0]));
+        }
+        assert_eq!(seen, BTreeSet::from([(1, 2), (3, 3)]));
     }
 }

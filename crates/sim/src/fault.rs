@@ -2,7 +2,8 @@
 //!
 //! A run either keeps its faults within what the level must survive, given who is missing already,
 //! or goes deliberately beyond. Within: no client may see an error. Beyond: errors are right, wrong
-//! bytes are not. Which of the two it is, is decided here, before the run, and nowhere else.
+//! bytes are not. Which of the two it is, is decided here, before the run, and nowhere else. Lies, which
+//! no level here can see, come on top and make a third kind of run: [`crate::lying`].
 //!
 //! Every fault has an ordinal: eight for each disk, whoever else comes to harm. A stall and its end
 //! are one fault.
@@ -33,6 +34,27 @@ pub(crate) enum Mishap {
         start: u64,
         sectors: u64,
     },
+    /// It does nothing for so long, and then goes on.
+    Slow {
+        milliseconds: u64,
+    },
+    /// Bits of a run of sectors change.
+    Rots {
+        start: u64,
+        sectors: u64,
+        seed: u64,
+    },
+    /// It acknowledges a write and does not do it.
+    LosesWrite {
+        about_superblock: bool,
+    },
+    /// It acknowledges a write and does it elsewhere.
+    Misdirects {
+        about_superblock: bool,
+        to: u64,
+    },
+    /// It acknowledges flushes and FUA and makes nothing durable.
+    FlushesLie,
 }
 
 impl Mishap {
@@ -46,6 +68,11 @@ impl Mishap {
             Self::Stalls => "disk-stalls",
             Self::Wakes => "disk-wakes",
             Self::BadSectors { .. } => "bad-sectors",
+            Self::Slow { .. } => "disk-slow",
+            Self::Rots { .. } => "bit-rot",
+            Self::LosesWrite { .. } => "loses-a-write",
+            Self::Misdirects { .. } => "misdirects-a-write",
+            Self::FlushesLie => "flushes-lie",
         }
     }
 }
@@ -71,6 +98,8 @@ pub(crate) struct Plan {
     pub(crate) victims: BTreeSet<usize>,
     /// Whether clients may be told of errors.
     pub(crate) errors_allowed: bool,
+    /// Whether disks lie.
+    pub(crate) lies: bool,
 }
 
 /// How the array stands when a run begins.
@@ -131,7 +160,7 @@ pub(crate) fn plan(
     let harmed = faults.iter().map(|fault: &Fault| fault.disk);
     let victims = harmed.chain(scarred).collect();
     let errors_allowed = !standing.tolerates(&victims);
-    Plan { faults, victims, errors_allowed }
+    Plan { faults, victims, errors_allowed, lies: false }
 }
 
 /// What comes to one disk, but for what is left out.

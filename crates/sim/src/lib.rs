@@ -34,6 +34,10 @@ mod disk;
 mod elevators;
 mod fault;
 pub mod histories;
+mod lies;
+mod lying;
+#[cfg(test)]
+mod lying_tests;
 mod memory;
 mod model;
 mod open;
@@ -44,6 +48,7 @@ mod restart;
 mod schedule;
 pub mod shrink;
 pub mod small;
+mod taint;
 mod tally;
 mod trace;
 mod wire;

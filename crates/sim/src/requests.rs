@@ -117,6 +117,11 @@ impl World {
         if operation.is_write() {
             self.check_nobody_patches(call, (start, sectors));
         }
+        // A read may mend what cannot be read.
+        let may_write = operation.is_write() || !self.engine.plan.victims.is_empty();
+        if self.taint.may_lie && may_write {
+            self.rows_are_asked((start, sectors));
+        }
         let id = self.name();
         let began = self.clock.step;
         let word = match operation {
@@ -177,7 +182,12 @@ impl World {
                 if result.is_ok() {
                     let data = &self.engine.payloads[&id].data;
                     self.tally.sectors_checked += sectors;
-                    self.model.check_read(range, data, times, self.engine.trust);
+                    if self.taint.is_calm() {
+                        self.model.check_read(range, data, times, self.engine.trust);
+                    } else {
+                        let data = data.clone();
+                        self.check_read_among_lies(start.0, &data, times);
+                    }
                 }
             }
             Operation::Write { durable } | Operation::WriteZeroes { durable, .. } => {

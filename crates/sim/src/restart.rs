@@ -46,7 +46,13 @@ impl World {
         loop {
             let decision = self.decide(presented);
             let assembled = decision.assembly.array.clone()?;
-            assert!(!(must_be_clean && assembled.dirty), "stopped cleanly and found dirty");
+            // A disk that lost the step back to clean has the higher count.
+            let is_clean = !assembled.dirty || !self.who_lies(presented).is_empty();
+            assert!(is_clean || !must_be_clean, "stopped cleanly and found dirty");
+            let unreadable = decision.superblocks.iter().filter(|one| one.is_none()).count();
+            if unreadable > 0 {
+                self.tally.count_many("superblock-unreadable", unreadable as u64);
+            }
             if self.enter(&decision, &assembled) {
                 return Ok(assembled);
             }
@@ -57,12 +63,19 @@ impl World {
     pub(crate) fn decide(&self, presented: &[usize]) -> Decision {
         let (probed, assembly) = open::assemble_disks(&self.disks, presented);
         let superblocks = open::superblocks(&probed);
+        let lying = self.who_lies(presented);
+        for (disk, superblock) in presented.iter().zip(&superblocks) {
+            // A superblock of one sector cannot tear.
+            let is_explained = superblock.is_some() || lying.contains(disk);
+            assert!(is_explained, "the superblock of disk {disk} is gone");
+        }
         let known = verdicts::Known {
             geometry: &self.geometry,
             presented,
             out: &self.out,
             unsure: &self.unsure,
             superblocks: &superblocks,
+            lying: &lying,
         };
         verdicts::check(&assembly, &known);
         Decision { presented: presented.to_vec(), superblocks, assembly }
@@ -71,9 +84,10 @@ impl World {
     /// Checks what a clean array promises, and starts it. False if power was cut meanwhile.
     pub(crate) fn enter(&mut self, decision: &Decision, assembled: &AssembledArray) -> bool {
         let Decision { presented, .. } = decision;
+        self.take_stock(assembled, presented);
         if !assembled.dirty {
-            let data_offset = self.engine.machines.members[0].data_offset();
-            redundancy::check_clean(assembled, &self.disks, presented, data_offset);
+            let (data_offset, doubtful) = (self.taint.data_offset, &self.taint.doubtful);
+            redundancy::check_clean(assembled, &self.disks, presented, data_offset, doubtful);
         }
         self.make_durable(assembled, presented);
         let mut superblocks = decision.superblocks.clone();
@@ -86,6 +100,11 @@ impl World {
         true
     }
 
+    /// Whose superblock is not what it was told last.
+    fn who_lies(&self, presented: &[usize]) -> BTreeSet<usize> {
+        presented.iter().copied().filter(|disk| self.is_superblock_tainted(*disk)).collect()
+    }
+
     /// Flushes the members: a killed process may have left in a cache what was just believed.
     fn make_durable(&mut self, assembled: &AssembledArray, presented: &[usize]) {
         for slot in assembled.slots.iter().flatten() {
@@ -95,6 +114,7 @@ impl World {
                 self.unsure.insert(disk);
             } else {
                 self.disks[disk].settle();
+                self.taint.forget_asked_of(disk);
             }
         }
     }

@@ -28,6 +28,10 @@ impl Tally {
         *self.counts.entry(name).or_default() += 1;
     }
 
+    pub(crate) fn count_many(&mut self, name: &'static str, count: u64) {
+        *self.counts.entry(name).or_default() += count;
+    }
+
     /// How often something was injected or came about.
     #[must_use]
     pub fn of(&self, name: &str) -> u64 {

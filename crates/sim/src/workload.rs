@@ -79,7 +79,12 @@ impl Workload {
         let count = *random.pick(&[1, 1, 2, 3]);
         let clients = (0..count).map(|_| {
             let line = (is_wired && random.chance(75)).then(|| random.below(3) as usize);
-            Client { shape: shape(capacity, &mut random), line }
+            // What was read wrongly would be patched and written: among lies, whole sectors only.
+            let shape = match shape(capacity, &mut random) {
+                Shape::Bytes if world.taint.may_lie => Shape::Anything,
+                shape => shape,
+            };
+            Client { shape, line }
         });
         Self {
             clients: clients.collect(),

@@ -27,11 +27,13 @@ use crate::cut::Kind;
 use crate::disk::Disk;
 use crate::elevators::{Elevators, Vector};
 use crate::fault::{Fault, Mishap, Plan};
+use crate::lies::Fate;
 use crate::memory::{Payloads, Reach};
 use crate::model::Model;
 use crate::open::{Machines, Message};
 use crate::requests::{Clients, Flight};
 use crate::schedule::{Choice, Event, Offer, Order, Pending, choose};
+use crate::taint::Taint;
 use crate::tally::Tally;
 use crate::trace::Trace;
 
@@ -101,6 +103,7 @@ pub(crate) struct World {
     /// Disks that do not take part in this run: out as soon as it answers a write.
     pub(crate) absent: BTreeSet<usize>,
     pub(crate) model: Model,
+    pub(crate) taint: Taint,
     pub(crate) chances: Chances,
     pub(crate) clock: Clock,
     pub(crate) next_request: RequestId,
@@ -167,8 +170,9 @@ impl World {
 
     fn let_event_happen(&mut self, class: usize) {
         let event = self.engine.pending.take(class, &self.engine.order, &mut self.chances.schedule);
-        let stalled = event.waits_for().is_some_and(|id| self.disk_of(id).ills.stalled);
-        if stalled {
+        let disk = event.waits_for().map(|id| self.disk_index(id));
+        let waits = disk.is_some_and(|disk| self.disks[disk].ills.stalled || self.is_late(disk));
+        if waits {
             self.engine.pending.push(event);
         } else {
             self.happen(event);
@@ -177,10 +181,6 @@ impl World {
 
     pub(crate) fn disk_index(&self, member: MemberId) -> usize {
         self.engine.machines.members[usize::from(member.0)].disk
-    }
-
-    fn disk_of(&self, member: MemberId) -> &Disk {
-        &self.disks[self.disk_index(member)]
     }
 
     pub(crate) fn note(&mut self, word: &'static str, numbers: [u64; 3]) {
@@ -210,6 +210,7 @@ impl World {
                 }
                 disk.ills.gone = true;
                 self.engine.has_lost_cache = true;
+                self.check_confined(index);
             }
             Mishap::WritesFail => disk.ills.writes_fail = true,
             Mishap::FlushesFail => disk.ills.flushes_fail = true,
@@ -217,6 +218,17 @@ impl World {
             Mishap::Stalls => disk.ills.stalled = true,
             Mishap::Wakes => disk.ills.stalled = false,
             Mishap::BadSectors { start, sectors } => disk.bad.extend(start..start + sectors),
+            Mishap::Slow { milliseconds } => {
+                disk.ills.slow_until_ns = self.clock.now.0 + milliseconds * 1_000_000;
+            }
+            Mishap::Rots { start, sectors, seed } => self.rot(index, (start, sectors), seed),
+            Mishap::LosesWrite { about_superblock } => {
+                disk.ills.set_fate(about_superblock, Fate::Lost);
+            }
+            Mishap::Misdirects { about_superblock, to } => {
+                disk.ills.set_fate(about_superblock, Fate::Astray(to));
+            }
+            Mishap::FlushesLie => disk.ills.flushes_lie = true,
         }
     }
 
@@ -303,6 +315,9 @@ impl World {
             Event::Flush { member } => {
                 let index = self.disk_index(member);
                 let flushed = self.disks[index].flush();
+                if flushed && !self.disks[index].ills.flushes_lie && self.taint.may_lie {
+                    self.flushed_in_truth(index);
+                }
                 self.note("flush", [index as u64, u64::from(flushed), 0]);
                 self.engine.pending.push(Event::FlushDone { member, flushed });
             }
@@ -328,7 +343,7 @@ impl World {
             disk.tear((start, &data), &mut self.chances.disks);
             false
         } else {
-            disk.write((start, &data), true, &mut self.chances.disks).is_ok()
+            self.write_to(index, (start, &data), true).is_ok()
         };
         let clean = u64::from(state.resync_offset != 0);
         self.note(
@@ -384,7 +399,7 @@ impl World {
             return read.map(|_| ());
         }
         let (data, durable) = self.bytes_to_write(shard, io);
-        self.disks[index].write((start, &data), durable, &mut self.chances.disks)
+        self.write_to(index, (start, &data), durable)
     }
 
     pub(crate) fn drain_shard(&mut self, index: usize) {

@@ -69,9 +69,25 @@ fn random_worlds_hold_and_meet_every_kind_of_fault() {
         "nbd-orphans",
         "nbd-left",
         "nbd-thrown-out",
+        "run-lying",
+        "bit-rot",
+        "write-lost",
+        "write-astray",
+        "flushes-lie",
+        "disk-slow",
+        "superblock-lost",
+        "superblock-astray",
+        "superblock-unreadable",
+        "sectors-tainted",
+        "sectors-healed",
+        "sectors-polluted",
+        "sectors-rebuilt-wrong",
+        "wrong-sectors-served",
+        "tainted-found",
     ] {
         assert!(total.of(name) > 0, "{name} never happened");
     }
+    assert_eq!(total.of("tainted-found"), total.of("tainted-alone"));
 }
 
 #[test]

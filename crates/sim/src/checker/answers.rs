@@ -34,6 +34,23 @@ impl Model {
 }
 
 impl World {
+    /// What a read gave while disks lie or lied in this run: what may be wrong may be wrong,
+    /// everything else is exact.
+    pub(crate) fn check_read_among_lies(&mut self, start: u64, data: &[u8], times: (u64, u64)) {
+        for (sector, data) in (start..).zip(data.chunks_exact(SECTOR)) {
+            let version = self.model.identify(sector, data);
+            let is_right =
+                version.is_some_and(|version| self.model.may_read(sector, version, times.0));
+            if !is_right && self.may_be_wrong(sector, times.0) {
+                self.tally.count("wrong-sectors-served");
+                continue;
+            }
+            let trust = self.engine.trust;
+            let trust = Trust { pins: trust.pins && !self.is_doubtful(sector), ..trust };
+            self.model.check_read((sector, 1), data, times, trust);
+        }
+    }
+
     pub(crate) fn check_error_allowed(&self, result: Result<(), Fault>, request: &Request) {
         if let Err(fault) = result {
             let allowed = self.engine.trust.errors_allowed;

@@ -1,16 +1,23 @@
 //! What "clean" promises: copies are equal and parity fits, on the disks themselves (I5).
+//!
+//! [`agrees`] asks the same of one strip ([`crate::taint`]), of what disks give or of what honest
+//! disks would hold. Strips that lies have touched are left out of the promise, and nothing else is.
+
+use std::collections::BTreeSet;
 
 use braid_assembly::AssembledArray;
-use braid_geometry::{ChunkRow, Geometry, MirrorGeometry, Slot, StripeGeometry};
+use braid_geometry::{ChunkRow, Geometry, MemberSector, MirrorGeometry, Slot, StripeGeometry};
 
-use crate::content::{bytes, parity, places};
+use crate::content::{SECTOR, bytes, parity, places};
 use crate::disk::Disk;
 
 /// The data areas of the disks in the array's slots.
-struct Areas<'a> {
-    disks: &'a [Disk],
+pub(crate) struct Areas<'a> {
+    pub(crate) disks: &'a [Disk],
     /// By slot: disk and sector of it where data begins.
-    slots: Vec<Option<(usize, u64)>>,
+    pub(crate) slots: Vec<Option<(usize, u64)>>,
+    /// One sector is what an honest disk would hold, not what this one gives.
+    pub(crate) is_honest: bool,
 }
 
 impl Areas<'_> {
@@ -18,9 +25,41 @@ impl Areas<'_> {
         let (disk, offset) = self.slots[slot.index()]?;
         Some(&self.disks[disk].seen[bytes(offset + start, sectors)])
     }
+
+    fn get_one(&self, slot: Slot, sector: MemberSector) -> Option<&[u8]> {
+        let (disk, offset) = self.slots[slot.index()]?;
+        if self.is_honest {
+            return Some(self.disks[disk].honest(offset + sector.0));
+        }
+        self.get(slot, sector.0, 1)
+    }
 }
 
-/// Checks an array that assembly found clean.
+/// Whether a strip's copies are equal, or its parity fits; none if nothing there could differ.
+pub(crate) fn agrees(geometry: &Geometry, areas: &Areas<'_>, strip: u64) -> Option<bool> {
+    match geometry {
+        Geometry::Direct(_) => None,
+        Geometry::Mirror(_) => {
+            let places = places(geometry, strip).into_iter();
+            let copies: Vec<&[u8]> =
+                places.filter_map(|(slot, place)| areas.get_one(slot, place)).collect();
+            (copies.len() > 1).then(|| copies.iter().all(|copy| *copy == copies[0]))
+        }
+        Geometry::Stripe(stripe) => {
+            let row = stripe.row_of(MemberSector(strip));
+            let map = stripe.row_map(row);
+            let column = |slot| areas.get_one(slot, MemberSector(strip));
+            let data: Option<Vec<&[u8]>> =
+                (0..map.data_slots()).map(|index| column(map.data_slot(index))).collect();
+            let expected = parity(stripe, row, &data?);
+            let found = expected.iter().filter_map(|(slot, data)| Some((column(*slot)?, data)));
+            let fits: Vec<bool> = found.map(|(found, data)| found == data).collect();
+            (!fits.is_empty()).then(|| fits.into_iter().all(|fits| fits))
+        }
+    }
+}
+
+/// Checks an array that assembly found clean, outside of doubtful strips.
 ///
 /// # Panics
 /// When redundancy does not agree.
@@ -29,28 +68,34 @@ pub(crate) fn check_clean(
     disks: &[Disk],
     presented: &[usize],
     data_offset: u64,
+    doubtful: &BTreeSet<u64>,
 ) {
     let slots = assembled.slots.iter();
     let slots = slots.map(|slot| slot.as_ref().map(|one| (presented[one.member], data_offset)));
-    let areas = Areas { disks, slots: slots.collect() };
+    let areas = Areas { disks, slots: slots.collect(), is_honest: false };
     match &assembled.geometry {
         Geometry::Direct(_) => {}
-        Geometry::Mirror(mirror) => check_mirror(&assembled.geometry, mirror, &areas),
-        Geometry::Stripe(stripe) => check_stripe(stripe, &areas),
+        Geometry::Mirror(mirror) => check_mirror(&assembled.geometry, mirror, &areas, doubtful),
+        Geometry::Stripe(stripe) => check_stripe(stripe, &areas, doubtful),
     }
 }
 
-fn check_mirror(geometry: &Geometry, mirror: &MirrorGeometry, areas: &Areas<'_>) {
+fn check_mirror(
+    geometry: &Geometry,
+    mirror: &MirrorGeometry,
+    areas: &Areas<'_>,
+    doubtful: &BTreeSet<u64>,
+) {
     for sector in 0..mirror.capacity_sectors() {
         let places = places(geometry, sector).into_iter();
         let mut copies = places.filter_map(|(slot, place)| areas.get(slot, place.0, 1));
         let first = copies.next();
-        let agree = copies.all(|copy| Some(copy) == first);
+        let agree = copies.all(|copy| Some(copy) == first) || doubtful.contains(&sector);
         assert!(agree, "the array is clean and the copies of sector {sector} differ");
     }
 }
 
-fn check_stripe(stripe: &StripeGeometry, areas: &Areas<'_>) {
+fn check_stripe(stripe: &StripeGeometry, areas: &Areas<'_>, doubtful: &BTreeSet<u64>) {
     for row in (0..stripe.rows()).map(ChunkRow) {
         let map = stripe.row_map(row);
         let chunk =
@@ -60,8 +105,22 @@ fn check_stripe(stripe: &StripeGeometry, areas: &Areas<'_>) {
         // With a data column missing, what is computed for it is checked by reading.
         let Some(columns) = columns else { continue };
         for (slot, expected) in parity(stripe, row, &columns) {
-            let agrees = chunk(slot).is_none_or(|found| found == expected);
+            let agrees = chunk(slot).is_none_or(|found| {
+                found == expected
+                    || differ_in_doubt(stripe.row_start(row), found, &expected, doubtful)
+            });
             assert!(agrees, "the array is clean and parity of {row:?} in slot {slot} does not fit");
         }
     }
+}
+
+/// Whether two versions of a chunk differ in doubtful strips only.
+fn differ_in_doubt(
+    start: MemberSector,
+    found: &[u8],
+    expected: &[u8],
+    doubtful: &BTreeSet<u64>,
+) -> bool {
+    let sectors = found.chunks_exact(SECTOR).zip(expected.chunks_exact(SECTOR));
+    (start.0..).zip(sectors).all(|(strip, (one, other))| one == other || doubtful.contains(&strip))
 }

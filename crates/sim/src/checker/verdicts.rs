@@ -21,12 +21,17 @@ pub(crate) struct Known<'a> {
     pub(crate) unsure: &'a BTreeSet<usize>,
     /// The superblocks of the presented, in the same order, where there is a sound one.
     pub(crate) superblocks: &'a [Option<Superblock>],
+    /// Whose superblock is not what it was told last.
+    pub(crate) lying: &'a BTreeSet<usize>,
 }
 
 impl Known<'_> {
     /// Slots for which a disk is presented that assembly must choose. A disk's number is its slot.
     fn sure_slots(&self) -> BTreeSet<u16> {
-        let is_sure = |disk: &&usize| !self.out.contains(disk) && !self.unsure.contains(disk);
+        let is_sure = |disk: &&usize| {
+            let is_harmed = self.out.contains(disk) || self.unsure.contains(disk);
+            !is_harmed && !self.lying.contains(disk)
+        };
         self.presented.iter().filter(is_sure).map(|disk| *disk as u16).collect()
     }
 

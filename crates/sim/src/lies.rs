@@ -1,0 +1,141 @@
+//! The fault overlay of a disk: what an honest disk would hold, wherever this one gives something
+//! else.
+//!
+//! It stands beside [`crate::disk`], which keeps it up to date with every write, flush and power cut.
+//! It decides nothing: who lies, when and about what, is decided in [`crate::lying`].
+//!
+//! ```text
+//!   rot            seen changes               honest: what was seen
+//!   lost write     seen stays                 honest: what was written
+//!   astray write   as lost; elsewhere seen changes, honest: what was seen there
+//!   false flush    log entries are "claimed"; a power cut undoes them in seen, honest keeps them
+//!   honest write   seen = honest: healed
+//! ```
+//!
+//! A sector is *tainted* while the two differ. A power cut that undoes a write brings back both the
+//! bytes seen before it and the bytes an honest disk held before it.
+//!
+//! # Invariants
+//! - A sector is in the overlay exactly while it differs [check: the_overlay_holds_exactly_what_differs].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+/// What happened to a sector's taint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// It was not tainted and is.
+    Tainted,
+    /// It was and is, with other bytes.
+    Other,
+    /// An honest write made it whole.
+    Healed,
+    /// A power cut took the lie back with the write.
+    Undone,
+}
+
+/// What becomes of a write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Fate {
+    #[default]
+    Lands,
+    /// It is acknowledged and never lands.
+    Lost,
+    /// It is acknowledged and lands from this sector on.
+    Astray(u64),
+}
+
+/// The overlay, and what a disk claimed to be durable.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lies {
+    honest: BTreeMap<u64, Box<[u8]>>,
+    /// By index in the log: what the honest disk held before that write, where it differed.
+    before: BTreeMap<usize, Box<[u8]>>,
+    /// Entries of the log that a false FUA covers.
+    claimed: BTreeSet<usize>,
+    /// Entries below this index are covered by a false flush.
+    claimed_end: usize,
+    /// What happened since somebody looked.
+    pub(crate) changes: Vec<(u64, Change)>,
+}
+
+impl Lies {
+    /// Nothing differs, and nothing is claimed.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.honest.is_empty() && self.before.is_empty() && !self.has_claims()
+    }
+
+    pub(crate) fn has_claims(&self) -> bool {
+        self.claimed_end > 0 || !self.claimed.is_empty()
+    }
+
+    /// What an honest disk would hold in a tainted sector.
+    pub(crate) fn honest(&self, sector: u64) -> Option<&[u8]> {
+        self.honest.get(&sector).map(AsRef::as_ref)
+    }
+
+    pub(crate) fn is_tainted(&self, sectors: Range<u64>) -> bool {
+        !self.honest.is_empty() && self.honest.range(sectors).next().is_some()
+    }
+
+    pub(crate) fn tainted(&self) -> impl Iterator<Item = u64> {
+        self.honest.keys().copied()
+    }
+
+    /// An honest disk would hold `honest`; this one gives `seen`.
+    pub(crate) fn diverge(&mut self, sector: u64, honest: &[u8], seen: &[u8]) {
+        if honest == seen {
+            self.agree(sector..sector + 1, Change::Healed);
+            return;
+        }
+        let before = self.honest.insert(sector, honest.into());
+        let change = if before.is_some() { Change::Other } else { Change::Tainted };
+        self.changes.push((sector, change));
+    }
+
+    /// These sectors are what they should be.
+    pub(crate) fn agree(&mut self, sectors: Range<u64>, change: Change) {
+        if self.honest.is_empty() {
+            return;
+        }
+        let healed: Vec<u64> = self.honest.range(sectors).map(|(sector, _)| *sector).collect();
+        for sector in healed {
+            self.honest.remove(&sector);
+            self.changes.push((sector, change));
+        }
+    }
+
+    /// The write of `sector` is logged at `index`: what the honest disk holds may come back.
+    pub(crate) fn remember(&mut self, index: usize, sector: u64) {
+        if let Some(honest) = self.honest.get(&sector) {
+            self.before.insert(index, honest.clone());
+        }
+    }
+
+    /// An honest disk has undone the write at `index`, too.
+    pub(crate) fn undo(&mut self, index: usize, sector: u64, seen: &[u8]) {
+        match self.before.remove(&index) {
+            Some(honest) => self.diverge(sector, &honest, seen),
+            None => self.agree(sector..sector + 1, Change::Undone),
+        }
+    }
+
+    pub(crate) fn claim(&mut self, index: usize) {
+        self.claimed.insert(index);
+    }
+
+    pub(crate) fn claim_until(&mut self, end: usize) {
+        self.claimed_end = end;
+    }
+
+    pub(crate) fn is_claimed(&self, index: usize) -> bool {
+        index < self.claimed_end || self.claimed.contains(&index)
+    }
+
+    /// The log is empty.
+    pub(crate) fn settle(&mut self) {
+        self.before.clear();
+        self.claimed.clear();
+        self.claimed_end = 0;
+    }
+}

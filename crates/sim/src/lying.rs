@@ -1,0 +1,161 @@
+//! The third kind of run in the fault atlas, `run-lying`: which disk lies, when and about what.
+//!
+//! It stands beside [`crate::fault`], which decides about faults that disks own up to. Lies come on
+//! top of those, in worlds that are chosen for it, from a stream of their own: other worlds do not
+//! notice. What may be wrong because of them is worked out in [`crate::taint`].
+//!
+//! | Lie | How often, about what |
+//! |---|---|
+//! | bit rot | one bit, or bits of a run of sectors; data |
+//! | a lost or astray write | the next write of data |
+//! | a superblock rots (one bit), is lost, or lands elsewhere | a disk that the array can do without |
+//! | flushes and FUA are only claimed | as for superblocks: one of them may be lost |
+//!
+//! Data lies may befall any number of disks: nothing is promised of them but that they stay where
+//! they are. A superblock is what says who missed a write; if nobody could tell the truth about
+//! that, a stale member would rightly be believed. So disks that lie about superblocks count as
+//! harmed, together with all others that are.
+
+use std::collections::BTreeSet;
+
+use braid_engine::effect::MemberFault;
+use braid_geometry::{Family, Slot};
+
+use crate::chances::Purpose;
+use crate::cut::Kind;
+use crate::fault::{Fault, Mishap};
+use crate::lies::Fate;
+use crate::random::Random;
+use crate::world::World;
+
+/// Worlds in a hundred whose disks may lie.
+const LYING_WORLDS_PERCENT: u64 = 20;
+/// Ordinals of lies among the faults of a cycle: behind those of all disks.
+const FIRST_ORDINAL: u64 = 1000;
+/// Longest that a slow disk does nothing: longer than the array waits before it turns clean.
+const SLOW_MAX_MS: u64 = 500;
+/// How much time goes by whenever a slow disk is looked at.
+const SLOW_STEP_NS: u64 = 10_000_000;
+
+pub(crate) fn is_lying_world(mut random: Random) -> bool {
+    random.chance(LYING_WORLDS_PERCENT)
+}
+
+impl World {
+    /// Adds lies to the plan of a run of about `steps` steps from `now` on.
+    pub(crate) fn plan_lies(&mut self, (now, steps): (u64, u64)) {
+        let mut random = self.chances.of(Purpose::Lies, 0);
+        if !self.taint.may_lie || random.chance(50) {
+            return;
+        }
+        let standing = self.standing();
+        let present: Vec<usize> = standing.occupants.iter().flatten().copied().collect();
+        let is_direct = standing.geometry.level().family() == Family::Direct;
+        let is_doubted =
+            |disk: &usize| self.is_superblock_tainted(*disk) || self.disks[*disk].lies.has_claims();
+        let mut harmed = self.engine.plan.victims.clone();
+        harmed.extend((0..self.disks.len()).filter(is_doubted));
+        for number in 0..1 + random.below(4) {
+            let disk = *random.pick(&present);
+            let mut with: BTreeSet<usize> = harmed.clone();
+            with.insert(disk);
+            let about_superblock = !is_direct && standing.tolerates(&with) && random.chance(50);
+            let step = now + random.below(steps);
+            let mishap = self.lie(disk, about_superblock, &mut random);
+            let ordinal = FIRST_ORDINAL + number;
+            if self.chances.leaves_out(Kind::Fault, ordinal) {
+                continue;
+            }
+            if about_superblock {
+                harmed = with;
+            }
+            self.engine.plan.faults.push(Fault { step, disk, mishap, ordinal });
+            self.engine.plan.lies = true;
+        }
+    }
+
+    fn lie(&self, disk: usize, about_superblock: bool, random: &mut Random) -> Mishap {
+        let superblock = &self.taint.superblock;
+        let data = self.taint.data_offset;
+        let end = self.disks[disk].size_bytes() / crate::content::SECTOR as u64;
+        let slots = 0..self.geometry.slots();
+        let used = slots.map(|slot| self.geometry.used_sectors(Slot(slot))).min();
+        let used = used.expect("an array has slots");
+        let kind = random.below(if about_superblock { 5 } else { 4 });
+        let (to, seed) = (random.below(end), random.next());
+        match (kind, about_superblock) {
+            (0, false) => {
+                let sectors = *random.pick(&[1, 1, 2, 8]);
+                let start = data + random.below(used.saturating_sub(8).max(1));
+                Mishap::Rots { start, sectors, seed }
+            }
+            (0, true) => Mishap::Rots { start: superblock.start, sectors: 1, seed },
+            (1, _) => Mishap::LosesWrite { about_superblock },
+            (2, _) => Mishap::Misdirects { about_superblock, to },
+            (3, false) => Mishap::Slow { milliseconds: 1 + random.below(SLOW_MAX_MS) },
+            _ => Mishap::FlushesLie,
+        }
+    }
+
+    /// A lie that comes about at once.
+    pub(crate) fn rot(&mut self, disk: usize, (start, sectors): (u64, u64), seed: u64) {
+        let superblock = self.taint.superblock.clone();
+        for sector in start..start + sectors {
+            // One bit is what the sum in a superblock always sees; data that rots behind it spares it.
+            let one_bit = sectors == 1;
+            if start == superblock.start || !superblock.contains(&sector) {
+                self.disks[disk].rot(sector, seed ^ sector, one_bit);
+            }
+        }
+        self.hear_of_lies(disk);
+    }
+
+    /// A disk is told to write; what becomes of it may be something else than it says.
+    pub(crate) fn write_to(
+        &mut self,
+        disk: usize,
+        (start, data): (u64, &[u8]),
+        durable: bool,
+    ) -> Result<(), MemberFault> {
+        let sectors = (data.len() / crate::content::SECTOR) as u64;
+        let about_superblock = self.taint.superblock.contains(&start);
+        let one = &mut self.disks[disk];
+        let fate = std::mem::take(match about_superblock {
+            true => &mut one.ills.next_superblock,
+            false => &mut one.ills.next_data,
+        });
+        let is_able = !one.ills.gone && !one.ills.writes_fail;
+        let hits =
+            |to: u64| to < self.taint.superblock.end && self.taint.superblock.start < to + sectors;
+        // Only who may lie about superblocks may write over one.
+        let is_allowed = !matches!(fate, Fate::Astray(to) if !about_superblock && hits(to));
+        if fate != Fate::Lands
+            && is_able
+            && is_allowed
+            && one.put_falsely(fate, (start, data), durable)
+        {
+            let name = match (fate, about_superblock) {
+                (Fate::Lost, false) => "write-lost",
+                (Fate::Lost, true) => "superblock-lost",
+                (_, false) => "write-astray",
+                (_, true) => "superblock-astray",
+            };
+            self.tally.count(name);
+            self.note(name, [disk as u64, start, sectors]);
+            self.assess_write(disk, (start, sectors));
+            return Ok(());
+        }
+        let result = one.write((start, data), durable, &mut self.chances.disks);
+        self.assess_write(disk, (start, sectors));
+        result
+    }
+
+    /// Whether a disk is not ready to do what it was asked yet; time goes by.
+    pub(crate) fn is_late(&mut self, disk: usize) -> bool {
+        let is_late = self.disks[disk].ills.slow_until_ns > self.clock.now.0;
+        if is_late {
+            self.clock.now.0 += SLOW_STEP_NS;
+        }
+        is_late
+    }
+}

@@ -1,0 +1,402 @@
+//! What may be wrong in the array, given which sectors of its disks lie.
+//!
+//! It stands between the overlays of the disks ([`crate::lies`]) and the checkers. The levels here
+//! have no checksums, so lies cannot be prevented from being read; they can be confined.
+//!
+//! ```text
+//!   column ─┬─ tainted ──────────▶ a healthy read of it may be wrong
+//!           │      └─▶ its strip is doubtful: what is computed from the strip may be wrong
+//!           └─ polluted ─────────▶ the array itself wrote wrong bytes, computed from a doubtful strip
+//!   everything else is exact
+//! ```
+//!
+//! A *strip* is one sector of every slot of a row, at one offset; in mirrors one sector and its
+//! copies; elsewhere one sector. A strip stops being doubtful when, at rest, all its columns are
+//! there, none is tainted and they fit. A sector stops being polluted when right bytes are written.
+//! What a sector should hold is asked of the model, which knows nothing of lies.
+//!
+//! # Invariants
+//! - Wrong bytes come from lies and nothing else [check: a_lie_that_nobody_knows_of_is_noticed].
+//! - A lie reaches no other strip [check: a_wrong_sector_of_another_strip_is_noticed].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use braid_assembly::AssembledArray;
+use braid_geometry::{ChunkRow, Geometry, LogicalSector, MemberSector, Role, Slot};
+
+use crate::checker::redundancy::{self, Areas};
+use crate::content::{SECTOR, places};
+use crate::disk::Disk;
+use crate::lies::Change;
+use crate::world::World;
+
+/// What is known of lies in one world.
+#[derive(Debug)]
+pub(crate) struct Taint {
+    /// Lies are planned in this world.
+    pub(crate) may_lie: bool,
+    /// By slot, the disk that took part when the run began.
+    pub(crate) occupants: Vec<Option<usize>>,
+    /// Sector of every disk where data begins.
+    pub(crate) data_offset: u64,
+    /// Sectors of every disk with its superblock.
+    pub(crate) superblock: Range<u64>,
+    pub(crate) doubtful: BTreeSet<u64>,
+    pub(crate) polluted: BTreeSet<u64>,
+    /// Not polluted any more, unless a power cut undoes the write that helped.
+    cleansed: BTreeSet<u64>,
+    /// By disk and sector: the last step of this run at which it became right or wrong.
+    changed: BTreeMap<(usize, u64), u64>,
+    /// By disk: rows that clients wrote since the disk last flushed in truth.
+    asked: Vec<BTreeSet<u64>>,
+}
+
+impl Taint {
+    pub(crate) fn new(
+        may_lie: bool,
+        disks: usize,
+        (data_offset, superblock): (u64, Range<u64>),
+    ) -> Self {
+        Self {
+            may_lie,
+            occupants: (0..disks).map(Some).collect(),
+            data_offset,
+            superblock,
+            doubtful: BTreeSet::new(),
+            polluted: BTreeSet::new(),
+            cleansed: BTreeSet::new(),
+            changed: BTreeMap::new(),
+            asked: vec![BTreeSet::new(); disks],
+        }
+    }
+
+    /// Nothing lies and nothing did in this run.
+    pub(crate) fn is_calm(&self) -> bool {
+        self.doubtful.is_empty()
+            && self.polluted.is_empty()
+            && self.changed.is_empty()
+            && self.cleansed.is_empty()
+    }
+
+    fn changed_since(&self, disk: usize, sectors: Range<u64>, step: u64) -> bool {
+        let mut changed = self.changed.range((disk, sectors.start)..(disk, sectors.end));
+        changed.any(|(_, at)| *at >= step)
+    }
+
+    /// The slot and sector of the data area that a sector of a disk is.
+    pub(crate) fn column(&self, disk: usize, sector: u64) -> Option<(Slot, u64)> {
+        let slot = self.occupants.iter().position(|occupant| *occupant == Some(disk))?;
+        Some((Slot(slot as u16), sector.checked_sub(self.data_offset)?))
+    }
+
+    /// A disk has flushed in truth while nobody wrote.
+    pub(crate) fn forget_asked_of(&mut self, disk: usize) {
+        self.asked[disk].clear();
+    }
+
+    /// All rows have been flushed in truth, on all disks.
+    pub(crate) fn forget_asked(&mut self) {
+        self.asked.iter_mut().for_each(BTreeSet::clear);
+    }
+}
+
+/// Which sector of the array, if any, a column holds.
+fn logical(geometry: &Geometry, slot: Slot, sector: u64) -> Option<u64> {
+    match geometry {
+        Geometry::Direct(direct) => direct.logical(slot, MemberSector(sector)).map(|one| one.0),
+        Geometry::Mirror(mirror) => {
+            mirror.logical(slot, MemberSector(sector)).map(|(LogicalSector(one), _)| one)
+        }
+        Geometry::Stripe(stripe) => {
+            let row = stripe.row_of(MemberSector(sector));
+            if row.0 >= stripe.rows() {
+                return None;
+            }
+            let Role::Data(index) = stripe.row_map(row).role(slot) else { return None };
+            let offset = (sector - stripe.row_start(row).0) as u32;
+            Some(stripe.logical(row, index, offset).0)
+        }
+    }
+}
+
+/// The strip that a column belongs to, if the array uses it.
+pub(crate) fn strip(geometry: &Geometry, slot: Slot, sector: u64) -> Option<u64> {
+    match geometry {
+        Geometry::Stripe(stripe) => Some(sector).filter(|sector| *sector < stripe.used_sectors()),
+        _ => logical(geometry, slot, sector),
+    }
+}
+
+/// All columns of a strip.
+pub(crate) fn columns(geometry: &Geometry, strip: u64) -> Vec<(Slot, MemberSector)> {
+    match geometry {
+        Geometry::Stripe(stripe) => {
+            (0..stripe.slots()).map(|slot| (Slot(slot), MemberSector(strip))).collect()
+        }
+        _ => places(geometry, strip),
+    }
+}
+
+/// The row of a strip: a flush that was only claimed can harm no other than those written since.
+fn row(geometry: &Geometry, strip: u64) -> u64 {
+    match geometry {
+        Geometry::Stripe(stripe) => stripe.row_of(MemberSector(strip)).0,
+        _ => strip,
+    }
+}
+
+impl World {
+    /// Takes note of what became of a disk's lies.
+    pub(crate) fn hear_of_lies(&mut self, disk: usize) {
+        let changes = std::mem::take(&mut self.disks[disk].lies.changes);
+        for (sector, change) in changes {
+            self.tally.count(match change {
+                Change::Tainted => "sectors-tainted",
+                Change::Other => "sectors-tainted-again",
+                Change::Healed => "sectors-healed",
+                Change::Undone => "sectors-untainted-by-power-cut",
+            });
+            self.taint.changed.insert((disk, sector), self.clock.step);
+            self.doubt(disk, sector);
+        }
+    }
+
+    /// The strip of a tainted sector is doubtful.
+    fn doubt(&mut self, disk: usize, sector: u64) {
+        let column = self.taint.column(disk, sector);
+        let strip = column.and_then(|(slot, sector)| strip(&self.geometry, slot, sector));
+        if let Some(strip) = strip.filter(|_| self.disks[disk].lies.honest(sector).is_some()) {
+            self.taint.doubtful.insert(strip);
+        }
+    }
+
+    /// The array wrote to a disk: did it write what belongs there?
+    pub(crate) fn assess_write(&mut self, disk: usize, (start, sectors): (u64, u64)) {
+        if !self.disks[disk].lies.changes.is_empty() {
+            self.hear_of_lies(disk);
+        }
+        if self.taint.is_calm() {
+            return;
+        }
+        for sector in start..start + sectors {
+            let Some((slot, place)) = self.taint.column(disk, sector) else { continue };
+            let Some(strip) = strip(&self.geometry, slot, place) else { continue };
+            let logical = logical(&self.geometry, slot, place);
+            let is_polluted = logical.is_some_and(|one| self.taint.polluted.contains(&one));
+            if !is_polluted && !self.taint.doubtful.contains(&strip) {
+                continue;
+            }
+            // A read under way may have seen what was there, or that it could not be read.
+            self.taint.changed.insert((disk, sector), self.clock.step);
+            if let Some(logical) = logical {
+                self.assess(logical);
+            }
+        }
+    }
+
+    /// Whether the array itself wrote wrong bytes to a sector.
+    fn assess(&mut self, logical: u64) {
+        let mut is_polluted = false;
+        for (slot, place) in places(&self.geometry, logical) {
+            let Some(disk) = self.taint.occupants[slot.index()] else {
+                is_polluted |= self.taint.polluted.contains(&logical);
+                continue;
+            };
+            let data = self.disks[disk].honest(self.taint.data_offset + place.0);
+            let version = self.model.identify(logical, data);
+            is_polluted |= version.is_none_or(|one| !self.model.may_read(logical, one, u64::MAX));
+        }
+        if is_polluted && self.taint.polluted.insert(logical) {
+            self.tally.count("sectors-polluted");
+        } else if !is_polluted && self.taint.polluted.remove(&logical) {
+            self.taint.cleansed.insert(logical);
+            self.tally.count("sectors-cleansed");
+        }
+    }
+
+    /// Whether a read of a sector that began at step `began` may have given wrong bytes.
+    pub(crate) fn may_be_wrong(&self, logical: u64, began: u64) -> bool {
+        if self.taint.polluted.contains(&logical) {
+            return true;
+        }
+        places(&self.geometry, logical).into_iter().any(|(slot, place)| {
+            let Some(disk) = self.taint.occupants[slot.index()] else {
+                return self.is_computed_wrongly(place);
+            };
+            let at = self.taint.data_offset + place.0;
+            let is_own = self.disks[disk].lies.is_tainted(at..at + 1)
+                || self.taint.changed_since(disk, at..at + 1, began);
+            is_own
+                || (!self.is_healthy((slot, disk), place, began) && self.is_computed_wrongly(place))
+        })
+    }
+
+    /// Whether what is computed for a column may be wrong. Only parity computes.
+    fn is_computed_wrongly(&self, place: MemberSector) -> bool {
+        matches!(self.geometry, Geometry::Stripe(_)) && self.taint.doubtful.contains(&place.0)
+    }
+
+    /// Whether a column was read from its disk for sure. One bad sector makes a whole range of the
+    /// chunk be computed.
+    fn is_healthy(&self, (slot, disk): (Slot, usize), place: MemberSector, began: u64) -> bool {
+        let Geometry::Stripe(stripe) = &self.geometry else { return true };
+        let start = self.taint.data_offset + stripe.row_start(stripe.row_of(place)).0;
+        let chunk = start..start + u64::from(stripe.chunk_sectors());
+        let one = &self.disks[disk];
+        let is_viewed = |side: &crate::open::ShardSide| side.view.member(slot).is_some();
+        !one.ills.gone
+            && one.bad.range(chunk.clone()).next().is_none()
+            && !self.taint.changed_since(disk, chunk, began)
+            && self.engine.machines.shards.iter().all(is_viewed)
+    }
+
+    /// Whether any value of this sector's may have come from a lie: such values settle nothing.
+    pub(crate) fn is_doubtful(&self, logical: u64) -> bool {
+        self.taint.polluted.contains(&logical)
+            || places(&self.geometry, logical).into_iter().any(|(slot, place)| {
+                let strip = strip(&self.geometry, slot, place.0);
+                strip.is_some_and(|strip| self.taint.doubtful.contains(&strip))
+            })
+    }
+
+    /// Whether what a disk says about itself is not what it was told last.
+    pub(crate) fn is_superblock_tainted(&self, disk: usize) -> bool {
+        self.disks[disk].lies.is_tainted(self.taint.superblock.clone())
+    }
+
+    /// Clients write these sectors.
+    pub(crate) fn rows_are_asked(&mut self, (start, sectors): (u64, u64)) {
+        let rows = rows_of(&self.geometry, (start, sectors));
+        self.taint.asked.iter_mut().for_each(|asked| asked.extend(rows.iter().copied()));
+    }
+
+    /// A disk has flushed in truth: only what is under way can be lost from now on.
+    pub(crate) fn flushed_in_truth(&mut self, disk: usize) {
+        let flights = self.engine.clients.flights.values();
+        let writes = flights.filter(|flight| flight.request.operation.is_write());
+        let ranges = writes.map(|flight| (flight.request.start.0, flight.request.sectors));
+        self.taint.asked[disk] = ranges.flat_map(|range| rows_of(&self.geometry, range)).collect();
+    }
+
+    /// A disk has lost power. What it claimed to be durable and lost was written since it last
+    /// flushed in truth, or is its superblock.
+    pub(crate) fn check_confined(&self, disk: usize) {
+        let changes = self.disks[disk].lies.changes.iter();
+        for (sector, _) in changes.filter(|(_, change)| *change == Change::Tainted) {
+            let Some((slot, place)) = self.taint.column(disk, *sector) else { continue };
+            let Some(strip) = strip(&self.geometry, slot, place) else { continue };
+            let is_asked = self.taint.asked[disk].contains(&row(&self.geometry, strip));
+            assert!(is_asked, "disk {disk} lost sector {sector}, which nobody had written");
+        }
+    }
+
+    /// The array is at rest and about to start: what is known of lies is brought up to date, and the
+    /// offline check is held against it.
+    pub(crate) fn take_stock(&mut self, assembled: &AssembledArray, presented: &[usize]) {
+        if !self.taint.may_lie && self.taint.is_calm() {
+            return;
+        }
+        let occupants = assembled.slots.iter();
+        let occupants = occupants.map(|slot| slot.as_ref().map(|one| presented[one.member]));
+        self.taint.occupants = occupants.collect();
+        for disk in 0..self.disks.len() {
+            self.hear_of_lies(disk);
+        }
+        self.taint.changed.clear();
+        for disk in self.taint.occupants.clone().into_iter().flatten() {
+            let tainted: Vec<u64> = self.disks[disk].lies.tainted().collect();
+            tainted.into_iter().for_each(|sector| self.doubt(disk, sector));
+        }
+        if self.taint.is_calm() {
+            return;
+        }
+        let mut logicals = self.taint.polluted.clone();
+        logicals.extend(&self.taint.cleansed);
+        for strip in &self.taint.doubtful {
+            for (slot, place) in columns(&self.geometry, *strip) {
+                logicals.extend(logical(&self.geometry, slot, place.0));
+            }
+        }
+        logicals.into_iter().for_each(|logical| self.assess(logical));
+        // What is in a cache may still be undone.
+        let is_stable = !self.disks.iter().any(Disk::has_unflushed);
+        self.check_offline(is_stable);
+        if is_stable {
+            self.taint.cleansed.clear();
+        }
+    }
+
+    /// The offline check sees every tainted sector that is alone in its strip; strips that are whole
+    /// again are believed again.
+    fn check_offline(&mut self, is_stable: bool) {
+        let slots: Vec<Option<(usize, u64)>> = self
+            .taint
+            .occupants
+            .iter()
+            .map(|slot| slot.map(|disk| (disk, self.taint.data_offset)))
+            .collect();
+        let seen = Areas { disks: &self.disks, slots: slots.clone(), is_honest: false };
+        let honest = Areas { disks: &self.disks, slots: slots.clone(), is_honest: true };
+        let mut believed = Vec::new();
+        let (mut alone, mut found) = (0, 0);
+        for strip in &self.taint.doubtful {
+            let columns = columns(&self.geometry, *strip);
+            let places = columns.iter().filter_map(|(slot, place)| {
+                slots[slot.index()].map(|(disk, offset)| (disk, offset + place.0))
+            });
+            let is_tainted =
+                |(disk, at): &(usize, u64)| self.disks[*disk].lies.is_tainted(*at..*at + 1);
+            let tainted = places.clone().filter(is_tainted).count();
+            let agrees = redundancy::agrees(&self.geometry, &seen, *strip);
+            if tainted == 1 && redundancy::agrees(&self.geometry, &honest, *strip) == Some(true) {
+                alone += 1;
+                found += u64::from(agrees == Some(false));
+            }
+            let is_direct = matches!(self.geometry, Geometry::Direct(_));
+            let is_whole = places.count() == columns.len() && (is_direct || agrees == Some(true));
+            if is_stable && tainted == 0 && is_whole {
+                believed.push(*strip);
+            }
+        }
+        assert_eq!(found, alone, "the offline check missed tainted sectors that are alone");
+        self.tally.count_many("tainted-alone", alone);
+        self.tally.count_many("tainted-found", found);
+        believed.iter().for_each(|strip| {
+            self.taint.doubtful.remove(strip);
+        });
+    }
+
+    /// Everything was written anew: `content` is what every member agrees on, right or wrong.
+    pub(crate) fn agree_on(&mut self, content: &[u8]) {
+        for (sector, data) in (0..).zip(content.chunks_exact(SECTOR)) {
+            let version = self.model.identify(sector, data);
+            match version.filter(|version| self.model.may_read(sector, *version, u64::MAX)) {
+                Some(version) => {
+                    self.model.settle(sector, version);
+                    self.taint.polluted.remove(&sector);
+                    self.taint.cleansed.remove(&sector);
+                }
+                None => {
+                    // What was read wrongly is what redundancy is made of: md cannot know.
+                    assert!(self.may_be_wrong(sector, 0), "sector {sector} was rebuilt wrongly");
+                    self.taint.polluted.insert(sector);
+                    self.tally.count("sectors-rebuilt-wrong");
+                }
+            }
+        }
+        self.taint.doubtful.clear();
+        self.taint.forget_asked();
+    }
+}
+
+fn rows_of(geometry: &Geometry, (start, sectors): (u64, u64)) -> BTreeSet<u64> {
+    let sectors = start..start + sectors;
+    match geometry {
+        Geometry::Stripe(stripe) => {
+            let row = |sector| stripe.locate(LogicalSector(sector)).row;
+            sectors.map(row).map(|ChunkRow(row)| row).collect()
+        }
+        _ => sectors.collect(),
+    }
+}
