@@ -1,8 +1,11 @@
 //! `cargo xtask sim`: the simulator in release, for a bounded time.
 //!
 //! First the same seed in debug and in release, whose traces must have one number; then many seeds
-//! for most of the time; then the small worlds. What the program prints is the report.
+//! for most of the time; then the small worlds. Last, in a build of its own with `--cfg braid_hooks`:
+//! every planted bug must be noticed, and every marked path be taken. What the program prints is the
+//! report.
 
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -15,6 +18,11 @@ const SECONDS_DEFAULT: u64 = 60;
 const SEEDS_COMPARED: u64 = 5;
 /// Of each small story: tellings without and with a failing member, and states of each crash point.
 const SMALL: [&str; 6] = ["--tellings-max", "1", "--failures-max", "1", "--states-max", "1"];
+
+/// Crash-and-recover cycles with rare choices, in which every mark must be reached.
+const SHAKEN_CYCLES: u64 = 30_000;
+/// Processes that share the planted bugs.
+const PLANTERS: usize = 2;
 
 /// The chore.
 pub(crate) fn run(args: &[String]) -> Result<()> {
@@ -46,7 +54,38 @@ pub(crate) fn run_for(seconds: u64, from: u64) -> Result<()> {
     let shares = (SECONDS_DEFAULT / seconds.max(1)).max(1);
     let part = format!("{}/{shares}", from % shares);
     let small = ["small", "--from", &from.to_string(), "--part", &part];
-    show(&[&small[..], &SMALL].concat())
+    show(&[&small[..], &SMALL].concat())?;
+    with_hooks(from)
+}
+
+/// The build with hooks: the tests of the tests, and coverage.
+fn with_hooks(from: u64) -> Result<()> {
+    let root = repository_root()?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+    let target = target.join("hooks");
+    let flags = std::env::var("RUSTFLAGS").unwrap_or_default() + " --cfg braid_hooks";
+    let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    build.args(["build", "--quiet", "--release", "--package", "braid-sim", "--target-dir"]);
+    build.arg(&target).env("RUSTFLAGS", flags).current_dir(&root);
+    ensure!(build.status().context("cargo build")?.success(), "braid-sim with hooks");
+    let program = target.join("release/braid-sim");
+    let planted = (0..PLANTERS).map(|part| {
+        let mut command = Command::new(&program);
+        command.args(["planted", "--part", &format!("{part}/{PLANTERS}")]);
+        command.stdout(Stdio::piped()).spawn().context("braid-sim planted")
+    });
+    let mut free = 0;
+    for planter in planted.collect::<Result<Vec<_>>>()? {
+        let output = planter.wait_with_output()?;
+        print!("{}", String::from_utf8_lossy(&output.stdout));
+        free += usize::from(!output.status.success());
+    }
+    ensure!(free == 0, "a planted bug was not noticed");
+    let mut command = Command::new(&program);
+    command.args(["run", "--shake", "--marks", "--no-shrink", "--cycles"]);
+    command.args([SHAKEN_CYCLES.to_string(), "--from".to_owned(), from.to_string()]);
+    ensure!(command.status().context("braid-sim")?.success(), "{command:?}");
+    Ok(())
 }
 
 fn command(flags: &[&str], words: &[&str]) -> Result<Command> {

@@ -2,6 +2,7 @@
 //!
 //! What it does not do: look at members again; who is in which slot is settled (`judge`).
 
+use braid_hooks::{Bug, planted};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -71,7 +72,8 @@ pub(crate) fn build(roster: &Roster<'_>, options: &Options) -> Result<AssembledA
     let lost = lost_slots(roster, slot_count);
     let shape = shape(roster, slot_count, &lost)?;
     let geometry = Geometry::new(&shape)?;
-    if !geometry.survives(&|slot: Slot| lost.contains(&slot.0)) {
+    let survives = geometry.survives(&|slot: Slot| lost.contains(&slot.0));
+    if !survives && !planted(Bug::TooFewAccepted) {
         return Err(too_few(slot_count, geometry.lost_max(), &lost));
     }
     let resync_offset = resync_offset(roster, &geometry);
@@ -215,7 +217,8 @@ fn resync_offset(roster: &Roster<'_>, geometry: &Geometry) -> u64 {
     }
     let offsets =
         roster.active.iter().map(|(_, candidate)| candidate.superblock.state.resync_offset);
-    offsets.min().unwrap_or(u64::MAX)
+    let offset = offsets.min().unwrap_or(u64::MAX);
+    if planted(Bug::DirtyForgotten) { u64::MAX } else { offset }
 }
 
 fn has_ppl(roster: &Roster<'_>) -> bool {
@@ -274,7 +277,8 @@ fn events_next_min(roster: &Roster<'_>) -> u64 {
 fn occupants(roster: &Roster<'_>, geometry: &Geometry, slot_count: u16) -> Vec<Option<Occupant>> {
     let mut slots = vec![None; usize::from(slot_count)];
     for (slot, candidate) in &roster.active {
-        slots[usize::from(*slot)] = Some(Occupant {
+        let moved = u16::from(planted(Bug::NextSlot));
+        slots[usize::from((slot + moved) % slot_count)] = Some(Occupant {
             member: candidate.index,
             recovered_until: candidate
                 .superblock

@@ -14,6 +14,7 @@
 //!   several claim one slot: replacement steps back; who else claims it is a clone, and there is no array
 //! ```
 
+use braid_hooks::{Bug, planted};
 use braid_ondisk::{Features, Role};
 
 use crate::candidates::{Candidate, Verdicts};
@@ -96,10 +97,12 @@ fn newest<'a>(group: &[Candidate<'a>]) -> Option<Candidate<'a>> {
 /// all of them.
 fn newest_members<'a>(group: &[Candidate<'a>]) -> Vec<Candidate<'a>> {
     let active = || group.iter().copied().filter(|candidate| own_slot(candidate).is_some());
-    let events = active().map(|candidate| candidate.events()).max();
+    let counts = || active().map(|candidate| candidate.events());
+    let events = if planted(Bug::OldestCounts) { counts().min() } else { counts().max() };
     let newest: Vec<_> = active().filter(|one| Some(one.events()) == events).collect();
-    let (superseded, last): (Vec<_>, Vec<_>) =
-        newest.into_iter().partition(|one| is_superseded(one, group));
+    let (superseded, last): (Vec<_>, Vec<_>) = newest
+        .into_iter()
+        .partition(|one| is_superseded(one, group) && !planted(Bug::SupersededCounts));
     if last.is_empty() { superseded } else { last }
 }
 
@@ -179,7 +182,10 @@ fn judge_alone(
         (Role::Active(slot), newest) => (slot, newest.expect("an active member has a newest one")),
     };
     let (events, newest_events) = (candidate.events(), newest.events());
-    let behind = newest_events - events;
+    if planted(Bug::StaleAccepted) {
+        return Ok(slot);
+    }
+    let behind = newest_events.saturating_sub(events);
     let ran_apart = table_role == Some(Role::Faulty) && role_in(candidate, &newest) == Role::Faulty;
     let apart = Reason::RanApart { events, newest_events, newest: newest.label() };
     if behind > EVENTS_BEHIND_MAX {
@@ -188,6 +194,7 @@ fn judge_alone(
     }
     match table_role {
         Some(Role::Active(in_table)) if in_table == slot => {}
+        Some(Role::Faulty) if planted(Bug::FaultyAccepted) => {}
         Some(Role::Faulty) if ran_apart => return Err((Verdict::Faulty, apart)),
         Some(Role::Faulty) => {
             return Err((Verdict::Faulty, Reason::MarkedFaulty { newest: newest.label() }));

@@ -6,6 +6,7 @@
 //! Mirrors are never at risk: a copy is a copy.
 
 use braid_geometry::{ChunkRow, Geometry, MemberSector, Role, Slot, StripeGeometry};
+use braid_hooks::{Bug, planted};
 
 use crate::refusal::AtRisk;
 
@@ -17,7 +18,7 @@ pub(crate) fn at_risk(geometry: &Geometry, lost: &[u16], resync_offset: u64) -> 
         return None;
     }
     let slots: Vec<u16> = lost.iter().copied().filter(|&slot| holds_data(stripe, slot)).collect();
-    if slots.is_empty() {
+    if slots.is_empty() || planted(Bug::WriteHoleServed) {
         return None;
     }
     let first_row = stripe.row_of(MemberSector(resync_offset));

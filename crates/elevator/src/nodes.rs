@@ -3,6 +3,8 @@
 //! A node is an entry. The first node of a group (by sector) stands for it: it knows the group's size and age and hangs in
 //! the list by age. Memory grows to the most entries that were ever queued at once and is then only reused.
 
+use braid_hooks::{Bug, planted};
+
 use crate::entry::Entry;
 
 /// A node's place.
@@ -78,7 +80,9 @@ impl Nodes {
         let Linked { last_part, sectors, parts, came_ns, .. } = *self.get(back);
         let joint = self.get(front).last_part;
         debug_assert_eq!(self.get(front).end(), self.get(back).entry.start);
-        self.get_mut(joint).next_part = Some(back);
+        if !planted(Bug::PartLost) {
+            self.get_mut(joint).next_part = Some(back);
+        }
         let head = self.get_mut(front);
         head.last_part = last_part;
         head.sectors += sectors;

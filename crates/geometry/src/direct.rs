@@ -28,6 +28,7 @@
 //! a zone of one slot is contiguous, whatever the chunk.
 
 use alloc::vec::Vec;
+use braid_hooks::{Bug, planted};
 
 use crate::geometry::capacity;
 use crate::units::narrow;
@@ -198,7 +199,9 @@ impl DirectGeometry {
     #[must_use]
     pub fn locate(&self, sector: LogicalSector) -> DirectExtent {
         assert!(sector.0 < self.capacity_sectors(), "sector {sector} is beyond the array");
-        let zone = &self.zones[self.zones.partition_point(|zone| zone.end <= sector.0)];
+        let zone = &self.zones[self.zones.partition_point(|zone| {
+            zone.end < sector.0 || zone.end == sector.0 && !planted(Bug::ZoneEnd)
+        })];
         let in_zone = sector.0 - zone.start;
         let left = self.capacity_sectors - sector.0;
         if zone.width == 1 {
@@ -210,7 +213,8 @@ impl DirectGeometry {
         }
         let (chunk, width) = (u64::from(self.chunk_sectors), u64::from(zone.width));
         let (number, offset) = (in_zone / chunk, in_zone % chunk);
-        let turn = (number + u64::from(zone.phase)) % width;
+        let turned = number / width * u64::from(planted(Bug::StripesTurn));
+        let turn = (number + turned + u64::from(zone.phase)) % width;
         DirectExtent {
             slot: self.zone_slots[zone.first + usize::from(narrow(turn))],
             sector: MemberSector(zone.member_start + number / width * chunk + offset),

@@ -43,6 +43,7 @@ use crate::words::{
     RIGHT_ASYMMETRIC_6, RIGHT_SYMMETRIC, RIGHT_SYMMETRIC_6,
 };
 use crate::{ChunkRow, Level, Slot};
+use braid_hooks::{Bug, planted};
 
 /// What a slot holds in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -152,19 +153,25 @@ impl Placement {
         let ring = if self.q_place == QPlace::LastSlot { self.slots - 1 } else { self.slots };
         let turn = |row: u64| narrow(row % u64::from(ring));
         let p = match self.walk {
+            Walk::Left if planted(Bug::LeftWalkLate) => ring - 1 - turn(row.0 + 1),
             Walk::Left => ring - 1 - turn(row.0),
             Walk::LeftAhead => ring - 1 - turn(row.0 + 1),
+            Walk::Right if planted(Bug::RightWalkLate) => turn(row.0 + 1),
             Walk::Right => turn(row.0),
+            Walk::First if planted(Bug::FirstParityWalks) => turn(row.0),
             Walk::First => 0,
+            Walk::Last if planted(Bug::LastParityEarly) => self.data_slots() - 1,
             Walk::Last => self.data_slots(),
         };
         let q = match self.q_place {
             QPlace::None => None,
+            QPlace::AfterP if planted(Bug::QBeforeP) => Some(Slot(previous(p, ring))),
             QPlace::AfterP => Some(Slot(next(p, ring))),
             QPlace::BeforeP => Some(Slot(previous(p, ring))),
             QPlace::LastSlot => Some(Slot(self.slots - 1)),
         };
         let last_parity = match (self.q_place, q) {
+            (QPlace::AfterP, Some(_)) if planted(Bug::FollowingFromP) => p,
             (QPlace::AfterP, Some(q)) => q.0,
             _ => p,
         };
@@ -236,6 +243,7 @@ impl RowMap {
         let Some(q) = self.q else { return data_index };
         match self.exponents {
             Exponents::SlotNumber => slot,
+            Exponents::AfterQ if planted(Bug::ExponentIsIndex) => data_index,
             Exponents::AfterQ => {
                 let start = next(q.0, self.slots);
                 let distance = |slot: u16| (slot + self.slots - start) % self.slots;

@@ -41,8 +41,172 @@ macro_rules! named {
 named! {
     /// A mistake that can be planted, to see that the simulator notices it.
     enum Bug {
-        /// Parity and engine: P and Q change places when both are made anew.
+        /// Geometry: in left layouts P is one row late.
+        LeftWalkLate = "left-walk-late",
+        /// Geometry: in right layouts P is one row late.
+        RightWalkLate = "right-walk-late",
+        /// Geometry: where P stays on the first slot, it walks.
+        FirstParityWalks = "first-parity-walks",
+        /// Geometry: where P stays behind the data, it is one slot early.
+        LastParityEarly = "last-parity-early",
+        /// Geometry: raid6 data follows P instead of Q.
+        FollowingFromP = "following-from-p",
+        /// Geometry: Q stands before P instead of after it.
+        QBeforeP = "q-before-p",
+        /// Geometry: a column counts in Q by its index instead of by its slot.
+        ExponentIsIndex = "exponent-is-index",
+        /// Geometry: raid10 far copies are moved on by one slot too many.
+        FarShift = "far-shift",
+        /// Geometry: raid10 far copies begin one row early.
+        FarStride = "far-stride",
+        /// Geometry: raid10 offset copies stand above instead of below.
+        OffsetRows = "offset-rows",
+        /// Geometry: raid10 deals the near copies of a chunk one place on.
+        NearDeal = "near-deal",
+        /// Geometry: raid0 starts each row one slot on.
+        StripesTurn = "stripes-turn",
+        /// Geometry: the first sector of a zone belongs to the zone before.
+        ZoneEnd = "zone-end",
+        /// Parity: an update of Q multiplies by the next power.
+        UpdateExponent = "update-exponent",
+        /// Parity: a column solved from Q is divided by the next power.
+        QSolvedWrong = "q-solved-wrong",
+        /// Parity: P leaves out the last column.
+        XorForgetsLast = "xor-forgets-last",
+        /// Stripe: P and Q change places when both are made anew.
         SwapPAndQ = "swap-p-and-q",
+        /// Stripe: two recovered columns change places.
+        RecoveredSwapped = "recovered-swapped",
+        /// Stripe: read-modify-write leaves the second data column out.
+        RmwForgetsColumn = "rmw-forgets-column",
+        /// Stripe: read-modify-write takes the old content for the difference.
+        RmwNoDifference = "rmw-no-difference",
+        /// Stripe: a partial write does not bring the old bytes along.
+        MergeForgetsOld = "merge-forgets-old",
+        /// Stripe: zeroes take the whole window, whatever they cover.
+        ZeroTakesWindow = "zero-takes-window",
+        /// Stripe: columns are read into the start of their block.
+        ReadsAtUnitStart = "reads-at-unit-start",
+        /// Stripe: a write is answered before its members are written.
+        AnsweredUnwritten = "answered-unwritten",
+        /// Stripe: durable writes are written as any other.
+        StripeIgnoresFua = "stripe-ignores-fua",
+        /// Stripe: a write that a member missed is answered before the loss is recorded (I4).
+        HoldForgets = "hold-forgets",
+        /// Stripe: a failed write of a member counts as done.
+        WriteErrorIgnored = "write-error-ignored",
+        /// Stripe: parity of a band left half written is believed.
+        TornForgotten = "torn-forgotten",
+        /// Stripe: parity of a dirty array is believed (the write hole).
+        DirtyBelieved = "dirty-believed",
+        /// Stripe: read repair writes the wrong block.
+        RepairWritesWrong = "repair-writes-wrong",
+        /// Stripe: a write while a member is missing leaves P as it was.
+        DegradedWithoutP = "degraded-without-p",
+        /// Stripe: a failed read counts as read.
+        ReadErrorIgnored = "read-error-ignored",
+        /// Stripe: the window of a batch ends where its last request does.
+        WindowEndsEarly = "window-ends-early",
+        /// Stripe: reconstruct-write does without a column that is lost.
+        RcwForgetsLost = "rcw-forgets-lost",
+        /// Stripe: work of a stripe that yields is forgotten.
+        QueueLost = "queue-lost",
+        /// Stripe: a stripe takes the map of the next row.
+        NextRowsMap = "next-rows-map",
+        /// Mirror: the last copy is not written.
+        CopyMissed = "copy-missed",
+        /// Mirror: a failed write of a copy counts as written.
+        CopyErrorIgnored = "copy-error-ignored",
+        /// Mirror: a write that a copy missed is answered before the loss is recorded (I4).
+        MirrorAnswersEarly = "mirror-answers-early",
+        /// Mirror: read repair takes bytes from the start of the payload.
+        RepairElsewhere = "repair-elsewhere",
+        /// Mirror: copies of a dirty array are all believed alike.
+        CopiesBelieved = "copies-believed",
+        /// Mirror: a failed read is answered as if it had been read.
+        ReadErrorServed = "read-error-served",
+        /// Mirror: the range lock lets overlapping writes in at once.
+        LockNeverWaits = "lock-never-waits",
+        /// Mirror: a range given up lets everybody in who waits.
+        LockLetsAllIn = "lock-lets-all-in",
+        /// Direct: a failed request of a member is answered as done.
+        DirectErrorIgnored = "direct-error-ignored",
+        /// Direct and mirror: durable writes are written as any other.
+        FuaDropped = "fua-dropped",
+        /// Direct and mirror: every extent takes its bytes from the start of the piece.
+        PayloadRestarts = "payload-restarts",
+        /// Direct: zeroes take one sector too many.
+        ZeroTooLong = "zero-too-long",
+        /// Shard: writes go through the closed gate (I3).
+        GateIgnored = "gate-ignored",
+        /// Shard: of the writes that waited for the gate the last is forgotten.
+        GatedLost = "gated-lost",
+        /// Shard: a piece that is refused is answered twice.
+        RefusedTwice = "refused-twice",
+        /// Shard: a closed gate is confirmed while writes are under way (I5).
+        UndrainedConfirmed = "undrained-confirmed",
+        /// Array: a shard that confirms an older view counts as having closed the gate (I5).
+        EpochIgnored = "epoch-ignored",
+        /// Array: a superblock that could not be written counts as written.
+        SuperblockErrorIgnored = "superblock-error-ignored",
+        /// Array: a flush that failed counts as done.
+        FlushErrorIgnored = "flush-error-ignored",
+        /// Array: the gate opens before the superblocks say so (I3).
+        GateEarly = "gate-early",
+        /// Array: a lost member is published without a superblock that says so (I4).
+        LossUnrecorded = "loss-unrecorded",
+        /// Array: an update that tells of one loss counts for a later one (I4).
+        OneLossForAll = "one-loss-for-all",
+        /// Array: each failure is judged as if it were the only one.
+        TooManyOut = "too-many-out",
+        /// Array: it turns clean without a flush (I5).
+        CleanUnflushed = "clean-unflushed",
+        /// Array: a flush is answered and nothing is flushed.
+        FlushDropped = "flush-dropped",
+        /// Array: a flush goes to the first member only.
+        FlushOnlyFirst = "flush-only-first",
+        /// Array: a flush that a member failed is answered before the loss is recorded (I4).
+        FlushedUnrecorded = "flushed-unrecorded",
+        /// Array: a level without redundancy stops without a flush.
+        StopUnflushed = "stop-unflushed",
+        /// Array: it stops without having turned clean.
+        StaysDirty = "stays-dirty",
+        /// Array: superblocks are written to all members but one.
+        MemberNotTold = "member-not-told",
+        /// Array: events step back also when a member was lost.
+        LossCountsBack = "loss-counts-back",
+        /// Array: a lost member keeps its role in the survivors' tables.
+        LostStaysInTable = "lost-stays-in-table",
+        /// Elevator: what is merged behind a request is forgotten.
+        PartLost = "part-lost",
+        /// Elevator: a finished vector does not make room for the next.
+        RoomKept = "room-kept",
+        /// Requests: every piece takes its bytes from the start of the request.
+        PieceFromStart = "piece-from-start",
+        /// On disk: the event count stays as it was.
+        EventsNotWritten = "events-not-written",
+        /// On disk: the resync offset stays as it was.
+        DirtyNotWritten = "dirty-not-written",
+        /// On disk: the table of roles is read one entry on.
+        RolesShifted = "roles-shifted",
+        /// On disk: the checksum is made before the roles are in.
+        ChecksumEarly = "checksum-early",
+        /// Assembly: the oldest superblock is believed instead of the newest.
+        OldestCounts = "oldest-counts",
+        /// Assembly: a member may be any number of events behind, whatever the newest table says.
+        StaleAccepted = "stale-accepted",
+        /// Assembly: a member that the newest table calls faulty is chosen.
+        FaultyAccepted = "faulty-accepted",
+        /// Assembly: of equally new members the one that was put out counts as much as the others.
+        SupersededCounts = "superseded-counts",
+        /// Assembly: dirty and degraded is served.
+        WriteHoleServed = "write-hole-served",
+        /// Assembly: an array is made of too few members.
+        TooFewAccepted = "too-few-accepted",
+        /// Assembly: an array that was left dirty counts as clean.
+        DirtyForgotten = "dirty-forgotten",
+        /// Assembly: members sit one slot further on.
+        NextSlot = "next-slot",
     }
 }
 
@@ -51,6 +215,24 @@ named! {
     enum Point {
         /// A shard has one stripe, whatever it was made for.
         OneStripe = "one-stripe",
+        /// Regions of one chunk row or eight sectors, so that requests have several shards.
+        SmallRegions = "small-regions",
+        /// A stripe takes one request at a time.
+        OneRequestBatch = "one-request-batch",
+        /// A batch works on the whole stripe unit, whatever it touches.
+        WholeWindow = "whole-window",
+        /// A batch takes read-modify-write wherever it can, whatever it costs.
+        PreferRmw = "prefer-rmw",
+        /// A batch takes reconstruct-write wherever it can, whatever it costs.
+        PreferRcw = "prefer-rcw",
+        /// A read goes through a stripe though its member could be asked directly.
+        ThroughStripe = "through-stripe",
+        /// A read of a mirror takes the copy that is the worst choice.
+        OtherCopy = "other-copy",
+        /// The gate is closed though writes are under way.
+        EarlyClose = "early-close",
+        /// The array waits ten times as long before it turns clean.
+        LongerDelay = "longer-delay",
     }
 }
 
@@ -83,6 +265,74 @@ named! {
         StripeKeepsHolding = "stripe-keeps-holding",
         /// Stripe, hold: the array takes no more writes.
         StripeRefusesHeld = "stripe-refuses-held",
+        /// Stripe: a direct read failed and goes through stripes.
+        DirectReadFails = "direct-read-fails",
+        /// Stripe: a column is solved from P.
+        RecoversFromP = "recovers-from-p",
+        /// Stripe: a column is solved from Q, P being lost too.
+        RecoversFromQ = "recovers-from-q",
+        /// Stripe: two columns are solved from P and Q.
+        RecoversTwo = "recovers-two",
+        /// Stripe: a write finds no parity column that takes writes.
+        MakesNoParity = "makes-no-parity",
+        /// Stripe: parity is made from all data.
+        ReconstructsParity = "reconstructs-parity",
+        /// Stripe: parity follows what changed.
+        ModifiesParity = "modifies-parity",
+        /// Stripe: a column that could not be read is written again.
+        RepairsStripe = "repairs-stripe",
+        /// Stripe: a band is left half written and its parity not believed again.
+        TearsBand = "tears-band",
+        /// Stripe: a member missed a write.
+        MissesWrite = "misses-write",
+        /// Stripe: a piece waits for a free stripe.
+        WaitsForStripe = "waits-for-stripe",
+        /// Stripe: a stripe goes from a finished band to a waiting one.
+        HandsStripeOver = "hands-stripe-over",
+        /// Mirror: a copy could not be read.
+        CopyFails = "copy-fails",
+        /// Mirror: no copy can be read.
+        NoCopyLeft = "no-copy-left",
+        /// Mirror: a copy that could not be read is written again.
+        CopyRepaired = "copy-repaired",
+        /// Mirror: a write that a copy missed waits for the record.
+        MirrorHolds = "mirror-holds",
+        /// Mirror: a write that a copy missed is answered after the record.
+        MirrorFinishesHeld = "mirror-finishes-held",
+        /// Mirror: a write fails, since no copy may miss it any more.
+        MirrorRefuses = "mirror-refuses",
+        /// Mirror: a range is taken, and a write or repair waits for it.
+        WaitsForRange = "waits-for-range",
+        /// Array: a shard confirms a view that is not the newest.
+        OldEpochConfirmed = "old-epoch-confirmed",
+        /// Array: a shard asks for the gate.
+        GateAsked = "gate-asked",
+        /// Array: superblocks say active, and the gate opens.
+        TurnsActive = "turns-active",
+        /// Array: superblocks are about to say clean.
+        TurnsClean = "turns-clean",
+        /// Array: a write comes while the gate is being closed, and opens it again.
+        CloseCrossed = "close-crossed",
+        /// Array: survivors say that a member is out; then it is published.
+        LossRecorded = "loss-recorded",
+        /// Array: another member fails while superblocks are written; they are written again.
+        LossWhileRecording = "loss-while-recording",
+        /// Array: a member failed a flush; its loss is recorded, then the flush is run again.
+        FlushAgain = "flush-again",
+        /// Array: one failure too many, and no writes any more.
+        BreaksDown = "breaks-down",
+        /// Array: told to stop while active, it closes the gate.
+        StopsClosing = "stops-closing",
+        /// Array: events step back with clean.
+        EventsStepBack = "events-step-back",
+        /// Shard: a write waits for the gate.
+        GatedWrite = "gated-write",
+        /// Shard: a write that waited for the gate is refused.
+        GatedRefused = "gated-refused",
+        /// Shard: its request for the gate crossed a closed view, and it asks again.
+        AskedAgain = "asked-again",
+        /// Shard: a closed gate is not confirmed, since writes are under way.
+        CloseWaitsForDrain = "close-waits-for-drain",
     }
 }
 

@@ -2,11 +2,14 @@
 //!
 //! The only part of the simulator that looks at a clock, to say how fast it was.
 
+mod planted;
+
 use std::panic::{catch_unwind, set_hook};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use braid_hooks::{Mark, Point};
 use braid_sim::replay::{Ending, replay};
 use braid_sim::shrink::shrink;
 use braid_sim::small::{self, Bounds};
@@ -16,11 +19,15 @@ const USAGE: &str = "\
 usage: braid-sim --seed N [--cycles M] [--smallest] [--twice] [--trace] [--no-shrink]
                  [--without c1,c1r3,c1f8] [--only c0,c0r3] [--one-shard] [--one-stripe]
                  [--sectors-max N] [--schedule N] [--plain-cycles N]
-       braid-sim run [--cycles N] [--seconds S] [--from SEED] [--smallest] [--states] [--no-shrink]
+       braid-sim run [--cycles N] [--seconds S] [--from SEED] [--smallest] [--states] [--marks]
+                 [--no-shrink]
        braid-sim small [--operations N] [--tellings-max N] [--failures-max N] [--states-max N]
                        [--from N] [--part I/N]
        braid-sim histories [--cycles N] [--from SEED]
-       braid-sim replay FILE [--trace]     a recording of braid serve --record";
+       braid-sim replay FILE [--trace]     a recording of braid serve --record
+       braid-sim planted [--seeds N] [--from SEED] [--seconds S] [--part I/N] [--bug NAME]
+with hooks (RUSTFLAGS=\"--cfg braid_hooks\"), run --shake lets the engine make rare choices,
+and fails if a path that matters was never taken (--marks is the same)";
 
 /// How long a failing seed is made smaller.
 const SHRINK_TIME: Duration = Duration::from_secs(60);
@@ -44,6 +51,7 @@ struct Arguments {
     is_twice: bool,
     is_traced: bool,
     wants_states: bool,
+    is_shaken: bool,
     cut: Cut,
     keeps_size: bool,
     recording: Option<String>,
@@ -81,6 +89,7 @@ fn parse() -> Result<Arguments, String> {
             "--trace" => arguments.is_traced = true,
             "--no-shrink" => arguments.keeps_size = true,
             "--states" => arguments.wants_states = true,
+            "--shake" | "--marks" => arguments.is_shaken = true,
             _ => return Err(format!("unknown word {word}\n{USAGE}")),
         }
     }
@@ -101,7 +110,20 @@ fn main() -> ExitCode {
             eprintln!("{panic}");
         }
     }));
-    let ended = parse().and_then(|arguments| {
+    let mut words = std::env::args().skip(1);
+    let is_planted = words.next().as_deref() == Some("planted");
+    let ended = if is_planted { planted::run(words) } else { simulate_as_asked() };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(text) => {
+            eprintln!("braid-sim: {text}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn simulate_as_asked() -> Result<(), String> {
+    parse().and_then(|arguments| {
         if let Some(file) = &arguments.recording {
             run_replay(file, arguments.is_traced)
         } else if arguments.is_small {
@@ -113,14 +135,7 @@ fn main() -> ExitCode {
         } else {
             run_one(&arguments)
         }
-    });
-    match ended {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(text) => {
-            eprintln!("braid-sim: {text}");
-            ExitCode::FAILURE
-        }
-    }
+    })
 }
 
 /// Simulates; a checker's panic becomes an error that names the command to see it again, and mostly
@@ -163,6 +178,7 @@ fn run_one(arguments: &Arguments) -> Result<(), String> {
         cycles: arguments.cycles.unwrap_or(CYCLES_PER_WORLD),
         is_smallest: arguments.is_smallest,
         is_traced: arguments.is_traced,
+        is_shaken: arguments.is_shaken,
         cut: arguments.cut.clone(),
     };
     let first = try_simulate(&settings, arguments.keeps_size)?;
@@ -190,13 +206,32 @@ fn run_many(arguments: &Arguments) -> Result<(), String> {
             cycles: CYCLES_PER_WORLD.min(cycles - total.cycles),
             is_smallest: arguments.is_smallest,
             is_traced: false,
+            is_shaken: arguments.is_shaken,
             cut: Cut::default(),
         };
         total.add(&try_simulate(&settings, arguments.keeps_size)?.tally);
         seed += 1;
     }
     print(&total, Some(began.elapsed()), arguments.wants_states);
-    Ok(())
+    if arguments.is_shaken { print_marks() } else { Ok(()) }
+}
+
+/// How often each path that matters was taken; an error if one never was.
+fn print_marks() -> Result<(), String> {
+    if !braid_hooks::ARE_HERE {
+        return Err("this build has no marks: RUSTFLAGS=\"--cfg braid_hooks\"".to_owned());
+    }
+    let visits = braid_hooks::visits();
+    for (point, count) in Point::ALL.iter().zip(&visits.points) {
+        println!("{count:>12} {:<24} {}", point.name(), point.text());
+    }
+    let mut never = Vec::new();
+    for (mark, count) in Mark::ALL.iter().zip(&visits.marks) {
+        println!("{count:>12} {:<24} {}", mark.name(), mark.text());
+        never.extend((*count == 0).then_some(mark.name()));
+    }
+    println!("{:>12} of {} marks reached", Mark::ALL.len() - never.len(), Mark::ALL.len());
+    if never.is_empty() { Ok(()) } else { Err(format!("never reached: {}", never.join(", "))) }
 }
 
 /// Histories of clones, halves and strangers, until there were as many starts.
@@ -271,11 +306,17 @@ fn print(tally: &Tally, took: Option<Duration>, wants_states: bool) {
     for (name, count) in &tally.counts {
         println!("{count:>12} {name}");
     }
-    println!("{:>12} kinds of state (level, missing, clean or dirty, victims)", tally.states.len());
+    println!(
+        "{:>12} kinds of state (level, missing, in sync, phase, what was done)",
+        tally.states.len()
+    );
     if wants_states {
         for (name, count) in &tally.states {
             println!("{count:>12} {name}");
         }
+        let never = braid_sim::never_visited(tally);
+        never.iter().for_each(|name| println!("{:>12} {name}", "never"));
+        println!("{:>12} legal states were never visited", never.len());
     }
     println!("{:>12} losses", 0);
     if let Some(took) = took {

@@ -96,7 +96,13 @@ pub(crate) fn designs(rows: u64, chunk_sectors: u32, version: Version) -> Vec<De
     let plain = |level, slots| of(level, default_layout(level), slots);
     let mut designs = vec![plain(Level::Raid1, 2), plain(Level::Raid1, 3), plain(Level::Raid4, 4)];
     designs.extend((0..6).map(|layout| of(Level::Raid5, layout, 4)));
-    designs.extend([plain(Level::Raid5, 2), plain(Level::Raid5, 3), plain(Level::Raid6, 4)]);
+    designs.extend([
+        plain(Level::Raid5, 2),
+        plain(Level::Raid5, 3),
+        plain(Level::Raid5, 6),
+        plain(Level::Raid6, 4),
+        plain(Level::Raid6, 7),
+    ]);
     designs.extend(LAYOUTS_RAID6.map(|layout| of(Level::Raid6, layout, 5)));
     for (near, far, offset, slots) in
         [(2, 1, 0, 4), (2, 1, 0, 5), (3, 1, 0, 5), (1, 2, 0, 3), (1, 2, 0, 4), (1, 2, 1, 3)]

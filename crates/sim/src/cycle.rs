@@ -21,7 +21,9 @@ use braid_geometry::{Family, Geometry, Slot};
 use braid_ondisk::{Role, SuperblockUpdate};
 
 use crate::chances::{Chances, Purpose};
+use crate::checker::layouts;
 use crate::content::{SECTOR, first_content, image};
+use crate::coverage::Doing;
 use crate::create::Design;
 use crate::cut::{Cut, Number};
 use crate::disk::{Disk, Ills};
@@ -57,6 +59,7 @@ impl World {
         let (probed, assembly) = open::assemble_disks(&disks, &presented);
         let assembled = assembly.array.expect("a new array can be started");
         let geometry = assembled.geometry.clone();
+        layouts::check(design, &geometry);
         let superblocks = open::superblocks(&probed);
         let manner = manner(&mut random, &chances.cut);
         let machines = open::start(&assembled, superblocks, &presented, manner);
@@ -161,18 +164,6 @@ impl World {
         if !plan.victims.is_empty() {
             self.tally.count("run-with-faults");
         }
-        self.visit();
-    }
-
-    /// Notes the state that this run begins in.
-    fn visit(&mut self) {
-        let standing = self.standing();
-        let missing = standing.occupants.iter().filter(|occupant| occupant.is_none()).count();
-        let dirty = if standing.is_dirty { "dirty" } else { "clean" };
-        let victims = self.engine.plan.victims.len();
-        let level = self.geometry.level();
-        let name = format!("{level} missing={missing} {dirty} victims={victims}");
-        *self.tally.states.entry(name).or_default() += 1;
     }
 
     /// The run ends.
@@ -182,6 +173,17 @@ impl World {
             15..17 => End::Kill,
             _ => End::Stop,
         };
+        let is_broken = |notice: &Notice| matches!(notice, Notice::Broken { .. });
+        if self.engine.notices.iter().any(is_broken) && self.clock.step.is_multiple_of(2) {
+            // An array that takes no writes any more is still read, and never wrongly.
+            self.settle();
+            self.read_all();
+        }
+        self.visit(match end {
+            End::PowerCut => Doing::PowerCut,
+            End::Kill => Doing::Kill,
+            End::Stop => Doing::Stop,
+        });
         match end {
             End::PowerCut | End::Kill => self.crash(end == End::PowerCut),
             End::Stop => self.stop(),
@@ -291,6 +293,7 @@ impl World {
                 return false;
             }
         }
+        self.visit(Doing::Reopen);
         let content = self.read_all();
         let standing = self.standing();
         let is_whole = !standing.is_dirty && standing.occupants.iter().all(Option::is_some);

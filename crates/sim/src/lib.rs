@@ -27,6 +27,7 @@ mod call;
 mod chances;
 mod checker;
 mod content;
+mod coverage;
 mod create;
 mod cut;
 mod cycle;
@@ -48,6 +49,7 @@ mod restart;
 mod schedule;
 pub mod shrink;
 pub mod small;
+pub mod stories;
 mod taint;
 mod tally;
 mod trace;
@@ -57,6 +59,7 @@ mod world;
 
 use braid_ondisk::Version;
 
+pub use coverage::never_visited;
 pub use cut::{Cut, Kind, Number};
 pub use tally::Tally;
 
@@ -76,6 +79,8 @@ pub struct Settings {
     pub is_smallest: bool,
     /// Print each event.
     pub is_traced: bool,
+    /// The engine makes rare choices, in a build with hooks.
+    pub is_shaken: bool,
     /// What is left out.
     pub cut: Cut,
 }
@@ -84,9 +89,10 @@ impl Settings {
     /// The command that does the same.
     #[must_use]
     pub fn command(&self) -> String {
-        let Self { seed, cycles, is_smallest, cut, .. } = self;
+        let Self { seed, cycles, is_smallest, is_shaken, cut, .. } = self;
+        let shaken = if *is_shaken { " --shake" } else { "" };
         let smallest = if *is_smallest { " --smallest" } else { "" };
-        format!("braid-sim --seed {seed} --cycles {cycles}{smallest}{cut}")
+        format!("braid-sim --seed {seed} --cycles {cycles}{smallest}{shaken}{cut}")
     }
 
     /// Takes an argument of the command, if it is one of these; `value` gives what follows it.
@@ -103,6 +109,7 @@ impl Settings {
             "--seed" => self.seed = number(value())?,
             "--cycles" => self.cycles = number(value())?,
             "--smallest" => self.is_smallest = true,
+            "--shake" => self.is_shaken = true,
             _ => return self.cut.argument(word, value),
         }
         Ok(true)
@@ -140,6 +147,11 @@ pub struct Report {
 /// At the first thing that is wrong, with what it is.
 #[must_use]
 pub fn simulate(settings: &Settings) -> Report {
+    if settings.is_shaken {
+        braid_hooks::shake(settings.seed);
+    } else {
+        braid_hooks::steady();
+    }
     let mut world = World::for_settings(settings, Trace::new(settings.is_traced));
     world.run(settings.cycles);
     Report { trace_hash: world.trace.hash(), tally: world.tally }

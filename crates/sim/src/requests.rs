@@ -10,6 +10,7 @@ use braid_geometry::{Family, LogicalSector};
 
 use crate::call::{Call, Who, written};
 use crate::content::{SECTOR, Version};
+use crate::coverage::Doing;
 use crate::memory::Payload;
 use crate::model::End;
 use crate::schedule::Event;
@@ -124,6 +125,7 @@ impl World {
         }
         let id = self.name();
         let began = self.clock.step;
+        self.visit(Doing::of(operation));
         let word = match operation {
             Operation::Read => "ask-read",
             Operation::Write { durable: false } => "ask-write",
@@ -155,6 +157,7 @@ impl World {
 
     pub(crate) fn start_flush(&mut self, asked: u64, who: FlushFor) -> RequestId {
         let id = self.name();
+        self.visit(Doing::Flush);
         self.note("ask-flush", [id.0, 0, 0]);
         self.engine.clients.flushes.insert(id, (asked, who));
         self.engine.machines.array.handle_flush_request(self.clock.now, id);
@@ -216,6 +219,10 @@ impl World {
     pub(crate) fn flush_answered(&mut self, id: RequestId, result: Result<(), Fault>) {
         self.note("answer", [id.0, u64::from(result.is_ok()), 1]);
         let (asked, who) = self.engine.clients.flushes.remove(&id).expect("a flush under way");
+        let is_direct = self.geometry.level().family() == Family::Direct;
+        let believed = self.engine.unflushed.difference(&self.out).next();
+        let told = result.is_err() || is_direct || believed.is_none();
+        assert!(told, "a flush is answered, disk {believed:?} failed it and nobody was told");
         match who {
             FlushFor::Client => self.flush_known(asked, result.is_ok()),
             FlushFor::Call(call) => self.go_on(call, result),

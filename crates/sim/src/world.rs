@@ -23,6 +23,7 @@ use braid_geometry::Geometry;
 
 use crate::chances::Chances;
 use crate::content::SECTOR;
+use crate::coverage::Phase;
 use crate::cut::Kind;
 use crate::disk::Disk;
 use crate::elevators::{Elevators, Vector};
@@ -72,11 +73,16 @@ pub(crate) struct Engine {
     pub(crate) has_lost_cache: bool,
     /// It has answered a write.
     pub(crate) has_written: bool,
+    /// Disks that have failed a flush: out before a flush is answered well.
+    pub(crate) unflushed: BTreeSet<usize>,
+    /// Where the array stands between clean and active.
+    pub(crate) phase: Phase,
 }
 
 impl Engine {
     pub(crate) fn new(machines: Machines, order: Order) -> Self {
         let elevators = Elevators::straight(machines.members.len());
+        let phase = Phase::Clean.after(machines.shards[0].view.gate);
         Self {
             machines,
             elevators,
@@ -89,6 +95,8 @@ impl Engine {
             notices: Vec::new(),
             has_lost_cache: false,
             has_written: false,
+            unflushed: BTreeSet::new(),
+            phase,
         }
     }
 }
@@ -201,6 +209,7 @@ impl World {
         self.trace.label(self.chances.number(Kind::Fault, ordinal));
         self.note("fault", [index as u64, u64::from(mishap.name().as_bytes()[0]), 0]);
         self.tally.count(mishap.name());
+        self.visit_fault(mishap.name());
         let disk = &mut self.disks[index];
         match mishap {
             Mishap::Dies => disk.ills.gone = true,
@@ -318,6 +327,9 @@ impl World {
                 if flushed && !self.disks[index].ills.flushes_lie && self.taint.may_lie {
                     self.flushed_in_truth(index);
                 }
+                if !flushed {
+                    self.engine.unflushed.insert(index);
+                }
                 self.note("flush", [index as u64, u64::from(flushed), 0]);
                 self.engine.pending.push(Event::FlushDone { member, flushed });
             }
@@ -427,6 +439,7 @@ impl World {
         while let Some(effect) = self.engine.machines.array.poll_effect() {
             match effect {
                 ArrayEffect::Publish(view) => {
+                    self.engine.phase = self.engine.phase.after(view.gate);
                     for side in &mut self.engine.machines.shards {
                         side.inbox.push_back(Message::View(Arc::clone(&view)));
                     }

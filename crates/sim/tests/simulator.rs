@@ -9,6 +9,7 @@ fn settings(seed: u64) -> Settings {
         cycles: 12,
         is_smallest: false,
         is_traced: false,
+        is_shaken: false,
         cut: braid_sim::Cut::default(),
     }
 }
@@ -22,6 +23,11 @@ fn a_seed_repeats_bit_for_bit() {
         hashes.insert(first.trace_hash);
     }
     assert_eq!(hashes.len(), 40, "each seed is another run");
+}
+
+#[test]
+fn a_band_torn_by_two_failures_is_refused_and_never_guessed() {
+    braid_sim::stories::tell();
 }
 
 /// The same number in debug and release, on every machine and next year; it changes when the engine

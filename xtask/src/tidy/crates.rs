@@ -45,7 +45,7 @@ const ROWS: [Row; 15] = [
     Row { name: "braid-geometry", workspace: &["braid-hooks"], registry: PURE_REGISTRY },
     Row { name: "braid-parity", workspace: &["braid-hooks"], registry: PURE_REGISTRY },
     Row { name: "braid-nbd-proto", workspace: &["braid-hooks"], registry: PURE_REGISTRY },
-    Row { name: "braid-elevator", workspace: &[], registry: PURE_REGISTRY },
+    Row { name: "braid-elevator", workspace: &["braid-hooks"], registry: PURE_REGISTRY },
     Row {
         name: "braid-ondisk",
         workspace: &["braid-hooks", "braid-geometry"],

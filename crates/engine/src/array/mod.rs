@@ -20,6 +20,7 @@ mod superblock;
 mod update;
 mod view;
 
+use braid_hooks::{Bug, Mark, planted, reached};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -259,11 +260,17 @@ impl Array {
     /// Takes what a shard has to say.
     pub fn handle_report(&mut self, now: Instant, shard: ShardIndex, report: Report) {
         match report {
-            Report::WantWrite => self.condition.write_wanted = true,
+            Report::WantWrite => {
+                reached(Mark::GateAsked);
+                self.condition.write_wanted = true;
+            }
             Report::MemberFailed { member } => self.fail_member(member),
             Report::OutOfSpace { member } => self.take_no_writes(Notice::OutOfSpace { member }),
             Report::ViewInForce { epoch } => {
-                if epoch == self.condition.epoch
+                if epoch != self.condition.epoch {
+                    reached(Mark::OldEpochConfirmed);
+                }
+                if (epoch == self.condition.epoch || planted(Bug::EpochIgnored))
                     && let Some(unconfirmed) = &mut self.closing.unconfirmed
                 {
                     unconfirmed.remove(&shard);
@@ -298,7 +305,7 @@ impl Array {
             unreachable!("no superblock was being written");
         };
         assert!(missing.remove(&member), "this superblock was not asked for");
-        if !written {
+        if !written && !planted(Bug::SuperblockErrorIgnored) {
             self.fail_member(member);
         }
         self.step(now);
@@ -310,7 +317,7 @@ impl Array {
             unreachable!("nothing was being flushed");
         };
         assert!(missing.remove(&member), "this flush was not asked for");
-        if !flushed {
+        if !flushed && !planted(Bug::FlushErrorIgnored) {
             // A failed flush is believed for good: what was in the cache is gone (fsyncgate).
             self.flushes.failed |= self.condition.on_disk == Activity::NotKept;
             self.fail_member(member);

@@ -3,6 +3,7 @@
 //! The order of [`Array::choose`] is the policy: a failed member is recorded before anything else
 //! (I4), then writers are let in, then flushes are served, then the array turns clean.
 
+use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -98,8 +99,15 @@ impl Array {
     fn let_writers_in(&mut self, may_write: bool) {
         if may_write && self.condition.on_disk == Activity::Clean {
             self.write_superblocks(Activity::Active, false);
+            if planted(Bug::GateEarly) {
+                self.condition.on_disk = Activity::Active;
+                self.publish();
+            }
         } else {
             // Already active (the gate was about to close), or never: the view says which.
+            if self.closing.unconfirmed.is_some() {
+                reached(Mark::CloseCrossed);
+            }
             self.condition.write_wanted = false;
             self.closing.unconfirmed = None;
             self.publish();
@@ -111,6 +119,7 @@ impl Array {
         match self.condition.on_disk {
             Activity::Active if may_write => match &self.closing.unconfirmed {
                 None => {
+                    reached(Mark::StopsClosing);
                     self.close_gate();
                     false
                 }
@@ -120,7 +129,9 @@ impl Array {
                 }
                 Some(_) => false,
             },
-            Activity::NotKept if may_write && !self.closing.last_flush_done => {
+            Activity::NotKept
+                if may_write && !self.closing.last_flush_done && !planted(Bug::StopUnflushed) =>
+            {
                 self.flush(FlushPurpose::Rest);
                 true
             }
@@ -171,13 +182,18 @@ impl Array {
             return; // The lost member's own count must be passed: told once more.
         }
         let Some(losses) = self.roster.update_is_durable() else {
+            reached(Mark::LossWhileRecording);
             // Another member failed meanwhile: the next round records it; nothing is published yet.
             return;
         };
         self.events.everybody_was_told();
+        if !losses.is_empty() {
+            reached(Mark::LossRecorded);
+        }
         self.tell_losses(&losses);
         match becomes {
             Activity::Active => {
+                reached(Mark::TurnsActive);
                 self.condition.write_wanted = false;
                 let next_look = now.plus_milliseconds(self.setup.clean_delay_ms);
                 self.closing.next_look.get_or_insert(next_look);
@@ -199,11 +215,17 @@ impl Array {
     }
 
     fn flush(&mut self, purpose: FlushPurpose) {
-        let missing: BTreeSet<MemberId> = if self.condition.read_only {
+        let is_dropped = match purpose {
+            FlushPurpose::Clients => planted(Bug::FlushDropped),
+            FlushPurpose::Rest => planted(Bug::CleanUnflushed),
+        };
+        let missing: BTreeSet<MemberId> = if self.condition.read_only || is_dropped {
             BTreeSet::new()
         } else {
             self.roster.superblock_targets(false)
         };
+        let most = if planted(Bug::FlushOnlyFirst) { 1 } else { usize::MAX };
+        let missing: BTreeSet<MemberId> = missing.into_iter().take(most).collect();
         self.effects.extend(missing.iter().map(|member| ArrayEffect::Flush { member: *member }));
         self.task = Task::Flush { missing, purpose };
     }
@@ -211,9 +233,14 @@ impl Array {
     fn flushed(&mut self, purpose: FlushPurpose) {
         self.task = Task::Nothing;
         match purpose {
-            FlushPurpose::Clients if self.roster.has_unrecorded() && !self.condition.broken => {
+            FlushPurpose::Clients
+                if self.roster.has_unrecorded()
+                    && !self.condition.broken
+                    && !planted(Bug::FlushedUnrecorded) =>
+            {
                 // A member failed the flush. Its loss is recorded first, then the round is run
                 // again over the survivors, and only then are the clients answered (I4).
+                reached(Mark::FlushAgain);
                 self.flushes.queue.append(&mut self.flushes.running);
             }
             FlushPurpose::Clients => {
@@ -231,11 +258,13 @@ impl Array {
     }
 
     fn turn_clean(&mut self) {
-        let may = !self.condition.broken
+        let may = !planted(Bug::StaysDirty)
+            && !self.condition.broken
             && !self.condition.write_wanted
             && !self.roster.has_unrecorded()
             && self.condition.on_disk == Activity::Active;
         if may {
+            reached(Mark::TurnsClean);
             self.write_superblocks(Activity::Clean, false);
         }
     }
@@ -249,10 +278,11 @@ impl Array {
         if self.geometry.level().family() == Family::Direct {
             return; // Each error is the client's own; there is nothing to take over.
         }
-        let is_lost = |slot: Slot| slot == failed || self.roster.is_lost(slot);
+        let is_lost =
+            |slot: Slot| slot == failed || self.roster.is_lost(slot) && !planted(Bug::TooManyOut);
         if self.geometry.survives(&is_lost) {
             self.roster.take_out(failed);
-            if self.condition.read_only {
+            if self.condition.read_only || planted(Bug::LossUnrecorded) {
                 // Nothing is ever missed, so nothing is recorded first.
                 let losses = self.roster.take_unrecorded();
                 self.tell_losses(&losses);
@@ -272,6 +302,7 @@ impl Array {
     /// whoever starts the array next knows that redundancy may not agree.
     pub(super) fn take_no_writes(&mut self, notice: Notice) {
         if !self.condition.broken {
+            reached(Mark::BreaksDown);
             self.condition.broken = true;
             self.closing = Closing::default(); // It will not turn clean any more.
             self.effects.push_back(ArrayEffect::Notice(notice));
@@ -289,6 +320,10 @@ impl Array {
         if !due {
             return;
         }
+        if sometimes(Point::LongerDelay) {
+            self.closing.next_look = Some(now.plus_milliseconds(10 * self.setup.clean_delay_ms));
+            return;
+        }
         self.closing.next_look = Some(now.plus_milliseconds(self.setup.clean_delay_ms));
         if self.closing.asked.is_empty() && self.closing.unconfirmed.is_none() {
             self.closing.asked = self.all_shards();
@@ -298,7 +333,8 @@ impl Array {
     }
 
     pub(super) fn all_have_told(&mut self, now: Instant) {
-        let idle = !self.closing.busy && self.condition.on_disk == Activity::Active;
+        let busy = self.closing.busy && !sometimes(Point::EarlyClose);
+        let idle = !busy && self.condition.on_disk == Activity::Active;
         if idle && !self.condition.write_wanted && self.closing.unconfirmed.is_none() {
             self.close_gate();
         } else {

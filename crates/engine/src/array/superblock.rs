@@ -5,6 +5,7 @@
 //! and the array is whole. A spare that sleeps meanwhile stays equal to the others and need not be
 //! woken [check: clean_and_active_leave_events_where_they_were].
 
+use braid_hooks::{Bug, Mark, planted, reached};
 use std::sync::Arc;
 
 use braid_geometry::Slot;
@@ -64,11 +65,12 @@ impl Events {
 
     /// Counts one update. True when spares must be written too.
     pub(super) fn advance(&mut self, change: Change) -> bool {
-        let only_toggles = !change.devices && !change.degraded;
+        let only_toggles = !change.devices && !change.degraded || planted(Bug::LossCountsBack);
         let steps_back =
             only_toggles && change.to_clean_and_in_sync && self.may_step_back && self.count != 1;
         if steps_back {
             self.untold = self.count;
+            reached(Mark::EventsStepBack);
             self.count -= 1;
             self.may_step_back = false;
         } else {

@@ -4,6 +4,7 @@
 //! client's payload and the member. Overlapping writes need no order here: one member sees them
 //! all, and what a client overlaps in flight may end either way.
 
+use braid_hooks::{Bug, planted};
 use std::collections::BTreeMap;
 
 use braid_geometry::{DirectGeometry, LogicalSector};
@@ -36,7 +37,9 @@ impl Direct {
             let sectors = u32::try_from(extent.length_sectors.min(left)).expect("at most a piece");
             let (operation, fault) = operation(piece, done);
             common.add_part(key);
-            let io = common.submit(extent.slot, (extent.sector, sectors), operation);
+            let is_zero = matches!(operation, MemberOperation::Zero { .. });
+            let extra = u32::from(is_zero && planted(Bug::ZeroTooLong));
+            let io = common.submit(extent.slot, (extent.sector, sectors + extra), operation);
             common.counters.direct_reads += u64::from(!operation.is_write());
             self.in_flight.insert(io, (key, fault));
             done += sectors;
@@ -46,7 +49,8 @@ impl Direct {
     pub(crate) fn handle_io(&mut self, common: &mut Common, done: MemberIoDone) {
         let (key, fault) = self.in_flight.remove(&done.id).expect("an answer to our own request");
         let fault = |error| if error == MemberFault::NoSpace { Fault::NoSpace } else { fault };
-        common.part_done(key, done.result.map_err(fault));
+        let result = if planted(Bug::DirectErrorIgnored) { Ok(()) } else { done.result };
+        common.part_done(key, result.map_err(fault));
     }
 }
 
@@ -54,11 +58,13 @@ impl Direct {
 pub(crate) fn operation(piece: &Piece, done: u32) -> (MemberOperation, Fault) {
     let buffer = || Buffer::Payload {
         request: piece.request,
-        offset_sectors: piece.payload_offset_sectors + done,
+        offset_sectors: piece.payload_offset_sectors
+            + if planted(Bug::PayloadRestarts) { 0 } else { done },
     };
     match piece.operation {
         Operation::Read => (MemberOperation::Read { buffer: buffer() }, Fault::Unreadable),
         Operation::Write { durable } => {
+            let durable = durable && !planted(Bug::FuaDropped);
             (MemberOperation::Write { buffer: buffer(), durable }, Fault::Unwritable)
         }
         Operation::WriteZeroes { may_punch, durable } => {

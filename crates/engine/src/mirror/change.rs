@@ -1,6 +1,7 @@
 //! Changing copies: a client's write to all of them, or a repair of those that could not be read.
 
 use braid_geometry::{MemberSector, Slot};
+use braid_hooks::{Bug, Mark, planted, reached};
 
 use super::{Extent, Mirror, Missed, Work};
 use crate::array::Gate;
@@ -55,7 +56,9 @@ impl Mirror {
     /// Writes the copies; the range is locked.
     pub(super) fn submit_change(&mut self, common: &mut Common, key: LockKey, mut change: Change) {
         let extent = change.extent;
-        for (slot, sector) in self.copies(&extent) {
+        let forgotten = usize::from(planted(Bug::CopyMissed));
+        let copies = self.copies(&extent);
+        for (slot, sector) in copies.iter().copied().take(copies.len() - forgotten) {
             let wanted = match &change.purpose {
                 Purpose::Write => true,
                 Purpose::Repair(slots) => slots.contains(&slot),
@@ -85,7 +88,11 @@ impl Mirror {
             Purpose::Repair(_) => MemberOperation::Write {
                 buffer: Buffer::Payload {
                     request: extent.piece.request,
-                    offset_sectors: extent.piece.payload_offset_sectors + extent.done,
+                    offset_sectors: if planted(Bug::RepairElsewhere) {
+                        0
+                    } else {
+                        extent.piece.payload_offset_sectors + extent.done
+                    },
                 },
                 durable: false,
             },
@@ -104,6 +111,7 @@ impl Mirror {
         change.outstanding -= 1;
         match result {
             Ok(()) => change.written += 1,
+            Err(_) if planted(Bug::CopyErrorIgnored) => change.written += 1,
             Err(MemberFault::NoSpace) if matches!(change.purpose, Purpose::Repair(_)) => {}
             Err(fault) => {
                 if let Some(member) = common.view.member(slot).map(|member| member.id) {
@@ -128,15 +136,23 @@ impl Mirror {
         let is_repair = matches!(change.purpose, Purpose::Repair(_));
         let believed = change.missed.iter().any(|(slot, member)| common.still_in(*slot, *member));
         let broken = common.view.gate == Gate::Broken;
+        let believed = believed && (broken || !planted(Bug::MirrorAnswersEarly));
         if believed && !broken && !is_repair {
+            reached(Mark::MirrorHolds);
             self.works.insert(key, Work::Change(change));
             return;
+        }
+        if !change.missed.is_empty() && !believed {
+            reached(Mark::MirrorFinishesHeld);
         }
         let result = match change.purpose {
             // The read itself went well; what the repair did is between us and the member.
             Purpose::Repair(_) => Ok(()),
             Purpose::Write if believed && change.is_full => Err(Fault::NoSpace),
-            Purpose::Write if believed || change.written == 0 => Err(Fault::Unwritable),
+            Purpose::Write if believed || change.written == 0 => {
+                reached(Mark::MirrorRefuses);
+                Err(Fault::Unwritable)
+            }
             Purpose::Write => Ok(()),
         };
         common.part_done(change.extent.key, result);

@@ -13,6 +13,7 @@
 mod change;
 mod read;
 
+use braid_hooks::{Mark, reached};
 use std::collections::BTreeMap;
 
 use braid_geometry::{LogicalSector, MemberSector, MirrorGeometry, Slot};
@@ -138,6 +139,8 @@ impl Mirror {
         self.works.insert(key, work);
         if self.lock.acquire(key, extent.start().0, u64::from(extent.sectors)) {
             self.locked(common, key);
+        } else {
+            reached(Mark::WaitsForRange);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Reading a mirror: choose a copy; when it fails, another; then put the bad ones right.
 
 use braid_geometry::{MemberSector, Slot};
+use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes};
 
 use super::change::Change;
 use super::{Extent, Mirror, Work};
@@ -36,6 +37,7 @@ impl Mirror {
     /// Reads the best copy that has not failed yet, or gives up.
     pub(super) fn try_next_copy(&mut self, common: &mut Common, key: LockKey, read: Read) {
         let Some((slot, sector)) = self.choose_copy(common, &read) else {
+            reached(Mark::NoCopyLeft);
             common.part_done(read.extent.key, Err(Fault::Unreadable));
             if read.locked {
                 self.release(common, key);
@@ -60,8 +62,17 @@ impl Mirror {
     fn choose_copy(&self, common: &Common, read: &Read) -> Option<(Slot, MemberSector)> {
         let sectors = u64::from(read.extent.sectors);
         let copies_agree = read.extent.start().0 + sectors <= common.view.resync_offset
-            && common.view.gate != Gate::Broken;
-        self.copies(&read.extent)
+            && common.view.gate != Gate::Broken
+            || planted(Bug::CopiesBelieved);
+        let mut copies = self.copies(&read.extent);
+        if copies_agree && sometimes(Point::OtherCopy) {
+            copies.retain(|(slot, sector)| {
+                let failed = read.failed.iter().any(|(failed, _)| failed == slot);
+                !failed && common.view.readable(*slot, *sector, sectors).is_some()
+            });
+            return copies.pop();
+        }
+        copies
             .into_iter()
             .enumerate()
             .filter(|(_, (slot, sector))| {
@@ -89,7 +100,11 @@ impl Mirror {
                 common.counters.direct_reads += 1;
                 common.part_done(read.extent.key, Ok(()));
             }
+            Err(_) if planted(Bug::ReadErrorServed) => {
+                common.part_done(read.extent.key, Ok(()));
+            }
             Err(fault) => {
+                reached(Mark::CopyFails);
                 common.note_read_fault(slot, fault);
                 let was_locked = read.locked;
                 read.failed.push((slot, fault));
@@ -109,6 +124,9 @@ impl Mirror {
         let may_help = |fault| fault == MemberFault::Media && common.may_repair();
         let bad = read.failed.iter().filter(|(_, fault)| may_help(*fault));
         let slots: Vec<Slot> = bad.map(|(slot, _)| *slot).collect();
+        if !slots.is_empty() {
+            reached(Mark::CopyRepaired);
+        }
         common.counters.read_repairs += u64::from(!slots.is_empty());
         self.submit_change(common, key, Change::repair(read.extent, slots));
     }

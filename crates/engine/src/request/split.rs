@@ -4,6 +4,7 @@
 //! chunk rows, so that a stripe never has two owners; for the others a plain run of sectors.
 
 use braid_geometry::{Geometry, LogicalSector};
+use braid_hooks::{Bug, Point, planted, sometimes};
 
 use super::{Operation, Request, RequestId};
 
@@ -44,12 +45,13 @@ impl Regions {
     #[must_use]
     pub fn new(geometry: &Geometry, shards: u16) -> Self {
         assert!(shards > 0, "an array has at least one shard");
+        let least = if sometimes(Point::SmallRegions) { 8 } else { REGION_SECTORS };
         let sectors = match geometry {
             Geometry::Stripe(stripe) => {
                 let row = u64::from(stripe.data_slots()) * u64::from(geometry.chunk_sectors());
-                row * REGION_SECTORS.div_ceil(row)
+                row * least.div_ceil(row)
             }
-            Geometry::Direct(_) | Geometry::Mirror(_) => REGION_SECTORS,
+            Geometry::Direct(_) | Geometry::Mirror(_) => least,
         };
         Self { sectors, shards }
     }
@@ -98,7 +100,11 @@ impl Iterator for Split {
             start,
             sectors: u32::try_from(sectors).expect("a region is far below 2^32 sectors"),
             // Operations without a payload may be longer than 2^32 sectors; they never look.
-            payload_offset_sectors: u32::try_from(self.done_sectors).unwrap_or(u32::MAX),
+            payload_offset_sectors: if planted(Bug::PieceFromStart) {
+                0
+            } else {
+                u32::try_from(self.done_sectors).unwrap_or(u32::MAX)
+            },
         };
         self.done_sectors += sectors;
         Some((self.regions.shard_of(start), piece))

@@ -1,5 +1,6 @@
 //! What the three families share: the view, the pieces, the effects on their way out.
 
+use braid_hooks::{Bug, Mark, planted, reached};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -125,12 +126,19 @@ impl Common {
     }
 
     pub(super) fn refuse(&mut self, piece: &Piece, fault: Fault) {
-        self.replies.push_back(PieceReply { request: piece.request, result: Err(fault) });
+        let reply = PieceReply { request: piece.request, result: Err(fault) };
+        self.replies.extend(planted(Bug::RefusedTwice).then_some(reply));
+        self.replies.push_back(reply);
     }
 
     /// Says that the view rules, if it does by now.
     pub(super) fn confirm_view(&mut self) {
-        let drained = self.view.gate != Gate::Closed || self.pieces.writes() == 0;
+        let drained = planted(Bug::UndrainedConfirmed)
+            || self.view.gate != Gate::Closed
+            || self.pieces.writes() == 0;
+        if !drained && self.unconfirmed_epoch.is_some() {
+            reached(Mark::CloseWaitsForDrain);
+        }
         if drained && let Some(epoch) = self.unconfirmed_epoch.take() {
             self.report(Report::ViewInForce { epoch });
         }

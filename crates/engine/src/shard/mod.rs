@@ -9,6 +9,7 @@ mod pieces;
 pub(crate) use common::Common;
 pub(crate) use pieces::PieceKey;
 
+use braid_hooks::{Bug, Mark, planted, reached};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -100,10 +101,12 @@ impl Shard {
         }
         match self.common.view.gate {
             Gate::Open => self.begin(piece),
+            Gate::Closed if planted(Bug::GateIgnored) => self.begin(piece),
             Gate::Closed => {
                 if self.gated.is_empty() {
                     self.common.report(Report::WantWrite);
                 }
+                reached(Mark::GatedWrite);
                 self.gated.push_back(piece);
             }
             Gate::ReadOnly => self.common.refuse(&piece, Fault::ReadOnly),
@@ -150,6 +153,9 @@ impl Shard {
         }
         match self.common.view.gate {
             Gate::Open => {
+                if planted(Bug::GatedLost) {
+                    self.gated.pop_back();
+                }
                 for piece in std::mem::take(&mut self.gated) {
                     self.begin(piece);
                 }
@@ -157,11 +163,13 @@ impl Shard {
             Gate::Closed => {
                 // The request for a closed gate may have crossed this view on its way.
                 if !self.gated.is_empty() {
+                    reached(Mark::AskedAgain);
                     self.common.report(Report::WantWrite);
                 }
             }
             Gate::ReadOnly | Gate::Broken => {
                 for piece in std::mem::take(&mut self.gated) {
+                    reached(Mark::GatedRefused);
                     self.common.refuse(&piece, Fault::Unwritable);
                 }
             }

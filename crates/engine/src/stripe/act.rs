@@ -1,6 +1,7 @@
 //! Carrying decisions out: the only place where a stripe's state changes and effects leave it.
 
 use braid_geometry::Slot;
+use braid_hooks::{Bug, Mark, planted, reached};
 
 use super::decide::{Action, Need, decide};
 use super::facts::{facts, need};
@@ -30,7 +31,7 @@ impl Stripes {
                 }
                 Action::Begin => {
                     let stripe = &mut self.pool[usize::from(index)];
-                    stripe.begin_batch();
+                    stripe.begin_batch(self.unit_sectors);
                     stripe.phase = Phase::Fill;
                 }
                 Action::Read => self.read(common, index, agrees),
@@ -47,7 +48,8 @@ impl Stripes {
     /// left half done (I7).
     fn parity_agrees(&self, common: &Common, stripe: &Stripe) -> bool {
         let end = stripe.start.0 + u64::from(self.unit_sectors);
-        end <= common.view.resync_offset && !self.torn.contains(&stripe.key)
+        let agrees = end <= common.view.resync_offset || planted(Bug::DirtyBelieved);
+        agrees && !self.torn.contains(&stripe.key)
     }
 
     fn blocks(&self, index: u16) -> Blocks {
@@ -65,6 +67,7 @@ impl Stripes {
         let q = plan.q.then(|| map.q_slot().expect("a plan reads Q only where there is one"));
         let range = stripe.range();
         let offset = stripe.batch.as_ref().expect("a batch is being filled").window.offset;
+        let offset = if planted(Bug::ReadsAtUnitStart) { 0 } else { offset };
         for slot in plan.data.iter().map(|data| map.data_slot(*data)).chain(p).chain(q) {
             let buffer = blocks.at(slot, Half::Old, offset);
             let io = common.submit(slot, range, MemberOperation::Read { buffer });
@@ -99,7 +102,8 @@ impl Stripes {
         let batch = stripe.batch.as_mut().expect("a batch is being written");
         let offset = batch.window.offset;
         let durable = batch.attachments.iter().any(|attachment| attachment.want.is_durable());
-        if !batch.is_write {
+        let durable = durable && !planted(Bug::StripeIgnoresFua);
+        if !batch.is_write || planted(Bug::AnsweredUnwritten) {
             for attachment in batch.attachments.drain(..) {
                 common.part_done(attachment.piece, Ok(()));
             }
@@ -108,12 +112,17 @@ impl Stripes {
             let column = *stripe.column(slot);
             let fresh = match column.fresh {
                 Fresh::Nothing if is_repairable(common, &column) => {
+                    reached(Mark::RepairsStripe);
                     common.counters.read_repairs += 1;
-                    Fresh::Block(Half::Old)
+                    let is_wrong = planted(Bug::RepairWritesWrong);
+                    Fresh::Block(if is_wrong { Half::New } else { Half::Old })
                 }
                 fresh => fresh,
             };
-            if fresh == Fresh::Nothing || common.view.member(slot).is_none() {
+            let is_forgotten = slot == stripe.map.p_slot()
+                && common.view.slots.contains(&None)
+                && planted(Bug::DegradedWithoutP);
+            if fresh == Fresh::Nothing || common.view.member(slot).is_none() || is_forgotten {
                 continue;
             }
             let write = |buffer| MemberOperation::Write { buffer, durable };
@@ -141,6 +150,9 @@ impl Stripes {
                 MemberFault::Media | MemberFault::Gone => Report::MemberFailed { member },
             });
         }
+        if planted(Bug::HoldForgets) {
+            stripe.columns.iter_mut().for_each(|column| column.missed = None);
+        }
     }
 
     /// The batch cannot be served. If it had begun to write, the band is torn from now on.
@@ -154,7 +166,8 @@ impl Stripes {
             true if stripe.columns.iter().any(is_full) => Fault::NoSpace,
             true => Fault::Unwritable,
         };
-        if batch.is_write && stripe.phase == Phase::Hold {
+        if batch.is_write && stripe.phase == Phase::Hold && !planted(Bug::TornForgotten) {
+            reached(Mark::TearsBand);
             self.torn.insert(stripe.key);
         }
         self.end_batch(common, index, Err(fault));
@@ -192,8 +205,10 @@ impl Stripes {
             }
             (ColumnState::Writing, Err(fault)) => {
                 column.state = ColumnState::Dirty;
+                reached(Mark::MissesWrite);
                 // A repair that finds no space changes nothing: what was bad stays bad.
-                if is_write || fault != MemberFault::NoSpace {
+                let counts = !planted(Bug::WriteErrorIgnored);
+                if counts && (is_write || fault != MemberFault::NoSpace) {
                     column.missed = common.view.member(slot).map(|member| (member.id, fault));
                 }
             }

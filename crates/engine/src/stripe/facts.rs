@@ -41,11 +41,13 @@ pub(super) fn facts(
 }
 
 fn stripe_facts(stripe: &Stripe, view: &ArrayView, parity_agrees: bool) -> StripeFacts {
+    let batch = stripe.batch.as_ref().expect("facts are asked of a batch");
     StripeFacts {
         data: stripe.data_slots().map(|slot| column_facts(stripe, view, slot)).collect(),
         p: column_facts(stripe, view, stripe.map.p_slot()),
         q: stripe.map.q_slot().map(|slot| column_facts(stripe, view, slot)),
-        is_write: stripe.batch.as_ref().expect("facts are asked of a batch").is_write,
+        is_write: batch.is_write,
+        preferred: batch.preferred,
         parity_agrees,
     }
 }

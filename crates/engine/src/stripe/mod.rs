@@ -24,8 +24,8 @@ mod steps;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use braid_geometry::{LogicalSector, MemberSector, Slot, StripeGeometry};
-use braid_hooks::{Point, sometimes};
+use braid_geometry::{ChunkRow, LogicalSector, MemberSector, Slot, StripeGeometry};
+use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes};
 
 use crate::effect::{IoId, MemberIoDone};
 use crate::job::JobId;
@@ -68,7 +68,7 @@ impl Stripes {
         assert!(chunk_sectors.is_multiple_of(unit_sectors), "md's chunks are powers of two here");
         let blank = Stripe {
             key: BandKey(u64::MAX),
-            map: geometry.row_map(braid_geometry::ChunkRow(0)),
+            map: geometry.row_map(ChunkRow(0)),
             start: MemberSector(0),
             phase: Phase::Ready,
             columns: vec![Column::EMPTY; usize::from(geometry.slots())],
@@ -182,6 +182,7 @@ impl Stripes {
             self.occupy(index, band, attachment);
             self.step(common, index);
         } else {
+            reached(Mark::WaitsForStripe);
             common.counters.stripe_waits += 1;
             self.waiting.push_back((band, attachment));
         }
@@ -193,7 +194,8 @@ impl Stripes {
         let stripe = &mut self.pool[usize::from(index)];
         assert!(stripe.queue.is_empty() && stripe.batch.is_none(), "a free stripe has no work");
         stripe.key = band;
-        stripe.map = self.geometry.row_map(self.geometry.row_of(start));
+        let row = self.geometry.row_of(start).0 + u64::from(planted(Bug::NextRowsMap));
+        stripe.map = self.geometry.row_map(ChunkRow(row));
         stripe.start = start;
         stripe.phase = Phase::Ready;
         stripe.has_served = false;
@@ -207,6 +209,9 @@ impl Stripes {
         let stripe = &mut self.pool[usize::from(index)];
         let key = stripe.key;
         self.waiting.extend(stripe.queue.drain(..).map(|attachment| (key, attachment)));
+        if planted(Bug::QueueLost) {
+            self.waiting.pop_back();
+        }
         assert_eq!(self.index.remove(key), index, "the index knows every occupied stripe");
         while let Some((band, attachment)) = self.waiting.pop_front() {
             // A band that got a stripe meanwhile takes its work along; the first that needs a
@@ -215,6 +220,7 @@ impl Stripes {
                 self.pool[usize::from(other)].queue.push_back(attachment);
                 continue;
             }
+            reached(Mark::HandsStripeOver);
             common.counters.stripe_hand_overs += 1;
             self.occupy(index, band, attachment);
             return true;

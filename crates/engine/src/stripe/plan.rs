@@ -14,6 +14,8 @@
 //! agree with the data. That every plan suffices is checked by brute force
 //! [check: every_plan_loads_enough].
 
+use braid_hooks::{Bug, planted};
+
 /// What is known of one column, inside the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ColumnFacts {
@@ -44,6 +46,8 @@ pub(super) struct StripeFacts {
     pub(super) is_write: bool,
     /// Parity is known to agree with the data here.
     pub(super) parity_agrees: bool,
+    /// The way to make parity that is taken if there are two, whatever it costs.
+    pub(super) preferred: Option<Method>,
 }
 
 /// How new parity is made.
@@ -96,10 +100,16 @@ pub(super) fn plan(facts: &StripeFacts) -> Option<Plan> {
     if !keeps_parity {
         return load(facts, Method::NoParity, |column| column.touched && !column.covered);
     }
-    let rcw = load(facts, Method::Rcw, |column| !column.covered);
+    let rcw = load(facts, Method::Rcw, |column| {
+        !column.covered && (column.at_hand() || !planted(Bug::RcwForgetsLost))
+    });
     let rmw = rmw(facts);
     match (rcw, rmw) {
-        (Some(rcw), Some(rmw)) => Some(if rmw.reads() < rcw.reads() { rmw } else { rcw }),
+        (Some(rcw), Some(rmw)) => {
+            let cheaper = if rmw.reads() < rcw.reads() { Method::Rmw } else { Method::Rcw };
+            let takes_rmw = facts.preferred.unwrap_or(cheaper) == Method::Rmw;
+            Some(if takes_rmw { rmw } else { rcw })
+        }
         (rcw, rmw) => rcw.or(rmw),
     }
 }
@@ -170,7 +180,7 @@ mod tests {
             touched: touch >= 1,
             covered: touch == 2,
         };
-        (0..4u32.pow(5) * 27 * 2 * 2 * 2).map(move |mut n| {
+        (0..4u32.pow(5) * 27 * 2 * 2 * 2 * 3).map(move |mut n| {
             let mut next = |base| {
                 let digit = n % base;
                 n /= base;
@@ -179,7 +189,10 @@ mod tests {
             let data = (0..3).map(|_| column(next(4), next(3))).collect();
             let (p, q) = (column(next(4), 0), column(next(4), 0));
             let q = (next(2) == 1).then_some(q);
-            StripeFacts { data, p, q, is_write: next(2) == 1, parity_agrees: next(2) == 1 }
+            let is_write = next(2) == 1;
+            let parity_agrees = next(2) == 1;
+            let preferred = [None, Some(Method::Rcw), Some(Method::Rmw)][next(3) as usize];
+            StripeFacts { data, p, q, is_write, parity_agrees, preferred }
         })
     }
 
@@ -252,6 +265,7 @@ mod tests {
             q: None,
             is_write: true,
             parity_agrees: true,
+            preferred: None,
         };
         let chosen = |written_count| plan(&stripe(written_count)).map(|p| (p.method, p.reads()));
         assert_eq!(chosen(1), Some((Method::Rmw, 2)));

@@ -5,6 +5,7 @@
 //! is reconstructed.
 
 use braid_geometry::{LogicalSector, MemberSector};
+use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes};
 
 use super::state::{Attachment, Want};
 use super::{IoOwner, Stripes};
@@ -34,7 +35,8 @@ impl Stripes {
             let slot = self.geometry.row_map(address.row).data_slot(address.data_index);
             let start = self.geometry.row_start(address.row).0 + u64::from(address.offset_sectors);
             let start = MemberSector(start);
-            if common.view.readable(slot, start, u64::from(sectors)).is_some() {
+            let is_readable = common.view.readable(slot, start, u64::from(sectors)).is_some();
+            if is_readable && !sometimes(Point::ThroughStripe) {
                 common.add_part(key);
                 common.counters.direct_reads += 1;
                 let offset_sectors = piece.payload_offset_sectors + from;
@@ -56,7 +58,10 @@ impl Stripes {
         read: &DirectRead,
         result: Result<(), MemberFault>,
     ) {
-        if let Err(fault) = result {
+        if let Err(fault) = result
+            && !planted(Bug::ReadErrorIgnored)
+        {
+            reached(Mark::DirectReadFails);
             common.note_read_fault(read.slot, fault);
             self.read_through_stripes(common, read.key, &read.piece, read.range);
         }

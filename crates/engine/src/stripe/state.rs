@@ -14,10 +14,12 @@
 //! time it was begun. Its *window* is the run of sectors of the stripe unit that any of them
 //! touches; every read, every parity byte and every write of the batch stays inside it.
 
+use braid_hooks::{Bug, Point, planted, sometimes};
 use std::collections::VecDeque;
 
 use braid_geometry::{MemberSector, RowMap, Slot};
 
+use super::plan::Method;
 use crate::array::MemberId;
 use crate::buffer::Half;
 use crate::effect::MemberFault;
@@ -169,7 +171,10 @@ impl Window {
     /// The smallest window around all segments; none for none.
     pub(super) fn around<'a>(segments: impl Iterator<Item = &'a Segment>) -> Option<Self> {
         let bounds = segments.map(|segment| (segment.offset, segment.offset + segment.sectors));
-        let (start, end) = bounds.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
+        let (start, end) = bounds.reduce(|a, b| {
+            let end = if planted(Bug::WindowEndsEarly) { b.1 } else { a.1.max(b.1) };
+            (a.0.min(b.0), end)
+        })?;
         Some(Self { offset: start, sectors: end - start })
     }
 
@@ -184,6 +189,8 @@ pub(super) struct Batch {
     pub(super) is_write: bool,
     pub(super) attachments: Vec<Attachment>,
     pub(super) window: Window,
+    /// The way to make parity that is taken if there are two; only the simulator has a wish.
+    pub(super) preferred: Option<Method>,
 }
 
 /// One stripe of the pool.
@@ -229,19 +236,27 @@ impl Stripe {
     }
 
     /// Takes the next batch off the queue: the longest run of like requests at its head.
-    pub(super) fn begin_batch(&mut self) {
+    pub(super) fn begin_batch(&mut self, unit_sectors: u32) {
+        let whole = Window { offset: 0, sectors: unit_sectors };
         assert!(self.batch.is_none() && self.outstanding == 0, "one batch at a time");
         let is_write = self.queue.front().expect("a batch has work").want.is_write();
         let count = self.queue.iter().take_while(|next| next.want.is_write() == is_write).count();
+        let count = if sometimes(Point::OneRequestBatch) { 1 } else { count };
         let attachments: Vec<Attachment> = self.queue.drain(..count).collect();
         let segments = || attachments.iter().flat_map(|attachment| &attachment.segments);
         let window = Window::around(segments()).expect("an attachment has segments");
+        let window = if sometimes(Point::WholeWindow) { whole } else { window };
         self.columns.fill(Column::EMPTY);
         for segment in segments() {
             let touched = SectorSet::run(segment.offset, segment.sectors);
             let column = self.column_mut(self.map.data_slot(segment.data_index));
             column.touched = column.touched.union(touched);
         }
-        self.batch = Some(Batch { is_write, attachments, window });
+        let preferred = match () {
+            () if sometimes(Point::PreferRmw) => Some(Method::Rmw),
+            () if sometimes(Point::PreferRcw) => Some(Method::Rcw),
+            () => None,
+        };
+        self.batch = Some(Batch { is_write, attachments, window, preferred });
     }
 }

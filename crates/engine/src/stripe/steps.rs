@@ -8,7 +8,7 @@
 //! that difference.
 
 use braid_geometry::Slot;
-use braid_hooks::{Bug, planted};
+use braid_hooks::{Bug, Mark, planted, reached};
 
 use super::plan::{Method, Plan, Recovery};
 use super::state::{ColumnState, Fresh, Segment, Stripe, Want, Window};
@@ -52,7 +52,7 @@ impl Builder<'_> {
                 self.merge(index);
             }
             match plan.method {
-                Method::NoParity => {}
+                Method::NoParity => reached(Mark::MakesNoParity),
                 Method::Rcw => self.reconstruct_parity(),
                 Method::Rmw => self.modify_parity(),
             }
@@ -97,19 +97,23 @@ impl Builder<'_> {
         let (step, lost) = match recovery {
             Recovery::None => return,
             Recovery::FromP(one) => {
+                reached(Mark::RecoversFromP);
                 let others = (0..map.data_slots()).filter(|index| *index != one).map(out);
                 let sources = others.chain([p]).collect();
                 (Step::Xor { target: out(one), sources }, vec![one])
             }
             Recovery::FromQ(one) => {
+                reached(Mark::RecoversFromQ);
                 let sources = self.old_by_exponent(&[one]);
                 let lost = map.exponent(one);
                 (Step::RecoverFromQ { sources, q: q(), lost, out: out(one) }, vec![one])
             }
             Recovery::FromBoth(one, two) => {
+                reached(Mark::RecoversTwo);
                 let sources = self.old_by_exponent(&[one, two]);
                 let lost = (map.exponent(one), map.exponent(two));
-                let out = (out(one), out(two));
+                let swap = planted(Bug::RecoveredSwapped);
+                let out = if swap { (out(two), out(one)) } else { (out(one), out(two)) };
                 (Step::RecoverTwo { sources, p, q: q(), lost, out }, vec![one, two])
             }
         };
@@ -136,7 +140,9 @@ impl Builder<'_> {
             Want::Write { .. } if last_covers => {
                 Fresh::Payload { request, offset_sectors: last.payload_offset }
             }
-            Want::Zero { may_punch, .. } if last_covers => Fresh::Zeroes { may_punch },
+            Want::Zero { may_punch, .. } if last_covers || planted(Bug::ZeroTakesWindow) => {
+                Fresh::Zeroes { may_punch }
+            }
             _ => {
                 self.overlay(slot, &writes);
                 Fresh::Block(Half::New)
@@ -148,7 +154,8 @@ impl Builder<'_> {
     /// Lays writes over the old content, in the order of arrival, in the column's new block.
     fn overlay(&mut self, slot: Slot, writes: &[(RequestId, Want, Segment)]) {
         let window = self.window();
-        if !self.stripe.column(slot).touched.contains(window.set()) {
+        let is_covered = self.stripe.column(slot).touched.contains(window.set());
+        if !is_covered && !planted(Bug::MergeForgetsOld) {
             let (from, to) = (self.old(slot), self.fresh(slot));
             self.steps.push(Step::Copy { from, to, sectors: window.sectors });
         }
@@ -180,6 +187,7 @@ impl Builder<'_> {
 
     /// New parity from every data column.
     fn reconstruct_parity(&mut self) {
+        reached(Mark::ReconstructsParity);
         let map = self.stripe.map;
         let mut sources = vec![None; usize::from(map.exponents_count())];
         for index in 0..map.data_slots() {
@@ -214,6 +222,7 @@ impl Builder<'_> {
 
     /// Old parity follows what changed.
     fn modify_parity(&mut self) {
+        reached(Mark::ModifiesParity);
         let map = self.stripe.map;
         let is_loaded = |builder: &Self, slot| {
             (builder.stripe.column(slot).state == ColumnState::Clean).then(|| builder.old(slot))
@@ -222,11 +231,14 @@ impl Builder<'_> {
         let q = map.q_slot().and_then(|slot| is_loaded(self, slot));
         for index in 0..map.data_slots() {
             let slot = map.data_slot(index);
-            if self.stripe.column(slot).fresh == Fresh::Nothing {
+            let is_forgotten = index == 1 && planted(Bug::RmwForgetsColumn);
+            if self.stripe.column(slot).fresh == Fresh::Nothing || is_forgotten {
                 continue;
             }
             let delta = self.old(slot);
-            if let Some(source) = self.content(slot) {
+            if let Some(source) = self.content(slot)
+                && !planted(Bug::RmwNoDifference)
+            {
                 self.steps.push(Step::XorInto { target: delta, source });
             }
             self.steps.push(Step::Update { delta, exponent: map.exponent(index), p, q });

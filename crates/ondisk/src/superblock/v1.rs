@@ -6,6 +6,7 @@
 //!
 //! Not here: making a new superblock and changing one (`write`).
 
+use braid_hooks::{Bug, planted};
 use std::mem::{offset_of, size_of};
 
 use braid_geometry::Level;
@@ -273,7 +274,8 @@ fn array_facts(fixed: &Fixed, level: Level) -> ArrayFacts {
 
 fn decode_roles(stored: &[U16], slots: u32) -> Result<Vec<Role>, SuperblockFault> {
     let mut roles = Vec::with_capacity(stored.len());
-    for (device, value) in (0..).zip(stored) {
+    let shift = usize::from(planted(Bug::RolesShifted));
+    for (device, value) in (0..).zip(stored.iter().skip(shift)) {
         let out_of_range =
             SuperblockFault::RoleOutOfRange { device, role: u32::from(value.get()), slots };
         let role = Role::from_v1(value.get()).ok_or(out_of_range)?;

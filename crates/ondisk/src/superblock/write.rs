@@ -3,6 +3,7 @@
 //! A new superblock is built as bytes and then goes through the same validation as one read from a disk: what we
 //! could not read back we do not write.
 
+use braid_hooks::{Bug, planted};
 use std::sync::Arc;
 
 use thiserror::Error;
@@ -181,16 +182,25 @@ impl Superblock {
         };
         let (head, _) = Fixed::mut_from_prefix(&mut self.raw.0).expect("validated");
         head.identity.feature_map = U32::new(features.0);
-        head.state.events = U64::new(update.events);
+        if !planted(Bug::EventsNotWritten) {
+            head.state.events = U64::new(update.events);
+        }
         head.state.update_time = U64::new(self.state.update_time.to_v1());
-        head.state.resync_offset = U64::new(update.resync_offset);
+        if !planted(Bug::DirtyNotWritten) {
+            head.state.resync_offset = U64::new(update.resync_offset);
+        }
         head.state.role_count = U32::new(role_count);
         if !is_journal {
             head.device.recovery_offset = U64::new(update.recovery_offset.unwrap_or(0));
         }
         self.state.update_time = Timestamp::from_v1(head.state.update_time.get());
-        write_roles(&mut self.raw.0, &roles);
-        seal(&mut self.raw.0);
+        if planted(Bug::ChecksumEarly) {
+            seal(&mut self.raw.0);
+            write_roles(&mut self.raw.0, &roles);
+        } else {
+            write_roles(&mut self.raw.0, &roles);
+            seal(&mut self.raw.0);
+        }
         self.state.features = features;
         self.device.recovery_offset_sectors = update.recovery_offset;
         self.state.role = update.role_of_this;

@@ -4,5 +4,6 @@
 //! superblock promises. Each panics with what is wrong; whoever runs a seed names it.
 
 mod answers;
+pub(crate) mod layouts;
 pub(crate) mod redundancy;
 pub(crate) mod verdicts;

@@ -1,0 +1,156 @@
+//! `braid-sim planted`: every planted bug in turn, until the simulator notices it.
+//!
+//! Only in a build with `--cfg braid_hooks`. Random worlds first, seed after seed; then the
+//! stories and the small worlds. Who noticed is known by the file that panicked: a checker, the model, or an assertion of
+//! the product itself.
+
+use std::panic::{PanicHookInfo, catch_unwind};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use braid_hooks::Bug;
+use braid_sim::small::{self, Bounds};
+use braid_sim::{Settings, simulate, stories};
+
+/// How to build what can plant.
+const HOW: &str = "this build has no hooks; with them:\n  \
+    RUSTFLAGS=\"--cfg braid_hooks\" cargo run --release -p braid-sim --target-dir target/hooks -- planted";
+/// Cycles of one world.
+const CYCLES: u64 = 20;
+/// Seeds until a bug counts as not caught, unless `--seeds` says otherwise.
+const SEEDS_DEFAULT: u64 = 4000;
+/// What of the small worlds is tried after the random ones found nothing.
+const SMALL: Bounds =
+    Bounds { tellings_max: 1, failures_max: 1, states_max: 1, part: (0, 12), ..Bounds::ALL };
+
+/// The last panic: file and words.
+static NOTICED: Mutex<Option<(String, String)>> = Mutex::new(None);
+
+/// Which bugs, and how long each is looked for.
+struct Hunt {
+    /// Seeds for each bug.
+    seeds: u64,
+    from: u64,
+    /// For all of them together.
+    limit: Option<Duration>,
+    /// Only every so manieth bug, from which on: several processes share the list.
+    part: (u64, u64),
+    /// Only this one.
+    name: Option<String>,
+}
+
+impl Hunt {
+    fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut hunt =
+            Self { seeds: SEEDS_DEFAULT, from: 0, limit: None, part: (0, 1), name: None };
+        while let Some(word) = words.next() {
+            let next = words.next().unwrap_or_default();
+            let number = || next.parse().map_err(|_| format!("{word} needs a number"));
+            match word.as_str() {
+                "--seeds" => hunt.seeds = number()?,
+                "--from" => hunt.from = number()?,
+                "--seconds" => hunt.limit = Some(Duration::from_secs(number()?)),
+                "--bug" => hunt.name = Some(next),
+                "--part" => {
+                    let part = next.split_once('/');
+                    let part = part.and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+                    hunt.part = part.ok_or("--part needs two numbers, as in 0/2")?;
+                }
+                _ => return Err(format!("unknown word {word}")),
+            }
+        }
+        Ok(hunt)
+    }
+
+    fn bugs(&self) -> Vec<Bug> {
+        let (part, parts) = self.part;
+        let ours = (0u64..).zip(Bug::ALL).filter(|(at, _)| at % parts == part);
+        let named = |bug: &Bug| self.name.as_ref().is_none_or(|name| name == bug.name());
+        ours.map(|(_, bug)| *bug).filter(named).collect()
+    }
+}
+
+/// A bug that was noticed.
+struct Catch {
+    by: String,
+    words: String,
+    /// The seed, or none for the small worlds.
+    seed: Option<u64>,
+    cycles: u64,
+}
+
+/// Hunts the bugs and prints the table.
+pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<(), String> {
+    let hunt = Hunt::parse(words)?;
+    if !braid_hooks::ARE_HERE {
+        return Err(HOW.to_owned());
+    }
+    std::panic::set_hook(Box::new(note));
+    let began = Instant::now();
+    let is_late = || hunt.limit.is_some_and(|limit| began.elapsed() >= limit);
+    let bugs = hunt.bugs();
+    let mut free = Vec::new();
+    println!("{:<24} {:<12} {:>8} {:>8}  it said", "planted bug", "caught by", "seed", "cycles");
+    for bug in &bugs {
+        braid_hooks::plant(Some(*bug));
+        let catch = hunt_one(&hunt, &is_late);
+        let harm = braid_hooks::visits().planted;
+        braid_hooks::plant(None);
+        match catch {
+            Some(Catch { by, words, seed, cycles }) => {
+                let seed = seed.map_or("small".to_owned(), |seed| seed.to_string());
+                println!("{:<24} {by:<12} {seed:>8} {cycles:>8}  {words}", bug.name());
+            }
+            None => {
+                println!("{:<24} NOT CAUGHT (met {harm} times): {}", bug.name(), bug.text());
+                free.push(bug.name());
+            }
+        }
+    }
+    let _ = std::panic::take_hook();
+    println!("{:>12} planted bugs caught of {}", bugs.len() - free.len(), bugs.len());
+    println!("{:>12.1} seconds", began.elapsed().as_secs_f64());
+    if free.is_empty() { Ok(()) } else { Err(format!("not caught: {}", free.join(", "))) }
+}
+
+fn hunt_one(hunt: &Hunt, is_late: &dyn Fn() -> bool) -> Option<Catch> {
+    let mut cycles = 0;
+    for seed in (hunt.from..hunt.from + hunt.seeds).take_while(|_| !is_late()) {
+        let settings =
+            Settings { seed, cycles: CYCLES, is_shaken: seed % 2 == 1, ..Settings::default() };
+        match catch_unwind(|| simulate(&settings)) {
+            Ok(report) => cycles += report.tally.cycles,
+            Err(_) => return Some(caught(Some(seed), cycles)),
+        }
+    }
+    let rest = catch_unwind(|| {
+        stories::tell();
+        small::explore(&SMALL)
+    });
+    rest.is_err().then(|| caught(None, cycles))
+}
+
+/// Who noticed, from the panic that was noted.
+fn caught(seed: Option<u64>, cycles: u64) -> Catch {
+    let noticed = NOTICED.lock().expect("nobody panics while holding it").take();
+    let (file, words) = noticed.unwrap_or_default();
+    let place: Vec<&str> = file.trim_start_matches("crates/").split(['/', '.']).collect();
+    let by = match place[..] {
+        ["sim", "src", "checker", checker, ..] => checker,
+        ["sim", "src", "world", ..] => "liveness",
+        ["sim", "src", room, ..] => room,
+        [product, ..] => product,
+        [] => "",
+    };
+    let words = words.lines().next().unwrap_or_default().chars().take(70).collect();
+    Catch { by: by.to_owned(), words, seed, cycles }
+}
+
+fn note(panic: &PanicHookInfo<'_>) {
+    let file = panic.location().map_or("", |location| location.file());
+    let payload = panic.payload();
+    let words = payload.downcast_ref::<String>().map(String::as_str);
+    let words = words.or(payload.downcast_ref::<&str>().copied()).unwrap_or_default();
+    let mut noticed = NOTICED.lock().expect("nobody panics while holding it");
+    *noticed = Some((file.to_owned(), words.to_owned()));
+}

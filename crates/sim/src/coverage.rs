@@ -1,0 +1,175 @@
+//! Which states were visited and which never: level, who is missing, whether redundancy agrees, the
+//! phase between clean and active, and what was done or befell there.
+//!
+//! A visit is one line in the tally. [`never_visited`] holds the tally against the whole product of
+//! what is legal, so that a state that no workload drives to is seen by its name.
+//!
+//! Not legal, and not in the product: levels without redundancy with a member missing, dirty or in
+//! another phase than active (they keep no intent); raid5 and raid6 dirty with a data column missing
+//! (refused), which leaves the layouts whose parity does not move; starting in another phase than
+//! clean.
+
+use braid_engine::array::Gate;
+use braid_engine::request::Operation;
+use braid_geometry::{Family, Level};
+
+use crate::tally::Tally;
+use crate::world::World;
+
+/// Where the array stands, as its views tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Clean,
+    Active,
+    /// The gate is closed, and the superblocks do not say clean yet.
+    Turning,
+    Broken,
+}
+
+const PHASES: [Phase; 4] = [Phase::Clean, Phase::Active, Phase::Turning, Phase::Broken];
+
+impl Phase {
+    /// The phase after a view with this gate.
+    pub(crate) fn after(self, gate: Gate) -> Self {
+        match (self, gate) {
+            (_, Gate::Open) => Self::Active,
+            (_, Gate::Broken | Gate::ReadOnly) => Self::Broken,
+            (Self::Active, Gate::Closed) => Self::Turning,
+            (_, Gate::Closed) => Self::Clean,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Clean => "clean",
+            Self::Active => "active",
+            Self::Turning => "turning",
+            Self::Broken => "broken",
+        }
+    }
+}
+
+/// What is done to an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doing {
+    Read,
+    Write,
+    Fua,
+    Zero,
+    Trim,
+    Flush,
+    Stop,
+    PowerCut,
+    Kill,
+    Reopen,
+}
+
+const DOINGS: [Doing; 10] = [
+    Doing::Read,
+    Doing::Write,
+    Doing::Fua,
+    Doing::Zero,
+    Doing::Trim,
+    Doing::Flush,
+    Doing::Stop,
+    Doing::PowerCut,
+    Doing::Kill,
+    Doing::Reopen,
+];
+
+impl Doing {
+    pub(crate) fn of(operation: Operation) -> Self {
+        match operation {
+            Operation::Read => Self::Read,
+            Operation::Write { durable: false } => Self::Write,
+            Operation::Write { durable: true } => Self::Fua,
+            Operation::WriteZeroes { .. } => Self::Zero,
+            Operation::Trim => Self::Trim,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Fua => "fua",
+            Self::Zero => "zero",
+            Self::Trim => "trim",
+            Self::Flush => "flush",
+            Self::Stop => "stop",
+            Self::PowerCut => "power-cut",
+            Self::Kill => "kill",
+            Self::Reopen => "reopen",
+        }
+    }
+}
+
+/// Mishaps that may befall any array in any phase.
+const MISHAPS: [&str; 7] = [
+    "disk-dies",
+    "disk-power-cut",
+    "writes-fail",
+    "flushes-fail",
+    "superblocks-fail",
+    "disk-stalls",
+    "bad-sectors",
+];
+
+/// Every level, and how many members of the simulator's arrays may be missing.
+const LEVELS: [(Level, usize); 7] = [
+    (Level::Linear, 0),
+    (Level::Raid0, 0),
+    (Level::Raid1, 2),
+    (Level::Raid4, 1),
+    (Level::Raid5, 1),
+    (Level::Raid6, 2),
+    (Level::Raid10, 2),
+];
+
+fn name(level: Level, missing: usize, is_dirty: bool, phase: Phase, what: &str) -> String {
+    let agrees = if is_dirty { "dirty" } else { "in-sync" };
+    let phase = phase.name();
+    format!("{level} missing={missing} {agrees} {phase} {what}")
+}
+
+impl World {
+    /// Something is done in the state that the array is in now.
+    pub(crate) fn visit(&mut self, doing: Doing) {
+        self.visit_fault(doing.name());
+    }
+
+    /// A disk comes to harm in the state that the array is in now.
+    pub(crate) fn visit_fault(&mut self, what: &str) {
+        let view = &self.engine.machines.shards[0].view;
+        let missing = view.slots.iter().filter(|slot| slot.is_none()).count();
+        let is_dirty = view.resync_offset != u64::MAX;
+        let name = name(self.geometry.level(), missing, is_dirty, self.engine.phase, what);
+        *self.tally.states.entry(name).or_default() += 1;
+    }
+}
+
+/// The legal states that a tally has not visited.
+#[must_use]
+pub fn never_visited(tally: &Tally) -> Vec<String> {
+    legal().into_iter().filter(|state| !tally.states.contains_key(state)).collect()
+}
+
+fn legal() -> Vec<String> {
+    let mut all = Vec::new();
+    for (level, missing_max) in LEVELS {
+        let is_direct = level.family() == Family::Direct;
+        for missing in 0..=missing_max {
+            for (is_dirty, phase) in [false, true].into_iter().flat_map(|d| PHASES.map(|p| (d, p)))
+            {
+                if is_direct && (is_dirty || phase != Phase::Active) {
+                    continue;
+                }
+                let may_start = is_direct || phase == Phase::Clean;
+                let doings = DOINGS.iter().filter(|doing| may_start || **doing != Doing::Reopen);
+                let whats = doings.map(|doing| doing.name()).chain(MISHAPS);
+                all.extend(whats.map(|what| name(level, missing, is_dirty, phase, what)));
+            }
+        }
+    }
+    all
+}
