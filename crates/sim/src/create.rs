@@ -18,12 +18,16 @@ use braid_ondisk::{
 
 use crate::content::SECTOR;
 use crate::disk::Disk;
+use crate::random::Random;
 
 /// When every array of the simulator was made.
 pub(crate) const MADE_AT_SECONDS: u64 = 1_700_000_000;
 
 /// Sectors before the data of 1.1 and 1.2, and after the data of 1.0.
 pub(crate) const METADATA_SECTORS: u64 = 40;
+
+/// What a spare holds that nobody ever wrote.
+pub(crate) const SPARE_BYTE: u8 = 0xA5;
 
 /// An array that can be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,16 +39,54 @@ pub(crate) struct Design {
     /// Chunks of each member.
     pub(crate) rows: u64,
     pub(crate) version: Version,
+    /// Disks that wait.
+    pub(crate) spares: u16,
+    /// The first disk's number: from 128 on the table of roles reaches into a second sector.
+    pub(crate) first_number: u16,
 }
 
 impl Design {
-    /// Its disks, with superblocks and without data.
-    pub(crate) fn disks(&self) -> Vec<Disk> {
+    /// Sometimes with spares, or with numbers that make for long superblocks.
+    pub(crate) fn with_extras(self, random: &mut Random) -> Self {
+        let has_redundancy = !matches!(self.level, Level::Raid0 | Level::Linear);
+        let spares = *random.pick(&[0, 0, 0, 0, 1, 2]);
+        Self {
+            spares: if has_redundancy { spares } else { 0 },
+            first_number: *random.pick(&[0, 0, 0, 0, 126, 300]),
+            ..self
+        }
+    }
+
+    /// The number of a disk in the tables of roles.
+    pub(crate) fn number(&self, disk: usize) -> u16 {
+        self.first_number + disk as u16
+    }
+
+    /// The role that a disk is made with.
+    pub(crate) fn role(&self, disk: usize) -> Role {
+        let slot = disk as u16;
+        if slot < self.slots { Role::Active(slot) } else { Role::Spare }
+    }
+
+    /// The table of roles that every disk is made with.
+    pub(crate) fn roles(&self) -> Arc<[Role]> {
+        let unused = (0..self.first_number).map(|_| Role::Spare);
+        let disks = usize::from(self.slots + self.spares);
+        unused.chain((0..disks).map(|disk| self.role(disk))).collect()
+    }
+
+    /// Sectors of each disk's data area, and of the whole disk.
+    fn sectors(&self) -> (u64, u64) {
         // Level 1 has no chunk; mdadm counts its members in whole 64 KiB, and so does placement.
         let unit_sectors = if self.level == Level::Raid1 { 128 } else { 1 };
         let data_sectors =
             (self.rows * u64::from(self.chunk_sectors)).next_multiple_of(unit_sectors);
-        let sectors = METADATA_SECTORS + data_sectors;
+        (data_sectors, METADATA_SECTORS + data_sectors)
+    }
+
+    /// The superblock that a disk is made with.
+    pub(crate) fn superblock(&self, disk: usize) -> Superblock {
+        let (data_sectors, sectors) = self.sectors();
         let chunk_sectors = if self.level == Level::Raid1 { 0 } else { self.chunk_sectors };
         let at_start = self.version != Version::V1_0;
         let request = PlacementRequest {
@@ -67,24 +109,31 @@ impl Design {
             raid_slots: u32::from(self.slots),
             preferred_minor: None,
         };
-        let roles: Arc<[Role]> = (0..self.slots).map(Role::Active).collect();
-        let disk = |number: u16| {
-            let superblock = Superblock::new_v1(&NewSuperblock {
-                array: array.clone(),
-                placement,
-                device_number: u32::from(number),
-                device_uuid: [number as u8; 16],
-                device_flags: DeviceFlags::default(),
-                roles: Arc::clone(&roles),
-                events: 1,
-                resync_offset: u64::MAX,
-            });
-            let superblock = superblock.expect("a design makes a valid superblock");
-            let mut disk = Disk::new(sectors);
+        let superblock = Superblock::new_v1(&NewSuperblock {
+            array,
+            placement,
+            device_number: u32::from(self.number(disk)),
+            device_uuid: [disk as u8; 16],
+            device_flags: DeviceFlags::default(),
+            roles: self.roles(),
+            events: 1,
+            resync_offset: u64::MAX,
+        });
+        superblock.expect("a design makes a valid superblock")
+    }
+
+    /// Its disks, with superblocks and without data; on spares there is something else.
+    pub(crate) fn disks(&self) -> Vec<Disk> {
+        let disk = |index: usize| {
+            let superblock = self.superblock(index);
+            let mut disk = Disk::new(self.sectors().1);
+            if self.role(index) == Role::Spare {
+                disk.seen.fill(SPARE_BYTE);
+            }
             disk.put(superblock.offset_bytes() / SECTOR as u64, &superblock.to_bytes(), true);
             disk
         };
-        (0..self.slots).map(disk).collect()
+        (0..usize::from(self.slots + self.spares)).map(disk).collect()
     }
 }
 
@@ -92,7 +141,16 @@ const LAYOUTS_RAID6: [u32; 9] = [0, 1, 2, 3, 8, 9, 10, 16, 20];
 
 /// Every kind of array that the simulator makes, small.
 pub(crate) fn designs(rows: u64, chunk_sectors: u32, version: Version) -> Vec<Design> {
-    let of = |level, layout, slots| Design { level, layout, slots, chunk_sectors, rows, version };
+    let of = |level, layout, slots| Design {
+        level,
+        layout,
+        slots,
+        chunk_sectors,
+        rows,
+        version,
+        spares: 0,
+        first_number: 0,
+    };
     let plain = |level, slots| of(level, default_layout(level), slots);
     let mut designs = vec![plain(Level::Raid1, 2), plain(Level::Raid1, 3), plain(Level::Raid4, 4)];
     designs.extend((0..6).map(|layout| of(Level::Raid5, layout, 4)));
@@ -122,5 +180,7 @@ pub(crate) fn smallest() -> Design {
         chunk_sectors: 8,
         rows: 16,
         version: Version::V1_2,
+        spares: 0,
+        first_number: 0,
     }
 }

@@ -29,6 +29,7 @@ use crate::cut::{Cut, Number};
 use crate::disk::{Disk, Ills};
 use crate::fault::{self, Standing};
 use crate::lying;
+use crate::metadata::Metadata;
 use crate::model::Model;
 use crate::open::{self, Manner};
 use crate::random::Random;
@@ -75,6 +76,7 @@ impl World {
         let order = chances.order(Order::seeded(&mut random));
         Self {
             model: Model::new(geometry.capacity_sectors()),
+            metadata: Metadata::new(design),
             taint: Taint::new(may_lie, disks.len(), (data_offset, superblock)),
             geometry,
             disks,
@@ -90,8 +92,20 @@ impl World {
         }
     }
 
+    /// Notes what kind of superblocks this world has.
+    fn count_kind(&mut self) {
+        let Design { spares, first_number, .. } = self.metadata.design;
+        if spares > 0 {
+            self.tally.count("with-spares");
+        }
+        if first_number > 0 {
+            self.tally.count("long-superblocks");
+        }
+    }
+
     /// Runs up to `cycles` cycles; fewer if the array cannot be started any more.
     pub(crate) fn run(&mut self, cycles: u64) {
+        self.count_kind();
         for cycle in 0..cycles {
             if !self.chances.begin(cycle) {
                 continue;
@@ -139,6 +153,7 @@ impl World {
         Standing {
             geometry: self.geometry.clone(),
             occupants: (0..self.geometry.slots()).map(disk).collect(),
+            spares: self.spares().collect(),
             is_dirty: view.resync_offset != u64::MAX,
         }
     }
@@ -238,8 +253,9 @@ impl World {
             }
             Event::Superblock { member, state } => {
                 let side = &mut self.engine.machines.members[usize::from(member.0)];
-                let (start, data) = side.superblock_for(member, &state);
-                self.disks[side.disk].tear((start, &data), &mut self.chances.disks);
+                side.superblock_for(member, &state);
+                let (disk, superblock) = (side.disk, side.superblock.clone());
+                self.tear_superblock(disk, &superblock, Purpose::Disks);
             }
             Event::Flush { member } => {
                 let disk = self.disk_index(member);
@@ -278,6 +294,8 @@ impl World {
                 disk.bad.clear();
             }
         }
+        self.find_torn();
+        self.check_spares_are_untouched();
         let presented = self.who_is_presented();
         let was_whole = end == End::Stop && self.engine.has_written && !self.standing().is_dirty;
         let must_be_clean = was_whole && !self.engine.trust.errors_allowed;
@@ -285,6 +303,8 @@ impl World {
             self.note("refused", [presented.len() as u64, 0, 0]);
             self.tally.count(match refusal {
                 Refusal::DirtyAndDegraded(_) => "refused-write-hole",
+                Refusal::RolesContradict { .. } => "refused-contradictory",
+                Refusal::NoMembers { .. } => "refused-all-torn",
                 _ => "refused-too-few",
             });
             let mut all: Vec<usize> = (0..self.disks.len()).collect();
@@ -314,7 +334,7 @@ impl World {
         let rest: Vec<usize> = all[withheld.min(all.len())..].to_vec();
         let is_sure = |disk: &usize| {
             let is_told = !self.out.contains(disk) && !self.is_superblock_tainted(*disk);
-            is_told && !self.unsure.contains(disk)
+            is_told && !self.unsure.contains(disk) && !self.is_spare(*disk)
         };
         if !rest.iter().any(is_sure) {
             return all;
@@ -330,12 +350,12 @@ impl World {
         let data_offset = self.engine.machines.members[0].data_offset();
         self.agree_on(content);
         write_image(&mut self.disks, &self.geometry, data_offset, content);
-        let slots = self.geometry.slots();
+        let design = self.metadata.design;
         let update = SuperblockUpdate {
             events: self.engine.machines.array.events() + 2,
             update_time_seconds: crate::create::MADE_AT_SECONDS,
             resync_offset: u64::MAX,
-            roles: (0..slots).map(Role::Active).collect(),
+            roles: design.roles(),
             recovery_offset: None,
             role_of_this: Role::Spare,
         };
@@ -343,14 +363,16 @@ impl World {
             // A superblock that is gone is written anew.
             disk.heal(self.taint.superblock.clone());
             let probed = open::probe_disk(disk, index);
-            let mut superblock = probed.probe.newest().expect("it has one").clone();
-            let role_of_this = Role::Active(index as u16);
+            let found = probed.probe.newest().cloned();
+            let mut superblock = found.unwrap_or_else(|| design.superblock(index));
+            let role_of_this = design.role(index);
             superblock.apply(&SuperblockUpdate { role_of_this, ..update.clone() });
             disk.put(superblock.offset_bytes() / SECTOR as u64, &superblock.to_bytes(), true);
             disk.bad.clear();
         }
         self.out.clear();
         self.unsure.clear();
+        self.metadata.forget();
         let mut all: Vec<usize> = (0..self.disks.len()).collect();
         self.chances.openings.shuffle(&mut all);
         let assembled = self.open(&all, true);

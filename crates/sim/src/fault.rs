@@ -107,13 +107,15 @@ pub(crate) struct Standing {
     pub(crate) geometry: Geometry,
     /// By slot, the disk in it.
     pub(crate) occupants: Vec<Option<usize>>,
+    /// Disks that wait.
+    pub(crate) spares: BTreeSet<usize>,
     pub(crate) is_dirty: bool,
 }
 
 impl Standing {
     /// Whether the level makes up for everybody who is missing and all of `harmed`.
     pub(crate) fn tolerates(&self, harmed: &BTreeSet<usize>) -> bool {
-        if harmed.is_empty() {
+        if harmed.is_subset(&self.spares) {
             return true;
         }
         if self.is_dirty && self.geometry.level().family() == Family::Stripe {
@@ -145,7 +147,7 @@ pub(crate) fn plan(
     };
     let mut candidates: Vec<usize> = (0..disks.len()).collect();
     random.shuffle(&mut candidates);
-    candidates.retain(|disk| present.contains(disk));
+    candidates.retain(|disk| present.contains(disk) || standing.spares.contains(disk));
     let mut victims = BTreeSet::new();
     for disk in candidates.into_iter().take(wanted as usize) {
         let harmed = victims.iter().copied().chain([disk]).chain(scarred.iter().copied());

@@ -40,6 +40,7 @@ mod lying;
 #[cfg(test)]
 mod lying_tests;
 mod memory;
+mod metadata;
 mod model;
 mod open;
 mod random;
@@ -168,7 +169,9 @@ impl World {
             let rows = *random.pick(&[2, 3, 4, 8, 16]);
             let chunk_sectors = *random.pick(&[8, 8, 8, 16]);
             let version = *random.pick(&[Version::V1_0, Version::V1_1, Version::V1_2]);
-            *random.pick(&designs(rows, chunk_sectors, version))
+            let design = *random.pick(&designs(rows, chunk_sectors, version));
+            let lies = lying::is_lying_world(chances.of(Purpose::Lies, 1));
+            if lies { design } else { design.with_extras(&mut chances.of(Purpose::World, 2)) }
         };
         trace.note(
             0,

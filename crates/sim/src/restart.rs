@@ -12,6 +12,7 @@ use braid_assembly::{AssembledArray, Assembly, Refusal};
 use braid_engine::open::levelling;
 use braid_ondisk::Superblock;
 
+use crate::chances::Purpose;
 use crate::checker::{redundancy, verdicts};
 use crate::content::SECTOR;
 use crate::cycle::manner;
@@ -27,12 +28,11 @@ pub(crate) struct Decision {
     pub(crate) assembly: Assembly,
 }
 
-/// How a round of levelling ended.
+/// How the levelling of one member ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Levelled {
-    All,
-    /// A member could not be written.
-    NotAll,
+    Done,
+    Failed,
     PowerCut,
 }
 
@@ -44,6 +44,7 @@ impl World {
         must_be_clean: bool,
     ) -> Result<AssembledArray, Refusal> {
         loop {
+            self.find_torn();
             let decision = self.decide(presented);
             let assembled = decision.assembly.array.clone()?;
             // A disk that lost the step back to clean has the higher count.
@@ -66,7 +67,8 @@ impl World {
         let lying = self.who_lies(presented);
         for (disk, superblock) in presented.iter().zip(&superblocks) {
             // A superblock of one sector cannot tear.
-            let is_explained = superblock.is_some() || lying.contains(disk);
+            let is_torn = self.metadata.is_torn(*disk);
+            let is_explained = superblock.is_some() || lying.contains(disk) || is_torn;
             assert!(is_explained, "the superblock of disk {disk} is gone");
         }
         let known = verdicts::Known {
@@ -76,6 +78,7 @@ impl World {
             unsure: &self.unsure,
             superblocks: &superblocks,
             lying: &lying,
+            metadata: &self.metadata,
         };
         verdicts::check(&assembly, &known);
         Decision { presented: presented.to_vec(), superblocks, assembly }
@@ -89,14 +92,17 @@ impl World {
             let (data_offset, doubtful) = (self.taint.data_offset, &self.taint.doubtful);
             redundancy::check_clean(assembled, &self.disks, presented, data_offset, doubtful);
         }
-        self.make_durable(assembled, presented);
+        let mut harmed = self.make_durable(assembled, presented);
         let mut superblocks = decision.superblocks.clone();
-        if !self.level(assembled, &mut superblocks, presented) {
+        let Some(not_level) = self.level(assembled, &mut superblocks, presented) else {
             return false;
-        }
+        };
+        harmed.extend(not_level);
         let manner = manner(&mut self.chances.openings, &self.chances.cut);
         let machines = open::start(assembled, superblocks, presented, manner);
         self.join(machines, presented);
+        // Until the first update tells them, or puts them out.
+        self.unsure.extend(harmed);
         true
     }
 
@@ -106,69 +112,76 @@ impl World {
     }
 
     /// Flushes the members: a killed process may have left in a cache what was just believed.
-    fn make_durable(&mut self, assembled: &AssembledArray, presented: &[usize]) {
+    /// Whose flush fails is given back.
+    fn make_durable(&mut self, assembled: &AssembledArray, presented: &[usize]) -> Vec<usize> {
+        let mut harmed = Vec::new();
         for slot in assembled.slots.iter().flatten() {
             let disk = presented[slot.member];
             if self.chances.openings.below(200) == 0 {
                 self.tally.count("first-flush-fails");
-                self.unsure.insert(disk);
+                harmed.push(disk);
             } else {
                 self.disks[disk].settle();
                 self.taint.forget_asked_of(disk);
             }
         }
+        self.unsure.extend(&harmed);
+        harmed
     }
 
-    /// Writes what must be on members before the array starts. False if power was cut meanwhile.
+    /// Writes what must be on members before the array starts. Gives back who could not be written;
+    /// nothing if power was cut meanwhile.
     fn level(
         &mut self,
         assembled: &AssembledArray,
         superblocks: &mut [Option<Superblock>],
         presented: &[usize],
-    ) -> bool {
+    ) -> Option<Vec<usize>> {
         let now = crate::create::MADE_AT_SECONDS + assembled.newest.state.events;
         let rounds = levelling(assembled, |index| superblocks[index].as_ref(), now);
         for mut round in rounds {
             self.tally.count("levelled");
             self.chances.openings.shuffle(&mut round);
-            let mut ended = Levelled::All;
+            let mut harmed = Vec::new();
             for (index, update) in round {
                 let mut superblock = superblocks[index].clone().expect("it is to be levelled");
                 superblock.apply(&update);
-                match self.level_one(presented[index], &superblock) {
-                    Levelled::All => superblocks[index] = Some(superblock),
-                    Levelled::NotAll => ended = Levelled::NotAll,
-                    Levelled::PowerCut => return false,
+                let disk = presented[index];
+                match self.level_one(disk, &superblock) {
+                    Levelled::Done => superblocks[index] = Some(superblock),
+                    Levelled::Failed => harmed.push(disk),
+                    Levelled::PowerCut => return None,
                 }
             }
-            if ended == Levelled::NotAll {
-                break;
+            if !harmed.is_empty() {
+                return Some(harmed);
             }
         }
-        true
+        Some(Vec::new())
     }
 
     fn level_one(&mut self, disk: usize, superblock: &Superblock) -> Levelled {
-        let (start, data) = (superblock.offset_bytes() / SECTOR as u64, superblock.to_bytes());
         match self.chances.openings.below(100) {
             0..10 => {
                 self.tally.count("power-cut-in-levelling");
                 self.note("level-cut", [disk as u64, superblock.state.events, 0]);
-                self.disks[disk].tear((start, &data), &mut self.chances.openings);
+                self.tear_superblock(disk, superblock, Purpose::Openings);
                 self.lose_power();
                 Levelled::PowerCut
             }
             10..13 => {
                 self.tally.count("levelling-fails");
                 self.note("level-fails", [disk as u64, superblock.state.events, 0]);
-                self.disks[disk].tear((start, &data), &mut self.chances.openings);
+                self.tear_superblock(disk, superblock, Purpose::Openings);
                 self.unsure.insert(disk);
-                Levelled::NotAll
+                Levelled::Failed
             }
             _ => {
                 self.note("level", [disk as u64, superblock.state.events, 0]);
-                self.disks[disk].put(start, &data, true);
-                Levelled::All
+                let start = superblock.offset_bytes() / SECTOR as u64;
+                self.disks[disk].put(start, &superblock.to_bytes(), true);
+                self.metadata.told(disk, superblock, true);
+                Levelled::Done
             }
         }
     }
@@ -182,7 +195,7 @@ impl World {
         }
         let before: BTreeSet<usize> =
             self.engine.machines.members.iter().map(|member| member.disk).collect();
-        if before != chosen {
+        if before.symmetric_difference(&chosen).any(|disk| !self.is_spare(*disk)) {
             self.model.unpin();
         }
         let everybody = 0..self.disks.len();

@@ -21,7 +21,7 @@ use braid_engine::request::{RequestId, ShardIndex};
 use braid_engine::{Instant, job};
 use braid_geometry::Geometry;
 
-use crate::chances::Chances;
+use crate::chances::{Chances, Purpose};
 use crate::content::SECTOR;
 use crate::coverage::Phase;
 use crate::cut::Kind;
@@ -30,6 +30,7 @@ use crate::elevators::{Elevators, Vector};
 use crate::fault::{Fault, Mishap, Plan};
 use crate::lies::Fate;
 use crate::memory::{Payloads, Reach};
+use crate::metadata::Metadata;
 use crate::model::Model;
 use crate::open::{Machines, Message};
 use crate::requests::{Clients, Flight};
@@ -112,6 +113,7 @@ pub(crate) struct World {
     pub(crate) absent: BTreeSet<usize>,
     pub(crate) model: Model,
     pub(crate) taint: Taint,
+    pub(crate) metadata: Metadata,
     pub(crate) chances: Chances,
     pub(crate) clock: Clock,
     pub(crate) next_request: RequestId,
@@ -349,13 +351,17 @@ impl World {
         let side = &mut self.engine.machines.members[usize::from(member.0)];
         let index = side.disk;
         let (start, data) = side.superblock_for(member, state);
-        let disk = &mut self.disks[index];
-        let written = if disk.ills.superblocks_fail && !disk.ills.gone {
+        let ills = self.disks[index].ills;
+        let written = if ills.superblocks_fail && !ills.gone {
             // An error does not say that nothing was written.
-            disk.tear((start, &data), &mut self.chances.disks);
+            let superblock = side.superblock.clone();
+            self.tear_superblock(index, &superblock, Purpose::Disks);
             false
         } else {
-            self.write_to(index, (start, &data), true).is_ok()
+            let written = self.write_to(index, (start, &data), true).is_ok();
+            let superblock = &self.engine.machines.members[usize::from(member.0)].superblock;
+            self.metadata.told(index, superblock, written);
+            written
         };
         let clean = u64::from(state.resync_offset != 0);
         self.note(

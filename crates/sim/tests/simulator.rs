@@ -96,6 +96,16 @@ fn random_worlds_hold_and_meet_every_kind_of_fault() {
     assert_eq!(total.of("tainted-found"), total.of("tainted-alone"));
 }
 
+/// Two in five of these worlds have superblocks of two sectors, and as many have spares.
+#[test]
+fn worlds_with_long_superblocks_and_spares_hold() {
+    let mut total = braid_sim::Tally::default();
+    (5000..5400).for_each(|seed| total.add(&simulate(&settings(seed)).tally));
+    for name in ["superblock-torn", "long-superblocks", "with-spares", "spare-told-of-a-loss"] {
+        assert!(total.of(name) > 0, "{name} never happened: {:?}", total.counts);
+    }
+}
+
 #[test]
 fn small_worlds_hold_in_every_state() {
     let bounds = Bounds {

@@ -77,6 +77,7 @@ impl World {
                 let harmed = self.engine.plan.victims.contains(&disk);
                 assert!(harmed, "disk {disk} was put out although nothing befell it");
                 self.out.insert(disk);
+                self.check_spares_are_told(member);
                 self.tally.count("member-out");
             }
             Notice::Broken { member } => {

@@ -7,9 +7,11 @@
 
 use std::collections::BTreeSet;
 
-use braid_assembly::{Assembly, Refusal};
+use braid_assembly::{Assembly, Refusal, Verdict};
 use braid_geometry::{ChunkRow, Family, Geometry, Role, Slot};
 use braid_ondisk::Superblock;
+
+use crate::metadata::Metadata;
 
 /// What the simulator knows when disks are presented.
 pub(crate) struct Known<'a> {
@@ -23,6 +25,7 @@ pub(crate) struct Known<'a> {
     pub(crate) superblocks: &'a [Option<Superblock>],
     /// Whose superblock is not what it was told last.
     pub(crate) lying: &'a BTreeSet<usize>,
+    pub(crate) metadata: &'a Metadata,
 }
 
 impl Known<'_> {
@@ -32,13 +35,31 @@ impl Known<'_> {
             let is_harmed = self.out.contains(disk) || self.unsure.contains(disk);
             !is_harmed && !self.lying.contains(disk)
         };
-        self.presented.iter().filter(is_sure).map(|disk| *disk as u16).collect()
+        let slots = usize::from(self.geometry.slots());
+        let members = self.presented.iter().filter(|disk| **disk < slots);
+        members.filter(is_sure).map(|disk| *disk as u16).collect()
     }
 
     fn may_be_dirty(&self) -> bool {
         let presented = self.presented.iter().zip(self.superblocks);
-        let mut current = presented.filter(|(disk, _)| !self.out.contains(disk));
+        let slots = usize::from(self.geometry.slots());
+        let mut current = presented.filter(|(disk, _)| **disk < slots && !self.out.contains(disk));
         current.any(|(_, superblock)| superblock.as_ref().is_some_and(|one| !one.state.is_clean()))
+    }
+}
+
+/// A spare waits, whatever it missed, as long as its superblock can be read.
+fn check_spares(assembly: &Assembly, known: &Known<'_>) {
+    let slots = usize::from(known.geometry.slots());
+    let presented = known.presented.iter().zip(known.superblocks).zip(&assembly.verdicts);
+    for ((disk, superblock), verdict) in presented.filter(|((disk, _), _)| **disk >= slots) {
+        let is_spare = verdict.verdict == Verdict::Spare;
+        let reason = &verdict.reason;
+        assert_eq!(is_spare, superblock.is_some(), "spare {disk}: {reason}");
+        if let Ok(array) = &assembly.array {
+            let waits = array.spares.iter().any(|index| known.presented[*index] == *disk);
+            assert_eq!(waits, is_spare, "spare {disk} is not told");
+        }
     }
 }
 
@@ -57,6 +78,7 @@ pub(crate) fn check(assembly: &Assembly, known: &Known<'_>) {
     let sure = known.sure_slots();
     let is_stripe = known.geometry.level().family() == Family::Stripe;
     let all = 0..known.geometry.slots();
+    check_spares(assembly, known);
     match &assembly.array {
         Ok(array) => {
             assert_eq!(&array.geometry, known.geometry, "it is another array");
@@ -88,6 +110,13 @@ pub(crate) fn check(assembly: &Assembly, known: &Known<'_>) {
             let is_hole = lost.any(|slot| holds_data(known.geometry, slot));
             let right = is_stripe && known.may_be_dirty() && is_hole;
             assert!(right, "dirty and degraded? {sure:?} are there: {:?}", assembly.verdicts);
+        }
+        Err(Refusal::RolesContradict { .. }) => {
+            let apart = known.metadata.ran_apart(known.presented);
+            assert!(apart, "contradictory? nobody ran apart: {:?}", assembly.verdicts);
+        }
+        Err(Refusal::NoMembers { .. }) => {
+            assert!(sure.is_empty(), "no members? these are: {sure:?}");
         }
         Err(refusal) => panic!("refused without reason: {refusal} ({:?})", assembly.verdicts),
     }

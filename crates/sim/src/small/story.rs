@@ -32,6 +32,8 @@ pub(super) fn designs() -> Vec<Design> {
         chunk_sectors: CHUNK as u32,
         rows: 2,
         version: Version::V1_2,
+        spares: 0,
+        first_number: 0,
     };
     let plain = |level, slots| of(level, default_layout(level), slots);
     let mut designs = vec![

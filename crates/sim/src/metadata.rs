@@ -1,0 +1,228 @@
+//! What the simulator knows of superblocks: which of them were cut in the middle, who was told that
+//! somebody else is out, and what spares must say and must not hold.
+//!
+//! Assembly goes by superblocks alone; here is written down, without looking at events, what was done
+//! to them. A superblock of more than one sector tears: some of its sectors are new, some old, and it
+//! passes no checksum. Two disks *ran apart* if each was told that the other is out, in different runs
+//! that were cut: then nobody can tell which of them to believe, and a refusal that says so is right.
+//!
+//! ```text
+//!   run 1, b withheld:  a is told "b is out" ── power cut        a ≠ b: the array is refused,
+//!   run 2, a withheld:  b is told "a is out" ── power cut        unless others know better
+//! ```
+//!
+//! # Invariants
+//! - A superblock of one sector never tears; a torn one is never believed, and its disk is not called
+//!   stale before somebody else was told [check: worlds_with_long_superblocks_and_spares_hold].
+//! - A spare's data area never changes, and a spare is told of each loss before the array goes on
+//!   [check: a_spare_that_is_written_is_noticed].
+
+use std::collections::BTreeSet;
+
+use braid_engine::array::MemberId;
+use braid_geometry::Slot;
+use braid_ondisk::{Role, Superblock};
+
+use crate::chances::Purpose;
+use crate::content::{SECTOR, bytes};
+use crate::create::{Design, SPARE_BYTE};
+use crate::open;
+use crate::world::World;
+
+/// What is known of superblocks.
+#[derive(Debug)]
+pub(crate) struct Metadata {
+    /// What the array was made as.
+    pub(crate) design: Design,
+    /// Whose superblock has sectors of two versions, or may have them once power is cut.
+    torn: BTreeSet<usize>,
+    /// `(one, other)`: `one` was told that `other` is out.
+    apart: BTreeSet<(usize, usize)>,
+}
+
+impl Metadata {
+    pub(crate) fn new(design: &Design) -> Self {
+        Self { design: *design, torn: BTreeSet::new(), apart: BTreeSet::new() }
+    }
+
+    /// Everything was made whole.
+    pub(crate) fn forget(&mut self) {
+        self.torn.clear();
+        self.apart.clear();
+    }
+
+    pub(crate) fn is_torn(&self, disk: usize) -> bool {
+        self.torn.contains(&disk)
+    }
+
+    /// Whether any two of these were told that the other is out.
+    pub(crate) fn ran_apart(&self, presented: &[usize]) -> bool {
+        let is_there = |disk: &usize| presented.contains(disk);
+        self.apart.iter().any(|(one, other)| {
+            is_there(one) && is_there(other) && self.apart.contains(&(*other, *one))
+        })
+    }
+
+    /// This superblock was written to a disk, wholly for sure or perhaps.
+    pub(crate) fn told(&mut self, disk: usize, superblock: &Superblock, for_sure: bool) {
+        if for_sure {
+            self.torn.remove(&disk);
+        } else if superblock.to_bytes().len() > SECTOR {
+            self.torn.insert(disk);
+        }
+        let slots = usize::from(self.design.slots);
+        for other in (0..slots).filter(|other| *other != disk && disk < slots) {
+            let role = superblock.state.roles.get(usize::from(self.design.number(other)));
+            if !matches!(role, Some(Role::Active(_))) {
+                self.apart.insert((disk, other));
+            } else if for_sure {
+                self.apart.remove(&(disk, other));
+            }
+        }
+    }
+}
+
+impl World {
+    /// Any sectors of a superblock are written, and nobody hears of it.
+    pub(crate) fn tear_superblock(
+        &mut self,
+        disk: usize,
+        superblock: &Superblock,
+        purpose: Purpose,
+    ) {
+        let (start, data) = (superblock.offset_bytes() / SECTOR as u64, superblock.to_bytes());
+        let random = match purpose {
+            Purpose::Openings => &mut self.chances.openings,
+            _ => &mut self.chances.disks,
+        };
+        self.disks[disk].tear((start, &data), random);
+        self.metadata.told(disk, superblock, false);
+    }
+
+    /// Disks whose superblock turns out to be torn may be in or out, as assembly will find.
+    pub(crate) fn find_torn(&mut self) {
+        for disk in self.metadata.torn.clone() {
+            if self.superblock_on(disk).is_none() {
+                self.tally.count("superblock-torn");
+                self.unsure.insert(disk);
+            }
+        }
+    }
+
+    /// The superblock on a disk, if it passes.
+    pub(crate) fn superblock_on(&self, disk: usize) -> Option<Superblock> {
+        open::probe_disk(&self.disks[disk], disk).probe.newest().cloned()
+    }
+
+    /// Whether a disk was made as a spare.
+    pub(crate) fn is_spare(&self, disk: usize) -> bool {
+        disk >= usize::from(self.geometry.slots())
+    }
+
+    /// Disks that wait in the array that runs.
+    pub(crate) fn spares(&self) -> impl Iterator<Item = usize> {
+        let members = self.engine.machines.members.iter().map(|member| member.disk);
+        members.filter(|disk| self.is_spare(*disk))
+    }
+
+    /// Nothing was ever written to a spare but its superblock.
+    pub(crate) fn check_spares_are_untouched(&self) {
+        let sectors = self.geometry.used_sectors(Slot(0));
+        for disk in usize::from(self.geometry.slots())..self.disks.len() {
+            let data = &self.disks[disk].seen[bytes(self.taint.data_offset, sectors)];
+            let is_untouched = data.iter().all(|byte| *byte == SPARE_BYTE);
+            assert!(is_untouched, "data was written to spare {disk}");
+        }
+    }
+
+    /// A loss is being published: spares that nothing befell say so, too.
+    pub(crate) fn check_spares_are_told(&mut self, lost: MemberId) {
+        let number = usize::from(self.metadata.design.number(self.disk_index(lost)));
+        let spares: Vec<usize> = self.spares().collect();
+        for disk in spares.into_iter().filter(|disk| !self.engine.plan.victims.contains(disk)) {
+            let superblock = self.superblock_on(disk);
+            let superblock = superblock.unwrap_or_else(|| panic!("spare {disk} has no superblock"));
+            let role = superblock.state.roles[number];
+            assert_eq!(role, Role::Faulty, "spare {disk} was not told that {number} is out");
+            self.tally.count("spare-told-of-a-loss");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use braid_assembly::Refusal;
+
+    use crate::chances::Chances;
+    use crate::create::smallest;
+    use crate::cut::Cut;
+    use crate::trace::Trace;
+
+    #[test]
+    #[should_panic(expected = "data was written to spare 4")]
+    fn a_spare_that_is_written_is_noticed() {
+        let design = Design { spares: 1, ..smallest() };
+        let mut world = World::create(&design, Chances::new(1, Cut::default()), Trace::new(false));
+        world.check_spares_are_untouched();
+        let start = world.taint.data_offset;
+        world.disks[4].put(start + 3, &[0; SECTOR], true);
+        world.check_spares_are_untouched();
+    }
+
+    /// A disk's superblock after an update that put another out.
+    fn told_without(design: &Design, disk: usize, other: usize) -> Superblock {
+        let mut superblock = design.superblock(disk);
+        let mut roles = superblock.state.roles.clone();
+        roles[usize::from(design.number(other))] = Role::Faulty;
+        superblock.apply(&braid_ondisk::SuperblockUpdate {
+            events: superblock.state.events + 1,
+            update_time_seconds: 0,
+            resync_offset: u64::MAX,
+            roles: roles.into(),
+            recovery_offset: None,
+            role_of_this: superblock.state.role,
+        });
+        superblock
+    }
+
+    /// Two crashes in updates, with another disk withheld each time. Back comes what assembly says.
+    fn present_two_that_ran_apart(is_known: bool) -> Refusal {
+        let design = Design { first_number: 300, ..smallest() };
+        let mut world = World::create(&design, Chances::new(1, Cut::default()), Trace::new(false));
+        for (disk, other) in [(0, 1), (1, 0)] {
+            let superblock = told_without(&design, disk, other);
+            let start = superblock.offset_bytes() / SECTOR as u64;
+            world.disks[disk].put(start, &superblock.to_bytes(), true);
+            if is_known {
+                world.metadata.told(disk, &superblock, true);
+            }
+        }
+        world.open(&[2, 1, 0, 3], false).expect_err("nobody can tell whom to believe")
+    }
+
+    #[test]
+    fn disks_that_ran_apart_are_refused_with_reason() {
+        assert!(matches!(present_two_that_ran_apart(true), Refusal::RolesContradict { .. }));
+    }
+
+    #[test]
+    #[should_panic(expected = "contradictory? nobody ran apart")]
+    fn a_contradiction_without_a_cause_is_noticed() {
+        present_two_that_ran_apart(false);
+    }
+
+    #[test]
+    fn two_disks_ran_apart_when_each_was_told_that_the_other_is_out() {
+        let design = Design { first_number: 300, ..smallest() };
+        let told_without = |disk, other| told_without(&design, disk, other);
+        let mut metadata = Metadata::new(&design);
+        metadata.told(0, &told_without(0, 1), true);
+        assert!(!metadata.ran_apart(&[0, 1]), "only one of them was told");
+        metadata.told(1, &told_without(1, 0), false);
+        assert!(metadata.ran_apart(&[1, 2, 0]));
+        assert!(!metadata.ran_apart(&[1, 2]), "the other is not there");
+        metadata.told(1, &design.superblock(1), true);
+        assert!(!metadata.ran_apart(&[0, 1]), "it was told that both are in");
+    }
+}
