@@ -8,7 +8,7 @@
 //!   own role spare, journal, faulty ........................ that
 //!   own role a slot:  two or more events behind ............ stale
 //!                     equally new, tables differ ........... contradictory, and no array
-//!                       (unless one of them puts out another that counts it in: its word is later)
+//!                       (unless one of them counts in some of the other's members and no more: its word is later)
 //!                     newest table: any other role ......... faulty (md writes a removed member as a spare)
 //!                     newest table: the same slot .......... claims the slot
 //!   several claim one slot: replacement steps back; who else claims it is a clone, and there is no array
@@ -100,9 +100,9 @@ fn newest_members<'a>(group: &[Candidate<'a>]) -> Vec<Candidate<'a>> {
     let counts = || active().map(|candidate| candidate.events());
     let events = if planted(Bug::OldestCounts) { counts().min() } else { counts().max() };
     let newest: Vec<_> = active().filter(|one| Some(one.events()) == events).collect();
-    let (superseded, last): (Vec<_>, Vec<_>) = newest
-        .into_iter()
-        .partition(|one| is_superseded(one, group) && !planted(Bug::SupersededCounts));
+    let is_old = |one: &Candidate<'_>| is_superseded(one, group) || is_outrun(one, group);
+    let (superseded, last): (Vec<_>, Vec<_>) =
+        newest.into_iter().partition(|one| is_old(one) && !planted(Bug::SupersededCounts));
     if last.is_empty() { superseded } else { last }
 }
 
@@ -135,6 +135,23 @@ fn is_superseded(one: &Candidate<'_>, group: &[Candidate<'_>]) -> bool {
             && own_slot(other).is_some()
             && counts_in(one, other)
             && !counts_in(other, one)
+    })
+}
+
+/// Whether an equally new member counts in some of those that this one counts in, and nobody else.
+///
+/// Between two updates of one count members only leave. So the shorter table is the later word, also on somebody who
+/// is in both: an update that was cut short has reached one of them, and the other was then brought level without it.
+/// Nothing is lost by that. A write is answered only after an update that tells who is missing, with a count of
+/// its own.
+fn is_outrun(one: &Candidate<'_>, group: &[Candidate<'_>]) -> bool {
+    let own = slots_in(one);
+    group.iter().any(|other| {
+        let theirs = slots_in(other);
+        other.events() == one.events()
+            && own_slot(other).is_some()
+            && theirs.len() < own.len()
+            && theirs.iter().all(|slot| own.contains(slot))
     })
 }
 

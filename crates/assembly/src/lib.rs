@@ -37,6 +37,9 @@
 //!   format cannot tell them apart, and neither can we.
 //! - **Two halves that ran apart** each call the other faulty. If one has more events, it is the array, and the other
 //!   is refused with that reason. If their counts are equal nobody can tell, and the array is refused.
+//! - **Equally new members, one of whom puts out somebody whom the other counts in**, and counts in nobody else: the
+//!   shorter table is the later word. Counts step back when the array turns clean, and an update that a power failure
+//!   cuts short reaches some; members only leave between two updates of one count. Who is in both tables is used.
 //!
 //! # Writing to an array with a bitmap without keeping the bitmap
 //!

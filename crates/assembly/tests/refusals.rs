@@ -124,19 +124,19 @@ fn halves_that_are_equally_new_and_contradict_each_other_are_no_array() {
     set_role(&mut members[0], 2, Role::Faulty);
     set_role(&mut members[2], 0, Role::Faulty);
     let assembly = judge(&members);
-    // The third one agrees with neither: it knows of no failure.
-    assert_eq!(codes(&assembly), ["contradictory"; 3]);
-    let labels = ["m0", "m1", "m2"].map(String::from).to_vec();
+    // The third one knows of no failure; it is with whichever is right.
+    assert_eq!(codes(&assembly), ["contradictory", "fresh", "contradictory"]);
+    let labels = ["m0", "m2"].map(String::from).to_vec();
     assert_eq!(assembly.array, Err(Refusal::RolesContradict { labels }));
 }
 
 #[test]
-fn equally_new_members_that_disagree_about_a_third_are_no_array() {
-    let mut members = array(Level::Raid6, 4);
+fn equally_new_members_that_each_put_out_another_third_are_no_array() {
+    let mut members = array(Level::Raid6, 5);
     for member in &mut members[..3] {
         add_events(member, 1);
     }
-    // By the table of the first the last is up to date; by the others' it failed.
+    set_role(&mut members[0], 4, Role::Faulty);
     set_role(&mut members[1], 3, Role::Faulty);
     set_role(&mut members[2], 3, Role::Faulty);
     let assembly = judge(&members);

@@ -35,6 +35,8 @@ const SHRINK_TIME: Duration = Duration::from_secs(60);
 /// Panics say nothing while a seed is made smaller: there are hundreds.
 static IS_SILENT: AtomicBool = AtomicBool::new(false);
 
+/// Failing worlds after which `run --no-shrink` stops.
+const FAILED_MAX: usize = 20;
 /// Cycles of one world in `run`: enough for an array to grow old.
 const CYCLES_PER_WORLD: u64 = 20;
 
@@ -198,7 +200,7 @@ fn run_many(arguments: &Arguments) -> Result<(), String> {
     let began = Instant::now();
     let limit = arguments.seconds.map(Duration::from_secs);
     let cycles = arguments.cycles.unwrap_or(if limit.is_some() { u64::MAX } else { 20_000 });
-    let mut total = Tally::default();
+    let (mut total, mut failed) = (Tally::default(), Vec::new());
     let mut seed = arguments.seed;
     while total.cycles < cycles && limit.is_none_or(|limit| began.elapsed() < limit) {
         let settings = Settings {
@@ -209,11 +211,26 @@ fn run_many(arguments: &Arguments) -> Result<(), String> {
             is_shaken: arguments.is_shaken,
             cut: Cut::default(),
         };
-        total.add(&try_simulate(&settings, arguments.keeps_size)?.tally);
+        match try_simulate(&settings, arguments.keeps_size) {
+            Ok(report) => total.add(&report.tally),
+            // Who wants no smaller one wants to know how many there are.
+            Err(text) if arguments.keeps_size && failed.len() < FAILED_MAX => {
+                eprintln!("{text}");
+                failed.push(seed);
+            }
+            Err(text) => return Err(text),
+        }
         seed += 1;
     }
     print(&total, Some(began.elapsed()), arguments.wants_states);
+    print_failed(&failed)?;
     if arguments.is_shaken { print_marks() } else { Ok(()) }
+}
+
+/// A world fails at the first thing that is lost, wrong, stuck, or answered before its time.
+fn print_failed(failed: &[u64]) -> Result<(), String> {
+    println!("{:>12} losses (worlds that failed)", failed.len());
+    if failed.is_empty() { Ok(()) } else { Err(format!("seeds that failed: {failed:?}")) }
 }
 
 /// How often each path that matters was taken; an error if one never was.
@@ -318,7 +335,6 @@ fn print(tally: &Tally, took: Option<Duration>, wants_states: bool) {
         never.iter().for_each(|name| println!("{:>12} {name}", "never"));
         println!("{:>12} legal states were never visited", never.len());
     }
-    println!("{:>12} losses", 0);
     if let Some(took) = took {
         let rate = tally.cycles as f64 / took.as_secs_f64();
         println!("{rate:>12.0} cycles per second ({:.1} s)", took.as_secs_f64());

@@ -207,6 +207,10 @@ impl World {
         self.engine.elevators.set_any(&mut self.chances.openings);
         let events = self.engine.machines.array.events();
         self.note("started", [chosen.len() as u64, events, 0]);
+        // Whom levelling could not reach falls two behind if the first update is cut short.
+        let members = self.engine.machines.members.iter();
+        let behind = members.filter(|member| member.superblock.state.events < events);
+        self.unsure.extend(behind.map(|member| member.disk));
         // No fault comes while it is read, but scars of earlier ones are there.
         let scarred = chosen.into_iter().filter(|disk| !self.disks[*disk].bad.is_empty());
         let scarred: BTreeSet<usize> = scarred.collect();

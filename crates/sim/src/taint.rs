@@ -44,7 +44,8 @@ pub(crate) struct Taint {
     pub(crate) superblock: Range<u64>,
     pub(crate) doubtful: BTreeSet<u64>,
     pub(crate) polluted: BTreeSet<u64>,
-    /// Not polluted any more, unless a power cut undoes the write that helped.
+    /// Not polluted any more, unless a power cut undoes the write that helped, or a disk that missed
+    /// it comes back.
     cleansed: BTreeSet<u64>,
     /// By disk and sector: the last step of this run at which it became right or wrong.
     changed: BTreeMap<(usize, u64), u64>,
@@ -323,7 +324,11 @@ impl World {
         let is_stable = !self.disks.iter().any(Disk::has_unflushed);
         self.check_offline(is_stable);
         if is_stable {
-            self.taint.cleansed.clear();
+            // A disk that is away may come back with what it held before.
+            let Self { taint, geometry, .. } = self;
+            let Taint { cleansed, occupants, .. } = taint;
+            let is_away = |(slot, _): (Slot, MemberSector)| occupants[slot.index()].is_none();
+            cleansed.retain(|logical| places(geometry, *logical).into_iter().any(is_away));
         }
     }
 
