@@ -4,7 +4,7 @@ use braid_engine::array::{
     Array, ArrayEffect, ArraySetup, Gate, MemberId, MemberSetup, Notice, SuperblockState,
 };
 use braid_engine::effect::Report;
-use braid_engine::request::ShardIndex;
+use braid_engine::request::{RequestId, ShardIndex};
 use braid_engine::{BadBlocks, Instant};
 use braid_geometry::{Geometry, Level, Shape, default_layout};
 
@@ -38,6 +38,57 @@ fn array(level: Level, slots: u16, recovered: impl Fn(u16) -> u64) -> Array {
         zero_is_fast: false,
         clean_delay_ms: 200,
     })
+}
+
+/// As [`array`], found dirty and without its last member.
+fn dirty_and_degraded(level: Level, slots: u16) -> Array {
+    let shape = Shape {
+        level,
+        layout: default_layout(level),
+        chunk_sectors: 8,
+        slots,
+        member_sectors: vec![1024; usize::from(slots)],
+    };
+    let member = |slot| {
+        (slot + 1 < slots).then(|| MemberSetup {
+            id: MemberId(slot),
+            device_number: slot,
+            recovered_sectors: u64::MAX,
+            bad_blocks: BadBlocks::default(),
+        })
+    };
+    Array::new(ArraySetup {
+        geometry: Geometry::new(&shape).expect("a plain shape"),
+        slots: (0..slots).map(member).collect(),
+        spares: Vec::new(),
+        events: 40,
+        resync_offset: 0,
+        read_only: false,
+        shards: 1,
+        zero_is_fast: false,
+        clean_delay_ms: 200,
+    })
+}
+
+/// A killed process left writes in the cache of a member that was away at the next start. A flush was
+/// answered without it; then it lost power, came back with the same count, and was read.
+#[test]
+fn a_flush_of_a_dirty_array_first_tells_who_is_away() {
+    let mut array = dirty_and_degraded(Level::Raid1, 3);
+    asked(&mut array);
+    array.handle_flush_request(NOW, RequestId(7));
+    let told = asked(&mut array);
+    assert!(told.flushes.is_empty() && told.superblocks.len() == 2);
+    for (_, state) in &told.superblocks {
+        assert_eq!((state.events, state.resync_offset, state.roles.len()), (41, 0, 2));
+    }
+    write(&mut array, &told, &[]);
+    assert_eq!(asked(&mut array).flushes, [MemberId(0), MemberId(1)]);
+    array.handle_flushed(NOW, MemberId(0), true);
+    array.handle_flushed(NOW, MemberId(1), true);
+    // Once is enough.
+    array.handle_flush_request(NOW, RequestId(8));
+    assert_eq!(asked(&mut array).flushes, [MemberId(0), MemberId(1)]);
 }
 
 /// What the array asks for now.

@@ -288,17 +288,24 @@ impl World {
 
     /// Starts the array again and reads it. False if it cannot be started.
     fn recover(&mut self, end: End) -> bool {
+        let mut can_be_read_again = false;
         for disk in &mut self.disks {
             disk.ills = Ills::default();
             if self.chances.openings.chance(50) {
+                can_be_read_again |= !disk.bad.is_empty();
                 disk.bad.clear();
             }
+        }
+        if can_be_read_again {
+            // A copy that could not be read was never compared with what was read instead.
+            self.model.unpin();
         }
         self.find_torn();
         self.check_spares_are_untouched();
         let presented = self.who_is_presented();
         let was_whole = end == End::Stop && self.engine.has_written && !self.standing().is_dirty;
-        let must_be_clean = was_whole && !self.engine.trust.errors_allowed;
+        let is_told = !(0..self.disks.len()).any(|disk| self.is_superblock_tainted(disk));
+        let must_be_clean = was_whole && is_told && !self.engine.trust.errors_allowed;
         if let Err(refusal) = self.open(&presented, must_be_clean) {
             self.note("refused", [presented.len() as u64, 0, 0]);
             self.tally.count(match refusal {

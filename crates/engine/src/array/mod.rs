@@ -163,6 +163,8 @@ struct Condition {
     on_disk: Activity,
     /// A shard waits for the gate.
     write_wanted: bool,
+    /// The array was found dirty without some of its members, and no superblock says so yet.
+    absent_untold: bool,
     read_only: bool,
     broken: bool,
     stopping: bool,
@@ -217,6 +219,8 @@ impl Array {
         let roster = Roster::new(slots.collect(), device_numbers, spares);
         // Levels without redundancy have no "active": a crash leaves nothing to make consistent.
         let has_intent = setup.geometry.level().family() != Family::Direct;
+        let is_degraded = roster.missing_count() > 0;
+        let is_dirty = has_intent && setup.resync_offset != u64::MAX;
         let mut array = Self {
             geometry: setup.geometry,
             setup: Setup {
@@ -230,6 +234,7 @@ impl Array {
             condition: Condition {
                 on_disk: if has_intent { Activity::Clean } else { Activity::NotKept },
                 write_wanted: false,
+                absent_untold: is_dirty && is_degraded && !setup.read_only,
                 read_only: setup.read_only,
                 broken: false,
                 stopping: false,
@@ -248,7 +253,7 @@ impl Array {
     /// Number of slots without a member.
     #[must_use]
     pub fn missing_count(&self) -> usize {
-        self.roster.slots.iter().filter(|slot| slot.is_none()).count()
+        self.roster.missing_count()
     }
 
     /// The event count that the superblocks carry, or are about to.

@@ -38,6 +38,11 @@ impl Roster {
         Self { slots, device_numbers, spares, unrecorded: Vec::new() }
     }
 
+    /// Slots without a member.
+    pub(super) fn missing_count(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.is_none()).count()
+    }
+
     /// The slot that `member` occupies.
     pub(super) fn slot_of(&self, member: MemberId) -> Option<Slot> {
         let index = self.slots.iter().position(|m| m.as_ref().is_some_and(|m| m.id == member))?;

@@ -83,6 +83,10 @@ impl Array {
             self.write_superblocks(becomes, true);
         } else if condition.write_wanted {
             self.let_writers_in(may_write);
+        } else if !self.flushes.queue.is_empty() && condition.absent_untold && may_write {
+            // What an absent member holds of the last run is not flushed: if it came back with the
+            // same count, it would be believed (I8).
+            self.write_superblocks(condition.on_disk, true);
         } else if !self.flushes.queue.is_empty() {
             self.flushes.running = std::mem::take(&mut self.flushes.queue);
             self.flush(FlushPurpose::Clients);
@@ -187,6 +191,7 @@ impl Array {
             return;
         };
         self.events.everybody_was_told();
+        self.condition.absent_untold = false;
         if !losses.is_empty() {
             reached(Mark::LossRecorded);
         }
