@@ -13,15 +13,15 @@ fn multiply(a: u8, b: u8) -> u8 {
 
 /// `target` = the sum of `sources`.
 pub fn xor(target: &mut [u8], sources: &[&[u8]]) {
-    for (index, byte) in target.iter_mut().enumerate() {
-        *byte = sources.iter().fold(0, |sum, source| sum ^ source[index]);
-    }
+    target.fill(0);
+    xor_into(target, sources);
 }
 
 /// `target` += the sum of `sources`.
 pub fn xor_into(target: &mut [u8], sources: &[&[u8]]) {
-    for (index, byte) in target.iter_mut().enumerate() {
-        *byte = sources.iter().fold(*byte, |sum, source| sum ^ source[index]);
+    for source in sources {
+        let source = &source[..target.len()];
+        target.iter_mut().zip(source).for_each(|(sum, byte)| *sum ^= byte);
     }
 }
 
@@ -32,10 +32,9 @@ pub fn pq(sources: &[Option<&[u8]>], p: &mut [u8], q: &mut [u8]) {
     q.fill(0);
     for (exponent, source) in (0..).zip(sources) {
         if let Some(source) = source {
-            for (index, byte) in source.iter().enumerate() {
-                p[index] ^= byte;
-                q[index] ^= multiply(power(exponent), *byte);
-            }
+            xor_into(&mut p[..source.len()], &[source]);
+            let coefficient = power(exponent);
+            q.iter_mut().zip(*source).for_each(|(sum, byte)| *sum ^= multiply(coefficient, *byte));
         }
     }
 }
