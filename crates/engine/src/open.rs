@@ -1,23 +1,26 @@
 //! From an array that assembly found to the setup of its machine, and what is written before it starts.
 //!
 //! Every driver starts an array this way: it opens the members, flushes them, so that what was read
-//! and believed is durable, carries out [`levelling`] round by round, makes an [`Array`](crate::array::Array) of [`opening`], and gives every member the number
+//! and believed is durable, carries out [`levelling`] round by round and
+//! wave by wave, makes an [`Array`](crate::array::Array) of [`opening`], and gives every member the number
 //! that [`Opening::members`] says. What it does not do: read or write anything, or judge members.
 //!
 //! ```text
-//!   assembled ──levelling──▶ round ──written, durable──▶ round ─▶ ...
+//!   assembled ──levelling──▶ round: wave ──durable──▶ wave ──durable──▶ next round ─▶ ...
 //!             ──opening────▶ ArraySetup + who is which MemberId
 //! ```
 //!
 //! # Invariants
+//! - No wave tears more superblocks than the array can miss
+//!   [check: long_superblocks_are_levelled_one_half_after_the_other].
 //! - No round leaves two members more than one event apart that were not so before
 //!   [check: a_bitmap_that_is_ahead_is_passed_one_event_at_a_time].
 
 use braid_assembly::AssembledArray;
-use braid_geometry::{Family, MemberSector};
+use braid_geometry::{Family, MemberSector, SECTOR_BYTES, Slot};
 use braid_ondisk::{Superblock, SuperblockUpdate};
 
-use crate::array::{ArraySetup, MemberId, MemberSetup, level_with};
+use crate::array::{ArraySetup, MemberId, MemberSetup, level_with, next_wave};
 use crate::{BadBlocks, BadRange};
 
 /// How the driver wants to run it.
@@ -80,6 +83,7 @@ pub fn opening<'a>(
 ) -> Result<Opening, OpeningError> {
     let mut members: Vec<Joined> = Vec::new();
     let mut numbers: Vec<u16> = Vec::new();
+    let mut tears = false;
     let mut join = |index: usize, recovered_sectors: u64| {
         let superblock = superblock_of(index).ok_or(OpeningError::NotOpen { index })?;
         let number = u16::try_from(superblock.device.number);
@@ -90,6 +94,7 @@ pub fn opening<'a>(
         let id = MemberId(u16::try_from(members.len()).expect("md's limit is far lower"));
         members.push(Joined { index, recovered_sectors });
         numbers.push(number);
+        tears |= can_tear(superblock);
         Ok((id, number))
     };
     let mut slots = Vec::new();
@@ -119,6 +124,7 @@ pub fn opening<'a>(
         shards: manner.shards,
         zero_is_fast: manner.zero_is_fast,
         clean_delay_ms: manner.clean_delay_ms,
+        superblocks_tear: tears,
     };
     Ok(Opening { setup, members })
 }
@@ -142,10 +148,14 @@ fn keeps_intent(assembled: &AssembledArray) -> bool {
 /// What is written to one member: its index in assembly's input, and its update.
 pub type Levelled = (usize, SuperblockUpdate);
 
+/// What brings members one event forward: waves, most often one. Each comes after the one before is
+/// durable, or failed; within a wave the order is free.
+pub type Round = Vec<Vec<Levelled>>;
+
 /// What brings every member to the count that the array starts from, before anything counts on.
 ///
-/// The writes of a round may come in any order and must be durable before the next round; if one
-/// fails, there is no next round. A member that cannot be written will fail the array's first
+/// The writes of a round must be durable before the next round; if one fails, the round is finished
+/// with the others, and there is no next round. A member that cannot be written will fail the array's first
 /// update as well, and be put out by it.
 ///
 /// - First round: members that are one event behind. If the first update then reached only some
@@ -157,7 +167,7 @@ pub fn levelling<'a>(
     assembled: &AssembledArray,
     superblock_of: impl Fn(usize) -> Option<&'a Superblock>,
     update_time_seconds: u64,
-) -> Vec<Vec<Levelled>> {
+) -> Vec<Round> {
     if !keeps_intent(assembled) {
         return Vec::new();
     }
@@ -177,5 +187,36 @@ pub fn levelling<'a>(
         from += 1;
     }
     rounds.retain(|round| !round.is_empty());
-    rounds
+    rounds.into_iter().map(|round| waves(assembled, round, &superblock_of)).collect()
+}
+
+/// Whether a power cut can leave some sectors of it old and some new.
+fn can_tear(superblock: &Superblock) -> bool {
+    superblock.written_bytes() as u64 > SECTOR_BYTES
+}
+
+/// A round as one wave, or cut into several if its superblocks can tear.
+fn waves<'a>(
+    assembled: &AssembledArray,
+    round: Vec<Levelled>,
+    superblock_of: &impl Fn(usize) -> Option<&'a Superblock>,
+) -> Round {
+    if !round.iter().any(|(index, _)| superblock_of(*index).is_some_and(can_tear)) {
+        return vec![round];
+    }
+    let slots = (0..).map(Slot).zip(&assembled.slots);
+    let slots: Vec<(Slot, usize)> =
+        slots.filter_map(|(slot, one)| Some((slot, one.as_ref()?.member))).collect();
+    let slot_of = |index: usize| slots.iter().find(|(_, member)| *member == index);
+    let mut waiting: Vec<_> =
+        round.into_iter().map(|one| (slot_of(one.0).map(|(slot, _)| *slot), one)).collect();
+    let is_lost = |slot: Slot| {
+        let occupant = assembled.slots[slot.index()].as_ref();
+        occupant.is_none_or(|occupant| !occupant.is_in_sync())
+    };
+    let mut waves = Vec::new();
+    while !waiting.is_empty() {
+        waves.push(next_wave(&assembled.geometry, &is_lost, &mut waiting));
+    }
+    waves
 }

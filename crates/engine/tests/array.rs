@@ -12,6 +12,10 @@ const NOW: Instant = Instant(1);
 const SHARD: ShardIndex = ShardIndex(0);
 
 fn array(level: Level, slots: u16, recovered: impl Fn(u16) -> u64) -> Array {
+    make(level, slots, &recovered, false)
+}
+
+fn make(level: Level, slots: u16, recovered: &dyn Fn(u16) -> u64, superblocks_tear: bool) -> Array {
     let shape = Shape {
         level,
         layout: default_layout(level),
@@ -37,6 +41,7 @@ fn array(level: Level, slots: u16, recovered: impl Fn(u16) -> u64) -> Array {
         shards: 1,
         zero_is_fast: false,
         clean_delay_ms: 200,
+        superblocks_tear,
     })
 }
 
@@ -67,6 +72,7 @@ fn dirty_and_degraded(level: Level, slots: u16) -> Array {
         shards: 1,
         zero_is_fast: false,
         clean_delay_ms: 200,
+        superblocks_tear: false,
     })
 }
 
@@ -89,6 +95,11 @@ fn a_flush_of_a_dirty_array_first_tells_who_is_away() {
     // Once is enough.
     array.handle_flush_request(NOW, RequestId(8));
     assert_eq!(asked(&mut array).flushes, [MemberId(0), MemberId(1)]);
+}
+
+/// The same with superblocks of more than one sector.
+fn array_that_tears(level: Level, slots: u16) -> Array {
+    make(level, slots, &|_| u64::MAX, true)
 }
 
 /// What the array asks for now.
@@ -240,6 +251,75 @@ fn a_loss_at_rest_is_told_once_and_one_event_above() {
     let after = asked(&mut array);
     assert!(after.superblocks.is_empty());
     assert!(matches!(after.notices[..], [Notice::MemberOut { member: MemberId(3), .. }]));
+}
+
+/// Who is asked to write superblocks together, until nobody is.
+fn waves(array: &mut Array) -> Vec<Vec<u16>> {
+    let mut waves = Vec::new();
+    loop {
+        let update = asked(array);
+        if update.superblocks.is_empty() {
+            return waves;
+        }
+        waves.push(update.superblocks.iter().map(|(member, _)| member.0).collect());
+        write(array, &update, &[]);
+    }
+}
+
+/// A power cut while superblocks of several sectors were written tore all of them, and no member was
+/// left to start from.
+#[test]
+fn long_superblocks_are_never_all_written_at_once() {
+    for (level, slots, all, less_one) in [
+        (Level::Raid1, 2, vec![vec![0], vec![1]], vec![vec![0]]),
+        (Level::Raid1, 4, vec![vec![0, 1], vec![2, 3]], vec![vec![0, 1], vec![2]]),
+        (Level::Raid6, 4, vec![vec![0, 1], vec![2, 3]], vec![vec![0], vec![1], vec![2]]),
+    ] {
+        let mut array = array_that_tears(level, slots);
+        asked(&mut array);
+        array.handle_report(NOW, SHARD, Report::WantWrite);
+        assert_eq!(waves(&mut array), all, "{level}: nobody knows what is on the disks");
+        array.handle_report(NOW, SHARD, Report::MemberFailed { member: MemberId(slots - 1) });
+        assert_eq!(waves(&mut array), less_one, "{level}: a loss changes the tables");
+        array.handle_stop(NOW);
+        let (epoch, _) = *asked(&mut array).views.last().expect("the gate closes");
+        array.handle_report(NOW, SHARD, Report::ViewInForce { epoch });
+        for member in asked(&mut array).flushes {
+            array.handle_flushed(NOW, member, true);
+        }
+        assert_eq!(waves(&mut array).len(), 1, "{level}: only the first sector changes");
+    }
+}
+
+/// The rest of the waves is written all the same, without the member that failed meanwhile: else
+/// they were two events behind the first after the next update.
+#[test]
+fn a_member_that_fails_between_two_waves_leaves_nobody_two_behind() {
+    let mut array = array_that_tears(Level::Raid1, 4);
+    asked(&mut array);
+    array.handle_report(NOW, SHARD, Report::WantWrite);
+    let mut events = [40_u64; 4];
+    let mut is_first = true;
+    loop {
+        let update = asked(&mut array);
+        if update.superblocks.is_empty() {
+            break;
+        }
+        for (member, state) in &update.superblocks {
+            let fails = is_first && *member == MemberId(1);
+            let index = usize::from(member.0);
+            events[index] = if fails { events[index] } else { state.events };
+            array.handle_superblock_written(NOW, *member, !fails);
+        }
+        if is_first {
+            array.handle_report(NOW, SHARD, Report::MemberFailed { member: MemberId(3) });
+        }
+        is_first = false;
+        let survivors = [events[0], events[2]];
+        assert!(survivors[0].abs_diff(survivors[1]) <= 1, "{events:?}");
+    }
+    assert_eq!([events[0], events[2]], [42; 2]);
+    assert_eq!(array.missing_count(), 2);
 }
 
 /// Sparse members on a full file system were put out one after the other, though nothing was wrong

@@ -14,11 +14,18 @@ const MANNER: Manner =
 
 /// Members of a RAID-5 with these events each.
 fn superblocks(events: &[u64]) -> Vec<Superblock> {
+    array_of(Level::Raid5, 0, events)
+}
+
+/// Members of an array, numbered from `first_number` on, with these events each.
+fn array_of(level: Level, first_number: u16, events: &[u64]) -> Vec<Superblock> {
+    let chunk_sectors = if level == Level::Raid1 { 0 } else { 8 };
+    let roles: Vec<Role> = (0..first_number).map(|_| Role::Spare).collect();
     let placement = placement(&PlacementRequest {
         version: Version::V1_2,
         device_bytes: DEVICE_BYTES,
-        level: Level::Raid5,
-        chunk_sectors: 8,
+        level,
+        chunk_sectors,
         member_size_sectors: None,
         data_offset_sectors: None,
     });
@@ -30,18 +37,18 @@ fn superblocks(events: &[u64]) -> Vec<Superblock> {
                 uuid: [7; 16],
                 name: "levelled".to_owned(),
                 creation_time: Timestamp { seconds: 1_700_000_000, microseconds: 0 },
-                level: Level::Raid5,
-                layout: default_layout(Level::Raid5),
-                chunk_sectors: 8,
+                level,
+                layout: default_layout(level),
+                chunk_sectors,
                 member_size_sectors: placement.member_size_sectors,
                 raid_slots: u32::from(slots),
                 preferred_minor: None,
             },
             placement,
-            device_number: u32::from(slot),
+            device_number: u32::from(first_number + slot),
             device_uuid: [u8::try_from(slot).expect("few"); 16],
             device_flags: DeviceFlags::default(),
-            roles: (0..slots).map(Role::Active).collect::<Vec<_>>().into(),
+            roles: roles.iter().copied().chain((0..slots).map(Role::Active)).collect(),
             events: *events,
             resync_offset: if *events > 40 { 0 } else { u64::MAX },
         });
@@ -63,15 +70,28 @@ fn assembled(superblocks: &[Superblock]) -> AssembledArray {
     assemble(&members, &Options::default()).array.expect("it can be started")
 }
 
-/// By round, who is written and to which count.
-fn rounds(array: &AssembledArray, superblocks: &[Superblock]) -> Vec<Vec<(usize, u64)>> {
+/// By round and wave, who is written and to which count.
+fn waves(array: &AssembledArray, superblocks: &[Superblock]) -> Vec<Vec<Vec<(usize, u64)>>> {
     let rounds = levelling(array, |index| superblocks.get(index), 1_700_000_001);
     let told = |round: Vec<_>| {
         round
             .into_iter()
             .map(|(index, update): braid_engine::open::Levelled| (index, update.events))
     };
-    rounds.into_iter().map(|round| told(round).collect()).collect()
+    let waves = |round: braid_engine::open::Round| {
+        round.into_iter().map(|wave| told(wave).collect()).collect()
+    };
+    rounds.into_iter().map(waves).collect()
+}
+
+/// By round, who is written and to which count, where every round is one wave.
+fn rounds(array: &AssembledArray, superblocks: &[Superblock]) -> Vec<Vec<(usize, u64)>> {
+    let rounds = waves(array, superblocks).into_iter();
+    let only = |round: Vec<Vec<(usize, u64)>>| match round.as_slice() {
+        [wave] => wave.clone(),
+        several => panic!("several waves: {several:?}"),
+    };
+    rounds.map(only).collect()
 }
 
 #[test]
@@ -85,7 +105,7 @@ fn a_member_one_behind_is_written_before_the_array_starts() {
         let mut one = one.clone();
         let all = levelling(&array, |index| superblocks.get(index), 1_700_000_001);
         let number = one.device.number as usize;
-        let update = all.into_iter().flatten().find(|(index, _)| *index == number);
+        let update = all.into_iter().flatten().flatten().find(|(index, _)| *index == number);
         update.into_iter().for_each(|(_, update)| one.apply(&update));
         one
     });
@@ -104,6 +124,19 @@ fn a_bitmap_that_is_ahead_is_passed_one_event_at_a_time() {
     assert_eq!(rounds(&array, &superblocks), [vec![(0, 41)], vec![(0, 42), (1, 42), (2, 42)]],);
     let opening = opening(&array, |index| superblocks.get(index), &MANNER).expect("all are open");
     assert_eq!(opening.setup.events, 42);
+}
+
+/// A power cut tore every superblock that was being levelled, and left nothing to start from.
+#[test]
+fn long_superblocks_are_levelled_one_half_after_the_other() {
+    let of = |first_number| array_of(Level::Raid1, first_number, &[40, 41, 40, 40]);
+    let short = of(0);
+    assert_eq!(rounds(&assembled(&short), &short), [[(0, 41), (2, 41), (3, 41)]]);
+    let long = of(126);
+    assert_eq!(waves(&assembled(&long), &long), [[vec![(0, 41), (2, 41)], vec![(3, 41)]]]);
+    let opening = |all: &[Superblock]| opening(&assembled(all), |index| all.get(index), &MANNER);
+    let tears = |all: &[Superblock]| opening(all).expect("all are open").setup.superblocks_tear;
+    assert!(tears(&long) && !tears(&short));
 }
 
 #[test]

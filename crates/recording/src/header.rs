@@ -3,7 +3,7 @@
 //! ```text
 //!   braid-recording 1 0.1.0
 //!   level 5 layout 2 chunk 128 sectors 16256 16256 16256
-//!   events 7 resync 18446744073709551615 readonly 0 fastzero 1 delay 200 shards 4 stripes 42
+//!   events 7 resync 18446744073709551615 readonly 0 fastzero 1 delay 200 shards 4 stripes 42 tear 0
 //!   slot 0 0 18446744073709551615       member, device number, recovered sectors, bad start+sectors ...
 //!   slot -
 //!   spare 2 3                           member, device number
@@ -41,6 +41,7 @@ pub struct Header {
     read_only: bool,
     zero_is_fast: bool,
     clean_delay_ms: u64,
+    superblocks_tear: bool,
     shards: u16,
     stripes: u16,
 }
@@ -77,6 +78,7 @@ impl Header {
             read_only: setup.read_only,
             zero_is_fast: setup.zero_is_fast,
             clean_delay_ms: setup.clean_delay_ms,
+            superblocks_tear: setup.superblocks_tear,
             shards: setup.shards,
             stripes,
         })
@@ -128,6 +130,7 @@ impl Header {
             shards: self.shards,
             zero_is_fast: self.zero_is_fast,
             clean_delay_ms: self.clean_delay_ms,
+            superblocks_tear: self.superblocks_tear,
         })
     }
 
@@ -222,9 +225,9 @@ fn parse_shape(text: &str) -> Option<Shape> {
 }
 
 fn parse_state(text: &str, shape: Shape) -> Option<Header> {
-    let names = ["events", "resync", "readonly", "fastzero", "delay", "shards", "stripes"];
+    let names = ["events", "resync", "readonly", "fastzero", "delay", "shards", "stripes", "tear"];
     let mut words = text.split(' ');
-    let [events, resync, read_only, zero_is_fast, delay, shards, stripes] =
+    let [events, resync, read_only, zero_is_fast, delay, shards, stripes, tear] =
         numbers(&mut words, names)?;
     Some(Header {
         shape,
@@ -235,6 +238,7 @@ fn parse_state(text: &str, shape: Shape) -> Option<Header> {
         read_only: read_only == 1,
         zero_is_fast: zero_is_fast == 1,
         clean_delay_ms: u64::try_from(delay).ok()?,
+        superblocks_tear: tear == 1,
         shards: u16::try_from(shards).ok()?,
         stripes: u16::try_from(stripes).ok()?,
     })
@@ -251,14 +255,15 @@ impl fmt::Display for Header {
         }
         writeln!(
             formatter,
-            "\nevents {} resync {} readonly {} fastzero {} delay {} shards {} stripes {}",
+            "\nevents {} resync {} readonly {} fastzero {} delay {} shards {} stripes {} tear {}",
             self.events,
             self.resync_offset,
             u8::from(self.read_only),
             u8::from(self.zero_is_fast),
             self.clean_delay_ms,
             self.shards,
-            self.stripes
+            self.stripes,
+            u8::from(self.superblocks_tear)
         )?;
         for slot in &self.slots {
             let Some(Occupant { member, device_number, recovered_sectors, bad }) = slot else {

@@ -10,7 +10,7 @@ use braid_recording::{Ending, Input, Machine, Recording, Turn};
 
 const HEADER: &str = "\
 level 5 layout 2 chunk 8 sectors 64 64 64
-events 7 resync 18446744073709551615 readonly 0 fastzero 1 delay 200 shards 2 stripes 8
+events 7 resync 18446744073709551615 readonly 0 fastzero 1 delay 200 shards 2 stripes 8 tear 0
 slot 0 0 18446744073709551615 16+8 40+1
 slot -
 slot 1 2 18446744073709551615

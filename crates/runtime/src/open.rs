@@ -148,7 +148,8 @@ fn bring_level(assembled: &AssembledArray, members: &mut [Option<OpenMember>]) {
     let of = |index: usize| members.get(index)?.as_ref().map(|member| &member.superblock);
     for round in levelling(assembled, of, seconds_since_1970()) {
         let mut all_written = true;
-        for (index, update) in round {
+        // One after the other, so that a power cut tears one at most.
+        for (index, update) in round.into_iter().flatten() {
             let member = members[index].as_mut().expect("its superblock was just looked at");
             let mut superblock = member.superblock.clone();
             superblock.apply(&update);

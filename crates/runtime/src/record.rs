@@ -192,6 +192,7 @@ mod tests {
             shards: 1,
             zero_is_fast: false,
             clean_delay_ms: 1,
+            superblocks_tear: false,
         };
         let header = Header::new(&setup, 4).unwrap();
         let slow = Slow::default();

@@ -136,7 +136,12 @@ impl World {
         self.plan_lies(times);
         self.trust();
         let end = self.clock.step + steps;
+        let cut_from = self.clock.step + random.below(steps);
+        let cuts_superblocks = self.metadata.design.first_number > 0 && random.chance(40);
         while self.clock.step < end {
+            if cuts_superblocks && self.clock.step > cut_from && self.superblocks_may_tear() {
+                break;
+            }
             let may_issue =
                 workload.is_ready(self) && self.engine.clients.in_flight() < workload.in_flight_max;
             match self.step(may_issue) {

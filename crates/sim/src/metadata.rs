@@ -14,6 +14,8 @@
 //! # Invariants
 //! - A superblock of one sector never tears; a torn one is never believed, and its disk is not called
 //!   stale before somebody else was told [check: worlds_with_long_superblocks_and_spares_hold].
+//! - Superblocks that tear together belong to members that the level can miss, or to one alone
+//!   [check: superblocks_that_tear_together_are_noticed].
 //! - A spare's data area never changes, and a spare is told of each loss before the array goes on
 //!   [check: a_spare_that_is_written_is_noticed].
 
@@ -27,6 +29,7 @@ use crate::chances::Purpose;
 use crate::content::{SECTOR, bytes};
 use crate::create::{Design, SPARE_BYTE};
 use crate::open;
+use crate::schedule::Event;
 use crate::world::World;
 
 /// What is known of superblocks.
@@ -36,13 +39,22 @@ pub(crate) struct Metadata {
     pub(crate) design: Design,
     /// Whose superblock has sectors of two versions, or may have them once power is cut.
     torn: BTreeSet<usize>,
+    /// Slots without a member when superblocks were last under way, and those torn by that cut.
+    pub(crate) missing: BTreeSet<u16>,
+    torn_together: BTreeSet<usize>,
     /// `(one, other)`: `one` was told that `other` is out.
     apart: BTreeSet<(usize, usize)>,
 }
 
 impl Metadata {
     pub(crate) fn new(design: &Design) -> Self {
-        Self { design: *design, torn: BTreeSet::new(), apart: BTreeSet::new() }
+        Self {
+            design: *design,
+            torn: BTreeSet::new(),
+            missing: BTreeSet::new(),
+            torn_together: BTreeSet::new(),
+            apart: BTreeSet::new(),
+        }
     }
 
     /// Everything was made whole.
@@ -55,12 +67,26 @@ impl Metadata {
         self.torn.contains(&disk)
     }
 
+    /// What tore this disk's superblock was no cut.
+    pub(crate) fn tore_by_error(&mut self, disk: usize) {
+        self.torn_together.remove(&disk);
+    }
+
     /// Whether any two of these were told that the other is out.
     pub(crate) fn ran_apart(&self, presented: &[usize]) -> bool {
         let is_there = |disk: &usize| presented.contains(disk);
         self.apart.iter().any(|(one, other)| {
             is_there(one) && is_there(other) && self.apart.contains(&(*other, *one))
         })
+    }
+
+    /// Slots without a member by a superblock's table.
+    fn missing_in(&self, superblock: &Superblock) -> BTreeSet<u16> {
+        let is_in = |slot: &u16| {
+            let number = usize::from(self.design.number(usize::from(*slot)));
+            superblock.state.roles.get(number) == Some(&Role::Active(*slot))
+        };
+        (0..self.design.slots).filter(|slot| !is_in(slot)).collect()
     }
 
     /// This superblock was written to a disk, wholly for sure or perhaps.
@@ -97,10 +123,54 @@ impl World {
         };
         self.disks[disk].tear((start, &data), random);
         self.metadata.told(disk, superblock, false);
+        let is_cut = purpose == Purpose::Openings || !self.disks[disk].ills.superblocks_fail;
+        if is_cut && data.len() > SECTOR && !self.is_spare(disk) {
+            self.metadata.torn_together.insert(disk);
+            if purpose != Purpose::Openings {
+                self.metadata.missing = self.metadata.missing_in(superblock);
+            }
+        }
+    }
+
+    /// No cut while superblocks are written costs more members than the level can miss; if it can
+    /// miss none any more, one.
+    fn check_torn_together(&mut self) {
+        let torn = std::mem::take(&mut self.metadata.torn_together);
+        let victims = &self.engine.plan.victims;
+        let is_gone = |disk: &usize| !victims.contains(disk) && self.superblock_on(*disk).is_none();
+        let gone: BTreeSet<u16> =
+            torn.into_iter().filter(is_gone).map(|disk| disk as u16).collect();
+        if gone.is_empty() {
+            return;
+        }
+        let missing = &self.metadata.missing;
+        let is_lost = |slot: Slot| missing.contains(&slot.0) || gone.contains(&slot.0);
+        let is_borne = self.geometry.survives(&is_lost);
+        assert!(
+            is_borne || gone.len() == 1,
+            "superblocks {gone:?} tore together; {missing:?} missing"
+        );
+        self.tally.count(if is_borne {
+            "superblock-tear-survived"
+        } else {
+            "superblock-tear-fatal"
+        });
+    }
+
+    /// Whether superblocks are under way that are not on disks but for their first sector.
+    pub(crate) fn superblocks_may_tear(&self) -> bool {
+        self.engine.pending.iter().any(|event| {
+            let Event::Superblock { member, state } = event else { return false };
+            let mut side = self.engine.machines.members[usize::from(member.0)].clone();
+            let before = side.superblock.to_bytes();
+            let (_, data) = side.superblock_for(*member, state);
+            data.iter().zip(&before).skip(SECTOR).any(|(one, other)| one != other)
+        })
     }
 
     /// Disks whose superblock turns out to be torn may be in or out, as assembly will find.
     pub(crate) fn find_torn(&mut self) {
+        self.check_torn_together();
         for disk in self.metadata.torn.clone() {
             if self.superblock_on(disk).is_none() {
                 self.tally.count("superblock-torn");
@@ -199,6 +269,22 @@ mod tests {
             }
         }
         world.open(&[2, 1, 0, 3], false).expect_err("nobody can tell whom to believe")
+    }
+
+    #[test]
+    #[should_panic(expected = "superblocks {1, 2} tore together; {0} missing")]
+    fn superblocks_that_tear_together_are_noticed() {
+        let design = Design { first_number: 300, ..smallest() };
+        let mut world = World::create(&design, Chances::new(1, Cut::default()), Trace::new(false));
+        for disk in [1, 2] {
+            let superblock = told_without(&design, disk, 0);
+            world.tear_superblock(disk, &superblock, Purpose::Disks);
+            // Its second sector, surely, and the first as it was.
+            let (start, data) = (superblock.offset_bytes() / SECTOR as u64, superblock.to_bytes());
+            world.disks[disk].put(start + 1, &data[SECTOR..], true);
+            world.disks[disk].put(start, &design.superblock(disk).to_bytes()[..SECTOR], true);
+        }
+        world.find_torn();
     }
 
     #[test]

@@ -92,7 +92,7 @@ mod tests {
     fn recording(turns: &str) -> String {
         format!(
             "braid-recording 1 {}\nlevel 1 layout 0 chunk 0 sectors 64 64\n\
-             events 1 resync 0 readonly 0 fastzero 0 delay 0 shards 1 stripes 1\n\
+             events 1 resync 0 readonly 0 fastzero 0 delay 0 shards 1 stripes 1 tear 0\n\
              slot 0 0 18446744073709551615\nslot 1 1 18446744073709551615\nturns\n{turns}",
             env!("CARGO_PKG_VERSION")
         )

@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 
 use braid_assembly::{AssembledArray, Assembly, Refusal};
-use braid_engine::open::levelling;
+use braid_engine::open::{Levelled, levelling};
 use braid_ondisk::Superblock;
 
 use crate::chances::Purpose;
@@ -30,7 +30,7 @@ pub(crate) struct Decision {
 
 /// How the levelling of one member ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Levelled {
+enum Outcome {
     Done,
     Failed,
     PowerCut,
@@ -139,19 +139,14 @@ impl World {
     ) -> Option<Vec<usize>> {
         let now = crate::create::MADE_AT_SECONDS + assembled.newest.state.events;
         let rounds = levelling(assembled, |index| superblocks[index].as_ref(), now);
-        for mut round in rounds {
+        let slots = (0..).zip(&assembled.slots);
+        self.metadata.missing =
+            slots.filter(|(_, one)| one.is_none()).map(|(slot, _)| slot).collect();
+        for round in rounds {
             self.tally.count("levelled");
-            self.chances.openings.shuffle(&mut round);
             let mut harmed = Vec::new();
-            for (index, update) in round {
-                let mut superblock = superblocks[index].clone().expect("it is to be levelled");
-                superblock.apply(&update);
-                let disk = presented[index];
-                match self.level_one(disk, &superblock) {
-                    Levelled::Done => superblocks[index] = Some(superblock),
-                    Levelled::Failed => harmed.push(disk),
-                    Levelled::PowerCut => return None,
-                }
+            for wave in round {
+                harmed.extend(self.level_wave(superblocks, presented, wave)?);
             }
             if !harmed.is_empty() {
                 return Some(harmed);
@@ -160,28 +155,72 @@ impl World {
         Some(Vec::new())
     }
 
-    fn level_one(&mut self, disk: usize, superblock: &Superblock) -> Levelled {
+    fn level_wave(
+        &mut self,
+        superblocks: &mut [Option<Superblock>],
+        presented: &[usize],
+        mut wave: Vec<Levelled>,
+    ) -> Option<Vec<usize>> {
+        self.chances.openings.shuffle(&mut wave);
+        let mut harmed = Vec::new();
+        let mut wave = wave.into_iter();
+        while let Some((index, update)) = wave.next() {
+            let mut superblock = superblocks[index].clone().expect("it is to be levelled");
+            superblock.apply(&update);
+            let disk = presented[index];
+            match self.level_one(disk, &superblock) {
+                Outcome::Done => superblocks[index] = Some(superblock),
+                Outcome::Failed => harmed.push(disk),
+                Outcome::PowerCut => {
+                    self.tear_rest(superblocks, presented, wave.as_slice());
+                    return None;
+                }
+            }
+        }
+        Some(harmed)
+    }
+
+    /// Power is cut in a wave: what was under way beside the first may be torn, too.
+    fn tear_rest(
+        &mut self,
+        superblocks: &[Option<Superblock>],
+        presented: &[usize],
+        wave: &[Levelled],
+    ) {
+        for (index, update) in wave {
+            let mut superblock = superblocks[*index].clone().expect("it is to be levelled");
+            superblock.apply(update);
+            // One sector comes or does not, as the first.
+            let is_long = superblock.to_bytes().len() > SECTOR;
+            if is_long && self.chances.openings.chance(50) {
+                self.tear_superblock(presented[*index], &superblock, Purpose::Openings);
+            }
+        }
+        self.lose_power();
+    }
+
+    fn level_one(&mut self, disk: usize, superblock: &Superblock) -> Outcome {
         match self.chances.openings.below(100) {
             0..10 => {
                 self.tally.count("power-cut-in-levelling");
                 self.note("level-cut", [disk as u64, superblock.state.events, 0]);
                 self.tear_superblock(disk, superblock, Purpose::Openings);
-                self.lose_power();
-                Levelled::PowerCut
+                Outcome::PowerCut
             }
             10..13 => {
                 self.tally.count("levelling-fails");
                 self.note("level-fails", [disk as u64, superblock.state.events, 0]);
                 self.tear_superblock(disk, superblock, Purpose::Openings);
+                self.metadata.tore_by_error(disk);
                 self.unsure.insert(disk);
-                Levelled::Failed
+                Outcome::Failed
             }
             _ => {
                 self.note("level", [disk as u64, superblock.state.events, 0]);
                 let start = superblock.offset_bytes() / SECTOR as u64;
                 self.disks[disk].put(start, &superblock.to_bytes(), true);
                 self.metadata.told(disk, superblock, true);
-                Levelled::Done
+                Outcome::Done
             }
         }
     }

@@ -101,7 +101,9 @@ fn random_worlds_hold_and_meet_every_kind_of_fault() {
 fn worlds_with_long_superblocks_and_spares_hold() {
     let mut total = braid_sim::Tally::default();
     (5000..5400).for_each(|seed| total.add(&simulate(&settings(seed)).tally));
-    for name in ["superblock-torn", "long-superblocks", "with-spares", "spare-told-of-a-loss"] {
+    for name in
+        ["superblock-torn", "superblock-tear-survived", "with-spares", "spare-told-of-a-loss"]
+    {
         assert!(total.of(name) > 0, "{name} never happened: {:?}", total.counts);
     }
 }

@@ -19,6 +19,7 @@ mod step;
 mod superblock;
 mod update;
 mod view;
+mod waves;
 
 use braid_hooks::{Bug, Mark, planted, reached};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -29,6 +30,7 @@ use braid_geometry::{Family, Geometry, Slot};
 pub use superblock::{DeviceRole, SuperblockState};
 pub use update::{level_with, update_for};
 pub use view::{ArrayView, Gate, MemberId, MemberView};
+pub(crate) use waves::next_wave;
 
 use crate::Instant;
 use crate::badblocks::BadBlocks;
@@ -72,6 +74,8 @@ pub struct ArraySetup {
     pub zero_is_fast: bool,
     /// Milliseconds without a write after which the superblocks turn clean.
     pub clean_delay_ms: u64,
+    /// Whether superblocks take more than one sector, so that a power cut can tear them.
+    pub superblocks_tear: bool,
 }
 
 /// What the array asks its driver to do.
@@ -139,6 +143,8 @@ pub struct Array {
     geometry: Geometry,
     setup: Setup,
     roster: Roster,
+    /// The table that every member's superblock has, once an update of this run is through.
+    table: Option<Arc<[DeviceRole]>>,
     events: Events,
     condition: Condition,
     task: Task,
@@ -154,6 +160,7 @@ struct Setup {
     resync_offset: u64,
     zero_is_fast: bool,
     clean_delay_ms: u64,
+    superblocks_tear: bool,
 }
 
 /// Where the array stands.
@@ -228,8 +235,10 @@ impl Array {
                 resync_offset: setup.resync_offset,
                 zero_is_fast: setup.zero_is_fast,
                 clean_delay_ms: setup.clean_delay_ms,
+                superblocks_tear: setup.superblocks_tear,
             },
             roster,
+            table: None,
             events: Events::new(setup.events),
             condition: Condition {
                 on_disk: if has_intent { Activity::Clean } else { Activity::NotKept },

@@ -11,6 +11,7 @@ use braid_geometry::{Family, Slot};
 
 use super::roster::Unrecorded;
 use super::superblock::{Change, SuperblockState};
+use super::waves::next_wave;
 use super::{Array, ArrayEffect, ArrayView, Closing, Gate, MemberId, Notice};
 use crate::Instant;
 use crate::request::{Fault, ShardIndex};
@@ -39,8 +40,17 @@ pub(super) enum FlushPurpose {
 #[derive(Debug)]
 pub(super) enum Task {
     Nothing,
-    WriteSuperblocks { missing: BTreeSet<MemberId>, becomes: Activity },
-    Flush { missing: BTreeSet<MemberId>, purpose: FlushPurpose },
+    /// `later` are written when all of `missing` are durable.
+    WriteSuperblocks {
+        missing: BTreeSet<MemberId>,
+        later: BTreeSet<MemberId>,
+        state: Arc<SuperblockState>,
+        becomes: Activity,
+    },
+    Flush {
+        missing: BTreeSet<MemberId>,
+        purpose: FlushPurpose,
+    },
 }
 
 impl Array {
@@ -55,7 +65,9 @@ impl Array {
                 }
                 Task::WriteSuperblocks { becomes, .. } => {
                     let becomes = *becomes;
-                    self.superblocks_written(now, becomes);
+                    if !self.write_next_wave() {
+                        self.superblocks_written(now, becomes);
+                    }
                 }
                 Task::Flush { purpose, .. } => {
                     let purpose = *purpose;
@@ -166,16 +178,49 @@ impl Array {
             roles: self.roster.device_roles().into(),
         });
         self.roster.update_begins();
-        let missing = self.roster.superblock_targets(spares_too);
-        for member in &missing {
-            let state = Arc::clone(&state);
+        // With the table as it was, only the first sector changes, and that is written whole.
+        let may_tear = self.setup.superblocks_tear && self.table.as_ref() != Some(&state.roles);
+        let targets = self.roster.superblock_targets(spares_too);
+        let (missing, later) =
+            if may_tear { (BTreeSet::new(), targets) } else { (targets, BTreeSet::new()) };
+        self.ask_for_superblocks(&missing, &state);
+        self.task = Task::WriteSuperblocks { missing, later, state, becomes };
+    }
+
+    fn ask_for_superblocks(&mut self, members: &BTreeSet<MemberId>, state: &Arc<SuperblockState>) {
+        for member in members {
+            let state = Arc::clone(state);
             self.effects.push_back(ArrayEffect::WriteSuperblock { member: *member, state });
         }
-        self.task = Task::WriteSuperblocks { missing, becomes };
+    }
+
+    /// Of those that are to be written later, as many as may tear at once. False when none is left:
+    /// members that failed meanwhile are told nothing any more.
+    fn write_next_wave(&mut self) -> bool {
+        let targets = self.roster.superblock_targets(true);
+        let Task::WriteSuperblocks { missing, later, state, .. } = &mut self.task else {
+            unreachable!("superblocks are being written");
+        };
+        let slot_of = |member: MemberId| (self.roster.slot_of(member), member);
+        let mut waiting = later.intersection(&targets).copied().map(slot_of).collect();
+        let is_lost = |slot: Slot| self.roster.is_lost(slot);
+        let wave = next_wave(&self.geometry, &is_lost, &mut waiting);
+        if wave.is_empty() || self.condition.broken {
+            return false;
+        }
+        missing.extend(wave);
+        *later = waiting.into_iter().map(|(_, member)| member).collect();
+        let (missing, state) = (missing.clone(), Arc::clone(state));
+        self.ask_for_superblocks(&missing, &state);
+        true
     }
 
     fn superblocks_written(&mut self, now: Instant, becomes: Activity) {
-        self.task = Task::Nothing;
+        if let Task::WriteSuperblocks { state, .. } =
+            std::mem::replace(&mut self.task, Task::Nothing)
+        {
+            self.table = Some(Arc::clone(&state.roles));
+        }
         self.condition.on_disk = becomes;
         if self.condition.broken {
             // A member that holds data cannot be told, so nothing counts as recorded: a write that

@@ -40,6 +40,8 @@ pub(crate) struct Scene {
     pub(crate) recovering: Option<(u16, u64)>,
     /// A slot whose member has ranges not to be read.
     pub(crate) bad_blocks: Option<(u16, Vec<BadRange>)>,
+    /// Superblocks take more than one sector: they are written in waves.
+    pub(crate) superblocks_tear: bool,
     /// Whether answers may be errors.
     pub(crate) errors_allowed: bool,
 }
@@ -58,6 +60,7 @@ impl Scene {
             resync_offset: u64::MAX,
             recovering: None,
             bad_blocks: None,
+            superblocks_tear: seed % 4 == 3,
             errors_allowed: false,
         }
     }
@@ -101,6 +104,7 @@ impl Scene {
             shards: self.shards,
             zero_is_fast,
             clean_delay_ms: CLEAN_DELAY_MS,
+            superblocks_tear: self.superblocks_tear,
         }
     }
 

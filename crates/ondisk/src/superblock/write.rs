@@ -141,6 +141,15 @@ impl Superblock {
         }
     }
 
+    /// Bytes that it takes on the device, once it lists its own device in the table of roles. More than a sector
+    /// can tear when power is cut.
+    #[must_use]
+    pub fn written_bytes(&self) -> usize {
+        let own =
+            if self.version.is_v1() { v1_written_bytes(self.device.number + 1) } else { None };
+        self.raw.0.len().max(own.unwrap_or(0))
+    }
+
     /// Sets or clears the mark that says the bad-block log is not empty; version 1 with a log only.
     ///
     /// # Panics

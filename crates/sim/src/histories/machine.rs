@@ -11,7 +11,7 @@ use braid_engine::effect::Report;
 use braid_engine::open::{Manner, levelling, opening};
 use braid_engine::request::ShardIndex;
 use braid_geometry::Geometry;
-use braid_ondisk::Superblock;
+use braid_ondisk::{Role, Superblock};
 
 use super::{History, Write, survives};
 
@@ -62,15 +62,18 @@ impl History {
     fn open(&mut self, assembled: &AssembledArray, disk_of: &[usize]) -> Result<Run, Cut> {
         let mut superblocks: Vec<Option<Superblock>> =
             disk_of.iter().map(|disk| self.devices[*disk].superblock()).collect();
+        let held: Vec<bool> = assembled.slots.iter().map(Option::is_some).collect();
         for round in levelling(assembled, |index| superblocks[index].as_ref(), self.seconds) {
             self.tally.count("levelled");
-            let mut batch = Vec::new();
-            for (index, update) in round {
-                let superblock = superblocks[index].as_mut().expect("it is to be levelled");
-                superblock.apply(&update);
-                batch.push((disk_of[index], superblock.clone()));
+            for wave in round {
+                let mut batch = Vec::new();
+                for (index, update) in wave {
+                    let superblock = superblocks[index].as_mut().expect("it is to be levelled");
+                    superblock.apply(&update);
+                    batch.push((disk_of[index], superblock.clone()));
+                }
+                self.store(&batch, (&assembled.geometry, &held))?;
             }
-            self.store(&batch)?;
         }
         let manner =
             Manner { read_only: false, shards: 1, zero_is_fast: false, clean_delay_ms: 200 };
@@ -91,7 +94,12 @@ impl History {
     }
 
     /// Superblocks are written, all at once; power may be cut meanwhile.
-    fn store(&mut self, batch: &[(usize, Superblock)]) -> Result<(), Cut> {
+    /// `held` are the slots with a member.
+    fn store(
+        &mut self,
+        batch: &[(usize, Superblock)],
+        (geometry, held): (&Geometry, &[bool]),
+    ) -> Result<(), Cut> {
         if !self.random.chance(12) {
             batch.iter().for_each(|(disk, superblock)| self.devices[*disk].store(superblock));
             return Ok(());
@@ -104,7 +112,31 @@ impl History {
                 _ => self.devices[*disk].tear(superblock, &mut self.random),
             }
         }
+        self.check_torn(batch, (geometry, held));
         Err(Cut)
+    }
+
+    /// A cut costs no more members than the level can miss; if it can miss none any more, one.
+    fn check_torn(
+        &mut self,
+        batch: &[(usize, Superblock)],
+        (geometry, held): (&Geometry, &[bool]),
+    ) {
+        let mut left = held.to_vec();
+        let mut torn = 0;
+        for (disk, superblock) in batch {
+            if let Role::Active(slot) = superblock.state.role
+                && self.devices[*disk].superblock().is_none()
+            {
+                left[usize::from(slot)] = false;
+                torn += 1;
+            }
+        }
+        if torn > 0 {
+            self.tally.count("superblock-torn");
+            let is_borne = survives(geometry, &left);
+            assert!(is_borne || torn == 1, "{torn} superblocks tore together: {held:?}");
+        }
     }
 
     /// Carries out what the array asks for, until it asks for nothing.
@@ -155,10 +187,12 @@ impl History {
                 self.tally.count("spare-told");
             }
         }
-        if stored.is_empty() {
-            return Ok(());
+        let Some((_, state)) = batch.first() else { return Ok(()) };
+        let mut held = vec![false; usize::from(self.kind.slots)];
+        for slot in state.roles.iter().filter_map(|role| role.slot) {
+            held[slot.index()] = true;
         }
-        self.store(&stored)?;
+        self.store(&stored, (&run.geometry, &held))?;
         for (member, _) in batch {
             run.array.handle_superblock_written(run.now, member, true);
         }

@@ -1,0 +1,97 @@
+//! In which order superblocks are written that can tear: never so many at once that a power cut could
+//! cost the array more members than its level can miss.
+//!
+//! A sector is written whole or not at all, a superblock of several sectors is not: some of its
+//! sectors are new, some old, its checksum fits neither, and its member is lost at the next start. So
+//! long superblocks whose tables change are written in waves, each only after the one before is
+//! durable. What is torn together lies in one wave; all before it have the new superblock, all after it
+//! the old one, one event apart, so that those are the array.
+//!
+//! ```text
+//!   RAID-1 of 4     0 1 │ 2 3        either half starts alone
+//!   RAID-10, near   0 2 │ 1 3        one copy of each in either half
+//!   RAID-6 of 5     0 1 │ 2 3 │ 4    as many as the level can miss, less those that it misses already
+//!   RAID-5 of 4,    1 │ 2 │ 3        nobody can be missed: one at a time, and the one that tears
+//!     0 lost                         is all that needs mending
+//! ```
+//!
+//! It does not know bytes, nor whether a table has changed: whoever asks does.
+
+use braid_geometry::{Geometry, Slot};
+
+/// Takes the next wave out of those that wait; whoever has no slot can tear without harm.
+pub(crate) fn next_wave<T>(
+    geometry: &Geometry,
+    is_lost: &dyn Fn(Slot) -> bool,
+    waiting: &mut Vec<(Option<Slot>, T)>,
+) -> Vec<T> {
+    let present = (0..geometry.slots()).filter(|slot| !is_lost(Slot(*slot))).count();
+    let mut taken: Vec<Slot> = Vec::new();
+    let bears = |taken: &[Slot], slot: Slot| {
+        let is_gone = |other: Slot| is_lost(other) || other == slot || taken.contains(&other);
+        taken.len() < present.div_ceil(2) && geometry.survives(&is_gone)
+    };
+    // Who cannot be missed comes last, and alone.
+    let is_borne = |(slot, _): &(Option<Slot>, T)| slot.is_none_or(|slot| bears(&[], slot));
+    if !waiting.iter().any(is_borne) {
+        return waiting.drain(..waiting.len().min(1)).map(|(_, item)| item).collect();
+    }
+    let wave = waiting.extract_if(.., |(slot, _)| match slot {
+        None => true,
+        Some(slot) => {
+            let is_borne = bears(&taken, *slot);
+            if is_borne {
+                taken.push(*slot);
+            }
+            is_borne
+        }
+    });
+    wave.map(|(_, item)| item).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use braid_geometry::{Level, Shape};
+
+    fn waves(level: Level, layout: u32, slots: u16, lost: &[u16]) -> Vec<Vec<u16>> {
+        let geometry = Geometry::new(&Shape {
+            level,
+            layout,
+            chunk_sectors: if level == Level::Raid1 { 0 } else { 8 },
+            slots,
+            member_sectors: vec![1024; usize::from(slots)],
+        });
+        let geometry = geometry.expect("a plain shape");
+        let members = (0..slots).filter(|slot| !lost.contains(slot));
+        let mut waiting: Vec<_> = members.map(|slot| (Some(Slot(slot)), slot)).collect();
+        waiting.push((None, 99));
+        let mut waves = Vec::new();
+        while !waiting.is_empty() {
+            let is_lost = |slot: Slot| lost.contains(&slot.0);
+            waves.push(next_wave(&geometry, &is_lost, &mut waiting));
+        }
+        waves
+    }
+
+    #[test]
+    fn mirrors_are_written_in_halves_that_can_each_start_alone() {
+        assert_eq!(waves(Level::Raid1, 0, 2, &[]), [vec![0, 99], vec![1]]);
+        assert_eq!(waves(Level::Raid1, 0, 4, &[]), [vec![0, 1, 99], vec![2, 3]]);
+        assert_eq!(waves(Level::Raid10, 0x102, 4, &[]), [vec![0, 2, 99], vec![1, 3]]);
+        assert_eq!(waves(Level::Raid1, 0, 3, &[1]), [vec![0, 99], vec![2]]);
+    }
+
+    #[test]
+    fn parity_is_written_by_as_many_as_it_can_miss() {
+        assert_eq!(waves(Level::Raid6, 2, 5, &[]), [vec![0, 1, 99], vec![2, 3], vec![4]]);
+        assert_eq!(waves(Level::Raid6, 2, 4, &[2]), [vec![0, 99], vec![1], vec![3]]);
+        assert_eq!(waves(Level::Raid5, 2, 3, &[]), [vec![0, 99], vec![1], vec![2]]);
+    }
+
+    #[test]
+    fn who_cannot_be_missed_is_written_last_and_alone() {
+        assert_eq!(waves(Level::Raid5, 2, 3, &[0]), [vec![99], vec![1], vec![2]]);
+        assert_eq!(waves(Level::Raid10, 0x102, 4, &[0]), [vec![2, 99], vec![3], vec![1]]);
+    }
+}
