@@ -19,8 +19,9 @@ const SEEDS_COMPARED: u64 = 5;
 /// Of each small story: tellings without and with a failing member, and states of each crash point.
 const SMALL: [&str; 6] = ["--tellings-max", "1", "--failures-max", "1", "--states-max", "1"];
 
-/// Crash-and-recover cycles with rare choices, in which every mark must be reached.
-const SHAKEN_CYCLES: u64 = 30_000;
+/// Crash-and-recover cycles with rare choices, in which every mark must be reached and every legal
+/// state be visited.
+const SHAKEN_CYCLES: u64 = 60_000;
 /// Processes that share the planted bugs.
 const PLANTERS: usize = 2;
 

@@ -13,7 +13,10 @@ use braid_hooks::{Mark, Point};
 use braid_sim::replay::{Ending, replay};
 use braid_sim::shrink::shrink;
 use braid_sim::small::{self, Bounds};
-use braid_sim::{Cut, Report, Settings, Tally, histories, simulate};
+use braid_sim::{
+    CYCLES_FOR_ALL_STATES, Cut, Report, Settings, Tally, histories, legal_states, never_visited,
+    simulate,
+};
 
 const USAGE: &str = "\
 usage: braid-sim --seed N [--cycles M] [--smallest] [--twice] [--trace] [--no-shrink]
@@ -224,6 +227,7 @@ fn run_many(arguments: &Arguments) -> Result<(), String> {
     }
     print(&total, Some(began.elapsed()), arguments.wants_states);
     print_failed(&failed)?;
+    judge_states(&total, arguments.is_smallest)?;
     if arguments.is_shaken { print_marks() } else { Ok(()) }
 }
 
@@ -231,6 +235,16 @@ fn run_many(arguments: &Arguments) -> Result<(), String> {
 fn print_failed(failed: &[u64]) -> Result<(), String> {
     println!("{:>12} losses (worlds that failed)", failed.len());
     if failed.is_empty() { Ok(()) } else { Err(format!("seeds that failed: {failed:?}")) }
+}
+
+/// How many of the legal states were visited; an error if a run that is long enough left any out.
+fn judge_states(tally: &Tally, is_smallest: bool) -> Result<(), String> {
+    let (legal, never) = (legal_states(), never_visited(tally));
+    println!("{:>12} of {legal} legal states visited", legal - never.len());
+    if never.is_empty() || is_smallest || tally.cycles < CYCLES_FOR_ALL_STATES {
+        return Ok(());
+    }
+    Err(format!("never visited: {}", never.join(", ")))
 }
 
 /// How often each path that matters was taken; an error if one never was.
@@ -331,9 +345,8 @@ fn print(tally: &Tally, took: Option<Duration>, wants_states: bool) {
         for (name, count) in &tally.states {
             println!("{count:>12} {name}");
         }
-        let never = braid_sim::never_visited(tally);
+        let never = never_visited(tally);
         never.iter().for_each(|name| println!("{:>12} {name}", "never"));
-        println!("{:>12} legal states were never visited", never.len());
     }
     if let Some(took) = took {
         let rate = tally.cycles as f64 / took.as_secs_f64();

@@ -9,6 +9,8 @@
 //! (refused), which leaves the layouts whose parity does not move; starting in another phase than
 //! clean.
 
+use std::collections::BTreeSet;
+
 use braid_engine::array::Gate;
 use braid_engine::request::Operation;
 use braid_geometry::{Family, Level};
@@ -126,10 +128,18 @@ const LEVELS: [(Level, usize); 7] = [
     (Level::Raid10, 2),
 ];
 
+/// Runs of so many cycles have visited every legal state; of fewer, chance may leave some out.
+pub const CYCLES_FOR_ALL_STATES: u64 = 60_000;
+
 fn name(level: Level, missing: usize, is_dirty: bool, phase: Phase, what: &str) -> String {
     let agrees = if is_dirty { "dirty" } else { "in-sync" };
     let phase = phase.name();
     format!("{level} missing={missing} {agrees} {phase} {what}")
+}
+
+/// The same without what was done there.
+fn place(state: &str) -> &str {
+    state.rsplit_once(' ').map_or(state, |(place, _)| place)
 }
 
 impl World {
@@ -152,6 +162,21 @@ impl World {
 #[must_use]
 pub fn never_visited(tally: &Tally) -> Vec<String> {
     legal().into_iter().filter(|state| !tally.states.contains_key(state)).collect()
+}
+
+/// How many states are legal.
+#[must_use]
+pub fn legal_states() -> usize {
+    legal().len()
+}
+
+/// The legal states, without what is done in them, in which a tally has done nothing at all.
+#[must_use]
+pub fn never_entered(tally: &Tally) -> BTreeSet<String> {
+    let entered: BTreeSet<&str> = tally.states.keys().map(|state| place(state)).collect();
+    let all = legal();
+    let never = all.iter().map(|state| place(state)).filter(|place| !entered.contains(place));
+    never.map(str::to_owned).collect()
 }
 
 fn legal() -> Vec<String> {

@@ -46,6 +46,15 @@ pub(crate) struct Design {
 }
 
 impl Design {
+    /// Whether all of its parity stays on one slot or two.
+    pub(crate) fn keeps_parity_still(&self) -> bool {
+        match self.level {
+            Level::Raid5 => matches!(self.layout, 4 | 5),
+            Level::Raid6 => matches!(self.layout, 4 | 5 | 20),
+            _ => false,
+        }
+    }
+
     /// Sometimes with spares, or with numbers that make for long superblocks.
     pub(crate) fn with_extras(self, random: &mut Random) -> Self {
         let has_redundancy = !matches!(self.level, Level::Raid0 | Level::Linear);

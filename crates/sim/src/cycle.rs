@@ -21,7 +21,7 @@ use braid_geometry::{Family, Geometry, Slot};
 use braid_ondisk::{Role, SuperblockUpdate};
 
 use crate::chances::{Chances, Purpose};
-use crate::checker::layouts;
+use crate::checker::{layouts, verdicts};
 use crate::content::{SECTOR, first_content, image};
 use crate::coverage::Doing;
 use crate::create::Design;
@@ -31,6 +31,7 @@ use crate::fault::{self, Standing};
 use crate::lying;
 use crate::metadata::Metadata;
 use crate::model::Model;
+use crate::moments::Moment;
 use crate::open::{self, Manner};
 use crate::random::Random;
 use crate::schedule::{Event, Order};
@@ -135,6 +136,7 @@ impl World {
         self.engine.plan = fault::plan(&standing, &self.disks, times, &self.chances);
         self.plan_lies(times);
         self.trust();
+        let moment = Moment::any(self);
         let end = self.clock.step + steps;
         let cut_from = self.clock.step + random.below(steps);
         let cuts_superblocks = self.metadata.design.first_number > 0 && random.chance(40);
@@ -149,6 +151,9 @@ impl World {
                 Did::Nothing if self.engine.plan.faults.is_empty() => break,
                 Did::Nothing | Did::Tick | Did::Something => {}
             }
+        }
+        if let Some(moment) = moment {
+            self.seize(moment);
         }
     }
 
@@ -189,8 +194,8 @@ impl World {
     /// The run ends.
     fn end(&mut self) -> End {
         let end = match self.chances.of(Purpose::Ends, 1).below(20) {
-            0..15 => End::PowerCut,
-            15..17 => End::Kill,
+            0..13 => End::PowerCut,
+            13..17 => End::Kill,
             _ => End::Stop,
         };
         let is_broken = |notice: &Notice| matches!(notice, Notice::Broken { .. });
@@ -342,8 +347,21 @@ impl World {
         if self.chances.openings.chance(65) {
             return all;
         }
-        let withheld = 1 + self.chances.openings.below(if all.len() > 3 { 2 } else { 1 }) as usize;
-        let rest: Vec<usize> = all[withheld.min(all.len())..].to_vec();
+        let is_mirror = self.geometry.level().family() == Family::Mirror;
+        let several = if all.len() > 3 || is_mirror && all.len() == 3 { 2 } else { 1 };
+        let withheld = 1 + self.chances.openings.below(several) as usize;
+        let mut rest: Vec<usize> = all[withheld.min(all.len())..].to_vec();
+        if self.chances.openings.chance(40) {
+            // An array that was left dirty does without parity, and without nothing else.
+            let members =
+                all.iter().copied().filter(|disk| *disk < usize::from(self.geometry.slots()));
+            let without_data = |disk: &usize| !verdicts::holds_data(&self.geometry, *disk as u16);
+            let spared: Vec<usize> = members.filter(without_data).collect();
+            if !spared.is_empty() {
+                let count = 1 + self.chances.openings.below(spared.len() as u64) as usize;
+                rest = all.iter().copied().filter(|one| !spared[..count].contains(one)).collect();
+            }
+        }
         let is_sure = |disk: &usize| {
             let is_told = !self.out.contains(disk) && !self.is_superblock_tainted(*disk);
             is_told && !self.unsure.contains(disk) && !self.is_spare(*disk)

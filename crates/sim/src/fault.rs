@@ -15,6 +15,7 @@ use braid_geometry::{Family, Geometry, Slot};
 use crate::chances::{Chances, Purpose};
 use crate::cut::Kind;
 use crate::disk::Disk;
+use crate::lying;
 use crate::random::Random;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +88,13 @@ pub(crate) struct Fault {
     pub(crate) ordinal: u64,
 }
 
+impl Fault {
+    /// Whether a disk only says something else than it does.
+    pub(crate) fn is_lie(&self) -> bool {
+        self.ordinal >= lying::FIRST_ORDINAL
+    }
+}
+
 /// Ordinals that a disk has for its faults.
 const ORDINALS_PER_DISK: u64 = 8;
 
@@ -100,6 +108,10 @@ pub(crate) struct Plan {
     pub(crate) errors_allowed: bool,
     /// Whether disks lie.
     pub(crate) lies: bool,
+    /// Faults that wait for a moment ([`crate::moments`]).
+    pub(crate) held: Vec<Fault>,
+    /// Several disks fail at one step.
+    pub(crate) is_ruin: bool,
 }
 
 /// How the array stands when a run begins.
@@ -138,10 +150,15 @@ pub(crate) fn plan(
     let scarred: BTreeSet<usize> =
         present.iter().copied().filter(|disk| !disks[*disk].bad.is_empty()).collect();
     let mut random = chances.of(Purpose::Faults, 0);
-    let goes_beyond = random.chance(12);
+    let is_whole = !standing.is_dirty && !standing.occupants.contains(&None);
+    let (ruin_percent, beyond_percent) = if is_whole { (4, 12) } else { (10, 30) };
+    let is_ruin = random.chance(ruin_percent);
+    let goes_beyond = random.chance(beyond_percent) || is_ruin;
     let (kind, several) = (random.below(10), random.next() >> 16);
     let wanted = match kind {
-        0..4 => 0,
+        0..7 if is_ruin => present.len() as u64,
+        0..2 => 0,
+        2..4 if is_whole => 0,
         4..8 => 1,
         _ => 1 + several % present.len() as u64,
     };
@@ -156,13 +173,34 @@ pub(crate) fn plan(
         }
     }
     let mut faults = Vec::new();
+    let struck = if is_ruin { strike(&victims, times, chances) } else { Vec::new() };
+    faults.extend(struck);
     for disk in victims {
         faults.extend(faults_of(disk, &disks[disk], times, chances));
     }
     let harmed = faults.iter().map(|fault: &Fault| fault.disk);
     let victims = harmed.chain(scarred).collect();
     let errors_allowed = !standing.tolerates(&victims);
-    Plan { faults, victims, errors_allowed, lies: false }
+    Plan { faults, victims, errors_allowed, lies: false, held: Vec::new(), is_ruin }
+}
+
+/// The same comes to several disks at one step, early: what is lost together breaks an array whatever
+/// was missing before. Each has the last ordinal of its disk.
+fn strike(victims: &BTreeSet<usize>, (now, steps): (u64, u64), chances: &Chances) -> Vec<Fault> {
+    let mut random = chances.of(Purpose::Faults, u64::MAX);
+    let step = now + random.below(steps.div_ceil(3));
+    let mishap = match random.below(8) {
+        0..2 => Mishap::Dies,
+        2 => Mishap::PowerCut,
+        3 => Mishap::WritesFail,
+        _ => Mishap::SuperblocksFail,
+    };
+    let fault = |disk: &usize| {
+        let ordinal = (*disk as u64 + 1) * ORDINALS_PER_DISK - 1;
+        Fault { step, disk: *disk, mishap, ordinal }
+    };
+    let faults = victims.iter().map(fault);
+    faults.filter(|fault| !chances.leaves_out(Kind::Fault, fault.ordinal)).collect()
 }
 
 /// What comes to one disk, but for what is left out.

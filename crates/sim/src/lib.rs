@@ -42,6 +42,7 @@ mod lying_tests;
 mod memory;
 mod metadata;
 mod model;
+mod moments;
 mod open;
 mod random;
 pub mod replay;
@@ -58,14 +59,15 @@ mod wire;
 mod workload;
 mod world;
 
+use braid_geometry::Level;
 use braid_ondisk::Version;
 
-pub use coverage::never_visited;
+pub use coverage::{CYCLES_FOR_ALL_STATES, legal_states, never_entered, never_visited};
 pub use cut::{Cut, Kind, Number};
 pub use tally::Tally;
 
 use chances::{Chances, Purpose};
-use create::{designs, smallest};
+use create::{Design, designs, smallest};
 use trace::Trace;
 use world::World;
 
@@ -133,6 +135,15 @@ impl std::str::FromStr for Settings {
     }
 }
 
+/// How often each level is made: levels with more states more often.
+const LEVELS: [Level; 24] = {
+    use Level::{Linear, Raid0, Raid1, Raid4, Raid5, Raid6, Raid10};
+    [
+        Linear, Raid0, Raid1, Raid1, Raid1, Raid1, Raid1, Raid4, Raid4, Raid4, Raid5, Raid5, Raid5,
+        Raid5, Raid6, Raid6, Raid6, Raid6, Raid6, Raid6, Raid10, Raid10, Raid10, Raid10,
+    ]
+};
+
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
@@ -169,7 +180,15 @@ impl World {
             let rows = *random.pick(&[2, 3, 4, 8, 16]);
             let chunk_sectors = *random.pick(&[8, 8, 8, 16]);
             let version = *random.pick(&[Version::V1_0, Version::V1_1, Version::V1_2]);
-            let design = *random.pick(&designs(rows, chunk_sectors, version));
+            let level = *random.pick(&LEVELS);
+            let designs = designs(rows, chunk_sectors, version);
+            let mut designs: Vec<Design> =
+                designs.into_iter().filter(|design| design.level == level).collect();
+            // Parity that does not move can be missing in an array that is dirty: one in three.
+            if random.chance(33) && designs.iter().any(Design::keeps_parity_still) {
+                designs.retain(Design::keeps_parity_still);
+            }
+            let design = *random.pick(&designs);
             let lies = lying::is_lying_world(chances.of(Purpose::Lies, 1));
             if lies { design } else { design.with_extras(&mut chances.of(Purpose::World, 2)) }
         };

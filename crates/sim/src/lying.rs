@@ -31,7 +31,7 @@ use crate::world::World;
 /// Worlds in a hundred whose disks may lie.
 const LYING_WORLDS_PERCENT: u64 = 20;
 /// Ordinals of lies among the faults of a cycle: behind those of all disks.
-const FIRST_ORDINAL: u64 = 1000;
+pub(crate) const FIRST_ORDINAL: u64 = 1000;
 /// Longest that a slow disk does nothing: longer than the array waits before it turns clean.
 const SLOW_MAX_MS: u64 = 500;
 /// How much time goes by whenever a slow disk is looked at.
@@ -100,6 +100,10 @@ impl World {
     /// A lie that comes about at once.
     pub(crate) fn rot(&mut self, disk: usize, (start, sectors): (u64, u64), seed: u64) {
         let superblock = self.taint.superblock.clone();
+        if start == superblock.start && self.is_superblock_tainted(disk) {
+            // A second bit could cancel out the first.
+            return;
+        }
         for sector in start..start + sectors {
             // One bit is what the sum in a superblock always sees; data that rots behind it spares it.
             let one_bit = sectors == 1;

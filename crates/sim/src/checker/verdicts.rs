@@ -64,7 +64,7 @@ fn check_spares(assembly: &Assembly, known: &Known<'_>) {
 }
 
 /// Whether any row has data in this slot.
-fn holds_data(geometry: &Geometry, slot: u16) -> bool {
+pub(crate) fn holds_data(geometry: &Geometry, slot: u16) -> bool {
     let Geometry::Stripe(stripe) = geometry else { return true };
     (0..stripe.rows())
         .any(|row| matches!(stripe.row_map(ChunkRow(row)).role(Slot(slot)), Role::Data(_)))

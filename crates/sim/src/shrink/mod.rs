@@ -273,7 +273,10 @@ mod tests {
     #[test]
     fn a_dropped_flush_shrinks_to_a_handful_and_the_command_repeats_it() {
         let mut shrunk_count = 0;
-        for seed in 0..21 {
+        for seed in 0..100 {
+            if shrunk_count == 3 {
+                break;
+            }
             let settings = Settings { seed, cycles: 12, ..Settings::default() };
             let Some((_, all)) = run(&settings, drop_flushes) else { continue };
             let mut runs_left = 600;
@@ -291,6 +294,6 @@ mod tests {
             assert_eq!(message, shrunk.message);
             shrunk_count += 1;
         }
-        assert!(shrunk_count >= 3, "{shrunk_count} seeds failed");
+        assert!(shrunk_count == 3, "{shrunk_count} seeds failed");
     }
 }
