@@ -11,7 +11,8 @@
 //!                       (unless one of them counts in some of the other's members and no more: its word is later)
 //!                     newest table: any other role ......... faulty (md writes a removed member as a spare)
 //!                     newest table: the same slot .......... claims the slot
-//!   several claim one slot: replacement steps back; who else claims it is a clone, and there is no array
+//!   several claim one slot, or one device is there twice: replacement steps back; otherwise one is a clone,
+//!                         and there is no array
 //! ```
 
 use braid_hooks::{Bug, planted};
@@ -23,6 +24,11 @@ use crate::verdict::{Reason, Verdict};
 
 /// A member is up to date if its events are at most this many behind the newest.
 const EVENTS_BEHIND_MAX: u64 = 1;
+
+/// A slot, and who may have it.
+type Claim<'a> = (u16, Candidate<'a>);
+/// The slot that a member may claim, or what else it is.
+type Judged = Result<u16, (Verdict, Reason)>;
 
 /// Who is in the array.
 #[derive(Debug)]
@@ -43,17 +49,27 @@ pub(crate) fn judge<'a>(
 ) -> Result<Roster<'a>, Refusal> {
     let newest = newest(group);
     let contradictory = contradictory(group);
-    let mut claims: Vec<(u16, Candidate<'a>)> = Vec::new();
+    let mut claims: Vec<Claim<'a>> = Vec::new();
+    let mut twins: Vec<Claim<'a>> = Vec::new();
     let mut spares: Vec<Candidate<'a>> = Vec::new();
-    for candidate in group {
-        let judged = match contradictory.iter().find(|(index, _)| *index == candidate.index) {
-            Some((_, other)) => {
-                Err((Verdict::Contradictory, Reason::TablesDiffer { other: other.clone() }))
-            }
-            None => judge_alone(candidate, newest),
-        };
-        match judged {
+    let judge_one = |candidate: &Candidate<'a>| match contradictory
+        .iter()
+        .find(|(index, _)| *index == candidate.index)
+    {
+        Some((_, other)) => {
+            Err((Verdict::Contradictory, Reason::TablesDiffer { other: other.clone() }))
+        }
+        None => judge_alone(candidate, newest),
+    };
+    let judged: Vec<_> = group.iter().map(|one| (*one, judge_one(one))).collect();
+    for (candidate, result) in &judged {
+        match result.clone() {
             Ok(slot) => claims.push((slot, *candidate)),
+            Err((Verdict::Stale { .. } | Verdict::Faulty, _))
+                if let Some(slot) = slot_of_twin(candidate, &judged) =>
+            {
+                twins.push((slot, *candidate));
+            }
             Err((Verdict::Spare, reason)) => match twin_of(candidate, &spares) {
                 Some(twin) => {
                     let reason = Reason::SpareTwice { used: twin.label() };
@@ -67,7 +83,7 @@ pub(crate) fn judge<'a>(
             Err((verdict, reason)) => verdicts.give(candidate.index, verdict, reason),
         }
     }
-    let settled = settle(claims, newest, verdicts);
+    let settled = settle((claims, &twins), newest, verdicts);
     if !contradictory.is_empty() {
         let labels = contradictory.iter().map(|(index, _)| label_of(group, *index)).collect();
         return Err(Refusal::RolesContradict { labels });
@@ -79,6 +95,21 @@ pub(crate) fn judge<'a>(
     let newest = newest.ok_or(Refusal::NoMembers { wanted: None })?;
     let spares = spares.iter().map(|spare| spare.index).collect();
     Ok(Roster { newest, active, spares, replaced })
+}
+
+/// The slot that the same device claims under another label: one of the two is a clone. 0.90 gives
+/// devices no name of their own.
+fn slot_of_twin<'a>(candidate: &Candidate<'_>, judged: &[(Candidate<'a>, Judged)]) -> Option<u16> {
+    let device = &candidate.superblock.device;
+    if own_slot(candidate).is_none() || device.uuid == [0; 16] {
+        return None;
+    }
+    judged.iter().find_map(|(other, result)| {
+        let is_twin = other.index != candidate.index
+            && other.superblock.device.uuid == device.uuid
+            && other.superblock.device.number == device.number;
+        result.as_ref().ok().copied().filter(|_| is_twin)
+    })
 }
 
 /// The spare that has this one's number. Nothing is read from either, so the first label may wait.
@@ -179,10 +210,7 @@ fn slots_in(candidate: &Candidate<'_>) -> Vec<(usize, u16)> {
 }
 
 /// The slot that a member may claim, or what else it is.
-fn judge_alone(
-    candidate: &Candidate<'_>,
-    newest: Option<Candidate<'_>>,
-) -> Result<u16, (Verdict, Reason)> {
+fn judge_alone(candidate: &Candidate<'_>, newest: Option<Candidate<'_>>) -> Judged {
     let table_role = newest.map(|newest| role_in(&newest, candidate));
     let (slot, newest) = match (candidate.superblock.state.role, newest) {
         (Role::Journal, _) => return Err((Verdict::Journal, Reason::SaysJournal)),
@@ -241,7 +269,7 @@ struct Settled<'a> {
 }
 
 fn settle<'a>(
-    mut claims: Vec<(u16, Candidate<'a>)>,
+    (mut claims, twins): (Vec<Claim<'a>>, &[Claim<'a>]),
     newest: Option<Candidate<'a>>,
     verdicts: &mut Verdicts,
 ) -> Settled<'a> {
@@ -252,9 +280,12 @@ fn settle<'a>(
     for claims in claims.chunk_by(|(a, _), (b, _)| a == b) {
         let slot = claims[0].0;
         let claimants: Vec<Candidate<'a>> = claims.iter().map(|(_, claimant)| *claimant).collect();
-        let claimants = set_replacements_aside(slot, claimants, &mut settled, verdicts);
-        // A clone within one event of the member. More events say nothing: the count steps back when
-        // the array turns clean, so a clone taken before has one more and older data.
+        let mut claimants = set_replacements_aside(slot, claimants, &mut settled, verdicts);
+        claimants.extend(twins.iter().filter(|(of, _)| *of == slot).map(|(_, twin)| *twin));
+        claimants.sort_by_key(Candidate::label);
+        // A clone beside its member, whatever the counts say. They step back when the array turns
+        // clean, so a clone taken before has one more and older data; and if either ran without the
+        // other, both may have answered writes that the other lacks.
         match claimants.as_slice() {
             [only] => {
                 let (verdict, reason) = occupies(slot, only, newest_events);

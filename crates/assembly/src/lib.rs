@@ -30,9 +30,10 @@
 //!   newest superblock only; a power failure in the middle of marking the array clean can leave the member that was
 //!   not yet told with unflushed data, so we are stricter.
 //! - **Spares need no count**: md skips them in some updates. Nothing is read from them.
-//! - **A clone of a member beside the member** (a snapshot, a `dd`) is stale if it is two events behind. If it is
-//!   nearer nobody can tell which of the two is newer, whatever the counts say: the count steps back when the array
-//!   turns clean, so a clone taken before has one event more and older data. Refused. A clone that is presented
+//! - **A clone of a member beside the member** (a snapshot, a `dd`): nobody can tell which of the two is right, whatever
+//!   the counts say. The count steps back when the array turns clean, so a clone taken before has one event more and
+//!   older data; and if either was started without the other, each may hold writes that the other lacks. Refused, by
+//!   name, unless neither is in the array any more. A clone that is presented
 //!   *instead* of its member, within one event, looks like a member that a power failure kept from being told: md's
 //!   format cannot tell them apart, and neither can we.
 //! - **Two halves that ran apart** each call the other faulty. If one has more events, it is the array, and the other

@@ -213,8 +213,9 @@ fn a_clone_within_one_event_of_its_member_is_no_array() {
     }
 }
 
+/// Either may have been started without the other, and have answered writes.
 #[test]
-fn a_clone_two_events_behind_its_member_is_stale() {
+fn a_clone_is_no_array_beside_its_member_however_far_behind() {
     let mut members = array(Level::Raid1, 2);
     let mut clone = members[1].clone();
     clone.label = "clone".into();
@@ -223,7 +224,17 @@ fn a_clone_two_events_behind_its_member_is_stale() {
     add_events(&mut members[0], 2);
     add_events(&mut members[1], 2);
     let assembly = judge(&members);
-    assert_eq!(codes(&assembly), ["fresh", "fresh", "stale"]);
+    assert_eq!(codes(&assembly), ["fresh", "duplicate", "duplicate"]);
+    let labels = vec!["clone".into(), "m1".into()];
+    assert_eq!(assembly.array, Err(Refusal::SlotClaimedTwice { slot: 1, labels }));
+    // Where neither is in the array any more, nobody minds.
+    for index in [0, 1, 2] {
+        set_role(&mut members[index], 1, Role::Faulty);
+    }
+    edit(&mut members[1], |superblock| superblock.state.role = Role::Faulty);
+    edit(&mut members[2], |superblock| superblock.state.role = Role::Faulty);
+    let assembly = judge(&members);
+    assert_eq!(codes(&assembly), ["fresh", "faulty", "faulty"]);
     assert!(assembly.array.is_ok());
 }
 

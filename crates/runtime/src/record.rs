@@ -11,6 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use braid_engine::Instant;
 use braid_recording::{Digest, Header, Input, Machine, Turn};
@@ -19,6 +20,10 @@ use crate::core::{ArrayEvent, ShardEvent};
 
 /// Turns on their way to the file.
 const TURNS_MAX: usize = 1 << 16;
+
+/// How often, and how many times, the end of the writer is looked for: five seconds in all.
+const FINISH_LOOK: Duration = Duration::from_millis(2);
+const FINISH_LOOKS_MAX: u32 = 2500;
 
 /// Where recordings go.
 pub type Sink = Box<dyn Write + Send>;
@@ -72,13 +77,23 @@ impl Recorder {
         }
     }
 
-    /// Ends the recording; whether all of it is in the file.
+    /// Ends the recording; whether all of it is in the file. A writer whose file does not take anything
+    /// is not waited for: an array does not hang on its recording.
     pub(crate) fn finish(&self) -> bool {
         let writer = self.writer.lock().expect("ending does not panic").take();
         let Some(writer) = writer else { return true };
-        // Fails if the writer has given up.
-        let is_heard = self.lines.send(Line::End(self.has_lost.load(Ordering::SeqCst))).is_ok();
-        writer.join().is_ok_and(|written| written) && is_heard
+        let mut is_heard = false;
+        for _ in 0..FINISH_LOOKS_MAX {
+            if !is_heard {
+                let lost = self.has_lost.load(Ordering::SeqCst);
+                is_heard = self.lines.try_send(Line::End(lost)).is_ok();
+            }
+            if writer.is_finished() {
+                return writer.join().is_ok_and(|written| written) && is_heard;
+            }
+            std::thread::sleep(FINISH_LOOK);
+        }
+        false
     }
 }
 

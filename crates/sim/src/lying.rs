@@ -107,6 +107,10 @@ impl World {
         for sector in start..start + sectors {
             // One bit is what the sum in a superblock always sees; data that rots behind it spares it.
             let one_bit = sectors == 1;
+            if start == superblock.start && self.is_superblock_tainted(disk) {
+                // A second bit could make up for the first.
+                continue;
+            }
             if start == superblock.start || !superblock.contains(&sector) {
                 self.disks[disk].rot(sector, seed ^ sector, one_bit);
             }

@@ -99,10 +99,13 @@ fn answered_blocks(log: &str) -> BTreeSet<u64> {
     log.lines().filter_map(block).collect()
 }
 
-/// From lines like `verify: bad magic header 0, wanted acca at file x offset 19955712, length 4096 (...)`.
+/// From lines like `verify: bad magic header 0, wanted acca at file x offset 19955712, length 4096 (...)` and
+/// `crc32c: verify failed at file x offset 8192, length 4096 (...)`.
 fn wrong_blocks(words: &str) -> BTreeSet<u64> {
     let block = |line: &str| {
-        let (_, rest) = line.strip_prefix("verify: ")?.split_once(" offset ")?;
+        let is_about_a_block =
+            line.starts_with("verify: ") || line.contains(": verify failed at file ");
+        let (_, rest) = line.split_once(" offset ").filter(|_| is_about_a_block)?;
         rest.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
     };
     words.lines().filter_map(block).collect()
@@ -118,5 +121,7 @@ mod tests {
         assert_eq!(answered_blocks(log), BTreeSet::from([0, 8192]));
         let words = "fio: x\nverify: bad magic header 0, wanted acca at file load.0.0 offset 19955712, length 4096 (requested block: offset=19955712, length=4096)\n";
         assert_eq!(wrong_blocks(words), BTreeSet::from([19_955_712]));
+        let words = "crc32c: verify failed at file load.0.0 offset 8192, length 4096 (requested block: offset=8192)\n";
+        assert_eq!(wrong_blocks(words), BTreeSet::from([8192]));
     }
 }

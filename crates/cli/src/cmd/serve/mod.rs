@@ -6,6 +6,7 @@ mod place;
 mod report;
 mod wait;
 
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -125,9 +126,11 @@ fn open(
     Ok(Arc::new(volume))
 }
 
-/// A file that was not there: what a recording would overwrite may be a member.
+/// A file that was not there: what a recording would overwrite may be a member. For its owner's eyes: it tells
+/// where clients wrote, and when.
 fn new_recording(path: &Path) -> Result<Sink, CliError> {
-    let file = std::fs::File::create_new(path).map_err(|error| {
+    let mut options = std::fs::OpenOptions::new();
+    let file = options.write(true).create_new(true).mode(0o600).open(path).map_err(|error| {
         system(&format!("the recording {} could not be created", path.display()), &error)
     })?;
     Ok(Box::new(file))
