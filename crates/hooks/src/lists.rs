@@ -183,6 +183,38 @@ named! {
         RoomKept = "room-kept",
         /// Requests: every piece takes its bytes from the start of the request.
         PieceFromStart = "piece-from-start",
+        /// Requests: zeroes that must be fast are written out.
+        FastIgnored = "fast-ignored",
+        /// Requests: a write that is not aligned is laid over the start of its sector.
+        PatchAtStart = "patch-at-start",
+        /// Requests: of two sectors that a write cuts only the first is read before.
+        EdgeForgotten = "edge-forgotten",
+        /// Requests: durable zeroes are answered without a flush.
+        ZeroesUnflushed = "zeroes-unflushed",
+        /// Requests: a write that is not aligned does not ask to be alone.
+        PatchesBeside = "patches-beside",
+        /// Requests: after a step that failed the next one follows.
+        CourseGoesOn = "course-goes-on",
+        /// Requests: zeroes leave out the part of a sector at their end.
+        ZeroesCutShort = "zeroes-cut-short",
+        /// Requests: while exactly two wait at the turnstile nobody is let in.
+        LastStaysOut = "last-stays-out",
+        /// NBD: the flag for durable writes is not looked at.
+        FuaUnread = "fua-unread",
+        /// NBD: requests beyond the end of the export are admitted.
+        EndUnchecked = "end-unchecked",
+        /// NBD: requests of no length are admitted.
+        ZeroLengthAdmitted = "zero-length-admitted",
+        /// NBD: flags that a command does not know are let pass.
+        FlagsUnchecked = "flags-unchecked",
+        /// NBD: the payload of a write that is refused is taken for the next request.
+        RefusedUndrained = "refused-undrained",
+        /// NBD: a simple reply has the cookie of the request before.
+        CookieOfBefore = "cookie-of-before",
+        /// NBD: a simple reply of a failure says that it went well.
+        ErrorUntold = "error-untold",
+        /// NBD: a chunk of data says that it begins at the start of the export.
+        DataElsewhere = "data-elsewhere",
         /// On disk: the event count stays as it was.
         EventsNotWritten = "events-not-written",
         /// On disk: the resync offset stays as it was.

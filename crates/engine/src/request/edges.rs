@@ -24,6 +24,7 @@
 //! - The first failure ends a course and is its answer [check: the_first_failure_is_the_answer].
 
 use braid_geometry::{Geometry, LogicalSector, SECTOR_BYTES};
+use braid_hooks::{Bug, planted};
 
 use super::{Operation, Way};
 
@@ -99,7 +100,7 @@ pub fn check(request: &ByteRequest, allowed: Allowed<'_>) -> Result<(), Denial> 
         return Err(Denial::ReadOnly);
     }
     let must_be_fast = matches!(request.operation, ByteOperation::WriteZeroes { fast: true, .. });
-    if must_be_fast && !is_fast(request, allowed) {
+    if must_be_fast && !is_fast(request, allowed) && !planted(Bug::FastIgnored) {
         return Err(Denial::NotFast);
     }
     Ok(())
@@ -135,7 +136,7 @@ impl Patch {
     fn new(offset: u64, length_bytes: u64) -> Self {
         let start = offset / SECTOR_BYTES;
         let sectors = (offset + length_bytes).div_ceil(SECTOR_BYTES) - start;
-        let skip_bytes = offset - start * SECTOR_BYTES;
+        let skip_bytes = if planted(Bug::PatchAtStart) { 0 } else { offset - start * SECTOR_BYTES };
         Self { start: LogicalSector(start), sectors, skip_bytes, length_bytes }
     }
 
@@ -161,6 +162,7 @@ impl Patch {
         let all = (self.start, self.sectors);
         let (first, second) = match (cuts_first, cuts_last) {
             (true, true) if self.sectors <= 2 => (Some(all), None),
+            (true, true) if planted(Bug::EdgeForgotten) => (Some((self.start, 1)), None),
             (true, true) => (Some((self.start, 1)), Some((last, 1))),
             (true, false) => (Some((self.start, 1)), None),
             (false, true) => (Some((last, 1)), None),
@@ -248,7 +250,7 @@ impl Course {
             ByteOperation::WriteZeroes { may_punch, durable, .. } => {
                 let operation = Operation::WriteZeroes { may_punch, durable: false };
                 zeroes(&mut steps, operation, (offset, length));
-                steps.extend(durable.then_some(Step::Flush));
+                steps.extend((durable && !planted(Bug::ZeroesUnflushed)).then_some(Step::Flush));
             }
             ByteOperation::Trim { durable } => {
                 let (start, end) = inside(offset, length);
@@ -259,6 +261,7 @@ impl Course {
             }
         }
         let stores = steps.iter().any(|step| matches!(step, Step::Store { .. }));
+        let stores = stores && !planted(Bug::PatchesBeside);
         let changes = operation != ByteOperation::Read && !steps.is_empty();
         let way = changes.then_some(if stores { Way::Alone } else { Way::Beside });
         Self { way, steps: steps.into_iter() }
@@ -275,6 +278,7 @@ impl Course {
         match (done, self.steps.next()) {
             (Ok(()), Some(step)) => Next::Step(step),
             (Ok(()), None) => Next::Answer(Ok(())),
+            (Err(_), Some(step)) if planted(Bug::CourseGoesOn) => Next::Step(step),
             (Err(error), _) => Next::Answer(Err(error)),
         }
     }
@@ -300,7 +304,9 @@ fn zeroes(steps: &mut Vec<Step>, operation: Operation, (offset, length): (u64, u
         return store(steps, offset, length, false);
     }
     store(steps, offset, start - offset, false);
-    store(steps, end, offset + length - end, false);
+    if !planted(Bug::ZeroesCutShort) {
+        store(steps, end, offset + length - end, false);
+    }
     whole(steps, operation, start, end - start);
 }
 

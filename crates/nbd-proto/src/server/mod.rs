@@ -34,6 +34,7 @@
 
 mod negotiate;
 
+use braid_hooks::{Bug, planted};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -398,7 +399,8 @@ impl ServerSession {
     }
 
     fn on_refused(&mut self, header: &RequestHeader, refusal: Refusal) {
-        let payload = if header.kind == wire::CMD_WRITE { header.length } else { 0 };
+        let has_payload = header.kind == wire::CMD_WRITE && !planted(Bug::RefusedUndrained);
+        let payload = if has_payload { header.length } else { 0 };
         if payload > DISCARD_BYTES_MAX {
             return self.close(CloseReason::PayloadTooLarge(payload));
         }
