@@ -47,6 +47,6 @@ pub use ppl::{PplEntry, PplError, PplHeader, PplPlace, UnvalidatedPplHeader};
 pub use probe::{Probe, Snippet, probe, probe_ranges};
 pub use superblock::{
     ArrayFacts, DeviceFacts, DeviceFlags, Features, IntentFacts, NewSuperblock, NewSuperblockError,
-    Reshape, Role, StateFacts, Superblock, SuperblockError, SuperblockFault, SuperblockUpdate,
-    Timestamp, UnvalidatedV0, UnvalidatedV1, Version, format_uuid,
+    NewV0, Reshape, Role, StateFacts, Superblock, SuperblockError, SuperblockFault,
+    SuperblockUpdate, Timestamp, UnvalidatedV0, UnvalidatedV1, Version, format_uuid,
 };

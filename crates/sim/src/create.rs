@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use braid_geometry::{Level, default_layout};
 use braid_ondisk::{
-    ArrayFacts, DeviceFlags, NewSuperblock, PlacementRequest, Role, Superblock, Timestamp, Version,
-    placement,
+    ArrayFacts, DeviceFlags, NewSuperblock, NewV0, PlacementRequest, Role, Superblock, Timestamp,
+    Version, placement,
 };
 
 use crate::content::SECTOR;
@@ -25,6 +25,9 @@ pub(crate) const MADE_AT_SECONDS: u64 = 1_700_000_000;
 
 /// Sectors before the data of 1.1 and 1.2, and after the data of 1.0.
 pub(crate) const METADATA_SECTORS: u64 = 40;
+
+/// Sectors that the end of a device with a 0.90 superblock is kept free in.
+const V0_RESERVED: u64 = 128;
 
 /// What a spare holds that nobody ever wrote.
 pub(crate) const SPARE_BYTE: u8 = 0xA5;
@@ -59,11 +62,19 @@ impl Design {
     pub(crate) fn with_extras(self, random: &mut Random) -> Self {
         let has_redundancy = !matches!(self.level, Level::Raid0 | Level::Linear);
         let spares = *random.pick(&[0, 0, 0, 0, 1, 2]);
-        Self {
-            spares: if has_redundancy { spares } else { 0 },
-            first_number: *random.pick(&[0, 0, 0, 0, 126, 300]),
-            ..self
+        let spares = if has_redundancy { spares } else { 0 };
+        let first_number = *random.pick(&[0, 0, 0, 0, 126, 300]);
+        if random.chance(15) {
+            // 27 devices at most, four of them in a sector.
+            let first_number = if first_number == 0 { 0 } else { 10 };
+            return Self { spares, first_number, version: Version::V0_90, ..self };
         }
+        Self { spares, first_number, ..self }
+    }
+
+    /// Whether a power cut can tear its superblocks.
+    pub(crate) fn has_long_superblocks(&self) -> bool {
+        self.version == Version::V0_90 || self.first_number > 0
     }
 
     /// The number of a disk in the tables of roles.
@@ -90,11 +101,17 @@ impl Design {
         let unit_sectors = if self.level == Level::Raid1 { 128 } else { 1 };
         let data_sectors =
             (self.rows * u64::from(self.chunk_sectors)).next_multiple_of(unit_sectors);
+        if self.version == Version::V0_90 {
+            return (data_sectors, data_sectors.next_multiple_of(V0_RESERVED) + V0_RESERVED);
+        }
         (data_sectors, METADATA_SECTORS + data_sectors)
     }
 
     /// The superblock that a disk is made with.
     pub(crate) fn superblock(&self, disk: usize) -> Superblock {
+        if self.version == Version::V0_90 {
+            return self.superblock_v0(disk);
+        }
         let (data_sectors, sectors) = self.sectors();
         let chunk_sectors = if self.level == Level::Raid1 { 0 } else { self.chunk_sectors };
         let at_start = self.version != Version::V1_0;
@@ -107,19 +124,8 @@ impl Design {
             data_offset_sectors: at_start.then_some(METADATA_SECTORS),
         };
         let placement = placement(&request).expect("there is room for data and metadata");
-        let array = ArrayFacts {
-            uuid: [0xB7; 16],
-            name: "sim:array".to_owned(),
-            creation_time: Timestamp { seconds: MADE_AT_SECONDS, microseconds: 0 },
-            level: self.level,
-            layout: self.layout,
-            chunk_sectors,
-            member_size_sectors: placement.member_size_sectors,
-            raid_slots: u32::from(self.slots),
-            preferred_minor: None,
-        };
         let superblock = Superblock::new_v1(&NewSuperblock {
-            array,
+            array: self.facts(placement.member_size_sectors),
             placement,
             device_number: u32::from(self.number(disk)),
             device_uuid: [disk as u8; 16],
@@ -129,6 +135,38 @@ impl Design {
             resync_offset: u64::MAX,
         });
         superblock.expect("a design makes a valid superblock")
+    }
+
+    fn superblock_v0(&self, disk: usize) -> Superblock {
+        let (data_sectors, sectors) = self.sectors();
+        let has_size = !matches!(self.level, Level::Raid0 | Level::Linear);
+        let unused = (0..self.first_number).map(|_| (0, 0));
+        let disks = u32::from(self.slots + self.spares);
+        let superblock = Superblock::new_v0(&NewV0 {
+            array: self.facts(if has_size { data_sectors } else { 0 }),
+            device_bytes: sectors * SECTOR as u64,
+            device_number: u32::from(self.number(disk)),
+            device_flags: DeviceFlags::default(),
+            roles: self.roles(),
+            nodes: unused.chain((0..disks).map(|disk| (8, 16 * disk))).collect(),
+            events: 1,
+            resync_offset: u64::MAX,
+        });
+        superblock.expect("a design makes a valid superblock")
+    }
+
+    fn facts(&self, member_size_sectors: u64) -> ArrayFacts {
+        ArrayFacts {
+            uuid: [0xB7; 16],
+            name: "sim:array".to_owned(),
+            creation_time: Timestamp { seconds: MADE_AT_SECONDS, microseconds: 0 },
+            level: self.level,
+            layout: self.layout,
+            chunk_sectors: if self.level == Level::Raid1 { 0 } else { self.chunk_sectors },
+            member_size_sectors,
+            raid_slots: u32::from(self.slots),
+            preferred_minor: Some(0),
+        }
     }
 
     /// Its disks, with superblocks and without data; on spares there is something else.

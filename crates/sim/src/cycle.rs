@@ -95,11 +95,14 @@ impl World {
 
     /// Notes what kind of superblocks this world has.
     fn count_kind(&mut self) {
-        let Design { spares, first_number, .. } = self.metadata.design;
-        if spares > 0 {
+        let design = self.metadata.design;
+        if design.spares > 0 {
             self.tally.count("with-spares");
         }
-        if first_number > 0 {
+        if design.version == braid_ondisk::Version::V0_90 {
+            self.tally.count("superblocks-0.90");
+        }
+        if design.has_long_superblocks() {
             self.tally.count("long-superblocks");
         }
     }
@@ -139,7 +142,7 @@ impl World {
         let moment = Moment::any(self);
         let end = self.clock.step + steps;
         let cut_from = self.clock.step + random.below(steps);
-        let cuts_superblocks = self.metadata.design.first_number > 0 && random.chance(40);
+        let cuts_superblocks = self.metadata.design.has_long_superblocks() && random.chance(40);
         while self.clock.step < end {
             if cuts_superblocks && self.clock.step > cut_from && self.superblocks_may_tear() {
                 break;

@@ -113,9 +113,13 @@ fn every_legal_state_is_entered_within_a_few_hundred_worlds() {
 fn worlds_with_long_superblocks_and_spares_hold() {
     let mut total = braid_sim::Tally::default();
     (5000..5400).for_each(|seed| total.add(&simulate(&settings(seed)).tally));
-    for name in
-        ["superblock-torn", "superblock-tear-survived", "with-spares", "spare-told-of-a-loss"]
-    {
+    for name in [
+        "superblock-torn",
+        "superblock-tear-survived",
+        "superblocks-0.90",
+        "with-spares",
+        "spare-told-of-a-loss",
+    ] {
         assert!(total.of(name) > 0, "{name} never happened: {:?}", total.counts);
     }
 }

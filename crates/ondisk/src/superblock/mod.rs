@@ -24,7 +24,7 @@ pub use facts::{
 };
 pub use v0_90::UnvalidatedV0;
 pub use v1::UnvalidatedV1;
-pub use write::{NewSuperblock, NewSuperblockError, SuperblockUpdate};
+pub use write::{NewSuperblock, NewSuperblockError, NewV0, SuperblockUpdate};
 
 use crate::limits::SECTOR_BYTES;
 

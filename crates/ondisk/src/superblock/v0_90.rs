@@ -10,7 +10,7 @@
 use std::mem::{offset_of, size_of};
 
 use zerocopy::byteorder::little_endian::{I32, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::check;
 use super::error::{SuperblockError, SuperblockFault};
@@ -18,7 +18,7 @@ use super::facts::{
     ArrayFacts, DeviceFacts, DeviceFlags, Features, IntentFacts, Reshape, Role, StateFacts,
     Timestamp, Version,
 };
-use super::write::SuperblockUpdate;
+use super::write::{NewV0, SuperblockUpdate};
 use super::{Raw, Superblock};
 use crate::checksum::{checksum_v0, fold_v0};
 use crate::limits::{MAGIC, SECTOR_BYTES, SUPERBLOCK_BYTES_MAX, V0_DEVICES_MAX};
@@ -259,6 +259,57 @@ impl<'a> UnvalidatedV0<'a> {
         }
         Ok(whole)
     }
+}
+
+/// The bytes of a new superblock. What changes in every update is written as one is.
+pub(super) fn made(new: &NewV0) -> Vec<u8> {
+    let mut whole = Whole::new_zeroed();
+    let (constant, array) = (&mut whole.constant, &new.array);
+    constant.magic = U32::new(MAGIC);
+    constant.minor_version = U32::new(90);
+    let mut words = swap_words(array.uuid).as_chunks::<4>().0.to_vec().into_iter();
+    let mut word = || U32::from_bytes(words.next().expect("a UUID is four words"));
+    constant.set_uuid0 = word();
+    constant.set_uuid_rest = [word(), word(), word()];
+    constant.creation_time = U32::new(seconds_in_32(array.creation_time.seconds));
+    constant.level = I32::new(array.level.md_number());
+    constant.size_kib = U32::new(u32::try_from(array.member_size_sectors / 2).unwrap_or(u32::MAX));
+    constant.raid_disks = U32::new(array.raid_slots);
+    constant.md_minor = U32::new(array.preferred_minor.unwrap_or(0));
+    whole.personality.layout = U32::new(array.layout);
+    whole.personality.chunk_bytes = U32::new(array.chunk_sectors.saturating_mul(512));
+    let flags = if new.device_flags.write_mostly { DISK_WRITE_MOSTLY } else { 0 }
+        | if new.device_flags.failfast { DISK_FAILFAST } else { 0 };
+    for ((number, descriptor), (major, minor)) in (0..).zip(&mut whole.disks).zip(new.nodes.iter())
+    {
+        if (*major, *minor) != (0, 0) {
+            descriptor.number = U32::new(number);
+            descriptor.raid_disk = U32::new(number);
+            descriptor.major = U32::new(*major);
+            descriptor.minor = U32::new(*minor);
+            descriptor.state = U32::new(if number == new.device_number { flags } else { 0 });
+        }
+    }
+    whole.this_disk.number = U32::new(new.device_number);
+    let mut raw = whole.as_bytes().to_vec();
+    let number = usize::try_from(new.device_number).ok();
+    let own = number.and_then(|number| new.roles.get(number)).copied();
+    patch(
+        &mut raw,
+        &SuperblockUpdate {
+            events: new.events,
+            update_time_seconds: array.creation_time.seconds,
+            resync_offset: new.resync_offset,
+            roles: new.roles.clone(),
+            recovery_offset: None,
+            role_of_this: own.unwrap_or(Role::Spare),
+        },
+    );
+    raw
+}
+
+fn seconds_in_32(seconds: u64) -> u32 {
+    u32::try_from(seconds).unwrap_or(u32::MAX)
 }
 
 /// Reverses the bytes of each 32-bit word: between mdadm's printed order and the stored one.

@@ -1,4 +1,4 @@
-//! Making a version 1 superblock, and changing any.
+//! Making superblocks, and changing them.
 //!
 //! A new superblock is built as bytes and then goes through the same validation as one read from a disk: what we
 //! could not read back we do not write.
@@ -11,11 +11,11 @@ use zerocopy::byteorder::little_endian::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::error::SuperblockError;
-use super::facts::{ArrayFacts, DeviceFlags, Features, Role, Timestamp};
+use super::facts::{ArrayFacts, DeviceFlags, Features, Role, Timestamp, Version};
 use super::v1::{FLAG_FAILFAST, FLAG_WRITE_MOSTLY, Fixed, UnvalidatedV1};
 use super::{Superblock, v0_90};
 use crate::checksum::checksum_v1;
-use crate::limits::{MAGIC, SECTOR_BYTES, V1_FIXED_BYTES, V1_ROLES_MAX};
+use crate::limits::{MAGIC, SECTOR_BYTES, V0_DEVICES_MAX, V1_FIXED_BYTES, V1_ROLES_MAX};
 use crate::placement::Placement;
 
 /// Longest name in bytes: the field has 32, the last stays zero.
@@ -42,12 +42,39 @@ pub struct NewSuperblock {
     pub resync_offset: u64,
 }
 
+/// Everything that a new version 0.90 superblock says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewV0 {
+    /// What every member of the array says alike. There is no name; `preferred_minor` is its place.
+    pub array: ArrayFacts,
+    /// Size of the device, which says where the superblock is.
+    pub device_bytes: u64,
+    /// The member's permanent number.
+    pub device_number: u32,
+    /// Flags.
+    pub device_flags: DeviceFlags,
+    /// Every device's role, by device number.
+    pub roles: Arc<[Role]>,
+    /// Every device's major and minor number, by device number; zeroes for numbers that nobody has.
+    pub nodes: Arc<[(u32, u32)]>,
+    /// mdadm starts at 0; md counts from there when it first writes.
+    pub events: u64,
+    /// `u64::MAX`: redundancy is right (or there is none); 0: md will resync.
+    pub resync_offset: u64,
+}
+
 /// Why a new superblock cannot be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum NewSuperblockError {
-    /// Only 1.x is written anew.
-    #[error("version 0.90 is read and updated, not made")]
+    /// Another version than the one that is made.
+    #[error("this makes superblocks of version 1, not 0.90")]
     Version0,
+    /// No place on the device.
+    #[error("a device of {device_bytes} bytes is too small for a 0.90 superblock")]
+    TooSmall {
+        /// Size of the device.
+        device_bytes: u64,
+    },
     /// The name does not fit, or has a zero byte in it.
     #[error("the name takes {bytes} bytes, at most {NAME_BYTES_MAX} without a zero byte fit")]
     Name {
@@ -55,7 +82,7 @@ pub enum NewSuperblockError {
         bytes: usize,
     },
     /// More devices than a superblock can hold.
-    #[error("{count} devices are more than the {V1_ROLES_MAX} that fit")]
+    #[error("{count} devices are more than fit")]
     Devices {
         /// Devices asked for.
         count: usize,
@@ -118,6 +145,24 @@ impl Superblock {
         let unvalidated =
             UnvalidatedV1::recognise(&raw, version).expect("the magic was just written");
         Ok(unvalidated.validate(new.placement.device_bytes, found_bytes)?)
+    }
+
+    /// Makes the superblock of one member of a new array of version 0.90.
+    ///
+    /// # Errors
+    /// More than 27 devices, a device that is too small, or anything that validation refuses.
+    pub fn new_v0(new: &NewV0) -> Result<Self, NewSuperblockError> {
+        let count = new.roles.len().max(new.nodes.len());
+        if count > V0_DEVICES_MAX as usize {
+            return Err(NewSuperblockError::Devices { count });
+        }
+        let offset = Version::V0_90.super_offset_sectors(new.device_bytes / SECTOR_BYTES);
+        let too_small = NewSuperblockError::TooSmall { device_bytes: new.device_bytes };
+        let found_bytes = offset.ok_or(too_small)? * SECTOR_BYTES;
+        let raw = v0_90::made(new);
+        let unvalidated =
+            v0_90::UnvalidatedV0::recognise(&raw).expect("the magic was just written");
+        Ok(unvalidated.validate(new.device_bytes, found_bytes)?)
     }
 
     /// Changes what a running array changes, and nothing else: bytes that we do not know stay as they are.
