@@ -215,8 +215,6 @@ named! {
         ErrorUntold = "error-untold",
         /// NBD: a chunk of data says that it begins at the start of the export.
         DataElsewhere = "data-elsewhere",
-        /// On disk: the event count stays as it was.
-        EventsNotWritten = "events-not-written",
         /// On disk: the resync offset stays as it was.
         DirtyNotWritten = "dirty-not-written",
         /// On disk: the table of roles is read one entry on.

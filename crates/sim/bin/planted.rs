@@ -1,7 +1,7 @@
 //! `braid-sim planted`: every planted bug in turn, until the simulator notices it.
 //!
 //! Only in a build with `--cfg braid_hooks`. Random worlds first, seed after seed; then the
-//! stories and the small worlds. Who noticed is known by the file that panicked: a checker, the model, or an assertion of
+//! stories, histories and the small worlds; then more random ones. Who noticed is known by the file that panicked: a checker, the model, or an assertion of
 //! the product itself.
 
 use std::panic::{PanicHookInfo, catch_unwind};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use braid_hooks::Bug;
 use braid_sim::small::{self, Bounds};
-use braid_sim::{Settings, simulate, stories};
+use braid_sim::{Settings, histories, simulate, stories};
 
 /// How to build what can plant.
 const HOW: &str = "this build has no hooks; with them:\n  \
@@ -19,6 +19,10 @@ const HOW: &str = "this build has no hooks; with them:\n  \
 const CYCLES: u64 = 20;
 /// Seeds until a bug counts as not caught, unless `--seeds` says otherwise.
 const SEEDS_DEFAULT: u64 = 4000;
+/// Seeds before the small worlds.
+const SEEDS_FIRST: u64 = 1000;
+/// Histories of who is believed, after them.
+const HISTORIES: u64 = 500;
 /// What of the small worlds is tried after the random ones found nothing.
 const SMALL: Bounds =
     Bounds { tellings_max: 1, failures_max: 1, states_max: 1, part: (0, 12), ..Bounds::ALL };
@@ -113,21 +117,37 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<(), String> {
     if free.is_empty() { Ok(()) } else { Err(format!("not caught: {}", free.join(", "))) }
 }
 
+/// Random worlds, then the stories and small worlds, then more random worlds.
 fn hunt_one(hunt: &Hunt, is_late: &dyn Fn() -> bool) -> Option<Catch> {
     let mut cycles = 0;
-    for seed in (hunt.from..hunt.from + hunt.seeds).take_while(|_| !is_late()) {
+    let first = hunt.seeds.min(SEEDS_FIRST);
+    hunt_seeds(hunt.from..hunt.from + first, is_late, &mut cycles).or_else(|| {
+        let rest = catch_unwind(|| {
+            stories::tell();
+            (0..HISTORIES).for_each(|seed| _ = histories::explore(seed));
+            small::explore(&SMALL)
+        });
+        match rest {
+            Ok(_) => hunt_seeds(hunt.from + first..hunt.from + hunt.seeds, is_late, &mut cycles),
+            Err(_) => Some(caught(None, cycles)),
+        }
+    })
+}
+
+fn hunt_seeds(
+    seeds: std::ops::Range<u64>,
+    is_late: &dyn Fn() -> bool,
+    cycles: &mut u64,
+) -> Option<Catch> {
+    for seed in seeds.take_while(|_| !is_late()) {
         let settings =
             Settings { seed, cycles: CYCLES, is_shaken: seed % 2 == 1, ..Settings::default() };
         match catch_unwind(|| simulate(&settings)) {
-            Ok(report) => cycles += report.tally.cycles,
-            Err(_) => return Some(caught(Some(seed), cycles)),
+            Ok(report) => *cycles += report.tally.cycles,
+            Err(_) => return Some(caught(Some(seed), *cycles)),
         }
     }
-    let rest = catch_unwind(|| {
-        stories::tell();
-        small::explore(&SMALL)
-    });
-    rest.is_err().then(|| caught(None, cycles))
+    None
 }
 
 /// Who noticed, from the panic that was noted.

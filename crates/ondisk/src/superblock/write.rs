@@ -236,9 +236,7 @@ impl Superblock {
         };
         let (head, _) = Fixed::mut_from_prefix(&mut self.raw.0).expect("validated");
         head.identity.feature_map = U32::new(features.0);
-        if !planted(Bug::EventsNotWritten) {
-            head.state.events = U64::new(update.events);
-        }
+        head.state.events = U64::new(update.events);
         head.state.update_time = U64::new(self.state.update_time.to_v1());
         if !planted(Bug::DirtyNotWritten) {
             head.state.resync_offset = U64::new(update.resync_offset);
