@@ -1,7 +1,7 @@
 //! `cargo xtask sim`: the simulator in release, for a bounded time.
 //!
 //! First the same seed in debug and in release, whose traces must have one number; then many seeds
-//! for most of the time; then the small worlds. Last, in a build of its own with `--cfg braid_hooks`:
+//! for most of the time; then histories of clones and strangers, and the small worlds. Last, in a build of its own with `--cfg braid_hooks`:
 //! every planted bug must be noticed, and every marked path be taken. What the program prints is the
 //! report.
 
@@ -16,6 +16,8 @@ use crate::tidy::repository_root;
 const SECONDS_DEFAULT: u64 = 60;
 /// Seeds whose traces are compared between debug and release.
 const SEEDS_COMPARED: u64 = 5;
+/// Starts of arrays among clones and strangers, for each second of random worlds.
+const STARTS_PER_SECOND: u64 = 2000;
 /// Of each small story: tellings without and with a failing member, and states of each crash point.
 const SMALL: [&str; 6] = ["--tellings-max", "1", "--failures-max", "1", "--states-max", "1"];
 
@@ -51,6 +53,8 @@ pub(crate) fn run_for(seconds: u64, from: u64) -> Result<()> {
     println!("{SEEDS_COMPARED} seeds are the same twice, and in debug and release");
     let random = ["run", "--seconds", &seconds.to_string(), "--from", &from.to_string()];
     show(&random)?;
+    let starts = (seconds * STARTS_PER_SECOND).to_string();
+    show(&["histories", "--cycles", &starts, "--from", &from.to_string()])?;
     // Every story when there is time, otherwise an even share of them.
     let shares = (SECONDS_DEFAULT / seconds.max(1)).max(1);
     let part = format!("{}/{shares}", from % shares);

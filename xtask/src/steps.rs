@@ -20,7 +20,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::{crash, fuzz, models, oracle, packages, sim, tidy};
 
 /// What the whole may take on two cores; a longer run is said at the end.
-const BUDGET: Duration = Duration::from_secs(15 * 60);
+const BUDGET: Duration = Duration::from_secs(25 * 60);
 /// How long the simulator's random worlds run here.
 const SIM_SECONDS: u64 = 10;
 /// How long `braid serve` is killed and restarted here.
