@@ -101,6 +101,10 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<(), String> {
         let harm = braid_hooks::visits().planted;
         braid_hooks::plant(None);
         match catch {
+            Some(Catch { seed: Some(seed), .. }) if harm == 0 || !holds_without(seed) => {
+                println!("{:<24} seed {seed} fails without it (met {harm} times)", bug.name());
+                free.push(bug.name());
+            }
             Some(Catch { by, words, seed, cycles }) => {
                 let seed = seed.map_or("small".to_owned(), |seed| seed.to_string());
                 println!("{:<24} {by:<12} {seed:>8} {cycles:>8}  {words}", bug.name());
@@ -140,14 +144,21 @@ fn hunt_seeds(
     cycles: &mut u64,
 ) -> Option<Catch> {
     for seed in seeds.take_while(|_| !is_late()) {
-        let settings =
-            Settings { seed, cycles: CYCLES, is_shaken: seed % 2 == 1, ..Settings::default() };
-        match catch_unwind(|| simulate(&settings)) {
+        match catch_unwind(|| simulate(&settings(seed))) {
             Ok(report) => *cycles += report.tally.cycles,
             Err(_) => return Some(caught(Some(seed), *cycles)),
         }
     }
     None
+}
+
+fn settings(seed: u64) -> Settings {
+    Settings { seed, cycles: CYCLES, is_shaken: seed % 2 == 1, ..Settings::default() }
+}
+
+/// The control: the seed that caught a bug holds when nothing is planted.
+fn holds_without(seed: u64) -> bool {
+    catch_unwind(|| simulate(&settings(seed))).is_ok()
 }
 
 /// Who noticed, from the panic that was noted.
