@@ -145,6 +145,10 @@ named! {
         RefusedTwice = "refused-twice",
         /// Shard: a closed gate is confirmed while writes are under way (I5).
         UndrainedConfirmed = "undrained-confirmed",
+        /// Bad blocks: the log is not looked at.
+        BadBlocksIgnored = "bad-blocks-ignored",
+        /// Bad blocks: the last sector of a logged range is read.
+        BadBlocksShort = "bad-blocks-short",
         /// Array: a shard that confirms an older view counts as having closed the gate (I5).
         EpochIgnored = "epoch-ignored",
         /// Array: a superblock that could not be written counts as written.

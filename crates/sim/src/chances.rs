@@ -36,6 +36,8 @@ pub(crate) enum Purpose {
     Wires,
     /// Which disks lie, when and about what.
     Lies,
+    /// 0, 1: which members have bad-block logs, and what is in them; from 2 on: what becomes of those.
+    BadBlocks,
 }
 
 /// The streams of the cycle that runs, and what is left out of it.

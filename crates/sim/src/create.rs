@@ -46,6 +46,8 @@ pub(crate) struct Design {
     pub(crate) spares: u16,
     /// The first disk's number: from 128 on the table of roles reaches into a second sector.
     pub(crate) first_number: u16,
+    /// Some members have a bad-block log with something in it.
+    pub(crate) has_bad_blocks: bool,
 }
 
 impl Design {
@@ -70,6 +72,13 @@ impl Design {
             return Self { spares, first_number, version: Version::V0_90, ..self };
         }
         Self { spares, first_number, ..self }
+    }
+
+    /// Sometimes with members that have bad-block logs.
+    pub(crate) fn with_bad_blocks(self, random: &mut Random) -> Self {
+        let has_redundancy = !matches!(self.level, Level::Raid0 | Level::Linear);
+        let may_have = has_redundancy && self.version != Version::V0_90;
+        Self { has_bad_blocks: may_have && random.chance(17), ..self }
     }
 
     /// Whether a power cut can tear its superblocks.
@@ -197,6 +206,7 @@ pub(crate) fn designs(rows: u64, chunk_sectors: u32, version: Version) -> Vec<De
         version,
         spares: 0,
         first_number: 0,
+        has_bad_blocks: false,
     };
     let plain = |level, slots| of(level, default_layout(level), slots);
     let mut designs = vec![plain(Level::Raid1, 2), plain(Level::Raid1, 3), plain(Level::Raid4, 4)];
@@ -229,5 +239,6 @@ pub(crate) fn smallest() -> Design {
         version: Version::V1_2,
         spares: 0,
         first_number: 0,
+        has_bad_blocks: false,
     }
 }

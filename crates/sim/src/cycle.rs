@@ -20,6 +20,7 @@ use braid_engine::request::RequestId;
 use braid_geometry::{Family, Geometry, Slot};
 use braid_ondisk::{Role, SuperblockUpdate};
 
+use crate::bad_blocks::BadLogs;
 use crate::chances::{Chances, Purpose};
 use crate::checker::{layouts, verdicts};
 use crate::content::{SECTOR, first_content, image};
@@ -58,7 +59,14 @@ impl World {
         let mut random = chances.of(Purpose::World, 1);
         let mut disks = design.disks();
         let presented: Vec<usize> = (0..disks.len()).collect();
-        let (probed, assembly) = open::assemble_disks(&disks, &presented);
+        let (mut probed, mut assembly) = open::assemble_disks(&disks, &presented);
+        let mut bad_logs = BadLogs::default();
+        if let Some(array) = assembly.array.as_ref().ok().filter(|_| design.has_bad_blocks) {
+            let superblocks = open::superblocks(&probed);
+            bad_logs = Self::new_bad_logs(&chances, &array.geometry, &superblocks);
+            bad_logs.write(&mut disks);
+            (probed, assembly) = open::assemble_disks(&disks, &presented);
+        }
         let assembled = assembly.array.expect("a new array can be started");
         let geometry = assembled.geometry.clone();
         layouts::check(design, &geometry);
@@ -74,10 +82,12 @@ impl World {
             data_offset,
             &first_content(geometry.capacity_sectors()),
         );
+        bad_logs.write(&mut disks);
         let order = chances.order(Order::seeded(&mut random));
         Self {
             model: Model::new(geometry.capacity_sectors()),
             metadata: Metadata::new(design),
+            bad_logs,
             taint: Taint::new(may_lie, disks.len(), (data_offset, superblock)),
             geometry,
             disks,
@@ -98,6 +108,9 @@ impl World {
         let design = self.metadata.design;
         if design.spares > 0 {
             self.tally.count("with-spares");
+        }
+        if design.has_bad_blocks {
+            self.tally.count("bad-block-logs");
         }
         if design.version == braid_ondisk::Version::V0_90 {
             self.tally.count("superblocks-0.90");
@@ -168,6 +181,7 @@ impl World {
             occupants: (0..self.geometry.slots()).map(disk).collect(),
             spares: self.spares().collect(),
             is_dirty: view.resync_offset != u64::MAX,
+            logged: self.bad_logs.together().clone(),
         }
     }
 
@@ -177,11 +191,13 @@ impl World {
         let is_mirror = self.geometry.level().family() == Family::Mirror;
         let plan = &self.engine.plan;
         let in_doubt = is_dirty && is_mirror;
-        if in_doubt && !plan.victims.is_empty() {
+        // Whoever is not read in one place is read in another, and copies may differ.
+        let reads_differ = !plan.victims.is_empty() || !self.bad_logs.is_empty();
+        if in_doubt && reads_differ {
             self.model.unpin();
         }
         let errors_allowed = plan.errors_allowed;
-        let pins = !errors_allowed && (!in_doubt || plan.victims.is_empty());
+        let pins = !errors_allowed && (!in_doubt || !reads_differ);
         self.engine.trust = Trust { errors_allowed, pins, firmly: !in_doubt };
         let is_lying = self.engine.plan.lies || !self.taint.is_calm();
         self.tally.count(match (is_lying, errors_allowed) {
@@ -313,6 +329,8 @@ impl World {
             // A copy that could not be read was never compared with what was read instead.
             self.model.unpin();
         }
+        self.check_bad_logs();
+        self.damage_a_log();
         self.find_torn();
         self.check_spares_are_untouched();
         let presented = self.who_is_presented();
@@ -384,6 +402,7 @@ impl World {
         self.agree_on(content);
         write_image(&mut self.disks, &self.geometry, data_offset, content);
         let design = self.metadata.design;
+        let keeps_logs = self.chances.of(Purpose::BadBlocks, 3).chance(60);
         let update = SuperblockUpdate {
             events: self.engine.machines.array.events() + 2,
             update_time_seconds: crate::create::MADE_AT_SECONDS,
@@ -400,9 +419,11 @@ impl World {
             let mut superblock = found.unwrap_or_else(|| design.superblock(index));
             let role_of_this = design.role(index);
             superblock.apply(&SuperblockUpdate { role_of_this, ..update.clone() });
+            self.bad_logs.renew((index, disk), &mut superblock, keeps_logs);
             disk.put(superblock.offset_bytes() / SECTOR as u64, &superblock.to_bytes(), true);
             disk.bad.clear();
         }
+        self.bad_logs.gather(&self.geometry);
         self.out.clear();
         self.unsure.clear();
         self.metadata.forget();

@@ -122,11 +122,18 @@ pub(crate) struct Standing {
     /// Disks that wait.
     pub(crate) spares: BTreeSet<usize>,
     pub(crate) is_dirty: bool,
+    /// Disks that cannot be read in one place at once, by their bad-block logs.
+    pub(crate) logged: BTreeSet<BTreeSet<usize>>,
 }
 
 impl Standing {
     /// Whether the level makes up for everybody who is missing and all of `harmed`.
     pub(crate) fn tolerates(&self, harmed: &BTreeSet<usize>) -> bool {
+        let with = |logged: &BTreeSet<usize>| harmed.union(logged).copied().collect();
+        self.bears(harmed) && self.logged.iter().all(|logged| self.bears(&with(logged)))
+    }
+
+    fn bears(&self, harmed: &BTreeSet<usize>) -> bool {
         if harmed.is_subset(&self.spares) {
             return true;
         }

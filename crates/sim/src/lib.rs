@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::cast_possible_truncation, reason = "a small world: all its numbers are small")]
 
+mod bad_blocks;
 mod call;
 mod chances;
 mod checker;
@@ -190,7 +191,12 @@ impl World {
             }
             let design = *random.pick(&designs);
             let lies = lying::is_lying_world(chances.of(Purpose::Lies, 1));
-            if lies { design } else { design.with_extras(&mut chances.of(Purpose::World, 2)) }
+            if lies {
+                design
+            } else {
+                let design = design.with_extras(&mut chances.of(Purpose::World, 2));
+                design.with_bad_blocks(&mut chances.of(Purpose::BadBlocks, 0))
+            }
         };
         trace.note(
             0,

@@ -16,9 +16,11 @@ use braid_engine::effect::Report;
 use braid_engine::request::Regions;
 use braid_engine::{Shard, ShardConfig, open};
 use braid_geometry::Geometry;
-use braid_ondisk::{Snippet, Superblock, probe, probe_ranges};
+use braid_ondisk::{
+    BadBlockLog, BadBlockLogError, BadRange, Features, Snippet, Superblock, probe, probe_ranges,
+};
 
-use crate::content::SECTOR;
+use crate::content::{SECTOR, bytes};
 use crate::disk::Disk;
 
 /// A disk that takes part, by [`MemberId`].
@@ -97,14 +99,26 @@ pub(crate) fn probe_disk(disk: &Disk, index: usize) -> ProbedMember {
         bytes: disk.seen[range.start as usize..range.end as usize].to_vec(),
     };
     let snippets: Vec<Snippet> = probe_ranges(size_bytes).into_iter().map(snippet).collect();
+    let found = probe(size_bytes, &snippets);
+    let bad_blocks = found.newest().map_or(Ok(Vec::new()), |one| bad_block_log(disk, one));
     ProbedMember {
         label: format!("disk{index}"),
         size_bytes,
         identity: format!("disk{index}"),
-        probe: probe(size_bytes, &snippets),
-        bad_blocks: Ok(Vec::new()),
+        probe: found,
+        bad_blocks,
         bitmap: None,
     }
+}
+
+/// The log counts only while the superblock says that it is not empty.
+fn bad_block_log(disk: &Disk, superblock: &Superblock) -> Result<Vec<BadRange>, BadBlockLogError> {
+    let is_used = superblock.state.features.contains(Features::BAD_BLOCKS);
+    let place = superblock.device.bad_block_log.filter(|_| is_used);
+    let Some(place) = place else { return Ok(Vec::new()) };
+    let own = (superblock.offset_bytes() / SECTOR as u64) as i64;
+    let start = (own + i64::from(place.offset_sectors)) as u64;
+    BadBlockLog::parse(&disk.seen[bytes(start, u64::from(place.size_sectors))], place)
 }
 
 /// Decides about the disks that are presented, in this order.

@@ -123,6 +123,9 @@ impl World {
         if self.taint.may_lie && may_write {
             self.rows_are_asked((start, sectors));
         }
+        if operation == Operation::Read {
+            self.count_routed((start, sectors));
+        }
         let id = self.name();
         let began = self.clock.step;
         self.visit(Doing::of(operation));

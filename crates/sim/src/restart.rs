@@ -81,6 +81,10 @@ impl World {
             metadata: &self.metadata,
         };
         verdicts::check(&assembly, &known);
+        if let Ok(array) = &assembly.array {
+            let chosen = array.slots.iter().flatten().map(|one| presented[one.member]);
+            self.check_damaged_are_out(chosen);
+        }
         Decision { presented: presented.to_vec(), superblocks, assembly }
     }
 
@@ -89,8 +93,10 @@ impl World {
         let Decision { presented, .. } = decision;
         self.take_stock(assembled, presented);
         if !assembled.dirty {
-            let (data_offset, doubtful) = (self.taint.data_offset, &self.taint.doubtful);
-            redundancy::check_clean(assembled, &self.disks, presented, data_offset, doubtful);
+            let exempt =
+                redundancy::Exempt { doubtful: &self.taint.doubtful, logs: &self.bad_logs };
+            let data_offset = self.taint.data_offset;
+            redundancy::check_clean(assembled, &self.disks, presented, data_offset, &exempt);
         }
         let mut harmed = self.make_durable(assembled, presented);
         let mut superblocks = decision.superblocks.clone();

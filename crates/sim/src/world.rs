@@ -21,6 +21,7 @@ use braid_engine::request::{RequestId, ShardIndex};
 use braid_engine::{Instant, job};
 use braid_geometry::Geometry;
 
+use crate::bad_blocks::BadLogs;
 use crate::chances::{Chances, Purpose};
 use crate::content::SECTOR;
 use crate::coverage::Phase;
@@ -114,6 +115,7 @@ pub(crate) struct World {
     pub(crate) model: Model,
     pub(crate) taint: Taint,
     pub(crate) metadata: Metadata,
+    pub(crate) bad_logs: BadLogs,
     pub(crate) chances: Chances,
     pub(crate) clock: Clock,
     pub(crate) next_request: RequestId,
@@ -426,6 +428,7 @@ impl World {
         }
         while let Some(io) = self.engine.machines.shards[index].shard.poll_member_io() {
             self.check_io(index, &io);
+            self.check_logged(&io);
             self.queue_io(index, io);
         }
         while let Some(reply) = self.engine.machines.shards[index].shard.poll_reply() {

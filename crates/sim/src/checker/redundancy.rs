@@ -1,13 +1,17 @@
 //! What "clean" promises: copies are equal and parity fits, on the disks themselves (I5).
 //!
 //! [`agrees`] asks the same of one strip ([`crate::taint`]), of what disks give or of what honest
-//! disks would hold. Strips that lies have touched are left out of the promise, and nothing else is.
+//! disks would hold. Left out of the promise are strips that lies have touched and sectors of a bad-block log that
+//! nobody has written, and nothing else.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use braid_assembly::AssembledArray;
 use braid_geometry::{ChunkRow, Geometry, MemberSector, MirrorGeometry, Slot, StripeGeometry};
+use braid_parity::definition;
 
+use crate::bad_blocks::BadLogs;
 use crate::content::{SECTOR, bytes, parity, places};
 use crate::disk::Disk;
 
@@ -20,13 +24,13 @@ pub(crate) struct Areas<'a> {
     pub(crate) is_honest: bool,
 }
 
-impl Areas<'_> {
-    fn get(&self, slot: Slot, start: u64, sectors: u64) -> Option<&[u8]> {
+impl<'a> Areas<'a> {
+    fn get(&self, slot: Slot, start: u64, sectors: u64) -> Option<&'a [u8]> {
         let (disk, offset) = self.slots[slot.index()]?;
         Some(&self.disks[disk].seen[bytes(offset + start, sectors)])
     }
 
-    fn get_one(&self, slot: Slot, sector: MemberSector) -> Option<&[u8]> {
+    fn get_one(&self, slot: Slot, sector: MemberSector) -> Option<&'a [u8]> {
         let (disk, offset) = self.slots[slot.index()]?;
         if self.is_honest {
             return Some(self.disks[disk].honest(offset + sector.0));
@@ -59,7 +63,23 @@ pub(crate) fn agrees(geometry: &Geometry, areas: &Areas<'_>, strip: u64) -> Opti
     }
 }
 
-/// Checks an array that assembly found clean, outside of doubtful strips.
+/// What the promise leaves out.
+pub(crate) struct Exempt<'a> {
+    /// Strips that lies have touched.
+    pub(crate) doubtful: &'a BTreeSet<u64>,
+    pub(crate) logs: &'a BadLogs,
+}
+
+impl Exempt<'_> {
+    /// One sector, unless it is logged and nobody has written it.
+    fn sound<'a>(&self, areas: &Areas<'a>, slot: Slot, sector: u64) -> Option<&'a [u8]> {
+        let (disk, _) = areas.slots[slot.index()]?;
+        let data = areas.get(slot, sector, 1)?;
+        (!self.logs.is_poison(disk, sector, data)).then_some(data)
+    }
+}
+
+/// Checks an array that assembly found clean, but for what is exempt.
 ///
 /// # Panics
 /// When redundancy does not agree.
@@ -68,15 +88,15 @@ pub(crate) fn check_clean(
     disks: &[Disk],
     presented: &[usize],
     data_offset: u64,
-    doubtful: &BTreeSet<u64>,
+    exempt: &Exempt<'_>,
 ) {
     let slots = assembled.slots.iter();
     let slots = slots.map(|slot| slot.as_ref().map(|one| (presented[one.member], data_offset)));
     let areas = Areas { disks, slots: slots.collect(), is_honest: false };
     match &assembled.geometry {
         Geometry::Direct(_) => {}
-        Geometry::Mirror(mirror) => check_mirror(&assembled.geometry, mirror, &areas, doubtful),
-        Geometry::Stripe(stripe) => check_stripe(stripe, &areas, doubtful),
+        Geometry::Mirror(mirror) => check_mirror(&assembled.geometry, mirror, &areas, exempt),
+        Geometry::Stripe(stripe) => check_stripe(stripe, &areas, exempt),
     }
 }
 
@@ -84,22 +104,27 @@ fn check_mirror(
     geometry: &Geometry,
     mirror: &MirrorGeometry,
     areas: &Areas<'_>,
-    doubtful: &BTreeSet<u64>,
+    exempt: &Exempt<'_>,
 ) {
     for sector in 0..mirror.capacity_sectors() {
         let places = places(geometry, sector).into_iter();
-        let mut copies = places.filter_map(|(slot, place)| areas.get(slot, place.0, 1));
+        let mut copies = places.filter_map(|(slot, place)| exempt.sound(areas, slot, place.0));
         let first = copies.next();
-        let agree = copies.all(|copy| Some(copy) == first) || doubtful.contains(&sector);
+        let agree = copies.all(|copy| Some(copy) == first) || exempt.doubtful.contains(&sector);
         assert!(agree, "the array is clean and the copies of sector {sector} differ");
     }
 }
 
-fn check_stripe(stripe: &StripeGeometry, areas: &Areas<'_>, doubtful: &BTreeSet<u64>) {
+fn check_stripe(stripe: &StripeGeometry, areas: &Areas<'_>, exempt: &Exempt<'_>) {
     for row in (0..stripe.rows()).map(ChunkRow) {
         let map = stripe.row_map(row);
-        let chunk =
-            |slot| areas.get(slot, stripe.row_start(row).0, u64::from(stripe.chunk_sectors()));
+        let start = stripe.row_start(row).0;
+        let sectors = u64::from(stripe.chunk_sectors());
+        if is_logged(areas, start..start + sectors, exempt) {
+            (start..start + sectors).for_each(|strip| check_strip(stripe, areas, strip, exempt));
+            continue;
+        }
+        let chunk = |slot| areas.get(slot, start, sectors);
         let columns: Option<Vec<&[u8]>> =
             (0..map.data_slots()).map(|index| chunk(map.data_slot(index))).collect();
         // With a data column missing, what is computed for it is checked by reading.
@@ -107,10 +132,41 @@ fn check_stripe(stripe: &StripeGeometry, areas: &Areas<'_>, doubtful: &BTreeSet<
         for (slot, expected) in parity(stripe, row, &columns) {
             let agrees = chunk(slot).is_none_or(|found| {
                 found == expected
-                    || differ_in_doubt(stripe.row_start(row), found, &expected, doubtful)
+                    || differ_in_doubt(stripe.row_start(row), found, &expected, exempt.doubtful)
             });
             assert!(agrees, "the array is clean and parity of {row:?} in slot {slot} does not fit");
         }
+    }
+}
+
+/// Whether a log names anything in these sectors of any member.
+fn is_logged(areas: &Areas<'_>, sectors: Range<u64>, exempt: &Exempt<'_>) -> bool {
+    areas.slots.iter().flatten().any(|(disk, _)| exempt.logs.names(*disk, &sectors))
+}
+
+/// One strip of which some columns may be poison: one of data is solved from P, then Q must fit.
+fn check_strip(stripe: &StripeGeometry, areas: &Areas<'_>, strip: u64, exempt: &Exempt<'_>) {
+    let row = stripe.row_of(MemberSector(strip));
+    let map = stripe.row_map(row);
+    let sound = |slot| exempt.sound(areas, slot, strip);
+    let columns: Vec<Option<&[u8]>> =
+        (0..map.data_slots()).map(|index| sound(map.data_slot(index))).collect();
+    let mut solved = vec![0; SECTOR];
+    let known: Vec<&[u8]> = columns.iter().flatten().copied().collect();
+    match (columns.len() - known.len(), sound(map.p_slot())) {
+        (0, _) => {}
+        (1, Some(p)) => definition::xor(&mut solved, &[&known[..], &[p]].concat()),
+        // Nothing is left that could tell.
+        _ => return,
+    }
+    let columns: Vec<&[u8]> = columns.into_iter().map(|one| one.unwrap_or(&solved)).collect();
+    for (slot, expected) in parity(stripe, row, &columns) {
+        let agrees = sound(slot).is_none_or(|found| found == expected);
+        let is_right = agrees || exempt.doubtful.contains(&strip);
+        assert!(
+            is_right,
+            "the array is clean and parity of strip {strip} in slot {slot} does not fit"
+        );
     }
 }
 

@@ -34,6 +34,7 @@ pub(super) fn designs() -> Vec<Design> {
         version: Version::V1_2,
         spares: 0,
         first_number: 0,
+        has_bad_blocks: false,
     };
     let plain = |level, slots| of(level, default_layout(level), slots);
     let mut designs = vec![
