@@ -37,6 +37,7 @@ mod models;
 mod open;
 #[cfg(not(loom))]
 mod options;
+#[cfg(not(loom))]
 mod record;
 mod requests;
 mod sync;
@@ -51,6 +52,7 @@ mod watch;
 pub use open::{OpenError, OpenMember};
 #[cfg(not(loom))]
 pub use options::Options;
+#[cfg(not(loom))]
 pub use record::Sink;
 #[cfg(not(loom))]
 pub use volume::{Done, Outcome, Stopped, Volume, VolumeError, VolumeOperation};
