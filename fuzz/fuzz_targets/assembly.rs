@@ -22,15 +22,6 @@ use libfuzzer_sys::fuzz_target;
 
 const MEMBERS_MAX: u8 = 8;
 const DEVICE_BYTES: u64 = 16 << 20;
-const LEVELS: [Level; 7] = [
-    Level::Linear,
-    Level::Raid0,
-    Level::Raid1,
-    Level::Raid4,
-    Level::Raid5,
-    Level::Raid6,
-    Level::Raid10,
-];
 const LAYOUTS: [u32; 10] = [0, 1, 2, 3, 5, 10, 16, 19, 0x102, 0x103];
 
 /// A device: how long it is, and what stands where its superblock belongs.
@@ -45,7 +36,7 @@ struct Device {
 
 /// The sound array that the head of the input asks for, if there is such an array.
 fn sound(head: [u8; 8]) -> Option<Vec<Device>> {
-    let level = LEVELS[usize::from(head[0]) % LEVELS.len()];
+    let level = Level::ALL[usize::from(head[0]) % Level::ALL.len()];
     let version = [Version::V1_0, Version::V1_1, Version::V1_2][usize::from(head[2]) % 3];
     let chunk_sectors = if level == Level::Raid1 { 0 } else { 8 << (head[4] & 7) };
     let request = PlacementRequest {

@@ -12,10 +12,11 @@ const NOW: Instant = Instant(1);
 const SHARD: ShardIndex = ShardIndex(0);
 
 fn array(level: Level, slots: u16, recovered: impl Fn(u16) -> u64) -> Array {
-    make(level, slots, &recovered, false)
+    Array::new(setup(level, slots, recovered))
 }
 
-fn make(level: Level, slots: u16, recovered: &dyn Fn(u16) -> u64, superblocks_tear: bool) -> Array {
+/// A clean array, whole but for what is `recovered` of a slot.
+fn setup(level: Level, slots: u16, recovered: impl Fn(u16) -> u64) -> ArraySetup {
     let shape = Shape {
         level,
         layout: default_layout(level),
@@ -31,7 +32,7 @@ fn make(level: Level, slots: u16, recovered: &dyn Fn(u16) -> u64, superblocks_te
             bad_blocks: BadBlocks::default(),
         })
     };
-    Array::new(ArraySetup {
+    ArraySetup {
         geometry: Geometry::new(&shape).expect("a plain shape"),
         slots: (0..slots).map(member).collect(),
         spares: Vec::new(),
@@ -41,39 +42,16 @@ fn make(level: Level, slots: u16, recovered: &dyn Fn(u16) -> u64, superblocks_te
         shards: 1,
         zero_is_fast: false,
         clean_delay_ms: 200,
-        superblocks_tear,
-    })
+        superblocks_tear: false,
+    }
 }
 
 /// As [`array`], found dirty and without its last member.
 fn dirty_and_degraded(level: Level, slots: u16) -> Array {
-    let shape = Shape {
-        level,
-        layout: default_layout(level),
-        chunk_sectors: 8,
-        slots,
-        member_sectors: vec![1024; usize::from(slots)],
-    };
-    let member = |slot| {
-        (slot + 1 < slots).then(|| MemberSetup {
-            id: MemberId(slot),
-            device_number: slot,
-            recovered_sectors: u64::MAX,
-            bad_blocks: BadBlocks::default(),
-        })
-    };
-    Array::new(ArraySetup {
-        geometry: Geometry::new(&shape).expect("a plain shape"),
-        slots: (0..slots).map(member).collect(),
-        spares: Vec::new(),
-        events: 40,
-        resync_offset: 0,
-        read_only: false,
-        shards: 1,
-        zero_is_fast: false,
-        clean_delay_ms: 200,
-        superblocks_tear: false,
-    })
+    let mut setup = setup(level, slots, |_| u64::MAX);
+    setup.resync_offset = 0;
+    setup.slots[usize::from(slots) - 1] = None;
+    Array::new(setup)
 }
 
 /// A killed process left writes in the cache of a member that was away at the next start. A flush was
@@ -99,7 +77,7 @@ fn a_flush_of_a_dirty_array_first_tells_who_is_away() {
 
 /// The same with superblocks of more than one sector.
 fn array_that_tears(level: Level, slots: u16) -> Array {
-    make(level, slots, &|_| u64::MAX, true)
+    Array::new(ArraySetup { superblocks_tear: true, ..setup(level, slots, |_| u64::MAX) })
 }
 
 /// What the array asks for now.

@@ -49,31 +49,38 @@ struct Arguments {
     is_small: bool,
     is_histories: bool,
     bounds: Bounds,
-    seed: u64,
-    cycles: Option<u64>,
+    /// Of one run; its seed is the first of many.
+    settings: Settings,
     seconds: Option<u64>,
-    is_smallest: bool,
     is_twice: bool,
-    is_traced: bool,
     wants_states: bool,
-    is_shaken: bool,
-    cut: Cut,
     keeps_size: bool,
     recording: Option<String>,
+}
+
+impl Arguments {
+    /// Cycles asked for, or the usual number.
+    fn cycles_or(&self, usual: u64) -> u64 {
+        if self.settings.cycles == 0 { usual } else { self.settings.cycles }
+    }
 }
 
 fn parse() -> Result<Arguments, String> {
     let mut arguments = Arguments::default();
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
-        if arguments.cut.argument(&word, &mut || words.next().unwrap_or_default())? {
+        let word = match word.as_str() {
+            "--from" => "--seed",
+            "--marks" => "--shake",
+            word => word,
+        };
+        let mut value = || words.next().unwrap_or_default();
+        let taken = arguments.settings.argument(word, &mut value);
+        if taken.map_err(|text| format!("{text}\n{USAGE}"))? {
             continue;
         }
-        let mut number = || {
-            let next = words.next().and_then(|text| text.parse().ok());
-            next.ok_or_else(|| format!("{word} needs a number\n{USAGE}"))
-        };
-        match word.as_str() {
+        let mut number = || value().parse().map_err(|_| format!("{word} needs a number\n{USAGE}"));
+        match word {
             "run" => arguments.is_run = true,
             "replay" => {
                 let file = words.next().ok_or_else(|| format!("replay needs a file\n{USAGE}"))?;
@@ -86,15 +93,11 @@ fn parse() -> Result<Arguments, String> {
             "--failures-max" => arguments.bounds.failures_max = number()?,
             "--states-max" => arguments.bounds.states_max = number()?,
             "--part" => arguments.bounds.part = part(words.next())?,
-            "--seed" | "--from" => arguments.seed = number()?,
-            "--cycles" => arguments.cycles = Some(number()?),
             "--seconds" => arguments.seconds = Some(number()?),
-            "--smallest" => arguments.is_smallest = true,
             "--twice" => arguments.is_twice = true,
-            "--trace" => arguments.is_traced = true,
+            "--trace" => arguments.settings.is_traced = true,
             "--no-shrink" => arguments.keeps_size = true,
             "--states" => arguments.wants_states = true,
-            "--shake" | "--marks" => arguments.is_shaken = true,
             _ => return Err(format!("unknown word {word}\n{USAGE}")),
         }
     }
@@ -130,7 +133,7 @@ fn main() -> ExitCode {
 fn simulate_as_asked() -> Result<(), String> {
     parse().and_then(|arguments| {
         if let Some(file) = &arguments.recording {
-            run_replay(file, arguments.is_traced)
+            run_replay(file, arguments.settings.is_traced)
         } else if arguments.is_small {
             run_small(&arguments)
         } else if arguments.is_histories {
@@ -178,14 +181,8 @@ fn make_smaller(settings: &Settings) {
 }
 
 fn run_one(arguments: &Arguments) -> Result<(), String> {
-    let settings = Settings {
-        seed: arguments.seed,
-        cycles: arguments.cycles.unwrap_or(CYCLES_PER_WORLD),
-        is_smallest: arguments.is_smallest,
-        is_traced: arguments.is_traced,
-        is_shaken: arguments.is_shaken,
-        cut: arguments.cut.clone(),
-    };
+    let cycles = arguments.cycles_or(CYCLES_PER_WORLD);
+    let settings = Settings { cycles, ..arguments.settings.clone() };
     let first = try_simulate(&settings, arguments.keeps_size)?;
     println!("seed {} trace {:016x}", settings.seed, first.trace_hash);
     if arguments.is_twice {
@@ -202,17 +199,16 @@ fn run_one(arguments: &Arguments) -> Result<(), String> {
 fn run_many(arguments: &Arguments) -> Result<(), String> {
     let began = Instant::now();
     let limit = arguments.seconds.map(Duration::from_secs);
-    let cycles = arguments.cycles.unwrap_or(if limit.is_some() { u64::MAX } else { 20_000 });
+    let cycles = arguments.cycles_or(if limit.is_some() { u64::MAX } else { 20_000 });
     let (mut total, mut failed) = (Tally::default(), Vec::new());
-    let mut seed = arguments.seed;
+    let mut seed = arguments.settings.seed;
     while total.cycles < cycles && limit.is_none_or(|limit| began.elapsed() < limit) {
         let settings = Settings {
             seed,
             cycles: CYCLES_PER_WORLD.min(cycles - total.cycles),
-            is_smallest: arguments.is_smallest,
             is_traced: false,
-            is_shaken: arguments.is_shaken,
             cut: Cut::default(),
+            ..arguments.settings
         };
         match try_simulate(&settings, arguments.keeps_size) {
             Ok(report) => total.add(&report.tally),
@@ -227,8 +223,8 @@ fn run_many(arguments: &Arguments) -> Result<(), String> {
     }
     print(&total, Some(began.elapsed()), arguments.wants_states);
     print_failed(&failed)?;
-    judge_states(&total, arguments.is_smallest)?;
-    if arguments.is_shaken { print_marks() } else { Ok(()) }
+    judge_states(&total, arguments.settings.is_smallest)?;
+    if arguments.settings.is_shaken { print_marks() } else { Ok(()) }
 }
 
 /// A world fails at the first thing that is lost, wrong, stuck, or answered before its time.
@@ -268,8 +264,8 @@ fn print_marks() -> Result<(), String> {
 /// Histories of clones, halves and strangers, until there were as many starts.
 fn run_histories(arguments: &Arguments) -> Result<(), String> {
     let began = Instant::now();
-    let (mut total, mut seed) = (Tally::default(), arguments.seed);
-    while total.cycles < arguments.cycles.unwrap_or(100_000) {
+    let (mut total, mut seed) = (Tally::default(), arguments.settings.seed);
+    while total.cycles < arguments.cycles_or(100_000) {
         let history = catch_unwind(|| histories::explore(seed));
         total.add(&history.map_err(|_| format!("history {seed} failed"))?);
         seed += 1;
@@ -303,7 +299,7 @@ fn run_replay(file: &str, is_traced: bool) -> Result<(), String> {
 /// The exhaustive worlds.
 fn run_small(arguments: &Arguments) -> Result<(), String> {
     let began = Instant::now();
-    let bounds = Bounds { from: arguments.seed, ..arguments.bounds };
+    let bounds = Bounds { from: arguments.settings.seed, ..arguments.bounds };
     let explored =
         catch_unwind(|| small::explore(&bounds)).map_err(|_| "a small world failed".to_owned())?;
     let seconds = began.elapsed().as_secs_f64();
