@@ -15,8 +15,9 @@
 //!   [check: long_superblocks_are_levelled_one_half_after_the_other].
 //! - No round leaves two members more than one event apart that were not so before
 //!   [check: a_bitmap_that_is_ahead_is_passed_one_event_at_a_time].
+//! - A member that could not be told is not believed [check: a_member_that_cannot_be_told_is_missed_or_needed].
 
-use braid_assembly::AssembledArray;
+use braid_assembly::{AssembledArray, Occupant};
 use braid_geometry::{Family, MemberSector, SECTOR_BYTES, Slot};
 use braid_ondisk::{Superblock, SuperblockUpdate};
 
@@ -154,9 +155,11 @@ pub type Round = Vec<Vec<Levelled>>;
 
 /// What brings every member to the count that the array starts from, before anything counts on.
 ///
-/// The writes of a round must be durable before the next round; if one fails, the round is finished
-/// with the others, and there is no next round. A member that cannot be written will fail the array's first
-/// update as well, and be put out by it.
+/// The writes of a round must be durable before the next round. One that fails is tried once more; if it
+/// fails again, its member is lost, though the next write may go well: left in, it could be two behind
+/// after a power cut, and be called stale. If the array [`can_miss`] it, the other members are brought
+/// level in this round and the next, and the machine hears of the loss before anything else
+/// ([`Array::handle_member_gone`](crate::array::Array::handle_member_gone)); if not, the array is not started.
 ///
 /// - First round: members that are one event behind. If the first update then reached only some
 ///   members, they would be two behind, and be called stale though they missed nothing.
@@ -188,6 +191,18 @@ pub fn levelling<'a>(
     }
     rounds.retain(|round| !round.is_empty());
     rounds.into_iter().map(|round| waves(assembled, round, &superblock_of)).collect()
+}
+
+/// Whether the array can be started without the members `lost`, indexed as assembly's input was:
+/// its level makes up for them beside those that it lacks already, and parity that does not agree yet
+/// is not needed for it.
+#[must_use]
+pub fn can_miss(assembled: &AssembledArray, lost: &[usize]) -> bool {
+    let is_there = |occupant: &Occupant| occupant.is_in_sync() && !lost.contains(&occupant.member);
+    let is_lost = |slot: Slot| !assembled.slots[slot.index()].as_ref().is_some_and(is_there);
+    let is_parity = assembled.geometry.level().family() == Family::Stripe;
+    let agrees = resync_offset(assembled) == u64::MAX;
+    lost.is_empty() || assembled.geometry.survives(&is_lost) && (agrees || !is_parity)
 }
 
 /// Whether a power cut can leave some sectors of it old and some new.

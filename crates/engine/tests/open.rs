@@ -1,7 +1,7 @@
 //! What is written to members before an array starts, round by round.
 
 use braid_assembly::{AssembledArray, Options, ProbedMember, assemble};
-use braid_engine::open::{Manner, levelling, opening};
+use braid_engine::open::{Manner, can_miss, levelling, opening};
 use braid_geometry::{Level, default_layout};
 use braid_ondisk::{
     ArrayFacts, DeviceFlags, NewSuperblock, PlacementRequest, Probe, Role, Superblock, Timestamp,
@@ -137,6 +137,19 @@ fn long_superblocks_are_levelled_one_half_after_the_other() {
     let opening = |all: &[Superblock]| opening(&assembled(all), |index| all.get(index), &MANNER);
     let tears = |all: &[Superblock]| opening(all).expect("all are open").setup.superblocks_tear;
     assert!(tears(&long) && !tears(&short));
+}
+
+/// A member whose levelling failed was believed, as if the next update would put it out; that update
+/// went well on it, but for a power cut in the middle, and it was two behind, and stale.
+#[test]
+fn a_member_that_cannot_be_told_is_missed_or_needed() {
+    let of = |level, events: &[u64]| assembled(&array_of(level, 0, events));
+    let clean = of(Level::Raid5, &[40, 40, 39]);
+    assert!(can_miss(&clean, &[2]) && !can_miss(&clean, &[1, 2]));
+    let dirty = of(Level::Raid5, &[40, 41, 41]);
+    assert!(can_miss(&dirty, &[]) && !can_miss(&dirty, &[0]), "parity is in doubt");
+    let mirror = of(Level::Raid1, &[40, 41, 40]);
+    assert!(can_miss(&mirror, &[0, 2]) && !can_miss(&mirror, &[0, 1, 2]));
 }
 
 #[test]

@@ -2,17 +2,19 @@
 
 use braid_assembly::{AssembledArray, Occupant};
 use braid_engine::array::{Array, ArrayEffect, ArraySetup, MemberId, Notice};
-use braid_engine::open::{Joined, Manner, Opening, OpeningError, levelling, opening};
+use braid_engine::open::{
+    Joined, Levelled, Manner, Opening, OpeningError, can_miss, levelling, opening,
+};
 use braid_engine::{Shard, ShardConfig};
 use braid_geometry::{Geometry, SECTOR_BYTES};
-use braid_member::Member;
+use braid_member::{Member, MemberError};
 use braid_ondisk::Superblock;
 use braid_recording::Header;
 
 use crate::arena::ShardMemory;
 use crate::clock::{Clock, seconds_since_1970};
 use crate::combiner::Combiner;
-use crate::core::{Core, End, ShardCell};
+use crate::core::{ArrayEvent, Core, End, Machine, ShardCell};
 use crate::member_threads::{self, MemberQueue};
 use crate::options::Options;
 use crate::record::{Recorder, Sink};
@@ -39,6 +41,15 @@ pub enum OpenError {
     /// The array's geometry cannot be told by its numbers.
     #[error("this array cannot be recorded")]
     NotRecordable,
+    /// A superblock must be brought up to date first and cannot be written, twice; the array cannot be
+    /// run without its member. Trying again later is safe.
+    #[error("a superblock could not be written, and the array cannot do without its member")]
+    Untold {
+        /// The member's index in the list that assembly was given.
+        index: usize,
+        /// Why not.
+        source: MemberError,
+    },
     /// Threads could not be started.
     #[error("no thread could be started")]
     Thread(#[from] std::io::Error),
@@ -55,7 +66,7 @@ impl Volume {
     /// choose may be `None` and are dropped. `watch` hears of everything a person wants to know.
     ///
     /// # Errors
-    /// A chosen member that is not open, an array that may only be read, or no threads.
+    /// A chosen member that is not open or cannot be told, an array that may only be read, or no threads.
     pub fn open(
         assembled: &AssembledArray,
         members: Vec<Option<OpenMember>>,
@@ -80,9 +91,8 @@ impl Volume {
             return Err(OpenError::ReadOnly { reason: reason.to_string() });
         }
         let mut members = members;
-        if !options.read_only {
-            bring_level(assembled, &mut members);
-        }
+        let untold =
+            if options.read_only { Vec::new() } else { bring_level(assembled, &mut members)? };
         let device = |slot: &Occupant| members.get(slot.member)?.as_ref().map(|open| &open.device);
         let mut devices = assembled.slots.iter().flatten().filter_map(device);
         let zero_is_fast = devices.all(|device| device.can_zero_fast());
@@ -94,6 +104,7 @@ impl Volume {
         };
         let of = |index: usize| members.get(index)?.as_ref().map(|member| &member.superblock);
         let opening = opening(assembled, of, &manner)?;
+        let untold = names(&opening, &untold);
         let queues = queues(&opening, members);
         let geometry = assembled.geometry.clone();
         let recorder = sink.map(|sink| record(&opening.setup, stripes(&geometry, options), sink));
@@ -127,6 +138,10 @@ impl Volume {
             recorder,
         });
         let threads = spawn(&core, options)?;
+        for id in untold {
+            core.array.push(ArrayEvent::MemberLost(id));
+            core.drive(Machine::Array);
+        }
         Ok(Self::new(core, config.geometry, (options.read_only, zero_is_fast), threads))
     }
 }
@@ -137,33 +152,44 @@ fn record(setup: &ArraySetup, stripes: u16, sink: Sink) -> Result<Recorder, Open
 }
 
 /// Makes what was read durable and brings members level with the newest, before anything counts on.
-/// One that cannot be written now will fail the next update as well, and be put out by it.
-fn bring_level(assembled: &AssembledArray, members: &mut [Option<OpenMember>]) {
+/// Gives back who could not be told: they are lost.
+fn bring_level(
+    assembled: &AssembledArray,
+    members: &mut [Option<OpenMember>],
+) -> Result<Vec<usize>, OpenError> {
     for slot in assembled.slots.iter().flatten() {
         let member = members.get(slot.member).and_then(Option::as_ref);
         // A process that was killed may have left a superblock in a cache: it was read, and believed,
-        // and a power cut would take it back.
+        // and a power cut would take it back. A member that fails a flush fails every later one.
         let _fails_again = member.map(|member| member.device.flush());
     }
     let of = |index: usize| members.get(index)?.as_ref().map(|member| &member.superblock);
-    for round in levelling(assembled, of, seconds_since_1970()) {
-        let mut all_written = true;
-        // One after the other, so that a power cut tears one at most.
-        for (index, update) in round.into_iter().flatten() {
-            let member = members[index].as_mut().expect("its superblock was just looked at");
-            let mut superblock = member.superblock.clone();
-            superblock.apply(&update);
-            let bytes = superblock.to_bytes();
-            if member.device.write_at(&bytes, superblock.offset_bytes(), true).is_ok() {
-                member.superblock = superblock;
-            } else {
-                all_written = false;
+    let mut untold = Vec::new();
+    // One after the other, so that a power cut tears one at most.
+    for levelled in levelling(assembled, of, seconds_since_1970()).into_iter().flatten().flatten() {
+        let index = levelled.0;
+        let member = members[index].as_mut().expect("its superblock was just looked at");
+        if !untold.contains(&index)
+            && let Err(source) = tell(member, &levelled)
+        {
+            untold.push(index);
+            if !can_miss(assembled, &untold) {
+                return Err(OpenError::Untold { index, source });
             }
         }
-        if !all_written {
-            return;
-        }
     }
+    Ok(untold)
+}
+
+/// Writes a superblock before the start, at the second try if need be.
+fn tell(member: &mut OpenMember, (_, update): &Levelled) -> Result<(), MemberError> {
+    let mut superblock = member.superblock.clone();
+    superblock.apply(update);
+    let bytes = superblock.to_bytes();
+    let write = || member.device.write_at(&bytes, superblock.offset_bytes(), true);
+    write().or_else(|_| write())?;
+    member.superblock = superblock;
+    Ok(())
 }
 
 /// As many stripes as fit into the memory that was allowed, within reason.
@@ -172,6 +198,12 @@ fn stripes(geometry: &Geometry, options: &Options) -> u16 {
     let stripe_bytes = 2 * unit_bytes * u64::from(geometry.slots());
     let count = options.stripe_memory_bytes as u64 / stripe_bytes;
     u16::try_from(count.clamp(4, 1024)).expect("clamped")
+}
+
+/// The names of members that take part, by their index in assembly's input.
+fn names(opening: &Opening, indices: &[usize]) -> Vec<MemberId> {
+    let joined = (0..).map(MemberId).zip(&opening.members);
+    joined.filter(|(_, one)| indices.contains(&one.index)).map(|(id, _)| id).collect()
 }
 
 /// The queues of the members that take part, by their names.

@@ -9,7 +9,8 @@ use braid_assembly::Verdict;
 use braid_geometry::Level;
 use braid_member::Member;
 use braid_member::layer::{Fault, Operation};
-use braid_runtime::{Notice, Volume, VolumeError, VolumeOperation};
+use braid_ondisk::SuperblockUpdate;
+use braid_runtime::{Notice, OpenError, Volume, VolumeError, VolumeOperation};
 use kit::Array;
 
 const LEVELS: [(Level, u16, u32); 6] = [
@@ -125,6 +126,53 @@ fn a_member_that_dies_under_load_costs_no_client_anything_and_comes_back_stale()
         assert!(matches!(verdict, Verdict::Stale { .. } | Verdict::Faulty), "{level}: {verdict}");
         assert_eq!(assembly.array.expect("an array").degraded, 1, "{level}");
     }
+}
+
+/// Makes a member one event newer than the others, as a power cut in an update does.
+fn put_ahead(array: &Array, index: usize) {
+    let (probed, _) = array.assemble();
+    let mut superblock = probed[index].probe.newest().expect("a member").clone();
+    superblock.apply(&SuperblockUpdate {
+        events: superblock.state.events + 1,
+        update_time_seconds: 1_700_000_001,
+        resync_offset: superblock.state.resync_offset,
+        roles: superblock.state.roles.as_slice().into(),
+        recovery_offset: None,
+        role_of_this: superblock.state.role,
+    });
+    let (bytes, offset) = (superblock.to_bytes(), superblock.offset_bytes());
+    array.devices[index].write_at(&bytes, offset, true).expect("memory takes writes");
+}
+
+/// A member that could not be brought level was believed, on the word that its next superblock would
+/// fail as well.
+#[test]
+fn a_member_that_cannot_be_told_before_the_start_is_out() {
+    for (failures, missing) in [(1, 0), (2, 1)] {
+        let array = Array::new(Level::Raid1, 2, 0);
+        put_ahead(&array, 0);
+        array.faults[1].insert(Fault::everywhere(Operation::Write).times(failures));
+        let volume = array.open(|_| {});
+        assert_eq!(volume.missing_count(), missing, "{failures} failures");
+        assert!(volume.stop().clean);
+        let (_, assembly) = array.assemble();
+        let degraded = assembly.array.expect("an array").degraded;
+        assert_eq!(usize::from(degraded), missing, "it is told before it stops");
+    }
+}
+
+/// It is needed: the array is not started, and nothing is lost by trying again.
+#[test]
+fn a_member_that_cannot_be_told_and_is_needed_stops_the_start() {
+    let array = Array::new(Level::Raid5, 3, 8);
+    put_ahead(&array, 0);
+    array.faults[1].insert(Fault::everywhere(Operation::Write).times(4));
+    array.faults[2].insert(Fault::everywhere(Operation::Write).times(2));
+    let refused = array.try_open(|_| {}, None).map(|_| ());
+    assert!(matches!(refused, Err(OpenError::Untold { index: 2, .. })), "{refused:?}");
+    let volume = array.open(|_| {});
+    assert_eq!(volume.missing_count(), 1, "member 1 fails twice again");
+    assert!(volume.stop().clean);
 }
 
 #[test]

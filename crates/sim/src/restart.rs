@@ -9,7 +9,8 @@
 use std::collections::BTreeSet;
 
 use braid_assembly::{AssembledArray, Assembly, Refusal};
-use braid_engine::open::{Levelled, levelling};
+use braid_engine::array::MemberId;
+use braid_engine::open::{Levelled, can_miss, levelling};
 use braid_ondisk::Superblock;
 
 use crate::chances::Purpose;
@@ -32,9 +33,13 @@ pub(crate) struct Decision {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Done,
+    /// Twice: its disk is lost.
     Failed,
     PowerCut,
 }
+
+/// It does not come to a start: power was cut, or a disk that could not be told is needed.
+struct NoStart;
 
 impl World {
     /// Assembles what is presented, checks the decision, and starts the array if there is one.
@@ -98,15 +103,13 @@ impl World {
             let data_offset = self.taint.data_offset;
             redundancy::check_clean(assembled, &self.disks, presented, data_offset, &exempt);
         }
-        let mut harmed = self.make_durable(assembled, presented);
+        let harmed = self.make_durable(assembled, presented);
         let mut superblocks = decision.superblocks.clone();
-        let Some(not_level) = self.level(assembled, &mut superblocks, presented) else {
-            return false;
-        };
-        harmed.extend(not_level);
+        let levelled = self.level(assembled, &mut superblocks, presented);
+        let Ok(untold) = levelled else { return false };
         let manner = manner(&mut self.chances.openings, &self.chances.cut);
         let machines = open::start(assembled, superblocks, presented, manner);
-        self.join(machines, presented);
+        self.join(machines, presented, &untold);
         // Until the first update tells them, or puts them out.
         self.unsure.extend(harmed);
         true
@@ -135,30 +138,32 @@ impl World {
         harmed
     }
 
-    /// Writes what must be on members before the array starts. Gives back who could not be written;
-    /// nothing if power was cut meanwhile.
+    /// Writes what must be on members before the array starts. Gives back the disks that could not be
+    /// written, and can be missed.
     fn level(
         &mut self,
         assembled: &AssembledArray,
         superblocks: &mut [Option<Superblock>],
         presented: &[usize],
-    ) -> Option<Vec<usize>> {
+    ) -> Result<Vec<usize>, NoStart> {
         let now = crate::create::MADE_AT_SECONDS + assembled.newest.state.events;
         let rounds = levelling(assembled, |index| superblocks[index].as_ref(), now);
         let slots = (0..).zip(&assembled.slots);
         self.metadata.missing =
             slots.filter(|(_, one)| one.is_none()).map(|(slot, _)| slot).collect();
+        let mut untold = Vec::new();
         for round in rounds {
             self.tally.count("levelled");
-            let mut harmed = Vec::new();
-            for wave in round {
-                harmed.extend(self.level_wave(superblocks, presented, wave)?);
-            }
-            if !harmed.is_empty() {
-                return Some(harmed);
+            for mut wave in round {
+                wave.retain(|(index, _)| !untold.contains(index));
+                self.level_wave(superblocks, presented, wave, &mut untold)?;
+                if !can_miss(assembled, &untold) {
+                    self.tally.count("levelling-stops-the-start");
+                    return Err(NoStart);
+                }
             }
         }
-        Some(Vec::new())
+        Ok(untold.into_iter().map(|index| presented[index]).collect())
     }
 
     fn level_wave(
@@ -166,9 +171,9 @@ impl World {
         superblocks: &mut [Option<Superblock>],
         presented: &[usize],
         mut wave: Vec<Levelled>,
-    ) -> Option<Vec<usize>> {
+        untold: &mut Vec<usize>,
+    ) -> Result<(), NoStart> {
         self.chances.openings.shuffle(&mut wave);
-        let mut harmed = Vec::new();
         let mut wave = wave.into_iter();
         while let Some((index, update)) = wave.next() {
             let mut superblock = superblocks[index].clone().expect("it is to be levelled");
@@ -176,14 +181,14 @@ impl World {
             let disk = presented[index];
             match self.level_one(disk, &superblock) {
                 Outcome::Done => superblocks[index] = Some(superblock),
-                Outcome::Failed => harmed.push(disk),
+                Outcome::Failed => untold.push(index),
                 Outcome::PowerCut => {
                     self.tear_rest(superblocks, presented, wave.as_slice());
-                    return None;
+                    return Err(NoStart);
                 }
             }
         }
-        Some(harmed)
+        Ok(())
     }
 
     /// Power is cut in a wave: what was under way beside the first may be torn, too.
@@ -219,27 +224,35 @@ impl World {
                 self.tear_superblock(disk, superblock, Purpose::Openings);
                 self.metadata.tore_by_error(disk);
                 self.unsure.insert(disk);
-                Outcome::Failed
+                if self.chances.openings.chance(50) {
+                    return Outcome::Failed;
+                }
+                self.put_level(disk, superblock);
+                Outcome::Done
             }
             _ => {
-                self.note("level", [disk as u64, superblock.state.events, 0]);
-                let start = superblock.offset_bytes() / SECTOR as u64;
-                self.disks[disk].put(start, &superblock.to_bytes(), true);
-                self.metadata.told(disk, superblock, true);
+                self.put_level(disk, superblock);
                 Outcome::Done
             }
         }
     }
 
-    /// The new machines take over. Who is not among them is out as soon as a write is answered.
-    fn join(&mut self, machines: Machines, presented: &[usize]) {
-        let chosen: BTreeSet<usize> = machines.members.iter().map(|member| member.disk).collect();
+    fn put_level(&mut self, disk: usize, superblock: &Superblock) {
+        self.note("level", [disk as u64, superblock.state.events, 0]);
+        let start = superblock.offset_bytes() / SECTOR as u64;
+        self.disks[disk].put(start, &superblock.to_bytes(), true);
+        self.metadata.told(disk, superblock, true);
+    }
+
+    /// The new machines take over. Who is not among them is out as soon as a write is answered. They
+    /// are told who could not be told.
+    fn join(&mut self, machines: Machines, presented: &[usize], untold: &[usize]) {
+        let chosen: BTreeSet<usize> = disks_of(&machines).into_iter().collect();
         if presented.len() == self.disks.len() {
             // Nobody who is not here can know better.
             self.unsure.retain(|disk| !chosen.contains(disk));
         }
-        let before: BTreeSet<usize> =
-            self.engine.machines.members.iter().map(|member| member.disk).collect();
+        let before: BTreeSet<usize> = disks_of(&self.engine.machines).into_iter().collect();
         if before.symmetric_difference(&chosen).any(|disk| !self.is_spare(*disk)) {
             self.model.unpin();
         }
@@ -258,9 +271,21 @@ impl World {
         self.unsure.extend(behind.map(|member| member.disk));
         // No fault comes while it is read, but scars of earlier ones are there.
         let scarred = chosen.into_iter().filter(|disk| !self.disks[*disk].bad.is_empty());
-        let scarred: BTreeSet<usize> = scarred.collect();
-        self.engine.plan.errors_allowed = !self.standing().tolerates(&scarred);
-        self.engine.plan.victims = scarred;
+        let harmed: BTreeSet<usize> = scarred.chain(untold.iter().copied()).collect();
+        self.engine.plan.errors_allowed = !self.standing().tolerates(&harmed);
+        self.engine.plan.victims = harmed;
         self.trust();
+        for (id, disk) in (0..).map(MemberId).zip(disks_of(&self.engine.machines)) {
+            if untold.contains(&disk) {
+                self.tally.count("untold-is-out");
+                self.engine.machines.array.handle_member_gone(self.clock.now, id);
+                self.drain_array();
+            }
+        }
     }
+}
+
+/// By [`MemberId`].
+fn disks_of(machines: &Machines) -> Vec<usize> {
+    machines.members.iter().map(|member| member.disk).collect()
 }

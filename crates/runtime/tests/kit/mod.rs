@@ -11,7 +11,7 @@ use braid_ondisk::{
     ArrayFacts, DeviceFlags, NewSuperblock, PlacementRequest, Role, Snippet, Superblock, Timestamp,
     Version, placement, probe, probe_ranges,
 };
-use braid_runtime::{Notice, OpenMember, Options, Sink, Volume};
+use braid_runtime::{Notice, OpenError, OpenMember, Options, Sink, Volume};
 
 /// An array of memory members that outlives the volumes opened on it.
 pub(crate) struct Array {
@@ -91,6 +91,14 @@ impl Array {
         watch: impl Fn(Notice) + Send + Sync + 'static,
         sink: Option<Sink>,
     ) -> Volume {
+        self.try_open(watch, sink).expect("it opens")
+    }
+
+    pub(crate) fn try_open(
+        &self,
+        watch: impl Fn(Notice) + Send + Sync + 'static,
+        sink: Option<Sink>,
+    ) -> Result<Volume, OpenError> {
         let (probed, assembly) = self.assemble();
         let members = self.doors.iter().zip(&probed).map(|(door, probed)| {
             let superblock = probed.probe.newest().expect("a member").clone();
@@ -98,7 +106,7 @@ impl Array {
         });
         let array = assembly.array.expect("an array that can be run");
         let options = Options { clean_delay_ms: 20, ..Options::default() };
-        Volume::open_recorded(&array, members.collect(), &options, watch, sink).expect("it opens")
+        Volume::open_recorded(&array, members.collect(), &options, watch, sink)
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use braid_assembly::Choice;
 use braid_frontend_nbd::{Export, Server, Settings, StartError};
-use braid_runtime::{Options, Sink, Volume};
+use braid_runtime::{OpenError, Options, Sink, Volume};
 
 use super::Globals;
 use crate::error::code::Code;
@@ -121,7 +121,13 @@ fn open(
         sink,
     );
     let volume = volume.map_err(|error| {
-        CliError::new(Code::ArrayFailed, "the array could not be started").caused_by(&error)
+        let what = match &error {
+            OpenError::Untold { index, .. } => {
+                format!("{} could not be written before the start", ready.verdicts[*index].label)
+            }
+            _ => "the array could not be started".to_owned(),
+        };
+        CliError::new(Code::ArrayFailed, what).caused_by(&error)
     })?;
     Ok(Arc::new(volume))
 }
