@@ -12,6 +12,7 @@
 
 mod crash;
 mod fuzz;
+mod lab;
 mod models;
 mod oracle;
 mod packages;

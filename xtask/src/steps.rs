@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that must hold, one step after the other.
 //!
 //! ```text
-//! packages -> fmt -> clippy -> tidy -> test -> sim -> crash-loop -> docs -> fuzz -> oracle -> demo -> summary
+//! packages -> fmt -> clippy -> tidy -> test -> sim -> crash-loop -> lab -> docs -> fuzz -> oracle -> demo -> summary
 //! ```
 //!
 //! Cheap steps come first. The first step that fails ends the run with its name; a step that
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::{crash, fuzz, models, oracle, packages, sim, tidy};
+use crate::{crash, fuzz, lab, models, oracle, packages, sim, tidy};
 
 /// What the whole may take on two cores; a longer run is said at the end.
 const BUDGET: Duration = Duration::from_secs(25 * 60);
@@ -46,7 +46,7 @@ struct Step {
     run: fn() -> Result<Ending>,
 }
 
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 13] = [
     Step { name: "packages", run: || packages::ensure().map(done) },
     Step { name: "fmt", run: || cargo(&["fmt", "--all", "--check"]) },
     Step { name: "clippy", run: clippy },
@@ -55,6 +55,7 @@ const STEPS: [Step; 12] = [
     Step { name: "sim", run: simulate_briefly },
     Step { name: "models", run: check_models },
     Step { name: "crash-loop", run: crash_briefly },
+    Step { name: "lab", run: || lab::run().map(Ending::Done) },
     Step { name: "docs", run: docs },
     Step { name: "fuzz", run: fuzz_briefly },
     Step { name: "oracle", run: || oracle::run(Vec::new()).map(done) },
@@ -204,7 +205,7 @@ impl Counts {
 }
 
 /// The cargo that runs this program.
-fn command(args: &[&str]) -> Command {
+pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     let root = tidy::repository_root().unwrap_or_else(|_| ".".into());
     command.args(args).current_dir(root);

@@ -1,0 +1,99 @@
+//! Arrays of memory members behind the shipped runtime: made, assembled and opened as the command does it, without files.
+
+use std::sync::Arc;
+
+use braid_assembly::{ProbedMember, assemble};
+use braid_geometry::{Level, default_layout};
+use braid_member::{Member, MemoryMember};
+use braid_ondisk::{
+    ArrayFacts, DeviceFlags, NewSuperblock, PlacementRequest, Role, Snippet, Superblock, Timestamp,
+    Version, placement, probe, probe_ranges,
+};
+use braid_runtime::{OpenMember, Options, Volume};
+
+/// What an array is made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) slots: u16,
+    pub(crate) chunk_sectors: u32,
+    pub(crate) member_bytes: u64,
+}
+
+/// Opens a clean RAID-5 of memory members, each wrapped by `wrap`.
+pub(crate) fn open<M: Member + 'static>(
+    plan: Plan,
+    options: &Options,
+    wrap: impl Fn(Arc<MemoryMember>) -> M,
+) -> Volume {
+    let devices: Vec<Arc<MemoryMember>> =
+        (0..plan.slots).map(|slot| Arc::new(make(plan, slot))).collect();
+    let probed: Vec<ProbedMember> =
+        (0..).zip(&devices).map(|(index, device)| probed(index, device)).collect();
+    let assembly = assemble(&probed, &braid_assembly::Options::default());
+    let array = assembly.array.expect("an array that was just made can be run");
+    let members = devices.into_iter().zip(&probed).map(|(device, probed)| {
+        let superblock = probed.probe.newest().expect("it was just written").clone();
+        Some(OpenMember { device: Box::new(wrap(device)), superblock })
+    });
+    Volume::open(&array, members.collect(), options, |_| ()).expect("a clean array opens")
+}
+
+fn make(plan: Plan, slot: u16) -> MemoryMember {
+    let request = PlacementRequest {
+        version: Version::V1_2,
+        device_bytes: plan.member_bytes,
+        level: Level::Raid5,
+        chunk_sectors: plan.chunk_sectors,
+        member_size_sectors: None,
+        data_offset_sectors: None,
+    };
+    let place = placement(&request).expect("the members are large enough");
+    let mut device_uuid = [7; 16];
+    device_uuid[..2].copy_from_slice(&slot.to_be_bytes());
+    let superblock = Superblock::new_v1(&NewSuperblock {
+        array: ArrayFacts {
+            uuid: [3; 16],
+            name: "lab".into(),
+            creation_time: Timestamp { seconds: 1_700_000_000, microseconds: 0 },
+            level: Level::Raid5,
+            layout: default_layout(Level::Raid5),
+            chunk_sectors: plan.chunk_sectors,
+            member_size_sectors: place.member_size_sectors,
+            raid_slots: u32::from(plan.slots),
+            preferred_minor: None,
+        },
+        placement: place,
+        device_number: u32::from(slot),
+        device_uuid,
+        device_flags: DeviceFlags::default(),
+        roles: (0..plan.slots).map(Role::Active).collect(),
+        events: 0,
+        resync_offset: u64::MAX,
+    })
+    .expect("a valid superblock");
+    let device = MemoryMember::new(plan.member_bytes);
+    device
+        .write_at(&superblock.to_bytes(), superblock.offset_bytes(), true)
+        .expect("memory takes writes");
+    device
+}
+
+fn probed(index: usize, device: &MemoryMember) -> ProbedMember {
+    let size_bytes = device.size_bytes();
+    let snippets: Vec<Snippet> = probe_ranges(size_bytes)
+        .into_iter()
+        .map(|range| {
+            let mut bytes = vec![0; usize::try_from(range.end - range.start).expect("short")];
+            device.read_at(&mut bytes, range.start).expect("memory reads");
+            Snippet { offset: range.start, bytes }
+        })
+        .collect();
+    ProbedMember {
+        label: format!("m{index}"),
+        size_bytes,
+        identity: format!("m{index}"),
+        probe: probe(size_bytes, &snippets),
+        bad_blocks: Ok(Vec::new()),
+        bitmap: None,
+    }
+}

@@ -1,0 +1,48 @@
+//! The machine that the figures are from.
+
+use std::fmt;
+
+/// Processor, cores, kernel, and how busy it is.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    processor: String,
+    cores: usize,
+    kernel: String,
+    load: String,
+}
+
+impl Machine {
+    /// Looks at the machine this runs on.
+    #[must_use]
+    pub fn look() -> Self {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let info = read("/proc/cpuinfo");
+        let field = |name: &str| {
+            info.lines().find_map(|line| {
+                let (key, value) = line.split_once(':')?;
+                (key.trim() == name).then(|| value.trim().to_owned())
+            })
+        };
+        let or_unknown = |value: Option<String>| value.unwrap_or_else(|| "unknown".to_owned());
+        let processor = format!(
+            "{}, family {} model {}",
+            or_unknown(field("model name")),
+            or_unknown(field("cpu family")),
+            or_unknown(field("model"))
+        );
+        let load = read("/proc/loadavg");
+        Self {
+            processor,
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+            load: load.split(' ').take(3).collect::<Vec<_>>().join(" "),
+        }
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { processor, cores, kernel, load } = self;
+        write!(formatter, "machine: {processor}; {cores} cores; Linux {kernel}; load {load}")
+    }
+}

@@ -1,0 +1,51 @@
+//! What the process has used: processor time and context switches, of all of its threads.
+
+use std::ops::Sub;
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+
+/// Used so far, or between two moments.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    /// Seconds in user mode.
+    pub user_s: f64,
+    /// Seconds in the kernel.
+    pub system_s: f64,
+    /// Switches because a thread waited.
+    pub voluntary: f64,
+    /// Switches because a thread had run for long enough.
+    pub involuntary: f64,
+}
+
+impl Usage {
+    /// Used by this process so far.
+    ///
+    /// # Panics
+    /// When the kernel does not say.
+    #[must_use]
+    pub fn now() -> Self {
+        let usage = getrusage(UsageWho::RUSAGE_SELF).expect("a process may ask about itself");
+        #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
+        let float = |count: i64| count as f64;
+        Self {
+            user_s: float(usage.user_time().num_microseconds()) / 1e6,
+            system_s: float(usage.system_time().num_microseconds()) / 1e6,
+            voluntary: float(usage.voluntary_context_switches()),
+            involuntary: float(usage.involuntary_context_switches()),
+        }
+    }
+}
+
+impl Sub for Usage {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self {
+            user_s: self.user_s - other.user_s,
+            system_s: self.system_s - other.system_s,
+            voluntary: self.voluntary - other.voluntary,
+            involuntary: self.involuntary - other.involuntary,
+        }
+    }
+}

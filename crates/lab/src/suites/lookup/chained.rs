@@ -1,0 +1,125 @@
+//! What braid's index is compared with: chained buckets whose nodes are the stripes' heads themselves.
+//!
+//! A head is as big as md's on 64 bits with five devices: 0xf8 bytes and 0xb0 for each further device, 952 bytes (the
+//! linux-raid thread of 2006 that the suite is from), so that every step of a chain is another cache line, and soon
+//! another page. The key is where it was there, 0x28 bytes in. Heads are made in one order and chained in another, as in
+//! a cache that has been in use for a while.
+
+use crate::random::Random;
+
+/// Bytes of a stripe's head.
+const HEAD_BYTES: usize = 0xf8 + 4 * 0xb0;
+/// Bytes of a head behind its key and number.
+const REST_BYTES: usize = HEAD_BYTES - 0x34;
+
+#[derive(Debug)]
+#[repr(C)]
+struct Head {
+    next: Option<Box<Head>>,
+    before_key: [u8; 0x20],
+    band: u64,
+    stripe: u32,
+    rest: [u8; REST_BYTES],
+}
+
+const _: () = assert!(size_of::<Head>() == HEAD_BYTES, "as big as md's");
+
+/// From bands to stripes, by chains.
+#[derive(Debug)]
+pub(super) struct Chained {
+    buckets: Vec<Option<Box<Head>>>,
+}
+
+impl Chained {
+    /// `buckets`, a power of two, with a stripe for each of `bands`.
+    pub(super) fn new(buckets: usize, bands: &[u64], random: &mut Random) -> Self {
+        assert!(buckets.is_power_of_two(), "the lower bits of a band choose its bucket");
+        let mut heads: Vec<Box<Head>> = (0u32..)
+            .zip(bands)
+            .map(|(stripe, band)| {
+                Box::new(Head {
+                    next: None,
+                    before_key: [0; 0x20],
+                    band: *band,
+                    stripe,
+                    rest: [0; REST_BYTES],
+                })
+            })
+            .collect();
+        random.shuffle(&mut heads);
+        let mut this = Self { buckets: (0..buckets).map(|_| None).collect() };
+        for mut head in heads {
+            let bucket = this.bucket(head.band);
+            head.next = this.buckets[bucket].take();
+            this.buckets[bucket] = Some(head);
+        }
+        this
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "the lower bits are what is wanted")]
+    fn bucket(&self, band: u64) -> usize {
+        band as usize & (self.buckets.len() - 1)
+    }
+
+    /// The stripe of a band.
+    pub(super) fn get(&self, band: u64) -> Option<u32> {
+        let mut next = self.buckets[self.bucket(band)].as_deref();
+        while let Some(head) = next {
+            if head.band == band {
+                return Some(head.stripe);
+            }
+            next = head.next.as_deref();
+        }
+        None
+    }
+
+    /// Heads that are looked at to find a band, or to know that it is not there.
+    pub(super) fn probes(&self, band: u64) -> u32 {
+        let mut probes = 0;
+        let mut next = self.buckets[self.bucket(band)].as_deref();
+        while let Some(head) = next {
+            probes += 1;
+            if head.band == band {
+                break;
+            }
+            next = head.next.as_deref();
+        }
+        probes
+    }
+}
+
+impl Drop for Chained {
+    /// One head after the other: a chain may be longer than the stack is deep.
+    fn drop(&mut self) {
+        for bucket in &mut self.buckets {
+            let mut next = bucket.take();
+            while let Some(mut head) = next {
+                next = head.next.take();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chains_find_what_is_there_and_nothing_else() {
+        let bands: Vec<u64> = (0..2000).map(|n| n * 3).collect();
+        for buckets in [512, 4096] {
+            let chained = Chained::new(buckets, &bands, &mut Random::new(1));
+            for (stripe, band) in (0..).zip(&bands) {
+                assert_eq!(chained.get(*band), Some(stripe));
+                assert_eq!(chained.get(band + 1), None);
+            }
+        }
+    }
+
+    #[test]
+    fn sixteen_k_in_512_buckets_are_32_to_a_chain() {
+        let bands: Vec<u64> = (0..16 << 10).collect();
+        let chained = Chained::new(512, &bands, &mut Random::new(1));
+        assert!((16 << 10..17 << 10).all(|band| chained.probes(band) == 32));
+    }
+}

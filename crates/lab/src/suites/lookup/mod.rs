@@ -1,0 +1,170 @@
+//! Suite `lookup`: which stripe holds a band, at 256, 16 K and 1 M stripes.
+//!
+//! *before* is 512 chained buckets, however many stripes there are; *seed* has two buckets for each stripe; *braid* is the
+//! engine's own index. Two ways to ask: one after the other, where each question waits for the answer before, as when
+//! one request finds one stripe; and all at once, where the processor works on several, as when a batch of requests
+//! finds its stripes.
+
+mod chained;
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use crate::frame::{
+    Case, Contender, Figure, Metric, Report, Series, Settings, Suite, Target, race,
+};
+use crate::random::Random;
+use chained::Chained;
+
+pub(super) const SUITE: Suite =
+    Suite { name: "lookup", about: "from a band to its stripe, at 256, 16 K and 1 M stripes", run };
+
+/// Buckets of a table that does not grow with the cache.
+const BUCKETS_BEFORE: usize = 512;
+
+const HIT: &str = "hit, one after the other";
+const HIT_AT_ONCE: &str = "hit, all at once";
+const METRICS: [Metric; 6] = [
+    Metric::less(HIT, "ns"),
+    Metric::less("miss, one after the other", "ns"),
+    Metric::less(HIT_AT_ONCE, "ns"),
+    Metric::less("miss, all at once", "ns"),
+    Metric::less("probes of a hit", "places"),
+    Metric::less("probes of a miss", "places"),
+];
+
+fn run(settings: &Settings) -> Report {
+    let mut report = Report::default();
+    let sizes: &[(usize, &str)] = if settings.small {
+        &[(256, "256 stripes"), (16 << 10, "16 K stripes")]
+    } else {
+        &[(256, "256 stripes"), (16 << 10, "16 K stripes"), (1 << 20, "1 M stripes")]
+    };
+    for (stripes, name) in sizes {
+        let case = settings.wants(name).then(|| size(settings, *stripes, name)).flatten();
+        let targets = [
+            Target::ratio(HIT, "braid", "before", 0.1),
+            Target::ratio(HIT_AT_ONCE, "braid", "before", 0.1),
+        ];
+        report.add(case.map(|case| if *stripes == 16 << 10 { case.with(targets) } else { case }));
+    }
+    growth(&mut report);
+    report.note("a chained head has 952 bytes, an entry of the index 16; bands are neighbours, chained and asked for in random order");
+    report
+}
+
+/// What the largest size costs over the smallest.
+fn growth(report: &mut Report) {
+    let [first, .., last] = report.cases.as_slice() else { return };
+    let figures = (0..4).map(|index| {
+        let series = first.figures[index].series.iter().zip(&last.figures[index].series);
+        let ratios = |(a, b): (&Series, &Series)| Series {
+            variant: a.variant,
+            values: a.values.iter().zip(&b.values).map(|(a, b)| b / a).collect(),
+        };
+        let name =
+            ["growth of a hit", "growth of a miss", GROWTH, "growth of misses at once"][index];
+        Figure { metric: Metric::less(name, "times"), series: series.map(ratios).collect() }
+    });
+    let figures = figures.collect();
+    let name = format!("from {} to {}", first.name, last.name);
+    let case = Case { name, figures, targets: Vec::new() };
+    let targets = [
+        Target::value("growth of a hit", "braid", 2.0, ""),
+        Target::value(GROWTH, "braid", 2.0, ""),
+    ];
+    report.cases.push(case.with(targets));
+}
+
+const GROWTH: &str = "growth of hits at once";
+
+/// Something that finds stripes.
+trait Find {
+    fn get(&self, band: u64) -> Option<u32>;
+    fn probes(&self, band: u64) -> u32;
+}
+
+impl Find for Chained {
+    fn get(&self, band: u64) -> Option<u32> {
+        Chained::get(self, band)
+    }
+
+    fn probes(&self, band: u64) -> u32 {
+        Chained::probes(self, band)
+    }
+}
+
+fn size(settings: &Settings, stripes: usize, name: &str) -> Option<Case> {
+    let mut random = Random::new(stripes as u64);
+    let bands: Vec<u64> = (0..stripes as u64).collect();
+    let before = Chained::new(BUCKETS_BEFORE, &bands, &mut random);
+    let seed = Chained::new(2 * stripes.next_power_of_two(), &bands, &mut random);
+    let questions = |count: usize| Questions::new(stripes as u64, count);
+    let many = if settings.small { 10_000 } else { 1 << 20 };
+    // Long chains are asked less often: about as many steps in all.
+    let few = (many * BUCKETS_BEFORE / stripes).clamp(1000, many);
+    let (many, few) = (questions(many), questions(few));
+    let contenders = vec![
+        Contender::new("before", || few.ask(&before)),
+        Contender::new("seed", || many.ask(&seed)),
+    ];
+    race(settings, name, &METRICS, contenders)
+}
+
+/// Bands to ask for, in random order: those that are there, and those that are not.
+struct Questions {
+    hits: Vec<u64>,
+    misses: Vec<u64>,
+}
+
+impl Questions {
+    fn new(stripes: u64, count: usize) -> Self {
+        let mut random = Random::new(7);
+        let hits: Vec<u64> = (0..count).map(|_| random.below(stripes)).collect();
+        let misses = hits.iter().map(|band| band + stripes).collect();
+        Self { hits, misses }
+    }
+
+    fn ask(&self, table: &impl Find) -> Vec<f64> {
+        vec![
+            in_turn(&self.hits, table),
+            in_turn(&self.misses, table),
+            at_once(&self.hits, table),
+            at_once(&self.misses, table),
+            probes(&self.hits, table),
+            probes(&self.misses, table),
+        ]
+    }
+}
+
+/// Nanoseconds for each, where each waits for the one before.
+fn in_turn(bands: &[u64], table: &impl Find) -> f64 {
+    let start = Instant::now();
+    let mut wait = 0;
+    for band in bands {
+        let found = table.get(band + wait).map_or(0, u64::from);
+        // Always zero, which only the processor finds out.
+        wait = black_box(found) >> 40;
+    }
+    black_box(wait);
+    each(start, bands)
+}
+
+/// Nanoseconds for each, where none waits for another.
+fn at_once(bands: &[u64], table: &impl Find) -> f64 {
+    let start = Instant::now();
+    let found: u64 = bands.iter().filter_map(|band| table.get(*band)).map(u64::from).sum();
+    black_box(found);
+    each(start, bands)
+}
+
+#[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn each(start: Instant, bands: &[u64]) -> f64 {
+    start.elapsed().as_nanos() as f64 / bands.len() as f64
+}
+
+#[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn probes(bands: &[u64], table: &impl Find) -> f64 {
+    let all: u64 = bands.iter().map(|band| u64::from(table.probes(*band))).sum();
+    all as f64 / bands.len() as f64
+}

@@ -1,0 +1,10 @@
+//! The suites, one file or folder each.
+
+mod lookup;
+mod parity;
+mod wait;
+
+use crate::frame::Suite;
+
+/// All of them, in the order in which "all" runs them.
+pub const SUITES: &[Suite] = &[lookup::SUITE, parity::SUITE, wait::SUITE];

@@ -1,0 +1,64 @@
+//! The shipped runtime under the same work: `Volume::call` from every writer's own thread.
+
+use std::sync::Mutex;
+
+use braid_runtime::{Options, Volume, VolumeOperation};
+
+use super::work::{BLOCK_BYTES, DATA, FILE_BYTES, Files, STRIPES};
+use crate::array::{self, Plan};
+
+/// Bytes of one request: 57 rows, six requests for a file.
+const REQUEST_BYTES: usize = 57 * DATA * BLOCK_BYTES;
+const _: () = assert!(FILE_BYTES.is_multiple_of(REQUEST_BYTES as u64), "whole requests");
+
+pub(super) struct Braid {
+    volume: Volume,
+}
+
+impl Braid {
+    pub(super) fn new(files: u64) -> Self {
+        let rows = files * FILE_BYTES / (DATA * BLOCK_BYTES) as u64;
+        let slots = u16::try_from(DATA + 1).expect("few");
+        let plan = Plan {
+            slots,
+            chunk_sectors: u32::try_from(BLOCK_BYTES / 512).expect("few"),
+            // Room for the superblock and what is reserved behind it.
+            member_bytes: rows * BLOCK_BYTES as u64 + (64 << 20),
+        };
+        let shards = 4;
+        let stripe_bytes = 2 * BLOCK_BYTES * usize::from(slots);
+        let options = Options {
+            shards,
+            stripe_memory_bytes: STRIPES / usize::from(shards) * stripe_bytes,
+            ..Options::default()
+        };
+        Self { volume: array::open(plan, &options, |member| member) }
+    }
+
+    pub(super) fn volume(&self) -> &Volume {
+        &self.volume
+    }
+}
+
+impl Files for Braid {
+    /// The payloads of its requests, which come back with the answers.
+    type Payload = Mutex<Vec<Box<[u8]>>>;
+
+    fn payload(&self, bytes: Vec<u8>) -> Self::Payload {
+        Mutex::new(bytes.chunks_exact(REQUEST_BYTES).map(Box::from).collect())
+    }
+
+    fn write_file(&self, file: u64, payload: &mut Self::Payload) {
+        let payloads = payload.get_mut().expect("nobody panics");
+        let mut offset = file * FILE_BYTES;
+        for payload in payloads {
+            let bytes = std::mem::take(payload);
+            let operation = VolumeOperation::Write { offset, payload: bytes, durable: false };
+            let outcome = self.volume.call(operation);
+            outcome.result.expect("memory takes writes");
+            *payload = outcome.payload.expect("a write's payload comes back");
+            offset += REQUEST_BYTES as u64;
+        }
+        self.volume.call(VolumeOperation::Flush).result.expect("memory is durable enough");
+    }
+}

@@ -1,0 +1,100 @@
+//! The lab, run on so little work that its figures mean nothing: a benchmark that is not run goes wrong unseen.
+//!
+//! What is held: every suite runs to its end, and its rows say what they are: numbers, of every variant, in every case.
+//! No figure is compared with anything; a busy machine fails nothing here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::steps::command;
+
+/// Suites that show a mechanism beside the state before it and the seed's fix.
+const COMPARED: [&str; 1] = ["wait"];
+
+/// Runs every suite briefly; a word about what was found.
+pub(crate) fn run() -> Result<String> {
+    let folder = tempfile::tempdir().context("a folder for the rows")?;
+    let file = folder.path().join("lab.json");
+    let mut lab = command(&["run", "--quiet", "--package", "braid-lab", "--"]);
+    lab.args(["all", "--small", "--json"]).arg(&file).arg("--svg").arg(folder.path());
+    let status = lab.status().with_context(|| format!("{lab:?}"))?;
+    ensure!(status.success(), "{lab:?}: {status}");
+    let rows = std::fs::read_to_string(&file).context("the lab's rows")?;
+    let suites = check(&rows)?;
+    for suite in &suites {
+        let plot = folder.path().join(format!("{suite}.svg"));
+        let plot = std::fs::read_to_string(plot).with_context(|| format!("the plot of {suite}"))?;
+        ensure!(plot.ends_with("</svg>\n"), "the plot of {suite} does not end");
+    }
+    Ok(format!("{} suites", suites.len()))
+}
+
+/// The suites that have rows; every row is whole, and no variant of a suite is missing in a metric of a case.
+fn check(text: &str) -> Result<BTreeSet<String>> {
+    let rows: Vec<Value> = serde_json::from_str(text).context("the rows are JSON")?;
+    let mut variants: BTreeMap<[&str; 3], BTreeSet<&str>> = BTreeMap::new();
+    for row in &rows {
+        let word = |key: &str| {
+            row[key]
+                .as_str()
+                .filter(|word| !word.is_empty())
+                .with_context(|| format!("{key}: {row}"))
+        };
+        let number = |key: &str| {
+            row[key]
+                .as_f64()
+                .filter(|number| number.is_finite())
+                .with_context(|| format!("{key}: {row}"))
+        };
+        word("unit")?;
+        let (min, median, max) = (number("min")?, number("median")?, number("max")?);
+        ensure!(0.0 <= min && min <= median && median <= max, "{row}");
+        ensure!(row["runs"].as_u64().is_some_and(|runs| runs > 0), "{row}");
+        let of = variants.entry([word("suite")?, word("case")?, word("metric")?]).or_default();
+        ensure!(of.insert(word("variant")?), "twice: {row}");
+    }
+    let suites: BTreeSet<String> = variants.keys().map(|[suite, ..]| (*suite).to_owned()).collect();
+    for suite in COMPARED {
+        let all: BTreeSet<&str> = ["before", "seed", "braid"].into();
+        let mut of = variants.iter().filter(|([name, ..], _)| *name == suite).peekable();
+        ensure!(of.peek().is_some(), "{suite} has no rows");
+        for ([_, case, metric], found) in of {
+            ensure!(*found == all, "{suite}, {case}, {metric}: {found:?}");
+        }
+    }
+    Ok(suites)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(change: impl Fn(&mut Vec<Value>)) -> String {
+        let mut rows = Vec::new();
+        for suite in COMPARED {
+            for variant in ["before", "seed", "braid"] {
+                rows.push(serde_json::json!({
+                    "suite": suite, "case": "a", "metric": "b", "unit": "s", "variant": variant,
+                    "median": 2.0, "min": 1.0, "max": 3.0, "runs": 1,
+                }));
+            }
+        }
+        change(&mut rows);
+        Value::Array(rows).to_string()
+    }
+
+    #[test]
+    fn rows_that_say_nothing_are_found() {
+        assert_eq!(check(&rows(|_| ())).expect("good").len(), COMPARED.len());
+        assert!(check("[").is_err());
+        assert!(check("[]").is_err());
+        assert!(check(&rows(|rows| drop(rows.pop()))).is_err());
+        assert!(check(&rows(|rows| rows[0]["median"] = Value::Null)).is_err());
+        assert!(check(&rows(|rows| rows[0]["median"] = 4.0.into())).is_err());
+        assert!(check(&rows(|rows| rows[0]["runs"] = 0.into())).is_err());
+        assert!(check(&rows(|rows| rows[0]["variant"] = "seed".into())).is_err());
+        assert!(check(&rows(|rows| rows[0]["unit"] = "".into())).is_err());
+    }
+}
