@@ -313,6 +313,7 @@ fn run_small(arguments: &Arguments) -> Result<(), String> {
         (explored.states, "states (crash point, loss, subset)"),
         (explored.states_distinct, "of them distinct: assembled, started, read, checked"),
         (explored.torn, "of those torn"),
+        (explored.killed, "of those with the process ended and no power cut"),
         (explored.refused, "of those refused with reason"),
         (0, "failures"),
     ] {

@@ -440,7 +440,7 @@ impl World {
     pub(crate) fn end_parts(&mut self, call: &Call, end: End) {
         let now = self.clock.step;
         for part in &call.parts {
-            self.model.end((part.start, part.sectors), call.id.0, (part.began, now), end);
+            self.end_write((part.start, part.sectors), call.id.0, (part.began, now), end);
         }
     }
 

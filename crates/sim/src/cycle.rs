@@ -244,7 +244,7 @@ impl World {
                 self.half_do(event);
             }
         }
-        self.model.lose_clients(self.clock.step);
+        self.model.lose_process(self.clock.step, &|_| false);
         if power {
             self.lose_power();
         } else if self.engine.has_lost_cache {

@@ -4,6 +4,7 @@
 //!   begin ──▶ current, in flight ──answered──▶ current ──a later write answered──▶ superseded
 //!                                                            flush asked after that ──▶ gone
 //!   read      may give what was current at any moment since it began
+//!   kill      what was answered early may not be there; then what it superseded is, unless covered
 //!   power cut what is not gone may be there
 //!   read afterwards gives one of several: the others are superseded (pinned)
 //! ```
@@ -11,6 +12,9 @@
 //! A mirror that was not stopped cleanly may hold two values in two copies. Reading pins one, but
 //! losing a member may bring the other back: such entries are superseded *by pin*, and
 //! [`Model::unpin`] makes them current again.
+//!
+//! A write that was answered early is *held* until the members have it. What is superseded while nothing
+//! held is current is *covered*: a later write is on the members, so no kill brings it back.
 //!
 //! A sector of which a client wrote a part is a version of its own, whose bytes are kept here; if
 //! they equal those of another version, it is that version.
@@ -39,6 +43,15 @@ struct Entry {
     by_pin: bool,
     /// Not on stable storage any more; if superseded by pin: not where it is read from.
     gone: bool,
+    /// The members have a later write; a power cut may still bring this one back.
+    covered: bool,
+}
+
+impl Entry {
+    /// Whether it comes back when what superseded it is lost before the members have it.
+    fn is_below(&self) -> bool {
+        self.superseded != CURRENT && !self.covered && !self.gone && !self.by_pin
+    }
 }
 
 /// How a write ended.
@@ -247,20 +260,43 @@ impl Model {
         }
     }
 
-    /// The process ended, the disks did not: what was in flight may or may not be there.
-    pub(crate) fn lose_clients(&mut self, now: u64) {
-        for entry in self.cells.iter_mut().flatten() {
-            entry.answered.get_or_insert(now);
+    /// The process ended, the disks did not: what was in flight may or may not be there, nor what
+    /// was answered and `is_held`.
+    pub(crate) fn lose_process(&mut self, now: u64, is_held: &dyn Fn(u64) -> bool) {
+        for cell in &mut self.cells {
+            cell.iter_mut().for_each(|entry| _ = entry.answered.get_or_insert(now));
+            if has_held(cell, is_held) {
+                uncover(cell);
+            }
         }
     }
 
-    /// One number for what every sector may be, after power was cut.
+    /// A write to this range was answered or is not held any more: unless another one is, the
+    /// members have the last.
+    pub(crate) fn cover(&mut self, range: (u64, u64), is_held: &dyn Fn(u64) -> bool) {
+        for cell in self.range(range) {
+            if cell.len() > 1 && !has_held(cell, is_held) {
+                let superseded = cell.iter_mut().filter(|entry| entry.is_below());
+                superseded.for_each(|entry| entry.covered = true);
+            }
+        }
+    }
+
+    /// Time begins anew, with nobody reading: what was superseded cannot be read.
+    pub(crate) fn begin_anew(&mut self) {
+        let entries = self.cells.iter_mut().flatten();
+        let superseded = entries.filter(|entry| entry.superseded != CURRENT);
+        superseded.for_each(|entry| entry.superseded = 0);
+    }
+
+    /// One number for what every sector may be, after power was cut or the process ended.
     pub(crate) fn digest(&self) -> u64 {
         let mut hash = 0;
         for (sector, cell) in (0_u64..).zip(&self.cells) {
             for entry in cell {
                 let flags = u64::from(entry.by_pin) << 1 | u64::from(entry.gone);
-                hash = fold(hash, sector << 40 | u64::from(entry.version) << 2 | flags);
+                let flags = flags << 1 | u64::from(entry.superseded == CURRENT);
+                hash = fold(hash, sector << 40 | u64::from(entry.version) << 3 | flags);
             }
         }
         hash
@@ -274,9 +310,26 @@ impl Model {
     }
 }
 
+/// Whether what is current may be with the process only.
+fn has_held(cell: &[Entry], is_held: &dyn Fn(u64) -> bool) -> bool {
+    cell.iter().any(|entry| entry.superseded == CURRENT && is_held(entry.write))
+}
+
+/// What is current may be lost: what it superseded may be there.
+fn uncover(cell: &mut [Entry]) {
+    cell.iter_mut().filter(|entry| entry.is_below()).for_each(|entry| entry.superseded = CURRENT);
+}
+
 fn settled(version: Version) -> Entry {
-    let (write, answered) = (STABLE, Some(0));
-    Entry { write, version, answered, superseded: CURRENT, by_pin: false, gone: false }
+    Entry {
+        write: STABLE,
+        version,
+        answered: Some(0),
+        superseded: CURRENT,
+        by_pin: false,
+        gone: false,
+        covered: false,
+    }
 }
 
 #[cfg(test)]
@@ -327,6 +380,30 @@ mod tests {
     #[should_panic(expected = "bytes 0..4 of sector 0 read as none of")]
     fn part_of_a_sector_that_was_never_there_is_noticed() {
         Model::new(1).check_part(0, 0..4, &[1, 2, 3, 4], 1);
+    }
+
+    /// Three writes: on the members, held, held.
+    #[test]
+    fn a_kill_takes_what_is_held_and_nothing_below() {
+        let is_held = |write: u64| write > 10;
+        let mut model = Model::new(1);
+        written(&mut model, 10, (1, 2), false);
+        model.cover((0, 1), &is_held);
+        written(&mut model, 11, (3, 4), false);
+        model.cover((0, 1), &is_held);
+        written(&mut model, 12, (5, 6), false);
+        let mut killed = model.clone();
+        killed.lose_process(7, &is_held);
+        assert!([10, 11, 12].iter().all(|version| killed.may_read(0, *version, 8)));
+        assert!(!killed.may_read(0, FIRST, 8), "the members have 10");
+        let mut cut = model.clone();
+        cut.lose_power(true);
+        assert!(cut.may_read(0, FIRST, 8), "but it was not flushed");
+        // 12 takes over from 11 and is written.
+        let is_held = |_| false;
+        model.cover((0, 1), &is_held);
+        model.lose_process(7, &is_held);
+        assert!(model.may_read(0, 12, 8) && !model.may_read(0, 11, 8));
     }
 
     #[test]

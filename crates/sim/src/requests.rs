@@ -198,13 +198,19 @@ impl World {
             }
             Operation::Write { durable } | Operation::WriteZeroes { durable, .. } => {
                 let end = if result.is_ok() { End::Done { durable } } else { End::Unsure };
-                self.model.end(range, id.0, times, end);
+                self.end_write(range, id.0, times, end);
             }
-            Operation::Trim => self.model.end(range, id.0, times, End::Unsure),
+            Operation::Trim => self.end_write(range, id.0, times, End::Unsure),
         }
         if !(flight.keep && result.is_ok()) {
             self.engine.payloads.remove(&id);
         }
+    }
+
+    /// The client knows how a write ended.
+    pub(crate) fn end_write(&mut self, range: (u64, u64), write: u64, times: (u64, u64), end: End) {
+        self.model.end(range, write, times, end);
+        self.model.cover(range, &|_| false);
     }
 
     /// A write was answered: before it, superblocks were written to every member, by which those that

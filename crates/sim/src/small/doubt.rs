@@ -6,6 +6,9 @@
 //!   write   the values that it brings, all of one disk: unflushed ones in order, then those under way
 //! ```
 //!
+//! A power cut keeps any of the writes. If only the process ends, disks keep what they have: all that
+//! is unflushed is there, and what is under way may be.
+//!
 //! All hashes are relative to the disks before the story: a cell that holds what it held then counts
 //! nothing, so that stories of one array can be compared.
 
@@ -53,12 +56,19 @@ pub(super) struct Doubt {
     pub(super) values: Vec<Value>,
     bytes: Vec<u8>,
     pub(super) items: Vec<Item>,
+    /// Items that disks have; those behind are under way.
+    pub(super) unflushed: usize,
+    /// After a power cut.
     pub(super) model: Model,
+    /// After the end of the process alone.
+    pub(super) killed: Model,
     pub(super) out: BTreeSet<usize>,
     pub(super) unsure: BTreeSet<usize>,
     /// Hash of what is known of the disks, and of that and the model.
     pub(super) standing: u64,
     pub(super) knowledge: u64,
+    /// The same if only the process ends.
+    pub(super) knowledge_killed: u64,
     /// What tests do to the model before power is cut, to see that it is noticed.
     pub(super) distort: fn(&mut Model),
 }
@@ -74,11 +84,14 @@ impl Doubt {
             values: Vec::new(),
             bytes: Vec::new(),
             items: Vec::new(),
+            unflushed: 0,
+            killed: model.clone(),
             model,
             out: BTreeSet::new(),
             unsure: BTreeSet::new(),
             standing: 0,
             knowledge: 0,
+            knowledge_killed: 0,
             distort: |_| {},
         }
     }
@@ -136,6 +149,7 @@ impl Doubt {
         for (index, disk) in world.disks.iter().enumerate() {
             self.gather_unflushed(index, disk);
         }
+        self.unflushed = self.items.len();
         for (disk, start, data) in &under_way {
             let from = self.values.len();
             for (sector, data) in (*start..).zip(data.chunks_exact(SECTOR)) {
@@ -189,7 +203,9 @@ impl Doubt {
     fn know(&mut self, world: &World) {
         self.model.clone_from(&world.model);
         (self.distort)(&mut self.model);
-        self.model.lose_clients(world.clock.step);
+        self.model.lose_process(world.clock.step, &|_| false);
+        self.killed.clone_from(&self.model);
+        self.killed.begin_anew();
         self.model.lose_power(true);
         self.out.clone_from(&world.out);
         self.unsure.clone_from(&world.unsure);
@@ -198,6 +214,7 @@ impl Doubt {
             |disks: &BTreeSet<usize>| disks.iter().fold(0_u64, |mask, disk| mask | 1 << disk);
         self.standing = fold(mask(&self.out), mask(&self.unsure));
         self.knowledge = fold(self.standing, self.model.digest());
+        self.knowledge_killed = fold(fold(self.standing, 1), self.killed.digest());
     }
 
     /// One number for all that may come of it.

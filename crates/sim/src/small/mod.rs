@@ -6,7 +6,7 @@
 //!     for each step from the first request to "clean" again                          (a crash point)
 //!      for each set of members that the level can miss at restart
 //!       for each subset of {unflushed writes, writes and superblocks under way} on the others,
-//!       whole or with one of them torn                                               (a state)
+//!       whole or with one of them torn, and what is left if only the process ends    (a state)
 //!         assemble, check, start, read all, check
 //! ```
 //!
@@ -99,6 +99,8 @@ pub struct Explored {
     pub states_distinct: u64,
     /// Of those, the ones with a torn write.
     pub torn: u64,
+    /// Of those, the ones in which only the process ended.
+    pub killed: u64,
     /// Of those, the ones that were rightly refused.
     pub refused: u64,
 }
@@ -135,6 +137,7 @@ impl Explored {
         self.states += other.states;
         self.states_distinct += other.states_distinct;
         self.torn += other.torn;
+        self.killed += other.killed;
         self.refused += other.refused;
     }
 }
@@ -288,12 +291,15 @@ impl Points {
         if let Some((position, sectors)) = kept.torn {
             text += &format!(", of write {position} only sectors {sectors:b} (lowest first)");
         }
+        if kept.is_kill {
+            text += ", only the process ended";
+        }
         text
     }
 
     /// Every loss that leaves somebody who knows what happened.
     fn losses(&self, stage: &Stage) -> Vec<Loss> {
-        let Doubt { out, unsure, items, .. } = &self.doubt;
+        let Doubt { out, unsure, items, unflushed: on_disks, .. } = &self.doubt;
         let loss = |lost: &BTreeSet<usize>| {
             let presented: Vec<usize> =
                 (0..stage.disks.len()).filter(|disk| !lost.contains(disk)).collect();
@@ -302,7 +308,9 @@ impl Points {
                 let here = |index: &usize| presented.contains(&items[*index].disk);
                 let items_here: Vec<usize> = (0..items.len()).filter(here).collect();
                 let length = |index: &usize| items[*index].values.len() as u64;
-                let subsets = Subsets::new(items_here.iter().map(length).collect());
+                let unflushed = items_here.iter().filter(|item| **item < *on_disks).count();
+                let lengths = items_here.iter().map(length).collect();
+                let subsets = Subsets::new(lengths, unflushed);
                 Loss { presented, items: items_here, subsets }
             })
         };
@@ -317,15 +325,19 @@ impl Points {
         }
         explored.states_distinct += 1;
         explored.torn += u64::from(kept.torn.is_some());
+        explored.killed += u64::from(kept.is_kill);
         self.last = Some((loss.presented.clone(), kept));
-        let state = State { chosen: &self.chosen, presented: &loss.presented, hash };
+        let is_kill = kept.is_kill;
+        let state = State { chosen: &self.chosen, presented: &loss.presented, hash, is_kill };
         let outcome = self.trial.check(&self.doubt, &state);
         explored.refused += u64::from(outcome == Outcome::Refused);
     }
 
     /// Chooses the value of every cell; the hash of what is there and of what is known.
     fn choose(&mut self, loss: &Loss, kept: Kept) -> u64 {
-        let Doubt { cells, values, items, knowledge, .. } = &self.doubt;
+        let Doubt { cells, values, items, .. } = &self.doubt;
+        let knowledge =
+            if kept.is_kill { self.doubt.knowledge_killed } else { self.doubt.knowledge };
         self.chosen.clear();
         self.chosen.extend(0..cells.len());
         for (position, item) in loss.items.iter().enumerate() {
@@ -346,7 +358,7 @@ impl Points {
                 hash ^= values[*value].hash;
             }
         }
-        fold(fold(*knowledge, there), hash)
+        fold(fold(knowledge, there), hash)
     }
 }
 

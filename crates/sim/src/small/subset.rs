@@ -7,6 +7,8 @@
 //!   torn       one write of several sectors at a time: every beginning, every end, every single
 //!              sector alone or missing; with it every subset of the others if they are at most 5,
 //!              else none, all, the earlier ones, or the later ones
+//!   killed     only the process ends: what is unflushed is there; of what is under way, up to 4, every
+//!              subset; of more, those of the first 4, or all
 //! ```
 
 /// Writes in doubt up to which every subset is tried: 4096 of them.
@@ -14,36 +16,47 @@ const ITEMS_MAX: usize = 12;
 /// The same beside a torn write.
 const OTHERS_MAX: usize = 5;
 
+/// Writes under way up to which every subset is tried when the process ends.
+const UNDER_WAY_MAX: usize = 4;
+
 /// Which writes are there, by position.
 pub(super) type Mask = u128;
 
-/// What one power cut left.
+/// What the end left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kept {
     /// The writes that are there.
     pub(super) writes: Mask,
     /// One of them, and which of its sectors are.
     pub(super) torn: Option<(usize, Mask)>,
+    /// Only the process ended.
+    pub(super) is_kill: bool,
 }
 
-/// All that a power cut may leave of writes of these lengths.
+/// All that an end may leave of writes of these lengths.
 #[derive(Clone, Debug)]
 pub(super) struct Subsets {
     /// Sectors of each write.
     lengths: Vec<u64>,
+    /// The first so many of them are on the disks, as long as those have power.
+    unflushed: u64,
     whole: u64,
+    cuts: u64,
     total: u64,
 }
 
 impl Subsets {
-    pub(super) fn new(lengths: Vec<u64>) -> Self {
+    pub(super) fn new(lengths: Vec<u64>, unflushed: usize) -> Self {
         assert!(lengths.len() < 128, "a small world has few writes under way");
         let n = lengths.len() as u64;
         let is_cut_down = lengths.len() > ITEMS_MAX;
         let whole = if is_cut_down { 2 * few(n) } else { 1 << n };
         let torn: u64 = lengths.iter().map(|sectors| tears(*sectors)).sum();
         let others = if n == 0 { 0 } else { others(n - 1) };
-        Self { whole, total: whole + torn * others, lengths }
+        let cuts = whole + torn * others;
+        let unflushed = unflushed as u64;
+        let total = cuts + kills(n - unflushed);
+        Self { lengths, unflushed, whole, cuts, total }
     }
 
     /// How many there are.
@@ -60,19 +73,38 @@ impl Subsets {
         let n = self.lengths.len() as u64;
         if number < self.whole {
             let writes = if self.is_cut_down() { cut_down(n, number) } else { Mask::from(number) };
-            return Kept { writes, torn: None };
+            return Kept { writes, torn: None, is_kill: false };
+        }
+        if number >= self.cuts {
+            return self.kill(number - self.cuts);
         }
         let others = others(n - 1);
         let (mut tear, other) = ((number - self.whole) / others, (number - self.whole) % others);
         for (index, sectors) in self.lengths.iter().enumerate() {
             if tear < tears(*sectors) {
                 let writes = beside(index as u64, n, other);
-                return Kept { writes, torn: Some((index, tear_mask(*sectors, tear))) };
+                let torn = Some((index, tear_mask(*sectors, tear)));
+                return Kept { writes, torn, is_kill: false };
             }
             tear -= tears(*sectors);
         }
         unreachable!("the number is below the total")
     }
+
+    /// What is unflushed is there, and of what is under way some, all or nothing.
+    fn kill(&self, number: u64) -> Kept {
+        let under_way = self.lengths.len() as u64 - self.unflushed;
+        let is_all = number + 1 == kills(under_way);
+        let some = if is_all { (1 << under_way) - 1 } else { Mask::from(number) };
+        let writes = ((1 << self.unflushed) - 1) | some << self.unflushed;
+        Kept { writes, torn: None, is_kill: true }
+    }
+}
+
+/// How many selections are tried of `n` writes that are under way when the process ends: every one, or
+/// the first and all.
+fn kills(n: u64) -> u64 {
+    if n as usize <= UNDER_WAY_MAX { 1 << n } else { (1 << UNDER_WAY_MAX) + 1 }
 }
 
 /// Subsets of `n` with at most two elements.
@@ -157,8 +189,8 @@ mod tests {
 
     #[test]
     fn every_subset_comes_once_and_every_tear_beside_every_other() {
-        let subsets = Subsets::new(vec![1, 4, 2]);
-        let kept = all(&subsets);
+        let subsets = Subsets::new(vec![1, 4, 2], 3);
+        let kept: Vec<Kept> = all(&subsets).into_iter().filter(|kept| !kept.is_kill).collect();
         assert_eq!(kept.len(), 8 + (10 + 2) * 4);
         let distinct: BTreeSet<_> = kept.iter().map(|kept| (kept.writes, kept.torn)).collect();
         assert_eq!(distinct.len(), kept.len());
@@ -173,14 +205,29 @@ mod tests {
         assert!(kept.iter().all(|kept| kept.torn.is_none_or(|one| kept.writes >> one.0 & 1 == 1)));
     }
 
+    /// Of five writes two are on the disks.
+    #[test]
+    fn the_end_of_the_process_keeps_what_disks_have() {
+        let kills = |lengths: Vec<u64>, unflushed| -> BTreeSet<Mask> {
+            let kept = all(&Subsets::new(lengths, unflushed));
+            kept.iter().filter(|kept| kept.is_kill).map(|kept| kept.writes).collect()
+        };
+        let expected = (0..8).map(|under_way| 3 | under_way << 2);
+        assert_eq!(kills(vec![1; 5], 2), expected.collect());
+        assert_eq!(kills(vec![1; 2], 2), BTreeSet::from([3]));
+        let many = kills(vec![1; 8], 1);
+        assert!(many.len() == 17 && many.contains(&0xFF) && many.contains(&0x1F));
+    }
+
     #[test]
     fn too_many_writes_are_cut_down_to_few_there_or_few_missing() {
-        let subsets = Subsets::new(vec![1; 14]);
+        let subsets = Subsets::new(vec![1; 14], 14);
         assert!(subsets.is_cut_down());
-        let distinct: BTreeSet<Mask> = all(&subsets).iter().map(|kept| kept.writes).collect();
+        let cuts = all(&subsets).into_iter().filter(|kept| !kept.is_kill);
+        let distinct: BTreeSet<Mask> = cuts.map(|kept| kept.writes).collect();
         assert_eq!(distinct.len(), 2 * (1 + 14 + 91));
         assert!(distinct.iter().all(|mask| !(3..=11).contains(&mask.count_ones())));
-        assert!(!Subsets::new(vec![1; 12]).is_cut_down());
+        assert!(!Subsets::new(vec![1; 12], 0).is_cut_down());
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub(super) struct State<'a> {
     pub(super) chosen: &'a [usize],
     pub(super) presented: &'a [usize],
     pub(super) hash: u64,
+    /// Only the process ended.
+    pub(super) is_kill: bool,
 }
 
 /// What became of a state.
@@ -66,7 +68,7 @@ impl Trial {
     pub(super) fn check(&mut self, doubt: &Doubt, state: &State<'_>) -> Outcome {
         self.lay_out(doubt, state);
         let world = &mut self.world;
-        world.model.clone_from(&doubt.model);
+        world.model.clone_from(if state.is_kill { &doubt.killed } else { &doubt.model });
         world.out.clone_from(&doubt.out);
         world.unsure.clone_from(&doubt.unsure);
         world.chances = Chances::new(state.hash, Cut::default());
