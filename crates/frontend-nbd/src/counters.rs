@@ -32,6 +32,7 @@ pub(crate) struct Counters {
     pub(crate) requests: Counter,
     pub(crate) bytes_read: Counter,
     pub(crate) bytes_written: Counter,
+    pub(crate) bytes_copied: Counter,
     pub(crate) panics: Counter,
     pub(crate) contract_breaches: Counter,
     pub(crate) errors: [Counter; ErrorCode::ALL.len()],
@@ -58,6 +59,10 @@ pub struct Counts {
     pub bytes_read: u64,
     /// Bytes received for WRITE.
     pub bytes_written: u64,
+    /// Payload bytes that the server copied, of those; the rest went between the socket and the export's memory.
+    pub bytes_copied: u64,
+    /// Payload bytes in flight now, over all connections.
+    pub bytes_in_flight: u64,
     /// Connections lost to a panic.
     pub panics: u64,
     /// Outcomes in which an export broke its promise (payload missing or of the wrong length, completion dropped).
@@ -79,7 +84,7 @@ impl Counters {
         self.errors[code.index()].add(1);
     }
 
-    pub(crate) fn read(&self, connections: usize) -> Counts {
+    pub(crate) fn read(&self, connections: usize, bytes_in_flight: usize) -> Counts {
         Counts {
             connections: connections as u64,
             accepted: self.accepted.get(),
@@ -90,6 +95,8 @@ impl Counters {
             requests: self.requests.get(),
             bytes_read: self.bytes_read.get(),
             bytes_written: self.bytes_written.get(),
+            bytes_copied: self.bytes_copied.get(),
+            bytes_in_flight: bytes_in_flight as u64,
             panics: self.panics.get(),
             contract_breaches: self.contract_breaches.get(),
             errors: std::array::from_fn(|index| self.errors[index].get()),

@@ -1,16 +1,28 @@
 //! What a server serves: the [`Export`] trait and the values that cross it.
 //!
 //! Where it stands: the seam between the protocol and everything below. The runtime implements it over an array; this
-//! crate calls it. It is asynchronous by callback: `submit` takes a request and returns, `done` brings the outcome from
-//! whatever thread finished it.
+//! crate calls it. It is asynchronous: `submit` takes a request and returns, and the [`Completion`] brings the outcome
+//! from whatever thread finished it.
 //!
 //! What the server promises: ranges lie within [`Export::size_bytes`], are multiples of the minimum block size, and
 //! no READ, WRITE or Cache is longer than the maximum; a read-only export gets no Write, Trim or WriteZeroes.
 //!
-//! What the export promises: `done` is called once; a payload comes back with the length it went out with, filled if
-//! the operation was a Read that succeeded; Flush and `fua` mean what NBD says they mean, over all connections.
+//! What the export promises: every operation is completed once, whatever thread does it; the payload of a Read comes
+//! back with the length it went out with, filled if it succeeded (a Write may keep its own); Flush and `fua` mean what
+//! NBD says they mean, over all connections.
+//!
+//! A completion is two values and a reference count, so that a request costs no memory of its own: whom to tell, and
+//! the token of the request there.
+//!
+//! Invariants
+//! - A completion that is dropped answers [`IoError::Io`]:
+//!   `tests/server.rs::an_export_that_breaks_its_promises_costs_an_error_not_a_hang`.
+
+use std::sync::Arc;
 
 use braid_nbd_proto::{BlockSizes, ErrorCode, Extent};
+
+use crate::sync::{self, Flaw};
 
 /// Memory for the data of one request.
 #[derive(Debug, Default)]
@@ -23,16 +35,10 @@ impl Payload {
         Self(vec![0; length_bytes].into_boxed_slice())
     }
 
-    /// Length, in bytes.
+    /// Memory whose every byte the taker promises to write before anybody reads it.
     #[must_use]
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether there are no bytes.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    pub fn for_overwriting(length_bytes: usize) -> Self {
+        Self::zeroed(length_bytes)
     }
 }
 
@@ -54,14 +60,16 @@ impl From<Payload> for Box<[u8]> {
     }
 }
 
-impl AsRef<[u8]> for Payload {
-    fn as_ref(&self) -> &[u8] {
+impl std::ops::Deref for Payload {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
         &self.0
     }
 }
 
-impl AsMut<[u8]> for Payload {
-    fn as_mut(&mut self) -> &mut [u8] {
+impl std::ops::DerefMut for Payload {
+    fn deref_mut(&mut self) -> &mut [u8] {
         &mut self.0
     }
 }
@@ -130,12 +138,75 @@ impl From<IoError> for ErrorCode {
 pub struct Outcome {
     /// Success, or why not.
     pub status: Result<(), IoError>,
-    /// The operation's payload, given back; `None` for operations without one.
+    /// The operation's payload, given back. A Read's always; a Write may have kept it, and others have none.
     pub payload: Option<Payload>,
 }
 
-/// Brings an [`Outcome`] back; may be called on any thread, also before `submit` returns.
-pub type Completion = Box<dyn FnOnce(Outcome) + Send>;
+/// A request as the one who waits for its end names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Token {
+    /// Which connection, where one receiver serves many.
+    pub(crate) connection: u64,
+    /// Which of its requests.
+    pub(crate) slot: u32,
+}
+
+/// Whoever waits for the ends of operations.
+pub(crate) trait Receiver: Send + Sync {
+    /// The end of one; no outcome if the completion was dropped.
+    fn receive(&self, token: Token, outcome: Option<Outcome>);
+}
+
+/// A receiver that is a function, for one operation.
+struct Once<F>(std::sync::Mutex<Option<F>>);
+
+impl<F: FnOnce(Outcome) + Send> Receiver for Once<F> {
+    fn receive(&self, _: Token, outcome: Option<Outcome>) {
+        let function = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        let function = function.expect("an operation ends once");
+        function(outcome.unwrap_or(Outcome { status: Err(IoError::Io), payload: None }));
+    }
+}
+
+/// The right and the duty to end one operation, once, on any thread, also before `submit` returns. Dropping it ends the
+/// operation with [`IoError::Io`].
+pub struct Completion {
+    receiver: Option<Arc<dyn Receiver>>,
+    token: Token,
+}
+
+impl std::fmt::Debug for Completion {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Completion").field("token", &self.token).finish_non_exhaustive()
+    }
+}
+
+impl Completion {
+    pub(crate) fn new(receiver: Arc<dyn Receiver>, token: Token) -> Self {
+        Self { receiver: Some(receiver), token }
+    }
+
+    /// One that calls a function, for those who ask an export for something without a server.
+    #[must_use]
+    pub fn from_fn(function: impl FnOnce(Outcome) + Send + 'static) -> Self {
+        let receiver = Once(std::sync::Mutex::new(Some(function)));
+        Self::new(Arc::new(receiver), Token { connection: 0, slot: 0 })
+    }
+
+    /// Ends the operation.
+    pub fn complete(mut self, outcome: Outcome) {
+        let receiver = self.receiver.take().expect("taken only here and in drop");
+        receiver.receive(self.token, Some(outcome));
+    }
+}
+
+impl Drop for Completion {
+    fn drop(&mut self) {
+        if let Some(receiver) = self.receiver.take().filter(|_| !sync::has(Flaw::DropUnanswered)) {
+            receiver.receive(self.token, None);
+        }
+    }
+}
 
 /// A thing to serve.
 pub trait Export: Send + Sync + 'static {
@@ -151,14 +222,8 @@ pub trait Export: Send + Sync + 'static {
     /// Block size constraints; a minimum of 1 means that the export handles unaligned requests.
     fn block_sizes(&self) -> BlockSizes;
 
-    /// Starts an operation; `done` is called exactly once. An export that drops `done` uncalled has answered
-    /// [`IoError::Io`].
-    fn submit(&self, operation: Operation, done: Completion);
-
-    /// Memory for a request of `length_bytes`, zeroed or otherwise free of anybody's data.
-    fn allocate(&self, length_bytes: usize) -> Payload {
-        Payload::zeroed(length_bytes)
-    }
+    /// Starts an operation, and returns without waiting for others: the thread serves many connections.
+    fn submit(&self, operation: Operation, completion: Completion);
 
     /// Extents from `offset` on: at least one, at most `extents_max`, none empty, none starting beyond
     /// `offset + length`, each a multiple of the minimum block size. Everything is allocated data unless an export

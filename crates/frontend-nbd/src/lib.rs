@@ -1,21 +1,24 @@
-//! The NBD server: sockets and threads around `braid-nbd-proto`.
+//! The NBD server: sockets around `braid-nbd-proto`.
 //!
 //! Where it stands: between clients and an [`Export`], the one thing it knows about what it serves; the runtime's
 //! volume is one, [`memory::MemoryExport`] another. What it does not do: TLS, any address that is not local, any RAID.
 //!
 //! ```text
 //!   accept thread ── one per server; polls every listener and a wake-up
-//!        │ spawns
+//!        │ a socket
 //!        ▼
-//!   reader ── one per connection: negotiates, admits, receives payloads straight into Payload, submits
-//!        │                                                        │
-//!        │ spawns when negotiated                                 ▼  Export::submit
-//!        ▼                                                        ┆  (any thread)
-//!   writer ◄──────────────── replies, in completion order ────────┘  done(Outcome)
+//!   threads ── reader and writer of one connection; they carry out what it asks
+//!        │ ▲
+//!        ▼ │  bytes in, replies out
+//!   connection ── a machine: negotiates, admits, receives payloads where they stay, queues replies
+//!        │ ▲
+//!        ▼ │  Export::submit ┄┄► Completion::complete(Outcome), on any thread
+//!   export
 //! ```
 //!
 //! Back-pressure is not reading: a connection with [`limits::IN_FLIGHT_REQUESTS_MAX`] requests or
-//! [`limits::IN_FLIGHT_BYTES_MAX`] bytes on their way leaves the socket alone until replies have gone out.
+//! [`limits::IN_FLIGHT_BYTES_MAX`] bytes on their way leaves the socket alone until replies have gone out. All
+//! connections together have a bound, too ([`Settings::payload_bytes_max`]); beyond it each has one request at a time.
 //!
 //! Invariants
 //! - Each request gets at most one reply, even from an export that forgets or panics: `tests/server.rs`.
@@ -24,6 +27,7 @@
 
 #![forbid(unsafe_code)]
 
+mod budget;
 mod connection;
 mod counters;
 mod endpoint;
@@ -36,6 +40,8 @@ mod registry;
 mod server;
 mod socket;
 mod sync;
+mod task;
+mod threads;
 
 pub use braid_nbd_proto::{BlockSizes, ErrorCode, Extent, NbdUri, Transport};
 pub use counters::Counts;

@@ -1,6 +1,6 @@
 //! Every limit of the server, each with its reason.
 //!
-//! Where it stands: read by the rest of the crate; [`crate::Settings`] can lower the first three.
+//! Where it stands: read by the rest of the crate; [`crate::Settings`] can lower some.
 
 use std::time::Duration;
 
@@ -17,13 +17,20 @@ pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 /// Requests in flight per connection. fio and the kernel's client use up to 128. Models reach it with two.
 pub const IN_FLIGHT_REQUESTS_MAX: usize = if cfg!(shuttle) { 2 } else { 128 };
 
-/// Payload bytes in flight per connection: two requests of the largest size.
-pub const IN_FLIGHT_BYTES_MAX: usize = 128 * 1024 * 1024;
+/// Payload bytes in flight per connection: two requests of the largest size. Models reach it with two small ones.
+pub const IN_FLIGHT_BYTES_MAX: usize = if cfg!(shuttle) { 1024 } else { 128 * 1024 * 1024 };
 
-/// Input buffer of a connection: small while it negotiates, then a few hundred request headers.
-pub const INPUT_BYTES_NEGOTIATING: usize = 4 * 1024;
-/// Input buffer of a connection in its transmission phase.
-pub const INPUT_BYTES: usize = 32 * 1024;
+/// Payload bytes in flight over all connections of a server: what 64 connections with 32 requests of 128 KiB hold.
+/// Beyond it a connection has one request at a time.
+pub const PAYLOAD_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// Request headers that one receive takes at most: those of all requests that may be in flight.
+pub const AHEAD_HEADERS_MAX: usize = 128;
+
+/// Input buffer of a connection, in bytes; holds as many headers.
+pub const INPUT_BYTES: usize = 4 * 1024;
+
+const _: () = assert!(AHEAD_HEADERS_MAX * braid_nbd_proto::wire::REQUEST_BYTES <= INPUT_BYTES);
 
 /// Reply messages sent by one system call; Linux takes 1024 vectors, a reply is at most two.
 pub const REPLIES_PER_SEND: usize = 64;
@@ -40,6 +47,9 @@ pub const STOP_GRACE: Duration = Duration::from_secs(1);
 
 /// Time to get the lock of a socket's directory, against another server that is starting there.
 pub const BIND_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Time that a client may take to close after its last reply.
+pub const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Stack of a connection's threads.
 pub const STACK_BYTES: usize = 256 * 1024;

@@ -79,17 +79,17 @@ impl Export for MemoryExport {
         self.block_sizes
     }
 
-    fn submit(&self, operation: Operation, done: Completion) {
+    fn submit(&self, operation: Operation, completion: Completion) {
         let outcome = match operation {
             Operation::Read { offset, mut payload } => {
                 let status = self.range(offset, payload.len()).map(|range| {
-                    payload.as_mut().copy_from_slice(&self.bytes()[range]);
+                    payload.copy_from_slice(&self.bytes()[range]);
                 });
                 Outcome { status, payload: Some(payload) }
             }
             Operation::Write { offset, payload, .. } => {
                 let status = self.range(offset, payload.len()).map(|range| {
-                    self.bytes()[range].copy_from_slice(payload.as_ref());
+                    self.bytes()[range].copy_from_slice(&payload);
                 });
                 Outcome { status, payload: Some(payload) }
             }
@@ -99,7 +99,7 @@ impl Export for MemoryExport {
             }
             Operation::Flush | Operation::Cache { .. } => Outcome { status: Ok(()), payload: None },
         };
-        done(outcome);
+        completion.complete(outcome);
     }
 
     fn block_status(&self, offset: u64, length: u32, extents_max: usize) -> Vec<Extent> {

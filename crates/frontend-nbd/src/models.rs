@@ -1,7 +1,7 @@
 //! Models of the hand-overs between connections: the registry under very many schedules.
 //!
 //! Where it stands: unit tests that exist under `--cfg shuttle` only; `cargo xtask models` runs them, and those of one
-//! connection in [`crate::connection`]. Timeouts never pass in a model, so a wake-up that is lost is a deadlock.
+//! connection in [`crate::threads`]. Timeouts never pass in a model, so a wake-up that is lost is a deadlock.
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;

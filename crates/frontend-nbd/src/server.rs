@@ -19,13 +19,14 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 
-use crate::connection;
+use crate::budget::Budget;
 use crate::counters::{Counters, Counts};
 use crate::endpoint::{BindError, Endpoint, Listener};
 use crate::export::Export;
 use crate::limits;
 use crate::registry::{Admission, Registry};
 use crate::socket::Socket;
+use crate::threads;
 
 /// What may be tuned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub struct Settings {
     pub negotiating_max: usize,
     /// Time for the whole negotiation.
     pub handshake_deadline: Duration,
+    /// Payload bytes in flight over all connections, beyond which each has one request at a time.
+    pub payload_bytes_max: usize,
 }
 
 impl Default for Settings {
@@ -44,6 +47,7 @@ impl Default for Settings {
             connections_max: limits::CONNECTIONS_MAX,
             negotiating_max: limits::NEGOTIATING_MAX,
             handshake_deadline: limits::HANDSHAKE_DEADLINE,
+            payload_bytes_max: limits::PAYLOAD_BYTES_MAX,
         }
     }
 }
@@ -85,6 +89,7 @@ pub(crate) struct Shared {
     pub(crate) exports: Vec<Arc<dyn Export>>,
     pub(crate) settings: Settings,
     pub(crate) counters: Counters,
+    pub(crate) budget: Budget,
     pub(crate) registry: Registry,
     pub(crate) stopping: AtomicBool,
 }
@@ -125,6 +130,7 @@ impl Server {
             exports,
             settings,
             counters: Counters::default(),
+            budget: Budget::new(settings.payload_bytes_max),
             registry: Registry::default(),
             stopping: AtomicBool::new(false),
         });
@@ -143,7 +149,7 @@ impl Server {
     /// What it has counted.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        self.shared.counters.read(self.shared.registry.count())
+        self.shared.counters.read(self.shared.registry.count(), self.shared.budget.held_bytes())
     }
 
     /// Stops accepting, lets requests in flight finish until `deadline` from now, then closes. Takes at most `deadline`
@@ -251,7 +257,7 @@ impl Acceptor {
         let builder = std::thread::Builder::new();
         let builder = builder.name("nbd-read".into()).stack_size(limits::STACK_BYTES);
         let spawned = builder.spawn(move || {
-            connection::serve(&shared, id, &socket);
+            threads::serve(&shared, id, &socket);
             drop(socket);
             shared.registry.leave(id);
         });

@@ -1,15 +1,18 @@
 //! A connected stream socket, Unix or TCP alike.
 //!
-//! Where it stands: the only place that sends and receives. Sending never raises SIGPIPE (MSG_NOSIGNAL) and never sends
-//! half a message: it goes on until everything is out or the connection is over.
+//! Where it stands: the only place that sends and receives with calls that block; the ring does it by itself. Sending
+//! never raises SIGPIPE (MSG_NOSIGNAL).
 
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, set_tcp_nodelay};
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg, shutdown};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recvmsg, sendmsg,
+    shutdown,
+};
 
 /// A connected stream socket.
 #[derive(Debug)]
@@ -24,30 +27,29 @@ impl Socket {
         Ok(Self(socket))
     }
 
-    /// Some bytes, or 0 at the end of the stream.
-    pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    /// Some bytes into `parts`, in order, or 0 at the end of the stream.
+    pub(crate) fn receive(&self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         loop {
-            match recv(&self.0, &mut *buffer, RecvFlags::empty()) {
-                Ok((received, _)) => return Ok(received),
+            let mut ancillary = RecvAncillaryBuffer::default();
+            match recvmsg(&self.0, parts, &mut ancillary, RecvFlags::empty()) {
+                Ok(message) => return Ok(message.bytes),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
         }
     }
 
-    /// Sends all of `parts`, in order.
-    pub(crate) fn send_all(&self, mut parts: &mut [IoSlice<'_>]) -> io::Result<()> {
-        IoSlice::advance_slices(&mut parts, 0); // drops empty parts in front
-        while !parts.is_empty() {
+    /// Sends some of `parts`, in order, and at least one byte.
+    pub(crate) fn send(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        loop {
             let mut ancillary = SendAncillaryBuffer::default();
             match sendmsg(&self.0, parts, &mut ancillary, SendFlags::NOSIGNAL) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(sent) => IoSlice::advance_slices(&mut parts, sent),
+                Ok(sent) => return Ok(sent),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
         }
-        Ok(())
     }
 
     /// Limits how long one `receive` or `send` may block; `None` for ever.

@@ -6,20 +6,24 @@
 
 #[cfg(not(shuttle))]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
+#[cfg(not(shuttle))]
+pub(crate) use std::thread;
 
 #[cfg(shuttle)]
 pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard};
+#[cfg(shuttle)]
+pub(crate) use shuttle::thread;
 
 /// One thing done wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
-    /// Requests that end do not wake the reader that waits for room.
+    /// Replies that are out do not wake the reader that waits for room.
     EndSilent,
     /// The writer is not told that no more requests will begin.
     FinishSilent,
     /// A broken connection wakes the writer only.
     CloseForgetsReader,
-    /// A ticket that is dropped answers nothing.
+    /// A completion that is dropped answers nothing.
     DropUnanswered,
     /// A connection that leaves wakes nobody.
     LeaveSilent,

@@ -92,7 +92,7 @@ fn every_error_of_an_export_reaches_the_client() {
     ];
     for (error, code) in errors {
         let export = OddExport::shared(move |_, done| {
-            done(Outcome { status: Err(error), payload: None });
+            done.complete(Outcome { status: Err(error), payload: None });
         });
         let served = serve(vec![export], Settings::default());
         for structured in [false, true] {
@@ -128,7 +128,7 @@ fn an_export_that_breaks_its_promises_costs_an_error_not_a_hang() {
     assert_eq!(served.server.counts().contract_breaches, 2);
     for wrong in [None, Some(0), Some(9), Some(11)] {
         let export = OddExport::shared(move |_, done| {
-            done(Outcome { status: Ok(()), payload: wrong.map(Payload::zeroed) });
+            done.complete(Outcome { status: Ok(()), payload: wrong.map(Payload::zeroed) });
         });
         let served = serve(vec![export], Settings::default());
         let mut client = Client::connect(&served.socket);

@@ -32,10 +32,14 @@ impl Collector {
 
     /// Takes from `input` what is still missing; answers how many bytes that was.
     pub(crate) fn fill(&mut self, input: &[u8]) -> usize {
-        let missing = self.needed_bytes.saturating_sub(self.bytes.len());
-        let (taken, _) = input.split_at(missing.min(input.len()));
+        let (taken, _) = input.split_at(self.missing_bytes().min(input.len()));
         self.bytes.extend_from_slice(taken);
         taken.len()
+    }
+
+    /// Bytes until the message is whole.
+    pub(crate) fn missing_bytes(&self) -> usize {
+        self.needed_bytes.saturating_sub(self.bytes.len())
     }
 
     /// Whether the message is whole.

@@ -1,273 +1,280 @@
-//! One connection: the reader's half.
+//! One connection from accept to close, as a machine without socket, thread or clock.
 //!
-//! Where it stands: a thread per connection runs [`serve`] from accept to close. It negotiates, then turns requests
-//! into [`Operation`]s; replies are the writer's ([`writer`]). It decides nothing about the protocol: that is the
-//! session's, in `braid-nbd-proto`.
+//! Where it stands: a transport ([`crate::threads`], [`crate::ring`]) owns the socket and carries out what this asks for;
+//! the [`intake`] makes requests of bytes, the [`outbox`] replies of outcomes, and this decides which of the two may go
+//! on. It decides nothing about the protocol: that is the session's, in `braid-nbd-proto`.
 //!
 //! ```text
-//!   negotiate ── deadline, EOF, protocol ───────────────► closed
-//!       │ Negotiated: the writer starts
-//!       ▼
-//!   transmit ◄───────────┐
-//!       │ request        │ room in flight? payload received? ──► submitted
-//!       ├────────────────┘
-//!       │ DISC, EOF, server stopping, protocol
-//!       ▼
-//!   drain: replies in flight go out, sending ends, input is thrown away until the client closes ──► closed
+//!                  ┌── receive ─► transport ── received ──┐
+//!                  │                                      ▼
+//!   Negotiating ── final reply ──► Transmitting ── DISC, EOF, stopping, protocol ──► Draining
+//!        │                          │        ▲                                          │ all replies are out
+//!        │ deadline, EOF,           ▼        │                                          ▼
+//!        │ protocol, evicted     task ─► export ─► finished ─► batch ─► sent          Ending: sending ends, input is
+//!        ▼                                                                              │ thrown away until EOF
+//!      Closed ◄──── the socket breaks, a panic, cut: from everywhere ───────────────────┘
 //! ```
 //!
+//! How to drive it: after anything that was told to it, [`Connection::advance`]; then carry out what `take_tasks`,
+//! `receive`, `batch` and `takes_end_of_sending` give. At most one receive and one batch are out at a time.
+//!
 //! Invariants
-//! - A panic, ours or an export's, ends here: `tests/hostile.rs::a_panicking_export_costs_one_connection`.
+//! - Whoever has been let in is never evicted: `tests/server.rs`, `crate::registry`.
+//! - A request is taken only when there is room for it: `tests/server.rs::a_connection_with_its_fill_in_flight_is_not_read_from`.
 
-mod channel;
-#[cfg(all(test, shuttle))]
-mod models;
-mod ticket;
-mod writer;
+mod intake;
+mod outbox;
 
-use std::io::{self, IoSlice};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use braid_nbd_proto::{
-    Command, ExportDescription, Negotiated, ReplyCodec, Request, ServerEvent, ServerSession,
-    sound_extents,
-};
+use braid_nbd_proto::{Command, ExportDescription, Extent, Negotiated, Refusal, Request};
 
-use crate::export::{Export, Operation, Payload};
-use crate::limits::{EXTENTS_MAX, INPUT_BYTES, INPUT_BYTES_NEGOTIATING, STACK_BYTES};
+use crate::export::{Export, Operation, Outcome, Payload};
+use crate::limits::{CLOSE_TIMEOUT, EXTENTS_MAX};
 use crate::server::Shared;
-use crate::socket::Socket;
-use channel::Channel;
-use ticket::{Kind, Ticket};
+use intake::{Event, Intake, Write};
+use outbox::{Kind, Ledger, Outbox};
 
-/// How long a client may take to close after its last reply.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) use intake::Receive;
+pub(crate) use outbox::Batch;
 
-/// Serves one connection to its end.
-pub(crate) fn serve(shared: &Arc<Shared>, id: u64, socket: &Arc<Socket>) {
-    let mut reader =
-        Reader { shared, id, socket, session: None, input: Input::new(INPUT_BYTES_NEGOTIATING) };
-    if catch_unwind(AssertUnwindSafe(|| reader.run())).is_err() {
-        shared.counters.panics.add(1);
-    }
-    socket.cut();
+/// What a transport carries out on the connection's export.
+#[derive(Debug)]
+pub(crate) enum Task {
+    /// Submit it; its end is [`Connection::finished`] with this slot.
+    Submit { slot: u32, operation: Operation },
+    /// Ask for extents, and tell them with [`Connection::described`].
+    Describe { slot: u32, offset: u64, length: u32, extents_max: usize },
 }
 
-/// Bytes received and not yet used.
-struct Input {
-    buffer: Box<[u8]>,
-    start: usize,
-    end: usize,
-}
-
-impl Input {
-    fn new(size_bytes: usize) -> Self {
-        Self { buffer: vec![0; size_bytes].into_boxed_slice(), start: 0, end: 0 }
-    }
-
-    fn filled(&self) -> &[u8] {
-        &self.buffer[self.start..self.end]
-    }
-
-    fn consume(&mut self, bytes: usize) {
-        self.start += bytes;
-        assert!(self.start <= self.end, "only received bytes can be used");
-    }
-
-    /// Receives into the empty buffer; 0 at the end of the stream.
-    fn refill(&mut self, socket: &Socket) -> io::Result<usize> {
-        assert!(self.filled().is_empty(), "what was received is used before more comes");
-        self.start = 0;
-        self.end = 0;
-        self.end = socket.receive(&mut self.buffer)?;
-        Ok(self.end)
-    }
-
-    /// Makes the buffer `size_bytes` long, keeping what is in it.
-    fn grow(&mut self, size_bytes: usize) {
-        let mut grown = Self::new(size_bytes.max(self.filled().len()));
-        grown.end = self.filled().len();
-        grown.buffer[..grown.end].copy_from_slice(self.filled());
-        *self = grown;
+impl Task {
+    /// The request that it is for.
+    pub(crate) fn slot(&self) -> u32 {
+        match self {
+            Self::Submit { slot, .. } | Self::Describe { slot, .. } => *slot,
+        }
     }
 }
 
-struct Reader<'a> {
-    shared: &'a Arc<Shared>,
+/// Where a connection stands; the drawing is in the module's header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Negotiating { deadline: Instant },
+    Transmitting,
+    Draining,
+    Ending { deadline: Instant },
+    Closed,
+}
+
+/// A request that waits for room.
+#[derive(Debug)]
+enum Waiting {
+    Request(Request),
+    Refused { cookie: u64, refusal: Refusal },
+}
+
+/// See the module.
+pub(crate) struct Connection {
+    shared: Arc<Shared>,
     id: u64,
-    socket: &'a Arc<Socket>,
-    session: Option<ServerSession>,
-    input: Input,
+    stage: Stage,
+    export: Option<Arc<dyn Export>>,
+    intake: Intake,
+    outbox: Outbox,
+    waiting: Option<Waiting>,
+    tasks: Vec<Task>,
+    /// The end of sending has been asked for.
+    ends_sending: bool,
 }
 
-impl Reader<'_> {
-    fn run(&mut self) {
-        let catalog = self.shared.exports.iter().map(|export| describe(export.as_ref()));
-        self.session = Some(ServerSession::new(catalog.collect()));
-        let negotiated = self.negotiate();
-        match negotiated {
-            Ok(Some(negotiated)) => {
-                self.shared.counters.negotiated.add(1);
-                self.transmit(negotiated);
-            }
+impl Connection {
+    /// A connection that is `id` in the registry; what it says first is there at once.
+    pub(crate) fn new(shared: &Arc<Shared>, id: u64, now: Instant) -> Self {
+        let catalog = shared.exports.iter().map(|export| describe(export.as_ref()));
+        let deadline = now + shared.settings.handshake_deadline;
+        Self {
+            shared: Arc::clone(shared),
+            id,
+            stage: Stage::Negotiating { deadline },
+            export: None,
+            intake: Intake::new(catalog.collect()),
+            outbox: Outbox::new(),
+            waiting: None,
+            tasks: Vec::new(),
+            ends_sending: false,
+        }
+    }
+
+    /// What is served, once that is negotiated.
+    pub(crate) fn export(&self) -> Option<&Arc<dyn Export>> {
+        self.export.as_ref()
+    }
+
+    /// When the present stage ends by itself.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        match self.stage {
+            Stage::Negotiating { deadline } | Stage::Ending { deadline } => Some(deadline),
+            Stage::Transmitting | Stage::Draining | Stage::Closed => None,
+        }
+    }
+
+    /// Says what time it is; a stage whose deadline has passed is over.
+    pub(crate) fn handle_time(&mut self, now: Instant) {
+        if self.deadline().is_some_and(|deadline| deadline <= now) {
+            self.close();
+        }
+    }
+
+    /// Whether there is nothing more to do with the socket. Operations may still be with the export.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.stage == Stage::Closed
+    }
+
+    /// Whether nothing of it is anywhere else any more.
+    #[cfg(test)]
+    pub(crate) fn is_gone(&self) -> bool {
+        self.is_closed() && self.outbox.in_flight() == 0
+    }
+
+    /// Whether all replies are out that will ever be.
+    pub(crate) fn sends_no_more(&self) -> bool {
+        matches!(self.stage, Stage::Ending { .. } | Stage::Closed)
+    }
+
+    /// Gives up a task that was taken and will not be done.
+    pub(crate) fn abandon(&mut self, slot: u32) {
+        self.outbox.abandon(slot, &self.shared.budget);
+    }
+
+    /// Ends the connection in whatever stage it is.
+    pub(crate) fn close(&mut self) {
+        if let Stage::Negotiating { .. } = self.stage {
             // An end of negotiation has no one left to tell; the counter is its record.
-            Ok(None) | Err(_) => self.shared.counters.negotiations_failed.add(1),
+            self.shared.counters.negotiations_failed.add(1);
         }
-    }
-
-    fn session(&mut self) -> &mut ServerSession {
-        self.session.as_mut().expect("the session is made first")
-    }
-
-    fn is_stopping(&self) -> bool {
-        self.shared.stopping.load(Ordering::Acquire)
-    }
-
-    /// The next event of the session; `None` at the end of the stream.
-    fn next_event(&mut self, deadline: Option<Instant>) -> io::Result<Option<ServerEvent>> {
-        loop {
-            if let Some(event) = self.session().poll_event() {
-                return Ok(Some(event));
-            }
-            if self.input.filled().is_empty() {
-                self.set_deadline(deadline)?;
-                if self.input.refill(self.socket)? == 0 {
-                    return Ok(None);
-                }
-                if deadline.is_some() {
-                    self.shared.registry.note_active(self.id);
-                }
-            }
-            let session = self.session.as_mut().expect("the session is made first");
-            let taken = session.handle_bytes(self.input.filled());
-            self.input.consume(taken);
-        }
-    }
-
-    /// Lets the next call on the socket wait no longer than until `deadline`.
-    fn set_deadline(&self, deadline: Option<Instant>) -> io::Result<()> {
-        let Some(deadline) = deadline else { return Ok(()) };
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        self.socket.set_timeout(Some(left))
-    }
-
-    fn negotiate(&mut self) -> io::Result<Option<Negotiated>> {
-        let deadline = Some(Instant::now() + self.shared.settings.handshake_deadline);
-        while let Some(event) = self.next_event(deadline)? {
-            match event {
-                ServerEvent::Transmit(bytes) => {
-                    // Before the client can know: whoever has been let in is never evicted.
-                    if self.session().is_negotiated()
-                        && !self.shared.registry.note_negotiated(self.id)
-                    {
-                        return Ok(None);
-                    }
-                    self.set_deadline(deadline)?;
-                    self.socket.send_all(&mut [IoSlice::new(&bytes)])?;
-                }
-                ServerEvent::Negotiated(negotiated) => {
-                    self.socket.set_timeout(None)?;
-                    self.input.grow(INPUT_BYTES);
-                    return Ok(Some(negotiated));
-                }
-                ServerEvent::Close(_) => return Ok(None),
-                other => unreachable!("{other:?} before negotiation is over"),
+        if self.stage != Stage::Closed {
+            self.stage = Stage::Closed;
+            self.give_up_receiving();
+            self.outbox.close(&self.shared.budget);
+            for task in std::mem::take(&mut self.tasks) {
+                self.abandon(task.slot());
             }
         }
-        Ok(None)
     }
 
-    fn transmit(&mut self, negotiated: Negotiated) {
-        let export = Arc::clone(&self.shared.exports[negotiated.export_index]);
-        let codec = negotiated.codec;
-        let Ok(writer) = Writer::start(self.shared, self.socket) else {
-            return; // no thread to be had: the connection is refused late
+    fn give_up_receiving(&mut self) {
+        self.waiting = None;
+        if let Some(slot) = self.intake.abandon() {
+            self.outbox.abandon(slot, &self.shared.budget);
+        }
+    }
+
+    /// Goes on as far as bytes and room allow.
+    pub(crate) fn advance(&mut self, now: Instant) {
+        while matches!(self.stage, Stage::Negotiating { .. } | Stage::Transmitting) {
+            if self.shared.stopping.load(Ordering::Acquire) && self.stage == Stage::Transmitting {
+                self.drain();
+            } else if let Some(waiting) = self.waiting.take() {
+                if let Some(waiting) = self.admit(waiting) {
+                    self.waiting = Some(waiting);
+                    return;
+                }
+            } else if let Some(event) = self.intake.poll() {
+                self.handle(event);
+            } else {
+                return;
+            }
+        }
+        if self.stage == Stage::Draining && self.outbox.in_flight() == 0 && self.outbox.is_quiet() {
+            self.stage = Stage::Ending { deadline: now + CLOSE_TIMEOUT };
+            self.ends_sending = true;
+        }
+    }
+
+    fn drain(&mut self) {
+        self.stage = Stage::Draining;
+        self.give_up_receiving();
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Transmit(bytes) => {
+                // Before the client can know: whoever has been let in is never evicted.
+                let is_last = self.intake.is_negotiated();
+                if is_last && !self.shared.registry.note_negotiated(self.id) {
+                    return self.close();
+                }
+                self.outbox.transmit(bytes);
+            }
+            Event::Negotiated(negotiated) => self.on_negotiated(negotiated),
+            Event::Request(request) => {
+                self.shared.counters.requests.add(1);
+                self.waiting = Some(Waiting::Request(request));
+            }
+            Event::Refused { cookie, refusal } => {
+                self.shared.counters.requests.add(1);
+                self.waiting = Some(Waiting::Refused { cookie, refusal });
+            }
+            Event::Written(Write { slot, offset, fua, payload, copied_bytes, .. }) => {
+                self.shared.counters.bytes_written.add(payload.len() as u64);
+                self.shared.counters.bytes_copied.add(copied_bytes as u64);
+                let operation = Operation::Write { offset, payload, fua };
+                self.tasks.push(Task::Submit { slot, operation });
+            }
+            Event::Close if self.stage == Stage::Transmitting => self.drain(),
+            // What was said last still goes out.
+            Event::Close => {
+                self.shared.counters.negotiations_failed.add(1);
+                self.drain();
+            }
+        }
+    }
+
+    fn on_negotiated(&mut self, negotiated: Negotiated) {
+        self.shared.counters.negotiated.add(1);
+        self.export = Some(Arc::clone(&self.shared.exports[negotiated.export_index]));
+        self.outbox.set_codec(negotiated.codec);
+        self.stage = Stage::Transmitting;
+    }
+
+    /// Starts a request, or gives it back if there is no room for it yet.
+    fn admit(&mut self, waiting: Waiting) -> Option<Waiting> {
+        let (cookie, kind) = match &waiting {
+            Waiting::Refused { cookie, .. } => (*cookie, Kind::Other),
+            Waiting::Request(Request { cookie, command }) => match *command {
+                Command::Read { offset, length, .. } => (*cookie, Kind::Read { offset, length }),
+                Command::Write { length, .. } => (*cookie, Kind::Write { length }),
+                _ => (*cookie, Kind::Other),
+            },
         };
-        while !self.is_stopping() {
-            let going_on = match self.next_event(None) {
-                Ok(Some(ServerEvent::Request(request))) => {
-                    self.start(request, &export, codec, &writer.channel)
-                }
-                Ok(Some(ServerEvent::Refused { cookie, refusal })) => {
-                    let kind = Kind::Other;
-                    let ticket = self.ticket(&writer.channel, codec, cookie, kind);
-                    ticket.map(|ticket| ticket.refuse(refusal.error, refusal.reason)).is_some()
-                }
-                Ok(Some(ServerEvent::Close(_)) | None) | Err(_) => false,
-                Ok(Some(other)) => unreachable!("{other:?} after negotiation"),
-            };
-            if !going_on {
-                break;
-            }
-        }
-        writer.finish();
-        self.await_close();
-    }
-
-    /// Ends sending and throws input away until the client closes, so that no reset overtakes the last replies.
-    fn await_close(&mut self) {
-        self.socket.stop_sending();
-        let deadline = Instant::now() + CLOSE_TIMEOUT;
-        let mut scratch = [0; 4096];
-        while self.set_deadline(Some(deadline)).is_ok() {
-            if !matches!(self.socket.receive(&mut scratch), Ok(received) if received > 0) {
-                break;
-            }
-        }
-    }
-
-    /// Waits for room in flight; `None` once the connection is broken.
-    fn ticket(
-        &self,
-        channel: &Arc<Channel>,
-        codec: ReplyCodec,
-        cookie: u64,
-        kind: Kind,
-    ) -> Option<Ticket> {
-        self.shared.counters.requests.add(1);
-        let admitted = channel.begin(kind.cost_bytes());
-        admitted.then(|| Ticket::new(self.shared, channel, codec, cookie, kind))
-    }
-
-    /// Starts one request; false once the connection is broken.
-    fn start(
-        &mut self,
-        request: Request,
-        export: &Arc<dyn Export>,
-        codec: ReplyCodec,
-        channel: &Arc<Channel>,
-    ) -> bool {
-        let kind = match request.command {
-            Command::Read { offset, length, .. } => Kind::Read { offset, length },
-            Command::Write { length, .. } => Kind::Write { length },
-            _ => Kind::Other,
+        let Some(slot) = self.outbox.begin(cookie, kind, &self.shared.budget) else {
+            return Some(waiting);
         };
-        let Some(ticket) = self.ticket(channel, codec, request.cookie, kind) else { return false };
-        let operation = match request.command {
+        match waiting {
+            Waiting::Refused { refusal, .. } => {
+                let ledger = Ledger::of(&self.shared);
+                self.outbox.refuse(slot, refusal.error, refusal.reason, &ledger);
+            }
+            Waiting::Request(request) => self.start(slot, request.command),
+        }
+        None
+    }
+
+    fn start(&mut self, slot: u32, command: Command) {
+        let operation = match command {
             Command::Read { offset, length, .. } => {
-                Operation::Read { offset, payload: self.allocate(export, length) }
+                Operation::Read { offset, payload: Payload::for_overwriting(length as usize) }
             }
             Command::Write { offset, length, fua } => {
-                let mut payload = self.allocate(export, length);
-                if !self.receive_payload(payload.as_mut()) {
-                    ticket.abandon();
-                    return false;
-                }
-                self.shared.counters.bytes_written.add(u64::from(length));
-                Operation::Write { offset, payload, fua }
+                let payload = Payload::for_overwriting(length as usize);
+                return self.intake.open(Write::new(slot, offset, fua, payload));
             }
             Command::BlockStatus { offset, length, one } => {
                 let extents_max = if one { 1 } else { EXTENTS_MAX };
-                let extents = export.block_status(offset, length, extents_max);
-                ticket.block_status(&sound_extents(&extents, length, extents_max));
-                return true;
+                return self.tasks.push(Task::Describe { slot, offset, length, extents_max });
             }
             Command::Flush => Operation::Flush,
             Command::Trim { offset, length, fua } => Operation::Trim { offset, length, fua },
@@ -276,88 +283,88 @@ impl Reader<'_> {
             }
             Command::Cache { offset, length } => Operation::Cache { offset, length },
         };
-        export.submit(operation, Box::new(move |outcome| ticket.complete(outcome)));
-        true
+        self.tasks.push(Task::Submit { slot, operation });
     }
 
-    fn allocate(&self, export: &Arc<dyn Export>, length: u32) -> Payload {
-        let length_bytes = length as usize;
-        let payload = export.allocate(length_bytes);
-        if payload.len() == length_bytes {
-            return payload;
+    /// Moves what is to be done to an empty list.
+    pub(crate) fn take_tasks(&mut self, tasks: &mut Vec<Task>) {
+        assert!(tasks.is_empty(), "what was taken before has been done");
+        std::mem::swap(&mut self.tasks, tasks);
+    }
+
+    /// The end of an operation; no outcome if the export dropped it.
+    pub(crate) fn finished(&mut self, slot: u32, outcome: Option<Outcome>) {
+        self.outbox.finish(slot, outcome, &Ledger::of(&self.shared));
+    }
+
+    /// The extents that were asked for.
+    pub(crate) fn described(&mut self, slot: u32, extents: &[Extent], asked: (u32, usize)) {
+        self.outbox.describe(slot, extents, asked, &Ledger::of(&self.shared));
+    }
+
+    /// Memory for the next bytes; `None` while it is out, and while bytes are not wanted.
+    pub(crate) fn receive(&mut self) -> Option<Receive> {
+        match self.stage {
+            // A client that does not read its answers is not asked for more options.
+            Stage::Negotiating { .. } if self.outbox.is_quiet() => self.intake.receive(),
+            Stage::Transmitting if self.waiting.is_none() => self.intake.receive(),
+            Stage::Ending { .. } => self.intake.receive_waste(),
+            _ => None,
         }
-        self.shared.counters.contract_breaches.add(1);
-        Payload::zeroed(length_bytes)
     }
 
-    /// Moves the pending payload from the stream to `payload`; false if the stream ends before it does.
-    fn receive_payload(&mut self, payload: &mut [u8]) -> bool {
-        let mut filled = 0;
-        while filled < payload.len() {
-            let rest = &mut payload[filled..];
-            let buffered = self.input.filled().len().min(rest.len());
-            let received = if buffered > 0 {
-                rest[..buffered].copy_from_slice(&self.input.filled()[..buffered]);
-                self.input.consume(buffered);
-                buffered
-            } else {
-                match self.socket.receive(rest) {
-                    Ok(received) if received > 0 => received,
-                    _ => return false,
+    /// How a receive went; 0 bytes are the end of the stream.
+    pub(crate) fn received(&mut self, receive: Receive, result: io::Result<usize>) {
+        let bytes = result.unwrap_or(0);
+        match self.stage {
+            Stage::Negotiating { .. } | Stage::Transmitting if bytes > 0 => {
+                self.intake.received(receive, bytes);
+                if self.deadline().is_some() {
+                    self.shared.registry.note_active(self.id);
                 }
-            };
-            let consumed = u32::try_from(received).expect("a payload is at most 64 MiB");
-            self.session().payload_consumed(consumed);
-            filled += received;
-        }
-        true
-    }
-}
-
-/// The writer's thread; dropping it without [`Writer::finish`] (a panic) breaks the connection.
-struct Writer {
-    channel: Arc<Channel>,
-    socket: Arc<Socket>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Writer {
-    fn start(shared: &Arc<Shared>, socket: &Arc<Socket>) -> io::Result<Self> {
-        let channel = Arc::new(Channel::default());
-        let (their_shared, their_socket) = (Arc::clone(shared), Arc::clone(socket));
-        let their_channel = Arc::clone(&channel);
-        let builder = std::thread::Builder::new().name("nbd-write".into()).stack_size(STACK_BYTES);
-        let thread = builder.spawn(move || {
-            let body = || writer::run(&their_socket, &their_channel);
-            if catch_unwind(AssertUnwindSafe(body)).is_err() {
-                their_shared.counters.panics.add(1);
-                their_channel.close();
-                their_socket.cut();
+                return;
             }
-        })?;
-        Ok(Self { channel, socket: Arc::clone(socket), thread: Some(thread) })
-    }
-
-    /// Waits until the replies in flight are out.
-    fn finish(mut self) {
-        self.channel.finish();
-        self.join();
-    }
-
-    fn join(&mut self) {
-        if let Some(thread) = self.thread.take() {
-            thread.join().expect("the writer catches its own panics");
+            _ => {}
         }
+        if let Some(slot) = self.intake.waste(receive) {
+            self.outbox.abandon(slot, &self.shared.budget);
+        }
+        match self.stage {
+            Stage::Transmitting => self.drain(),
+            Stage::Negotiating { .. } => self.close(),
+            Stage::Ending { .. } if bytes == 0 => self.close(),
+            Stage::Draining | Stage::Ending { .. } | Stage::Closed => {}
+        }
+    }
+
+    /// Whether there is something to send and nothing is being sent.
+    pub(crate) fn has_batch(&self) -> bool {
+        !self.is_closed() && self.outbox.has_batch()
+    }
+
+    /// Messages to send; `None` while some are out, and when there are none.
+    pub(crate) fn batch(&mut self) -> Option<Batch> {
+        if self.is_closed() { None } else { self.outbox.batch() }
+    }
+
+    /// A batch is out, or will never be.
+    pub(crate) fn sent(&mut self, batch: Batch, result: io::Result<()>) {
+        self.outbox.sent(batch, &self.shared.budget);
+        if result.is_err() {
+            // The client is gone: its requests still finish, their replies have nowhere to go.
+            self.close();
+        }
+    }
+
+    /// Whether the sending direction is to be ended now; said once.
+    pub(crate) fn takes_end_of_sending(&mut self) -> bool {
+        std::mem::take(&mut self.ends_sending)
     }
 }
 
-impl Drop for Writer {
-    fn drop(&mut self) {
-        if self.thread.is_some() {
-            self.channel.close();
-            self.socket.cut();
-            self.join();
-        }
+impl<'a> Ledger<'a> {
+    fn of(shared: &'a Shared) -> Self {
+        Self { counters: &shared.counters, budget: &shared.budget }
     }
 }
 
@@ -372,17 +379,5 @@ fn describe(export: &dyn Export) -> ExportDescription {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_grown_input_keeps_its_bytes() {
-        let mut input = Input::new(8);
-        input.buffer.copy_from_slice(b"abcdefgh");
-        input.end = 8;
-        input.consume(3);
-        input.grow(16);
-        assert_eq!(input.filled(), b"defgh");
-        assert_eq!(input.buffer.len(), 16);
-    }
-}
+#[cfg(not(shuttle))]
+mod tests;

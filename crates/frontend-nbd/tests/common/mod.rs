@@ -180,7 +180,7 @@ pub fn succeed(operation: Operation, done: Completion) {
         Operation::Read { payload, .. } | Operation::Write { payload, .. } => Some(payload),
         _ => None,
     };
-    done(Outcome { status: Ok(()), payload });
+    done.complete(Outcome { status: Ok(()), payload });
 }
 
 /// Operations kept until they are released.

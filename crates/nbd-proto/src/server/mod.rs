@@ -212,6 +212,22 @@ impl ServerSession {
         }
     }
 
+    /// Bytes until the message that has begun, or the next one, is whole; what is thrown away counts as one message.
+    /// A driver that receives no more than this receives nothing of what follows. 0 within a payload and once closed.
+    #[must_use]
+    pub fn message_missing(&self) -> usize {
+        match self.phase {
+            Phase::Payload { .. } | Phase::Closed => 0,
+            Phase::OptionSkip { remaining, .. } | Phase::Discard { remaining, .. } => {
+                usize::try_from(remaining).unwrap_or(usize::MAX)
+            }
+            Phase::ClientFlags
+            | Phase::OptionHeader
+            | Phase::OptionPayload { .. }
+            | Phase::RequestHeader => self.collector.missing_bytes(),
+        }
+    }
+
     /// Says that the driver took `bytes` of payload from the stream.
     ///
     /// # Panics

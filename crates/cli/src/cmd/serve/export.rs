@@ -35,7 +35,7 @@ impl Export for VolumeExport {
         BlockSizes::BYTE_GRANULAR
     }
 
-    fn submit(&self, operation: Operation, done: Completion) {
+    fn submit(&self, operation: Operation, completion: Completion) {
         let operation = match operation {
             Operation::Read { offset, payload } => {
                 VolumeOperation::Read { offset, payload: payload.into() }
@@ -57,11 +57,13 @@ impl Export for VolumeExport {
                 }
             }
             // A hint, and one that the page cache of the members takes better by itself.
-            Operation::Cache { .. } => return done(Outcome { status: Ok(()), payload: None }),
+            Operation::Cache { .. } => {
+                return completion.complete(Outcome { status: Ok(()), payload: None });
+            }
         };
         let done = move |outcome: braid_runtime::Outcome| {
             let status = outcome.result.map_err(error);
-            done(Outcome { status, payload: outcome.payload.map(Payload::from) });
+            completion.complete(Outcome { status, payload: outcome.payload.map(Payload::from) });
         };
         self.volume.submit(operation, Box::new(done));
     }

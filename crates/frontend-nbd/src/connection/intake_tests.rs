@@ -1,0 +1,143 @@
+//! The intake by hand: whatever the pieces that bytes come in, the same requests; and where payloads come to lie.
+
+#![allow(clippy::cast_possible_truncation)] // small numbers of our own
+
+use braid_nbd_proto::BlockSizes;
+
+use super::*;
+
+const READ: Command = Command::Read { offset: 8, length: 512, dont_fragment: false };
+
+fn write(length: u32) -> Command {
+    Command::Write { offset: 8, length, fua: false }
+}
+
+fn intake() -> Intake {
+    let export = ExportDescription {
+        name: "a".into(),
+        size_bytes: 1 << 30,
+        read_only: false,
+        multi_conn: true,
+        block_sizes: BlockSizes::BYTE_GRANULAR,
+    };
+    let mut intake = Intake::new(Arc::new([export]));
+    let hello = [&3_u32.to_be_bytes()[..], &wire::encode_option(wire::OPT_GO, &[0; 6])].concat();
+    let mut said = Client { bytes: &hello, served: Vec::new(), copied: 0 };
+    said.talk(&mut intake, &mut || usize::MAX);
+    assert!(said.bytes.is_empty() && intake.is_negotiated());
+    intake
+}
+
+fn message(command: Command, cookie: u64, payload: &[u8]) -> Vec<u8> {
+    [&command.header(cookie).encode()[..], payload].concat()
+}
+
+/// What a client sends, and what it came to.
+struct Client<'a> {
+    bytes: &'a [u8],
+    served: Vec<(Command, Vec<u8>)>,
+    copied: usize,
+}
+
+impl Client<'_> {
+    /// Feeds everything, in pieces of `piece()` bytes at most.
+    fn talk(&mut self, intake: &mut Intake, piece: &mut dyn FnMut() -> usize) {
+        loop {
+            while let Some(event) = intake.poll() {
+                match event {
+                    Event::Request(request) => {
+                        if let Command::Write { offset, length, fua } = request.command {
+                            let payload = Payload::zeroed(length as usize);
+                            intake.open(Write::new(0, offset, fua, payload));
+                        }
+                        self.served.push((request.command, Vec::new()));
+                    }
+                    Event::Written(write) => {
+                        self.copied += write.copied_bytes;
+                        self.served.last_mut().expect("its header came before").1 =
+                            write.payload.to_vec();
+                    }
+                    Event::Transmit(_) | Event::Negotiated(_) | Event::Refused { .. } => {}
+                    Event::Close => return,
+                }
+            }
+            if self.bytes.is_empty() {
+                return;
+            }
+            let mut receive = intake.receive().expect("nothing is out");
+            let (most, mut received) = (piece().clamp(1, self.bytes.len()), 0);
+            for part in receive.parts() {
+                let moved = part.len().min(most - received);
+                part[..moved].copy_from_slice(&self.bytes[received..received + moved]);
+                received += moved;
+            }
+            assert!(received > 0, "there is always room for the next byte");
+            self.bytes = &self.bytes[received..];
+            intake.received(receive, received);
+        }
+    }
+}
+
+#[test]
+fn any_split_gives_the_same_requests() {
+    let payloads = [vec![1; 1], vec![2; 5000], vec![3; 100]];
+    let mut commands: Vec<(Command, Vec<u8>)> = vec![(READ, Vec::new()); 9];
+    for payload in payloads {
+        commands.push((write(payload.len() as u32), payload));
+        commands.extend([(READ, Vec::new()), (Command::Flush, Vec::new())]);
+    }
+    let bytes: Vec<u8> = commands.iter().flat_map(|(c, p)| message(*c, 1, p)).collect();
+    let mut state = 1_u64;
+    for round in 0..500 {
+        let mut piece = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            if round == 0 { 1 } else { (state >> 33) as usize % (4 * round) + 1 }
+        };
+        let mut client = Client { bytes: &bytes, served: Vec::new(), copied: 0 };
+        client.talk(&mut intake(), &mut piece);
+        assert_eq!(client.served, commands);
+    }
+}
+
+#[test]
+fn writes_in_a_row_are_not_copied() {
+    for length in [512, 4096, 1 << 20] {
+        let bytes = message(write(length), 1, &vec![7; length as usize]).repeat(20);
+        for piece in [usize::MAX, 1000, 29] {
+            let mut client = Client { bytes: &bytes, served: Vec::new(), copied: 0 };
+            client.talk(&mut intake(), &mut || piece);
+            assert_eq!((client.served.len(), client.copied), (20, 0), "{length} {piece}");
+        }
+    }
+}
+
+#[test]
+fn reads_are_taken_many_at_once_and_a_write_after_them_is_hardly_copied() {
+    let mut intake = intake();
+    let reads = message(READ, 1, &[]).repeat(1000);
+    let mut receives = 0;
+    let mut client = Client { bytes: &reads, served: Vec::new(), copied: 0 };
+    client.talk(&mut intake, &mut || {
+        receives += 1;
+        usize::MAX
+    });
+    assert_eq!(client.served.len(), 1000);
+    assert!(receives <= 7 + 1000 / AHEAD_HEADERS_MAX + 1, "{receives}");
+    let writes = message(write(1 << 20), 1, &vec![7; 1 << 20]).repeat(3);
+    let mut client = Client { bytes: &writes, served: Vec::new(), copied: 0 };
+    client.talk(&mut intake, &mut || usize::MAX);
+    assert!(client.served.iter().all(|(_, payload)| payload.len() == 1 << 20));
+    assert!(client.copied > 0 && client.copied < INPUT_BYTES, "{} were copied", client.copied);
+}
+
+#[test]
+fn a_write_that_is_given_up_names_its_slot() {
+    let mut intake = intake();
+    let bytes = [&message(write(100), 1, &[])[..], &[1; 40]].concat();
+    let mut client = Client { bytes: &bytes, served: Vec::new(), copied: 0 };
+    client.talk(&mut intake, &mut || usize::MAX);
+    let receive = intake.receive().expect("the rest is wanted");
+    assert_eq!(intake.abandon(), None, "it is out");
+    assert_eq!(intake.waste(receive), Some(0));
+    assert_eq!(intake.abandon(), None, "once");
+}

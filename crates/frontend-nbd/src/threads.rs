@@ -1,0 +1,255 @@
+//! The transport that needs nothing but threads: a reader and a writer for each connection.
+//!
+//! Where it stands: it carries out what a [`Connection`] asks, with calls that block; used where io_uring is not
+//! allowed. The reader does everything but sending; the writer sends replies in the order in which requests ended, as
+//! many per system call as are waiting. A request's end comes from any thread.
+//!
+//! ```text
+//!   reader:  advance ─► tasks ─► export          writer:  batch ─► send ─► sent
+//!              ▲  └─► receive                                 ▲               │
+//!              └────── room ◄──────────────────────────── work ◄── finished   │
+//!                       ▲─────────────────────────────────────────────────────┘
+//! ```
+//!
+//! Invariants
+//! - Nobody waits for a wake-up that does not come: `models`, under shuttle.
+//! - A panic, ours or an export's, ends here: `tests/hostile.rs::a_panicking_export_costs_one_connection`.
+
+#[cfg(all(test, shuttle))]
+mod models;
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+
+use crate::connection::{Batch, Connection, Receive, Task};
+use crate::export::{Outcome, Receiver, Token};
+use crate::limits::STACK_BYTES;
+use crate::server::Shared;
+use crate::socket::Socket;
+use crate::sync::thread::{Builder, JoinHandle};
+use crate::sync::{self, Condvar, Flaw, Mutex, MutexGuard};
+use crate::task::{Done, perform};
+
+/// Serves one connection to its end.
+pub(crate) fn serve(shared: &Arc<Shared>, id: u64, socket: &Arc<Socket>) {
+    let line = Arc::new(Line {
+        connection: Mutex::new(Connection::new(shared, id, Instant::now())),
+        room: Condvar::new(),
+        work: Condvar::new(),
+    });
+    let mut reader = Reader { shared, socket, line: &line, writer: None, has_timeout: false };
+    if catch_unwind(AssertUnwindSafe(|| reader.run())).is_err() {
+        shared.counters.panics.add(1);
+    }
+    line.close();
+    socket.cut();
+    if let Some(writer) = reader.writer.take() {
+        writer.join().expect("the writer catches its own panics");
+    }
+}
+
+/// What the threads of a connection share.
+struct Line {
+    connection: Mutex<Connection>,
+    /// The reader waits here.
+    room: Condvar,
+    /// The writer waits here.
+    work: Condvar,
+}
+
+impl Receiver for Line {
+    fn receive(&self, token: Token, outcome: Option<Outcome>) {
+        self.lock().finished(token.slot, outcome);
+        self.work.notify_one();
+    }
+}
+
+/// What the reader does next.
+enum Step {
+    Perform,
+    Send(Batch),
+    StartWriter,
+    Receive(Receive, Option<Instant>),
+    EndSending,
+    Over,
+}
+
+impl Line {
+    fn lock(&self) -> MutexGuard<'_, Connection> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The reader's next step; waits until there is one.
+    fn next_step(&self, tasks: &mut Vec<Task>, has_writer: bool) -> Step {
+        let mut connection = self.lock();
+        loop {
+            let now = Instant::now();
+            connection.handle_time(now);
+            connection.advance(now);
+            if connection.has_batch() {
+                self.work.notify_one(); // a request that was refused
+            }
+            if connection.is_closed() {
+                return Step::Over;
+            }
+            connection.take_tasks(tasks);
+            if !tasks.is_empty() {
+                return Step::Perform;
+            }
+            if connection.takes_end_of_sending() {
+                return Step::EndSending;
+            }
+            if !has_writer {
+                // Until a client is let in, one thread does for both directions.
+                match connection.batch() {
+                    Some(batch) => return Step::Send(batch),
+                    None if connection.export().is_some() => return Step::StartWriter,
+                    None => {}
+                }
+            }
+            if let Some(receive) = connection.receive() {
+                return Step::Receive(receive, connection.deadline());
+            }
+            connection = self.room.wait(connection).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Messages for the writer; waits until there are some, `None` if there will be no more.
+    fn next_batch(&self) -> Option<Batch> {
+        let idle =
+            |connection: &mut Connection| !connection.has_batch() && !connection.sends_no_more();
+        let waited = self.work.wait_while(self.lock(), idle);
+        waited.unwrap_or_else(PoisonError::into_inner).batch()
+    }
+
+    fn sent(&self, batch: Batch, result: io::Result<()>) {
+        let is_broken = result.is_err();
+        self.lock().sent(batch, result);
+        if !sync::has(if is_broken { Flaw::CloseForgetsReader } else { Flaw::EndSilent }) {
+            self.room.notify_one();
+        }
+    }
+
+    fn close(&self) {
+        self.lock().close();
+        self.room.notify_one();
+        if !sync::has(Flaw::FinishSilent) {
+            self.work.notify_one();
+        }
+    }
+}
+
+struct Reader<'a> {
+    shared: &'a Arc<Shared>,
+    socket: &'a Arc<Socket>,
+    line: &'a Arc<Line>,
+    writer: Option<JoinHandle<()>>,
+    has_timeout: bool,
+}
+
+impl Reader<'_> {
+    fn run(&mut self) {
+        let mut tasks = Vec::new();
+        loop {
+            match self.line.next_step(&mut tasks, self.writer.is_some()) {
+                Step::Perform => self.perform(&mut tasks),
+                Step::Send(mut batch) => {
+                    let deadline = self.line.lock().deadline();
+                    let result = self
+                        .set_deadline(deadline)
+                        .and_then(|()| send_all(self.socket, &mut batch));
+                    self.line.sent(batch, result);
+                }
+                Step::StartWriter => match self.start_writer() {
+                    Ok(writer) => self.writer = Some(writer),
+                    Err(_) => return, // no thread to be had: the connection is refused late
+                },
+                Step::Receive(mut receive, deadline) => {
+                    let result = self.set_deadline(deadline).and_then(|()| {
+                        self.socket.receive(&mut receive.parts().map(IoSliceMut::new))
+                    });
+                    self.line.lock().received(receive, result);
+                }
+                Step::EndSending => self.socket.stop_sending(),
+                Step::Over => return,
+            }
+        }
+    }
+
+    fn perform(&mut self, tasks: &mut Vec<Task>) {
+        let export = self.line.lock().export().map(Arc::clone);
+        let export = export.expect("a task comes after negotiation");
+        let receiver: Arc<dyn Receiver> = Arc::<Line>::clone(self.line);
+        let mut goes_on = true;
+        for task in tasks.drain(..) {
+            if !goes_on {
+                self.line.lock().abandon(task.slot());
+                continue;
+            }
+            match perform(task, &*export, &receiver, 0) {
+                Done::Submitted => {}
+                Done::Described { slot, extents, asked } => {
+                    self.line.lock().described(slot, &extents, asked);
+                    self.line.work.notify_one();
+                }
+                Done::Panicked { undone } => {
+                    goes_on = false;
+                    self.shared.counters.panics.add(1);
+                    self.line.close();
+                    undone.into_iter().for_each(|slot| self.line.lock().abandon(slot));
+                }
+            }
+        }
+    }
+
+    /// Lets the next call on the socket wait no longer than until `deadline`.
+    fn set_deadline(&mut self, deadline: Option<Instant>) -> io::Result<()> {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        if left.is_some() || self.has_timeout {
+            self.socket.set_timeout(left)?;
+        }
+        self.has_timeout = left.is_some();
+        Ok(())
+    }
+
+    fn start_writer(&mut self) -> io::Result<JoinHandle<()>> {
+        self.set_deadline(None)?;
+        let (shared, socket) = (Arc::clone(self.shared), Arc::clone(self.socket));
+        let line = Arc::clone(self.line);
+        let builder = Builder::new().name("nbd-write".into()).stack_size(STACK_BYTES);
+        builder.spawn(move || {
+            if catch_unwind(AssertUnwindSafe(|| write(&socket, &line))).is_err() {
+                shared.counters.panics.add(1);
+                line.close();
+                socket.cut();
+            }
+        })
+    }
+}
+
+/// Sends replies until there will be no more or the socket breaks.
+fn write(socket: &Socket, line: &Line) {
+    while let Some(mut batch) = line.next_batch() {
+        let result = send_all(socket, &mut batch);
+        if result.is_err() {
+            socket.cut();
+        }
+        line.sent(batch, result);
+    }
+}
+
+fn send_all(socket: &Socket, batch: &mut Batch) -> io::Result<()> {
+    loop {
+        let parts: Vec<IoSlice<'_>> = batch.parts().map(IoSlice::new).collect();
+        let sent = socket.send(&parts)?;
+        drop(parts);
+        if batch.advance(sent) {
+            return Ok(());
+        }
+    }
+}

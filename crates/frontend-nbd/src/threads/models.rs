@@ -1,0 +1,171 @@
+//! Models of one connection: its reader, its writer and the threads that finish its requests.
+//!
+//! Where it stands: unit tests that exist under `--cfg shuttle` only, with the rest in [`crate::models`]. All of it is
+//! the real thing but the client, who has said everything and hung up before it begins: a model must not wait for the
+//! operating system. There is room for two requests, or one read.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use braid_nbd_proto::{BlockSizes, Command, wire};
+use shuttle::thread;
+
+use crate::budget::Budget;
+use crate::counters::Counters;
+use crate::export::{Completion, Export, Operation, Outcome};
+use crate::models::{pair, sample};
+use crate::registry::{Admission, Registry};
+use crate::server::{Settings, Shared};
+use crate::sync::{Flaw, choose};
+
+/// Two of these are more than a connection may have in flight.
+const HEAVY_BYTES: u32 = 600;
+/// Greeting, and the answer to GO: one item of 12 bytes, and an end.
+const HELLO_BYTES: usize = 18 + 20 + 12 + 20;
+/// The header of a reply.
+const REPLY_BYTES: usize = 16;
+
+/// Finishes each operation on a thread of its own; a FLUSH by dropping it.
+struct Scattering;
+
+impl Export for Scattering {
+    fn name(&self) -> &str {
+        "scattering"
+    }
+
+    fn size_bytes(&self) -> u64 {
+        1 << 20
+    }
+
+    fn read_only(&self) -> bool {
+        false
+    }
+
+    fn block_sizes(&self) -> BlockSizes {
+        BlockSizes::BYTE_GRANULAR
+    }
+
+    fn submit(&self, operation: Operation, completion: Completion) {
+        thread::spawn(move || match operation {
+            Operation::Flush => drop(completion),
+            Operation::Read { payload, .. } => {
+                completion.complete(Outcome { status: Ok(()), payload: Some(payload) });
+            }
+            _ => completion.complete(Outcome { status: Ok(()), payload: None }),
+        });
+    }
+}
+
+fn shared() -> Arc<Shared> {
+    Arc::new(Shared {
+        exports: vec![Arc::new(Scattering)],
+        settings: Settings::default(),
+        counters: Counters::default(),
+        budget: Budget::new(1 << 20),
+        registry: Registry::default(),
+        stopping: AtomicBool::new(false),
+    })
+}
+
+/// All that the client says.
+fn requests() -> Vec<u8> {
+    let read = Command::Read { offset: 0, length: HEAVY_BYTES, dont_fragment: false };
+    let write = Command::Write { offset: 0, length: 3, fua: false };
+    let mut bytes = 3_u32.to_be_bytes().to_vec();
+    bytes.extend(wire::encode_option(wire::OPT_GO, &[0; 6]));
+    bytes.extend(read.header(0).encode());
+    bytes.extend(write.header(1).encode());
+    bytes.extend([1, 2, 3]);
+    bytes.extend(Command::Flush.header(2).encode());
+    bytes.extend(read.header(3).encode());
+    bytes
+}
+
+/// Begins to serve a client that has said everything and hung up.
+fn serve() -> (Arc<Shared>, UnixStream, thread::JoinHandle<()>) {
+    let (socket, mut theirs) = pair();
+    theirs.write_all(&requests()).expect("it fits the socket");
+    theirs.shutdown(Shutdown::Write).expect("it is open");
+    let shared = shared();
+    let Admission::Admitted { id, .. } = shared.registry.admit(&socket, 1, 1) else {
+        panic!("there is room for one");
+    };
+    let ours = Arc::clone(&shared);
+    let server = thread::spawn(move || super::serve(&ours, id, &socket));
+    (shared, theirs, server)
+}
+
+/// The cookies of the replies that have arrived.
+fn cookies(mut stream: UnixStream) -> Vec<u64> {
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).expect("the other end is closed");
+    let mut rest = &bytes[HELLO_BYTES..];
+    let mut cookies = Vec::new();
+    while let Some((reply, behind)) = rest.split_at_checked(REPLY_BYTES) {
+        let cookie = u64::from_be_bytes(reply[8..].try_into().expect("eight bytes"));
+        let data = if matches!(cookie, 0 | 3) { HEAVY_BYTES as usize } else { 0 };
+        rest = &behind[data..];
+        cookies.push(cookie);
+    }
+    assert!(rest.is_empty(), "replies are whole");
+    cookies.sort_unstable();
+    cookies
+}
+
+fn serve_to_the_end() {
+    let (shared, theirs, server) = serve();
+    server.join().expect("it does not panic");
+    assert_eq!(cookies(theirs), [0, 1, 2, 3], "every request has one reply");
+    let counts = shared.counters.read(0, shared.budget.held_bytes());
+    assert_eq!((counts.panics, counts.contract_breaches, counts.bytes_in_flight), (0, 1, 0));
+}
+
+#[test]
+fn every_request_has_one_reply_and_both_threads_end() {
+    sample("connection: four requests, room for two", serve_to_the_end);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_reader_that_is_not_woken_is_caught() {
+    choose(Flaw::EndSilent);
+    sample("flawed", serve_to_the_end);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_writer_that_is_not_told_of_the_end_is_caught() {
+    choose(Flaw::FinishSilent);
+    sample("flawed", serve_to_the_end);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_request_that_is_forgotten_is_caught() {
+    choose(Flaw::DropUnanswered);
+    sample("flawed", serve_to_the_end);
+}
+
+/// The client goes away at any moment.
+fn break_in_the_middle() {
+    let (shared, theirs, server) = serve();
+    let client = thread::spawn(move || drop(theirs));
+    server.join().expect("it does not panic");
+    client.join().expect("it does not panic");
+    assert_eq!(shared.counters.read(0, 0).panics, 0);
+}
+
+#[test]
+fn a_client_that_goes_away_leaves_nobody_waiting() {
+    sample("connection: the client goes away", break_in_the_middle);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_broken_connection_that_leaves_its_reader_waiting_is_caught() {
+    choose(Flaw::CloseForgetsReader);
+    sample("flawed", break_in_the_middle);
+}
