@@ -2,9 +2,13 @@
 
 mod lookup;
 mod parity;
+mod paths;
+mod read;
 mod wait;
+mod write;
 
 use crate::frame::Suite;
 
 /// All of them, in the order in which "all" runs them.
-pub const SUITES: &[Suite] = &[lookup::SUITE, parity::SUITE, wait::SUITE];
+pub const SUITES: &[Suite] =
+    &[lookup::SUITE, parity::SUITE, wait::SUITE, read::SUITE, write::SUITE];

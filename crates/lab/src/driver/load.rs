@@ -1,0 +1,103 @@
+//! What is asked of a driver: so many requests of one kind, so many at once.
+
+use std::time::Instant;
+
+use braid_engine::request::{Operation, RequestId};
+
+use super::Driver;
+use crate::random::Random;
+
+/// Where the next request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// Anywhere, at a multiple of its own size.
+    Random,
+    /// Behind the one before, from the start of the array again when it is through.
+    Sequential,
+}
+
+/// So many requests of one kind.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// What is asked.
+    pub operation: Operation,
+    /// Sectors of each request.
+    pub sectors: u32,
+    /// Where.
+    pub pattern: Pattern,
+    /// Requests that are not answered, at most.
+    pub depth: usize,
+    /// Requests in all.
+    pub requests: u64,
+}
+
+/// Where the requests of a load are; goes on where it was in the next turn.
+#[derive(Debug)]
+pub struct Places {
+    random: Random,
+    next: u64,
+    slots: u64,
+    pattern: Pattern,
+    sectors: u64,
+}
+
+impl Places {
+    /// In an array of so many sectors.
+    #[must_use]
+    pub fn new(load: &Load, capacity_sectors: u64, seed: u64) -> Self {
+        let sectors = u64::from(load.sectors);
+        let (slots, pattern) = (capacity_sectors / sectors, load.pattern);
+        Self { random: Random::new(seed), next: 0, slots, pattern, sectors }
+    }
+
+    /// The first sector of the next request.
+    pub fn advance(&mut self) -> u64 {
+        let slot = match self.pattern {
+            Pattern::Random => self.random.below(self.slots),
+            Pattern::Sequential => {
+                self.next = (self.next + 1) % self.slots;
+                self.next
+            }
+        };
+        slot * self.sectors
+    }
+}
+
+impl Load {
+    /// Has the driver serve the whole load; seconds from the first request to the last answer.
+    ///
+    /// # Panics
+    /// When the driver has fewer payloads than requests at once, or stops answering.
+    pub fn run(&self, driver: &mut Driver, places: &mut Places) -> f64 {
+        let start = Instant::now();
+        let (mut issued, mut answered) = (0, 0);
+        while answered < self.requests {
+            while issued < self.requests && issued - answered < self.depth as u64 {
+                let Some(id) = driver.free_payload() else { break };
+                driver.issue(id, self.operation, places.advance(), self.sectors);
+                issued += 1;
+            }
+            assert!(driver.turn(), "{} of {issued} requests are not answered", issued - answered);
+            answered += driver.take_answered();
+        }
+        start.elapsed().as_secs_f64()
+    }
+}
+
+/// Names of payloads that nobody uses.
+#[derive(Debug)]
+pub(super) struct Free(Vec<RequestId>);
+
+impl Free {
+    pub(super) fn new(payloads: usize) -> Self {
+        Self((0..payloads as u64).rev().map(RequestId).collect())
+    }
+
+    pub(super) fn take(&mut self) -> Option<RequestId> {
+        self.0.pop()
+    }
+
+    pub(super) fn give(&mut self, id: RequestId) {
+        self.0.push(id);
+    }
+}

@@ -1,0 +1,290 @@
+//! A tight driver of one engine shard: no threads, no clock, no system calls; what is left is the engine and the bytes.
+//!
+//! ```text
+//!   issue(request) ─▶ Split ─▶ Shard ─▶ jobs: job::run over [`Bytes`]
+//!                               ▲  └──▶ member I/O: a copy, or nothing
+//!                               └──────  results, in batches: all that are out, again and again
+//! ```
+//!
+//! Members are memory, where every request is one copy, or nothing at all, where reads bring nothing and writes vanish:
+//! then what is measured is the engine alone. Requests are in sectors; a request's number is that of its payload.
+//!
+//! Invariants
+//! - What is written is what is read, healthy and degraded: `what_is_written_is_read`.
+
+mod bytes;
+mod load;
+
+use std::sync::Arc;
+
+use braid_engine::array::{ArrayView, Gate, MemberId, MemberView};
+use braid_engine::effect::{MemberIo, MemberIoDone, MemberOperation};
+use braid_engine::request::{Operation, Regions, Request, RequestId};
+use braid_engine::{BadBlocks, Counters, Instant, Shard, ShardConfig, job};
+use braid_geometry::{Geometry, Level, LogicalSector, SECTOR_BYTES, Shape, default_layout};
+use braid_parity::Kernel;
+use bytes::Bytes;
+use load::Free;
+pub use load::{Load, Pattern, Places};
+
+/// Bytes in a sector, as memory counts.
+const SECTOR: usize = 512;
+const _: () = assert!(SECTOR as u64 == SECTOR_BYTES, "the same sector");
+
+/// What members hold to begin with: an even number of slots agrees on it.
+const UNWRITTEN: u8 = 0x35;
+
+/// What members are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A request is one copy.
+    Memory,
+    /// A request is nothing.
+    Null,
+}
+
+/// What is to be driven.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// What members are.
+    pub kind: Kind,
+    /// Slots of the RAID-5.
+    pub slots: u16,
+    /// Sectors in a chunk.
+    pub chunk_sectors: u32,
+    /// Sectors of each member, as the array uses it.
+    pub member_sectors: u64,
+    /// A slot without a member.
+    pub missing: Option<u16>,
+    /// Payloads, and so requests at once.
+    pub payloads: usize,
+    /// Sectors of each payload.
+    pub payload_sectors: u32,
+}
+
+/// A shard and everything that carries its effects out.
+#[derive(Debug)]
+pub struct Driver {
+    shard: Shard,
+    regions: Regions,
+    capacity_sectors: u64,
+    bytes: Bytes,
+    /// By slot; empty when members are nothing.
+    members: Vec<Vec<u8>>,
+    kernel: &'static Kernel,
+    now: Instant,
+    results: Vec<MemberIoDone>,
+    /// Pieces of each request that are not answered.
+    pieces: Vec<u32>,
+    /// Requests answered since they were last counted.
+    answered: u64,
+    free: Free,
+}
+
+impl Driver {
+    /// A driver of a clean RAID-5.
+    ///
+    /// # Panics
+    /// When there is no such RAID-5.
+    #[must_use]
+    pub fn new(plan: Plan) -> Self {
+        let geometry = Geometry::new(&Shape {
+            level: Level::Raid5,
+            layout: default_layout(Level::Raid5),
+            chunk_sectors: plan.chunk_sectors,
+            slots: plan.slots,
+            member_sectors: vec![plan.member_sectors; usize::from(plan.slots)],
+        })
+        .expect("a RAID-5");
+        let regions = Regions::new(&geometry, 1);
+        let capacity_sectors = geometry.capacity_sectors();
+        let shard = Shard::new(ShardConfig { geometry, stripes: 256 }, Arc::new(view(&plan)));
+        let block_bytes = bytes_of(shard.block_sectors());
+        let payload_bytes = bytes_of(plan.payload_sectors);
+        let bytes = Bytes::new(
+            (shard.arena_blocks() as usize, block_bytes),
+            (plan.payloads, payload_bytes),
+        );
+        let size = usize::try_from(plan.member_sectors * SECTOR_BYTES).expect("fits into memory");
+        let members = match plan.kind {
+            // Touched: memory that was never written is one page of zeroes, in every cache.
+            Kind::Memory => (0..plan.slots).map(|_| vec![UNWRITTEN; size]).collect(),
+            Kind::Null => Vec::new(),
+        };
+        Self {
+            shard,
+            regions,
+            capacity_sectors,
+            bytes,
+            members,
+            kernel: braid_parity::kernel(),
+            now: Instant(1),
+            results: Vec::new(),
+            pieces: vec![0; plan.payloads],
+            answered: 0,
+            free: Free::new(plan.payloads),
+        }
+    }
+
+    /// Sectors of the array.
+    #[must_use]
+    pub fn capacity_sectors(&self) -> u64 {
+        self.capacity_sectors
+    }
+
+    /// What the shard has done so far.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        *self.shard.counters()
+    }
+
+    /// The payload of a request.
+    pub fn payload(&mut self, request: RequestId) -> &mut [u8] {
+        self.bytes.payload(request)
+    }
+
+    /// Gives a request to the shard, and does nothing else yet.
+    pub fn issue(&mut self, id: RequestId, operation: Operation, start: u64, sectors: u32) {
+        let request =
+            Request { id, operation, start: LogicalSector(start), sectors: u64::from(sectors) };
+        for (_, piece) in self.regions.split(&request) {
+            self.pieces[index(id)] += 1;
+            self.shard.handle_piece(self.now, piece);
+        }
+    }
+
+    /// Carries out what the shard asks for, once, and tells it the results; whether there was anything.
+    pub fn turn(&mut self) -> bool {
+        self.now.0 += 1;
+        let mut any = false;
+        while let Some(job) = self.shard.poll_job() {
+            any = true;
+            job::run(&job, self.kernel, &mut self.bytes);
+            self.shard.handle_job_done(self.now, job.id);
+        }
+        while let Some(io) = self.shard.poll_member_io() {
+            carry_out(&mut self.members, &mut self.bytes, &io);
+            self.results.push(MemberIoDone { id: io.id, result: Ok(()) });
+        }
+        any |= !self.results.is_empty();
+        for done in self.results.drain(..) {
+            self.shard.handle_member_io(self.now, done);
+        }
+        while let Some(reply) = self.shard.poll_reply() {
+            assert!(reply.result.is_ok(), "no member fails here: {reply:?}");
+            let pieces = &mut self.pieces[index(reply.request)];
+            *pieces -= 1;
+            if *pieces == 0 {
+                self.answered += 1;
+                self.free.give(reply.request);
+            }
+        }
+        while self.shard.poll_report().is_some() {}
+        any
+    }
+
+    /// A payload that nobody uses, for a request.
+    pub fn free_payload(&mut self) -> Option<RequestId> {
+        self.free.take()
+    }
+
+    /// How many requests were answered since this was last asked.
+    pub fn take_answered(&mut self) -> u64 {
+        std::mem::take(&mut self.answered)
+    }
+
+    /// Goes on until everything is on the members.
+    pub fn settle(&mut self) {
+        while self.turn() {}
+    }
+}
+
+/// A view of an array in which everybody agrees, and writes may start.
+fn view(plan: &Plan) -> ArrayView {
+    let member = |slot: u16| {
+        (plan.missing != Some(slot)).then(|| MemberView {
+            id: MemberId(slot),
+            recovered_sectors: u64::MAX,
+            bad_blocks: Arc::new(BadBlocks::default()),
+        })
+    };
+    ArrayView {
+        epoch: 1,
+        gate: Gate::Open,
+        slots: (0..plan.slots).map(member).collect(),
+        resync_offset: u64::MAX,
+        zero_is_fast: false,
+    }
+}
+
+fn index(request: RequestId) -> usize {
+    usize::try_from(request.0).expect("payloads are numbered from zero")
+}
+
+fn bytes_of(sectors: u32) -> usize {
+    sectors as usize * SECTOR
+}
+
+fn carry_out(members: &mut [Vec<u8>], bytes: &mut Bytes, io: &MemberIo) {
+    let Some(member) = members.get_mut(usize::from(io.slot.0)) else { return };
+    let start = usize::try_from(io.sector.0 * SECTOR_BYTES).expect("inside of memory");
+    let length = bytes_of(io.sectors);
+    let member = &mut member[start..start + length];
+    match io.operation {
+        MemberOperation::Read { buffer } => bytes.run(buffer, length).copy_from_slice(member),
+        MemberOperation::Write { buffer, .. } => member.copy_from_slice(bytes.run(buffer, length)),
+        MemberOperation::Zero { .. } => member.fill(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    fn plan(missing: Option<u16>) -> Plan {
+        Plan {
+            kind: Kind::Memory,
+            slots: 4,
+            chunk_sectors: 16,
+            member_sectors: 4096,
+            missing,
+            payloads: 1,
+            payload_sectors: 96,
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for missing in [None, Some(2)] {
+            let mut driver = Driver::new(plan(missing));
+            let mut random = Random::new(3);
+            let capacity = usize::try_from(driver.capacity_sectors()).unwrap();
+            let mut wanted = vec![UNWRITTEN; capacity];
+            for round in 1..2000_u32 {
+                let sectors = 1 + random.below(96);
+                let start = random.below(driver.capacity_sectors() - sectors);
+                let sectors = u32::try_from(sectors).unwrap();
+                let range = usize::try_from(start).unwrap()..;
+                let wanted = &mut wanted[range][..sectors as usize];
+                let byte = u8::try_from(round % 251).unwrap();
+                let is_write = random.below(2) == 0;
+                let id = driver.free_payload().expect("it was answered");
+                let operation = if is_write {
+                    driver.payload(id)[..bytes_of(sectors)].fill(byte);
+                    wanted.fill(byte);
+                    Operation::Write { durable: false }
+                } else {
+                    Operation::Read
+                };
+                driver.issue(id, operation, start, sectors);
+                driver.settle();
+                assert_eq!(driver.take_answered(), 1);
+                let read = driver.payload(id).chunks(SECTOR);
+                for (read, wanted) in read.zip(wanted) {
+                    assert!(read.iter().all(|byte| byte == wanted), "round {round}");
+                }
+            }
+        }
+    }
+}
