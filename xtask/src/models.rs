@@ -18,8 +18,8 @@ struct Checker {
 }
 
 const CHECKERS: [Checker; 2] = [
-    Checker { name: "loom", packages: &["braid-runtime"] },
-    Checker { name: "shuttle", packages: &["braid-runtime", "braid-frontend-nbd"] },
+    Checker { name: "loom", packages: &["braid-runtime", "braid-ring"] },
+    Checker { name: "shuttle", packages: &["braid-runtime", "braid-frontend-nbd", "braid-ring"] },
 ];
 
 /// The chore; answers how many models and schedules there were.

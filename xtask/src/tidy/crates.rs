@@ -39,7 +39,7 @@ const PURE: [&str; 8] = [
     "braid-engine",
 ];
 
-const ROWS: [Row; 16] = [
+const ROWS: [Row; 17] = [
     // Nothing without the simulator's cfg, hence allowed at the very bottom.
     Row { name: "braid-hooks", workspace: &[], registry: &[] },
     Row { name: "braid-geometry", workspace: &["braid-hooks"], registry: PURE_REGISTRY },
@@ -89,6 +89,7 @@ const ROWS: [Row; 16] = [
         registry: &[],
     },
     Row { name: "braid-member", workspace: &[], registry: ANY },
+    Row { name: "braid-ring", workspace: &[], registry: ANY },
     Row {
         name: "braid-runtime",
         workspace: &[
@@ -100,10 +101,15 @@ const ROWS: [Row; 16] = [
             "braid-assembly",
             "braid-member",
             "braid-recording",
+            "braid-ring",
         ],
         registry: ANY,
     },
-    Row { name: "braid-frontend-nbd", workspace: &["braid-nbd-proto"], registry: ANY },
+    Row {
+        name: "braid-frontend-nbd",
+        workspace: &["braid-nbd-proto", "braid-ring"],
+        registry: ANY,
+    },
     Row { name: "braid", workspace: ANY, registry: ANY },
     // Measures all of them; nothing depends on it, and it on no simulator.
     Row {
@@ -129,6 +135,7 @@ const ROWS: [Row; 16] = [
             "braid-ondisk",
             "braid-assembly",
             "braid-member",
+            "braid-ring",
             "braid-runtime",
             "braid-frontend-nbd",
             "braid",

@@ -20,8 +20,12 @@ struct Room {
 }
 
 /// All of them.
-const ROOMS: [Room; 3] = [
+const ROOMS: [Room; 7] = [
     Room { path: "crates/parity/src/kernel/", reason: "vector instructions chosen at run time" },
+    Room { path: "crates/ring/src/flight.rs", reason: "entries for the kernel hold addresses" },
+    Room { path: "crates/ring/src/memory.rs", reason: "leases of memory that others keep" },
+    Room { path: "crates/ring/src/payload.rs", reason: "aligned memory, recycled" },
+    Room { path: "crates/ring/src/region.rs", reason: "memory given back to the kernel" },
     Room { path: "crates/runtime/src/arena.rs", reason: "payload memory shared by handle" },
     Room { path: "lab-compare/src/isal.rs", reason: "calls into ISA-L, for comparison only" },
 ];
@@ -97,7 +101,8 @@ mod tests {
         let arena = ("crates/runtime/src/arena.rs", "fn a() {}");
         rooms_exist(&tree(&[kernel, arena]), &mut findings);
         let paths: Vec<&str> = findings.iter().map(|finding| finding.path.as_str()).collect();
-        assert_eq!(paths, ["crates/runtime/src/arena.rs", "lab-compare/src/isal.rs"]);
+        assert!(paths.contains(&"crates/runtime/src/arena.rs") && !paths.contains(&kernel.0));
+        assert_eq!(paths.len(), ROOMS.len() - 1);
     }
 
     #[test]

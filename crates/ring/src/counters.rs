@@ -1,0 +1,49 @@
+//! What workers count.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counts of one worker, or of all added up, since they were started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Turns of the loop.
+    pub turns: u64,
+    /// Calls of `io_uring_enter`.
+    pub enters: u64,
+    /// Operations given to the kernel, resumptions included.
+    pub entries: u64,
+    /// Completions taken from the kernel.
+    pub completions: u64,
+    /// Calls of `io_uring_enter` that were allowed to sleep.
+    pub sleeps: u64,
+    /// Times that another thread had to wake the worker.
+    pub wakes: u64,
+    /// Tasks and operations that came through the inbox.
+    pub posted: u64,
+    /// Operations that found the ring full and waited.
+    pub overflowed: u64,
+    /// Transfers that ended short and were taken up again.
+    pub resumed: u64,
+}
+
+macro_rules! tally {
+    ($($name:ident),*) => {
+        /// The counts while they are being counted. Only one thread counts; any may look.
+        #[derive(Debug, Default)]
+        pub(crate) struct Tally {
+            $(pub(crate) $name: AtomicU64,)*
+        }
+
+        impl Tally {
+            /// Adds this worker's counts to `sum`.
+            pub(crate) fn add_to(&self, sum: &mut Counters) {
+                $(sum.$name += self.$name.load(Ordering::Relaxed);)*
+            }
+        }
+    };
+}
+tally!(turns, enters, entries, completions, sleeps, wakes, posted, overflowed, resumed);
+
+/// Adds to a count that only this thread adds to: no locked instruction.
+pub(crate) fn add(count: &AtomicU64, more: usize) {
+    count.store(count.load(Ordering::Relaxed) + more as u64, Ordering::Relaxed);
+}

@@ -1,0 +1,67 @@
+//! Why there are no workers.
+
+use std::io;
+
+/// Why workers could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum RingError {
+    /// The kernel has io_uring, and this process may not use it: the sysctl `kernel.io_uring_disabled`,
+    /// or a container's seccomp filter. Or the kernel was built without.
+    #[error(
+        "io_uring is not allowed here ({errno}): kernel.io_uring_disabled, a seccomp filter, or a \
+         kernel without it"
+    )]
+    NotAllowed {
+        /// What `io_uring_setup` answered: `EPERM`, `EACCES` or `ENOSYS`.
+        errno: io::Error,
+    },
+    /// The kernel's io_uring lacks something that this crate cannot do without.
+    #[error("this kernel's io_uring is too old: it lacks {lacks} (Linux 5.13 has it)")]
+    TooOld {
+        /// What is missing.
+        lacks: &'static str,
+    },
+    /// The rings' memory is more than the limit on locked memory allows.
+    #[error("no memory for a ring: the limit on locked memory (ulimit -l) is too low")]
+    LockedMemory,
+    /// Any other answer of the operating system.
+    #[error("{call} failed: {error}")]
+    System {
+        /// The call that failed.
+        call: &'static str,
+        /// What it answered.
+        error: io::Error,
+    },
+}
+
+impl RingError {
+    /// Whether the caller is well advised to go on without io_uring.
+    pub fn is_lack(&self) -> bool {
+        matches!(self, Self::NotAllowed { .. } | Self::TooOld { .. } | Self::LockedMemory)
+    }
+
+    /// What `io_uring_setup` answered, in our words.
+    pub(crate) fn of_setup(error: io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES | libc::ENOSYS) => Self::NotAllowed { errno: error },
+            Some(libc::ENOMEM) => Self::LockedMemory,
+            _ => Self::System { call: "io_uring_setup", error },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seccomp_filter_and_a_sysctl_are_told_from_other_failures() {
+        for errno in [libc::EPERM, libc::EACCES, libc::ENOSYS] {
+            let error = RingError::of_setup(io::Error::from_raw_os_error(errno));
+            assert!(matches!(error, RingError::NotAllowed { .. }) && error.is_lack());
+        }
+        assert!(RingError::of_setup(io::Error::from_raw_os_error(libc::ENOMEM)).is_lack());
+        let full = RingError::of_setup(io::Error::from_raw_os_error(libc::EMFILE));
+        assert!(!full.is_lack(), "running out of descriptors is no reason to go on another way");
+    }
+}

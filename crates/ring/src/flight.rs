@@ -1,0 +1,455 @@
+//! Operations in flight: the one place where entries are given to the kernel.
+//!
+//! An entry holds raw addresses. They are good because of three things that this file keeps:
+//!
+//! - An operation, with the memory that it owns or leases, stays in its [`Slot`] from [`Flight::submit`]
+//!   until its completion was reaped; only then is it given out again. An error of submitting frees
+//!   nothing, since the entry is still queued. [check: stop_waits_for_what_is_in_flight]
+//! - Slots are boxed and recycled, so what an entry points at inside of one (vectors, message headers)
+//!   stays where it is while the list of slots grows.
+//! - A flight that is dropped with operations in flight ends the process instead.
+//!
+//! An entry that finds the submission queue full waits in `overflow`, and goes first next time.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
+use io_uring::{IoUring, opcode, squeue};
+use smallvec::SmallVec;
+
+use crate::counters::{Tally, add};
+use crate::memory::Segments;
+use crate::operation::{Completion, Handler, Operation, Zeroing};
+
+/// The names of entries that are no operations.
+const BELL: u64 = u64::MAX;
+const CANCEL: u64 = u64::MAX - 1;
+
+/// Segments of one operation; the kernel takes 1024.
+const SEGMENTS_MAX: usize = 256;
+
+/// Bytes that one entry may ask for; the kernel moves 2 GiB less a page at once.
+const ENTRY_BYTES_MAX: usize = 1 << 30;
+
+/// How often a file may say that it cannot just now, before it is believed.
+const BUSY_MAX: u32 = 1000;
+
+/// One operation, and what its entry points at beside its memory.
+struct Slot {
+    pending: Option<Pending>,
+    vectors: SmallVec<[libc::iovec; 4]>,
+    header: libc::msghdr,
+}
+
+struct Pending {
+    operation: Operation,
+    handler: Arc<dyn Handler>,
+    token: u64,
+    /// Bytes moved so far, and to be moved in all.
+    moved: usize,
+    length_bytes: usize,
+    busy_answers: u32,
+    is_cancelled: bool,
+}
+
+/// An operation that has ended, for its handler.
+pub(crate) struct Ended {
+    pub(crate) handler: Arc<dyn Handler>,
+    pub(crate) completion: Completion,
+}
+
+/// How one entry's end leaves its operation.
+enum Step {
+    Again,
+    End(io::Result<usize>),
+}
+
+/// A ring and what it works on.
+pub(crate) struct Flight {
+    ring: IoUring,
+    // Boxed, since entries point into them.
+    #[allow(clippy::vec_box)]
+    slots: Vec<Box<Slot>>,
+    free: Vec<u32>,
+    overflow: VecDeque<squeue::Entry>,
+    /// Completions as the kernel told them: name, result, whether more will come.
+    reaped: Vec<(u64, i32, bool)>,
+    tally: Arc<Tally>,
+}
+
+impl Flight {
+    pub(crate) fn new(ring: IoUring, tally: Arc<Tally>) -> Self {
+        Self {
+            ring,
+            slots: Vec::new(),
+            free: Vec::new(),
+            overflow: VecDeque::new(),
+            reaped: Vec::new(),
+            tally,
+        }
+    }
+
+    /// Operations whose end has not been reaped.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Queues an operation.
+    ///
+    /// # Panics
+    /// When it would write into constant memory, or has too many segments.
+    pub(crate) fn submit(
+        &mut self,
+        mut operation: Operation,
+        handler: Arc<dyn Handler>,
+        token: u64,
+    ) {
+        let fills = operation.fills();
+        if let Some(memory) = operation.memory() {
+            assert!(memory.len() <= SEGMENTS_MAX, "an operation has few segments");
+            let writable = memory.iter().all(|segment| segment.is_writable());
+            assert!(writable || !fills, "constant memory is not read into");
+        }
+        let length_bytes = operation.length_bytes();
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Box::new(Slot::new()));
+            u32::try_from(self.slots.len() - 1).expect("fewer operations than that fit in memory")
+        });
+        self.slots[index as usize].pending = Some(Pending {
+            operation,
+            handler,
+            token,
+            moved: 0,
+            length_bytes,
+            busy_answers: 0,
+            is_cancelled: false,
+        });
+        self.push_slot(index);
+    }
+
+    fn push_slot(&mut self, index: u32) {
+        let entry = self.slots[index as usize].entry().user_data(u64::from(index));
+        self.push(entry);
+    }
+
+    /// Has the kernel tell whenever `bell` is written to.
+    pub(crate) fn watch(&mut self, bell: BorrowedFd<'_>) {
+        let poll = opcode::PollAdd::new(Fd(bell.as_raw_fd()), libc::POLLIN as u32).multi(true);
+        self.push(poll.build().user_data(BELL));
+    }
+
+    /// Asks the kernel to end what `is_meant` picks early. It ends as cancelled, or as it would have.
+    pub(crate) fn cancel(&mut self, is_meant: impl Fn(&Arc<dyn Handler>, u64, &Operation) -> bool) {
+        for index in 0..self.slots.len() {
+            let Some(pending) = &mut self.slots[index].pending else { continue };
+            let (handler, operation) = (&pending.handler, &pending.operation);
+            if pending.is_cancelled || !is_meant(handler, pending.token, operation) {
+                continue;
+            }
+            pending.is_cancelled = true;
+            self.push(opcode::AsyncCancel::new(index as u64).build().user_data(CANCEL));
+        }
+    }
+
+    #[allow(unsafe_code)]
+    fn push(&mut self, entry: squeue::Entry) {
+        if !self.overflow.is_empty() {
+            self.overflow.push_back(entry);
+            return add(&self.tally.overflowed, 1);
+        }
+        // SAFETY: what the entry points at is good until it completes: see the head of this file.
+        if unsafe { self.ring.submission().push(&entry) }.is_err() {
+            self.overflow.push_back(entry);
+            add(&self.tally.overflowed, 1);
+        }
+    }
+
+    #[allow(unsafe_code)]
+    fn refill(&mut self) {
+        let mut queue = self.ring.submission();
+        while let Some(entry) = self.overflow.front() {
+            // SAFETY: as in `push`.
+            if unsafe { queue.push(entry) }.is_err() {
+                return;
+            }
+            self.overflow.pop_front();
+        }
+    }
+
+    /// Gives everything queued to the kernel. With `sleep` waits for a completion, at most as long as
+    /// it says, if there is none yet.
+    ///
+    /// # Panics
+    /// When the kernel answers what only a mistake of ours can cause.
+    pub(crate) fn enter(&mut self, sleep: Option<Option<Duration>>) {
+        loop {
+            self.refill();
+            let is_last = self.overflow.is_empty();
+            let (queued, has_task) = {
+                let queue = self.ring.submission();
+                (queue.len(), queue.taskrun() || queue.cq_overflow())
+            };
+            let sleep = sleep.filter(|_| is_last && self.ring.completion().is_empty());
+            if queued == 0 && !has_task && sleep.is_none() {
+                return;
+            }
+            add(&self.tally.enters, 1);
+            match self.call(sleep) {
+                Ok(taken) => {
+                    add(&self.tally.entries, taken);
+                    if is_last || taken == 0 {
+                        return;
+                    }
+                }
+                Err(error) => match error.raw_os_error() {
+                    // The nap is over; a signal; or completions are to be reaped first.
+                    Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => return,
+                    _ => panic!("io_uring_enter: {error}"),
+                },
+            }
+        }
+    }
+
+    fn call(&mut self, sleep: Option<Option<Duration>>) -> io::Result<usize> {
+        let Some(longest) = sleep else { return self.ring.submit() };
+        add(&self.tally.sleeps, 1);
+        match longest.map(Timespec::from) {
+            None => self.ring.submit_and_wait(1),
+            Some(longest) => {
+                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&longest))
+            }
+        }
+    }
+
+    /// Takes all completions there are; those that end an operation are added to `ended`. Answers
+    /// whether the bell has to be watched anew.
+    pub(crate) fn reap(&mut self, ended: &mut Vec<Ended>) -> bool {
+        let mut reaped = std::mem::take(&mut self.reaped);
+        reaped.extend(self.ring.completion().map(|entry| {
+            (entry.user_data(), entry.result(), io_uring::cqueue::more(entry.flags()))
+        }));
+        add(&self.tally.completions, reaped.len());
+        let mut is_bell_silent = false;
+        for (name, result, has_more) in reaped.drain(..) {
+            match name {
+                BELL => is_bell_silent |= !has_more,
+                CANCEL => {}
+                _ => ended.extend(self.settle(name, result)),
+            }
+        }
+        self.reaped = reaped;
+        is_bell_silent
+    }
+
+    fn settle(&mut self, name: u64, result: i32) -> Option<Ended> {
+        let index = u32::try_from(name).expect("the kernel returns our own names");
+        let slot = &mut self.slots[index as usize];
+        let pending = slot.pending.as_mut().expect("an operation completes once");
+        let accepted = pending.accepted(result);
+        let result = match pending.step(result) {
+            Step::End(result) => result,
+            Step::Again => {
+                add(&self.tally.resumed, 1);
+                self.push_slot(index);
+                return None;
+            }
+        };
+        let Pending { operation, handler, token, .. } = slot.pending.take()?;
+        self.free.push(index);
+        Some(Ended { handler, completion: Completion { token, result, accepted, operation } })
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        if self.in_flight() > 0 {
+            // The kernel may use memory that is about to be freed.
+            std::process::abort();
+        }
+    }
+}
+
+impl Pending {
+    /// The socket of a client.
+    #[allow(unsafe_code)]
+    fn accepted(&self, result: i32) -> Option<OwnedFd> {
+        let is_socket = matches!(self.operation, Operation::Accept { .. }) && result >= 0;
+        // SAFETY: the kernel has just opened it for this completion, which is looked at once.
+        is_socket.then(|| unsafe { OwnedFd::from_raw_fd(result) })
+    }
+
+    fn step(&mut self, result: i32) -> Step {
+        let Ok(moved) = usize::try_from(result) else { return self.fail(-result) };
+        self.moved += moved;
+        let rest = self.length_bytes.saturating_sub(self.moved);
+        match &self.operation {
+            Operation::Sync { .. } | Operation::Zero { .. } | Operation::Accept { .. } => {
+                Step::End(Ok(0))
+            }
+            _ if rest == 0 => Step::End(Ok(self.moved)),
+            Operation::Receive { whole, .. } => {
+                if *whole && moved > 0 {
+                    Step::Again
+                } else {
+                    Step::End(Ok(self.moved))
+                }
+            }
+            Operation::Read { .. } if moved == 0 => {
+                Step::End(Err(io::ErrorKind::UnexpectedEof.into()))
+            }
+            _ if moved == 0 => Step::End(Err(io::ErrorKind::WriteZero.into())),
+            _ => Step::Again,
+        }
+    }
+
+    fn fail(&mut self, errno: i32) -> Step {
+        let is_file = !matches!(
+            self.operation,
+            Operation::Accept { .. } | Operation::Receive { .. } | Operation::Send { .. }
+        );
+        let is_busy = errno == libc::EAGAIN && is_file && self.busy_answers < BUSY_MAX;
+        if is_busy || (errno == libc::EINTR && !self.is_cancelled) {
+            self.busy_answers += u32::from(is_busy);
+            return Step::Again;
+        }
+        Step::End(Err(io::Error::from_raw_os_error(errno)))
+    }
+}
+
+impl Slot {
+    fn new() -> Self {
+        let header = libc::msghdr {
+            msg_name: std::ptr::null_mut(),
+            msg_namelen: 0,
+            msg_iov: std::ptr::null_mut(),
+            msg_iovlen: 0,
+            msg_control: std::ptr::null_mut(),
+            msg_controllen: 0,
+            msg_flags: 0,
+        };
+        Self { pending: None, vectors: SmallVec::new(), header }
+    }
+
+    /// The entry for what is left to do.
+    fn entry(&mut self) -> squeue::Entry {
+        let Self { pending, vectors, header } = self;
+        let pending = pending.as_mut().expect("a slot in use");
+        let moved = pending.moved;
+        match &mut pending.operation {
+            Operation::Read { file, offset, memory } => {
+                let (file, offset) = (Fd(file.as_raw_fd()), *offset + moved as u64);
+                match aim(memory, moved, vectors) {
+                    One(start, length) => {
+                        opcode::Read::new(file, start, length).offset(offset).build()
+                    }
+                    Many(count) => {
+                        opcode::Readv::new(file, vectors.as_ptr(), count).offset(offset).build()
+                    }
+                }
+            }
+            Operation::Write { file, offset, memory, durable } => {
+                let (file, offset) = (Fd(file.as_raw_fd()), *offset + moved as u64);
+                let flags = if *durable { libc::RWF_DSYNC } else { 0 };
+                match aim(memory, moved, vectors) {
+                    One(start, length) => {
+                        let write = opcode::Write::new(file, start, length).offset(offset);
+                        write.rw_flags(flags).build()
+                    }
+                    Many(count) => {
+                        let write = opcode::Writev::new(file, vectors.as_ptr(), count);
+                        write.offset(offset).rw_flags(flags).build()
+                    }
+                }
+            }
+            Operation::Sync { file } => {
+                opcode::Fsync::new(Fd(file.as_raw_fd())).flags(FsyncFlags::DATASYNC).build()
+            }
+            Operation::Zero { file, offset, length, how } => {
+                let mode = libc::FALLOC_FL_KEEP_SIZE
+                    | match how {
+                        Zeroing::PunchHole => libc::FALLOC_FL_PUNCH_HOLE,
+                        Zeroing::ZeroRange => libc::FALLOC_FL_ZERO_RANGE,
+                    };
+                let zero = opcode::Fallocate::new(Fd(file.as_raw_fd()), *length);
+                zero.offset(*offset).mode(mode).build()
+            }
+            Operation::Accept { socket } => {
+                let (address, length) = (std::ptr::null_mut(), std::ptr::null_mut());
+                let accept = opcode::Accept::new(Fd(socket.as_raw_fd()), address, length);
+                accept.flags(libc::SOCK_CLOEXEC).build()
+            }
+            Operation::Receive { socket, memory, whole } => {
+                let aimed = aim(memory, moved, vectors);
+                receive(Fd(socket.as_raw_fd()), &aimed, (header, vectors), *whole)
+            }
+            Operation::Send { socket, memory, more } => {
+                let aimed = aim(memory, moved, vectors);
+                send(Fd(socket.as_raw_fd()), &aimed, (header, vectors), *more)
+            }
+        }
+    }
+}
+
+/// A message header, and the vectors that it is to name.
+type Message<'a> = (&'a mut libc::msghdr, &'a mut SmallVec<[libc::iovec; 4]>);
+
+fn receive(socket: Fd, aimed: &Aim, message: Message<'_>, whole: bool) -> squeue::Entry {
+    let flags = if whole { libc::MSG_WAITALL } else { 0 };
+    match *aimed {
+        One(start, length) => opcode::Recv::new(socket, start, length).flags(flags).build(),
+        Many(count) => {
+            let header = point(message, count);
+            opcode::RecvMsg::new(socket, header).flags(flags.cast_unsigned()).build()
+        }
+    }
+}
+
+fn send(socket: Fd, aimed: &Aim, message: Message<'_>, more: bool) -> squeue::Entry {
+    let more = if more { libc::MSG_MORE } else { 0 };
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL | more;
+    match *aimed {
+        One(start, length) => opcode::Send::new(socket, start, length).flags(flags).build(),
+        Many(count) => {
+            let header = point(message, count);
+            opcode::SendMsg::new(socket, header).flags(flags.cast_unsigned()).build()
+        }
+    }
+}
+
+/// Where an entry's bytes are: in one run, or in so many, which `vectors` names.
+enum Aim {
+    One(*mut u8, u32),
+    Many(u32),
+}
+use Aim::{Many, One};
+
+/// What is left of `memory` beyond the first `moved` bytes.
+fn aim(memory: &mut Segments, moved: usize, vectors: &mut SmallVec<[libc::iovec; 4]>) -> Aim {
+    vectors.clear();
+    let mut skipped = moved;
+    for segment in memory.iter_mut() {
+        let skip = skipped.min(segment.length_bytes());
+        skipped -= skip;
+        let (start, length) = segment.rest(skip);
+        if length > 0 {
+            vectors.push(libc::iovec { iov_base: start.cast(), iov_len: length });
+        }
+    }
+    let count = |count: usize| u32::try_from(count).expect("capped");
+    match vectors.as_slice() {
+        [] => One(std::ptr::NonNull::dangling().as_ptr(), 0),
+        [only] => One(only.iov_base.cast(), count(only.iov_len.min(ENTRY_BYTES_MAX))),
+        many => Many(count(many.len())),
+    }
+}
+
+/// Has a message header name so many vectors.
+fn point((header, vectors): Message<'_>, count: u32) -> &mut libc::msghdr {
+    header.msg_iov = vectors.as_mut_ptr();
+    header.msg_iovlen = count as usize;
+    header
+}

@@ -1,0 +1,109 @@
+//! Where other threads leave things for a worker, and how they know whether to wake it.
+//!
+//! ```text
+//!   worker:  take ... take, nothing there ... sleep (says so, if still nothing) ... wait for the bell
+//!   other:   push; if the worker had said that it sleeps: ring the bell, once
+//! ```
+//!
+//! What was pushed, and whether the worker sleeps, are under one lock. So whoever pushes either comes
+//! before the worker says that it sleeps, and then the worker sees the item and does not; or after,
+//! and then it sees that it has to ring. [check: a_worker_is_never_left_asleep]
+
+use crate::sync::Mutex;
+
+struct State<T> {
+    items: Vec<T>,
+    is_asleep: bool,
+    /// Nothing more from outside.
+    is_closed: bool,
+}
+
+/// Things for a worker.
+pub(crate) struct Inbox<T> {
+    state: Mutex<State<T>>,
+}
+
+/// What is to be done after a push.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Bell {
+    /// The worker sleeps: wake it.
+    Ring,
+    /// It will look by itself.
+    Leave,
+}
+
+impl<T> Inbox<T> {
+    pub(crate) fn new() -> Self {
+        let state = State { items: Vec::new(), is_asleep: false, is_closed: false };
+        Self { state: Mutex::new(state) }
+    }
+
+    /// Leaves an item. An inbox that was closed takes items from workers (`is_inside`) only.
+    pub(crate) fn push(&self, item: T, is_inside: bool) -> Result<Bell, T> {
+        let mut state = self.state.lock().expect("pushing does not panic");
+        if state.is_closed && !is_inside {
+            return Err(item);
+        }
+        state.items.push(item);
+        Ok(Self::bell(&mut state))
+    }
+
+    /// Has the worker look at something else than its inbox.
+    pub(crate) fn disturb(&self) -> Bell {
+        Self::bell(&mut self.state.lock().expect("pushing does not panic"))
+    }
+
+    /// Takes nothing more from outside.
+    pub(crate) fn close(&self) -> Bell {
+        let mut state = self.state.lock().expect("pushing does not panic");
+        state.is_closed = true;
+        Self::bell(&mut state)
+    }
+
+    fn bell(state: &mut State<T>) -> Bell {
+        if std::mem::take(&mut state.is_asleep) { Bell::Ring } else { Bell::Leave }
+    }
+
+    /// Takes everything, into a list that is empty.
+    pub(crate) fn take(&self, items: &mut Vec<T>) {
+        debug_assert!(items.is_empty());
+        let mut state = self.state.lock().expect("pushing does not panic");
+        state.is_asleep = false;
+        std::mem::swap(&mut state.items, items);
+    }
+
+    /// Says that the worker sleeps from now on, unless there is something for it.
+    pub(crate) fn sleep(&self) -> bool {
+        let mut state = self.state.lock().expect("pushing does not panic");
+        state.is_asleep = state.items.is_empty();
+        state.is_asleep
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bell_is_rung_once_for_a_sleeper() {
+        let inbox = Inbox::new();
+        assert_eq!(inbox.push(1, false), Ok(Bell::Leave), "it is awake");
+        assert!(!inbox.sleep(), "there is something for it");
+        let mut items = Vec::new();
+        inbox.take(&mut items);
+        assert_eq!(items, [1]);
+        assert!(inbox.sleep());
+        assert_eq!(inbox.push(2, false), Ok(Bell::Ring));
+        assert_eq!(inbox.push(3, false), Ok(Bell::Leave), "it was rung for already");
+    }
+
+    #[test]
+    fn a_closed_inbox_takes_from_workers_only() {
+        let inbox = Inbox::new();
+        assert_eq!(inbox.close(), Bell::Leave);
+        assert_eq!(inbox.push(1, false), Err(1));
+        assert_eq!(inbox.push(1, true), Ok(Bell::Leave));
+    }
+}

@@ -1,0 +1,53 @@
+//! Workers: plain threads, each with one io_uring, and the aligned memory that they move.
+//!
+//! Where it stands: below whatever talks to devices and sockets. It knows files, sockets, buffers and
+//! moments; nothing of arrays, members or protocols. Whoever has work to do gives it to a worker
+//! ([`Workers::post`]), and code that runs on a worker gives operations to that worker's own ring
+//! ([`Worker::submit`]). The end of an operation comes back on the same worker, to a [`Handler`].
+//!
+//! ```text
+//!   any thread ──post, submit──▶ inbox ──┐ (woken only when asleep)
+//!                                        ▼
+//!            one turn:  completions → inbox → timers → tasks → one submit, which may sleep
+//!                          ▲                                       │
+//!                          └────────── the worker's ring ◀─────────┘
+//! ```
+//!
+//! All completions that a turn finds are told before any task of that turn runs: a handler that puts
+//! its work off with [`Worker::afterwards`] sees a whole batch.
+//!
+//! Invariants, and the test that guards each:
+//! - Memory in flight belongs to its operation until the kernel is done with it; a worker ends only
+//!   when nothing is in flight ([`Payload`], [`Lease`]; `stop_waits_for_what_is_in_flight`).
+//! - A file is read and written whole: short transfers are resumed here (`tests/files.rs`).
+//! - No item is left in the inbox of a worker that sleeps (`models::inbox`).
+//! - More operations than the ring has room for wait here, in order (`more_than_the_ring_holds`).
+//! - No payload shows what an earlier one held, unless its taker promised to overwrite it
+//!   (`a_zeroed_payload_forgets_the_last_one`).
+//!
+//! Unsafe code stands in [`payload`], [`memory`], [`region`] and [`flight`] only.
+
+mod counters;
+mod error;
+mod flight;
+mod inbox;
+mod memory;
+#[cfg(all(test, any(loom, shuttle)))]
+mod models;
+mod operation;
+mod payload;
+mod region;
+mod setup;
+mod sync;
+mod timers;
+mod worker;
+mod workers;
+
+pub use counters::Counters;
+pub use error::RingError;
+pub use memory::{Keep, Lease, Memory, Segment, Segments};
+pub use operation::{Completion, Descriptor, Handler, Operation, Zeroing};
+pub use payload::{PAYLOAD_ALIGNMENT_BYTES, Payload};
+pub use region::Region;
+pub use worker::Worker;
+pub use workers::{Call, Refused, Settings, Workers};

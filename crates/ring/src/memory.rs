@@ -1,0 +1,177 @@
+//! Memory that an operation has while it is in flight.
+//!
+//! The kernel reads or writes it at any time between submission and completion, whatever this process
+//! does. So an operation *has* its memory: by owning it, or by a [`Lease`] whose keeper it holds. It
+//! comes back with the completion, and not before.
+
+use std::fmt;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::payload::Payload;
+
+/// Whatever keeps leased memory alive.
+pub trait Keep: Send + Sync {}
+
+impl<T: Send + Sync + ?Sized> Keep for T {}
+
+/// A run of somebody else's memory, kept alive by an `Arc`.
+pub struct Lease {
+    start: NonNull<u8>,
+    length_bytes: usize,
+    _keeper: Arc<dyn Keep>,
+}
+
+// SAFETY: the bytes are reached by the kernel only, through the operation that has the lease; that no
+// thread touches them in conflict meanwhile is the promise of whoever made it.
+#[allow(unsafe_code)]
+unsafe impl Send for Lease {}
+
+// SAFETY: nothing can be done with a shared lease.
+#[allow(unsafe_code)]
+unsafe impl Sync for Lease {}
+
+impl Lease {
+    /// Leases bytes.
+    ///
+    /// # Safety
+    /// The bytes are initialised, and stay where they are for as long as `keeper` is held. Until the
+    /// lease is dropped nobody writes them, and if they are to be read into, nobody reads them either.
+    #[allow(unsafe_code)]
+    pub unsafe fn new(start: NonNull<u8>, length_bytes: usize, keeper: Arc<dyn Keep>) -> Self {
+        Self { start, length_bytes, _keeper: keeper }
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Lease({} bytes)", self.length_bytes)
+    }
+}
+
+/// Where bytes are.
+#[derive(Debug)]
+pub enum Memory {
+    /// Owned, aligned.
+    Payload(Payload),
+    /// Owned, small: a header, a reply.
+    Bytes(Vec<u8>),
+    /// Somebody else's.
+    Lease(Lease),
+    /// Constant; can be written from, never read into.
+    Constant(&'static [u8]),
+}
+
+impl Memory {
+    /// Bytes there are.
+    pub fn length_bytes(&self) -> usize {
+        match self {
+            Self::Payload(payload) => payload.len(),
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Lease(lease) => lease.length_bytes,
+            Self::Constant(bytes) => bytes.len(),
+        }
+    }
+
+    fn start(&mut self) -> *mut u8 {
+        match self {
+            Self::Payload(payload) => payload.as_non_null().as_ptr(),
+            Self::Bytes(bytes) => bytes.as_mut_ptr(),
+            Self::Lease(lease) => lease.start.as_ptr(),
+            Self::Constant(bytes) => bytes.as_ptr().cast_mut(),
+        }
+    }
+}
+
+/// A run of bytes in some memory.
+#[derive(Debug)]
+pub struct Segment {
+    memory: Memory,
+    range: Range<usize>,
+}
+
+/// Runs of bytes that one operation moves, in order.
+pub type Segments = SmallVec<[Segment; 2]>;
+
+impl Segment {
+    /// All of some memory.
+    pub fn whole(memory: Memory) -> Self {
+        let range = 0..memory.length_bytes();
+        Self { memory, range }
+    }
+
+    /// A part of some memory.
+    ///
+    /// # Panics
+    /// When it is not.
+    pub fn part(memory: Memory, range: Range<usize>) -> Self {
+        assert!(
+            range.start <= range.end && range.end <= memory.length_bytes(),
+            "a segment lies inside its memory"
+        );
+        Self { memory, range }
+    }
+
+    /// Bytes there are.
+    pub fn length_bytes(&self) -> usize {
+        self.range.len()
+    }
+
+    /// The memory back.
+    pub fn into_memory(self) -> Memory {
+        self.memory
+    }
+
+    /// Whether the kernel may write into it.
+    pub(crate) fn is_writable(&self) -> bool {
+        !matches!(self.memory, Memory::Constant(_))
+    }
+
+    /// Where the bytes beyond the first `skipped` begin, and how many they are.
+    pub(crate) fn rest(&mut self, skipped: usize) -> (*mut u8, usize) {
+        let from = self.range.start + skipped;
+        assert!(from <= self.range.end, "no more is skipped than there is");
+        (self.memory.start().wrapping_add(from), self.range.end - from)
+    }
+}
+
+impl From<Payload> for Segment {
+    fn from(payload: Payload) -> Self {
+        Self::whole(Memory::Payload(payload))
+    }
+}
+
+impl From<Vec<u8>> for Segment {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::whole(Memory::Bytes(bytes))
+    }
+}
+
+impl From<Lease> for Segment {
+    fn from(lease: Lease) -> Self {
+        Self::whole(Memory::Lease(lease))
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "a segment lies inside its memory")]
+    fn a_segment_beyond_its_memory_is_refused() {
+        drop(Segment::part(Memory::Bytes(vec![0; 10]), 5..11));
+    }
+
+    #[test]
+    fn a_segment_tells_what_is_left_of_it() {
+        let mut segment = Segment::part(Memory::Bytes(vec![0; 10]), 2..9);
+        let (whole, _) = segment.rest(0);
+        let (rest, length) = segment.rest(5);
+        assert_eq!((rest.addr() - whole.addr(), length), (5, 2));
+    }
+}

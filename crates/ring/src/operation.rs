@@ -1,0 +1,93 @@
+//! What a ring can be asked for, and what comes of it.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use crate::memory::{Segment, Segments};
+use crate::worker::Worker;
+
+/// An open file or socket; stays open while an operation holds it.
+pub type Descriptor = Arc<OwnedFd>;
+
+/// How zeroes are made without writing them (fallocate(2)); the file's size stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Zeroing {
+    /// Give the space back.
+    PunchHole,
+    /// Keep it allocated.
+    ZeroRange,
+}
+
+/// Something for the kernel to do.
+#[derive(Debug)]
+#[allow(missing_docs)] // the fields are what the variant's line says
+pub enum Operation {
+    /// Fill all segments from a file, or fail; the end of the file is `UnexpectedEof`.
+    Read { file: Descriptor, offset: u64, memory: Segments },
+    /// Write all segments to a file, or fail; `durable` before it completes (`RWF_DSYNC`).
+    Write { file: Descriptor, offset: u64, memory: Segments, durable: bool },
+    /// Make everything written before durable (`fdatasync`).
+    Sync { file: Descriptor },
+    /// Make a range of a file read as zeroes.
+    Zero { file: Descriptor, offset: u64, length: u64, how: Zeroing },
+    /// Wait for a client; [`Completion::accepted`] is its socket.
+    Accept { socket: Descriptor },
+    /// Receive. With `whole` it completes when all segments are full, or the peer has closed its end;
+    /// otherwise with the first bytes. The result is how many came; 0 is the end.
+    Receive { socket: Descriptor, memory: Segments, whole: bool },
+    /// Send all segments, or fail. With `more` the kernel may wait for the next send to fill a packet.
+    Send { socket: Descriptor, memory: Segments, more: bool },
+}
+
+impl Operation {
+    /// The segments, for those that have any.
+    pub fn memory(&mut self) -> Option<&mut Segments> {
+        match self {
+            Self::Read { memory, .. }
+            | Self::Write { memory, .. }
+            | Self::Receive { memory, .. }
+            | Self::Send { memory, .. } => Some(memory),
+            Self::Sync { .. } | Self::Zero { .. } | Self::Accept { .. } => None,
+        }
+    }
+
+    /// Whether it may take for ever, since it waits for somebody outside.
+    pub(crate) fn waits_for_a_peer(&self) -> bool {
+        matches!(self, Self::Accept { .. } | Self::Receive { .. })
+    }
+
+    /// Whether it writes into its memory.
+    pub(crate) fn fills(&self) -> bool {
+        matches!(self, Self::Read { .. } | Self::Receive { .. })
+    }
+
+    /// Bytes to move in all.
+    pub(crate) fn length_bytes(&mut self) -> usize {
+        self.memory().map_or(0, |memory| memory.iter().map(Segment::length_bytes).sum())
+    }
+}
+
+/// The end of an operation.
+#[derive(Debug)]
+pub struct Completion {
+    /// What the operation was submitted with.
+    pub token: u64,
+    /// Bytes moved, or what the kernel answered.
+    pub result: io::Result<usize>,
+    /// The socket of a client, after a successful [`Operation::Accept`].
+    pub accepted: Option<OwnedFd>,
+    /// The operation, and in it the memory, given back.
+    pub operation: Operation,
+}
+
+/// Whoever is told. It is told on a worker, must not wait, and must not panic: a panic ends the
+/// process, since the kernel may be using memory that unwinding would free.
+pub trait Handler: Send + Sync {
+    /// An operation has ended.
+    fn complete(self: Arc<Self>, worker: &Worker, completion: Completion);
+
+    /// A task or a moment has come: [`crate::Workers::wake`], [`Worker::afterwards`],
+    /// [`Worker::wake_at`].
+    fn wake(self: Arc<Self>, worker: &Worker, token: u64);
+}

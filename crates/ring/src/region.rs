@@ -1,0 +1,80 @@
+//! A large piece of memory that costs nothing until it is used.
+//!
+//! It is reserved once, as large as it can ever become, and used from its beginning: so what lives in
+//! it can grow while others use it, and no address ever changes. The kernel is asked for huge pages.
+
+use std::io;
+use std::ops::Range;
+use std::ptr::NonNull;
+
+use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
+
+/// Zeroed memory at a fixed address, a multiple of 4096.
+#[derive(Debug)]
+pub struct Region {
+    map: MmapRaw,
+}
+
+impl Region {
+    /// Reserves addresses for so many bytes, at least one page. No memory is taken yet.
+    ///
+    /// # Errors
+    /// There are not so many addresses (`ENOMEM`, or a limit on them).
+    pub fn reserve(length_bytes: usize) -> io::Result<Self> {
+        let map = MmapOptions::new().len(length_bytes.max(4096)).no_reserve_swap().map_anon()?;
+        // A kernel without huge pages refuses; small ones do as well, only slower.
+        let _ = map.advise(Advice::HugePage);
+        Ok(Self { map: map.into() })
+    }
+
+    /// Where it begins; good until the region is dropped.
+    pub fn as_non_null(&self) -> NonNull<u8> {
+        NonNull::new(self.map.as_mut_ptr()).expect("a mapping is never at address zero")
+    }
+
+    /// Bytes reserved.
+    pub fn length_bytes(&self) -> usize {
+        self.map.len()
+    }
+
+    /// Gives the memory of a range back, in whole pages: it reads as zeroes, and costs nothing again.
+    ///
+    /// # Safety
+    /// Nobody reads or writes these bytes meanwhile, and no reference to them is alive.
+    ///
+    /// # Panics
+    /// When the range is not whole pages inside the region.
+    #[allow(unsafe_code)]
+    pub unsafe fn give_back(&self, range: Range<usize>) {
+        assert!(range.start.is_multiple_of(4096) && range.end.is_multiple_of(4096));
+        assert!(range.start <= range.end && range.end <= self.map.len());
+        // SAFETY: inside the mapping (checked), private and anonymous, and unused (the caller's promise).
+        let given = unsafe {
+            let length = range.end - range.start;
+            self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, range.start, length)
+        };
+        given.expect("private memory can always be given back");
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[allow(unsafe_code)]
+    fn a_reserved_region_costs_nothing_and_reads_as_zeroes() {
+        let region = Region::reserve(1 << 40).expect("a terabyte of addresses");
+        assert_eq!(region.length_bytes(), 1 << 40);
+        let last = region.as_non_null().as_ptr().wrapping_add((1 << 40) - 4096);
+        // SAFETY: inside the region, which is ours alone.
+        unsafe {
+            assert_eq!(last.read(), 0);
+            last.write(9);
+            assert_eq!(last.read(), 9);
+            region.give_back((1 << 40) - 4096..1 << 40);
+            assert_eq!(last.read(), 0);
+        }
+    }
+}

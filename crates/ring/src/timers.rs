@@ -1,0 +1,64 @@
+//! Moments at which a worker wants to be woken. A heap; the nearest bounds the worker's sleep.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::operation::Handler;
+
+struct Timer {
+    at: Instant,
+    handler: Arc<dyn Handler>,
+    token: u64,
+}
+
+impl PartialEq for Timer {
+    fn eq(&self, other: &Self) -> bool {
+        self.at == other.at
+    }
+}
+
+impl Eq for Timer {}
+
+impl PartialOrd for Timer {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Timer {
+    /// The nearest is the greatest, since a heap gives the greatest first.
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.at.cmp(&self.at)
+    }
+}
+
+/// One worker's timers.
+#[derive(Default)]
+pub(crate) struct Timers {
+    heap: BinaryHeap<Timer>,
+}
+
+impl Timers {
+    pub(crate) fn add(&mut self, at: Instant, handler: Arc<dyn Handler>, token: u64) {
+        self.heap.push(Timer { at, handler, token });
+    }
+
+    /// The next one whose moment has come.
+    pub(crate) fn due(&mut self, now: Instant) -> Option<(Arc<dyn Handler>, u64)> {
+        if self.heap.peek()?.at > now {
+            return None;
+        }
+        self.heap.pop().map(|timer| (timer.handler, timer.token))
+    }
+
+    /// How long until the nearest.
+    pub(crate) fn until_next(&self, now: Instant) -> Option<Duration> {
+        self.heap.peek().map(|timer| timer.at.saturating_duration_since(now))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.heap.is_empty()
+    }
+}

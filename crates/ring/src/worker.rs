@@ -1,0 +1,216 @@
+//! One worker: a thread, its ring, and the loop around them.
+//!
+//! Everything here belongs to the worker's own thread; others leave things in its inbox. Handlers are
+//! called with nothing borrowed, so they may call back.
+
+use std::cell::{Cell, RefCell};
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::counters::add;
+use crate::flight::{Ended, Flight};
+use crate::operation::{Handler, Operation};
+use crate::timers::Timers;
+use crate::workers::{Item, Mailbox, Shared};
+
+/// How long a stop waits for peers to take what is being sent to them.
+const SENDING_GRACE: Duration = Duration::from_secs(2);
+
+/// A task of this worker's own.
+enum Task {
+    Wake(Arc<dyn Handler>, u64),
+    Posted(Item),
+}
+
+/// A worker, as the code that runs on it sees it.
+pub struct Worker {
+    index: usize,
+    shared: Arc<Shared>,
+    flight: RefCell<Flight>,
+    timers: RefCell<Timers>,
+    tasks: RefCell<Vec<Task>>,
+    /// Whether this worker is counted among what is under way: see [`Shared`].
+    is_counted: Cell<bool>,
+    sends_until: Cell<Option<Instant>>,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Rc<Worker>>> = const { RefCell::new(None) };
+}
+
+impl Worker {
+    pub(crate) fn new(index: usize, shared: Arc<Shared>, flight: Flight) -> Self {
+        Self {
+            index,
+            shared,
+            flight: RefCell::new(flight),
+            timers: RefCell::default(),
+            tasks: RefCell::default(),
+            is_counted: Cell::new(true),
+            sends_until: Cell::new(None),
+        }
+    }
+
+    /// The worker that runs this thread.
+    pub(crate) fn current() -> Option<Rc<Self>> {
+        CURRENT.with_borrow(Clone::clone)
+    }
+
+    pub(crate) fn is_of(&self, shared: &Arc<Shared>) -> bool {
+        Arc::ptr_eq(&self.shared, shared)
+    }
+
+    /// Which of the workers this is, from 0.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Gives an operation to this worker's ring. It reaches the kernel at the end of this turn.
+    ///
+    /// # Panics
+    /// When it would write into constant memory, or has more than 256 segments.
+    pub fn submit(&self, operation: Operation, handler: Arc<dyn Handler>, token: u64) {
+        self.flight.borrow_mut().submit(operation, handler, token);
+    }
+
+    /// Has the operations of `handler` with `token` on this worker ended early. Each still completes:
+    /// as `ECANCELED`, or as it would have if it was too late.
+    pub fn cancel(&self, handler: &Arc<dyn Handler>, token: u64) {
+        let is_meant = |of: &Arc<dyn Handler>, name: u64, _: &Operation| {
+            name == token && std::ptr::addr_eq(Arc::as_ptr(of), Arc::as_ptr(handler))
+        };
+        self.flight.borrow_mut().cancel(is_meant);
+    }
+
+    /// Calls [`Handler::wake`] once this turn's completions have all been told.
+    pub fn afterwards(&self, handler: Arc<dyn Handler>, token: u64) {
+        self.tasks.borrow_mut().push(Task::Wake(handler, token));
+    }
+
+    /// Calls [`Handler::wake`] at a moment, or soon after. There is no way to take it back: a handler
+    /// that has changed its mind does nothing. A stop forgets it.
+    pub fn wake_at(&self, at: Instant, handler: Arc<dyn Handler>, token: u64) {
+        self.timers.borrow_mut().add(at, handler, token);
+    }
+
+    pub(crate) fn put_off(&self, item: Item) {
+        self.tasks.borrow_mut().push(Task::Posted(item));
+    }
+
+    fn mailbox(&self) -> &Mailbox {
+        &self.shared.mailboxes[self.index]
+    }
+
+    /// The thread's body: until a stop, and nothing is left to do.
+    pub(crate) fn run(self: Rc<Self>) {
+        CURRENT.set(Some(Rc::clone(&self)));
+        self.flight.borrow_mut().watch(self.mailbox().bell.as_fd());
+        let (mut ended, mut items, mut tasks) = (Vec::new(), Vec::new(), Vec::new());
+        loop {
+            add(&self.mailbox().tally.turns, 1);
+            self.tell(&mut ended);
+            self.mailbox().inbox.take(&mut items);
+            let posted = items.len();
+            if posted > 0 {
+                self.count();
+                add(&self.mailbox().tally.posted, posted);
+            }
+            self.tasks.borrow_mut().extend(items.drain(..).map(Task::Posted));
+            self.look_at_the_clock();
+            std::mem::swap(&mut *self.tasks.borrow_mut(), &mut tasks);
+            tasks.drain(..).for_each(|task| self.perform(task));
+            self.shared.uncount(posted);
+            if self.shared.is_stopping() && self.is_over() {
+                break;
+            }
+            self.sleep();
+        }
+        CURRENT.set(None);
+    }
+
+    /// Tells handlers of everything that has ended.
+    fn tell(&self, ended: &mut Vec<Ended>) {
+        let mut flight = self.flight.borrow_mut();
+        if flight.reap(ended) {
+            flight.watch(self.mailbox().bell.as_fd());
+        }
+        drop(flight);
+        for Ended { handler, completion } in ended.drain(..) {
+            handler.complete(self, completion);
+        }
+    }
+
+    fn look_at_the_clock(&self) {
+        if self.timers.borrow().is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        loop {
+            let due = self.timers.borrow_mut().due(now);
+            let Some((handler, token)) = due else { return };
+            handler.wake(self, token);
+        }
+    }
+
+    fn perform(&self, task: Task) {
+        match task {
+            Task::Wake(handler, token) | Task::Posted(Item::Wake(handler, token)) => {
+                handler.wake(self, token);
+            }
+            Task::Posted(Item::Call(call)) => call(self),
+            Task::Posted(Item::Submit(operation, handler, token)) => {
+                self.submit(operation, handler, token);
+            }
+            Task::Posted(Item::WakeAt(at, handler, token)) => self.wake_at(at, handler, token),
+            Task::Posted(Item::Cancel(handler, token)) => self.cancel(&handler, token),
+        }
+    }
+
+    /// Submits what this turn queued, and sleeps if there is nothing to do.
+    fn sleep(&self) {
+        // Looked at only after it was said that we sleep: whoever ends the last thing looks at that
+        // after having ended it.
+        let is_idle = self.tasks.borrow().is_empty()
+            && self.mailbox().inbox.sleep()
+            && !self.shared.is_over();
+        let sleep = is_idle.then(|| {
+            let nearest = match self.timers.borrow().is_empty() {
+                true => None,
+                false => self.timers.borrow().until_next(Instant::now()),
+            };
+            let grace = self.shared.is_stopping().then_some(SENDING_GRACE);
+            [nearest, grace].into_iter().flatten().min()
+        });
+        self.flight.borrow_mut().enter(sleep);
+    }
+
+    /// Counts this worker among what is under way.
+    fn count(&self) {
+        if !self.is_counted.replace(true) {
+            self.shared.under_way.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether all workers have nothing left to do; called when a stop was asked for.
+    fn is_over(&self) -> bool {
+        let now = Instant::now();
+        let sends_until = self.sends_until.get().unwrap_or(now + SENDING_GRACE);
+        self.sends_until.set(Some(sends_until));
+        let mut flight = self.flight.borrow_mut();
+        flight.cancel(|_, _, operation| {
+            let is_send = matches!(operation, Operation::Send { .. });
+            operation.waits_for_a_peer() || (is_send && now >= sends_until)
+        });
+        if flight.in_flight() > 0 || !self.tasks.borrow().is_empty() {
+            self.count();
+            return false;
+        }
+        if self.is_counted.replace(false) {
+            self.shared.uncount(1);
+        }
+        self.shared.is_over()
+    }
+}

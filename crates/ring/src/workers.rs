@@ -1,0 +1,348 @@
+//! All workers together: starting, handing things to them, stopping.
+//!
+//! # Stopping
+//!
+//! A stop first closes the inboxes to everybody but the workers themselves. Then each worker ends what
+//! waits for peers and goes on until nothing is under way on *any* of them, because whatever one does
+//! may give another something to do. What is under way is one number: every item in an inbox counts
+//! one until it has been dealt with, and every worker counts one while it has operations in flight or
+//! tasks. An item is counted before it is pushed, and a worker counts itself before it stops counting
+//! the items that it took; so the number is zero only when all is done.
+//! [check: stop_waits_for_what_is_in_flight, a_stop_under_load_loses_nothing]
+
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+
+use crate::counters::{Counters, Tally};
+use crate::error::RingError;
+use crate::flight::Flight;
+use crate::inbox::{Bell, Inbox};
+use crate::operation::{Handler, Operation};
+use crate::setup;
+use crate::worker::Worker;
+
+/// How workers are to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// How many; at least 1.
+    pub workers: usize,
+    /// Operations that one submission can carry, rounded up to a power of two; more wait for the next.
+    pub entries: u32,
+    /// What the threads are called.
+    pub name: &'static str,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        // Beyond four, one more worker takes more from the others than it gives on one array.
+        Self { workers: cores.min(4), entries: 256, name: "braid-worker" }
+    }
+}
+
+/// Code to run on a worker.
+pub type Call = Box<dyn FnOnce(&Worker) + Send>;
+
+/// Something for a worker.
+pub(crate) enum Item {
+    Wake(Arc<dyn Handler>, u64),
+    Call(Call),
+    Submit(Operation, Arc<dyn Handler>, u64),
+    WakeAt(Instant, Arc<dyn Handler>, u64),
+    Cancel(Arc<dyn Handler>, u64),
+}
+
+/// The workers have been stopped; nothing that they were given now will ever be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the workers are stopping")]
+pub struct Refused;
+
+/// One worker as the others see it.
+pub(crate) struct Mailbox {
+    pub(crate) inbox: Inbox<Item>,
+    /// Written to when the worker sleeps and should not. Never read: the kernel tells of each write.
+    pub(crate) bell: OwnedFd,
+    pub(crate) tally: Arc<Tally>,
+}
+
+/// What all workers and their owner share.
+pub(crate) struct Shared {
+    pub(crate) mailboxes: Vec<Mailbox>,
+    stopping: AtomicBool,
+    /// See the head of this file.
+    pub(crate) under_way: AtomicUsize,
+}
+
+impl Shared {
+    fn new(workers: usize) -> Result<Self, RingError> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let failed = |errno: Errno| RingError::System { call: "eventfd", error: errno.into() };
+        let mailbox = |_| -> Result<Mailbox, RingError> {
+            let bell = eventfd(0, flags).map_err(failed)?;
+            Ok(Mailbox { inbox: Inbox::new(), bell, tally: Arc::default() })
+        };
+        let mailboxes = (0..workers).map(mailbox).collect::<Result<_, _>>()?;
+        let (stopping, under_way) = (AtomicBool::new(false), AtomicUsize::new(workers));
+        Ok(Self { mailboxes, stopping, under_way })
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    /// Whether a stop was asked for, and nothing is left to do.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_stopping() && self.under_way.load(Ordering::SeqCst) == 0
+    }
+
+    /// So many things are not under way any more. The last one has all workers look.
+    pub(crate) fn uncount(&self, things: usize) {
+        if things == 0 {
+            return;
+        }
+        if self.under_way.fetch_sub(things, Ordering::SeqCst) == things && self.is_stopping() {
+            for mailbox in &self.mailboxes {
+                mailbox.ring(mailbox.inbox.disturb());
+            }
+        }
+    }
+
+    fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        for mailbox in &self.mailboxes {
+            mailbox.ring(mailbox.inbox.close());
+        }
+    }
+}
+
+impl Mailbox {
+    fn ring(&self, bell: Bell) {
+        if bell == Bell::Leave {
+            return;
+        }
+        self.tally.wakes.fetch_add(1, Ordering::Relaxed);
+        loop {
+            match rustix::io::write(&self.bell, &1_u64.to_ne_bytes()) {
+                // Full after 2^64 wakes, and then it is ringing anyway.
+                Ok(_) | Err(Errno::AGAIN) => return,
+                Err(Errno::INTR) => {}
+                Err(errno) => panic!("an eventfd can be written to: {errno}"),
+            }
+        }
+    }
+}
+
+/// Threads with a ring each. Dropping them stops them.
+pub struct Workers {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Workers {
+    /// Starts them.
+    ///
+    /// # Errors
+    /// There is no io_uring for us here ([`RingError::is_lack`]), or no thread could be started.
+    pub fn start(settings: &Settings) -> Result<Self, RingError> {
+        let count = settings.workers.max(1);
+        let shared = Arc::new(Shared::new(count)?);
+        let workers = Self { shared, threads: Mutex::default() };
+        let (ready, started) = mpsc::channel();
+        for index in 0..count {
+            let (shared, ready) = (Arc::clone(&workers.shared), ready.clone());
+            let entries = settings.entries.clamp(2, 32768);
+            let body = move || run(index, shared, entries, ready);
+            let thread = thread::Builder::new().name(settings.name.into()).spawn(body);
+            let thread =
+                thread.map_err(|error| RingError::System { call: "pthread_create", error });
+            match thread {
+                Ok(thread) => workers.lock().push(thread),
+                Err(error) => {
+                    // Those that have no thread do nothing.
+                    workers.shared.uncount(count - index);
+                    return Err(error);
+                }
+            }
+        }
+        drop(ready);
+        // Those that were started are stopped if one could not be.
+        started.iter().find_map(Result::err).map_or(Ok(workers), Err)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.shared.mailboxes.len()
+    }
+
+    /// The one of these workers that runs this thread.
+    pub fn current(&self) -> Option<Rc<Worker>> {
+        Worker::current().filter(|worker| worker.is_of(&self.shared))
+    }
+
+    /// Gives an operation to this thread's own ring if it is one of these workers, to that of worker
+    /// `otherwise` (modulo their number) if not.
+    ///
+    /// # Errors
+    /// After [`Self::stop`], from a thread that is no worker; the handler is not told.
+    pub fn submit(
+        &self,
+        otherwise: usize,
+        operation: Operation,
+        handler: Arc<dyn Handler>,
+        token: u64,
+    ) -> Result<(), Refused> {
+        match self.current() {
+            Some(worker) => {
+                worker.submit(operation, handler, token);
+                Ok(())
+            }
+            None => self.leave(otherwise, Item::Submit(operation, handler, token)),
+        }
+    }
+
+    /// Runs code on worker `on` (modulo their number).
+    ///
+    /// # Errors
+    /// As [`Self::submit`].
+    pub fn post(&self, on: usize, call: Call) -> Result<(), Refused> {
+        self.leave(on, Item::Call(call))
+    }
+
+    /// Calls [`Handler::wake`] on worker `on` (modulo their number), without allocating.
+    ///
+    /// # Errors
+    /// As [`Self::submit`].
+    pub fn wake(&self, on: usize, handler: Arc<dyn Handler>, token: u64) -> Result<(), Refused> {
+        self.leave(on, Item::Wake(handler, token))
+    }
+
+    /// [`Worker::wake_at`] on worker `on` (modulo their number).
+    ///
+    /// # Errors
+    /// As [`Self::submit`].
+    pub fn wake_at(
+        &self,
+        on: usize,
+        at: Instant,
+        handler: Arc<dyn Handler>,
+        token: u64,
+    ) -> Result<(), Refused> {
+        self.leave(on, Item::WakeAt(at, handler, token))
+    }
+
+    /// [`Worker::cancel`] on worker `on` (modulo their number).
+    ///
+    /// # Errors
+    /// As [`Self::submit`].
+    pub fn cancel(&self, on: usize, handler: Arc<dyn Handler>, token: u64) -> Result<(), Refused> {
+        self.leave(on, Item::Cancel(handler, token))
+    }
+
+    fn leave(&self, on: usize, item: Item) -> Result<(), Refused> {
+        let on = on % self.count();
+        let current = self.current();
+        if let Some(worker) = current.as_ref().filter(|worker| worker.index() == on) {
+            worker.put_off(item);
+            return Ok(());
+        }
+        let mailbox = &self.shared.mailboxes[on];
+        self.shared.under_way.fetch_add(1, Ordering::SeqCst);
+        match mailbox.inbox.push(item, current.is_some()) {
+            Ok(bell) => {
+                mailbox.ring(bell);
+                Ok(())
+            }
+            Err(_) => {
+                self.shared.uncount(1);
+                Err(Refused)
+            }
+        }
+    }
+
+    /// What they have counted, added up.
+    pub fn counters(&self) -> Counters {
+        let mut sum = Counters::default();
+        self.shared.mailboxes.iter().for_each(|mailbox| mailbox.tally.add_to(&mut sum));
+        sum
+    }
+
+    /// Ends them, when everything that they were given is done: operations on files run to their end;
+    /// what waits for a peer ends as cancelled, sends after two seconds; moments are forgotten. From
+    /// then on only workers may give work to workers. On a worker's own thread this asks, and does not
+    /// wait.
+    pub fn stop(&self) {
+        self.shared.stop();
+        if self.current().is_some() {
+            return;
+        }
+        for thread in self.lock().drain(..) {
+            thread.join().expect("a worker that panics ends the process");
+        }
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Ends the process when a handler panics: see [`Handler`].
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            std::process::abort();
+        }
+    }
+}
+
+fn run(
+    index: usize,
+    shared: Arc<Shared>,
+    entries: u32,
+    ready: mpsc::Sender<Result<(), RingError>>,
+) {
+    let ring = match setup::ring(entries) {
+        Ok(ring) => ring,
+        Err(error) => {
+            shared.uncount(1);
+            // Whoever starts us waits for this; if it has gone, there is nobody to tell.
+            let _ = ready.send(Err(error));
+            return;
+        }
+    };
+    let _ = ready.send(Ok(()));
+    // Whoever starts us listens until all have spoken.
+    drop(ready);
+    let tally = Arc::clone(&shared.mailboxes[index].tally);
+    let _guard = AbortOnPanic;
+    Rc::new(Worker::new(index, shared, Flight::new(ring, tally))).run();
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_within_reason() {
+        let settings = Settings { workers: 0, entries: 0, name: "few" };
+        let workers = Workers::start(&settings).expect("io_uring");
+        assert_eq!(workers.count(), 1);
+        workers.stop();
+        assert_eq!(workers.post(0, Box::new(|_| ())), Err(Refused));
+    }
+}

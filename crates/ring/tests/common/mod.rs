@@ -1,0 +1,61 @@
+//! A handler that passes on what it is told.
+#![allow(dead_code, unreachable_pub)] // not every test file uses all of it
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use braid_ring::{Completion, Descriptor, Handler, Settings, Worker, Workers};
+
+/// Sends completions and wake-ups to the test's thread.
+pub struct Ear {
+    completions: Mutex<Sender<Completion>>,
+    wakes: Mutex<Sender<(usize, u64)>>,
+}
+
+/// The other end.
+pub struct Heard {
+    pub completions: Receiver<Completion>,
+    pub wakes: Receiver<(usize, u64)>,
+}
+
+pub fn ear() -> (Arc<Ear>, Heard) {
+    let (completions, heard) = channel();
+    let (wakes, woken) = channel();
+    let ear = Ear { completions: Mutex::new(completions), wakes: Mutex::new(wakes) };
+    (Arc::new(ear), Heard { completions: heard, wakes: woken })
+}
+
+impl Handler for Ear {
+    fn complete(self: Arc<Self>, _: &Worker, completion: Completion) {
+        // A test may end while something of it is being cancelled.
+        let _ = self.completions.lock().expect("no panic").send(completion);
+    }
+
+    fn wake(self: Arc<Self>, worker: &Worker, token: u64) {
+        let _ = self.wakes.lock().expect("no panic").send((worker.index(), token));
+    }
+}
+
+impl Heard {
+    /// The next completion; none after some seconds is a failure.
+    pub fn next(&self) -> Completion {
+        self.completions.recv_timeout(Duration::from_secs(20)).expect("a completion")
+    }
+
+    pub fn next_wake(&self) -> (usize, u64) {
+        self.wakes.recv_timeout(Duration::from_secs(20)).expect("a wake-up")
+    }
+}
+
+pub fn workers(workers: usize, entries: u32) -> Workers {
+    let settings = Settings { workers, entries, name: "test-worker" };
+    Workers::start(&settings).expect("io_uring is allowed where tests run")
+}
+
+/// A temporary file of `length` bytes.
+pub fn file(length: u64) -> Descriptor {
+    let file = tempfile::tempfile().expect("a temporary file");
+    file.set_len(length).expect("set_len");
+    Arc::new(file.into())
+}

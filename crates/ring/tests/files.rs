@@ -1,0 +1,159 @@
+//! Reading, writing, making durable and zeroing files.
+
+mod common;
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+use braid_ring::{Completion, Memory, Operation, Payload, Segment, Segments, Zeroing};
+use common::{ear, file, workers};
+
+fn pattern(length: usize, seed: u8) -> Vec<u8> {
+    (0..length).map(|at| (at * 7 + at / 251).to_le_bytes()[0] ^ seed).collect()
+}
+
+fn bytes_of(completion: Completion) -> Vec<u8> {
+    let mut operation = completion.operation;
+    let memory = std::mem::take(operation.memory().expect("it has memory"));
+    let bytes = memory.into_iter().flat_map(|segment| match segment.into_memory() {
+        Memory::Payload(payload) => payload.to_vec(),
+        Memory::Bytes(bytes) => bytes,
+        other => panic!("{other:?}"),
+    });
+    bytes.collect()
+}
+
+#[test]
+fn what_is_written_is_read_back_from_several_segments() {
+    let (workers, file, (ear, heard)) = (workers(2, 8), file(1 << 20), ear());
+    for (round, durable) in [(0_u8, false), (1, true)] {
+        let content = pattern(100_000, round);
+        let segments: Segments = [
+            Payload::from(&content[..50_000]).into(),
+            Segment::part(Memory::Bytes(content.clone()), 50_000..60_000),
+            Payload::from(&content[60_000..]).into(),
+        ]
+        .into_iter()
+        .collect();
+        let write =
+            Operation::Write { file: Arc::clone(&file), offset: 4321, memory: segments, durable };
+        workers.submit(round.into(), write, ear.clone(), 1).expect("running");
+        assert_eq!(heard.next().result.expect("written"), 100_000);
+        let memory = [Payload::zeroed(1).into(), vec![0; 99_999].into()].into_iter().collect();
+        let read = Operation::Read { file: Arc::clone(&file), offset: 4321, memory };
+        workers.submit(round.into(), read, ear.clone(), 2).expect("running");
+        let completion = heard.next();
+        assert_eq!((completion.token, completion.result.as_ref().ok()), (2, Some(&100_000)));
+        assert_eq!(bytes_of(completion), content);
+    }
+    workers.submit(0, Operation::Sync { file }, ear, 3).expect("running");
+    assert!(heard.next().result.is_ok());
+}
+
+#[test]
+fn reading_past_the_end_is_an_error_and_not_a_short_read() {
+    let (workers, file, (ear, heard)) = (workers(1, 8), file(5000), ear());
+    let memory = Segments::from_iter([Payload::zeroed(4096).into()]);
+    let read = Operation::Read { file, offset: 4096, memory };
+    workers.submit(0, read, ear, 0).expect("running");
+    assert_eq!(heard.next().result.expect_err("too short").kind(), ErrorKind::UnexpectedEof);
+}
+
+#[test]
+fn nothing_to_move_is_moved_at_once() {
+    let (workers, file, (ear, heard)) = (workers(1, 8), file(5000), ear());
+    let read = Operation::Read { file, offset: 0, memory: Segments::new() };
+    workers.submit(0, read, ear, 0).expect("running");
+    assert_eq!(heard.next().result.expect("nothing to do"), 0);
+}
+
+#[test]
+fn ranges_are_zeroed_both_ways() {
+    let (workers, file, (ear, heard)) = (workers(1, 8), file(1 << 16), ear());
+    for how in [Zeroing::PunchHole, Zeroing::ZeroRange] {
+        let content = pattern(1 << 16, 3);
+        let memory = Segments::from_iter([content.clone().into()]);
+        let write = Operation::Write { file: Arc::clone(&file), offset: 0, memory, durable: false };
+        workers.submit(0, write, ear.clone(), 0).expect("running");
+        assert!(heard.next().result.is_ok());
+        let zero = Operation::Zero { file: Arc::clone(&file), offset: 5000, length: 9000, how };
+        workers.submit(0, zero, ear.clone(), 0).expect("running");
+        assert!(heard.next().result.is_ok());
+        let memory = Segments::from_iter([vec![1; 1 << 16].into()]);
+        let read = Operation::Read { file: Arc::clone(&file), offset: 0, memory };
+        workers.submit(0, read, ear.clone(), 0).expect("running");
+        let mut expected = content;
+        expected[5000..14_000].fill(0);
+        assert_eq!(bytes_of(heard.next()), expected);
+    }
+}
+
+#[test]
+fn more_than_the_ring_holds() {
+    let (workers, file, (ear, heard)) = (workers(1, 2), file(1 << 20), ear());
+    let batch = {
+        let (file, ear) = (Arc::clone(&file), Arc::clone(&ear));
+        move |worker: &braid_ring::Worker| {
+            for token in 0..200_u64 {
+                let memory = Segments::from_iter([pattern(4096, token.to_le_bytes()[0]).into()]);
+                let (file, offset) = (Arc::clone(&file), token * 4096);
+                let write = Operation::Write { file, offset, memory, durable: false };
+                worker.submit(write, ear.clone(), token);
+            }
+        }
+    };
+    workers.post(0, Box::new(batch)).expect("running");
+    let mut tokens: Vec<u64> = (0..200)
+        .map(|_| {
+            let completion = heard.next();
+            assert_eq!(completion.result.expect("written"), 4096);
+            completion.token
+        })
+        .collect();
+    tokens.sort_unstable();
+    assert!(tokens.into_iter().eq(0..200), "each completes once");
+    assert!(workers.counters().overflowed > 0, "the ring was too small for them");
+    let memory = Segments::from_iter([vec![0; 4096].into()]);
+    let read = Operation::Read { file, offset: 199 * 4096, memory };
+    workers.submit(0, read, ear, 0).expect("running");
+    assert_eq!(bytes_of(heard.next()), pattern(4096, 199));
+}
+
+#[test]
+fn constant_memory_is_written_from() {
+    static TEXT: &[u8] = b"constant";
+    let (workers, file, (ear, heard)) = (workers(1, 4), file(100), ear());
+    let memory = Segments::from_iter([Segment::whole(Memory::Constant(TEXT))]);
+    let write = Operation::Write { file: Arc::clone(&file), offset: 10, memory, durable: false };
+    workers.submit(0, write, ear.clone(), 0).expect("running");
+    assert_eq!(heard.next().result.expect("written"), TEXT.len());
+    let read = Operation::Read {
+        file,
+        offset: 10,
+        memory: Segments::from_iter([vec![0; TEXT.len()].into()]),
+    };
+    workers.submit(0, read, ear, 0).expect("running");
+    assert_eq!(bytes_of(heard.next()), TEXT);
+}
+
+#[test]
+fn one_submission_carries_many_operations() {
+    let (workers, file, (ear, heard)) = (workers(1, 64), file(1 << 20), ear());
+    let batch = move |worker: &braid_ring::Worker| {
+        for token in 0..50 {
+            let memory = Segments::from_iter([vec![1; 4096].into()]);
+            let (file, offset) = (Arc::clone(&file), token * 4096);
+            worker.submit(
+                Operation::Write { file, offset, memory, durable: false },
+                ear.clone(),
+                token,
+            );
+        }
+    };
+    let before = workers.counters();
+    workers.post(0, Box::new(batch)).expect("running");
+    (0..50).for_each(|_| drop(heard.next()));
+    let after = workers.counters();
+    assert!(after.entries - before.entries >= 50);
+    assert!(after.enters - before.enters < 50, "{before:?} {after:?}");
+}

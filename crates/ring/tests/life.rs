@@ -1,0 +1,168 @@
+//! Posting, waking and stopping.
+
+mod common;
+
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use braid_ring::{
+    Completion, Descriptor, Handler, Operation, Payload, Refused, Segments, Worker, Workers,
+};
+use common::{ear, file, workers};
+
+#[test]
+fn tasks_run_on_the_worker_they_are_meant_for() {
+    let (workers, (ear, heard)) = (workers(3, 8), ear());
+    assert!(workers.current().is_none());
+    for on in 0..7 {
+        workers.wake(on, ear.clone(), 9).expect("running");
+        assert_eq!(heard.next_wake(), (on % 3, 9));
+    }
+}
+
+#[test]
+fn afterwards_comes_after_everything_of_the_turn() {
+    /// Counts completions, and notes how many there had been when it was woken.
+    struct Batch {
+        completed: AtomicU64,
+        ear: Arc<common::Ear>,
+    }
+    impl Handler for Batch {
+        fn complete(self: Arc<Self>, worker: &Worker, _: Completion) {
+            if self.completed.fetch_add(1, Ordering::SeqCst) == 0 {
+                worker.afterwards(self, 0);
+            }
+        }
+        fn wake(self: Arc<Self>, worker: &Worker, _: u64) {
+            let count = self.completed.load(Ordering::SeqCst);
+            Arc::clone(&self.ear).wake(worker, count);
+        }
+    }
+    let (workers, (ear, heard)) = (workers(1, 64), ear());
+    let batch = Arc::new(Batch { completed: AtomicU64::new(0), ear });
+    // Nothing to do at all: every one of them has completed when the submission returns.
+    let submit = move |worker: &Worker| {
+        let file = file(100);
+        for token in 0..20 {
+            let file = Arc::clone(&file);
+            let read = Operation::Read { file, offset: 0, memory: Segments::new() };
+            worker.submit(read, batch.clone(), token);
+        }
+    };
+    workers.post(0, Box::new(submit)).expect("running");
+    assert_eq!(heard.next_wake(), (0, 20));
+}
+
+#[test]
+fn stop_waits_for_what_is_in_flight() {
+    let (workers, file, (ear, heard)) = (workers(2, 4), file(64 << 20), ear());
+    for token in 0..64 {
+        let memory = Segments::from_iter([Payload::from(vec![1; 1 << 20]).into()]);
+        let (file, offset) = (Arc::clone(&file), token << 20);
+        let write = Operation::Write { file, offset, memory, durable: token % 8 == 0 };
+        workers
+            .submit(usize::try_from(token).expect("small"), write, ear.clone(), token)
+            .expect("running");
+    }
+    workers.stop();
+    let completions: Vec<Completion> = heard.completions.try_iter().collect();
+    assert_eq!(completions.len(), 64, "all have ended when stop returns");
+    assert!(completions.iter().all(|completion| completion.result.is_ok()));
+    let read = Operation::Read { file, offset: 0, memory: Segments::new() };
+    assert_eq!(workers.submit(0, read, ear.clone(), 0), Err(Refused));
+    assert_eq!(workers.wake(1, ear, 0), Err(Refused));
+}
+
+#[test]
+fn stop_ends_what_waits_for_peers() {
+    let (workers, (ear, heard)) = (workers(2, 8), ear());
+    let (ours, _theirs) = UnixStream::pair().expect("a socket pair");
+    let socket: Descriptor = Arc::new(ours.into());
+    for token in 0..2 {
+        let memory = Segments::from_iter([vec![0; 10].into()]);
+        let receive = Operation::Receive { socket: Arc::clone(&socket), memory, whole: true };
+        workers
+            .submit(usize::try_from(token).expect("small"), receive, ear.clone(), token)
+            .expect("running");
+    }
+    workers.wake_at(0, Instant::now() + Duration::from_secs(600), ear, 0).expect("running");
+    let start = Instant::now();
+    workers.stop();
+    assert!(start.elapsed() < Duration::from_secs(10));
+    for completion in [heard.next(), heard.next()] {
+        let error = completion.result.expect_err("cancelled");
+        assert_eq!(error.raw_os_error(), Some(libc::ECANCELED));
+    }
+}
+
+/// Writes, and at each end gives another write to the next worker, until it has come to `left` zero.
+struct Relay {
+    workers: std::sync::Weak<Workers>,
+    file: Descriptor,
+    left: AtomicU64,
+}
+
+impl Handler for Relay {
+    fn complete(self: Arc<Self>, worker: &Worker, completion: Completion) {
+        completion.result.expect("written");
+        let before = self.left.load(Ordering::SeqCst);
+        if before > 0 && self.left.fetch_sub(1, Ordering::SeqCst) > 0 {
+            let workers = self.workers.upgrade().expect("stop waits for us");
+            let next = worker.index() + 1;
+            workers.wake(next, self, completion.token).expect("a worker is let");
+        }
+    }
+
+    fn wake(self: Arc<Self>, worker: &Worker, token: u64) {
+        let memory = Segments::from_iter([vec![1; 512].into()]);
+        let (file, offset) = (Arc::clone(&self.file), token * 512);
+        let write = Operation::Write { file, offset, memory, durable: false };
+        worker.submit(write, self, token);
+    }
+}
+
+#[test]
+fn a_stop_under_load_loses_nothing() {
+    for round in 0..20 {
+        let workers = Arc::new(workers(3, 4));
+        let relay = Arc::new(Relay {
+            workers: Arc::downgrade(&workers),
+            file: file(1 << 20),
+            left: AtomicU64::new(500 + round),
+        });
+        for token in 0..8 {
+            workers
+                .wake(usize::try_from(token).expect("small"), relay.clone(), token)
+                .expect("running");
+        }
+        workers.stop();
+        let left = relay.left.load(Ordering::SeqCst);
+        assert!(left == 0 || left > u64::MAX / 2, "{left} were left undone");
+        assert_eq!(Arc::strong_count(&relay), 1, "nobody holds it any more");
+    }
+}
+
+#[test]
+fn sleepers_are_woken_from_many_threads() {
+    const THREADS: u64 = 4;
+    const EACH: u64 = 5_000;
+    let (workers, (ear, heard)) = (workers(2, 8), ear());
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (workers, ear) = (&workers, &ear);
+            scope.spawn(move || {
+                for count in 0..EACH {
+                    let on = usize::try_from(thread + count).expect("small");
+                    workers.wake(on, Arc::clone(ear) as Arc<dyn Handler>, 1).expect("running");
+                }
+            });
+        }
+    });
+    let sum: u64 = (0..THREADS * EACH).map(|_| heard.next_wake().1).sum();
+    assert_eq!(sum, THREADS * EACH);
+    let counters = workers.counters();
+    assert_eq!(counters.posted, THREADS * EACH);
+    assert!(counters.wakes <= counters.posted);
+}
