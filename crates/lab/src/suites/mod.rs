@@ -1,6 +1,7 @@
 //! The suites, one file or folder each.
 
 mod lookup;
+mod nbd;
 mod parity;
 mod paths;
 mod read;

@@ -2,6 +2,7 @@
 
 use braid_engine::request::Operation;
 
+use super::nbd;
 use super::paths::{self, BLOCK_SECTORS, BYTES, Path, QUOTED, RATE, ROW_SECTORS, load};
 use crate::driver::{Kind, Pattern};
 use crate::frame::{Report, Settings, Suite, Target};
@@ -58,5 +59,6 @@ fn run(settings: &Settings) -> Report {
     }
     report.note("bare: the same copies and the same parity without an engine; 4 members, chunk 64 KiB, one worker, 128 requests at once (32 of 192 KiB)");
     report.note("raid5f over null members: 92 K to 170 K full-stripe writes a second (quoted, not measured here)");
+    nbd::run(settings, &mut report, nbd::WRITES);
     report
 }

@@ -1,0 +1,100 @@
+//! The load generator: fio, as a process, for exports and for raw files alike.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+/// What one run of fio does.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Job {
+    /// fio's own word: read, write, randread, randwrite.
+    pub(super) rw: &'static str,
+    pub(super) block_kib: u32,
+    pub(super) depth: u32,
+}
+
+/// For how long.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Length {
+    Seconds(u32),
+    Mebibytes(u32),
+}
+
+/// What it is done to.
+#[derive(Clone, Debug)]
+pub(super) enum Target {
+    Export(String),
+    /// Files with O_DIRECT, each a job of its own, so many bytes from the start left alone.
+    Files {
+        paths: Vec<String>,
+        skip_bytes: u64,
+    },
+}
+
+/// What was reached.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reached {
+    pub(super) requests_per_second: f64,
+    pub(super) gigabytes_per_second: f64,
+}
+
+/// Why there are no figures, if there cannot be any.
+pub(super) fn missing() -> Option<String> {
+    let output = Command::new("fio").arg("--enghelp").output();
+    let Ok(output) = output else { return Some("fio is not installed".to_owned()) };
+    let engines = String::from_utf8_lossy(&output.stdout).into_owned();
+    let has = |name: &str| engines.split_whitespace().any(|word| word == name);
+    let lacking: Vec<&str> = ["nbd", "libaio"].into_iter().filter(|name| !has(name)).collect();
+    (!lacking.is_empty()).then(|| format!("this fio has no engine {}", lacking.join(", ")))
+}
+
+impl Job {
+    /// Runs it; what all of its jobs reached together.
+    pub(super) fn run(&self, target: &Target, length: Length) -> Result<Reached, String> {
+        let mut fio = Command::new("fio");
+        fio.args(["--output-format=json", "--group_reporting", "--end_fsync=1", "--thread"]);
+        fio.arg(format!("--rw={}", self.rw)).arg(format!("--bs={}k", self.block_kib));
+        match length {
+            Length::Seconds(seconds) => {
+                fio.arg("--time_based").arg(format!("--runtime={seconds}"));
+            }
+            Length::Mebibytes(size) => {
+                fio.arg(format!("--io_size={size}M"));
+            }
+        }
+        match target {
+            Target::Export(uri) => {
+                fio.arg("--ioengine=nbd").arg(format!("--uri={uri}"));
+                fio.arg(format!("--iodepth={}", self.depth)).arg("--name=export");
+            }
+            Target::Files { paths, skip_bytes } => {
+                let count = u32::try_from(paths.len()).expect("few files");
+                fio.args(["--ioengine=libaio", "--direct=1"]);
+                fio.arg(format!("--iodepth={}", (self.depth / count).max(1)));
+                fio.arg(format!("--offset={skip_bytes}"));
+                for path in paths {
+                    fio.arg(format!("--name={}", path.replace('/', "_")));
+                    fio.arg(format!("--filename={path}"));
+                }
+            }
+        }
+        let output = fio.output().map_err(|error| format!("fio: {error}"))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        if !output.status.success() {
+            return Err(format!("fio: {}", String::from_utf8_lossy(&output.stderr)));
+        }
+        // Warnings may come first.
+        let json = text.find('{').map_or("", |at| &text[at..]);
+        let report: Value =
+            serde_json::from_str(json).map_err(|error| format!("fio's report: {error}"))?;
+        let side = if self.rw.ends_with("read") { "read" } else { "write" };
+        let sum = |key: &str| -> f64 {
+            let jobs = report["jobs"].as_array().into_iter().flatten();
+            jobs.filter_map(|job| job[side][key].as_f64()).sum()
+        };
+        Ok(Reached {
+            requests_per_second: sum("iops"),
+            gigabytes_per_second: sum("bw_bytes") / 1e9,
+        })
+    }
+}

@@ -1,0 +1,210 @@
+//! Through NBD: `braid serve` over files on a real disk, beside the raw files, nbdkit and qemu-nbd, all driven by fio.
+//!
+//! Where it stands: the last cases of the suites `read` and `write`. Before each turn the files leave the page cache, so
+//! that who reads through it reads from the disk as well. Members and the raw file are written whole first: a hole is no
+//! disk. Needs fio with its engines nbd and libaio, the built command, and for the peers nbdkit and qemu-nbd; what is not
+//! there is left out in so many words.
+
+mod fio;
+mod servers;
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use rustix::fs::{Advice, fadvise, fsync};
+
+use crate::frame::{Case, Contender, Metric, Report, Settings, Target, race};
+use fio::{Job, Length};
+use servers::Server;
+
+const RATE: &str = "requests through NBD";
+const BYTES: &str = "payload through NBD";
+const METRICS: [Metric; 2] = [Metric::more(RATE, "1/s"), Metric::more(BYTES, "GB/s")];
+
+/// Members of the RAID-5.
+const MEMBERS: usize = 4;
+/// Bytes of a member that hold superblocks and what is reserved behind them, at most.
+const SKIP_BYTES: u64 = 8 << 20;
+/// Requests of full stripes: four rows.
+const ROWS_KIB: u32 = 4 * 192;
+
+/// One case.
+#[derive(Clone, Copy)]
+pub(super) struct Through {
+    name: &'static str,
+    job: Job,
+    /// Which part of what the raw members reach together counts as theirs.
+    raw_share: f64,
+    has_peers: bool,
+    targets: &'static [Target],
+}
+
+pub(super) const READS: &[Through] = &[
+    Through {
+        name: "NBD: sequential read",
+        job: Job { rw: "read", block_kib: ROWS_KIB, depth: 8 },
+        raw_share: 1.0,
+        has_peers: true,
+        targets: &[Target::ratio(BYTES, "braid", "members", 0.9)],
+    },
+    Through {
+        name: "NBD: 4 KiB random read, depth 32",
+        job: Job { rw: "randread", block_kib: 4, depth: 32 },
+        raw_share: 1.0,
+        has_peers: true,
+        targets: &[
+            Target::ratio(RATE, "braid", "members", 0.8),
+            Target::ratio(RATE, "braid", "nbdkit", 1.0),
+            Target::ratio(RATE, "braid", "qemu-nbd", 1.0),
+        ],
+    },
+];
+
+pub(super) const WRITES: &[Through] = &[
+    Through {
+        name: "NBD: full-stripe write",
+        job: Job { rw: "write", block_kib: ROWS_KIB, depth: 8 },
+        raw_share: 0.75,
+        has_peers: true,
+        targets: &[Target::ratio(BYTES, "braid", "members", 0.85)],
+    },
+    Through {
+        name: "NBD: 4 KiB random write, depth 32",
+        job: Job { rw: "randwrite", block_kib: 4, depth: 32 },
+        raw_share: 1.0,
+        has_peers: true,
+        targets: &[],
+    },
+];
+
+/// Files and servers.
+struct Exports {
+    files: Vec<String>,
+    /// Files like the members, of no array: the array's own are not to be written beside it.
+    raw_members: Vec<String>,
+    braid: Server,
+    peers: Vec<(&'static str, Server)>,
+    // Last, so that it outlives the servers.
+    _folder: tempfile::TempDir,
+}
+
+/// Runs the cases; says why where it cannot.
+pub(super) fn run(settings: &Settings, report: &mut Report, cases: &[Through]) {
+    if !cases.iter().any(|case| settings.wants(case.name)) {
+        return;
+    }
+    if let Some(why) = fio::missing() {
+        return report.note(format!("through NBD: skipped, {why}"));
+    }
+    let exports = match Exports::new(settings, report) {
+        Ok(exports) => exports,
+        Err(why) => return report.note(format!("through NBD: skipped, {why}")),
+    };
+    for case in cases {
+        match case.run(settings, &exports) {
+            Ok(found) => report.add(found),
+            Err(why) => report.note(format!("{}: {why}", case.name)),
+        }
+    }
+    report.note(format!(
+        "through NBD: fio, one connection; members and raw files on {}; for full-stripe writes, three quarters of what the \
+         four raw members take together are those of the data members",
+        std::env::temp_dir().display()
+    ));
+}
+
+impl Exports {
+    fn new(settings: &Settings, report: &mut Report) -> Result<Self, String> {
+        let braid = servers::braid()?;
+        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let member_mib = if settings.small { 24 } else { 512 };
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let members: Vec<String> = (0..MEMBERS).map(|n| path(&format!("{n}.member"))).collect();
+        let raw_members: Vec<String> = (0..MEMBERS).map(|n| path(&format!("{n}.raw"))).collect();
+        let raw = path("raw");
+        for member in members.iter().chain(&raw_members) {
+            fill(Path::new(member), member_mib)?;
+        }
+        fill(Path::new(&raw), member_mib * (MEMBERS - 1))?;
+        let server = servers::serve_braid(&braid, folder.path(), &members)?;
+        let mut peers = Vec::new();
+        let started = [
+            ("nbdkit", servers::serve_nbdkit(folder.path(), &raw)),
+            ("qemu-nbd", servers::serve_qemu(folder.path(), &raw)),
+        ];
+        for (name, started) in started {
+            match started {
+                Ok(peer) => peers.push((name, peer)),
+                Err(why) => report.note(format!("through NBD: without {name}, {why}")),
+            }
+        }
+        let files = members.iter().chain(&raw_members).chain([&raw]).cloned().collect();
+        Ok(Self { files, raw_members, braid: server, peers, _folder: folder })
+    }
+
+    /// Nothing of the files stays in the page cache.
+    fn forget(&self) -> Result<(), String> {
+        for path in &self.files {
+            let file = File::open(path).map_err(|error| format!("{path}: {error}"))?;
+            fsync(&file).map_err(|error| format!("{path}: {error}"))?;
+            fadvise(&file, 0, None, Advice::DontNeed)
+                .map_err(|error| format!("{path}: {error}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// A file without holes. All are alike, so that four of them are a RAID-5 with right parity.
+fn fill(path: &Path, mebibytes: usize) -> Result<(), String> {
+    let mut random = crate::random::Random::new(11);
+    let block: Vec<u8> = (0..1 << 17).flat_map(|_| random.next().to_le_bytes()).collect();
+    let write = || -> std::io::Result<()> {
+        let mut file = File::create(path)?;
+        // Members begin with zeroes: nothing there may look like something.
+        file.write_all(&vec![0; 4 << 20])?;
+        for _ in 4..mebibytes {
+            file.write_all(&block)?;
+        }
+        file.sync_all()
+    };
+    write().map_err(|error| format!("{}: {error}", path.display()))
+}
+
+impl Through {
+    fn run(&self, settings: &Settings, exports: &Exports) -> Result<Option<Case>, String> {
+        let length = if settings.small { Length::Mebibytes(2) } else { Length::Seconds(2) };
+        let failed = std::cell::RefCell::new(None);
+        let turn = |target: &fio::Target, share: f64| {
+            let reached = exports.forget().and_then(|()| self.job.run(target, length));
+            match reached {
+                Ok(reached) => {
+                    vec![reached.requests_per_second * share, reached.gigabytes_per_second * share]
+                }
+                Err(why) => {
+                    failed.borrow_mut().get_or_insert(why);
+                    vec![0.0; METRICS.len()]
+                }
+            }
+        };
+        let members =
+            fio::Target::Files { paths: exports.raw_members.clone(), skip_bytes: SKIP_BYTES };
+        let braid = fio::Target::Export(exports.braid.uri());
+        let peers: Vec<_> = exports
+            .peers
+            .iter()
+            .filter(|_| self.has_peers)
+            .map(|(name, server)| (*name, fio::Target::Export(server.uri())))
+            .collect();
+        let mut contenders = vec![Contender::new("members", || turn(&members, self.raw_share))];
+        for (name, target) in &peers {
+            contenders.push(Contender::new(name, || turn(target, 1.0)));
+        }
+        contenders.push(Contender::new("braid", || turn(&braid, 1.0)));
+        let case = race(settings, self.name, &METRICS, contenders);
+        match failed.into_inner() {
+            Some(why) => Err(why),
+            None => Ok(case.map(|case| case.with(self.targets.iter().cloned()))),
+        }
+    }
+}

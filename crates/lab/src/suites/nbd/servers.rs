@@ -1,0 +1,106 @@
+//! Exports to compare: `braid serve` over members, and others' servers over one raw file.
+
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Longer than a start or a stop takes on a busy machine.
+const LIMIT: Duration = Duration::from_secs(20);
+const POLL: Duration = Duration::from_millis(5);
+
+/// A running server; it is told to end, and waited for, when this is dropped.
+pub(super) struct Server {
+    child: Child,
+    socket: PathBuf,
+}
+
+impl Server {
+    /// Starts `command`, which is to listen on `socket`.
+    pub(super) fn start(command: &mut Command, socket: &Path) -> Result<Self, String> {
+        let what = format!("{command:?}");
+        let log = socket.with_extension("log");
+        let output = std::fs::File::create(&log).map_err(|error| format!("{what}: {error}"))?;
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(output)
+            .spawn()
+            .map_err(|error| format!("{what}: {error}"))?;
+        let mut this = Self { child, socket: socket.to_owned() };
+        let begun = Instant::now();
+        while UnixStream::connect(&this.socket).is_err() {
+            let ended = this.child.try_wait().map_err(|error| format!("{what}: {error}"))?;
+            if ended.is_some() || begun.elapsed() > LIMIT {
+                let said = std::fs::read_to_string(&log).unwrap_or_default();
+                return Err(format!("{what} does not serve: {said}"));
+            }
+            std::thread::sleep(POLL);
+        }
+        Ok(this)
+    }
+
+    pub(super) fn uri(&self) -> String {
+        format!("nbd+unix:///?socket={}", self.socket.display())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let process = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        if let Some(process) = process {
+            // One that is gone already needs no telling.
+            let _ended = kill_process(process, Signal::TERM);
+        }
+        let _status = self.child.wait();
+    }
+}
+
+/// The command `braid` that was built together with this program.
+pub(super) fn braid() -> Result<PathBuf, String> {
+    let lab = std::env::current_exe().map_err(|error| error.to_string())?;
+    let braid = lab.with_file_name("braid");
+    if braid.is_file() {
+        Ok(braid)
+    } else {
+        Err(format!("{} is not there: build the package braid first", braid.display()))
+    }
+}
+
+/// `braid create` and `braid serve` on members that hold the same bytes, so that parity is right.
+pub(super) fn serve_braid(
+    braid: &Path,
+    folder: &Path,
+    members: &[String],
+) -> Result<Server, String> {
+    let state = folder.join("state");
+    let mut create = Command::new(braid);
+    create.arg("--state-dir").arg(&state).args(["create", "lab", "--level", "5", "--chunk", "64K"]);
+    let output = create.args(["--assume-clean", "--destroy", "data"]).args(members).output();
+    let output = output.map_err(|error| format!("{create:?}: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("{create:?}: {}", String::from_utf8_lossy(&output.stderr)));
+    }
+    let socket = folder.join("braid.sock");
+    let mut serve = Command::new(braid);
+    serve.arg("--state-dir").arg(&state).arg("serve");
+    serve.arg("--nbd").arg(format!("nbd+unix:///?socket={}", socket.display())).args(members);
+    Server::start(&mut serve, &socket)
+}
+
+pub(super) fn serve_nbdkit(folder: &Path, raw: &str) -> Result<Server, String> {
+    let socket = folder.join("nbdkit.sock");
+    let mut command = Command::new("nbdkit");
+    command.args(["--foreground", "--unix"]).arg(&socket).arg("file").arg(raw).arg("cache=none");
+    Server::start(&mut command, &socket)
+}
+
+pub(super) fn serve_qemu(folder: &Path, raw: &str) -> Result<Server, String> {
+    let socket = folder.join("qemu.sock");
+    let mut command = Command::new("qemu-nbd");
+    command.args(["--format=raw", "--cache=none", "--aio=native", "--persistent", "--shared=16"]);
+    command.arg("--socket").arg(&socket).arg(raw);
+    Server::start(&mut command, &socket)
+}
