@@ -21,58 +21,9 @@
 use std::sync::Arc;
 
 use braid_nbd_proto::{BlockSizes, ErrorCode, Extent};
+use braid_ring::Payload;
 
 use crate::sync::{self, Flaw};
-
-/// Memory for the data of one request.
-#[derive(Debug, Default)]
-pub struct Payload(Box<[u8]>);
-
-impl Payload {
-    /// `length_bytes` of zeroes.
-    #[must_use]
-    pub fn zeroed(length_bytes: usize) -> Self {
-        Self(vec![0; length_bytes].into_boxed_slice())
-    }
-
-    /// Memory whose every byte the taker promises to write before anybody reads it.
-    #[must_use]
-    pub fn for_overwriting(length_bytes: usize) -> Self {
-        Self::zeroed(length_bytes)
-    }
-}
-
-impl From<Vec<u8>> for Payload {
-    fn from(bytes: Vec<u8>) -> Self {
-        Self(bytes.into_boxed_slice())
-    }
-}
-
-impl From<Box<[u8]>> for Payload {
-    fn from(bytes: Box<[u8]>) -> Self {
-        Self(bytes)
-    }
-}
-
-impl From<Payload> for Box<[u8]> {
-    fn from(payload: Payload) -> Self {
-        payload.0
-    }
-}
-
-impl std::ops::Deref for Payload {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl std::ops::DerefMut for Payload {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.0
-    }
-}
 
 /// One request. Offsets and lengths are bytes.
 #[derive(Debug)]
@@ -154,14 +105,14 @@ pub(crate) struct Token {
 /// Whoever waits for the ends of operations.
 pub(crate) trait Receiver: Send + Sync {
     /// The end of one; no outcome if the completion was dropped.
-    fn receive(&self, token: Token, outcome: Option<Outcome>);
+    fn receive(self: Arc<Self>, token: Token, outcome: Option<Outcome>);
 }
 
 /// A receiver that is a function, for one operation.
 struct Once<F>(std::sync::Mutex<Option<F>>);
 
 impl<F: FnOnce(Outcome) + Send> Receiver for Once<F> {
-    fn receive(&self, _: Token, outcome: Option<Outcome>) {
+    fn receive(self: Arc<Self>, _: Token, outcome: Option<Outcome>) {
         let function = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
         let function = function.expect("an operation ends once");
         function(outcome.unwrap_or(Outcome { status: Err(IoError::Io), payload: None }));

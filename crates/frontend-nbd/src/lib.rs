@@ -7,7 +7,8 @@
 //!   accept thread ── one per server; polls every listener and a wake-up
 //!        │ a socket
 //!        ▼
-//!   threads ── reader and writer of one connection; they carry out what it asks
+//!   ring ── a worker's turn, for all connections dealt to it ┐ either carries out
+//!   threads ── a reader and a writer for each connection     ┘ what connections ask
 //!        │ ▲
 //!        ▼ │  bytes in, replies out
 //!   connection ── a machine: negotiates, admits, receives payloads where they stay, queues replies
@@ -37,6 +38,7 @@ pub mod memory;
 #[cfg(all(test, shuttle))]
 mod models;
 mod registry;
+mod ring;
 mod server;
 mod socket;
 mod sync;
@@ -44,7 +46,8 @@ mod task;
 mod threads;
 
 pub use braid_nbd_proto::{BlockSizes, ErrorCode, Extent, NbdUri, Transport};
+pub use braid_ring::Payload;
 pub use counters::Counts;
 pub use endpoint::{BindError, Endpoint};
-pub use export::{Completion, Export, IoError, Operation, Outcome, Payload};
+pub use export::{Completion, Export, IoError, Operation, Outcome};
 pub use server::{Server, Settings, StartError, StopReport};

@@ -32,6 +32,9 @@ pub const INPUT_BYTES: usize = 4 * 1024;
 
 const _: () = assert!(AHEAD_HEADERS_MAX * braid_nbd_proto::wire::REQUEST_BYTES <= INPUT_BYTES);
 
+/// Bytes missing of a payload from which on they are received without the next header, in one go.
+pub const WHOLE_BYTES_MIN: usize = 64 * 1024;
+
 /// Reply messages sent by one system call; Linux takes 1024 vectors, a reply is at most two.
 pub const REPLIES_PER_SEND: usize = 64;
 

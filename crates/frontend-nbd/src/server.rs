@@ -15,6 +15,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use braid_nbd_proto::limits::NAME_BYTES_MAX;
+use braid_ring::Workers;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
@@ -25,6 +26,7 @@ use crate::endpoint::{BindError, Endpoint, Listener};
 use crate::export::Export;
 use crate::limits;
 use crate::registry::{Admission, Registry};
+use crate::ring::{self, Desk};
 use crate::socket::Socket;
 use crate::threads;
 
@@ -97,6 +99,8 @@ pub(crate) struct Shared {
 /// A running server; dropping it stops it without waiting for requests in flight.
 pub struct Server {
     shared: Arc<Shared>,
+    /// None if each connection has threads of its own.
+    desks: Vec<Arc<Desk>>,
     endpoints: Vec<Endpoint>,
     wake: Arc<OwnedFd>,
     acceptor: Option<JoinHandle<()>>,
@@ -118,6 +122,29 @@ impl Server {
         endpoints: &[Endpoint],
         settings: Settings,
     ) -> Result<Self, StartError> {
+        Self::start_with(exports, endpoints, settings, None)
+    }
+
+    /// The same, with connections dealt to `workers` instead of threads of their own. They have to be running for as long
+    /// as the server is.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_on(
+        workers: &Arc<Workers>,
+        exports: Vec<Arc<dyn Export>>,
+        endpoints: &[Endpoint],
+        settings: Settings,
+    ) -> Result<Self, StartError> {
+        Self::start_with(exports, endpoints, settings, Some(workers))
+    }
+
+    fn start_with(
+        exports: Vec<Arc<dyn Export>>,
+        endpoints: &[Endpoint],
+        settings: Settings,
+        workers: Option<&Arc<Workers>>,
+    ) -> Result<Self, StartError> {
         check_names(&exports)?;
         if endpoints.is_empty() {
             return Err(StartError::NoEndpoints);
@@ -134,10 +161,16 @@ impl Server {
             registry: Registry::default(),
             stopping: AtomicBool::new(false),
         });
-        let acceptor = Acceptor { shared: Arc::clone(&shared), listeners, wake: Arc::clone(&wake) };
+        let desks = workers.map_or_else(Vec::new, |workers| ring::desks(&shared, workers));
+        let acceptor = Acceptor {
+            shared: Arc::clone(&shared),
+            desks: desks.clone(),
+            listeners,
+            wake: Arc::clone(&wake),
+        };
         let builder = std::thread::Builder::new().name("nbd-accept".into());
         let acceptor = Some(builder.spawn(move || acceptor.run())?);
-        Ok(Self { shared, endpoints, wake, acceptor })
+        Ok(Self { shared, desks, endpoints, wake, acceptor })
     }
 
     /// Where it listens, in the order asked for, with the ports that were picked.
@@ -173,6 +206,7 @@ impl Server {
         let mut still_running = registry.wait_until_empty(deadline);
         if still_running > 0 {
             cut = registry.cut_all();
+            self.desks.iter().for_each(Desk::close_all);
             still_running = registry.wait_until_empty(limits::STOP_GRACE);
         }
         StopReport { cut, still_running }
@@ -204,6 +238,7 @@ fn check_names(exports: &[Arc<dyn Export>]) -> Result<(), StartError> {
 /// The accept thread.
 struct Acceptor {
     shared: Arc<Shared>,
+    desks: Vec<Arc<Desk>>,
     listeners: Vec<Listener>,
     wake: Arc<OwnedFd>,
 }
@@ -253,21 +288,31 @@ impl Acceptor {
             }
             Admission::Full => return counters.refused.add(1),
         };
+        // Counted before it can be seen to end.
+        counters.accepted.add(1);
+        let is_served = match self.desks.len() {
+            0 => self.serve_on_threads(id, socket),
+            desks => {
+                let turn = id % desks as u64;
+                self.desks[usize::try_from(turn).expect("fewer than desks")].begin(id, socket)
+            }
+        };
+        if !is_served {
+            counters.refused.add(1);
+            self.shared.registry.leave(id);
+        }
+    }
+
+    fn serve_on_threads(&self, id: u64, socket: Arc<Socket>) -> bool {
         let shared = Arc::clone(&self.shared);
         let builder = std::thread::Builder::new();
         let builder = builder.name("nbd-read".into()).stack_size(limits::STACK_BYTES);
-        let spawned = builder.spawn(move || {
+        let body = move || {
             threads::serve(&shared, id, &socket);
             drop(socket);
             shared.registry.leave(id);
-        });
-        match spawned {
-            Ok(_) => counters.accepted.add(1),
-            Err(_) => {
-                counters.refused.add(1);
-                self.shared.registry.leave(id);
-            }
-        }
+        };
+        builder.spawn(body).is_ok()
     }
 }
 

@@ -5,8 +5,10 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
+use braid_ring::Descriptor;
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, set_tcp_nodelay};
 use rustix::net::{
@@ -16,7 +18,7 @@ use rustix::net::{
 
 /// A connected stream socket.
 #[derive(Debug)]
-pub(crate) struct Socket(OwnedFd);
+pub(crate) struct Socket(Descriptor);
 
 impl Socket {
     /// Takes a connected socket; `tcp` switches Nagle's delay off.
@@ -24,14 +26,20 @@ impl Socket {
         if tcp {
             set_tcp_nodelay(&socket, true)?;
         }
-        Ok(Self(socket))
+        Ok(Self(Arc::new(socket)))
     }
 
-    /// Some bytes into `parts`, in order, or 0 at the end of the stream.
-    pub(crate) fn receive(&self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    /// For operations that are given to a ring.
+    pub(crate) fn descriptor(&self) -> Descriptor {
+        Arc::clone(&self.0)
+    }
+
+    /// Some bytes into `parts`, in order, or 0 at the end of the stream; with `whole` fewer than fit only there.
+    pub(crate) fn receive(&self, parts: &mut [IoSliceMut<'_>], whole: bool) -> io::Result<usize> {
+        let flags = if whole { RecvFlags::WAITALL } else { RecvFlags::empty() };
         loop {
             let mut ancillary = RecvAncillaryBuffer::default();
-            match recvmsg(&self.0, parts, &mut ancillary, RecvFlags::empty()) {
+            match recvmsg(&self.0, parts, &mut ancillary, flags) {
                 Ok(message) => return Ok(message.bytes),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),

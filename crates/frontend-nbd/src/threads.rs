@@ -60,7 +60,7 @@ struct Line {
 }
 
 impl Receiver for Line {
-    fn receive(&self, token: Token, outcome: Option<Outcome>) {
+    fn receive(self: Arc<Self>, token: Token, outcome: Option<Outcome>) {
         self.lock().finished(token.slot, outcome);
         self.work.notify_one();
     }
@@ -168,7 +168,8 @@ impl Reader<'_> {
                 },
                 Step::Receive(mut receive, deadline) => {
                     let result = self.set_deadline(deadline).and_then(|()| {
-                        self.socket.receive(&mut receive.parts().map(IoSliceMut::new))
+                        let whole = receive.is_whole();
+                        self.socket.receive(&mut receive.parts().map(IoSliceMut::new), whole)
                     });
                     self.line.lock().received(receive, result);
                 }

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use braid_frontend_nbd::memory::MemoryExport;
-use braid_frontend_nbd::{BlockSizes, Endpoint, Server, Settings};
+use braid_frontend_nbd::{BlockSizes, Endpoint, Settings};
 use common::{Served, serve, serve_memory};
 
 const SIZE: usize = 24 << 20;
@@ -245,7 +245,7 @@ fn tcp_on_loopback_serves_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let export = Arc::new(MemoryExport::new("array", SIZE));
     let endpoint = Endpoint::Tcp("127.0.0.1:0".parse().unwrap());
-    let server = Server::start(vec![export.clone()], &[endpoint], Settings::default()).unwrap();
+    let server = common::start(vec![export.clone()], &[endpoint], Settings::default()).unwrap();
     let uri = server.endpoints()[0].uri("array").to_string();
     run("nbdcopy", &["--flush", &image_file(folder.path()), &uri]);
     assert!(*export.bytes() == image(), "the image did not arrive");

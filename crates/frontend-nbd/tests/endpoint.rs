@@ -17,7 +17,7 @@ use common::Client;
 
 fn start(endpoint: Endpoint) -> Result<Server, StartError> {
     let export: Arc<dyn Export> = Arc::new(MemoryExport::new("a", 4096));
-    Server::start(vec![export], &[endpoint], Settings::default())
+    common::start(vec![export], &[endpoint], Settings::default())
 }
 
 fn start_unix(path: &Path) -> Result<Server, StartError> {

@@ -3,14 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // tests: a panic is a failure
 
-mod common;
+pub mod common;
 
 use std::sync::Arc;
 
 use braid_frontend_nbd::memory::MemoryExport;
 use braid_frontend_nbd::{
-    BlockSizes, Endpoint, ErrorCode, Export, IoError, Outcome, Payload, Server, Settings,
-    StartError,
+    BlockSizes, Endpoint, ErrorCode, Export, IoError, Outcome, Payload, Settings, StartError,
 };
 use braid_nbd_proto::Command;
 use common::{Client, OddExport, eventually, serve, serve_memory, shelving, succeed};
@@ -162,7 +161,7 @@ fn what_cannot_be_served_does_not_start() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = [Endpoint::Unix(folder.path().join("s"))];
     let export = |name: &str| -> Arc<dyn Export> { Arc::new(MemoryExport::new(name, 1)) };
-    let start = |exports| Server::start(exports, &endpoint, Settings::default());
+    let start = |exports| common::start(exports, &endpoint, Settings::default());
     assert!(matches!(start(vec![]), Err(StartError::NoExports)));
     let twice = start(vec![export("a"), export("a")]);
     assert!(matches!(twice, Err(StartError::DuplicateName(_))));
@@ -171,7 +170,7 @@ fn what_cannot_be_served_does_not_start() {
     }
     assert!(matches!(start(vec![export("a"), export("")]), Err(StartError::Name(_))));
     assert!(!folder.path().join("s").exists(), "a failed start left a socket");
-    let none = Server::start(vec![export("a")], &[], Settings::default());
+    let none = common::start(vec![export("a")], &[], Settings::default());
     assert!(matches!(none, Err(StartError::NoEndpoints)));
     assert!(start(vec![export(""), export("a")]).is_ok());
 }

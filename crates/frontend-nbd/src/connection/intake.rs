@@ -13,6 +13,8 @@
 //!        └───────────────────────────────── a WRITE ◄─────────────────────────────────────┘
 //! ```
 //!
+//! The rest of a long payload is received by itself, and whole: it comes in several pieces anyway.
+//!
 //! READs have no payload, so a client that reads has all its requests taken at once. A client that writes has one
 //! receive per request and nothing copied; one that turns from reading to writing has less than a window copied.
 //!
@@ -26,8 +28,9 @@ use braid_nbd_proto::{
     Command, ExportDescription, Negotiated, Refusal, Request, ServerEvent, ServerSession, wire,
 };
 
-use crate::export::Payload;
-use crate::limits::{AHEAD_HEADERS_MAX, INPUT_BYTES};
+use braid_ring::{Memory, Payload, Segment, Segments};
+
+use crate::limits::{AHEAD_HEADERS_MAX, INPUT_BYTES, WHOLE_BYTES_MIN};
 
 /// What bytes came to.
 #[derive(Debug)]
@@ -72,11 +75,40 @@ impl Write {
 #[derive(Debug)]
 pub(crate) struct Receive {
     write: Option<Write>,
-    input: Box<[u8]>,
+    input: Vec<u8>,
     ahead_bytes: usize,
 }
 
 impl Receive {
+    /// Whether there is no point in looking before all of it has come.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.ahead_bytes == 0
+    }
+
+    /// Gives the memory away, in the order in which it is to be filled.
+    pub(crate) fn lend(&mut self) -> Segments {
+        let mut segments = Segments::new();
+        if let Some(write) = &mut self.write {
+            let missing = write.filled_bytes..write.payload.len();
+            let payload = Memory::Payload(std::mem::take(&mut write.payload));
+            segments.push(Segment::part(payload, missing));
+        }
+        let input = Memory::Bytes(std::mem::take(&mut self.input));
+        segments.push(Segment::part(input, 0..self.ahead_bytes));
+        segments
+    }
+
+    /// Takes back what was given away.
+    pub(crate) fn take_back(&mut self, segments: Segments) {
+        for segment in segments {
+            match (segment.into_memory(), &mut self.write) {
+                (Memory::Payload(payload), Some(write)) => write.payload = payload,
+                (Memory::Bytes(input), _) => self.input = input,
+                other => unreachable!("{other:?} was never lent"),
+            }
+        }
+    }
+
     /// Where bytes go, in this order; the first may be empty.
     pub(crate) fn parts(&mut self) -> [&mut [u8]; 2] {
         let rest = match &mut self.write {
@@ -91,7 +123,7 @@ impl Receive {
 pub(super) struct Intake {
     session: ServerSession,
     /// Away while a receive is out.
-    input: Option<Box<[u8]>>,
+    input: Option<Vec<u8>>,
     start: usize,
     end: usize,
     window_headers: usize,
@@ -106,7 +138,7 @@ impl Intake {
     pub(super) fn new(catalog: Arc<[ExportDescription]>) -> Self {
         Self {
             session: ServerSession::new(catalog),
-            input: Some(vec![0; INPUT_BYTES].into_boxed_slice()),
+            input: Some(vec![0; INPUT_BYTES]),
             start: 0,
             end: 0,
             window_headers: 1,
@@ -191,14 +223,17 @@ impl Intake {
     pub(super) fn receive(&mut self) -> Option<Receive> {
         let input = self.input.take()?;
         assert_eq!(self.start, self.end, "what was received is used before more comes");
-        let ahead_bytes = if self.session.is_negotiated() {
-            let first = match self.write {
+        let write = self.write.as_ref();
+        let ahead_bytes = if !self.session.is_negotiated() {
+            input.len()
+        } else if write.is_some_and(|write| write.missing_bytes() >= WHOLE_BYTES_MIN) {
+            0
+        } else {
+            let first = match write {
                 Some(_) => wire::REQUEST_BYTES,
                 None => self.session.message_missing(),
             };
             first.saturating_add((self.window_headers - 1) * wire::REQUEST_BYTES).min(input.len())
-        } else {
-            input.len()
         };
         Some(Receive { write: self.write.take(), input, ahead_bytes })
     }
@@ -229,7 +264,7 @@ impl Intake {
             ahead -= direct;
         }
         assert!(ahead <= ahead_bytes, "no more is received than there was room for");
-        if ahead == ahead_bytes && self.reads_in_a_row >= self.window_headers {
+        if ahead > 0 && ahead == ahead_bytes && self.reads_in_a_row >= self.window_headers {
             self.window_headers = (self.window_headers * 2).min(AHEAD_HEADERS_MAX);
         }
         self.write = write;

@@ -32,7 +32,9 @@ use std::time::Instant;
 
 use braid_nbd_proto::{Command, ExportDescription, Extent, Negotiated, Refusal, Request};
 
-use crate::export::{Export, Operation, Outcome, Payload};
+use crate::export::{Export, Operation, Outcome};
+use braid_ring::Payload;
+
 use crate::limits::{CLOSE_TIMEOUT, EXTENTS_MAX};
 use crate::server::Shared;
 use intake::{Event, Intake, Write};
@@ -134,7 +136,6 @@ impl Connection {
     }
 
     /// Whether nothing of it is anywhere else any more.
-    #[cfg(test)]
     pub(crate) fn is_gone(&self) -> bool {
         self.is_closed() && self.outbox.in_flight() == 0
     }

@@ -17,10 +17,11 @@
 use std::collections::VecDeque;
 
 use braid_nbd_proto::{ErrorCode, Extent, ReplyCodec, sound_extents};
+use braid_ring::{Memory, Payload, Segment, Segments};
 
 use crate::budget::Budget;
 use crate::counters::Counters;
-use crate::export::{Outcome, Payload};
+use crate::export::Outcome;
 use crate::limits::{IN_FLIGHT_BYTES_MAX, IN_FLIGHT_REQUESTS_MAX, REPLIES_PER_SEND};
 
 /// Memory of a reply's first part that is kept for another: more than any header, less than most error texts.
@@ -76,6 +77,26 @@ impl Batch {
             skip -= skipped;
             Some(&part[skipped..]).filter(|rest| !rest.is_empty())
         })
+    }
+
+    /// Gives the memory away, to an empty list, in the order in which it is to be sent.
+    pub(crate) fn lend(&mut self, segments: &mut Segments) {
+        assert!(segments.is_empty() && self.sent_bytes == 0, "a batch is lent once");
+        for reply in &mut self.replies {
+            segments.push(Segment::from(std::mem::take(&mut reply.head)));
+            segments.extend(reply.payload.take().map(Segment::from));
+        }
+    }
+
+    /// Takes back what was given away, all of it sent or none to be sent any more.
+    pub(crate) fn take_back(&mut self, segments: &mut Segments) {
+        let mut replies = self.replies.iter_mut();
+        for segment in segments.drain(..) {
+            // Payloads go where payloads come from; only the first parts are wanted again.
+            if let Memory::Bytes(head) = segment.into_memory() {
+                replies.next().expect("one first part for each reply").head = head;
+            }
+        }
     }
 
     /// Notes what was sent; whether that was all of it.

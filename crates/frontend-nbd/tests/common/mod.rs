@@ -6,16 +6,17 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use braid_frontend_nbd::memory::MemoryExport;
 use braid_frontend_nbd::{
-    BlockSizes, Completion, Endpoint, Export, Operation, Outcome, Server, Settings,
+    BlockSizes, Completion, Endpoint, Export, Operation, Outcome, Server, Settings, StartError,
 };
 use braid_nbd_proto::{
     ClientEvent, ClientPlan, ClientSession, Command, ErrorCode, ExportInfo, Goal,
 };
+use braid_ring::Workers;
 
 pub struct Served {
     pub server: Server,
@@ -26,8 +27,39 @@ pub struct Served {
 pub fn serve(exports: Vec<Arc<dyn Export>>, settings: Settings) -> Served {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("nbd.sock");
-    let server = Server::start(exports, &[Endpoint::Unix(socket.clone())], settings).unwrap();
+    let server = start(exports, &[Endpoint::Unix(socket.clone())], settings).unwrap();
     Served { server, socket, folder }
+}
+
+/// Whether connections live on workers: in the test that runs all the others over them.
+pub fn is_over_the_ring() -> bool {
+    env!("CARGO_CRATE_NAME") == "over_the_ring"
+}
+
+/// Workers for all servers of this process; none where io_uring is not allowed.
+pub fn workers() -> Option<&'static Arc<Workers>> {
+    static WORKERS: OnceLock<Option<Arc<Workers>>> = OnceLock::new();
+    let start = || match Workers::start(&braid_ring::Settings::default()) {
+        Ok(workers) => Some(Arc::new(workers)),
+        Err(error) if error.is_lack() => {
+            println!("over threads instead: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    };
+    WORKERS.get_or_init(start).as_ref()
+}
+
+/// A server over the transport that is being tested.
+pub fn start(
+    exports: Vec<Arc<dyn Export>>,
+    endpoints: &[Endpoint],
+    settings: Settings,
+) -> Result<Server, StartError> {
+    match workers().filter(|_| is_over_the_ring()) {
+        Some(workers) => Server::start_on(workers, exports, endpoints, settings),
+        None => Server::start(exports, endpoints, settings),
+    }
 }
 
 pub fn serve_memory(size_bytes: usize) -> (Served, Arc<MemoryExport>) {

@@ -38,10 +38,10 @@ impl Export for VolumeExport {
     fn submit(&self, operation: Operation, completion: Completion) {
         let operation = match operation {
             Operation::Read { offset, payload } => {
-                VolumeOperation::Read { offset, payload: payload.into() }
+                VolumeOperation::Read { offset, payload: payload.to_vec().into() }
             }
             Operation::Write { offset, payload, fua } => {
-                VolumeOperation::Write { offset, payload: payload.into(), durable: fua }
+                VolumeOperation::Write { offset, payload: payload.to_vec().into(), durable: fua }
             }
             Operation::Flush => VolumeOperation::Flush,
             Operation::Trim { offset, length, fua } => {
@@ -63,7 +63,10 @@ impl Export for VolumeExport {
         };
         let done = move |outcome: braid_runtime::Outcome| {
             let status = outcome.result.map_err(error);
-            completion.complete(Outcome { status, payload: outcome.payload.map(Payload::from) });
+            completion.complete(Outcome {
+                status,
+                payload: outcome.payload.as_deref().map(Payload::from),
+            });
         };
         self.volume.submit(operation, Box::new(done));
     }

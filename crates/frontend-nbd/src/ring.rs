@@ -1,0 +1,388 @@
+//! The transport on io_uring workers: each connection lives on one of them, and no thread is its own.
+//!
+//! Where it stands: it carries out what a [`Connection`] asks, with operations of `braid-ring`. A *desk* is the part of a
+//! server that one worker has: the connections dealt to it, each in a *seat*. A desk does nothing while a turn's
+//! completions are told, and then everything at once:
+//!
+//! ```text
+//!   completions: received, sent ─┐
+//!   other threads: finished ─────┼─► listed ─► advance ─► tasks ─► export
+//!   moments: deadlines ──────────┘                ▲  (ends at once) │
+//!                                                 └──── finished ◄──┘
+//!                     then, once for each seat: one send with all replies, one receive
+//! ```
+//!
+//! So requests that came together are submitted together, and replies that are ready together leave in one system
+//! call. What ends on another thread is left in the desk's list, and the worker is woken if it sleeps.
+//!
+//! Invariants
+//! - A seat is free only when none of its memory is out and none of its requests with the export, so that a token names
+//!   one connection: asserted in `complete`, and all of `tests/over_the_ring.rs`.
+//! - A panic, ours or an export's, ends here: `tests/hostile.rs::a_panicking_export_costs_one_connection`.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use braid_ring::{Handler, Operation, Segments, Worker, Workers};
+
+use crate::connection::{Batch, Connection, Receive, Task};
+use crate::export::{Outcome, Receiver, Token};
+use crate::server::Shared;
+use crate::socket::Socket;
+use crate::task::{Done, perform};
+
+/// What a worker's token says to a desk; a seat's index stands above it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Errand {
+    Received = 0,
+    Sent = 1,
+    Deadline = 2,
+    Turn = 3,
+    CloseAll = 4,
+}
+
+impl Errand {
+    const BITS: u32 = 3;
+
+    fn token(self, seat: usize) -> u64 {
+        ((seat as u64) << Self::BITS) | self as u64
+    }
+
+    fn of(token: u64) -> (Self, usize) {
+        let errands = [Self::Received, Self::Sent, Self::Deadline, Self::Turn, Self::CloseAll];
+        let number = usize::try_from(token & ((1 << Self::BITS) - 1)).expect("three bits");
+        let seat = usize::try_from(token >> Self::BITS).expect("made from an index");
+        (errands[number], seat)
+    }
+}
+
+/// The end of an operation, from whatever thread.
+struct Finished {
+    token: Token,
+    outcome: Option<Outcome>,
+}
+
+/// One connection.
+struct Seat {
+    id: u64,
+    connection: Connection,
+    /// Until it is closed.
+    socket: Option<Arc<Socket>>,
+    receiving: Option<Receive>,
+    sending: Option<Batch>,
+    /// A send's list of memory, while none is out.
+    segments: Segments,
+    /// The moment that the worker knows of.
+    wakes_at: Option<Instant>,
+    is_listed: bool,
+    is_touched: bool,
+}
+
+/// What only the desk's worker touches.
+#[derive(Default)]
+struct State {
+    seats: Vec<Option<Box<Seat>>>,
+    free: Vec<usize>,
+    /// Seats to be advanced.
+    listed: Vec<usize>,
+    /// Seats that were, in this turn.
+    touched: Vec<usize>,
+    /// Memory of lists that are empty between turns.
+    finished: Vec<Finished>,
+    tasks: Vec<Task>,
+    is_put_off: bool,
+}
+
+/// See the module.
+pub(crate) struct Desk {
+    shared: Arc<Shared>,
+    workers: Arc<Workers>,
+    /// The worker's.
+    index: usize,
+    state: Mutex<State>,
+    /// Left by anybody.
+    finished: Mutex<Vec<Finished>>,
+    /// The worker looks at `finished` without being told.
+    will_look: AtomicBool,
+}
+
+/// One desk for each worker.
+pub(crate) fn desks(shared: &Arc<Shared>, workers: &Arc<Workers>) -> Vec<Arc<Desk>> {
+    let desk = |index| Desk {
+        shared: Arc::clone(shared),
+        workers: Arc::clone(workers),
+        index,
+        state: Mutex::default(),
+        finished: Mutex::default(),
+        will_look: AtomicBool::new(false),
+    };
+    (0..workers.count()).map(|index| Arc::new(desk(index))).collect()
+}
+
+impl Receiver for Desk {
+    fn receive(self: Arc<Self>, token: Token, outcome: Option<Outcome>) {
+        lock(&self.finished).push(Finished { token, outcome });
+        if self.will_look.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        if self.call(Errand::Turn).is_err() {
+            // The workers have stopped, and every connection with them.
+            lock(&self.finished).clear();
+        }
+    }
+}
+
+impl Handler for Desk {
+    fn complete(self: Arc<Self>, worker: &Worker, completion: braid_ring::Completion) {
+        let braid_ring::Completion { token, result, mut operation, .. } = completion;
+        let (errand, index) = Errand::of(token);
+        let memory = operation.memory().map(std::mem::take).expect("both have memory");
+        drop(operation);
+        let mut state = lock(&self.state);
+        let seat = state.seat(index);
+        self.guard(seat, |seat| match errand {
+            Errand::Received => seat.received(memory, result),
+            Errand::Sent => seat.sent(memory, result),
+            other => unreachable!("{other:?} is no operation"),
+        });
+        state.list(index);
+        self.put_off(&mut state, worker);
+    }
+
+    fn wake(self: Arc<Self>, worker: &Worker, token: u64) {
+        let mut state = lock(&self.state);
+        match Errand::of(token) {
+            (Errand::Deadline, index) => {
+                // It may be somebody else's seat by now; then this tells it nothing new.
+                let Some(seat) = state.seats[index].as_mut() else { return };
+                seat.wakes_at = None;
+                seat.connection.handle_time(Instant::now());
+                state.list(index);
+            }
+            (Errand::CloseAll, _) => {
+                for index in 0..state.seats.len() {
+                    if let Some(seat) = state.seats[index].as_mut() {
+                        seat.connection.close();
+                        state.list(index);
+                    }
+                }
+            }
+            _ => state.is_put_off = false,
+        }
+        self.turn(&mut state, worker);
+    }
+}
+
+impl Desk {
+    fn call(self: &Arc<Self>, errand: Errand) -> Result<(), braid_ring::Refused> {
+        let handler: Arc<dyn Handler> = Arc::<Self>::clone(self);
+        self.workers.wake(self.index, handler, errand.token(0))
+    }
+
+    /// Takes a connection in; false if the workers have stopped.
+    pub(crate) fn begin(self: &Arc<Self>, id: u64, socket: Arc<Socket>) -> bool {
+        let desk = Arc::clone(self);
+        let seat = Box::new(move |worker: &Worker| desk.seat(worker, id, socket));
+        self.workers.post(self.index, seat).is_ok()
+    }
+
+    /// Ends all connections, whatever they are doing.
+    pub(crate) fn close_all(self: &Arc<Self>) {
+        // Workers that have stopped serve nobody any more.
+        let _ = self.call(Errand::CloseAll);
+    }
+
+    fn seat(self: &Arc<Self>, worker: &Worker, id: u64, socket: Arc<Socket>) {
+        let connection = || Connection::new(&self.shared, id, Instant::now());
+        let Ok(connection) = catch_unwind(AssertUnwindSafe(connection)) else {
+            self.shared.counters.panics.add(1);
+            drop(socket);
+            return self.shared.registry.leave(id);
+        };
+        let seat = Box::new(Seat {
+            id,
+            connection,
+            socket: Some(socket),
+            receiving: None,
+            sending: None,
+            segments: Segments::new(),
+            wakes_at: None,
+            is_listed: false,
+            is_touched: false,
+        });
+        let mut state = lock(&self.state);
+        let index = state.free.pop().unwrap_or_else(|| {
+            state.seats.push(None);
+            state.seats.len() - 1
+        });
+        state.seats[index] = Some(seat);
+        state.list(index);
+        self.turn(&mut state, worker);
+    }
+
+    /// Has a turn once all completions have been told.
+    fn put_off(self: &Arc<Self>, state: &mut State, worker: &Worker) {
+        if !std::mem::replace(&mut state.is_put_off, true) {
+            worker.afterwards(Arc::<Self>::clone(self), Errand::Turn.token(0));
+        }
+    }
+
+    /// Runs our own code for one seat; if it panics, that connection is over.
+    fn guard(&self, seat: &mut Seat, body: impl FnOnce(&mut Seat)) {
+        if catch_unwind(AssertUnwindSafe(|| body(seat))).is_err() {
+            self.shared.counters.panics.add(1);
+            seat.connection.close();
+        }
+    }
+
+    /// Goes on with everybody who is listed, until nobody is.
+    fn turn(self: &Arc<Self>, state: &mut State, worker: &Worker) {
+        let now = Instant::now();
+        loop {
+            self.will_look.store(true, Ordering::SeqCst);
+            self.take_finished(state);
+            if state.listed.is_empty() {
+                self.will_look.store(false, Ordering::SeqCst);
+                // What was left before the store above was left without a call.
+                if lock(&self.finished).is_empty() {
+                    break;
+                }
+                continue;
+            }
+            for place in 0..state.listed.len() {
+                self.advance(state, place, now);
+            }
+            state.listed.clear();
+        }
+        let mut touched = std::mem::take(&mut state.touched);
+        for index in touched.drain(..) {
+            self.carry(state, index, worker);
+        }
+        state.touched = touched;
+    }
+
+    fn take_finished(&self, state: &mut State) {
+        let mut finished = std::mem::take(&mut state.finished);
+        std::mem::swap(&mut finished, &mut *lock(&self.finished));
+        for Finished { token, outcome } in finished.drain(..) {
+            let index = usize::try_from(token.connection).expect("made from an index");
+            self.guard(state.seat(index), |seat| seat.connection.finished(token.slot, outcome));
+            state.list(index);
+        }
+        state.finished = finished;
+    }
+
+    /// Has one listed seat go on, and carries out on the export what it asks.
+    fn advance(self: &Arc<Self>, state: &mut State, place: usize, now: Instant) {
+        let State { seats, listed, touched, tasks, .. } = state;
+        let index = listed[place];
+        let seat = seats[index].as_mut().expect("whoever is listed has a seat");
+        seat.is_listed = false;
+        if !std::mem::replace(&mut seat.is_touched, true) {
+            touched.push(index);
+        }
+        self.guard(seat, |seat| {
+            seat.connection.advance(now);
+            seat.connection.take_tasks(tasks);
+        });
+        if tasks.is_empty() {
+            return;
+        }
+        let export = seat.connection.export().map(Arc::clone);
+        let export = export.expect("a task comes after negotiation");
+        let receiver: Arc<dyn Receiver> = Arc::<Self>::clone(self);
+        for task in tasks.drain(..) {
+            if seat.connection.is_closed() {
+                seat.connection.abandon(task.slot());
+                continue;
+            }
+            match perform(task, &*export, &receiver, index as u64) {
+                Done::Submitted => {}
+                Done::Described { slot, extents, asked } => {
+                    self.guard(seat, |seat| seat.connection.described(slot, &extents, asked));
+                }
+                Done::Panicked { undone } => {
+                    self.shared.counters.panics.add(1);
+                    seat.connection.close();
+                    undone.into_iter().for_each(|slot| seat.connection.abandon(slot));
+                }
+            }
+        }
+    }
+
+    /// Gives a seat's operations to the ring, and lets it go when it is over.
+    fn carry(self: &Arc<Self>, state: &mut State, index: usize, worker: &Worker) {
+        let seat = state.seat(index);
+        seat.is_touched = false;
+        self.guard(seat, |seat| {
+            let Some(socket) = &seat.socket else { return };
+            if seat.connection.is_closed() {
+                return socket.cut();
+            }
+            let descriptor = || socket.descriptor();
+            if let Some(mut batch) = seat.connection.batch() {
+                let mut memory = std::mem::take(&mut seat.segments);
+                batch.lend(&mut memory);
+                let send = Operation::Send { socket: descriptor(), memory, more: false };
+                seat.sending = Some(batch);
+                worker.submit(send, Arc::<Self>::clone(self), Errand::Sent.token(index));
+            }
+            if seat.connection.takes_end_of_sending() {
+                socket.stop_sending();
+            }
+            if let Some(mut receive) = seat.connection.receive() {
+                let (memory, whole) = (receive.lend(), receive.is_whole());
+                let operation = Operation::Receive { socket: descriptor(), memory, whole };
+                seat.receiving = Some(receive);
+                worker.submit(operation, Arc::<Self>::clone(self), Errand::Received.token(index));
+            }
+            let deadline = seat.connection.deadline();
+            if let Some(at) = deadline.filter(|_| deadline != seat.wakes_at) {
+                seat.wakes_at = deadline;
+                worker.wake_at(at, Arc::<Self>::clone(self), Errand::Deadline.token(index));
+            }
+        });
+        let is_idle = seat.receiving.is_none() && seat.sending.is_none();
+        if seat.connection.is_closed() && is_idle && seat.socket.take().is_some() {
+            self.shared.registry.leave(seat.id);
+        }
+        if seat.connection.is_gone() && is_idle {
+            state.seats[index] = None;
+            state.free.push(index);
+        }
+    }
+}
+
+impl State {
+    fn seat(&mut self, index: usize) -> &mut Seat {
+        self.seats[index].as_mut().expect("a seat is kept while anything of it is away")
+    }
+
+    fn list(&mut self, index: usize) {
+        if !std::mem::replace(&mut self.seat(index).is_listed, true) {
+            self.listed.push(index);
+        }
+    }
+}
+
+impl Seat {
+    fn received(&mut self, memory: Segments, result: io::Result<usize>) {
+        let mut receive = self.receiving.take().expect("one receive is out");
+        receive.take_back(memory);
+        self.connection.received(receive, result);
+    }
+
+    fn sent(&mut self, mut memory: Segments, result: io::Result<usize>) {
+        let mut batch = self.sending.take().expect("one send is out");
+        batch.take_back(&mut memory);
+        self.segments = memory;
+        self.connection.sent(batch, result.map(drop));
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
