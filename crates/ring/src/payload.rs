@@ -205,6 +205,12 @@ impl From<&[u8]> for Payload {
     }
 }
 
+impl From<Box<[u8]>> for Payload {
+    fn from(bytes: Box<[u8]>) -> Self {
+        Self::from(&bytes[..])
+    }
+}
+
 impl From<Vec<u8>> for Payload {
     fn from(bytes: Vec<u8>) -> Self {
         Self::from(bytes.as_slice())

@@ -9,12 +9,12 @@
 //! What is checked all the same, in release: every run lies inside its memory. In debug builds a
 //! job's targets are also checked against each other and against its sources.
 
-use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
 use braid_engine::buffer::Buffer;
 use braid_engine::job::{Memory, Span, Work};
 use braid_geometry::SECTOR_BYTES;
+use braid_ring::{Payload, Region};
 
 use crate::requests::{Request, Requests};
 use crate::sync::Arc;
@@ -24,11 +24,17 @@ use crate::sync::witness::{Seen, Witness};
 pub(crate) struct SharedBytes {
     start: NonNull<u8>,
     length_bytes: usize,
+    owner: Owner,
     witness: Witness,
 }
 
-// SAFETY: the bytes are owned through a unique pointer, as a `Box<[u8]>` owns them, and bytes may
-// move between threads.
+/// Whose memory it is; nobody else has it.
+enum Owner {
+    Payload(Payload),
+    Region(#[allow(dead_code)] Region),
+}
+
+// SAFETY: the bytes are owned, through `owner`, and bytes may move between threads.
 #[allow(unsafe_code)]
 unsafe impl Send for SharedBytes {}
 
@@ -39,27 +45,29 @@ unsafe impl Sync for SharedBytes {}
 
 #[allow(unsafe_code)]
 impl SharedBytes {
-    pub(crate) fn new(bytes: Box<[u8]>) -> Self {
-        let length_bytes = bytes.len();
-        let start = NonNull::new(Box::into_raw(bytes).cast::<u8>()).expect("a box is never null");
-        Self { start, length_bytes, witness: Witness::new(length_bytes) }
+    pub(crate) fn new(payload: Payload) -> Self {
+        let (start, length_bytes) = (payload.as_non_null(), payload.len());
+        let witness = Witness::new(length_bytes);
+        Self { start, length_bytes, owner: Owner::Payload(payload), witness }
     }
 
-    /// The bytes back, when nobody uses them any more.
-    pub(crate) fn into_box(self) -> Box<[u8]> {
-        let this = ManuallyDrop::new(self);
-        // SAFETY: ownership of `self` means that no reference made from it is alive, and
-        // `ManuallyDrop` keeps it from freeing twice.
-        unsafe { this.rebuild() }
+    /// Zeroes, of which those that are never used cost nothing.
+    fn reserve(length_bytes: usize) -> std::io::Result<Self> {
+        let region = Region::reserve(length_bytes)?;
+        let (start, witness) = (region.as_non_null(), Witness::new(length_bytes));
+        Ok(Self { start, length_bytes, owner: Owner::Region(region), witness })
     }
 
-    /// # Safety
-    /// Once, when no reference made from this is alive; nothing may use it afterwards.
-    unsafe fn rebuild(&self) -> Box<[u8]> {
+    /// The payload back, when nobody uses it any more.
+    ///
+    /// # Panics
+    /// When it never was one.
+    pub(crate) fn into_payload(self) -> Payload {
         let _seen = self.witness.write(0, self.length_bytes);
-        let bytes = std::ptr::slice_from_raw_parts_mut(self.start.as_ptr(), self.length_bytes);
-        // SAFETY: `new` took these very pointer and length from a box; the rest is the caller's.
-        unsafe { Box::from_raw(bytes) }
+        match self.owner {
+            Owner::Payload(payload) => payload,
+            Owner::Region(_) => panic!("a shard's blocks are no payload"),
+        }
     }
 
     fn check(&self, offset: usize, length: usize) {
@@ -71,7 +79,7 @@ impl SharedBytes {
     /// Nobody writes any of these bytes while the reference lives.
     unsafe fn bytes(&self, offset: usize, length: usize) -> &[u8] {
         self.check(offset, length);
-        // SAFETY: inside one live allocation (checked above), initialised since `new`, and not
+        // SAFETY: inside the owner's live memory (checked above), initialised since it was made, and not
         // written meanwhile (the caller's promise).
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(offset), length) }
     }
@@ -81,17 +89,9 @@ impl SharedBytes {
     #[allow(clippy::mut_from_ref)]
     unsafe fn bytes_mut(&self, offset: usize, length: usize) -> &mut [u8] {
         self.check(offset, length);
-        // SAFETY: inside one live allocation (checked above), initialised since `new`, and ours
+        // SAFETY: inside the owner's live memory (checked above), initialised since it was made, and ours
         // alone meanwhile (the caller's promise).
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(offset), length) }
-    }
-}
-
-#[allow(unsafe_code)]
-impl Drop for SharedBytes {
-    fn drop(&mut self) {
-        // SAFETY: this is the end of `self`, and references made from it cannot outlive it.
-        drop(unsafe { self.rebuild() });
     }
 }
 
@@ -115,11 +115,18 @@ fn to_bytes(sectors: u32) -> usize {
 
 impl ShardMemory {
     /// Memory for `blocks` blocks of `block_sectors` sectors. Pages that are never used cost nothing.
-    pub(crate) fn new(blocks: u32, block_sectors: u32, requests: Arc<Requests>) -> Self {
+    ///
+    /// # Errors
+    /// There are not so many addresses.
+    pub(crate) fn new(
+        blocks: u32,
+        block_sectors: u32,
+        requests: Arc<Requests>,
+    ) -> std::io::Result<Self> {
         let block_bytes = to_bytes(block_sectors);
         let blocks = usize::try_from(blocks).expect("addresses have 64 bits here");
-        let bytes = vec![0; blocks * block_bytes].into_boxed_slice();
-        Self { blocks: Arc::new(SharedBytes::new(bytes)), block_bytes, requests }
+        let blocks = SharedBytes::reserve(blocks * block_bytes)?;
+        Ok(Self { blocks: Arc::new(blocks), block_bytes, requests })
     }
 
     fn place(&self, buffer: Buffer) -> Place {
@@ -179,7 +186,6 @@ impl ShardMemory {
         how: impl Fn(&Witness, usize, usize) -> Seen,
     ) -> Seen {
         let (memory, offset) = self.memory_of(place);
-        memory.check(offset, length);
         how(&memory.witness, offset, length)
     }
 

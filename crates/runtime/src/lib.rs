@@ -59,3 +59,4 @@ pub use volume::{Done, Outcome, Stopped, Volume, VolumeError, VolumeOperation};
 
 pub use braid_engine::Counters;
 pub use braid_engine::array::Notice;
+pub use braid_ring::Payload;

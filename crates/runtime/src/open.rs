@@ -53,6 +53,9 @@ pub enum OpenError {
     /// Threads could not be started.
     #[error("no thread could be started")]
     Thread(#[from] std::io::Error),
+    /// There are not enough addresses for the stripes' memory.
+    #[error("no room for the stripes' memory")]
+    Memory(#[source] std::io::Error),
     /// Assembly allows reading only.
     #[error("this array may only be read: {reason}")]
     ReadOnly {
@@ -115,16 +118,17 @@ impl Volume {
         };
         let requests = Arc::new(Requests::default());
         let config = ShardConfig { stripes: stripes(&geometry, options), geometry };
-        let cell = |_| {
+        let cell = |_| -> Result<ShardCell, OpenError> {
             let shard = Shard::new(config.clone(), Arc::clone(&view));
             let memory = ShardMemory::new(
                 shard.arena_blocks(),
                 shard.block_sectors(),
                 Arc::clone(&requests),
             );
-            ShardCell { combiner: Combiner::new(shard), memory }
+            let memory = memory.map_err(OpenError::Memory)?;
+            Ok(ShardCell { combiner: Combiner::new(shard), memory })
         };
-        let shards = (0..options.shards).map(cell).collect();
+        let shards = (0..options.shards).map(cell).collect::<Result<_, _>>()?;
         let core = Arc::new(Core {
             shards,
             array: Combiner::new(array),

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use braid_engine::request::{Fault, Piece, Progress, RequestId, ShardIndex, Split};
+use braid_ring::Payload;
 
 use crate::arena::SharedBytes;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +18,7 @@ const PIECES_OUT_MAX: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 const TABLES: usize = 16;
 
 /// Called once with the request's end; the payload comes back with it.
-pub(crate) type Completion = Box<dyn FnOnce(Result<(), Fault>, Option<Box<[u8]>>) + Send>;
+pub(crate) type Completion = Box<dyn FnOnce(Result<(), Fault>, Option<Payload>) + Send>;
 
 /// Pieces with the shard that each goes to.
 pub(crate) type Pieces = Vec<(ShardIndex, Piece)>;
@@ -94,7 +95,7 @@ impl Requests {
         &self,
         id: RequestId,
         pieces: Option<Split>,
-        payload: Option<Box<[u8]>>,
+        payload: Option<Payload>,
         completion: Completion,
     ) -> Arc<Request> {
         let request = Arc::new(Request {
@@ -141,6 +142,6 @@ impl Requests {
         };
         let completion = request.completion.into_inner().expect("nobody panicked holding it");
         let completion = completion.expect("a request is answered once");
-        completion(result, request.payload.map(SharedBytes::into_box));
+        completion(result, request.payload.map(SharedBytes::into_payload));
     }
 }

@@ -8,6 +8,7 @@ use braid_engine::request::{
     Regions, Request, ShardIndex, Step, Way,
 };
 use braid_geometry::{Geometry, LogicalSector, SECTOR_BYTES};
+use braid_ring::Payload;
 
 use crate::core::{ArrayEvent, Core, Machine};
 use crate::edges::Turnstile;
@@ -22,9 +23,9 @@ use crate::sync::{Arc, Condvar, Mutex, mpsc};
 #[allow(missing_docs)] // the fields are what the variant's line says
 pub enum VolumeOperation {
     /// Fill the payload from `offset`.
-    Read { offset: u64, payload: Box<[u8]> },
+    Read { offset: u64, payload: Payload },
     /// Write the payload at `offset`; `durable` before the answer.
-    Write { offset: u64, payload: Box<[u8]>, durable: bool },
+    Write { offset: u64, payload: Payload, durable: bool },
     /// Make every write answered so far durable.
     Flush,
     /// Make a range read as zeroes. With `may_punch` space may be given back; with `fast` refuse
@@ -63,7 +64,7 @@ pub struct Outcome {
     /// How it went.
     pub result: Result<(), VolumeError>,
     /// The payload that came with the request.
-    pub payload: Option<Box<[u8]>>,
+    pub payload: Option<Payload>,
 }
 
 /// Called once, on any thread; it must not wait for the volume.
@@ -194,11 +195,10 @@ impl Volume {
             done(outcome);
             in_flight.leave();
         });
+        let (request, payload) = in_bytes(operation);
         if !was_running && self.stopping.load(Ordering::SeqCst) {
-            let (_, payload) = in_bytes(operation);
             return done(Outcome { result: Err(VolumeError::Stopping), payload });
         }
-        let (request, payload) = in_bytes(operation);
         let Some(request) = request else { return flush(&self.engine.core, done) };
         let (read_only, zero_is_fast) = (self.read_only, self.zero_is_fast);
         let allowed = Allowed { geometry: &self.geometry, read_only, zero_is_fast };
@@ -210,7 +210,7 @@ impl Volume {
         if let Some(way) = way {
             self.engine.turnstile.enter(way);
         }
-        let walk = Walk { course, inside: way, payload, around: Box::default(), done };
+        let walk = Walk { course, inside: way, payload, around: Payload::default(), done };
         self.engine.go_on(walk, Ok(()));
     }
 
@@ -253,9 +253,9 @@ struct Walk {
     course: Course,
     /// How it is inside the turnstile, while it is.
     inside: Option<Way>,
-    payload: Option<Box<[u8]>>,
+    payload: Option<Payload>,
     /// Whole sectors around bytes that do not fill them.
-    around: Box<[u8]>,
+    around: Payload,
     done: Done,
 }
 
@@ -325,7 +325,7 @@ impl Engine {
         &self,
         (start, sectors): (LogicalSector, u64),
         operation: Operation,
-        payload: Option<Box<[u8]>>,
+        payload: Option<Payload>,
         then: impl FnOnce(&Self, Outcome) + Send + 'static,
     ) {
         let id = self.core.requests.name();
@@ -398,7 +398,7 @@ fn denied(denial: Denial) -> VolumeError {
 }
 
 /// What the engine is asked, and the payload; no request for a flush.
-fn in_bytes(operation: VolumeOperation) -> (Option<ByteRequest>, Option<Box<[u8]>>) {
+fn in_bytes(operation: VolumeOperation) -> (Option<ByteRequest>, Option<Payload>) {
     let (operation, offset, length, payload) = match operation {
         VolumeOperation::Flush => return (None, None),
         VolumeOperation::Read { offset, payload } => {
@@ -417,7 +417,7 @@ fn in_bytes(operation: VolumeOperation) -> (Option<ByteRequest>, Option<Box<[u8]
     (Some(ByteRequest { operation, offset, length }), payload)
 }
 
-fn zeroed(sectors: u64) -> Box<[u8]> {
+fn zeroed(sectors: u64) -> Payload {
     let bytes = usize::try_from(sectors * SECTOR_BYTES).expect("a payload fits in memory");
-    vec![0; bytes].into_boxed_slice()
+    Payload::zeroed(bytes)
 }

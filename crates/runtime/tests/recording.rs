@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use braid_geometry::Level;
 use braid_recording::{Ending, Recording, Replayed, Trouble, replay};
-use braid_runtime::{Volume, VolumeOperation};
+use braid_runtime::{Payload, Volume, VolumeOperation};
 use kit::Array;
 
 #[derive(Clone, Default)]
@@ -43,7 +43,7 @@ fn ask(volume: &Volume, number: u64, thread: u64) {
     let bytes = usize::try_from(length).expect("short");
     let operation = match number % 7 {
         0 => VolumeOperation::Flush,
-        1 => VolumeOperation::Read { offset, payload: vec![0; bytes].into_boxed_slice() },
+        1 => VolumeOperation::Read { offset, payload: Payload::from(vec![0; bytes]) },
         2 => VolumeOperation::WriteZeroes {
             offset,
             length,
@@ -54,7 +54,7 @@ fn ask(volume: &Volume, number: u64, thread: u64) {
         3 => VolumeOperation::Trim { offset, length, durable: true },
         _ => VolumeOperation::Write {
             offset,
-            payload: vec![0x5a; bytes].into_boxed_slice(),
+            payload: Payload::from(vec![0x5a; bytes]),
             durable: number.is_multiple_of(2),
         },
     };

@@ -10,7 +10,7 @@ use braid_geometry::Level;
 use braid_member::Member;
 use braid_member::layer::{Fault, Operation};
 use braid_ondisk::SuperblockUpdate;
-use braid_runtime::{Notice, OpenError, Volume, VolumeError, VolumeOperation};
+use braid_runtime::{Notice, OpenError, Payload, Volume, VolumeError, VolumeOperation};
 use kit::Array;
 
 const LEVELS: [(Level, u16, u32); 6] = [
@@ -35,14 +35,14 @@ impl Random {
 }
 
 fn read(volume: &Volume, offset: u64, length: usize) -> Vec<u8> {
-    let payload = vec![0xdb; length].into_boxed_slice();
+    let payload = Payload::from(vec![0xdb; length]);
     let outcome = volume.call(VolumeOperation::Read { offset, payload });
     outcome.result.expect("a healthy read");
-    outcome.payload.expect("a read gives its payload back").into_vec()
+    outcome.payload.expect("a read gives its payload back").to_vec()
 }
 
 fn write(volume: &Volume, offset: u64, bytes: &[u8], durable: bool) {
-    let payload = bytes.to_vec().into_boxed_slice();
+    let payload = Payload::from(bytes);
     let outcome = volume.call(VolumeOperation::Write { offset, payload, durable });
     outcome.result.expect("a healthy write");
 }
@@ -206,11 +206,11 @@ fn one_loss_too_many_is_an_error_and_never_wrong_bytes() {
     let model = churn(&volume, 4, || {});
     array.faults[0].kill();
     array.faults[1].kill();
-    let payload = vec![1; 1 << 20].into_boxed_slice();
+    let payload = Payload::from(vec![1; 1 << 20]);
     let outcome = volume.call(VolumeOperation::Write { offset: 0, payload, durable: false });
     assert!(matches!(outcome.result, Err(VolumeError::Io(_))), "{outcome:?}");
     for offset in (1 << 20..model.len()).step_by(64 << 10) {
-        let payload = vec![0; 4096].into_boxed_slice();
+        let payload = Payload::from(vec![0; 4096]);
         let outcome = volume.call(VolumeOperation::Read { offset: offset as u64, payload });
         match outcome.result {
             Ok(()) => {
@@ -278,7 +278,7 @@ fn a_full_file_system_is_told_and_costs_no_member() {
         // The superblocks are there already; only the data area cannot grow.
         let full = Fault { range_bytes: (1 << 20)..u64::MAX, ..full };
         array.faults[0].insert(full);
-        let payload = vec![9; 1 << 20].into_boxed_slice();
+        let payload = Payload::from(vec![9; 1 << 20]);
         let outcome =
             volume.call(VolumeOperation::Write { offset: 1 << 20, payload, durable: false });
         assert_eq!(outcome.result, Err(VolumeError::NoSpace), "{level}");

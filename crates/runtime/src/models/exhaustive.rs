@@ -10,6 +10,7 @@ use braid_engine::buffer::{BlockIndex, Buffer};
 use braid_engine::job::Span;
 use braid_engine::request::{Operation, Regions, Request, RequestId, Split, Way};
 use braid_geometry::{Geometry, Level, LogicalSector, Shape};
+use braid_ring::Payload;
 use loom::sync::Arc;
 use loom::thread;
 
@@ -203,18 +204,18 @@ fn answer_pieces(requests: &Arc<Requests>, memory: &ShardMemory, id: RequestId, 
 fn read_in_pieces() {
     explore("requests: a payload in three pieces", 3, || {
         let requests = Arc::new(Requests::default());
-        let memory = ShardMemory::new(1, 1, Arc::clone(&requests));
+        let memory = ShardMemory::new(1, 1, Arc::clone(&requests)).expect("memory");
         let id = requests.name();
         let answers = Shared::new(AtomicUsize::new(0));
         let counted = Shared::clone(&answers);
-        let completion = Box::new(move |result: Result<(), _>, bytes: Option<Box<[u8]>>| {
+        let completion = Box::new(move |result: Result<(), _>, bytes: Option<Payload>| {
             assert_eq!(result, Ok(()));
             let bytes = bytes.expect("the payload comes back");
             let firsts: Vec<u8> = bytes.chunks(512).map(|sector| sector[0]).collect();
             assert_eq!(firsts, [1, 2, 3], "it comes back when all of it is filled");
             counted.fetch_add(1, Ordering::Relaxed);
         });
-        let bytes = vec![0; 3 * 512].into_boxed_slice();
+        let bytes = Payload::from(vec![0; 3 * 512]);
         let request = requests.insert(id, Some(three_pieces(id)), Some(bytes), completion);
         let (pieces, answer) = request.cut();
         drop(request);
@@ -248,7 +249,7 @@ fn block(index: u32) -> Span {
 fn fill_and_hand_over(says_so_first: bool) {
     explore("arena: blocks go with their events", 4, move || {
         let requests = Arc::new(Requests::default());
-        let memory = ShardMemory::new(2, 1, requests);
+        let memory = ShardMemory::new(2, 1, requests).expect("memory");
         let combiner = Arc::new(Combiner::new(Vec::new()));
         let sum = Shared::new(AtomicUsize::new(0));
         let work = move |combiner: &Combiner<Vec<u32>, u32>, memory: &ShardMemory, index| {

@@ -11,21 +11,21 @@ use shuttle::thread;
 
 use super::array::{Array, sample};
 use crate::sync::flaw::{Flaw, choose};
-use crate::{Notice, Volume, VolumeError, VolumeOperation};
+use crate::{Notice, Payload, Volume, VolumeError, VolumeOperation};
 
 /// Enough that each flaw is found with room to spare, and the whole stays within a minute.
 const SCHEDULES: usize = 150;
 
 fn write(volume: &Volume, offset: u64, length: usize, byte: u8) -> Result<(), VolumeError> {
-    let payload = vec![byte; length].into_boxed_slice();
+    let payload = Payload::from(vec![byte; length]);
     volume.call(VolumeOperation::Write { offset, payload, durable: false }).result
 }
 
 fn read(volume: &Volume, offset: u64, length: usize) -> Vec<u8> {
-    let payload = vec![0xdb; length].into_boxed_slice();
+    let payload = Payload::from(vec![0xdb; length]);
     let outcome = volume.call(VolumeOperation::Read { offset, payload });
     outcome.result.expect("a healthy read");
-    outcome.payload.expect("a read gives its payload back").into_vec()
+    outcome.payload.expect("a read gives its payload back").to_vec()
 }
 
 /// Writes and reads in one stripe and across regions, aligned and not, while counters are read.
@@ -82,7 +82,7 @@ fn stop_in_the_middle() {
                 let (asked, answered) = (Arc::clone(&asked), Arc::clone(&answered));
                 let stopped = Arc::clone(&stopped);
                 thread::spawn(move || {
-                    let payload = vec![7; 512].into_boxed_slice();
+                    let payload = Payload::from(vec![7; 512]);
                     let operation = match client {
                         0 => VolumeOperation::Write { offset: 512, payload, durable: true },
                         _ => VolumeOperation::Flush,

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use braid_assembly::{AssembledArray, ProbedMember, assemble};
 use braid_geometry::Slot;
 use braid_member::{Member, MemoryMember};
-use braid_runtime::{OpenMember, Options, Volume, VolumeError, VolumeOperation};
+use braid_runtime::{OpenMember, Options, Payload, Volume, VolumeError, VolumeOperation};
 use fixture::{Content, Fixture};
 
 /// The members of a fixture, as memory that outlives the volumes opened on it.
@@ -155,10 +155,10 @@ fn expected(name: &str, fixture: &Fixture) -> Vec<u8> {
 
 fn read(volume: &Volume, about: &str) -> Vec<u8> {
     let length = usize::try_from(volume.size_bytes()).expect("small");
-    let payload = vec![0xdb; length].into_boxed_slice();
+    let payload = Payload::from(vec![0xdb; length]);
     let outcome = volume.call(VolumeOperation::Read { offset: 0, payload });
     outcome.result.unwrap_or_else(|error| panic!("{about}: {error}"));
-    outcome.payload.expect("a read gives its payload back").into_vec()
+    outcome.payload.expect("a read gives its payload back").to_vec()
 }
 
 /// Reads 4 KiB at a time where the whole cannot be read: right bytes or an error, never other bytes.
@@ -167,7 +167,7 @@ fn unreadable(volume: &Volume, content: &[u8], about: &str) -> usize {
     const PIECE: usize = 4096;
     let mut missing = 0;
     for (offset, piece) in (0..).step_by(PIECE).zip(content.chunks(PIECE)) {
-        let payload = vec![0xdb; piece.len()].into_boxed_slice();
+        let payload = Payload::from(vec![0xdb; piece.len()]);
         let outcome = volume.call(VolumeOperation::Read { offset, payload });
         match outcome.result {
             Ok(()) => assert!(outcome.payload.as_deref() == Some(piece), "{about} at {offset}"),
@@ -291,7 +291,7 @@ fn what_is_written_on_mds_arrays_is_read_again_without_any_member() {
             let start = usize::try_from(offset).expect("small");
             let bytes = &mut content[start..start + usize::try_from(length).expect("small")];
             pattern::stream(seed, offset, bytes);
-            let payload = bytes.to_vec().into_boxed_slice();
+            let payload = Payload::from(&*bytes);
             let write = VolumeOperation::Write { offset, payload, durable: seed % 4 == 0 };
             volume.call(write).result.expect("it writes");
         }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use braid_assembly::{Assembly, Options, ProbedMember, assemble};
 use braid_member::{Access, Member};
-use braid_runtime::{OpenMember, Volume, VolumeOperation};
+use braid_runtime::{OpenMember, Payload, Volume, VolumeOperation};
 
 use super::super::content;
 use super::super::look::{Device, look};
@@ -97,10 +97,10 @@ impl Array {
     pub(super) fn holds(&self, expected: &[u8]) -> Result<()> {
         let bytes = self.volume.size_bytes();
         ensure!(bytes == expected.len() as u64, "braid makes it {bytes} bytes large");
-        let mut buffer = vec![0; PIECE].into_boxed_slice();
+        let mut buffer = Payload::zeroed(PIECE);
         for (piece, offset) in expected.chunks(PIECE).zip((0..).step_by(PIECE)) {
             if piece.len() < buffer.len() {
-                buffer = vec![0; piece.len()].into_boxed_slice();
+                buffer = Payload::zeroed(piece.len());
             }
             let outcome = self.volume.call(VolumeOperation::Read { offset, payload: buffer });
             outcome.result.with_context(|| format!("reading at byte {offset}"))?;
@@ -131,7 +131,7 @@ impl Array {
     }
 
     fn write(&self, seed: u64, offset: u64, length: u64) -> Result<()> {
-        let payload = content::stream(seed, offset, length)?.into_boxed_slice();
+        let payload = content::stream(seed, offset, length)?.into();
         let durable = offset.is_multiple_of(7);
         let outcome = self.volume.call(VolumeOperation::Write { offset, payload, durable });
         outcome.result.with_context(|| format!("writing {length} bytes at byte {offset}"))

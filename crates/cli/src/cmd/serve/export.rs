@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use braid_frontend_nbd::{Completion, Export, IoError, Operation, Outcome, Payload};
+use braid_frontend_nbd::{Completion, Export, IoError, Operation, Outcome};
 use braid_nbd_proto::BlockSizes;
 use braid_runtime::{Volume, VolumeError, VolumeOperation};
 
@@ -37,11 +37,9 @@ impl Export for VolumeExport {
 
     fn submit(&self, operation: Operation, completion: Completion) {
         let operation = match operation {
-            Operation::Read { offset, payload } => {
-                VolumeOperation::Read { offset, payload: payload.to_vec().into() }
-            }
+            Operation::Read { offset, payload } => VolumeOperation::Read { offset, payload },
             Operation::Write { offset, payload, fua } => {
-                VolumeOperation::Write { offset, payload: payload.to_vec().into(), durable: fua }
+                VolumeOperation::Write { offset, payload, durable: fua }
             }
             Operation::Flush => VolumeOperation::Flush,
             Operation::Trim { offset, length, fua } => {
@@ -63,10 +61,7 @@ impl Export for VolumeExport {
         };
         let done = move |outcome: braid_runtime::Outcome| {
             let status = outcome.result.map_err(error);
-            completion.complete(Outcome {
-                status,
-                payload: outcome.payload.as_deref().map(Payload::from),
-            });
+            completion.complete(Outcome { status, payload: outcome.payload });
         };
         self.volume.submit(operation, Box::new(done));
     }

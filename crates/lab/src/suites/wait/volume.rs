@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use braid_runtime::{Options, Volume, VolumeOperation};
+use braid_runtime::{Options, Payload, Volume, VolumeOperation};
 
 use super::work::{BLOCK_BYTES, DATA, FILE_BYTES, Files, STRIPES};
 use crate::array::{self, Plan};
@@ -42,10 +42,10 @@ impl Braid {
 
 impl Files for Braid {
     /// The payloads of its requests, which come back with the answers.
-    type Payload = Mutex<Vec<Box<[u8]>>>;
+    type Payload = Mutex<Vec<Payload>>;
 
     fn payload(&self, bytes: Vec<u8>) -> Self::Payload {
-        Mutex::new(bytes.chunks_exact(REQUEST_BYTES).map(Box::from).collect())
+        Mutex::new(bytes.chunks_exact(REQUEST_BYTES).map(Payload::from).collect())
     }
 
     fn write_file(&self, file: u64, payload: &mut Self::Payload) {
