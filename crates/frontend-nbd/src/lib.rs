@@ -50,4 +50,4 @@ pub use braid_ring::Payload;
 pub use counters::Counts;
 pub use endpoint::{BindError, Endpoint};
 pub use export::{Completion, Export, IoError, Operation, Outcome};
-pub use server::{Server, Settings, StartError, StopReport};
+pub use server::{Meter, Server, Settings, StartError, StopReport};

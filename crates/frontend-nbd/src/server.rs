@@ -112,6 +112,24 @@ impl std::fmt::Debug for Server {
     }
 }
 
+/// Reads a server's counts.
+#[derive(Clone)]
+pub struct Meter(Arc<Shared>);
+
+impl std::fmt::Debug for Meter {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_tuple("Meter").field(&self.counts()).finish()
+    }
+}
+
+impl Meter {
+    /// What has been counted.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.0.counters.read(self.0.registry.count(), self.0.budget.held_bytes())
+    }
+}
+
 impl Server {
     /// Listens on every endpoint and serves `exports`; the first is also reached by the empty name.
     ///
@@ -182,7 +200,13 @@ impl Server {
     /// What it has counted.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        self.shared.counters.read(self.shared.registry.count(), self.shared.budget.held_bytes())
+        self.meter().counts()
+    }
+
+    /// Something to read the counts from, also when the server has been stopped.
+    #[must_use]
+    pub fn meter(&self) -> Meter {
+        Meter(Arc::clone(&self.shared))
     }
 
     /// Stops accepting, lets requests in flight finish until `deadline` from now, then closes. Takes at most `deadline`

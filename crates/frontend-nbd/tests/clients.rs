@@ -127,7 +127,10 @@ fn nbdcopy_in_and_out_keeps_every_byte() {
     std::fs::write(&back, []).unwrap();
     run("nbdcopy", &["--connections=4", "--requests=64", &uri, back.to_str().unwrap()]);
     assert!(std::fs::read(&back).unwrap() == image(), "the image did not come back");
-    assert_eq!(served.server.counts().errors, [0; 8]);
+    let counts = served.server.counts();
+    assert_eq!(counts.errors, [0; 8]);
+    assert!(counts.bytes_read >= (SIZE / 3) as u64 && counts.bytes_written >= (SIZE / 3) as u64);
+    assert_eq!(counts.bytes_copied, 0, "whole blocks go where they belong");
 }
 
 #[test]
@@ -235,6 +238,23 @@ fn fio_verifies_what_it_wrote() {
     let counts = served.server.counts();
     assert_eq!(counts.errors, [0; 8]);
     assert!(counts.bytes_written > 5 << 20, "{counts:?}");
+}
+
+#[test]
+fn blocks_that_fio_writes_are_not_copied() {
+    if !installed("fio") || !run("fio", &["--enghelp"]).contains("nbd") {
+        println!("skipped: fio has no nbd engine");
+        return;
+    }
+    let (served, _export) = serve_memory(SIZE);
+    let uri = format!("--uri={}", uri(&served, "array"));
+    let job = ["--name=copies", "--ioengine=nbd", &uri, "--iodepth=32", "--size=20M"];
+    for (pattern, block) in [("randwrite", "4k"), ("write", "1m"), ("randwrite", "128k")] {
+        let how = [format!("--rw={pattern}"), format!("--bs={block}")];
+        run("fio", &[&job[..], &how.each_ref().map(String::as_str)].concat());
+    }
+    let counts = served.server.counts();
+    assert_eq!((counts.bytes_written, counts.bytes_copied), (60 << 20, 0));
 }
 
 #[test]

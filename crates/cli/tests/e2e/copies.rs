@@ -8,7 +8,8 @@ use crate::kit::{
 fn copy_through_losses(shape: Shape) {
     let array = Array::create(shape);
     let mut served = array.serve();
-    let size = usize::try_from(served.size_bytes).expect("small");
+    let served_bytes = served.size_bytes;
+    let size = usize::try_from(served_bytes).expect("small");
     let first = Random::new(1).bytes(size);
     served.write_all(&array, &first);
     assert_same(&served.read_all(&array), &first, "healthy");
@@ -21,6 +22,9 @@ fn copy_through_losses(shape: Shape) {
     assert_same(&served.read_all(&array), &second, "written after the losses");
     let stopped = served.stop();
     assert_eq!(stopped["member_errors"], 0, "{stopped}");
+    let bytes = |count: &str| stopped[count].as_u64().expect("a count");
+    assert!(bytes("bytes_read") >= 2 * served_bytes && bytes("bytes_written") > 0, "{stopped}");
+    assert_eq!(bytes("bytes_copied"), 0, "nbdcopy reads and writes whole blocks: {stopped}");
 
     let mut served = array.serve();
     let assembled = served.wait_for("assembled");
@@ -61,6 +65,18 @@ fn nbdcopy_raid_6() {
 fn nbdcopy_raid_10() {
     needs!("nbdcopy");
     copy_through_losses(RAID_10);
+}
+
+/// Where io_uring is not allowed, threads do the same.
+#[test]
+fn nbdcopy_over_threads() {
+    needs!("nbdcopy");
+    let array = Array::create(RAID_5);
+    let served = array.serve_with(&["--io", "threads"], &array.members);
+    let bytes = Random::new(5).bytes(usize::try_from(served.size_bytes).expect("small"));
+    served.write_all(&array, &bytes);
+    assert_same(&served.read_all(&array), &bytes, "over threads");
+    assert_eq!(served.stop()["bytes_copied"], 0);
 }
 
 /// A member that was left out while the others were written is stale and never read again.

@@ -2,6 +2,7 @@
 
 pub(crate) mod assemble;
 pub(crate) mod export;
+mod io;
 mod place;
 mod report;
 mod wait;
@@ -21,6 +22,7 @@ use crate::error::{CliError, Exit, Risk};
 use crate::output::shell::shell_word;
 use assemble::Ready;
 use export::VolumeExport;
+use io::{Io, workers};
 use place::{bind_error, check_export, endpoint, own_endpoint};
 use report::Reporter;
 use wait::{Ending, Watch};
@@ -50,6 +52,10 @@ pub(crate) struct Args {
     /// Run a shell command with $uri set, and stop when it ends.
     #[arg(long, value_name = "CMD")]
     run: Option<String>,
+    /// How clients are served: by io_uring workers, or by threads that block; `auto` takes threads
+    /// where io_uring is not allowed.
+    #[arg(long, value_enum, default_value_t = Io::Auto, value_name = "HOW")]
+    io: Io,
     /// Write what the array is told and does to a new file, for `braid-sim replay`: positions,
     /// lengths and results, no data.
     #[arg(long, value_name = "FILE")]
@@ -83,9 +89,14 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     } else {
         (endpoints.into_iter().map(|(endpoint, _)| endpoint).collect(), None)
     };
+    let workers = workers(args.io, &reporter)?;
     let volume = open(ready, args.read_only, &reporter, sink)?;
     let export: Arc<dyn Export> = Arc::new(VolumeExport::new(name.clone(), Arc::clone(&volume)));
-    let server = Server::start(vec![export], &endpoints, Settings::default());
+    let settings = Settings::default();
+    let server = match &workers {
+        Some(workers) => Server::start_on(workers, vec![export], &endpoints, settings),
+        None => Server::start(vec![export], &endpoints, settings),
+    };
     let server = server.map_err(|error| {
         volume.stop();
         start_error(&error, &args)
@@ -94,9 +105,10 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         server.endpoints().iter().map(|endpoint| endpoint.uri(&name).to_string()).collect();
     reporter.serving(&volume, &uris);
     let outcome = serve_until_end(&args, &watch, &uris);
+    let meter = server.meter();
     let clients = server.stop(STOP_DEADLINE);
     let stopped = volume.stop();
-    reporter.stopped(&volume, stopped, clients.cut);
+    reporter.stopped(&volume, stopped, clients.cut, &meter.counts());
     if !stopped.recorded {
         reporter.recording_lost();
     }

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use braid_engine::array::MemberId;
+use braid_frontend_nbd::Counts;
 use braid_ondisk::format_uuid;
+use braid_ring::RingError;
 use braid_runtime::{Notice, Stopped, Volume};
 use serde_json::{Value, json};
 
@@ -193,8 +195,16 @@ impl Reporter {
         }
     }
 
-    /// `cut` connections had not finished when time was up.
-    pub(crate) fn stopped(&self, volume: &Volume, stopped: Stopped, cut: usize) {
+    /// There are no io_uring workers; it goes on without.
+    pub(crate) fn without_workers(&self, why: &RingError) {
+        if self.json {
+            return self.event("without-io-uring", &json!({ "message": why.to_string() }));
+        }
+        self.say(Style::Warning, &format!("{why}; clients are served by threads, more slowly"));
+    }
+
+    /// `cut` connections had not finished when time was up; `served` is what clients had.
+    pub(crate) fn stopped(&self, volume: &Volume, stopped: Stopped, cut: usize, served: &Counts) {
         let counters = volume.counters();
         if self.json {
             return self.event(
@@ -202,6 +212,11 @@ impl Reporter {
                 &json!({
                     "clean": stopped.clean,
                     "connections_cut": cut,
+                    "connections": served.accepted,
+                    "requests": served.requests,
+                    "bytes_read": served.bytes_read,
+                    "bytes_written": served.bytes_written,
+                    "bytes_copied": served.bytes_copied,
                     "member_reads": counters.member_reads,
                     "member_writes": counters.member_writes,
                     "member_errors": counters.member_errors,
@@ -219,6 +234,14 @@ impl Reporter {
             self.say(
                 Style::Warning,
                 &format!("{cut} connection(s) were cut in the middle of a request"),
+            );
+        }
+        if served.requests > 0 {
+            let [read, written, copied] =
+                [served.bytes_read, served.bytes_written, served.bytes_copied].map(format_size);
+            errln!(
+                "served {} requests: {read} read, {written} written, {copied} of it copied",
+                served.requests
             );
         }
         let state = if stopped.clean { "cleanly" } else { "but its superblocks are not clean" };
