@@ -1,38 +1,72 @@
-//! Waiting for a turn to change the array.
+//! Whose turn it is to change the array.
 //!
-//! Who may is decided by the engine's [`request::Turnstile`], which knows no threads; this puts a
-//! lock and a condition variable around it. An aligned write that finds no other waiting does not
-//! wait [check: an_unaligned_write_is_alone].
+//! Who may is decided by the engine's [`request::Turnstile`], which knows no threads; this keeps those
+//! that may not yet. Nobody waits here: a write that is not in is left behind, and whoever leaves
+//! begins those that are let in. An aligned write that finds no other waiting is in at once
+//! [check: an_unaligned_write_is_alone].
+//!
+//! Those that are let in are begun one after the other by one thread: a write that ends at once lets
+//! others in, and must not begin them from within its own beginning, or thousands would stand on one
+//! stack [check: a_long_queue_takes_no_stack].
 
-use braid_engine::request::{self, Way};
+use std::collections::VecDeque;
 
+use braid_engine::request::{self, Ticket, Way};
+
+use crate::sync::Mutex;
 use crate::sync::flaw::{self, Flaw};
-use crate::sync::{Condvar, Mutex};
 
 /// Many aligned writes, or one that is not.
-#[derive(Default)]
-pub(crate) struct Turnstile {
-    state: Mutex<request::Turnstile>,
-    changed: Condvar,
+pub(crate) struct Turnstile<W> {
+    state: Mutex<State<W>>,
 }
 
-impl Turnstile {
-    /// Lets a write in; waits for those that came before and cannot be in beside it.
-    pub(crate) fn enter(&self, way: Way) {
+struct State<W> {
+    order: request::Turnstile,
+    /// In the order of their tickets.
+    waiting: VecDeque<(Ticket, W)>,
+    /// Somebody begins those that are in.
+    is_beginning: bool,
+}
+
+impl<W> Default for Turnstile<W> {
+    fn default() -> Self {
+        let (order, waiting) = (request::Turnstile::default(), VecDeque::new());
+        Self { state: Mutex::new(State { order, waiting, is_beginning: false }) }
+    }
+}
+
+impl<W> Turnstile<W> {
+    /// Gives a write back if it is in; otherwise it comes out when somebody leaves.
+    pub(crate) fn enter(&self, way: Way, write: W) -> Option<W> {
         let mut state = self.state.lock().expect("counting does not panic");
-        let ticket = state.ask(way);
-        let state = self
-            .changed
-            .wait_while(state, |state| !state.is_in(ticket) && !flaw::has(Flaw::EnterAtOnce));
-        drop(state.expect("counting does not panic"));
+        let ticket = state.order.ask(way);
+        if state.order.is_in(ticket) || flaw::has(Flaw::EnterAtOnce) {
+            return Some(write);
+        }
+        state.waiting.push_back((ticket, write));
+        None
     }
 
-    /// A write has been answered.
-    pub(crate) fn leave(&self, way: Way) {
-        let lets_in = self.state.lock().expect("counting does not panic").leave(way);
-        if lets_in && !flaw::has(Flaw::LeaveSilent) {
-            self.changed.notify_all();
+    /// A write has been answered: `begin` is called with each that is in because of that, here or on
+    /// a thread that is doing so already.
+    pub(crate) fn leave(&self, way: Way, mut begin: impl FnMut(W)) {
+        let mut state = self.state.lock().expect("counting does not panic");
+        let lets_in = state.order.leave(way);
+        if !lets_in || state.is_beginning || flaw::has(Flaw::LeaveSilent) {
+            return;
         }
+        state.is_beginning = true;
+        while let Some((ticket, write)) = state.waiting.pop_front() {
+            if !state.order.is_in(ticket) {
+                state.waiting.push_front((ticket, write));
+                break;
+            }
+            drop(state);
+            begin(write);
+            state = self.state.lock().expect("counting does not panic");
+        }
+        state.is_beginning = false;
     }
 }
 
@@ -42,31 +76,63 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    struct World {
+        turnstile: Turnstile<Way>,
+        aligned: AtomicUsize,
+        alone: AtomicUsize,
+        done: AtomicUsize,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let zero = || AtomicUsize::new(0);
+            Self { turnstile: Turnstile::default(), aligned: zero(), alone: zero(), done: zero() }
+        }
+
+        fn write(&self, way: Way) {
+            if way == Way::Alone {
+                assert_eq!(self.alone.fetch_add(1, Ordering::SeqCst), 0);
+                assert_eq!(self.aligned.load(Ordering::SeqCst), 0);
+                self.alone.fetch_sub(1, Ordering::SeqCst);
+            } else {
+                self.aligned.fetch_add(1, Ordering::SeqCst);
+                assert_eq!(self.alone.load(Ordering::SeqCst), 0);
+                self.aligned.fetch_sub(1, Ordering::SeqCst);
+            }
+            self.done.fetch_add(1, Ordering::SeqCst);
+            self.turnstile.leave(way, |way| self.write(way));
+        }
+    }
+
     #[test]
     fn an_unaligned_write_is_alone() {
-        let turnstile = Turnstile::default();
-        let (aligned, alone) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let world = World::new();
         std::thread::scope(|scope| {
             for thread in 0..4 {
-                let (turnstile, aligned, alone) = (&turnstile, &aligned, &alone);
+                let world = &world;
                 scope.spawn(move || {
                     for round in 0..2_000 {
-                        if (thread + round) % 5 == 0 {
-                            turnstile.enter(Way::Alone);
-                            assert_eq!(alone.fetch_add(1, Ordering::SeqCst), 0);
-                            assert_eq!(aligned.load(Ordering::SeqCst), 0);
-                            alone.fetch_sub(1, Ordering::SeqCst);
-                            turnstile.leave(Way::Alone);
-                        } else {
-                            turnstile.enter(Way::Beside);
-                            aligned.fetch_add(1, Ordering::SeqCst);
-                            assert_eq!(alone.load(Ordering::SeqCst), 0);
-                            aligned.fetch_sub(1, Ordering::SeqCst);
-                            turnstile.leave(Way::Beside);
-                        }
+                        let way = if (thread + round) % 5 == 0 { Way::Alone } else { Way::Beside };
+                        world
+                            .turnstile
+                            .enter(way, way)
+                            .into_iter()
+                            .for_each(|way| world.write(way));
                     }
                 });
             }
         });
+        assert_eq!(world.done.load(Ordering::SeqCst), 8_000, "everybody has had a turn");
+    }
+
+    #[test]
+    fn a_long_queue_takes_no_stack() {
+        let world = World::new();
+        assert_eq!(world.turnstile.enter(Way::Beside, Way::Beside), Some(Way::Beside));
+        for _ in 0..1_000_000 {
+            assert_eq!(world.turnstile.enter(Way::Alone, Way::Alone), None);
+        }
+        world.turnstile.leave(Way::Beside, |way| world.write(way));
+        assert_eq!(world.done.load(Ordering::SeqCst), 1_000_000);
     }
 }

@@ -184,8 +184,8 @@ impl Volume {
 
     /// Asks for `operation`; `done` is called exactly once, possibly before this returns.
     ///
-    /// A write that does not begin and end at a sector has the array to itself: it waits here for the
-    /// changes before it, and those after it wait here for it. All other requests never wait here.
+    /// Never waits. A write that does not begin and end at a sector has the array to itself: it begins
+    /// when the changes before it have ended, and those after it when it has.
     pub fn submit(&self, operation: VolumeOperation, done: Done) {
         let was_running =
             flaw::has(Flaw::CheckBeforeCount) && !self.stopping.load(Ordering::SeqCst);
@@ -207,11 +207,14 @@ impl Volume {
         }
         let course = Course::new(&request);
         let way = course.way();
-        if let Some(way) = way {
-            self.engine.turnstile.enter(way);
-        }
         let walk = Walk { course, inside: way, payload, around: Payload::default(), done };
-        self.engine.go_on(walk, Ok(()));
+        let walk = match way {
+            Some(way) => self.engine.turnstile.enter(way, walk),
+            None => Some(walk),
+        };
+        if let Some(walk) = walk {
+            self.engine.go_on(walk, Ok(()));
+        }
     }
 
     /// [`Self::submit`], waiting for the outcome on this thread.
@@ -251,7 +254,7 @@ impl Volume {
 /// A request on its course.
 struct Walk {
     course: Course,
-    /// How it is inside the turnstile, while it is.
+    /// How it goes through the turnstile, until it has left.
     inside: Option<Way>,
     payload: Option<Payload>,
     /// Whole sectors around bytes that do not fill them.
@@ -264,7 +267,7 @@ struct Walk {
 struct Engine {
     core: Arc<Core>,
     regions: Regions,
-    turnstile: Arc<Turnstile>,
+    turnstile: Arc<Turnstile<Walk>>,
 }
 
 impl Engine {
@@ -316,7 +319,7 @@ impl Engine {
 
     fn leave(&self, walk: &mut Walk) {
         if let Some(way) = walk.inside.take() {
-            self.turnstile.leave(way);
+            self.turnstile.leave(way, |next| self.go_on(next, Ok(())));
         }
     }
 

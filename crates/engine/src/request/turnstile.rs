@@ -7,7 +7,7 @@
 //!
 //! Where it stands: pure, like the rest of the engine. A driver asks with [`Turnstile::ask`], lets the
 //! write begin once [`Turnstile::is_in`], and says [`Turnstile::leave`] when nothing of it is under
-//! way any more. The runtime waits on a condition variable meanwhile, the simulator does not wait.
+//! way any more. Neither the runtime nor the simulator waits: they keep what may not begin yet.
 //!
 //! ```text
 //!   ask ─▶ waiting: beside, alone, beside, beside, ... ─▶ inside: many beside, or one alone ─▶ leave

@@ -123,26 +123,39 @@ fn a_look_that_leaves_events_behind_is_caught() {
     look_while_handing_over();
 }
 
+/// What writes at the turnstile share.
+struct Gate {
+    turnstile: Turnstile<Way>,
+    inside: AtomicUsize,
+    passed: AtomicUsize,
+}
+
+impl Gate {
+    fn pass(&self, way: Way) {
+        let weight = if way == Way::Alone { ALONE } else { 1 };
+        let others = self.inside.fetch_add(weight, Ordering::Relaxed);
+        let may = if way == Way::Alone { others == 0 } else { others < ALONE };
+        assert!(may, "alone means alone");
+        thread::yield_now();
+        self.inside.fetch_sub(weight, Ordering::Relaxed);
+        self.passed.fetch_add(1, Ordering::Relaxed);
+        self.turnstile.leave(way, |next| self.pass(next));
+    }
+}
+
 /// Two aligned writes and one that is not.
 fn pass_the_turnstile() {
     explore("turnstile: alone is alone", 3, || {
-        let turnstile = Arc::new(Turnstile::default());
-        let inside = Shared::new(AtomicUsize::new(0));
-        let pass = |way: Way, weight: usize| {
-            let (turnstile, inside) = (Arc::clone(&turnstile), Shared::clone(&inside));
-            move || {
-                turnstile.enter(way);
-                let others = inside.fetch_add(weight, Ordering::Relaxed);
-                let may = if way == Way::Alone { others == 0 } else { others < ALONE };
-                assert!(may, "alone means alone");
-                thread::yield_now();
-                inside.fetch_sub(weight, Ordering::Relaxed);
-                turnstile.leave(way);
-            }
+        let (inside, passed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let gate = Shared::new(Gate { turnstile: Turnstile::default(), inside, passed });
+        let pass = |way: Way| {
+            let gate = Shared::clone(&gate);
+            move || gate.turnstile.enter(way, way).into_iter().for_each(|way| gate.pass(way))
         };
-        let others = [thread::spawn(pass(Way::Beside, 1)), thread::spawn(pass(Way::Alone, ALONE))];
-        pass(Way::Beside, 1)();
+        let others = [thread::spawn(pass(Way::Beside)), thread::spawn(pass(Way::Alone))];
+        pass(Way::Beside)();
         others.into_iter().for_each(|other| other.join().expect("it does not panic"));
+        assert_eq!(gate.passed.load(Ordering::Relaxed), 3, "everybody has passed");
     });
 }
 

@@ -12,7 +12,7 @@ pub(crate) enum Flaw {
     EffectsOwned,
     /// Whoever looked at a machine leaves without combining what others left to it.
     LookLeaves,
-    /// Leaving the turnstile wakes nobody.
+    /// Leaving the turnstile begins nobody.
     LeaveSilent,
     /// Nobody waits at the turnstile.
     EnterAtOnce,
