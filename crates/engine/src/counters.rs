@@ -1,45 +1,96 @@
 //! What a shard has done, in plain numbers, for the command line, the lab and the tests.
 
-/// Counts since the shard was made. They only grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Member reads asked for.
-    pub member_reads: u64,
-    /// Member writes asked for, zeroing included.
-    pub member_writes: u64,
-    /// Extents read straight from one member into the client's payload.
-    pub direct_reads: u64,
-    /// Stripe batches that had to reconstruct a column.
-    pub reconstructions: u64,
-    /// Stripe batches that wrote every data column whole.
-    pub full_stripe_writes: u64,
-    /// Stripe batches that chose reconstruct-write.
-    pub rcw_writes: u64,
-    /// Stripe batches that chose read-modify-write.
-    pub rmw_writes: u64,
-    /// Ranges rewritten because reading them failed.
-    pub read_repairs: u64,
-    /// Pieces that waited for a free stripe.
-    pub stripe_waits: u64,
-    /// Stripes handed from a finished batch straight to a waiting piece.
-    pub stripe_hand_overs: u64,
-    /// Member requests that failed.
-    pub member_errors: u64,
+/// A struct of counters that can be added up and listed by name.
+macro_rules! counters {
+    ($(#[doc = $about:literal])+ struct $name:ident {
+        $($(#[doc = $text:literal])+ $field:ident,)+
+        $(with $(#[doc = $inner_text:literal])+ $inner:ident: $inner_type:ty,)?
+    }) => {
+        $(#[doc = $about])+
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[doc = $text])+ pub $field: u64,)+
+            $($(#[doc = $inner_text])+ pub $inner: $inner_type,)?
+        }
+
+        impl $name {
+            /// Adds `other`, field by field, to sum over shards.
+            pub fn add(&mut self, other: &Self) {
+                $(self.$field += other.$field;)+
+                $(self.$inner.add(&other.$inner);)?
+            }
+
+            /// Each counter with its name, in the order of the struct.
+            #[must_use]
+            pub fn named(&self) -> Vec<(&'static str, u64)> {
+                #[allow(unused_mut, reason = "not all have others inside")]
+                let mut all = vec![$((stringify!($field), self.$field),)+];
+                $(all.extend(self.$inner.named());)?
+                all
+            }
+        }
+    };
 }
 
-impl Counters {
-    /// Adds `other`, field by field, to sum over shards.
-    pub fn add(&mut self, other: &Self) {
-        self.member_reads += other.member_reads;
-        self.member_writes += other.member_writes;
-        self.direct_reads += other.direct_reads;
-        self.reconstructions += other.reconstructions;
-        self.full_stripe_writes += other.full_stripe_writes;
-        self.rcw_writes += other.rcw_writes;
-        self.rmw_writes += other.rmw_writes;
-        self.read_repairs += other.read_repairs;
-        self.stripe_waits += other.stripe_waits;
-        self.stripe_hand_overs += other.stripe_hand_overs;
-        self.member_errors += other.member_errors;
+counters! {
+    /// What a shard's stripe cache has done since it was made; part of [`Counters`].
+    struct CacheCounters {
+        /// Columns that a write found in the cache instead of reading them.
+        cached_columns,
+        /// Pieces' parts that waited for a free stripe.
+        stripe_waits,
+        /// Stripes handed from a finished batch straight to the head of the line.
+        stripe_hand_overs,
+        /// Parts of writes answered before the members had them.
+        early_answers,
+        /// Parts of writes that were never written, because a later write covered them.
+        superseded_writes,
+        /// Reads served, in part at least, from writes that the members did not have yet.
+        dirty_reads,
+        /// Times that a partial stripe was put aside to let it fill.
+        delays,
+        /// Times that a partial stripe, no longer delayed, was put behind full-width writes.
+        holds,
+        /// Full-width writes that went ahead of a held stripe.
+        bypasses,
+        /// Held stripes that went on because they had been passed often enough, or nobody was ahead.
+        hold_promotions,
+        /// Delayed or held stripes that went on because they had become full.
+        filled_promotions,
+        /// Sectors copied inside memory, between payloads and stripes.
+        copied_sectors,
+        /// Times that a band's stripe was looked for.
+        lookups,
+        /// Places of the index that were looked at beyond the first, in all lookups.
+        extra_probes,
+    }
+}
+
+counters! {
+    /// Counts since the shard was made. They only grow.
+    struct Counters {
+        /// Member reads asked for.
+        member_reads,
+        /// Member writes asked for, zeroing included.
+        member_writes,
+        /// Extents read straight from one member into the client's payload.
+        direct_reads,
+        /// Member reads that a write needed first.
+        pre_reads,
+        /// Stripe batches that had to reconstruct a column.
+        reconstructions,
+        /// Stripe batches that wrote every data column whole.
+        full_stripe_writes,
+        /// Stripe batches that chose reconstruct-write.
+        rcw_writes,
+        /// Stripe batches that chose read-modify-write.
+        rmw_writes,
+        /// Ranges rewritten because reading them failed.
+        read_repairs,
+        /// Member requests that failed.
+        member_errors,
+        with
+        /// The stripe cache's.
+        cache: CacheCounters,
     }
 }

@@ -87,6 +87,9 @@ pub struct PieceReply {
     pub request: RequestId,
     /// How it went.
     pub result: Result<(), Fault>,
+    /// The write goes on after this answer: effects name its payload until
+    /// [`crate::Shard::poll_release`] names the request, once for each piece that said so.
+    pub keeps_payload: bool,
 }
 
 /// What a shard tells the array.
@@ -104,6 +107,19 @@ pub enum Report {
         /// Which.
         member: MemberId,
     },
+    /// Writes have reached this member since the last [`Report::WrittenBack`]; said right before the
+    /// next.
+    MemberWritten {
+        /// Which.
+        member: MemberId,
+    },
+    /// Answer to [`crate::Shard::handle_write_back`]: what had been answered then is on the members.
+    WrittenBack {
+        /// The round that was asked for.
+        round: u64,
+    },
+    /// A write that had been answered could not be carried out: no flush may say that it was.
+    WriteLost,
     /// The view with this epoch rules; see [`crate::Shard::handle_view`] for when that is said.
     ViewInForce {
         /// Its epoch.

@@ -6,26 +6,51 @@
 
 use braid_geometry::SECTOR_BYTES;
 use braid_parity::Kernel;
+use smallvec::SmallVec;
 
 use crate::buffer::Buffer;
 
-/// Name of a job; one per stripe at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct JobId(pub u32);
+/// Name of a job, until it is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobId(pub u64);
 
 /// Steps to be carried out in order, on runs of `sectors` sectors where a step names no own length.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Job {
-    /// Comes back in [`crate::Shard::handle_job_done`].
+    /// Its name; it comes back whole in [`crate::Shard::handle_job_done`], so that its memory is
+    /// used again.
     pub id: JobId,
     /// Length of the stripe window.
     pub sectors: u32,
     /// What to do.
     pub steps: Vec<Step>,
+    /// What [`Sources`] name. Where Q is involved they are by exponent, and none is zeroes.
+    pub buffers: Vec<Option<Buffer>>,
 }
 
-/// One step. Sources are indexed by exponent where Q is involved; none is a block of zeroes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A run of a job's buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sources {
+    first: u32,
+    count: u32,
+}
+
+impl Job {
+    /// Adds buffers for a step to name.
+    pub(crate) fn sources(&mut self, buffers: impl Iterator<Item = Option<Buffer>>) -> Sources {
+        let first = self.buffers.len();
+        self.buffers.extend(buffers);
+        let number = |n: usize| u32::try_from(n).expect("a job has a few buffers");
+        Sources { first: number(first), count: number(self.buffers.len() - first) }
+    }
+
+    fn buffers_of(&self, sources: Sources) -> &[Option<Buffer>] {
+        &self.buffers[sources.first as usize..][..sources.count as usize]
+    }
+}
+
+/// One step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// `to = from`.
     Copy {
@@ -48,7 +73,7 @@ pub enum Step {
         /// Target.
         target: Buffer,
         /// Sources.
-        sources: Vec<Buffer>,
+        sources: Sources,
     },
     /// `target ^= source`: the difference between old and new content.
     XorInto {
@@ -60,7 +85,7 @@ pub enum Step {
     /// Q, and P with it if asked for, from every data column.
     Generate {
         /// Data columns by exponent.
-        sources: Vec<Option<Buffer>>,
+        sources: Sources,
         /// Where P goes, if wanted.
         p: Option<Buffer>,
         /// Where Q goes.
@@ -69,7 +94,7 @@ pub enum Step {
     /// One lost data column from Q and the rest.
     RecoverFromQ {
         /// Data columns by exponent; none at `lost`.
-        sources: Vec<Option<Buffer>>,
+        sources: Sources,
         /// Q.
         q: Buffer,
         /// Exponent of the lost column.
@@ -80,7 +105,7 @@ pub enum Step {
     /// Two lost data columns from P, Q and the rest.
     RecoverTwo {
         /// Data columns by exponent; none at both lost ones.
-        sources: Vec<Option<Buffer>>,
+        sources: Sources,
         /// P.
         p: Buffer,
         /// Q.
@@ -121,10 +146,14 @@ pub trait Memory {
 /// What is done with lent bytes: first the targets, then the sources.
 pub type Work<'a> = &'a mut dyn FnMut(&mut [&mut [u8]], &[&[u8]]);
 
+/// As many as most arrays have columns; more cost an allocation.
+const COLUMNS: usize = 16;
+type Few<T> = SmallVec<[T; COLUMNS]>;
+
 /// Carries out `job` over `memory` with `kernel`.
 pub fn run(job: &Job, kernel: &Kernel, memory: &mut impl Memory) {
     for step in &job.steps {
-        run_step(step, job.sectors, kernel, memory);
+        Runner { job, kernel, memory: &mut *memory }.run(step);
     }
 }
 
@@ -133,90 +162,98 @@ fn span(buffer: Buffer, sectors: u32) -> Span {
     Span { buffer, length_bytes: usize::try_from(bytes).expect("a stripe unit is small") }
 }
 
-fn run_step(step: &Step, sectors: u32, kernel: &Kernel, memory: &mut impl Memory) {
-    let whole = |buffer: &Buffer| span(*buffer, sectors);
-    match step {
-        Step::Copy { from, to, sectors } => {
-            memory.lend(&[span(*to, *sectors)], &[span(*from, *sectors)], &mut |to, from| {
-                to[0].copy_from_slice(from[0]);
-            });
+struct Runner<'a, M> {
+    job: &'a Job,
+    kernel: &'a Kernel,
+    memory: &'a mut M,
+}
+
+impl<M: Memory> Runner<'_, M> {
+    fn whole(&self, buffer: Buffer) -> Span {
+        span(buffer, self.job.sectors)
+    }
+
+    fn run(&mut self, step: &Step) {
+        let kernel = self.kernel;
+        match *step {
+            Step::Copy { from, to, sectors } => {
+                self.memory.lend(&[span(to, sectors)], &[span(from, sectors)], &mut |to, from| {
+                    to[0].copy_from_slice(from[0]);
+                });
+            }
+            Step::Zero { to, sectors } => {
+                self.memory.lend(&[span(to, sectors)], &[], &mut |to, _| to[0].fill(0));
+            }
+            Step::Xor { target, sources } => {
+                let named = self.job.buffers_of(sources).iter().flatten();
+                let sources: Few<Span> = named.map(|buffer| self.whole(*buffer)).collect();
+                self.memory.lend(&[self.whole(target)], &sources, &mut |target, sources| {
+                    kernel.xor(target[0], sources);
+                });
+            }
+            Step::XorInto { target, source } => {
+                let (target, source) = (self.whole(target), self.whole(source));
+                self.memory.lend(&[target], &[source], &mut |target, sources| {
+                    kernel.xor_into(target[0], sources);
+                });
+            }
+            Step::Generate { sources, p, q } => {
+                let targets: Few<Span> = p.into_iter().chain([q]).map(|b| self.whole(b)).collect();
+                self.with_columns(
+                    &targets,
+                    (sources, &[]),
+                    &mut |targets, columns, _| match targets {
+                        [p, q] => kernel.pq(columns, p, q),
+                        [q] => kernel.q(columns, q),
+                        _ => unreachable!("one or two targets were named"),
+                    },
+                );
+            }
+            Step::RecoverFromQ { sources, q, lost, out } => {
+                let (out, q) = ([self.whole(out)], [self.whole(q)]);
+                self.with_columns(&out, (sources, &q), &mut |out, columns, q| {
+                    kernel.recover_data_from_q(columns, q[0], lost, out[0]);
+                });
+            }
+            Step::RecoverTwo { sources, p, q, lost, out } => {
+                let targets = [self.whole(out.0), self.whole(out.1)];
+                let also = [self.whole(p), self.whole(q)];
+                self.with_columns(&targets, (sources, &also), &mut |out, columns, pq| {
+                    let [first, second] = out else { unreachable!("two targets were named") };
+                    kernel.recover_two_data(columns, (pq[0], pq[1]), lost, (first, second));
+                });
+            }
+            Step::Update { delta, exponent, p, q } => {
+                let targets: Few<Span> = p.into_iter().chain(q).map(|b| self.whole(b)).collect();
+                self.memory.lend(&targets, &[self.whole(delta)], &mut |targets, delta| {
+                    let mut targets = targets.iter_mut().map(|target| &mut **target);
+                    let p = if p.is_some() { targets.next() } else { None };
+                    let q = if q.is_some() { targets.next() } else { None };
+                    kernel.pq_update(delta[0], exponent, p, q);
+                });
+            }
         }
-        Step::Zero { to, sectors } => {
-            memory.lend(&[span(*to, *sectors)], &[], &mut |to, _| to[0].fill(0));
-        }
-        Step::Xor { target, sources } => {
-            let sources: Vec<Span> = sources.iter().map(whole).collect();
-            memory.lend(&[whole(target)], &sources, &mut |target, sources| {
-                kernel.xor(target[0], sources);
-            });
-        }
-        Step::XorInto { target, source } => {
-            memory.lend(&[whole(target)], &[whole(source)], &mut |target, sources| {
-                kernel.xor_into(target[0], sources);
-            });
-        }
-        Step::Generate { sources, p, q } => {
-            let targets: Vec<Span> = p.iter().chain([q]).map(whole).collect();
-            with_columns(memory, &targets, (sources, &[]), sectors, &mut |targets, columns, _| {
-                match targets {
-                    [p, q] => kernel.pq(columns, p, q),
-                    [q] => kernel.q(columns, q),
-                    _ => unreachable!("one or two targets were named"),
-                }
-            });
-        }
-        Step::RecoverFromQ { sources, q, lost, out } => {
-            let also = [whole(q)];
-            with_columns(
-                memory,
-                &[whole(out)],
-                (sources, &also),
-                sectors,
-                &mut |out, columns, q| {
-                    kernel.recover_data_from_q(columns, q[0], *lost, out[0]);
-                },
-            );
-        }
-        Step::RecoverTwo { sources, p, q, lost, out } => {
-            let targets = [whole(&out.0), whole(&out.1)];
-            let also = [whole(p), whole(q)];
-            with_columns(memory, &targets, (sources, &also), sectors, &mut |out, columns, pq| {
-                let [first, second] = out else { unreachable!("two targets were named") };
-                kernel.recover_two_data(columns, (pq[0], pq[1]), *lost, (first, second));
-            });
-        }
-        Step::Update { delta, exponent, p, q } => {
-            let targets: Vec<Span> = p.iter().chain(q).map(whole).collect();
-            memory.lend(&targets, &[whole(delta)], &mut |targets, delta| {
-                let mut targets = targets.iter_mut().map(|target| &mut **target);
-                let p = if p.is_some() { targets.next() } else { None };
-                let q = if q.is_some() { targets.next() } else { None };
-                kernel.pq_update(delta[0], *exponent, p, q);
-            });
-        }
+    }
+
+    /// Lends data columns as the parity kernels want them: by exponent, with gaps.
+    fn with_columns(
+        &mut self,
+        targets: &[Span],
+        (columns, also): (Sources, &[Span]),
+        work: ColumnWork<'_>,
+    ) {
+        let columns = self.job.buffers_of(columns);
+        let present = columns.iter().flatten().map(|buffer| self.whole(*buffer));
+        let sources: Few<Span> = present.chain(also.iter().copied()).collect();
+        self.memory.lend(targets, &sources, &mut |targets, sources| {
+            let (present, also) = sources.split_at(sources.len() - also.len());
+            let mut present = present.iter().copied();
+            let by_exponent: Few<Option<&[u8]>> =
+                columns.iter().map(|column| column.and_then(|_| present.next())).collect();
+            work(targets, &by_exponent, also);
+        });
     }
 }
 
 /// What a job does with targets, data columns by exponent, and further sources.
 type ColumnWork<'a> = &'a mut dyn FnMut(&mut [&mut [u8]], &[Option<&[u8]>], &[&[u8]]);
-
-/// Lends data columns as the parity kernels want them: by exponent, with gaps.
-fn with_columns(
-    memory: &mut impl Memory,
-    targets: &[Span],
-    (columns, also): (&[Option<Buffer>], &[Span]),
-    sectors: u32,
-    work: ColumnWork<'_>,
-) {
-    let present = columns.iter().flatten().map(|buffer| span(*buffer, sectors));
-    let sources: Vec<Span> = present.chain(also.iter().copied()).collect();
-    memory.lend(targets, &sources, &mut |targets, sources| {
-        let (mut present, also) = {
-            let (present, also) = sources.split_at(sources.len() - also.len());
-            (present.iter().copied(), also)
-        };
-        let by_exponent: Vec<Option<&[u8]>> =
-            columns.iter().map(|column| column.and_then(|_| present.next())).collect();
-        work(targets, &by_exponent, also);
-    });
-}

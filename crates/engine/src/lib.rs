@@ -45,10 +45,14 @@ mod mirror;
 pub mod open;
 pub mod request;
 mod shard;
+mod slab;
 mod stripe;
 mod time;
+mod tuning;
 
 pub use badblocks::{BadBlocks, BadRange};
-pub use counters::Counters;
+pub use counters::{CacheCounters, Counters};
 pub use shard::{Shard, ShardConfig};
+pub use stripe::{Bypass, Index};
 pub use time::Instant;
+pub use tuning::{CacheMode, Tuning};

@@ -71,6 +71,9 @@ fn a_flush_of_a_dirty_array_first_tells_who_is_away() {
     array.handle_flushed(NOW, MemberId(0), true);
     array.handle_flushed(NOW, MemberId(1), true);
     // Once is enough.
+    for member in [0, 1].map(MemberId) {
+        array.handle_report(NOW, SHARD, Report::MemberWritten { member });
+    }
     array.handle_flush_request(NOW, RequestId(8));
     assert_eq!(asked(&mut array).flushes, [MemberId(0), MemberId(1)]);
 }
@@ -103,6 +106,9 @@ fn asked(array: &mut Array) -> Asked {
             ArrayEffect::Flush { member } => asked.flushes.push(member),
             ArrayEffect::Publish(view) => asked.views.push((view.epoch, view.gate)),
             ArrayEffect::Notice(notice) => asked.notices.push(notice),
+            ArrayEffect::WriteBack { round } => {
+                array.handle_report(NOW, SHARD, Report::WrittenBack { round });
+            }
             ArrayEffect::QueryActivity | ArrayEffect::Answer { .. } => {}
         }
     }

@@ -31,7 +31,7 @@ pub struct StripeAddress {
 }
 
 /// The map of a raid4, raid5 or raid6 array.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StripeGeometry {
     level: Level,
     layout: u32,

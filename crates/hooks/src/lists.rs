@@ -109,8 +109,36 @@ named! {
         WindowEndsEarly = "window-ends-early",
         /// Stripe: reconstruct-write does without a column that is lost.
         RcwForgetsLost = "rcw-forgets-lost",
-        /// Stripe: work of a stripe that yields is forgotten.
+        /// Stripe: when a stripe is handed on, the last in the line is forgotten.
         QueueLost = "queue-lost",
+        /// Cache: what is delayed when the gate closes stays delayed.
+        DirtyAtClosing = "dirty-at-closing",
+        /// Cache: writes are answered early though the level can lose nobody more.
+        EarlyWithoutSpare = "early-without-spare",
+        /// Cache: a write-back round is over as soon as it is asked for.
+        RoundAtOnce = "round-at-once",
+        /// Cache: nothing is written because it is old.
+        AgeIgnored = "age-ignored",
+        /// Cache: a stripe's content is believed to be of the band that gets it next.
+        OldBandBelieved = "old-band-believed",
+        /// Cache: a later write is queued ahead of the earlier ones.
+        OlderLaidOver = "older-laid-over",
+        /// Cache: a write with FUA is answered early.
+        FuaAnsweredEarly = "fua-answered-early",
+        /// Cache: a write that takes another's place does not take over what it owes.
+        DebtForgotten = "debt-forgotten",
+        /// Cache: reads do not look for what the members do not have yet.
+        ReadsPastDirt = "reads-past-dirt",
+        /// Cache: of several writes a read sees the oldest.
+        OldestDirtRead = "oldest-dirt-read",
+        /// Cache: what a batch that failed left in the blocks is believed.
+        FailedBatchBelieved = "failed-batch-believed",
+        /// Cache: parity that was not made by a write is believed to be what it was.
+        OldParityBelieved = "old-parity-believed",
+        /// Cache: nobody is told that an answered write was lost.
+        LostUntold = "lost-untold",
+        /// Cache: blocks are believed to hold what was written past them.
+        PayloadKeepsValid = "payload-keeps-valid",
         /// Stripe: a stripe takes the map of the next row.
         NextRowsMap = "next-rows-map",
         /// Mirror: the last copy is not written.
@@ -277,8 +305,32 @@ named! {
         StripeWaits = "stripe-waits",
         /// Stripe, ready: no work.
         StripeIdle = "stripe-idle",
-        /// Stripe, ready: work, but another band's turn has come.
-        StripeYields = "stripe-yields",
+        /// Stripe, ready: work, but it is not its turn yet.
+        StripePutOff = "stripe-put-off",
+        /// Cache: a partial stripe is put aside to fill.
+        StripeDelayed = "stripe-delayed",
+        /// Cache: a partial stripe stands back behind full-width writes.
+        StripeHeldBack = "stripe-held-back",
+        /// Cache: a held stripe goes on.
+        HeldGoesOn = "held-goes-on",
+        /// Cache: a held stripe goes on because it is old.
+        HeldIsOld = "held-is-old",
+        /// Cache: a stripe that was put off has filled up.
+        FilledGoesOn = "filled-goes-on",
+        /// Cache: a delayed stripe goes on because stripes or memory are short.
+        UrgedByNeed = "urged-by-need",
+        /// Cache: a delayed stripe goes on because it is old.
+        UrgedByAge = "urged-by-age",
+        /// Cache: a write is answered before the members have it.
+        AnsweredEarly = "answered-early",
+        /// Cache: a later write takes an answered one's place.
+        Superseded = "superseded",
+        /// Cache: an answered write could not be carried out.
+        WriteLost = "write-lost",
+        /// Cache: a stripe goes out of use.
+        StripeRetired = "stripe-retired",
+        /// Cache: a read is served from what the members do not have yet.
+        ReadsDirt = "reads-dirt",
         /// Stripe, ready: a batch begins.
         StripeBegins = "stripe-begins",
         /// Stripe, fill: columns are read.

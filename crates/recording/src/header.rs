@@ -1,9 +1,10 @@
 //! The array as it was when its recording began.
 //!
 //! ```text
-//!   braid-recording 1 0.1.0
+//!   braid-recording 2 0.1.0
 //!   level 5 layout 2 chunk 128 sectors 16256 16256 16256
-//!   events 7 resync 18446744073709551615 readonly 0 fastzero 1 delay 200 shards 4 stripes 42 tear 0
+//!   events 7 resync 18446744073709551615 readonly 0 fastzero 1 delay 200 shards 4 tear 0
+//!   cache unit 128 room 256 tuned 42:back:1:32768:500       of each shard; stripes, mode, bypass, dirty, age
 //!   slot 0 0 18446744073709551615       member, device number, recovered sectors, bad start+sectors ...
 //!   slot -
 //!   spare 2 3                           member, device number
@@ -13,13 +14,16 @@
 use std::fmt;
 
 use braid_engine::array::{ArraySetup, MemberId, MemberSetup};
-use braid_engine::{BadBlocks, BadRange};
+use braid_engine::{BadBlocks, BadRange, ShardConfig, Tuning};
 use braid_geometry::{Geometry, Level, MemberSector, Shape, Slot};
 
 use crate::Problem;
+use crate::turn::{parse_tuning, tuning_words};
 
 /// Shards, stripes and slots together: more than any array that can be served.
-const STATES_MAX: u64 = 1 << 22;
+const STATES_MAX: u64 = 1 << 24;
+/// Sectors in the largest stripe unit.
+const UNIT_SECTORS_MAX: u32 = 128;
 
 /// An occupied slot: what [`MemberSetup`] says, with the bad ranges as numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,13 +47,22 @@ pub struct Header {
     clean_delay_ms: u64,
     superblocks_tear: bool,
     shards: u16,
-    stripes: u16,
+    cache: Cache,
+}
+
+/// What each shard's stripe cache is made for, and how it works at first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cache {
+    unit_sectors_max: u32,
+    stripes_max: u32,
+    tuning: Tuning,
 }
 
 impl Header {
-    /// The header for an array; none if its geometry cannot be told by its numbers.
+    /// The header for an array and the configuration of its shards; none if its geometry cannot be
+    /// told by its numbers.
     #[must_use]
-    pub fn new(setup: &ArraySetup, stripes: u16) -> Option<Self> {
+    pub fn new(setup: &ArraySetup, config: &ShardConfig) -> Option<Self> {
         let geometry = &setup.geometry;
         let shape = Shape {
             level: geometry.level(),
@@ -80,14 +93,19 @@ impl Header {
             clean_delay_ms: setup.clean_delay_ms,
             superblocks_tear: setup.superblocks_tear,
             shards: setup.shards,
-            stripes,
+            cache: Cache {
+                unit_sectors_max: config.unit_sectors_max,
+                stripes_max: config.stripes_max,
+                tuning: config.tuning,
+            },
         })
     }
 
-    /// Stripes of each shard.
+    /// What each shard is made of.
     #[must_use]
-    pub fn stripes(&self) -> u16 {
-        self.stripes
+    pub fn shard(&self, geometry: &Geometry) -> ShardConfig {
+        let Cache { unit_sectors_max, stripes_max, tuning } = self.cache;
+        ShardConfig { geometry: geometry.clone(), unit_sectors_max, stripes_max, tuning }
     }
 
     /// What the array is made of.
@@ -96,9 +114,14 @@ impl Header {
     /// Why there can be no such array.
     pub fn setup(&self) -> Result<ArraySetup, String> {
         let geometry = Geometry::new(&self.shape).map_err(|error| error.to_string())?;
-        let states = u64::from(self.shards) * u64::from(self.stripes) * u64::from(geometry.slots());
+        let stripes = u64::from(self.shards) * u64::from(self.cache.stripes_max);
+        let states = stripes.saturating_mul(u64::from(geometry.slots()));
         if states == 0 || states > STATES_MAX {
             return Err("too many shards and stripes, or none".to_owned());
+        }
+        let unit = self.cache.unit_sectors_max;
+        if !unit.is_power_of_two() || unit > UNIT_SECTORS_MAX {
+            return Err("not a stripe unit".to_owned());
         }
         if self.slots.len() != usize::from(geometry.slots()) {
             return Err("not one line for each slot".to_owned());
@@ -152,7 +175,10 @@ impl Header {
         let (line, text) = next();
         let shape = parse_shape(text).ok_or_else(|| wrong(line, "not the shape of an array"))?;
         let (line, text) = next();
-        let mut header = parse_state(text, shape).ok_or_else(|| wrong(line, "not its state"))?;
+        let (of_cache, cache) = next();
+        let cache = parse_cache(cache).ok_or_else(|| wrong(of_cache, "not its cache"))?;
+        let header = parse_state(text, shape, cache);
+        let mut header = header.ok_or_else(|| wrong(line, "not its state"))?;
         loop {
             let (line, text) = next();
             if text == "turns" {
@@ -190,7 +216,7 @@ impl Header {
 }
 
 fn first_line() -> String {
-    format!("braid-recording 1 {}", env!("CARGO_PKG_VERSION"))
+    format!("braid-recording 2 {}", env!("CARGO_PKG_VERSION"))
 }
 
 /// The numbers behind the words, which come in this order.
@@ -224,10 +250,23 @@ fn parse_shape(text: &str) -> Option<Shape> {
     })
 }
 
-fn parse_state(text: &str, shape: Shape) -> Option<Header> {
-    let names = ["events", "resync", "readonly", "fastzero", "delay", "shards", "stripes", "tear"];
+fn parse_cache(text: &str) -> Option<Cache> {
+    let mut words = text.strip_prefix("cache ")?.split(' ');
+    let [unit, room] = numbers(&mut words, ["unit", "room"])?;
+    let ("tuned", fields) = (words.next()?, words.next()?.split(':').collect::<Vec<_>>()) else {
+        return None;
+    };
+    Some(Cache {
+        unit_sectors_max: u32::try_from(unit).ok()?,
+        stripes_max: u32::try_from(room).ok()?,
+        tuning: parse_tuning(&fields)?,
+    })
+}
+
+fn parse_state(text: &str, shape: Shape, cache: Cache) -> Option<Header> {
+    let names = ["events", "resync", "readonly", "fastzero", "delay", "shards", "tear"];
     let mut words = text.split(' ');
-    let [events, resync, read_only, zero_is_fast, delay, shards, stripes, tear] =
+    let [events, resync, read_only, zero_is_fast, delay, shards, tear] =
         numbers(&mut words, names)?;
     Some(Header {
         shape,
@@ -240,7 +279,7 @@ fn parse_state(text: &str, shape: Shape) -> Option<Header> {
         clean_delay_ms: u64::try_from(delay).ok()?,
         superblocks_tear: tear == 1,
         shards: u16::try_from(shards).ok()?,
-        stripes: u16::try_from(stripes).ok()?,
+        cache,
     })
 }
 
@@ -255,16 +294,18 @@ impl fmt::Display for Header {
         }
         writeln!(
             formatter,
-            "\nevents {} resync {} readonly {} fastzero {} delay {} shards {} stripes {} tear {}",
+            "\nevents {} resync {} readonly {} fastzero {} delay {} shards {} tear {}",
             self.events,
             self.resync_offset,
             u8::from(self.read_only),
             u8::from(self.zero_is_fast),
             self.clean_delay_ms,
             self.shards,
-            self.stripes,
             u8::from(self.superblocks_tear)
         )?;
+        let Cache { unit_sectors_max, stripes_max, tuning } = &self.cache;
+        let tuned = tuning_words(tuning);
+        writeln!(formatter, "cache unit {unit_sectors_max} room {stripes_max} tuned {tuned}")?;
         for slot in &self.slots {
             let Some(Occupant { member, device_number, recovered_sectors, bad }) = slot else {
                 writeln!(formatter, "slot -")?;

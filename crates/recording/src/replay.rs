@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use braid_engine::array::{Array, ArrayEffect, ArrayView};
-use braid_engine::{Instant, Shard, ShardConfig};
+use braid_engine::job::{Job, JobId};
+use braid_engine::{Instant, Shard};
 
 use crate::{Digest, Ending, Input, Machine, Problem, Recording, Turn};
 
@@ -69,7 +70,7 @@ pub fn replay(recording: &Recording, line: &Cell<usize>) -> Result<Replayed, Tro
     let header = &recording.header;
     let problem = |line, what: &str| Trouble::Problem(Problem { line, what: what.to_owned() });
     let setup = header.setup().map_err(|what| problem(1, &what))?;
-    let config = ShardConfig { geometry: setup.geometry.clone(), stripes: header.stripes() };
+    let config = header.shard(&setup.geometry);
     let shards = setup.shards;
     let mut array = Array::new(setup);
     let Some(ArrayEffect::Publish(first)) = array.poll_effect() else {
@@ -96,13 +97,16 @@ pub fn replay(recording: &Recording, line: &Cell<usize>) -> Result<Replayed, Tro
     for (machine, turns) in by_machine {
         let mut shard = match machine {
             Machine::Array => None,
-            Machine::Shard(_) => Some(Shard::new(config.clone(), Arc::clone(&first))),
+            Machine::Shard(_) => Some(Told {
+                shard: Shard::new(config.clone(), Arc::clone(&first)),
+                jobs: BTreeMap::new(),
+            }),
         };
         for (index, (at, turn)) in turns.iter().enumerate() {
             line.set(*at);
             let digest = match &mut shard {
                 None => Some(turn_array(&mut array, turn, &mut views)),
-                Some(shard) => turn_shard(shard, turn, &views),
+                Some(told) => turn_shard(told, turn, &views),
             };
             let Some(digest) = digest else {
                 if recording.ending == Ending::Ended {
@@ -153,27 +157,47 @@ fn tell_array(array: &mut Array, now: Instant, input: Input) {
         | Input::MemberIo(_)
         | Input::JobDone(_)
         | Input::View(_)
-        | Input::ActivityQuery => unreachable!("the parser gives these to shards only"),
+        | Input::ActivityQuery
+        | Input::WriteBack(_)
+        | Input::Tuning(_) => unreachable!("the parser gives these to shards only"),
     }
 }
 
+/// A shard, and its jobs that are out.
+struct Told {
+    shard: Shard,
+    jobs: BTreeMap<JobId, Job>,
+}
+
 /// None if the turn is told of a view that is not there.
-fn turn_shard(shard: &mut Shard, turn: &Turn, views: &Views) -> Option<Digest> {
+fn turn_shard(told: &mut Told, turn: &Turn, views: &Views) -> Option<Digest> {
     let now = turn.now;
+    let Told { shard, jobs } = told;
     for input in &turn.inputs {
         match input {
             Input::Piece(piece) => shard.handle_piece(now, *piece),
             Input::MemberIo(done) => shard.handle_member_io(now, *done),
-            Input::JobDone(job) => shard.handle_job_done(now, *job),
+            Input::JobDone(job) => {
+                let job = jobs.remove(job).expect("only a job that is out can be done");
+                shard.handle_job_done(now, job);
+            }
             Input::View(epoch) => shard.handle_view(now, Arc::clone(views.get(epoch)?)),
             Input::ActivityQuery => shard.handle_activity_query(now),
+            Input::WriteBack(round) => shard.handle_write_back(now, *round),
+            Input::Tuning(tuning) => shard.handle_tuning(now, *tuning),
+            Input::Timeout => shard.handle_timeout(now),
             _ => unreachable!("the parser gives the others to the array only"),
         }
     }
     let mut digest = Digest::default();
-    std::iter::from_fn(|| shard.poll_job()).for_each(|job| digest.add(&job));
+    while let Some(job) = shard.poll_job() {
+        digest.add(&job);
+        jobs.insert(job.id, job);
+    }
     std::iter::from_fn(|| shard.poll_member_io()).for_each(|io| digest.add(&io));
     std::iter::from_fn(|| shard.poll_reply()).for_each(|reply| digest.add(&reply));
+    std::iter::from_fn(|| shard.poll_release()).for_each(|request| digest.add(&request));
     std::iter::from_fn(|| shard.poll_report()).for_each(|report| digest.add(&report));
+    digest.add(&shard.poll_timeout());
     Some(digest)
 }

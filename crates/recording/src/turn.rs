@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use braid_engine::Instant;
 use braid_engine::array::MemberId;
 use braid_engine::effect::{IoId, MemberFault, MemberIoDone, Report};
 use braid_engine::job::JobId;
 use braid_engine::request::{Operation, Piece, RequestId, ShardIndex};
+use braid_engine::{CacheMode, Instant, Tuning};
 use braid_geometry::LogicalSector;
 
 use crate::{Header, Problem};
@@ -33,6 +33,10 @@ pub enum Input {
     View(u64),
     /// The array asks for recent activity.
     ActivityQuery,
+    /// The array asks that what was answered be on the members, for the so-manieth time.
+    WriteBack(u64),
+    /// The stripe cache is to work in another way.
+    Tuning(Tuning),
     /// A shard reports.
     Report(ShardIndex, Report),
     /// A superblock was written, or not.
@@ -43,7 +47,7 @@ pub enum Input {
     FlushRequest(RequestId),
     /// A member is gone for good.
     MemberLost(MemberId),
-    /// The time that it asked for has come.
+    /// The time that it asked for has come; any machine may ask.
     Timeout,
     /// Stop.
     Stop,
@@ -177,10 +181,17 @@ impl fmt::Display for Input {
             Self::JobDone(job) => write!(formatter, "job:{}", job.0),
             Self::View(epoch) => write!(formatter, "view:{epoch}"),
             Self::ActivityQuery => formatter.write_str("query"),
+            Self::WriteBack(round) => write!(formatter, "writeback:{round}"),
+            Self::Tuning(tuning) => write!(formatter, "tune:{}", tuning_words(tuning)),
             Self::Report(ShardIndex(shard), report) => match report {
                 Report::WantWrite => write!(formatter, "wants:{shard}"),
                 Report::MemberFailed { member } => write!(formatter, "failed:{shard}:{}", member.0),
                 Report::OutOfSpace { member } => write!(formatter, "full:{shard}:{}", member.0),
+                Report::MemberWritten { member } => {
+                    write!(formatter, "wrote:{shard}:{}", member.0)
+                }
+                Report::WrittenBack { round } => write!(formatter, "back:{shard}:{round}"),
+                Report::WriteLost => write!(formatter, "missed:{shard}"),
                 Report::ViewInForce { epoch } => write!(formatter, "rules:{shard}:{epoch}"),
                 Report::Activity { last_write, writing } => {
                     write!(formatter, "active:{shard}:{}:{}", last_write.0, u8::from(*writing))
@@ -211,17 +222,18 @@ fn parse_turn(text: &str) -> Option<Turn> {
     let sequence = words.next()?.parse().ok()?;
     let now = Instant(words.next()?.parse().ok()?);
     let inputs: Vec<Input> = words.map(parse_input).collect::<Option<_>>()?;
-    let is_for_array = |input: &Input| {
-        !matches!(
-            input,
-            Input::Piece(_)
-                | Input::MemberIo(_)
-                | Input::JobDone(_)
-                | Input::View(_)
-                | Input::ActivityQuery
-        )
-    };
-    let fits = inputs.iter().all(|input| is_for_array(input) == (machine == Machine::Array));
+    let is_array = machine == Machine::Array;
+    let fits = inputs.iter().all(|input| match input {
+        Input::Timeout => true,
+        Input::Piece(_)
+        | Input::MemberIo(_)
+        | Input::JobDone(_)
+        | Input::View(_)
+        | Input::ActivityQuery
+        | Input::WriteBack(_)
+        | Input::Tuning(_) => !is_array,
+        _ => is_array,
+    });
     let (effects, digest) = (effects.parse().ok()?, u64::from_str_radix(digest, 16).ok()?);
     fits.then_some(Turn { machine, sequence, now, inputs, effects, digest })
 }
@@ -259,9 +271,16 @@ fn parse_input(text: &str) -> Option<Input> {
         ("job", [job]) => Some(Input::JobDone(JobId(job.parse().ok()?))),
         ("view", [epoch]) => Some(Input::View(epoch.parse().ok()?)),
         ("query", []) => Some(Input::ActivityQuery),
+        ("writeback", [round]) => Some(Input::WriteBack(round.parse().ok()?)),
+        ("tune", fields) => parse_tuning(fields).map(Input::Tuning),
         ("wants", [index]) => report(index, Report::WantWrite),
         ("failed", [index, id]) => report(index, Report::MemberFailed { member: member(id)? }),
         ("full", [index, id]) => report(index, Report::OutOfSpace { member: member(id)? }),
+        ("wrote", [index, id]) => report(index, Report::MemberWritten { member: member(id)? }),
+        ("back", [index, round]) => {
+            report(index, Report::WrittenBack { round: round.parse().ok()? })
+        }
+        ("missed", [index]) => report(index, Report::WriteLost),
         ("rules", [index, epoch]) => {
             report(index, Report::ViewInForce { epoch: epoch.parse().ok()? })
         }
@@ -277,6 +296,31 @@ fn parse_input(text: &str) -> Option<Input> {
         ("stop", []) => Some(Input::Stop),
         _ => None,
     }
+}
+
+/// Stripes, mode, bypass threshold, dirty sectors, age.
+pub(crate) fn tuning_words(tuning: &Tuning) -> String {
+    let Tuning { stripes, mode, bypass_threshold, dirty_sectors_max, age_max_ms } = tuning;
+    let mode = match mode {
+        CacheMode::WriteThrough => "through",
+        CacheMode::WriteBack => "back",
+    };
+    format!("{stripes}:{mode}:{bypass_threshold}:{dirty_sectors_max}:{age_max_ms}")
+}
+
+pub(crate) fn parse_tuning(fields: &[&str]) -> Option<Tuning> {
+    let [stripes, mode, bypass, dirty, age] = fields else { return None };
+    Some(Tuning {
+        stripes: stripes.parse().ok()?,
+        mode: match *mode {
+            "through" => CacheMode::WriteThrough,
+            "back" => CacheMode::WriteBack,
+            _ => return None,
+        },
+        bypass_threshold: bypass.parse().ok()?,
+        dirty_sectors_max: dirty.parse().ok()?,
+        age_max_ms: age.parse().ok()?,
+    })
 }
 
 fn parse_operation(word: &str) -> Option<Operation> {

@@ -1,16 +1,17 @@
 //! Lines: read as they were written, and harmless whatever they are.
 
-use braid_engine::Instant;
 use braid_engine::array::MemberId;
 use braid_engine::effect::{IoId, MemberFault, MemberIoDone, Report};
 use braid_engine::job::JobId;
 use braid_engine::request::{Operation, Piece, RequestId, ShardIndex};
+use braid_engine::{CacheMode, Instant, Tuning};
 use braid_geometry::LogicalSector;
 use braid_recording::{Ending, Input, Machine, Recording, Turn};
 
 const HEADER: &str = "\
 level 5 layout 2 chunk 8 sectors 64 64 64
-events 7 resync 18446744073709551615 readonly 0 fastzero 1 delay 200 shards 2 stripes 8 tear 0
+events 7 resync 18446744073709551615 readonly 0 fastzero 1 delay 200 shards 2 tear 0
+cache unit 8 room 8 tuned 4:back:1:64:500
 slot 0 0 18446744073709551615 16+8 40+1
 slot -
 slot 1 2 18446744073709551615
@@ -19,7 +20,7 @@ turns
 ";
 
 fn header() -> String {
-    format!("braid-recording 1 {}\n{HEADER}", env!("CARGO_PKG_VERSION"))
+    format!("braid-recording 2 {}\n{HEADER}", env!("CARGO_PKG_VERSION"))
 }
 
 fn piece(operation: Operation) -> Input {
@@ -46,6 +47,9 @@ fn shard_inputs() -> Vec<Input> {
         inputs.push(Input::MemberIo(MemberIoDone { id: IoId(9), result }));
     }
     inputs.extend([Input::JobDone(JobId(4)), Input::View(5), Input::ActivityQuery]);
+    inputs.extend([Input::WriteBack(3), Input::Timeout, Input::Tuning(Tuning::default())]);
+    let mode = CacheMode::WriteThrough;
+    inputs.push(Input::Tuning(Tuning { mode, bypass_threshold: 0, ..Tuning::default() }));
     inputs
 }
 
@@ -55,6 +59,9 @@ fn array_inputs() -> Vec<Input> {
         Report::WantWrite,
         Report::MemberFailed { member },
         Report::OutOfSpace { member },
+        Report::MemberWritten { member },
+        Report::WrittenBack { round: 12 },
+        Report::WriteLost,
         Report::ViewInForce { epoch: 6 },
         Report::Activity { last_write: Instant(77), writing: true },
     ];
@@ -130,11 +137,16 @@ fn what_cannot_be_an_array_is_refused() {
     for (from, to) in [
         ("sectors 64 64 64", "sectors 64 64"),
         ("shards 2", "shards 0"),
-        ("shards 2 stripes 8", "shards 65535 stripes 65535"),
+        ("room 8", "room 0"),
+        ("room 8", "room 4294967295"),
+        ("unit 8", "unit 0"),
+        ("unit 8", "unit 24"),
+        ("unit 8", "unit 256"),
+        ("4:back:1", "4:forth:1"),
         ("slot 1 2 18446744073709551615", "slot -"),
-        ("braid-recording 1", "braid-recording 2"),
+        ("braid-recording 2", "braid-recording 1"),
         ("s1 0", "s1 -1"),
-        (" timeout", " query"),
+        (" stop", " query"),
         ("end\n", "end\nend\n"),
     ] {
         assert!(text.contains(from), "{from}");

@@ -6,11 +6,11 @@
 
 use std::collections::VecDeque;
 
-use braid_engine::Shard;
 use braid_engine::array::{Array, ArrayEffect, ArrayView, MemberId, Notice};
 use braid_engine::effect::{MemberIo, MemberIoDone, PieceReply, Report};
-use braid_engine::job::{self, Job, JobId};
+use braid_engine::job::{self, Job};
 use braid_engine::request::{Fault, Piece, RequestId, ShardIndex};
+use braid_engine::{Instant, Shard};
 use braid_parity::Kernel;
 use braid_recording::Digest;
 
@@ -29,9 +29,10 @@ use crate::watch::Watch;
 pub(crate) enum ShardEvent {
     Piece(Piece),
     MemberIo(MemberIoDone),
-    JobDone(JobId),
+    JobDone(Job),
     View(Arc<ArrayView>),
     ActivityQuery,
+    WriteBack(u64),
 }
 
 /// An event for the array.
@@ -106,12 +107,13 @@ struct ShardEffects {
 }
 
 impl ShardEffects {
-    fn digest(&self, reports: &[Report]) -> Digest {
+    fn digest(&self, reports: &[Report], timeout: Option<Instant>) -> Digest {
         let mut digest = Digest::default();
         self.jobs.iter().for_each(|job| digest.add(job));
         self.member_ios.iter().for_each(|io| digest.add(io));
         self.replies.iter().for_each(|reply| digest.add(reply));
         reports.iter().for_each(|report| digest.add(report));
+        digest.add(&timeout);
         digest
     }
 }
@@ -188,6 +190,7 @@ impl Core {
                 ShardEvent::Piece(piece) => shard.handle_piece(now, piece),
                 ShardEvent::MemberIo(done) => shard.handle_member_io(now, done),
                 ShardEvent::JobDone(job) => shard.handle_job_done(now, job),
+                ShardEvent::WriteBack(round) => shard.handle_write_back(now, round),
                 ShardEvent::View(view) => shard.handle_view(now, view),
                 ShardEvent::ActivityQuery => shard.handle_activity_query(now),
             }
@@ -198,7 +201,7 @@ impl Core {
         effects.replies.extend(std::iter::from_fn(|| shard.poll_reply()));
         let reports: Vec<Report> = std::iter::from_fn(|| shard.poll_report()).collect();
         if let Some((recorder, told)) = told {
-            let gave = effects.digest(&reports);
+            let gave = effects.digest(&reports, shard.poll_timeout());
             recorder.turn(braid_recording::Machine::Shard(index), now, told, gave);
         }
         effects.reports = !reports.is_empty();
@@ -220,7 +223,7 @@ impl Core {
         let cell = self.shard(index);
         for job in effects.jobs {
             job::run(&job, self.kernel, &mut cell.memory.clone());
-            cell.combiner.push(ShardEvent::JobDone(job.id));
+            cell.combiner.push(ShardEvent::JobDone(job));
         }
         if effects.reports {
             machines.push_back(Machine::Array);
@@ -303,6 +306,9 @@ impl Core {
             match effect {
                 ArrayEffect::Publish(view) => {
                     self.to_every_shard(machines, || ShardEvent::View(Arc::clone(&view)));
+                }
+                ArrayEffect::WriteBack { round } => {
+                    self.to_every_shard(machines, || ShardEvent::WriteBack(round));
                 }
                 ArrayEffect::QueryActivity => {
                     self.to_every_shard(machines, || ShardEvent::ActivityQuery);

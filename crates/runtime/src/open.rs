@@ -5,7 +5,7 @@ use braid_engine::array::{Array, ArrayEffect, ArraySetup, MemberId, Notice};
 use braid_engine::open::{
     Joined, Levelled, Manner, Opening, OpeningError, can_miss, levelling, opening,
 };
-use braid_engine::{Shard, ShardConfig};
+use braid_engine::{CacheMode, Shard, ShardConfig, Tuning};
 use braid_geometry::{Geometry, SECTOR_BYTES};
 use braid_member::{Member, MemberError};
 use braid_ondisk::Superblock;
@@ -110,14 +110,14 @@ impl Volume {
         let untold = names(&opening, &untold);
         let queues = queues(&opening, members);
         let geometry = assembled.geometry.clone();
-        let recorder = sink.map(|sink| record(&opening.setup, stripes(&geometry, options), sink));
+        let config = shard_config(&geometry, options);
+        let recorder = sink.map(|sink| record(&opening.setup, &config, sink));
         let recorder = recorder.transpose()?;
         let mut array = Array::new(opening.setup);
         let Some(ArrayEffect::Publish(view)) = array.poll_effect() else {
             unreachable!("an array's first effect is its first view");
         };
         let requests = Arc::new(Requests::default());
-        let config = ShardConfig { stripes: stripes(&geometry, options), geometry };
         let cell = |_| -> Result<ShardCell, OpenError> {
             let shard = Shard::new(config.clone(), Arc::clone(&view));
             let memory = ShardMemory::new(
@@ -150,8 +150,8 @@ impl Volume {
     }
 }
 
-fn record(setup: &ArraySetup, stripes: u16, sink: Sink) -> Result<Recorder, OpenError> {
-    let header = Header::new(setup, stripes).ok_or(OpenError::NotRecordable)?;
+fn record(setup: &ArraySetup, config: &ShardConfig, sink: Sink) -> Result<Recorder, OpenError> {
+    let header = Header::new(setup, config).ok_or(OpenError::NotRecordable)?;
     Ok(Recorder::start(&header, setup.shards, sink)?)
 }
 
@@ -196,12 +196,18 @@ fn tell(member: &mut OpenMember, (_, update): &Levelled) -> Result<(), MemberErr
     Ok(())
 }
 
-/// As many stripes as fit into the memory that was allowed, within reason.
-fn stripes(geometry: &Geometry, options: &Options) -> u16 {
-    let unit_bytes = u64::from(geometry.chunk_sectors().clamp(1, 128)) * SECTOR_BYTES;
-    let stripe_bytes = 2 * unit_bytes * u64::from(geometry.slots());
+/// Sectors of the largest stripe unit.
+const UNIT_SECTORS_MAX: u32 = 128;
+
+/// What each shard is made for: as many stripes as fit into the memory that was allowed.
+fn shard_config(geometry: &Geometry, options: &Options) -> ShardConfig {
+    let unit_sectors = geometry.chunk_sectors().clamp(1, UNIT_SECTORS_MAX);
+    let stripe_bytes = 2 * u64::from(unit_sectors) * SECTOR_BYTES * u64::from(geometry.slots());
     let count = options.stripe_memory_bytes as u64 / stripe_bytes;
-    u16::try_from(count.clamp(4, 1024)).expect("clamped")
+    let stripes = u32::try_from(count.clamp(4, 1024)).expect("clamped");
+    let tuning = Tuning { stripes, mode: CacheMode::WriteThrough, ..Tuning::default() };
+    let geometry = geometry.clone();
+    ShardConfig { geometry, unit_sectors_max: UNIT_SECTORS_MAX, stripes_max: stripes, tuning }
 }
 
 /// The names of members that take part, by their index in assembly's input.

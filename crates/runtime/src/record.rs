@@ -137,9 +137,10 @@ pub(crate) fn told_shard(events: &[ShardEvent]) -> Vec<Input> {
     let input = |event: &ShardEvent| match event {
         ShardEvent::Piece(piece) => Input::Piece(*piece),
         ShardEvent::MemberIo(done) => Input::MemberIo(*done),
-        ShardEvent::JobDone(job) => Input::JobDone(*job),
+        ShardEvent::JobDone(job) => Input::JobDone(job.id),
         ShardEvent::View(view) => Input::View(view.epoch),
         ShardEvent::ActivityQuery => Input::ActivityQuery,
+        ShardEvent::WriteBack(round) => Input::WriteBack(*round),
     };
     events.iter().map(input).collect()
 }
@@ -209,7 +210,13 @@ mod tests {
             clean_delay_ms: 1,
             superblocks_tear: false,
         };
-        let header = Header::new(&setup, 4).unwrap();
+        let config = braid_engine::ShardConfig {
+            geometry: setup.geometry.clone(),
+            unit_sectors_max: 128,
+            stripes_max: 4,
+            tuning: braid_engine::Tuning::default(),
+        };
+        let header = Header::new(&setup, &config).unwrap();
         let slow = Slow::default();
         let recorder = Recorder::start(&header, 1, Box::new(slow.clone())).unwrap();
         for _ in 0..2 * TURNS_MAX {

@@ -38,6 +38,8 @@ pub(crate) enum Purpose {
     Lies,
     /// 0, 1: which members have bad-block logs, and what is in them; from 2 on: what becomes of those.
     BadBlocks,
+    /// How the stripe cache is tuned anew.
+    Cache,
 }
 
 /// The streams of the cycle that runs, and what is left out of it.

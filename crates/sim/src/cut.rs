@@ -68,6 +68,8 @@ pub struct Cut {
     pub one_shard: bool,
     /// Shards have one stripe.
     pub one_stripe: bool,
+    /// No write is answered early.
+    pub write_through: bool,
     /// No request is longer.
     pub sectors_max: Option<u64>,
     /// Another schedule of the same seed.
@@ -97,6 +99,7 @@ impl Cut {
             "--only" => self.only = Some(numbers(&value())?),
             "--one-shard" => self.one_shard = true,
             "--one-stripe" => self.one_stripe = true,
+            "--write-through" => self.write_through = true,
             "--sectors-max" => {
                 let sectors: u64 = number(value())?;
                 self.sectors_max = Some(sectors.max(1));
@@ -126,7 +129,11 @@ impl fmt::Display for Cut {
         if !self.without.is_empty() {
             write!(formatter, " --without {}", list(&self.without))?;
         }
-        let flags = [(self.one_shard, " --one-shard"), (self.one_stripe, " --one-stripe")];
+        let flags = [
+            (self.one_shard, " --one-shard"),
+            (self.one_stripe, " --one-stripe"),
+            (self.write_through, " --write-through"),
+        ];
         for (_, flag) in flags.iter().filter(|(is_set, _)| *is_set) {
             formatter.write_str(flag)?;
         }

@@ -21,6 +21,7 @@ use braid_geometry::{Family, Geometry, Slot};
 use braid_ondisk::{Role, SuperblockUpdate};
 
 use crate::bad_blocks::BadLogs;
+use crate::cache::Cache;
 use crate::chances::{Chances, Purpose};
 use crate::checker::{layouts, verdicts};
 use crate::content::{SECTOR, first_content, image};
@@ -151,6 +152,7 @@ impl World {
         }
         self.engine.plan = fault::plan(&standing, &self.disks, times, &self.chances);
         self.plan_lies(times);
+        self.plan_tuning(times);
         self.trust();
         let moment = Moment::any(self);
         let end = self.clock.step + steps;
@@ -244,7 +246,8 @@ impl World {
                 self.half_do(event);
             }
         }
-        self.model.lose_process(self.clock.step, &|_| false);
+        let held = &self.engine.held;
+        self.model.lose_process(self.clock.step, &|write| held.is_held(write));
         if power {
             self.lose_power();
         } else if self.engine.has_lost_cache {
@@ -308,6 +311,7 @@ impl World {
         });
         let clean = stopped.expect("an array that is told to stop stops");
         assert!(clean || self.engine.trust.errors_allowed, "an orderly stop is clean");
+        self.check_nothing_held();
         // A run that wrote nothing flushes nothing: what a killed process left in caches stays there.
         if clean && self.engine.has_written {
             self.model.flushed(self.clock.step, u64::MAX);
@@ -443,10 +447,10 @@ fn write_image(disks: &mut [Disk], geometry: &Geometry, data_offset: u64, conten
 }
 
 pub(crate) fn manner(random: &mut Random, cut: &Cut) -> Manner {
-    let (shards, stripes) = (*random.pick(&[1, 1, 2]), *random.pick(&[1, 2, 8]));
+    let shards = *random.pick(&[1, 1, 2]);
     Manner {
         shards: if cut.one_shard { 1 } else { shards },
-        stripes: if cut.one_stripe { 1 } else { stripes },
+        cache: Cache::any(random, cut),
         zero_is_fast: random.chance(50),
         clean_delay_ms: CLEAN_DELAY_MS,
     }

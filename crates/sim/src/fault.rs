@@ -10,6 +10,7 @@
 
 use std::collections::BTreeSet;
 
+use braid_engine::Tuning;
 use braid_geometry::{Family, Geometry, Slot};
 
 use crate::chances::{Chances, Purpose};
@@ -56,6 +57,8 @@ pub(crate) enum Mishap {
     },
     /// It acknowledges flushes and FUA and makes nothing durable.
     FlushesLie,
+    /// No harm to any disk: somebody tunes the cache.
+    Tunes(Tuning),
 }
 
 impl Mishap {
@@ -74,6 +77,7 @@ impl Mishap {
             Self::LosesWrite { .. } => "loses-a-write",
             Self::Misdirects { .. } => "misdirects-a-write",
             Self::FlushesLie => "flushes-lie",
+            Self::Tunes(_) => "cache-tuned",
         }
     }
 }
@@ -89,7 +93,7 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    /// Whether a disk only says something else than it does.
+    /// Whether no disk owns up to it: one says something else than it does, or has no part in it.
     pub(crate) fn is_lie(&self) -> bool {
         self.ordinal >= lying::FIRST_ORDINAL
     }

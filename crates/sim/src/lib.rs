@@ -24,6 +24,7 @@
 #![allow(clippy::cast_possible_truncation, reason = "a small world: all its numbers are small")]
 
 mod bad_blocks;
+mod cache;
 mod call;
 mod chances;
 mod checker;
@@ -35,6 +36,7 @@ mod cycle;
 mod disk;
 mod elevators;
 mod fault;
+mod held;
 pub mod histories;
 mod lies;
 mod lying;

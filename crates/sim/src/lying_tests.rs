@@ -24,7 +24,8 @@ use crate::world::World;
 const DATA: u64 = 40;
 
 fn world_of(design: &Design) -> World {
-    let mut world = World::create(design, Chances::new(1, Cut::default()), Trace::new(false));
+    let cut = Cut { write_through: true, ..Cut::default() };
+    let mut world = World::create(design, Chances::new(1, cut), Trace::new(false));
     world.taint.may_lie = true;
     world
 }

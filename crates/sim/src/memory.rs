@@ -40,7 +40,9 @@ impl Reach<'_> {
             }
             Buffer::Payload { request, offset_sectors } => {
                 let payload = self.payloads.get_mut(&request);
-                let payload = payload.expect("a payload lives until its request is answered");
+                let payload = payload.expect(
+                    "a payload lives until its request is answered and nothing of it is held",
+                );
                 assert!(payload.may_change || !to_change, "the payload of a write was changed");
                 let start = offset_sectors as usize * SECTOR;
                 &mut payload.data[start..start + length]

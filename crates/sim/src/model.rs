@@ -45,6 +45,10 @@ struct Entry {
     gone: bool,
     /// The members have a later write; a power cut may still bring this one back.
     covered: bool,
+    /// It was released while another was under way, and may be with the process only.
+    replaced: bool,
+    /// It was lost after the array had answered and before the client knew.
+    lost: bool,
 }
 
 impl Entry {
@@ -173,6 +177,10 @@ impl Model {
     pub(crate) fn end(&mut self, range: (u64, u64), write: u64, times: (u64, u64), end: End) {
         let (began, now) = times;
         for cell in self.range(range) {
+            // What is said to be durable is not lost.
+            let is_lost = |entry: &Entry| entry.write == write && entry.lost;
+            let is_lost = end == (End::Done { durable: false }) && cell.iter().any(is_lost);
+            let end = if is_lost { End::Unsure } else { end };
             for entry in cell.iter_mut() {
                 if entry.write == write && entry.answered.is_none() {
                     entry.answered = Some(now);
@@ -271,11 +279,47 @@ impl Model {
         }
     }
 
+    /// An answered write of what is with the process only was lost, or perhaps not.
+    pub(crate) fn lose_answered(&mut self, is_held: &dyn Fn(u64) -> bool) {
+        for cell in self.cells.iter_mut().filter(|cell| has_held(cell, is_held)) {
+            uncover(cell);
+            let under_way = cell.iter_mut().filter(|entry| entry.answered.is_none());
+            under_way.for_each(|entry| entry.lost |= is_held(entry.write));
+        }
+    }
+
+    /// A write is not held any more: the members have it, unless another one that is under way took
+    /// its place.
+    pub(crate) fn released(&mut self, range: (u64, u64), write: u64) {
+        for cell in self.range(range) {
+            let is_other = |entry: &Entry| entry.write != write && entry.answered.is_none();
+            let is_replaced = cell.iter().any(is_other);
+            for entry in cell.iter_mut().filter(|entry| entry.write == write) {
+                entry.replaced |= is_replaced;
+            }
+        }
+    }
+
+    /// Whether the members may hold `version`: it may be read, or what superseded it is with the
+    /// process only.
+    pub(crate) fn may_be_stored(
+        &self,
+        sector: u64,
+        version: Version,
+        is_held: &dyn Fn(u64) -> bool,
+    ) -> bool {
+        let cell = &self.cells[sector as usize];
+        let is_below = has_held(cell, is_held);
+        let may_be = |entry: &Entry| entry.superseded == CURRENT || is_below && entry.is_below();
+        cell.iter().any(|entry| entry.version == version && may_be(entry))
+    }
+
     /// A write to this range was answered or is not held any more: unless another one is, the
     /// members have the last.
     pub(crate) fn cover(&mut self, range: (u64, u64), is_held: &dyn Fn(u64) -> bool) {
         for cell in self.range(range) {
-            if cell.len() > 1 && !has_held(cell, is_held) {
+            let is_still = cell.iter().all(|entry| entry.answered.is_some());
+            if cell.len() > 1 && is_still && !has_held(cell, is_held) {
                 let superseded = cell.iter_mut().filter(|entry| entry.is_below());
                 superseded.for_each(|entry| entry.covered = true);
             }
@@ -312,7 +356,8 @@ impl Model {
 
 /// Whether what is current may be with the process only.
 fn has_held(cell: &[Entry], is_held: &dyn Fn(u64) -> bool) -> bool {
-    cell.iter().any(|entry| entry.superseded == CURRENT && is_held(entry.write))
+    let may_be = |entry: &Entry| entry.replaced || is_held(entry.write);
+    cell.iter().any(|entry| entry.superseded == CURRENT && may_be(entry))
 }
 
 /// What is current may be lost: what it superseded may be there.
@@ -329,6 +374,8 @@ fn settled(version: Version) -> Entry {
         by_pin: false,
         gone: false,
         covered: false,
+        replaced: false,
+        lost: false,
     }
 }
 
@@ -404,6 +451,31 @@ mod tests {
         model.cover((0, 1), &is_held);
         model.lose_process(7, &is_held);
         assert!(model.may_read(0, 12, 8) && !model.may_read(0, 11, 8));
+    }
+
+    #[test]
+    fn a_lost_write_may_read_as_old_or_new_until_the_next() {
+        let mut model = Model::new(1);
+        written(&mut model, 10, (1, 2), false);
+        model.lose_answered(&|write| write == 10);
+        model.flushed(3, 4);
+        assert!(model.may_read(0, FIRST, 5) && model.may_read(0, 10, 5));
+        written(&mut model, 11, (6, 7), true);
+        assert!(!model.may_read(0, FIRST, 8) && model.may_read(0, 11, 8));
+    }
+
+    /// 10 is held; 11, which failed, had taken its place.
+    #[test]
+    fn what_was_replaced_by_a_write_that_failed_may_be_lost() {
+        let mut model = Model::new(1);
+        written(&mut model, 10, (1, 2), false);
+        model.begin((0, 1), 11, 11);
+        model.released((0, 1), 10);
+        model.cover((0, 1), &|_| false);
+        model.end((0, 1), 11, (3, 4), End::Unsure);
+        model.cover((0, 1), &|_| false);
+        model.lose_process(5, &|_| false);
+        assert!([FIRST, 10, 11].iter().all(|version| model.may_read(0, *version, 6)));
     }
 
     #[test]

@@ -14,14 +14,16 @@ use braid_assembly::{AssembledArray, Assembly, Options, ProbedMember, assemble};
 use braid_engine::array::{Array, ArrayEffect, ArrayView, MemberId, SuperblockState, update_for};
 use braid_engine::effect::Report;
 use braid_engine::request::Regions;
-use braid_engine::{Shard, ShardConfig, open};
+use braid_engine::{Instant, Shard, ShardConfig, Tuning, open};
 use braid_geometry::Geometry;
 use braid_ondisk::{
     BadBlockLog, BadBlockLogError, BadRange, Features, Snippet, Superblock, probe, probe_ranges,
 };
 
+use crate::cache::Cache;
 use crate::content::{SECTOR, bytes};
 use crate::disk::Disk;
+use crate::held::may_answer_early;
 
 /// A disk that takes part, by [`MemberId`].
 #[derive(Clone)]
@@ -62,6 +64,8 @@ impl Member {
 pub(crate) enum Message {
     View(Arc<ArrayView>),
     Query,
+    WriteBack(u64),
+    Tuning(Tuning),
 }
 
 /// A shard with its memory and what is on its way to it and from it.
@@ -70,6 +74,15 @@ pub(crate) struct ShardSide {
     pub(crate) arena: Vec<u8>,
     pub(crate) block_bytes: usize,
     pub(crate) view: Arc<ArrayView>,
+    pub(crate) cache: Cache,
+    /// The last step at which a write could be answered early; the end of time while it can.
+    pub(crate) early_until: u64,
+    /// Times in a row that its moment had come and it asked for it again.
+    pub(crate) unheeded: u32,
+    /// What it kept last, in sectors.
+    pub(crate) dirty: u64,
+    /// The longest age that was the limit in this run.
+    pub(crate) age_before_ms: u64,
     pub(crate) inbox: VecDeque<Message>,
     pub(crate) reports: VecDeque<Report>,
 }
@@ -82,11 +95,30 @@ pub(crate) struct Machines {
     pub(crate) regions: Regions,
 }
 
+impl ShardSide {
+    /// It is being told something by which it may answer writes early, or not, from step `now` on.
+    pub(crate) fn note_early(&mut self, geometry: &Geometry, now: u64) {
+        if may_answer_early(self, geometry) {
+            self.early_until = u64::MAX;
+        } else if self.early_until == u64::MAX {
+            self.early_until = now;
+        }
+    }
+}
+
+impl Machines {
+    /// When the next machine wants to be told what time it is.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        let shards = self.shards.iter().filter_map(|side| side.shard.poll_timeout());
+        shards.chain(self.array.poll_timeout()).min()
+    }
+}
+
 /// How the array is run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manner {
     pub(crate) shards: u16,
-    pub(crate) stripes: u16,
+    pub(crate) cache: Cache,
     pub(crate) zero_is_fast: bool,
     pub(crate) clean_delay_ms: u64,
 }
@@ -166,13 +198,20 @@ pub(crate) fn start(
 }
 
 fn shard_side(geometry: &Geometry, manner: Manner, view: &Arc<ArrayView>) -> ShardSide {
-    let config = ShardConfig { geometry: geometry.clone(), stripes: manner.stripes };
+    let Cache { unit_sectors_max, stripes_max, tuning } = manner.cache;
+    let geometry = geometry.clone();
+    let config = ShardConfig { geometry, unit_sectors_max, stripes_max, tuning };
     let shard = Shard::new(config, Arc::clone(view));
     let block_bytes = shard.block_sectors() as usize * SECTOR;
     ShardSide {
         arena: vec![0; shard.arena_blocks() as usize * block_bytes],
         block_bytes,
         view: Arc::clone(view),
+        cache: manner.cache,
+        early_until: 0,
+        unheeded: 0,
+        dirty: 0,
+        age_before_ms: tuning.age_max_ms,
         inbox: VecDeque::new(),
         reports: VecDeque::new(),
         shard,

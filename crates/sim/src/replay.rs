@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use braid_engine::CacheMode;
 use braid_engine::effect::Report;
 pub use braid_recording::{Ending, Replayed};
 use braid_recording::{Input, Recording, Turn};
@@ -57,7 +58,12 @@ fn event(input: &Input) -> (&'static str, [u64; 3]) {
             ("piece", [piece.request.0, piece.start.0, u64::from(piece.sectors)])
         }
         Input::MemberIo(done) => ("io-done", [done.id.0, u64::from(done.result.is_ok()), 0]),
-        Input::JobDone(job) => ("job", one(u64::from(job.0))),
+        Input::JobDone(job) => ("job", one(job.0)),
+        Input::WriteBack(round) => ("write-back", one(round)),
+        Input::Tuning(tuning) => {
+            let is_back = tuning.mode == CacheMode::WriteBack;
+            ("tune", [u64::from(tuning.stripes), u64::from(is_back), tuning.age_max_ms])
+        }
         Input::View(epoch) => ("view", one(epoch)),
         Input::ActivityQuery => ("query", [0; 3]),
         Input::Report(shard, report) => {
@@ -66,6 +72,9 @@ fn event(input: &Input) -> (&'static str, [u64; 3]) {
                 Report::WantWrite => ("wants", one(shard)),
                 Report::MemberFailed { member } => ("failed", [shard, u64::from(member.0), 0]),
                 Report::OutOfSpace { member } => ("full", [shard, u64::from(member.0), 0]),
+                Report::MemberWritten { member } => ("wrote", [shard, u64::from(member.0), 0]),
+                Report::WrittenBack { round } => ("back", [shard, round, 0]),
+                Report::WriteLost => ("missed", one(shard)),
                 Report::ViewInForce { epoch } => ("rules", [shard, epoch, 0]),
                 Report::Activity { last_write, writing } => {
                     ("active", [shard, last_write.0, u64::from(writing)])
@@ -91,8 +100,9 @@ mod tests {
 
     fn recording(turns: &str) -> String {
         format!(
-            "braid-recording 1 {}\nlevel 1 layout 0 chunk 0 sectors 64 64\n\
-             events 1 resync 0 readonly 0 fastzero 0 delay 0 shards 1 stripes 1 tear 0\n\
+            "braid-recording 2 {}\nlevel 1 layout 0 chunk 0 sectors 64 64\n\
+             events 1 resync 0 readonly 0 fastzero 0 delay 0 shards 1 tear 0\n\
+             cache unit 8 room 1 tuned 1:through:1:0:1\n\
              slot 0 0 18446744073709551615\nslot 1 1 18446744073709551615\nturns\n{turns}",
             env!("CARGO_PKG_VERSION")
         )
@@ -101,13 +111,13 @@ mod tests {
     #[test]
     fn a_recording_that_asks_for_what_cannot_be_is_an_error() {
         for (turns, expected) in [
-            ("s0 0 5 io:7:ok = 0 0\nend\n", "line 7: a machine that is told this panics"),
-            ("s0 0 5 piece:1:r:99999:1:0 = 0 0\nend\n", "line 7: "),
-            ("s0 1 5 query = 0 0\nend\n", "line 7: this turn is not the machine's next"),
-            ("s1 0 5 query = 0 0\nend\n", "line 7: this turn is not the machine's next"),
-            ("s0 0 5 view:9 = 0 0\nend\n", "line 7: a view that the array never gave"),
-            ("a 0 5 timeout = 7 0\nend\n", "line 7: turn 0 of a gives"),
-            ("a 0 5 query = 7 0\nend\n", "line 7: not a turn"),
+            ("s0 0 5 io:7:ok = 0 0\nend\n", "line 8: a machine that is told this panics"),
+            ("s0 0 5 piece:1:r:99999:1:0 = 0 0\nend\n", "line 8: "),
+            ("s0 1 5 query = 0 0\nend\n", "line 8: this turn is not the machine's next"),
+            ("s1 0 5 query = 0 0\nend\n", "line 8: this turn is not the machine's next"),
+            ("s0 0 5 view:9 = 0 0\nend\n", "line 8: a view that the array never gave"),
+            ("a 0 5 timeout = 7 0\nend\n", "line 8: turn 0 of a gives"),
+            ("a 0 5 query = 7 0\nend\n", "line 8: not a turn"),
         ] {
             let error = replay(&recording(turns), None).expect_err(turns);
             assert!(error.starts_with(expected), "{turns}: {error}");

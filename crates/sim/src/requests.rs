@@ -176,7 +176,9 @@ impl World {
             self.superblocks_have_told();
         }
         if let Some(call) = flight.call {
-            let data = self.engine.payloads.remove(&id).map(|payload| payload.data);
+            let is_held = self.engine.held.holds(id);
+            let payload = (!is_held).then(|| self.engine.payloads.remove(&id)).flatten();
+            let data = payload.map(|payload| payload.data);
             let what = (operation, start.0, sectors);
             return self.step_answered(call, what, flight.began, (data, result));
         }
@@ -202,7 +204,8 @@ impl World {
             }
             Operation::Trim => self.end_write(range, id.0, times, End::Unsure),
         }
-        if !(flight.keep && result.is_ok()) {
+        let stays = flight.keep && result.is_ok() || self.engine.held.holds(id);
+        if !stays {
             self.engine.payloads.remove(&id);
         }
     }
@@ -210,7 +213,7 @@ impl World {
     /// The client knows how a write ended.
     pub(crate) fn end_write(&mut self, range: (u64, u64), write: u64, times: (u64, u64), end: End) {
         self.model.end(range, write, times, end);
-        self.model.cover(range, &|_| false);
+        self.cover(range);
     }
 
     /// A write was answered: before it, superblocks were written to every member, by which those that
@@ -232,6 +235,11 @@ impl World {
         let believed = self.engine.unflushed.difference(&self.out).next();
         let told = result.is_err() || is_direct || believed.is_none();
         assert!(told, "a flush is answered, disk {believed:?} failed it and nobody was told");
+        if result.is_ok() {
+            self.check_flushed(asked);
+        } else {
+            self.engine.held.is_lost_untold = false;
+        }
         match who {
             FlushFor::Client => self.flush_known(asked, result.is_ok()),
             FlushFor::Call(call) => self.go_on(call, result),

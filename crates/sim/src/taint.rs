@@ -206,7 +206,10 @@ impl World {
             };
             let data = self.disks[disk].honest(self.taint.data_offset + place.0);
             let version = self.model.identify(logical, data);
-            is_polluted |= version.is_none_or(|one| !self.model.may_read(logical, one, u64::MAX));
+            let held = &self.engine.held;
+            let is_held = |write: u64| held.is_held(write);
+            let is_right = |one| self.model.may_be_stored(logical, one, &is_held);
+            is_polluted |= !version.is_some_and(is_right);
         }
         if is_polluted && self.taint.polluted.insert(logical) {
             self.tally.count("sectors-polluted");

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use braid_engine::array::{ArrayEffect, MemberId, Notice};
-use braid_engine::effect::{MemberFault, MemberIo, MemberIoDone, MemberOperation};
+use braid_engine::effect::{MemberFault, MemberIo, MemberIoDone, MemberOperation, Report};
 use braid_engine::request::{RequestId, ShardIndex};
 use braid_engine::{Instant, job};
 use braid_geometry::Geometry;
@@ -29,6 +29,7 @@ use crate::cut::Kind;
 use crate::disk::Disk;
 use crate::elevators::{Elevators, Vector};
 use crate::fault::{Fault, Mishap, Plan};
+use crate::held::Held;
 use crate::lies::Fate;
 use crate::memory::{Payloads, Reach};
 use crate::metadata::Metadata;
@@ -66,6 +67,7 @@ pub(crate) struct Engine {
     pub(crate) elevators: Elevators,
     pub(crate) pending: Pending,
     pub(crate) payloads: Payloads,
+    pub(crate) held: Held,
     pub(crate) clients: Clients,
     pub(crate) plan: Plan,
     pub(crate) order: Order,
@@ -90,6 +92,7 @@ impl Engine {
             elevators,
             pending: Pending::default(),
             payloads: Payloads::new(),
+            held: Held::default(),
             clients: Clients::default(),
             plan: Plan::default(),
             order,
@@ -168,7 +171,7 @@ impl World {
             report: machines.shards.iter().any(|side| !side.reports.is_empty()),
             issue,
             wire: self.has_bytes_on_wires(),
-            tick: machines.array.poll_timeout().is_some(),
+            tick: machines.due().is_some(),
         }
     }
 
@@ -242,16 +245,34 @@ impl World {
                 disk.ills.set_fate(about_superblock, Fate::Astray(to));
             }
             Mishap::FlushesLie => disk.ills.flushes_lie = true,
+            Mishap::Tunes(tuning) => {
+                for side in &mut self.engine.machines.shards {
+                    side.inbox.push_back(Message::Tuning(tuning));
+                }
+            }
         }
     }
 
-    /// Time jumps to the array's next timeout.
+    /// Time jumps to the next timeout of any machine.
     fn tick(&mut self) {
-        let Some(due) = self.engine.machines.array.poll_timeout() else { return };
-        self.clock.now = self.clock.now.max(due);
-        self.note("tick", [self.clock.now.0, 0, 0]);
-        self.engine.machines.array.handle_timeout(self.clock.now);
-        self.drain_array();
+        self.check_due();
+        let Some(due) = self.engine.machines.due() else { return };
+        let now = self.clock.now.max(due);
+        self.clock.now = now;
+        self.note("tick", [now.0, 0, 0]);
+        let is_due = |due: Option<Instant>| due.is_some_and(|due| due <= now);
+        if is_due(self.engine.machines.array.poll_timeout()) {
+            self.engine.machines.array.handle_timeout(now);
+            self.drain_array();
+        }
+        for index in 0..self.engine.machines.shards.len() {
+            let shard = &mut self.engine.machines.shards[index].shard;
+            if is_due(shard.poll_timeout()) {
+                shard.handle_timeout(now);
+                self.heed(index);
+                self.drain_shard(index);
+            }
+        }
     }
 
     fn any_shard(&mut self, has: impl Fn(usize, &Self) -> bool) -> usize {
@@ -267,9 +288,17 @@ impl World {
         match side.inbox.pop_front().expect("it was seen") {
             Message::View(view) => {
                 side.view = Arc::clone(&view);
+                side.note_early(&self.geometry, self.clock.step);
                 side.shard.handle_view(now, view);
             }
             Message::Query => side.shard.handle_activity_query(now),
+            Message::WriteBack(round) => side.shard.handle_write_back(now, round),
+            Message::Tuning(tuning) => {
+                side.cache.tuning = tuning;
+                side.age_before_ms = side.age_before_ms.max(tuning.age_max_ms);
+                side.note_early(&self.geometry, self.clock.step);
+                side.shard.handle_tuning(now, tuning);
+            }
         }
         self.drain_shard(index);
     }
@@ -292,7 +321,7 @@ impl World {
                 self.drain_shard(shard);
             }
             Event::Job { shard, job } => {
-                self.note("job", [u64::from(job.id.0), job.steps.len() as u64, 0]);
+                self.note("job", [job.id.0, job.steps.len() as u64, 0]);
                 let side = &mut self.engine.machines.shards[shard];
                 let mut memory = Reach {
                     arena: &mut side.arena,
@@ -300,7 +329,7 @@ impl World {
                     payloads: &mut self.engine.payloads,
                 };
                 job::run(&job, braid_parity::kernel(), &mut memory);
-                side.shard.handle_job_done(now, job.id);
+                side.shard.handle_job_done(now, job);
                 self.drain_shard(shard);
             }
             Event::Io(Vector { member, tag, parts }) => {
@@ -434,14 +463,23 @@ impl World {
         while let Some(reply) = self.engine.machines.shards[index].shard.poll_reply() {
             let flight = self.engine.clients.flights.get_mut(&reply.request);
             let flight: &mut Flight = flight.expect("only requests under way are answered");
-            if let Some(result) = flight.progress.reply(reply.result) {
+            let answer = flight.progress.reply(reply.result);
+            if reply.keeps_payload {
+                self.keep(index, &reply);
+            }
+            if let Some(result) = answer {
                 self.answered(reply.request, result);
             }
         }
-        let side = &mut self.engine.machines.shards[index];
-        while let Some(report) = side.shard.poll_report() {
-            side.reports.push_back(report);
+        let shard = &mut self.engine.machines.shards[index].shard;
+        let released: Vec<RequestId> = std::iter::from_fn(|| shard.poll_release()).collect();
+        let reports: Vec<Report> = std::iter::from_fn(|| shard.poll_report()).collect();
+        if reports.contains(&Report::WriteLost) {
+            self.lose_answered();
         }
+        released.into_iter().for_each(|request| self.release(index, request));
+        self.engine.machines.shards[index].reports.extend(reports);
+        self.check_held(index);
     }
 
     pub(crate) fn drain_array(&mut self) {
@@ -462,6 +500,11 @@ impl World {
                 ArrayEffect::QueryActivity => {
                     for side in &mut self.engine.machines.shards {
                         side.inbox.push_back(Message::Query);
+                    }
+                }
+                ArrayEffect::WriteBack { round } => {
+                    for side in &mut self.engine.machines.shards {
+                        side.inbox.push_back(Message::WriteBack(round));
                     }
                 }
                 ArrayEffect::Answer { request, result } => self.flush_answered(request, result),

@@ -97,6 +97,11 @@ pub enum ArrayEffect {
     },
     /// Ask every shard for its activity.
     QueryActivity,
+    /// Ask every shard to bring what it has answered to the members.
+    WriteBack {
+        /// Which time this is.
+        round: u64,
+    },
     /// Answer a client's flush.
     Answer {
         /// Whose.
@@ -124,6 +129,9 @@ pub enum Notice {
         /// The member whose failure was one too many.
         member: MemberId,
     },
+    /// A write that had been answered could not be carried out, nor could it be answered with an
+    /// error any more. Every flush fails from now on.
+    WriteLost,
     /// The file system below a member is full. Nothing is wrong with the member, so it stays; but
     /// a write was left half done, so writes are refused until the array is started again.
     OutOfSpace {
@@ -179,12 +187,26 @@ struct Condition {
     epoch: u64,
 }
 
-/// Clients' flushes.
+/// Clients' flushes, and what they are about.
+///
+/// ```text
+///   queue ──every shard writes back──▶ written back ──members flush──▶ answered
+/// ```
 #[derive(Debug, Default)]
 struct Flushes {
     queue: Vec<RequestId>,
+    /// Those whose round of writing back is under way or over.
+    written_back: Vec<RequestId>,
+    /// Shards that have not yet told that the round is over.
+    unwritten: BTreeSet<ShardIndex>,
+    round: u64,
     running: Vec<RequestId>,
     failed: bool,
+    /// A write that had been answered was lost. Nobody knows whose it was, so no flush is answered
+    /// well from then on.
+    lost: bool,
+    /// Members that have been written since their last flush began.
+    unflushed: BTreeSet<MemberId>,
 }
 
 /// The way from active back to clean.
@@ -215,6 +237,8 @@ impl Array {
         assert!(setup.geometry.survives(&is_lost), "assembly lets no array through that lost data");
         let mut device_numbers: BTreeMap<MemberId, u16> = setup.spares.iter().copied().collect();
         device_numbers.extend(setup.slots.iter().flatten().map(|m| (m.id, m.device_number)));
+        // What was written before may be in their caches still.
+        let unflushed = device_numbers.keys().copied().collect();
         let slots = setup.slots.into_iter().map(|member| {
             member.map(|member| MemberView {
                 id: member.id,
@@ -251,7 +275,7 @@ impl Array {
                 epoch: 0,
             },
             task: Task::Nothing,
-            flushes: Flushes::default(),
+            flushes: Flushes { unflushed, ..Flushes::default() },
             closing: Closing::default(),
             effects: VecDeque::new(),
         };
@@ -279,6 +303,18 @@ impl Array {
                 self.condition.write_wanted = true;
             }
             Report::MemberFailed { member } => self.fail_member(member),
+            Report::MemberWritten { member } => {
+                self.flushes.unflushed.insert(member);
+            }
+            Report::WrittenBack { round } => {
+                if round == self.flushes.round {
+                    self.flushes.unwritten.remove(&shard);
+                }
+            }
+            Report::WriteLost => {
+                self.flushes.lost = true;
+                self.effects.push_back(ArrayEffect::Notice(Notice::WriteLost));
+            }
             Report::OutOfSpace { member } => self.take_no_writes(Notice::OutOfSpace { member }),
             Report::ViewInForce { epoch } => {
                 if epoch != self.condition.epoch {
@@ -334,6 +370,7 @@ impl Array {
         if !flushed && !planted(Bug::FlushErrorIgnored) {
             // A failed flush is believed for good: what was in the cache is gone (fsyncgate).
             self.flushes.failed |= self.condition.on_disk == Activity::NotKept;
+            self.flushes.unflushed.insert(member);
             self.fail_member(member);
         }
         self.step(now);

@@ -12,7 +12,7 @@ use braid_geometry::{Family, Slot};
 use super::roster::Unrecorded;
 use super::superblock::{Change, SuperblockState};
 use super::waves::next_wave;
-use super::{Array, ArrayEffect, ArrayView, Closing, Gate, MemberId, Notice};
+use super::{Array, ArrayEffect, ArrayView, Closing, Flushes, Gate, MemberId, Notice};
 use crate::Instant;
 use crate::request::{Fault, ShardIndex};
 
@@ -99,10 +99,12 @@ impl Array {
             // What an absent member holds of the last run is not flushed: if it came back with the
             // same count, it would be believed (I8).
             self.write_superblocks(condition.on_disk, true);
-        } else if !self.flushes.queue.is_empty() {
-            self.flushes.running = std::mem::take(&mut self.flushes.queue);
+        } else if !self.flushes.written_back.is_empty() && self.flushes.unwritten.is_empty() {
+            self.flushes.running = std::mem::take(&mut self.flushes.written_back);
             self.flush(FlushPurpose::Clients);
-        } else if condition.stopping {
+        } else if !self.flushes.queue.is_empty() && self.flushes.written_back.is_empty() {
+            self.write_back();
+        } else if condition.stopping && self.flushes.written_back.is_empty() {
             return self.choose_stop(may_write);
         } else if self.closing.unconfirmed.as_ref().is_some_and(BTreeSet::is_empty) {
             self.flush(FlushPurpose::Rest);
@@ -155,7 +157,7 @@ impl Array {
                 self.condition.stopped = true;
                 self.closing.next_look = None;
                 // A flush that failed without anybody to take over leaves nothing to rely on.
-                let flushed = !self.flushes.failed && !self.condition.broken;
+                let flushed = !self.flushes.failed && !self.flushes.lost && !self.condition.broken;
                 let clean = on_disk != Activity::Active && flushed;
                 self.effects.push_back(ArrayEffect::Notice(Notice::Stopped { clean }));
                 false
@@ -264,6 +266,16 @@ impl Array {
         }
     }
 
+    /// What clients were told of is on its way to the members first. This is no task: a shard may
+    /// need a view, hence superblocks, to get there.
+    fn write_back(&mut self) {
+        let Flushes { queue, written_back, unwritten, round, .. } = &mut self.flushes;
+        std::mem::swap(queue, written_back);
+        *round += 1;
+        *unwritten = (0..self.setup.shards).map(ShardIndex).collect();
+        self.effects.push_back(ArrayEffect::WriteBack { round: *round });
+    }
+
     fn flush(&mut self, purpose: FlushPurpose) {
         let is_dropped = match purpose {
             FlushPurpose::Clients => planted(Bug::FlushDropped),
@@ -272,7 +284,12 @@ impl Array {
         let missing: BTreeSet<MemberId> = if self.condition.read_only || is_dropped {
             BTreeSet::new()
         } else {
-            self.roster.superblock_targets(false)
+            let mut members = self.roster.superblock_targets(false);
+            if purpose == FlushPurpose::Clients {
+                let unflushed = &mut self.flushes.unflushed;
+                members.retain(|member| unflushed.remove(member));
+            }
+            members
         };
         let most = if planted(Bug::FlushOnlyFirst) { 1 } else { usize::MAX };
         let missing: BTreeSet<MemberId> = missing.into_iter().take(most).collect();
@@ -294,7 +311,9 @@ impl Array {
                 self.flushes.queue.append(&mut self.flushes.running);
             }
             FlushPurpose::Clients => {
-                let failed = std::mem::take(&mut self.flushes.failed) || self.condition.broken;
+                let failed = std::mem::take(&mut self.flushes.failed)
+                    || self.flushes.lost
+                    || self.condition.broken;
                 let result = if failed { Err(Fault::Unwritable) } else { Ok(()) };
                 for request in self.flushes.running.drain(..) {
                     self.effects.push_back(ArrayEffect::Answer { request, result });

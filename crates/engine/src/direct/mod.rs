@@ -5,25 +5,35 @@
 //! all, and what a client overlaps in flight may end either way.
 
 use braid_hooks::{Bug, planted};
-use std::collections::BTreeMap;
 
-use braid_geometry::{DirectGeometry, LogicalSector};
+use braid_geometry::{DirectGeometry, LogicalSector, Slot};
 
 use crate::buffer::Buffer;
 use crate::effect::{IoId, MemberFault, MemberIoDone, MemberOperation};
 use crate::request::{Fault, Operation, Piece};
 use crate::shard::{Common, PieceKey};
+use crate::slab::Slab;
+
+/// A member request that is out.
+#[derive(Clone, Copy, Debug)]
+struct InFlight {
+    key: PieceKey,
+    /// What the client is told if it fails.
+    fault: Fault,
+    /// The slot, if it is a write.
+    written: Option<Slot>,
+}
 
 /// The machine of linear and RAID-0.
 #[derive(Debug)]
 pub(crate) struct Direct {
     geometry: DirectGeometry,
-    in_flight: BTreeMap<IoId, (PieceKey, Fault)>,
+    in_flight: Slab<InFlight>,
 }
 
 impl Direct {
     pub(crate) fn new(geometry: DirectGeometry) -> Self {
-        Self { geometry, in_flight: BTreeMap::new() }
+        Self { geometry, in_flight: Slab::default() }
     }
 
     pub(crate) fn handle_piece(&mut self, common: &mut Common, key: PieceKey, piece: &Piece) {
@@ -39,15 +49,18 @@ impl Direct {
             common.add_part(key);
             let is_zero = matches!(operation, MemberOperation::Zero { .. });
             let extra = u32::from(is_zero && planted(Bug::ZeroTooLong));
-            let io = common.submit(extent.slot, (extent.sector, sectors + extra), operation);
+            let written = operation.is_write().then_some(extent.slot);
+            let io = IoId(self.in_flight.insert(InFlight { key, fault, written }));
+            common.submit((io, extent.slot), (extent.sector, sectors + extra), operation);
             common.counters.direct_reads += u64::from(!operation.is_write());
-            self.in_flight.insert(io, (key, fault));
             done += sectors;
         }
     }
 
     pub(crate) fn handle_io(&mut self, common: &mut Common, done: MemberIoDone) {
-        let (key, fault) = self.in_flight.remove(&done.id).expect("an answer to our own request");
+        let done_one = self.in_flight.remove(done.id.0).expect("an answer to our own request");
+        let InFlight { key, fault, written } = done_one;
+        written.into_iter().for_each(|slot| common.note_written(slot));
         let fault = |error| if error == MemberFault::NoSpace { Fault::NoSpace } else { fault };
         let result = if planted(Bug::DirectErrorIgnored) { Ok(()) } else { done.result };
         common.part_done(key, result.map_err(fault));

@@ -7,7 +7,7 @@ use super::{Extent, Mirror, Missed, Work};
 use crate::array::Gate;
 use crate::buffer::Buffer;
 use crate::direct::operation;
-use crate::effect::{MemberFault, MemberOperation, Report};
+use crate::effect::{IoId, MemberFault, MemberOperation, Report};
 use crate::request::{Fault, LockKey};
 use crate::shard::Common;
 
@@ -97,8 +97,8 @@ impl Mirror {
                 durable: false,
             },
         };
-        let io = common.submit(slot, (sector, extent.sectors), operation);
-        self.in_flight.insert(io, (key, slot));
+        let io = IoId(self.in_flight.insert((key, slot)));
+        common.submit((io, slot), (sector, extent.sectors), operation);
     }
 
     pub(super) fn change_done(
@@ -109,6 +109,7 @@ impl Mirror {
         result: Result<(), MemberFault>,
     ) {
         change.outstanding -= 1;
+        common.note_written(slot);
         match result {
             Ok(()) => change.written += 1,
             Err(_) if planted(Bug::CopyErrorIgnored) => change.written += 1,

@@ -19,9 +19,10 @@ use std::collections::BTreeMap;
 use braid_geometry::{LogicalSector, MemberSector, MirrorGeometry, Slot};
 
 use crate::array::MemberId;
-use crate::effect::{IoId, MemberIoDone};
+use crate::effect::MemberIoDone;
 use crate::request::{LockKey, Operation, Piece, RangeLock};
 use crate::shard::{Common, PieceKey};
+use crate::slab::Slab;
 use change::Change;
 use read::Read;
 
@@ -54,7 +55,7 @@ pub(crate) struct Mirror {
     geometry: MirrorGeometry,
     works: BTreeMap<LockKey, Work>,
     next_work: u64,
-    in_flight: BTreeMap<IoId, (LockKey, Slot)>,
+    in_flight: Slab<(LockKey, Slot)>,
     lock: RangeLock,
     balance: Vec<Load>,
 }
@@ -74,7 +75,7 @@ impl Mirror {
             geometry,
             works: BTreeMap::new(),
             next_work: 0,
-            in_flight: BTreeMap::new(),
+            in_flight: Slab::default(),
             lock: RangeLock::default(),
             balance: vec![Load::default(); slots],
         }
@@ -102,7 +103,7 @@ impl Mirror {
     }
 
     pub(crate) fn handle_io(&mut self, common: &mut Common, done: MemberIoDone) {
-        let (work, slot) = self.in_flight.remove(&done.id).expect("an answer to our own request");
+        let (work, slot) = self.in_flight.remove(done.id.0).expect("an answer to our own request");
         match self.works.remove(&work).expect("work lasts as long as its requests") {
             Work::Read(read) => self.read_done(common, (work, read), slot, done.result),
             Work::Change(change) => self.change_done(common, (work, change), slot, done.result),

@@ -7,7 +7,7 @@ use super::change::Change;
 use super::{Extent, Mirror, Work};
 use crate::array::Gate;
 use crate::direct::operation;
-use crate::effect::MemberFault;
+use crate::effect::{IoId, MemberFault};
 use crate::request::{Fault, LockKey};
 use crate::shard::Common;
 
@@ -49,8 +49,8 @@ impl Mirror {
         let load = &mut self.balance[usize::from(slot.0)];
         load.reads += 1;
         load.next_sector = sector.0 + u64::from(sectors);
-        let io = common.submit(slot, (sector, sectors), operation);
-        self.in_flight.insert(io, (key, slot));
+        let io = IoId(self.in_flight.insert((key, slot)));
+        common.submit((io, slot), (sector, sectors), operation);
         self.works.insert(key, Work::Read(read));
     }
 

@@ -13,8 +13,12 @@ use crate::counters::Counters;
 use crate::effect::{
     IoId, MemberFault, MemberIo, MemberIoDone, MemberOperation, PieceReply, Report,
 };
-use crate::job::Job;
-use crate::request::{Fault, Piece};
+
+use crate::job::{Job, JobId};
+use crate::request::{Fault, Piece, RequestId};
+
+/// Jobs whose memory is kept for later ones.
+const SPARE_JOBS_MAX: usize = 256;
 
 /// Shared state of a shard; each family is handed it with every event.
 #[derive(Debug)]
@@ -26,16 +30,20 @@ pub(crate) struct Common {
     pub(super) unconfirmed_epoch: Option<u64>,
     pub(super) last_write: Instant,
     pub(super) in_flight: u32,
-    next_io: u64,
     pub(super) jobs: VecDeque<Job>,
+    spare_jobs: Vec<Job>,
     pub(super) member_ios: VecDeque<MemberIo>,
     pub(super) replies: VecDeque<PieceReply>,
+    pub(super) releases: VecDeque<RequestId>,
+    /// By slot: a write has reached its member since it was last told.
+    written: Vec<bool>,
     pub(super) reports: VecDeque<Report>,
 }
 
 impl Common {
     pub(super) fn new(view: Arc<ArrayView>) -> Self {
         Self {
+            written: vec![false; view.slots.len()],
             now: Instant::default(),
             view,
             counters: Counters::default(),
@@ -43,21 +51,22 @@ impl Common {
             unconfirmed_epoch: None,
             last_write: Instant::default(),
             in_flight: 0,
-            next_io: 0,
             jobs: VecDeque::new(),
+            spare_jobs: Vec::new(),
             member_ios: VecDeque::new(),
             replies: VecDeque::new(),
+            releases: VecDeque::new(),
             reports: VecDeque::new(),
         }
     }
 
-    /// Asks for member I/O; the view must know the member (I6).
+    /// Asks for member I/O under the family's own name for it; the view must know the member (I6).
     pub(crate) fn submit(
         &mut self,
-        slot: Slot,
+        (id, slot): (IoId, Slot),
         (sector, sectors): (MemberSector, u32),
         operation: MemberOperation,
-    ) -> IoId {
+    ) {
         let member = self.view.member(slot).expect("only members in the view are used").id;
         if operation.is_write() {
             assert!(self.view.gate != Gate::ReadOnly, "nothing is written to a read-only array");
@@ -65,11 +74,8 @@ impl Common {
         } else {
             self.counters.member_reads += 1;
         }
-        let id = IoId(self.next_io);
-        self.next_io += 1;
         self.in_flight += 1;
         self.member_ios.push_back(MemberIo { id, member, slot, sector, sectors, operation });
-        id
     }
 
     pub(super) fn io_done(&mut self, done: &MemberIoDone) {
@@ -78,8 +84,40 @@ impl Common {
         self.counters.member_errors += u64::from(done.result.is_err());
     }
 
+    /// A write has reached the member in `slot`, at least in part: a flush must reach it, too.
+    pub(crate) fn note_written(&mut self, slot: Slot) {
+        self.written[usize::from(slot.0)] = true;
+    }
+
+    /// What was asked for in this round is on the members: says on which, and that it is.
+    pub(crate) fn written_back(&mut self, round: u64) {
+        for slot in (0..self.view.slots.len()).filter_map(|slot| u16::try_from(slot).ok()) {
+            let was_written = std::mem::take(&mut self.written[usize::from(slot)]);
+            let member = self.view.member(Slot(slot)).map(|member| member.id);
+            if was_written && let Some(member) = member {
+                self.report(Report::MemberWritten { member });
+            }
+        }
+        self.report(Report::WrittenBack { round });
+    }
+
+    /// An empty job, in memory that was used before if there is some.
+    pub(crate) fn blank_job(&mut self, id: JobId, sectors: u32) -> Job {
+        let job = self.spare_jobs.pop().unwrap_or_default();
+        Job { id, sectors, ..job }
+    }
+
     pub(crate) fn submit_job(&mut self, job: Job) {
         self.jobs.push_back(job);
+    }
+
+    /// Takes the memory of a job back.
+    pub(crate) fn recycle(&mut self, mut job: Job) {
+        if self.spare_jobs.len() < SPARE_JOBS_MAX {
+            job.steps.clear();
+            job.buffers.clear();
+            self.spare_jobs.push(job);
+        }
     }
 
     pub(crate) fn report(&mut self, report: Report) {
@@ -125,8 +163,25 @@ impl Common {
         }
     }
 
+    /// A part of `piece` is answered though the members do not have it yet.
+    pub(crate) fn part_kept(&mut self, piece: PieceKey) {
+        self.pieces.keep(piece);
+        self.part_done(piece, Ok(()));
+    }
+
+    /// A part that was answered early is lost: if its piece is not, it can still be told.
+    pub(crate) fn part_lost(&mut self, piece: PieceKey, fault: Fault) {
+        self.pieces.part_lost(piece, fault);
+    }
+
+    /// A part that was answered early needs its payload no longer.
+    pub(crate) fn let_go(&mut self, piece: PieceKey) {
+        self.last_write = self.now;
+        self.releases.extend(self.pieces.let_go(piece));
+    }
+
     pub(super) fn refuse(&mut self, piece: &Piece, fault: Fault) {
-        let reply = PieceReply { request: piece.request, result: Err(fault) };
+        let reply = PieceReply { request: piece.request, result: Err(fault), keeps_payload: false };
         self.replies.extend(planted(Bug::RefusedTwice).then_some(reply));
         self.replies.push_back(reply);
     }

@@ -20,18 +20,25 @@ use crate::array::{ArrayView, Gate};
 use crate::counters::Counters;
 use crate::direct::Direct;
 use crate::effect::{MemberIo, MemberIoDone, PieceReply, Report};
-use crate::job::{Job, JobId};
+use crate::job::Job;
 use crate::mirror::Mirror;
-use crate::request::{Fault, Piece};
-use crate::stripe::Stripes;
+use crate::request::{Fault, Piece, RequestId};
+use crate::stripe::{CacheConfig, Stripes};
+use crate::tuning::Tuning;
 
 /// What a shard is made for.
 #[derive(Clone, Debug)]
 pub struct ShardConfig {
     /// The array's geometry.
     pub geometry: Geometry,
-    /// Stripes that may be in work at once (stripe family only); at least one.
-    pub stripes: u16,
+    /// Sectors of a stripe unit, at most: a power of two up to 128; the chunk, if that is smaller
+    /// (levels 4, 5, 6 only, like the rest).
+    pub unit_sectors_max: u32,
+    /// Stripes that [`Tuning::stripes`] may ask for at most; at least one. The driver's arena has
+    /// room for them ([`Shard::arena_blocks`]); memory that is not used need not be there.
+    pub stripes_max: u32,
+    /// How the stripe cache works at first.
+    pub tuning: Tuning,
 }
 
 /// The machine of one shard.
@@ -47,7 +54,7 @@ pub struct Shard {
 enum Machine {
     Direct(Direct),
     Mirror(Mirror),
-    Stripe(Stripes),
+    Stripe(Box<Stripes>),
 }
 
 impl Shard {
@@ -57,7 +64,11 @@ impl Shard {
         let family = match config.geometry {
             Geometry::Direct(geometry) => Machine::Direct(Direct::new(geometry)),
             Geometry::Mirror(geometry) => Machine::Mirror(Mirror::new(geometry)),
-            Geometry::Stripe(geometry) => Machine::Stripe(Stripes::new(geometry, config.stripes)),
+            Geometry::Stripe(geometry) => {
+                let ShardConfig { unit_sectors_max, stripes_max, tuning, .. } = config;
+                let cache = CacheConfig { unit_sectors_max, stripes_max, tuning };
+                Machine::Stripe(Box::new(Stripes::new(geometry, cache, &view)))
+            }
         };
         Self { common: Common::new(view), family, gated: VecDeque::new() }
     }
@@ -126,8 +137,8 @@ impl Shard {
         self.common.confirm_view();
     }
 
-    /// Takes the news that a [`Job`] has been carried out.
-    pub fn handle_job_done(&mut self, now: Instant, job: JobId) {
+    /// Takes a [`Job`] back that has been carried out.
+    pub fn handle_job_done(&mut self, now: Instant, job: Job) {
         self.common.now = now;
         match &mut self.family {
             Machine::Stripe(stripes) => stripes.handle_job_done(&mut self.common, job),
@@ -185,6 +196,52 @@ impl Shard {
         self.common.report(Report::Activity { last_write, writing });
     }
 
+    /// Everything that has been answered is to be on the members; [`Report::WrittenBack`] says when
+    /// it is. One round at a time.
+    pub fn handle_write_back(&mut self, now: Instant, round: u64) {
+        self.common.now = now;
+        match &mut self.family {
+            Machine::Stripe(stripes) => stripes.handle_write_back(&mut self.common, round),
+            Machine::Direct(_) | Machine::Mirror(_) => {
+                self.common.written_back(round);
+            }
+        }
+    }
+
+    /// The stripe cache is to work like this from now on.
+    pub fn handle_tuning(&mut self, now: Instant, tuning: Tuning) {
+        self.common.now = now;
+        if let Machine::Stripe(stripes) = &mut self.family {
+            stripes.handle_tuning(&mut self.common, tuning);
+        }
+    }
+
+    /// The moment asked for by [`Self::poll_timeout`] has come.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.common.now = now;
+        if let Machine::Stripe(stripes) = &mut self.family {
+            stripes.handle_timeout(&mut self.common);
+        }
+    }
+
+    /// When to call [`Self::handle_timeout`].
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match &self.family {
+            Machine::Stripe(stripes) => stripes.poll_timeout(),
+            Machine::Direct(_) | Machine::Mirror(_) => None,
+        }
+    }
+
+    /// Sectors of clients' payloads that were answered and are not on the members.
+    #[must_use]
+    pub fn dirty_sectors(&self) -> u64 {
+        match &self.family {
+            Machine::Stripe(stripes) => stripes.dirty_sectors(),
+            Machine::Direct(_) | Machine::Mirror(_) => 0,
+        }
+    }
+
     /// 1. Work on bytes, for the driver to carry out.
     pub fn poll_job(&mut self) -> Option<Job> {
         self.common.jobs.pop_front()
@@ -200,7 +257,13 @@ impl Shard {
         self.common.replies.pop_front()
     }
 
-    /// 4. What the array must know.
+    /// 4. Requests whose payload is needed no longer by a piece that was answered early
+    ///    ([`PieceReply::keeps_payload`]), each named once for each such piece.
+    pub fn poll_release(&mut self) -> Option<RequestId> {
+        self.common.releases.pop_front()
+    }
+
+    /// 5. What the array must know.
     pub fn poll_report(&mut self) -> Option<Report> {
         self.common.reports.pop_front()
     }

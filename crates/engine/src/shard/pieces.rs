@@ -1,11 +1,16 @@
-//! Pieces under way and how many of their parts are still out.
-
-use std::collections::BTreeMap;
+//! The pieces that a shard is working on, each counted down until it is answered, and the payloads
+//! that are needed beyond the answer.
+//!
+//! ```text
+//!   begin ──▶ parts out ──last part done──▶ answered ──nothing kept──▶ forgotten
+//!                  └─ some kept ──────────▶ answered, kept ──last one let go──▶ released, forgotten
+//! ```
 
 use crate::effect::PieceReply;
 use crate::request::{Fault, Piece, RequestId};
+use crate::slab::Slab;
 
-/// Name of a piece inside its shard; never reused.
+/// Name of a piece inside its shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PieceKey(u64);
 
@@ -14,30 +19,45 @@ struct Entry {
     request: RequestId,
     is_write: bool,
     parts: u32,
+    /// Parts whose writing goes on after they were answered.
+    kept: u32,
+    is_answered: bool,
     worst: Option<Fault>,
 }
 
 /// The pieces of one shard.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
-    next: u64,
-    entries: BTreeMap<PieceKey, Entry>,
+    entries: Slab<Entry>,
     writes: u32,
 }
 
 impl Pieces {
     /// Takes a piece in, with one part.
     pub(super) fn begin(&mut self, piece: &Piece) -> PieceKey {
-        let key = PieceKey(self.next);
-        self.next += 1;
         let is_write = piece.operation.is_write();
         self.writes += u32::from(is_write);
-        self.entries.insert(key, Entry { request: piece.request, is_write, parts: 1, worst: None });
-        key
+        PieceKey(self.entries.insert(Entry {
+            request: piece.request,
+            is_write,
+            parts: 1,
+            kept: 0,
+            is_answered: false,
+            worst: None,
+        }))
+    }
+
+    fn entry(&mut self, key: PieceKey) -> &mut Entry {
+        self.entries.get_mut(key.0).expect("a piece under way")
     }
 
     pub(super) fn add_part(&mut self, key: PieceKey) {
-        self.entries.get_mut(&key).expect("an unanswered piece").parts += 1;
+        self.entry(key).parts += 1;
+    }
+
+    /// Writing a part goes on after its answer.
+    pub(super) fn keep(&mut self, key: PieceKey) {
+        self.entry(key).kept += 1;
     }
 
     /// Notes that a part is done; the piece's answer, if it was the last part.
@@ -46,24 +66,55 @@ impl Pieces {
         key: PieceKey,
         result: Result<(), Fault>,
     ) -> Option<PieceReply> {
-        let entry = self.entries.get_mut(&key).expect("an unanswered piece");
+        let entry = self.entry(key);
         assert!(entry.parts > 0, "a part was done twice");
         entry.parts -= 1;
         entry.worst = entry.worst.max(result.err());
         if entry.parts > 0 {
             return None;
         }
-        let reply = PieceReply { request: entry.request, result: entry.worst.map_or(Ok(()), Err) };
-        self.writes -= u32::from(entry.is_write);
-        self.entries.remove(&key);
+        entry.is_answered = true;
+        let reply = PieceReply {
+            request: entry.request,
+            result: entry.worst.map_or(Ok(()), Err),
+            keeps_payload: entry.kept > 0,
+        };
+        if !reply.keeps_payload {
+            self.forget(key);
+        }
         Some(reply)
+    }
+
+    /// A part that was kept is lost. Its piece is answered with that, if it is not answered yet.
+    pub(super) fn part_lost(&mut self, key: PieceKey, fault: Fault) {
+        let entry = self.entry(key);
+        entry.worst = entry.worst.max(Some(fault));
+    }
+
+    /// A part that was kept has been written, or never will be; the request whose payload this
+    /// piece needs no longer, if that was the last of it after its answer.
+    pub(super) fn let_go(&mut self, key: PieceKey) -> Option<RequestId> {
+        let entry = self.entry(key);
+        assert!(entry.kept > 0, "a part was let go twice");
+        entry.kept -= 1;
+        if entry.kept > 0 || !entry.is_answered {
+            return None;
+        }
+        let request = entry.request;
+        self.forget(key);
+        Some(request)
+    }
+
+    fn forget(&mut self, key: PieceKey) {
+        let entry = self.entries.remove(key.0).expect("a piece under way");
+        self.writes -= u32::from(entry.is_write);
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Writes that have passed the gate and are not answered.
+    /// Writes that have passed the gate and are not on the members, answered or not.
     pub(super) fn writes(&self) -> u32 {
         self.writes
     }

@@ -3,39 +3,42 @@
 use braid_geometry::Slot;
 use braid_hooks::{Bug, Mark, planted, reached};
 
-use super::decide::{Action, Need, decide};
-use super::facts::{facts, need};
+use super::decide::{Action, Turn, decide};
+use super::facts::{Around, facts};
 use super::plan::{Method, Plan, Recovery};
-use super::state::{Column, ColumnState, Fresh, Phase, SectorSet, Stripe};
+use super::state::{Column, ColumnState, Fresh, Phase, Place, SectorSet, Stripe};
 use super::steps::{Blocks, Builder};
 use super::{IoOwner, Stripes};
 use crate::buffer::{Buffer, Half};
-use crate::effect::{MemberFault, MemberOperation, Report};
-use crate::job::{Job, JobId};
+use crate::effect::{IoId, MemberFault, MemberOperation, Report};
+use crate::job::{JobId, Step};
 use crate::request::Fault;
 use crate::shard::Common;
 
 impl Stripes {
-    /// Lets a stripe go on until it waits for an event or is free.
-    pub(super) fn step(&mut self, common: &mut Common, index: u16) {
+    /// Lets a stripe go on until it waits for an event, stands in a list, or is idle.
+    pub(super) fn step(&mut self, common: &mut Common, index: u32) {
         loop {
-            let stripe = &self.pool[usize::from(index)];
-            let agrees = self.parity_agrees(common, stripe);
-            let others_wait = !self.waiting.is_empty();
-            match decide(&facts(stripe, &common.view, (agrees, others_wait))) {
+            let stripe = self.cache.stripe(index);
+            if matches!(stripe.place, Place::Idle | Place::Retired) {
+                return;
+            }
+            let ready = stripe.phase == Phase::Ready;
+            let around = Around {
+                parity_agrees: self.parity_agrees(common, stripe),
+                turn: if ready { self.turn(common, stripe) } else { Turn::Now },
+            };
+            let (facts, plan) = facts(stripe, &common.view, around);
+            match decide(&facts) {
                 Action::Wait => return,
-                Action::Release => {
-                    if !self.release(common, index) {
-                        return;
-                    }
-                }
+                Action::Release => return self.release(common, index),
+                Action::PutOff => return self.put_off(common, index),
                 Action::Begin => {
-                    let stripe = &mut self.pool[usize::from(index)];
-                    stripe.begin_batch(self.unit_sectors);
-                    stripe.phase = Phase::Fill;
+                    self.count_beginning(common, index);
+                    self.cache.stripe_mut(index).phase = Phase::Fill;
                 }
-                Action::Read => self.read(common, index, agrees),
-                Action::Compute => self.compute(common, index, agrees),
+                Action::Read => self.read(common, index, &plan.expect("a need has a plan")),
+                Action::Compute => self.compute(common, index, &plan.expect("nothing lacks")),
                 Action::Write => self.write(common, index),
                 Action::Hold => self.hold(common, index),
                 Action::Finish => self.end_batch(common, index, Ok(())),
@@ -47,67 +50,71 @@ impl Stripes {
     /// Whether parity may be believed for this band: redundancy is in sync there and no write was
     /// left half done (I7).
     fn parity_agrees(&self, common: &Common, stripe: &Stripe) -> bool {
-        let end = stripe.start.0 + u64::from(self.unit_sectors);
+        let band = stripe.band();
+        let end = band.start.0 + u64::from(self.unit_sectors);
         let agrees = end <= common.view.resync_offset || planted(Bug::DirtyBelieved);
-        agrees && !self.torn.contains(&stripe.key)
+        agrees && !self.torn.contains(&band.key)
     }
 
-    fn blocks(&self, index: u16) -> Blocks {
-        Blocks { first: u32::from(index) * 2 * u32::from(self.geometry.slots()) }
+    fn blocks(&self, index: u32) -> Blocks {
+        Blocks { first: index * 2 * u32::from(self.geometry.slots()) }
     }
 
-    fn read(&mut self, common: &mut Common, index: u16, agrees: bool) {
+    fn read(&mut self, common: &mut Common, index: u32, plan: &Plan) {
         let blocks = self.blocks(index);
-        let stripe = &mut self.pool[usize::from(index)];
-        let (need, plan) = need(stripe, &common.view, agrees);
-        assert_eq!(need, Need::Reads, "reading was decided on");
-        let plan = plan.expect("a need for reads comes with a plan");
+        let stripe = &mut self.cache.pool[index as usize];
         let map = stripe.map;
         let p = plan.p.then(|| map.p_slot());
         let q = plan.q.then(|| map.q_slot().expect("a plan reads Q only where there is one"));
         let range = stripe.range();
-        let offset = stripe.batch.as_ref().expect("a batch is being filled").window.offset;
-        let offset = if planted(Bug::ReadsAtUnitStart) { 0 } else { offset };
+        let batch = stripe.batch.as_ref().expect("a batch is being filled");
+        let offset = if planted(Bug::ReadsAtUnitStart) { 0 } else { batch.window.offset };
+        if batch.is_write {
+            common.counters.pre_reads += plan.reads() as u64;
+        }
         for slot in plan.data.iter().map(|data| map.data_slot(*data)).chain(p).chain(q) {
-            let buffer = blocks.at(slot, Half::Old, offset);
-            let io = common.submit(slot, range, MemberOperation::Read { buffer });
-            self.in_flight.insert(io, IoOwner::Column { index, slot });
+            let buffer = blocks.at(stripe, slot, Half::Old, offset);
+            let io = IoId(self.in_flight.insert(IoOwner::Column { index, slot }));
+            common.submit((io, slot), range, MemberOperation::Read { buffer });
             stripe.column_mut(slot).state = ColumnState::Reading;
             stripe.outstanding += 1;
         }
     }
 
-    fn compute(&mut self, common: &mut Common, index: u16, agrees: bool) {
+    fn compute(&mut self, common: &mut Common, index: u32, plan: &Plan) {
         let blocks = self.blocks(index);
-        let stripe = &mut self.pool[usize::from(index)];
-        let (need, plan) = need(stripe, &common.view, agrees);
-        assert_eq!(need, Need::Nothing, "computing was decided on");
-        let plan = plan.expect("a batch that lacks nothing has a plan");
-        count(common, stripe, &plan);
+        let stripe = &mut self.cache.pool[index as usize];
+        count(common, stripe, plan);
         stripe.phase = Phase::Compute;
-        let sectors = stripe.batch.as_ref().expect("a batch is being computed").window.sectors;
-        let steps = Builder { stripe: &mut *stripe, blocks, steps: Vec::new() }.build(&plan);
-        if !steps.is_empty() {
+        let job = common.blank_job(JobId(u64::from(index)), stripe.window().sectors);
+        let job = Builder { stripe: &mut *stripe, blocks, job }.build(plan);
+        let copied = |step: &Step| match step {
+            Step::Copy { sectors, .. } => u64::from(*sectors),
+            _ => 0,
+        };
+        common.counters.cache.copied_sectors += job.steps.iter().map(copied).sum::<u64>();
+        if job.steps.is_empty() {
+            common.recycle(job);
+        } else {
             stripe.outstanding += 1;
-            common.submit_job(Job { id: JobId(u32::from(index)), sectors, steps });
+            common.submit_job(job);
         }
     }
 
     /// Answers reads, then writes every column whose member lacks its content.
-    fn write(&mut self, common: &mut Common, index: u16) {
+    fn write(&mut self, common: &mut Common, index: u32) {
         let blocks = self.blocks(index);
-        let stripe = &mut self.pool[usize::from(index)];
+        let stripe = &mut self.cache.pool[index as usize];
         stripe.phase = Phase::Write;
         let range = stripe.range();
-        let batch = stripe.batch.as_mut().expect("a batch is being written");
+        let batch = *stripe.batch.as_ref().expect("a batch is being written");
         let offset = batch.window.offset;
-        let durable = batch.attachments.iter().any(|attachment| attachment.want.is_durable());
+        let durable = stripe.attachments().any(|attachment| attachment.want.is_durable());
         let durable = durable && !planted(Bug::StripeIgnoresFua);
         if !batch.is_write || planted(Bug::AnsweredUnwritten) {
-            for attachment in batch.attachments.drain(..) {
-                common.part_done(attachment.piece, Ok(()));
-            }
+            self.answer_batch(common, index, Ok(()));
         }
+        let stripe = &mut self.cache.pool[index as usize];
         for slot in stripe.slots() {
             let column = *stripe.column(slot);
             let fresh = match column.fresh {
@@ -132,17 +139,17 @@ impl Stripes {
                     write(Buffer::Payload { request, offset_sectors })
                 }
                 Fresh::Zeroes { may_punch } => MemberOperation::Zero { may_punch, durable },
-                Fresh::Block(half) => write(blocks.at(slot, half, offset)),
+                Fresh::Block(half) => write(blocks.at(stripe, slot, half, offset)),
             };
-            let io = common.submit(slot, range, operation);
-            self.in_flight.insert(io, IoOwner::Column { index, slot });
+            let io = IoId(self.in_flight.insert(IoOwner::Column { index, slot }));
+            common.submit((io, slot), range, operation);
             stripe.column_mut(slot).state = ColumnState::Writing;
             stripe.outstanding += 1;
         }
     }
 
-    fn hold(&mut self, common: &mut Common, index: u16) {
-        let stripe = &mut self.pool[usize::from(index)];
+    fn hold(&mut self, common: &mut Common, index: u32) {
+        let stripe = &mut self.cache.pool[index as usize];
         stripe.phase = Phase::Hold;
         for (member, fault) in stripe.columns.iter().filter_map(|column| column.missed) {
             common.report(match fault {
@@ -156,8 +163,8 @@ impl Stripes {
     }
 
     /// The batch cannot be served. If it had begun to write, the band is torn from now on.
-    fn refuse(&mut self, common: &mut Common, index: u16) {
-        let stripe = &self.pool[usize::from(index)];
+    fn refuse(&mut self, common: &mut Common, index: u32) {
+        let stripe = self.cache.stripe(index);
         let batch = stripe.batch.as_ref().expect("a batch is being refused");
         let is_full =
             |column: &Column| column.missed.is_some_and(|(_, fault)| fault == MemberFault::NoSpace);
@@ -168,18 +175,61 @@ impl Stripes {
         };
         if batch.is_write && stripe.phase == Phase::Hold && !planted(Bug::TornForgotten) {
             reached(Mark::TearsBand);
-            self.torn.insert(stripe.key);
+            self.torn.insert(stripe.band().key);
         }
         self.end_batch(common, index, Err(fault));
     }
 
-    fn end_batch(&mut self, common: &mut Common, index: u16, result: Result<(), Fault>) {
-        let stripe = &mut self.pool[usize::from(index)];
+    fn end_batch(&mut self, common: &mut Common, index: u32, result: Result<(), Fault>) {
+        self.answer_batch(common, index, result);
+        let stripe = self.cache.stripe_mut(index);
         let batch = stripe.batch.take().expect("a batch is being ended");
         stripe.phase = Phase::Ready;
         stripe.has_served = true;
-        for attachment in batch.attachments {
-            common.part_done(attachment.piece, result);
+        // Without a member that takes it parity is not made: what the blocks hold of it is old.
+        for slot in [Some(stripe.map.p_slot()), stripe.map.q_slot()].into_iter().flatten() {
+            let column = stripe.column_mut(slot);
+            let is_old = batch.is_write && column.fresh == Fresh::Nothing;
+            if is_old && !planted(Bug::OldParityBelieved) {
+                column.valid = column.valid.without(batch.window.set());
+            }
+        }
+        for column in &mut stripe.columns {
+            if result.is_ok() {
+                column.settle(batch.window);
+            } else if !planted(Bug::FailedBatchBelieved) {
+                column.valid = SectorSet::EMPTY;
+            }
+            column.queued = SectorSet::EMPTY;
+        }
+        for place in 0..stripe.queue.len() {
+            let attachment = stripe.queue[place];
+            stripe.note_queued(&attachment);
+        }
+        if batch.is_full {
+            self.full_writes -= 1;
+        }
+    }
+
+    /// Answers what the batch works on, or, where that was answered, lets go of it.
+    fn answer_batch(&mut self, common: &mut Common, index: u32, result: Result<(), Fault>) {
+        let stripe = self.cache.stripe_mut(index);
+        let batch = stripe.batch.as_mut().expect("a batch is being answered");
+        for _ in 0..std::mem::take(&mut batch.count) {
+            let stripe = self.cache.stripe_mut(index);
+            let work = stripe.queue.pop_front().expect("a batch is a part of the queue");
+            stripe.awaited -= u32::from(!work.kept);
+            if result.is_err() && work.owes.is_some() && !planted(Bug::LostUntold) {
+                reached(Mark::WriteLost);
+                common.report(Report::WriteLost);
+            }
+            if work.kept {
+                result.err().into_iter().for_each(|fault| common.part_lost(work.piece, fault));
+                self.let_go_payload(common, index, &work);
+            } else {
+                common.part_done(work.piece, result);
+            }
+            work.owes.into_iter().for_each(|debt| self.pay(common, debt));
         }
     }
 
@@ -187,20 +237,29 @@ impl Stripes {
     pub(super) fn column_done(
         &mut self,
         common: &mut Common,
-        (index, slot): (u16, Slot),
+        (index, slot): (u32, Slot),
         result: Result<(), MemberFault>,
     ) {
-        let stripe = &mut self.pool[usize::from(index)];
+        self.look_at(index);
+        let stripe = self.cache.stripe_mut(index);
         stripe.outstanding -= 1;
+        let window = stripe.window();
         let is_write = stripe.batch.as_ref().is_some_and(|batch| batch.is_write);
         let column = stripe.column_mut(slot);
+        if column.state == ColumnState::Writing {
+            common.note_written(slot);
+        }
         match (column.state, result) {
-            (ColumnState::Reading | ColumnState::Writing, Ok(())) => {
+            (ColumnState::Writing, Ok(())) => column.state = ColumnState::Clean,
+            (ColumnState::Reading, Ok(())) => {
                 column.state = ColumnState::Clean;
+                column.was_read = true;
+                column.valid = column.valid.union(window.set());
             }
             (ColumnState::Reading, Err(fault)) => {
                 column.state = ColumnState::Empty;
                 column.unreadable = true;
+                column.valid = column.valid.without(window.set());
                 common.note_read_fault(slot, fault);
             }
             (ColumnState::Writing, Err(fault)) => {
@@ -216,14 +275,13 @@ impl Stripes {
                 unreachable!("no request was out for a column in state {state:?}")
             }
         }
-        self.step(common, index);
     }
 
-    pub(super) fn job_done(&mut self, common: &mut Common, index: u16) {
-        let stripe = &mut self.pool[usize::from(index)];
-        assert!(stripe.phase == Phase::Compute && stripe.outstanding == 1, "one job at a time");
-        stripe.outstanding = 0;
-        self.step(common, index);
+    pub(super) fn job_done(&mut self, index: u32) {
+        let stripe = self.cache.stripe_mut(index);
+        assert!(stripe.phase == Phase::Compute && stripe.outstanding > 0, "one job at a time");
+        stripe.outstanding -= 1;
+        self.look_at(index);
     }
 }
 
@@ -233,11 +291,27 @@ fn is_repairable(common: &Common, column: &Column) -> bool {
 }
 
 fn count(common: &mut Common, stripe: &Stripe, plan: &Plan) {
+    let batch = stripe.batch.as_ref().expect("a batch is counted");
+    let parity = [Some(stripe.map.p_slot()), stripe.map.q_slot()];
+    let from_cache = |slot: &Slot| {
+        let column = stripe.column(*slot);
+        column.state == ColumnState::Clean && !column.was_read
+    };
+    let touched = |slot: &Slot| !stripe.column(*slot).touched.is_empty();
+    let covered = |slot: &Slot| stripe.column(*slot).touched.contains(batch.window.set());
+    let cached = match plan.method {
+        Method::NoParity => 0,
+        Method::Rcw => stripe.data_slots().filter(|slot| !covered(slot)).filter(from_cache).count(),
+        Method::Rmw => {
+            let data = stripe.data_slots().filter(touched);
+            data.chain(parity.into_iter().flatten()).filter(from_cache).count()
+        }
+    };
     let counters = &mut common.counters;
+    counters.cache.cached_columns += cached as u64;
     counters.reconstructions += u64::from(plan.recovery != Recovery::None);
     counters.rcw_writes += u64::from(plan.method == Method::Rcw);
     counters.rmw_writes += u64::from(plan.method == Method::Rmw);
-    let window: SectorSet = stripe.batch.as_ref().expect("a batch is counted").window.set();
-    let full = stripe.data_slots().all(|slot| stripe.column(slot).touched.contains(window));
+    let full = batch.is_write && stripe.data_slots().all(|slot| covered(&slot));
     counters.full_stripe_writes += u64::from(full && plan.method == Method::Rcw);
 }

@@ -4,8 +4,8 @@
 //! |---------|-------------|------------|--------|--------|---------|
 //! | any     | yes         |            |        |        | Wait    |
 //! | Ready   | no          | (no work)  |        |        | Release |
-//! | Ready   | no          | (yields)   |        |        | Release |
-//! | Ready   | no          | (work)     |        |        | Begin   |
+//! | Ready   | no          | (its turn) |        |        | Begin   |
+//! | Ready   | no          | (later)    |        |        | PutOff  |
 //! | Fill    | no          | Reads      |        |        | Read    |
 //! | Fill    | no          | Nothing    |        |        | Compute |
 //! | Fill    | no          | Impossible |        |        | Refuse  |
@@ -16,9 +16,8 @@
 //! | Hold    | no          |            | yes    | no     | Wait    |
 //! | Hold    | no          |            | yes    | yes    | Refuse  |
 //!
-//! An empty cell means "whatever"; the first line wins. A stripe that has served a batch yields to
-//! bands that wait for one, and its own work goes to the end of their line, so that a busy band
-//! starves nobody [check: busy_band_does_not_starve_others]. [check: the_table_is_total]
+//! An empty cell means "whatever"; the first line wins. Whose turn it is, is said in `turn`.
+//! [check: the_table_is_total]
 
 use braid_hooks::{Mark, reached};
 
@@ -35,14 +34,25 @@ pub(super) enum Need {
     Impossible,
 }
 
+/// When a stripe that has work is to begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// Now.
+    Now,
+    /// When it has filled up, or it has been waited for it long enough.
+    WhenFilled,
+    /// When no full-width write is ahead of it any more, or enough have been.
+    AfterFullWrites,
+}
+
 /// A stripe at a glance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
     pub(super) phase: Phase,
     /// Work is queued for the next batch.
     pub(super) queued: bool,
-    /// It has had its turn, and other bands wait for a stripe.
-    pub(super) yields: bool,
+    /// Only meaningful in [`Phase::Ready`].
+    pub(super) turn: Turn,
     /// Requests or jobs are out.
     pub(super) outstanding: bool,
     /// Only meaningful in [`Phase::Fill`].
@@ -58,8 +68,10 @@ pub(super) struct Facts {
 pub(super) enum Action {
     /// An event will come.
     Wait,
-    /// The stripe is free, or another band's turn has come.
+    /// The stripe is free.
     Release,
+    /// It is not its turn yet.
+    PutOff,
     /// Take the next batch.
     Begin,
     /// Read what is lacking.
@@ -81,8 +93,8 @@ pub(super) fn decide(facts: &Facts) -> Action {
     let (mark, action) = match facts {
         Facts { outstanding: true, .. } => (Mark::StripeWaits, Action::Wait),
         Facts { phase: Phase::Ready, queued: false, .. } => (Mark::StripeIdle, Action::Release),
-        Facts { phase: Phase::Ready, yields: true, .. } => (Mark::StripeYields, Action::Release),
-        Facts { phase: Phase::Ready, queued: true, .. } => (Mark::StripeBegins, Action::Begin),
+        Facts { phase: Phase::Ready, turn: Turn::Now, .. } => (Mark::StripeBegins, Action::Begin),
+        Facts { phase: Phase::Ready, .. } => (Mark::StripePutOff, Action::PutOff),
         Facts { phase: Phase::Fill, need, .. } => match need {
             Need::Reads => (Mark::StripeReads, Action::Read),
             Need::Nothing => (Mark::StripeComputes, Action::Compute),
@@ -115,8 +127,13 @@ mod tests {
         let mut all = Vec::new();
         for phase in [Phase::Ready, Phase::Fill, Phase::Compute, Phase::Write, Phase::Hold] {
             for need in [Need::Nothing, Need::Reads, Need::Impossible] {
-                for bits in 0..32 {
+                for bits in 0..64 {
                     let bit = |n: u32| BOTH[usize::from(bits >> n & 1 == 1)];
+                    let turn = match (bit(4), bit(5)) {
+                        (false, _) => Turn::Now,
+                        (true, false) => Turn::WhenFilled,
+                        (true, true) => Turn::AfterFullWrites,
+                    };
                     all.push(Facts {
                         phase,
                         queued: bit(0),
@@ -124,7 +141,7 @@ mod tests {
                         need,
                         missed: bit(2),
                         broken: bit(3),
-                        yields: bit(4),
+                        turn,
                     });
                 }
             }
@@ -149,7 +166,7 @@ mod tests {
                 assert!(!facts.missed, "I4: never done while a missed write is unrecorded");
             }
             let allowed: &[Action] = match facts.phase {
-                Phase::Ready => &[Action::Release, Action::Begin],
+                Phase::Ready => &[Action::Release, Action::Begin, Action::PutOff],
                 Phase::Fill => &[Action::Read, Action::Compute, Action::Refuse],
                 Phase::Compute => &[Action::Write],
                 Phase::Write => &[Action::Finish, Action::Hold],

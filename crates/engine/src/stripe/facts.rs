@@ -2,42 +2,45 @@
 
 use braid_geometry::{MemberSector, Slot};
 
-use super::decide::{Facts, Need};
+use super::decide::{Facts, Need, Turn};
 use super::plan::{ColumnFacts, Plan, StripeFacts, plan};
 use super::state::{ColumnState, Phase, Stripe};
 use crate::array::{ArrayView, Gate};
 
-/// What the batch lacks, and the plan for getting it.
-pub(super) fn need(stripe: &Stripe, view: &ArrayView, parity_agrees: bool) -> (Need, Option<Plan>) {
-    let plan = plan(&stripe_facts(stripe, view, parity_agrees));
-    let need = match &plan {
-        None => Need::Impossible,
-        Some(plan) if plan.reads() > 0 => Need::Reads,
-        Some(_) => Need::Nothing,
-    };
-    (need, plan)
+/// What is known beside the stripe itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Around {
+    /// Parity is known to agree with the data of this band.
+    pub(super) parity_agrees: bool,
+    /// When its turn would come, if it is between batches.
+    pub(super) turn: Turn,
 }
 
-/// The stripe at a glance, for the decision table.
-pub(super) fn facts(
-    stripe: &Stripe,
-    view: &ArrayView,
-    (parity_agrees, others_wait): (bool, bool),
-) -> Facts {
+/// The stripe at a glance, for the decision table; and, for one that is being filled, the plan.
+pub(super) fn facts(stripe: &Stripe, view: &ArrayView, around: Around) -> (Facts, Option<Plan>) {
     let filling = stripe.phase == Phase::Fill && stripe.outstanding == 0;
-    let missed = stripe.slots().any(|slot| {
-        let missed = stripe.column(slot).missed.map(|(member, _)| member);
-        missed.is_some() && view.member(slot).map(|member| member.id) == missed
-    });
-    Facts {
+    let missed = stripe.phase != Phase::Ready
+        && stripe.slots().any(|slot| {
+            let missed = stripe.column(slot).missed.map(|(member, _)| member);
+            missed.is_some() && view.member(slot).map(|member| member.id) == missed
+        });
+    let plan = filling.then(|| plan(&stripe_facts(stripe, view, around.parity_agrees)));
+    let need = match &plan {
+        None => Need::Nothing,
+        Some(None) => Need::Impossible,
+        Some(Some(plan)) if plan.reads() > 0 => Need::Reads,
+        Some(Some(_)) => Need::Nothing,
+    };
+    let facts = Facts {
         phase: stripe.phase,
         queued: !stripe.queue.is_empty(),
-        yields: stripe.has_served && others_wait,
+        turn: around.turn,
         outstanding: stripe.outstanding > 0,
-        need: if filling { need(stripe, view, parity_agrees).0 } else { Need::Nothing },
+        need,
         missed,
         broken: view.gate == Gate::Broken,
-    }
+    };
+    (facts, plan.flatten())
 }
 
 fn stripe_facts(stripe: &Stripe, view: &ArrayView, parity_agrees: bool) -> StripeFacts {
@@ -54,13 +57,12 @@ fn stripe_facts(stripe: &Stripe, view: &ArrayView, parity_agrees: bool) -> Strip
 
 fn column_facts(stripe: &Stripe, view: &ArrayView, slot: Slot) -> ColumnFacts {
     let column = stripe.column(slot);
-    let window = stripe.batch.as_ref().expect("facts are asked of a batch").window;
     let (start, sectors): (MemberSector, u32) = stripe.range();
     ColumnFacts {
         readable: !column.unreadable && view.readable(slot, start, u64::from(sectors)).is_some(),
         writable: view.member(slot).is_some(),
         loaded: column.state == ColumnState::Clean,
         touched: !column.touched.is_empty(),
-        covered: column.touched.contains(window.set()),
+        covered: column.touched.contains(stripe.window().set()),
     }
 }

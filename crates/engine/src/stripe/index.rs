@@ -17,8 +17,6 @@
 //! - What was inserted and not removed is found, and nothing else: `index_agrees_with_a_map`.
 //! - Probes stay short at every size: `probes_do_not_grow_with_the_cache`.
 
-use super::state::BandKey;
-
 /// No band has this key: a member has fewer sectors.
 const NOBODY: u64 = u64::MAX;
 
@@ -32,41 +30,65 @@ const _: () = assert!(size_of::<Entry>() == 16, "four entries to a cache line");
 
 const EMPTY: Entry = Entry { band: NOBODY, stripe: 0 };
 
-/// From bands to stripes.
+/// From bands to stripes. Bands are numbered by the member sector they begin at, divided by the
+/// stripe unit.
 #[derive(Debug)]
-pub(super) struct Index {
+pub struct Index {
     entries: Box<[Entry]>,
     /// Bits to drop of a hash.
     shift: u32,
     occupied: usize,
+    extra_probes: u64,
 }
 
 impl Index {
     /// For so many stripes at most.
-    pub(super) fn new(stripes: usize) -> Self {
+    #[must_use]
+    pub fn new(stripes: usize) -> Self {
         let places = (2 * stripes).next_power_of_two().max(2);
         let entries = vec![EMPTY; places].into_boxed_slice();
-        Self { entries, shift: 64 - places.trailing_zeros(), occupied: 0 }
+        Self { entries, shift: 64 - places.trailing_zeros(), occupied: 0, extra_probes: 0 }
+    }
+
+    /// An empty one for so many stripes, which goes on counting.
+    pub(super) fn successor(&self, stripes: usize) -> Self {
+        Self { extra_probes: self.extra_probes, ..Self::new(stripes) }
     }
 
     /// The stripe of a band.
-    pub(super) fn get(&self, band: BandKey) -> Option<u16> {
-        let found = &self.entries[self.find(band)];
-        (found.band == band.0).then(|| u16::try_from(found.stripe).expect("it was one"))
+    #[must_use]
+    pub fn get(&mut self, band: u64) -> Option<u32> {
+        let place = self.find(band);
+        let mask = self.entries.len() - 1;
+        self.extra_probes += (place.wrapping_sub(self.home(band)) & mask) as u64;
+        let found = &self.entries[place];
+        (found.band == band).then_some(found.stripe)
+    }
+
+    /// Places looked at beyond the first one, in all calls of [`Self::get`].
+    #[must_use]
+    pub fn extra_probes(&self) -> u64 {
+        self.extra_probes
     }
 
     /// Makes `stripe` the stripe of `band`, which has none.
-    pub(super) fn insert(&mut self, band: BandKey, stripe: u16) {
+    ///
+    /// # Panics
+    /// When it has one, or when there are more than the index was made for.
+    pub fn insert(&mut self, band: u64, stripe: u32) {
         let place = self.find(band);
         let is_free = self.entries[place].band == NOBODY;
-        assert!(is_free && band.0 != NOBODY, "a band has one stripe at most");
+        assert!(is_free && band != NOBODY, "a band has one stripe at most");
         assert!(2 * self.occupied < self.entries.len(), "at most half full");
-        self.entries[place] = Entry { band: band.0, stripe: u32::from(stripe) };
+        self.entries[place] = Entry { band, stripe };
         self.occupied += 1;
     }
 
     /// The band has no stripe any more; gives the one that it had.
-    pub(super) fn remove(&mut self, band: BandKey) -> u16 {
+    ///
+    /// # Panics
+    /// When it had none.
+    pub fn remove(&mut self, band: u64) -> u32 {
         let mut gap = self.find(band);
         let stripe = self.get(band).expect("it has one");
         let mask = self.entries.len() - 1;
@@ -97,12 +119,12 @@ impl Index {
     }
 
     /// Where the band is, or where it would be.
-    fn find(&self, band: BandKey) -> usize {
+    fn find(&self, band: u64) -> usize {
         let mask = self.entries.len() - 1;
-        let mut place = self.home(band.0);
+        let mut place = self.home(band);
         loop {
             let entry = &self.entries[place];
-            if entry.band == band.0 || entry.band == NOBODY {
+            if entry.band == band || entry.band == NOBODY {
                 return place;
             }
             place = (place + 1) & mask;
@@ -128,18 +150,18 @@ mod tests {
             let mut index = Index::new(20);
             let mut map = BTreeMap::new();
             for number in numbers(seed * 1_000_000).take(20_000) {
-                let band = BandKey(number % spread);
+                let band = number % spread;
                 if let Some(stripe) = map.remove(&band) {
                     assert_eq!(index.remove(band), stripe);
                 } else if map.len() < 20 {
-                    let stripe = u16::try_from(number % 1000).unwrap();
+                    let stripe = u32::try_from(number % 1000).unwrap();
                     map.insert(band, stripe);
                     index.insert(band, stripe);
                 } else if let Some((band, stripe)) = map.pop_first() {
                     assert_eq!(index.remove(band), stripe);
                 }
                 assert_eq!(index.occupied, map.len());
-                for probe in map.keys().copied().chain([band, BandKey(band.0 + 1)]) {
+                for probe in map.keys().copied().chain([band, band + 1]) {
                     assert_eq!(index.get(probe), map.get(&probe).copied());
                 }
             }
@@ -151,11 +173,11 @@ mod tests {
         for stripes in [256_usize, 16 << 10] {
             for stride in [1, 2, 16, 24, 1000] {
                 let mut index = Index::new(stripes);
-                (0..stripes as u64).for_each(|n| index.insert(BandKey(n * stride), 0));
+                (0..stripes as u64).for_each(|n| index.insert(n * stride, 0));
                 let mask = index.entries.len() - 1;
                 let distance = |n: u64| {
-                    let band = BandKey(n * stride);
-                    index.find(band).wrapping_sub(index.home(band.0)) & mask
+                    let band = n * stride;
+                    index.find(band).wrapping_sub(index.home(band)) & mask
                 };
                 let all: usize = (0..stripes as u64).map(distance).sum();
                 assert!(all <= stripes, "{all} steps for {stripes} bands of stride {stride}");

@@ -1,112 +1,178 @@
 //! Levels with parity: 4, 5 and 6.
 //!
 //! Reads of ranges whose member can be asked go straight from the member into the client's payload
-//! ([`read`]). Everything else goes through a *stripe*: the band of one stripe unit's height over
-//! all slots. A band has at most one stripe, so everything that concerns its parity happens in one
-//! place and one after the other. Four rooms: [`facts`] folds a stripe into a small value, [`decide`]
-//! is the pure table, [`act`] changes state and emits effects, [`state`] is what there is to change.
-//! [`plan`] is the arithmetic of what to read; [`steps`] is the work on bytes.
+//! ([`read`]); what the cache has and the members do not have yet is laid over it ([`dirty`]).
+//! Everything else goes through a *stripe*: the band of one stripe unit's height over all slots. A
+//! band has at most one stripe, so everything that concerns its parity happens in one place and one
+//! after the other. Four rooms: [`facts`] folds a stripe into a small value, [`decide`] is the pure
+//! table, [`act`] changes state and emits effects, [`state`] is what there is to change. [`plan`] is
+//! the arithmetic of what to read; [`steps`] is the work on bytes; [`line`] is who gets a stripe and
+//! when.
 //!
-//! Write-through: a write is answered when every member in the view holds it; nothing stays in the
-//! stripe after that. The steps are numbered in docs/write-path.md.
-//!
-//! A piece that finds no free stripe waits in the shard's own queue, first come, first served; a
-//! stripe that becomes free is handed to the head of that queue.
+//! Write-back answers a write when it has been attached to its stripe. Nothing is copied for that:
+//! the client's payload is kept until the members have it ([`promises`] keeps the books). The steps are numbered in
+//! docs/write-path.md.
 
 mod act;
+mod band;
 mod decide;
+mod dirty;
 mod facts;
 mod index;
+mod line;
+mod lists;
 mod plan;
+mod priority;
+mod promises;
 mod read;
 mod state;
 mod steps;
+mod turns;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+pub use index::Index;
+pub use priority::Bypass;
 
-use braid_geometry::{ChunkRow, LogicalSector, MemberSector, Slot, StripeGeometry};
-use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes};
+use std::collections::{BTreeSet, VecDeque};
 
-use crate::effect::{IoId, MemberIoDone};
-use crate::job::JobId;
+use braid_geometry::{ChunkRow, Slot, StripeGeometry};
+use braid_hooks::{Bug, planted};
+
+use crate::Instant;
+use crate::array::{ArrayView, Gate};
+use crate::effect::MemberIoDone;
+use crate::job::Job;
 use crate::request::{Operation, Piece};
 use crate::shard::{Common, PieceKey};
-use index::Index;
+use crate::slab::Slab;
+use crate::tuning::{CacheMode, Tuning};
+use band::{Attachment, BandKey, Bands, Want};
+use dirty::CopyOut;
+use lists::List;
+use promises::Promises;
 use read::DirectRead;
-use state::{Attachment, BandKey, Column, Phase, Segment, Stripe, Want};
+use state::{Phase, Stripe};
 
 /// Largest stripe unit, in sectors: 64 KiB. A sector set is one 128-bit word.
-const UNIT_SECTORS_MAX: u32 = 128;
+pub(crate) const UNIT_SECTORS_MAX: u32 = 128;
 
 /// The machine of RAID-4, 5 and 6.
 #[derive(Debug)]
 pub(crate) struct Stripes {
     geometry: StripeGeometry,
     unit_sectors: u32,
-    pool: Vec<Stripe>,
-    free: Vec<u16>,
-    index: Index,
-    waiting: VecDeque<(BandKey, Attachment)>,
-    in_flight: BTreeMap<IoId, IoOwner>,
+    tuning: Tuning,
+    cache: Cache,
+    /// Stripes to be looked at, first come, first served.
+    ready: VecDeque<u32>,
+    /// Work that found no stripe, first come, first served.
+    waiting: VecDeque<(band::Band, Attachment)>,
+    bypass: Bypass,
+    /// Stripes under way that write every data column whole.
+    full_writes: u32,
+    promises: Promises,
+    /// The level can make up for one more loss.
+    is_redundant: bool,
+    in_flight: Slab<IoOwner>,
+    copies: Slab<CopyOut>,
     /// Bands where a write was left half done: their parity is not believed again.
     torn: BTreeSet<BandKey>,
+}
+
+/// The stripes, and where each stands.
+#[derive(Debug)]
+struct Cache {
+    pool: Vec<Stripe>,
+    index: Index,
+    /// More than that are never asked for.
+    stripes_max: u32,
+    /// Stripes from this one on are out of use, or will be when they are idle.
+    target: u32,
+    /// Without work, the one that has been so for the longest first.
+    idle: List,
+    delayed: List,
+    held: List,
+}
+
+impl Cache {
+    fn stripe(&self, index: u32) -> &Stripe {
+        &self.pool[index as usize]
+    }
+
+    fn stripe_mut(&mut self, index: u32) -> &mut Stripe {
+        &mut self.pool[index as usize]
+    }
 }
 
 /// Whose a member request is.
 #[derive(Clone, Copy, Debug)]
 enum IoOwner {
-    Column { index: u16, slot: Slot },
+    Column { index: u32, slot: Slot },
     Direct(DirectRead),
 }
 
+/// What a stripe cache is made for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CacheConfig {
+    pub(crate) unit_sectors_max: u32,
+    pub(crate) stripes_max: u32,
+    pub(crate) tuning: Tuning,
+}
+
 impl Stripes {
-    pub(crate) fn new(geometry: StripeGeometry, stripes: u16) -> Self {
-        assert!(stripes > 0, "without a stripe nothing can be written");
-        let stripes = if sometimes(Point::OneStripe) { 1 } else { stripes };
-        let chunk_sectors = geometry.chunk_sectors();
-        let unit_sectors = chunk_sectors.min(UNIT_SECTORS_MAX);
-        assert!(chunk_sectors.is_multiple_of(unit_sectors), "md's chunks are powers of two here");
-        let blank = Stripe {
-            key: BandKey(u64::MAX),
-            map: geometry.row_map(ChunkRow(0)),
-            start: MemberSector(0),
-            phase: Phase::Ready,
-            columns: vec![Column::EMPTY; usize::from(geometry.slots())],
-            batch: None,
-            queue: VecDeque::new(),
-            has_served: false,
-            outstanding: 0,
-        };
-        let mut pool = Vec::new();
-        pool.resize_with(usize::from(stripes), || Stripe {
-            columns: blank.columns.clone(),
-            queue: VecDeque::new(),
-            batch: None,
-            ..blank
-        });
-        Self {
+    pub(crate) fn new(geometry: StripeGeometry, config: CacheConfig, view: &ArrayView) -> Self {
+        assert!(config.stripes_max > 0, "without a stripe nothing can be written");
+        let unit_max = config.unit_sectors_max.clamp(1, UNIT_SECTORS_MAX);
+        let unit_sectors = geometry.chunk_sectors().min(unit_max);
+        let fits = geometry.chunk_sectors().is_multiple_of(unit_sectors);
+        assert!(fits, "chunks and stripe units are powers of two");
+        let tuning = config.tuning;
+        let mut stripes = Self {
             geometry,
             unit_sectors,
-            pool,
-            free: (0..stripes).rev().collect(),
-            index: Index::new(usize::from(stripes)),
+            tuning,
+            cache: Cache {
+                pool: Vec::new(),
+                index: Index::new(1),
+                stripes_max: config.stripes_max,
+                target: 0,
+                idle: List::EMPTY,
+                delayed: List::EMPTY,
+                held: List::EMPTY,
+            },
+            ready: VecDeque::new(),
             waiting: VecDeque::new(),
-            in_flight: BTreeMap::new(),
+            bypass: Bypass::new(tuning.bypass_threshold),
+            full_writes: 0,
+            promises: Promises::default(),
+            is_redundant: false,
+            in_flight: Slab::default(),
+            copies: Slab::default(),
             torn: BTreeSet::new(),
-        }
+        };
+        stripes.resize();
+        stripes.note_view(view);
+        stripes
     }
 
     pub(crate) fn arena_blocks(&self) -> u32 {
-        u32::try_from(self.pool.len()).expect("a u16") * 2 * u32::from(self.geometry.slots())
+        self.cache.stripes_max * 2 * u32::from(self.geometry.slots())
     }
 
     pub(crate) fn unit_sectors(&self) -> u32 {
         self.unit_sectors
     }
 
+    /// Sectors of payload that were answered and are not on the members.
+    pub(crate) fn dirty_sectors(&self) -> u64 {
+        self.promises.sectors()
+    }
+
     pub(crate) fn handle_piece(&mut self, common: &mut Common, key: PieceKey, piece: &Piece) {
         let want = match piece.operation {
-            Operation::Read => return self.begin_read(common, key, piece),
+            Operation::Read => {
+                self.begin_read(common, key, piece);
+                return self.settle(common);
+            }
             Operation::Write { durable } => Want::Write { durable },
             Operation::WriteZeroes { may_punch, durable } => Want::Zero { may_punch, durable },
             // What is trimmed may read as anything, so it may as well be zeroes with their parity;
@@ -116,116 +182,113 @@ impl Stripes {
             }
             Operation::Trim => return,
         };
-        let mut bands = self.bands(piece, (0, piece.sectors));
-        if piece.operation == Operation::Trim {
-            let whole = u32::from(self.geometry.data_slots()) * self.unit_sectors;
-            bands.retain(|_, segments| segments.iter().map(|s| s.sectors).sum::<u32>() == whole);
+        let geometry = self.geometry;
+        let data_slots = geometry.data_slots();
+        for (band, run) in Bands::new(&geometry, self.unit_sectors, piece, (0, piece.sectors)) {
+            let whole = u32::from(data_slots) * self.unit_sectors;
+            if piece.operation == Operation::Trim && band.sectors_of(&run, data_slots) < whole {
+                continue;
+            }
+            self.attach(common, band, (key, piece.request, want, run));
         }
-        for (band, segments) in bands {
-            common.add_part(key);
-            let attachment = Attachment { piece: key, request: piece.request, want, segments };
-            self.attach(common, band, attachment);
-        }
+        self.settle(common);
     }
 
     pub(crate) fn handle_io(&mut self, common: &mut Common, done: MemberIoDone) {
-        match self.in_flight.remove(&done.id).expect("an answer to our own request") {
+        match self.in_flight.remove(done.id.0).expect("an answer to our own request") {
             IoOwner::Column { index, slot } => {
                 self.column_done(common, (index, slot), done.result);
             }
             IoOwner::Direct(read) => self.direct_done(common, &read, done.result),
         }
+        self.settle(common);
     }
 
-    pub(crate) fn handle_job_done(&mut self, common: &mut Common, job: JobId) {
-        self.job_done(common, u16::try_from(job.0).expect("jobs are named after stripes"));
+    pub(crate) fn handle_job_done(&mut self, common: &mut Common, job: Job) {
+        match u32::try_from(job.id.0) {
+            Ok(index) => self.job_done(index),
+            Err(_) => self.copy_out_done(common, job.id),
+        }
+        common.recycle(job);
+        self.settle(common);
     }
 
-    /// Stripes that hold their answer may go on.
+    /// Stripes that hold their answer may go on; and when writing ends, nothing is waited for.
     pub(crate) fn handle_view(&mut self, common: &mut Common) {
-        for index in 0..self.pool.len() {
-            if self.pool[index].phase == Phase::Hold {
-                self.step(common, u16::try_from(index).expect("stripes are counted so"));
+        self.note_view(&common.view);
+        for index in 0..u32::try_from(self.cache.pool.len()).expect("stripes are counted so") {
+            if self.cache.stripe(index).phase == Phase::Hold {
+                self.look_at(index);
             }
         }
+        if common.view.gate != Gate::Open && !planted(Bug::DirtyAtClosing) {
+            self.urge_all();
+        }
+        self.settle(common);
     }
 
-    /// Cuts sectors `from..to` of a piece into segments, by band.
-    fn bands(&self, piece: &Piece, (from, to): (u32, u32)) -> BTreeMap<BandKey, Vec<Segment>> {
-        let mut bands: BTreeMap<BandKey, Vec<Segment>> = BTreeMap::new();
-        let mut done = from;
-        while done < to {
-            let address = self.geometry.locate(LogicalSector(piece.start.0 + u64::from(done)));
-            let offset = address.offset_sectors % self.unit_sectors;
-            let sectors = (self.unit_sectors - offset).min(to - done);
-            let start = self.geometry.row_start(address.row).0 + u64::from(address.offset_sectors);
-            let segment = Segment {
-                data_index: address.data_index,
-                offset,
-                sectors,
-                payload_offset: piece.payload_offset_sectors.saturating_add(done),
-            };
-            bands.entry(BandKey(start / u64::from(self.unit_sectors))).or_default().push(segment);
-            done += sectors;
-        }
-        bands
+    fn note_view(&mut self, view: &ArrayView) {
+        let is_whole = |slot: u16| {
+            view.member(Slot(slot)).is_some_and(|member| member.recovered_sectors == u64::MAX)
+        };
+        let lost = (0..self.geometry.slots()).filter(|slot| !is_whole(*slot)).count();
+        self.is_redundant =
+            lost < usize::from(self.geometry.parity_slots()) || planted(Bug::EarlyWithoutSpare);
     }
 
-    /// Gives work to a band's stripe; waits in line when there is no free stripe for it.
-    fn attach(&mut self, common: &mut Common, band: BandKey, attachment: Attachment) {
-        if let Some(index) = self.index.get(band) {
-            self.pool[usize::from(index)].queue.push_back(attachment);
-            self.step(common, index);
-        } else if self.waiting.is_empty()
-            && let Some(index) = self.free.pop()
-        {
-            self.occupy(index, band, attachment);
-            self.step(common, index);
-        } else {
-            reached(Mark::WaitsForStripe);
-            common.counters.stripe_waits += 1;
-            self.waiting.push_back((band, attachment));
+    /// Everything that has been answered is to be on the members.
+    pub(crate) fn handle_write_back(&mut self, common: &mut Common, round: u64) {
+        let over = self.promises.ask(round);
+        if let Some(round) = over.or(planted(Bug::RoundAtOnce).then_some(round)) {
+            common.written_back(round);
         }
+        self.urge_all();
+        self.settle(common);
     }
 
-    /// Makes a free stripe the stripe of `band`.
-    fn occupy(&mut self, index: u16, band: BandKey, attachment: Attachment) {
-        let start = MemberSector(band.0 * u64::from(self.unit_sectors));
-        let stripe = &mut self.pool[usize::from(index)];
-        assert!(stripe.queue.is_empty() && stripe.batch.is_none(), "a free stripe has no work");
-        stripe.key = band;
-        let row = self.geometry.row_of(start).0 + u64::from(planted(Bug::NextRowsMap));
-        stripe.map = self.geometry.row_map(ChunkRow(row));
-        stripe.start = start;
-        stripe.phase = Phase::Ready;
-        stripe.has_served = false;
-        stripe.queue.push_back(attachment);
-        self.index.insert(band, index);
+    pub(crate) fn handle_timeout(&mut self, common: &mut Common) {
+        self.urge_old(common.now);
+        self.settle(common);
     }
 
-    /// A stripe has no work left, or has had its turn: it goes to the head of the line, or becomes
-    /// free. True when it has work again.
-    fn release(&mut self, common: &mut Common, index: u16) -> bool {
-        let stripe = &mut self.pool[usize::from(index)];
-        let key = stripe.key;
-        self.waiting.extend(stripe.queue.drain(..).map(|attachment| (key, attachment)));
-        if planted(Bug::QueueLost) {
-            self.waiting.pop_back();
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        let (delayed, held) = (self.due(&self.cache.delayed, 1), self.due(&self.cache.held, 2));
+        delayed.into_iter().chain(held).min()
+    }
+
+    pub(crate) fn handle_tuning(&mut self, common: &mut Common, tuning: Tuning) {
+        self.tuning = tuning;
+        self.bypass.set_threshold(tuning.bypass_threshold);
+        self.resize();
+        if tuning.mode == CacheMode::WriteThrough {
+            self.urge_all();
         }
-        assert_eq!(self.index.remove(key), index, "the index knows every occupied stripe");
-        while let Some((band, attachment)) = self.waiting.pop_front() {
-            // A band that got a stripe meanwhile takes its work along; the first that needs a
-            // stripe of its own gets this one.
-            if let Some(other) = self.index.get(band) {
-                self.pool[usize::from(other)].queue.push_back(attachment);
-                continue;
-            }
-            reached(Mark::HandsStripeOver);
-            common.counters.stripe_hand_overs += 1;
-            self.occupy(index, band, attachment);
-            return true;
+        self.serve_line(common);
+        self.settle(common);
+    }
+
+    /// A stripe that has no band yet, out of use.
+    fn blank(&self) -> Stripe {
+        Stripe::new(self.geometry.row_map(ChunkRow(0)), self.geometry.slots())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use braid_geometry::{Geometry, Level, Shape, StripeGeometry};
+
+    /// RAID-5 in md's usual layout.
+    pub(super) fn geometry(slots: u16, chunk_sectors: u32, rows: u64) -> StripeGeometry {
+        let shape = Shape {
+            level: Level::Raid5,
+            layout: braid_geometry::default_layout(Level::Raid5),
+            chunk_sectors,
+            slots,
+            member_sectors: vec![rows * u64::from(chunk_sectors); usize::from(slots)],
+        };
+        match Geometry::new(&shape).expect("a plain shape") {
+            Geometry::Stripe(geometry) => geometry,
+            other => unreachable!("{other:?}"),
         }
-        self.free.push(index);
-        false
     }
 }

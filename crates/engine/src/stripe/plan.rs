@@ -15,6 +15,11 @@
 //! [check: every_plan_loads_enough].
 
 use braid_hooks::{Bug, planted};
+use smallvec::SmallVec;
+
+/// As many as most arrays have data columns; more cost an allocation.
+const COLUMNS: usize = 16;
+type Few<T> = SmallVec<[T; COLUMNS]>;
 
 /// What is known of one column, inside the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,7 +45,7 @@ impl ColumnFacts {
 /// Everything a plan depends on.
 #[derive(Clone, Debug)]
 pub(super) struct StripeFacts {
-    pub(super) data: Vec<ColumnFacts>,
+    pub(super) data: Few<ColumnFacts>,
     pub(super) p: ColumnFacts,
     pub(super) q: Option<ColumnFacts>,
     pub(super) is_write: bool,
@@ -79,7 +84,7 @@ pub(super) struct Plan {
     pub(super) method: Method,
     pub(super) recovery: Recovery,
     /// Data columns to read.
-    pub(super) data: Vec<u16>,
+    pub(super) data: Few<u16>,
     pub(super) p: bool,
     pub(super) q: bool,
 }
@@ -120,7 +125,7 @@ fn load(
     method: Method,
     wanted: impl Fn(&ColumnFacts) -> bool,
 ) -> Option<Plan> {
-    let indexes = |matches: &dyn Fn(&ColumnFacts) -> bool| -> Vec<u16> {
+    let indexes = |matches: &dyn Fn(&ColumnFacts) -> bool| -> Few<u16> {
         let columns = (0u16..).zip(&facts.data);
         columns.filter(|(_, column)| matches(column)).map(|(index, _)| index).collect()
     };

@@ -1,16 +1,16 @@
 //! Reads that need no stripe: from the member straight into the client's payload.
 //!
-//! Possible where the member of the data column can be asked, because write-through leaves nothing
-//! newer in memory. When such a read fails, or cannot be made, the range goes through stripes and
-//! is reconstructed.
+//! Possible where the member of the data column can be asked, and the cache has nothing that the
+//! member does not have yet ([`super::dirty`]). When such a read fails, or cannot be made, the range
+//! goes through stripes and is reconstructed.
 
-use braid_geometry::{LogicalSector, MemberSector};
+use braid_geometry::{LogicalSector, MemberSector, Slot};
 use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes};
 
-use super::state::{Attachment, Want};
+use super::band::{Bands, Want};
 use super::{IoOwner, Stripes};
 use crate::buffer::Buffer;
-use crate::effect::{MemberFault, MemberOperation};
+use crate::effect::{IoId, MemberFault, MemberOperation};
 use crate::request::Piece;
 use crate::shard::{Common, PieceKey};
 
@@ -21,35 +21,52 @@ pub(super) struct DirectRead {
     piece: Piece,
     /// Sectors of the piece, from and to.
     range: (u32, u32),
-    slot: braid_geometry::Slot,
+    slot: Slot,
 }
 
 impl Stripes {
     pub(super) fn begin_read(&mut self, common: &mut Common, key: PieceKey, piece: &Piece) {
         let chunk_sectors = self.geometry.chunk_sectors();
+        let looks = self.promises.is_any() && !planted(Bug::ReadsPastDirt);
         let mut from = 0;
         while from < piece.sectors {
-            let address = self.geometry.locate(LogicalSector(piece.start.0 + u64::from(from)));
+            let start = piece.start.0 + u64::from(from);
+            let address = self.geometry.locate(LogicalSector(start));
             let sectors = (chunk_sectors - address.offset_sectors).min(piece.sectors - from);
             let range = (from, from + sectors);
-            let slot = self.geometry.row_map(address.row).data_slot(address.data_index);
-            let start = self.geometry.row_start(address.row).0 + u64::from(address.offset_sectors);
-            let start = MemberSector(start);
-            let is_readable = common.view.readable(slot, start, u64::from(sectors)).is_some();
-            if is_readable && !sometimes(Point::ThroughStripe) {
-                common.add_part(key);
-                common.counters.direct_reads += 1;
-                let offset_sectors = piece.payload_offset_sectors + from;
-                let buffer = Buffer::Payload { request: piece.request, offset_sectors };
-                let operation = MemberOperation::Read { buffer };
-                let io = common.submit(slot, (start, sectors), operation);
-                let read = DirectRead { key, piece: *piece, range, slot };
-                self.in_flight.insert(io, IoOwner::Direct(read));
+            if looks {
+                self.read_over_dirt(common, key, piece, (range, address.data_index));
             } else {
-                self.read_through_stripes(common, key, piece, range);
+                self.read_past_stripes(common, key, piece, range);
             }
             from += sectors;
         }
+    }
+
+    /// Reads a range inside one chunk from its member; through stripes if that cannot be asked.
+    pub(super) fn read_past_stripes(
+        &mut self,
+        common: &mut Common,
+        key: PieceKey,
+        piece: &Piece,
+        range: (u32, u32),
+    ) {
+        let (from, to) = range;
+        let address = self.geometry.locate(LogicalSector(piece.start.0 + u64::from(from)));
+        let slot = self.geometry.row_map(address.row).data_slot(address.data_index);
+        let start = self.geometry.row_start(address.row).0 + u64::from(address.offset_sectors);
+        let (start, sectors) = (MemberSector(start), to - from);
+        let is_readable = common.view.readable(slot, start, u64::from(sectors)).is_some();
+        if !is_readable || sometimes(Point::ThroughStripe) {
+            return self.read_through_stripes(common, key, piece, range);
+        }
+        common.add_part(key);
+        common.counters.direct_reads += 1;
+        let offset_sectors = piece.payload_offset_sectors + from;
+        let buffer = Buffer::Payload { request: piece.request, offset_sectors };
+        let read = DirectRead { key, piece: *piece, range, slot };
+        let io = IoId(self.in_flight.insert(IoOwner::Direct(read)));
+        common.submit((io, slot), (start, sectors), MemberOperation::Read { buffer });
     }
 
     pub(super) fn direct_done(
@@ -75,11 +92,9 @@ impl Stripes {
         piece: &Piece,
         range: (u32, u32),
     ) {
-        for (band, segments) in self.bands(piece, range) {
-            common.add_part(key);
-            let request = piece.request;
-            let attachment = Attachment { piece: key, request, want: Want::Read, segments };
-            self.attach(common, band, attachment);
+        let geometry = self.geometry;
+        for (band, run) in Bands::new(&geometry, self.unit_sectors, piece, range) {
+            self.attach(common, band, (key, piece.request, Want::Read, run));
         }
     }
 }

@@ -13,22 +13,24 @@
 //! A *batch* is what a stripe works on at a time: either reads or writes, all that had come by the
 //! time it was begun. Its *window* is the run of sectors of the stripe unit that any of them
 //! touches; every read, every parity byte and every write of the batch stays inside it.
+//!
+//! What a batch has read or made stays in the stripe's blocks and is used again, until another band
+//! gets the stripe: each column says which sectors of its block hold what its member holds, or would
+//! hold if it could be read ([`Column::valid`]).
 
 use braid_hooks::{Bug, Point, planted, sometimes};
 use std::collections::VecDeque;
 
 use braid_geometry::{MemberSector, RowMap, Slot};
 
+use super::band::{Attachment, Band, Segment};
+use super::lists::Links;
 use super::plan::Method;
+use crate::Instant;
 use crate::array::MemberId;
 use crate::buffer::Half;
 use crate::effect::MemberFault;
 use crate::request::RequestId;
-use crate::shard::PieceKey;
-
-/// Which run of member sectors a stripe covers: the member sector divided by the stripe unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct BandKey(pub(super) u64);
 
 /// What a stripe is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,6 +86,14 @@ pub(super) struct Column {
     pub(super) unreadable: bool,
     /// The member that missed this batch's write, and why.
     pub(super) missed: Option<(MemberId, MemberFault)>,
+    /// Sectors of the old block that hold what the member holds.
+    pub(super) valid: SectorSet,
+    /// Sectors that queued writes and the batch's writes cover.
+    pub(super) queued: SectorSet,
+    /// Which of the two blocks is the old one.
+    pub(super) is_swapped: bool,
+    /// The batch read it.
+    pub(super) was_read: bool,
 }
 
 impl Column {
@@ -93,7 +103,35 @@ impl Column {
         touched: SectorSet::EMPTY,
         unreadable: false,
         missed: None,
+        valid: SectorSet::EMPTY,
+        queued: SectorSet::EMPTY,
+        is_swapped: false,
+        was_read: false,
     };
+
+    /// Forgets the last batch: what is valid in `window` counts as read.
+    fn begin(&mut self, window: Window) {
+        let state =
+            if self.valid.contains(window.set()) { ColumnState::Clean } else { ColumnState::Empty };
+        let Self { valid, queued, is_swapped, .. } = *self;
+        *self = Self { state, valid, queued, is_swapped, ..Self::EMPTY };
+    }
+
+    /// The batch's content is on the member: what the blocks hold now.
+    pub(super) fn settle(&mut self, window: Window) {
+        match self.fresh {
+            Fresh::Nothing | Fresh::Block(Half::Old) => {}
+            Fresh::Payload { .. } | Fresh::Zeroes { .. } => {
+                if !planted(Bug::PayloadKeepsValid) {
+                    self.valid = self.valid.without(window.set());
+                }
+            }
+            Fresh::Block(Half::New) => {
+                self.is_swapped = !self.is_swapped;
+                self.valid = window.set();
+            }
+        }
+    }
 }
 
 /// A set of the sectors of a stripe unit, which has at most 128.
@@ -117,47 +155,17 @@ impl SectorSet {
         Self(self.0 | other.0)
     }
 
+    pub(super) fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    pub(super) fn meets(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
     pub(super) fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
-}
-
-/// Part of a piece inside one column of one stripe.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Segment {
-    pub(super) data_index: u16,
-    /// Sectors into the stripe unit.
-    pub(super) offset: u32,
-    pub(super) sectors: u32,
-    /// Sectors into the request's payload; without meaning for zeroes.
-    pub(super) payload_offset: u32,
-}
-
-/// What a piece wants of a stripe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Want {
-    Read,
-    Write { durable: bool },
-    Zero { may_punch: bool, durable: bool },
-}
-
-impl Want {
-    pub(super) fn is_write(self) -> bool {
-        self != Self::Read
-    }
-
-    pub(super) fn is_durable(self) -> bool {
-        matches!(self, Self::Write { durable: true } | Self::Zero { durable: true, .. })
-    }
-}
-
-/// A piece's business with one stripe.
-#[derive(Clone, Debug)]
-pub(super) struct Attachment {
-    pub(super) piece: PieceKey,
-    pub(super) request: RequestId,
-    pub(super) want: Want,
-    pub(super) segments: Vec<Segment>,
 }
 
 /// A run of sectors of the stripe unit.
@@ -169,7 +177,7 @@ pub(super) struct Window {
 
 impl Window {
     /// The smallest window around all segments; none for none.
-    pub(super) fn around<'a>(segments: impl Iterator<Item = &'a Segment>) -> Option<Self> {
+    pub(super) fn around(segments: impl Iterator<Item = Segment>) -> Option<Self> {
         let bounds = segments.map(|segment| (segment.offset, segment.offset + segment.sectors));
         let (start, end) = bounds.reduce(|a, b| {
             let end = if planted(Bug::WindowEndsEarly) { b.1 } else { a.1.max(b.1) };
@@ -183,38 +191,111 @@ impl Window {
     }
 }
 
-/// What a stripe is working on.
-#[derive(Clone, Debug)]
+/// What a stripe is working on: the first so many of its queue.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Batch {
     pub(super) is_write: bool,
-    pub(super) attachments: Vec<Attachment>,
+    /// It writes every data column whole.
+    pub(super) is_full: bool,
+    pub(super) count: usize,
     pub(super) window: Window,
     /// The way to make parity that is taken if there are two; only the simulator has a wish.
     pub(super) preferred: Option<Method>,
 }
 
+/// Where a stripe stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// It has no work; what it holds of a band may be of use again. In the list of idle stripes.
+    Idle,
+    /// It works, or is about to.
+    Busy,
+    /// It waits to fill up. In the list of delayed stripes.
+    Delayed,
+    /// It stands back behind full-width writes. In the list of held stripes.
+    Held,
+    /// The cache has been made smaller; it is out of use.
+    Retired,
+}
+
 /// One stripe of the pool.
 #[derive(Debug)]
 pub(super) struct Stripe {
-    pub(super) key: BandKey,
+    /// None until it has had one.
+    pub(super) band: Option<Band>,
     pub(super) map: RowMap,
-    /// First sector of the band on every member.
-    pub(super) start: MemberSector,
     pub(super) phase: Phase,
-    pub(super) columns: Vec<Column>,
+    pub(super) columns: Box<[Column]>,
     pub(super) batch: Option<Batch>,
+    /// Work in order of arrival; the batch's is at the front.
     pub(super) queue: VecDeque<Attachment>,
-    /// It has ended a batch for this band.
+    pub(super) place: Place,
+    pub(super) links: Links,
+    /// It is among those that are about to be looked at.
+    pub(super) is_ready: bool,
+    /// It has ended a batch since it was last idle.
     pub(super) has_served: bool,
+    /// It does not wait to fill up any more.
+    pub(super) is_urged: bool,
+    /// Nor does it stand back.
+    pub(super) is_let_go: bool,
+    /// Work in the queue whose client waits for it.
+    pub(super) awaited: u32,
+    /// When it was first put off, if it was.
+    pub(super) since: Option<Instant>,
     /// Member requests and jobs that are out.
-    pub(super) outstanding: u16,
+    pub(super) outstanding: u32,
 }
 
 impl Stripe {
+    pub(super) fn new(map: RowMap, slots: u16) -> Self {
+        Self {
+            band: None,
+            map,
+            phase: Phase::Ready,
+            columns: vec![Column::EMPTY; usize::from(slots)].into_boxed_slice(),
+            batch: None,
+            queue: VecDeque::new(),
+            place: Place::Retired,
+            links: Links::NONE,
+            is_ready: false,
+            has_served: false,
+            is_urged: false,
+            is_let_go: false,
+            awaited: 0,
+            since: None,
+            outstanding: 0,
+        }
+    }
+
+    pub(super) fn band(&self) -> &Band {
+        self.band.as_ref().expect("a stripe with work has a band")
+    }
+
+    pub(super) fn window(&self) -> Window {
+        self.batch.as_ref().expect("a batch is under way").window
+    }
+
     /// The member sectors that the batch's window covers on every slot.
     pub(super) fn range(&self) -> (MemberSector, u32) {
-        let window = self.batch.as_ref().expect("only a batch has a range").window;
-        (MemberSector(self.start.0 + u64::from(window.offset)), window.sectors)
+        let window = self.window();
+        (MemberSector(self.band().start.0 + u64::from(window.offset)), window.sectors)
+    }
+
+    /// What the batch works on.
+    pub(super) fn attachments(&self) -> impl DoubleEndedIterator<Item = &Attachment> {
+        self.queue.range(..self.batch.as_ref().expect("a batch is under way").count)
+    }
+
+    /// What the batch works on in one data column.
+    pub(super) fn segments(
+        &self,
+        index: u16,
+    ) -> impl DoubleEndedIterator<Item = (&Attachment, Segment)> {
+        let band = self.band();
+        self.attachments().filter_map(move |attachment| {
+            band.segment(&attachment.run, index).map(|segment| (attachment, segment))
+        })
     }
 
     pub(super) fn column(&self, slot: Slot) -> &Column {
@@ -235,28 +316,53 @@ impl Stripe {
         (0..map.data_slots()).map(move |index| map.data_slot(index))
     }
 
-    /// Takes the next batch off the queue: the longest run of like requests at its head.
+    /// Whether queued writes cover every data column whole.
+    pub(super) fn is_full(&self, unit_sectors: u32) -> bool {
+        let whole = SectorSet::run(0, unit_sectors);
+        self.data_slots().all(|slot| self.column(slot).queued.contains(whole))
+    }
+
+    /// Adds to the sectors that queued writes cover.
+    pub(super) fn note_queued(&mut self, attachment: &Attachment) {
+        if !attachment.want.is_write() {
+            return;
+        }
+        let band = *self.band();
+        for index in 0..self.map.data_slots() {
+            if let Some(segment) = band.segment(&attachment.run, index) {
+                let column = self.column_mut(self.map.data_slot(index));
+                let set = SectorSet::run(segment.offset, segment.sectors);
+                column.queued = column.queued.union(set);
+            }
+        }
+    }
+
+    /// Takes the next batch: the longest run of like requests at the queue's head.
     pub(super) fn begin_batch(&mut self, unit_sectors: u32) {
         let whole = Window { offset: 0, sectors: unit_sectors };
         assert!(self.batch.is_none() && self.outstanding == 0, "one batch at a time");
         let is_write = self.queue.front().expect("a batch has work").want.is_write();
         let count = self.queue.iter().take_while(|next| next.want.is_write() == is_write).count();
         let count = if sometimes(Point::OneRequestBatch) { 1 } else { count };
-        let attachments: Vec<Attachment> = self.queue.drain(..count).collect();
-        let segments = || attachments.iter().flat_map(|attachment| &attachment.segments);
-        let window = Window::around(segments()).expect("an attachment has segments");
-        let window = if sometimes(Point::WholeWindow) { whole } else { window };
-        self.columns.fill(Column::EMPTY);
-        for segment in segments() {
-            let touched = SectorSet::run(segment.offset, segment.sectors);
-            let column = self.column_mut(self.map.data_slot(segment.data_index));
-            column.touched = column.touched.union(touched);
-        }
         let preferred = match () {
             () if sometimes(Point::PreferRmw) => Some(Method::Rmw),
             () if sometimes(Point::PreferRcw) => Some(Method::Rcw),
             () => None,
         };
-        self.batch = Some(Batch { is_write, attachments, window, preferred });
+        let batch = Batch { is_write, is_full: false, count, window: whole, preferred };
+        self.batch = Some(batch);
+        let data = self.map.data_slots();
+        let segments = (0..data).flat_map(|index| self.segments(index)).map(|(_, segment)| segment);
+        let window = Window::around(segments).expect("an attachment has segments");
+        let window = if sometimes(Point::WholeWindow) { whole } else { window };
+        self.columns.iter_mut().for_each(|column| column.begin(window));
+        for index in 0..data {
+            let sets = self.segments(index).map(|(_, s)| SectorSet::run(s.offset, s.sectors));
+            let touched = sets.fold(SectorSet::EMPTY, SectorSet::union);
+            self.column_mut(self.map.data_slot(index)).touched = touched;
+        }
+        let covers = |slot: Slot| self.column(slot).touched.contains(whole.set());
+        let is_full = is_write && self.data_slots().all(covers);
+        self.batch = Some(Batch { window, is_full, ..batch });
     }
 }

@@ -10,11 +10,13 @@
 use braid_geometry::Slot;
 use braid_hooks::{Bug, Mark, planted, reached};
 
+use smallvec::SmallVec;
+
+use super::band::Want;
 use super::plan::{Method, Plan, Recovery};
-use super::state::{ColumnState, Fresh, Segment, Stripe, Want, Window};
+use super::state::{ColumnState, Fresh, Stripe, Window};
 use crate::buffer::{BlockIndex, Buffer, Half};
-use crate::job::Step;
-use crate::request::RequestId;
+use crate::job::{Job, Sources, Step};
 
 /// Where a stripe's blocks are in the shard's arena.
 #[derive(Clone, Copy, Debug)]
@@ -25,12 +27,9 @@ pub(super) struct Blocks {
 
 impl Blocks {
     /// The start of the window in one of a column's two blocks.
-    pub(super) fn at(self, slot: Slot, half: Half, offset_sectors: u32) -> Buffer {
-        let half = match half {
-            Half::Old => 0,
-            Half::New => 1,
-        };
-        let block = BlockIndex(self.first + 2 * u32::from(slot.0) + half);
+    pub(super) fn at(self, stripe: &Stripe, slot: Slot, half: Half, offset_sectors: u32) -> Buffer {
+        let is_second = stripe.column(slot).is_swapped == (half == Half::Old);
+        let block = BlockIndex(self.first + 2 * u32::from(slot.0) + u32::from(is_second));
         Buffer::Block { block, offset_sectors }
     }
 }
@@ -39,15 +38,14 @@ impl Blocks {
 pub(super) struct Builder<'a> {
     pub(super) stripe: &'a mut Stripe,
     pub(super) blocks: Blocks,
-    pub(super) steps: Vec<Step>,
+    pub(super) job: Job,
 }
 
 impl Builder<'_> {
     /// All steps of the batch under `plan`.
-    pub(super) fn build(mut self, plan: &Plan) -> Vec<Step> {
+    pub(super) fn build(mut self, plan: &Plan) -> Job {
         self.recover(plan.recovery);
-        let is_write = self.stripe.batch.as_ref().expect("a batch is being computed").is_write;
-        if is_write {
+        if self.is_write() {
             for index in 0..self.stripe.map.data_slots() {
                 self.merge(index);
             }
@@ -57,35 +55,66 @@ impl Builder<'_> {
                 Method::Rmw => self.modify_parity(),
             }
         } else {
-            self.copy_out();
+            self.copy_out(plan.recovery);
         }
-        self.steps
+        self.job
+    }
+
+    fn is_write(&self) -> bool {
+        self.stripe.batch.as_ref().expect("a batch is being computed").is_write
     }
 
     fn window(&self) -> Window {
-        self.stripe.batch.as_ref().expect("a batch is being computed").window
+        self.stripe.window()
+    }
+
+    fn push(&mut self, step: Step) {
+        self.job.steps.push(step);
     }
 
     fn old(&self, slot: Slot) -> Buffer {
-        self.blocks.at(slot, Half::Old, self.window().offset)
+        self.blocks.at(self.stripe, slot, Half::Old, self.window().offset)
     }
 
     fn fresh(&self, slot: Slot) -> Buffer {
-        self.blocks.at(slot, Half::New, self.window().offset)
+        self.blocks.at(self.stripe, slot, Half::New, self.window().offset)
     }
 
     fn data_slot(&self, index: u16) -> Slot {
         self.stripe.map.data_slot(index)
     }
 
-    /// Old content of every data column by exponent, without the lost ones.
-    fn old_by_exponent(&self, lost: &[u16]) -> Vec<Option<Buffer>> {
+    /// Names data columns by exponent: each of `content`'s, none where it has none.
+    fn by_exponent(&mut self, content: impl Fn(&Self, u16) -> Option<Buffer>) -> Sources {
         let map = self.stripe.map;
-        let mut sources = vec![None; usize::from(map.exponents_count())];
-        for index in (0..map.data_slots()).filter(|index| !lost.contains(index)) {
-            sources[usize::from(map.exponent(index))] = Some(self.old(map.data_slot(index)));
+        let mut sources: SmallVec<[Option<Buffer>; 16]> = SmallVec::new();
+        sources.resize(usize::from(map.exponents_count()), None);
+        for index in 0..map.data_slots() {
+            sources[usize::from(map.exponent(index))] = content(self, index);
         }
-        sources
+        self.job.sources(sources.into_iter())
+    }
+
+    /// Names the old content of every data column by exponent, without the lost ones.
+    fn old_by_exponent(&mut self, lost: &[u16]) -> Sources {
+        self.by_exponent(|builder, index| {
+            (!lost.contains(&index)).then(|| builder.old(builder.data_slot(index)))
+        })
+    }
+
+    /// The client's payload, where a column that cannot be read is asked for by one read that wants
+    /// all of it, and by nobody else: it is solved for right there.
+    fn straight(&self, index: u16) -> Option<Buffer> {
+        if self.is_write() || self.stripe.column(self.data_slot(index)).unreadable {
+            return None;
+        }
+        let mut segments = self.stripe.segments(index);
+        let (work, segment) = segments.next()?;
+        let covers = Window { offset: segment.offset, sectors: segment.sectors } == self.window();
+        (covers && segments.next().is_none()).then_some(Buffer::Payload {
+            request: work.request,
+            offset_sectors: segment.payload_offset,
+        })
     }
 
     fn recover(&mut self, recovery: Recovery) {
@@ -93,33 +122,42 @@ impl Builder<'_> {
         let p = self.old(map.p_slot());
         let q = map.q_slot().map(|slot| self.old(slot));
         let q = || q.expect("a plan uses Q only where there is one");
-        let out = |index: u16| self.old(map.data_slot(index));
-        let (step, lost) = match recovery {
+        let out = |builder: &Self, index: u16| {
+            builder.straight(index).unwrap_or_else(|| builder.old(map.data_slot(index)))
+        };
+        let step = match recovery {
             Recovery::None => return,
             Recovery::FromP(one) => {
                 reached(Mark::RecoversFromP);
-                let others = (0..map.data_slots()).filter(|index| *index != one).map(out);
-                let sources = others.chain([p]).collect();
-                (Step::Xor { target: out(one), sources }, vec![one])
+                let others = (0..map.data_slots()).filter(|index| *index != one);
+                let others: SmallVec<[Buffer; 16]> =
+                    others.map(|index| self.old(map.data_slot(index))).collect();
+                let sources = self.job.sources(others.into_iter().chain([p]).map(Some));
+                Step::Xor { target: out(self, one), sources }
             }
             Recovery::FromQ(one) => {
                 reached(Mark::RecoversFromQ);
                 let sources = self.old_by_exponent(&[one]);
                 let lost = map.exponent(one);
-                (Step::RecoverFromQ { sources, q: q(), lost, out: out(one) }, vec![one])
+                Step::RecoverFromQ { sources, q: q(), lost, out: out(self, one) }
             }
             Recovery::FromBoth(one, two) => {
                 reached(Mark::RecoversTwo);
                 let sources = self.old_by_exponent(&[one, two]);
                 let lost = (map.exponent(one), map.exponent(two));
-                let swap = planted(Bug::RecoveredSwapped);
-                let out = if swap { (out(two), out(one)) } else { (out(one), out(two)) };
-                (Step::RecoverTwo { sources, p, q: q(), lost, out }, vec![one, two])
+                let (one, two) = (out(self, one), out(self, two));
+                let out = if planted(Bug::RecoveredSwapped) { (two, one) } else { (one, two) };
+                Step::RecoverTwo { sources, p, q: q(), lost, out }
             }
         };
-        self.steps.push(step);
-        for index in lost {
-            self.stripe.column_mut(map.data_slot(index)).state = ColumnState::Clean;
+        self.push(step);
+        for index in lost_columns(recovery) {
+            if self.straight(index).is_none() {
+                let window = self.window().set();
+                let column = self.stripe.column_mut(map.data_slot(index));
+                column.state = ColumnState::Clean;
+                column.valid = column.valid.union(window);
+            }
         }
     }
 
@@ -127,24 +165,18 @@ impl Builder<'_> {
     fn merge(&mut self, index: u16) {
         let slot = self.data_slot(index);
         let window = self.window();
-        let batch = self.stripe.batch.as_ref().expect("a batch is being computed");
-        let writes: Vec<(RequestId, Want, Segment)> = batch
-            .attachments
-            .iter()
-            .flat_map(|a| a.segments.iter().map(|segment| (a.request, a.want, *segment)))
-            .filter(|(_, _, segment)| segment.data_index == index)
-            .collect();
-        let Some((request, want, last)) = writes.last().copied() else { return };
+        let last = self.stripe.segments(index).next_back();
+        let Some((work, last)) = last.map(|(work, segment)| (*work, segment)) else { return };
         let last_covers = Window { offset: last.offset, sectors: last.sectors } == window;
-        let fresh = match want {
+        let fresh = match work.want {
             Want::Write { .. } if last_covers => {
-                Fresh::Payload { request, offset_sectors: last.payload_offset }
+                Fresh::Payload { request: work.request, offset_sectors: last.payload_offset }
             }
             Want::Zero { may_punch, .. } if last_covers || planted(Bug::ZeroTakesWindow) => {
                 Fresh::Zeroes { may_punch }
             }
             _ => {
-                self.overlay(slot, &writes);
+                self.overlay(slot, index);
                 Fresh::Block(Half::New)
             }
         };
@@ -152,25 +184,26 @@ impl Builder<'_> {
     }
 
     /// Lays writes over the old content, in the order of arrival, in the column's new block.
-    fn overlay(&mut self, slot: Slot, writes: &[(RequestId, Want, Segment)]) {
+    fn overlay(&mut self, slot: Slot, index: u16) {
         let window = self.window();
         let is_covered = self.stripe.column(slot).touched.contains(window.set());
         if !is_covered && !planted(Bug::MergeForgetsOld) {
             let (from, to) = (self.old(slot), self.fresh(slot));
-            self.steps.push(Step::Copy { from, to, sectors: window.sectors });
+            self.push(Step::Copy { from, to, sectors: window.sectors });
         }
-        for (request, want, segment) in writes {
-            let to = self.blocks.at(slot, Half::New, segment.offset);
+        let (stripe, blocks) = (&*self.stripe, self.blocks);
+        self.job.steps.extend(stripe.segments(index).map(|(work, segment)| {
+            let to = blocks.at(stripe, slot, Half::New, segment.offset);
             let sectors = segment.sectors;
-            self.steps.push(match want {
+            match work.want {
                 Want::Zero { .. } => Step::Zero { to, sectors },
                 Want::Read | Want::Write { .. } => {
                     let offset_sectors = segment.payload_offset;
-                    let from = Buffer::Payload { request: *request, offset_sectors };
+                    let from = Buffer::Payload { request: work.request, offset_sectors };
                     Step::Copy { from, to, sectors }
                 }
-            });
-        }
+            }
+        }));
     }
 
     /// A column's content as it will be; none is zeroes.
@@ -181,7 +214,9 @@ impl Builder<'_> {
                 Some(Buffer::Payload { request, offset_sectors })
             }
             Fresh::Zeroes { .. } => None,
-            Fresh::Block(half) => Some(self.blocks.at(slot, half, self.window().offset)),
+            Fresh::Block(half) => {
+                Some(self.blocks.at(self.stripe, slot, half, self.window().offset))
+            }
         }
     }
 
@@ -189,10 +224,6 @@ impl Builder<'_> {
     fn reconstruct_parity(&mut self) {
         reached(Mark::ReconstructsParity);
         let map = self.stripe.map;
-        let mut sources = vec![None; usize::from(map.exponents_count())];
-        for index in 0..map.data_slots() {
-            sources[usize::from(map.exponent(index))] = self.content(map.data_slot(index));
-        }
         let fresh = self.all_zeroes().unwrap_or(Fresh::Block(Half::New));
         let (p_slot, q_slot) = (map.p_slot(), map.q_slot());
         self.stripe.column_mut(p_slot).fresh = fresh;
@@ -202,12 +233,14 @@ impl Builder<'_> {
         if fresh != Fresh::Block(Half::New) {
             return;
         }
+        let sources = self.by_exponent(|builder, index| builder.content(builder.data_slot(index)));
         let p = self.fresh(p_slot);
-        self.steps.push(match q_slot.map(|slot| self.fresh(slot)) {
+        let step = match q_slot.map(|slot| self.fresh(slot)) {
             Some(q) if planted(Bug::SwapPAndQ) => Step::Generate { sources, p: Some(q), q: p },
             Some(q) => Step::Generate { sources, p: Some(p), q },
-            None => Step::Xor { target: p, sources: sources.into_iter().flatten().collect() },
-        });
+            None => Step::Xor { target: p, sources },
+        };
+        self.push(step);
     }
 
     /// Zeroes in every data column make zeroes of parity.
@@ -239,9 +272,9 @@ impl Builder<'_> {
             if let Some(source) = self.content(slot)
                 && !planted(Bug::RmwNoDifference)
             {
-                self.steps.push(Step::XorInto { target: delta, source });
+                self.push(Step::XorInto { target: delta, source });
             }
-            self.steps.push(Step::Update { delta, exponent: map.exponent(index), p, q });
+            self.push(Step::Update { delta, exponent: map.exponent(index), p, q });
         }
         for slot in [Some(map.p_slot()), map.q_slot()].into_iter().flatten() {
             if is_loaded(self, slot).is_some() {
@@ -250,18 +283,33 @@ impl Builder<'_> {
         }
     }
 
-    /// Copies what the clients read into their payloads.
-    fn copy_out(&mut self) {
-        let batch = self.stripe.batch.as_ref().expect("a batch is being computed");
-        let segments = batch.attachments.iter().flat_map(|attachment| {
-            attachment.segments.iter().map(move |segment| (attachment.request, *segment))
-        });
-        let copies = segments.map(|(request, segment)| Step::Copy {
-            from: self.blocks.at(self.data_slot(segment.data_index), Half::Old, segment.offset),
-            to: Buffer::Payload { request, offset_sectors: segment.payload_offset },
-            sectors: segment.sectors,
-        });
-        let copies: Vec<Step> = copies.collect();
-        self.steps.extend(copies);
+    /// Copies what the clients read into their payloads, but for what was solved for there.
+    fn copy_out(&mut self, recovery: Recovery) {
+        for index in 0..self.stripe.map.data_slots() {
+            let is_lost = lost_columns(recovery).any(|lost| lost == index);
+            if is_lost && self.straight(index).is_some() {
+                continue;
+            }
+            let (stripe, blocks) = (&*self.stripe, self.blocks);
+            let slot = stripe.map.data_slot(index);
+            self.job.steps.extend(stripe.segments(index).map(|(work, segment)| Step::Copy {
+                from: blocks.at(stripe, slot, Half::Old, segment.offset),
+                to: Buffer::Payload {
+                    request: work.request,
+                    offset_sectors: segment.payload_offset,
+                },
+                sectors: segment.sectors,
+            }));
+        }
     }
+}
+
+/// The data columns that are solved for.
+fn lost_columns(recovery: Recovery) -> impl Iterator<Item = u16> {
+    let (one, two) = match recovery {
+        Recovery::None => (None, None),
+        Recovery::FromP(one) | Recovery::FromQ(one) => (Some(one), None),
+        Recovery::FromBoth(one, two) => (Some(one), Some(two)),
+    };
+    one.into_iter().chain(two)
 }

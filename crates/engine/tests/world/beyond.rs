@@ -67,7 +67,7 @@ fn two_columns(stripe: &StripeGeometry, row: u64) -> (u64, u64) {
 #[test]
 fn torn_band_is_not_reconstructed() {
     for_seeds(10, |seed| {
-        let mut scene = Scene::new(shape(Level::Raid4, 0, 8, 3, 4), seed);
+        let mut scene = Scene::new(shape(Level::Raid4, 0, 8, 3, 4), seed).write_through();
         scene.errors_allowed = true;
         scene.missing.push(1);
         let mut world = scene.open();

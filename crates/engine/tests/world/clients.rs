@@ -97,6 +97,7 @@ impl World {
             allowed: Vec::new(),
             alone: true,
             keep: false,
+            is_early: false,
         };
         if let Some(version) = version {
             self.model.begin((start, sectors), id.0, version);
@@ -154,7 +155,8 @@ impl World {
 
     pub(crate) fn answered(&mut self, id: RequestId, result: Result<(), Fault>) {
         let flight = self.clients.flights.remove(&id).expect("a request under way");
-        let payload = self.payloads.remove(&id);
+        let is_held = self.clients.holds.contains_key(&id);
+        let payload = if is_held { None } else { self.payloads.remove(&id) };
         self.clients.answers.insert(id, result);
         let seed = self.scene.seed;
         if !self.scene.errors_allowed {
@@ -176,8 +178,8 @@ impl World {
             Operation::Write { durable } | Operation::WriteZeroes { durable, .. } => {
                 let end = if result.is_ok() { End::Done { durable } } else { End::Unsure };
                 self.model.end(range, id.0, times, end);
-                if result.is_ok() {
-                    self.check_written(range, durable);
+                if result.is_ok() && !flight.is_early {
+                    self.check_written(range, durable, 0..=self.clock.step);
                 }
             }
             Operation::Trim => self.model.end(range, id.0, times, End::Unsure),

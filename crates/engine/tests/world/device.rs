@@ -37,6 +37,8 @@ pub(crate) struct Device {
     /// Sectors that cannot be read until they are written.
     pub(crate) bad: BTreeSet<u64>,
     pub(crate) wrong: Wrong,
+    /// How often it was flushed.
+    pub(crate) flushes: u64,
     /// What its superblock says, durably.
     pub(crate) superblock: Arc<SuperblockState>,
 }
@@ -49,6 +51,7 @@ impl Device {
             unflushed: BTreeMap::new(),
             bad: BTreeSet::new(),
             wrong: Wrong::default(),
+            flushes: 0,
             superblock,
         }
     }
@@ -94,6 +97,7 @@ impl Device {
         if self.wrong.dead || self.wrong.flushes_fail {
             return false;
         }
+        self.flushes += 1;
         for sector in std::mem::take(&mut self.unflushed).into_keys() {
             let range = bytes(sector, 1);
             self.durable[range.clone()].copy_from_slice(&self.seen[range]);

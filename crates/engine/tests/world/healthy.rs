@@ -40,8 +40,8 @@ fn levels_without_redundancy_keep_every_byte_in_any_order() {
 #[test]
 fn busy_band_does_not_starve_others() {
     for_seeds(4, |seed| {
-        let mut scene = Scene::new(shape(Level::Raid5, 2, 8, 4, 4), seed);
-        (scene.stripes, scene.shards) = (1, 1);
+        let mut scene = Scene::new(shape(Level::Raid5, 2, 8, 4, 4), seed).write_through();
+        (scene.tuning.stripes, scene.shards) = (1, 1);
         let mut world = scene.open();
         let operation = Operation::Write { durable: false };
         let member_request = |event: &Event| matches!(event, Event::Io { .. });

@@ -67,8 +67,12 @@ fn parity_that_may_be_wrong_is_neither_updated_nor_believed() {
             let mut scene = Scene::new(shape(level, 2, 8, slots, 6), seed);
             scene.resync_offset = 0;
             scene.errors_allowed = true;
+            scene.tuning.stripes = 1;
             let mut world = scene.open();
             world.run(&mix);
+            // Another band gets the stripe, so that nothing of this one is in the cache.
+            let elsewhere = world.geometry.capacity_sectors() - 1;
+            assert_eq!(world.write(elsewhere, 1), Ok(()));
             assert_eq!(world.counters().rmw_writes, 0, "{level}: parity is made anew");
             assert!(world.counters().rcw_writes > 0);
             let (slot, place) = places(&world.geometry, 7)[0];
@@ -86,6 +90,7 @@ fn parity_is_believed_below_the_resync_offset() {
         let mut scene = Scene::new(shape(Level::Raid5, 2, 8, 5, 6), seed);
         scene.resync_offset = 24;
         scene.errors_allowed = true;
+        scene.tuning.stripes = 1;
         let mut world = scene.open();
         for sector in (0..world.geometry.capacity_sectors()).step_by(5) {
             let (slot, place) = places(&world.geometry, sector)[0];

@@ -17,6 +17,7 @@ mod scene;
 mod world;
 
 mod beyond;
+mod cache;
 mod crash;
 mod failing;
 mod flushes;

@@ -1,8 +1,10 @@
 //! What goes wrong in a story.
 
+use braid_engine::Tuning;
 use braid_engine::array::MemberId;
 
-use crate::world::World;
+use crate::device::Device;
+use crate::world::{Message, World};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mishap {
@@ -14,6 +16,8 @@ pub(crate) enum Mishap {
     SuperblocksFail(MemberId),
     /// One sector cannot be read until it is written.
     BadSector(MemberId, u64),
+    /// The stripe caches are to work in another way.
+    Tuned(Tuning),
 }
 
 impl World {
@@ -26,21 +30,24 @@ impl World {
     }
 
     pub(crate) fn happen(&mut self, mishap: Mishap) {
-        let (Mishap::Dies(member)
-        | Mishap::WritesFail(member)
-        | Mishap::FlushesFail(member)
-        | Mishap::SuperblocksFail(member)
-        | Mishap::BadSector(member, _)) = mishap;
-        let device = &mut self.devices[usize::from(member.0)];
         match mishap {
-            Mishap::Dies(_) => device.wrong.dead = true,
-            Mishap::WritesFail(_) => device.wrong.writes_fail = true,
-            Mishap::FlushesFail(_) => device.wrong.flushes_fail = true,
-            Mishap::SuperblocksFail(_) => device.wrong.superblocks_fail = true,
-            Mishap::BadSector(_, sector) => {
-                device.bad.insert(sector);
+            Mishap::Dies(member) => self.device(member).wrong.dead = true,
+            Mishap::WritesFail(member) => self.device(member).wrong.writes_fail = true,
+            Mishap::FlushesFail(member) => self.device(member).wrong.flushes_fail = true,
+            Mishap::SuperblocksFail(member) => self.device(member).wrong.superblocks_fail = true,
+            Mishap::BadSector(member, sector) => {
+                self.device(member).bad.insert(sector);
+            }
+            Mishap::Tuned(tuning) => {
+                for side in &mut self.shards {
+                    side.inbox.push_back(Message::Tuning(tuning));
+                }
             }
         }
+    }
+
+    fn device(&mut self, member: MemberId) -> &mut Device {
+        &mut self.devices[usize::from(member.0)]
     }
 
     /// Plans `count` mishaps of the first `steps` steps, all of them on `members`.

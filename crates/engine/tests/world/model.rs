@@ -5,6 +5,8 @@
 //! no later answered write has replaced. What is on stable storage may lag behind down to the last
 //! flush; `history` holds all that a power cut may leave.
 
+use std::ops::RangeInclusive;
+
 use crate::SECTOR;
 use crate::random::mix;
 
@@ -97,6 +99,13 @@ impl Model {
         }
     }
 
+    /// What was written there and answered may not be there after all.
+    pub(crate) fn lose(&mut self, range: (u64, u64)) {
+        for cell in self.range(range) {
+            cell.entries.clone_from(&cell.history);
+        }
+    }
+
     pub(crate) fn allowed(&self, sector: u64) -> Vec<Version> {
         self.cells[sector as usize].entries.iter().map(|entry| entry.version).collect()
     }
@@ -106,10 +115,12 @@ impl Model {
         self.cells[sector as usize].entries.iter().all(|entry| entry.answered.is_some())
     }
 
-    /// What the sector is, where there is no doubt.
-    pub(crate) fn only(&self, sector: u64) -> Option<Version> {
+    /// What the sector is, where there is no doubt and it was answered in one of `steps`; 0 is
+    /// before this run.
+    pub(crate) fn only_of(&self, sector: u64, steps: &RangeInclusive<u64>) -> Option<Version> {
         let entries = &self.cells[sector as usize].entries;
-        let settled = entries.iter().all(|entry| entry.answered.is_some());
+        let in_time = |at: u64| steps.contains(&at);
+        let settled = entries.iter().all(|entry| entry.answered.is_some_and(in_time));
         let first = entries[0].version;
         (settled && entries.iter().all(|entry| entry.version == first)).then_some(first)
     }

@@ -7,7 +7,7 @@ use braid_engine::array::{
     Array, ArrayEffect, ArraySetup, DeviceRole, MemberId, MemberSetup, SuperblockState,
 };
 use braid_engine::request::{Regions, RequestId};
-use braid_engine::{BadBlocks, BadRange, Instant, Shard, ShardConfig};
+use braid_engine::{BadBlocks, BadRange, CacheMode, Instant, Shard, ShardConfig, Tuning};
 use braid_geometry::{Geometry, Shape, Slot};
 
 use crate::SECTOR;
@@ -24,12 +24,16 @@ pub(crate) const EVENTS: u64 = 40;
 /// Milliseconds of rest before an array turns clean.
 pub(crate) const CLEAN_DELAY_MS: u64 = 200;
 
+/// More stripes than that are never asked for.
+pub(crate) const STRIPES_MAX: u32 = 40;
+
 /// What a story begins with.
 #[derive(Clone)]
 pub(crate) struct Scene {
     pub(crate) shape: Shape,
     pub(crate) seed: u64,
-    pub(crate) stripes: u16,
+    pub(crate) unit_sectors_max: u32,
+    pub(crate) tuning: Tuning,
     pub(crate) shards: u16,
     /// Slots without a member.
     pub(crate) missing: Vec<u16>,
@@ -49,10 +53,15 @@ pub(crate) struct Scene {
 impl Scene {
     pub(crate) fn new(shape: Shape, seed: u64) -> Self {
         let mut random = Random::new(seed);
-        Self {
+        let scene = Self {
             shape,
             seed,
-            stripes: *random.pick(&[1, 2, 8]),
+            unit_sectors_max: 128,
+            tuning: Tuning {
+                stripes: *random.pick(&[1, 2, 8]),
+                mode: CacheMode::WriteThrough,
+                ..Tuning::default()
+            },
             shards: *random.pick(&[1, 2, 3]),
             missing: Vec::new(),
             spares: 0,
@@ -62,7 +71,23 @@ impl Scene {
             bad_blocks: None,
             superblocks_tear: seed % 4 == 3,
             errors_allowed: false,
-        }
+        };
+        if random.chance(60) { scene.write_back() } else { scene }
+    }
+
+    /// The same, answering writes when the members have them, with stripes as high as can be.
+    pub(crate) fn write_through(mut self) -> Self {
+        self.unit_sectors_max = 128;
+        self.tuning.mode = CacheMode::WriteThrough;
+        self
+    }
+
+    /// The same with a cache that answers early, in a manner that the seed chooses.
+    pub(crate) fn write_back(mut self) -> Self {
+        let mut random = Random::new(self.seed ^ 0xcac4e);
+        self.unit_sectors_max = *random.pick(&[2, 8, 128]);
+        self.tuning = Tuning { mode: CacheMode::WriteBack, ..any_tuning(&mut random) };
+        self
     }
 
     /// What the superblocks say at the beginning.
@@ -146,7 +171,12 @@ impl Scene {
         let Some(ArrayEffect::Publish(view)) = array.poll_effect() else {
             panic!("the first effect is the first view")
         };
-        let config = ShardConfig { geometry: geometry.clone(), stripes: self.stripes };
+        let config = ShardConfig {
+            geometry: geometry.clone(),
+            unit_sectors_max: self.unit_sectors_max,
+            stripes_max: STRIPES_MAX,
+            tuning: self.tuning,
+        };
         let side = |_| {
             let shard = Shard::new(config.clone(), Arc::clone(&view));
             let block_bytes = shard.block_sectors() as usize * SECTOR;
@@ -173,6 +203,8 @@ impl Scene {
                 flushes: BTreeMap::new(),
                 answers: BTreeMap::new(),
                 kept: BTreeMap::new(),
+                holds: BTreeMap::new(),
+                early: BTreeMap::new(),
             },
             told: Told { notices: Vec::new(), out: BTreeSet::new(), clean_began: 0 },
             mishaps: Vec::new(),
@@ -183,5 +215,16 @@ impl Scene {
             devices,
             model,
         }
+    }
+}
+
+/// One way for a stripe cache to work.
+pub(crate) fn any_tuning(random: &mut Random) -> Tuning {
+    Tuning {
+        stripes: *random.pick(&[1, 2, 8, STRIPES_MAX]),
+        mode: *random.pick(&[CacheMode::WriteBack, CacheMode::WriteThrough]),
+        bypass_threshold: *random.pick(&[0, 1, 3]),
+        dirty_sectors_max: *random.pick(&[4, 64, 4000]),
+        age_max_ms: *random.pick(&[1, 50, 1000]),
     }
 }

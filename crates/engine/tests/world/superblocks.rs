@@ -17,7 +17,7 @@ fn levels() -> [(Level, u32); 4] {
 }
 
 fn open(level: Level, layout: u32, seed: u64) -> World {
-    Scene::new(shape(level, layout, 8, 4, 4), seed).open()
+    Scene::new(shape(level, layout, 8, 4, 4), seed).write_through().open()
 }
 
 /// What the members' superblocks say, slot by slot: events, and whether clean.

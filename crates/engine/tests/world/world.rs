@@ -18,7 +18,7 @@ use braid_engine::array::{Array, ArrayEffect, ArrayView, MemberId, Notice, Super
 use braid_engine::effect::{MemberFault, MemberIo, MemberIoDone, MemberOperation, Report};
 use braid_engine::job::{self, Job};
 use braid_engine::request::{Fault, Piece, Progress, Regions, Request, RequestId, ShardIndex};
-use braid_engine::{Counters, Instant, Shard};
+use braid_engine::{Counters, Instant, Shard, Tuning};
 use braid_geometry::Geometry;
 
 use crate::SECTOR;
@@ -43,6 +43,8 @@ pub(crate) enum Event {
 pub(crate) enum Message {
     View(Arc<ArrayView>),
     Query,
+    WriteBack(u64),
+    Tuning(Tuning),
 }
 
 pub(crate) struct ShardSide {
@@ -69,6 +71,8 @@ pub(crate) struct Flight {
     /// For reads: nothing was written meanwhile.
     pub(crate) alone: bool,
     pub(crate) keep: bool,
+    /// A piece of it was answered early.
+    pub(crate) is_early: bool,
 }
 
 pub(crate) struct Clients {
@@ -79,6 +83,10 @@ pub(crate) struct Clients {
     pub(crate) answers: BTreeMap<RequestId, Result<(), Fault>>,
     /// Payloads of reads that somebody wants to look at.
     pub(crate) kept: BTreeMap<RequestId, Vec<u8>>,
+    /// Pieces that were answered early and need their request's payload still.
+    pub(crate) holds: BTreeMap<RequestId, u32>,
+    /// Ranges that were answered early, at least in part, and are not on the members.
+    pub(crate) early: BTreeMap<RequestId, (u64, u64)>,
 }
 
 /// What the array has said.
@@ -187,7 +195,7 @@ impl World {
                 offer(Choice::Report(index), 5);
             }
         }
-        if self.array.poll_timeout().is_some() {
+        if self.due().is_some() {
             offer(Choice::Tick, 6);
         }
         if may_issue {
@@ -196,12 +204,28 @@ impl World {
         (choices, weights)
     }
 
-    /// Time jumps to the array's next timeout.
+    /// The next moment that somebody has asked for.
+    fn due(&self) -> Option<Instant> {
+        let shards = self.shards.iter().filter_map(|side| side.shard.poll_timeout());
+        shards.chain(self.array.poll_timeout()).min()
+    }
+
+    /// Time jumps to the next moment that somebody has asked for.
     pub(crate) fn tick(&mut self) {
-        let Some(due) = self.array.poll_timeout() else { return };
+        let Some(due) = self.due() else { return };
         self.clock.now = self.clock.now.max(due);
-        self.array.handle_timeout(self.clock.now);
-        self.drain_array();
+        let now = self.clock.now;
+        for shard in 0..self.shards.len() {
+            let side = &mut self.shards[shard];
+            if side.shard.poll_timeout().is_some_and(|due| due <= now) {
+                side.shard.handle_timeout(now);
+                self.drain_shard(shard);
+            }
+        }
+        if self.array.poll_timeout().is_some_and(|due| due <= now) {
+            self.array.handle_timeout(now);
+            self.drain_array();
+        }
     }
 
     fn open_letter(&mut self, shard: usize) {
@@ -213,6 +237,8 @@ impl World {
                 side.shard.handle_view(now, view);
             }
             Message::Query => side.shard.handle_activity_query(now),
+            Message::WriteBack(round) => side.shard.handle_write_back(now, round),
+            Message::Tuning(tuning) => side.shard.handle_tuning(now, tuning),
         }
         self.drain_shard(shard);
     }
@@ -241,7 +267,7 @@ impl World {
                     payloads: &mut self.payloads,
                 };
                 job::run(&job, braid_parity::kernel(), &mut memory);
-                side.shard.handle_job_done(now, job.id);
+                side.shard.handle_job_done(now, job);
                 self.drain_shard(shard);
             }
             Event::Superblock { member, state, written: None } => {
@@ -314,11 +340,34 @@ impl World {
         while let Some(reply) = self.shards[index].shard.poll_reply() {
             let flight = self.clients.flights.get_mut(&reply.request);
             let flight = flight.expect("only requests under way are answered");
+            if reply.keeps_payload {
+                flight.is_early = true;
+                *self.clients.holds.entry(reply.request).or_default() += 1;
+                let range = (flight.request.start.0, flight.request.sectors);
+                self.clients.early.insert(reply.request, range);
+            }
             if let Some(result) = flight.progress.reply(reply.result) {
                 self.answered(reply.request, result);
             }
         }
+        let mut let_go = Vec::new();
+        while let Some(request) = self.shards[index].shard.poll_release() {
+            let_go.extend(self.clients.early.get(&request).copied());
+            let holds = self.clients.holds.get_mut(&request).expect("only what is held is let go");
+            *holds -= 1;
+            if *holds == 0 {
+                self.clients.holds.remove(&request);
+                self.clients.early.remove(&request);
+                if !self.clients.flights.contains_key(&request) {
+                    self.payloads.remove(&request);
+                }
+            }
+        }
         while let Some(report) = self.shards[index].shard.poll_report() {
+            if report == Report::WriteLost {
+                assert!(self.scene.errors_allowed, "seed {}: a write was lost", self.scene.seed);
+                let_go.iter().for_each(|range| self.model.lose(*range));
+            }
             self.shards[index].reports.push_back(report);
         }
     }
@@ -343,6 +392,11 @@ impl World {
                 ArrayEffect::QueryActivity => {
                     for side in &mut self.shards {
                         side.inbox.push_back(Message::Query);
+                    }
+                }
+                ArrayEffect::WriteBack { round } => {
+                    for side in &mut self.shards {
+                        side.inbox.push_back(Message::WriteBack(round));
                     }
                 }
                 ArrayEffect::Answer { request, result } => self.flush_answered(request, result),
@@ -372,7 +426,8 @@ impl World {
             }
             let nothing_else = self.pending.is_empty()
                 && self.shards.iter().all(|side| side.inbox.is_empty() && side.reports.is_empty());
-            if nothing_else && in_flight == 0 && ticks > 3 {
+            let idle = self.shards.iter().all(|side| side.shard.is_idle());
+            if nothing_else && in_flight == 0 && ticks > 3 && (idle || ticks > 100) {
                 break;
             }
         }
@@ -393,7 +448,7 @@ impl World {
 
     /// Long enough for an array that is left alone to turn clean.
     pub(crate) fn rest(&mut self) {
-        for _ in 0..6 {
+        for _ in 0..12 {
             self.run_without_time();
             self.tick();
         }

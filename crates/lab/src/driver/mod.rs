@@ -20,7 +20,7 @@ use std::sync::Arc;
 use braid_engine::array::{ArrayView, Gate, MemberId, MemberView};
 use braid_engine::effect::{MemberIo, MemberIoDone, MemberOperation};
 use braid_engine::request::{Operation, Regions, Request, RequestId};
-use braid_engine::{BadBlocks, Counters, Instant, Shard, ShardConfig, job};
+use braid_engine::{BadBlocks, CacheMode, Counters, Instant, Shard, ShardConfig, Tuning, job};
 use braid_geometry::{Geometry, Level, LogicalSector, SECTOR_BYTES, Shape, default_layout};
 use braid_parity::Kernel;
 use bytes::Bytes;
@@ -98,7 +98,10 @@ impl Driver {
         .expect("a RAID-5");
         let regions = Regions::new(&geometry, 1);
         let capacity_sectors = geometry.capacity_sectors();
-        let shard = Shard::new(ShardConfig { geometry, stripes: 256 }, Arc::new(view(&plan)));
+        let tuning = Tuning { mode: CacheMode::WriteThrough, ..Tuning::default() };
+        let stripes_max = tuning.stripes;
+        let config = ShardConfig { geometry, unit_sectors_max: 128, stripes_max, tuning };
+        let shard = Shard::new(config, Arc::new(view(&plan)));
         let block_bytes = bytes_of(shard.block_sectors());
         let payload_bytes = bytes_of(plan.payload_sectors);
         let bytes = Bytes::new(
@@ -160,7 +163,7 @@ impl Driver {
         while let Some(job) = self.shard.poll_job() {
             any = true;
             job::run(&job, self.kernel, &mut self.bytes);
-            self.shard.handle_job_done(self.now, job.id);
+            self.shard.handle_job_done(self.now, job);
         }
         while let Some(io) = self.shard.poll_member_io() {
             carry_out(&mut self.members, &mut self.bytes, &io);

@@ -85,6 +85,13 @@ impl World {
                 assert!(self.engine.trust.errors_allowed, "the array broke within tolerance");
                 self.tally.count("array-broken");
             }
+            Notice::WriteLost => {
+                self.note("lost-answered", [0; 3]);
+                let allowed = self.engine.trust.errors_allowed;
+                assert!(allowed, "an answered write was lost within tolerance");
+                self.engine.held.is_lost_untold = true;
+                self.tally.count("answered-write-lost");
+            }
             Notice::OutOfSpace { member } => panic!("no disk here is sparse: {member:?}"),
             Notice::Stopped { clean } => self.note("stopped", [u64::from(clean), 0, 0]),
         }

@@ -157,6 +157,7 @@ impl History {
                     ArrayEffect::QueryActivity => {
                         reports.push(Report::Activity { last_write: Instant(0), writing: false });
                     }
+                    ArrayEffect::WriteBack { round } => reports.push(Report::WrittenBack { round }),
                     ArrayEffect::Notice(Notice::Broken { .. }) => run.is_broken = true,
                     ArrayEffect::Notice(_) | ArrayEffect::Answer { .. } => {}
                 }

@@ -210,7 +210,7 @@ impl Shrinker<'_> {
         }
     }
 
-    /// One shard, one stripe, short requests, and a plain schedule as far as possible.
+    /// One shard, one stripe, nothing answered early, short requests, and a plain schedule as far as possible.
     fn simpler(&mut self) {
         let cut = &self.best.cut;
         if !cut.one_shard {
@@ -221,6 +221,11 @@ impl Shrinker<'_> {
         if !self.best.cut.one_stripe {
             let mut settings = self.best.clone();
             settings.cut.one_stripe = true;
+            self.attempt(settings);
+        }
+        if !self.best.cut.write_through {
+            let mut settings = self.best.clone();
+            settings.cut.write_through = true;
             self.attempt(settings);
         }
         for sectors in [1, 2, 4, 8, 16, 32] {

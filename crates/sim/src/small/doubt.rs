@@ -203,7 +203,8 @@ impl Doubt {
     fn know(&mut self, world: &World) {
         self.model.clone_from(&world.model);
         (self.distort)(&mut self.model);
-        self.model.lose_process(world.clock.step, &|_| false);
+        let held = &world.engine.held;
+        self.model.lose_process(world.clock.step, &|write| held.is_held(write));
         self.killed.clone_from(&self.model);
         self.killed.begin_anew();
         self.model.lose_power(true);
@@ -265,6 +266,7 @@ fn under_way(world: &mut World) -> Vec<(usize, u64, Vec<u8>)> {
 /// A number that changes whenever what is in doubt may have changed.
 pub(super) fn pulse(world: &World) -> u64 {
     let mut hash = fold(world.tally.requests, world.engine.clients.in_flight() as u64);
+    hash = fold(hash, world.engine.held.pieces());
     hash = fold(hash, (world.out.len() << 8 | world.engine.plan.victims.len()) as u64);
     for event in world.engine.pending.iter() {
         match event {

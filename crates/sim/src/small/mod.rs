@@ -37,7 +37,7 @@ use crate::world::World;
 
 use doubt::{Doubt, pulse};
 use seen::Seen;
-use story::{Act, Deed, TELLINGS, Telling, designs, failures, number_of, spell, words};
+use story::{Act, Deed, Telling, designs, failures, number_of, spell, tellings, words};
 use subset::{Kept, Subsets, spread};
 use tell::{Stage, new_world, tell};
 use trial::{Outcome, State, Trial};
@@ -191,11 +191,11 @@ impl Explorer {
 
     fn explore_story(&mut self, word: &[Deed], number: u64) {
         self.explored.stories += 1;
-        // Alone, an operation cannot wait for another.
-        let tellings = if word.len() == 1 { TELLINGS / 2 } else { TELLINGS };
+        let level = self.design.level;
+        let tellings = tellings(level, word);
         let Bounds { from, tellings_max, failures_max, .. } = self.bounds;
         for telling in spread(tellings, tellings_max, from.wrapping_add(number >> 8)) {
-            let telling = Telling::nth(telling);
+            let telling = Telling::nth(level, telling);
             let acts = self.explore_telling(word, number, telling);
             if !self.stage.tolerates || failures_max == 0 {
                 continue;

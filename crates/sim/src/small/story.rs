@@ -2,15 +2,16 @@
 //!
 //! ```text
 //!   story   = array × word of up to three letters        every one, see [`LETTERS`]
-//!   telling = schedule × pace × who fails, how and when   see [`SCHEDULES`], [`Failure`]
+//!   telling = schedule × cache × pace × who fails, how and when   see [`SCHEDULES`], [`Failure`]
 //! ```
 //!
 //! A word does not begin with a flush, nor has it two in a row: they would flush nothing. Pace: all at
 //! once, or each when the one before is answered.
 
+use braid_engine::CacheMode;
 use braid_engine::array::MemberId;
 use braid_engine::request::Operation;
-use braid_geometry::{Level, default_layout};
+use braid_geometry::{Family, Level, default_layout};
 use braid_ondisk::Version;
 
 use crate::create::Design;
@@ -146,22 +147,33 @@ pub(super) fn number_of(design: usize, word: &[Deed]) -> u64 {
 const SCHEDULES: u64 = 7;
 /// All at once, or one after another.
 const PACES: u64 = 2;
-/// Tellings without a failure.
-pub(super) const TELLINGS: u64 = SCHEDULES * PACES;
+/// Write-through; write-back, which only levels with parity have.
+const CACHES: u64 = 2;
+
+/// Tellings of a word without a failure. Alone, an operation cannot wait for another.
+pub(super) fn tellings(level: Level, word: &[Deed]) -> u64 {
+    let caches = if level.family() == Family::Stripe { CACHES } else { 1 };
+    let paces = if word.len() == 1 { 1 } else { PACES };
+    SCHEDULES * paces * caches
+}
 
 /// How a story is told.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Telling {
     pub(super) schedule: u64,
+    pub(super) cache: CacheMode,
     pub(super) is_in_turn: bool,
     pub(super) failure: Option<Failure>,
 }
 
 impl Telling {
-    /// By number, below [`TELLINGS`].
-    pub(super) fn nth(number: u64) -> Self {
-        let (schedule, pace) = (number % SCHEDULES, number / SCHEDULES);
-        Self { schedule, is_in_turn: pace == 1, failure: None }
+    /// By number, below [`tellings`].
+    pub(super) fn nth(level: Level, number: u64) -> Self {
+        let caches = if level.family() == Family::Stripe { CACHES } else { 1 };
+        let (schedule, rest) = (number % SCHEDULES, number / SCHEDULES);
+        let (cache, pace) = (rest % caches, rest / caches);
+        let cache = if cache == 1 { CacheMode::WriteBack } else { CacheMode::WriteThrough };
+        Self { schedule, cache, is_in_turn: pace == 1, failure: None }
     }
 
     pub(super) fn order(&self, slots: u16) -> Fixed {

@@ -77,7 +77,8 @@ impl Stage {
         world.next_request = RequestId(1);
         world.model = Model::new(world.geometry.capacity_sectors());
         let all: Vec<usize> = (0..self.disks.len()).collect();
-        let manner = manner(&mut world.chances.openings, &world.chances.cut);
+        let mut manner = manner(&mut world.chances.openings, &world.chances.cut);
+        manner.cache.tuning.mode = telling.cache;
         let machines = open::start(&self.assembled, open::superblocks(&self.probed), &all, manner);
         let order = telling.order(world.geometry.slots());
         world.engine = Engine::new(machines, Order::Fixed(order));

@@ -185,7 +185,19 @@ impl Reporter {
                 }
                 let text = format!(
                     "no space is left below {label}: writes to {} are refused from now on, and \
-                     nothing that was answered is lost; free space, then stop and serve it again",
+                     nothing that was flushed is lost; free space, then stop and serve it again",
+                    self.name
+                );
+                self.say(Style::Error, &text);
+            }
+            Notice::WriteLost => {
+                if self.json {
+                    return self.event("write-lost", &json!({}));
+                }
+                let text = format!(
+                    "a write to {} that had been answered, but not flushed, could not be written: \
+                     more is unreadable or lost there than the level can make up for; every flush \
+                     fails until it is served again, so that no client believes it is safe",
                     self.name
                 );
                 self.say(Style::Error, &text);
@@ -225,7 +237,7 @@ impl Reporter {
                     "rcw_writes": counters.rcw_writes,
                     "rmw_writes": counters.rmw_writes,
                     "read_repairs": counters.read_repairs,
-                    "stripe_waits": counters.stripe_waits,
+                    "stripe_waits": counters.cache.stripe_waits,
                     "owner_misses": volume.owner_misses(),
                 }),
             );

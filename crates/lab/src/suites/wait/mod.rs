@@ -51,7 +51,7 @@ fn case(settings: &Settings, report: &mut Report, (writers, files): (u64, u64), 
     let seed = Model::new(Discipline::WakeOnePerHash, rows);
     let braid = Braid::new(writers);
     let counters = RefCell::new(report);
-    let hand_overs = || braid.volume().counters().stripe_hand_overs;
+    let hand_overs = || braid.volume().counters().cache.stripe_hand_overs;
     let turn = |one: &dyn Fn() -> Took, woken: &dyn Fn() -> u64| {
         let already = woken();
         values(one(), woken() - already)

@@ -1,0 +1,225 @@
+//! Bands: what one stripe covers, and which sectors of it a client's write or read touches.
+//!
+//! ```text
+//!                data 0      data 1      data 2        a chunk row, here two bands to a chunk
+//!   band 0    │ 0 1 2 3 │ 8 9 10 11 │ 16 .. 19 │   ◀── one stripe unit high, over all slots
+//!   band 1    │ 4 5 6 7 │ 12 .. 15  │ 20 .. 23 │
+//! ```
+//!
+//! Sectors are counted from the start of the row's data, in the order in which the client sees them.
+//! What a piece covers is one run of them; its part in each column of a band follows by arithmetic
+//! ([`Band::segment`]), so nothing is listed or allocated.
+//!
+//! [check: bands_cover_every_sector_once]
+
+use braid_geometry::{ChunkRow, LogicalSector, MemberSector, StripeGeometry};
+
+use crate::request::{Piece, RequestId};
+use crate::shard::PieceKey;
+
+/// Which run of member sectors a stripe covers: the member sector divided by the stripe unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct BandKey(pub(super) u64);
+
+/// A band.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Band {
+    pub(super) key: BandKey,
+    pub(super) row: ChunkRow,
+    /// First sector on every member.
+    pub(super) start: MemberSector,
+    chunk_sectors: u32,
+    /// Sectors into the chunk.
+    offset_in_chunk: u32,
+    unit_sectors: u32,
+}
+
+/// Part of a piece inside one column of one band.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    /// Sectors into the stripe unit.
+    pub(super) offset: u32,
+    pub(super) sectors: u32,
+    /// Sectors into the request's payload; without meaning for zeroes.
+    pub(super) payload_offset: u32,
+}
+
+/// What a piece wants of a stripe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Want {
+    Read,
+    Write { durable: bool },
+    Zero { may_punch: bool, durable: bool },
+}
+
+impl Want {
+    pub(super) fn is_write(self) -> bool {
+        self != Self::Read
+    }
+
+    pub(super) fn is_durable(self) -> bool {
+        matches!(self, Self::Write { durable: true } | Self::Zero { durable: true, .. })
+    }
+}
+
+/// A run of a chunk row's data sectors, and where the first is in a payload.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    from: u64,
+    to: u64,
+    payload_offset: u32,
+}
+
+impl Run {
+    /// Whether every sector of `other` is in it.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        self.from <= other.from && other.to <= self.to
+    }
+}
+
+/// A piece's business with one stripe.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attachment {
+    pub(super) piece: PieceKey,
+    pub(super) request: RequestId,
+    pub(super) want: Want,
+    pub(super) run: Run,
+    /// The client has its answer already.
+    pub(super) kept: bool,
+    /// It carries what was answered in this round or before (its own bytes, or older ones that it
+    /// covers); none if it carries nothing that was answered.
+    pub(super) owes: Option<u64>,
+}
+
+impl Band {
+    /// The part of `run` in a data column, if it has one there.
+    pub(super) fn segment(&self, run: &Run, data_index: u16) -> Option<Segment> {
+        let chunk = u64::from(data_index) * u64::from(self.chunk_sectors);
+        let start = chunk + u64::from(self.offset_in_chunk);
+        let from = run.from.max(start);
+        let to = run.to.min(start + u64::from(self.unit_sectors));
+        let small = |sectors: u64| u32::try_from(sectors).expect("at most a piece");
+        (from < to).then(|| Segment {
+            offset: small(from - start),
+            sectors: small(to - from),
+            payload_offset: run.payload_offset.saturating_add(small(from - run.from)),
+        })
+    }
+
+    /// Sectors of `run` in the band, over all columns.
+    pub(super) fn sectors_of(&self, run: &Run, data_slots: u16) -> u32 {
+        let segments = (0..data_slots).filter_map(|index| self.segment(run, index));
+        segments.map(|segment| segment.sectors).sum()
+    }
+}
+
+/// The bands that a part of a piece touches, each with the run of its row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bands<'a> {
+    geometry: &'a StripeGeometry,
+    unit_sectors: u32,
+    row_sectors: u64,
+    piece: Piece,
+    /// Sectors of the piece that are left, from the row that is being gone through.
+    from: u32,
+    to: u32,
+    /// Bands of the present row that have been told.
+    told: u64,
+}
+
+impl<'a> Bands<'a> {
+    /// For sectors `from..to` of `piece`.
+    pub(super) fn new(
+        geometry: &'a StripeGeometry,
+        unit_sectors: u32,
+        piece: &Piece,
+        (from, to): (u32, u32),
+    ) -> Self {
+        let row_sectors = u64::from(geometry.data_slots()) * u64::from(geometry.chunk_sectors());
+        Self { geometry, unit_sectors, row_sectors, piece: *piece, from, to, told: 0 }
+    }
+}
+
+impl Iterator for Bands<'_> {
+    type Item = (Band, Run);
+
+    fn next(&mut self) -> Option<(Band, Run)> {
+        let chunk_sectors = self.geometry.chunk_sectors();
+        let (chunk, unit) = (u64::from(chunk_sectors), u64::from(self.unit_sectors));
+        while self.from < self.to {
+            let start = self.piece.start.0 + u64::from(self.from);
+            let in_row = start % self.row_sectors;
+            let left = u64::from(self.to - self.from);
+            let sectors = left.min(self.row_sectors - in_row);
+            let (first, last) = (in_row % chunk / unit, (in_row % chunk + sectors - 1) / unit);
+            let bands = chunk / unit;
+            if self.told >= (last - first + 1).min(bands) {
+                self.told = 0;
+                self.from += u32::try_from(sectors).expect("at most a piece");
+                continue;
+            }
+            let offset_in_chunk = (first + self.told) % bands * unit;
+            self.told += 1;
+            let row = self.geometry.locate(LogicalSector(start)).row;
+            let member_sector = self.geometry.row_start(row).0 + offset_in_chunk;
+            let run = Run {
+                from: in_row,
+                to: in_row + sectors,
+                payload_offset: self.piece.payload_offset_sectors.saturating_add(self.from),
+            };
+            let band = Band {
+                key: BandKey(member_sector / unit),
+                row,
+                start: MemberSector(member_sector),
+                chunk_sectors,
+                offset_in_chunk: u32::try_from(offset_in_chunk).expect("inside a chunk"),
+                unit_sectors: self.unit_sectors,
+            };
+            return Some((band, run));
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::request::Operation;
+    use crate::stripe::tests::geometry;
+
+    #[test]
+    fn bands_cover_every_sector_once() {
+        for (chunk, unit) in [(8, 8), (8, 2), (16, 4)] {
+            let geometry = geometry(3, chunk, 4);
+            let row = u64::from(chunk) * 2;
+            for (start, sectors) in (0..2 * row).flat_map(|s| (1..=2 * row).map(move |n| (s, n))) {
+                let piece = Piece {
+                    request: RequestId(1),
+                    operation: Operation::Read,
+                    start: LogicalSector(start),
+                    sectors: u32::try_from(sectors).unwrap(),
+                    payload_offset_sectors: 100,
+                };
+                let mut seen = BTreeSet::new();
+                let mut keys = BTreeSet::new();
+                for (band, run) in Bands::new(&geometry, unit, &piece, (0, piece.sectors)) {
+                    assert!(keys.insert(band.key), "a band is told once");
+                    assert!(band.sectors_of(&run, 2) > 0, "and only if it is touched");
+                    for index in 0..2 {
+                        let Some(segment) = band.segment(&run, index) else { continue };
+                        let place = geometry.logical(band.row, index, 0).0
+                            + u64::from(band.offset_in_chunk + segment.offset);
+                        for n in 0..u64::from(segment.sectors) {
+                            let payload = u64::from(segment.payload_offset) + n;
+                            assert_eq!(place + n - start, payload - 100);
+                            assert!(seen.insert(place + n), "a sector is told once");
+                        }
+                    }
+                }
+                assert!(seen.into_iter().eq(start..start + sectors));
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Reads of what was answered and is not on the members yet: out of the writers' payloads.
+//!
+//! ```text
+//!   read            |---------------------|
+//!   queue   older       |-------|
+//!           newer             |-----|
+//!   served          |m  |o    |n    |m    |      m from the member, o and n copied
+//! ```
+//!
+//! Of several writes the newest counts, as it will on the member. What no queued write covers is
+//! read from the member, which has it: a batch under way writes it again at most as it is.
+//!
+//! While a copy is out the stripe stands still ([`super::decide`]), so that no payload is given back
+//! under it [check: a_read_sees_what_was_answered].
+
+use braid_hooks::{Bug, Mark, planted, reached};
+
+use super::Stripes;
+use super::band::{Bands, Run, Want};
+use super::state::{SectorSet, Stripe};
+use crate::buffer::Buffer;
+use crate::job::{Job, JobId, Step};
+use crate::request::Piece;
+use crate::shard::{Common, PieceKey};
+
+/// A copy that is out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CopyOut {
+    key: PieceKey,
+    stripe: u32,
+}
+
+/// Where a run of a column's sectors is.
+struct Found {
+    /// First sector behind it, in the stripe unit.
+    to: u32,
+    /// The step that copies it; none if the member has it.
+    step: Option<Step>,
+}
+
+impl Stripes {
+    /// Reads a range inside one chunk: what is dirty from memory, the rest from the member.
+    pub(super) fn read_over_dirt(
+        &mut self,
+        common: &mut Common,
+        key: PieceKey,
+        piece: &Piece,
+        (range, data_index): ((u32, u32), u16),
+    ) {
+        let geometry = self.geometry;
+        // What has been found clean so far, from here on.
+        let mut clean_from = range.0;
+        let mut from = range.0;
+        for (band, run) in Bands::new(&geometry, self.unit_sectors, piece, range) {
+            let segment = band.segment(&run, data_index).expect("a band of this chunk");
+            let next = from + segment.sectors;
+            common.counters.cache.lookups += 1;
+            let set = SectorSet::run(segment.offset, segment.sectors);
+            let stripe = self.cache.index.get(band.key.0).filter(|index| {
+                let stripe = self.cache.stripe(*index);
+                stripe.column(stripe.map.data_slot(data_index)).queued.meets(set)
+            });
+            if let Some(stripe) = stripe {
+                if clean_from < from {
+                    self.read_past_stripes(common, key, piece, (clean_from, from));
+                }
+                self.read_dirty(common, (key, piece), (from, &run), (stripe, data_index));
+                clean_from = next;
+            }
+            from = next;
+        }
+        if clean_from < from {
+            self.read_past_stripes(common, key, piece, (clean_from, from));
+        }
+    }
+
+    /// Reads `run` in one column of a stripe that has something newer for a part of it at least.
+    /// `from` is where that part begins in the piece.
+    fn read_dirty(
+        &mut self,
+        common: &mut Common,
+        (key, piece): (PieceKey, &Piece),
+        (from, run): (u32, &Run),
+        (index, data_index): (u32, u16),
+    ) {
+        reached(Mark::ReadsDirt);
+        common.counters.cache.dirty_reads += 1;
+        let stripe = self.cache.stripe(index);
+        let segment = stripe.band().segment(run, data_index).expect("it was found there");
+        let name = self.copies.insert(CopyOut { key, stripe: index });
+        let mut job: Job = common.blank_job(JobId(name), 0);
+        let (mut place, end) = (segment.offset, segment.offset + segment.sectors);
+        while place < end {
+            let into = place - segment.offset;
+            let offset_sectors = segment.payload_offset + into;
+            let to = Buffer::Payload { request: piece.request, offset_sectors };
+            let found = find(self.cache.stripe(index), data_index, (place, end), to);
+            match found.step {
+                Some(step) => {
+                    common.counters.cache.copied_sectors += u64::from(found.to - place);
+                    job.steps.push(step);
+                }
+                None => {
+                    let range = (from + into, from + found.to - segment.offset);
+                    self.read_past_stripes(common, key, piece, range);
+                }
+            }
+            place = found.to;
+        }
+        assert!(!job.steps.is_empty(), "something is dirty here");
+        common.add_part(key);
+        self.cache.stripe_mut(index).outstanding += 1;
+        common.submit_job(job);
+    }
+
+    pub(super) fn copy_out_done(&mut self, common: &mut Common, job: JobId) {
+        let CopyOut { key, stripe } = self.copies.remove(job.0).expect("a copy that is out");
+        self.cache.stripe_mut(stripe).outstanding -= 1;
+        common.part_done(key, Ok(()));
+        self.look_at(stripe);
+    }
+}
+
+/// The newest that is queued at `place`, as far as it is the newest, or up to the next that is
+/// queued.
+fn find(stripe: &Stripe, data_index: u16, (place, end): (u32, u32), to: Buffer) -> Found {
+    let mut end = end;
+    let newest_first = stripe.queue.iter().rev().filter(|work| work.want.is_write());
+    let oldest_first = stripe.queue.iter().filter(|work| work.want.is_write());
+    let old = planted(Bug::OldestDirtRead);
+    let works = newest_first.filter(|_| !old).chain(oldest_first.filter(|_| old));
+    for work in works {
+        let Some(segment) = stripe.band().segment(&work.run, data_index) else { continue };
+        if segment.offset > place {
+            end = end.min(segment.offset);
+        } else if place < segment.offset + segment.sectors {
+            end = end.min(segment.offset + segment.sectors);
+            let sectors = end - place;
+            let offset_sectors = segment.payload_offset.wrapping_add(place - segment.offset);
+            let from = Buffer::Payload { request: work.request, offset_sectors };
+            let step = match work.want {
+                Want::Zero { .. } => Step::Zero { to, sectors },
+                Want::Read | Want::Write { .. } => Step::Copy { from, to, sectors },
+            };
+            return Found { to: end, step: Some(step) };
+        }
+    }
+    Found { to: end, step: None }
+}

@@ -1,0 +1,41 @@
+//! Settings of the stripe cache that can change while it works.
+
+/// When a write is answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CacheMode {
+    /// When every member has it, as md does.
+    WriteThrough,
+    /// When it is in the cache; FLUSH and FUA bring it to stable storage.
+    #[default]
+    WriteBack,
+}
+
+/// Settings of one shard's stripe cache (levels 4, 5, 6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tuning {
+    /// Stripes; at least 1, at most what the shard was made for.
+    pub stripes: u32,
+    /// When writes are answered.
+    pub mode: CacheMode,
+    /// How often full-width writes may go ahead of a stripe that must read first; 0: always
+    /// ([`crate::Bypass`]).
+    pub bypass_threshold: u32,
+    /// Sectors of clients' payloads that may be answered and not on the members. A write beyond
+    /// that is answered when it is.
+    pub dirty_sectors_max: u32,
+    /// Milliseconds that a partial stripe is waited for to fill up (write-back), and, twice that,
+    /// that any stripe stands back behind full-width writes.
+    pub age_max_ms: u64,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self {
+            stripes: 256,
+            mode: CacheMode::default(),
+            bypass_threshold: 1,
+            dirty_sectors_max: 32 << 10,
+            age_max_ms: 500,
+        }
+    }
+}

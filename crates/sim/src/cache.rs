@@ -1,0 +1,65 @@
+//! The stripe cache of a shard: drawn at every start, and tuned anew while the array runs.
+
+use braid_engine::{CacheMode, Tuning};
+use braid_geometry::Family;
+
+use crate::chances::Purpose;
+use crate::cut::{Cut, Kind};
+use crate::fault::{Fault, Mishap};
+use crate::random::Random;
+use crate::world::World;
+
+/// Ordinals of changes among the faults of a cycle: behind those of lies.
+const FIRST_ORDINAL: u64 = 2000;
+/// Runs, of a hundred, in which the cache is tuned anew.
+const PERCENT: u64 = 35;
+
+/// What a shard's cache is made for, and how it works.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cache {
+    pub(crate) unit_sectors_max: u32,
+    pub(crate) stripes_max: u32,
+    pub(crate) tuning: Tuning,
+}
+
+impl Cache {
+    pub(crate) fn any(random: &mut Random, cut: &Cut) -> Self {
+        let stripes_max = *random.pick(&[1, 2, 8, 16]);
+        Self {
+            unit_sectors_max: *random.pick(&[2, 4, 8, 8, 128]),
+            stripes_max: if cut.one_stripe { 1 } else { stripes_max },
+            tuning: tuning(stripes_max, random, cut),
+        }
+    }
+}
+
+fn tuning(stripes_max: u32, random: &mut Random, cut: &Cut) -> Tuning {
+    let stripes = 1 + random.below(u64::from(stripes_max)) as u32;
+    let is_back = random.chance(65) && !cut.write_through;
+    Tuning {
+        stripes: if cut.one_stripe { 1 } else { stripes },
+        mode: if is_back { CacheMode::WriteBack } else { CacheMode::WriteThrough },
+        bypass_threshold: *random.pick(&[0, 1, 1, 2, 5]),
+        dirty_sectors_max: *random.pick(&[0, 8, 24, 64, 32 << 10]),
+        age_max_ms: *random.pick(&[0, 1, 20, 150, 500, 10_000]),
+    }
+}
+
+impl World {
+    /// Adds changes of the cache to the plan of a run of about `steps` steps from `now` on.
+    pub(crate) fn plan_tuning(&mut self, (now, steps): (u64, u64)) {
+        let mut random = self.chances.of(Purpose::Cache, 0);
+        if self.geometry.level().family() != Family::Stripe || !random.chance(PERCENT) {
+            return;
+        }
+        let stripes_max = self.engine.machines.shards[0].cache.stripes_max;
+        for ordinal in FIRST_ORDINAL..FIRST_ORDINAL + 1 + random.below(4) {
+            let tuning = tuning(stripes_max, &mut random, &self.chances.cut);
+            let step = now + random.below(steps);
+            if !self.chances.leaves_out(Kind::Fault, ordinal) {
+                let mishap = Mishap::Tunes(tuning);
+                self.engine.plan.faults.push(Fault { step, disk: 0, mishap, ordinal });
+            }
+        }
+    }
+}
