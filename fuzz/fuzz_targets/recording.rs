@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
     let Ok(text) = std::str::from_utf8(input) else { return };
-    let text = format!("braid-recording 1 0.1.0\n{text}");
+    let text = format!("braid-recording 2 0.1.0\n{text}");
     let Ok(recording) = Recording::parse(&text) else { return };
     assert!(recording.header.setup().is_ok(), "what is read can be made");
     let mut again = recording.header.to_string();

@@ -44,8 +44,8 @@ struct HeldRequest {
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     requests: BTreeMap<RequestId, HeldRequest>,
-    /// An answered write was lost, and no flush has failed since.
-    pub(crate) is_lost_untold: bool,
+    /// An answered write was lost: nobody knows whose, so no flush goes well any more in this run.
+    pub(crate) has_lost: bool,
 }
 
 impl Held {
@@ -60,6 +60,11 @@ impl Held {
     /// Whether a write, by its name in the model, is with the process only.
     pub(crate) fn is_held(&self, write: u64) -> bool {
         self.requests.values().any(|held| held.write == write)
+    }
+
+    /// Sectors of which some may still be written.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.requests.values().map(|held| held.range)
     }
 
     fn pieces_of(&self, shard: usize) -> u32 {
@@ -186,7 +191,7 @@ impl World {
         let mut held = self.engine.held.requests.iter();
         let left = held.find(|(_, held)| held.answered < asked);
         assert!(left.is_none(), "a flush is answered and {left:?} is held still");
-        assert!(!self.engine.held.is_lost_untold, "a write was lost, and the next flush goes well");
+        assert!(!self.engine.held.has_lost, "a write was lost, and a flush goes well");
     }
 
     /// The array has stopped.

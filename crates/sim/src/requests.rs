@@ -237,8 +237,6 @@ impl World {
         assert!(told, "a flush is answered, disk {believed:?} failed it and nobody was told");
         if result.is_ok() {
             self.check_flushed(asked);
-        } else {
-            self.engine.held.is_lost_untold = false;
         }
         match who {
             FlushFor::Client => self.flush_known(asked, result.is_ok()),

@@ -89,7 +89,7 @@ impl World {
                 self.note("lost-answered", [0; 3]);
                 let allowed = self.engine.trust.errors_allowed;
                 assert!(allowed, "an answered write was lost within tolerance");
-                self.engine.held.is_lost_untold = true;
+                self.engine.held.has_lost = true;
                 self.tally.count("answered-write-lost");
             }
             Notice::OutOfSpace { member } => panic!("no disk here is sparse: {member:?}"),
