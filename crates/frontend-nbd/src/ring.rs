@@ -22,7 +22,6 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -33,6 +32,7 @@ use crate::export::{Outcome, Receiver, Token};
 use crate::server::Shared;
 use crate::socket::Socket;
 use crate::task::{Done, perform};
+use crate::tray::Tray;
 
 /// What a worker's token says to a desk; a seat's index stands above it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,9 +104,7 @@ pub(crate) struct Desk {
     index: usize,
     state: Mutex<State>,
     /// Left by anybody.
-    finished: Mutex<Vec<Finished>>,
-    /// The worker looks at `finished` without being told.
-    will_look: AtomicBool,
+    finished: Tray<Finished>,
 }
 
 /// One desk for each worker.
@@ -116,21 +114,16 @@ pub(crate) fn desks(shared: &Arc<Shared>, workers: &Arc<Workers>) -> Vec<Arc<Des
         workers: Arc::clone(workers),
         index,
         state: Mutex::default(),
-        finished: Mutex::default(),
-        will_look: AtomicBool::new(false),
+        finished: Tray::new(),
     };
     (0..workers.count()).map(|index| Arc::new(desk(index))).collect()
 }
 
 impl Receiver for Desk {
     fn receive(self: Arc<Self>, token: Token, outcome: Option<Outcome>) {
-        lock(&self.finished).push(Finished { token, outcome });
-        if self.will_look.swap(true, Ordering::SeqCst) {
-            return;
-        }
-        if self.call(Errand::Turn).is_err() {
-            // The workers have stopped, and every connection with them.
-            lock(&self.finished).clear();
+        // Workers that have stopped have stopped every connection as well.
+        if self.finished.leave(Finished { token, outcome }) && self.call(Errand::Turn).is_err() {
+            self.finished.discard();
         }
     }
 }
@@ -242,12 +235,10 @@ impl Desk {
     fn turn(self: &Arc<Self>, state: &mut State, worker: &Worker) {
         let now = Instant::now();
         loop {
-            self.will_look.store(true, Ordering::SeqCst);
+            self.finished.open();
             self.take_finished(state);
             if state.listed.is_empty() {
-                self.will_look.store(false, Ordering::SeqCst);
-                // What was left before the store above was left without a call.
-                if lock(&self.finished).is_empty() {
+                if self.finished.close() {
                     break;
                 }
                 continue;
@@ -266,7 +257,7 @@ impl Desk {
 
     fn take_finished(&self, state: &mut State) {
         let mut finished = std::mem::take(&mut state.finished);
-        std::mem::swap(&mut finished, &mut *lock(&self.finished));
+        self.finished.take(&mut finished);
         for Finished { token, outcome } in finished.drain(..) {
             let index = usize::try_from(token.connection).expect("made from an index");
             self.guard(state.seat(index), |seat| seat.connection.finished(token.slot, outcome));

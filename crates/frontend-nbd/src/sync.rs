@@ -5,10 +5,14 @@
 //! many schedules. [`has`] leaves single lines out on purpose, to show that a model would notice.
 
 #[cfg(not(shuttle))]
+pub(crate) use std::sync::atomic;
+#[cfg(not(shuttle))]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(not(shuttle))]
 pub(crate) use std::thread;
 
+#[cfg(shuttle)]
+pub(crate) use shuttle::sync::atomic;
 #[cfg(shuttle)]
 pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(shuttle)]
@@ -25,6 +29,8 @@ pub(crate) enum Flaw {
     CloseForgetsReader,
     /// A completion that is dropped answers nothing.
     DropUnanswered,
+    /// A desk says that it will not look, and does not look once more.
+    NoLastLook,
     /// A connection that leaves wakes nobody.
     LeaveSilent,
 }

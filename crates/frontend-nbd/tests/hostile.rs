@@ -201,3 +201,25 @@ fn a_write_cut_off_in_its_payload_is_nobodys_error() {
     assert_eq!(counts.errors, [0; 8]);
     assert_eq!(export.bytes()[..4096], [0; 4096]);
 }
+
+#[test]
+fn clients_that_sit_on_their_memory_do_not_stop_others() {
+    let settings = Settings { payload_bytes_max: 1 << 20, ..Settings::default() };
+    let served = serve(vec![Arc::new(MemoryExport::new("a", 8 << 20))], settings);
+    let write = Command::Write { offset: 0, length: 1 << 20, fua: false };
+    let mut sitting: Vec<Client> = (0..4).map(|_| Client::connect(&served.socket)).collect();
+    for client in &mut sitting {
+        client.stream.write_all(&write.header(1).encode()).unwrap();
+        client.stream.write_all(&[1; 1000]).unwrap();
+    }
+    eventually("all four have their one", || served.server.counts().bytes_in_flight == 4 << 20);
+    let mut good = Client::connect(&served.socket);
+    let read = Command::Read { offset: 0, length: 1 << 20, dont_fragment: false };
+    for _ in 0..10 {
+        good.send(read, &[]);
+    }
+    (0..10).for_each(|_| assert_eq!(good.wait().unwrap().1.unwrap().len(), 1 << 20));
+    drop(sitting);
+    eventually("it is given back", || served.server.counts().bytes_in_flight == 0);
+    assert!(good.call(read, &[]).is_ok());
+}
