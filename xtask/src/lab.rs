@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::steps::command;
 
 /// Suites that show a mechanism beside the state before it and the seed's fix.
-const COMPARED: [&str; 1] = ["wait"];
+const COMPARED: [&str; 3] = ["wait", "lookup", "priority"];
 
 /// Runs every suite briefly; a word about what was found.
 pub(crate) fn run() -> Result<String> {

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod array;
+pub mod disk;
 pub mod driver;
 pub mod frame;
 mod random;

@@ -1,4 +1,4 @@
-//! A tight driver of one engine shard: no threads, no clock, no system calls; what is left is the engine and the bytes.
+//! A tight driver of one engine shard: no threads, no system calls but the clock; what is left is the engine and the bytes.
 //!
 //! ```text
 //!   issue(request) ─▶ Split ─▶ Shard ─▶ jobs: job::run over [`Bytes`]
@@ -18,9 +18,10 @@ mod load;
 use std::sync::Arc;
 
 use braid_engine::array::{ArrayView, Gate, MemberId, MemberView};
+use braid_engine::effect::Report;
 use braid_engine::effect::{MemberIo, MemberIoDone, MemberOperation};
 use braid_engine::request::{Operation, Regions, Request, RequestId};
-use braid_engine::{BadBlocks, CacheMode, Counters, Instant, Shard, ShardConfig, Tuning, job};
+use braid_engine::{BadBlocks, Counters, Instant, Shard, ShardConfig, Tuning, job};
 use braid_geometry::{Geometry, Level, LogicalSector, SECTOR_BYTES, Shape, default_layout};
 use braid_parity::Kernel;
 use bytes::Bytes;
@@ -33,6 +34,9 @@ const _: () = assert!(SECTOR as u64 == SECTOR_BYTES, "the same sector");
 
 /// What members hold to begin with: an even number of slots agrees on it.
 const UNWRITTEN: u8 = 0x35;
+
+/// The largest stripe unit, in sectors.
+const UNIT_SECTORS_MAX: u32 = 128;
 
 /// What members are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,10 +60,20 @@ pub struct Plan {
     pub member_sectors: u64,
     /// A slot without a member.
     pub missing: Option<u16>,
-    /// Payloads, and so requests at once.
+    /// How the stripe cache works.
+    pub tuning: Tuning,
+    /// Payloads: requests at once, and what may be answered and not written.
     pub payloads: usize,
     /// Sectors of each payload.
     pub payload_sectors: u32,
+}
+
+/// Pieces of one request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Pieces {
+    unanswered: u32,
+    /// Answered, but the payload is still in use.
+    kept: u32,
 }
 
 /// A shard and everything that carries its effects out.
@@ -74,8 +88,11 @@ pub struct Driver {
     kernel: &'static Kernel,
     now: Instant,
     results: Vec<MemberIoDone>,
-    /// Pieces of each request that are not answered.
-    pieces: Vec<u32>,
+    start: std::time::Instant,
+    is_writing_back: bool,
+    rounds: u64,
+    /// By request.
+    pieces: Vec<Pieces>,
     /// Requests answered since they were last counted.
     answered: u64,
     free: Free,
@@ -98,9 +115,12 @@ impl Driver {
         .expect("a RAID-5");
         let regions = Regions::new(&geometry, 1);
         let capacity_sectors = geometry.capacity_sectors();
-        let tuning = Tuning { mode: CacheMode::WriteThrough, ..Tuning::default() };
-        let stripes_max = tuning.stripes;
-        let config = ShardConfig { geometry, unit_sectors_max: 128, stripes_max, tuning };
+        let config = ShardConfig {
+            geometry,
+            unit_sectors_max: plan.chunk_sectors.min(UNIT_SECTORS_MAX),
+            stripes_max: plan.tuning.stripes,
+            tuning: plan.tuning,
+        };
         let shard = Shard::new(config, Arc::new(view(&plan)));
         let block_bytes = bytes_of(shard.block_sectors());
         let payload_bytes = bytes_of(plan.payload_sectors);
@@ -121,9 +141,12 @@ impl Driver {
             bytes,
             members,
             kernel: braid_parity::kernel(),
-            now: Instant(1),
+            now: Instant(0),
+            start: std::time::Instant::now(),
+            is_writing_back: false,
+            rounds: 0,
             results: Vec::new(),
-            pieces: vec![0; plan.payloads],
+            pieces: vec![Pieces::default(); plan.payloads],
             answered: 0,
             free: Free::new(plan.payloads),
         }
@@ -151,14 +174,15 @@ impl Driver {
         let request =
             Request { id, operation, start: LogicalSector(start), sectors: u64::from(sectors) };
         for (_, piece) in self.regions.split(&request) {
-            self.pieces[index(id)] += 1;
+            self.pieces[index(id)].unanswered += 1;
             self.shard.handle_piece(self.now, piece);
         }
     }
 
     /// Carries out what the shard asks for, once, and tells it the results; whether there was anything.
     pub fn turn(&mut self) -> bool {
-        self.now.0 += 1;
+        self.now = self.time();
+
         let mut any = false;
         while let Some(job) = self.shard.poll_job() {
             any = true;
@@ -176,14 +200,32 @@ impl Driver {
         while let Some(reply) = self.shard.poll_reply() {
             assert!(reply.result.is_ok(), "no member fails here: {reply:?}");
             let pieces = &mut self.pieces[index(reply.request)];
-            *pieces -= 1;
-            if *pieces == 0 {
-                self.answered += 1;
-                self.free.give(reply.request);
-            }
+            pieces.unanswered -= 1;
+            pieces.kept += u32::from(reply.keeps_payload);
+            self.answered += u64::from(pieces.unanswered == 0);
+            self.give_back(reply.request);
         }
-        while self.shard.poll_report().is_some() {}
+        while let Some(request) = self.shard.poll_release() {
+            any = true;
+            self.pieces[index(request)].kept -= 1;
+            self.give_back(request);
+        }
+        while let Some(report) = self.shard.poll_report() {
+            assert!(report != Report::WriteLost, "no member fails here");
+            self.is_writing_back &= !matches!(report, Report::WrittenBack { .. });
+        }
+        if self.shard.poll_timeout().is_some_and(|at| at <= self.now) {
+            any = true;
+            self.shard.handle_timeout(self.now);
+        }
         any
+    }
+
+    /// The payload of a request is free, if nothing of the request is left.
+    fn give_back(&mut self, request: RequestId) {
+        if self.pieces[index(request)] == Pieces::default() {
+            self.free.give(request);
+        }
     }
 
     /// A payload that nobody uses, for a request.
@@ -196,9 +238,22 @@ impl Driver {
         std::mem::take(&mut self.answered)
     }
 
+    /// Whether there will be something to do, though there may be nothing now.
+    #[must_use]
+    pub fn expects_more(&self) -> bool {
+        self.shard.poll_timeout().is_some()
+    }
+
     /// Goes on until everything is on the members.
     pub fn settle(&mut self) {
-        while self.turn() {}
+        self.rounds += 1;
+        self.is_writing_back = true;
+        self.shard.handle_write_back(self.now, self.rounds);
+        while self.turn() || self.is_writing_back {}
+    }
+
+    fn time(&self) -> Instant {
+        Instant(u64::try_from(self.start.elapsed().as_nanos()).expect("some years"))
     }
 }
 
@@ -252,7 +307,8 @@ mod tests {
             chunk_sectors: 16,
             member_sectors: 4096,
             missing,
-            payloads: 1,
+            tuning: Tuning { stripes: 16, ..Tuning::default() },
+            payloads: 400,
             payload_sectors: 96,
         }
     }
@@ -281,8 +337,12 @@ mod tests {
                     Operation::Read
                 };
                 driver.issue(id, operation, start, sectors);
-                driver.settle();
-                assert_eq!(driver.take_answered(), 1);
+                while driver.take_answered() == 0 {
+                    driver.turn();
+                }
+                if random.below(50) == 0 {
+                    driver.settle();
+                }
                 let read = driver.payload(id).chunks(SECTOR);
                 for (read, wanted) in read.zip(wanted) {
                     assert!(read.iter().all(|byte| byte == wanted), "round {round}");

@@ -242,10 +242,7 @@ impl Report {
 
     /// Adds the engine's counters, those that are not zero.
     pub fn engine(&mut self, whose: impl Into<String>, counters: &braid_engine::Counters) {
-        let text = format!("{counters:?}");
-        let inside = text.trim_start_matches("Counters {").trim_end_matches('}').trim();
-        let counted: Vec<&str> = inside.split(", ").filter(|one| !one.ends_with(": 0")).collect();
-        self.counter(whose, counted.join(", "));
+        self.counter(whose, named(counters));
     }
 
     /// Adds counters.
@@ -254,4 +251,11 @@ impl Report {
         self.counters.retain(|(other, _)| *other != whose);
         self.counters.push((whose, line));
     }
+}
+
+/// The engine's counters that are not zero, in a line.
+#[must_use]
+pub fn named(counters: &braid_engine::Counters) -> String {
+    let counted = counters.named().into_iter().filter(|(_, count)| *count > 0);
+    counted.map(|(name, count)| format!("{name}: {count}")).collect::<Vec<_>>().join(", ")
 }

@@ -4,6 +4,7 @@ mod lookup;
 mod nbd;
 mod parity;
 mod paths;
+mod priority;
 mod read;
 mod wait;
 mod write;
@@ -12,4 +13,4 @@ use crate::frame::Suite;
 
 /// All of them, in the order in which "all" runs them.
 pub const SUITES: &[Suite] =
-    &[lookup::SUITE, parity::SUITE, wait::SUITE, read::SUITE, write::SUITE];
+    &[lookup::SUITE, parity::SUITE, wait::SUITE, priority::SUITE, read::SUITE, write::SUITE];

@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 
 use braid_engine::request::Operation;
+use braid_engine::{CacheMode, Tuning};
 use braid_parity::kernel;
 
 use crate::driver::{Driver, Kind, Load, Pattern, Places, Plan};
@@ -25,6 +26,14 @@ const METRICS: [Metric; 3] = [
 const SLOTS: u16 = 4;
 const CHUNK_SECTORS: u32 = 128;
 pub(super) const ROW_SECTORS: u32 = 3 * CHUNK_SECTORS;
+/// The engine's own settings, as they are without being asked for.
+const TUNING: Tuning = Tuning {
+    stripes: 256,
+    mode: CacheMode::WriteBack,
+    bypass_threshold: 1,
+    dirty_sectors_max: 32 << 10,
+    age_max_ms: 500,
+};
 pub(super) const BLOCK_SECTORS: u32 = 8;
 
 /// One case of these suites.
@@ -52,7 +61,8 @@ impl Path {
             chunk_sectors: CHUNK_SECTORS,
             member_sectors: member_bytes / 512,
             missing: self.missing,
-            payloads: self.load.depth,
+            tuning: TUNING,
+            payloads: self.load.depth + (TUNING.dirty_sectors_max / self.load.sectors) as usize,
             payload_sectors: self.load.sectors,
         }
     }
@@ -141,7 +151,7 @@ impl Bare {
         let payload_bytes = plan.payload_sectors as usize * 512;
         Self {
             members: (0..plan.slots).map(|_| vec![1; member_bytes]).collect(),
-            payloads: (0..plan.payloads).map(|_| vec![2; payload_bytes]).collect(),
+            payloads: (0..path.load.depth).map(|_| vec![2; payload_bytes]).collect(),
             parity: vec![0; payload_bytes],
             random: Random::new(1),
             next: 0,

@@ -74,7 +74,7 @@ impl Chained {
     }
 
     /// Heads that are looked at to find a band, or to know that it is not there.
-    pub(super) fn probes(&self, band: u64) -> u32 {
+    pub(super) fn probes(&self, band: u64) -> u64 {
         let mut probes = 0;
         let mut next = self.buckets[self.bucket(band)].as_deref();
         while let Some(head) = next {

@@ -10,6 +10,8 @@ mod chained;
 use std::hint::black_box;
 use std::time::Instant;
 
+use braid_engine::Index;
+
 use crate::frame::{
     Case, Contender, Figure, Metric, Report, Series, Settings, Suite, Target, race,
 };
@@ -80,16 +82,28 @@ const GROWTH: &str = "growth of hits at once";
 
 /// Something that finds stripes.
 trait Find {
-    fn get(&self, band: u64) -> Option<u32>;
-    fn probes(&self, band: u64) -> u32;
+    fn get(&mut self, band: u64) -> Option<u32>;
+    fn probes(&mut self, band: u64) -> u64;
+}
+
+impl Find for Index {
+    fn get(&mut self, band: u64) -> Option<u32> {
+        Index::get(self, band)
+    }
+
+    fn probes(&mut self, band: u64) -> u64 {
+        let before = self.extra_probes();
+        let _stripe = Index::get(self, band);
+        1 + self.extra_probes() - before
+    }
 }
 
 impl Find for Chained {
-    fn get(&self, band: u64) -> Option<u32> {
+    fn get(&mut self, band: u64) -> Option<u32> {
         Chained::get(self, band)
     }
 
-    fn probes(&self, band: u64) -> u32 {
+    fn probes(&mut self, band: u64) -> u64 {
         Chained::probes(self, band)
     }
 }
@@ -97,16 +111,21 @@ impl Find for Chained {
 fn size(settings: &Settings, stripes: usize, name: &str) -> Option<Case> {
     let mut random = Random::new(stripes as u64);
     let bands: Vec<u64> = (0..stripes as u64).collect();
-    let before = Chained::new(BUCKETS_BEFORE, &bands, &mut random);
-    let seed = Chained::new(2 * stripes.next_power_of_two(), &bands, &mut random);
+    let mut before = Chained::new(BUCKETS_BEFORE, &bands, &mut random);
+    let mut seed = Chained::new(2 * stripes.next_power_of_two(), &bands, &mut random);
+    let mut index = Index::new(stripes);
+    let mut order = bands.clone();
+    random.shuffle(&mut order);
+    order.iter().for_each(|band| index.insert(*band, u32::try_from(*band).expect("few")));
     let questions = |count: usize| Questions::new(stripes as u64, count);
     let many = if settings.small { 10_000 } else { 1 << 20 };
     // Long chains are asked less often: about as many steps in all.
     let few = (many * BUCKETS_BEFORE / stripes).clamp(1000, many);
     let (many, few) = (questions(many), questions(few));
     let contenders = vec![
-        Contender::new("before", || few.ask(&before)),
-        Contender::new("seed", || many.ask(&seed)),
+        Contender::new("before", || few.ask(&mut before)),
+        Contender::new("seed", || many.ask(&mut seed)),
+        Contender::new("braid", || many.ask(&mut index)),
     ];
     race(settings, name, &METRICS, contenders)
 }
@@ -125,7 +144,7 @@ impl Questions {
         Self { hits, misses }
     }
 
-    fn ask(&self, table: &impl Find) -> Vec<f64> {
+    fn ask(&self, table: &mut impl Find) -> Vec<f64> {
         vec![
             in_turn(&self.hits, table),
             in_turn(&self.misses, table),
@@ -138,7 +157,7 @@ impl Questions {
 }
 
 /// Nanoseconds for each, where each waits for the one before.
-fn in_turn(bands: &[u64], table: &impl Find) -> f64 {
+fn in_turn(bands: &[u64], table: &mut impl Find) -> f64 {
     let start = Instant::now();
     let mut wait = 0;
     for band in bands {
@@ -151,7 +170,7 @@ fn in_turn(bands: &[u64], table: &impl Find) -> f64 {
 }
 
 /// Nanoseconds for each, where none waits for another.
-fn at_once(bands: &[u64], table: &impl Find) -> f64 {
+fn at_once(bands: &[u64], table: &mut impl Find) -> f64 {
     let start = Instant::now();
     let found: u64 = bands.iter().filter_map(|band| table.get(*band)).map(u64::from).sum();
     black_box(found);
@@ -164,7 +183,7 @@ fn each(start: Instant, bands: &[u64]) -> f64 {
 }
 
 #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
-fn probes(bands: &[u64], table: &impl Find) -> f64 {
-    let all: u64 = bands.iter().map(|band| u64::from(table.probes(*band))).sum();
+fn probes(bands: &[u64], table: &mut impl Find) -> f64 {
+    let all: u64 = bands.iter().map(|band| table.probes(*band)).sum();
     all as f64 / bands.len() as f64
 }

@@ -1,0 +1,329 @@
+//! A disk in virtual time: seek, rotation, transfer, a write cache, read-ahead. Deterministic to the last digit.
+//!
+//! ```text
+//!   write ─▶ cache has room? ─yes─▶ done after the command's overhead    cache ─▶ destaged, in order of position
+//!                            └─no─▶ waits for room                                      │
+//!   read ──▶ in the cache? done after the overhead; else ─▶ waits for the arm ◀─────────┘
+//!
+//!   time of the arm = seek (by tracks) + rotation (where the platter is at that moment) + transfer
+//! ```
+//!
+//! One arm; it does one run of adjacent sectors after the other, ascending from where it is and then from the lowest
+//! again. Reads go first; once the cache is half full of writes, one run of writes goes between two runs of reads. Time is whole nanoseconds, and
+//! every choice is a function of what was asked: there is no chance in it.
+//!
+//! What it leaves out: zones (one transfer rate), track skew (it is part of the rate), errors, and the time that the bus
+//! takes beyond a command's overhead.
+//!
+//! Invariants
+//! - Runs of adjacent sectors go at the transfer rate, far ones at a seek and half a turn each: `a_disk_is_as_fast_as_its_sheet`.
+//! - Everything asked is done, once, and writes reach the platter: `everything_is_done_once`.
+
+mod plan;
+
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+
+pub use plan::DiskPlan;
+use std::cmp::Reverse;
+
+/// A request to a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskRequest {
+    /// Its name.
+    pub id: u64,
+    /// First sector.
+    pub sector: u64,
+    /// How many.
+    pub sectors: u64,
+    /// Whether it writes.
+    pub is_write: bool,
+}
+
+/// What the arm does.
+#[derive(Debug)]
+enum Arm {
+    Idle,
+    /// Until then: reads to be answered.
+    Reads(u64, Vec<u64>),
+    /// Until then: so many sectors leave the cache.
+    Destage(u64, u64),
+}
+
+/// One disk.
+#[derive(Debug)]
+pub struct Disk {
+    plan: DiskPlan,
+    arm: Arm,
+    /// Where the arm is: the sector behind the last one, and since when.
+    head: u64,
+    since: u64,
+    /// Whether the head stands there after a read: it reads on by itself.
+    was_read: bool,
+    reads: BTreeMap<(u64, u64), DiskRequest>,
+    /// Sectors in the cache that are not on the platter: from, to.
+    dirty: BTreeMap<u64, u64>,
+    dirty_sectors: u64,
+    /// Writes that the cache has no room for.
+    waiting: VecDeque<DiskRequest>,
+    done: BinaryHeap<Reverse<(u64, u64)>>,
+    arrivals: u64,
+    /// Runs for which the arm had to move or the platter had to come round.
+    positionings: u64,
+}
+
+impl Disk {
+    /// An idle disk.
+    #[must_use]
+    pub fn new(plan: DiskPlan) -> Self {
+        Self {
+            plan,
+            arm: Arm::Idle,
+            head: 0,
+            since: 0,
+            was_read: false,
+            reads: BTreeMap::new(),
+            dirty: BTreeMap::new(),
+            dirty_sectors: 0,
+            waiting: VecDeque::new(),
+            done: BinaryHeap::new(),
+            arrivals: 0,
+            positionings: 0,
+        }
+    }
+
+    /// How often the arm had to move, or the platter had to come round.
+    #[must_use]
+    pub fn positionings(&self) -> u64 {
+        self.positionings
+    }
+
+    /// Whether nothing is asked, and nothing is in the cache that is not on the platter.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        matches!(self.arm, Arm::Idle) && self.done.is_empty() && self.dirty.is_empty()
+    }
+
+    /// Takes a request at the moment `now`.
+    pub fn push(&mut self, now: u64, request: DiskRequest) {
+        let end = request.sector + request.sectors;
+        assert!(end <= self.plan.sectors(), "sector {end} is beyond the disk");
+        if request.is_write {
+            self.waiting.push_back(request);
+            self.admit(now);
+        } else if self.holds(request.sector, end) {
+            self.done.push(Reverse((now + self.plan.overhead_ns, request.id)));
+        } else {
+            self.reads.insert((request.sector, self.arrivals), request);
+            self.arrivals += 1;
+        }
+        self.go_on(now);
+    }
+
+    /// When something will be done, if nothing is asked before.
+    #[must_use]
+    pub fn next(&self) -> Option<u64> {
+        let arm = match self.arm {
+            Arm::Idle => None,
+            Arm::Reads(end, _) | Arm::Destage(end, _) => Some(end),
+        };
+        let done = self.done.peek().map(|Reverse((at, _))| *at);
+        arm.into_iter().chain(done).min()
+    }
+
+    /// What is done by the moment `now`, which is not later than [`Self::next`].
+    pub fn advance(&mut self, now: u64, mut answer: impl FnMut(u64)) {
+        while let Some(Reverse((_, id))) =
+            self.done.peek().copied().filter(|Reverse((at, _))| *at <= now)
+        {
+            self.done.pop();
+            answer(id);
+        }
+        match std::mem::replace(&mut self.arm, Arm::Idle) {
+            Arm::Reads(end, ids) if end <= now => ids.into_iter().for_each(answer),
+            Arm::Destage(end, sectors) if end <= now => {
+                self.dirty_sectors -= sectors;
+                self.admit(now);
+            }
+            busy => self.arm = busy,
+        }
+        self.go_on(now);
+    }
+
+    /// Takes writes into the cache while there is room; one that is larger than the cache goes in alone.
+    fn admit(&mut self, now: u64) {
+        while let Some(first) = self.waiting.front() {
+            if self.dirty_sectors > 0
+                && self.dirty_sectors + first.sectors > self.plan.cache_sectors
+            {
+                return;
+            }
+            let first = self.waiting.pop_front().expect("it was just looked at");
+            self.soil(first.sector, first.sector + first.sectors);
+            self.done.push(Reverse((now + self.plan.overhead_ns, first.id)));
+        }
+    }
+
+    /// Whether the cache has the whole run.
+    fn holds(&self, from: u64, to: u64) -> bool {
+        self.dirty.range(..=from).next_back().is_some_and(|(_, end)| *end >= to)
+    }
+
+    /// The run is in the cache now; it becomes one with its neighbours.
+    fn soil(&mut self, mut from: u64, mut to: u64) {
+        let before = self.dirty.range(..=from).next_back().map(|(start, end)| (*start, *end));
+        if let Some((start, end)) = before.filter(|(_, end)| *end >= from) {
+            self.dirty_sectors -= end - start;
+            self.dirty.remove(&start);
+            (from, to) = (start, to.max(end));
+        }
+        while let Some((start, end)) = self.dirty.range(from..=to).next().map(|(s, e)| (*s, *e)) {
+            self.dirty_sectors -= end - start;
+            self.dirty.remove(&start);
+            to = to.max(end);
+        }
+        self.dirty.insert(from, to);
+        self.dirty_sectors += to - from;
+    }
+
+    /// Gives the arm something to do, if it has nothing.
+    fn go_on(&mut self, now: u64) {
+        if !matches!(self.arm, Arm::Idle) {
+            return;
+        }
+        let read = self
+            .reads
+            .range((self.head, 0)..)
+            .next()
+            .or_else(|| self.reads.iter().next())
+            .map(|((sector, _), _)| *sector);
+        let dirty = self
+            .dirty
+            .range(self.head..)
+            .next()
+            .or_else(|| self.dirty.iter().next())
+            .map(|(sector, _)| *sector);
+        let is_urgent = 2 * self.dirty_sectors >= self.plan.cache_sectors;
+        match (read, dirty) {
+            (None, None) => {}
+            (Some(read), None) => self.begin_reads(now, read),
+            (None, Some(dirty)) => self.begin_destage(now, dirty),
+            (Some(read), Some(dirty)) => {
+                if is_urgent && self.was_read {
+                    self.begin_destage(now, dirty);
+                } else {
+                    self.begin_reads(now, read);
+                }
+            }
+        }
+    }
+
+    fn begin_reads(&mut self, now: u64, first: u64) {
+        let (mut to, mut ids) = (first, Vec::new());
+        while let Some((key, request)) = self.reads.range((first, 0)..=(to, u64::MAX)).next() {
+            let end = to.max(request.sector + request.sectors);
+            if !ids.is_empty() && end - first > self.plan.run_sectors_max {
+                break;
+            }
+            (to, _) = (end, ids.push(request.id));
+            let key = *key;
+            self.reads.remove(&key);
+        }
+        let ends = if self.was_read
+            && first >= self.head
+            && to - self.head <= self.plan.read_ahead_sectors
+        {
+            // It has gone on reading since; what it has is in its buffer.
+            now.max(self.since + self.plan.transfer_ns(to - self.head))
+        } else {
+            self.position(now, first) + self.plan.transfer_ns(to - first)
+        };
+        (self.head, self.since, self.was_read) = (to, ends, true);
+        self.arm = Arm::Reads(ends + self.plan.overhead_ns, ids);
+    }
+
+    fn begin_destage(&mut self, now: u64, first: u64) {
+        let end = self.dirty.remove(&first).expect("it was just found");
+        let to = end.min(first + self.plan.run_sectors_max);
+        if to < end {
+            self.dirty.insert(to, end);
+        }
+        let ends = self.position(now, first) + self.plan.transfer_ns(to - first);
+        (self.head, self.since, self.was_read) = (to, ends, false);
+        self.arm = Arm::Destage(ends, to - first);
+    }
+
+    /// When the platter has brought `sector` under the head.
+    fn position(&mut self, now: u64, sector: u64) -> u64 {
+        if sector == self.head && now == self.since {
+            return now;
+        }
+        self.positionings += 1;
+        let there = now + self.plan.seek_ns(self.head, sector);
+        let turn = self.plan.turn_ns();
+        let (is_at, should_be) = (there % turn, self.plan.angle_ns(sector));
+        there + (should_be + turn - is_at) % turn
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    /// Asks for so many at once, and goes on as they are done; when the last is on the platter.
+    fn serve(requests: &[DiskRequest], depth: usize) -> (u64, usize) {
+        let mut disk = Disk::new(DiskPlan::SATA_2005);
+        let (mut now, mut next, mut done) = (0, 0, 0);
+        loop {
+            while next < requests.len() && next - done < depth {
+                disk.push(now, requests[next]);
+                next += 1;
+            }
+            let Some(at) = disk.next() else { break };
+            now = at;
+            disk.advance(now, |_| done += 1);
+        }
+        assert!(disk.is_idle());
+        (now, done)
+    }
+
+    fn run(count: u64, is_write: bool, mut place: impl FnMut(u64) -> u64) -> Vec<DiskRequest> {
+        let request = |id| DiskRequest { id, sector: place(id), sectors: 8, is_write };
+        (0..count).map(request).collect()
+    }
+
+    #[test]
+    fn a_disk_is_as_fast_as_its_sheet() {
+        let plan = DiskPlan::SATA_2005;
+        let whole = 8 * 20_000 * plan.turn_ns() / plan.sectors_per_track;
+        for is_write in [false, true] {
+            let (time, _) = serve(&run(20_000, is_write, |n| n * 8), 32);
+            // Whole nanoseconds are rounded once for each run.
+            assert!((whole - 1000..whole + whole / 20).contains(&time), "{time} for {whole}");
+        }
+        let mut random = Random::new(1);
+        let mut anywhere = |_| random.below(plan.sectors() - 8);
+        let (time, done) = serve(&run(2000, false, &mut anywhere), 1);
+        let each = time / done as u64;
+        let wanted = plan.average_seek_ns + plan.turn_ns() / 2;
+        assert!(each.abs_diff(wanted) < wanted / 20, "{each} instead of {wanted}");
+        let (queued, _) = serve(&run(2000, false, &mut anywhere), 32);
+        assert!(queued < time * 2 / 3, "in order of position it is quicker");
+    }
+
+    #[test]
+    fn everything_is_done_once() {
+        let mut random = Random::new(2);
+        let requests: Vec<DiskRequest> = (0..5000)
+            .map(|id| DiskRequest {
+                id,
+                sector: random.below(100_000),
+                sectors: 1 + random.below(300),
+                is_write: random.below(2) == 0,
+            })
+            .collect();
+        let (time, done) = serve(&requests, 64);
+        assert_eq!(done, requests.len());
+        assert_eq!(serve(&requests, 64), (time, done), "to the last digit");
+    }
+}

@@ -1,0 +1,51 @@
+//! What the suite compares: something that takes clients' requests and asks disks for others.
+
+use crate::disk::DiskRequest;
+
+/// A client's request, in sectors of the array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ClientRequest {
+    pub(super) id: u64,
+    pub(super) start: u64,
+    pub(super) sectors: u32,
+    pub(super) is_write: bool,
+}
+
+/// What it asks for, and what it answers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Effects {
+    /// Which disk, and what.
+    pub(super) disks: Vec<(usize, DiskRequest)>,
+    /// Clients' requests that are answered.
+    pub(super) answers: Vec<u64>,
+}
+
+/// An array without disks. Whatever is handed in may leave effects behind.
+pub(super) trait Backend {
+    /// A client asks.
+    fn request(&mut self, now: u64, request: ClientRequest);
+
+    /// A disk has done what it was asked.
+    fn disk_done(&mut self, now: u64, id: u64);
+
+    /// The moment of [`Self::timeout`] has come.
+    fn handle_timeout(&mut self, now: u64);
+
+    /// When it wants to be called next, whatever happens.
+    fn timeout(&self) -> Option<u64>;
+
+    /// Everything answered is to go to the disks; nobody waits for more of it.
+    fn flush(&mut self, now: u64);
+
+    /// What it asks for since the last call.
+    fn take(&mut self) -> Effects;
+
+    /// Whether nothing is under way.
+    fn is_idle(&self) -> bool;
+
+    /// Sectors read for writes.
+    fn pre_read_sectors(&self) -> u64;
+
+    /// Its counters, in a line.
+    fn counters(&self) -> String;
+}

@@ -1,0 +1,435 @@
+//! Which stripe next, as it was: *before*, where delayed stripes are all let go at once; and *seed*, where they wait on a
+//! hold list that full-width writes may pass.
+//!
+//! ```text
+//!               full ─────────────────────────────────────────▶ writes ─▶ answered
+//!   block ─▶ handle ─┤                                             ▲
+//!               partial ─▶ delayed ─ activate ─▶ handle (before) ──┤ after its pre-reads
+//!                                            └─▶ hold   (seed) ────┘
+//! ```
+//!
+//! A model of the mechanism and of nothing else: stripes of 4 KiB blocks, found by band, the least recently used free one
+//! taken for a new band, and once there was none, none before a quarter is free; a full one is written, a partial one first reads what it lacks, the cheaper way. A request that
+//! finds no stripe waits, and all behind it. As in md at the time: delayed stripes are activated as soon as there is
+//! nothing else to handle and nobody pre-reads (md plugs its queue on top of that, but whoever waits for a page unplugs it); a block that comes later is taken along until
+//! the stripe is written; blocks that were read or written stay valid until the stripe is taken for another band.
+//! Reads go past the stripes. Handling costs no time. No bytes are moved: this is about when, and how many.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use braid_geometry::{LogicalSector, MemberSector, Role, Slot, StripeGeometry};
+
+use super::backend::{Backend, ClientRequest, Effects};
+use crate::disk::DiskRequest;
+
+/// Sectors of a stripe's block.
+pub(super) const BLOCK_SECTORS: u64 = 8;
+
+/// What lets partial stripes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Policy {
+    /// All at once.
+    Dump,
+    /// One by one, behind full-width writes, but passed no more often than this; 0: for ever.
+    Hold { threshold: u64 },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Nothing is out.
+    Ready,
+    /// Pre-reads are out.
+    Reading,
+    /// Data and parity are out.
+    Writing,
+}
+
+#[derive(Clone, Debug)]
+struct Stripe {
+    band: u64,
+    phase: Phase,
+    /// Blocks to be written, by column.
+    wanted: u64,
+    /// Blocks being written.
+    written: u64,
+    /// Blocks that are known, by slot.
+    valid: u64,
+    outstanding: u32,
+    waiters: Vec<u64>,
+    writers: Vec<u64>,
+    is_listed: bool,
+    /// Let go although it is partial.
+    may_read: bool,
+}
+
+/// What a disk request was for.
+#[derive(Clone, Copy, Debug)]
+enum Owner {
+    Stripe(usize, u16),
+    Read(u64),
+}
+
+/// The model.
+#[derive(Debug)]
+pub(super) struct Md {
+    geometry: StripeGeometry,
+    policy: Policy,
+    stripes: Vec<Stripe>,
+    index: BTreeMap<u64, usize>,
+    /// Stripes that have no work, the least recently used first.
+    idle: VecDeque<usize>,
+    handle: VecDeque<usize>,
+    delayed: VecDeque<usize>,
+    hold: VecDeque<usize>,
+    /// Nobody takes a stripe until less than three quarters are taken.
+    is_blocked: bool,
+    pre_reading: u32,
+    full_writes: u32,
+    bypass_count: u64,
+    last_hold: Option<usize>,
+    traffic: Traffic,
+}
+
+/// What is on its way, in and out.
+#[derive(Debug, Default)]
+struct Traffic {
+    /// Requests whose blocks are not all attached: id, next sector, sectors left.
+    waiting: VecDeque<(u64, u64, u64)>,
+    /// Blocks of each write that are not written.
+    blocks: BTreeMap<u64, u64>,
+    owners: BTreeMap<u64, Owner>,
+    next_id: u64,
+    effects: Effects,
+    pre_read_sectors: u64,
+    full: u64,
+    partial: u64,
+    dumps: u64,
+}
+
+impl Md {
+    pub(super) fn new(geometry: StripeGeometry, stripes: usize, policy: Policy) -> Self {
+        let blank = Stripe {
+            band: u64::MAX,
+            phase: Phase::Ready,
+            wanted: 0,
+            written: 0,
+            valid: 0,
+            outstanding: 0,
+            waiters: Vec::new(),
+            writers: Vec::new(),
+            is_listed: false,
+            may_read: false,
+        };
+        Self {
+            geometry,
+            policy,
+            stripes: vec![blank; stripes],
+            index: BTreeMap::new(),
+            idle: (0..stripes).collect(),
+            handle: VecDeque::new(),
+            delayed: VecDeque::new(),
+            hold: VecDeque::new(),
+            is_blocked: false,
+            pre_reading: 0,
+            full_writes: 0,
+            bypass_count: 0,
+            last_hold: None,
+            traffic: Traffic::default(),
+        }
+    }
+
+    fn all_data(&self) -> u64 {
+        (1 << self.geometry.data_slots()) - 1
+    }
+
+    /// Attaches what waits, as far as there are stripes.
+    fn attach(&mut self) {
+        while let Some((id, sector, left)) = self.traffic.waiting.pop_front() {
+            let address = self.geometry.locate(LogicalSector(sector));
+            let start = self.geometry.row_start(address.row).0 + u64::from(address.offset_sectors);
+            let Some(stripe) = self.stripe_of(start / BLOCK_SECTORS) else {
+                return self.traffic.waiting.push_front((id, sector, left));
+            };
+            let column = 1 << address.data_index;
+            let one = &mut self.stripes[stripe];
+            one.wanted |= column;
+            one.waiters.push(id);
+            self.list(stripe);
+            if left > BLOCK_SECTORS {
+                self.traffic.waiting.push_front((id, sector + BLOCK_SECTORS, left - BLOCK_SECTORS));
+            }
+        }
+    }
+
+    /// The stripe of a band; takes one for it if there is one.
+    fn stripe_of(&mut self, band: u64) -> Option<usize> {
+        if let Some(stripe) = self.index.get(&band).copied() {
+            self.idle.retain(|other| *other != stripe);
+            return Some(stripe);
+        }
+        let is_short = 4 * self.idle.len() <= self.stripes.len();
+        if self.idle.is_empty() || self.is_blocked && is_short {
+            self.is_blocked = true;
+            return None;
+        }
+        self.is_blocked = false;
+        let stripe = self.idle.pop_front()?;
+        self.index.remove(&self.stripes[stripe].band);
+        self.index.insert(band, stripe);
+        let one = &mut self.stripes[stripe];
+        (one.band, one.valid) = (band, 0);
+        Some(stripe)
+    }
+
+    /// Puts a stripe with work on the handle list, unless it is busy or put off and still partial.
+    fn list(&mut self, stripe: usize) {
+        let all = self.all_data();
+        let one = &mut self.stripes[stripe];
+        if one.phase != Phase::Ready {
+            return;
+        }
+        if one.is_listed && one.wanted == all {
+            self.delayed.retain(|other| *other != stripe);
+            self.hold.retain(|other| *other != stripe);
+            if !self.handle.contains(&stripe) {
+                self.handle.push_back(stripe);
+            }
+        } else if !one.is_listed {
+            one.is_listed = true;
+            self.handle.push_back(stripe);
+        }
+    }
+
+    /// The daemon: goes on until nothing can.
+    fn work(&mut self) {
+        loop {
+            self.attach();
+            if let Some(stripe) = self.next() {
+                self.handle(stripe);
+            } else if !self.activate() {
+                return;
+            }
+        }
+    }
+
+    /// Lets delayed stripes go, if it is time.
+    fn activate(&mut self) -> bool {
+        if self.delayed.is_empty() || self.pre_reading > 0 {
+            return false;
+        }
+        self.traffic.dumps += 1;
+        for stripe in self.delayed.drain(..) {
+            self.stripes[stripe].may_read = true;
+            match self.policy {
+                Policy::Dump => self.handle.push_back(stripe),
+                Policy::Hold { .. } => self.hold.push_back(stripe),
+            }
+        }
+        true
+    }
+
+    /// Which stripe next.
+    fn next(&mut self) -> Option<usize> {
+        let Policy::Hold { threshold } = self.policy else { return self.handle.pop_front() };
+        if let Some(stripe) = self.handle.pop_front() {
+            match self.hold.front() {
+                None => self.bypass_count = 0,
+                Some(head) if Some(*head) == self.last_hold => self.bypass_count += 1,
+                Some(head) => {
+                    self.last_hold = Some(*head);
+                    self.bypass_count = self.bypass_count.saturating_sub(threshold);
+                }
+            }
+            return Some(stripe);
+        }
+        let is_passed = threshold > 0 && self.bypass_count > threshold;
+        if !is_passed && self.full_writes > 0 {
+            return None;
+        }
+        let stripe = self.hold.pop_front()?;
+        self.bypass_count = self.bypass_count.saturating_sub(threshold);
+        Some(stripe)
+    }
+
+    fn handle(&mut self, stripe: usize) {
+        let all = self.all_data();
+        let one = &self.stripes[stripe];
+        if one.wanted == all {
+            self.traffic.full += 1;
+            self.write(stripe);
+        } else if !one.may_read {
+            self.delayed.push_back(stripe);
+        } else {
+            self.pre_read(stripe);
+        }
+    }
+
+    /// Asks for what a partial write lacks; writes at once if it lacks nothing.
+    fn pre_read(&mut self, stripe: usize) {
+        let map = self.map(stripe);
+        let one = &self.stripes[stripe];
+        let mut ways = [0_u64; 2];
+        for slot in 0..self.geometry.slots() {
+            let (keep, change) = match map.role(Slot(slot)) {
+                Role::Data(column) if one.wanted >> column & 1 == 1 => (0, 1),
+                Role::Data(_) => (1, 0),
+                _ => (0, 1),
+            };
+            let lacks = u64::from(one.valid >> slot & 1 == 0);
+            ways[0] |= (keep & lacks) << slot;
+            ways[1] |= (change & lacks) << slot;
+        }
+        let [reconstruct, modify] = ways;
+        let reads =
+            if modify.count_ones() < reconstruct.count_ones() { modify } else { reconstruct };
+        self.traffic.partial += 1;
+        if reads == 0 {
+            return self.write(stripe);
+        }
+        self.pre_reading += 1;
+        self.stripes[stripe].phase = Phase::Reading;
+        for slot in (0..self.geometry.slots()).filter(|slot| reads >> slot & 1 == 1) {
+            self.traffic.pre_read_sectors += BLOCK_SECTORS;
+            self.ask(stripe, slot, false);
+        }
+    }
+
+    fn map(&self, stripe: usize) -> braid_geometry::RowMap {
+        let start = MemberSector(self.stripes[stripe].band * BLOCK_SECTORS);
+        self.geometry.row_map(self.geometry.row_of(start))
+    }
+
+    /// Writes what is wanted, and parity.
+    fn write(&mut self, stripe: usize) {
+        let map = self.map(stripe);
+        let one = &mut self.stripes[stripe];
+        (one.phase, one.written) = (Phase::Writing, std::mem::take(&mut one.wanted));
+        one.writers = std::mem::take(&mut one.waiters);
+        (one.is_listed, one.may_read) = (false, false);
+        let written = one.written;
+        self.full_writes += u32::from(written == self.all_data());
+        for slot in 0..self.geometry.slots() {
+            let is_written = match map.role(Slot(slot)) {
+                Role::Data(column) => written >> column & 1 == 1,
+                _ => true,
+            };
+            if is_written {
+                self.ask(stripe, slot, true);
+            }
+        }
+    }
+
+    fn ask(&mut self, stripe: usize, slot: u16, is_write: bool) {
+        let one = &mut self.stripes[stripe];
+        one.outstanding += 1;
+        let sector = one.band * BLOCK_SECTORS;
+        self.traffic.ask(Owner::Stripe(stripe, slot), slot, (sector, BLOCK_SECTORS), is_write);
+    }
+
+    fn stripe_done(&mut self, stripe: usize, slot: u16) {
+        let all = self.all_data();
+        let one = &mut self.stripes[stripe];
+        one.valid |= 1 << slot;
+        one.outstanding -= 1;
+        if one.outstanding > 0 {
+            return;
+        }
+        if one.phase == Phase::Reading {
+            self.pre_reading -= 1;
+            return self.write(stripe);
+        }
+        self.full_writes -= u32::from(one.written == all);
+        one.phase = Phase::Ready;
+        for writer in std::mem::take(&mut one.writers) {
+            self.traffic.block_done(writer);
+        }
+        if one.wanted == 0 {
+            self.idle.push_back(stripe);
+        } else {
+            self.list(stripe);
+        }
+    }
+
+    /// Reads go to the disks as they are.
+    fn read(&mut self, request: ClientRequest) {
+        let end = request.start + u64::from(request.sectors);
+        let mut sector = request.start;
+        while sector < end {
+            let address = self.geometry.locate(LogicalSector(sector));
+            let offset = u64::from(address.offset_sectors);
+            let sectors = (u64::from(self.geometry.chunk_sectors()) - offset).min(end - sector);
+            let slot = self.geometry.row_map(address.row).data_slot(address.data_index).0;
+            let start = self.geometry.row_start(address.row).0 + offset;
+            *self.traffic.blocks.entry(request.id).or_default() += 1;
+            self.traffic.ask(Owner::Read(request.id), slot, (start, sectors), false);
+            sector += sectors;
+        }
+    }
+}
+
+impl Traffic {
+    fn ask(&mut self, owner: Owner, slot: u16, (sector, sectors): (u64, u64), is_write: bool) {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.owners.insert(id, owner);
+        let request = DiskRequest { id, sector, sectors, is_write };
+        self.effects.disks.push((usize::from(slot), request));
+    }
+
+    fn block_done(&mut self, request: u64) {
+        let blocks = self.blocks.get_mut(&request).expect("it is under way");
+        *blocks -= 1;
+        if *blocks == 0 {
+            self.blocks.remove(&request);
+            self.effects.answers.push(request);
+        }
+    }
+}
+
+impl Backend for Md {
+    fn request(&mut self, _now: u64, request: ClientRequest) {
+        if !request.is_write {
+            return self.read(request);
+        }
+        let sectors = u64::from(request.sectors);
+        assert!((request.start | sectors).is_multiple_of(BLOCK_SECTORS), "whole blocks");
+        self.traffic.blocks.insert(request.id, sectors / BLOCK_SECTORS);
+        self.traffic.waiting.push_back((request.id, request.start, sectors));
+        self.work();
+    }
+
+    fn disk_done(&mut self, _now: u64, id: u64) {
+        match self.traffic.owners.remove(&id).expect("it was asked for") {
+            Owner::Read(request) => self.traffic.block_done(request),
+            Owner::Stripe(stripe, slot) => self.stripe_done(stripe, slot),
+        }
+        self.work();
+    }
+
+    /// Never asked for.
+    fn handle_timeout(&mut self, _now: u64) {}
+
+    fn timeout(&self) -> Option<u64> {
+        None
+    }
+
+    /// Nothing is answered that is not written.
+    fn flush(&mut self, _now: u64) {}
+
+    fn take(&mut self) -> Effects {
+        std::mem::take(&mut self.traffic.effects)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.traffic.blocks.is_empty()
+    }
+
+    fn pre_read_sectors(&self) -> u64 {
+        self.traffic.pre_read_sectors
+    }
+
+    fn counters(&self) -> String {
+        let Traffic { full, partial, dumps, .. } = self.traffic;
+        format!("full-stripe writes {full}, partial writes {partial}, activations {dumps}")
+    }
+}

@@ -1,0 +1,171 @@
+//! Suite `priority`: which stripe next, when some are whole and some must read first.
+//!
+//! *before* and *seed* are models ([`md`]), *braid* is the engine ([`engine`]); all three ask the same modelled disks
+//! ([`crate::disk`]) in virtual time, for the same clients. Every run is the same, so there is one.
+
+mod backend;
+mod engine;
+mod md;
+mod world;
+
+use std::cell::RefCell;
+
+use braid_geometry::{Geometry, Level, Shape, StripeGeometry, default_layout};
+
+use crate::disk::DiskPlan;
+use crate::frame::{Contender, Metric, Report, Settings, Suite, Target, race};
+use backend::Backend;
+use engine::Braid;
+use md::{Md, Policy};
+use world::{Outcome, Stream, World};
+
+pub(super) const SUITE: Suite = Suite {
+    name: "priority",
+    about: "full stripes ahead of partial ones, on disks in virtual time",
+    run,
+};
+
+const RATE: &str = "throughput";
+const PRE_READS: &str = "pre-reads";
+const METRICS: [Metric; 5] = [
+    Metric::more(RATE, "MB/s"),
+    Metric::more("written", "MB/s"),
+    Metric::more("read", "MB/s"),
+    Metric::less(PRE_READS, "MiB/GiB written"),
+    Metric::less("arm movements", "1/GiB"),
+];
+
+/// The seed's array: four disks, RAID-5, chunk 64 KiB.
+const DISKS: u16 = 4;
+const CHUNK_SECTORS: u32 = 128;
+/// What clients have under way, at most: more than the larger cache holds.
+const WINDOW_SECTORS: u64 = 16 << 10;
+/// What it takes to make 4 KiB: about 400 MB/s.
+const THINK_NS: u64 = 10_000;
+
+/// What is done, and how.
+struct Work {
+    name: &'static str,
+    stripes: usize,
+    threshold: u32,
+    streams: Vec<Stream>,
+    bound: f64,
+}
+
+fn geometry() -> (Geometry, StripeGeometry) {
+    // A part of the disk, so that streams are apart from each other, but not at its two ends.
+    let geometry = Geometry::new(&Shape {
+        level: Level::Raid5,
+        layout: default_layout(Level::Raid5),
+        chunk_sectors: CHUNK_SECTORS,
+        slots: DISKS,
+        member_sectors: vec![DiskPlan::SATA_2005.sectors() / 4; usize::from(DISKS)],
+    })
+    .expect("a RAID-5");
+    let Geometry::Stripe(stripe) = geometry.clone() else { unreachable!("a RAID-5 has stripes") };
+    (geometry, stripe)
+}
+
+/// `dd` to the array: 4 KiB after 4 KiB.
+fn sequential(region: (u64, u64), window: u64, bytes: u64) -> Stream {
+    let (is_write, is_random, sectors) = (true, false, 8);
+    let requests = bytes / 4096;
+    Stream { is_write, is_random, sectors, window, think_ns: THINK_NS, region, requests }
+}
+
+/// At once: a file written in order in blocks of 4 KiB, one in blocks of 128 KiB, one read in order in blocks of 128 KiB;
+/// blocks of 4 KiB written and read anywhere.
+fn mix(capacity: u64, bytes: u64) -> Vec<Stream> {
+    let part = capacity / 8 / 384 * 384;
+    let region = |number: u64| (number * part, part);
+    let write = sequential(region(0), WINDOW_SECTORS / 8 / 2, bytes);
+    let large = Stream {
+        sectors: 256,
+        window: 16,
+        think_ns: 32 * THINK_NS,
+        requests: bytes / (128 << 10),
+        ..write
+    };
+    let random = Stream { is_random: true, window: 64, requests: bytes / (128 << 10), ..write };
+    vec![
+        write,
+        Stream { region: region(2), ..large },
+        Stream { region: region(4), ..random },
+        Stream { region: region(5), is_write: false, window: 2, ..large },
+        Stream {
+            region: region(7),
+            is_write: false,
+            window: 1,
+            requests: random.requests / 4,
+            ..random
+        },
+    ]
+}
+
+fn works(settings: &Settings, capacity: u64) -> Vec<Work> {
+    let bytes: u64 = if settings.small { 4 << 20 } else { 512 << 20 };
+    let order = |name, stripes, bound| Work {
+        name,
+        stripes,
+        threshold: 1,
+        streams: vec![sequential((0, capacity / 384 * 384), WINDOW_SECTORS / 8, bytes)],
+        bound,
+    };
+    let mixed = |name, threshold, bound| Work {
+        name,
+        stripes: 256,
+        threshold,
+        streams: mix(capacity, bytes / 4),
+        bound,
+    };
+    vec![
+        order("sequential write, cache 256", 256, 1.33),
+        order("sequential write, cache 512", 512, 1.25),
+        mixed("mix, threshold 1", 1, 1.13),
+        mixed("mix, threshold 0", 0, 1.37),
+    ]
+}
+
+fn run(settings: &Settings) -> Report {
+    let mut report = Report::default();
+    let (geometry, stripe) = geometry();
+    // Virtual time: every run is the same, and none warms up.
+    let once = &Settings { runs: 1, small: true, ..settings.clone() };
+    for work in works(settings, geometry.capacity_sectors()) {
+        let counters = RefCell::new(&mut report);
+        let go = |variant: &str, backend: &mut dyn Backend| {
+            let world = World::new(backend, usize::from(DISKS), &work.streams);
+            let outcome = world.run();
+            counters.borrow_mut().counter(format!("{}, {variant}", work.name), backend.counters());
+            values(&outcome)
+        };
+        let hold = Policy::Hold { threshold: u64::from(work.threshold) };
+        let md = |policy| Md::new(stripe, work.stripes, policy);
+        let contenders = vec![
+            Contender::new("before", || go("before", &mut md(Policy::Dump))),
+            Contender::new("seed", || go("seed", &mut md(hold))),
+            Contender::new("braid", || {
+                go("braid", &mut Braid::new(&geometry, work.stripes, work.threshold))
+            }),
+        ];
+        let case = race(once, work.name, &METRICS, contenders);
+        report
+            .add(case.map(|case| case.with([Target::ratio(RATE, "braid", "before", work.bound)])));
+    }
+    report.note(format!("{:?}", DiskPlan::SATA_2005));
+    report
+}
+
+#[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn values(outcome: &Outcome) -> Vec<f64> {
+    let rate = |sectors: u64| sectors as f64 * 512.0 * 1e3 / outcome.time_ns as f64;
+    let moved = outcome.written_sectors + outcome.read_sectors;
+    let gibibytes = |sectors: u64| (sectors as f64 / f64::from(2 << 20)).max(f64::MIN_POSITIVE);
+    vec![
+        rate(moved),
+        rate(outcome.written_sectors),
+        rate(outcome.read_sectors),
+        outcome.pre_read_sectors as f64 / 2048.0 / gibibytes(outcome.written_sectors),
+        outcome.positionings as f64 / gibibytes(moved),
+    ]
+}

@@ -1,0 +1,175 @@
+//! Clients, an array and its disks in virtual time: nothing happens by chance, and every run is the same.
+
+use super::backend::{Backend, ClientRequest};
+use crate::disk::{Disk, DiskPlan};
+use crate::random::Random;
+
+/// One client: a stream of requests of one kind.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stream {
+    pub(super) is_write: bool,
+    /// Anywhere in its region; else one behind the other.
+    pub(super) is_random: bool,
+    pub(super) sectors: u32,
+    /// Requests that are not answered, at most.
+    pub(super) window: u64,
+    /// What it takes the client to make one.
+    pub(super) think_ns: u64,
+    /// First sector and sectors of its part of the array.
+    pub(super) region: (u64, u64),
+    /// Requests in all.
+    pub(super) requests: u64,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Outcome {
+    pub(super) time_ns: u64,
+    pub(super) written_sectors: u64,
+    pub(super) read_sectors: u64,
+    pub(super) pre_read_sectors: u64,
+    pub(super) positionings: u64,
+}
+
+struct Client {
+    stream: Stream,
+    random: Random,
+    ready_at: u64,
+    outstanding: u64,
+    issued: u64,
+}
+
+impl Client {
+    fn may_ask(&self) -> bool {
+        self.outstanding < self.stream.window && self.issued < self.stream.requests
+    }
+
+    fn is_done(&self) -> bool {
+        self.outstanding == 0 && self.issued == self.stream.requests
+    }
+
+    fn ask(&mut self, id: u64, now: u64) -> ClientRequest {
+        let Stream { is_write, is_random, sectors, region: (start, length), .. } = self.stream;
+        let places = length / u64::from(sectors);
+        let place = if is_random { self.random.below(places) } else { self.issued % places };
+        self.issued += 1;
+        self.outstanding += 1;
+        self.ready_at = now + self.stream.think_ns;
+        ClientRequest { id, start: start + place * u64::from(sectors), sectors, is_write }
+    }
+}
+
+/// All of it.
+pub(super) struct World<'a> {
+    backend: &'a mut dyn Backend,
+    disks: Vec<Disk>,
+    clients: Vec<Client>,
+    now: u64,
+    next_id: u64,
+    is_flushed: bool,
+    outcome: Outcome,
+}
+
+impl<'a> World<'a> {
+    pub(super) fn new(backend: &'a mut dyn Backend, disks: usize, streams: &[Stream]) -> Self {
+        let client = |(seed, stream): (u64, &Stream)| Client {
+            stream: *stream,
+            random: Random::new(seed),
+            ready_at: 0,
+            outstanding: 0,
+            issued: 0,
+        };
+        Self {
+            backend,
+            disks: (0..disks).map(|_| Disk::new(DiskPlan::SATA_2005)).collect(),
+            clients: (1..).zip(streams).map(client).collect(),
+            now: 0,
+            next_id: 0,
+            is_flushed: false,
+            outcome: Outcome::default(),
+        }
+    }
+
+    /// Runs it until everything that was asked for is on the platters.
+    pub(super) fn run(mut self) -> Outcome {
+        loop {
+            self.ask();
+            if !self.is_flushed && self.clients.iter().all(|client| client.is_done()) {
+                self.is_flushed = true;
+                self.backend.flush(self.now);
+            } else if let Some(at) = self.next() {
+                self.advance(at);
+            } else {
+                assert!(self.is_over(), "something is under way, and nothing will happen");
+                break;
+            }
+            self.carry_out();
+        }
+        self.outcome.time_ns = self.now;
+        self.outcome.pre_read_sectors = self.backend.pre_read_sectors();
+        self.outcome.positionings = self.disks.iter().map(Disk::positionings).sum();
+        self.outcome
+    }
+
+    fn is_over(&self) -> bool {
+        let answered = self.clients.iter().all(|client| client.outstanding == 0);
+        answered && self.backend.is_idle() && self.disks.iter().all(Disk::is_idle)
+    }
+
+    /// Clients ask for what they may.
+    fn ask(&mut self) {
+        let count = self.clients.len() as u64;
+        while let Some(index) =
+            self.clients.iter().position(|client| client.may_ask() && client.ready_at <= self.now)
+        {
+            let id = self.next_id * count + index as u64;
+            self.next_id += 1;
+            let request = self.clients[index].ask(id, self.now);
+            self.backend.request(self.now, request);
+            self.carry_out();
+        }
+    }
+
+    /// The next moment at which something happens.
+    fn next(&self) -> Option<u64> {
+        let asking = self.clients.iter().filter(|client| client.may_ask());
+        let asked = asking.map(|client| client.ready_at).min();
+        let disks = self.disks.iter().filter_map(Disk::next).min();
+        let timeout = self.backend.timeout();
+        asked.into_iter().chain(disks).chain(timeout).min().map(|at| at.max(self.now))
+    }
+
+    fn advance(&mut self, at: u64) {
+        self.now = at;
+        let mut done = Vec::new();
+        for disk in &mut self.disks {
+            while disk.next().is_some_and(|next| next <= at) {
+                disk.advance(at, |id| done.push(id));
+            }
+        }
+        for id in done {
+            self.backend.disk_done(at, id);
+        }
+        if self.backend.timeout().is_some_and(|timeout| timeout <= at) {
+            self.backend.handle_timeout(at);
+        }
+    }
+
+    fn carry_out(&mut self) {
+        let effects = self.backend.take();
+        for (disk, request) in effects.disks {
+            self.disks[disk].push(self.now, request);
+        }
+        let count = self.clients.len() as u64;
+        for id in effects.answers {
+            let client = &mut self.clients[usize::try_from(id % count).expect("few clients")];
+            client.outstanding -= 1;
+            let sectors = u64::from(client.stream.sectors);
+            if client.stream.is_write {
+                self.outcome.written_sectors += sectors;
+            } else {
+                self.outcome.read_sectors += sectors;
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! No heap allocation for a request in the engine's steady state, counted by the allocator itself.
+//!
+//! Lists and pools grow until they are as large as a load makes them, and the last of that comes late and seldom. So a load
+//! runs in windows of ten thousand requests, and one of the first few must be without a single call of the allocator, to
+//! take or to give back; an allocation for each request, or for each thousandth, leaves no such window. The driver between
+//! the engine and the members takes part: it is counted too.
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use braid_engine::request::Operation;
+use braid_engine::{CacheMode, Tuning};
+use braid_lab::driver::{Driver, Kind, Load, Pattern, Places, Plan};
+
+thread_local! {
+    /// What this thread has asked of the allocator.
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    // A thread that is ending has no count any more, and is none of ours.
+    let _gone = CALLS.try_with(|calls| calls.set(calls.get() + 1));
+}
+
+struct Counting;
+
+// SAFETY: every call goes to the system's allocator unchanged; counting touches no memory of its own.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promises are the system allocator's conditions.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count();
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: as above.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const WRITE: Operation = Operation::Write { durable: false };
+const WINDOW: u64 = 10_000;
+const WINDOWS: usize = 12;
+/// Where the memory of jobs goes on growing for longer than the windows last: fewer calls than one for so many requests.
+const SELDOM: u64 = 1000;
+
+/// The fewest calls of the allocator in a window.
+fn calls(mode: CacheMode, missing: Option<u16>, load: Load) -> u64 {
+    let tuning = Tuning { mode, ..Tuning::default() };
+    let mut driver = Driver::new(Plan {
+        kind: Kind::Null,
+        slots: 4,
+        chunk_sectors: 128,
+        member_sectors: 64 << 11,
+        missing,
+        tuning,
+        payloads: load.depth + (tuning.dirty_sectors_max / load.sectors) as usize,
+        payload_sectors: load.sectors,
+    });
+    let mut places = Places::new(&load, driver.capacity_sectors(), 1);
+    let mut fewest = u64::MAX;
+    for _ in 0..WINDOWS {
+        let before = CALLS.get();
+        Load { requests: WINDOW, ..load }.run(&mut driver, &mut places);
+        fewest = fewest.min(CALLS.get() - before);
+        if fewest == 0 {
+            break;
+        }
+    }
+    fewest
+}
+
+#[test]
+fn nothing_is_allocated_for_a_request() {
+    let block = |operation| Load {
+        operation,
+        sectors: 8,
+        pattern: Pattern::Random,
+        depth: 64,
+        requests: 0,
+    };
+    let row = |operation| Load { sectors: 384, pattern: Pattern::Sequential, ..block(operation) };
+    let mut found = Vec::new();
+    for mode in [CacheMode::WriteBack, CacheMode::WriteThrough] {
+        for (name, missing, load) in [
+            ("direct reads", None, block(Operation::Read)),
+            ("direct reads of rows", None, row(Operation::Read)),
+            ("degraded reads", Some(1), block(Operation::Read)),
+            ("full-stripe writes", None, row(WRITE)),
+            ("writes of a part", None, block(WRITE)),
+            ("degraded writes of a part", Some(1), block(WRITE)),
+        ] {
+            found.push((mode, name, calls(mode, missing, load)));
+        }
+    }
+    let seldom = |name: &str| name == "degraded writes of a part";
+    let holds =
+        |(_, name, calls): &(_, &str, u64)| *calls == 0 || seldom(name) && *calls < WINDOW / SELDOM;
+    assert!(found.iter().all(holds), "{found:#?}");
+}
+
+/// The count counts: a test that cannot fail proves nothing.
+#[test]
+fn an_allocation_is_counted() {
+    let before = CALLS.get();
+    drop(std::hint::black_box(Box::new(1)));
+    assert_eq!(CALLS.get() - before, 2);
+}
