@@ -186,6 +186,7 @@ impl Stripes {
         let batch = stripe.batch.take().expect("a batch is being ended");
         stripe.phase = Phase::Ready;
         stripe.has_served = true;
+        stripe.is_worth_keeping = batch.is_write && !batch.is_full;
         // Without a member that takes it parity is not made: what the blocks hold of it is old.
         for slot in [Some(stripe.map.p_slot()), stripe.map.q_slot()].into_iter().flatten() {
             let column = stripe.column_mut(slot);

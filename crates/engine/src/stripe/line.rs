@@ -10,6 +10,10 @@
 //! [check: busy_band_does_not_starve_others]. A piece waits at most for those ahead of it, each of
 //! which needs one batch of one stripe.
 //!
+//! Idle stripes are taken in the order in which they became so, so that what they hold is there for as
+//! long as can be; those that hold nothing of use (a whole band was written, or one was only read)
+//! go first, and the last one first of all, which is the cheapest for the processor's caches.
+//!
 //! Flush, resizing and quiescing use the same line: a flush asks for what is attached and no more; a
 //! smaller cache retires stripes when they become idle instead of handing them on; a closing gate
 //! lets the line run dry.
@@ -185,7 +189,12 @@ impl Stripes {
             }
         } else {
             stripe.place = Place::Idle;
-            cache.idle.push_back(&mut cache.pool, index);
+            if stripe.is_worth_keeping {
+                cache.idle.push_back(&mut cache.pool, index);
+            } else {
+                // Its memory is still in the processor's caches, and that is all it is good for.
+                cache.idle.push_front(&mut cache.pool, index);
+            }
         }
         self.serve_line(common);
     }

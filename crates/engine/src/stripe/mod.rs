@@ -87,7 +87,7 @@ struct Cache {
     stripes_max: u32,
     /// Stripes from this one on are out of use, or will be when they are idle.
     target: u32,
-    /// Without work, the one that has been so for the longest first.
+    /// Without work, in the order in which they are taken.
     idle: List,
     delayed: List,
     held: List,

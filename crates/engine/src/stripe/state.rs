@@ -235,6 +235,8 @@ pub(super) struct Stripe {
     pub(super) is_ready: bool,
     /// It has ended a batch since it was last idle.
     pub(super) has_served: bool,
+    /// What it holds may be of use to the next write of its band: it wrote a part of it.
+    pub(super) is_worth_keeping: bool,
     /// It does not wait to fill up any more.
     pub(super) is_urged: bool,
     /// Nor does it stand back.
@@ -260,6 +262,7 @@ impl Stripe {
             links: Links::NONE,
             is_ready: false,
             has_served: false,
+            is_worth_keeping: false,
             is_urged: false,
             is_let_go: false,
             awaited: 0,
