@@ -4,21 +4,25 @@
 //! whether blocks may be unmapped; unlike the ioctl it needs no unsafe call. The kernel wants whole
 //! logical blocks, so a ragged head or tail is written by hand (`tests/loop_device.rs`).
 
+use std::sync::Arc;
+
 use rustix::fs::FallocateFlags;
 
 use crate::descriptor::Descriptor;
+use crate::direct::DirectError;
+use crate::raw::Raw;
 use crate::{Identity, Member, MemberError, check_bounds};
 
 /// A block device, opened exclusively (`O_EXCL`) when for writing, for as long as this lives.
 #[derive(Debug)]
 pub struct BlockMember {
-    descriptor: Descriptor,
+    descriptor: Arc<Descriptor>,
     zeroes_fast: bool,
 }
 
 impl BlockMember {
     pub(crate) fn new(descriptor: Descriptor, zeroes_fast: bool) -> Self {
-        Self { descriptor, zeroes_fast }
+        Self { descriptor: Arc::new(descriptor), zeroes_fast }
     }
 
     /// Zeroes whole logical blocks: unmapping them if allowed and possible, else in the kernel,
@@ -82,5 +86,17 @@ impl Member for BlockMember {
 
     fn can_zero_fast(&self) -> bool {
         self.zeroes_fast
+    }
+
+    fn raw(&self) -> Option<Raw> {
+        Some(Raw(Arc::clone(&self.descriptor)))
+    }
+
+    fn go_direct(&self) -> Result<(), DirectError> {
+        self.descriptor.go_direct()
+    }
+
+    fn is_direct(&self) -> bool {
+        self.descriptor.is_direct()
     }
 }

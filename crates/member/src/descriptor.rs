@@ -10,21 +10,39 @@
 
 use std::fs::File;
 use std::io::IoSlice;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{FallocateFlags, fallocate, fdatasync};
 use rustix::io::{Errno, ReadWriteFlags, pwritev2, retry_on_intr};
 
+use crate::direct::{self, DirectError};
 use crate::limits::ZERO_BUFFER_BYTES;
 use crate::{Access, Identity, MemberError, check_bounds};
 
-static ZEROES: [u8; ZERO_BUFFER_BYTES] = [0; ZERO_BUFFER_BYTES];
+/// Zeroes that direct I/O can be done from.
+#[repr(align(4096))]
+struct Zeroes([u8; ZERO_BUFFER_BYTES]);
+
+static ZEROES: Zeroes = Zeroes([0; ZERO_BUFFER_BYTES]);
+
+/// A second opening of the same file, past the page cache.
+#[derive(Debug)]
+struct Direct {
+    file: File,
+    shared: Arc<OwnedFd>,
+}
 
 /// An open file or block device.
 #[derive(Debug)]
 pub(crate) struct Descriptor {
     file: File,
+    /// The same, for those who submit to it themselves.
+    shared: OnceLock<Arc<OwnedFd>>,
+    /// Past the page cache, for what is aligned.
+    direct: OnceLock<Direct>,
     identity: Identity,
     size_bytes: u64,
     writable: bool,
@@ -39,6 +57,8 @@ impl Descriptor {
         let had_name = file.metadata().is_ok_and(|metadata| metadata.nlink() > 0);
         Self {
             file,
+            shared: OnceLock::new(),
+            direct: OnceLock::new(),
             identity,
             size_bytes,
             writable: access == Access::ReadWrite,
@@ -71,7 +91,8 @@ impl Descriptor {
 
     pub(crate) fn read_at(&self, buffer: &mut [u8], offset_bytes: u64) -> Result<(), MemberError> {
         check_bounds(offset_bytes, buffer.len() as u64, self.size_bytes)?;
-        self.file.read_exact_at(buffer, offset_bytes).map_err(|error| match error.kind() {
+        let file = self.file_for(buffer, offset_bytes);
+        file.read_exact_at(buffer, offset_bytes).map_err(|error| match error.kind() {
             std::io::ErrorKind::UnexpectedEof => MemberError::Truncated,
             _ => MemberError::from(error),
         })
@@ -85,7 +106,7 @@ impl Descriptor {
     ) -> Result<(), MemberError> {
         self.check_write(offset_bytes, buffer.len() as u64)?;
         if !durable {
-            return Ok(self.file.write_all_at(buffer, offset_bytes)?);
+            return Ok(self.file_for(buffer, offset_bytes).write_all_at(buffer, offset_bytes)?);
         }
         self.check_flush()?;
         self.write_durable(buffer, offset_bytes)
@@ -110,9 +131,10 @@ impl Descriptor {
         let end_bytes = offset_bytes + length_bytes;
         let mut position_bytes = offset_bytes;
         while position_bytes < end_bytes {
-            let step_bytes = (end_bytes - position_bytes).min(ZEROES.len() as u64);
-            let step = usize::try_from(step_bytes).unwrap_or(ZEROES.len());
-            self.file.write_all_at(&ZEROES[..step], position_bytes)?;
+            let step_bytes = (end_bytes - position_bytes).min(ZEROES.0.len() as u64);
+            let step = usize::try_from(step_bytes).unwrap_or(ZEROES.0.len());
+            let zeroes = &ZEROES.0[..step];
+            self.file_for(zeroes, position_bytes).write_all_at(zeroes, position_bytes)?;
             position_bytes += step_bytes;
         }
         Ok(())
@@ -144,7 +166,8 @@ impl Descriptor {
         let mut position_bytes = offset_bytes;
         while !rest.is_empty() && !self.durable_flag_refused.load(Ordering::Relaxed) {
             let slices = [IoSlice::new(rest)];
-            match pwritev2(&self.file, &slices, position_bytes, ReadWriteFlags::DSYNC) {
+            let file = self.file_for(rest, position_bytes);
+            match pwritev2(file, &slices, position_bytes, ReadWriteFlags::DSYNC) {
                 Ok(0) => return Err(Errno::IO.into()),
                 Ok(written) => {
                     rest = rest.get(written..).unwrap_or_default();
@@ -164,11 +187,57 @@ impl Descriptor {
         self.sync()
     }
 
+    /// Goes past the page cache from now on, wherever offset, length and memory allow it.
+    pub(crate) fn go_direct(&self) -> Result<(), DirectError> {
+        if self.direct.get().is_none() {
+            let file = direct::reopen(&self.file, self.writable)?;
+            let shared = direct::share(&file)?;
+            // Somebody who was quicker did the same.
+            let _ = self.direct.set(Direct { file, shared });
+        }
+        Ok(())
+    }
+
+    /// The opening to use for these bytes.
+    fn file_for(&self, bytes: &[u8], offset_bytes: u64) -> &File {
+        let is_aligned = direct::is_aligned(bytes.as_ptr().addr(), bytes.len(), offset_bytes);
+        self.direct.get().filter(|_| is_aligned).map_or(&self.file, |direct| &direct.file)
+    }
+
+    /// As [`Self::file_for`], to hold while something is in flight.
+    pub(crate) fn shared_for(&self, is_aligned: bool) -> Result<Arc<OwnedFd>, MemberError> {
+        if let Some(direct) = self.direct.get().filter(|_| is_aligned) {
+            return Ok(Arc::clone(&direct.shared));
+        }
+        if let Some(shared) = self.shared.get() {
+            return Ok(Arc::clone(shared));
+        }
+        let shared = direct::share(&self.file).map_err(|_| MemberError::from(Errno::MFILE))?;
+        Ok(Arc::clone(self.shared.get_or_init(|| shared)))
+    }
+
+    pub(crate) fn is_direct(&self) -> bool {
+        self.direct.get().is_some()
+    }
+
+    pub(crate) fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// No flush will ever succeed again.
+    pub(crate) fn fail_flushes(&self) {
+        self.flush_failed.store(true, Ordering::Release);
+    }
+
     fn sync(&self) -> Result<(), MemberError> {
         Ok(retry_on_intr(|| fdatasync(&self.file))?)
     }
 
-    fn check_write(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), MemberError> {
+    pub(crate) fn check_write(
+        &self,
+        offset_bytes: u64,
+        length_bytes: u64,
+    ) -> Result<(), MemberError> {
         if !self.writable {
             return Err(MemberError::ReadOnly);
         }
@@ -179,7 +248,7 @@ impl Descriptor {
         Ok(())
     }
 
-    fn check_flush(&self) -> Result<(), MemberError> {
+    pub(crate) fn check_flush(&self) -> Result<(), MemberError> {
         match self.flush_failed.load(Ordering::Acquire) {
             true => Err(MemberError::FlushFailedBefore),
             false => Ok(()),

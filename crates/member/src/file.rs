@@ -1,16 +1,19 @@
 //! A member that is a regular file.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::FallocateFlags;
 
 use crate::descriptor::Descriptor;
+use crate::direct::DirectError;
+use crate::raw::Raw;
 use crate::{Identity, Member, MemberError};
 
 /// A regular file, locked for as long as this lives.
 #[derive(Debug)]
 pub struct FileMember {
-    descriptor: Descriptor,
+    descriptor: Arc<Descriptor>,
     /// Cleared when the file system refuses; saves asking again for every request.
     punches: AtomicBool,
     /// The same for zeroing that keeps the space allocated.
@@ -20,7 +23,7 @@ pub struct FileMember {
 impl FileMember {
     pub(crate) fn new(descriptor: Descriptor, file_system_punches: bool) -> Self {
         Self {
-            descriptor,
+            descriptor: Arc::new(descriptor),
             punches: AtomicBool::new(file_system_punches),
             zeroes_ranges: AtomicBool::new(true),
         }
@@ -87,5 +90,17 @@ impl Member for FileMember {
 
     fn has_vanished(&self) -> bool {
         self.descriptor.has_vanished()
+    }
+
+    fn raw(&self) -> Option<Raw> {
+        Some(Raw(Arc::clone(&self.descriptor)))
+    }
+
+    fn go_direct(&self) -> Result<(), DirectError> {
+        self.descriptor.go_direct()
+    }
+
+    fn is_direct(&self) -> bool {
+        self.descriptor.is_direct()
     }
 }

@@ -4,7 +4,7 @@
 //! system. It knows bytes at offsets and nothing of arrays, superblocks or parity.
 //!
 //! What it does not do: queue, merge, reorder or retry (the elevator and the engine decide those);
-//! bypass the page cache (`pread`/`pwrite` for now); decide what an error means for the array.
+//! submit to a ring (the runtime does, on [`Raw`]); decide what an error means for the array.
 //!
 //! ```text
 //!   open(path, access) --> refuse what the kernel holds --> lock --> FileMember | BlockMember
@@ -24,6 +24,7 @@
 
 mod block;
 mod descriptor;
+mod direct;
 mod error;
 mod file;
 mod identity;
@@ -33,13 +34,16 @@ pub mod limits;
 mod lock;
 mod memory;
 mod open;
+mod raw;
 
 pub use block::BlockMember;
+pub use direct::DirectError;
 pub use error::{FileKind, Holder, MemberError, OpenError};
 pub use file::FileMember;
 pub use identity::{DeviceNumber, Identity, IdentityKey, MemberKind};
 pub use memory::MemoryMember;
 pub use open::{Access, create_file, open};
+pub use raw::{Deed, Raw};
 
 /// One device that holds a part of an array.
 ///
@@ -99,6 +103,31 @@ pub trait Member: Send + Sync {
     fn has_vanished(&self) -> bool {
         false
     }
+
+    /// The open file, for a caller that submits to it itself; none for memory, and for layers, which
+    /// have to see every call.
+    fn raw(&self) -> Option<Raw> {
+        None
+    }
+
+    /// Whether no call ever waits for a device.
+    fn is_memory(&self) -> bool {
+        false
+    }
+
+    /// Goes past the page cache from now on, for transfers whose offset, length and memory are at
+    /// multiples of 512; others go on as before, and see the same bytes.
+    ///
+    /// # Errors
+    /// Why not; nothing has changed then.
+    fn go_direct(&self) -> Result<(), DirectError> {
+        Err(DirectError::NotADevice)
+    }
+
+    /// Whether [`Self::go_direct`] was heeded.
+    fn is_direct(&self) -> bool {
+        false
+    }
 }
 
 /// Forwards every call of the trait through a pointer.
@@ -138,6 +167,18 @@ macro_rules! forward_member {
             }
             fn has_vanished(&self) -> bool {
                 (**self).has_vanished()
+            }
+            fn raw(&self) -> Option<Raw> {
+                (**self).raw()
+            }
+            fn is_memory(&self) -> bool {
+                (**self).is_memory()
+            }
+            fn go_direct(&self) -> Result<(), DirectError> {
+                (**self).go_direct()
+            }
+            fn is_direct(&self) -> bool {
+                (**self).is_direct()
             }
         }
     };

@@ -156,4 +156,8 @@ impl Member for MemoryMember {
     fn can_zero_fast(&self) -> bool {
         true
     }
+
+    fn is_memory(&self) -> bool {
+        true
+    }
 }

@@ -116,6 +116,10 @@ fn open_file(
         .write(access == Access::ReadWrite)
         .custom_flags(flags.bits().cast_signed())
         .open(path)
+        .inspect(|file| {
+            // A ring would take it as not wanting to wait for a disk either. It may stay if it must.
+            let _ = rustix::fs::fcntl_setfl(file, OFlags::empty());
+        })
         .map_err(|error| match Errno::from_io_error(&error) {
             Some(Errno::BUSY) => OpenError::Busy {
                 path: path.into(),

@@ -1,0 +1,118 @@
+//! Going past the page cache: whether a device lets us, and with what alignment.
+//!
+//! md's unit is a sector of 512 bytes, and a client may write any of them. So direct I/O is used where
+//! the kernel says (`statx`, `STATX_DIOALIGN`, Linux 6.1) that offsets, lengths and memory at multiples
+//! of 512 will do; elsewhere a write of one sector would have to be made of a read and a longer write.
+//!
+//! The file is opened a second time, by the name that the kernel gives an open descriptor, because the
+//! first opening has the lock and serves what is not aligned. The kernel keeps both consistent.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, OFlags, StatxFlags, statx};
+use rustix::io::Errno;
+
+use crate::limits::SECTOR_BYTES;
+
+/// `STATX_DIOALIGN` in linux/stat.h.
+const DIRECT_ALIGNMENT: StatxFlags = StatxFlags::from_bits_retain(0x2000);
+
+/// Why a member is used through the page cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DirectError {
+    /// Memory, or a layer over a device.
+    #[error("it is neither a file nor a block device")]
+    NotADevice,
+    /// The kernel, or the file system, does not say what alignment it wants.
+    #[error("the file system does not say how direct I/O has to be aligned (Linux 6.1 can)")]
+    NotSaid,
+    /// The file system has no direct I/O.
+    #[error("the file system has no direct I/O")]
+    NotSupported,
+    /// It wants more than sectors.
+    #[error(
+        "direct I/O here wants offsets at multiples of {offset_bytes} bytes and memory at multiples of \
+         {memory_bytes}; an array needs 512"
+    )]
+    Coarse {
+        /// Alignment of offsets and lengths.
+        offset_bytes: u32,
+        /// Alignment of memory.
+        memory_bytes: u32,
+    },
+    /// The operating system refused.
+    #[error("{call} failed: {}", std::io::Error::from_raw_os_error(*.errno))]
+    System {
+        /// The call that failed.
+        call: &'static str,
+        /// The operating system's error number.
+        errno: i32,
+    },
+}
+
+fn system(call: &'static str) -> impl Fn(std::io::Error) -> DirectError {
+    move |error| DirectError::System { call, errno: error.raw_os_error().unwrap_or(0) }
+}
+
+/// Opens the same file past the page cache.
+pub(crate) fn reopen(file: &File, writable: bool) -> Result<File, DirectError> {
+    let status = statx(file, "", AtFlags::EMPTY_PATH, DIRECT_ALIGNMENT)
+        .map_err(|errno: Errno| system("statx")(errno.into()))?;
+    if status.stx_mask & DIRECT_ALIGNMENT.bits() == 0 {
+        return Err(DirectError::NotSaid);
+    }
+    judge(status.stx_dio_offset_align, status.stx_dio_mem_align)?;
+    OpenOptions::new()
+        .read(true)
+        .write(writable)
+        .custom_flags((OFlags::DIRECT | OFlags::NOCTTY).bits().cast_signed())
+        .open(format!("/proc/self/fd/{}", file.as_raw_fd()))
+        .map_err(system("open"))
+}
+
+/// Whether these alignments will do.
+fn judge(offset_bytes: u32, memory_bytes: u32) -> Result<(), DirectError> {
+    let sector = 512;
+    match (offset_bytes, memory_bytes) {
+        (0, _) | (_, 0) => Err(DirectError::NotSupported),
+        (offset, memory) if offset <= sector && memory <= sector => Ok(()),
+        _ => Err(DirectError::Coarse { offset_bytes, memory_bytes }),
+    }
+}
+
+/// The same opening once more, to be held by whatever is in flight.
+pub(crate) fn share(file: &File) -> Result<Arc<OwnedFd>, DirectError> {
+    Ok(Arc::new(file.try_clone().map_err(system("dup"))?.into()))
+}
+
+/// Whether direct I/O takes these bytes.
+pub(crate) fn is_aligned(address: usize, length: usize, offset_bytes: u64) -> bool {
+    let all = address as u64 | length as u64 | offset_bytes;
+    all.is_multiple_of(SECTOR_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sectors_are_the_coarsest_that_will_do() {
+        assert_eq!(judge(512, 512), Ok(()));
+        assert_eq!(judge(512, 4), Ok(()));
+        assert_eq!(judge(0, 0), Err(DirectError::NotSupported));
+        let coarse = DirectError::Coarse { offset_bytes: 4096, memory_bytes: 512 };
+        assert_eq!(judge(4096, 512), Err(coarse));
+        assert!(judge(512, 4096).is_err());
+    }
+
+    #[test]
+    fn any_one_thing_out_of_line_is_seen() {
+        assert!(is_aligned(4096, 512, 1024));
+        assert!(!is_aligned(4097, 512, 1024));
+        assert!(!is_aligned(4096, 511, 1024));
+        assert!(!is_aligned(4096, 512, 1023));
+    }
+}

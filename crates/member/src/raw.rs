@@ -1,0 +1,123 @@
+//! A member's open file, for a caller that submits I/O to it by itself.
+//!
+//! Whoever does keeps the member's promises with the calls below: the checks before, [`Raw::fault`]
+//! after. The runtime's io_uring path does; everything else goes through [`crate::Member`].
+//!
+//! Invariant: a durable write or a flush that failed here fails all later ones there, and the other
+//! way round (`tests::failures_are_shared_with_the_member`).
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use crate::descriptor::Descriptor;
+use crate::direct::is_aligned;
+use crate::{MemberError, check_bounds};
+
+/// Something done to a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deed {
+    /// A read.
+    Read,
+    /// A write, durable or not.
+    Write {
+        /// `RWF_DSYNC`.
+        durable: bool,
+    },
+    /// `fdatasync`.
+    Flush,
+}
+
+/// A file or block device that is open as a member.
+#[derive(Debug, Clone)]
+pub struct Raw(pub(crate) Arc<Descriptor>);
+
+impl Raw {
+    /// The opening for a transfer of `length` bytes at `address` in memory: past the page cache where
+    /// that was asked for and the alignment allows it.
+    ///
+    /// # Errors
+    /// The process has too many open files.
+    pub fn file(
+        &self,
+        address: usize,
+        length: usize,
+        offset_bytes: u64,
+    ) -> Result<Arc<OwnedFd>, MemberError> {
+        self.0.shared_for(is_aligned(address, length, offset_bytes))
+    }
+
+    /// To be asked before everything that is done: whether it may be.
+    ///
+    /// # Errors
+    /// As the same call of [`crate::Member`] before it asks anything of the device.
+    pub fn check(&self, deed: Deed, offset_bytes: u64, length: u64) -> Result<(), MemberError> {
+        match deed {
+            Deed::Read => check_bounds(offset_bytes, length, self.0.size_bytes()),
+            Deed::Flush => self.0.check_flush(),
+            Deed::Write { durable } => {
+                self.0.check_write(offset_bytes, length)?;
+                if durable { self.0.check_flush() } else { Ok(()) }
+            }
+        }
+    }
+
+    /// Whether there is anything to flush: a member that is only read has nothing.
+    pub fn is_writable(&self) -> bool {
+        self.0.is_writable()
+    }
+
+    /// What an error of the operating system means; to be called for each, since the member may have
+    /// to remember it.
+    pub fn fault(&self, deed: Deed, error: io::Error) -> MemberError {
+        if matches!(deed, Deed::Flush | Deed::Write { durable: true }) {
+            self.0.fail_flushes();
+        }
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => MemberError::Truncated,
+            _ => MemberError::from(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Access, Identity};
+
+    #[test]
+    fn failures_are_shared_with_the_member() {
+        let file = tempfile::tempfile().expect("tempfile");
+        file.set_len(4096).expect("set_len");
+        let descriptor = Descriptor::new(file, Identity::memory(), 4096, Access::ReadWrite);
+        let raw = Raw(Arc::new(descriptor));
+        let durable = Deed::Write { durable: true };
+        assert_eq!(raw.check(durable, 0, 4096), Ok(()));
+        let full = io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error());
+        assert_eq!(raw.fault(durable, full), MemberError::OutOfSpace);
+        assert_eq!(raw.0.flush(), Err(MemberError::FlushFailedBefore));
+        assert_eq!(raw.check(durable, 0, 4096), Err(MemberError::FlushFailedBefore));
+        assert_eq!(raw.check(Deed::Write { durable: false }, 0, 4096), Ok(()));
+        assert!(raw.check(Deed::Read, 4096, 1).is_err());
+        let eof = io::ErrorKind::UnexpectedEof.into();
+        assert_eq!(raw.fault(Deed::Read, eof), MemberError::Truncated);
+    }
+
+    #[test]
+    fn what_is_not_aligned_goes_through_the_page_cache() {
+        let file = tempfile::tempfile().expect("tempfile");
+        file.set_len(1 << 20).expect("set_len");
+        let descriptor = Descriptor::new(file, Identity::memory(), 1 << 20, Access::ReadWrite);
+        if descriptor.go_direct().is_err() {
+            // A tmpfs: nothing to see here, and `tests/direct.rs` says so.
+            return;
+        }
+        let raw = Raw(Arc::new(descriptor));
+        let [direct, other] = [0, 1].map(|off| raw.file(4096, 512, off).expect("a descriptor"));
+        assert!(!Arc::ptr_eq(&direct, &other));
+        raw.0.write_at(&[7; 700], 100, false).expect("a write of any length");
+        let mut back = [0; 700];
+        raw.0.read_at(&mut back, 100).expect("a read of any length");
+        assert_eq!(back, [7; 700]);
+    }
+}
