@@ -44,6 +44,11 @@ impl Lease {
     pub unsafe fn new(start: NonNull<u8>, length_bytes: usize, keeper: Arc<dyn Keep>) -> Self {
         Self { start, length_bytes, _keeper: keeper }
     }
+
+    /// Where the bytes begin.
+    pub fn address(&self) -> usize {
+        self.start.as_ptr().addr()
+    }
 }
 
 impl fmt::Debug for Lease {

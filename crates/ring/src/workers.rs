@@ -292,6 +292,12 @@ impl Workers {
     }
 }
 
+impl std::fmt::Debug for Workers {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Workers({})", self.count())
+    }
+}
+
 impl Drop for Workers {
     fn drop(&mut self) {
         self.stop();

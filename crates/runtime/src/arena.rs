@@ -14,6 +14,8 @@ use std::ptr::NonNull;
 use braid_engine::buffer::Buffer;
 use braid_engine::job::{Memory, Span, Work};
 use braid_geometry::SECTOR_BYTES;
+#[cfg(not(any(loom, shuttle)))]
+use braid_ring::Lease;
 use braid_ring::{Payload, Region};
 
 use crate::requests::{Request, Requests};
@@ -159,6 +161,28 @@ impl ShardMemory {
         // SAFETY: the engine has handed out an effect that writes this run, so no other that
         // touches it is out.
         fill(unsafe { self.bytes_mut(&place, span.length_bytes) })
+    }
+
+    /// Leases the bytes of an effect that the engine has handed out, until it has ended.
+    #[cfg(not(any(loom, shuttle)))]
+    #[allow(unsafe_code)]
+    pub(crate) fn lease(&self, span: Span) -> Lease {
+        let (memory, offset) = match self.place(span.buffer) {
+            Place::Block(offset) => (Arc::clone(&self.blocks), offset),
+            Place::Payload(request, offset) => {
+                request.payload().check(offset, span.length_bytes);
+                // SAFETY: inside the payload (checked), which the request keeps; otherwise as below.
+                return unsafe {
+                    let start = request.payload().start.add(offset);
+                    Lease::new(start, span.length_bytes, request)
+                };
+            }
+        };
+        memory.check(offset, span.length_bytes);
+        // SAFETY: inside the memory (checked), which the lease keeps, and initialised since it was made. The
+        // engine has handed out an effect on this run, so until that has ended none that conflicts
+        // with it is out; and whoever ends it drops the lease first.
+        unsafe { Lease::new(memory.start.add(offset), span.length_bytes, memory) }
     }
 
     /// # Safety

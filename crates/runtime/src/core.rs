@@ -6,20 +6,21 @@
 
 use std::collections::VecDeque;
 
+use braid_engine::Shard;
 use braid_engine::array::{Array, ArrayEffect, ArrayView, MemberId, Notice};
 use braid_engine::effect::{MemberIo, MemberIoDone, PieceReply, Report};
 use braid_engine::job::{self, Job};
 use braid_engine::request::{Fault, Piece, RequestId, ShardIndex};
-use braid_engine::{Instant, Shard};
 use braid_parity::Kernel;
 use braid_recording::Digest;
 
 use crate::arena::ShardMemory;
 use crate::clock::Clock;
 use crate::combiner::Combiner;
-use crate::member_threads::{MemberQueue, Work};
+use crate::member_threads::{self, MemberQueue, Work};
 use crate::record::{self, Recorder};
 use crate::requests::Requests;
+use crate::ring::Ring;
 use crate::sync::flaw::{self, Flaw};
 use crate::sync::{Arc, Condvar, Mutex};
 use crate::timer::Alarm;
@@ -71,6 +72,8 @@ pub(crate) struct Core {
     pub(crate) watch: Watch,
     pub(crate) end: End,
     pub(crate) recorder: Option<Recorder>,
+    /// Workers, where io_uring is used.
+    pub(crate) ring: Option<Ring>,
 }
 
 /// Whether the array has stopped, and how.
@@ -107,13 +110,11 @@ struct ShardEffects {
 }
 
 impl ShardEffects {
-    fn digest(&self, reports: &[Report], timeout: Option<Instant>) -> Digest {
+    fn digest(&self) -> Digest {
         let mut digest = Digest::default();
         self.jobs.iter().for_each(|job| digest.add(job));
         self.member_ios.iter().for_each(|io| digest.add(io));
         self.replies.iter().for_each(|reply| digest.add(reply));
-        reports.iter().for_each(|report| digest.add(report));
-        digest.add(&timeout);
         digest
     }
 }
@@ -150,8 +151,17 @@ impl Drop for AbortOnPanic {
 }
 
 impl Core {
-    /// Drives `first`, and whatever comes of it, until nothing is left for this thread.
+    /// Has `first` driven, and whatever comes of it: by this thread, or by a worker where there are any
+    /// and this is none.
     pub(crate) fn drive(self: &Arc<Self>, first: Machine) {
+        let elsewhere = self.ring.as_ref().filter(|ring| !ring.is_here());
+        if !elsewhere.is_some_and(|ring| ring.schedule(self, first)) {
+            self.drive_here(first);
+        }
+    }
+
+    /// Drives `first`, and whatever comes of it, until nothing is left for this thread.
+    pub(crate) fn drive_here(self: &Arc<Self>, first: Machine) {
         let _guard = AbortOnPanic::new();
         let mut machines = VecDeque::from([first]);
         while let Some(machine) = machines.pop_front() {
@@ -199,14 +209,17 @@ impl Core {
         effects.jobs.extend(std::iter::from_fn(|| shard.poll_job()));
         effects.member_ios.extend(std::iter::from_fn(|| shard.poll_member_io()));
         effects.replies.extend(std::iter::from_fn(|| shard.poll_reply()));
-        let reports: Vec<Report> = std::iter::from_fn(|| shard.poll_report()).collect();
-        if let Some((recorder, told)) = told {
-            let gave = effects.digest(&reports, shard.poll_timeout());
-            recorder.turn(braid_recording::Machine::Shard(index), now, told, gave);
-        }
-        effects.reports = !reports.is_empty();
-        for report in reports {
+        let mut gave = told.is_some().then(|| effects.digest());
+        while let Some(report) = shard.poll_report() {
+            if let Some(gave) = &mut gave {
+                gave.add(&report);
+            }
+            effects.reports = true;
             self.array.push(ArrayEvent::Report(index, report));
+        }
+        if let (Some((recorder, told)), Some(mut gave)) = (told, gave) {
+            gave.add(&shard.poll_timeout());
+            recorder.turn(braid_recording::Machine::Shard(index), now, told, gave);
         }
         effects
     }
@@ -217,9 +230,7 @@ impl Core {
         effects: ShardEffects,
         machines: &mut VecDeque<Machine>,
     ) {
-        for io in effects.member_ios {
-            self.members[usize::from(io.member.0)].push(Work::Io(index, io));
-        }
+        effects.member_ios.into_iter().for_each(|io| self.begin(index, io));
         let cell = self.shard(index);
         for job in effects.jobs {
             job::run(&job, self.kernel, &mut cell.memory.clone());
@@ -231,6 +242,24 @@ impl Core {
         for reply in effects.replies {
             self.reply(&reply, machines);
         }
+    }
+
+    /// Begins a member operation: on a ring, at once in memory, or by the member's threads. What has
+    /// ended already is an event for the shard, which is looked at again before its owner leaves.
+    fn begin(&self, index: ShardIndex, io: MemberIo) {
+        let member = &self.members[usize::from(io.member.0)];
+        let ended = match &self.ring {
+            _ if member.is_memory() => member.perform(self, index, &io),
+            None => return member.push(Work::Io(index, io)),
+            Some(ring) => match ring.submit(self, member, (index, io)) {
+                Ok(None) => return,
+                Ok(Some(io)) => return member.push(Work::Io(index, io)),
+                Err(error) => Err(error),
+            },
+        };
+        let result = ended.map_err(member_threads::fault);
+        let done = MemberIoDone { id: io.id, result };
+        self.shard(index).combiner.push(ShardEvent::MemberIo(done));
     }
 
     fn reply(self: &Arc<Self>, reply: &PieceReply, machines: &mut VecDeque<Machine>) {
@@ -317,7 +346,10 @@ impl Core {
                     self.members[usize::from(member.0)].push(Work::Superblock(state));
                 }
                 ArrayEffect::Flush { member } => {
-                    self.members[usize::from(member.0)].push(Work::Flush);
+                    let member = &self.members[usize::from(member.0)];
+                    if !self.ring.as_ref().is_some_and(|ring| ring.flush(member)) {
+                        member.push(Work::Flush);
+                    }
                 }
                 ArrayEffect::Answer { request, result } => effects.answers.push((request, result)),
                 ArrayEffect::Notice(notice) => {

@@ -9,7 +9,7 @@
 //!                                               │   ▲                     │      ▲
 //!                                       member I/O  results     superblocks, flushes
 //!                                               ▼   │                     ▼      │
-//!                                            a queue and a few threads per member
+//!                              workers with a ring each, or a queue and a few threads per member
 //! ```
 //!
 //! No thread ever waits for a shard: whoever has an event for one leaves it in the shard's inbox
@@ -40,6 +40,11 @@ mod options;
 #[cfg(not(loom))]
 mod record;
 mod requests;
+#[cfg(not(any(loom, shuttle)))]
+mod ring;
+#[cfg(shuttle)]
+#[path = "ring_none.rs"]
+mod ring;
 mod sync;
 #[cfg(not(loom))]
 mod timer;
@@ -51,7 +56,7 @@ mod watch;
 #[cfg(not(loom))]
 pub use open::{OpenError, OpenMember};
 #[cfg(not(loom))]
-pub use options::Options;
+pub use options::{Direct, Io, Options};
 #[cfg(not(loom))]
 pub use record::Sink;
 #[cfg(not(loom))]
@@ -59,4 +64,4 @@ pub use volume::{Done, Outcome, Stopped, Volume, VolumeError, VolumeOperation};
 
 pub use braid_engine::Counters;
 pub use braid_engine::array::Notice;
-pub use braid_ring::Payload;
+pub use braid_ring::{Payload, Workers};

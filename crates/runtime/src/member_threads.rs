@@ -5,11 +5,12 @@
 use std::collections::VecDeque;
 
 use braid_engine::array::{MemberId, SuperblockState, update_for};
+use braid_engine::buffer::Buffer;
 use braid_engine::effect::{MemberFault, MemberIo, MemberIoDone, MemberOperation};
 use braid_engine::job::Span;
 use braid_engine::request::ShardIndex;
 use braid_geometry::SECTOR_BYTES;
-use braid_member::{Member, MemberError};
+use braid_member::{Member, MemberError, Raw};
 use braid_ondisk::Superblock;
 
 use crate::clock::seconds_since_1970;
@@ -28,6 +29,7 @@ pub(crate) enum Work {
 pub(crate) struct MemberQueue {
     id: MemberId,
     device: Box<dyn Member>,
+    raw: Option<Raw>,
     data_offset_bytes: u64,
     recovered_sectors: u64,
     superblock: Mutex<Superblock>,
@@ -84,6 +86,7 @@ impl MemberQueue {
     ) -> Self {
         Self {
             id,
+            raw: device.raw(),
             device,
             data_offset_bytes: superblock.device.data_offset_sectors * SECTOR_BYTES,
             recovered_sectors,
@@ -110,14 +113,32 @@ impl MemberQueue {
         self.device.has_vanished()
     }
 
-    fn perform(&self, core: &Core, shard: ShardIndex, io: &MemberIo) -> Result<(), MemberError> {
-        let memory = &core.shard(shard).memory;
+    /// The device's open file, if it has one.
+    #[cfg_attr(shuttle, allow(dead_code))]
+    pub(crate) fn raw(&self) -> Option<&Raw> {
+        self.raw.as_ref()
+    }
+
+    /// Whether carrying something out never waits. In models it may, so that there are more schedules.
+    pub(crate) fn is_memory(&self) -> bool {
+        self.device.is_memory() && !cfg!(shuttle)
+    }
+
+    /// Where on the device an operation's bytes are, and how many.
+    pub(crate) fn range(&self, io: &MemberIo) -> (u64, u64) {
         let offset_bytes = self.data_offset_bytes + io.sector.0 * SECTOR_BYTES;
-        let length_bytes = u64::from(io.sectors) * SECTOR_BYTES;
-        let span = |buffer| Span {
-            buffer,
-            length_bytes: usize::try_from(length_bytes).expect("addresses have 64 bits here"),
-        };
+        (offset_bytes, u64::from(io.sectors) * SECTOR_BYTES)
+    }
+
+    pub(crate) fn perform(
+        &self,
+        core: &Core,
+        shard: ShardIndex,
+        io: &MemberIo,
+    ) -> Result<(), MemberError> {
+        let memory = &core.shard(shard).memory;
+        let (offset_bytes, length_bytes) = self.range(io);
+        let span = |buffer| transfer(buffer, length_bytes);
         match io.operation {
             MemberOperation::Read { buffer } => {
                 memory.write(span(buffer), |bytes| self.device.read_at(bytes, offset_bytes))
@@ -142,7 +163,13 @@ impl MemberQueue {
     }
 }
 
-fn fault(error: MemberError) -> MemberFault {
+/// The memory of a transfer.
+pub(crate) fn transfer(buffer: Buffer, length_bytes: u64) -> Span {
+    let length_bytes = usize::try_from(length_bytes).expect("addresses have 64 bits here");
+    Span { buffer, length_bytes }
+}
+
+pub(crate) fn fault(error: MemberError) -> MemberFault {
     match error {
         MemberError::Gone | MemberError::Truncated => MemberFault::Gone,
         MemberError::OutOfSpace => MemberFault::NoSpace,

@@ -7,18 +7,20 @@ use braid_engine::open::{
 };
 use braid_engine::{CacheMode, Shard, ShardConfig, Tuning};
 use braid_geometry::{Geometry, SECTOR_BYTES};
-use braid_member::{Member, MemberError};
+use braid_member::{DirectError, Member, MemberError, MemberKind};
 use braid_ondisk::Superblock;
 use braid_recording::Header;
+use braid_ring::RingError;
 
 use crate::arena::ShardMemory;
 use crate::clock::{Clock, seconds_since_1970};
 use crate::combiner::Combiner;
 use crate::core::{ArrayEvent, Core, End, Machine, ShardCell};
 use crate::member_threads::{self, MemberQueue};
-use crate::options::Options;
+use crate::options::{Direct, Options};
 use crate::record::{Recorder, Sink};
 use crate::requests::Requests;
+use crate::ring::Ring;
 use crate::sync::{Arc, thread};
 use crate::timer::{self, Alarm};
 use crate::volume::Volume;
@@ -56,6 +58,18 @@ pub enum OpenError {
     /// There are not enough addresses for the stripes' memory.
     #[error("no room for the stripes' memory")]
     Memory(#[source] std::io::Error),
+    /// io_uring was asked for, and is not to be had.
+    #[error("io_uring cannot be used")]
+    Ring(#[source] RingError),
+    /// Direct I/O was asked for, and a member cannot do it.
+    #[error("a member cannot be used past the page cache")]
+    Direct {
+        /// Which, in assembly's input.
+        index: usize,
+        /// Why.
+        #[source]
+        source: DirectError,
+    },
     /// Assembly allows reading only.
     #[error("this array may only be read: {reason}")]
     ReadOnly {
@@ -96,6 +110,7 @@ impl Volume {
         let mut members = members;
         let untold =
             if options.read_only { Vec::new() } else { bring_level(assembled, &mut members)? };
+        go_direct(&members, options.direct)?;
         let device = |slot: &Occupant| members.get(slot.member)?.as_ref().map(|open| &open.device);
         let mut devices = assembled.slots.iter().flatten().filter_map(device);
         let zero_is_fast = devices.all(|device| device.can_zero_fast());
@@ -109,6 +124,8 @@ impl Volume {
         let opening = opening(assembled, of, &manner)?;
         let untold = names(&opening, &untold);
         let queues = queues(&opening, members);
+        let has_file = queues.iter().any(|queue| queue.raw().is_some());
+        let ring = Ring::start(options, has_file).map_err(OpenError::Ring)?;
         let geometry = assembled.geometry.clone();
         let config = shard_config(&geometry, options);
         let recorder = sink.map(|sink| record(&opening.setup, &config, sink));
@@ -140,7 +157,9 @@ impl Volume {
             watch: Watch::start(watch)?,
             end: End::default(),
             recorder,
+            ring,
         });
+        core.ring.as_ref().inspect(|ring| ring.connect(&core));
         let threads = spawn(&core, options)?;
         for id in untold {
             core.array.push(ArrayEvent::MemberLost(id));
@@ -196,6 +215,24 @@ fn tell(member: &mut OpenMember, (_, update): &Levelled) -> Result<(), MemberErr
     Ok(())
 }
 
+/// Takes members past the page cache, as far as that is wanted.
+fn go_direct(members: &[Option<OpenMember>], direct: Direct) -> Result<(), OpenError> {
+    for (index, member) in members.iter().enumerate() {
+        let Some(OpenMember { device, .. }) = member else { continue };
+        let is_block = device.identity().kind == MemberKind::BlockDevice;
+        let refused = match direct {
+            Direct::Off => continue,
+            Direct::Auto if !is_block => continue,
+            Direct::On if device.is_memory() => continue,
+            Direct::Auto | Direct::On => device.go_direct(),
+        };
+        if let (Err(source), Direct::On) = (refused, direct) {
+            return Err(OpenError::Direct { index, source });
+        }
+    }
+    Ok(())
+}
+
 /// Sectors of the largest stripe unit.
 const UNIT_SECTORS_MAX: u32 = 128;
 
@@ -246,7 +283,10 @@ fn spawn_into(
     options: &Options,
 ) -> Result<(), OpenError> {
     for member in &core.members {
-        for _ in 0..options.threads_per_member.max(1) {
+        // One for what a ring does not do.
+        let is_on_ring = core.ring.is_some() && member.raw().is_some();
+        let count = if is_on_ring { 1 } else { options.threads_per_member.max(1) };
+        for _ in 0..count {
             let (core, member) = (Arc::downgrade(core), Arc::clone(member));
             let body = move || member_threads::run(&core, &member);
             threads.push(thread::Builder::new().name("braid-member".into()).spawn(body)?);

@@ -1,18 +1,52 @@
 //! How an array is to be run.
 
+use std::sync::Arc;
+
+use braid_ring::Workers;
+
+/// How members are read and written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Io {
+    /// By io_uring where it is allowed, else by threads.
+    #[default]
+    Auto,
+    /// By io_uring, or not at all.
+    Ring,
+    /// By threads that wait.
+    Threads,
+}
+
+/// Whether members are used past the page cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Direct {
+    /// Block devices, where they allow it.
+    #[default]
+    Auto,
+    /// All members, or the array does not start. Members in memory have no page cache.
+    On,
+    /// None.
+    Off,
+}
+
 /// Settings of a [`crate::Volume`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Refuse writes; nothing is written to any member, superblocks included.
     pub read_only: bool,
-    /// Shards of the array; at least 1.
+    /// Shards of the array; at least 1. Four for each worker keep workers apart.
     pub shards: u16,
     /// Bytes of stripe memory per shard (levels 4, 5, 6): bounds how many stripes are in work.
     pub stripe_memory_bytes: usize,
-    /// Threads that wait for each member; at least 1.
+    /// Threads that wait for each member where io_uring does not; at least 1.
     pub threads_per_member: usize,
     /// Milliseconds without a write after which the superblocks turn clean (md's `safe_mode_delay`).
     pub clean_delay_ms: u64,
+    /// How members are read and written.
+    pub io: Io,
+    /// Whether members are used past the page cache.
+    pub direct: Direct,
+    /// Workers to share with others, which outlive the volume; otherwise it has its own, if any.
+    pub workers: Option<Arc<Workers>>,
 }
 
 impl Default for Options {
@@ -24,6 +58,9 @@ impl Default for Options {
             threads_per_member: 4,
             // md's own default is 201 ms.
             clean_delay_ms: 200,
+            io: Io::Auto,
+            direct: Direct::Auto,
+            workers: None,
         }
     }
 }

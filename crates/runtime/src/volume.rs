@@ -245,6 +245,7 @@ impl Volume {
         for thread in threads.drain(..) {
             thread.join().expect("a worker does not panic");
         }
+        self.engine.core.ring.as_ref().inspect(|ring| ring.stop());
         self.engine.core.watch.end();
         let recorded = self.engine.core.recorder.as_ref().is_none_or(Recorder::finish);
         Stopped { clean, recorded }

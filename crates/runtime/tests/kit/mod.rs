@@ -20,51 +20,19 @@ pub(crate) struct Array {
     doors: Vec<Arc<Faulty<Arc<MemoryMember>>>>,
 }
 
-const MEMBER_BYTES: u64 = 8 << 20;
+pub(crate) const MEMBER_BYTES: u64 = 8 << 20;
 
 impl Array {
     /// Makes `slots` zeroed members of a clean array.
     pub(crate) fn new(level: Level, slots: u16, chunk_sectors: u32) -> Self {
-        let request = PlacementRequest {
-            version: Version::V1_2,
-            device_bytes: MEMBER_BYTES,
-            level,
-            chunk_sectors,
-            member_size_sectors: None,
-            data_offset_sectors: None,
-        };
-        let place = placement(&request).expect("8 MiB are enough");
-        let roles: Arc<[Role]> = (0..slots).map(Role::Active).collect();
-        let devices = (0..slots).map(|slot| {
-            let mut device_uuid = [7; 16];
-            device_uuid[0] = u8::try_from(slot).expect("few slots");
-            let superblock = Superblock::new_v1(&NewSuperblock {
-                array: ArrayFacts {
-                    uuid: [3; 16],
-                    name: "kit".into(),
-                    creation_time: Timestamp { seconds: 1_700_000_000, microseconds: 0 },
-                    level,
-                    layout: default_layout(level),
-                    chunk_sectors,
-                    member_size_sectors: place.member_size_sectors,
-                    raid_slots: u32::from(slots),
-                    preferred_minor: None,
-                },
-                placement: place,
-                device_number: u32::from(slot),
-                device_uuid,
-                device_flags: DeviceFlags::default(),
-                roles: Arc::clone(&roles),
-                events: 0,
-                resync_offset: u64::MAX,
-            })
-            .expect("a valid superblock");
-            let device = MemoryMember::new(MEMBER_BYTES);
-            device
-                .write_at(&superblock.to_bytes(), superblock.offset_bytes(), true)
-                .expect("memory takes writes");
-            Arc::new(device)
-        });
+        let devices =
+            superblocks(level, slots, chunk_sectors, MEMBER_BYTES).into_iter().map(|superblock| {
+                let device = MemoryMember::new(MEMBER_BYTES);
+                device
+                    .write_at(&superblock.to_bytes(), superblock.offset_bytes(), true)
+                    .expect("memory takes writes");
+                Arc::new(device)
+            });
         let devices: Vec<_> = devices.collect();
         let doors: Vec<_> =
             devices.iter().map(|device| Arc::new(Faulty::new(Arc::clone(device)))).collect();
@@ -110,8 +78,53 @@ impl Array {
     }
 }
 
-fn probed(index: usize, device: &MemoryMember) -> ProbedMember {
-    let snippets: Vec<Snippet> = probe_ranges(MEMBER_BYTES)
+/// The superblocks of a clean array that was never used.
+pub(crate) fn superblocks(
+    level: Level,
+    slots: u16,
+    chunk_sectors: u32,
+    member_bytes: u64,
+) -> Vec<Superblock> {
+    let request = PlacementRequest {
+        version: Version::V1_2,
+        device_bytes: member_bytes,
+        level,
+        chunk_sectors,
+        member_size_sectors: None,
+        data_offset_sectors: None,
+    };
+    let place = placement(&request).expect("8 MiB are enough");
+    let roles: Arc<[Role]> = (0..slots).map(Role::Active).collect();
+    let superblock = |slot| {
+        let mut device_uuid = [7; 16];
+        device_uuid[0] = u8::try_from(slot).expect("few slots");
+        Superblock::new_v1(&NewSuperblock {
+            array: ArrayFacts {
+                uuid: [3; 16],
+                name: "kit".into(),
+                creation_time: Timestamp { seconds: 1_700_000_000, microseconds: 0 },
+                level,
+                layout: default_layout(level),
+                chunk_sectors,
+                member_size_sectors: place.member_size_sectors,
+                raid_slots: u32::from(slots),
+                preferred_minor: None,
+            },
+            placement: place,
+            device_number: u32::from(slot),
+            device_uuid,
+            device_flags: DeviceFlags::default(),
+            roles: Arc::clone(&roles),
+            events: 0,
+            resync_offset: u64::MAX,
+        })
+        .expect("a valid superblock")
+    };
+    (0..slots).map(superblock).collect()
+}
+
+pub(crate) fn probed(index: usize, device: &dyn Member) -> ProbedMember {
+    let snippets: Vec<Snippet> = probe_ranges(device.size_bytes())
         .into_iter()
         .map(|range| {
             let mut bytes = vec![0; usize::try_from(range.end - range.start).expect("short")];
@@ -121,9 +134,9 @@ fn probed(index: usize, device: &MemoryMember) -> ProbedMember {
         .collect();
     ProbedMember {
         label: format!("m{index}"),
-        size_bytes: MEMBER_BYTES,
+        size_bytes: device.size_bytes(),
         identity: format!("m{index}"),
-        probe: probe(MEMBER_BYTES, &snippets),
+        probe: probe(device.size_bytes(), &snippets),
         bad_blocks: Ok(Vec::new()),
         bitmap: None,
     }

@@ -77,7 +77,7 @@ impl Array {
             // A thousand volumes are opened; each clears its memory.
             stripe_memory_bytes: 4 << 20,
             threads_per_member: 2,
-            ..*options
+            ..options.clone()
         };
         let volume = Volume::open(&array, members.collect(), &options, |_| {})?;
         Ok(Self { volume })

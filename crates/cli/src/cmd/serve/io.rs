@@ -1,12 +1,16 @@
-//! Choosing what carries bytes: io_uring workers, or threads that block.
+//! Choosing what carries bytes: io_uring workers, or threads that block; through the page cache, or past it.
 
 use std::sync::Arc;
 
 use braid_ring::{Settings, Workers};
+use braid_runtime::Options;
 
 use super::report::Reporter;
 use super::system;
 use crate::error::CliError;
+
+/// More shards than this cost more memory than they give.
+const SHARDS_MAX: u16 = 64;
 
 /// What `--io` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -19,12 +23,50 @@ pub(super) enum Io {
     Threads,
 }
 
-/// Starts workers, if that is what was asked for and can be had.
-pub(super) fn workers(io: Io, reporter: &Reporter) -> Result<Option<Arc<Workers>>, CliError> {
+/// What `--direct` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Direct {
+    /// Block devices, where they allow it.
+    Auto,
+    /// All members, or an error.
+    On,
+    /// None.
+    Off,
+}
+
+impl From<Direct> for braid_runtime::Direct {
+    fn from(direct: Direct) -> Self {
+        match direct {
+            Direct::Auto => Self::Auto,
+            Direct::On => Self::On,
+            Direct::Off => Self::Off,
+        }
+    }
+}
+
+/// How the array is to use `workers`: four shards for each, so that they seldom meet at one.
+pub(super) fn options(workers: Option<&Arc<Workers>>) -> Options {
+    let options = Options::default();
+    let Some(workers) = workers else {
+        return Options { io: braid_runtime::Io::Threads, ..options };
+    };
+    let shards = u16::try_from(4 * workers.count()).unwrap_or(u16::MAX).min(SHARDS_MAX);
+    let workers = Some(Arc::clone(workers));
+    Options { io: braid_runtime::Io::Ring, shards, workers, ..options }
+}
+
+/// Starts workers, if that is what was asked for and can be had; `count` of them, or as many as seem right.
+pub(super) fn workers(
+    io: Io,
+    count: Option<u16>,
+    reporter: &Reporter,
+) -> Result<Option<Arc<Workers>>, CliError> {
     if io == Io::Threads {
         return Ok(None);
     }
-    match Workers::start(&Settings::default()) {
+    let mut settings = Settings::default();
+    settings.workers = count.map_or(settings.workers, usize::from);
+    match Workers::start(&settings) {
         Ok(workers) => Ok(Some(Arc::new(workers))),
         Err(error) if io == Io::Auto && error.is_lack() => {
             reporter.without_workers(&error);

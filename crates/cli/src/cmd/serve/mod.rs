@@ -22,7 +22,7 @@ use crate::error::{CliError, Exit, Risk};
 use crate::output::shell::shell_word;
 use assemble::Ready;
 use export::VolumeExport;
-use io::{Io, workers};
+use io::{Direct, Io, workers};
 use place::{bind_error, check_export, endpoint, own_endpoint};
 use report::Reporter;
 use wait::{Ending, Watch};
@@ -52,10 +52,17 @@ pub(crate) struct Args {
     /// Run a shell command with $uri set, and stop when it ends.
     #[arg(long, value_name = "CMD")]
     run: Option<String>,
-    /// How clients are served: by io_uring workers, or by threads that block; `auto` takes threads
-    /// where io_uring is not allowed.
+    /// How clients are served and members used: by io_uring workers, or by threads that block;
+    /// `auto` takes threads where io_uring is not allowed.
     #[arg(long, value_enum, default_value_t = Io::Auto, value_name = "HOW")]
     io: Io,
+    /// How many workers; without it as many as there are processors, at most four.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    workers: Option<u16>,
+    /// Whether members are used past the page cache of the system; `auto` does with block devices that
+    /// allow it.
+    #[arg(long, value_enum, default_value_t = Direct::Auto, value_name = "WHEN")]
+    direct: Direct,
     /// Write what the array is told and does to a new file, for `braid-sim replay`: positions,
     /// lengths and results, no data.
     #[arg(long, value_name = "FILE")]
@@ -89,8 +96,13 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     } else {
         (endpoints.into_iter().map(|(endpoint, _)| endpoint).collect(), None)
     };
-    let workers = workers(args.io, &reporter)?;
-    let volume = open(ready, args.read_only, &reporter, sink)?;
+    let workers = workers(args.io, args.workers, &reporter)?;
+    let options = Options {
+        read_only: args.read_only,
+        direct: args.direct.into(),
+        ..io::options(workers.as_ref())
+    };
+    let volume = open(ready, &options, &reporter, sink)?;
     let export: Arc<dyn Export> = Arc::new(VolumeExport::new(name.clone(), Arc::clone(&volume)));
     let settings = Settings::default();
     let server = match &workers {
@@ -119,16 +131,15 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
 /// Starts the array; what happens to it is reported as it happens.
 fn open(
     ready: Ready,
-    read_only: bool,
+    options: &Options,
     reporter: &Arc<Reporter>,
     sink: Option<Sink>,
 ) -> Result<Arc<Volume>, CliError> {
-    let options = Options { read_only, ..Options::default() };
     let watcher = Arc::clone(reporter);
     let volume = Volume::open_recorded(
         &ready.array,
         ready.members,
-        &options,
+        options,
         move |notice| watcher.notice(&notice),
         sink,
     );
@@ -137,6 +148,10 @@ fn open(
             OpenError::Untold { index, .. } => {
                 format!("{} could not be written before the start", ready.verdicts[*index].label)
             }
+            OpenError::Direct { index, .. } => format!(
+                "{} cannot be used past the page cache; without --direct on it can be served",
+                ready.verdicts[*index].label
+            ),
             _ => "the array could not be started".to_owned(),
         };
         CliError::new(Code::ArrayFailed, what).caused_by(&error)

@@ -1,0 +1,259 @@
+//! Members on io_uring: effects become operations of the worker's own ring, completions events.
+//!
+//! Where it stands: beside [`crate::member_threads`], which does the same with threads that wait, and
+//! which still does here what is rare or has no operation that would not wait (superblocks, zeroing,
+//! members without a descriptor).
+//!
+//! ```text
+//!   other threads: event into the shard's inbox ──▶ a worker is told once, until it has looked
+//!   worker, a turn: completions → events (all of them) → shards driven → operations → one submit
+//! ```
+//!
+//! A thread that is no worker never drives a machine while there are workers: it would have to hand
+//! each operation over, and this way it hands over one event. When the workers have been stopped it
+//! does drive, and threads carry out what comes of it.
+//!
+//! Invariant: a shard whose inbox was pushed to is driven afterwards. `scheduled` is cleared before it is
+//! driven, so a push either finds it cleared, and schedules, or is seen (`volume_tests` over both ways).
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use braid_engine::array::MemberId;
+use braid_engine::effect::{IoId, MemberIo, MemberIoDone, MemberOperation};
+use braid_engine::job::Span;
+use braid_engine::request::ShardIndex;
+use braid_member::{Deed, MemberError, Raw};
+use braid_ring::{
+    Completion, Handler, Lease, Operation, RingError, Segments, Settings, Worker, Workers,
+};
+
+use crate::core::{ArrayEvent, Core, Machine, ShardEvent};
+use crate::member_threads::{MemberQueue, fault, transfer};
+use crate::options::{Io, Options};
+use crate::sync::{Arc, Weak};
+
+/// The token of the array; shards have their index.
+const ARRAY: u64 = u64::MAX;
+
+/// A shard's operations on one member: where their completions come back. The token is the [`IoId`].
+struct Port {
+    core: Weak<Core>,
+    shard: ShardIndex,
+    member: MemberId,
+}
+
+/// A member's flushes.
+struct FlushPort {
+    core: Weak<Core>,
+    member: MemberId,
+}
+
+/// The workers of a volume, and what they tell it by.
+pub(crate) struct Ring {
+    pub(crate) workers: Arc<Workers>,
+    /// Whether they are the volume's alone.
+    is_own: bool,
+    /// By shard, then member; set once the core has its place.
+    ports: OnceLock<Vec<Vec<Arc<Port>>>>,
+    flush_ports: OnceLock<Vec<Arc<FlushPort>>>,
+    /// Machines that a worker has been told to look at and has not looked at yet: shards, the array.
+    scheduled: Vec<AtomicBool>,
+}
+
+impl Ring {
+    /// The ring that `options` ask for; none where threads are to do it all, or nothing has a descriptor.
+    pub(crate) fn start(options: &Options, has_file: bool) -> Result<Option<Self>, RingError> {
+        if options.io == Io::Threads || !has_file {
+            return Ok(None);
+        }
+        if let Some(workers) = &options.workers {
+            return Ok(Some(Self::new(Arc::clone(workers), false, options.shards)));
+        }
+        match Workers::start(&Settings::default()) {
+            Ok(workers) => Ok(Some(Self::new(Arc::new(workers), true, options.shards))),
+            Err(error) if options.io == Io::Auto && error.is_lack() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn new(workers: Arc<Workers>, is_own: bool, shards: u16) -> Self {
+        let scheduled = (0..=shards).map(|_| AtomicBool::new(false)).collect();
+        let (ports, flush_ports) = (OnceLock::new(), OnceLock::new());
+        Self { workers, is_own, ports, flush_ports, scheduled }
+    }
+
+    /// Makes the ports, now that the core has its place.
+    pub(crate) fn connect(&self, core: &Arc<Core>) {
+        let members = 0..u16::try_from(core.members.len()).expect("members have 16-bit names");
+        let port = |shard, member| {
+            let (core, shard, member) = (Arc::downgrade(core), ShardIndex(shard), MemberId(member));
+            Arc::new(Port { core, shard, member })
+        };
+        let shards = 0..u16::try_from(core.shards.len()).expect("made from a u16");
+        let ports = shards.map(|shard| members.clone().map(|member| port(shard, member)).collect());
+        let flush =
+            |member| Arc::new(FlushPort { core: Arc::downgrade(core), member: MemberId(member) });
+        let is_first = self.ports.set(ports.collect()).is_ok()
+            && self.flush_ports.set(members.clone().map(flush).collect()).is_ok();
+        assert!(is_first, "a core is connected once");
+    }
+
+    fn slot(&self, machine: Machine) -> &AtomicBool {
+        match machine {
+            Machine::Shard(index) => &self.scheduled[usize::from(index.0)],
+            Machine::Array => self.scheduled.last().expect("the array has the last one"),
+        }
+    }
+
+    /// Whether this thread is to drive machines itself.
+    pub(crate) fn is_here(&self) -> bool {
+        self.workers.current().is_some()
+    }
+
+    /// Has a worker drive `machine`; false when there are none any more.
+    pub(crate) fn schedule(&self, core: &Arc<Core>, machine: Machine) -> bool {
+        let slot = self.slot(machine);
+        if slot.swap(true, Ordering::SeqCst) {
+            return true;
+        }
+        let (on, token) = match machine {
+            Machine::Shard(index) => (usize::from(index.0), u64::from(index.0)),
+            Machine::Array => (0, ARRAY),
+        };
+        let told = self.workers.wake(on, Arc::clone(core) as Arc<dyn Handler>, token);
+        if told.is_err() {
+            slot.store(false, Ordering::SeqCst);
+        }
+        told.is_ok()
+    }
+
+    /// The same for a worker that has just pushed a completion: once the others of this turn are told.
+    fn schedule_here(&self, worker: &Worker, core: Arc<Core>, machine: Machine) {
+        if self.slot(machine).swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let token = match machine {
+            Machine::Shard(index) => u64::from(index.0),
+            Machine::Array => ARRAY,
+        };
+        worker.afterwards(core, token);
+    }
+
+    /// Submits a member's read or write; gives back what threads have to do. An error is the end of it.
+    pub(crate) fn submit(
+        &self,
+        core: &Core,
+        member: &MemberQueue,
+        (shard, io): (ShardIndex, MemberIo),
+    ) -> Result<Option<MemberIo>, MemberError> {
+        let Some(raw) = member.raw() else { return Ok(Some(io)) };
+        let (offset_bytes, length_bytes) = member.range(&io);
+        let (buffer, deed) = match io.operation {
+            MemberOperation::Read { buffer } => (buffer, Deed::Read),
+            MemberOperation::Write { buffer, durable } => (buffer, Deed::Write { durable }),
+            MemberOperation::Zero { .. } => return Ok(Some(io)),
+        };
+        raw.check(deed, offset_bytes, length_bytes)?;
+        let span = transfer(buffer, length_bytes);
+        let operation = self.operation(core, raw, (shard, span), (deed, offset_bytes))?;
+        let ports = self.ports.get().expect("a core that is driven is connected");
+        let port = Arc::clone(&ports[usize::from(shard.0)][usize::from(io.member.0)]);
+        match self.workers.submit(usize::from(shard.0), operation, port, io.id.0) {
+            Ok(()) => Ok(None),
+            Err(_) => Ok(Some(io)),
+        }
+    }
+
+    fn operation(
+        &self,
+        core: &Core,
+        raw: &Raw,
+        (shard, span): (ShardIndex, Span),
+        (deed, offset): (Deed, u64),
+    ) -> Result<Operation, MemberError> {
+        let lease: Lease = core.shard(shard).memory.lease(span);
+        let file = raw.file(lease.address(), span.length_bytes, offset)?;
+        let memory = Segments::from_iter([lease.into()]);
+        Ok(match deed {
+            Deed::Write { durable } => Operation::Write { file, offset, memory, durable },
+            Deed::Read | Deed::Flush => Operation::Read { file, offset, memory },
+        })
+    }
+
+    /// Submits a member's flush; false when threads have to do it.
+    pub(crate) fn flush(&self, member: &MemberQueue) -> bool {
+        let Some(raw) = member.raw().filter(|raw| raw.is_writable()) else { return false };
+        if raw.check(Deed::Flush, 0, 0).is_err() {
+            return false;
+        }
+        let Ok(file) = raw.file(0, 0, 0) else { return false };
+        let ports = self.flush_ports.get().expect("a core that is driven is connected");
+        let port = Arc::clone(&ports[usize::from(member.id().0)]);
+        self.workers.submit(0, Operation::Sync { file }, port, 0).is_ok()
+    }
+
+    /// Ends the workers, if they are the volume's alone.
+    pub(crate) fn stop(&self) {
+        if self.is_own {
+            self.workers.stop();
+        }
+    }
+}
+
+impl Handler for Core {
+    fn complete(self: Arc<Self>, _: &Worker, _: Completion) {
+        unreachable!("operations are submitted for ports");
+    }
+
+    fn wake(self: Arc<Self>, _: &Worker, token: u64) {
+        let machine = match token {
+            ARRAY => Machine::Array,
+            index => Machine::Shard(ShardIndex(u16::try_from(index).expect("one of our tokens"))),
+        };
+        let ring = self.ring.as_ref().expect("only workers tell a core anything");
+        // Before looking, so that whoever pushes from now on tells a worker again.
+        ring.slot(machine).store(false, Ordering::SeqCst);
+        self.drive_here(machine);
+    }
+}
+
+impl Handler for Port {
+    fn complete(self: Arc<Self>, worker: &Worker, completion: Completion) {
+        let Some(core) = self.core.upgrade() else { return };
+        let Completion { token, result, operation, .. } = completion;
+        let deed = match &operation {
+            Operation::Write { durable, .. } => Deed::Write { durable: *durable },
+            _ => Deed::Read,
+        };
+        // The lease ends before anybody hears of the end.
+        drop(operation);
+        let raw = core.members[usize::from(self.member.0)].raw();
+        let raw = raw.expect("only members with a descriptor have ports");
+        let result = result.map(|_| ()).map_err(|error| fault(raw.fault(deed, error)));
+        let done = MemberIoDone { id: IoId(token), result };
+        core.shard(self.shard).combiner.push(ShardEvent::MemberIo(done));
+        let ring = core.ring.as_ref().expect("only workers complete anything");
+        ring.schedule_here(worker, Arc::clone(&core), Machine::Shard(self.shard));
+    }
+
+    fn wake(self: Arc<Self>, _: &Worker, _: u64) {
+        unreachable!("ports are told of completions only");
+    }
+}
+
+impl Handler for FlushPort {
+    fn complete(self: Arc<Self>, worker: &Worker, completion: Completion) {
+        let Some(core) = self.core.upgrade() else { return };
+        let raw = core.members[usize::from(self.member.0)].raw();
+        let raw = raw.expect("only members with a descriptor have ports");
+        let flushed = completion.result.map_err(|error| raw.fault(Deed::Flush, error)).is_ok();
+        core.array.push(ArrayEvent::Flushed(self.member, flushed));
+        let ring = core.ring.as_ref().expect("only workers complete anything");
+        ring.schedule_here(worker, Arc::clone(&core), Machine::Array);
+    }
+
+    fn wake(self: Arc<Self>, _: &Worker, _: u64) {
+        unreachable!("ports are told of completions only");
+    }
+}

@@ -1,0 +1,54 @@
+//! Arrays of files, which rings can work on.
+
+use std::path::PathBuf;
+
+use braid_assembly::{ProbedMember, assemble};
+use braid_geometry::Level;
+use braid_member::{Access, Member, create_file, open};
+use braid_runtime::{Notice, OpenMember, Options, Volume};
+
+use crate::kit::{probed, superblocks};
+
+/// An array of files that outlives the volumes opened on it.
+pub(crate) struct Files {
+    folder: tempfile::TempDir,
+    slots: u16,
+}
+
+impl Files {
+    /// Makes `slots` zeroed members of a clean array.
+    pub(crate) fn new(level: Level, slots: u16, chunk_sectors: u32, member_bytes: u64) -> Self {
+        let array = Self { folder: tempfile::tempdir().expect("a folder"), slots };
+        for (slot, superblock) in (0..).zip(superblocks(level, slots, chunk_sectors, member_bytes))
+        {
+            let device = create_file(&array.path(slot), member_bytes).expect("a file");
+            device
+                .write_at(&superblock.to_bytes(), superblock.offset_bytes(), true)
+                .expect("a file takes writes");
+        }
+        array
+    }
+
+    /// Where a member is.
+    pub(crate) fn path(&self, slot: u16) -> PathBuf {
+        self.folder.path().join(format!("m{slot}"))
+    }
+
+    /// Opens the array with `options`.
+    pub(crate) fn open(
+        &self,
+        options: &Options,
+        watch: impl Fn(Notice) + Send + 'static,
+    ) -> Volume {
+        let open = |slot| open(&self.path(slot), Access::ReadWrite).expect("a member");
+        let devices: Vec<Box<dyn Member>> = (0..self.slots).map(open).collect();
+        let probed: Vec<ProbedMember> = (0..).zip(&devices).map(|(i, d)| probed(i, d)).collect();
+        let assembly = assemble(&probed, &braid_assembly::Options::default());
+        let members = devices.into_iter().zip(&probed).map(|(device, probed)| {
+            let superblock = probed.probe.newest().expect("a member").clone();
+            Some(OpenMember { device, superblock })
+        });
+        let array = assembly.array.expect("an array that can be run");
+        Volume::open(&array, members.collect(), options, watch).expect("it opens")
+    }
+}

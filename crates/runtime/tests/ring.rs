@@ -1,0 +1,235 @@
+//! A volume on files: by rings and by threads, through the page cache and past it.
+
+#[path = "kit/files.rs"]
+mod files;
+#[allow(dead_code)] // arrays in memory are other tests'
+mod kit;
+
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+use braid_geometry::Level;
+use braid_ring::Settings;
+use braid_runtime::{
+    Direct, Io, Notice, Options, Outcome, Payload, Volume, VolumeOperation, Workers,
+};
+use files::Files;
+
+/// Every way of doing I/O; past the page cache only where the folder for temporary files can.
+fn ways() -> Vec<Options> {
+    let mut ways = Vec::new();
+    for io in [Io::Ring, Io::Threads] {
+        for direct in [Direct::Off, Direct::On] {
+            if direct == Direct::Off || can_go_direct() {
+                ways.push(Options { io, direct, clean_delay_ms: 20, ..Options::default() });
+            }
+        }
+    }
+    ways
+}
+
+fn can_go_direct() -> bool {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("probe");
+    braid_member::create_file(&path, 1 << 20).expect("a file").go_direct().is_ok()
+}
+
+/// xorshift64*.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) % limit
+    }
+}
+
+fn read(volume: &Volume, offset: u64, length: usize) -> Vec<u8> {
+    let payload = Payload::from(vec![0xdb; length]);
+    let outcome = volume.call(VolumeOperation::Read { offset, payload });
+    outcome.result.expect("a read");
+    outcome.payload.expect("a read gives its payload back").to_vec()
+}
+
+fn write(volume: &Volume, offset: u64, bytes: &[u8], durable: bool) {
+    let payload = Payload::from(bytes);
+    let outcome = volume.call(VolumeOperation::Write { offset, payload, durable });
+    outcome.result.expect("a write");
+}
+
+/// Threads write, zero, trim and read back their own areas; answers what all of it should be now.
+fn churn(volume: &Volume, seed: u64, midway: impl Fn() + Sync) -> Vec<u8> {
+    let (threads, size) = (4, usize::try_from(volume.size_bytes()).expect("small"));
+    let area = size / threads;
+    let areas: Mutex<Vec<(usize, Vec<u8>)>> = Mutex::default();
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let (areas, midway) = (&areas, &midway);
+            scope.spawn(move || {
+                let start = (thread * area) as u64;
+                let mut model = read(volume, start, area);
+                let mut random = Random(seed * 31 + thread as u64 + 1);
+                for round in 0..60 {
+                    if round == 30 && thread == 0 {
+                        midway();
+                    }
+                    step(volume, start, &mut model, &mut random);
+                }
+                areas.lock().expect("no panic").push((thread, model));
+            });
+        }
+    });
+    let mut areas = areas.into_inner().expect("no panic");
+    areas.sort_unstable_by_key(|(thread, _)| *thread);
+    let mut all: Vec<u8> = areas.into_iter().flat_map(|(_, model)| model).collect();
+    all.extend(read(volume, all.len() as u64, size - all.len()));
+    all
+}
+
+fn step(volume: &Volume, start: u64, model: &mut [u8], random: &mut Random) {
+    let unit = [1, 512, 4096][usize::try_from(random.below(3)).expect("small")];
+    let units = model.len() as u64 / unit;
+    let count = 1 + random.below(units.min(150_000 / unit + 3));
+    let at = random.below(units - count + 1) * unit;
+    let (offset, length) = (start + at, count * unit);
+    let range = usize::try_from(at).expect("small")..usize::try_from(at + length).expect("small");
+    match random.below(8) {
+        0..3 => assert_eq!(read(volume, offset, range.len()), model[range]),
+        3 => {
+            let (may_punch, fast, durable) = (random.below(2) == 0, false, random.below(2) == 0);
+            let zero = VolumeOperation::WriteZeroes { offset, length, may_punch, fast, durable };
+            volume.call(zero).result.expect("zeroed");
+            model[range].fill(0);
+        }
+        4 => volume.call(VolumeOperation::Flush).result.expect("flushed"),
+        _ => {
+            let byte = u8::try_from(random.below(256)).expect("a byte");
+            let bytes: Vec<u8> = range.clone().map(|at| at.to_le_bytes()[0] ^ byte).collect();
+            write(volume, offset, &bytes, random.below(8) == 0);
+            model[range].copy_from_slice(&bytes);
+        }
+    }
+}
+
+#[test]
+fn what_was_written_is_read_after_a_clean_restart_whichever_way() {
+    for (level, slots) in [(Level::Raid5, 4), (Level::Raid1, 2), (Level::Raid0, 3)] {
+        let array = Files::new(
+            level,
+            slots,
+            if level == Level::Raid1 { 0 } else { 128 },
+            kit::MEMBER_BYTES,
+        );
+        for (seed, options) in (1..).zip(ways()) {
+            let volume = array.open(&options, |_| {});
+            let model = churn(&volume, seed, || {});
+            assert!(volume.stop().clean, "{level:?} {options:?}");
+            drop(volume);
+            let volume = array.open(&ways()[0], |_| {});
+            assert!(read(&volume, 0, model.len()) == model, "{level:?} {options:?}");
+        }
+    }
+}
+
+#[test]
+fn a_file_cut_short_under_load_costs_nobody_anything_whichever_way() {
+    for options in ways() {
+        let array = Files::new(Level::Raid5, 4, 128, kit::MEMBER_BYTES);
+        let (sender, notices) = mpsc::channel();
+        let volume = array.open(&options, move |notice| {
+            let _ = sender.send(notice);
+        });
+        let cut = || {
+            let file = std::fs::OpenOptions::new().write(true).open(array.path(2)).expect("it");
+            file.set_len(3 << 20).expect("cut short");
+        };
+        let model = churn(&volume, 9, cut);
+        assert!(read(&volume, 0, model.len()) == model, "{options:?}");
+        let lost = |notice: &Notice| matches!(notice, Notice::MemberOut { .. });
+        let mut heard = std::iter::from_fn(|| notices.recv_timeout(Duration::from_secs(5)).ok());
+        assert!(heard.any(|notice| lost(&notice)), "{options:?}");
+        volume.stop();
+        let length = std::fs::metadata(array.path(2)).expect("it").len();
+        assert_eq!(length, 3 << 20, "what was cut off stays off: {options:?}");
+    }
+}
+
+#[test]
+fn sixty_four_callers_at_once() {
+    let workers =
+        Workers::start(&Settings { workers: 2, ..Settings::default() }).expect("io_uring");
+    let workers = Arc::new(workers);
+    let array = Files::new(Level::Raid5, 4, 128, kit::MEMBER_BYTES);
+    let options =
+        Options { io: Io::Ring, workers: Some(Arc::clone(&workers)), ..Options::default() };
+    let volume = array.open(&options, |_| {});
+    std::thread::scope(|scope| {
+        for caller in 0..64_u8 {
+            let volume = &volume;
+            scope.spawn(move || {
+                for round in 0..20_u8 {
+                    let offset = u64::from(caller) * 65_536 + u64::from(round) * 512;
+                    write(volume, offset, &[caller ^ round; 512], false);
+                    assert_eq!(read(volume, offset, 512), [caller ^ round; 512]);
+                }
+            });
+        }
+    });
+    assert!(volume.stop().clean);
+    drop(volume);
+    let (sender, receiver) = mpsc::channel();
+    let call = move |_: &braid_ring::Worker| {
+        let _ = sender.send(());
+    };
+    workers.post(1, Box::new(call)).expect("shared workers outlive the volume");
+    receiver.recv_timeout(Duration::from_secs(9)).expect("they go on working");
+}
+
+/// A worker that waited for its turn to change the array would wait for what it has to do itself.
+#[test]
+fn unaligned_writes_from_the_only_worker_do_not_wait_for_themselves() {
+    let workers =
+        Workers::start(&Settings { workers: 1, ..Settings::default() }).expect("io_uring");
+    let workers = Arc::new(workers);
+    let array = Files::new(Level::Raid5, 4, 128, kit::MEMBER_BYTES);
+    let options =
+        Options { io: Io::Ring, workers: Some(Arc::clone(&workers)), ..Options::default() };
+    let volume = Arc::new(array.open(&options, |_| {}));
+    let (sender, answers) = mpsc::channel();
+    let submitter = Arc::clone(&volume);
+    let submit = move |_: &braid_ring::Worker| {
+        for number in 0..200_u64 {
+            let length = if number % 3 == 0 { 512 } else { 100 };
+            let payload = Payload::from(vec![number.to_le_bytes()[0]; length]);
+            let offset = number * 512;
+            let write = VolumeOperation::Write { offset, payload, durable: false };
+            let sender = sender.clone();
+            let done = move |outcome: Outcome| {
+                let _ = sender.send(outcome.result);
+            };
+            submitter.submit(write, Box::new(done));
+        }
+    };
+    workers.post(0, Box::new(submit)).expect("running");
+    for _ in 0..200 {
+        let answer = answers.recv_timeout(Duration::from_secs(20)).expect("an answer");
+        answer.expect("written");
+    }
+    assert_eq!(read(&volume, 199 * 512, 100), [199; 100]);
+}
+
+#[test]
+fn stopped_workers_leave_threads_to_finish() {
+    let workers = Arc::new(Workers::start(&Settings::default()).expect("io_uring"));
+    let array = Files::new(Level::Raid5, 4, 128, kit::MEMBER_BYTES);
+    let options =
+        Options { io: Io::Ring, workers: Some(Arc::clone(&workers)), ..Options::default() };
+    let volume = array.open(&options, |_| {});
+    write(&volume, 0, &[1; 8192], false);
+    workers.stop();
+    write(&volume, 4096, &[2; 8192], true);
+    assert_eq!(read(&volume, 0, 12_288), [[1; 4096], [2; 4096], [2; 4096]].concat());
+    assert!(volume.stop().clean);
+}
