@@ -137,6 +137,22 @@ named! {
         OldParityBelieved = "old-parity-believed",
         /// Cache: nobody is told that an answered write was lost.
         LostUntold = "lost-untold",
+        /// Cache: more is kept than may be.
+        DirtyUnlimited = "dirty-unlimited",
+        /// Cache: a payload that is kept is given back with the answer.
+        PayloadReleasedEarly = "payload-released-early",
+        /// Cache: a payload that was kept is never given back.
+        PayloadNeverReleased = "payload-never-released",
+        /// Cache: when the cache is made smaller, the last in the line is forgotten.
+        ShrinkLosesWaiting = "shrink-loses-waiting",
+        /// Cache: the first member that was written is not told of before a flush.
+        FlushSetForgets = "flush-set-forgets",
+        /// Cache: a write whose part was lost before its answer is answered well.
+        PartLostUntold = "part-lost-untold",
+        /// Cache: a later write takes the place of one that it covers in part.
+        SupersedesPart = "supersedes-part",
+        /// Cache: nobody waits for a copy out of a payload.
+        CopyUnguarded = "copy-unguarded",
         /// Cache: blocks are believed to hold what was written past them.
         PayloadKeepsValid = "payload-keeps-valid",
         /// Stripe: a stripe takes the map of the next row.
@@ -191,6 +207,10 @@ named! {
         OneLossForAll = "one-loss-for-all",
         /// Array: each failure is judged as if it were the only one.
         TooManyOut = "too-many-out",
+        /// Array: a member that failed its flush need not be flushed again.
+        FailedFlushForgotten = "failed-flush-forgotten",
+        /// Array: after a flush that told of a lost write the next goes well.
+        LossToldOnce = "loss-told-once",
         /// Array: it turns clean without a flush (I5).
         CleanUnflushed = "clean-unflushed",
         /// Array: a flush is answered and nothing is flushed.

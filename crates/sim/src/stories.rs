@@ -8,8 +8,12 @@ use braid_engine::request::Operation;
 use crate::chances::Chances;
 use crate::create::smallest;
 use crate::cut::Cut;
+use crate::schedule::{Fixed, Order};
 use crate::trace::Trace;
 use crate::world::{Trust, World};
+
+/// Sectors of a chunk of the smallest array.
+const CHUNK: u64 = 8;
 
 /// Tells all stories, each under many schedules.
 ///
@@ -20,19 +24,77 @@ pub fn tell() {
         for dead in 0..4 {
             for failing in (0..4).filter(|failing| *failing != dead) {
                 torn_band(seed, dead, failing);
+                parity_of_before(seed, dead, failing);
+                for chunk in 0..3 {
+                    failed_difference(seed, dead, failing, (chunk, (chunk + 1) % 3));
+                    failed_difference(seed, dead, failing, (chunk, (chunk + 2) % 3));
+                }
             }
         }
     }
 }
 
-/// A whole row is written while one disk is dead and another fails its writes half way. The row's
-/// parity fits nothing then: what the dead disk held may be refused, and never computed from it.
-fn torn_band(seed: u64, dead: usize, failing: usize) {
+/// A world in which these two disks may come to harm, which is beyond its level.
+fn doomed(seed: u64, disks: [usize; 2]) -> World {
     let mut world =
         World::create(&smallest(), Chances::new(seed, Cut::default()), Trace::new(false));
     world.engine.trust = Trust { errors_allowed: true, pins: false, firmly: false };
     world.engine.plan.errors_allowed = true;
-    world.engine.plan.victims.extend([dead, failing]);
+    world.engine.plan.victims.extend(disks);
+    world
+}
+
+fn write(world: &mut World, start: u64, sectors: u64) {
+    world.issue(Operation::Write { durable: false }, start, sectors);
+    world.settle();
+    world.flush();
+    world.settle();
+}
+
+fn read(world: &mut World, start: u64, sectors: u64) {
+    world.issue(Operation::Read, start, sectors);
+    world.settle();
+}
+
+/// A row is written whole, which makes its parity; then a disk is lost and chunks are written, which
+/// leaves parity as it was if that was its disk; then another is lost. What it held is refused, and
+/// never computed from the parity of before.
+fn parity_of_before(seed: u64, dead: usize, failing: usize) {
+    let mut world = doomed(seed, [dead, failing]);
+    write(&mut world, 0, 24);
+    world.disks[dead].ills.gone = true;
+    write(&mut world, 0, 24);
+    (0..3).for_each(|chunk| write(&mut world, chunk * CHUNK, CHUNK));
+    world.disks[failing].ills.gone = true;
+    read(&mut world, 0, 24);
+    world.read_all();
+}
+
+/// Reads bring a chunk of a dead disk into memory; another of its row is written, and then a sector of
+/// the first: by the difference, which takes the place of what was in memory. The write of
+/// parity fails. What is in memory then is not served. Time does not pass: the array stays active, so
+/// that only the data cannot be written.
+fn failed_difference(seed: u64, dead: usize, failing: usize, (first, second): (u64, u64)) {
+    let mut world = doomed(seed, [dead, failing]);
+    world.engine.order = Order::Fixed(Fixed::PLAIN);
+    write(&mut world, 0, 24);
+    world.disks[dead].ills.gone = true;
+    write(&mut world, 0, 24);
+    for (start, sectors) in [(0, 1), (0, 4), (4, 4)] {
+        world.issue(Operation::Read, first * CHUNK + start, sectors);
+    }
+    world.settle();
+    write(&mut world, second * CHUNK, CHUNK);
+    world.disks[failing].ills.writes_fail = true;
+    write(&mut world, first * CHUNK, 1);
+    read(&mut world, first * CHUNK, CHUNK);
+    world.read_all();
+}
+
+/// A whole row is written while one disk is dead and another fails its writes half way. The row's
+/// parity fits nothing then: what the dead disk held may be refused, and never computed from it.
+fn torn_band(seed: u64, dead: usize, failing: usize) {
+    let mut world = doomed(seed, [dead, failing]);
     world.issue(Operation::Write { durable: false }, 0, 1);
     world.settle();
     world.disks[failing].ills.writes_fail = true;

@@ -370,7 +370,9 @@ impl Array {
         if !flushed && !planted(Bug::FlushErrorIgnored) {
             // A failed flush is believed for good: what was in the cache is gone (fsyncgate).
             self.flushes.failed |= self.condition.on_disk == Activity::NotKept;
-            self.flushes.unflushed.insert(member);
+            if !planted(Bug::FailedFlushForgotten) {
+                self.flushes.unflushed.insert(member);
+            }
             self.fail_member(member);
         }
         self.step(now);

@@ -314,6 +314,9 @@ impl Array {
                 let failed = std::mem::take(&mut self.flushes.failed)
                     || self.flushes.lost
                     || self.condition.broken;
+                if planted(Bug::LossToldOnce) {
+                    self.flushes.lost = false;
+                }
                 let result = if failed { Err(Fault::Unwritable) } else { Ok(()) };
                 for request in self.flushes.running.drain(..) {
                     self.effects.push_back(ArrayEffect::Answer { request, result });

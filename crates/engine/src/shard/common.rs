@@ -94,7 +94,11 @@ impl Common {
         for slot in (0..self.view.slots.len()).filter_map(|slot| u16::try_from(slot).ok()) {
             let was_written = std::mem::take(&mut self.written[usize::from(slot)]);
             let member = self.view.member(Slot(slot)).map(|member| member.id);
-            if was_written && let Some(member) = member {
+            let is_forgotten = slot == 0 && planted(Bug::FlushSetForgets);
+            if was_written
+                && !is_forgotten
+                && let Some(member) = member
+            {
                 self.report(Report::MemberWritten { member });
             }
         }
@@ -159,6 +163,9 @@ impl Common {
     pub(crate) fn part_done(&mut self, piece: PieceKey, result: Result<(), Fault>) {
         if let Some(reply) = self.pieces.part_done(piece, result) {
             self.last_write = self.now;
+            if reply.keeps_payload && planted(Bug::PayloadReleasedEarly) {
+                self.releases.push_back(reply.request);
+            }
             self.replies.push_back(reply);
         }
     }
@@ -171,13 +178,17 @@ impl Common {
 
     /// A part that was answered early is lost: if its piece is not, it can still be told.
     pub(crate) fn part_lost(&mut self, piece: PieceKey, fault: Fault) {
-        self.pieces.part_lost(piece, fault);
+        if !planted(Bug::PartLostUntold) {
+            self.pieces.part_lost(piece, fault);
+        }
     }
 
     /// A part that was answered early needs its payload no longer.
     pub(crate) fn let_go(&mut self, piece: PieceKey) {
         self.last_write = self.now;
-        self.releases.extend(self.pieces.let_go(piece));
+        let released = self.pieces.let_go(piece);
+        let is_kept = planted(Bug::PayloadReleasedEarly) || planted(Bug::PayloadNeverReleased);
+        self.releases.extend(released.filter(|_| !is_kept));
     }
 
     pub(super) fn refuse(&mut self, piece: &Piece, fault: Fault) {

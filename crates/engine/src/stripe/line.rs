@@ -108,7 +108,7 @@ impl Stripes {
             && !waits
             && self.is_redundant
             && common.view.gate == Gate::Open
-            && dirty <= dirty_max;
+            && (dirty <= dirty_max || planted(Bug::DirtyUnlimited));
         if may {
             reached(Mark::AnsweredEarly);
             attachment.kept = true;
@@ -141,7 +141,8 @@ impl Stripes {
         let last = stripe.queue.len().min(first + SUPERSEDED_LOOKS_MAX);
         for place in (first..last).rev() {
             let older = self.cache.stripe(index).queue[place];
-            if !older.kept || !attachment.run.covers(&older.run) {
+            let covers = attachment.run.covers(&older.run) || planted(Bug::SupersedesPart);
+            if !older.kept || !covers {
                 continue;
             }
             reached(Mark::Superseded);
@@ -226,6 +227,9 @@ impl Stripes {
         while number(self.cache.pool.len()) < target {
             let blank = self.blank();
             self.cache.pool.push(blank);
+        }
+        if target < self.cache.target && planted(Bug::ShrinkLosesWaiting) {
+            self.waiting.pop_back();
         }
         let cache = &mut self.cache;
         cache.target = target;

@@ -111,6 +111,8 @@ pub struct Explored {
 /// At the first state that is wrong, with its name.
 #[must_use]
 pub fn explore(bounds: &Bounds) -> Explored {
+    // A story is told several times, and must go the same way.
+    braid_hooks::steady();
     let mut explored = Explored::default();
     let words = words(bounds.operations_max);
     for (index, design) in designs().iter().enumerate() {
