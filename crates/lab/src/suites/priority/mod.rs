@@ -6,6 +6,7 @@
 mod backend;
 mod engine;
 mod md;
+mod throttled;
 mod world;
 
 use std::cell::RefCell;
@@ -128,32 +129,62 @@ fn works(settings: &Settings, capacity: u64) -> Vec<Work> {
 
 fn run(settings: &Settings) -> Report {
     let mut report = Report::default();
-    let (geometry, stripe) = geometry();
+    let capacity = geometry().0.capacity_sectors();
     // Virtual time: every run is the same, and none warms up.
-    let once = &Settings { runs: 1, small: true, ..settings.clone() };
-    for work in works(settings, geometry.capacity_sectors()) {
-        let counters = RefCell::new(&mut report);
+    let once = Settings { runs: 1, small: true, ..settings.clone() };
+    for work in works(settings, capacity) {
+        work.run(&once, &mut report, |backend, streams| {
+            World::new(backend, usize::from(DISKS), streams).run()
+        });
+    }
+    let bytes = if settings.small { 1 << 20 } else { 32 << 20 };
+    let threads = Work {
+        name: "threads, throttled members, sequential write",
+        stripes: 256,
+        threshold: 1,
+        streams: vec![sequential((0, capacity / 384 * 384), WINDOW_SECTORS / 8, bytes)],
+        bound: 1.0,
+    };
+    threads.run(settings, &mut report, |backend, streams| {
+        throttled::run(backend, usize::from(DISKS), streams)
+    });
+    report.note(format!("virtual time, but for the last case; {:?}", DiskPlan::SATA_2005));
+    report.note(format!(
+        "throttled members: {:?} for a run of reads, {:?} for one of writes, on threads of their own",
+        throttled::READ,
+        throttled::WRITE
+    ));
+    report
+}
+
+impl Work {
+    /// Has every variant do the work in the world that `go` is.
+    fn run(
+        &self,
+        settings: &Settings,
+        report: &mut Report,
+        go: impl Fn(&mut dyn Backend, &[Stream]) -> Outcome,
+    ) {
+        let (geometry, stripe) = geometry();
+        let counters = RefCell::new(&mut *report);
         let go = |variant: &str, backend: &mut dyn Backend| {
-            let world = World::new(backend, usize::from(DISKS), &work.streams);
-            let outcome = world.run();
-            counters.borrow_mut().counter(format!("{}, {variant}", work.name), backend.counters());
+            let outcome = go(backend, &self.streams);
+            counters.borrow_mut().counter(format!("{}, {variant}", self.name), backend.counters());
             values(&outcome)
         };
-        let hold = Policy::Hold { threshold: u64::from(work.threshold) };
-        let md = |policy| Md::new(stripe, work.stripes, policy);
+        let hold = Policy::Hold { threshold: u64::from(self.threshold) };
+        let md = |policy| Md::new(stripe, self.stripes, policy);
         let contenders = vec![
             Contender::new("before", || go("before", &mut md(Policy::Dump))),
             Contender::new("seed", || go("seed", &mut md(hold))),
             Contender::new("braid", || {
-                go("braid", &mut Braid::new(&geometry, work.stripes, work.threshold))
+                go("braid", &mut Braid::new(&geometry, self.stripes, self.threshold))
             }),
         ];
-        let case = race(once, work.name, &METRICS, contenders);
-        report
-            .add(case.map(|case| case.with([Target::ratio(RATE, "braid", "before", work.bound)])));
+        let case = race(settings, self.name, &METRICS, contenders);
+        let target = Target::ratio(RATE, "braid", "before", self.bound);
+        report.add(case.map(|case| case.with([target])));
     }
-    report.note(format!("{:?}", DiskPlan::SATA_2005));
-    report
 }
 
 #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]

@@ -31,7 +31,8 @@ pub(super) struct Outcome {
     pub(super) positionings: u64,
 }
 
-struct Client {
+/// A stream on its way.
+pub(super) struct Client {
     stream: Stream,
     random: Random,
     ready_at: u64,
@@ -40,15 +41,31 @@ struct Client {
 }
 
 impl Client {
-    fn may_ask(&self) -> bool {
+    pub(super) fn new(seed: u64, stream: &Stream) -> Self {
+        let (stream, random) = (*stream, Random::new(seed));
+        Self { stream, random, ready_at: 0, outstanding: 0, issued: 0 }
+    }
+
+    /// One of its requests is answered.
+    pub(super) fn answered(&mut self, outcome: &mut Outcome) {
+        self.outstanding -= 1;
+        let sectors = u64::from(self.stream.sectors);
+        if self.stream.is_write {
+            outcome.written_sectors += sectors;
+        } else {
+            outcome.read_sectors += sectors;
+        }
+    }
+
+    pub(super) fn may_ask(&self) -> bool {
         self.outstanding < self.stream.window && self.issued < self.stream.requests
     }
 
-    fn is_done(&self) -> bool {
+    pub(super) fn is_done(&self) -> bool {
         self.outstanding == 0 && self.issued == self.stream.requests
     }
 
-    fn ask(&mut self, id: u64, now: u64) -> ClientRequest {
+    pub(super) fn ask(&mut self, id: u64, now: u64) -> ClientRequest {
         let Stream { is_write, is_random, sectors, region: (start, length), .. } = self.stream;
         let places = length / u64::from(sectors);
         let place = if is_random { self.random.below(places) } else { self.issued % places };
@@ -72,17 +89,10 @@ pub(super) struct World<'a> {
 
 impl<'a> World<'a> {
     pub(super) fn new(backend: &'a mut dyn Backend, disks: usize, streams: &[Stream]) -> Self {
-        let client = |(seed, stream): (u64, &Stream)| Client {
-            stream: *stream,
-            random: Random::new(seed),
-            ready_at: 0,
-            outstanding: 0,
-            issued: 0,
-        };
         Self {
             backend,
             disks: (0..disks).map(|_| Disk::new(DiskPlan::SATA_2005)).collect(),
-            clients: (1..).zip(streams).map(client).collect(),
+            clients: (1..).zip(streams).map(|(seed, stream)| Client::new(seed, stream)).collect(),
             now: 0,
             next_id: 0,
             is_flushed: false,
@@ -162,14 +172,8 @@ impl<'a> World<'a> {
         }
         let count = self.clients.len() as u64;
         for id in effects.answers {
-            let client = &mut self.clients[usize::try_from(id % count).expect("few clients")];
-            client.outstanding -= 1;
-            let sectors = u64::from(client.stream.sectors);
-            if client.stream.is_write {
-                self.outcome.written_sectors += sectors;
-            } else {
-                self.outcome.read_sectors += sectors;
-            }
+            let index = usize::try_from(id % count).expect("few clients");
+            self.clients[index].answered(&mut self.outcome);
         }
     }
 }
