@@ -20,8 +20,10 @@ use braid_geometry::{Geometry, Level, MemberSector, Shape, Slot};
 use crate::Problem;
 use crate::turn::{parse_tuning, tuning_words};
 
-/// Shards, stripes and slots together: more than any array that can be served.
+/// Shards, stripes and slots together that an array may begin with.
 const STATES_MAX: u64 = 1 << 24;
+/// And that it may be tuned to: more than any array that can be served.
+const ROOM_MAX: u64 = 1 << 32;
 /// Sectors in the largest stripe unit.
 const UNIT_SECTORS_MAX: u32 = 128;
 
@@ -114,9 +116,13 @@ impl Header {
     /// Why there can be no such array.
     pub fn setup(&self) -> Result<ArraySetup, String> {
         let geometry = Geometry::new(&self.shape).map_err(|error| error.to_string())?;
-        let stripes = u64::from(self.shards) * u64::from(self.cache.stripes_max);
-        let states = stripes.saturating_mul(u64::from(geometry.slots()));
-        if states == 0 || states > STATES_MAX {
+        let states = |stripes: u32| {
+            let stripes = u64::from(self.shards) * u64::from(stripes);
+            stripes.saturating_mul(u64::from(geometry.slots()))
+        };
+        let Cache { stripes_max, tuning, .. } = self.cache;
+        let at_first = states(tuning.stripes.clamp(1, stripes_max.max(1)));
+        if states(stripes_max) == 0 || states(stripes_max) > ROOM_MAX || at_first > STATES_MAX {
             return Err("too many shards and stripes, or none".to_owned());
         }
         let unit = self.cache.unit_sectors_max;
