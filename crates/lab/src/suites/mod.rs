@@ -6,6 +6,7 @@ mod parity;
 mod paths;
 mod priority;
 mod read;
+mod share;
 mod wait;
 mod write;
 

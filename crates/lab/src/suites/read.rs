@@ -2,8 +2,8 @@
 
 use braid_engine::request::Operation;
 
-use super::nbd;
 use super::paths::{self, BLOCK_SECTORS, BYTES, Path, QUOTED, RATE, ROW_SECTORS, load};
+use super::{nbd, share};
 use crate::driver::{Kind, Pattern};
 use crate::frame::{Report, Settings, Suite, Target};
 
@@ -67,6 +67,7 @@ fn run(settings: &Settings) -> Report {
         path.run(settings, &mut report);
     }
     report.add(TWICE.run_twice(settings));
+    share::run(settings, &mut report);
     report.note("bare: the same copies without an engine; 4 members, chunk 64 KiB, one worker, 128 requests at once (32 of 192 KiB)");
     nbd::run(settings, &mut report, nbd::READS);
     report
