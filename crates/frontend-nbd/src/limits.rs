@@ -32,6 +32,15 @@ pub const INPUT_BYTES: usize = 4 * 1024;
 
 const _: () = assert!(AHEAD_HEADERS_MAX * braid_nbd_proto::wire::REQUEST_BYTES <= INPUT_BYTES);
 
+/// Writes of one length, with nothing between them, after which more of them are expected.
+pub const WRITES_ALIKE_MIN: usize = 4;
+
+/// Payloads that a receive has memory for before their headers are known, and their bytes: little beside what one
+/// request may hold, and more than a small write costs in system calls.
+pub const AHEAD_WRITES_MAX: usize = 16;
+/// See [`AHEAD_WRITES_MAX`].
+pub const AHEAD_BYTES_MAX: usize = 64 * 1024;
+
 /// Bytes missing of a payload from which on they are received without the next header, in one go.
 pub const WHOLE_BYTES_MIN: usize = 64 * 1024;
 

@@ -73,8 +73,9 @@ struct Seat {
     socket: Option<Arc<Socket>>,
     receiving: Option<Receive>,
     sending: Option<Batch>,
-    /// A send's list of memory, while none is out.
-    segments: Segments,
+    /// Lists of memory, while they are not out.
+    to_send: Segments,
+    to_receive: Segments,
     /// The moment that the worker knows of.
     wakes_at: Option<Instant>,
     is_listed: bool,
@@ -201,7 +202,8 @@ impl Desk {
             socket: Some(socket),
             receiving: None,
             sending: None,
-            segments: Segments::new(),
+            to_send: Segments::new(),
+            to_receive: Segments::new(),
             wakes_at: None,
             is_listed: false,
             is_touched: false,
@@ -315,7 +317,7 @@ impl Desk {
             }
             let descriptor = || socket.descriptor();
             if let Some(mut batch) = seat.connection.batch() {
-                let mut memory = std::mem::take(&mut seat.segments);
+                let mut memory = std::mem::take(&mut seat.to_send);
                 batch.lend(&mut memory);
                 let send = Operation::Send { socket: descriptor(), memory, more: false };
                 seat.sending = Some(batch);
@@ -325,7 +327,9 @@ impl Desk {
                 socket.stop_sending();
             }
             if let Some(mut receive) = seat.connection.receive() {
-                let (memory, whole) = (receive.lend(), receive.is_whole());
+                let mut memory = std::mem::take(&mut seat.to_receive);
+                receive.lend(&mut memory);
+                let whole = receive.is_whole();
                 let operation = Operation::Receive { socket: descriptor(), memory, whole };
                 seat.receiving = Some(receive);
                 worker.submit(operation, Arc::<Self>::clone(self), Errand::Received.token(index));
@@ -360,16 +364,17 @@ impl State {
 }
 
 impl Seat {
-    fn received(&mut self, memory: Segments, result: io::Result<usize>) {
+    fn received(&mut self, mut memory: Segments, result: io::Result<usize>) {
         let mut receive = self.receiving.take().expect("one receive is out");
-        receive.take_back(memory);
+        receive.take_back(&mut memory);
+        self.to_receive = memory;
         self.connection.received(receive, result);
     }
 
     fn sent(&mut self, mut memory: Segments, result: io::Result<usize>) {
         let mut batch = self.sending.take().expect("one send is out");
         batch.take_back(&mut memory);
-        self.segments = memory;
+        self.to_send = memory;
         self.connection.sent(batch, result.map(drop));
     }
 }

@@ -169,7 +169,8 @@ impl Reader<'_> {
                 Step::Receive(mut receive, deadline) => {
                     let result = self.set_deadline(deadline).and_then(|()| {
                         let whole = receive.is_whole();
-                        self.socket.receive(&mut receive.parts().map(IoSliceMut::new), whole)
+                        let mut parts: Vec<_> = receive.parts().map(IoSliceMut::new).collect();
+                        self.socket.receive(&mut parts, whole)
                     });
                     self.line.lock().received(receive, result);
                 }

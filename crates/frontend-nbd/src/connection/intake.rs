@@ -16,12 +16,13 @@
 //! The rest of a long payload is received by itself, and whole: it comes in several pieces anyway.
 //!
 //! READs have no payload, so a client that reads has all its requests taken at once. A client that writes has one
-//! receive per request and nothing copied; one that turns from reading to writing has less than a window copied.
+//! receive per request, or fewer if it is to be expected what it will write ([`ahead`]), and nothing copied; one that turns from reading to writing has less than a window copied.
 //!
 //! Invariants
 //! - Any split of the stream gives the same requests: `tests::any_split_gives_the_same_requests`.
 //! - A client that only writes has no byte of payload copied: `tests::writes_in_a_row_are_not_copied`.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use braid_nbd_proto::{
@@ -30,6 +31,7 @@ use braid_nbd_proto::{
 
 use braid_ring::{Memory, Payload, Segment, Segments};
 
+use super::ahead::{self, Ahead, Guess, Piece};
 use crate::limits::{AHEAD_HEADERS_MAX, INPUT_BYTES, WHOLE_BYTES_MIN};
 
 /// What bytes came to.
@@ -62,10 +64,6 @@ pub(super) struct Write {
 }
 
 impl Write {
-    pub(super) fn new(slot: u32, offset: u64, fua: bool, payload: Payload) -> Self {
-        Self { slot, offset, fua, payload, filled_bytes: 0, copied_bytes: 0 }
-    }
-
     fn missing_bytes(&self) -> usize {
         self.payload.len() - self.filled_bytes
     }
@@ -76,47 +74,67 @@ impl Write {
 pub(crate) struct Receive {
     write: Option<Write>,
     input: Vec<u8>,
-    ahead_bytes: usize,
+    input_bytes: usize,
+    guesses: Vec<Guess>,
 }
 
 impl Receive {
     /// Whether there is no point in looking before all of it has come.
     pub(crate) fn is_whole(&self) -> bool {
-        self.ahead_bytes == 0
+        self.input_bytes == 0
     }
 
-    /// Gives the memory away, in the order in which it is to be filled.
-    pub(crate) fn lend(&mut self) -> Segments {
-        let mut segments = Segments::new();
+    /// Where bytes go, in this order; the first may be empty.
+    pub(crate) fn parts(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        let rest: &mut [u8] = match &mut self.write {
+            Some(write) => &mut write.payload[write.filled_bytes..],
+            None => &mut [],
+        };
+        let guesses = self.guesses.iter_mut();
+        let guesses = guesses.flat_map(|guess| [&mut guess.payload[..], &mut guess.header[..]]);
+        [rest, &mut self.input[..self.input_bytes]].into_iter().chain(guesses)
+    }
+
+    /// Gives the memory away, to an empty list, in the order in which it is to be filled.
+    pub(crate) fn lend(&mut self, segments: &mut Segments) {
+        assert!(segments.is_empty(), "a receive is lent once");
         if let Some(write) = &mut self.write {
             let missing = write.filled_bytes..write.payload.len();
             let payload = Memory::Payload(std::mem::take(&mut write.payload));
             segments.push(Segment::part(payload, missing));
         }
         let input = Memory::Bytes(std::mem::take(&mut self.input));
-        segments.push(Segment::part(input, 0..self.ahead_bytes));
-        segments
+        segments.push(Segment::part(input, 0..self.input_bytes));
+        for guess in &mut self.guesses {
+            segments.push(Segment::from(std::mem::take(&mut guess.payload)));
+            segments.push(Segment::from(std::mem::take(&mut guess.header)));
+        }
     }
 
     /// Takes back what was given away.
-    pub(crate) fn take_back(&mut self, segments: Segments) {
-        for segment in segments {
-            match (segment.into_memory(), &mut self.write) {
-                (Memory::Payload(payload), Some(write)) => write.payload = payload,
-                (Memory::Bytes(input), _) => self.input = input,
+    pub(crate) fn take_back(&mut self, segments: &mut Segments) {
+        let write = self.write.iter_mut().map(|write| Place::Payload(&mut write.payload));
+        let input = std::iter::once(Place::Bytes(&mut self.input));
+        let guesses = self
+            .guesses
+            .iter_mut()
+            .flat_map(|Guess { payload, header }| [Place::Payload(payload), Place::Bytes(header)]);
+        let places = write.chain(input).chain(guesses);
+        for (segment, place) in segments.drain(..).zip(places) {
+            match (segment.into_memory(), place) {
+                (Memory::Payload(memory), Place::Payload(place)) => *place = memory,
+                (Memory::Bytes(memory), Place::Bytes(place)) => *place = memory,
                 other => unreachable!("{other:?} was never lent"),
             }
         }
     }
+}
 
-    /// Where bytes go, in this order; the first may be empty.
-    pub(crate) fn parts(&mut self) -> [&mut [u8]; 2] {
-        let rest = match &mut self.write {
-            Some(write) => &mut write.payload[write.filled_bytes..],
-            None => &mut [],
-        };
-        [rest, &mut self.input[..self.ahead_bytes]]
-    }
+/// Where lent memory belongs.
+#[derive(Debug)]
+enum Place<'a> {
+    Payload(&'a mut Payload),
+    Bytes(&'a mut Vec<u8>),
 }
 
 /// See the module.
@@ -126,6 +144,9 @@ pub(super) struct Intake {
     input: Option<Vec<u8>>,
     start: usize,
     end: usize,
+    /// What came behind the input.
+    pieces: VecDeque<Piece>,
+    ahead: Ahead,
     window_headers: usize,
     reads_in_a_row: usize,
     /// Away while a receive is out.
@@ -141,6 +162,8 @@ impl Intake {
             input: Some(vec![0; INPUT_BYTES]),
             start: 0,
             end: 0,
+            pieces: VecDeque::new(),
+            ahead: Ahead::default(),
             window_headers: 1,
             reads_in_a_row: 0,
             write: None,
@@ -152,35 +175,71 @@ impl Intake {
         self.session.is_negotiated()
     }
 
+    /// Bytes received and not yet used that lie together.
+    fn filled(&self) -> &[u8] {
+        match (&self.input, self.pieces.front()) {
+            (Some(input), _) if self.start < self.end => &input[self.start..self.end],
+            (_, Some(piece)) => piece.bytes(),
+            _ => &[],
+        }
+    }
+
+    /// Notes that so many of them have been used.
+    fn consume(&mut self, bytes: usize) {
+        if self.start < self.end {
+            self.start += bytes;
+            assert!(self.start <= self.end, "only received bytes can be used");
+        } else if let Some(piece) = self.pieces.front_mut() {
+            piece.start += bytes;
+            assert!(piece.start <= piece.end, "only received bytes can be used");
+            if piece.start == piece.end {
+                let memory = self.pieces.pop_front().expect("it was looked at").memory;
+                self.ahead.keep(memory);
+            }
+        }
+    }
+
     /// The next event of the bytes so far; `None` when more are needed.
     pub(super) fn poll(&mut self) -> Option<Event> {
         assert!(!self.awaits_open, "a write is opened before anything else is asked for");
-        let input = self.input.as_ref()?;
+        self.input.as_ref()?;
         loop {
             if let Some(event) = self.session.poll_event() {
                 return Some(self.translate(event));
             }
-            let filled = &input[self.start..self.end];
-            if let Some(write) = &mut self.write {
-                let moved = filled.len().min(write.missing_bytes());
-                let place = &mut write.payload[write.filled_bytes..][..moved];
-                place.copy_from_slice(&filled[..moved]);
-                write.filled_bytes += moved;
-                write.copied_bytes += moved;
-                self.start += moved;
-                self.session.payload_consumed(as_u32(moved));
-                if write.missing_bytes() > 0 {
-                    return None;
-                }
-                return self.write.take().map(Event::Written);
+            if self.write.is_some() {
+                return self.fill().map(Event::Written);
             }
+            let filled = match &self.input {
+                Some(input) if self.start < self.end => &input[self.start..self.end],
+                _ => self.pieces.front().map_or(&[][..], Piece::bytes),
+            };
             if filled.is_empty() {
                 return None;
             }
             let taken = self.session.handle_bytes(filled);
-            self.start += taken;
-            assert!(self.start <= self.end, "only received bytes can be used");
+            self.consume(taken);
         }
+    }
+
+    /// Moves what has come to the open WRITE; it, once it is whole.
+    fn fill(&mut self) -> Option<Write> {
+        let mut write = self.write.take()?;
+        while write.missing_bytes() > 0 {
+            let filled = self.filled();
+            let moved = filled.len().min(write.missing_bytes());
+            if moved == 0 {
+                self.write = Some(write);
+                return None;
+            }
+            let place = &mut write.payload[write.filled_bytes..][..moved];
+            place.copy_from_slice(&filled[..moved]);
+            write.filled_bytes += moved;
+            write.copied_bytes += moved;
+            self.consume(moved);
+            self.session.payload_consumed(as_u32(moved));
+        }
+        Some(write)
     }
 
     fn translate(&mut self, event: ServerEvent) -> Event {
@@ -193,6 +252,7 @@ impl Intake {
             }
             ServerEvent::Refused { cookie, refusal } => {
                 self.reads_in_a_row = 0;
+                self.ahead.note_other();
                 Event::Refused { cookie, refusal }
             }
             ServerEvent::Close(_) => Event::Close,
@@ -200,49 +260,72 @@ impl Intake {
     }
 
     fn look_at(&mut self, request: &Request) {
+        if let Command::Write { length, .. } = request.command {
+            self.awaits_open = true;
+            self.reads_in_a_row = 0;
+            self.window_headers = 1;
+            return self.ahead.note_write(length as usize);
+        }
+        self.ahead.note_other();
         match request.command {
             Command::Read { .. } => self.reads_in_a_row += 1,
-            Command::Write { .. } => {
-                self.awaits_open = true;
-                self.reads_in_a_row = 0;
-                self.window_headers = 1;
-            }
             _ => self.reads_in_a_row = 0,
         }
     }
 
-    /// Gives the WRITE of the last event its memory.
-    pub(super) fn open(&mut self, write: Write) {
+    /// Goes on with the WRITE of the last event, which is request `slot`.
+    pub(super) fn open(&mut self, slot: u32, offset: u64, length: u32, fua: bool) {
         assert!(self.awaits_open && self.write.is_none(), "one write is received at a time");
-        assert_eq!(as_u32(write.payload.len()), self.session.payload_pending(), "its memory fits");
+        assert_eq!(length, self.session.payload_pending(), "it is the one that was announced");
         self.awaits_open = false;
-        self.write = Some(write);
+        let (payload, filled_bytes) = self.memory(length as usize);
+        self.session.payload_consumed(as_u32(filled_bytes));
+        self.write = Some(Write { slot, offset, fua, payload, filled_bytes, copied_bytes: 0 });
+    }
+
+    /// Memory for the payload that comes next: that which it lies in, if it was guessed; and how much of it is there.
+    fn memory(&mut self, length: usize) -> (Payload, usize) {
+        if self.start == self.end
+            && let Some(Piece { memory: ahead::Memory::Payload(payload), start: 0, end }) =
+                self.pieces.front_mut()
+            && payload.len() == length
+        {
+            let guessed = (std::mem::take(payload), *end);
+            self.pieces.pop_front();
+            return guessed;
+        }
+        (Payload::for_overwriting(length), 0)
     }
 
     /// Lends out what the next bytes go into; `None` while that is out already.
     pub(super) fn receive(&mut self) -> Option<Receive> {
         let input = self.input.take()?;
-        assert_eq!(self.start, self.end, "what was received is used before more comes");
-        let write = self.write.as_ref();
-        let ahead_bytes = if !self.session.is_negotiated() {
-            input.len()
-        } else if write.is_some_and(|write| write.missing_bytes() >= WHOLE_BYTES_MIN) {
-            0
+        assert!(
+            self.start == self.end && self.pieces.is_empty(),
+            "what was received is used first"
+        );
+        let write = self.write.take();
+        let is_long = |write: &Write| write.missing_bytes() >= WHOLE_BYTES_MIN;
+        let (input_bytes, guesses) = if !self.session.is_negotiated() {
+            (input.len(), Vec::new())
+        } else if write.as_ref().is_some_and(is_long) {
+            (0, Vec::new())
         } else {
             let first = match write {
                 Some(_) => wire::REQUEST_BYTES,
                 None => self.session.message_missing(),
             };
-            first.saturating_add((self.window_headers - 1) * wire::REQUEST_BYTES).min(input.len())
+            let more = (self.window_headers - 1) * wire::REQUEST_BYTES;
+            (first.saturating_add(more).min(input.len()), self.ahead.guess())
         };
-        Some(Receive { write: self.write.take(), input, ahead_bytes })
+        Some(Receive { write, input, input_bytes, guesses })
     }
 
     /// Lends out what bytes go into that nobody will look at.
     pub(super) fn receive_waste(&mut self) -> Option<Receive> {
         let input = self.input.take()?;
-        let ahead_bytes = input.len();
-        Some(Receive { write: None, input, ahead_bytes })
+        let input_bytes = input.len();
+        Some(Receive { write: None, input, input_bytes, guesses: Vec::new() })
     }
 
     /// Takes back what was lent; its bytes are nobody's, and so are those before them. The slot of a WRITE that ends here
@@ -255,28 +338,30 @@ impl Intake {
 
     /// Takes back what was lent, with `bytes` received.
     pub(super) fn received(&mut self, receive: Receive, bytes: usize) {
-        let Receive { mut write, input, ahead_bytes } = receive;
-        let mut ahead = bytes;
+        let Receive { mut write, input, input_bytes, guesses } = receive;
+        let mut left = bytes;
         if let Some(write) = &mut write {
-            let direct = bytes.min(write.missing_bytes());
+            let direct = left.min(write.missing_bytes());
             write.filled_bytes += direct;
             self.session.payload_consumed(as_u32(direct));
-            ahead -= direct;
-        }
-        assert!(ahead <= ahead_bytes, "no more is received than there was room for");
-        if ahead > 0 && ahead == ahead_bytes && self.reads_in_a_row >= self.window_headers {
-            self.window_headers = (self.window_headers * 2).min(AHEAD_HEADERS_MAX);
+            left -= direct;
         }
         self.write = write;
         self.input = Some(input);
         self.start = 0;
-        self.end = ahead;
+        self.end = left.min(input_bytes);
+        let is_full = self.end > 0 && self.end == input_bytes;
+        self.ahead.take_in(guesses, left - self.end, &mut self.pieces);
+        if is_full && self.reads_in_a_row >= self.window_headers {
+            self.window_headers = (self.window_headers * 2).min(AHEAD_HEADERS_MAX);
+        }
     }
 
     /// Gives up what was received and not used; the slot of a WRITE in the middle of its payload.
     pub(super) fn abandon(&mut self) -> Option<u32> {
         self.start = 0;
         self.end = 0;
+        self.pieces.clear();
         self.write.take().map(|write| write.slot)
     }
 }

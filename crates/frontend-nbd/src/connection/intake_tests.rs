@@ -5,6 +5,7 @@
 use braid_nbd_proto::BlockSizes;
 
 use super::*;
+use crate::limits::{AHEAD_BYTES_MAX, AHEAD_WRITES_MAX};
 
 const READ: Command = Command::Read { offset: 8, length: 512, dont_fragment: false };
 
@@ -47,8 +48,7 @@ impl Client<'_> {
                 match event {
                     Event::Request(request) => {
                         if let Command::Write { offset, length, fua } = request.command {
-                            let payload = Payload::zeroed(length as usize);
-                            intake.open(Write::new(0, offset, fua, payload));
+                            intake.open(0, offset, length, fua);
                         }
                         self.served.push((request.command, Vec::new()));
                     }
@@ -101,7 +101,7 @@ fn any_split_gives_the_same_requests() {
 
 #[test]
 fn writes_in_a_row_are_not_copied() {
-    for length in [512, 4096, 1 << 20] {
+    for length in [1, 27, 512, 4096, 40_000, 65_536, 1 << 20] {
         let bytes = message(write(length), 1, &vec![7; length as usize]).repeat(20);
         for piece in [usize::MAX, 1000, 29] {
             let mut client = Client { bytes: &bytes, served: Vec::new(), copied: 0 };
@@ -128,6 +128,40 @@ fn reads_are_taken_many_at_once_and_a_write_after_them_is_hardly_copied() {
     client.talk(&mut intake, &mut || usize::MAX);
     assert!(client.served.iter().all(|(_, payload)| payload.len() == 1 << 20));
     assert!(client.copied > 0 && client.copied < INPUT_BYTES, "{} were copied", client.copied);
+}
+
+#[test]
+fn small_writes_of_one_length_come_many_at_once() {
+    let writes = message(write(4096), 1, &[7; 4096]).repeat(200);
+    let mut receives = 0;
+    let mut client = Client { bytes: &writes, served: Vec::new(), copied: 0 };
+    client.talk(&mut intake(), &mut || {
+        receives += 1;
+        usize::MAX
+    });
+    assert_eq!((client.served.len(), client.copied), (200, 0));
+    assert!(receives < 8 + 200 / AHEAD_WRITES_MAX, "{receives}");
+}
+
+#[test]
+fn a_wrong_guess_costs_copies_and_nothing_else() {
+    let alike = message(write(4096), 1, &[7; 4096]).repeat(8);
+    let others = [
+        message(READ, 1, &[]).repeat(3),
+        message(write(100), 1, &[8; 100]),
+        message(write(4096), 1, &[9; 4096]),
+        message(write(30_000), 1, &[10; 30_000]),
+    ];
+    let bytes = [&alike, &others.concat()[..]].concat().repeat(5);
+    let mut served = Vec::new();
+    for piece in [usize::MAX, 1, 4096, 5000, 70_000] {
+        let mut client = Client { bytes: &bytes, served: Vec::new(), copied: 0 };
+        client.talk(&mut intake(), &mut || piece);
+        assert!(client.copied <= 5 * AHEAD_BYTES_MAX, "{} were copied", client.copied);
+        served.push(client.served);
+    }
+    assert_eq!(served[0].len(), 5 * (8 + 6));
+    assert!(served.iter().all(|one| *one == served[0]), "the same in any pieces");
 }
 
 #[test]

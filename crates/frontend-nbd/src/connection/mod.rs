@@ -22,6 +22,7 @@
 //! - Whoever has been let in is never evicted: `tests/server.rs`, `crate::registry`.
 //! - A request is taken only when there is room for it: `tests/server.rs::a_connection_with_its_fill_in_flight_is_not_read_from`.
 
+mod ahead;
 mod intake;
 mod outbox;
 
@@ -270,8 +271,7 @@ impl Connection {
                 Operation::Read { offset, payload: Payload::for_overwriting(length as usize) }
             }
             Command::Write { offset, length, fua } => {
-                let payload = Payload::for_overwriting(length as usize);
-                return self.intake.open(Write::new(slot, offset, fua, payload));
+                return self.intake.open(slot, offset, length, fua);
             }
             Command::BlockStatus { offset, length, one } => {
                 let extents_max = if one { 1 } else { EXTENTS_MAX };
