@@ -6,11 +6,11 @@
 
 use std::collections::VecDeque;
 
-use braid_engine::Shard;
 use braid_engine::array::{Array, ArrayEffect, ArrayView, MemberId, Notice};
 use braid_engine::effect::{MemberIo, MemberIoDone, PieceReply, Report};
 use braid_engine::job::{self, Job};
 use braid_engine::request::{Fault, Piece, RequestId, ShardIndex};
+use braid_engine::{Shard, Tuning};
 use braid_parity::Kernel;
 use braid_recording::Digest;
 
@@ -34,6 +34,8 @@ pub(crate) enum ShardEvent {
     View(Arc<ArrayView>),
     ActivityQuery,
     WriteBack(u64),
+    Tuning(Tuning),
+    Timeout,
 }
 
 /// An event for the array.
@@ -106,6 +108,7 @@ struct ShardEffects {
     jobs: Vec<Job>,
     member_ios: Vec<MemberIo>,
     replies: Vec<PieceReply>,
+    releases: Vec<RequestId>,
     reports: bool,
 }
 
@@ -115,6 +118,7 @@ impl ShardEffects {
         self.jobs.iter().for_each(|job| digest.add(job));
         self.member_ios.iter().for_each(|io| digest.add(io));
         self.replies.iter().for_each(|reply| digest.add(reply));
+        self.releases.iter().for_each(|request| digest.add(request));
         digest
     }
 }
@@ -203,12 +207,15 @@ impl Core {
                 ShardEvent::WriteBack(round) => shard.handle_write_back(now, round),
                 ShardEvent::View(view) => shard.handle_view(now, view),
                 ShardEvent::ActivityQuery => shard.handle_activity_query(now),
+                ShardEvent::Tuning(tuning) => shard.handle_tuning(now, tuning),
+                ShardEvent::Timeout => shard.handle_timeout(now),
             }
         }
         let mut effects = ShardEffects::default();
         effects.jobs.extend(std::iter::from_fn(|| shard.poll_job()));
         effects.member_ios.extend(std::iter::from_fn(|| shard.poll_member_io()));
         effects.replies.extend(std::iter::from_fn(|| shard.poll_reply()));
+        effects.releases.extend(std::iter::from_fn(|| shard.poll_release()));
         let mut gave = told.is_some().then(|| effects.digest());
         while let Some(report) = shard.poll_report() {
             if let Some(gave) = &mut gave {
@@ -217,8 +224,10 @@ impl Core {
             effects.reports = true;
             self.array.push(ArrayEvent::Report(index, report));
         }
+        let timeout = shard.poll_timeout();
+        self.alarm.bring_forward(index, timeout);
         if let (Some((recorder, told)), Some(mut gave)) = (told, gave) {
-            gave.add(&shard.poll_timeout());
+            gave.add(&timeout);
             recorder.turn(braid_recording::Machine::Shard(index), now, told, gave);
         }
         effects
@@ -242,6 +251,9 @@ impl Core {
         for reply in effects.replies {
             self.reply(&reply, machines);
         }
+        for request in effects.releases {
+            self.requests.let_go(request);
+        }
     }
 
     /// Begins a member operation: on a ring, at once in memory, or by the member's threads. What has
@@ -264,7 +276,7 @@ impl Core {
 
     fn reply(self: &Arc<Self>, reply: &PieceReply, machines: &mut VecDeque<Machine>) {
         let request = self.requests.get(reply.request);
-        let answer = request.reply(reply.result);
+        let answer = request.reply(reply.result, reply.keeps_payload);
         let answer = answer.or_else(|| self.issue(&request, machines));
         drop(request);
         if let Some(answer) = answer {
@@ -362,7 +374,7 @@ impl Core {
         }
         // Under ownership, so that an older moment never replaces a newer one.
         let timeout = array.poll_timeout();
-        self.alarm.set(timeout);
+        self.alarm.set(Machine::Array, timeout);
         if let Some((recorder, told)) = told {
             gave.add(&timeout);
             recorder.turn(braid_recording::Machine::Array, now, told, gave);

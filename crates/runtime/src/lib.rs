@@ -24,6 +24,8 @@ extern crate self as braid_runtime;
 
 mod arena;
 #[cfg(not(loom))]
+mod cache;
+#[cfg(not(loom))]
 mod clock;
 mod combiner;
 #[cfg(not(loom))]
@@ -54,6 +56,8 @@ mod volume;
 mod watch;
 
 #[cfg(not(loom))]
+pub use cache::Cache;
+#[cfg(not(loom))]
 pub use open::{OpenError, OpenMember};
 #[cfg(not(loom))]
 pub use options::{Direct, Io, Options};
@@ -62,6 +66,6 @@ pub use record::Sink;
 #[cfg(not(loom))]
 pub use volume::{Done, Outcome, Stopped, Volume, VolumeError, VolumeOperation};
 
-pub use braid_engine::Counters;
 pub use braid_engine::array::Notice;
+pub use braid_engine::{CacheMode, Counters};
 pub use braid_ring::{Payload, Workers};

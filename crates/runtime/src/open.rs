@@ -5,8 +5,7 @@ use braid_engine::array::{Array, ArrayEffect, ArraySetup, MemberId, Notice};
 use braid_engine::open::{
     Joined, Levelled, Manner, Opening, OpeningError, can_miss, levelling, opening,
 };
-use braid_engine::{CacheMode, Shard, ShardConfig, Tuning};
-use braid_geometry::{Geometry, SECTOR_BYTES};
+use braid_engine::{Shard, ShardConfig};
 use braid_member::{DirectError, Member, MemberError, MemberKind};
 use braid_ondisk::Superblock;
 use braid_recording::Header;
@@ -127,7 +126,7 @@ impl Volume {
         let has_file = queues.iter().any(|queue| queue.raw().is_some());
         let ring = Ring::start(options, has_file).map_err(OpenError::Ring)?;
         let geometry = assembled.geometry.clone();
-        let config = shard_config(&geometry, options);
+        let config = options.cache.shard_config(&geometry, options.shards);
         let recorder = sink.map(|sink| record(&opening.setup, &config, sink));
         let recorder = recorder.transpose()?;
         let mut array = Array::new(opening.setup);
@@ -153,7 +152,7 @@ impl Volume {
             requests,
             kernel: braid_parity::kernel(),
             clock: Clock::new(),
-            alarm: Alarm::default(),
+            alarm: Alarm::new(options.shards),
             watch: Watch::start(watch)?,
             end: End::default(),
             recorder,
@@ -165,7 +164,7 @@ impl Volume {
             core.array.push(ArrayEvent::MemberLost(id));
             core.drive(Machine::Array);
         }
-        Ok(Self::new(core, config.geometry, (options.read_only, zero_is_fast), threads))
+        Ok(Self::new(core, geometry, (options, zero_is_fast), threads))
     }
 }
 
@@ -231,20 +230,6 @@ fn go_direct(members: &[Option<OpenMember>], direct: Direct) -> Result<(), OpenE
         }
     }
     Ok(())
-}
-
-/// Sectors of the largest stripe unit.
-const UNIT_SECTORS_MAX: u32 = 128;
-
-/// What each shard is made for: as many stripes as fit into the memory that was allowed.
-fn shard_config(geometry: &Geometry, options: &Options) -> ShardConfig {
-    let unit_sectors = geometry.chunk_sectors().clamp(1, UNIT_SECTORS_MAX);
-    let stripe_bytes = 2 * u64::from(unit_sectors) * SECTOR_BYTES * u64::from(geometry.slots());
-    let count = options.stripe_memory_bytes as u64 / stripe_bytes;
-    let stripes = u32::try_from(count.clamp(4, 1024)).expect("clamped");
-    let tuning = Tuning { stripes, mode: CacheMode::WriteThrough, ..Tuning::default() };
-    let geometry = geometry.clone();
-    ShardConfig { geometry, unit_sectors_max: UNIT_SECTORS_MAX, stripes_max: stripes, tuning }
 }
 
 /// The names of members that take part, by their index in assembly's input.

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use braid_ring::Workers;
 
+use crate::cache::Cache;
+
 /// How members are read and written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Io {
@@ -35,8 +37,8 @@ pub struct Options {
     pub read_only: bool,
     /// Shards of the array; at least 1. Four for each worker keep workers apart.
     pub shards: u16,
-    /// Bytes of stripe memory per shard (levels 4, 5, 6): bounds how many stripes are in work.
-    pub stripe_memory_bytes: usize,
+    /// The stripe cache (levels 4, 5, 6).
+    pub cache: Cache,
     /// Threads that wait for each member where io_uring does not; at least 1.
     pub threads_per_member: usize,
     /// Milliseconds without a write after which the superblocks turn clean (md's `safe_mode_delay`).
@@ -54,7 +56,7 @@ impl Default for Options {
         Self {
             read_only: false,
             shards: 4,
-            stripe_memory_bytes: 16 << 20,
+            cache: Cache::default(),
             threads_per_member: 4,
             // md's own default is 201 ms.
             clean_delay_ms: 200,

@@ -141,6 +141,8 @@ pub(crate) fn told_shard(events: &[ShardEvent]) -> Vec<Input> {
         ShardEvent::View(view) => Input::View(view.epoch),
         ShardEvent::ActivityQuery => Input::ActivityQuery,
         ShardEvent::WriteBack(round) => Input::WriteBack(*round),
+        ShardEvent::Tuning(tuning) => Input::Tuning(*tuning),
+        ShardEvent::Timeout => Input::Timeout,
     };
     events.iter().map(input).collect()
 }

@@ -33,6 +33,10 @@ pub(crate) struct Request {
 struct Course {
     progress: Progress,
     pieces: Option<Split>,
+    /// Pieces that were answered early and need the payload still. Below zero while a piece's letting
+    /// go has been heard of before its answer.
+    held: i64,
+    is_answered: bool,
 }
 
 impl Request {
@@ -67,9 +71,30 @@ impl Request {
         (pieces, None)
     }
 
-    /// Notes a piece's answer; the request's answer if it was the last.
-    pub(crate) fn reply(&self, result: Result<(), Fault>) -> Option<Result<(), Fault>> {
-        self.course.lock().expect("counting does not panic").progress.reply(result)
+    /// Notes a piece's answer, and whether it needs the payload still; the request's answer if it
+    /// was the last.
+    pub(crate) fn reply(
+        &self,
+        result: Result<(), Fault>,
+        keeps_payload: bool,
+    ) -> Option<Result<(), Fault>> {
+        let mut course = self.course.lock().expect("counting does not panic");
+        course.held += i64::from(keeps_payload);
+        course.progress.reply(result)
+    }
+
+    /// Notes that it is answered. Whether its payload is needed still.
+    fn answer(&self) -> bool {
+        let mut course = self.course.lock().expect("counting does not panic");
+        course.is_answered = true;
+        course.held != 0
+    }
+
+    /// Notes that a piece needs the payload no longer. Whether nothing does.
+    fn let_go(&self) -> bool {
+        let mut course = self.course.lock().expect("counting does not panic");
+        course.held -= 1;
+        course.is_answered && course.held == 0
     }
 }
 
@@ -100,7 +125,12 @@ impl Requests {
     ) -> Arc<Request> {
         let request = Arc::new(Request {
             payload: payload.map(SharedBytes::new),
-            course: Mutex::new(Course { progress: Progress::default(), pieces }),
+            course: Mutex::new(Course {
+                progress: Progress::default(),
+                pieces,
+                held: 0,
+                is_answered: false,
+            }),
             completion: Mutex::new(Some(completion)),
         });
         let before = self
@@ -121,27 +151,43 @@ impl Requests {
         Arc::clone(table.get(&id.0).expect("a request in flight"))
     }
 
-    /// Ends a request: gives the payload back and tells whoever asked.
+    /// Answers a request: tells whoever asked, and gives the payload back if nothing needs it.
     pub(crate) fn finish(&self, id: RequestId, result: Result<(), Fault>) {
+        let request = self.get(id);
+        let completion = request.completion.lock().expect("nobody panicked holding it").take();
+        let completion = completion.expect("a request is answered once");
+        let is_held = request.answer();
+        drop(request);
+        let payload = if is_held { None } else { self.take(id).payload };
+        completion(result, payload.map(SharedBytes::into_payload));
+    }
+
+    /// A piece that was answered early needs its request's payload no longer.
+    pub(crate) fn let_go(&self, id: RequestId) {
+        let is_over = self.get(id).let_go();
+        if is_over {
+            drop(self.take(id));
+        }
+    }
+
+    /// Takes a request out that nobody names any more.
+    fn take(&self, id: RequestId) -> Request {
         let mut request = self
             .table(id)
             .lock()
             .expect("no holder of a table panics")
             .remove(&id.0)
-            .expect("a request is answered once");
+            .expect("a request ends once");
         // Another thread may hold it for the length of a copy that it has finished already, or for
         // a look at its answer; both are a few instructions from letting go.
-        let request = loop {
+        loop {
             match Arc::try_unwrap(request) {
-                Ok(request) => break request,
+                Ok(request) => return request,
                 Err(shared) => {
                     request = shared;
                     thread::yield_now();
                 }
             }
-        };
-        let completion = request.completion.into_inner().expect("nobody panicked holding it");
-        let completion = completion.expect("a request is answered once");
-        completion(result, request.payload.map(SharedBytes::into_payload));
+        }
     }
 }

@@ -1,31 +1,34 @@
-//! The array's alarm clock: one thread that sleeps until the array wants to be woken.
+//! The machines' alarm clock: one thread that sleeps until the first of them wants to be woken.
 //!
-//! It rings once for each moment that was set. The array may be owned by a thread that the operating
+//! It rings once for each moment that was set. A machine may be owned by a thread that the operating
 //! system has put aside; ringing on would fill its inbox [check: an_alarm_that_rang_is_silent].
 
 use std::time::Duration;
 
 use braid_engine::Instant;
+use braid_engine::request::ShardIndex;
 
 use crate::clock::Clock;
-use crate::core::{ArrayEvent, Core, Machine};
+use crate::core::{ArrayEvent, Core, Machine, ShardEvent};
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::flaw::{self, Flaw};
 use crate::sync::{self, Arc, Condvar, Moment, Mutex, Weak};
 
 /// How often members are looked at for having vanished, and the longest sleep.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
-#[derive(Default)]
 struct State {
-    due: Option<Instant>,
+    /// The array's moment, then the shards'.
+    due: Vec<Option<Instant>>,
     stopped: bool,
 }
 
-/// When to wake the array.
-#[derive(Default)]
+/// When to wake the machines.
 pub(crate) struct Alarm {
     state: Mutex<State>,
     changed: Condvar,
+    /// The shards' moments again, so that a turn that changes nothing takes no lock. Zero is none.
+    shards: Vec<AtomicU64>,
 }
 
 /// What a sleep ended in.
@@ -33,21 +36,48 @@ pub(crate) struct Alarm {
 pub(crate) enum Woken {
     /// The thread is to end.
     Stopped,
-    /// The moment has come.
-    Due,
+    /// This machine's moment has come.
+    Due(Machine),
     /// Something was changed, or it is time to look at the members.
     Otherwise,
 }
 
+fn place(machine: Machine) -> usize {
+    match machine {
+        Machine::Array => 0,
+        Machine::Shard(index) => usize::from(index.0) + 1,
+    }
+}
+
 impl Alarm {
-    /// Sets or clears the moment.
-    pub(crate) fn set(&self, due: Option<Instant>) {
+    pub(crate) fn new(shards: u16) -> Self {
+        let due = vec![None; usize::from(shards) + 1];
+        Self {
+            state: Mutex::new(State { due, stopped: false }),
+            changed: Condvar::new(),
+            shards: (0..shards).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    /// Sets or clears a machine's moment.
+    pub(crate) fn set(&self, machine: Machine, due: Option<Instant>) {
         let mut state = self.state.lock().expect("setting does not panic");
-        if state.due != due {
-            state.due = due;
+        if state.due[place(machine)] != due {
+            state.due[place(machine)] = due;
             if !flaw::has(Flaw::AlarmSilent) {
                 self.changed.notify_one();
             }
+        }
+    }
+
+    /// Sets a shard's moment if it has none, or a later one. A moment that is too early does no harm:
+    /// the shard looks, and says when the next is. Only the shard's owner calls this.
+    pub(crate) fn bring_forward(&self, shard: ShardIndex, due: Option<Instant>) {
+        let (Some(due), known) = (due, &self.shards[usize::from(shard.0)]) else { return };
+        let set = known.load(Ordering::Acquire);
+        if set == 0 || due.0 < set {
+            known.store(due.0.max(1), Ordering::Release);
+            self.set(Machine::Shard(shard), Some(due));
         }
     }
 
@@ -63,12 +93,19 @@ impl Alarm {
         if state.stopped {
             return Woken::Stopped;
         }
-        let left = state.due.map_or(LOOK_INTERVAL, |due| clock.until(due));
-        if left.is_zero() {
+        let moments = (0u16..).zip(&state.due).filter_map(|(place, due)| Some(((*due)?, place)));
+        let first = moments.min();
+        let left = first.map_or(LOOK_INTERVAL, |(due, _)| clock.until(due));
+        if let Some((_, place)) = first
+            && left.is_zero()
+        {
             if !flaw::has(Flaw::AlarmRingsOn) {
-                state.due = None;
+                state.due[usize::from(place)] = None;
             }
-            return Woken::Due;
+            let Some(shard) = place.checked_sub(1) else { return Woken::Due(Machine::Array) };
+            // Before the shard looks, so that what it says then is heard.
+            self.shards[usize::from(shard)].store(0, Ordering::Release);
+            return Woken::Due(Machine::Shard(ShardIndex(shard)));
         }
         sync::sleep(&self.changed, state, left.min(LOOK_INTERVAL));
         Woken::Otherwise
@@ -86,9 +123,12 @@ pub(crate) fn run(core: &Weak<Core>) {
         match core.alarm.sleep(&core.clock) {
             Woken::Stopped => return,
             Woken::Otherwise => {}
-            Woken::Due => {
-                core.array.push(ArrayEvent::Timeout);
-                core.drive(Machine::Array);
+            Woken::Due(machine) => {
+                match machine {
+                    Machine::Array => core.array.push(ArrayEvent::Timeout),
+                    Machine::Shard(index) => core.shard(index).combiner.push(ShardEvent::Timeout),
+                }
+                core.drive(machine);
             }
         }
     }
@@ -113,11 +153,23 @@ mod tests {
     /// running.
     #[test]
     fn an_alarm_that_rang_is_silent() {
-        let (alarm, clock) = (Alarm::default(), Clock::new());
-        alarm.set(Some(Instant(0)));
-        assert_eq!(alarm.sleep(&clock), Woken::Due);
+        let (alarm, clock) = (Alarm::new(1), Clock::new());
+        alarm.set(Machine::Array, Some(Instant(0)));
+        assert_eq!(alarm.sleep(&clock), Woken::Due(Machine::Array));
         assert_eq!(alarm.sleep(&clock), Woken::Otherwise);
-        alarm.set(Some(Instant(0)));
-        assert_eq!(alarm.sleep(&clock), Woken::Due);
+        alarm.set(Machine::Array, Some(Instant(0)));
+        assert_eq!(alarm.sleep(&clock), Woken::Due(Machine::Array));
+    }
+
+    #[test]
+    fn a_shard_is_woken_for_each_of_its_moments() {
+        let (alarm, clock, shard) = (Alarm::new(2), Clock::new(), ShardIndex(1));
+        for _ in 0..2 {
+            alarm.bring_forward(shard, Some(Instant(u64::MAX)));
+            alarm.bring_forward(shard, Some(Instant(0)));
+            alarm.bring_forward(shard, Some(Instant(5)));
+            assert_eq!(alarm.sleep(&clock), Woken::Due(Machine::Shard(shard)));
+            assert_eq!(alarm.sleep(&clock), Woken::Otherwise, "a later moment was not set");
+        }
     }
 }

@@ -10,8 +10,10 @@ use braid_engine::request::{
 use braid_geometry::{Geometry, LogicalSector, SECTOR_BYTES};
 use braid_ring::Payload;
 
-use crate::core::{ArrayEvent, Core, Machine};
+use crate::cache::Cache;
+use crate::core::{ArrayEvent, Core, Machine, ShardCell, ShardEvent};
 use crate::edges::Turnstile;
+use crate::options::Options;
 use crate::record::Recorder;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::flaw::{self, Flaw};
@@ -85,6 +87,7 @@ pub struct Volume {
     geometry: Geometry,
     read_only: bool,
     zero_is_fast: bool,
+    cache: Mutex<Cache>,
     in_flight: Arc<InFlight>,
     stopping: AtomicBool,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -120,7 +123,7 @@ impl Volume {
     pub(crate) fn new(
         core: Arc<Core>,
         geometry: Geometry,
-        (read_only, zero_is_fast): (bool, bool),
+        (options, zero_is_fast): (&Options, bool),
         threads: Vec<JoinHandle<()>>,
     ) -> Self {
         let shards = u16::try_from(core.shards.len()).expect("made from a u16");
@@ -131,8 +134,9 @@ impl Volume {
                 turnstile: Arc::default(),
             },
             geometry,
-            read_only,
+            read_only: options.read_only,
             zero_is_fast,
+            cache: Mutex::new(options.cache),
             in_flight: Arc::default(),
             stopping: AtomicBool::new(false),
             threads: Mutex::new(threads),
@@ -167,6 +171,36 @@ impl Volume {
             sum.add(&cell.combiner.inspect(|shard| *shard.counters(), drive));
         }
         sum
+    }
+
+    /// How the stripe cache works.
+    #[must_use]
+    pub fn cache(&self) -> Cache {
+        *self.cache.lock().expect("setting does not panic")
+    }
+
+    /// The stripe cache is to work like this from now on, under load or not; a cache that is to be
+    /// smaller becomes so as stripes become idle. The stripe unit stays as it was.
+    pub fn tune(&self, cache: Cache) {
+        let mut set = self.cache.lock().expect("setting does not panic");
+        *set = Cache { unit_bytes: set.unit_bytes, ..cache };
+        let core = &self.engine.core;
+        let tuning = set.tuning(&self.geometry, self.engine.regions.shards());
+        for (index, cell) in (0u16..).map(ShardIndex).zip(&core.shards) {
+            cell.combiner.push(ShardEvent::Tuning(tuning));
+            core.drive(Machine::Shard(index));
+        }
+    }
+
+    /// Bytes that were answered and are not on the members.
+    #[must_use]
+    pub fn dirty_bytes(&self) -> u64 {
+        let core = &self.engine.core;
+        let dirty = |(index, cell): (ShardIndex, &ShardCell)| {
+            let drive = || core.drive(Machine::Shard(index));
+            cell.combiner.inspect(|shard| shard.dirty_sectors(), drive)
+        };
+        (0u16..).map(ShardIndex).zip(&core.shards).map(dirty).sum::<u64>() * SECTOR_BYTES
     }
 
     /// How often a thread found a shard owned by another and went on.

@@ -207,7 +207,14 @@ fn one_loss_too_many_is_an_error_and_never_wrong_bytes() {
     array.faults[0].kill();
     array.faults[1].kill();
     let payload = Payload::from(vec![1; 1 << 20]);
-    let outcome = volume.call(VolumeOperation::Write { offset: 0, payload, durable: false });
+    // Answered early or not, the flush tells.
+    let _answer = volume.call(VolumeOperation::Write { offset: 0, payload, durable: false });
+    for _ in 0..2 {
+        let outcome = volume.call(VolumeOperation::Flush);
+        assert!(matches!(outcome.result, Err(VolumeError::Io(_))), "{outcome:?}");
+    }
+    let payload = Payload::from(vec![1; 1 << 20]);
+    let outcome = volume.call(VolumeOperation::Write { offset: 0, payload, durable: true });
     assert!(matches!(outcome.result, Err(VolumeError::Io(_))), "{outcome:?}");
     for offset in (1 << 20..model.len()).step_by(64 << 10) {
         let payload = Payload::from(vec![0; 4096]);
@@ -267,20 +274,21 @@ fn an_idle_array_turns_clean_by_itself() {
 }
 
 /// A full file system below a sparse member is the client's error, not the member's: nobody is put
-/// out, and what was answered before can be read.
+/// out, and what was flushed before can be read.
 #[test]
 fn a_full_file_system_is_told_and_costs_no_member() {
     for (level, slots, chunk) in LEVELS {
         let array = Array::new(level, slots, chunk);
         let volume = array.open(|_| {});
         let model = churn(&volume, 5, || {});
+        assert_eq!(volume.call(VolumeOperation::Flush).result, Ok(()));
         let full = Fault::everywhere(Operation::Write).error(braid_member::MemberError::OutOfSpace);
         // The superblocks are there already; only the data area cannot grow.
         let full = Fault { range_bytes: (1 << 20)..u64::MAX, ..full };
         array.faults[0].insert(full);
         let payload = Payload::from(vec![9; 1 << 20]);
         let outcome =
-            volume.call(VolumeOperation::Write { offset: 1 << 20, payload, durable: false });
+            volume.call(VolumeOperation::Write { offset: 1 << 20, payload, durable: true });
         assert_eq!(outcome.result, Err(VolumeError::NoSpace), "{level}");
         assert_eq!(volume.missing_count(), 0, "{level}");
         assert!(read(&volume, 0, 1 << 20) == model[..1 << 20], "{level}");

@@ -148,7 +148,11 @@ impl Array {
         });
         let options = Options {
             shards: 2,
-            stripe_memory_bytes: 1 << 18,
+            cache: Cache {
+                memory_bytes: 1 << 19,
+                mode: CacheMode::WriteThrough,
+                ..Cache::default()
+            },
             threads_per_member: 1,
             clean_delay_ms: 20,
             ..Options::default()

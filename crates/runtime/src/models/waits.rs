@@ -13,6 +13,7 @@ use super::array::{explore, sample};
 use crate::clock::Clock;
 use crate::combiner::Combiner;
 use crate::core::End;
+use crate::core::Machine;
 use crate::edges::Turnstile;
 use crate::member_threads::Queue;
 use crate::sync::flaw::{Flaw, choose};
@@ -144,20 +145,20 @@ fn a_queue_that_ends_with_work_in_it_is_caught() {
 /// The alarm sleeps towards a moment far away when a nearer one is set.
 fn set_a_nearer_moment() {
     explore("alarm: a nearer moment, and the stop", SCHEDULES_MAX, || {
-        let (alarm, clock) = (Arc::new(Alarm::default()), Clock::new());
+        let (alarm, clock) = (Arc::new(Alarm::new(1)), Clock::new());
         let sleeper = Arc::clone(&alarm);
         let thread = thread::spawn(move || {
             let mut rings = 0;
             loop {
                 match sleeper.sleep(&clock) {
                     Woken::Stopped => return rings,
-                    Woken::Due => rings += 1,
+                    Woken::Due(_) => rings += 1,
                     Woken::Otherwise => {}
                 }
             }
         });
-        alarm.set(Some(Instant(u64::MAX)));
-        alarm.set(Some(Instant(0)));
+        alarm.set(Machine::Array, Some(Instant(u64::MAX)));
+        alarm.set(Machine::Array, Some(Instant(0)));
         alarm.stop();
         let rings = thread.join().expect("it does not panic");
         assert!(rings <= 1, "it rings once for a moment");
@@ -174,11 +175,11 @@ fn an_alarm_that_rings_on_is_caught() {
 /// The same, and whoever set the moment waits for it before the stop.
 fn wait_for_a_nearer_moment() {
     explore("alarm: a nearer moment is not slept through", SCHEDULES_MAX, || {
-        let (alarm, clock) = (Arc::new(Alarm::default()), Clock::new());
+        let (alarm, clock) = (Arc::new(Alarm::new(1)), Clock::new());
         let sleeper = Arc::clone(&alarm);
         let thread = thread::spawn(move || while sleeper.sleep(&clock) == Woken::Otherwise {});
-        alarm.set(Some(Instant(u64::MAX)));
-        alarm.set(Some(Instant(0)));
+        alarm.set(Machine::Array, Some(Instant(u64::MAX)));
+        alarm.set(Machine::Array, Some(Instant(0)));
         thread.join().expect("it does not panic");
     });
 }

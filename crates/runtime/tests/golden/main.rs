@@ -26,7 +26,7 @@ use std::sync::Arc;
 use braid_assembly::{AssembledArray, ProbedMember, assemble};
 use braid_geometry::Slot;
 use braid_member::{Member, MemoryMember};
-use braid_runtime::{OpenMember, Options, Payload, Volume, VolumeError, VolumeOperation};
+use braid_runtime::{Cache, OpenMember, Options, Payload, Volume, VolumeError, VolumeOperation};
 use fixture::{Content, Fixture};
 
 /// The members of a fixture, as memory that outlives the volumes opened on it.
@@ -80,7 +80,7 @@ impl Array {
             read_only,
             shards: 2,
             // A thousand volumes are opened; each clears its memory.
-            stripe_memory_bytes: 1 << 20,
+            cache: Cache { memory_bytes: 2 << 20, ..Cache::default() },
             threads_per_member: 1,
             ..Options::default()
         };

@@ -75,7 +75,7 @@ impl Array {
         let options = braid_runtime::Options {
             shards: 2,
             // A thousand volumes are opened; each clears its memory.
-            stripe_memory_bytes: 4 << 20,
+            cache: braid_runtime::Cache { memory_bytes: 8 << 20, ..Default::default() },
             threads_per_member: 2,
             ..options.clone()
         };

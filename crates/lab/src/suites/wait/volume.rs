@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use braid_runtime::{Options, Payload, Volume, VolumeOperation};
+use braid_runtime::{Cache, Options, Payload, Volume, VolumeOperation};
 
 use super::work::{BLOCK_BYTES, DATA, FILE_BYTES, Files, STRIPES};
 use crate::array::{self, Plan};
@@ -29,7 +29,7 @@ impl Braid {
         let stripe_bytes = 2 * BLOCK_BYTES * usize::from(slots);
         let options = Options {
             shards,
-            stripe_memory_bytes: STRIPES / usize::from(shards) * stripe_bytes,
+            cache: Cache { memory_bytes: (STRIPES * stripe_bytes) as u64, ..Cache::default() },
             ..Options::default()
         };
         Self { volume: array::open(plan, &options, |member| member) }
