@@ -218,6 +218,17 @@ pub(super) enum Place {
     Retired,
 }
 
+/// How long a stripe with work has not begun, and what has become of its waiting.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PutOff {
+    /// When it was first put off, if it was.
+    pub(super) since: Option<Instant>,
+    /// It does not wait to fill up any more.
+    pub(super) is_urged: bool,
+    /// Nor does it stand back.
+    pub(super) is_let_go: bool,
+}
+
 /// One stripe of the pool.
 #[derive(Debug)]
 pub(super) struct Stripe {
@@ -237,14 +248,9 @@ pub(super) struct Stripe {
     pub(super) has_served: bool,
     /// What it holds may be of use to the next write of its band: it wrote a part of it.
     pub(super) is_worth_keeping: bool,
-    /// It does not wait to fill up any more.
-    pub(super) is_urged: bool,
-    /// Nor does it stand back.
-    pub(super) is_let_go: bool,
+    pub(super) put_off: PutOff,
     /// Work in the queue whose client waits for it.
     pub(super) awaited: u32,
-    /// When it was first put off, if it was.
-    pub(super) since: Option<Instant>,
     /// Member requests and jobs that are out.
     pub(super) outstanding: u32,
 }
@@ -263,10 +269,8 @@ impl Stripe {
             is_ready: false,
             has_served: false,
             is_worth_keeping: false,
-            is_urged: false,
-            is_let_go: false,
+            put_off: PutOff::default(),
             awaited: 0,
-            since: None,
             outstanding: 0,
         }
     }

@@ -25,7 +25,7 @@ use braid_hooks::{Bug, Mark, planted, reached};
 use super::Stripes;
 use super::decide::Turn;
 use super::lists::List;
-use super::state::{Place, Stripe};
+use super::state::{Place, PutOff, Stripe};
 use crate::Instant;
 use crate::array::Gate;
 use crate::shard::Common;
@@ -64,17 +64,17 @@ impl Stripes {
     pub(super) fn turn(&self, common: &Common, stripe: &Stripe) -> Turn {
         let Some(first) = stripe.queue.front() else { return Turn::Now };
         let is_full = || stripe.is_full(self.unit_sectors);
-        if !first.want.is_write() || stripe.is_let_go || is_full() {
+        if !first.want.is_write() || stripe.put_off.is_let_go || is_full() {
             return Turn::Now;
         }
         let is_called_in =
             || stripe.queue.iter().filter_map(|a| a.owes).any(|o| self.promises.is_called_in(o));
-        let is_urged = stripe.is_urged
+        let is_urged = stripe.put_off.is_urged
             || stripe.awaited > 0
             || !self.waiting.is_empty()
             || self.tuning.mode == CacheMode::WriteThrough
             || common.view.gate != Gate::Open
-            || stripe.since.is_some_and(|since| common.now >= self.old_at(since, 1))
+            || stripe.put_off.since.is_some_and(|since| common.now >= self.old_at(since, 1))
             || is_called_in();
         if !is_urged {
             Turn::WhenFilled
@@ -98,7 +98,7 @@ impl Stripes {
         }
         self.leave(index);
         let stripe = self.cache.stripe_mut(index);
-        stripe.since.get_or_insert(common.now);
+        stripe.put_off.since.get_or_insert(common.now);
         stripe.place = place;
         let cache = &mut self.cache;
         if place == Place::Delayed {
@@ -131,7 +131,7 @@ impl Stripes {
         let had_started = self.cache.stripe(index).has_served;
         self.leave(index);
         let stripe = self.cache.stripe_mut(index);
-        (stripe.is_urged, stripe.is_let_go, stripe.since) = (false, false, None);
+        stripe.put_off = PutOff::default();
         stripe.begin_batch(self.unit_sectors);
         if stripe.batch.as_ref().is_some_and(|batch| batch.is_full) {
             if was_put_off {
@@ -147,14 +147,14 @@ impl Stripes {
 
     /// A stripe is not waited for to fill up any more.
     fn urge(&mut self, index: u32) {
-        self.cache.stripe_mut(index).is_urged = true;
+        self.cache.stripe_mut(index).put_off.is_urged = true;
         self.leave(index);
         self.look_at(index);
     }
 
     /// A stripe does not stand back any more.
     fn let_go(&mut self, index: u32) {
-        self.cache.stripe_mut(index).is_let_go = true;
+        self.cache.stripe_mut(index).put_off.is_let_go = true;
         self.leave(index);
         self.look_at(index);
     }
@@ -194,12 +194,12 @@ impl Stripes {
     }
 
     fn is_older(&self, index: u32, ages: u64, now: Instant) -> bool {
-        self.cache.stripe(index).since.is_some_and(|since| now >= self.old_at(since, ages))
+        self.cache.stripe(index).put_off.since.is_some_and(|since| now >= self.old_at(since, ages))
     }
 
     /// When the first in a list, and hence the others, will have been so old.
     pub(super) fn due(&self, list: &List, ages: u64) -> Option<Instant> {
-        let since = self.cache.stripe(list.first()?).since?;
+        let since = self.cache.stripe(list.first()?).put_off.since?;
         Some(self.old_at(since, ages))
     }
 }
