@@ -10,7 +10,6 @@ use braid_engine::request::{Operation, Regions, Request, RequestId};
 use braid_engine::{BadBlocks, Instant, Shard, ShardConfig, Tuning};
 use braid_geometry::{Geometry, LogicalSector};
 
-use super::WINDOW_SECTORS;
 use super::backend::{Backend, ClientRequest, Effects};
 use super::md::BLOCK_SECTORS;
 use crate::disk::DiskRequest;
@@ -29,19 +28,12 @@ pub(super) struct Braid {
 }
 
 impl Braid {
-    /// With as many stripes of the same size as the models have, and as much unwritten as their clients have under way.
-    pub(super) fn new(geometry: &Geometry, stripes: usize, threshold: u32) -> Self {
-        let stripes = u32::try_from(stripes).expect("few");
-        let tuning = Tuning {
-            stripes,
-            bypass_threshold: threshold,
-            dirty_sectors_max: u32::try_from(WINDOW_SECTORS).expect("few"),
-            ..Tuning::default()
-        };
+    /// With as many stripes of the same size as the models have, and otherwise as it is without being asked.
+    pub(super) fn new(geometry: &Geometry, tuning: Tuning) -> Self {
         let config = ShardConfig {
             geometry: geometry.clone(),
             unit_sectors_max: u32::try_from(BLOCK_SECTORS).expect("few"),
-            stripes_max: stripes,
+            stripes_max: tuning.stripes,
             tuning,
         };
         let member = |slot: u16| MemberView {

@@ -11,6 +11,7 @@ mod world;
 
 use std::cell::RefCell;
 
+use braid_engine::{CacheMode, Tuning};
 use braid_geometry::{Geometry, Level, Shape, StripeGeometry, default_layout};
 
 use crate::disk::DiskPlan;
@@ -47,8 +48,7 @@ const THINK_NS: u64 = 10_000;
 /// What is done, and how.
 struct Work {
     name: &'static str,
-    stripes: usize,
-    threshold: u32,
+    tuning: Tuning,
     streams: Vec<Stream>,
     bound: f64,
 }
@@ -103,25 +103,35 @@ fn mix(capacity: u64, bytes: u64) -> Vec<Stream> {
     ]
 }
 
+/// The engine's own settings, with so many stripes.
+fn cache(stripes: u32) -> Tuning {
+    Tuning { stripes, ..Tuning::default() }
+}
+
+/// As md does it: nothing is answered that is not written.
+fn through(stripes: u32) -> Tuning {
+    Tuning { mode: CacheMode::WriteThrough, ..cache(stripes) }
+}
+
 fn works(settings: &Settings, capacity: u64) -> Vec<Work> {
     let bytes: u64 = if settings.small { 4 << 20 } else { 512 << 20 };
-    let order = |name, stripes, bound| Work {
+    let order = |name, tuning, bound| Work {
         name,
-        stripes,
-        threshold: 1,
+        tuning,
         streams: vec![sequential((0, capacity / 384 * 384), WINDOW_SECTORS / 8, bytes)],
         bound,
     };
-    let mixed = |name, threshold, bound| Work {
+    let mixed = |name, bypass_threshold, bound| Work {
         name,
-        stripes: 256,
-        threshold,
+        tuning: Tuning { bypass_threshold, ..cache(256) },
         streams: mix(capacity, bytes / 4),
         bound,
     };
     vec![
-        order("sequential write, cache 256", 256, 1.33),
-        order("sequential write, cache 512", 512, 1.25),
+        order("sequential write, cache 256", cache(256), 1.33),
+        order("sequential write, cache 512", cache(512), 1.25),
+        order("the same, cache 256, write-through", through(256), 1.33),
+        order("the same, cache 512, write-through", through(512), 1.25),
         mixed("mix, threshold 1", 1, 1.13),
         mixed("mix, threshold 0", 0, 1.37),
     ]
@@ -140,8 +150,7 @@ fn run(settings: &Settings) -> Report {
     let bytes = if settings.small { 1 << 20 } else { 32 << 20 };
     let threads = Work {
         name: "threads, throttled members, sequential write",
-        stripes: 256,
-        threshold: 1,
+        tuning: cache(256),
         streams: vec![sequential((0, capacity / 384 * 384), WINDOW_SECTORS / 8, bytes)],
         bound: 1.0,
     };
@@ -172,14 +181,12 @@ impl Work {
             counters.borrow_mut().counter(format!("{}, {variant}", self.name), backend.counters());
             values(&outcome)
         };
-        let hold = Policy::Hold { threshold: u64::from(self.threshold) };
-        let md = |policy| Md::new(stripe, self.stripes, policy);
+        let hold = Policy::Hold { threshold: u64::from(self.tuning.bypass_threshold) };
+        let md = |policy| Md::new(stripe, self.tuning.stripes as usize, policy);
         let contenders = vec![
             Contender::new("before", || go("before", &mut md(Policy::Dump))),
             Contender::new("seed", || go("seed", &mut md(hold))),
-            Contender::new("braid", || {
-                go("braid", &mut Braid::new(&geometry, self.stripes, self.threshold))
-            }),
+            Contender::new("braid", || go("braid", &mut Braid::new(&geometry, self.tuning))),
         ];
         let case = race(settings, self.name, &METRICS, contenders);
         let target = Target::ratio(RATE, "braid", "before", self.bound);
