@@ -109,7 +109,11 @@ fn panel(out: &mut String, top: f64, metric: Metric, report: &Report, variants: 
         .cases
         .iter()
         .filter_map(|case| with(case).map(|index| (case, &case.figures[index])))
+        .filter(|(_, figure)| figure.series.iter().any(|series| series.spread().max > 0.0))
         .collect();
+    if rows.is_empty() {
+        return top;
+    }
     let all: Vec<f64> = rows
         .iter()
         .flat_map(|(_, figure)| figure.series.iter().flat_map(|series| series.values.clone()))

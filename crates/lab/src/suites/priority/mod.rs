@@ -130,8 +130,8 @@ fn works(settings: &Settings, capacity: u64) -> Vec<Work> {
     vec![
         order("sequential write, cache 256", cache(256), 1.33),
         order("sequential write, cache 512", cache(512), 1.25),
-        order("the same, cache 256, write-through", through(256), 1.33),
-        order("the same, cache 512, write-through", through(512), 1.25),
+        order("sequential write, cache 256, write-through", through(256), 1.33),
+        order("sequential write, cache 512, write-through", through(512), 1.25),
         mixed("mix, threshold 1", 1, 1.13),
         mixed("mix, threshold 0", 0, 1.37),
     ]
