@@ -1,7 +1,5 @@
 //! The shipped runtime under the same work: `Volume::call` from every writer's own thread.
 
-use std::sync::Mutex;
-
 use braid_runtime::{Cache, Options, Payload, Volume, VolumeOperation};
 
 use super::work::{BLOCK_BYTES, DATA, FILE_BYTES, Files, STRIPES};
@@ -41,22 +39,21 @@ impl Braid {
 }
 
 impl Files for Braid {
-    /// The payloads of its requests, which come back with the answers.
-    type Payload = Mutex<Vec<Payload>>;
+    /// The bytes of a file. A payload that is answered early stays with the array, so each request has a new one, copied
+    /// here as a socket's bytes would be.
+    type Payload = Vec<u8>;
 
     fn payload(&self, bytes: Vec<u8>) -> Self::Payload {
-        Mutex::new(bytes.chunks_exact(REQUEST_BYTES).map(Payload::from).collect())
+        bytes
     }
 
-    fn write_file(&self, file: u64, payload: &mut Self::Payload) {
-        let payloads = payload.get_mut().expect("nobody panics");
+    fn write_file(&self, file: u64, bytes: &mut Self::Payload) {
         let mut offset = file * FILE_BYTES;
-        for payload in payloads {
-            let bytes = std::mem::take(payload);
-            let operation = VolumeOperation::Write { offset, payload: bytes, durable: false };
-            let outcome = self.volume.call(operation);
-            outcome.result.expect("memory takes writes");
-            *payload = outcome.payload.expect("a write's payload comes back");
+        for bytes in bytes.chunks_exact(REQUEST_BYTES) {
+            let mut payload = Payload::for_overwriting(REQUEST_BYTES);
+            payload.copy_from_slice(bytes);
+            let operation = VolumeOperation::Write { offset, payload, durable: false };
+            self.volume.call(operation).result.expect("memory takes writes");
             offset += REQUEST_BYTES as u64;
         }
         self.volume.call(VolumeOperation::Flush).result.expect("memory is durable enough");
