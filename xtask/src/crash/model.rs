@@ -8,13 +8,13 @@
 //!            │answered  │answered  └ in flight, or answered with an error
 //!            └ flushed: becomes the base, and what is before it is forgotten
 //!
-//!   process killed: the last that was answered, or any after it
-//!   power cut:      the base, or any after it
+//!   stopped, or killed with nothing of its own: the last that was answered, or any after it
+//!   power cut, or killed with a cache:          the base, or any after it
 //! ```
 //!
 //! Invariants:
 //! - an answered write that is missing after a kill is found `[check: an_answered_write_must_survive_a_kill]`;
-//! - a flushed one that is missing after a power cut is found, one that was not flushed may be missing
+//! - a flushed one that is missing after a power cut, or a kill with a cache, is found, one that was not flushed may be missing
 //!   `[check: only_flushed_writes_must_survive_a_power_cut]`;
 //! - what is found once must stay `[check: what_was_found_must_stay]`.
 
@@ -33,10 +33,11 @@ pub(super) const NEVER_WRITTEN: u32 = ZERO;
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// Stopped or killed: what the kernel was given is there.
+    /// Stopped, or killed when the kernel had all that was answered.
     Process,
-    /// What was not flushed may be gone.
-    Power,
+    /// Power was cut, or a process was killed that answers before the kernel has it: what was not
+    /// flushed may be gone.
+    Unflushed,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -263,10 +264,10 @@ mod tests {
     #[test]
     fn only_flushed_writes_must_survive_a_power_cut() {
         for found in 0..3 {
-            assert!(judges(false, true, End::Power, found));
+            assert!(judges(false, true, End::Unflushed, found));
         }
-        assert!(!judges(true, true, End::Power, 0));
-        assert!(judges(true, true, End::Power, 1));
+        assert!(!judges(true, true, End::Unflushed, 0));
+        assert!(judges(true, true, End::Unflushed, 1));
     }
 
     #[test]
@@ -275,7 +276,7 @@ mod tests {
         let covered = model.answers();
         model.answer(&(3..4), versions[1], false);
         model.flushed(covered);
-        assert!(model.judge(3, &content(versions[0], 3), End::Power).is_ok());
+        assert!(model.judge(3, &content(versions[0], 3), End::Unflushed).is_ok());
         model.judged_all();
         assert_eq!(model.tally, Tally { answered: 2, flushed: 1, sectors: 1 });
     }
@@ -285,7 +286,7 @@ mod tests {
         let (mut model, versions) = two_writes(false, false);
         assert!(model.judge(3, &content(versions[0], 3), End::Process).is_ok());
         assert!(model.judge(3, &content(versions[1], 3), End::Process).is_err());
-        assert!(model.judge(3, &content(versions[0], 3), End::Power).is_ok());
+        assert!(model.judge(3, &content(versions[0], 3), End::Unflushed).is_ok());
     }
 
     #[test]

@@ -26,7 +26,7 @@ use super::model::{End, Model, SECTOR_BYTES};
 use super::offline;
 use super::place::{Kind, Place, output};
 use super::random::Random;
-use super::server::{Server, Started, send};
+use super::server::{Manner, Server, Started, send};
 
 /// Longest time from connecting to a signal.
 const LOAD_MS_MAX: u64 = 600;
@@ -38,6 +38,10 @@ const KILLS: usize = 3;
 const WRITE_HOLE: &str = "B031";
 /// Size of each member, as `braid create` reads it.
 const MEMBER_SIZE: &str = "8M";
+
+/// When writes are answered, as `braid serve --cache` calls it.
+const CACHES: [&str; 2] = [WRITE_BACK, "writethrough"];
+const WRITE_BACK: &str = "writeback";
 
 /// A level as `braid create` calls it, how many members, and how many may be lost.
 #[derive(Clone, Copy, Debug)]
@@ -90,6 +94,10 @@ pub(super) struct Round<'a> {
     members: Vec<PathBuf>,
     model: Model,
     random: Random,
+    /// How it is served, one after another.
+    cache: &'static str,
+    /// A run was killed that had a cache, since fio wrote.
+    foreign_lost: bool,
     /// Sectors that the model client writes; fio has the rest, if it takes part.
     own_sectors: usize,
     foreign: Option<Foreign>,
@@ -119,6 +127,7 @@ impl<'a> Round<'a> {
         output(create.args(&members))?;
         let (model, own_sectors) = (Model::new(0), 0);
         let (foreign, foreign_runs, foreign_wrote) = (None, None, false);
+        let (cache, foreign_lost) = (CACHES[0], false);
         let mut round = Self {
             braid,
             shape,
@@ -126,6 +135,8 @@ impl<'a> Round<'a> {
             members,
             model,
             random,
+            cache,
+            foreign_lost,
             own_sectors,
             foreign,
             foreign_runs,
@@ -185,17 +196,36 @@ impl<'a> Round<'a> {
         self.load_until(Signal::TERM)?;
         self.restart(End::Process)?;
         self.load_until(Signal::KILL)?;
-        self.restart(End::Process)?;
+        self.restart(self.after(Signal::KILL))?;
         for _ in 0..KILLS {
-            match self.random.below(4) {
-                0 => self.kill_while_starting()?,
-                1 => self.kill_while_stopping()?,
-                2 => self.load_until(Signal::TERM)?,
-                _ => self.load_until(Signal::KILL)?,
-            }
-            self.restart(End::Process)?;
+            let end = match self.random.below(4) {
+                0 => {
+                    self.kill_while_starting()?;
+                    End::Process
+                }
+                1 => {
+                    self.kill_while_stopping()?;
+                    self.after(Signal::KILL)
+                }
+                2 => {
+                    self.load_until(Signal::TERM)?;
+                    End::Process
+                }
+                _ => {
+                    self.load_until(Signal::KILL)?;
+                    self.after(Signal::KILL)
+                }
+            };
+            self.restart(end)?;
         }
         Ok(true)
+    }
+
+    /// What the signal may have taken from a process that was loaded.
+    fn after(&self, signal: Signal) -> End {
+        // A mirror answers when every copy has it, whatever the cache.
+        let has_cache = self.cache == WRITE_BACK && !matches!(self.shape.level, "1" | "10");
+        if signal == Signal::KILL && has_cache { End::Unflushed } else { End::Process }
     }
 
     /// Members go in the middle; then the process.
@@ -215,7 +245,8 @@ impl<'a> Round<'a> {
         let names = slots.iter().map(|slot| self.members[*slot].clone()).collect::<Vec<_>>();
         self.members.retain(|member| !names.contains(member));
         ensure!(offline::present(&self.members) == self.members, "a member more is gone");
-        match Server::start(self.braid, self.place.folder(), &self.members)? {
+        let end = self.after(kind);
+        match Server::start(self.braid, self.place.folder(), &self.members, self.cache)? {
             Started::Refused(code) => {
                 ensure!(code == WRITE_HOLE && kind == Signal::KILL, "refused with {code}");
                 let mirrors = matches!(self.shape.level, "1" | "10");
@@ -226,7 +257,7 @@ impl<'a> Round<'a> {
                 Ok(false)
             }
             Started::Serving(server) => {
-                self.verify(&server, End::Process)?;
+                self.verify(&server, end)?;
                 server.stop()?;
                 Ok(true)
             }
@@ -254,7 +285,7 @@ impl<'a> Round<'a> {
             server.kill()?;
             self.counts.power_cuts += 1;
             self.place.restore_power()?;
-            self.restart(End::Power)?;
+            self.restart(End::Unflushed)?;
         }
         Ok(true)
     }
@@ -325,7 +356,8 @@ impl<'a> Round<'a> {
     /// Once or twice.
     fn kill_while_starting(&mut self) -> Result<()> {
         for _ in 0..=self.random.below(2) {
-            let server = Server::spawn(self.braid, self.place.folder(), &self.members, false)?;
+            let manner = Manner::Writing { cache: self.cache };
+            let server = Server::spawn(self.braid, self.place.folder(), &self.members, manner)?;
             std::thread::sleep(self.delay(STARTING_MS_MAX));
             server.kill()?;
             self.counts.kills += 1;
@@ -363,9 +395,10 @@ impl<'a> Round<'a> {
         Duration::from_micros(self.random.below(most_ms * 1000))
     }
 
-    /// Starts it; a crash costs no member.
+    /// Starts it, with one cache or the other; a crash costs no member.
     fn start(&mut self, degraded: bool) -> Result<Server> {
-        match Server::start(self.braid, self.place.folder(), &self.members)? {
+        self.cache = CACHES[self.random.index(CACHES.len())];
+        match Server::start(self.braid, self.place.folder(), &self.members, self.cache)? {
             Started::Serving(server) => {
                 let missing = server.degraded;
                 ensure!(degraded || missing == 0, "{missing} members are left out after a crash");
@@ -377,6 +410,7 @@ impl<'a> Round<'a> {
 
     /// What the crash left is looked at, started, read and stopped.
     fn restart(&mut self, end: End) -> Result<()> {
+        self.foreign_lost |= end == End::Unflushed;
         let examined = offline::examine(&self.members)?;
         if offline::is_clean(&examined) {
             self.check_redundant(&examined, end)?;
@@ -386,7 +420,7 @@ impl<'a> Round<'a> {
         if self.foreign_wrote
             && let Some(foreign) = &self.foreign
         {
-            self.counts.fio_blocks += foreign.verify()?;
+            self.counts.fio_blocks += foreign.verify(self.foreign_lost)?;
         }
         // How it ends now is part of what is tried: it has written nothing.
         if self.random.below(2) == 0 {
@@ -428,7 +462,7 @@ impl<'a> Round<'a> {
         for _ in 0..self.shape.lost_max {
             members.remove(self.random.index(members.len()));
         }
-        let server = Server::spawn(self.braid, self.place.folder(), &members, true)?;
+        let server = Server::spawn(self.braid, self.place.folder(), &members, Manner::ReadOnly)?;
         let Started::Serving(server) = server.serving()? else {
             bail!("a clean array is refused with {} of its members", members.len());
         };

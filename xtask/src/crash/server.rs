@@ -18,6 +18,16 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// Between two looks at something that is waited for.
 const POLL: Duration = Duration::from_millis(2);
 
+/// How it serves.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Manner {
+    ReadOnly,
+    /// As `--cache` says it.
+    Writing {
+        cache: &'static str,
+    },
+}
+
 /// How a start went.
 pub(super) enum Started {
     Serving(Server),
@@ -41,7 +51,7 @@ impl Server {
         braid: &Path,
         folder: &Path,
         members: &[PathBuf],
-        read_only: bool,
+        manner: Manner,
     ) -> Result<Self> {
         let socket = folder.join("nbd.sock");
         // A killed server leaves its socket behind.
@@ -49,9 +59,10 @@ impl Server {
         let mut command = Command::new(braid);
         command.arg("--json").arg("--state-dir").arg(folder.join("state")).arg("serve");
         command.arg("--nbd").arg(format!("nbd+unix:///?socket={}", socket.display()));
-        if read_only {
-            command.arg("--read-only");
-        }
+        match manner {
+            Manner::ReadOnly => command.arg("--read-only"),
+            Manner::Writing { cache } => command.args(["--cache", cache]),
+        };
         command.args(members).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().context("braid serve")?;
         let output = child.stdout.take().context("its output")?;
@@ -68,8 +79,13 @@ impl Server {
     }
 
     /// Starts it and waits until it serves or refuses.
-    pub(super) fn start(braid: &Path, folder: &Path, members: &[PathBuf]) -> Result<Started> {
-        Self::spawn(braid, folder, members, false)?.serving()
+    pub(super) fn start(
+        braid: &Path,
+        folder: &Path,
+        members: &[PathBuf],
+        cache: &'static str,
+    ) -> Result<Started> {
+        Self::spawn(braid, folder, members, Manner::Writing { cache })?.serving()
     }
 
     /// Waits until it serves or refuses.
