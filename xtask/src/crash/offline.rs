@@ -49,10 +49,13 @@ impl Examined {
     }
 }
 
-/// Examines all members; the superblocks must be sound. In the order of slots.
+/// Examines members; the superblocks must be sound. In the order of slots, of which some may be missing:
+/// a member's name ends with its slot.
 pub(super) fn examine(members: &[PathBuf]) -> Result<Vec<Examined>> {
     let mut all = Vec::new();
-    for (slot, member) in members.iter().enumerate() {
+    for member in members {
+        let name = member.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let slot = name.trim_start_matches(|letter: char| !letter.is_ascii_digit());
         let text = output(Command::new("mdadm").arg("--examine").arg(member))?;
         let examined = Examined::parse(&text);
         let role = examined.word("Device Role")?.to_owned();

@@ -22,7 +22,7 @@ use crate::error::{CliError, Exit, Risk};
 use crate::output::shell::shell_word;
 use assemble::Ready;
 use export::VolumeExport;
-use io::{Direct, Io, workers};
+use io::{Cache, Direct, Io, workers};
 use place::{bind_error, check_export, endpoint, own_endpoint};
 use report::Reporter;
 use wait::{Ending, Watch};
@@ -63,6 +63,10 @@ pub(crate) struct Args {
     /// allow it.
     #[arg(long, value_enum, default_value_t = Direct::Auto, value_name = "WHEN")]
     direct: Direct,
+    /// When a write is answered (levels 4, 5, 6): with `writeback`, a flush, or a write that asks for it, is
+    /// needed to survive the end of the process; with `writethrough` only to survive a loss of power.
+    #[arg(long, value_enum, default_value_t = Cache::Writeback, value_name = "WHEN")]
+    cache: Cache,
     /// Write what the array is told and does to a new file, for `braid-sim replay`: positions,
     /// lengths and results, no data.
     #[arg(long, value_name = "FILE")]
@@ -100,6 +104,7 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     let options = Options {
         read_only: args.read_only,
         direct: args.direct.into(),
+        cache: braid_runtime::Cache { mode: args.cache.into(), ..Default::default() },
         ..io::options(workers.as_ref())
     };
     let volume = open(ready, &options, &reporter, sink)?;
