@@ -1,7 +1,7 @@
 //! Rings against threads, on the same files, in turns: `cargo run --release --example ways_of_io`.
 //!
 //! RAID-5 of four files of 64 MiB in the folder for temporary files (`TMPDIR`), chunk 64 KiB, used past
-//! the page cache (`cached` as first argument: through it). Each line is one workload: the median of
+//! the page cache (`cached` as an argument: through it; `writeback`: writes are answered early). Each line is one workload: the median of
 //! the rounds by ring and by threads, their spread, the ratio, and what each request cost.
 
 #[path = "../tests/kit/files.rs"]
@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 
 use braid_geometry::Level;
 use braid_ring::{Counters, Settings};
-use braid_runtime::{Direct, Io, Options, Outcome, Payload, Volume, VolumeOperation, Workers};
+use braid_runtime::{
+    Cache, CacheMode, Direct, Io, Options, Outcome, Payload, Volume, VolumeOperation, Workers,
+};
 use files::Files;
 
 const ROUNDS: usize = 7;
@@ -45,16 +47,23 @@ struct Round {
     requests: u64,
     seconds: f64,
     switches: u64,
+    /// Processor time of this process, of all threads.
+    ticks: u64,
     counters: Counters,
 }
 
 fn main() {
-    let cached = std::env::args().nth(1).is_some_and(|word| word == "cached");
+    let has = |word: &str| std::env::args().any(|argument| argument == word);
+    let (cached, writeback) = (has("cached"), has("writeback"));
+    let mode = if writeback { CacheMode::WriteBack } else { CacheMode::WriteThrough };
+    let cache = Cache { mode, ..Cache::default() };
+    let manner = Options { cache, shards: 8, ..Options::default() };
     let direct = if cached { Direct::Off } else { Direct::On };
+    let manner = Options { direct, ..manner };
     let array = Files::new(Level::Raid5, 4, 128, MEMBER_BYTES);
     let workers = Arc::new(Workers::start(&Settings::default()).expect("io_uring"));
-    fill(&array, &workers, direct);
-    println!("{} workers, {direct:?}", workers.count());
+    fill(&array, &workers, &manner);
+    println!("{} workers, direct {direct:?}, {mode:?}", workers.count());
     println!(
         "{:<24}{:>8}{:>7}  ring/s (spread)   threads/s (spread)  ratio",
         "", "threads", "depth"
@@ -62,21 +71,21 @@ fn main() {
     for workload in WORKLOADS {
         for threads in [1, 4] {
             for depth in [1, 16] {
-                compare(&array, &workers, direct, (workload, threads, depth));
+                compare(&array, &workers, &manner, (workload, threads, depth));
             }
         }
     }
 }
 
-fn open(array: &Files, workers: &Arc<Workers>, io: Io, direct: Direct) -> Arc<Volume> {
+fn open(array: &Files, workers: &Arc<Workers>, io: Io, manner: &Options) -> Arc<Volume> {
     let workers = (io == Io::Ring).then(|| Arc::clone(workers));
-    let options = Options { io, direct, workers, shards: 8, ..Options::default() };
+    let options = Options { io, workers, ..manner.clone() };
     Arc::new(array.open(&options, |_| {}))
 }
 
 /// Writes everything once, so that no file has holes.
-fn fill(array: &Files, workers: &Arc<Workers>, direct: Direct) {
-    let volume = open(array, workers, Io::Ring, direct);
+fn fill(array: &Files, workers: &Arc<Workers>, manner: &Options) {
+    let volume = open(array, workers, Io::Ring, manner);
     for offset in (0..volume.size_bytes() - (1 << 20)).step_by(1 << 20) {
         let bytes: Vec<u8> = (0..1 << 20).map(|at: u64| (at ^ offset).to_le_bytes()[0]).collect();
         let write = VolumeOperation::Write { offset, payload: bytes.into(), durable: false };
@@ -87,7 +96,7 @@ fn fill(array: &Files, workers: &Arc<Workers>, direct: Direct) {
 fn compare(
     array: &Files,
     workers: &Arc<Workers>,
-    direct: Direct,
+    manner: &Options,
     (workload, threads, depth): (Workload, u64, usize),
 ) {
     let mut rounds: [Vec<Round>; 2] = Default::default();
@@ -95,7 +104,7 @@ fn compare(
         // In turns, and each begins as often as the other.
         for turn in 0..2 {
             let way = (round + turn) % 2;
-            let volume = open(array, workers, [Io::Ring, Io::Threads][way], direct);
+            let volume = open(array, workers, [Io::Ring, Io::Threads][way], manner);
             rounds[way].push(run(&volume, workers, (workload, threads, depth)));
         }
     }
@@ -124,7 +133,8 @@ fn summary(rounds: &[Round]) -> (f64, f64, String) {
         |count: fn(&Round) -> u64| rounds.iter().map(count).sum::<u64>() as f64 / requests as f64;
     let enters = per(|round| round.counters.enters);
     let text = format!(
-        "per request {:.2} context switches, {enters:.2} enters, {:.2} entries ({:.1} an enter), {:.2} wakes",
+        "per request {:.1} us of processor, {:.2} context switches, {enters:.2} enters, {:.2} entries ({:.1} an enter), {:.2} wakes",
+        per(|round| round.ticks) / 100.0 * 1e6,
         per(|round| round.switches),
         per(|round| round.counters.entries),
         per(|round| round.counters.entries) / enters.max(1e-9),
@@ -138,7 +148,7 @@ fn run(
     workers: &Workers,
     (workload, threads, depth): (Workload, u64, usize),
 ) -> Round {
-    let (before, switches) = (workers.counters(), context_switches());
+    let (before, switches, ticks) = (workers.counters(), context_switches(), ticks());
     let start = Instant::now();
     let requests = std::thread::scope(|scope| {
         let client = |thread| {
@@ -156,7 +166,8 @@ fn run(
         wakes: after.wakes - before.wakes,
         ..Counters::default()
     };
-    Round { requests, seconds, switches: context_switches() - switches, counters }
+    let switches = context_switches() - switches;
+    Round { requests, seconds, switches, ticks: self::ticks() - ticks, counters }
 }
 
 fn client(volume: &Volume, thread: u64, workload: Workload, depth: usize) -> u64 {
@@ -192,12 +203,22 @@ fn client(volume: &Volume, thread: u64, workload: Workload, depth: usize) -> u64
         outcome.result.expect("no errors");
         requests += 1;
         if start.elapsed() < ROUND {
-            submit(outcome.payload.expect("it comes back"));
+            // One that was answered early keeps it.
+            let another = || Payload::for_overwriting(workload.bytes);
+            submit(outcome.payload.unwrap_or_else(another));
         } else {
             out -= 1;
         }
     }
     requests
+}
+
+/// User and system time of this process in hundredths of a second.
+fn ticks() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("proc");
+    let (_, rest) = stat.rsplit_once(')').expect("the name is in brackets");
+    let numbers: Vec<&str> = rest.split_whitespace().collect();
+    numbers[11..13].iter().map(|number| number.parse::<u64>().expect("a number")).sum()
 }
 
 /// Of this process, of either kind.

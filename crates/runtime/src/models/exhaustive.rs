@@ -174,6 +174,52 @@ fn a_turnstile_where_nobody_waits_is_caught() {
     pass_the_turnstile();
 }
 
+/// A write in three pieces, two of them answered early: one thread tells of the answers, another of the releases.
+fn answer_early() {
+    explore("requests: an answer and two releases", 4, || {
+        let requests = Arc::new(Requests::default());
+        let id = requests.name();
+        let answers = Shared::new(AtomicUsize::new(0));
+        let counted = Shared::clone(&answers);
+        let completion = Box::new(move |_: Result<(), _>, _: Option<Payload>| {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+        let payload = Payload::from(vec![0; 3 * 512]);
+        let request = requests.insert(id, Some(three_pieces(id)), Some(payload), completion);
+        let (pieces, _) = request.cut();
+        drop(request);
+        assert_eq!(pieces.len(), 2);
+        let theirs = Arc::clone(&requests);
+        let other = thread::spawn(move || (0..2).for_each(|_| theirs.let_go(id)));
+        for _ in 0..2 {
+            let request = requests.get(id);
+            let answer = request.reply(Ok(()), true);
+            assert!(answer.is_none(), "the third piece is still to come");
+        }
+        let request = requests.get(id);
+        let (last, _) = request.cut();
+        assert_eq!(last.len(), 1);
+        let answer = request.reply(Ok(()), false).expect("the last one");
+        drop(request);
+        requests.finish(id, answer);
+        other.join().expect("it does not panic");
+        assert_eq!(answers.load(Ordering::Relaxed), 1, "it is answered once");
+        assert_eq!(requests.count(), 0, "nothing stays");
+    });
+}
+
+#[test]
+fn an_early_answer_and_its_releases_end_a_request_under_every_schedule() {
+    answer_early();
+}
+
+#[test]
+#[should_panic(expected = "nothing stays")]
+fn a_payload_that_is_never_let_go_is_caught() {
+    choose(Flaw::PayloadStays);
+    answer_early();
+}
+
 /// Three sectors, each in a region of its own.
 fn three_pieces(id: RequestId) -> Split {
     let shape = Shape {
@@ -201,7 +247,7 @@ fn answer_pieces(requests: &Arc<Requests>, memory: &ShardMemory, id: RequestId, 
             bytes.fill(u8::try_from(sector).expect("three sectors") + 1);
         });
         let request = requests.get(id);
-        let answer = request.reply(Ok(()));
+        let answer = request.reply(Ok(()), false);
         let (pieces, answer) = answer.map_or_else(|| request.cut(), |one| (Vec::new(), Some(one)));
         drop(request);
         if let Some(answer) = answer {

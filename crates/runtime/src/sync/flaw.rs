@@ -20,6 +20,8 @@ pub(crate) enum Flaw {
     QueueEndsEarly,
     /// Whoever finds a request's pieces used up does not note it.
     CutTwice,
+    /// A request whose payload was kept beyond its answer stays for ever.
+    PayloadStays,
     /// Setting the alarm does not wake its thread.
     AlarmSilent,
     /// The alarm rings until it is set anew.
