@@ -85,7 +85,7 @@ pub(super) fn serve_braid(
     }
     let socket = folder.join("braid.sock");
     let mut serve = Command::new(braid);
-    serve.arg("--state-dir").arg(&state).arg("serve");
+    serve.arg("--state-dir").arg(&state).args(["serve", "--direct", "on"]);
     serve.arg("--nbd").arg(format!("nbd+unix:///?socket={}", socket.display())).args(members);
     Server::start(&mut serve, &socket)
 }
