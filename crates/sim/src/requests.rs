@@ -174,6 +174,12 @@ impl World {
         let Request { operation, start, sectors, .. } = flight.request;
         if operation.is_write() && result.is_ok() {
             self.superblocks_have_told();
+            let shards = &self.engine.machines.shards;
+            if shards.iter().any(|side| side.early_until >= flight.began) {
+                // A later write that is under way may have taken its place before it was answered.
+                let write = flight.call.unwrap_or(id).0;
+                self.model.released((start.0, sectors), write);
+            }
         }
         if let Some(call) = flight.call {
             let is_held = self.engine.held.holds(id);
