@@ -34,7 +34,8 @@ impl<T> Slab<T> {
             u32::try_from(self.entries.len() - 1).expect("fewer than 2^32 values")
         });
         let entry = &mut self.entries[hole as usize];
-        entry.uses = entry.uses.wrapping_add(1);
+        // Never 0: a name is never as small as a plain number.
+        entry.uses = entry.uses.wrapping_add(1).max(1);
         entry.value = Some(value);
         u64::from(entry.uses) << 32 | u64::from(hole)
     }
@@ -65,6 +66,16 @@ impl<T> Slab<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A name without its upper half was taken for the number of a stripe.
+    #[test]
+    fn a_name_is_never_a_small_number() {
+        let mut slab = Slab::default();
+        let first = slab.insert(1);
+        slab.remove(first);
+        slab.entries[0].uses = u32::MAX;
+        assert!(slab.insert(2) > u64::from(u32::MAX));
+    }
 
     #[test]
     fn an_old_name_finds_nothing() {

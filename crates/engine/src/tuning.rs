@@ -20,8 +20,8 @@ pub struct Tuning {
     /// How often full-width writes may go ahead of a stripe that must read first; 0: always
     /// ([`crate::Bypass`]).
     pub bypass_threshold: u32,
-    /// Sectors of clients' payloads that may be answered and not on the members. A write beyond
-    /// that is answered when it is.
+    /// Sectors of pieces that may be answered with a part not on the members yet. A write beyond
+    /// that is answered when it is on them.
     pub dirty_sectors_max: u32,
     /// Milliseconds that a partial stripe is waited for to fill up (write-back), and, twice that,
     /// that any stripe stands back behind full-width writes.

@@ -135,6 +135,10 @@ named! {
         FailedBatchBelieved = "failed-batch-believed",
         /// Cache: parity that was not made by a write is believed to be what it was.
         OldParityBelieved = "old-parity-believed",
+        /// Cache: a batch that lacks too much is refused as a whole.
+        NeverNarrowed = "never-narrowed",
+        /// Cache: readers of a block that is being written keep it from its end.
+        ReadersHoldUp = "readers-hold-up",
         /// Cache: nobody is told that an answered write was lost.
         LostUntold = "lost-untold",
         /// Cache: more is kept than may be.
@@ -345,6 +349,10 @@ named! {
         AnsweredEarly = "answered-early",
         /// Cache: a later write takes an answered one's place.
         Superseded = "superseded",
+        /// Cache: a batch that lacks too much begins again with less.
+        BatchNarrowed = "batch-narrowed",
+        /// Cache: a read of what is dirty waits, because others are being served.
+        DirtyReadWaits = "dirty-read-waits",
         /// Cache: an answered write could not be carried out.
         WriteLost = "write-lost",
         /// Cache: a stripe goes out of use.

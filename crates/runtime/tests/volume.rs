@@ -204,6 +204,8 @@ fn one_loss_too_many_is_an_error_and_never_wrong_bytes() {
     let array = Array::new(Level::Raid5, 4, 128);
     let volume = array.open(|_| {});
     let model = churn(&volume, 4, || {});
+    // What was not flushed may be lost with the answer given; the flushes below say so.
+    assert_eq!(volume.call(VolumeOperation::Flush).result, Ok(()));
     array.faults[0].kill();
     array.faults[1].kill();
     let payload = Payload::from(vec![1; 1 << 20]);

@@ -5,6 +5,7 @@ mod demo;
 mod examine;
 mod help;
 mod serve;
+mod tune;
 
 use std::path::PathBuf;
 
@@ -46,6 +47,8 @@ pub(crate) enum Command {
     Serve(serve::Args),
     /// Say what is on members and what they would make together. Never writes.
     Examine(examine::Args),
+    /// Look at the stripe cache of an array that is being served, and change its settings.
+    Tune(tune::Args),
     /// Show the main job on temporary files, in under a minute.
     Demo(demo::Args),
     /// Explain an error code (`braid help B031`), a verb, `exit` or `mdadm`.
@@ -99,6 +102,7 @@ pub(crate) fn run(command: Command, globals: &Globals) -> Result<Exit, CliError>
         Command::Create(args) => create::run(args, globals),
         Command::Serve(args) => serve::run(args, globals),
         Command::Examine(args) => examine::run(args, globals),
+        Command::Tune(args) => tune::run(&args, globals),
         Command::Demo(args) => demo::run(&args, globals),
         Command::Help(args) => help::run(&args, globals),
     }

@@ -20,7 +20,7 @@ pub(crate) struct Entry {
 }
 
 /// All of them, in the order of their numbers.
-pub(crate) const CATALOGUE: [Entry; 44] = [
+pub(crate) const CATALOGUE: [Entry; 45] = [
     // The command line.
     Entry {
         code: Code::Usage,
@@ -329,6 +329,14 @@ pub(crate) const CATALOGUE: [Entry; 44] = [
                       recording could not be had. The cause is the system's own. Limits of the user \
                       (`ulimit -a`) and a full or absent `$TMPDIR` are the usual reasons. Nothing was \
                       written to any member.",
+    },
+    Entry {
+        code: Code::NotServed,
+        title: "no array answers there",
+        exit: Exit::Failed,
+        explanation: "`braid tune` talks to the process that serves the array, through a control socket. \
+                      That socket is not there, or nobody answers at it. It lies beside the NBD socket \
+                      if `braid serve` chose that itself, else where `serve --control` says.",
     },
     // Running.
     Entry {

@@ -93,6 +93,8 @@ pub(crate) enum Code {
     CommandFailed = 73,
     /// The operating system refused a thread, a process, a folder or a signal.
     System = 74,
+    /// No array answers there.
+    NotServed = 75,
     /// The state folder cannot be written.
     StateFolder = 80,
     /// The array has lost more members than it tolerates.

@@ -8,6 +8,7 @@
 //!   file_system  mke2fs and e2fsck              stopping   SIGTERM, SIGKILL, restart
 //!   exclusive    two servers, sockets           bad_input  everything that must be refused
 //!   captive      --run, TCP                    recorded   --record, replayed
+//!   tuned        the stripe cache, set under load
 //! ```
 //!
 //! What it does not do: look at the members' bytes (the oracle does, with md itself).
@@ -25,3 +26,4 @@ mod load;
 mod odd_places;
 mod recorded;
 mod stopping;
+mod tuned;

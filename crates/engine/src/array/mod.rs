@@ -138,9 +138,9 @@ pub enum Notice {
         /// The member that could not grow.
         member: MemberId,
     },
-    /// The array has stopped; its superblocks are clean if `clean`.
+    /// The array has stopped.
     Stopped {
-        /// Whether they are.
+        /// Its superblocks are clean, and nothing that was answered was lost.
         clean: bool,
     },
 }
@@ -220,6 +220,9 @@ struct Closing {
     unconfirmed: Option<BTreeSet<ShardIndex>>,
     /// The final flush of an array that keeps no intent is done.
     last_flush_done: bool,
+    /// The last round of writing back of a broken array has been asked for: it comes before the array
+    /// says that it has stopped.
+    last_round: bool,
 }
 
 impl Array {
@@ -312,8 +315,9 @@ impl Array {
                 }
             }
             Report::WriteLost => {
-                self.flushes.lost = true;
-                self.effects.push_back(ArrayEffect::Notice(Notice::WriteLost));
+                if !std::mem::replace(&mut self.flushes.lost, true) {
+                    self.effects.push_back(ArrayEffect::Notice(Notice::WriteLost));
+                }
             }
             Report::OutOfSpace { member } => self.take_no_writes(Notice::OutOfSpace { member }),
             Report::ViewInForce { epoch } => {

@@ -134,6 +134,9 @@ impl Array {
 
     /// Next step of stopping. False when it waits for shards or is over.
     fn choose_stop(&mut self, may_write: bool) -> bool {
+        if self.condition.broken && !self.last_round_is_over() {
+            return false;
+        }
         match self.condition.on_disk {
             Activity::Active if may_write => match &self.closing.unconfirmed {
                 None => {
@@ -163,6 +166,15 @@ impl Array {
                 false
             }
         }
+    }
+
+    /// What the shards of a broken array have for the members may be of use still, and names memory:
+    /// it is waited for. Asks for it the first time.
+    fn last_round_is_over(&mut self) -> bool {
+        if !std::mem::replace(&mut self.closing.last_round, true) {
+            self.write_back();
+        }
+        self.flushes.unwritten.is_empty()
     }
 
     fn write_superblocks(&mut self, becomes: Activity, devices: bool) {

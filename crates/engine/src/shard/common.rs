@@ -170,6 +170,21 @@ impl Common {
         }
     }
 
+    /// Sectors of pieces whose payload is kept beyond their answer.
+    pub(crate) fn kept_sectors(&self) -> u64 {
+        self.pieces.kept_sectors()
+    }
+
+    /// The same, if a part of `piece` were answered early.
+    pub(crate) fn kept_sectors_with(&mut self, piece: PieceKey) -> u64 {
+        self.pieces.kept_sectors_with(piece)
+    }
+
+    /// A further part of `piece`, which was answered early, has come to be.
+    pub(crate) fn keep_part(&mut self, piece: PieceKey) {
+        self.pieces.keep(piece);
+    }
+
     /// A part of `piece` is answered though the members do not have it yet.
     pub(crate) fn part_kept(&mut self, piece: PieceKey) {
         self.pieces.keep(piece);

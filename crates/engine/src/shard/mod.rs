@@ -8,6 +8,8 @@ mod pieces;
 
 pub(crate) use common::Common;
 pub(crate) use pieces::PieceKey;
+#[cfg(test)]
+pub(crate) use pieces::Pieces;
 
 use braid_hooks::{Bug, Mark, planted, reached};
 use std::collections::VecDeque;
@@ -206,6 +208,7 @@ impl Shard {
                 self.common.written_back(round);
             }
         }
+        self.common.confirm_view();
     }
 
     /// The stripe cache is to work like this from now on.
@@ -214,6 +217,7 @@ impl Shard {
         if let Machine::Stripe(stripes) = &mut self.family {
             stripes.handle_tuning(&mut self.common, tuning);
         }
+        self.common.confirm_view();
     }
 
     /// The moment asked for by [`Self::poll_timeout`] has come.
@@ -222,6 +226,7 @@ impl Shard {
         if let Machine::Stripe(stripes) = &mut self.family {
             stripes.handle_timeout(&mut self.common);
         }
+        self.common.confirm_view();
     }
 
     /// When to call [`Self::handle_timeout`].
@@ -233,13 +238,11 @@ impl Shard {
         }
     }
 
-    /// Sectors of clients' payloads that were answered and are not on the members.
+    /// Sectors of pieces that were answered early and whose payload is kept. A piece counts whole as
+    /// long as any of it is not on the members.
     #[must_use]
     pub fn dirty_sectors(&self) -> u64 {
-        match &self.family {
-            Machine::Stripe(stripes) => stripes.dirty_sectors(),
-            Machine::Direct(_) | Machine::Mirror(_) => 0,
-        }
+        self.common.kept_sectors()
     }
 
     /// 1. Work on bytes, for the driver to carry out.

@@ -17,6 +17,7 @@ pub(crate) struct PieceKey(u64);
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     request: RequestId,
+    sectors: u32,
     is_write: bool,
     parts: u32,
     /// Parts whose writing goes on after they were answered.
@@ -30,15 +31,17 @@ struct Entry {
 pub(crate) struct Pieces {
     entries: Slab<Entry>,
     writes: u32,
+    kept_sectors: u64,
 }
 
 impl Pieces {
     /// Takes a piece in, with one part.
-    pub(super) fn begin(&mut self, piece: &Piece) -> PieceKey {
+    pub(crate) fn begin(&mut self, piece: &Piece) -> PieceKey {
         let is_write = piece.operation.is_write();
         self.writes += u32::from(is_write);
         PieceKey(self.entries.insert(Entry {
             request: piece.request,
+            sectors: piece.sectors,
             is_write,
             parts: 1,
             kept: 0,
@@ -57,7 +60,24 @@ impl Pieces {
 
     /// Writing a part goes on after its answer.
     pub(super) fn keep(&mut self, key: PieceKey) {
-        self.entry(key).kept += 1;
+        let entry = self.entry(key);
+        entry.kept += 1;
+        if entry.kept == 1 {
+            let sectors = u64::from(entry.sectors);
+            self.kept_sectors += sectors;
+        }
+    }
+
+    /// Sectors of pieces whose payload would be kept if a part of this one were.
+    pub(super) fn kept_sectors_with(&mut self, key: PieceKey) -> u64 {
+        let entry = self.entry(key);
+        let more = if entry.kept == 0 { u64::from(entry.sectors) } else { 0 };
+        self.kept_sectors + more
+    }
+
+    /// Sectors of pieces whose payload is kept: a piece counts whole as long as any of it does.
+    pub(super) fn kept_sectors(&self) -> u64 {
+        self.kept_sectors
     }
 
     /// Notes that a part is done; the piece's answer, if it was the last part.
@@ -97,12 +117,15 @@ impl Pieces {
         let entry = self.entry(key);
         assert!(entry.kept > 0, "a part was let go twice");
         entry.kept -= 1;
-        if entry.kept > 0 || !entry.is_answered {
+        if entry.kept > 0 {
             return None;
         }
-        let request = entry.request;
-        self.forget(key);
-        Some(request)
+        let Entry { request, sectors, is_answered, .. } = *entry;
+        self.kept_sectors -= u64::from(sectors);
+        is_answered.then(|| {
+            self.forget(key);
+            request
+        })
     }
 
     fn forget(&mut self, key: PieceKey) {

@@ -32,7 +32,7 @@ impl Stripes {
             match decide(&facts) {
                 Action::Wait => return,
                 Action::Release => return self.release(common, index),
-                Action::PutOff => return self.put_off(common, index),
+                Action::PutOff(turn) => return self.put_off(common, index, turn),
                 Action::Begin => {
                     self.count_beginning(common, index);
                     self.cache.stripe_mut(index).phase = Phase::Fill;
@@ -42,6 +42,7 @@ impl Stripes {
                 Action::Write => self.write(common, index),
                 Action::Hold => self.hold(common, index),
                 Action::Finish => self.end_batch(common, index, Ok(())),
+                Action::Refuse if self.narrow(common, index) => reached(Mark::BatchNarrowed),
                 Action::Refuse => self.refuse(common, index),
             }
         }
@@ -49,7 +50,7 @@ impl Stripes {
 
     /// Whether parity may be believed for this band: redundancy is in sync there and no write was
     /// left half done (I7).
-    fn parity_agrees(&self, common: &Common, stripe: &Stripe) -> bool {
+    pub(super) fn parity_agrees(&self, common: &Common, stripe: &Stripe) -> bool {
         let band = stripe.band();
         let end = band.start.0 + u64::from(self.unit_sectors);
         let agrees = end <= common.view.resync_offset || planted(Bug::DirtyBelieved);
@@ -151,6 +152,7 @@ impl Stripes {
     fn hold(&mut self, common: &mut Common, index: u32) {
         let stripe = &mut self.cache.pool[index as usize];
         stripe.phase = Phase::Hold;
+        self.holding += 1;
         for (member, fault) in stripe.columns.iter().filter_map(|column| column.missed) {
             common.report(match fault {
                 MemberFault::NoSpace => Report::OutOfSpace { member },
@@ -160,6 +162,46 @@ impl Stripes {
         if planted(Bug::HoldForgets) {
             stripe.columns.iter_mut().for_each(|column| column.missed = None);
         }
+    }
+
+    /// A batch that lacks more than can be solved for may lack it in different places: it begins again
+    /// with one request, and that with one block, so that nothing is refused that can be had alone.
+    /// False when there is nothing left to narrow, or writing has begun.
+    fn narrow(&mut self, common: &mut Common, index: u32) -> bool {
+        let stripe = &mut self.cache.pool[index as usize];
+        // A member that is not there is missing everywhere; what it holds badly, here and there.
+        let (start, sectors) = stripe.range();
+        let is_local = |slot: Slot| {
+            let readable = common.view.readable(slot, start, u64::from(sectors)).is_some();
+            stripe.column(slot).unreadable || common.view.member(slot).is_some() && !readable
+        };
+        let may_help = stripe.phase == Phase::Fill && stripe.slots().any(is_local);
+        if !may_help || planted(Bug::NeverNarrowed) {
+            return false;
+        }
+        let batch = stripe.batch.take().expect("a batch is being filled");
+        if batch.count == 1 {
+            let Some((first, rest)) = stripe.queue[0].cut(stripe.band()) else {
+                stripe.batch = Some(batch);
+                return false;
+            };
+            if rest.kept {
+                common.keep_part(rest.piece);
+            } else {
+                common.add_part(rest.piece);
+                stripe.awaited += 1;
+            }
+            rest.owes.into_iter().for_each(|debt| self.promises.part(debt));
+            stripe.queue[0] = first;
+            stripe.queue.insert(1, rest);
+        }
+        // One of several may be full; what is cut never is.
+        stripe.begin_batch(self.unit_sectors, 1);
+        let is_full = stripe.batch.as_ref().is_some_and(|batch| batch.is_full);
+        self.full_writes = self.full_writes + u32::from(is_full) - u32::from(batch.is_full);
+        let (is_part, was_part) = (batch.is_write && !is_full, batch.is_write && !batch.is_full);
+        self.part_writes = self.part_writes + u32::from(is_part) - u32::from(was_part);
+        true
     }
 
     /// The batch cannot be served. If it had begun to write, the band is torn from now on.
@@ -184,7 +226,8 @@ impl Stripes {
         self.answer_batch(common, index, result);
         let stripe = self.cache.stripe_mut(index);
         let batch = stripe.batch.take().expect("a batch is being ended");
-        stripe.phase = Phase::Ready;
+        let was_holding = std::mem::replace(&mut stripe.phase, Phase::Ready) == Phase::Hold;
+        self.holding -= u32::from(was_holding);
         stripe.has_served = true;
         stripe.is_worth_keeping = batch.is_write && !batch.is_full;
         // Without a member that takes it parity is not made: what the blocks hold of it is old.
@@ -207,9 +250,8 @@ impl Stripes {
             let attachment = stripe.queue[place];
             stripe.note_queued(&attachment);
         }
-        if batch.is_full {
-            self.full_writes -= 1;
-        }
+        self.full_writes -= u32::from(batch.is_full);
+        self.part_writes -= u32::from(batch.is_write && !batch.is_full);
     }
 
     /// Answers what the batch works on, or, where that was answered, lets go of it.
@@ -226,7 +268,7 @@ impl Stripes {
             }
             if work.kept {
                 result.err().into_iter().for_each(|fault| common.part_lost(work.piece, fault));
-                self.let_go_payload(common, index, &work);
+                common.let_go(work.piece);
             } else {
                 common.part_done(work.piece, result);
             }
@@ -245,7 +287,6 @@ impl Stripes {
         let stripe = self.cache.stripe_mut(index);
         stripe.outstanding -= 1;
         let window = stripe.window();
-        let is_write = stripe.batch.as_ref().is_some_and(|batch| batch.is_write);
         let column = stripe.column_mut(slot);
         if column.state == ColumnState::Writing {
             common.note_written(slot);
@@ -267,8 +308,9 @@ impl Stripes {
                 column.state = ColumnState::Dirty;
                 reached(Mark::MissesWrite);
                 // A repair that finds no space changes nothing: what was bad stays bad.
+                let is_repair = column.fresh == Fresh::Nothing;
                 let counts = !planted(Bug::WriteErrorIgnored);
-                if counts && (is_write || fault != MemberFault::NoSpace) {
+                if counts && !(is_repair && fault == MemberFault::NoSpace) {
                     column.missed = common.view.member(slot).map(|member| (member.id, fault));
                 }
             }

@@ -12,6 +12,8 @@
 //!
 //! [check: bands_cover_every_sector_once]
 
+use std::ops::Range;
+
 use braid_geometry::{ChunkRow, LogicalSector, MemberSector, StripeGeometry};
 
 use crate::request::{Piece, RequestId};
@@ -91,13 +93,46 @@ pub(super) struct Attachment {
     pub(super) owes: Option<u64>,
 }
 
+/// Sectors of a block: what is refused alone.
+const BLOCK_SECTORS: u64 = 8;
+
+impl Attachment {
+    /// The same in two: its first block in the band, and the rest; none if it is one block.
+    pub(super) fn cut(self, band: &Band) -> Option<(Self, Self)> {
+        // Runs of other bands may lie before, between and behind the columns of this one.
+        let chunk = u64::from(band.chunk_sectors);
+        let mut columns = (self.run.from / chunk..).map(|index| band.column(index));
+        let column = columns.find(|column| self.run.from < column.end)?;
+        let start = self.run.from.max(column.start);
+        let cut = (start + 1).next_multiple_of(BLOCK_SECTORS).min(column.end);
+        if cut >= self.run.to {
+            return None;
+        }
+        let into = cut - self.run.from;
+        let into = u32::try_from(into).expect("at most a piece");
+        let payload_offset = self.run.payload_offset.saturating_add(into);
+        let rest = Run { from: cut, to: self.run.to, payload_offset };
+        let mut columns = (cut / chunk..=self.run.to / chunk).map(|index| band.column(index));
+        let is_more = columns.any(|column| cut < column.end && column.start < self.run.to);
+        is_more.then_some((
+            Self { run: Run { to: cut, ..self.run }, ..self },
+            Self { run: rest, ..self },
+        ))
+    }
+}
+
 impl Band {
+    /// Sectors of a data column, in the row.
+    fn column(&self, data_index: u64) -> Range<u64> {
+        let chunk = data_index * u64::from(self.chunk_sectors);
+        let start = chunk + u64::from(self.offset_in_chunk);
+        start..start + u64::from(self.unit_sectors)
+    }
+
     /// The part of `run` in a data column, if it has one there.
     pub(super) fn segment(&self, run: &Run, data_index: u16) -> Option<Segment> {
-        let chunk = u64::from(data_index) * u64::from(self.chunk_sectors);
-        let start = chunk + u64::from(self.offset_in_chunk);
-        let from = run.from.max(start);
-        let to = run.to.min(start + u64::from(self.unit_sectors));
+        let Range { start, end } = self.column(u64::from(data_index));
+        let (from, to) = (run.from.max(start), run.to.min(end));
         let small = |sectors: u64| u32::try_from(sectors).expect("at most a piece");
         (from < to).then(|| Segment {
             offset: small(from - start),
@@ -188,6 +223,48 @@ mod tests {
     use super::*;
     use crate::request::Operation;
     use crate::stripe::tests::geometry;
+
+    /// Cutting off one block after the other leaves the same sectors, and ends.
+    #[test]
+    fn a_run_is_cut_into_its_blocks() {
+        for (chunk, unit) in [(8, 8), (8, 2), (32, 16), (64, 16)] {
+            let geometry = geometry(3, chunk, 4);
+            for (start, sectors) in [(0, 1), (3, 30), (5, 2 * chunk - 5), (0, 2 * chunk), (7, 1)] {
+                let piece = Piece {
+                    request: RequestId(1),
+                    operation: Operation::Read,
+                    start: LogicalSector(start),
+                    sectors: sectors.min(2 * chunk - 8),
+                    payload_offset_sectors: 0,
+                };
+                for (band, run) in Bands::new(&geometry, unit, &piece, (0, piece.sectors)) {
+                    let segments = |run: &Run| {
+                        let segments = (0..2).filter_map(|index| {
+                            band.segment(run, index).map(|segment| (index, segment))
+                        });
+                        segments.collect::<Vec<_>>()
+                    };
+                    let piece = crate::shard::Pieces::default().begin(&piece);
+                    let request = RequestId(1);
+                    let want = Want::Read;
+                    let (kept, owes) = (false, None);
+                    let mut rest = Attachment { piece, request, want, run, kept, owes };
+                    let mut sectors = 0;
+                    let whole: u32 = segments(&run).iter().map(|(_, s)| s.sectors).sum();
+                    while let Some((first, left)) = rest.cut(&band) {
+                        let parts = segments(&first.run);
+                        assert_eq!(parts.len(), 1, "one block of one column");
+                        assert!(parts[0].1.sectors <= 8);
+                        sectors += parts[0].1.sectors;
+                        rest = left;
+                    }
+                    let last = segments(&rest.run);
+                    assert!(last.len() == 1 && last[0].1.sectors <= 8);
+                    assert_eq!(sectors + last[0].1.sectors, whole);
+                }
+            }
+        }
+    }
 
     #[test]
     fn bands_cover_every_sector_once() {

@@ -53,7 +53,7 @@ pub(super) struct Facts {
     pub(super) queued: bool,
     /// Only meaningful in [`Phase::Ready`].
     pub(super) turn: Turn,
-    /// Requests or jobs are out.
+    /// Requests or jobs are out; or, once it has begun, copies out of its payloads.
     pub(super) outstanding: bool,
     /// Only meaningful in [`Phase::Fill`].
     pub(super) need: Need,
@@ -71,7 +71,7 @@ pub(super) enum Action {
     /// The stripe is free.
     Release,
     /// It is not its turn yet.
-    PutOff,
+    PutOff(Turn),
     /// Take the next batch.
     Begin,
     /// Read what is lacking.
@@ -94,7 +94,7 @@ pub(super) fn decide(facts: &Facts) -> Action {
         Facts { outstanding: true, .. } => (Mark::StripeWaits, Action::Wait),
         Facts { phase: Phase::Ready, queued: false, .. } => (Mark::StripeIdle, Action::Release),
         Facts { phase: Phase::Ready, turn: Turn::Now, .. } => (Mark::StripeBegins, Action::Begin),
-        Facts { phase: Phase::Ready, .. } => (Mark::StripePutOff, Action::PutOff),
+        Facts { phase: Phase::Ready, turn, .. } => (Mark::StripePutOff, Action::PutOff(*turn)),
         Facts { phase: Phase::Fill, need, .. } => match need {
             Need::Reads => (Mark::StripeReads, Action::Read),
             Need::Nothing => (Mark::StripeComputes, Action::Compute),
@@ -166,7 +166,7 @@ mod tests {
                 assert!(!facts.missed, "I4: never done while a missed write is unrecorded");
             }
             let allowed: &[Action] = match facts.phase {
-                Phase::Ready => &[Action::Release, Action::Begin, Action::PutOff],
+                Phase::Ready => &[Action::Release, Action::Begin, Action::PutOff(facts.turn)],
                 Phase::Fill => &[Action::Read, Action::Compute, Action::Refuse],
                 Phase::Compute => &[Action::Write],
                 Phase::Write => &[Action::Finish, Action::Hold],

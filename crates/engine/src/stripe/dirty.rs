@@ -10,8 +10,10 @@
 //! Of several writes the newest counts, as it will on the member. What no queued write covers is
 //! read from the member, which has it: a batch under way writes it again at most as it is.
 //!
-//! While a copy is out the stripe stands still ([`super::decide`]), so that no payload is given back
-//! under it [check: a_read_sees_what_was_answered].
+//! While a copy is out a stripe that has begun stands still ([`super::decide`]), so that no payload is
+//! given back under it [check: a_read_sees_what_was_answered]. So that readers of a busy block cannot
+//! keep it there, a read that comes to a stripe that has begun, and has copies out, waits for the
+//! batch in the stripe's queue [check: a_hot_dirty_block_is_written_while_it_is_read].
 
 use braid_hooks::{Bug, Mark, planted, reached};
 
@@ -64,6 +66,13 @@ impl Stripes {
                 if clean_from < from {
                     self.read_past_stripes(common, key, piece, (clean_from, from));
                 }
+                let Stripe { batch, copies, .. } = self.cache.stripe(stripe);
+                if batch.is_some() && *copies > 0 && !planted(Bug::ReadersHoldUp) {
+                    reached(Mark::DirtyReadWaits);
+                    self.attach(common, band, (key, piece.request, Want::Read, run));
+                    (clean_from, from) = (next, next);
+                    continue;
+                }
                 self.read_dirty(common, (key, piece), (from, &run), (stripe, data_index));
                 clean_from = next;
             }
@@ -109,13 +118,13 @@ impl Stripes {
         }
         assert!(!job.steps.is_empty(), "something is dirty here");
         common.add_part(key);
-        self.cache.stripe_mut(index).outstanding += u32::from(!planted(Bug::CopyUnguarded));
+        self.cache.stripe_mut(index).copies += u32::from(!planted(Bug::CopyUnguarded));
         common.submit_job(job);
     }
 
     pub(super) fn copy_out_done(&mut self, common: &mut Common, job: JobId) {
         let CopyOut { key, stripe } = self.copies.remove(job.0).expect("a copy that is out");
-        self.cache.stripe_mut(stripe).outstanding -= u32::from(!planted(Bug::CopyUnguarded));
+        self.cache.stripe_mut(stripe).copies -= u32::from(!planted(Bug::CopyUnguarded));
         common.part_done(key, Ok(()));
         self.look_at(stripe);
     }

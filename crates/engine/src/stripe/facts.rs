@@ -18,7 +18,7 @@ pub(super) struct Around {
 
 /// The stripe at a glance, for the decision table; and, for one that is being filled, the plan.
 pub(super) fn facts(stripe: &Stripe, view: &ArrayView, around: Around) -> (Facts, Option<Plan>) {
-    let filling = stripe.phase == Phase::Fill && stripe.outstanding == 0;
+    let filling = stripe.phase == Phase::Fill && stripe.outstanding == 0 && stripe.copies == 0;
     let missed = stripe.phase != Phase::Ready
         && stripe.slots().any(|slot| {
             let missed = stripe.column(slot).missed.map(|(member, _)| member);
@@ -35,7 +35,7 @@ pub(super) fn facts(stripe: &Stripe, view: &ArrayView, around: Around) -> (Facts
         phase: stripe.phase,
         queued: !stripe.queue.is_empty(),
         turn: around.turn,
-        outstanding: stripe.outstanding > 0,
+        outstanding: stripe.outstanding > 0 || stripe.phase != Phase::Ready && stripe.copies > 0,
         need,
         missed,
         broken: view.gate == Gate::Broken,

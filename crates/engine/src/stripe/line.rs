@@ -27,6 +27,7 @@ use crate::array::Gate;
 use crate::request::RequestId;
 use crate::shard::{Common, PieceKey};
 use crate::tuning::CacheMode;
+use braid_geometry::Slot;
 
 /// Work behind the batch that is looked through for what a later write has covered.
 const SUPERSEDED_LOOKS_MAX: usize = 32;
@@ -100,19 +101,17 @@ impl Stripes {
 
     /// Answers a write now, if it may be.
     fn answer_early(&mut self, common: &mut Common, index: u32, attachment: &mut Attachment) {
-        let sectors = self.sectors_of(index, attachment);
         let dirty_max = u64::from(self.tuning.dirty_sectors_max);
-        let dirty = self.promises.sectors() + u64::from(sectors);
+        let dirty = common.kept_sectors_with(attachment.piece);
         let waits = attachment.want.is_durable() && !planted(Bug::FuaAnsweredEarly);
         let may = self.tuning.mode == CacheMode::WriteBack
             && !waits
-            && self.is_redundant
             && common.view.gate == Gate::Open
-            && (dirty <= dirty_max || planted(Bug::DirtyUnlimited));
+            && (dirty <= dirty_max || planted(Bug::DirtyUnlimited))
+            && self.can_lose_more(common, index);
         if may {
             reached(Mark::AnsweredEarly);
             attachment.kept = true;
-            self.promises.keep(sectors);
             if attachment.owes.is_none() {
                 attachment.owes = Some(self.promises.owe());
             }
@@ -124,31 +123,39 @@ impl Stripes {
         }
     }
 
-    fn sectors_of(&self, index: u32, attachment: &Attachment) -> u32 {
-        let band = self.cache.stripe(index).band();
-        band.sectors_of(&attachment.run, self.geometry.data_slots())
+    /// Whether the level can make up for one more loss in the stripe's band: a write that is promised
+    /// there can be kept.
+    fn can_lose_more(&self, common: &Common, index: u32) -> bool {
+        if self.is_whole && self.torn.is_empty() || planted(Bug::EarlyWithoutSpare) {
+            return true;
+        }
+        let stripe = self.cache.stripe(index);
+        let (start, sectors) = (stripe.band().start, u64::from(self.unit_sectors));
+        let is_lost = |slot: &Slot| common.view.readable(*slot, start, sectors).is_none();
+        let lost = stripe.slots().filter(is_lost).count();
+        lost < usize::from(self.geometry.parity_slots()) && self.parity_agrees(common, stripe)
     }
 
     /// Answered writes that a later one covers need not be written: it takes over what they owe.
     fn supersede(&mut self, common: &mut Common, index: u32, attachment: &mut Attachment) {
         let stripe = self.cache.stripe(index);
-        let first = stripe.batch.as_ref().map_or(0, |batch| batch.count);
-        // Reads behind an older write are to see it; and a copy out of its payload may be under way.
-        let has_reads = stripe.queue.iter().any(|other| !other.want.is_write());
-        if !self.promises.is_any() || has_reads || stripe.outstanding > 0 {
+        // A copy out of its payload may be under way.
+        if !self.promises.is_any() || stripe.outstanding > 0 || stripe.copies > 0 {
             return;
         }
-        let last = stripe.queue.len().min(first + SUPERSEDED_LOOKS_MAX);
-        for place in (first..last).rev() {
+        let first = stripe.batch.as_ref().map_or(0, |batch| batch.count);
+        let last = stripe.queue.len();
+        for place in (first.max(last.saturating_sub(SUPERSEDED_LOOKS_MAX))..last).rev() {
             let older = self.cache.stripe(index).queue[place];
+            if !older.want.is_write() {
+                return; // A read is to see what was written before it.
+            }
             let covers = attachment.run.covers(&older.run) || planted(Bug::SupersedesPart);
             if !older.kept || !covers {
                 continue;
             }
             reached(Mark::Superseded);
             self.cache.stripe_mut(index).queue.remove(place);
-            let sectors = self.sectors_of(index, &older);
-            self.promises.let_go(sectors);
             common.counters.cache.superseded_writes += 1;
             common.let_go(older.piece);
             let (Some(debt), false) = (older.owes, planted(Bug::DebtForgotten)) else {
@@ -170,13 +177,6 @@ impl Stripes {
         }
     }
 
-    /// An answered write is on the members, or lost: its payload is not needed any more.
-    pub(super) fn let_go_payload(&mut self, common: &mut Common, index: u32, work: &Attachment) {
-        let sectors = self.sectors_of(index, work);
-        self.promises.let_go(sectors);
-        common.let_go(work.piece);
-    }
-
     /// A stripe has no work left: it is idle, handed on, or retired.
     pub(super) fn release(&mut self, common: &mut Common, index: u32) {
         self.leave(index);
@@ -187,6 +187,10 @@ impl Stripes {
             stripe.place = Place::Retired;
             if let Some(old) = stripe.band.take() {
                 assert_eq!(cache.index.remove(old.key.0), index, "the index knows every band");
+            }
+            // It hands nothing on, so another one must.
+            if !self.waiting.is_empty() {
+                self.urge_first();
             }
         } else {
             stripe.place = Place::Idle;
@@ -223,6 +227,9 @@ impl Stripes {
     pub(super) fn resize(&mut self) {
         let target = self.tuning.stripes.clamp(1, self.cache.stripes_max);
         let target = if sometimes(Point::OneStripe) { 1 } else { target };
+        if target == self.cache.target {
+            return;
+        }
         let number = |count: usize| u32::try_from(count).expect("stripes are counted so");
         while number(self.cache.pool.len()) < target {
             let blank = self.blank();

@@ -69,9 +69,13 @@ pub(crate) struct Stripes {
     bypass: Bypass,
     /// Stripes under way that write every data column whole.
     full_writes: u32,
+    /// Stripes under way that write a part.
+    part_writes: u32,
     promises: Promises,
-    /// The level can make up for one more loss.
-    is_redundant: bool,
+    /// All members are there, with all that they should hold.
+    is_whole: bool,
+    /// Stripes that hold their answer.
+    holding: u32,
     in_flight: Slab<IoOwner>,
     copies: Slab<CopyOut>,
     /// Bands where a write was left half done: their parity is not believed again.
@@ -143,8 +147,10 @@ impl Stripes {
             waiting: VecDeque::new(),
             bypass: Bypass::new(tuning.bypass_threshold),
             full_writes: 0,
+            part_writes: 0,
             promises: Promises::default(),
-            is_redundant: false,
+            is_whole: false,
+            holding: 0,
             in_flight: Slab::default(),
             copies: Slab::default(),
             torn: BTreeSet::new(),
@@ -160,11 +166,6 @@ impl Stripes {
 
     pub(crate) fn unit_sectors(&self) -> u32 {
         self.unit_sectors
-    }
-
-    /// Sectors of payload that were answered and are not on the members.
-    pub(crate) fn dirty_sectors(&self) -> u64 {
-        self.promises.sectors()
     }
 
     pub(crate) fn handle_piece(&mut self, common: &mut Common, key: PieceKey, piece: &Piece) {
@@ -216,7 +217,8 @@ impl Stripes {
     /// Stripes that hold their answer may go on; and when writing ends, nothing is waited for.
     pub(crate) fn handle_view(&mut self, common: &mut Common) {
         self.note_view(&common.view);
-        for index in 0..u32::try_from(self.cache.pool.len()).expect("stripes are counted so") {
+        let stripes = u32::try_from(self.cache.pool.len()).expect("stripes are counted so");
+        for index in if self.holding > 0 { 0..stripes } else { 0..0 } {
             if self.cache.stripe(index).phase == Phase::Hold {
                 self.look_at(index);
             }
@@ -229,11 +231,12 @@ impl Stripes {
 
     fn note_view(&mut self, view: &ArrayView) {
         let is_whole = |slot: u16| {
-            view.member(Slot(slot)).is_some_and(|member| member.recovered_sectors == u64::MAX)
+            view.member(Slot(slot)).is_some_and(|member| {
+                member.recovered_sectors == u64::MAX && member.bad_blocks.is_empty()
+            })
         };
-        let lost = (0..self.geometry.slots()).filter(|slot| !is_whole(*slot)).count();
-        self.is_redundant =
-            lost < usize::from(self.geometry.parity_slots()) || planted(Bug::EarlyWithoutSpare);
+        let in_sync = view.resync_offset == u64::MAX;
+        self.is_whole = in_sync && (0..self.geometry.slots()).all(is_whole);
     }
 
     /// Everything that has been answered is to be on the members.

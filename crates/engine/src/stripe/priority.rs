@@ -15,6 +15,12 @@
 //!   pending; the most throughput, and no fairness (but see the age limit in docs/write-path.md)
 //! - while no full-width write is pending nobody stands back at all
 //!
+//! Where this is not md's: only full-width writes pass (md counts every stripe that is handled and had
+//! not started); any partial write stands back, also one that finds in the cache what it would have to
+//! read (it may still fill up); one such stripe at a time goes on among full-width writes, and any number
+//! without them; the head that was last
+//! passed is forgotten with the list's last stripe.
+//!
 //! [check: a_held_stripe_is_passed_so_often_and_no_more]
 
 /// The count.

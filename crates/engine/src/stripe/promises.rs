@@ -1,4 +1,4 @@
-//! What has been answered and is not on the members: how much, and since which flush.
+//! What has been answered and is not on the members, and since which flush.
 //!
 //! A write that was answered early owes its bytes to the members. Debts are stamped with the number
 //! of the write-back round that they fall into; when a round is asked for, it is over as soon as no
@@ -19,8 +19,6 @@ pub(super) struct Promises {
     now: u64,
     /// The round that was asked for and is not over.
     asked: Option<u64>,
-    /// Sectors of payload that are kept.
-    sectors: u64,
 }
 
 impl Promises {
@@ -29,26 +27,22 @@ impl Promises {
         self.older + self.now > 0
     }
 
-    /// Sectors of payload that are kept.
-    pub(super) fn sectors(&self) -> u64 {
-        self.sectors
-    }
-
-    /// So many sectors of payload are kept from now on.
-    pub(super) fn keep(&mut self, sectors: u32) {
-        self.sectors += u64::from(sectors);
-    }
-
-    /// And not any more.
-    pub(super) fn let_go(&mut self, sectors: u32) {
-        assert!(self.sectors >= u64::from(sectors), "only what was kept is let go");
-        self.sectors -= u64::from(sectors);
-    }
-
     /// A debt; its stamp.
     pub(super) fn owe(&mut self) -> u64 {
         self.now += 1;
         self.stamp
+    }
+
+    /// A debt is parted in two.
+    pub(super) fn part(&mut self, stamp: u64) {
+        let count = if stamp == self.stamp { &mut self.now } else { &mut self.older };
+        assert!(*count > 0, "only a debt that there is can be parted");
+        *count += 1;
+    }
+
+    /// Whether a round is under way.
+    pub(super) fn is_asked(&self) -> bool {
+        self.asked.is_some()
     }
 
     /// A debt is paid, or is never going to be. The round, if it is over by that.

@@ -253,6 +253,8 @@ pub(super) struct Stripe {
     pub(super) awaited: u32,
     /// Member requests and jobs that are out.
     pub(super) outstanding: u32,
+    /// Copies out of its payloads that are out.
+    pub(super) copies: u32,
 }
 
 impl Stripe {
@@ -272,6 +274,7 @@ impl Stripe {
             put_off: PutOff::default(),
             awaited: 0,
             outstanding: 0,
+            copies: 0,
         }
     }
 
@@ -344,13 +347,15 @@ impl Stripe {
         }
     }
 
-    /// Takes the next batch: the longest run of like requests at the queue's head.
-    pub(super) fn begin_batch(&mut self, unit_sectors: u32) {
+    /// Takes the next batch: the longest run of like requests at the queue's head, `count_max` of
+    /// them at most.
+    pub(super) fn begin_batch(&mut self, unit_sectors: u32, count_max: usize) {
         let whole = Window { offset: 0, sectors: unit_sectors };
         assert!(self.batch.is_none() && self.outstanding == 0, "one batch at a time");
         let is_write = self.queue.front().expect("a batch has work").want.is_write();
         let count = self.queue.iter().take_while(|next| next.want.is_write() == is_write).count();
-        let count = if sometimes(Point::OneRequestBatch) { 1 } else { count };
+        let count_max = if sometimes(Point::OneRequestBatch) { 1 } else { count_max };
+        let count = count.min(count_max);
         let preferred = match () {
             () if sometimes(Point::PreferRmw) => Some(Method::Rmw),
             () if sometimes(Point::PreferRcw) => Some(Method::Rcw),

@@ -16,8 +16,8 @@
 //! every data column whole, from the moment it begins until its answer.
 //!
 //! Invariants
-//! - A delayed stripe is urged when it is as old as the age limit, a held one is let go at twice
-//!   that: `poll_timeout` asks for the moment [check: a_partial_stripe_is_written_when_it_is_old].
+//! - A stripe is urged when it has been delayed for as long as the age limit, and let go when it has
+//!   been held for twice that: `poll_timeout` asks for the moment [check: a_partial_stripe_is_written_when_it_is_old].
 //! - While work waits for a stripe, nothing is delayed [check: a_full_cache_delays_nothing].
 
 use braid_hooks::{Bug, Mark, planted, reached};
@@ -41,7 +41,9 @@ impl Stripes {
             }
             common.counters.cache.extra_probes = self.cache.index.extra_probes();
             let Some(head) = self.cache.held.first() else { return };
-            if !self.bypass.lets_go(self.full_writes) {
+            // Among full-width writes one that reads first is enough at a time.
+            let is_alone = self.full_writes == 0 || self.part_writes == 0;
+            if !(is_alone && self.bypass.lets_go(self.full_writes)) {
                 return;
             }
             reached(Mark::HeldGoesOn);
@@ -67,8 +69,9 @@ impl Stripes {
         if !first.want.is_write() || stripe.put_off.is_let_go || is_full() {
             return Turn::Now;
         }
+        let debts = || stripe.queue.iter().filter_map(|work| work.owes);
         let is_called_in =
-            || stripe.queue.iter().filter_map(|a| a.owes).any(|o| self.promises.is_called_in(o));
+            || self.promises.is_asked() && debts().any(|debt| self.promises.is_called_in(debt));
         let is_urged = stripe.put_off.is_urged
             || stripe.awaited > 0
             || !self.waiting.is_empty()
@@ -90,15 +93,14 @@ impl Stripes {
     }
 
     /// It is not its turn: the stripe goes to the list where it waits.
-    pub(super) fn put_off(&mut self, common: &mut Common, index: u32) {
-        let turn = self.turn(common, self.cache.stripe(index));
+    pub(super) fn put_off(&mut self, common: &mut Common, index: u32, turn: Turn) {
         let place = if turn == Turn::WhenFilled { Place::Delayed } else { Place::Held };
         if self.cache.stripe(index).place == place {
             return;
         }
         self.leave(index);
         let stripe = self.cache.stripe_mut(index);
-        stripe.put_off.since.get_or_insert(common.now);
+        stripe.put_off.since = Some(common.now);
         stripe.place = place;
         let cache = &mut self.cache;
         if place == Place::Delayed {
@@ -132,8 +134,10 @@ impl Stripes {
         self.leave(index);
         let stripe = self.cache.stripe_mut(index);
         stripe.put_off = PutOff::default();
-        stripe.begin_batch(self.unit_sectors);
-        if stripe.batch.as_ref().is_some_and(|batch| batch.is_full) {
+        stripe.begin_batch(self.unit_sectors, usize::MAX);
+        let batch = stripe.batch.as_ref().expect("just begun");
+        self.part_writes += u32::from(batch.is_write && !batch.is_full);
+        if batch.is_full {
             if was_put_off {
                 reached(Mark::FilledGoesOn);
                 common.counters.cache.filled_promotions += 1;

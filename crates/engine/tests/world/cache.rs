@@ -255,3 +255,69 @@ fn switching_to_write_through_leaves_nothing_behind() {
         world.check_members();
     });
 }
+
+#[test]
+fn one_bad_sector_loses_no_answered_write_of_a_dirty_array() {
+    for_seeds(2, |seed| {
+        let mut scene = scene(seed);
+        (scene.resync_offset, scene.errors_allowed) = (0, true);
+        let mut world = opened(&scene);
+        world.happen(Mishap::BadSector(MemberId(0), 9));
+        assert!(!try_write(&mut world, WRITE, 24, 4), "one mishap loses it, so it is not promised");
+    });
+}
+
+#[test]
+fn two_bad_sectors_far_apart_lose_no_answered_write() {
+    for_seeds(2, |seed| {
+        let mut scene = Scene::new(shape(Level::Raid5, 2, 128, 4, 4), seed).write_back();
+        (scene.shards, scene.unit_sectors_max) = (1, 128);
+        scene.tuning = braid_engine::Tuning {
+            stripes: 8,
+            mode: CacheMode::WriteBack,
+            ..braid_engine::Tuning::default()
+        };
+        let mut world = opened(&scene);
+        // Row 1: P in slot 2, data in 3, 0, 1. One bad sector in each of two columns, 40 KiB apart.
+        world.happen(Mishap::BadSector(MemberId(0), 128 + 10));
+        world.happen(Mishap::BadSector(MemberId(1), 128 + 100));
+        assert!(try_write(&mut world, WRITE, 384 + 128, 1));
+        assert!(try_write(&mut world, WRITE, 384 + 256 + 127, 1));
+        let flush = world.flush();
+        world.settle();
+        assert_eq!(world.clients.answers[&flush], Ok(()));
+    });
+}
+
+#[test]
+fn two_bad_sectors_far_apart_can_be_read() {
+    for_seeds(2, |seed| {
+        let mut scene = Scene::new(shape(Level::Raid5, 2, 128, 4, 4), seed).write_through();
+        (scene.shards, scene.unit_sectors_max) = (1, 128);
+        let mut world = opened(&scene);
+        world.happen(Mishap::BadSector(MemberId(0), 128 + 10));
+        world.happen(Mishap::BadSector(MemberId(1), 128 + 100));
+        assert!(world.read(384 + 128, 128).is_ok());
+    });
+}
+
+#[test]
+fn a_broken_array_stops_when_its_shards_have_drained() {
+    for_seeds(6, |seed| {
+        let mut scene = scene(seed);
+        scene.errors_allowed = true;
+        let mut world = opened(&scene);
+        assert!(try_write(&mut world, WRITE, 24, 4));
+        world.array.handle_member_gone(world.clock.now, MemberId(0));
+        world.drain_array();
+        world.array.handle_member_gone(world.clock.now, MemberId(1));
+        world.drain_array();
+        world.array.handle_stop(world.clock.now);
+        world.drain_array();
+        while !world.told.notices.iter().any(|n| matches!(n, Notice::Stopped { .. })) {
+            world.step(false);
+        }
+        let dirty: u64 = world.shards.iter().map(|s| s.shard.dirty_sectors()).sum();
+        assert_eq!(dirty, 0, "stopped while answered writes are only in memory");
+    });
+}

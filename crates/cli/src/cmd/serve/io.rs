@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use braid_ring::{Settings, Workers};
-use braid_runtime::{CacheMode, Options};
+use braid_runtime::Options;
 
 use super::report::Reporter;
 use super::system;
@@ -40,24 +40,6 @@ impl From<Direct> for braid_runtime::Direct {
             Direct::Auto => Self::Auto,
             Direct::On => Self::On,
             Direct::Off => Self::Off,
-        }
-    }
-}
-
-/// What `--cache` says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Cache {
-    /// When it is in memory; FLUSH and FUA bring it to the members.
-    Writeback,
-    /// When the members have it.
-    Writethrough,
-}
-
-impl From<Cache> for CacheMode {
-    fn from(cache: Cache) -> Self {
-        match cache {
-            Cache::Writeback => Self::WriteBack,
-            Cache::Writethrough => Self::WriteThrough,
         }
     }
 }

@@ -1,6 +1,8 @@
 //! `braid serve`: assemble an array, serve it over NBD, stop cleanly.
 
 pub(crate) mod assemble;
+mod cache;
+mod control;
 pub(crate) mod export;
 mod io;
 mod place;
@@ -21,8 +23,10 @@ use crate::error::code::Code;
 use crate::error::{CliError, Exit, Risk};
 use crate::output::shell::shell_word;
 use assemble::Ready;
+use control::Control;
 use export::VolumeExport;
-use io::{Cache, Direct, Io, workers};
+use io::{Direct, Io, workers};
+pub(crate) use place::control_path;
 use place::{bind_error, check_export, endpoint, own_endpoint};
 use report::Reporter;
 use wait::{Ending, Watch};
@@ -63,10 +67,12 @@ pub(crate) struct Args {
     /// allow it.
     #[arg(long, value_enum, default_value_t = Direct::Auto, value_name = "WHEN")]
     direct: Direct,
-    /// When a write is answered (levels 4, 5, 6): with `writeback`, a flush, or a write that asks for it, is
-    /// needed to survive the end of the process; with `writethrough` only to survive a loss of power.
-    #[arg(long, value_enum, default_value_t = Cache::Writeback, value_name = "WHEN")]
-    cache: Cache,
+    #[command(flatten)]
+    cache: cache::CacheArgs,
+    /// Where `braid tune` finds this array: the path of a Unix socket. Without it, beside the socket
+    /// that braid chose itself, if it did.
+    #[arg(long, value_name = "SOCKET")]
+    control: Option<PathBuf>,
     /// Write what the array is told and does to a new file, for `braid-sim replay`: positions,
     /// lengths and results, no data.
     #[arg(long, value_name = "FILE")]
@@ -84,6 +90,7 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         read_only: args.read_only,
         accept_risk: args.accept_risk,
     };
+    let cache = args.cache.cache()?;
     let ready = assemble::ready(&args.members, &options)?;
     let sink = args.record.as_deref().map(new_recording).transpose()?;
     let reporter = Arc::new(Reporter::new(globals, &ready));
@@ -92,6 +99,8 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     for (_, export) in &endpoints {
         check_export(export, &name)?;
     }
+    let is_own = endpoints.is_empty() && args.run.is_none();
+    let control = args.control.clone().or_else(|| is_own.then(|| control_path(&name)));
     // Kept until the end: the socket for --run lives in it.
     let own_folder = tempfile::Builder::new();
     let (endpoints, _folder) = if endpoints.is_empty() {
@@ -104,7 +113,7 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     let options = Options {
         read_only: args.read_only,
         direct: args.direct.into(),
-        cache: braid_runtime::Cache { mode: args.cache.into(), ..Default::default() },
+        cache,
         ..io::options(workers.as_ref())
     };
     let volume = open(ready, &options, &reporter, sink)?;
@@ -118,10 +127,20 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         volume.stop();
         start_error(&error, &args)
     })?;
+    let control = control.map(|path| {
+        let control = Control::start(path.clone(), Arc::clone(&volume));
+        control.map_err(|error| {
+            volume.stop();
+            let what = format!("the control socket {} cannot be used", path.display());
+            CliError::new(Code::SocketFolder, what).caused_by(&error)
+        })
+    });
+    let control = control.transpose()?;
     let uris: Vec<String> =
         server.endpoints().iter().map(|endpoint| endpoint.uri(&name).to_string()).collect();
     reporter.serving(&volume, &uris);
     let outcome = serve_until_end(&args, &watch, &uris);
+    drop(control);
     let meter = server.meter();
     let clients = server.stop(STOP_DEADLINE);
     let stopped = volume.stop();

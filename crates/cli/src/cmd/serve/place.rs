@@ -57,6 +57,11 @@ pub(super) fn own_endpoint(
     Ok((Endpoint::Unix(folder.join(format!("{name}.sock"))), None))
 }
 
+/// Where an array is looked at and tuned, if it is served at a socket of our own.
+pub(crate) fn control_path(name: &str) -> PathBuf {
+    runtime_folder().join(format!("{name}.control"))
+}
+
 /// Somebody else's folder, or one that others may enter, is no place for our socket: they could put
 /// their own in its stead and read and write everything in between.
 fn check_own(folder: &Path) -> Result<(), CliError> {

@@ -1,0 +1,162 @@
+//! The stripe cache's settings, as words: for `braid serve` at the start, and for `braid tune` later.
+//!
+//! Keys of `tune` are the options of `serve` without their dashes, so there is one list of words.
+
+use braid_runtime::{Cache, CacheMode};
+use serde_json::{Value, json};
+
+use crate::error::code::Code;
+use crate::error::{CliError, Risk};
+use crate::output::size::parse_size;
+
+/// Options of `braid serve` about the stripe cache.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Stripe cache (levels 4, 5, 6)")]
+pub(crate) struct CacheArgs {
+    /// When a write is answered: `writeback`, when it is in the cache (FLUSH and FUA mean what they
+    /// say; a killed process loses what was not flushed), or `writethrough`, when the members have it.
+    #[arg(long, value_name = "MODE")]
+    cache: Option<String>,
+    /// Memory for stripes, such as 64M [default: 64M].
+    #[arg(long, value_name = "SIZE")]
+    cache_size: Option<String>,
+    /// Height of a stripe, from 4K to 64K; the chunk, if that is smaller [default: 64K].
+    #[arg(long, value_name = "SIZE")]
+    stripe_unit: Option<String>,
+    /// How often full-width writes may go ahead of a stripe that must read first; 0: always
+    /// [default: 1].
+    #[arg(long, value_name = "COUNT")]
+    bypass_threshold: Option<String>,
+    /// How much may be answered and not on the members [default: 64M].
+    #[arg(long, value_name = "SIZE")]
+    dirty_limit: Option<String>,
+    /// Milliseconds that a partial stripe is waited for to fill up [default: 500].
+    #[arg(long, value_name = "MS")]
+    dirty_age: Option<String>,
+}
+
+impl CacheArgs {
+    /// The settings that the options make.
+    pub(super) fn cache(&self) -> Result<Cache, CliError> {
+        let mut cache = Cache::default();
+        for (key, value) in [
+            ("cache", &self.cache),
+            ("cache-size", &self.cache_size),
+            ("stripe-unit", &self.stripe_unit),
+            ("bypass-threshold", &self.bypass_threshold),
+            ("dirty-limit", &self.dirty_limit),
+            ("dirty-age", &self.dirty_age),
+        ] {
+            if let Some(value) = value {
+                set(&mut cache, key, value).map_err(|why| bad_setting(key, value, &why))?;
+            }
+        }
+        Ok(cache)
+    }
+}
+
+/// Keys that can be set on a running array.
+pub(crate) const LIVE_KEYS: [&str; 5] =
+    ["cache", "cache-size", "bypass-threshold", "dirty-limit", "dirty-age"];
+
+/// Smallest and largest stripe unit, in bytes.
+const UNIT_BYTES: std::ops::RangeInclusive<u64> = 4096..=65536;
+
+/// Changes one setting; says why if it cannot be.
+pub(super) fn set(cache: &mut Cache, key: &str, value: &str) -> Result<(), String> {
+    let size = || parse_size(value).map_err(|error| error.to_string());
+    match key {
+        "cache" => {
+            cache.mode = match value {
+                "writeback" => CacheMode::WriteBack,
+                "writethrough" => CacheMode::WriteThrough,
+                _ => return Err("it is 'writeback' or 'writethrough'".to_owned()),
+            };
+        }
+        "cache-size" => cache.memory_bytes = size()?,
+        "stripe-unit" => {
+            let bytes = size()?;
+            if !bytes.is_power_of_two() || !UNIT_BYTES.contains(&bytes) {
+                return Err("it is 4K, 8K, 16K, 32K or 64K".to_owned());
+            }
+            cache.unit_bytes = u32::try_from(bytes).expect("64K at most");
+        }
+        "bypass-threshold" => {
+            cache.bypass_threshold =
+                value.parse().map_err(|_| "it is a number, 0 or more".to_owned())?;
+        }
+        "dirty-limit" => cache.dirty_bytes_max = size()?,
+        "dirty-age" => {
+            let age = value.parse().ok().filter(|age| *age <= 3_600_000);
+            cache.age_max_ms = age.ok_or("it is milliseconds, an hour (3600000) at most")?;
+        }
+        _ => return Err(format!("there is no such setting; there are {}", LIVE_KEYS.join(", "))),
+    }
+    Ok(())
+}
+
+/// The settings by their words; sizes in bytes.
+pub(super) fn to_json(cache: &Cache) -> Value {
+    json!({
+        "cache": match cache.mode {
+            CacheMode::WriteBack => "writeback",
+            CacheMode::WriteThrough => "writethrough",
+        },
+        "cache-size": cache.memory_bytes,
+        "stripe-unit": cache.unit_bytes,
+        "bypass-threshold": cache.bypass_threshold,
+        "dirty-limit": cache.dirty_bytes_max,
+        "dirty-age": cache.age_max_ms,
+    })
+}
+
+fn bad_setting(key: &str, value: &str, why: &str) -> CliError {
+    CliError::new(Code::Usage, format!("--{key} cannot be '{value}'")).because(why).remedy(
+        Risk::Look,
+        "What there is to set",
+        "braid serve --help",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_setting_is_taken_or_refused_with_a_reason() {
+        let mut cache = Cache::default();
+        for (key, value) in [
+            ("cache", "writethrough"),
+            ("cache-size", "16M"),
+            ("stripe-unit", "4K"),
+            ("bypass-threshold", "0"),
+            ("dirty-limit", "1M"),
+            ("dirty-age", "20"),
+        ] {
+            set(&mut cache, key, value).unwrap();
+        }
+        let expected = Cache {
+            mode: CacheMode::WriteThrough,
+            memory_bytes: 16 << 20,
+            unit_bytes: 4096,
+            bypass_threshold: 0,
+            dirty_bytes_max: 1 << 20,
+            age_max_ms: 20,
+        };
+        assert_eq!(cache, expected);
+        for (key, value) in [
+            ("cache", "none"),
+            ("cache-size", "16"),
+            ("cache-size", "-1M"),
+            ("stripe-unit", "5K"),
+            ("stripe-unit", "1M"),
+            ("bypass-threshold", "-1"),
+            ("dirty-age", "99999999999"),
+            ("dirty-age", ""),
+            ("colour", "red"),
+        ] {
+            assert!(!set(&mut cache, key, value).unwrap_err().is_empty(), "{key}={value}");
+        }
+        assert_eq!(cache, expected, "what is refused changes nothing");
+    }
+}

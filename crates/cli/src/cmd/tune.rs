@@ -1,0 +1,95 @@
+//! `braid tune`: look at the settings of an array that is being served, and change them.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::Globals;
+use super::serve::control_path;
+use crate::error::code::Code;
+use crate::error::{CliError, Exit, Risk};
+use crate::output::printable::printable;
+use crate::output::size::format_size;
+
+/// Longest answer, in bytes.
+const ANSWER_BYTES_MAX: u64 = 1 << 16;
+
+/// How long the server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Arguments of `braid tune`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The array's name, as `braid serve` said it; or the path given to `serve --control`.
+    #[arg(value_name = "ARRAY")]
+    array: String,
+    /// What to set: cache=writeback|writethrough, cache-size=SIZE, bypass-threshold=COUNT,
+    /// dirty-limit=SIZE, dirty-age=MS. Without any, what is set now is printed.
+    #[arg(value_name = "KEY=VALUE")]
+    settings: Vec<String>,
+}
+
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
+    let mut set = Map::new();
+    for setting in &args.settings {
+        let (key, value) = setting.split_once('=').ok_or_else(|| {
+            let error = CliError::new(Code::Usage, format!("'{setting}' is no KEY=VALUE"));
+            error.remedy(Risk::Look, "What there is to set", "braid tune --help")
+        })?;
+        set.insert(key.to_owned(), json!(value));
+    }
+    let request = if set.is_empty() { json!({}) } else { json!({ "set": set }) };
+    let path = if args.array.contains('/') {
+        PathBuf::from(&args.array)
+    } else {
+        control_path(&args.array)
+    };
+    let answer = ask(&path, &request).map_err(|error| unanswered(&path, &error))?;
+    if let Some(why) = answer["error"].as_str() {
+        let error = CliError::new(Code::Usage, "the array did not take the setting");
+        let error = error.because(printable(why).to_string());
+        return Err(error.remedy(Risk::Look, "What there is to set", "braid tune --help"));
+    }
+    if globals.json {
+        outln!("{answer}");
+        return Ok(Exit::Done);
+    }
+    let name = |key: &str| printable(key).to_string();
+    for (key, value) in answer["settings"].as_object().into_iter().flatten() {
+        let text = match (key.as_str(), value) {
+            ("cache-size" | "stripe-unit" | "dirty-limit", Value::Number(bytes)) => {
+                bytes.as_u64().map_or_else(String::new, format_size)
+            }
+            (_, Value::String(text)) => name(text),
+            (_, value) => name(&value.to_string()),
+        };
+        outln!("{:<18} {text}", name(key));
+    }
+    let dirty = answer["dirty_bytes"].as_u64().unwrap_or_default();
+    outln!("{:<18} {}", "dirty now", format_size(dirty));
+    Ok(Exit::Done)
+}
+
+fn ask(path: &std::path::Path, request: &Value) -> std::io::Result<Value> {
+    let mut stream = UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.write_all(format!("{request}\n").as_bytes())?;
+    let mut line = String::new();
+    BufReader::new(stream.take(ANSWER_BYTES_MAX)).read_line(&mut line)?;
+    Ok(serde_json::from_str(&line)?)
+}
+
+fn unanswered(path: &std::path::Path, error: &std::io::Error) -> CliError {
+    let what = format!("no array answers at {}", path.display());
+    CliError::new(Code::NotServed, what)
+        .caused_by(error)
+        .because(
+            "an array is found by its name when `braid serve` chose the socket itself; served \
+             elsewhere, it is found at the path given to `serve --control`",
+        )
+        .remedy(Risk::Look, "Which arrays are served here", "ls /run/braid $XDG_RUNTIME_DIR/braid")
+}

@@ -1,0 +1,82 @@
+//! `braid tune`: settings of the stripe cache, changed under load.
+
+use crate::kit::{Array, Background, RAID_5, needs};
+
+#[test]
+fn a_cache_is_tuned_under_load_and_every_block_is_right() {
+    needs!("fio");
+    let array = Array::create_sized(RAID_5, "32M");
+    let control = array.path("control.sock");
+    let control = control.to_str().expect("a plain path");
+    let options = ["--control", control, "--cache", "writethrough", "--stripe-unit", "4K"];
+    let served = array.serve_with(&options, &array.members);
+    let uri = format!("--uri={}", served.uri);
+    let load = Background::spawn(
+        "fio",
+        [
+            "--name=load",
+            "--ioengine=nbd",
+            &uri,
+            "--rw=randrw",
+            "--bssplit=512/10:4k/50:64k/30:192k/10",
+            "--bs_unaligned",
+            "--iodepth=16",
+            "--size=16m",
+            "--rate=6m,6m",
+            "--verify=crc32c",
+            "--verify_fatal=1",
+            "--verify_state_save=0",
+        ],
+    );
+    let tuned = |settings: &[&str]| {
+        let words: Vec<&str> =
+            ["tune", control].into_iter().chain(settings.iter().copied()).collect();
+        let ran = array.braid(&words, &[]);
+        assert!(ran.status.success(), "{ran:?}");
+        serde_json::from_str::<serde_json::Value>(ran.stdout.trim()).expect("JSON")
+    };
+    let first = tuned(&[]);
+    assert_eq!(first["settings"]["cache"], "writethrough");
+    assert_eq!(first["settings"]["stripe-unit"], 4096);
+    assert_eq!(first["dirty_bytes"], 0);
+    for round in 0..12 {
+        let (mode, size, bypass) = match round % 3 {
+            0 => ("cache=writeback", "cache-size=1M", "bypass-threshold=0"),
+            1 => ("cache=writethrough", "cache-size=64M", "bypass-threshold=1"),
+            _ => ("cache=writeback", "cache-size=256M", "bypass-threshold=5"),
+        };
+        let answer = tuned(&[mode, size, bypass, "dirty-age=20", "dirty-limit=2M"]);
+        assert_eq!(answer["settings"]["dirty-age"], 20);
+        assert!(answer["dirty_bytes"].as_u64().expect("a number") <= 2 << 20);
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let said = load.wait_ok();
+    assert!(said.contains("err= 0"), "{said}");
+    assert!(tuned(&[])["counters"]["early_answers"].as_u64().expect("a number") > 0);
+    let control = std::path::PathBuf::from(control);
+    served.stop();
+    assert!(!control.exists(), "the control socket is left behind");
+}
+
+#[test]
+fn what_cannot_be_set_is_refused_and_changes_nothing() {
+    let array = Array::create(RAID_5);
+    let control = array.path("control.sock");
+    let control = control.to_str().expect("a plain path");
+    let served = array.serve_with(&["--control", control], &array.members);
+    for (words, code, why) in [
+        (["tune", control, "cache=none"], "B001", "writeback"),
+        (["tune", control, "stripe-unit=4K"], "B001", "running array"),
+        (["tune", control, "cache-size"], "B001", "KEY=VALUE"),
+        (["tune", "/nowhere/at.all", "dirty-age=1"], "B075", "No such file"),
+    ] {
+        let refusal = array.braid(&words, &[]);
+        assert!(!refusal.status.success(), "{refusal:?}");
+        assert!(refusal.stdout.contains(code) && refusal.stdout.contains(why), "{refusal:?}");
+    }
+    let ran = array.braid(&["tune", control], &[]);
+    assert!(ran.stdout.contains("\"dirty-age\":500"), "{ran:?}");
+    served.stop();
+    let refusal = array.braid(&["serve", "--cache-size", "17"], &array.members);
+    assert!(refusal.stdout.contains("B001"), "{refusal:?}");
+}

@@ -1,0 +1,181 @@
+//! One shard of a stripe cache, driven by hand: orders of events that the world meets too rarely.
+
+use braid_engine::array::{ArrayView, Gate, MemberId, MemberView};
+use braid_engine::effect::{MemberIo, MemberIoDone, PieceReply, Report};
+use braid_engine::job::Job;
+use braid_engine::request::{Operation, Piece, RequestId};
+use braid_engine::{BadBlocks, CacheMode, Instant, Shard, ShardConfig, Tuning};
+use braid_geometry::{Geometry, Level, LogicalSector, Shape};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// A shard, and what it has asked for.
+struct Driver {
+    shard: Shard,
+    now: u64,
+    next: u64,
+    ios: VecDeque<MemberIo>,
+    jobs: VecDeque<Job>,
+    replies: Vec<PieceReply>,
+    releases: Vec<RequestId>,
+    reports: Vec<Report>,
+}
+const WRITE: Operation = Operation::Write { durable: false };
+impl Driver {
+    fn new(tuning: Tuning) -> Self {
+        let shape = Shape {
+            level: Level::Raid5,
+            layout: 2,
+            chunk_sectors: 128,
+            slots: 4,
+            member_sectors: vec![128 * 100_000; 4],
+        };
+        let geometry = Geometry::new(&shape).expect("a plain shape");
+        let m = |i| {
+            Some(MemberView {
+                id: MemberId(i),
+                recovered_sectors: u64::MAX,
+                bad_blocks: Arc::new(BadBlocks::default()),
+            })
+        };
+        let view = ArrayView {
+            epoch: 1,
+            gate: Gate::Open,
+            slots: (0..4).map(m).collect(),
+            resync_offset: u64::MAX,
+            zero_is_fast: false,
+        };
+        let config = ShardConfig { geometry, unit_sectors_max: 128, stripes_max: 4096, tuning };
+        Self {
+            shard: Shard::new(config, Arc::new(view)),
+            now: 1,
+            next: 1,
+            ios: VecDeque::new(),
+            jobs: VecDeque::new(),
+            replies: vec![],
+            releases: vec![],
+            reports: vec![],
+        }
+    }
+    fn t(&mut self) -> Instant {
+        self.now += 1000;
+        Instant(self.now)
+    }
+    fn drain(&mut self) {
+        self.jobs.extend(std::iter::from_fn(|| self.shard.poll_job()));
+        self.ios.extend(std::iter::from_fn(|| self.shard.poll_member_io()));
+        self.replies.extend(std::iter::from_fn(|| self.shard.poll_reply()));
+        self.releases.extend(std::iter::from_fn(|| self.shard.poll_release()));
+        self.reports.extend(std::iter::from_fn(|| self.shard.poll_report()));
+    }
+    fn ask(&mut self, operation: Operation, start: u64, sectors: u32) -> RequestId {
+        let request = RequestId(self.next);
+        self.next += 1;
+        let now = self.t();
+        self.shard.handle_piece(
+            now,
+            Piece {
+                request,
+                operation,
+                start: LogicalSector(start),
+                sectors,
+                payload_offset_sectors: 0,
+            },
+        );
+        self.drain();
+        request
+    }
+    fn job(&mut self) -> bool {
+        let Some(job) = self.jobs.pop_front() else { return false };
+        let now = self.t();
+        self.shard.handle_job_done(now, job);
+        self.drain();
+        true
+    }
+    fn io(&mut self) -> bool {
+        let Some(io) = self.ios.pop_front() else { return false };
+        let now = self.t();
+        self.shard.handle_member_io(now, MemberIoDone { id: io.id, result: Ok(()) });
+        self.drain();
+        true
+    }
+    fn run(&mut self) {
+        while self.job() || self.io() {}
+    }
+    fn answered(&self, id: RequestId) -> bool {
+        self.replies.iter().any(|r| r.request == id)
+    }
+}
+fn tuning() -> Tuning {
+    Tuning { stripes: 4, mode: CacheMode::WriteBack, age_max_ms: 50, ..Tuning::default() }
+}
+
+#[test]
+fn a_hot_dirty_block_is_written_while_it_is_read() {
+    let mut driver = Driver::new(tuning());
+    driver.ask(WRITE, 0, 1);
+    driver.ask(Operation::Read, 0, 1);
+    let now = driver.t();
+    driver.shard.handle_write_back(now, 1);
+    driver.drain();
+    for _ in 0..1000 {
+        driver.ask(Operation::Read, 0, 1); // the next read is there before the last copy is done
+        driver.job();
+        driver.now += 1_000_000_000;
+        let now = driver.t();
+        driver.shard.handle_timeout(now);
+        driver.drain();
+    }
+    assert!(
+        !driver.ios.is_empty(),
+        "1000 s, age limit 50 ms, a flush waits, and nothing was begun"
+    );
+}
+
+#[test]
+fn a_cache_made_smaller_still_serves_the_line() {
+    let mut driver = Driver::new(Tuning { age_max_ms: 3_600_000, ..tuning() });
+    for row in 0..4 {
+        driver.ask(WRITE, row * 384, 1);
+    }
+    let now = driver.t();
+    driver.shard.handle_tuning(now, Tuning { stripes: 1, age_max_ms: 3_600_000, ..tuning() });
+    driver.drain();
+    driver.run();
+    let w = driver.ask(WRITE, 9 * 384, 1);
+    driver.run();
+    assert!(driver.answered(w), "waits for the age limit of the last stripe in use");
+}
+
+/// Thousands of small writes to one band: each costs as little as the first.
+#[test]
+fn a_hot_sector_takes_its_own_place_however_long_the_queue() {
+    let settings = Tuning { age_max_ms: 3_600_000, dirty_sectors_max: 1 << 20, ..tuning() };
+    let mut driver = Driver::new(settings);
+    for sector in 0..100 {
+        driver.ask(WRITE, 2 * sector, 1);
+    }
+    for _ in 0..1000 {
+        driver.ask(WRITE, 300, 1);
+    }
+    assert_eq!(driver.shard.counters().cache.superseded_writes, 999);
+    assert_eq!(driver.shard.dirty_sectors(), 101);
+}
+
+/// The payload of a whole request is kept for the last of its parts, and counts as long.
+#[test]
+fn no_more_payload_is_kept_than_the_dirty_limit_allows() {
+    let limit = 4096;
+    let settings =
+        Tuning { stripes: 256, age_max_ms: 3_600_000, dirty_sectors_max: limit, ..tuning() };
+    let mut driver = Driver::new(settings);
+    let sectors = 5 * 384 + 1;
+    for request in 0..200 {
+        driver.ask(WRITE, request * 2304, sectors);
+        driver.run();
+        let kept = driver.replies.iter().filter(|reply| reply.keeps_payload).count();
+        let kept = (kept - driver.releases.len()) as u64 * u64::from(sectors);
+        assert!(kept <= u64::from(limit), "{kept}");
+        assert_eq!(kept, driver.shard.dirty_sectors());
+    }
+}
