@@ -184,14 +184,16 @@ impl Driver {
         self.now = self.time();
 
         let mut any = false;
-        while let Some(job) = self.shard.poll_job() {
+        // What a job has made is written while it is in the processor's caches.
+        loop {
+            while let Some(io) = self.shard.poll_member_io() {
+                carry_out(&mut self.members, &mut self.bytes, &io);
+                self.results.push(MemberIoDone { id: io.id, result: Ok(()) });
+            }
+            let Some(job) = self.shard.poll_job() else { break };
             any = true;
             job::run(&job, self.kernel, &mut self.bytes);
             self.shard.handle_job_done(self.now, job);
-        }
-        while let Some(io) = self.shard.poll_member_io() {
-            carry_out(&mut self.members, &mut self.bytes, &io);
-            self.results.push(MemberIoDone { id: io.id, result: Ok(()) });
         }
         any |= !self.results.is_empty();
         for done in self.results.drain(..) {
