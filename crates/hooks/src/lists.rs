@@ -135,10 +135,6 @@ named! {
         FailedBatchBelieved = "failed-batch-believed",
         /// Cache: parity that was not made by a write is believed to be what it was.
         OldParityBelieved = "old-parity-believed",
-        /// Cache: a batch that lacks too much is refused as a whole.
-        NeverNarrowed = "never-narrowed",
-        /// Cache: readers of a block that is being written keep it from its end.
-        ReadersHoldUp = "readers-hold-up",
         /// Cache: nobody is told that an answered write was lost.
         LostUntold = "lost-untold",
         /// Cache: more is kept than may be.

@@ -21,6 +21,10 @@ const CHUNK: u64 = 8;
 /// At the first thing that is wrong.
 pub fn tell() {
     for seed in 0..24 {
+        for good in 0..4 {
+            lost_after_its_answer(seed, good, (2, 3));
+            lost_after_its_answer(seed, good, (22, 5));
+        }
         for dead in 0..4 {
             for failing in (0..4).filter(|failing| *failing != dead) {
                 torn_band(seed, dead, failing);
@@ -89,6 +93,24 @@ fn failed_difference(seed: u64, dead: usize, failing: usize, (first, second): (u
     write(&mut world, first * CHUNK, 1);
     read(&mut world, first * CHUNK, CHUNK);
     world.read_all();
+}
+
+/// A part of a row is written, and answered if the cache does that, when all that it would have to
+/// read has gone bad in the meantime; what it writes has not, on the `good` disk, and reads as before.
+/// Every flush fails from then on: of several clients nobody knows whose write it was. A write that
+/// goes on in the next row may not be answered yet; then it is told.
+fn lost_after_its_answer(seed: u64, good: usize, (start, sectors): (u64, u64)) {
+    let mut world = doomed(seed, [0, 1]);
+    world.engine.plan.victims.extend([2, 3]);
+    write(&mut world, 0, 48);
+    for member in world.engine.machines.members.iter().filter(|member| member.disk != good) {
+        let first = member.data_offset();
+        world.disks[member.disk].bad.extend(first..first + CHUNK);
+    }
+    write(&mut world, start, sectors);
+    world.flush();
+    world.settle();
+    (0..sectors).for_each(|sector| read(&mut world, start + sector, 1));
 }
 
 /// A whole row is written while one disk is dead and another fails its writes half way. The row's

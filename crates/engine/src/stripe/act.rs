@@ -176,7 +176,7 @@ impl Stripes {
             stripe.column(slot).unreadable || common.view.member(slot).is_some() && !readable
         };
         let may_help = stripe.phase == Phase::Fill && stripe.slots().any(is_local);
-        if !may_help || planted(Bug::NeverNarrowed) {
+        if !may_help {
             return false;
         }
         let batch = stripe.batch.take().expect("a batch is being filled");

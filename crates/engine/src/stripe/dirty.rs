@@ -67,7 +67,7 @@ impl Stripes {
                     self.read_past_stripes(common, key, piece, (clean_from, from));
                 }
                 let Stripe { batch, copies, .. } = self.cache.stripe(stripe);
-                if batch.is_some() && *copies > 0 && !planted(Bug::ReadersHoldUp) {
+                if batch.is_some() && *copies > 0 {
                     reached(Mark::DirtyReadWaits);
                     self.attach(common, band, (key, piece.request, Want::Read, run));
                     (clean_from, from) = (next, next);
