@@ -130,6 +130,11 @@ impl Array {
         Ok(())
     }
 
+    /// Brings what was answered to the members.
+    pub(super) fn flush(&self) -> Result<()> {
+        self.volume.call(VolumeOperation::Flush).result.context("flushing")
+    }
+
     fn write(&self, seed: u64, offset: u64, length: u64) -> Result<()> {
         let payload = content::stream(seed, offset, length)?.into();
         let durable = offset.is_multiple_of(7);

@@ -217,7 +217,8 @@ impl Hand<'_> {
         array.fill(self.seed)?;
         array.scribble(self.seed + 1)?;
         array.scribble(self.seed + 2)?;
-        // Every write was answered, and nothing was told that the array would stop.
+        // Every write was answered and flushed, and nothing was told that the array would stop.
+        array.flush()?;
         copy(images, after)?;
         let sectors = array.sectors();
         array.stop()?;
