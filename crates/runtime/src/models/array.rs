@@ -10,7 +10,7 @@ use shuttle::scheduler::{DfsScheduler, PctScheduler, RandomScheduler, Scheduler}
 use shuttle::{Config, MaxSteps, Runner};
 
 use super::tell;
-use crate::{Notice, OpenMember, Options, Volume, sync};
+use crate::{Cache, CacheMode, Notice, OpenMember, Options, Volume, sync};
 
 #[allow(dead_code, unreachable_pub)]
 #[path = "../../tests/kit/mod.rs"]
