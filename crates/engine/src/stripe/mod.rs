@@ -6,7 +6,7 @@
 //! band has at most one stripe, so everything that concerns its parity happens in one place and one
 //! after the other. Four rooms: [`facts`] folds a stripe into a small value, [`decide`] is the pure
 //! table, [`act`] changes state and emits effects, [`state`] is what there is to change. [`plan`] is
-//! the arithmetic of what to read; [`steps`] is the work on bytes; [`line`] is who gets a stripe and
+//! the arithmetic of what to read; [`steps`] is the work on bytes; [`mod@line`] is who gets a stripe and
 //! when.
 //!
 //! Write-back answers a write when it has been attached to its stripe. Nothing is copied for that:
