@@ -6,7 +6,7 @@ use braid_hooks::{Bug, planted};
 
 use crate::counters::Counters;
 use crate::depth::Out;
-use crate::entry::{Class, Direction, Dispatch, Entry, Place, Tag};
+use crate::entry::{Allowed, Class, Direction, Dispatch, Entry, Place, Tag};
 use crate::nodes::{Node, Nodes};
 use crate::queue::Queue;
 use crate::settings::{Policy, Settings};
@@ -47,6 +47,8 @@ pub struct Elevator {
     straight: VecDeque<Node>,
     batch: Option<Batch>,
     out: Out,
+    /// Entries that wait, by [`Direction`].
+    waiting: [usize; 2],
     counters: Counters,
 }
 
@@ -61,6 +63,7 @@ impl Elevator {
             straight: VecDeque::new(),
             batch: None,
             out: Out::default(),
+            waiting: [0; 2],
             counters: Counters::default(),
         }
     }
@@ -94,6 +97,26 @@ impl Elevator {
         self.len() == 0
     }
 
+    /// Entries that wait, of reads and of everything else; without those that are out.
+    #[must_use]
+    pub fn waiting(&self) -> (usize, usize) {
+        let [reads, writes] = self.waiting;
+        (reads, writes)
+    }
+
+    /// Of which kind something waits: a multiplexer's demand.
+    #[must_use]
+    pub fn waits(&self) -> Allowed {
+        let [reads, writes] = self.waiting.map(|count| count > 0);
+        Allowed { reads, writes }
+    }
+
+    /// Dispatches that are out, of reads and of everything else.
+    #[must_use]
+    pub fn out(&self) -> (u32, u32) {
+        (self.out.reads, self.out.writes)
+    }
+
     /// Queues an entry that came at `now_ns`, which never goes back.
     ///
     /// # Panics
@@ -101,6 +124,7 @@ impl Elevator {
     pub fn handle_insert(&mut self, now_ns: u64, entry: Entry, place: Place) {
         assert!(entry.sectors > 0, "an entry has sectors");
         self.counters.inserted += 1;
+        self.waiting[entry.operation.direction() as usize] += 1;
         if self.settings.policy == Policy::None {
             self.straight.push_back(self.nodes.add(entry, now_ns));
             return;
@@ -116,16 +140,17 @@ impl Elevator {
         }
     }
 
-    /// What the member is to do next; none if nothing waits or no tag allows it.
-    pub fn poll_dispatch(&mut self, now_ns: u64) -> Option<Dispatch> {
+    /// What the member is to do next, of the kinds that are `allowed`; none if nothing of them waits or no tag allows it.
+    /// What was queued under [`Policy::None`] goes whatever is allowed, as it would without an elevator.
+    pub fn poll_dispatch(&mut self, now_ns: u64, allowed: Allowed) -> Option<Dispatch> {
         if let Some(node) = self.straight.pop_front() {
             return Some(self.send(node));
         }
-        if let Some(node) = self.take_aged(now_ns) {
+        if let Some(node) = self.take_aged(now_ns, allowed) {
             self.counters.aged += 1;
             return Some(self.send(node));
         }
-        let node = Class::ALL.into_iter().find_map(|class| self.take(class, now_ns))?;
+        let node = Class::ALL.into_iter().find_map(|class| self.take(class, now_ns, allowed))?;
         Some(self.send(node))
     }
 
@@ -146,30 +171,31 @@ impl Elevator {
         let group = self.nodes.get(node);
         let operation = group.entry.operation;
         let (start, sectors, parts) = (group.entry.start, group.sectors, group.parts);
+        self.waiting[operation.direction() as usize] -= parts as usize;
         self.out.take(operation.direction());
         self.counters.dispatched += 1;
         Dispatch { tag: Tag(node), operation, start, sectors, parts }
     }
 
-    fn may_go(&self, direction: Direction) -> bool {
-        self.out.allows(self.settings.depth, direction)
+    fn may_go(&self, direction: Direction, allowed: Allowed) -> bool {
+        allowed.has(direction) && self.out.allows(self.settings.depth, direction)
     }
 
     /// The oldest entry that has aged, if something of a higher class waits: else it is found anyway.
-    fn take_aged(&mut self, now_ns: u64) -> Option<Node> {
+    fn take_aged(&mut self, now_ns: u64, allowed: Allowed) -> Option<Node> {
         let due = now_ns.checked_sub(self.settings.aging_ns)?;
         for class in [Class::BestEffort, Class::Idle] {
             for direction in Direction::BOTH {
                 let oldest = self.classes[class.index()].queue(direction).oldest();
                 let aged = oldest.filter(|node| self.nodes.get(*node).came_ns <= due);
-                if let Some(node) = aged.filter(|_| self.may_go(direction)) {
+                if let Some(node) = aged.filter(|_| self.may_go(direction, allowed)) {
                     self.remove(class, direction, node);
                     return Some(node);
                 }
             }
             let head = self.classes[class.index()].head.front().copied();
             let aged = head.filter(|node| self.nodes.get(*node).came_ns <= due);
-            if aged.is_some_and(|node| self.may_go(self.direction_of(node))) {
+            if aged.is_some_and(|node| self.may_go(self.direction_of(node), allowed)) {
                 return self.classes[class.index()].head.pop_front();
             }
         }
@@ -185,15 +211,15 @@ impl Elevator {
     }
 
     /// The next of one class.
-    fn take(&mut self, class: Class, now_ns: u64) -> Option<Node> {
+    fn take(&mut self, class: Class, now_ns: u64, allowed: Allowed) -> Option<Node> {
         let head = self.classes[class.index()].head.front().copied();
-        if head.is_some_and(|node| self.may_go(self.direction_of(node))) {
+        if head.is_some_and(|node| self.may_go(self.direction_of(node), allowed)) {
             return self.classes[class.index()].head.pop_front();
         }
-        if let Some(node) = self.continue_batch(class) {
+        if let Some(node) = self.continue_batch(class, allowed) {
             return Some(node);
         }
-        let direction = self.choose_direction(class)?;
+        let direction = self.choose_direction(class, allowed)?;
         let waiting = self.classes[class.index()].queue(direction);
         let oldest = waiting.oldest().expect("a direction is chosen if something waits");
         let expiry_ns = match direction {
@@ -214,9 +240,9 @@ impl Elevator {
         Some(node)
     }
 
-    fn continue_batch(&mut self, class: Class) -> Option<Node> {
+    fn continue_batch(&mut self, class: Class, allowed: Allowed) -> Option<Node> {
         let batch = self.batch.filter(|batch| batch.class == class && batch.left > 0)?;
-        if !self.may_go(batch.direction) {
+        if !self.may_go(batch.direction, allowed) {
             return None;
         }
         let node = self.classes[class.index()].queue(batch.direction).next_up()?;
@@ -226,9 +252,10 @@ impl Elevator {
     }
 
     /// Reads, unless writes have been passed over often enough; what no tag allows does not count.
-    fn choose_direction(&mut self, class: Class) -> Option<Direction> {
+    fn choose_direction(&mut self, class: Class, allowed: Allowed) -> Option<Direction> {
         let [reads, writes] = Direction::BOTH.map(|direction| {
-            !self.classes[class.index()].queue(direction).is_empty() && self.may_go(direction)
+            !self.classes[class.index()].queue(direction).is_empty()
+                && self.may_go(direction, allowed)
         });
         let waiting = &mut self.classes[class.index()];
         match (reads, writes) {

@@ -62,6 +62,27 @@ impl Direction {
     pub(crate) const BOTH: [Self; 2] = [Self::Read, Self::Write];
 }
 
+/// Which kinds may be given to the member now: all of them, unless a [`crate::Multiplexer`] holds one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowed {
+    /// Reads may.
+    pub reads: bool,
+    /// Everything else may.
+    pub writes: bool,
+}
+
+impl Allowed {
+    /// Nobody is held.
+    pub const ALL: Self = Self { reads: true, writes: true };
+
+    pub(crate) const fn has(self, direction: Direction) -> bool {
+        match direction {
+            Direction::Read => self.reads,
+            Direction::Write => self.writes,
+        }
+    }
+}
+
 /// Where an entry is put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {

@@ -28,6 +28,12 @@
 //! A dispatch holds a tag until it is done. Some tags are kept for reads and some for writes ([`Depth`]), so that neither
 //! can fill the member's queue and block the other.
 //!
+//! # Who is held
+//!
+//! Whoever asks for the next dispatch says which kinds are [`Allowed`]; a [`Multiplexer`] above holds one of them at times.
+//! What is held is passed over as if it were not there, and ages meanwhile: the clock above sees to it that nobody is held
+//! for long. [`Elevator::waits`] is its demand.
+//!
 //! # Merging
 //!
 //! An entry whose first sector is another's end joins it at the back; whose end is another's start, at the front; a group
@@ -42,6 +48,7 @@
 //! Invariants
 //! - Every entry is dispatched exactly once: `every_entry_goes_out_once_whatever_comes`.
 //! - Nobody waits for ever: `nobody_is_passed_over_for_ever`.
+//! - What is held does not go, and goes when it may: `what_is_held_waits_and_the_other_goes`.
 //! - Never more out than [`Depth`] allows: `tags_are_never_exceeded`.
 
 #![forbid(unsafe_code)]
@@ -58,6 +65,6 @@ mod settings;
 pub use counters::Counters;
 pub use depth::Depth;
 pub use elevator::Elevator;
-pub use entry::{Class, Dispatch, Entry, EntryId, Operation, Place, Tag};
+pub use entry::{Allowed, Class, Dispatch, Entry, EntryId, Operation, Place, Tag};
 pub use multiplexer::{Demand, Multiplexer, MultiplexerSettings, Slice, Turn};
 pub use settings::{Policy, Settings};

@@ -31,6 +31,8 @@
 
 use std::collections::VecDeque;
 
+use crate::entry::Allowed;
+
 /// Slices that the inspector shows.
 const LOG_MAX: usize = 100;
 
@@ -80,6 +82,14 @@ pub struct Turn {
     pub writes: bool,
     /// The nanosecond at which to ask again at the latest.
     pub until_ns: u64,
+}
+
+impl Turn {
+    /// The same, for an elevator.
+    #[must_use]
+    pub const fn allowed(&self) -> Allowed {
+        Allowed { reads: self.reads, writes: self.writes }
+    }
 }
 
 /// One period, for people who look.

@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 
 use braid_elevator::{
-    Class, Depth, Elevator, Entry, EntryId, Operation, Place, Policy, Settings, Tag,
+    Allowed, Class, Depth, Elevator, Entry, EntryId, Operation, Place, Policy, Settings, Tag,
 };
 use braid_engine::array::MemberId;
 use braid_engine::effect::{MemberIo, MemberOperation};
@@ -105,7 +105,7 @@ impl World {
     fn dispatch(&mut self, member: MemberId) {
         let elevators = &mut self.engine.elevators;
         let elevator = &mut elevators.each[usize::from(member.0)];
-        while let Some(dispatch) = elevator.poll_dispatch(self.clock.now.0) {
+        while let Some(dispatch) = elevator.poll_dispatch(self.clock.now.0, Allowed::ALL) {
             let whose = elevator
                 .parts(dispatch.tag)
                 .map(|entry| elevators.waiting.remove(&entry.id).expect("an entry goes out once"));

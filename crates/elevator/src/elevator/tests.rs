@@ -22,7 +22,9 @@ fn wide() -> Settings {
 }
 
 fn starts(elevator: &mut Elevator, now_ns: u64) -> Vec<u64> {
-    std::iter::from_fn(|| elevator.poll_dispatch(now_ns)).map(|dispatch| dispatch.start).collect()
+    std::iter::from_fn(|| elevator.poll_dispatch(now_ns, Allowed::ALL))
+        .map(|dispatch| dispatch.start)
+        .collect()
 }
 
 #[test]
@@ -31,7 +33,7 @@ fn a_batch_goes_upwards_and_then_from_the_lowest() {
     for (id, start) in [500, 100, 900, 300].into_iter().enumerate() {
         elevator.handle_insert(0, entry(id as u64, Operation::Read, start), Place::Sorted);
     }
-    assert_eq!(elevator.poll_dispatch(0).expect("one waits").start, 100);
+    assert_eq!(elevator.poll_dispatch(0, Allowed::ALL).expect("one waits").start, 100);
     elevator.handle_insert(0, entry(9, Operation::Read, 50), Place::Sorted);
     assert_eq!(starts(&mut elevator, 0), [300, 500, 900, 50]);
 }
@@ -55,7 +57,7 @@ fn writes_are_passed_over_so_often_and_no_more() {
         elevator.handle_insert(0, entry(id, Operation::Read, 100 * id), Place::Sorted);
         elevator.handle_insert(0, entry(100 + id, WRITE, 100 * id), Place::Sorted);
     }
-    let order: Vec<bool> = std::iter::from_fn(|| elevator.poll_dispatch(0))
+    let order: Vec<bool> = std::iter::from_fn(|| elevator.poll_dispatch(0, Allowed::ALL))
         .map(|dispatch| dispatch.operation == Operation::Read)
         .collect();
     let (read, write) = (true, false);
@@ -75,7 +77,7 @@ fn adjacent_writes_become_one_vector_front_back_and_between() {
     let durable = Operation::Write { durable: true };
     elevator.handle_insert(0, entry(5, durable, 32), Place::Sorted);
     elevator.handle_insert(0, entry(6, Operation::Other, 108), Place::Sorted);
-    let first = elevator.poll_dispatch(0).expect("it waits");
+    let first = elevator.poll_dispatch(0, Allowed::ALL).expect("it waits");
     assert_eq!((first.start, first.sectors, first.parts), (0, 32, 4));
     let ids: Vec<u64> = elevator.parts(first.tag).map(|entry| entry.id.0).collect();
     assert_eq!(ids, [1, 2, 0, 3]);
@@ -92,7 +94,7 @@ fn a_merged_group_is_as_old_as_its_oldest_part() {
     // Both join the old one, from both ends, although they are young.
     elevator.handle_insert(499 * MS, entry(2, Operation::Read, 992), Place::Sorted);
     elevator.handle_insert(499 * MS, entry(3, Operation::Read, 1008), Place::Sorted);
-    let first = elevator.poll_dispatch(500 * MS).expect("it waits");
+    let first = elevator.poll_dispatch(500 * MS, Allowed::ALL).expect("it waits");
     assert_eq!((first.start, first.sectors), (992, 24));
 }
 
@@ -131,6 +133,26 @@ fn the_policy_can_change_while_entries_wait() {
     assert_eq!(starts(&mut elevator, 0), [900, 500]);
 }
 
+#[test]
+fn what_is_held_waits_and_the_other_goes() {
+    let mut elevator = Elevator::new(Settings { merge_sectors_max: 0, ..wide() });
+    let (reads, writes) =
+        (Allowed { reads: true, writes: false }, Allowed { reads: false, writes: true });
+    elevator.handle_insert(0, entry(0, Operation::Read, 100), Place::Sorted);
+    elevator.handle_insert(0, entry(1, Operation::Read, 200), Place::Sorted);
+    elevator.handle_insert(0, entry(2, WRITE, 300), Place::Sorted);
+    elevator.handle_insert(0, entry(3, Operation::Read, 50), Place::Head);
+    assert_eq!((elevator.waiting(), elevator.waits()), ((3, 1), Allowed::ALL));
+    // In the middle of a batch of reads, with an old one at the head, and all of it aged.
+    assert_eq!(elevator.poll_dispatch(0, reads).expect("one waits").start, 50);
+    assert_eq!(elevator.poll_dispatch(0, reads).expect("one waits").start, 100);
+    let later_ns = 60_000 * MS;
+    assert_eq!(elevator.poll_dispatch(later_ns, writes).expect("one waits").start, 300);
+    assert_eq!(elevator.poll_dispatch(later_ns, writes), None);
+    assert_eq!((elevator.waiting(), elevator.out(), elevator.waits()), ((1, 0), (2, 1), reads));
+    assert_eq!(elevator.poll_dispatch(later_ns, reads).expect("one waits").start, 200);
+}
+
 /// A stream of reads that always continues upwards, in a class above: whoever else waits is served within its time.
 #[test]
 fn nobody_is_passed_over_for_ever() {
@@ -151,7 +173,7 @@ fn nobody_is_passed_over_for_ever() {
         Entry { class: Class::RealTime, ..entry(99, Operation::Read, 1000) },
         Place::Sorted,
     );
-    let first = elevator.poll_dispatch(0).expect("it waits");
+    let first = elevator.poll_dispatch(0, Allowed::ALL).expect("it waits");
     elevator.handle_done(first.tag);
     victims.into_iter().for_each(|victim| elevator.handle_insert(0, victim, Place::Sorted));
     let mut served = BTreeMap::new();
@@ -161,7 +183,7 @@ fn nobody_is_passed_over_for_ever() {
             ..entry(1000 + tick, Operation::Read, 2000 + 16 * tick)
         };
         elevator.handle_insert(tick * MS, storm, Place::Sorted);
-        let dispatch = elevator.poll_dispatch(tick * MS).expect("the storm goes on");
+        let dispatch = elevator.poll_dispatch(tick * MS, Allowed::ALL).expect("the storm goes on");
         for part in elevator.parts(dispatch.tag) {
             if waiting.remove(&part.id) {
                 served.insert(part.id.0, tick);
@@ -207,7 +229,9 @@ struct Driver {
 impl Driver {
     /// Takes the next dispatch and checks its parts; false if there is none.
     fn poll(&mut self) -> bool {
-        let Some(dispatch) = self.elevator.poll_dispatch(self.now_ns) else { return false };
+        let Some(dispatch) = self.elevator.poll_dispatch(self.now_ns, Allowed::ALL) else {
+            return false;
+        };
         let (mut at, mut parts) = (dispatch.start, 0);
         for part in self.elevator.parts(dispatch.tag) {
             let queued = self.queued.remove(&part.id);
@@ -267,6 +291,8 @@ impl Driver {
         }
         let out: usize = self.out.iter().map(|dispatch| dispatch.parts as usize).sum();
         assert_eq!(self.elevator.len(), self.queued.len() + out);
+        let (reads, writes) = self.elevator.waiting();
+        assert_eq!(reads + writes, self.queued.len());
     }
 
     /// Until nothing is queued or out.
@@ -302,7 +328,7 @@ proptest! {
             let operation = if *is_read { Operation::Read } else { WRITE };
             elevator.handle_insert(0, entry(id as u64, operation, id as u64), Place::Sorted);
         }
-        let out: Vec<Dispatch> = std::iter::from_fn(|| elevator.poll_dispatch(0)).collect();
+        let out: Vec<Dispatch> = std::iter::from_fn(|| elevator.poll_dispatch(0, Allowed::ALL)).collect();
         let reads: u32 = out.iter().map(|one| u32::from(one.operation == Operation::Read)).sum();
         let writes: u32 = out.iter().map(|one| u32::from(one.operation != Operation::Read)).sum();
         prop_assert!(reads + writes <= total);
