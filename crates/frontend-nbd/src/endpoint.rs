@@ -1,7 +1,7 @@
 //! Where a server listens: a Unix socket nobody else may open, or a loopback port.
 //!
-//! Where it stands: used once, when a server starts. Everything that can go wrong with a path or a port is a
-//! [`BindError`] here, before a thread exists.
+//! Where it stands: used once, when a server starts, and by whoever wants a socket made with the same care. Everything
+//! that can go wrong with a path or a port is a [`BindError`] here, before a thread exists.
 //!
 //! A Unix socket, step by step: lock the directory (two servers starting at once take turns); if the path exists, it is
 //! removed only if it is a socket and refuses a connection, that is, nobody listens; set mode 0600 on the socket
@@ -118,7 +118,7 @@ fn check_loopback(address: IpAddr) -> Result<(), BindError> {
 
 /// A listening socket; its file goes when it goes.
 #[derive(Debug)]
-pub(crate) struct Listener {
+pub struct Listener {
     socket: OwnedFd,
     endpoint: Endpoint,
     /// Device and inode of the socket's file, to remove no other.
@@ -143,7 +143,11 @@ impl Drop for Listener {
 }
 
 impl Listener {
-    pub(crate) fn bind(endpoint: &Endpoint) -> Result<Self, BindError> {
+    /// Listens at an endpoint.
+    ///
+    /// # Errors
+    /// Every [`BindError`]; nothing is left behind.
+    pub fn bind(endpoint: &Endpoint) -> Result<Self, BindError> {
         match endpoint {
             Endpoint::Unix(path) => Self::bind_unix(path),
             Endpoint::Tcp(address) => Self::bind_tcp(*address),
@@ -151,7 +155,8 @@ impl Listener {
     }
 
     /// Where it listens, with the port that was picked.
-    pub(crate) fn endpoint(&self) -> &Endpoint {
+    #[must_use]
+    pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
@@ -168,7 +173,11 @@ impl Listener {
         Ok(Self { socket: listener.into(), endpoint, file: None })
     }
 
-    fn bind_unix(path: &Path) -> Result<Self, BindError> {
+    /// Listens at a Unix socket; accepting does not wait.
+    ///
+    /// # Errors
+    /// Every [`BindError`] but that of addresses; nothing is left behind.
+    pub fn bind_unix(path: &Path) -> Result<Self, BindError> {
         let system = |source: io::Error| {
             let address = path.display().to_string();
             BindError::System { address, source }

@@ -49,6 +49,6 @@ mod tray;
 pub use braid_nbd_proto::{BlockSizes, ErrorCode, Extent, NbdUri, Transport};
 pub use braid_ring::Payload;
 pub use counters::Counts;
-pub use endpoint::{BindError, Endpoint};
+pub use endpoint::{BindError, Endpoint, Listener};
 pub use export::{Completion, Export, IoError, Operation, Outcome};
 pub use server::{Meter, Server, Settings, StartError, StopReport};

@@ -80,3 +80,23 @@ fn what_cannot_be_set_is_refused_and_changes_nothing() {
     let refusal = array.braid(&["serve", "--cache-size", "17"], &array.members);
     assert!(refusal.stdout.contains("B001"), "{refusal:?}");
 }
+
+#[test]
+fn the_control_socket_is_for_its_owner_and_takes_no_place_that_is_taken() {
+    use std::os::unix::fs::PermissionsExt;
+    let array = Array::create(RAID_5);
+    let control = array.path("control.sock");
+    let options = ["--control", control.to_str().expect("a plain path")];
+    std::fs::write(&control, "somebody's notes").expect("a file");
+    let refusal = array.braid(&["serve", options[0], options[1], "--run", "true"], &array.members);
+    assert!(refusal.stdout.contains("B070"), "{refusal:?}");
+    assert_eq!(std::fs::read(&control).expect("it is there"), b"somebody's notes");
+    std::fs::remove_file(&control).expect("it is there");
+    // What a process that is gone left behind.
+    drop(std::os::unix::net::UnixListener::bind(&control).expect("a socket"));
+    let served = array.serve_with(&options, &array.members);
+    let mode = std::fs::metadata(&control).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    served.stop();
+    assert!(!control.exists(), "the control socket is left behind");
+}

@@ -8,19 +8,23 @@
 //!                                           {"error": "..."} if it cannot be done
 //! ```
 //!
-//! The socket lies in a folder that only this user may enter, or where the user said; it is made so
-//! that only this user may connect. A client that says nothing is cut off after a few seconds.
+//! The socket lies in a folder that only this user may enter, or where the user said; it is made as those
+//! of clients are, so that only this user may connect. A client that says nothing is cut off after a few seconds.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use braid_frontend_nbd::{BindError, Listener};
 use braid_runtime::Volume;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, accept_with};
 use serde_json::{Map, Value, json};
 
 use super::cache;
@@ -31,64 +35,78 @@ const LINE_BYTES_MAX: u64 = 4096;
 /// How long a client may take to say what it wants, and to hear the answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How long the end may take to be noticed.
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// How long a shortage of the system is given to pass.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Why there is no control socket.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ControlError {
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    #[error("cannot start the control thread: {0}")]
+    System(#[from] std::io::Error),
+}
 
 /// The thread that listens; dropped, it ends and takes the socket away.
 pub(super) struct Control {
-    path: PathBuf,
     ends: Arc<AtomicBool>,
+    wake: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Control {
     /// Listens at `path`. A socket that nobody answers at is replaced.
-    pub(super) fn start(path: PathBuf, volume: Arc<Volume>) -> std::io::Result<Self> {
-        let listener = match UnixListener::bind(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && is_dead(&path) => {
-                std::fs::remove_file(&path)?;
-                UnixListener::bind(&path)
-            }
-            bound => bound,
-        }?;
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
-        listener.set_nonblocking(true)?;
+    pub(super) fn start(path: &Path, volume: Arc<Volume>) -> Result<Self, ControlError> {
+        let listener = Listener::bind_unix(path)?;
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let wake = Arc::new(eventfd(0, flags).map_err(std::io::Error::from)?);
         let ends = Arc::new(AtomicBool::new(false));
-        let their_ends = Arc::clone(&ends);
+        let (their_ends, their_wake) = (Arc::clone(&ends), Arc::clone(&wake));
         let body = move || {
             while !their_ends.load(Ordering::Acquire) {
-                match listener.accept() {
-                    // What a client does wrong is its own affair.
-                    Ok((client, _)) => drop(serve(&client, &volume)),
-                    Err(_) => std::thread::sleep(LOOK_INTERVAL),
+                // What a client does wrong is its own affair.
+                if let Some(client) = next_client(&listener, &their_wake) {
+                    drop(serve(&client, &volume));
                 }
             }
         };
         let thread = std::thread::Builder::new().name("braid-control".into()).spawn(body)?;
-        Ok(Self { path, ends, thread: Some(thread) })
+        Ok(Self { ends, wake, thread: Some(thread) })
     }
 }
 
 impl Drop for Control {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Release);
-        let _ = std::fs::remove_file(&self.path);
+        // Only a full counter could refuse this, and then the thread is awake anyway.
+        let _ = rustix::io::write(&*self.wake, &1_u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
             thread.join().expect("the control thread does not panic");
         }
     }
 }
 
-/// Whether a socket is left over from a process that is gone.
-fn is_dead(path: &Path) -> bool {
-    use std::os::unix::fs::FileTypeExt;
-    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
-    let refused = |error: std::io::Error| error.kind() == std::io::ErrorKind::ConnectionRefused;
-    is_socket && UnixStream::connect(path).is_err_and(refused)
+/// Waits for a client; none if woken, or if it is gone again.
+fn next_client(listener: &Listener, wake: &OwnedFd) -> Option<UnixStream> {
+    let listening = PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN);
+    let mut polled = [PollFd::new(wake, PollFlags::IN), listening];
+    let client = match poll(&mut polled, None) {
+        Ok(_) if polled[1].revents().is_empty() => return None,
+        Ok(_) => accept_with(listener, SocketFlags::CLOEXEC),
+        Err(errno) => Err(errno),
+    };
+    match client {
+        Ok(client) => Some(client.into()),
+        Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => None,
+        Err(_) => {
+            // Out of descriptors, or of the kernel's memory.
+            std::thread::sleep(PAUSE);
+            None
+        }
+    }
 }
 
 fn serve(client: &UnixStream, volume: &Volume) -> std::io::Result<()> {
-    client.set_nonblocking(false)?;
     client.set_read_timeout(Some(PATIENCE))?;
     client.set_write_timeout(Some(PATIENCE))?;
     let mut line = String::new();

@@ -23,11 +23,11 @@ use crate::error::code::Code;
 use crate::error::{CliError, Exit, Risk};
 use crate::output::shell::shell_word;
 use assemble::Ready;
-use control::Control;
+use control::{Control, ControlError};
 use export::VolumeExport;
 use io::{Direct, Io, workers};
 pub(crate) use place::control_path;
-use place::{bind_error, check_export, endpoint, own_endpoint};
+use place::{bind_code, bind_error, check_export, endpoint, own_endpoint};
 use report::Reporter;
 use wait::{Ending, Watch};
 
@@ -128,11 +128,9 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         start_error(&error, &args)
     })?;
     let control = control.map(|path| {
-        let control = Control::start(path.clone(), Arc::clone(&volume));
-        control.map_err(|error| {
+        Control::start(&path, Arc::clone(&volume)).map_err(|error| {
             volume.stop();
-            let what = format!("the control socket {} cannot be used", path.display());
-            CliError::new(Code::SocketFolder, what).caused_by(&error)
+            control_error(&path, &error)
         })
     });
     let control = control.transpose()?;
@@ -233,6 +231,16 @@ fn choice(array: Option<&str>) -> Choice {
 
 pub(super) fn system(what: &str, error: &std::io::Error) -> CliError {
     CliError::new(Code::System, what).caused_by(error)
+}
+
+fn control_error(path: &Path, error: &ControlError) -> CliError {
+    let code = match error {
+        ControlError::Bind(bind) => bind_code(bind),
+        ControlError::System(_) => Code::System,
+    };
+    let what = format!("the control socket {} cannot be used", path.display());
+    let another = "braid serve --control /tmp/other.control MEMBER...";
+    CliError::new(code, what).caused_by(error).remedy(Risk::Look, "Name another place", another)
 }
 
 fn start_error(error: &StartError, args: &Args) -> CliError {

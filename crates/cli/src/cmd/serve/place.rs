@@ -100,8 +100,8 @@ fn folder_error(folder: &Path, why: &str) -> CliError {
         )
 }
 
-pub(super) fn bind_error(error: &BindError) -> CliError {
-    let code = match error {
+pub(super) fn bind_code(error: &BindError) -> Code {
+    match error {
         BindError::NotLoopback(_) => Code::ListenNotLoopback,
         BindError::InUse(_) | BindError::Locked(_) | BindError::NotASocket(_) => Code::SocketBusy,
         BindError::System { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
@@ -110,9 +110,12 @@ pub(super) fn bind_error(error: &BindError) -> CliError {
         BindError::PathTooLong(_) | BindError::TooOpen(..) | BindError::System { .. } => {
             Code::SocketFolder
         }
-    };
+    }
+}
+
+pub(super) fn bind_error(error: &BindError) -> CliError {
     let another = "braid serve --nbd 'nbd+unix:///?socket=/tmp/other.sock' MEMBER...";
-    CliError::new(code, "cannot listen there").because(error.to_string()).remedy(
+    CliError::new(bind_code(error), "cannot listen there").because(error.to_string()).remedy(
         Risk::Look,
         "Serve somewhere else",
         another,
