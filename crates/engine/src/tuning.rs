@@ -1,4 +1,4 @@
-//! Settings of the stripe cache that can change while it works.
+//! Settings of the stripe cache: what it is made for, and what can change while it works.
 
 /// When a write is answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +26,22 @@ pub struct Tuning {
     /// Milliseconds that a partial stripe is waited for to fill up (write-back), and, twice that,
     /// that any stripe stands back behind full-width writes.
     pub age_max_ms: u64,
+}
+
+/// Largest stripe unit, in sectors: 64 KiB. A set of its sectors is one 128-bit word.
+pub const UNIT_SECTORS_MAX: u32 = 128;
+
+/// What one shard's stripe cache is made for, and how it works at first (levels 4, 5, 6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheConfig {
+    /// Sectors of a stripe unit, at most: a power of two up to [`UNIT_SECTORS_MAX`]; the chunk, if
+    /// that is smaller.
+    pub unit_sectors_max: u32,
+    /// Stripes that [`Tuning::stripes`] may ask for at most; at least one. The driver's arena has
+    /// room for them ([`crate::Shard::arena_blocks`]); memory that is not used need not be there.
+    pub stripes_max: u32,
+    /// How it works at first.
+    pub tuning: Tuning,
 }
 
 impl Default for Tuning {

@@ -4,7 +4,7 @@ use braid_engine::array::{ArrayView, Gate, MemberId, MemberView};
 use braid_engine::effect::{MemberIo, MemberIoDone, PieceReply, Report};
 use braid_engine::job::Job;
 use braid_engine::request::{Operation, Piece, RequestId};
-use braid_engine::{BadBlocks, CacheMode, Instant, Shard, ShardConfig, Tuning};
+use braid_engine::{BadBlocks, CacheConfig, CacheMode, Instant, Shard, ShardConfig, Tuning};
 use braid_geometry::{Geometry, Level, LogicalSector, Shape};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -45,7 +45,8 @@ impl Driver {
             resync_offset: u64::MAX,
             zero_is_fast: false,
         };
-        let config = ShardConfig { geometry, unit_sectors_max: 128, stripes_max: 4096, tuning };
+        let cache = CacheConfig { unit_sectors_max: 128, stripes_max: 4096, tuning };
+        let config = ShardConfig { geometry, cache };
         Self {
             shard: Shard::new(config, Arc::new(view)),
             now: 1,

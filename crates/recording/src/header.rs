@@ -14,7 +14,7 @@
 use std::fmt;
 
 use braid_engine::array::{ArraySetup, MemberId, MemberSetup};
-use braid_engine::{BadBlocks, BadRange, ShardConfig, Tuning};
+use braid_engine::{BadBlocks, BadRange, CacheConfig, ShardConfig, UNIT_SECTORS_MAX};
 use braid_geometry::{Geometry, Level, MemberSector, Shape, Slot};
 
 use crate::Problem;
@@ -24,8 +24,6 @@ use crate::turn::{parse_tuning, tuning_words};
 const STATES_MAX: u64 = 1 << 24;
 /// And that it may be tuned to: more than any array that can be served.
 const ROOM_MAX: u64 = 1 << 32;
-/// Sectors in the largest stripe unit.
-const UNIT_SECTORS_MAX: u32 = 128;
 
 /// An occupied slot: what [`MemberSetup`] says, with the bad ranges as numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,15 +47,7 @@ pub struct Header {
     clean_delay_ms: u64,
     superblocks_tear: bool,
     shards: u16,
-    cache: Cache,
-}
-
-/// What each shard's stripe cache is made for, and how it works at first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Cache {
-    unit_sectors_max: u32,
-    stripes_max: u32,
-    tuning: Tuning,
+    cache: CacheConfig,
 }
 
 impl Header {
@@ -95,19 +85,14 @@ impl Header {
             clean_delay_ms: setup.clean_delay_ms,
             superblocks_tear: setup.superblocks_tear,
             shards: setup.shards,
-            cache: Cache {
-                unit_sectors_max: config.unit_sectors_max,
-                stripes_max: config.stripes_max,
-                tuning: config.tuning,
-            },
+            cache: config.cache,
         })
     }
 
     /// What each shard is made of.
     #[must_use]
     pub fn shard(&self, geometry: &Geometry) -> ShardConfig {
-        let Cache { unit_sectors_max, stripes_max, tuning } = self.cache;
-        ShardConfig { geometry: geometry.clone(), unit_sectors_max, stripes_max, tuning }
+        ShardConfig { geometry: geometry.clone(), cache: self.cache }
     }
 
     /// What the array is made of.
@@ -120,7 +105,7 @@ impl Header {
             let stripes = u64::from(self.shards) * u64::from(stripes);
             stripes.saturating_mul(u64::from(geometry.slots()))
         };
-        let Cache { stripes_max, tuning, .. } = self.cache;
+        let CacheConfig { stripes_max, tuning, .. } = self.cache;
         let at_first = states(tuning.stripes.clamp(1, stripes_max.max(1)));
         if states(stripes_max) == 0 || states(stripes_max) > ROOM_MAX || at_first > STATES_MAX {
             return Err("too many shards and stripes, or none".to_owned());
@@ -256,20 +241,20 @@ fn parse_shape(text: &str) -> Option<Shape> {
     })
 }
 
-fn parse_cache(text: &str) -> Option<Cache> {
+fn parse_cache(text: &str) -> Option<CacheConfig> {
     let mut words = text.strip_prefix("cache ")?.split(' ');
     let [unit, room] = numbers(&mut words, ["unit", "room"])?;
     let ("tuned", fields) = (words.next()?, words.next()?.split(':').collect::<Vec<_>>()) else {
         return None;
     };
-    Some(Cache {
+    Some(CacheConfig {
         unit_sectors_max: u32::try_from(unit).ok()?,
         stripes_max: u32::try_from(room).ok()?,
         tuning: parse_tuning(&fields)?,
     })
 }
 
-fn parse_state(text: &str, shape: Shape, cache: Cache) -> Option<Header> {
+fn parse_state(text: &str, shape: Shape, cache: CacheConfig) -> Option<Header> {
     let names = ["events", "resync", "readonly", "fastzero", "delay", "shards", "tear"];
     let mut words = text.split(' ');
     let [events, resync, read_only, zero_is_fast, delay, shards, tear] =
@@ -309,7 +294,7 @@ impl fmt::Display for Header {
             self.shards,
             u8::from(self.superblocks_tear)
         )?;
-        let Cache { unit_sectors_max, stripes_max, tuning } = &self.cache;
+        let CacheConfig { unit_sectors_max, stripes_max, tuning } = &self.cache;
         let tuned = tuning_words(tuning);
         writeln!(formatter, "cache unit {unit_sectors_max} room {stripes_max} tuned {tuned}")?;
         for slot in &self.slots {

@@ -2,11 +2,8 @@
 //!
 //! The engine's shards each have a cache of their own; what is set here is dealt out evenly.
 
-use braid_engine::{CacheMode, ShardConfig, Tuning};
+use braid_engine::{CacheConfig, CacheMode, ShardConfig, Tuning, UNIT_SECTORS_MAX};
 use braid_geometry::{Geometry, SECTOR_BYTES};
-
-/// Sectors of the largest stripe unit.
-const UNIT_SECTORS_MAX: u32 = 128;
 
 /// Stripes of a shard, at least: fewer would make writers wait for each other without saving much.
 const STRIPES_MIN: u64 = 4;
@@ -58,9 +55,11 @@ impl Cache {
         let room = Self { memory_bytes: self.memory_bytes.max(MEMORY_BYTES_MAX), ..*self };
         ShardConfig {
             geometry: geometry.clone(),
-            unit_sectors_max: self.unit_sectors_max(),
-            stripes_max: room.stripes(geometry, shards),
-            tuning: self.tuning(geometry, shards),
+            cache: CacheConfig {
+                unit_sectors_max: self.unit_sectors_max(),
+                stripes_max: room.stripes(geometry, shards),
+                tuning: self.tuning(geometry, shards),
+            },
         }
     }
 
@@ -108,7 +107,7 @@ mod tests {
         })
         .unwrap();
         let cache = Cache::default();
-        let config = cache.shard_config(&geometry, 4);
+        let config = cache.shard_config(&geometry, 4).cache;
         // Two units of 64 KiB for each of four slots: 512 KiB.
         assert_eq!((config.unit_sectors_max, config.tuning.stripes), (128, 32));
         assert_eq!(config.stripes_max, 2048);

@@ -214,9 +214,11 @@ mod tests {
         };
         let config = braid_engine::ShardConfig {
             geometry: setup.geometry.clone(),
-            unit_sectors_max: 128,
-            stripes_max: 4,
-            tuning: braid_engine::Tuning::default(),
+            cache: braid_engine::CacheConfig {
+                unit_sectors_max: 128,
+                stripes_max: 4,
+                tuning: braid_engine::Tuning::default(),
+            },
         };
         let header = Header::new(&setup, &config).unwrap();
         let slow = Slow::default();

@@ -1,6 +1,6 @@
 //! The stripe cache of a shard: drawn at every start, and tuned anew while the array runs.
 
-use braid_engine::{CacheMode, Tuning};
+use braid_engine::{CacheConfig, CacheMode, Tuning};
 use braid_geometry::Family;
 
 use crate::chances::Purpose;
@@ -15,21 +15,12 @@ const FIRST_ORDINAL: u64 = 2000;
 const PERCENT: u64 = 35;
 
 /// What a shard's cache is made for, and how it works.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Cache {
-    pub(crate) unit_sectors_max: u32,
-    pub(crate) stripes_max: u32,
-    pub(crate) tuning: Tuning,
-}
-
-impl Cache {
-    pub(crate) fn any(random: &mut Random, cut: &Cut) -> Self {
-        let stripes_max = *random.pick(&[1, 2, 8, 16]);
-        Self {
-            unit_sectors_max: *random.pick(&[2, 4, 8, 8, 128]),
-            stripes_max: if cut.one_stripe { 1 } else { stripes_max },
-            tuning: tuning(stripes_max, random, cut),
-        }
+pub(crate) fn any(random: &mut Random, cut: &Cut) -> CacheConfig {
+    let stripes_max = *random.pick(&[1, 2, 8, 16]);
+    CacheConfig {
+        unit_sectors_max: *random.pick(&[2, 4, 8, 8, 128]),
+        stripes_max: if cut.one_stripe { 1 } else { stripes_max },
+        tuning: tuning(stripes_max, random, cut),
     }
 }
 

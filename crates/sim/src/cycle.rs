@@ -21,7 +21,7 @@ use braid_geometry::{Family, Geometry, Slot};
 use braid_ondisk::{Role, SuperblockUpdate};
 
 use crate::bad_blocks::BadLogs;
-use crate::cache::Cache;
+use crate::cache;
 use crate::chances::{Chances, Purpose};
 use crate::checker::{layouts, verdicts};
 use crate::content::{SECTOR, first_content, image};
@@ -450,7 +450,7 @@ pub(crate) fn manner(random: &mut Random, cut: &Cut) -> Manner {
     let shards = *random.pick(&[1, 1, 2]);
     Manner {
         shards: if cut.one_shard { 1 } else { shards },
-        cache: Cache::any(random, cut),
+        cache: cache::any(random, cut),
         zero_is_fast: random.chance(50),
         clean_delay_ms: CLEAN_DELAY_MS,
     }

@@ -14,13 +14,12 @@ use braid_assembly::{AssembledArray, Assembly, Options, ProbedMember, assemble};
 use braid_engine::array::{Array, ArrayEffect, ArrayView, MemberId, SuperblockState, update_for};
 use braid_engine::effect::Report;
 use braid_engine::request::Regions;
-use braid_engine::{Instant, Shard, ShardConfig, Tuning, open};
+use braid_engine::{CacheConfig, Instant, Shard, ShardConfig, Tuning, open};
 use braid_geometry::Geometry;
 use braid_ondisk::{
     BadBlockLog, BadBlockLogError, BadRange, Features, Snippet, Superblock, probe, probe_ranges,
 };
 
-use crate::cache::Cache;
 use crate::content::{SECTOR, bytes};
 use crate::disk::Disk;
 use crate::held::may_answer_early;
@@ -74,7 +73,7 @@ pub(crate) struct ShardSide {
     pub(crate) arena: Vec<u8>,
     pub(crate) block_bytes: usize,
     pub(crate) view: Arc<ArrayView>,
-    pub(crate) cache: Cache,
+    pub(crate) cache: CacheConfig,
     /// The last step at which a write could be answered early; the end of time while it can.
     pub(crate) early_until: u64,
     /// Times in a row that its moment had come and it asked for it again.
@@ -118,7 +117,7 @@ impl Machines {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manner {
     pub(crate) shards: u16,
-    pub(crate) cache: Cache,
+    pub(crate) cache: CacheConfig,
     pub(crate) zero_is_fast: bool,
     pub(crate) clean_delay_ms: u64,
 }
@@ -198,9 +197,8 @@ pub(crate) fn start(
 }
 
 fn shard_side(geometry: &Geometry, manner: Manner, view: &Arc<ArrayView>) -> ShardSide {
-    let Cache { unit_sectors_max, stripes_max, tuning } = manner.cache;
     let geometry = geometry.clone();
-    let config = ShardConfig { geometry, unit_sectors_max, stripes_max, tuning };
+    let config = ShardConfig { geometry, cache: manner.cache };
     let shard = Shard::new(config, Arc::clone(view));
     let block_bytes = shard.block_sectors() as usize * SECTOR;
     ShardSide {
@@ -211,7 +209,7 @@ fn shard_side(geometry: &Geometry, manner: Manner, view: &Arc<ArrayView>) -> Sha
         early_until: 0,
         unheeded: 0,
         dirty: 0,
-        age_before_ms: tuning.age_max_ms,
+        age_before_ms: manner.cache.tuning.age_max_ms,
         inbox: VecDeque::new(),
         reports: VecDeque::new(),
         shard,

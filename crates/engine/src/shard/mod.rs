@@ -25,22 +25,16 @@ use crate::effect::{MemberIo, MemberIoDone, PieceReply, Report};
 use crate::job::Job;
 use crate::mirror::Mirror;
 use crate::request::{Fault, Piece, RequestId};
-use crate::stripe::{CacheConfig, Stripes};
-use crate::tuning::Tuning;
+use crate::stripe::Stripes;
+use crate::tuning::{CacheConfig, Tuning};
 
 /// What a shard is made for.
 #[derive(Clone, Debug)]
 pub struct ShardConfig {
     /// The array's geometry.
     pub geometry: Geometry,
-    /// Sectors of a stripe unit, at most: a power of two up to 128; the chunk, if that is smaller
-    /// (levels 4, 5, 6 only, like the rest).
-    pub unit_sectors_max: u32,
-    /// Stripes that [`Tuning::stripes`] may ask for at most; at least one. The driver's arena has
-    /// room for them ([`Shard::arena_blocks`]); memory that is not used need not be there.
-    pub stripes_max: u32,
-    /// How the stripe cache works at first.
-    pub tuning: Tuning,
+    /// Its stripe cache; levels without parity have none.
+    pub cache: CacheConfig,
 }
 
 /// The machine of one shard.
@@ -67,9 +61,7 @@ impl Shard {
             Geometry::Direct(geometry) => Machine::Direct(Direct::new(geometry)),
             Geometry::Mirror(geometry) => Machine::Mirror(Mirror::new(geometry)),
             Geometry::Stripe(geometry) => {
-                let ShardConfig { unit_sectors_max, stripes_max, tuning, .. } = config;
-                let cache = CacheConfig { unit_sectors_max, stripes_max, tuning };
-                Machine::Stripe(Box::new(Stripes::new(geometry, cache, &view)))
+                Machine::Stripe(Box::new(Stripes::new(geometry, config.cache, &view)))
             }
         };
         Self { common: Common::new(view), family, gated: VecDeque::new() }

@@ -44,16 +44,13 @@ use crate::job::Job;
 use crate::request::{Operation, Piece};
 use crate::shard::{Common, PieceKey};
 use crate::slab::Slab;
-use crate::tuning::{CacheMode, Tuning};
+use crate::tuning::{CacheConfig, CacheMode, Tuning, UNIT_SECTORS_MAX};
 use band::{Attachment, BandKey, Bands, Want};
 use dirty::CopyOut;
 use lists::List;
 use promises::Promises;
 use read::DirectRead;
 use state::{Phase, Stripe};
-
-/// Largest stripe unit, in sectors: 64 KiB. A sector set is one 128-bit word.
-pub(crate) const UNIT_SECTORS_MAX: u32 = 128;
 
 /// The machine of RAID-4, 5 and 6.
 #[derive(Debug)]
@@ -112,14 +109,6 @@ impl Cache {
 enum IoOwner {
     Column { index: u32, slot: Slot },
     Direct(DirectRead),
-}
-
-/// What a stripe cache is made for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CacheConfig {
-    pub(crate) unit_sectors_max: u32,
-    pub(crate) stripes_max: u32,
-    pub(crate) tuning: Tuning,
 }
 
 impl Stripes {

@@ -7,7 +7,9 @@ use braid_engine::array::{
     Array, ArrayEffect, ArraySetup, DeviceRole, MemberId, MemberSetup, SuperblockState,
 };
 use braid_engine::request::{Regions, RequestId};
-use braid_engine::{BadBlocks, BadRange, CacheMode, Instant, Shard, ShardConfig, Tuning};
+use braid_engine::{
+    BadBlocks, BadRange, CacheConfig, CacheMode, Instant, Shard, ShardConfig, Tuning,
+};
 use braid_geometry::{Geometry, Shape, Slot};
 
 use crate::SECTOR;
@@ -173,9 +175,11 @@ impl Scene {
         };
         let config = ShardConfig {
             geometry: geometry.clone(),
-            unit_sectors_max: self.unit_sectors_max,
-            stripes_max: STRIPES_MAX,
-            tuning: self.tuning,
+            cache: CacheConfig {
+                unit_sectors_max: self.unit_sectors_max,
+                stripes_max: STRIPES_MAX,
+                tuning: self.tuning,
+            },
         };
         let side = |_| {
             let shard = Shard::new(config.clone(), Arc::clone(&view));

@@ -21,7 +21,9 @@ use braid_engine::array::{ArrayView, Gate, MemberId, MemberView};
 use braid_engine::effect::Report;
 use braid_engine::effect::{MemberIo, MemberIoDone, MemberOperation};
 use braid_engine::request::{Operation, Regions, Request, RequestId};
-use braid_engine::{BadBlocks, Counters, Instant, Shard, ShardConfig, Tuning, job};
+use braid_engine::{
+    BadBlocks, CacheConfig, Counters, Instant, Shard, ShardConfig, Tuning, UNIT_SECTORS_MAX, job,
+};
 use braid_geometry::{Geometry, Level, LogicalSector, SECTOR_BYTES, Shape, default_layout};
 use braid_parity::Kernel;
 use bytes::Bytes;
@@ -34,9 +36,6 @@ const _: () = assert!(SECTOR as u64 == SECTOR_BYTES, "the same sector");
 
 /// What members hold to begin with: an even number of slots agrees on it.
 const UNWRITTEN: u8 = 0x35;
-
-/// The largest stripe unit, in sectors.
-const UNIT_SECTORS_MAX: u32 = 128;
 
 /// What members are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,9 +116,11 @@ impl Driver {
         let capacity_sectors = geometry.capacity_sectors();
         let config = ShardConfig {
             geometry,
-            unit_sectors_max: plan.chunk_sectors.min(UNIT_SECTORS_MAX),
-            stripes_max: plan.tuning.stripes,
-            tuning: plan.tuning,
+            cache: CacheConfig {
+                unit_sectors_max: plan.chunk_sectors.min(UNIT_SECTORS_MAX),
+                stripes_max: plan.tuning.stripes,
+                tuning: plan.tuning,
+            },
         };
         let shard = Shard::new(config, Arc::new(view(&plan)));
         let block_bytes = bytes_of(shard.block_sectors());

@@ -7,7 +7,7 @@ use braid_engine::array::{ArrayView, Gate, MemberId, MemberView};
 use braid_engine::buffer::Buffer;
 use braid_engine::effect::{IoId, MemberIoDone, MemberOperation, Report};
 use braid_engine::request::{Operation, Regions, Request, RequestId};
-use braid_engine::{BadBlocks, Instant, Shard, ShardConfig, Tuning};
+use braid_engine::{BadBlocks, CacheConfig, Instant, Shard, ShardConfig, Tuning};
 use braid_geometry::{Geometry, LogicalSector};
 
 use super::backend::{Backend, ClientRequest, Effects};
@@ -32,9 +32,11 @@ impl Braid {
     pub(super) fn new(geometry: &Geometry, tuning: Tuning) -> Self {
         let config = ShardConfig {
             geometry: geometry.clone(),
-            unit_sectors_max: u32::try_from(BLOCK_SECTORS).expect("few"),
-            stripes_max: tuning.stripes,
-            tuning,
+            cache: CacheConfig {
+                unit_sectors_max: u32::try_from(BLOCK_SECTORS).expect("few"),
+                stripes_max: tuning.stripes,
+                tuning,
+            },
         };
         let member = |slot: u16| MemberView {
             id: MemberId(slot),
