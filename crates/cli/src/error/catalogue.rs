@@ -352,8 +352,8 @@ pub(crate) const CATALOGUE: [Entry; 45] = [
         title: "the array has lost more members than it tolerates",
         exit: Exit::BeyondTolerance,
         explanation: "While the array ran, members failed until data was gone. Requests that need it get \
-                      I/O errors; what was acknowledged before is on the members that are left. Nothing \
-                      further is written.",
+                      I/O errors; what was flushed before is on the members that are left. Nothing further \
+                      is written.",
     },
     Entry {
         code: Code::VerifyFailed,
