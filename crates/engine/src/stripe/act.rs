@@ -197,10 +197,8 @@ impl Stripes {
         }
         // One of several may be full; what is cut never is.
         stripe.begin_batch(self.unit_sectors, 1);
-        let is_full = stripe.batch.as_ref().is_some_and(|batch| batch.is_full);
-        self.full_writes = self.full_writes + u32::from(is_full) - u32::from(batch.is_full);
-        let (is_part, was_part) = (batch.is_write && !is_full, batch.is_write && !batch.is_full);
-        self.part_writes = self.part_writes + u32::from(is_part) - u32::from(was_part);
+        self.writers.end(&batch);
+        self.writers.begin(stripe.batch.as_ref().expect("just begun"));
         true
     }
 
@@ -229,7 +227,7 @@ impl Stripes {
         let was_holding = std::mem::replace(&mut stripe.phase, Phase::Ready) == Phase::Hold;
         self.holding -= u32::from(was_holding);
         stripe.has_served = true;
-        stripe.is_worth_keeping = batch.is_write && !batch.is_full;
+        stripe.is_worth_keeping = batch.is_part();
         // Without a member that takes it parity is not made: what the blocks hold of it is old.
         for slot in [Some(stripe.map.p_slot()), stripe.map.q_slot()].into_iter().flatten() {
             let column = stripe.column_mut(slot);
@@ -250,8 +248,7 @@ impl Stripes {
             let attachment = stripe.queue[place];
             stripe.note_queued(&attachment);
         }
-        self.full_writes -= u32::from(batch.is_full);
-        self.part_writes -= u32::from(batch.is_write && !batch.is_full);
+        self.writers.end(&batch);
     }
 
     /// Answers what the batch works on, or, where that was answered, lets go of it.

@@ -50,7 +50,7 @@ use dirty::CopyOut;
 use lists::List;
 use promises::Promises;
 use read::DirectRead;
-use state::{Phase, Stripe};
+use state::{Batch, Phase, Stripe};
 
 /// The machine of RAID-4, 5 and 6.
 #[derive(Debug)]
@@ -64,10 +64,7 @@ pub(crate) struct Stripes {
     /// Work that found no stripe, first come, first served.
     waiting: VecDeque<(band::Band, Attachment)>,
     bypass: Bypass,
-    /// Stripes under way that write every data column whole.
-    full_writes: u32,
-    /// Stripes under way that write a part.
-    part_writes: u32,
+    writers: Writers,
     promises: Promises,
     /// All members are there, with all that they should hold.
     is_whole: bool,
@@ -104,6 +101,27 @@ impl Cache {
     }
 }
 
+/// Stripes under way that write.
+#[derive(Debug, Default)]
+struct Writers {
+    /// Every data column whole.
+    full: u32,
+    /// A part.
+    part: u32,
+}
+
+impl Writers {
+    fn begin(&mut self, batch: &Batch) {
+        self.full += u32::from(batch.is_full);
+        self.part += u32::from(batch.is_part());
+    }
+
+    fn end(&mut self, batch: &Batch) {
+        self.full -= u32::from(batch.is_full);
+        self.part -= u32::from(batch.is_part());
+    }
+}
+
 /// Whose a member request is.
 #[derive(Clone, Copy, Debug)]
 enum IoOwner {
@@ -135,8 +153,7 @@ impl Stripes {
             ready: VecDeque::new(),
             waiting: VecDeque::new(),
             bypass: Bypass::new(tuning.bypass_threshold),
-            full_writes: 0,
-            part_writes: 0,
+            writers: Writers::default(),
             promises: Promises::default(),
             is_whole: false,
             holding: 0,
@@ -206,10 +223,12 @@ impl Stripes {
     /// Stripes that hold their answer may go on; and when writing ends, nothing is waited for.
     pub(crate) fn handle_view(&mut self, common: &mut Common) {
         self.note_view(&common.view);
-        let stripes = u32::try_from(self.cache.pool.len()).expect("stripes are counted so");
-        for index in if self.holding > 0 { 0..stripes } else { 0..0 } {
-            if self.cache.stripe(index).phase == Phase::Hold {
-                self.look_at(index);
+        if self.holding > 0 {
+            let stripes = u32::try_from(self.cache.pool.len()).expect("stripes are counted so");
+            for index in 0..stripes {
+                if self.cache.stripe(index).phase == Phase::Hold {
+                    self.look_at(index);
+                }
             }
         }
         if common.view.gate != Gate::Open && !planted(Bug::DirtyAtClosing) {

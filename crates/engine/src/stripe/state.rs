@@ -203,6 +203,13 @@ pub(super) struct Batch {
     pub(super) preferred: Option<Method>,
 }
 
+impl Batch {
+    /// It writes, but not every data column whole.
+    pub(super) fn is_part(&self) -> bool {
+        self.is_write && !self.is_full
+    }
+}
+
 /// Where a stripe stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {

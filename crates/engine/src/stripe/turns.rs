@@ -42,8 +42,8 @@ impl Stripes {
             common.counters.cache.extra_probes = self.cache.index.extra_probes();
             let Some(head) = self.cache.held.first() else { return };
             // Among full-width writes one that reads first is enough at a time.
-            let is_alone = self.full_writes == 0 || self.part_writes == 0;
-            if !(is_alone && self.bypass.lets_go(self.full_writes)) {
+            let is_alone = self.writers.full == 0 || self.writers.part == 0;
+            if !(is_alone && self.bypass.lets_go(self.writers.full)) {
                 return;
             }
             reached(Mark::HeldGoesOn);
@@ -81,7 +81,7 @@ impl Stripes {
             || is_called_in();
         if !is_urged {
             Turn::WhenFilled
-        } else if self.full_writes == 0 && self.cache.held.first().is_none() {
+        } else if self.writers.full == 0 && self.cache.held.first().is_none() {
             Turn::Now
         } else {
             Turn::AfterFullWrites
@@ -136,13 +136,12 @@ impl Stripes {
         stripe.put_off = PutOff::default();
         stripe.begin_batch(self.unit_sectors, usize::MAX);
         let batch = stripe.batch.as_ref().expect("just begun");
-        self.part_writes += u32::from(batch.is_write && !batch.is_full);
+        self.writers.begin(batch);
         if batch.is_full {
             if was_put_off {
                 reached(Mark::FilledGoesOn);
                 common.counters.cache.filled_promotions += 1;
             }
-            self.full_writes += 1;
             if !had_started && self.bypass.passes(self.cache.held.first()) {
                 common.counters.cache.bypasses += 1;
             }
