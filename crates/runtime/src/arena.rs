@@ -3,7 +3,7 @@
 //! The engine names bytes; at any moment the effects it has handed out name runs that do not
 //! overlap where one of them is written. That is the engine's discipline, kept by its states: a
 //! stripe has either member requests or a job out, never both on one block, and a payload is given
-//! back only once every piece has been answered. The compiler cannot see it, so the access is
+//! back only once every piece has been answered and let go of. The compiler cannot see it, so the access is
 //! `unsafe` here, in one file, behind an interface that takes the engine's own names.
 //!
 //! What is checked all the same, in release: every run lies inside its memory. In debug builds a
@@ -149,7 +149,7 @@ impl ShardMemory {
         let place = self.place(span.buffer);
         let _seen = self.see(&place, span.length_bytes, Witness::read);
         // SAFETY: the engine has handed out an effect that reads this run, so none that writes it
-        // is out, and the client has lent its payload until the request is answered.
+        // is out, and the client has lent its payload until every piece is answered and let go of.
         write(unsafe { self.bytes(&place, span.length_bytes) })
     }
 

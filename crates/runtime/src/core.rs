@@ -278,9 +278,8 @@ impl Core {
         let request = self.requests.get(reply.request);
         let answer = request.reply(reply.result, reply.keeps_payload);
         let answer = answer.or_else(|| self.issue(&request, machines));
-        drop(request);
         if let Some(answer) = answer {
-            self.requests.finish(reply.request, answer);
+            self.requests.finish(reply.request, request, answer);
         }
     }
 
@@ -391,7 +390,7 @@ impl Core {
 
     fn conclude(&self, effects: ArrayEffects) {
         for (request, result) in effects.answers {
-            self.requests.finish(request, result);
+            self.requests.finish(request, self.requests.get(request), result);
         }
         for notice in effects.notices {
             if flaw::has(Flaw::NoticesUnowned) {

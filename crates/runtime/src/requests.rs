@@ -152,8 +152,7 @@ impl Requests {
     }
 
     /// Answers a request: tells whoever asked, and gives the payload back if nothing needs it.
-    pub(crate) fn finish(&self, id: RequestId, result: Result<(), Fault>) {
-        let request = self.get(id);
+    pub(crate) fn finish(&self, id: RequestId, request: Arc<Request>, result: Result<(), Fault>) {
         let completion = request.completion.lock().expect("nobody panicked holding it").take();
         let completion = completion.expect("a request is answered once");
         let is_held = request.answer();

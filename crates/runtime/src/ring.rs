@@ -99,10 +99,16 @@ impl Ring {
         assert!(is_first, "a core is connected once");
     }
 
-    fn slot(&self, machine: Machine) -> &AtomicBool {
+    /// Whether a worker has been told of a machine, which worker that is, and by which token.
+    fn scheduling(&self, machine: Machine) -> (&AtomicBool, usize, u64) {
         match machine {
-            Machine::Shard(index) => &self.scheduled[usize::from(index.0)],
-            Machine::Array => self.scheduled.last().expect("the array has the last one"),
+            Machine::Shard(ShardIndex(index)) => {
+                let on = usize::from(index);
+                (&self.scheduled[on], on, u64::from(index))
+            }
+            Machine::Array => {
+                (self.scheduled.last().expect("the array has the last one"), 0, ARRAY)
+            }
         }
     }
 
@@ -113,14 +119,10 @@ impl Ring {
 
     /// Has a worker drive `machine`; false when there are none any more.
     pub(crate) fn schedule(&self, core: &Arc<Core>, machine: Machine) -> bool {
-        let slot = self.slot(machine);
+        let (slot, on, token) = self.scheduling(machine);
         if slot.swap(true, Ordering::SeqCst) {
             return true;
         }
-        let (on, token) = match machine {
-            Machine::Shard(index) => (usize::from(index.0), u64::from(index.0)),
-            Machine::Array => (0, ARRAY),
-        };
         let told = self.workers.wake(on, Arc::clone(core) as Arc<dyn Handler>, token);
         if told.is_err() {
             slot.store(false, Ordering::SeqCst);
@@ -130,14 +132,10 @@ impl Ring {
 
     /// The same for a worker that has just pushed a completion: once the others of this turn are told.
     fn schedule_here(&self, worker: &Worker, core: Arc<Core>, machine: Machine) {
-        if self.slot(machine).swap(true, Ordering::SeqCst) {
-            return;
+        let (slot, _, token) = self.scheduling(machine);
+        if !slot.swap(true, Ordering::SeqCst) {
+            worker.afterwards(core, token);
         }
-        let token = match machine {
-            Machine::Shard(index) => u64::from(index.0),
-            Machine::Array => ARRAY,
-        };
-        worker.afterwards(core, token);
     }
 
     /// Submits a member's read or write; gives back what threads have to do. An error is the end of it.
@@ -213,7 +211,7 @@ impl Handler for Core {
         };
         let ring = self.ring.as_ref().expect("only workers tell a core anything");
         // Before looking, so that whoever pushes from now on tells a worker again.
-        ring.slot(machine).store(false, Ordering::SeqCst);
+        ring.scheduling(machine).0.store(false, Ordering::SeqCst);
         self.drive_here(machine);
     }
 }

@@ -200,8 +200,7 @@ fn answer_early() {
         let (last, _) = request.cut();
         assert_eq!(last.len(), 1);
         let answer = request.reply(Ok(()), false).expect("the last one");
-        drop(request);
-        requests.finish(id, answer);
+        requests.finish(id, request, answer);
         other.join().expect("it does not panic");
         assert_eq!(answers.load(Ordering::Relaxed), 1, "it is answered once");
         assert_eq!(requests.count(), 0, "nothing stays");
@@ -249,9 +248,8 @@ fn answer_pieces(requests: &Arc<Requests>, memory: &ShardMemory, id: RequestId, 
         let request = requests.get(id);
         let answer = request.reply(Ok(()), false);
         let (pieces, answer) = answer.map_or_else(|| request.cut(), |one| (Vec::new(), Some(one)));
-        drop(request);
         if let Some(answer) = answer {
-            requests.finish(id, answer);
+            requests.finish(id, request, answer);
         }
         let piece = pieces.first().map(|(_, piece)| piece.payload_offset_sectors);
         // The first piece is one sector, the second a whole region, the third the rest.
