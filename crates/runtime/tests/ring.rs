@@ -1,5 +1,7 @@
 //! A volume on files: by rings and by threads, through the page cache and past it.
 
+#[path = "kit/client.rs"]
+mod client;
 #[path = "kit/files.rs"]
 mod files;
 #[allow(dead_code)] // arrays in memory are other tests'
@@ -14,6 +16,7 @@ use braid_runtime::{
     Cache, CacheMode, Direct, Io, Notice, Options, Outcome, Payload, Volume, VolumeOperation,
     Workers,
 };
+use client::{Random, read, write};
 use files::Files;
 
 /// Every way of doing I/O and of answering; past the page cache only where the folder for temporary files can.
@@ -37,31 +40,6 @@ fn can_go_direct() -> bool {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("probe");
     braid_member::create_file(&path, 1 << 20).expect("a file").go_direct().is_ok()
-}
-
-/// xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) % limit
-    }
-}
-
-fn read(volume: &Volume, offset: u64, length: usize) -> Vec<u8> {
-    let payload = Payload::from(vec![0xdb; length]);
-    let outcome = volume.call(VolumeOperation::Read { offset, payload });
-    outcome.result.expect("a read");
-    outcome.payload.expect("a read gives its payload back").to_vec()
-}
-
-fn write(volume: &Volume, offset: u64, bytes: &[u8], durable: bool) {
-    let payload = Payload::from(bytes);
-    let outcome = volume.call(VolumeOperation::Write { offset, payload, durable });
-    outcome.result.expect("a write");
 }
 
 /// Threads write, zero, trim and read back their own areas; answers what all of it should be now.

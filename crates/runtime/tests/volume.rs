@@ -1,6 +1,8 @@
 //! The runtime end to end over memory members: many threads, failing members, unaligned requests,
 //! and what the superblocks say afterwards.
 
+#[path = "kit/client.rs"]
+mod client;
 mod kit;
 
 use std::sync::{Arc, Mutex};
@@ -11,6 +13,7 @@ use braid_member::Member;
 use braid_member::layer::{Fault, Operation};
 use braid_ondisk::SuperblockUpdate;
 use braid_runtime::{Notice, OpenError, Payload, Volume, VolumeError, VolumeOperation};
+use client::{Random, read, write};
 use kit::Array;
 
 const LEVELS: [(Level, u16, u32); 6] = [
@@ -21,31 +24,6 @@ const LEVELS: [(Level, u16, u32); 6] = [
     (Level::Raid5, 4, 128),
     (Level::Raid6, 6, 256),
 ];
-
-/// A small generator of its own, so that a seed means the same for ever (xorshift64*).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) % limit
-    }
-}
-
-fn read(volume: &Volume, offset: u64, length: usize) -> Vec<u8> {
-    let payload = Payload::from(vec![0xdb; length]);
-    let outcome = volume.call(VolumeOperation::Read { offset, payload });
-    outcome.result.expect("a healthy read");
-    outcome.payload.expect("a read gives its payload back").to_vec()
-}
-
-fn write(volume: &Volume, offset: u64, bytes: &[u8], durable: bool) {
-    let payload = Payload::from(bytes);
-    let outcome = volume.call(VolumeOperation::Write { offset, payload, durable });
-    outcome.result.expect("a healthy write");
-}
 
 /// Threads write and read back their own areas at odd offsets; `midway` runs in between.
 fn churn(volume: &Volume, seed: u64, midway: impl Fn() + Sync) -> Vec<u8> {

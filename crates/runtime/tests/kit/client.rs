@@ -1,0 +1,31 @@
+//! A client of a volume that waits for each answer, and numbers for it to draw.
+
+use braid_runtime::{Payload, Volume, VolumeOperation};
+
+/// A small generator of its own, so that a seed means the same for ever (xorshift64*).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    /// A number below `limit`.
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) % limit
+    }
+}
+
+/// What the volume holds from `offset` on.
+pub(crate) fn read(volume: &Volume, offset: u64, length: usize) -> Vec<u8> {
+    let payload = Payload::from(vec![0xdb; length]);
+    let outcome = volume.call(VolumeOperation::Read { offset, payload });
+    outcome.result.expect("a healthy read");
+    outcome.payload.expect("a read gives its payload back").to_vec()
+}
+
+/// Writes, with or without waiting for stable storage.
+pub(crate) fn write(volume: &Volume, offset: u64, bytes: &[u8], durable: bool) {
+    let payload = Payload::from(bytes);
+    let outcome = volume.call(VolumeOperation::Write { offset, payload, durable });
+    outcome.result.expect("a healthy write");
+}
