@@ -9,11 +9,12 @@ use std::ops::Range;
 use braid_geometry::{Family, Geometry, Level, Shape, Slot};
 use braid_ondisk::{BitmapError, BitmapKind, Features, Superblock};
 
-use crate::Options;
 use crate::candidates::Candidate;
+use crate::damaged;
 use crate::judge::Roster;
 use crate::refusal::{AtRisk, ReadOnlyReason, Refusal};
 use crate::risk::at_risk;
+use crate::{Options, ProbedMember};
 
 /// Who occupies a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,7 +66,11 @@ pub struct AssembledArray {
 }
 
 /// Builds the array of a settled roster.
-pub(crate) fn build(roster: &Roster<'_>, options: &Options) -> Result<AssembledArray, Refusal> {
+pub(crate) fn build(
+    roster: &Roster<'_>,
+    members: &[ProbedMember],
+    options: &Options,
+) -> Result<AssembledArray, Refusal> {
     check_servable(roster)?;
     check_agreement(roster)?;
     let slot_count = slot_count(roster)?;
@@ -76,6 +81,7 @@ pub(crate) fn build(roster: &Roster<'_>, options: &Options) -> Result<AssembledA
     if !survives && !planted(Bug::TooFewAccepted) {
         return Err(too_few(slot_count, geometry.lost_max(), &lost));
     }
+    damaged::check(roster, members, &geometry)?;
     let resync_offset = resync_offset(roster, &geometry);
     let accepted_risk = risk(roster, &geometry, (&lost, resync_offset), options)?;
     let read_only = read_only(roster);

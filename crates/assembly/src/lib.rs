@@ -29,6 +29,9 @@
 //! - **Active before clean.** If any member in use says that the array was being written, it was. md goes by the
 //!   newest superblock only; a power failure in the middle of marking the array clean can leave the member that was
 //!   not yet told with unflushed data, so we are stricter.
+//! - **A damaged superblock that claims more events** is never believed, and can be reason enough to refuse: all who were
+//!   told of a loss may have been cut in the middle of the next update, and who missed everything since is the only
+//!   sound one (`damaged`).
 //! - **Spares need no count**: md skips them in some updates. Nothing is read from them.
 //! - **A clone of a member beside the member** (a snapshot, a `dd`): nobody can tell which of the two is right, whatever
 //!   the counts say. The count steps back when the array turns clean, so a clone taken before has one event more and
@@ -74,6 +77,7 @@
 mod array;
 mod candidates;
 mod choose;
+mod damaged;
 mod judge;
 mod refusal;
 mod risk;
@@ -142,6 +146,6 @@ pub fn assemble(members: &[ProbedMember], options: &Options) -> Assembly {
     let candidates = candidates::candidates(members, &mut verdicts);
     let array = choose::choose(&options.choice, candidates, &mut verdicts)
         .and_then(|group| judge::judge(&group, &mut verdicts))
-        .and_then(|roster| array::build(&roster, options));
+        .and_then(|roster| array::build(&roster, members, options));
     Assembly { verdicts: verdicts.finish(), array }
 }

@@ -119,6 +119,19 @@ pub enum Refusal {
     /// The array is a cluster's.
     #[error("it belongs to a cluster (clustered bitmap), which braid cannot serve")]
     Clustered,
+    /// Members whose superblocks are damaged may know of writes that all the sound ones missed.
+    #[error(
+        "{} may be newer than all the others (events {events} against {sound_events}), but {} superblock is damaged",
+        .labels.join(", "), if .labels.len() == 1 { "its" } else { "their" }
+    )]
+    NewestDamaged {
+        /// Who.
+        labels: Vec<String>,
+        /// The most events that one of them claims.
+        events: u64,
+        /// The most that a sound one has.
+        sound_events: u64,
+    },
     /// Members that belong together and do not fit together.
     #[error("{label} and {other} are of one array and disagree about its {field}")]
     ConflictingGeometry {
@@ -178,6 +191,7 @@ impl Refusal {
             Self::Reshaping { .. } => "reshaping",
             Self::Journal => "journal",
             Self::Clustered => "clustered",
+            Self::NewestDamaged { .. } => "newest-damaged",
             Self::ConflictingGeometry { .. } => "conflicting-geometry",
             Self::Geometry(_) => "geometry",
             Self::TooFewMembers { .. } => "too-few-members",

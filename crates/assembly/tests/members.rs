@@ -261,7 +261,8 @@ fn strangers_and_damaged_superblocks_are_named() {
     members.push(blank("disk"));
     let ext = Foreign { kind: ForeignKind::Ext, label: None, uuid: None, offset: 1080 };
     members[6].probe.foreign.push(ext);
-    let fault = |cause| SuperblockError { version: Version::V1_2, offset_bytes: 4096, cause };
+    let fault =
+        |cause| SuperblockError { version: Version::V1_2, offset_bytes: 4096, cause, claim: None };
     let checksum = fault(SuperblockFault::Checksum { stored: 1, computed: 2 });
     members[1].probe.superblocks = vec![Err(checksum)];
     members[2].probe.superblocks =
@@ -281,7 +282,7 @@ fn strangers_and_damaged_superblocks_are_named() {
 fn a_sound_superblock_beside_a_damaged_one_counts() {
     let mut members = array(Level::Raid1, 1);
     let cause = SuperblockFault::ChunkZero;
-    let damaged = SuperblockError { version: Version::V0_90, offset_bytes: 0, cause };
+    let damaged = SuperblockError { version: Version::V0_90, offset_bytes: 0, cause, claim: None };
     members[0].probe.superblocks.insert(0, Err(damaged));
     assert_eq!(codes(&judge(&members)), ["fresh"]);
 }

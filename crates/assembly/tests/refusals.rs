@@ -6,8 +6,8 @@ use braid_assembly::{AtRisk, Options, ReadOnlyReason, Refusal, assemble};
 use braid_geometry::{GeometryError, Level};
 use braid_ondisk::{BitmapError, BitmapKind, Features, PplPlace, Reshape, Role};
 use kit::{
-    EVENTS, add_bitmap, add_events, add_feature, array, array_with, blank, codes, edit, edit_all,
-    fail, judge, judge_read_only, refusal, set_dirty, set_role, superblock,
+    EVENTS, add_bitmap, add_events, add_feature, array, array_with, blank, codes, damage, edit,
+    edit_all, fail, judge, judge_read_only, refusal, set_dirty, set_role, superblock,
 };
 
 #[test]
@@ -45,6 +45,72 @@ fn two_members_lost_from_raid5_are_too_many() {
         expected.to_string(),
         "too few members: 2 of 4 are up to date, at least 3 are needed; missing: slot 0, 3"
     );
+}
+
+#[test]
+fn a_stale_copy_is_not_served_when_the_newer_ones_are_damaged() {
+    let mut members = array(Level::Raid1, 3);
+    fail(&mut members, 2);
+    add_events(&mut members[0], 2);
+    add_events(&mut members[1], 2);
+    let newest = judge(&members).array.expect("two are enough").newest.state.events;
+    damage(&mut members[0]);
+    damage(&mut members[1]);
+    let (labels, sound_events) = (vec!["m0".into(), "m1".into()], EVENTS);
+    let expected = Refusal::NewestDamaged { labels, events: newest, sound_events };
+    assert_eq!(refusal(&members), expected);
+    assert_eq!(
+        expected.to_string(),
+        "m0, m1 may be newer than all the others (events 43 against 40), but their superblock is damaged"
+    );
+    // Who is left out is not asked.
+    assert_eq!(judge(&members[2..]).array.expect("a copy is enough").degraded, 2);
+    // A third one that is sound and newer settles it.
+    let sound = array(Level::Raid1, 3);
+    members[1] = sound[1].clone();
+    set_role(&mut members[1], 2, Role::Faulty);
+    add_events(&mut members[1], 3);
+    assert_eq!(judge(&members).array.expect("m1 knows").degraded, 2);
+}
+
+#[test]
+fn one_update_that_was_cut_short_stops_nobody_who_cannot_be_out() {
+    // Everybody was in, and the first to be told was cut in the middle.
+    let mut members = array(Level::Raid1, 2);
+    add_events(&mut members[0], 1);
+    damage(&mut members[0]);
+    assert_eq!(judge(&members).array.expect("nobody was out").degraded, 1);
+    // It told of a loss: the only sound one may be the one that was lost.
+    let mut members = array(Level::Raid1, 2);
+    fail(&mut members, 1);
+    damage(&mut members[0]);
+    assert!(matches!(refusal(&members), Refusal::NewestDamaged { .. }));
+    // One of two sound ones is in its table, and was not told.
+    let mut members = array(Level::Raid1, 3);
+    fail(&mut members, 2);
+    damage(&mut members[0]);
+    edit(&mut members[1], |superblock| superblock.state.events = EVENTS);
+    set_role(&mut members[1], 2, Role::Active(2));
+    assert_eq!(judge(&members).array.expect("one of them is in").degraded, 1);
+}
+
+#[test]
+fn a_damaged_superblock_alone_could_not_have_run_a_parity_array() {
+    for (level, slots) in [(Level::Raid5, 4), (Level::Raid6, 5), (Level::Raid4, 3)] {
+        let mut members = array(level, slots);
+        add_events(&mut members[0], 1 << 40);
+        damage(&mut members[0]);
+        assert_eq!(judge(&members).array.expect("one may be missing").degraded, 1, "{level}");
+    }
+    // Another array's damaged superblock says nothing of this one.
+    let mut members = array(Level::Raid1, 2);
+    let mut other = array_with(Level::Raid1, 1, 0, 9).remove(0);
+    other.label = "other".into();
+    other.identity = "other".into();
+    add_events(&mut other, 9);
+    damage(&mut other);
+    members[0] = other;
+    assert_eq!(judge(&members).array.expect("a copy is enough").degraded, 1);
 }
 
 #[test]

@@ -59,6 +59,7 @@ fn code(refusal: &Refusal, verdicts: &[MemberVerdict]) -> Code {
         }
         Refusal::Reshaping { .. } => Code::Reshaping,
         Refusal::Journal => Code::JournalNeeded,
+        Refusal::NewestDamaged { .. } => Code::NewestDamaged,
         Refusal::ConflictingGeometry { .. } => Code::MembersDisagree,
         Refusal::Geometry(
             GeometryError::Raid10FarSets { .. } | GeometryError::Raid0LayoutUnspecified { .. },
@@ -113,6 +114,7 @@ fn what(refusal: &Refusal) -> String {
         Refusal::NoMembers { .. }
         | Refusal::RolesContradict { .. }
         | Refusal::SlotClaimedTwice { .. }
+        | Refusal::NewestDamaged { .. }
         | Refusal::ConflictingGeometry { .. }
         | Refusal::Geometry(_) => refusal.to_string(),
     }
@@ -171,6 +173,16 @@ fn with_remedies(
         Refusal::Reshaping { .. } | Refusal::Journal | Refusal::PplNotReplayed { .. } => error
             .remedy(Risk::Look, "See what it says", examine)
             .remedy(Risk::Change, "Let the kernel's md finish it", kernel),
+        Refusal::NewestDamaged { labels, .. } => {
+            let rest = words(members, labels);
+            let (look, serve) =
+                (format!("braid serve --read-only {rest}"), format!("braid serve {rest}"));
+            error
+                .remedy(Risk::Look, "Best: connect the other members and name them, too", "")
+                .remedy(Risk::Look, "See what each says", examine)
+                .remedy(Risk::Look, "See what the sound ones hold", look)
+                .remedy(Risk::Destroy, "Go on from the sound ones, without what they missed", serve)
+        }
         Refusal::ConflictingGeometry { label, .. } => {
             let rest = words(members, std::slice::from_ref(label));
             error.remedy(Risk::Look, "Compare them", examine).remedy(

@@ -46,7 +46,8 @@ pub use placement::{Placement, PlacementError, PlacementRequest, placement};
 pub use ppl::{PplEntry, PplError, PplHeader, PplPlace, UnvalidatedPplHeader};
 pub use probe::{Probe, Snippet, probe, probe_ranges};
 pub use superblock::{
-    ArrayFacts, DeviceFacts, DeviceFlags, Features, IntentFacts, NewSuperblock, NewSuperblockError,
-    NewV0, Reshape, Role, StateFacts, Superblock, SuperblockError, SuperblockFault,
-    SuperblockUpdate, Timestamp, UnvalidatedV0, UnvalidatedV1, Version, format_uuid,
+    ArrayFacts, Claim, DeviceFacts, DeviceFlags, Features, IntentFacts, NewSuperblock,
+    NewSuperblockError, NewV0, Reshape, Role, StateFacts, Superblock, SuperblockError,
+    SuperblockFault, SuperblockUpdate, Timestamp, UnvalidatedV0, UnvalidatedV1, Version,
+    format_uuid,
 };

@@ -273,6 +273,12 @@ impl History {
                 assert!(is_open_choice && foreign && arrays.len() == 2, "{refusal}");
                 "refused-several-arrays"
             }
+            Refusal::NewestDamaged { labels, .. } => {
+                let has_none = |index: &&usize| self.devices[**index].superblock().is_none();
+                let damaged = presented.iter().filter(has_none).count();
+                assert!(damaged >= labels.len(), "{refusal}");
+                "refused-newest-damaged"
+            }
             Refusal::DirtyAndDegraded(_) => "refused-write-hole",
             Refusal::TooFewMembers { .. } => "refused-too-few",
             Refusal::NoMembers { .. } => "refused-no-members",
@@ -326,6 +332,7 @@ mod tests {
             "same-disk-twice",
             "clock-backwards",
             "torn-table-presented",
+            "refused-newest-damaged",
             "spare-told",
             "power-cut",
             "levelled",

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use braid_assembly::{Assembly, Options, ProbedMember, Refusal, assemble};
 use braid_geometry::{Level, default_layout};
 use braid_ondisk::{
-    ArrayFacts, BitmapKind, BitmapSuperblock, DeviceFlags, Features, NewSuperblock,
-    PlacementRequest, Probe, Role, Superblock, Timestamp, Version, placement,
+    ArrayFacts, BitmapKind, BitmapSuperblock, Claim, DeviceFlags, Features, NewSuperblock,
+    PlacementRequest, Probe, Role, Superblock, SuperblockError, SuperblockFault, Timestamp,
+    Version, placement,
 };
 
 pub(crate) const DEVICE_BYTES: u64 = 16 << 20;
@@ -168,4 +169,16 @@ pub(crate) fn occupants(members: &[ProbedMember], assembly: &Assembly) -> Vec<St
     let array = assembly.array.as_ref().expect("an array");
     let label = |occupant: &braid_assembly::Occupant| members[occupant.member].label.clone();
     array.slots.iter().map(|slot| slot.as_ref().map(label).unwrap_or_default()).collect()
+}
+
+/// Damages a superblock: its checksum fails, what it says of itself can be read.
+pub(crate) fn damage(member: &mut ProbedMember) {
+    let Superblock { array, state, .. } = superblock(member);
+    let is_active = |role: &&Role| matches!(role, Role::Active(_));
+    let active = state.roles.iter().filter(is_active).count();
+    let missing = array.raid_slots - u32::try_from(active).expect("few");
+    let claim = Some(Claim { array_uuid: array.uuid, events: state.events, missing });
+    let cause = SuperblockFault::Checksum { stored: 1, computed: 2 };
+    let error = SuperblockError { version: Version::V1_2, offset_bytes: 4096, cause, claim };
+    member.probe.superblocks = vec![Err(error)];
 }

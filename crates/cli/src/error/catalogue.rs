@@ -20,7 +20,7 @@ pub(crate) struct Entry {
 }
 
 /// All of them, in the order of their numbers.
-pub(crate) const CATALOGUE: [Entry; 45] = [
+pub(crate) const CATALOGUE: [Entry; 46] = [
     // The command line.
     Entry {
         code: Code::Usage,
@@ -231,6 +231,16 @@ pub(crate) const CATALOGUE: [Entry; 45] = [
         explanation: "Two superblocks carry the same array UUID and describe different arrays: another \
                       level, chunk, size or layout. One of them was changed by something other than md, or \
                       the array was created again under the same UUID. Nothing was written.",
+    },
+    Entry {
+        code: Code::NewestDamaged,
+        title: "damaged superblocks may be newer than the sound ones",
+        exit: Exit::Refused,
+        explanation: "Some of these members have superblocks that pass no checksum, and what can be read \
+                      of them counts more events than any sound one. If they are right, the sound members \
+                      were put out before and miss everything that was written since. braid believes \
+                      neither. Members that are not connected may settle it; else leave the damaged \
+                      ones out to go on with what the sound ones hold. Nothing was written.",
     },
     // Members.
     Entry {

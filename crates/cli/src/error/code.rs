@@ -67,6 +67,8 @@ pub(crate) enum Code {
     RanApart = 35,
     /// Members of one array disagree about it.
     MembersDisagree = 36,
+    /// Damaged superblocks may be newer than the sound ones.
+    NewestDamaged = 37,
     /// No such member.
     MemberMissing = 50,
     /// Not a file and not a block device.

@@ -42,6 +42,10 @@ fn refusals() -> Vec<(Refusal, Code)> {
         (Refusal::Reshaping { position_sectors: 8 }, Code::Reshaping),
         (Refusal::Journal, Code::JournalNeeded),
         (
+            Refusal::NewestDamaged { labels: vec!["/dev/sdb".into()], events: 9, sound_events: 5 },
+            Code::NewestDamaged,
+        ),
+        (
             Refusal::ConflictingGeometry {
                 label: "c".to_string(),
                 other: "a b".to_string(),
@@ -80,7 +84,7 @@ fn every_refusal_has_its_code_and_a_safe_way_out() {
             assert!(remedy.command.is_empty() || names, "{}", remedy.command);
         }
     }
-    assert_eq!(codes.len(), 15, "each of assembly's refusals");
+    assert_eq!(codes.len(), 16, "each of assembly's refusals");
 }
 
 #[test]
@@ -116,7 +120,8 @@ fn of_nothing_but_broken_members_the_fault_is_named() {
         (SuperblockFault::BigEndian, Code::UnsupportedFeature),
     ];
     for (cause, code) in cases {
-        let error = SuperblockError { version: Version::V1_2, offset_bytes: 4096, cause };
+        let error =
+            SuperblockError { version: Version::V1_2, offset_bytes: 4096, cause, claim: None };
         let verdict = MemberVerdict {
             label: "c".to_string(),
             verdict: Verdict::Damaged,

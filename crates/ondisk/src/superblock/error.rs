@@ -15,6 +15,23 @@ pub struct SuperblockError {
     /// What is wrong.
     #[source]
     pub cause: SuperblockFault,
+    /// What it says of itself, if its checksum is all that is known to be wrong and it may have been cut in
+    /// the middle: it is longer than a sector.
+    pub claim: Option<Claim>,
+}
+
+/// What a superblock says that passes no checksum: reason enough to refuse something, never to believe
+/// anything. All of it is in the first sector, so that of one that was cut in the middle it is wholly
+/// of the time before or of the time after (a sector does not tear).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claim {
+    /// UUID of the array, in mdadm's order.
+    pub array_uuid: [u8; 16],
+    /// Event count.
+    pub events: u64,
+    /// Slots of the array without an active member; more than there are where devices have numbers of 128
+    /// and above in 1.x.
+    pub missing: u32,
 }
 
 /// What is wrong with a superblock.

@@ -17,7 +17,7 @@ mod write;
 mod tests;
 
 pub(crate) use check::has_member_size;
-pub use error::{SuperblockError, SuperblockFault};
+pub use error::{Claim, SuperblockError, SuperblockFault};
 pub use facts::{
     ArrayFacts, DeviceFacts, DeviceFlags, Features, IntentFacts, Reshape, Role, StateFacts,
     Timestamp, UnknownVersion, Version, format_uuid,

@@ -202,14 +202,43 @@ fn a_truncated_member_is_told_how_much_is_missing() {
     let found = probed(DEVICE_BYTES - 1_000_000, 4096, &raw);
     // The device counts in whole sectors: 999 936 bytes and 64 more.
     let cause = SuperblockFault::Truncated { missing_bytes: 1_000_448 };
-    assert_eq!(found, [Err(SuperblockError { version: Version::V1_2, offset_bytes: 4096, cause })]);
+    assert_eq!(
+        found,
+        [Err(SuperblockError { version: Version::V1_2, offset_bytes: 4096, cause, claim: None })]
+    );
+}
+
+#[test]
+fn what_a_damaged_superblock_claims_can_be_told() {
+    let claim = |raw: &[u8]| {
+        let found = UnvalidatedV1::recognise(raw, Version::V1_2).expect("the magic is there");
+        found.validate(DEVICE_BYTES, 4096).expect_err("the checksum fails").claim
+    };
+    let sound = made(Version::V1_2);
+    let mut raw = sound.to_bytes();
+    raw[250] ^= 1;
+    assert_eq!(claim(&raw), None, "one sector was never cut in the middle");
+    // 200 roles reach into a second sector.
+    raw[220..224].copy_from_slice(&200_u32.to_le_bytes());
+    raw.resize(1024, 0xff);
+    let expected = Claim { array_uuid: sound.array.uuid, events: sound.state.events, missing: 0 };
+    assert_eq!(claim(&raw), Some(expected));
+    raw[256..258].copy_from_slice(&0xfffe_u16.to_le_bytes());
+    assert_eq!(claim(&raw), Some(Claim { missing: 1, ..expected }), "slot 0 has nobody");
+    raw[4] = 9;
+    assert_eq!(claim(&raw), None, "of another version");
+    let sound = read_v0(&v0_bytes()).unwrap();
+    let mut raw = v0_bytes();
+    raw[4000] ^= 1;
+    let found = read_v0(&raw).expect_err("the checksum fails").claim.expect("it is long");
+    assert_eq!((found.array_uuid, found.events), (sound.array.uuid, sound.state.events));
 }
 
 #[test]
 fn a_copy_in_the_wrong_place_is_refused() {
     let raw = made(Version::V1_2).to_bytes();
     let cause = SuperblockFault::WrongPlace { stored: 8, found: 0 };
-    let error = SuperblockError { version: Version::V1_1, offset_bytes: 0, cause };
+    let error = SuperblockError { version: Version::V1_1, offset_bytes: 0, cause, claim: None };
     assert_eq!(probed(DEVICE_BYTES, 0, &raw), [Err(error)]);
 }
 

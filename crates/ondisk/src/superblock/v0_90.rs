@@ -13,7 +13,7 @@ use zerocopy::byteorder::little_endian::{I32, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::check;
-use super::error::{SuperblockError, SuperblockFault};
+use super::error::{Claim, SuperblockError, SuperblockFault};
 use super::facts::{
     ArrayFacts, DeviceFacts, DeviceFlags, Features, IntentFacts, Reshape, Role, StateFacts,
     Timestamp, Version,
@@ -202,7 +202,19 @@ impl<'a> UnvalidatedV0<'a> {
         found_bytes: u64,
     ) -> Result<Superblock, SuperblockError> {
         self.decode(device_bytes / SECTOR_BYTES, found_bytes / SECTOR_BYTES).map_err(|cause| {
-            SuperblockError { version: Version::V0_90, offset_bytes: found_bytes, cause }
+            let claim = matches!(cause, SuperblockFault::Checksum { .. }).then(|| self.claim());
+            let claim = claim.flatten();
+            SuperblockError { version: Version::V0_90, offset_bytes: found_bytes, cause, claim }
+        })
+    }
+
+    fn claim(self) -> Option<Claim> {
+        let (whole, _) = Whole::ref_from_prefix(self.bytes).ok()?;
+        let slots = whole.constant.raid_disks.get();
+        Some(Claim {
+            array_uuid: swap_words(stored_uuid(whole)),
+            events: whole.counters.events.get(),
+            missing: slots.saturating_sub(whole.counters.active_disks.get()),
         })
     }
 

@@ -14,7 +14,7 @@ use zerocopy::byteorder::little_endian::{I16, I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::check;
-use super::error::{SuperblockError, SuperblockFault};
+use super::error::{Claim, SuperblockError, SuperblockFault};
 use super::facts::{
     ArrayFacts, DeviceFacts, DeviceFlags, Features, IntentFacts, Reshape, Role, StateFacts,
     Timestamp, Version,
@@ -151,6 +151,9 @@ pub(super) const FLAG_WRITE_MOSTLY: u8 = 1;
 /// `devflags` bit: failfast.
 pub(super) const FLAG_FAILFAST: u8 = 2;
 
+/// Roles in the sector that the fixed part begins.
+const FIRST_SECTOR_ROLES: usize = (512 - V1_FIXED_BYTES) / 2;
+
 /// Bytes with md's magic at the place of a version 1 superblock; worth nothing until validated.
 #[derive(Debug, Clone, Copy)]
 pub struct UnvalidatedV1<'a> {
@@ -178,10 +181,26 @@ impl<'a> UnvalidatedV1<'a> {
         device_bytes: u64,
         found_bytes: u64,
     ) -> Result<Superblock, SuperblockError> {
-        self.decode(device_bytes, found_bytes).map_err(|cause| SuperblockError {
-            version: self.version,
-            offset_bytes: found_bytes,
-            cause,
+        self.decode(device_bytes, found_bytes).map_err(|cause| {
+            let claim = matches!(cause, SuperblockFault::Checksum { .. }).then(|| self.claim());
+            let (version, claim) = (self.version, claim.flatten());
+            SuperblockError { version, offset_bytes: found_bytes, cause, claim }
+        })
+    }
+
+    fn claim(self) -> Option<Claim> {
+        let (fixed, rest) = Fixed::ref_from_prefix(self.bytes).ok()?;
+        let slots = fixed.shape.raid_slots.get();
+        let count = usize::try_from(fixed.state.role_count.get()).ok()?;
+        if count <= FIRST_SECTOR_ROLES {
+            return None;
+        }
+        let roles = rest.as_chunks::<2>().0.iter().take(FIRST_SECTOR_ROLES);
+        let active = roles.filter(|role| u32::from(u16::from_le_bytes(**role)) < slots).count();
+        Some(Claim {
+            array_uuid: fixed.identity.set_uuid,
+            events: fixed.state.events.get(),
+            missing: slots.saturating_sub(u32::try_from(active).unwrap_or(u32::MAX)),
         })
     }
 

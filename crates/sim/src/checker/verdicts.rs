@@ -117,6 +117,12 @@ pub(crate) fn check(assembly: &Assembly, known: &Known<'_>) {
             let apart = lies || known.metadata.ran_apart(known.presented);
             assert!(apart, "contradictory? nobody ran apart: {:?}", assembly.verdicts);
         }
+        Err(Refusal::NewestDamaged { labels, .. }) => {
+            let is_damaged =
+                |disk: &&usize| known.metadata.is_torn(**disk) || known.lying.contains(disk);
+            let damaged = known.presented.iter().filter(is_damaged).count();
+            assert!(damaged >= labels.len(), "{damaged} damaged: {:?}", assembly.verdicts);
+        }
         Err(Refusal::NoMembers { .. }) => {
             assert!(sure.is_empty(), "no members? these are: {sure:?}");
         }

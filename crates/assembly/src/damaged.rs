@@ -1,0 +1,71 @@
+//! Damaged superblocks that may be newer than every sound one.
+//!
+//! A superblock of more than one sector can be cut in the middle by a power failure. If that happens to all who were told
+//! that a member is out, the only sound superblock is that member's, which calls everything well; what it holds is old.
+//!
+//! ```text
+//!   told that C is out:  A, B          events 7, 7      C stays at 5
+//!   the next update:     A, B cut in the middle: damaged, their first sectors say 7 or 8
+//!   alone it would be    C with events 5, and everything since is gone
+//! ```
+//!
+//! A superblock of one sector is never cut in the middle, so what is wrong with it is something else, and it claims nothing.
+//! What a longer one says is believed only as far as to refuse. It is refused if both may be true:
+//!
+//! - *The sound ones may all be out.* The claim is two events or more ahead; or it is one ahead and counts at least as
+//!   many members out as there are sound ones. (One ahead with fewer out, some sound one is in its table, and would have
+//!   been told if that update had ended: so it did not, and nobody missed anything.)
+//! - *The others may be an array.* Slots without a sound member are at least as many as the level needs. So a raid5 of
+//!   which one superblock rots starts as ever.
+//!
+//! [check: a_stale_copy_is_not_served_when_the_newer_ones_are_damaged]
+
+use std::collections::BTreeMap;
+
+use braid_geometry::Geometry;
+use braid_ondisk::Claim;
+
+use crate::ProbedMember;
+use crate::judge::Roster;
+use crate::refusal::Refusal;
+
+/// Refuses an array whose newest members may be among the damaged ones.
+pub(crate) fn check(
+    roster: &Roster<'_>,
+    members: &[ProbedMember],
+    geometry: &Geometry,
+) -> Result<(), Refusal> {
+    let (slots, sound) = (usize::from(geometry.slots()), roster.active.len());
+    let needed = slots.saturating_sub(usize::from(geometry.lost_max()));
+    if slots.saturating_sub(sound) < needed {
+        return Ok(());
+    }
+    let sound_events = roster.newest.events();
+    let is_newer = |claim: &Claim| {
+        let ahead = claim.events.saturating_sub(sound_events);
+        let missing = usize::try_from(claim.missing).unwrap_or(usize::MAX);
+        ahead > 1 || (ahead == 1 && sound <= missing)
+    };
+    let uuid = roster.newest.superblock.array.uuid;
+    // A device that is here twice is named once, by its first label.
+    let mut newer: BTreeMap<&str, (&str, u64)> = BTreeMap::new();
+    for member in members {
+        let claim = claim_of(member).filter(|claim| claim.array_uuid == uuid && is_newer(claim));
+        let Some(claim) = claim else { continue };
+        let one = newer.entry(&member.identity).or_insert((&member.label, claim.events));
+        one.0 = one.0.min(&member.label);
+    }
+    let Some(events) = newer.values().map(|(_, events)| *events).max() else { return Ok(()) };
+    let mut labels: Vec<String> = newer.values().map(|(label, _)| (*label).to_owned()).collect();
+    labels.sort();
+    Err(Refusal::NewestDamaged { labels, events, sound_events })
+}
+
+/// What a member without a sound superblock claims.
+fn claim_of(member: &ProbedMember) -> Option<Claim> {
+    if member.probe.newest().is_some() {
+        return None;
+    }
+    let damaged = member.probe.superblocks.iter().filter_map(|found| found.as_ref().err());
+    damaged.filter_map(|error| error.claim).max_by_key(|claim| claim.events)
+}
