@@ -15,6 +15,8 @@
 //! *started* once it has begun a batch; *full-width writers active* are stripes whose batch writes
 //! every data column whole, from the moment it begins until its answer.
 //!
+//! What is held was urged, and stays so: it goes on as held or not at all, and is not waited for to fill up again.
+//!
 //! Invariants
 //! - A stripe is urged when it has been delayed for as long as the age limit, and let go when it has
 //!   been held for twice that: `poll_timeout` asks for the moment [check: a_partial_stripe_is_written_when_it_is_old].
@@ -77,7 +79,6 @@ impl Stripes {
             || !self.waiting.is_empty()
             || self.tuning.mode == CacheMode::WriteThrough
             || common.view.gate != Gate::Open
-            || stripe.put_off.since.is_some_and(|since| common.now >= self.old_at(since, 1))
             || is_called_in();
         if !is_urged {
             Turn::WhenFilled
@@ -110,6 +111,7 @@ impl Stripes {
         } else {
             reached(Mark::StripeHeldBack);
             common.counters.cache.holds += 1;
+            cache.pool[index as usize].put_off.is_urged = true;
             cache.held.push_back(&mut cache.pool, index);
         }
     }
