@@ -1,6 +1,6 @@
 //! `cargo xtask models`: the hand-overs between threads under every schedule, or very many.
 //!
-//! Builds the runtime and the NBD server against loom and against shuttle instead of the standard
+//! Builds the combiner and the scheduler, the runtime and the NBD server against loom and against shuttle instead of the standard
 //! library's threads, in a target folder of their own, and runs their models. A line for each
 //! model says how many schedules it went through; the sum is the report.
 
@@ -18,8 +18,11 @@ struct Checker {
 }
 
 const CHECKERS: [Checker; 2] = [
-    Checker { name: "loom", packages: &["braid-runtime", "braid-ring"] },
-    Checker { name: "shuttle", packages: &["braid-runtime", "braid-frontend-nbd", "braid-ring"] },
+    Checker { name: "loom", packages: &["braid-dispatch", "braid-runtime", "braid-ring"] },
+    Checker {
+        name: "shuttle",
+        packages: &["braid-dispatch", "braid-runtime", "braid-frontend-nbd", "braid-ring"],
+    },
 ];
 
 /// The chore; answers how many models and schedules there were.

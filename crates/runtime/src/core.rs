@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 
+use braid_dispatch::Combiner;
 use braid_engine::array::{Array, ArrayEffect, ArrayView, MemberId, Notice};
 use braid_engine::effect::{MemberIo, MemberIoDone, PieceReply, Report};
 use braid_engine::job::{self, Job};
@@ -16,7 +17,6 @@ use braid_recording::Digest;
 
 use crate::arena::ShardMemory;
 use crate::clock::Clock;
-use crate::combiner::Combiner;
 use crate::member_threads::{self, MemberQueue, Work};
 use crate::record::{self, Recorder};
 use crate::requests::Requests;
@@ -195,11 +195,11 @@ impl Core {
         &self,
         index: ShardIndex,
         shard: &mut Shard,
-        events: Vec<ShardEvent>,
+        events: &mut Vec<ShardEvent>,
     ) -> ShardEffects {
         let now = self.clock.now();
-        let told = self.recorder.as_ref().map(|recorder| (recorder, record::told_shard(&events)));
-        for event in events {
+        let told = self.recorder.as_ref().map(|recorder| (recorder, record::told_shard(events)));
+        for event in events.drain(..) {
             match event {
                 ShardEvent::Piece(piece) => shard.handle_piece(now, piece),
                 ShardEvent::MemberIo(done) => shard.handle_member_io(now, done),
@@ -319,12 +319,12 @@ impl Core {
     fn turn_array(
         &self,
         array: &mut Array,
-        events: Vec<ArrayEvent>,
+        events: &mut Vec<ArrayEvent>,
         machines: &mut VecDeque<Machine>,
     ) -> ArrayEffects {
         let now = self.clock.now();
-        let told = self.recorder.as_ref().map(|recorder| (recorder, record::told_array(&events)));
-        for event in events {
+        let told = self.recorder.as_ref().map(|recorder| (recorder, record::told_array(events)));
+        for event in events.drain(..) {
             match event {
                 ArrayEvent::Report(shard, report) => array.handle_report(now, shard, report),
                 ArrayEvent::SuperblockWritten(member, written) => {

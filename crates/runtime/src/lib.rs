@@ -13,7 +13,7 @@
 //! ```
 //!
 //! No thread ever waits for a shard: whoever has an event for one leaves it in the shard's inbox
-//! and tries to become its owner ([`combiner`]); who fails goes on with other work.
+//! and tries to become its owner ([`braid_dispatch::Combiner`]); who fails goes on with other work.
 #![deny(unsafe_code)]
 // The hand-overs that loom explores need no more than the modules they are in.
 #![cfg_attr(loom, allow(dead_code))]
@@ -27,7 +27,6 @@ mod arena;
 mod cache;
 #[cfg(not(loom))]
 mod clock;
-mod combiner;
 #[cfg(not(loom))]
 mod core;
 mod edges;

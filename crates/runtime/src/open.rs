@@ -1,6 +1,7 @@
 //! From an assembled array and its opened members to a running [`Volume`].
 
 use braid_assembly::{AssembledArray, Occupant};
+use braid_dispatch::Combiner;
 use braid_engine::array::{Array, ArrayEffect, ArraySetup, MemberId, Notice};
 use braid_engine::open::{
     Joined, Levelled, Manner, Opening, OpeningError, can_miss, levelling, opening,
@@ -13,7 +14,6 @@ use braid_ring::RingError;
 
 use crate::arena::ShardMemory;
 use crate::clock::{Clock, seconds_since_1970};
-use crate::combiner::Combiner;
 use crate::core::{ArrayEvent, Core, End, Machine, ShardCell};
 use crate::member_threads::{self, MemberQueue};
 use crate::options::{Direct, Options};

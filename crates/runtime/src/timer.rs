@@ -127,7 +127,7 @@ pub(crate) fn run(core: &Weak<Core>) {
                 match machine {
                     Machine::Array => core.array.push(ArrayEvent::Timeout),
                     Machine::Shard(index) => core.shard(index).combiner.push(ShardEvent::Timeout),
-                }
+                };
                 core.drive(machine);
             }
         }

@@ -39,7 +39,7 @@ const PURE: [&str; 8] = [
     "braid-engine",
 ];
 
-const ROWS: [Row; 17] = [
+const ROWS: [Row; 18] = [
     // Nothing without the simulator's cfg, hence allowed at the very bottom.
     Row { name: "braid-hooks", workspace: &[], registry: &[] },
     Row { name: "braid-geometry", workspace: &["braid-hooks"], registry: PURE_REGISTRY },
@@ -90,9 +90,12 @@ const ROWS: [Row; 17] = [
     },
     Row { name: "braid-member", workspace: &[], registry: ANY },
     Row { name: "braid-ring", workspace: &[], registry: ANY },
+    // Threads around a machine; knows no RAID, so that the lab measures it alone.
+    Row { name: "braid-dispatch", workspace: &["braid-elevator"], registry: ANY },
     Row {
         name: "braid-runtime",
         workspace: &[
+            "braid-dispatch",
             "braid-elevator",
             "braid-engine",
             "braid-geometry",
@@ -115,6 +118,7 @@ const ROWS: [Row; 17] = [
     Row {
         name: "braid-lab",
         workspace: &[
+            "braid-dispatch",
             "braid-elevator",
             "braid-engine",
             "braid-geometry",

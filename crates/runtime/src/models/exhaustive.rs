@@ -6,6 +6,7 @@
 use std::sync::Arc as Shared;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use braid_dispatch::Combiner;
 use braid_engine::buffer::{BlockIndex, Buffer};
 use braid_engine::job::Span;
 use braid_engine::request::{Operation, Regions, Request, RequestId, Split, Way};
@@ -16,7 +17,6 @@ use loom::thread;
 
 use super::tell;
 use crate::arena::ShardMemory;
-use crate::combiner::Combiner;
 use crate::edges::Turnstile;
 use crate::requests::Requests;
 use crate::sync::flaw::{Flaw, choose};
@@ -34,93 +34,6 @@ fn explore(name: &str, preemptions: usize, model: impl Fn() + Send + Sync + 'sta
     });
     let how = format!("all with up to {preemptions} preemptions");
     tell(name, count.load(Ordering::Relaxed), &how);
-}
-
-/// Hands one event to a machine that notes what it is given; effects are counted in `carried_out`.
-fn hand_over(combiner: &Combiner<Vec<u32>, u32>, carried_out: &AtomicUsize, event: u32) {
-    combiner.push(event);
-    take_part(combiner, carried_out);
-}
-
-fn take_part(combiner: &Combiner<Vec<u32>, u32>, carried_out: &AtomicUsize) {
-    combiner.combine(
-        |machine, events| {
-            machine.extend(&events);
-            events.len()
-        },
-        |count| {
-            carried_out.fetch_add(count, Ordering::Relaxed);
-        },
-    );
-}
-
-/// `threads` of `events` each: whatever the schedule, all are handled, each once.
-fn combine(name: &str, preemptions: usize, threads: u32, events: u32) {
-    explore(name, preemptions, move || {
-        let combiner = Arc::new(Combiner::new(Vec::new()));
-        let carried_out = Shared::new(AtomicUsize::new(0));
-        let work = move |combiner: &Combiner<_, _>, carried_out: &AtomicUsize, thread| {
-            (0..events).for_each(|event| hand_over(combiner, carried_out, thread * events + event));
-        };
-        let others: Vec<_> = (1..threads)
-            .map(|thread| {
-                let (combiner, carried_out) = (Arc::clone(&combiner), Shared::clone(&carried_out));
-                thread::spawn(move || work(&combiner, &carried_out, thread))
-            })
-            .collect();
-        work(&combiner, &carried_out, 0);
-        others.into_iter().for_each(|other| other.join().expect("it does not panic"));
-        let mut handled = combiner.inspect(Clone::clone, || {});
-        handled.sort_unstable();
-        let sent: Vec<u32> = (0..threads * events).collect();
-        assert_eq!(handled, sent, "every event is handled, and once");
-        let carried_out = carried_out.load(Ordering::Relaxed);
-        assert_eq!(carried_out, sent.len(), "all effects are carried out");
-    });
-}
-
-#[test]
-fn combiner_forgets_no_event_of_two_threads() {
-    combine("combiner: two threads, two events each", 4, 2, 2);
-}
-
-#[test]
-fn combiner_forgets_no_event_of_three_threads() {
-    combine("combiner: three threads, an event each", 2, 3, 1);
-}
-
-#[test]
-#[should_panic(expected = "every event is handled")]
-fn a_combiner_without_its_last_look_is_caught() {
-    choose(Flaw::NoLastLook);
-    combine("flawed", 2, 2, 1);
-}
-
-/// A thread looks at the machine while another hands an event over: the other leaves it behind.
-fn look_while_handing_over() {
-    explore("combiner: a look at the machine", 4, || {
-        let combiner = Arc::new(Combiner::new(Vec::new()));
-        let carried_out = Shared::new(AtomicUsize::new(0));
-        let (theirs, counted) = (Arc::clone(&combiner), Shared::clone(&carried_out));
-        let other = thread::spawn(move || hand_over(&theirs, &counted, 7));
-        let seen = combiner.inspect(Vec::len, || take_part(&combiner, &carried_out));
-        other.join().expect("it does not panic");
-        assert!(seen <= 1);
-        let handled = combiner.inspect(Clone::clone, || {});
-        assert_eq!(handled, [7], "every event is handled, and once");
-    });
-}
-
-#[test]
-fn a_look_at_the_counters_swallows_no_event() {
-    look_while_handing_over();
-}
-
-#[test]
-#[should_panic(expected = "every event is handled")]
-fn a_look_that_leaves_events_behind_is_caught() {
-    choose(Flaw::LookLeaves);
-    look_while_handing_over();
 }
 
 /// What writes at the turnstile share.
@@ -319,7 +232,7 @@ fn fill_and_hand_over(says_so_first: bool) {
             }
             combiner.combine(
                 |machine, events| {
-                    machine.extend(events);
+                    machine.append(events);
                     machine.len() == 2
                 },
                 |is_whole| {

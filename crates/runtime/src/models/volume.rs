@@ -65,7 +65,7 @@ fn two_clients_of_a_parity_array_are_served_under_any_schedule() {
 #[test]
 #[should_panic]
 fn a_volume_whose_combiners_forget_is_caught() {
-    choose(Flaw::NoLastLook);
+    braid_dispatch::flaw::choose(braid_dispatch::flaw::Flaw::NoLastLook);
     serve(Level::Raid1, 2);
 }
 

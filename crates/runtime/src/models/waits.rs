@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use braid_dispatch::Combiner;
 use braid_engine::Instant;
 use braid_engine::array::{MemberId, Notice};
 use braid_engine::request::Way;
@@ -11,7 +12,6 @@ use shuttle::thread;
 
 use super::array::{explore, sample};
 use crate::clock::Clock;
-use crate::combiner::Combiner;
 use crate::core::End;
 use crate::core::Machine;
 use crate::edges::Turnstile;
@@ -30,8 +30,8 @@ fn effects_that_need_the_machine() {
         let combiner = Arc::new(Combiner::new(0));
         let work = |combiner: &Combiner<usize, usize>| {
             combiner.push(1);
-            let drive = |machine: &mut usize, events: Vec<usize>| {
-                *machine += events.len();
+            let drive = |machine: &mut usize, events: &mut Vec<usize>| {
+                *machine += events.drain(..).count();
             };
             combiner.combine(drive, |()| {
                 assert!(
@@ -57,7 +57,7 @@ fn effects_are_carried_out_without_ownership() {
 #[test]
 #[should_panic(expected = "already holds")]
 fn effects_under_ownership_are_caught() {
-    choose(Flaw::EffectsOwned);
+    braid_dispatch::flaw::choose(braid_dispatch::flaw::Flaw::EffectsOwned);
     effects_that_need_the_machine();
 }
 

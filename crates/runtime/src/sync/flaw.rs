@@ -6,12 +6,6 @@
 /// One thing done wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
-    /// The combiner's owner does not look at the inbox once more after giving ownership up.
-    NoLastLook,
-    /// The combiner carries effects out while it still owns the machine.
-    EffectsOwned,
-    /// Whoever looked at a machine leaves without combining what others left to it.
-    LookLeaves,
     /// Leaving the turnstile begins nobody.
     LeaveSilent,
     /// Nobody waits at the turnstile.

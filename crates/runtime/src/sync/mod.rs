@@ -20,7 +20,6 @@ pub(crate) mod witness;
 #[cfg(not(any(loom, shuttle)))]
 mod product {
     pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak, atomic, mpsc};
-    pub(crate) use std::sync::{Mutex as TryMutex, MutexGuard as TryMutexGuard};
     pub(crate) use std::thread;
     pub(crate) use std::time::Instant as Moment;
 
@@ -43,7 +42,6 @@ mod with_shuttle {
     use std::time::Duration;
 
     pub(crate) use shuttle::sync::{Arc, Condvar, Mutex, MutexGuard, Weak, atomic, mpsc};
-    pub(crate) use shuttle::sync::{Mutex as TryMutex, MutexGuard as TryMutexGuard};
     pub(crate) use shuttle::thread;
 
     thread_local! {
@@ -91,64 +89,8 @@ pub(crate) use with_shuttle::*;
 
 #[cfg(loom)]
 mod with_loom {
-    use std::sync::{LockResult, TryLockError, TryLockResult};
-
-    use loom::sync::atomic::{AtomicUsize, Ordering};
     pub(crate) use loom::sync::{Arc, Mutex, MutexGuard, atomic};
     pub(crate) use loom::thread;
-
-    /// Loom's, for machines that are tried, not waited for. Loom takes no notice of a mutex that is
-    /// let go, since whoever waits for it sees no difference; but whoever tries does. So letting go
-    /// is an access that a try depends on.
-    #[derive(Debug)]
-    pub(crate) struct TryMutex<T> {
-        inner: Mutex<T>,
-        let_go: AtomicUsize,
-    }
-
-    pub(crate) struct TryMutexGuard<'a, T> {
-        inner: MutexGuard<'a, T>,
-        let_go: &'a AtomicUsize,
-    }
-
-    impl<T> TryMutex<T> {
-        pub(crate) fn new(value: T) -> Self {
-            Self { inner: Mutex::new(value), let_go: AtomicUsize::new(0) }
-        }
-
-        pub(crate) fn lock(&self) -> LockResult<TryMutexGuard<'_, T>> {
-            let inner = self.inner.lock().expect("a model's locks are not poisoned");
-            Ok(TryMutexGuard { inner, let_go: &self.let_go })
-        }
-
-        pub(crate) fn try_lock(&self) -> TryLockResult<TryMutexGuard<'_, T>> {
-            self.let_go.load(Ordering::Relaxed);
-            match self.inner.try_lock() {
-                Ok(inner) => Ok(TryMutexGuard { inner, let_go: &self.let_go }),
-                Err(_) => Err(TryLockError::WouldBlock),
-            }
-        }
-    }
-
-    impl<T> Drop for TryMutexGuard<'_, T> {
-        fn drop(&mut self) {
-            self.let_go.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    impl<T> std::ops::Deref for TryMutexGuard<'_, T> {
-        type Target = T;
-
-        fn deref(&self) -> &T {
-            &self.inner
-        }
-    }
-
-    impl<T> std::ops::DerefMut for TryMutexGuard<'_, T> {
-        fn deref_mut(&mut self) -> &mut T {
-            &mut self.inner
-        }
-    }
 
     /// Loom's, with the one method of the standard library's that it lacks.
     #[derive(Debug, Default)]

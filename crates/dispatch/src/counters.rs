@@ -1,0 +1,37 @@
+//! What a scheduler did, in numbers. Counted by the dispatcher, under its ownership; with `none` nothing is counted,
+//! since nothing is shared.
+
+/// Sizes of drained batches: 1, 2 to 3, 4 to 7, and so on; the last one and all beyond.
+pub const DRAINED_SIZES: usize = 10;
+
+/// Counts since the scheduler was made; none is ever reset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// What its elevator did: insertions, dispatches, merges, batches, expiries.
+    pub elevator: braid_elevator::Counters,
+    /// Batches that were drained from the insertion lists, of insertions and completions.
+    pub drained_batches: u64,
+    /// Insertions and completions in them.
+    pub drained: u64,
+    /// Drained batches by size: powers of two.
+    pub drained_sizes: [u64; DRAINED_SIZES],
+    /// Batches of dispatches that were handed to the device.
+    pub dispatched_batches: u64,
+    /// How often a thread found another dispatching and went on.
+    pub owner_misses: u64,
+    /// Entries that wait now, of reads.
+    pub waiting_reads: u64,
+    /// Entries that wait now, of everything else.
+    pub waiting_writes: u64,
+    /// Vectors that are with the device now, by tags.
+    pub out: u64,
+}
+
+impl Counters {
+    pub(crate) fn drained(&mut self, events: usize) {
+        self.drained_batches += 1;
+        self.drained += events as u64;
+        let size = events.max(1).ilog2() as usize;
+        self.drained_sizes[size.min(DRAINED_SIZES - 1)] += 1;
+    }
+}

@@ -1,0 +1,240 @@
+//! Stories of one member, then many threads at once.
+
+use std::cell::RefCell;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+use braid_elevator::Depth;
+
+use super::*;
+
+fn read(start: u64) -> Request {
+    Request {
+        operation: Operation::Read,
+        class: Class::BestEffort,
+        place: Place::Sorted,
+        start,
+        sectors: 8,
+    }
+}
+
+fn write(start: u64) -> Request {
+    Request { operation: Operation::Write { durable: false }, ..read(start) }
+}
+
+/// Keeps what it is given until it is told otherwise.
+#[derive(Default)]
+struct Slow {
+    now_ns: std::cell::Cell<u64>,
+    turn: std::cell::Cell<Option<Turn>>,
+    out: RefCell<Vec<(Vector, Vec<u32>)>>,
+    left: RefCell<Vec<(Allowed, Option<u64>)>>,
+    served: RefCell<Vec<(bool, u64)>>,
+}
+
+impl Device<u32> for Slow {
+    fn now_ns(&self) -> u64 {
+        self.now_ns.get()
+    }
+
+    fn begin(&self, vector: Vector, parts: impl Iterator<Item = u32>) -> Option<Ticket> {
+        self.out.borrow_mut().push((vector, parts.collect()));
+        None
+    }
+
+    fn turn(&self, now_ns: u64, _: State) -> Turn {
+        let open = Turn { reads: true, writes: true, until_ns: now_ns };
+        self.turn.get().unwrap_or(open)
+    }
+
+    fn leave(&self, waits: Allowed, until_ns: Option<u64>) {
+        self.left.borrow_mut().push((waits, until_ns));
+    }
+
+    fn served(&self, is_read: bool, busy_ns: u64) {
+        self.served.borrow_mut().push((is_read, busy_ns));
+    }
+}
+
+impl Slow {
+    fn given(&self) -> Vec<Vec<u32>> {
+        self.out.borrow().iter().map(|(_, parts)| parts.clone()).collect()
+    }
+
+    /// The first that is out ends.
+    fn end_first(&self, scheduler: &Scheduler<u32>) {
+        let (vector, _) = self.out.borrow_mut().remove(0);
+        scheduler.done(self, vector.ticket);
+    }
+}
+
+fn depth(total: u32) -> Settings {
+    Settings {
+        depth: Depth { total, kept_for_reads: 0, kept_for_writes: 0 },
+        ..Settings::default()
+    }
+}
+
+#[test]
+fn what_is_left_together_goes_out_sorted_and_merged() {
+    let (device, scheduler) = (Slow::default(), Scheduler::new(depth(8)));
+    for (item, start) in [(0, 100), (1, 16), (2, 8), (3, 108)] {
+        scheduler.leave(&device, write(start), item);
+    }
+    assert!(device.given().is_empty());
+    scheduler.dispatch(&device);
+    assert_eq!(device.given(), [vec![2, 1], vec![0, 3]]);
+    let counters = scheduler.counters(&device);
+    assert_eq!((counters.drained_batches, counters.drained, counters.out), (1, 4, 2));
+    assert_eq!(counters.drained_sizes[2], 1);
+    assert_eq!((counters.elevator.inserted, counters.dispatched_batches), (4, 1));
+}
+
+#[test]
+fn tags_are_honoured_and_a_completion_lets_the_next_out() {
+    let (device, scheduler) = (Slow::default(), Scheduler::new(depth(2)));
+    (0..5).for_each(|item| scheduler.insert(&device, read(u64::from(item) * 100), item));
+    assert_eq!(device.given(), [vec![0], vec![1]]);
+    device.now_ns.set(10);
+    device.end_first(&scheduler);
+    assert_eq!(device.given(), [vec![1], vec![2]]);
+    device.now_ns.set(15);
+    device.end_first(&scheduler);
+    // The first took ten; the second was behind it for ten, and took five.
+    assert_eq!(*device.served.borrow(), [(true, 10), (true, 5)]);
+    (0..3).for_each(|_| device.end_first(&scheduler));
+    let counters = scheduler.counters(&device);
+    assert_eq!((counters.out, counters.waiting_reads, counters.elevator.dispatched), (0, 0, 5));
+}
+
+#[test]
+fn what_is_held_goes_when_it_is_its_turn_and_at_once_when_switched_to_none() {
+    let (device, scheduler) = (Slow::default(), Scheduler::new(depth(8)));
+    device.turn.set(Some(Turn { reads: false, writes: true, until_ns: 77 }));
+    scheduler.insert(&device, read(0), 0);
+    scheduler.insert(&device, write(50), 1);
+    assert_eq!(device.given(), [vec![1]]);
+    let reads = Allowed { reads: true, writes: false };
+    assert_eq!(device.left.borrow().last(), Some(&(reads, Some(77))));
+    device.turn.set(None);
+    scheduler.dispatch_held(&device);
+    assert_eq!(device.given(), [vec![1], vec![0]]);
+    let none = Allowed { reads: false, writes: false };
+    assert_eq!(device.left.borrow().last(), Some(&(none, None)));
+    device.turn.set(Some(Turn { reads: false, writes: false, until_ns: 99 }));
+    scheduler.insert(&device, read(300), 2);
+    assert_eq!(device.given().len(), 2);
+    scheduler.set(&device, Settings::straight());
+    assert_eq!(device.given().len(), 3, "nobody is held under none");
+    scheduler.insert(&device, read(400), 3);
+    assert!(device.out.borrow()[3].0.ticket.is_none(), "it went straight");
+    assert_eq!(scheduler.settings(&device).policy, Policy::None);
+    (0..4).for_each(|_| device.end_first(&scheduler));
+    assert_eq!(scheduler.counters(&device).out, 0);
+}
+
+#[test]
+fn a_head_goes_before_what_waits() {
+    let (device, scheduler) = (Slow::default(), Scheduler::new(depth(1)));
+    (0..3).for_each(|item| scheduler.insert(&device, read(u64::from(item) * 100), item));
+    scheduler.insert(&device, Request { place: Place::Head, ..read(9000) }, 9);
+    (0..3).for_each(|_| device.end_first(&scheduler));
+    assert_eq!(device.given(), [vec![2]]);
+    let order = scheduler.counters(&device).elevator.dispatched;
+    assert_eq!(order, 4);
+}
+
+/// Ends everything before `begin` returns.
+struct Null(AtomicUsize);
+
+impl Device<u32> for Null {
+    fn now_ns(&self) -> u64 {
+        0
+    }
+
+    fn begin(&self, vector: Vector, parts: impl Iterator<Item = u32>) -> Option<Ticket> {
+        self.0.fetch_add(parts.count(), Ordering::Relaxed);
+        vector.ticket
+    }
+}
+
+/// Each completion called the next one, until the stack was full.
+#[test]
+fn a_device_that_ends_everything_at_once_does_not_recurse() {
+    let (device, scheduler) = (Null(AtomicUsize::new(0)), Scheduler::new(depth(1)));
+    for item in 0..20_000 {
+        scheduler.leave(&device, read(u64::from(item) * 100), item);
+    }
+    scheduler.dispatch(&device);
+    assert_eq!(device.0.load(Ordering::Relaxed), 20_000);
+    assert_eq!(scheduler.counters(&device).out, 0);
+}
+
+/// Hands everything to a thread that ends it.
+struct Busy {
+    out: Mutex<mpsc::Sender<(Vector, Vec<u32>)>>,
+    now_ns: AtomicU64,
+}
+
+impl Device<u32> for Busy {
+    fn now_ns(&self) -> u64 {
+        self.now_ns.fetch_add(1, Ordering::SeqCst)
+    }
+
+    fn begin(&self, vector: Vector, parts: impl Iterator<Item = u32>) -> Option<Ticket> {
+        let sent = self.out.lock().expect("unpoisoned").send((vector, parts.collect()));
+        sent.expect("the other end listens");
+        None
+    }
+
+    fn turn(&self, now_ns: u64, _: State) -> Turn {
+        // Held every other time, and released by whoever comes next.
+        let reads = now_ns % 16 < 8;
+        Turn { reads, writes: !reads, until_ns: now_ns }
+    }
+}
+
+#[test]
+fn insertions_from_many_threads_are_ended_once_whatever_is_set_meanwhile() {
+    const THREADS: u32 = 6;
+    const EACH: u32 = 3_000;
+    let (sender, receiver) = mpsc::channel::<(Vector, Vec<u32>)>();
+    let device = Busy { out: Mutex::new(sender), now_ns: AtomicU64::new(0) };
+    let scheduler = Scheduler::new(depth(4));
+    let (device, scheduler) = (&device, &scheduler);
+    let seen = std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || {
+                for item in thread * EACH..(thread + 1) * EACH {
+                    let start = u64::from(item.wrapping_mul(2_654_435_761) % 4096) * 8;
+                    let request = if item % 3 == 0 { write(start) } else { read(start) };
+                    scheduler.insert(device, request, item);
+                }
+            });
+        }
+        scope.spawn(move || {
+            for round in 0..300_u32 {
+                let policy = if round % 2 == 0 { Policy::None } else { Policy::Deadline };
+                scheduler.set(device, Settings { policy, ..depth(1 + round % 5) });
+                scheduler.dispatch_held(device);
+                std::thread::yield_now();
+            }
+            scheduler.set(device, Settings::straight());
+        });
+        let mut seen = vec![0_u8; (THREADS * EACH) as usize];
+        let mut left = seen.len();
+        while left > 0 {
+            let patience = std::time::Duration::from_secs(20);
+            let (vector, parts) = receiver.recv_timeout(patience).expect("nobody is forgotten");
+            assert_eq!(vector.parts as usize, parts.len());
+            parts.iter().for_each(|item| seen[*item as usize] += 1);
+            left -= parts.len();
+            scheduler.done(device, vector.ticket);
+        }
+        seen
+    });
+    assert!(seen.iter().all(|count| *count == 1), "each once");
+    let counters = scheduler.counters(device);
+    assert_eq!((counters.out, counters.waiting_reads + counters.waiting_writes), (0, 0));
+}
