@@ -336,3 +336,20 @@ proptest! {
         prop_assert!(!out.is_empty());
     }
 }
+
+#[test]
+fn what_a_write_must_read_goes_when_writes_may() {
+    let mut elevator = Elevator::new(wide());
+    elevator.handle_insert(0, entry(0, Operation::PreRead, 300), Place::Sorted);
+    elevator.handle_insert(0, entry(1, Operation::Read, 100), Place::Sorted);
+    elevator.handle_insert(0, entry(2, WRITE, 308), Place::Sorted);
+    elevator.handle_insert(0, entry(3, Operation::PreRead, 292), Place::Sorted);
+    assert_eq!(elevator.waiting(), (1, 3));
+    let flushers = Allowed { reads: false, writes: true };
+    let first = elevator.poll_dispatch(0, flushers).expect("pre-reads wait");
+    assert_eq!((first.operation, first.start, first.parts), (Operation::PreRead, 292, 2));
+    let second = elevator.poll_dispatch(0, flushers).expect("a write waits");
+    assert_eq!((second.operation, second.start), (WRITE, 308));
+    assert_eq!(elevator.poll_dispatch(0, flushers), None);
+    assert_eq!(elevator.out(), (0, 2));
+}
