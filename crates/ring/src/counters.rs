@@ -23,6 +23,8 @@ pub struct Counters {
     pub overflowed: u64,
     /// Transfers that ended short and were taken up again.
     pub resumed: u64,
+    /// Transfers of files that named registered memory.
+    pub registered: u64,
 }
 
 macro_rules! tally {
@@ -41,7 +43,7 @@ macro_rules! tally {
         }
     };
 }
-tally!(turns, enters, entries, completions, sleeps, wakes, posted, overflowed, resumed);
+tally!(turns, enters, entries, completions, sleeps, wakes, posted, overflowed, resumed, registered);
 
 /// Adds to a count that only this thread adds to: no locked instruction.
 pub(crate) fn add(count: &AtomicU64, more: usize) {

@@ -22,6 +22,7 @@ use io_uring::{IoUring, opcode, squeue};
 use smallvec::SmallVec;
 
 use crate::counters::{Tally, add};
+use crate::fixed::Fixed;
 use crate::memory::Segments;
 use crate::operation::{Completion, Handler, Operation, Zeroing};
 
@@ -78,13 +79,16 @@ pub(crate) struct Flight {
     overflow: VecDeque<squeue::Entry>,
     /// Completions as the kernel told them: name, result, whether more will come.
     reaped: Vec<(u64, i32, bool)>,
+    fixed: Fixed,
     tally: Arc<Tally>,
 }
 
 impl Flight {
     pub(crate) fn new(ring: IoUring, tally: Arc<Tally>) -> Self {
+        let fixed = Fixed::new(&ring);
         Self {
             ring,
+            fixed,
             slots: Vec::new(),
             free: Vec::new(),
             overflow: VecDeque::new(),
@@ -132,8 +136,13 @@ impl Flight {
     }
 
     fn push_slot(&mut self, index: u32) {
-        let entry = self.slots[index as usize].entry().user_data(u64::from(index));
-        self.push(entry);
+        let Self { ring, slots, fixed, tally, .. } = self;
+        let entry = slots[index as usize].entry(|bytes| {
+            let name = fixed.name_of(ring, bytes);
+            add(&tally.registered, usize::from(name.is_some()));
+            name
+        });
+        self.push(entry.user_data(u64::from(index)));
     }
 
     /// Has the kernel tell whenever `bell` is written to.
@@ -334,8 +343,8 @@ impl Slot {
         Self { pending: None, vectors: SmallVec::new(), header }
     }
 
-    /// The entry for what is left to do.
-    fn entry(&mut self) -> squeue::Entry {
+    /// The entry for what is left to do. `name_of` knows under which name memory is registered.
+    fn entry(&mut self, name_of: impl FnOnce((*const u8, u32)) -> Option<u16>) -> squeue::Entry {
         let Self { pending, vectors, header } = self;
         let pending = pending.as_mut().expect("a slot in use");
         let moved = pending.moved;
@@ -343,9 +352,13 @@ impl Slot {
             Operation::Read { file, offset, memory } => {
                 let (file, offset) = (Fd(file.as_raw_fd()), *offset + moved as u64);
                 match aim(memory, moved, vectors) {
-                    One(start, length) => {
-                        opcode::Read::new(file, start, length).offset(offset).build()
-                    }
+                    One(start, length) => match name_of((start, length)) {
+                        Some(name) => {
+                            let read = opcode::ReadFixed::new(file, start, length, name);
+                            read.offset(offset).build()
+                        }
+                        None => opcode::Read::new(file, start, length).offset(offset).build(),
+                    },
                     Many(count) => {
                         opcode::Readv::new(file, vectors.as_ptr(), count).offset(offset).build()
                     }
@@ -355,10 +368,16 @@ impl Slot {
                 let (file, offset) = (Fd(file.as_raw_fd()), *offset + moved as u64);
                 let flags = if *durable { libc::RWF_DSYNC } else { 0 };
                 match aim(memory, moved, vectors) {
-                    One(start, length) => {
-                        let write = opcode::Write::new(file, start, length).offset(offset);
-                        write.rw_flags(flags).build()
-                    }
+                    One(start, length) => match name_of((start, length)) {
+                        Some(name) => {
+                            let write = opcode::WriteFixed::new(file, start, length, name);
+                            write.offset(offset).rw_flags(flags).build()
+                        }
+                        None => {
+                            let write = opcode::Write::new(file, start, length).offset(offset);
+                            write.rw_flags(flags).build()
+                        }
+                    },
                     Many(count) => {
                         let write = opcode::Writev::new(file, vectors.as_ptr(), count);
                         write.offset(offset).rw_flags(flags).build()

@@ -25,10 +25,18 @@
 //! - No payload shows what an earlier one held, unless its taker promised to overwrite it
 //!   (`a_zeroed_payload_forgets_the_last_one`).
 //!
-//! Unsafe code stands in [`payload`], [`memory`], [`region`] and [`flight`] only.
+//! - No two payloads share a byte, and what a ring has registered stays where it is ([`arena`], [`fixed`];
+//!   `what_is_carved_is_apart_and_within_one_slab`, `registered_memory_is_read_and_written_by_name`).
+//!
+//! Unsafe code stands in [`payload`], [`memory`], [`region`], [`fixed`] and [`flight`] only.
+//!
+//! Files and sockets are not registered: a ring's end, which the kernel carries out later on its own,
+//! would keep them open beyond ours, and with them members' locks and clients' connections.
 
+mod arena;
 mod counters;
 mod error;
+mod fixed;
 mod flight;
 mod inbox;
 mod memory;

@@ -3,7 +3,8 @@
 //! Where it stands: a front end receives into one, the runtime writes members from it, and the other
 //! way round. Its address is a multiple of [`PAYLOAD_ALIGNMENT_BYTES`], so that direct I/O takes it.
 //!
-//! Memory that a payload gave back is kept for the next one, by size, up to [`KEPT_BYTES_MAX`] in all.
+//! Memory that a payload gave back is kept for the next one, by size: that of the arena ([`crate::arena`])
+//! always, other memory up to [`KEPT_BYTES_MAX`] in all.
 //! Two ways to take one:
 //!
 //! - [`Payload::zeroed`]: what an earlier one held is gone [check: a_zeroed_payload_forgets_the_last_one].
@@ -20,15 +21,16 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use crate::arena::{Arena, SLAB_BYTES};
+
 /// Where a payload's bytes begin: at a multiple of this.
 pub const PAYLOAD_ALIGNMENT_BYTES: usize = 4096;
 
 /// Sizes that are kept: 4 KiB and its doubles, to 32 MiB, the longest request of NBD clients.
 const CLASSES: usize = 14;
 
-/// Memory kept for later payloads, altogether: two of the longest requests and a few thousand of the
-/// shortest. More than is in flight at once is of no use.
-const KEPT_BYTES_MAX: usize = 128 << 20;
+/// Memory kept for later payloads beside the arena's, altogether: two of the longest requests.
+const KEPT_BYTES_MAX: usize = 64 << 20;
 
 /// What a recycled payload is filled with in debug builds.
 const UNWRITTEN: u8 = 0xa5;
@@ -55,6 +57,13 @@ struct Spare(NonNull<u8>);
 #[allow(unsafe_code)]
 unsafe impl Send for Spare {}
 
+impl Spare {
+    /// Whether it is the arena's, which nobody frees.
+    fn is_carved(&self) -> bool {
+        Arena::of_process().is_some_and(|arena| arena.holds(self.0.as_ptr()))
+    }
+}
+
 /// Memory that payloads gave back.
 struct Kept {
     classes: [Mutex<Vec<Spare>>; CLASSES],
@@ -78,13 +87,19 @@ fn capacity_of(class: usize) -> usize {
 impl Kept {
     fn take(&self, class: usize) -> Option<Spare> {
         let spare = self.classes[class].lock().unwrap_or_else(PoisonError::into_inner).pop()?;
-        self.bytes.fetch_sub(capacity_of(class), Ordering::Relaxed);
+        if !spare.is_carved() {
+            self.bytes.fetch_sub(capacity_of(class), Ordering::Relaxed);
+        }
         Some(spare)
     }
 
     /// Keeps `spare`, or gives it back when enough is kept.
     fn give(&self, class: usize, spare: Spare) -> Option<Spare> {
         let bytes = capacity_of(class);
+        if spare.is_carved() {
+            self.classes[class].lock().unwrap_or_else(PoisonError::into_inner).push(spare);
+            return None;
+        }
         if self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > KEPT_BYTES_MAX {
             self.bytes.fetch_sub(bytes, Ordering::Relaxed);
             return Some(spare);
@@ -133,6 +148,11 @@ impl Payload {
         if let Some(Spare(start)) = class.and_then(|class| KEPT.take(class)) {
             return (Self { start, length_bytes, capacity_bytes }, false);
         }
+        let is_small = class.is_some() && capacity_bytes <= SLAB_BYTES;
+        let arena = Arena::of_process().filter(|_| is_small);
+        if let Some(start) = arena.and_then(|arena| arena.carve(capacity_bytes)) {
+            return (Self { start, length_bytes, capacity_bytes }, true);
+        }
         let layout = layout(capacity_bytes);
         // SAFETY: the layout's size is not zero, since the length is not.
         let start = unsafe { alloc_zeroed(layout) };
@@ -166,7 +186,8 @@ impl Drop for Payload {
             rest = KEPT.give(class, Spare(self.start));
         }
         if let Some(Spare(start)) = rest {
-            // SAFETY: allocated by `take` with the layout of this very capacity, and owned by us.
+            // SAFETY: allocated by `take` with the layout of this very capacity, and owned by us: what was
+            // carved is always kept.
             unsafe { dealloc(start.as_ptr(), layout(self.capacity_bytes)) }
         }
     }

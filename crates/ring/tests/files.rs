@@ -51,6 +51,38 @@ fn what_is_written_is_read_back_from_several_segments() {
 }
 
 #[test]
+fn registered_memory_is_read_and_written_by_name() {
+    let (workers, file, (ear, heard)) = (workers(2, 8), file(8 << 20), ear());
+    let mut by_name = 0;
+    for round in 0..3_u8 {
+        for length in [4096, 64 << 10, 100_000, 2 << 20, (2 << 20) + 4096] {
+            let (content, worker) = (pattern(length, round), usize::from(round));
+            let write = Operation::Write {
+                file: Arc::clone(&file),
+                offset: 8192,
+                memory: Segments::from_iter([Payload::from(content.as_slice()).into()]),
+                durable: round == 1,
+            };
+            workers.submit(worker, write, ear.clone(), 1).expect("running");
+            assert_eq!(heard.next().result.expect("written"), length);
+            let memory = Segments::from_iter([Payload::zeroed(length).into()]);
+            let read = Operation::Read { file: Arc::clone(&file), offset: 8192, memory };
+            workers.submit(worker, read, ear.clone(), 2).expect("running");
+            let completion = heard.next();
+            assert_eq!(completion.result.as_ref().expect("read"), &length);
+            assert_eq!(bytes_of(completion), content, "{length} bytes in round {round}");
+            by_name += if (8192..=2 << 20).contains(&length) { 2 } else { 0 };
+        }
+    }
+    let registered = workers.counters().registered;
+    // Who may not pin so much memory has only the first slabs registered.
+    assert!(
+        (1..=by_name).contains(&registered),
+        "{registered}; what is short, or longer than a slab, has no name"
+    );
+}
+
+#[test]
 fn reading_past_the_end_is_an_error_and_not_a_short_read() {
     let (workers, file, (ear, heard)) = (workers(1, 8), file(5000), ear());
     let memory = Segments::from_iter([Payload::zeroed(4096).into()]);

@@ -1,0 +1,141 @@
+//! The memory that payloads are carved from: one piece for the process, in slabs that rings register.
+//!
+//! The kernel looks up and pins the pages of an operation's memory each time, unless the memory was
+//! registered with the ring once and for all. So payloads of up to a slab come out of one arena; a
+//! ring registers each slab of it when it first sees one, under the slab's own number.
+//!
+//! ```text
+//!   arena │ slab 0: 64 KiB │ slab 1: 4 KiB │ slab 2: 64 KiB │ slab 3: nobody's yet │ ...
+//!           of one size each; two MiB, one huge page where there are any
+//! ```
+//!
+//! What is carved once stays of its size, and is never given back to the system: a page that a ring
+//! has pinned and the process has given back would be two pages, one for each. What the arena has no
+//! room for comes from the allocator, and is not registered.
+//!
+//! Invariants
+//! - No two payloads share a byte: `what_is_carved_is_apart_and_within_one_slab`.
+//! - The arena stays where it is until the process ends: it is leaked.
+
+use std::ptr::NonNull;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use crate::region::Region;
+
+/// Bytes of a slab: a huge page.
+pub(crate) const SLAB_BYTES: usize = 2 << 20;
+
+/// Slabs there can be. So much memory is taken only once it was in use at one time.
+pub(crate) const SLABS: usize = 64;
+
+/// The memory, and what of it is used.
+pub(crate) struct Arena {
+    region: Region,
+    /// Where the first slab begins within it.
+    offset_bytes: usize,
+    carving: Mutex<Carving>,
+}
+
+struct Carving {
+    /// Slabs that have a size.
+    used: usize,
+    /// For each size, as a power of two: the slab that is being carved, and where its rest begins.
+    open: [Option<(usize, usize)>; SLAB_BYTES.trailing_zeros() as usize + 1],
+}
+
+static ARENA: OnceLock<Option<Arena>> = OnceLock::new();
+
+impl Arena {
+    /// The process's own; none if there are not so many addresses.
+    pub(crate) fn of_process() -> Option<&'static Self> {
+        ARENA.get_or_init(Self::new).as_ref()
+    }
+
+    fn new() -> Option<Self> {
+        let region = Region::reserve((SLABS + 1) * SLAB_BYTES).ok()?;
+        let start = region.as_non_null().as_ptr().addr();
+        let offset_bytes = start.next_multiple_of(SLAB_BYTES) - start;
+        let carving = Mutex::new(Carving { used: 0, open: [None; _] });
+        Some(Self { region, offset_bytes, carving })
+    }
+
+    /// Zeroed memory of this size, which nobody had before; none when the arena is full.
+    ///
+    /// # Panics
+    /// When the size is no power of two, or more than a slab.
+    pub(crate) fn carve(&self, size_bytes: usize) -> Option<NonNull<u8>> {
+        assert!(size_bytes.is_power_of_two() && size_bytes <= SLAB_BYTES, "a size that slabs have");
+        let mut carving = self.carving.lock().unwrap_or_else(PoisonError::into_inner);
+        let class = size_bytes.trailing_zeros() as usize;
+        let (slab, rest) = match carving.open[class] {
+            Some(open) => open,
+            None if carving.used < SLABS => {
+                carving.used += 1;
+                (carving.used - 1, 0)
+            }
+            None => return None,
+        };
+        let is_full = rest + size_bytes == SLAB_BYTES;
+        carving.open[class] = (!is_full).then_some((slab, rest + size_bytes));
+        drop(carving);
+        NonNull::new(self.slab(slab).as_ptr().wrapping_add(rest))
+    }
+
+    /// Where a slab begins.
+    ///
+    /// # Panics
+    /// When there is none of this number.
+    pub(crate) fn slab(&self, slab: usize) -> NonNull<u8> {
+        assert!(slab < SLABS, "a slab of the arena");
+        let start = self.region.as_non_null().as_ptr();
+        NonNull::new(start.wrapping_add(self.offset_bytes + slab * SLAB_BYTES))
+            .expect("inside a mapping, which is never at address zero")
+    }
+
+    /// Whether memory is the arena's.
+    pub(crate) fn holds(&self, start: *const u8) -> bool {
+        self.slab_of(start, 0).is_some()
+    }
+
+    /// The slab that these bytes are in, if it is one.
+    pub(crate) fn slab_of(&self, start: *const u8, length_bytes: usize) -> Option<usize> {
+        let offset = start.addr().checked_sub(self.slab(0).as_ptr().addr())?;
+        let slab = offset / SLAB_BYTES;
+        let is_inside = slab < SLABS && offset % SLAB_BYTES + length_bytes <= SLAB_BYTES;
+        is_inside.then_some(slab)
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_carved_is_apart_and_within_one_slab() {
+        let arena = Arena::new().expect("so many addresses");
+        let sizes = [4096, 8192, 1 << 20, SLAB_BYTES, 65536];
+        let mut carved: Vec<(usize, usize)> = Vec::new();
+        for size in sizes.into_iter().cycle() {
+            let Some(start) = arena.carve(size) else { break };
+            let slab = arena.slab_of(start.as_ptr(), size).expect("within one");
+            assert!(start.as_ptr().addr().is_multiple_of(size.min(4096)) && slab < SLABS);
+            assert!(arena.holds(start.as_ptr()));
+            carved.push((start.as_ptr().addr(), size));
+        }
+        carved.sort_unstable();
+        assert!(carved.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0));
+        // A size that has a slab open goes on when others find none.
+        assert!(arena.carve(4096).is_some() && arena.carve(SLAB_BYTES).is_none());
+    }
+
+    #[test]
+    fn other_memory_is_in_no_slab() {
+        let arena = Arena::new().expect("so many addresses");
+        let (first, last) = (arena.slab(0).as_ptr(), arena.slab(SLABS - 1).as_ptr());
+        assert!(!arena.holds(first.wrapping_sub(1)) && !arena.holds(last.wrapping_add(SLAB_BYTES)));
+        assert!(!arena.holds([0_u8; 8].as_ptr()));
+        assert_eq!(arena.slab_of(first.wrapping_add(SLAB_BYTES - 4), 8), None, "in two");
+        assert_eq!(arena.slab_of(last, SLAB_BYTES), Some(SLABS - 1));
+    }
+}

@@ -1,0 +1,62 @@
+//! Which slabs of the payloads' memory one ring has registered.
+//!
+//! A slab is registered when an operation of this ring first names it: pages that nobody uses are not
+//! pinned. Where the kernel refuses (it is too old, or pinned memory is limited), operations name
+//! addresses, as ever.
+//!
+//! Invariant: what is registered is the arena's, which stays where it is and is never given back, so the
+//! kernel's pages and the process's are the same for as long as either lives
+//! [check: registered_memory_is_read_and_written_by_name].
+
+use io_uring::IoUring;
+
+use crate::arena::{Arena, SLAB_BYTES, SLABS};
+
+/// Bytes from which on a name is better than an address: to pin one page costs the kernel no more than
+/// to look a name up.
+const NAMED_BYTES_MIN: u32 = 8 << 10;
+
+/// What is known of a slab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slab {
+    Unseen,
+    Registered,
+    Refused,
+}
+
+/// One ring's slabs.
+#[derive(Debug)]
+pub(crate) struct Fixed {
+    slabs: [Slab; SLABS],
+}
+
+impl Fixed {
+    /// Room in a ring for all slabs, none of them registered.
+    pub(crate) fn new(ring: &IoUring) -> Self {
+        let room = u32::try_from(SLABS).expect("few");
+        let is_known = ring.submitter().register_buffers_sparse(room).is_ok();
+        Self { slabs: [if is_known { Slab::Unseen } else { Slab::Refused }; SLABS] }
+    }
+
+    /// The name under which the ring knows these bytes, if it does.
+    #[allow(unsafe_code)]
+    pub(crate) fn name_of(
+        &mut self,
+        ring: &IoUring,
+        (start, length_bytes): (*const u8, u32),
+    ) -> Option<u16> {
+        let arena = Arena::of_process().filter(|_| length_bytes >= NAMED_BYTES_MIN)?;
+        let index = arena.slab_of(start, usize::try_from(length_bytes).ok()?)?;
+        let name = u16::try_from(index).expect("few");
+        if self.slabs[index] == Slab::Unseen {
+            let base = arena.slab(index).as_ptr().cast();
+            let slab = libc::iovec { iov_base: base, iov_len: SLAB_BYTES };
+            // SAFETY: a slab of the arena is mapped, and neither unmapped nor given back, until the process
+            // ends. What the kernel does with it is up to the operations that name it.
+            let updated =
+                unsafe { ring.submitter().register_buffers_update(u32::from(name), &[slab], None) };
+            self.slabs[index] = if updated.is_ok() { Slab::Registered } else { Slab::Refused };
+        }
+        (self.slabs[index] == Slab::Registered).then_some(name)
+    }
+}
