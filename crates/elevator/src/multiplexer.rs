@@ -20,8 +20,7 @@
 //! - What a write must read first is the flusher's, not a read ([`crate::Operation::PreRead`]).
 //! - What is under way when a slice ends is not called back, so a side may take more than its slice. The difference
 //!   between its set point and the time that members were busy with it is carried into the next period, as far as both
-//!   sides wanted all they could get.
-//!
+//!   sides wanted all they could get, and leaves each side an eighth of its part.
 //! - Who has waited for one period and a half without being served goes next, alone: where one request takes as long as a
 //!   slice, slices pass unseen, or a side has nothing left of its own to make up for what it took.
 //!
@@ -43,10 +42,10 @@ const LOG_MAX: usize = 100;
 const GIVEN_AWAY_MAX: u32 = 2;
 
 /// What is urgent counts as at least so much backlog, in thousandths. Who waits for a flush waits for a few requests, one
-/// after the other, and needs to be let in soon rather than for long: as the whole backlog, nine clients that each make
-/// durable what they write took half of a hundred readers' reads; so they take a fifth, and writes are three times those of
-/// a free-for-all (`braid-lab multiplexer`).
-const URGENT_PERMILLE: u32 = 225;
+/// after the other, and needs to be let in soon rather than for long. As the whole backlog, nine clients that make durable
+/// what they write took half of the reads of a hundred readers; like this a fifth, and their writes are three times those
+/// of a free-for-all (`braid-lab multiplexer`).
+const URGENT_PERMILLE: u32 = 230;
 
 /// What can be tuned, live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,6 +220,12 @@ impl Multiplexer {
         self.waiting_since_ns[usize::from(!is_read)] = None;
     }
 
+    /// The period that runs.
+    #[must_use]
+    pub fn slice(&self) -> &Slice {
+        &self.slice
+    }
+
     /// The last hundred periods, the oldest first, without the one that runs.
     pub fn slices(&self) -> impl Iterator<Item = &Slice> {
         self.log.iter()
@@ -235,7 +240,9 @@ impl Multiplexer {
         let backlog = demand.backlog_permille.clamp(urgent, 1000);
         let share_permille = least + (most - least) * backlog / 1000;
         let set_ns = part(period_ns, share_permille);
-        let flusher_ns = set_ns.saturating_add_signed(self.carried_ns).min(period_ns);
+        // What is carried leaves each side a part of its own, so that nobody is held for a whole period.
+        let (least_ns, most_ns) = (set_ns / 8, period_ns - (period_ns - set_ns) / 8);
+        let flusher_ns = set_ns.saturating_add_signed(self.carried_ns).clamp(least_ns, most_ns);
         self.slice = Slice { start_ns, share_permille, flusher_ns, ..Slice::default() };
     }
 
@@ -373,7 +380,7 @@ mod tests {
         multiplexer.turn(600 * MS, demand(5000, false));
         multiplexer.turn(800 * MS, demand(0, false));
         let shares: Vec<u32> = multiplexer.slices().map(|slice| slice.share_permille).collect();
-        assert_eq!(shares, [100, 400, 235, 700]);
+        assert_eq!(shares, [100, 400, 238, 700]);
     }
 
     #[test]

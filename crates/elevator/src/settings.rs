@@ -55,6 +55,18 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// For a member that seeks and follows a [`crate::Multiplexer`]. Few are out at once, since what is out when a slice
+    /// ends is part of the next: 24 reads of 7 ms would fill a whole period. Reads that were held expire late, since one
+    /// served out of order breaks the sweep that those behind it wait for, and what bounds a hold is the multiplexer.
+    #[must_use]
+    pub fn multiplexed() -> Self {
+        Self {
+            read_expiry_ns: 1_500 * MS,
+            depth: Depth { total: 8, kept_for_reads: 2, kept_for_writes: 2 },
+            ..Self::default()
+        }
+    }
+
     /// For a member that does not seek: nothing is ordered.
     #[must_use]
     pub fn straight() -> Self {

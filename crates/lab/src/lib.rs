@@ -17,6 +17,7 @@
 mod array;
 pub mod disk;
 pub mod driver;
+mod engine;
 pub mod frame;
 mod random;
 pub mod suites;

@@ -12,6 +12,12 @@
 //! again. Reads go first; once the cache is half full of writes, one run of writes goes between two runs of reads. Time is whole nanoseconds, and
 //! every choice is a function of what was asked: there is no chance in it.
 //!
+//! Without a cache for writes (its size is nothing) they wait for the arm as reads do, in one order with them, and are done
+//! when they are on the platter.
+//!
+//! A flush lets the arm do nothing else until the cache is on the platter, as the command of SATA does, which is none of
+//! those that are queued.
+//!
 //! What it leaves out: zones (one transfer rate), track skew (it is part of the rate), errors, and the time that the bus
 //! takes beyond a command's overhead.
 //!
@@ -43,8 +49,8 @@ pub struct DiskRequest {
 #[derive(Debug)]
 enum Arm {
     Idle,
-    /// Until then: reads to be answered.
-    Reads(u64, Vec<u64>),
+    /// Until then: requests to be answered.
+    Requests(u64, Vec<u64>),
     /// Until then: so many sectors leave the cache.
     Destage(u64, u64),
 }
@@ -59,7 +65,11 @@ pub struct Disk {
     since: u64,
     /// Whether the head stands there after a read: it reads on by itself.
     was_read: bool,
-    reads: BTreeMap<(u64, u64), DiskRequest>,
+    reads: Waiting,
+    /// Without a cache: writes that wait for the arm.
+    writes: Waiting,
+    /// Flushes that wait for the cache to be empty.
+    flushes: Vec<u64>,
     /// Sectors in the cache that are not on the platter: from, to.
     dirty: BTreeMap<u64, u64>,
     dirty_sectors: u64,
@@ -69,6 +79,8 @@ pub struct Disk {
     arrivals: u64,
     /// Runs for which the arm had to move or the platter had to come round.
     positionings: u64,
+    /// How long the arm was busy with reads, and with writes.
+    busy_ns: [u64; 2],
 }
 
 impl Disk {
@@ -82,13 +94,22 @@ impl Disk {
             since: 0,
             was_read: false,
             reads: BTreeMap::new(),
+            writes: BTreeMap::new(),
+            flushes: Vec::new(),
             dirty: BTreeMap::new(),
             dirty_sectors: 0,
             waiting: VecDeque::new(),
             done: BinaryHeap::new(),
             arrivals: 0,
             positionings: 0,
+            busy_ns: [0; 2],
         }
+    }
+
+    /// How long the arm was busy with reads, and with writes, in nanoseconds; what it has begun counts whole.
+    #[must_use]
+    pub fn busy_ns(&self) -> [u64; 2] {
+        self.busy_ns
     }
 
     /// How often the arm had to move, or the platter had to come round.
@@ -107,7 +128,10 @@ impl Disk {
     pub fn push(&mut self, now: u64, request: DiskRequest) {
         let end = request.sector + request.sectors;
         assert!(end <= self.plan.sectors(), "sector {end} is beyond the disk");
-        if request.is_write {
+        if request.is_write && self.plan.cache_sectors == 0 {
+            self.writes.insert((request.sector, self.arrivals), request);
+            self.arrivals += 1;
+        } else if request.is_write {
             self.waiting.push_back(request);
             self.admit(now);
         } else if self.holds(request.sector, end) {
@@ -119,12 +143,18 @@ impl Disk {
         self.go_on(now);
     }
 
+    /// Takes a flush of this name: done when nothing is in the cache.
+    pub fn flush(&mut self, now: u64, id: u64) {
+        self.flushes.push(id);
+        self.go_on(now);
+    }
+
     /// When something will be done, if nothing is asked before.
     #[must_use]
     pub fn next(&self) -> Option<u64> {
         let arm = match self.arm {
             Arm::Idle => None,
-            Arm::Reads(end, _) | Arm::Destage(end, _) => Some(end),
+            Arm::Requests(end, _) | Arm::Destage(end, _) => Some(end),
         };
         let done = self.done.peek().map(|Reverse((at, _))| *at);
         arm.into_iter().chain(done).min()
@@ -139,7 +169,7 @@ impl Disk {
             answer(id);
         }
         match std::mem::replace(&mut self.arm, Arm::Idle) {
-            Arm::Reads(end, ids) if end <= now => ids.into_iter().for_each(answer),
+            Arm::Requests(end, ids) if end <= now => ids.into_iter().for_each(answer),
             Arm::Destage(end, sectors) if end <= now => {
                 self.dirty_sectors -= sectors;
                 self.admit(now);
@@ -151,6 +181,9 @@ impl Disk {
 
     /// Takes writes into the cache while there is room; one that is larger than the cache goes in alone.
     fn admit(&mut self, now: u64) {
+        if !self.flushes.is_empty() {
+            return;
+        }
         while let Some(first) = self.waiting.front() {
             if self.dirty_sectors > 0
                 && self.dirty_sectors + first.sectors > self.plan.cache_sectors
@@ -190,44 +223,33 @@ impl Disk {
         if !matches!(self.arm, Arm::Idle) {
             return;
         }
-        let read = self
-            .reads
-            .range((self.head, 0)..)
-            .next()
-            .or_else(|| self.reads.iter().next())
-            .map(|((sector, _), _)| *sector);
-        let dirty = self
-            .dirty
-            .range(self.head..)
-            .next()
-            .or_else(|| self.dirty.iter().next())
-            .map(|(sector, _)| *sector);
+        if self.dirty.is_empty() && !self.flushes.is_empty() {
+            let at = now + self.plan.overhead_ns;
+            self.done.extend(self.flushes.drain(..).map(|id| Reverse((at, id))));
+            self.admit(now);
+        }
+        let reads = if self.flushes.is_empty() { next_up(&self.reads, self.head) } else { None };
+        let writes = next_up(&self.writes, self.head);
+        let dirty = self.dirty.range(self.head..).next().or_else(|| self.dirty.iter().next());
+        let dirty = dirty.map(|(sector, _)| *sector);
         let is_urgent = 2 * self.dirty_sectors >= self.plan.cache_sectors;
-        match (read, dirty) {
-            (None, None) => {}
-            (Some(read), None) => self.begin_reads(now, read),
-            (None, Some(dirty)) => self.begin_destage(now, dirty),
-            (Some(read), Some(dirty)) => {
-                if is_urgent && self.was_read {
-                    self.begin_destage(now, dirty);
-                } else {
-                    self.begin_reads(now, read);
-                }
+        let way = |sector: u64| (sector < self.head, sector);
+        match (reads, writes, dirty) {
+            (None, None, None) => {}
+            (Some(_), _, Some(dirty)) if is_urgent && self.was_read => {
+                self.begin_destage(now, dirty);
             }
+            (Some(read), Some(write), _) if way(write) < way(read) => {
+                self.begin_writes(now, write);
+            }
+            (Some(read), ..) => self.begin_reads(now, read),
+            (None, Some(write), _) => self.begin_writes(now, write),
+            (None, None, Some(dirty)) => self.begin_destage(now, dirty),
         }
     }
 
     fn begin_reads(&mut self, now: u64, first: u64) {
-        let (mut to, mut ids) = (first, Vec::new());
-        while let Some((key, request)) = self.reads.range((first, 0)..=(to, u64::MAX)).next() {
-            let end = to.max(request.sector + request.sectors);
-            if !ids.is_empty() && end - first > self.plan.run_sectors_max {
-                break;
-            }
-            (to, _) = (end, ids.push(request.id));
-            let key = *key;
-            self.reads.remove(&key);
-        }
+        let (to, ids) = take_run(&mut self.reads, first, self.plan.run_sectors_max);
         let ends = if self.was_read
             && first >= self.head
             && to - self.head <= self.plan.read_ahead_sectors
@@ -238,7 +260,17 @@ impl Disk {
             self.position(now, first) + self.plan.transfer_ns(to - first)
         };
         (self.head, self.since, self.was_read) = (to, ends, true);
-        self.arm = Arm::Reads(ends + self.plan.overhead_ns, ids);
+        self.busy_ns[0] += ends - now;
+        self.arm = Arm::Requests(ends + self.plan.overhead_ns, ids);
+    }
+
+    /// Without a cache.
+    fn begin_writes(&mut self, now: u64, first: u64) {
+        let (to, ids) = take_run(&mut self.writes, first, self.plan.run_sectors_max);
+        let ends = self.position(now, first) + self.plan.transfer_ns(to - first);
+        (self.head, self.since, self.was_read) = (to, ends, false);
+        self.busy_ns[1] += ends - now;
+        self.arm = Arm::Requests(ends + self.plan.overhead_ns, ids);
     }
 
     fn begin_destage(&mut self, now: u64, first: u64) {
@@ -249,6 +281,7 @@ impl Disk {
         }
         let ends = self.position(now, first) + self.plan.transfer_ns(to - first);
         (self.head, self.since, self.was_read) = (to, ends, false);
+        self.busy_ns[1] += ends - now;
         self.arm = Arm::Destage(ends, to - first);
     }
 
@@ -263,6 +296,30 @@ impl Disk {
         let (is_at, should_be) = (there % turn, self.plan.angle_ns(sector));
         there + (should_be + turn - is_at) % turn
     }
+}
+
+/// Requests that wait for the arm, by first sector and arrival.
+type Waiting = BTreeMap<(u64, u64), DiskRequest>;
+
+/// The first sector of the next request upwards from the head, or of the lowest.
+fn next_up(waiting: &Waiting, head: u64) -> Option<u64> {
+    let next = waiting.range((head, 0)..).next().or_else(|| waiting.iter().next());
+    next.map(|((sector, _), _)| *sector)
+}
+
+/// Takes the requests from `first` on that touch each other: where they end, and their names.
+fn take_run(waiting: &mut Waiting, first: u64, sectors_max: u64) -> (u64, Vec<u64>) {
+    let (mut to, mut ids) = (first, Vec::new());
+    while let Some((key, request)) = waiting.range((first, 0)..=(to, u64::MAX)).next() {
+        let end = to.max(request.sector + request.sectors);
+        if !ids.is_empty() && end - first > sectors_max {
+            break;
+        }
+        (to, _) = (end, ids.push(request.id));
+        let key = *key;
+        waiting.remove(&key);
+    }
+    (to, ids)
 }
 
 #[cfg(test)]
@@ -309,6 +366,38 @@ mod tests {
         assert!(each.abs_diff(wanted) < wanted / 20, "{each} instead of {wanted}");
         let (queued, _) = serve(&run(2000, false, &mut anywhere), 32);
         assert!(queued < time * 2 / 3, "in order of position it is quicker");
+    }
+
+    #[test]
+    fn without_a_cache_a_write_is_done_on_the_platter_and_waits_among_the_reads() {
+        let mut disk = Disk::new(DiskPlan { cache_sectors: 0, ..DiskPlan::SATA_2005 });
+        for (id, sector, is_write) in
+            [(0, 500, false), (1, 90_000, true), (2, 70_000, false), (3, 90_008, true)]
+        {
+            disk.push(0, DiskRequest { id, sector, sectors: 8, is_write });
+        }
+        let (mut now, mut order) = (0, Vec::new());
+        while let Some(at) = disk.next() {
+            now = at;
+            disk.advance(now, |id| order.push(id));
+        }
+        assert_eq!(order, [0, 2, 1, 3], "upwards, whatever they are");
+        let [reads, writes] = disk.busy_ns();
+        assert!(reads > 0 && writes > 0 && reads + writes <= now);
+    }
+
+    #[test]
+    fn a_flush_is_done_when_the_cache_is_empty_and_reads_wait_for_it() {
+        let mut disk = Disk::new(DiskPlan::SATA_2005);
+        disk.push(0, DiskRequest { id: 0, sector: 90_000, sectors: 8, is_write: true });
+        disk.flush(0, 1);
+        disk.push(0, DiskRequest { id: 2, sector: 8, sectors: 8, is_write: false });
+        let mut order = Vec::new();
+        while let Some(at) = disk.next() {
+            disk.advance(at, |id| order.push(id));
+            assert!(disk.dirty.is_empty() || !order.contains(&1), "it is on the platter");
+        }
+        assert_eq!(order, [0, 1, 2]);
     }
 
     #[test]

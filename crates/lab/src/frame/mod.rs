@@ -7,6 +7,7 @@
 //! A value of one variant is compared with the value that another had in the same round only: what slows the whole
 //! machine down slows both.
 
+mod curves;
 pub mod json;
 mod machine;
 pub mod plot;
@@ -14,6 +15,7 @@ mod race;
 pub mod table;
 mod usage;
 
+pub use curves::Curves;
 pub use machine::Machine;
 pub use race::{Contender, race};
 pub use usage::Usage;
@@ -227,6 +229,8 @@ pub struct Report {
     pub notes: Vec<String>,
     /// Counters of the last round: (case and variant, line).
     pub counters: Vec<(String, String)>,
+    /// For the plot only.
+    pub curves: Vec<Curves>,
 }
 
 impl Report {

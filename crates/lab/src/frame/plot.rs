@@ -1,8 +1,9 @@
 //! A plot of a suite: a panel for each metric, a group of bars for each case, a line from the smallest to the largest
-//! value on each. Written by hand: bars and words need no library.
+//! value on each; then its curves. Written by hand: bars and words need no library.
 
 use std::fmt::Write;
 
+use super::curves::draw;
 use super::table::number;
 use super::{Better, Case, Figure, Metric, Report};
 
@@ -17,7 +18,7 @@ const TITLE: f64 = 46.0;
 /// Beyond this ratio of largest to smallest the scale is logarithmic.
 const LINEAR_MAX: f64 = 60.0;
 
-fn colour(variant: &str, others: &[&str]) -> &'static str {
+pub(super) fn colour(variant: &str, others: &[&str]) -> &'static str {
     const OTHERS: [&str; 5] = ["#7f6bb0", "#4f9d69", "#c25b56", "#5aa7b5", "#a08060"];
     match variant {
         "before" => "#9aa0a6",
@@ -47,6 +48,9 @@ pub fn svg(suite: &str, report: &Report) -> String {
     legend(&mut body, &variants);
     for metric in metrics {
         y = panel(&mut body, y, metric, report, &variants);
+    }
+    for curves in &report.curves {
+        y = draw(&mut body, y, curves, &variants);
     }
     let head = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{y}\" viewBox=\"0 0 {WIDTH} {y}\" \
@@ -170,13 +174,13 @@ fn bar(out: &mut String, y: f64, (series, scale): (&super::Series, &Scale), fill
     );
 }
 
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Series;
+    use super::super::{Curves, Series};
     use super::*;
 
     #[test]
@@ -185,9 +189,18 @@ mod tests {
         let series = values.map(|(variant, value)| Series { variant, values: vec![value] });
         let figure = Figure { metric: Metric::less("ns < all", "ns"), series: series.to_vec() };
         let case = Case { name: "16 K".to_owned(), figures: vec![figure], targets: Vec::new() };
-        let report = Report { cases: vec![case], ..Report::default() };
+        let curves = Curves {
+            title: "over time".to_owned(),
+            x: "s",
+            y: "1/s",
+            ticks: &[],
+            lines: vec![("before", vec![(1.0, 7.0), (2.0, 14.0)])],
+        };
+        let report = Report { cases: vec![case], curves: vec![curves], ..Report::default() };
         let svg = svg("lookup", &report);
-        for word in ["4.000", "400.0", "5.500", "ns &lt; all", "logarithmic", "16 K"] {
+        for word in
+            ["4.000", "400.0", "5.500", "ns &lt; all", "logarithmic", "16 K", "over time", "14.00"]
+        {
             assert!(svg.contains(word), "{word} in {svg}");
         }
         let count = |word: &str| svg.matches(word).count();

@@ -1,6 +1,7 @@
 //! The suites, one file or folder each.
 
 mod lookup;
+mod multiplexer;
 mod nbd;
 mod parity;
 mod paths;
@@ -13,5 +14,12 @@ mod write;
 use crate::frame::Suite;
 
 /// All of them, in the order in which "all" runs them.
-pub const SUITES: &[Suite] =
-    &[lookup::SUITE, parity::SUITE, wait::SUITE, priority::SUITE, read::SUITE, write::SUITE];
+pub const SUITES: &[Suite] = &[
+    lookup::SUITE,
+    parity::SUITE,
+    wait::SUITE,
+    priority::SUITE,
+    multiplexer::SUITE,
+    read::SUITE,
+    write::SUITE,
+];

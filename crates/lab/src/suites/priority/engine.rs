@@ -1,93 +1,28 @@
 //! The shipped engine behind the suite's face: one shard, in virtual time, without bytes.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use braid_engine::array::{ArrayView, Gate, MemberId, MemberView};
-use braid_engine::buffer::Buffer;
-use braid_engine::effect::{IoId, MemberIoDone, MemberOperation, Report};
-use braid_engine::request::{Operation, Regions, Request, RequestId};
-use braid_engine::{BadBlocks, CacheConfig, Instant, Shard, ShardConfig, Tuning};
-use braid_geometry::{Geometry, LogicalSector};
+use braid_engine::Tuning;
+use braid_engine::request::Operation;
+use braid_geometry::Geometry;
 
 use super::backend::{Backend, ClientRequest, Effects};
 use super::md::BLOCK_SECTORS;
-use crate::disk::DiskRequest;
+use crate::engine::Engine;
 
-/// A shard.
+/// The engine, and what the suite counts of it.
 pub(super) struct Braid {
-    shard: Shard,
-    regions: Regions,
-    /// Pieces of each request that are not answered.
-    pieces: BTreeMap<u64, u32>,
-    effects: Effects,
+    engine: Engine,
     pre_read_sectors: u64,
-    /// Whether answered writes are on their way to the disks.
-    is_flushing: bool,
+    /// Rounds of writing back that were begun, and that are over.
     rounds: u64,
+    rounds_over: u64,
 }
 
 impl Braid {
     /// With as many stripes of the same size as the models have, and otherwise as it is without being asked.
     pub(super) fn new(geometry: &Geometry, tuning: Tuning) -> Self {
-        let config = ShardConfig {
-            geometry: geometry.clone(),
-            cache: CacheConfig {
-                unit_sectors_max: u32::try_from(BLOCK_SECTORS).expect("few"),
-                stripes_max: tuning.stripes,
-                tuning,
-            },
-        };
-        let member = |slot: u16| MemberView {
-            id: MemberId(slot),
-            recovered_sectors: u64::MAX,
-            bad_blocks: Arc::new(BadBlocks::default()),
-        };
-        let view = ArrayView {
-            epoch: 1,
-            gate: Gate::Open,
-            slots: (0..geometry.slots()).map(|slot| Some(member(slot))).collect(),
-            resync_offset: u64::MAX,
-            zero_is_fast: false,
-        };
-        Self {
-            shard: Shard::new(config, Arc::new(view)),
-            regions: Regions::new(geometry, 1),
-            pieces: BTreeMap::new(),
-            effects: Effects::default(),
-            pre_read_sectors: 0,
-            is_flushing: false,
-            rounds: 0,
-        }
-    }
-
-    /// Takes what the shard asks for; work on bytes is done at once, and costs nothing.
-    fn poll(&mut self, now: u64) {
-        loop {
-            while let Some(io) = self.shard.poll_member_io() {
-                let (sectors, is_write) = (u64::from(io.sectors), io.operation.is_write());
-                if let MemberOperation::Read { buffer: Buffer::Block { .. } } = io.operation {
-                    self.pre_read_sectors += sectors;
-                }
-                let request = DiskRequest { id: io.id.0, sector: io.sector.0, sectors, is_write };
-                self.effects.disks.push((usize::from(io.slot.0), request));
-            }
-            while let Some(reply) = self.shard.poll_reply() {
-                assert!(reply.result.is_ok(), "no disk fails here");
-                let pieces = self.pieces.get_mut(&reply.request.0).expect("it was asked");
-                *pieces -= 1;
-                if *pieces == 0 {
-                    self.pieces.remove(&reply.request.0);
-                    self.effects.answers.push(reply.request.0);
-                }
-            }
-            while self.shard.poll_release().is_some() {}
-            while let Some(report) = self.shard.poll_report() {
-                self.is_flushing &= !matches!(report, Report::WrittenBack { .. });
-            }
-            let Some(job) = self.shard.poll_job() else { return };
-            self.shard.handle_job_done(Instant(now), job);
-        }
+        let unit_sectors_max = u32::try_from(BLOCK_SECTORS).expect("few");
+        let engine = Engine::new(geometry, unit_sectors_max, tuning);
+        Self { engine, pre_read_sectors: 0, rounds: 0, rounds_over: 0 }
     }
 }
 
@@ -96,46 +31,39 @@ impl Backend for Braid {
         let durable = false;
         let operation =
             if request.is_write { Operation::Write { durable } } else { Operation::Read };
-        let whole = Request {
-            id: RequestId(request.id),
-            operation,
-            start: LogicalSector(request.start),
-            sectors: u64::from(request.sectors),
-        };
-        for (_, piece) in self.regions.split(&whole) {
-            *self.pieces.entry(request.id).or_default() += 1;
-            self.shard.handle_piece(Instant(now), piece);
-        }
-        self.poll(now);
+        let run = (request.start, u64::from(request.sectors));
+        self.engine.request(now, request.id, operation, run);
     }
 
     fn disk_done(&mut self, now: u64, id: u64) {
-        self.shard.handle_member_io(Instant(now), MemberIoDone { id: IoId(id), result: Ok(()) });
-        self.poll(now);
+        self.engine.member_done(now, id);
     }
 
     fn handle_timeout(&mut self, now: u64) {
-        self.shard.handle_timeout(Instant(now));
-        self.poll(now);
+        self.engine.handle_timeout(now);
     }
 
     fn timeout(&self) -> Option<u64> {
-        self.shard.poll_timeout().map(|at| at.0)
+        self.engine.timeout()
     }
 
     fn flush(&mut self, now: u64) {
-        self.rounds += 1;
-        self.is_flushing = true;
-        self.shard.handle_write_back(Instant(now), self.rounds);
-        self.poll(now);
+        self.rounds = self.engine.write_back(now);
     }
 
     fn take(&mut self) -> Effects {
-        std::mem::take(&mut self.effects)
+        let effects = self.engine.take();
+        let pre_reads = effects.asked.iter().filter(|asked| asked.is_for_stripe);
+        self.pre_read_sectors += pre_reads.map(|asked| asked.disk.sectors).sum::<u64>();
+        self.rounds_over += effects.written_back.len() as u64;
+        Effects {
+            disks: effects.asked.iter().map(|asked| (asked.slot, asked.disk)).collect(),
+            answers: effects.answers,
+        }
     }
 
     fn is_idle(&self) -> bool {
-        self.pieces.is_empty() && !self.is_flushing && self.rounds > 0
+        self.engine.has_answered_all() && self.rounds > 0 && self.rounds_over == self.rounds
     }
 
     fn pre_read_sectors(&self) -> u64 {
@@ -143,6 +71,6 @@ impl Backend for Braid {
     }
 
     fn counters(&self) -> String {
-        crate::frame::named(self.shard.counters())
+        crate::frame::named(self.engine.counters())
     }
 }

@@ -1,0 +1,171 @@
+//! The shipped engine in virtual time: one shard, without bytes, behind calls that suites share.
+//!
+//! Where it stands: under the suites that drive disks of their own. It takes clients' requests, asks for member I/O, and
+//! carries out at once, and for nothing, what is work on bytes. It has no disks: whoever drives it says when a member is done.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use braid_engine::array::{ArrayView, Gate, MemberId, MemberView};
+use braid_engine::buffer::Buffer;
+use braid_engine::effect::{IoId, MemberIoDone, MemberOperation, Report};
+use braid_engine::request::{Operation, Regions, Request, RequestId};
+use braid_engine::{BadBlocks, CacheConfig, Counters, Instant, Shard, ShardConfig, Tuning};
+use braid_geometry::{Geometry, LogicalSector};
+
+use crate::disk::DiskRequest;
+
+/// What a member is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) slot: usize,
+    pub(crate) disk: DiskRequest,
+    /// A read into a stripe: what a write must know first, or what a missing member held.
+    pub(crate) is_for_stripe: bool,
+}
+
+/// What it asks for, and what it answers, since it was last asked.
+#[derive(Debug, Default)]
+pub(crate) struct Effects {
+    pub(crate) asked: Vec<Asked>,
+    /// Clients' requests that are answered.
+    pub(crate) answers: Vec<u64>,
+    /// Rounds of writing back that are over.
+    pub(crate) written_back: Vec<u64>,
+}
+
+/// A shard.
+pub(crate) struct Engine {
+    shard: Shard,
+    regions: Regions,
+    /// Pieces of each request that are not answered.
+    pieces: BTreeMap<u64, u32>,
+    effects: Effects,
+    rounds: u64,
+}
+
+impl Engine {
+    /// A clean array with all of its members, and otherwise as it is without being asked.
+    pub(crate) fn new(geometry: &Geometry, unit_sectors_max: u32, tuning: Tuning) -> Self {
+        let config = ShardConfig {
+            geometry: geometry.clone(),
+            cache: CacheConfig { unit_sectors_max, stripes_max: tuning.stripes, tuning },
+        };
+        let member = |slot: u16| MemberView {
+            id: MemberId(slot),
+            recovered_sectors: u64::MAX,
+            bad_blocks: Arc::new(BadBlocks::default()),
+        };
+        let view = ArrayView {
+            epoch: 1,
+            gate: Gate::Open,
+            slots: (0..geometry.slots()).map(|slot| Some(member(slot))).collect(),
+            resync_offset: u64::MAX,
+            zero_is_fast: false,
+        };
+        Self {
+            shard: Shard::new(config, Arc::new(view)),
+            regions: Regions::new(geometry, 1),
+            pieces: BTreeMap::new(),
+            effects: Effects::default(),
+            rounds: 0,
+        }
+    }
+
+    /// A client asks, in sectors of the array.
+    pub(crate) fn request(
+        &mut self,
+        now: u64,
+        id: u64,
+        operation: Operation,
+        (start, sectors): (u64, u64),
+    ) {
+        let whole = Request { id: RequestId(id), operation, start: LogicalSector(start), sectors };
+        for (_, piece) in self.regions.split(&whole) {
+            *self.pieces.entry(id).or_default() += 1;
+            self.shard.handle_piece(Instant(now), piece);
+        }
+        self.poll(now);
+    }
+
+    /// A member has done what it was asked.
+    pub(crate) fn member_done(&mut self, now: u64, id: u64) {
+        self.shard.handle_member_io(Instant(now), MemberIoDone { id: IoId(id), result: Ok(()) });
+        self.poll(now);
+    }
+
+    /// The moment of [`Self::timeout`] has come.
+    pub(crate) fn handle_timeout(&mut self, now: u64) {
+        self.shard.handle_timeout(Instant(now));
+        self.poll(now);
+    }
+
+    /// When it wants to be called next, whatever happens.
+    pub(crate) fn timeout(&self) -> Option<u64> {
+        self.shard.poll_timeout().map(|at| at.0)
+    }
+
+    /// What was answered is to go to the members; the round's number.
+    pub(crate) fn write_back(&mut self, now: u64) -> u64 {
+        self.rounds += 1;
+        self.shard.handle_write_back(Instant(now), self.rounds);
+        self.poll(now);
+        self.rounds
+    }
+
+    /// What it asks for since the last call.
+    pub(crate) fn take(&mut self) -> Effects {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// Whether nothing is to be answered.
+    pub(crate) fn has_answered_all(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// Sectors answered and not on the members.
+    pub(crate) fn dirty_sectors(&self) -> u64 {
+        self.shard.dirty_sectors()
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        self.shard.counters()
+    }
+
+    fn poll(&mut self, now: u64) {
+        loop {
+            while let Some(io) = self.shard.poll_member_io() {
+                let disk = DiskRequest {
+                    id: io.id.0,
+                    sector: io.sector.0,
+                    sectors: u64::from(io.sectors),
+                    is_write: io.operation.is_write(),
+                };
+                let is_for_stripe =
+                    matches!(io.operation, MemberOperation::Read { buffer: Buffer::Block { .. } });
+                self.effects.asked.push(Asked {
+                    slot: usize::from(io.slot.0),
+                    disk,
+                    is_for_stripe,
+                });
+            }
+            while let Some(reply) = self.shard.poll_reply() {
+                assert!(reply.result.is_ok(), "no member fails here");
+                let pieces = self.pieces.get_mut(&reply.request.0).expect("it was asked");
+                *pieces -= 1;
+                if *pieces == 0 {
+                    self.pieces.remove(&reply.request.0);
+                    self.effects.answers.push(reply.request.0);
+                }
+            }
+            while self.shard.poll_release().is_some() {}
+            while let Some(report) = self.shard.poll_report() {
+                if let Report::WrittenBack { round } = report {
+                    self.effects.written_back.push(round);
+                }
+            }
+            let Some(job) = self.shard.poll_job() else { return };
+            self.shard.handle_job_done(Instant(now), job);
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Suite `multiplexer`: reads against write-back on disks that seek.
+//!
+//! The shape of blogbench ([`shape`]) on a RAID-5 of modelled disks ([`crate::disk`]) in virtual time: the shipped engine, the
+//! shipped elevators, and five rules for who may be given to the disks ([`rule`]). Every run is the same, so there is one.
+
+mod member;
+mod rule;
+mod shape;
+mod world;
+
+use std::cell::RefCell;
+
+use braid_elevator::MultiplexerSettings;
+use braid_engine::Tuning;
+use braid_geometry::{Geometry, Level, Shape as ArrayShape, default_layout};
+
+use crate::disk::DiskPlan;
+use crate::frame::{Contender, Curves, Metric, Report, Settings, Suite, Target, race};
+use rule::Rule;
+use shape::Shape;
+use world::{Outcome, Plan, World, percentile};
+
+pub(super) const SUITE: Suite = Suite {
+    name: "multiplexer",
+    about: "reads against write-back: five rules, on disks in virtual time",
+    run,
+};
+
+const READS: &str = "files read";
+const WRITES: &str = "works made durable";
+const WRITTEN: &str = "written";
+const OFF: &str = "share off its set point";
+const HELD: &str = "longest hold of a side";
+const FSYNC: &str = "fsync p99";
+const LATENCIES: [Metric; 5] = [
+    Metric::less(OFF, "points"),
+    Metric::less(HELD, "periods"),
+    Metric::less("longest wait of a request", "periods"),
+    Metric::less("read p50", "ms"),
+    Metric::less("read p99", "ms"),
+];
+const READ_TAIL: Metric = Metric::less("read p99.9", "ms");
+const FSYNCS: [Metric; 3] =
+    [Metric::less("fsync p50", "ms"), Metric::less(FSYNC, "ms"), Metric::less("fsync p99.9", "ms")];
+
+const EVERY_RULE: [Rule; 6] = [
+    Rule::FreeForAll,
+    Rule::ReadFirst,
+    Rule::WriteFirst,
+    Rule::HammerBefore,
+    Rule::Hammer,
+    Rule::Braid,
+];
+/// A flood is never made durable, so that HAMMER's locks would never be given back.
+const RULES_WITHOUT_LOCKS: [Rule; 4] =
+    [Rule::FreeForAll, Rule::ReadFirst, Rule::WriteFirst, Rule::Braid];
+
+/// One piece of work.
+struct Work {
+    name: &'static str,
+    shape: Shape,
+    rules: &'static [Rule],
+    cache_sectors: u64,
+    targets: Vec<Target>,
+}
+
+fn works() -> Vec<Work> {
+    let storm = Shape { readers: 100, commenters: 1, ..Shape::default() };
+    let flood = Shape { readers: 100, flooders: 3, ..Shape::default() };
+    let held = || [Target::value(OFF, "braid", 5.0, ""), Target::value(HELD, "braid", 2.0, "")];
+    let traded = [
+        Target::ratio(WRITES, "braid", "free-for-all", 3.0),
+        Target::ratio(READS, "braid", "free-for-all", 0.8),
+    ];
+    let fsync = Target::ratio(FSYNC, "braid", "free-for-all", 1.0 / 3.0);
+    let work = |name, shape, cache_sectors, targets| Work {
+        name,
+        shape,
+        rules: &EVERY_RULE,
+        cache_sectors,
+        targets,
+    };
+    vec![
+        work("blogbench", Shape::BLOGBENCH, 0, traded.iter().cloned().chain(held()).collect()),
+        work("blogbench, disks with a write cache", Shape::BLOGBENCH, 16 << 10, traded.to_vec()),
+        work("read storm, one fsync at a time", storm, 0, vec![fsync, held()[1].clone()]),
+        Work {
+            rules: &RULES_WITHOUT_LOCKS,
+            ..work("read storm, flood of writes", flood, 0, held().to_vec())
+        },
+    ]
+}
+
+fn plan(work: &Work, rule: Rule, is_small: bool) -> Plan {
+    let disk = DiskPlan { cache_sectors: work.cache_sectors, ..DiskPlan::SATA_2005 };
+    let member_sectors = disk.sectors() / 4;
+    let geometry = Geometry::new(&ArrayShape {
+        level: Level::Raid5,
+        layout: default_layout(Level::Raid5),
+        chunk_sectors: 128,
+        slots: 4,
+        member_sectors: vec![member_sectors; 4],
+    })
+    .expect("a RAID-5");
+    let elevator = match rule {
+        Rule::Braid => braid_elevator::Settings::multiplexed(),
+        _ => braid_elevator::Settings::default(),
+    };
+    let (warm_up_s, time_s) = if is_small { (1, 2) } else { (10, 60) };
+    Plan {
+        geometry,
+        tuning: Tuning::default(),
+        shape: work.shape,
+        rule,
+        multiplexer: MultiplexerSettings::default(),
+        elevator,
+        disk,
+        warm_up_ns: warm_up_s * 1_000_000_000,
+        time_ns: time_s * 1_000_000_000,
+    }
+}
+
+fn run(settings: &Settings) -> Report {
+    // To the last digit the same, so one run says it all.
+    let once = Settings { runs: 1, ..settings.clone() };
+    let mut report = Report::default();
+    for work in works() {
+        one(&once, &mut report, &work);
+    }
+    let MultiplexerSettings { period_ns, .. } = MultiplexerSettings::default();
+    report.note(format!(
+        "virtual time; {} s after {} s; period {} ms; {:?}",
+        60,
+        10,
+        period_ns / 1_000_000,
+        DiskPlan { cache_sectors: 0, ..DiskPlan::SATA_2005 }
+    ));
+    report.note(format!(
+        "requests of {} KiB, files of {} of them, {} µs between an answer and the next request; {:?}",
+        shape::BLOCK_SECTORS / 2,
+        shape::FILE_BLOCKS,
+        shape::THINK_NS / 1000,
+        Shape::BLOGBENCH
+    ));
+    report.note(format!(
+        "HAMMER: {} leaves whose locks readers share and the flusher needs alone",
+        world::LEAVES
+    ));
+    report.note("a hold: a member has requests of a side and is given none; a wait: a request stands in the elevator, mostly behind others of its side");
+    report
+}
+
+fn one(settings: &Settings, report: &mut Report, work: &Work) {
+    let has_fsyncs = work.shape.flooders == 0;
+    let written = match has_fsyncs {
+        true => Metric::more(WRITES, "1/s"),
+        false => Metric::more(WRITTEN, "MB/s"),
+    };
+    let mut metrics = vec![Metric::more(READS, "1/s"), written];
+    metrics.extend(LATENCIES);
+    metrics.push(READ_TAIL);
+    if has_fsyncs {
+        metrics.extend(FSYNCS);
+    }
+    let outcomes: RefCell<Vec<(Rule, Outcome)>> = RefCell::default();
+    let contender = |rule: Rule| {
+        let outcomes = &outcomes;
+        Contender::new(rule.name(), move || {
+            let plan = plan(work, rule, settings.small);
+            let outcome = World::new(&plan).run();
+            let values = values(&plan, &outcome, has_fsyncs);
+            let mut outcomes = outcomes.borrow_mut();
+            outcomes.retain(|(other, _)| *other != rule);
+            outcomes.push((rule, outcome));
+            values
+        })
+    };
+    let contenders = work.rules.iter().map(|rule| contender(*rule)).collect();
+    let case = race(settings, work.name, &metrics, contenders);
+    report.add(case.map(|case| case.with(work.targets.iter().cloned())));
+    let mut outcomes = outcomes.into_inner();
+    outcomes.sort_by_key(|(rule, _)| work.rules.iter().position(|other| other == rule));
+    for (rule, outcome) in &outcomes {
+        let line = format!(
+            "the flusher's share of the members' time {:.1} %, its set point {:.1} %",
+            outcome.share_permille / 10.0,
+            outcome.set_point_permille / 10.0
+        );
+        report.counter(format!("{}, {}", work.name, rule.name()), line);
+    }
+    report.curves.extend(curves(work.name, &outcomes));
+}
+
+#[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn values(plan: &Plan, outcome: &Outcome, has_fsyncs: bool) -> Vec<f64> {
+    let seconds = plan.time_ns as f64 / 1e9;
+    let periods =
+        |times: [u64; 2]| times[0].max(times[1]) as f64 / plan.multiplexer.period_ns as f64;
+    let milliseconds = |sorted: &[u64], part| percentile(sorted, part) as f64 / 1e6;
+    let written = match has_fsyncs {
+        true => outcome.works_written as f64 / seconds,
+        false => outcome.write_sectors as f64 * 512e-6 / seconds,
+    };
+    let mut values = vec![
+        outcome.files_read as f64 / seconds,
+        written,
+        (outcome.share_permille - outcome.set_point_permille).abs() / 10.0,
+        periods(outcome.waits.held_ns),
+        periods(outcome.waits.longest_ns),
+    ];
+    let parts = [50_000, 99_000, 99_900];
+    values.extend(parts.map(|part| milliseconds(&outcome.read_ns, part)));
+    if has_fsyncs {
+        values.extend(parts.map(|part| milliseconds(&outcome.fsync_ns, part)));
+    }
+    values
+}
+
+/// Both throughputs over time, and latencies by percentile.
+#[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn curves(case: &str, outcomes: &[(Rule, Outcome)]) -> Vec<Curves> {
+    /// Where a percentile stands: the further right, the rarer.
+    const PARTS: [(f64, &str); 5] =
+        [(0.3, "50 %"), (1.0, "90 %"), (2.0, "99 %"), (3.0, "99.9 %"), (4.0, "99.99 %")];
+    const OF_100_000: [usize; 5] = [50_000, 90_000, 99_000, 99_900, 99_990];
+    let over_time = |side: usize| -> Vec<(&'static str, Vec<(f64, f64)>)> {
+        let line = |outcome: &Outcome| {
+            let seconds = outcome.by_second.iter().enumerate();
+            seconds.map(|(second, counts)| (second as f64, counts[side] as f64)).collect()
+        };
+        outcomes.iter().map(|(rule, outcome)| (rule.name(), line(outcome))).collect()
+    };
+    let by_part = |sorted: fn(&Outcome) -> &[u64]| -> Vec<(&'static str, Vec<(f64, f64)>)> {
+        let line = |outcome: &Outcome| {
+            let parts = PARTS.iter().zip(OF_100_000);
+            let sorted = sorted(outcome);
+            parts.map(|((x, _), part)| (*x, percentile(sorted, part) as f64 / 1e6)).collect()
+        };
+        outcomes.iter().map(|(rule, outcome)| (rule.name(), line(outcome))).collect()
+    };
+    let plot = |title: &str, x, y, ticks, lines| Curves {
+        title: format!("{title}: {case}"),
+        x,
+        y,
+        ticks,
+        lines,
+    };
+    let read: fn(&Outcome) -> &[u64] = |outcome| &outcome.read_ns;
+    let fsync: fn(&Outcome) -> &[u64] = |outcome| &outcome.fsync_ns;
+    vec![
+        plot(READS, "second", "1/s", &[], over_time(0)),
+        plot(WRITES, "second", "1/s", &[], over_time(1)),
+        plot("latency of reads", "percentile", "ms", &PARTS, by_part(read)),
+        plot("latency of fsync", "percentile", "ms", &PARTS, by_part(fsync)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_the_same_to_the_last_digit() {
+        for work in works() {
+            for rule in work.rules {
+                let run = || {
+                    let plan = plan(&work, *rule, true);
+                    values(&plan, &World::new(&plan).run(), true)
+                };
+                assert_eq!(run(), run(), "{} {}", work.name, rule.name());
+            }
+        }
+    }
+
+    #[test]
+    fn the_shipped_rule_holds_its_share_and_nobody_for_two_periods() {
+        let works = works();
+        let work = works.iter().find(|work| work.shape.flooders > 0).expect("a flood");
+        let plan = Plan { time_ns: 10_000_000_000, ..plan(work, Rule::Braid, true) };
+        let outcome = World::new(&plan).run();
+        let off = outcome.share_permille - outcome.set_point_permille;
+        assert!(off.abs() < 50.0, "{off} thousandths off the set point");
+        let held_ns = outcome.waits.held_ns.into_iter().max().expect("two sides");
+        assert!(held_ns < 2 * plan.multiplexer.period_ns, "{held_ns}");
+    }
+}

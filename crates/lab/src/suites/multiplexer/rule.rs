@@ -1,0 +1,133 @@
+//! The rules that are compared: who may be given to the members, and when.
+
+use braid_elevator::{Allowed, Demand, Multiplexer, MultiplexerSettings, Turn};
+
+/// A rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rule {
+    /// Everybody, always: the elevators alone.
+    FreeForAll,
+    /// Writes only when no read waits.
+    ReadFirst,
+    /// Reads only when no write waits, which is how UFS worked out.
+    WriteFirst,
+    /// HAMMER without its multiplexer: readers share a lock with others of their leaf as long as a read takes, a flusher
+    /// needs the leaf alone.
+    HammerBefore,
+    /// With it: in the flusher's slice, readers wait with their next read until the slice is over, whether the flusher has
+    /// something to do or not; the slice follows the backlog, and nobody looks what came of it.
+    Hammer,
+    /// The shipped multiplexer.
+    Braid,
+}
+
+impl Rule {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::FreeForAll => "free-for-all",
+            Self::ReadFirst => "read-first",
+            Self::WriteFirst => "write-first",
+            Self::HammerBefore => "HAMMER before",
+            Self::Hammer => "HAMMER",
+            Self::Braid => "braid",
+        }
+    }
+
+    pub(super) const fn locks(self) -> bool {
+        matches!(self, Self::HammerBefore | Self::Hammer)
+    }
+}
+
+/// Who may be given to a member.
+pub(super) enum Allows {
+    /// The same at every member.
+    All(Allowed),
+    /// As the shipped multiplexer says for each.
+    Turn(Turn),
+}
+
+impl Allows {
+    pub(super) fn at(&self, waits: Allowed, out: (u32, u32)) -> Allowed {
+        match self {
+            Self::All(allowed) => *allowed,
+            Self::Turn(turn) => turn.allowed_at(waits, out),
+        }
+    }
+}
+
+/// A rule at work.
+pub(super) struct Gate {
+    rule: Rule,
+    settings: MultiplexerSettings,
+    multiplexer: Multiplexer,
+    /// HAMMER's slice: when its period began, and the flusher's part of it.
+    slice: (u64, u64),
+    /// Of set points over the time they held, and that time.
+    set_permille_ns: (u128, u64),
+    asked_at: u64,
+}
+
+impl Gate {
+    pub(super) fn new(rule: Rule, settings: MultiplexerSettings) -> Self {
+        let multiplexer = Multiplexer::new(settings, 0);
+        Self { rule, settings, multiplexer, slice: (0, 0), set_permille_ns: (0, 0), asked_at: 0 }
+    }
+
+    /// Who may go, and when to ask again.
+    pub(super) fn turn(&mut self, now: u64, demand: Demand) -> (Allows, Option<u64>) {
+        if demand.reads && demand.writes {
+            let since = now - self.asked_at;
+            self.set_permille_ns.0 += u128::from(self.set_point(demand)) * u128::from(since);
+            self.set_permille_ns.1 += since;
+        }
+        self.asked_at = now;
+        // The others have set points only to be compared with.
+        let turn = self.multiplexer.turn(now, demand);
+        let allowed = match self.rule {
+            Rule::FreeForAll | Rule::HammerBefore | Rule::Hammer => Allowed::ALL,
+            Rule::ReadFirst => Allowed { reads: true, writes: !demand.reads },
+            Rule::WriteFirst => Allowed { reads: !demand.writes, writes: true },
+            Rule::Braid => return (Allows::Turn(turn), Some(turn.until_ns)),
+        };
+        (Allows::All(allowed), None)
+    }
+
+    /// When a reader may begin a read that it wants to begin now: at once, but with HAMMER's rule.
+    pub(super) fn reader_waits_until(&mut self, now: u64, demand: Demand) -> Option<u64> {
+        if self.rule != Rule::Hammer {
+            return None;
+        }
+        let period_ns = self.settings.period_ns;
+        if now >= self.slice.0 + period_ns {
+            let start = now - now % period_ns;
+            let share = u64::from(self.set_point(demand));
+            self.slice = (start, period_ns * share / 1000);
+        }
+        let ends = self.slice.0 + self.slice.1;
+        (now < ends).then_some(ends)
+    }
+
+    pub(super) fn served(&mut self, side: usize, busy_ns: u64) {
+        self.multiplexer.handle_served(side == 0, busy_ns);
+    }
+
+    /// The mean set point while both sides wanted something, in thousandths.
+    pub(super) fn mean_set_point_permille(&self) -> f64 {
+        let (sum, time) = self.set_permille_ns;
+        #[allow(clippy::cast_precision_loss, reason = "four figures are shown")]
+        if time == 0 { 0.0 } else { sum as f64 / time as f64 }
+    }
+
+    /// What the flusher's share should be. HAMMER counts inodes that wait; here one that does is as good as all.
+    fn set_point(&self, demand: Demand) -> u32 {
+        let MultiplexerSettings { share_min_permille: least, share_max_permille: most, .. } =
+            self.settings;
+        match self.rule {
+            Rule::Hammer | Rule::HammerBefore if demand.is_urgent => most,
+            Rule::Hammer | Rule::HammerBefore => {
+                least + (most - least) * demand.backlog_permille.min(1000) / 1000
+            }
+            _ => self.multiplexer.slice().share_permille,
+        }
+    }
+}

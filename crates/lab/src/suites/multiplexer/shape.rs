@@ -1,0 +1,174 @@
+//! Who asks, and what for: the shape of blogbench, of which every number has its name here.
+//!
+//! ```text
+//!   reader      a file anywhere, block after block, then the next file
+//!   writer      a new file, then fsync          rewriter    a file that is there, anew, then fsync
+//!   commenter   one block anywhere, then fsync  flooder     new files one behind the other, never fsync
+//! ```
+//!
+//! Everybody waits for an answer before the next request, but a flooder, who has several under way.
+
+use crate::random::Random;
+
+/// Sectors of one request: 16 KiB.
+pub(super) const BLOCK_SECTORS: u64 = 32;
+/// Requests of one file: 64 KiB.
+pub(super) const FILE_BLOCKS: u64 = 4;
+const FILE_SECTORS: u64 = BLOCK_SECTORS * FILE_BLOCKS;
+/// What it takes anybody to make a request.
+pub(super) const THINK_NS: u64 = 100_000;
+/// Requests that a flooder has under way.
+const FLOOD_DEPTH: u64 = 16;
+
+/// How many of each.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Shape {
+    pub(super) readers: usize,
+    pub(super) writers: usize,
+    pub(super) rewriters: usize,
+    pub(super) commenters: usize,
+    pub(super) flooders: usize,
+}
+
+impl Shape {
+    /// blogbench's own numbers.
+    pub(super) const BLOGBENCH: Self =
+        Self { readers: 100, writers: 3, rewriters: 1, commenters: 5, flooders: 0 };
+
+    /// Everybody.
+    pub(super) fn clients(&self, capacity: u64) -> Vec<Client> {
+        let Self { readers, writers, rewriters, commenters, flooders } = *self;
+        let kinds = [
+            (Kind::Reader, readers),
+            (Kind::Writer, writers),
+            (Kind::Rewriter, rewriters),
+            (Kind::Commenter, commenters),
+            (Kind::Flooder, flooders),
+        ];
+        let all = kinds.into_iter().flat_map(|(kind, count)| std::iter::repeat_n(kind, count));
+        (1..).zip(all).map(|(seed, kind)| Client::new(seed, kind, capacity)).collect()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Reader,
+    Writer,
+    Rewriter,
+    Commenter,
+    Flooder,
+}
+
+/// What somebody asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    Read { start: u64, sectors: u64 },
+    Write { start: u64, sectors: u64 },
+    Fsync,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct Client {
+    kind: Kind,
+    random: Random,
+    capacity: u64,
+    /// The file that it is at, and how many of its blocks were asked for.
+    file: u64,
+    blocks: u64,
+    pub(super) ready_at: u64,
+    pub(super) outstanding: u64,
+    /// Files read, or works made durable.
+    pub(super) works: u64,
+}
+
+impl Client {
+    fn new(seed: u64, kind: Kind, capacity: u64) -> Self {
+        let mut client = Self {
+            kind,
+            random: Random::new(seed),
+            capacity,
+            file: 0,
+            blocks: 0,
+            ready_at: 0,
+            outstanding: 0,
+            works: 0,
+        };
+        client.turn_to_next_file();
+        client
+    }
+
+    pub(super) fn is_reader(&self) -> bool {
+        self.kind == Kind::Reader
+    }
+
+    /// The file that it reads or writes.
+    pub(super) fn file(&self) -> u64 {
+        self.file
+    }
+
+    /// Whether the next wish is the first of a file.
+    pub(super) fn begins(&self) -> bool {
+        self.blocks == 0
+    }
+
+    pub(super) fn may_ask(&self) -> bool {
+        let depth = if self.kind == Kind::Flooder { FLOOD_DEPTH } else { 1 };
+        self.outstanding < depth
+    }
+
+    /// The next request; the caller asked [`Self::may_ask`].
+    pub(super) fn ask(&mut self, now: u64) -> Wish {
+        self.outstanding += 1;
+        if self.kind == Kind::Flooder {
+            self.ready_at = now + THINK_NS;
+        }
+        let (start, sectors) =
+            (self.file * FILE_SECTORS + self.blocks * BLOCK_SECTORS, BLOCK_SECTORS);
+        let blocks = if self.kind == Kind::Commenter { 1 } else { FILE_BLOCKS };
+        self.blocks += 1;
+        match self.kind {
+            Kind::Reader | Kind::Flooder => {
+                if self.blocks == FILE_BLOCKS {
+                    self.turn_to_next_file();
+                }
+                match self.kind {
+                    Kind::Reader => Wish::Read { start, sectors },
+                    _ => Wish::Write { start, sectors },
+                }
+            }
+            _ if self.blocks > blocks => {
+                self.turn_to_next_file();
+                Wish::Fsync
+            }
+            _ => Wish::Write { start, sectors },
+        }
+    }
+
+    /// One of its requests is answered.
+    pub(super) fn answered(&mut self, now: u64, wish: Wish) {
+        self.outstanding -= 1;
+        if self.kind != Kind::Flooder {
+            self.ready_at = now + THINK_NS;
+        }
+        self.works += match (self.kind, wish) {
+            (Kind::Reader, _) => u64::from(self.blocks == 0),
+            (_, Wish::Fsync) => 1,
+            _ => 0,
+        };
+    }
+
+    /// Files that are read and rewritten are the lower half of the array. New ones are in the upper, where each writer has
+    /// begun somewhere and goes on behind its last file.
+    fn turn_to_next_file(&mut self) {
+        let half = self.capacity / FILE_SECTORS / 2;
+        self.blocks = 0;
+        self.file = match self.kind {
+            Kind::Writer | Kind::Flooder if self.file >= half => {
+                half + (self.file + 1 - half) % half
+            }
+            Kind::Writer | Kind::Flooder => half + self.random.below(half),
+            _ => self.random.below(half),
+        };
+    }
+}
