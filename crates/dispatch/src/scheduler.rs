@@ -13,7 +13,7 @@
 //! # Who is held
 //!
 //! Before a batch is chosen the device is asked whose turn it is ([`Device::turn`]), with what waits and what is out at
-//! this member. What is held waits in the elevator; when the dispatcher leaves it says what waits and, if something was
+//! this member. A slice that its side does not use here is given away ([`Turn::allowed_at`]). What is held waits in the elevator; when the dispatcher leaves it says what waits and, if something was
 //! held, until when ([`Device::leave`]): whoever implements that calls [`Scheduler::dispatch_held`] then. Under `none`
 //! nobody is asked and nothing is held.
 //!
@@ -326,19 +326,24 @@ impl<T> Dispatcher<T> {
         }
         let is_straight = self.elevator.settings().policy == Policy::None;
         let turn = (!is_straight).then(|| device.turn(now_ns, self.state()));
-        let allowed = turn.map_or(Allowed::ALL, |turn| turn.allowed());
-        batch.is_full = false;
         while batch.vectors.len() < BATCH_MAX {
+            let allowed = self.allowed(turn);
             let Some(vector) = self.choose(now_ns, allowed, &mut batch.parts) else { break };
             batch.vectors.push(vector);
         }
         batch.is_full = batch.vectors.len() == BATCH_MAX;
         self.counters.dispatched_batches += u64::from(!batch.vectors.is_empty());
-        let waits = self.elevator.waits();
+        let (waits, allowed) = (self.elevator.waits(), self.allowed(turn));
         let is_held = (waits.reads && !allowed.reads) || (waits.writes && !allowed.writes);
         let until_ns = turn.filter(|_| is_held).map(|turn| turn.until_ns);
         device.leave(waits, until_ns);
         batch
+    }
+
+    /// Who may go, as things stand: a slice that its side does not use here is given away.
+    fn allowed(&self, turn: Option<Turn>) -> Allowed {
+        let allowed = |turn: Turn| turn.allowed_at(self.elevator.waits(), self.elevator.out());
+        turn.map_or(Allowed::ALL, allowed)
     }
 
     fn state(&self) -> State {

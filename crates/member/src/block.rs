@@ -4,6 +4,7 @@
 //! whether blocks may be unmapped; unlike the ioctl it needs no unsafe call. The kernel wants whole
 //! logical blocks, so a ragged head or tail is written by hand (`tests/loop_device.rs`).
 
+use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 
 use rustix::fs::FallocateFlags;
@@ -59,6 +60,23 @@ impl Member for BlockMember {
 
     fn write_at(&self, buffer: &[u8], offset_bytes: u64, durable: bool) -> Result<(), MemberError> {
         self.descriptor.write_at(buffer, offset_bytes, durable)
+    }
+
+    fn read_vectored_at(
+        &self,
+        buffers: &mut [IoSliceMut<'_>],
+        offset_bytes: u64,
+    ) -> Result<(), MemberError> {
+        self.descriptor.read_vectored_at(buffers, offset_bytes)
+    }
+
+    fn write_vectored_at(
+        &self,
+        buffers: &mut [IoSlice<'_>],
+        offset_bytes: u64,
+        durable: bool,
+    ) -> Result<(), MemberError> {
+        self.descriptor.write_vectored_at(buffers, offset_bytes, durable)
     }
 
     fn flush(&self) -> Result<(), MemberError> {

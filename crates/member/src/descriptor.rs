@@ -9,14 +9,14 @@
 //!   zeroes that nobody wrote (`tests::a_file_cut_short_takes_no_writes`).
 
 use std::fs::File;
-use std::io::IoSlice;
+use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{FallocateFlags, fallocate, fdatasync};
-use rustix::io::{Errno, ReadWriteFlags, pwritev2, retry_on_intr};
+use rustix::io::{Errno, ReadWriteFlags, preadv, pwritev2, retry_on_intr};
 
 use crate::direct::{self, DirectError};
 use crate::limits::ZERO_BUFFER_BYTES;
@@ -113,6 +113,84 @@ impl Descriptor {
             .inspect_err(|_| self.flush_failed.store(true, Ordering::Release))
     }
 
+    /// Several buffers, one after the other on the device, in as few calls as the kernel allows.
+    pub(crate) fn read_vectored_at(
+        &self,
+        buffers: &mut [IoSliceMut<'_>],
+        offset_bytes: u64,
+    ) -> Result<(), MemberError> {
+        let length_bytes = buffers.iter().map(|buffer| buffer.len() as u64).sum();
+        check_bounds(offset_bytes, length_bytes, self.size_bytes)?;
+        let is_aligned = |buffer: &IoSliceMut<'_>| {
+            direct::is_aligned(buffer.as_ptr().addr(), buffer.len(), offset_bytes)
+        };
+        let file = self.file_if(buffers.iter().all(is_aligned));
+        let (mut rest, mut position_bytes) = (buffers, offset_bytes);
+        while position_bytes < offset_bytes + length_bytes {
+            match preadv(file, rest, position_bytes) {
+                Ok(0) => return Err(MemberError::Truncated),
+                Ok(read) => {
+                    IoSliceMut::advance_slices(&mut rest, read);
+                    position_bytes += read as u64;
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The same for a write.
+    pub(crate) fn write_vectored_at(
+        &self,
+        buffers: &mut [IoSlice<'_>],
+        offset_bytes: u64,
+        durable: bool,
+    ) -> Result<(), MemberError> {
+        let length_bytes = buffers.iter().map(|buffer| buffer.len() as u64).sum();
+        self.check_write(offset_bytes, length_bytes)?;
+        if durable {
+            self.check_flush()?;
+        }
+        let written = self.write_buffers(buffers, (offset_bytes, length_bytes), durable);
+        written.inspect_err(|_| {
+            if durable {
+                self.flush_failed.store(true, Ordering::Release);
+            }
+        })
+    }
+
+    fn write_buffers(
+        &self,
+        buffers: &mut [IoSlice<'_>],
+        (offset_bytes, length_bytes): (u64, u64),
+        durable: bool,
+    ) -> Result<(), MemberError> {
+        let is_aligned = |buffer: &IoSlice<'_>| {
+            direct::is_aligned(buffer.as_ptr().addr(), buffer.len(), offset_bytes)
+        };
+        let file = self.file_if(buffers.iter().all(is_aligned));
+        let (mut rest, mut position_bytes) = (buffers, offset_bytes);
+        while position_bytes < offset_bytes + length_bytes {
+            let by_flag = durable && !self.durable_flag_refused.load(Ordering::Relaxed);
+            let flags = if by_flag { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
+            match pwritev2(file, rest, position_bytes, flags) {
+                Ok(0) => return Err(Errno::IO.into()),
+                Ok(written) => {
+                    IoSlice::advance_slices(&mut rest, written);
+                    position_bytes += written as u64;
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) if by_flag => {
+                    self.durable_flag_refused.store(true, Ordering::Relaxed);
+                }
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        let is_unsure = durable && self.durable_flag_refused.load(Ordering::Relaxed);
+        if is_unsure { self.sync() } else { Ok(()) }
+    }
+
     pub(crate) fn flush(&self) -> Result<(), MemberError> {
         self.check_flush()?;
         if !self.writable {
@@ -201,6 +279,10 @@ impl Descriptor {
     /// The opening to use for these bytes.
     fn file_for(&self, bytes: &[u8], offset_bytes: u64) -> &File {
         let is_aligned = direct::is_aligned(bytes.as_ptr().addr(), bytes.len(), offset_bytes);
+        self.file_if(is_aligned)
+    }
+
+    fn file_if(&self, is_aligned: bool) -> &File {
         self.direct.get().filter(|_| is_aligned).map_or(&self.file, |direct| &direct.file)
     }
 
@@ -278,6 +360,34 @@ mod tests {
         let file = File::from(std::os::fd::OwnedFd::from(writer));
         let descriptor = Descriptor::new(file, Identity::memory(), 4096, Access::ReadWrite);
         assert!(descriptor.write_at(&[1], 0, true).is_err());
+        assert_eq!(descriptor.flush(), Err(MemberError::FlushFailedBefore));
+    }
+
+    #[test]
+    fn vectors_are_whole_or_an_error_and_a_failed_durable_one_is_sticky() {
+        let file = tempfile::tempfile().expect("tempfile");
+        file.set_len(4096).expect("set_len");
+        let descriptor = Descriptor::new(file, Identity::memory(), 4096, Access::ReadWrite);
+        for refused in [false, true] {
+            descriptor.durable_flag_refused.store(refused, Ordering::Relaxed);
+            for durable in [false, true] {
+                let (one, two) = ([1 + u8::from(durable); 100], [7; 1000]);
+                let mut buffers = [IoSlice::new(&one), IoSlice::new(&two)];
+                descriptor.write_vectored_at(&mut buffers, 50, durable).expect("a write");
+                let (mut front, mut back) = ([0; 99], [0; 1001]);
+                let mut buffers = [IoSliceMut::new(&mut front), IoSliceMut::new(&mut back)];
+                descriptor.read_vectored_at(&mut buffers, 50).expect("a read");
+                assert_eq!((front, back[0]), ([one[0]; 99], one[0]));
+                assert_eq!(back[1..], two);
+            }
+        }
+        let mut long = [0; 5000];
+        let beyond = descriptor.read_vectored_at(&mut [IoSliceMut::new(&mut long)], 0);
+        assert!(matches!(beyond, Err(MemberError::OutOfBounds { .. })));
+        let (_reader, writer) = std::io::pipe().expect("pipe");
+        let file = File::from(std::os::fd::OwnedFd::from(writer));
+        let descriptor = Descriptor::new(file, Identity::memory(), 4096, Access::ReadWrite);
+        assert!(descriptor.write_vectored_at(&mut [IoSlice::new(&[1])], 0, true).is_err());
         assert_eq!(descriptor.flush(), Err(MemberError::FlushFailedBefore));
     }
 

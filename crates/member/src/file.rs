@@ -1,5 +1,6 @@
 //! A member that is a regular file.
 
+use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -62,6 +63,23 @@ impl Member for FileMember {
 
     fn write_at(&self, buffer: &[u8], offset_bytes: u64, durable: bool) -> Result<(), MemberError> {
         self.descriptor.write_at(buffer, offset_bytes, durable)
+    }
+
+    fn read_vectored_at(
+        &self,
+        buffers: &mut [IoSliceMut<'_>],
+        offset_bytes: u64,
+    ) -> Result<(), MemberError> {
+        self.descriptor.read_vectored_at(buffers, offset_bytes)
+    }
+
+    fn write_vectored_at(
+        &self,
+        buffers: &mut [IoSlice<'_>],
+        offset_bytes: u64,
+        durable: bool,
+    ) -> Result<(), MemberError> {
+        self.descriptor.write_vectored_at(buffers, offset_bytes, durable)
     }
 
     fn flush(&self) -> Result<(), MemberError> {

@@ -36,6 +36,8 @@ mod memory;
 mod open;
 mod raw;
 
+use std::io::{IoSlice, IoSliceMut};
+
 pub use block::BlockMember;
 pub use direct::DirectError;
 pub use error::{FileKind, Holder, MemberError, OpenError};
@@ -72,6 +74,41 @@ pub trait Member: Send + Sync {
     /// A durable write that the device refused counts as a failed flush: the kernel may have told
     /// us, and only us, and only this once, about an earlier write that it dropped.
     fn write_at(&self, buffer: &[u8], offset_bytes: u64, durable: bool) -> Result<(), MemberError>;
+
+    /// [`Self::read_at`] into several buffers, one after the other on the device.
+    ///
+    /// # Errors
+    /// As there; after an error the contents of all of them are unspecified.
+    fn read_vectored_at(
+        &self,
+        buffers: &mut [IoSliceMut<'_>],
+        offset_bytes: u64,
+    ) -> Result<(), MemberError> {
+        let mut position_bytes = offset_bytes;
+        for buffer in buffers {
+            self.read_at(buffer, position_bytes)?;
+            position_bytes += buffer.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// [`Self::write_at`] from several buffers, one after the other on the device.
+    ///
+    /// # Errors
+    /// As there.
+    fn write_vectored_at(
+        &self,
+        buffers: &mut [IoSlice<'_>],
+        offset_bytes: u64,
+        durable: bool,
+    ) -> Result<(), MemberError> {
+        let mut position_bytes = offset_bytes;
+        for buffer in buffers {
+            self.write_at(buffer, position_bytes, durable)?;
+            position_bytes += buffer.len() as u64;
+        }
+        Ok(())
+    }
 
     /// Returns once every write that completed before this call is on stable storage.
     ///
@@ -150,6 +187,21 @@ macro_rules! forward_member {
                 durable: bool,
             ) -> Result<(), MemberError> {
                 (**self).write_at(buffer, offset_bytes, durable)
+            }
+            fn read_vectored_at(
+                &self,
+                buffers: &mut [IoSliceMut<'_>],
+                offset_bytes: u64,
+            ) -> Result<(), MemberError> {
+                (**self).read_vectored_at(buffers, offset_bytes)
+            }
+            fn write_vectored_at(
+                &self,
+                buffers: &mut [IoSlice<'_>],
+                offset_bytes: u64,
+                durable: bool,
+            ) -> Result<(), MemberError> {
+                (**self).write_vectored_at(buffers, offset_bytes, durable)
             }
             fn flush(&self) -> Result<(), MemberError> {
                 (**self).flush()

@@ -9,6 +9,7 @@
 //! What is checked all the same, in release: every run lies inside its memory. In debug builds a
 //! job's targets are also checked against each other and against its sources.
 
+use std::io::{IoSlice, IoSliceMut};
 use std::ptr::NonNull;
 
 use braid_engine::buffer::Buffer;
@@ -219,6 +220,51 @@ impl ShardMemory {
             Place::Payload(request, offset) => (request.payload(), *offset),
         }
     }
+}
+
+/// Lends the bytes of several member writes at once, which may be of several shards.
+#[allow(unsafe_code)]
+pub(crate) fn read_all<R>(
+    spans: &[(&ShardMemory, Span)],
+    write: impl FnOnce(&mut [IoSlice<'_>]) -> R,
+) -> R {
+    let places = places(spans);
+    let see = |(memory, place, length): &Placed<'_>| memory.see(place, *length, Witness::read);
+    let _seen: Vec<Seen> = places.iter().map(see).collect();
+    let mut buffers: Vec<IoSlice<'_>> = places
+        .iter()
+        // SAFETY: as for `ShardMemory::read`, for each of the effects.
+        .map(|(memory, place, length)| IoSlice::new(unsafe { memory.bytes(place, *length) }))
+        .collect();
+    write(&mut buffers)
+}
+
+/// Lends the bytes that several member reads fill at once, which may be of several shards.
+#[allow(unsafe_code)]
+pub(crate) fn write_all<R>(
+    spans: &[(&ShardMemory, Span)],
+    fill: impl FnOnce(&mut [IoSliceMut<'_>]) -> R,
+) -> R {
+    let places = places(spans);
+    let see = |(memory, place, length): &Placed<'_>| memory.see(place, *length, Witness::write);
+    let _seen: Vec<Seen> = places.iter().map(see).collect();
+    let mut buffers: Vec<IoSliceMut<'_>> = places
+        .iter()
+        // SAFETY: as for `ShardMemory::write`, for each of the effects; each has bytes of its own, so no
+        // two of these overlap either.
+        .map(|(memory, place, length)| IoSliceMut::new(unsafe { memory.bytes_mut(place, *length) }))
+        .collect();
+    fill(&mut buffers)
+}
+
+/// Bytes found: in whose memory, where, and how many.
+type Placed<'a> = (&'a ShardMemory, Place, usize);
+
+fn places<'a>(spans: &[(&'a ShardMemory, Span)]) -> Vec<Placed<'a>> {
+    let place = |(memory, span): &(&'a ShardMemory, Span)| {
+        (*memory, memory.place(span.buffer), span.length_bytes)
+    };
+    spans.iter().map(place).collect()
 }
 
 impl Memory for ShardMemory {

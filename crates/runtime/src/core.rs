@@ -17,13 +17,16 @@ use braid_recording::Digest;
 
 use crate::arena::ShardMemory;
 use crate::clock::Clock;
-use crate::member_threads::{self, MemberQueue, Work};
+use crate::lane::{self, Lane};
+use crate::member_threads::{MemberQueue, Work};
 use crate::record::{self, Recorder};
 use crate::requests::Requests;
 use crate::ring::Ring;
+use crate::scheduling::Scheduling;
 use crate::sync::flaw::{self, Flaw};
 use crate::sync::{Arc, Condvar, Mutex};
 use crate::timer::Alarm;
+use crate::turns::Turns;
 use crate::watch::Watch;
 
 /// An event for a shard.
@@ -71,6 +74,8 @@ pub(crate) struct Core {
     pub(crate) kernel: &'static Kernel,
     pub(crate) clock: Clock,
     pub(crate) alarm: Alarm,
+    pub(crate) turns: Turns,
+    pub(crate) scheduling: Mutex<Scheduling>,
     pub(crate) watch: Watch,
     pub(crate) end: End,
     pub(crate) recorder: Option<Recorder>,
@@ -224,6 +229,9 @@ impl Core {
             effects.reports = true;
             self.array.push(ArrayEvent::Report(index, report));
         }
+        if self.turns.is_on() {
+            self.turns.note(index, shard.dirty_sectors(), shard.waiting());
+        }
         let timeout = shard.poll_timeout();
         self.alarm.bring_forward(index, timeout);
         if let (Some((recorder, told)), Some(mut gave)) = (told, gave) {
@@ -239,7 +247,7 @@ impl Core {
         effects: ShardEffects,
         machines: &mut VecDeque<Machine>,
     ) {
-        effects.member_ios.into_iter().for_each(|io| self.begin(index, io));
+        self.begin(index, effects.member_ios, machines);
         let cell = self.shard(index);
         for job in effects.jobs {
             job::run(&job, self.kernel, &mut cell.memory.clone());
@@ -256,22 +264,27 @@ impl Core {
         }
     }
 
-    /// Begins a member operation: on a ring, at once in memory, or by the member's threads. What has
-    /// ended already is an event for the shard, which is looked at again before its owner leaves.
-    fn begin(&self, index: ShardIndex, io: MemberIo) {
-        let member = &self.members[usize::from(io.member.0)];
-        let ended = match &self.ring {
-            _ if member.is_memory() => member.perform(self, index, &io),
-            None => return member.push(Work::Io(index, io)),
-            Some(ring) => match ring.submit(self, member, (index, io)) {
-                Ok(None) => return,
-                Ok(Some(io)) => return member.push(Work::Io(index, io)),
-                Err(error) => Err(error),
-            },
+    /// Gives member operations to their members' schedulers: all of them first, so that adjacent ones are
+    /// merged. What has ended already is an event for the shard, which is looked at again before its owner leaves.
+    fn begin(&self, index: ShardIndex, ios: Vec<MemberIo>, machines: &mut VecDeque<Machine>) {
+        let mut left: Vec<MemberId> = Vec::new();
+        let drive = |lane: Lane<'_>, machines: &mut VecDeque<Machine>| {
+            machines.extend(lane.into_touched().into_iter().map(Machine::Shard));
         };
-        let result = ended.map_err(member_threads::fault);
-        let done = MemberIoDone { id: io.id, result };
-        self.shard(index).combiner.push(ShardEvent::MemberIo(done));
+        for io in ios {
+            let member = &self.members[usize::from(io.member.0)];
+            let lane = Lane::of_shard(self, member, index);
+            if member.scheduler.leave(&lane, lane::request(&io), (index, io)) {
+                left.push(io.member);
+            }
+            drive(lane, machines);
+        }
+        for member in left {
+            let member = &self.members[usize::from(member.0)];
+            let lane = Lane::of_shard(self, member, index);
+            member.scheduler.dispatch(&lane);
+            drive(lane, machines);
+        }
     }
 
     fn reply(self: &Arc<Self>, reply: &PieceReply, machines: &mut VecDeque<Machine>) {

@@ -8,6 +8,8 @@
 //!   front end ──submit──▶ Volume ──pieces──▶ shard combiners ◀──views── array combiner
 //!                                               │   ▲                     │      ▲
 //!                                       member I/O  results     superblocks, flushes
+//!                                               ▼   │                     │      │
+//!                             a scheduler for each member (braid_dispatch)│      │
 //!                                               ▼   │                     ▼      │
 //!                              workers with a ring each, or a queue and a few threads per member
 //! ```
@@ -31,6 +33,10 @@ mod clock;
 mod core;
 mod edges;
 #[cfg(not(loom))]
+mod flights;
+#[cfg(not(loom))]
+mod lane;
+#[cfg(not(loom))]
 mod member_threads;
 #[cfg(all(test, any(loom, shuttle)))]
 mod models;
@@ -46,9 +52,13 @@ mod ring;
 #[cfg(shuttle)]
 #[path = "ring_none.rs"]
 mod ring;
+#[cfg(not(loom))]
+mod scheduling;
 mod sync;
 #[cfg(not(loom))]
 mod timer;
+#[cfg(not(loom))]
+mod turns;
 #[cfg(not(loom))]
 mod volume;
 #[cfg(not(loom))]
@@ -63,8 +73,14 @@ pub use options::{Direct, Io, Options};
 #[cfg(not(loom))]
 pub use record::Sink;
 #[cfg(not(loom))]
+pub use scheduling::{Elevator, ElevatorState, ElevatorTuning, Multiplex, Scheduling};
+#[cfg(not(loom))]
 pub use volume::{Done, Outcome, Stopped, Volume, VolumeError, VolumeOperation};
 
+pub use braid_dispatch::{
+    Counters as ElevatorCounters, Depth, Policy, Settings as ElevatorSettings,
+};
+pub use braid_elevator::{MultiplexerSettings, Slice};
 pub use braid_engine::array::Notice;
 pub use braid_engine::{CacheMode, Counters};
 pub use braid_ring::{Payload, Workers};

@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 
+use braid_dispatch::{Scheduler, Settings};
 use braid_engine::array::{MemberId, SuperblockState, update_for};
 use braid_engine::buffer::Buffer;
 use braid_engine::effect::{MemberFault, MemberIo, MemberIoDone, MemberOperation};
@@ -13,14 +14,21 @@ use braid_geometry::SECTOR_BYTES;
 use braid_member::{Member, MemberError, Raw};
 use braid_ondisk::Superblock;
 
+use crate::arena::{self, ShardMemory};
 use crate::clock::seconds_since_1970;
 use crate::core::{ArrayEvent, Core, Machine, ShardEvent};
+use crate::flights::Flights;
+use crate::lane::{Flight, Item, Lane};
 use crate::sync::flaw::{self, Flaw};
 use crate::sync::{Arc, Condvar, Mutex, Weak};
 
 /// Something to do with a member.
 pub(crate) enum Work {
     Io(ShardIndex, MemberIo),
+    Flight(Flight),
+    /// One that failed as a whole: each part by itself.
+    #[cfg_attr(shuttle, allow(dead_code))]
+    Apart(Flight),
     Flush,
     Superblock(Arc<SuperblockState>),
 }
@@ -30,6 +38,12 @@ pub(crate) struct MemberQueue {
     id: MemberId,
     device: Box<dyn Member>,
     raw: Option<Raw>,
+    /// What stands before it.
+    pub(crate) scheduler: Scheduler<Item>,
+    /// What it has on a ring.
+    #[cfg_attr(shuttle, allow(dead_code))]
+    pub(crate) flights: Flights,
+    slot: Option<u16>,
     data_offset_bytes: u64,
     recovered_sectors: u64,
     superblock: Mutex<Superblock>,
@@ -82,10 +96,13 @@ impl MemberQueue {
         id: MemberId,
         device: Box<dyn Member>,
         superblock: Superblock,
-        recovered_sectors: u64,
+        (slot, recovered_sectors): (Option<u16>, u64),
     ) -> Self {
         Self {
             id,
+            scheduler: Scheduler::new(Settings::straight()),
+            flights: Flights::default(),
+            slot,
             raw: device.raw(),
             device,
             data_offset_bytes: superblock.device.data_offset_sectors * SECTOR_BYTES,
@@ -97,6 +114,21 @@ impl MemberQueue {
 
     pub(crate) fn id(&self) -> MemberId {
         self.id
+    }
+
+    /// The slot that it occupies.
+    pub(crate) fn slot(&self) -> Option<u16> {
+        self.slot
+    }
+
+    /// Whether the device turns, if it says so.
+    pub(crate) fn rotational(&self) -> Option<bool> {
+        self.device.identity().rotational
+    }
+
+    /// Whether the device turns; one that says nothing does not.
+    pub(crate) fn turns(&self) -> bool {
+        self.rotational() == Some(true)
     }
 
     pub(crate) fn push(&self, work: Work) {
@@ -154,12 +186,43 @@ impl MemberQueue {
         }
     }
 
+    /// Adjacent parts of one kind in one call.
+    pub(crate) fn perform_vector(&self, core: &Core, parts: &[Item]) -> Result<(), MemberError> {
+        let spans = |buffer_of: fn(&MemberIo) -> Buffer| -> Vec<(&ShardMemory, Span)> {
+            let span = |(shard, io): &Item| {
+                let memory = &core.shard(*shard).memory;
+                (memory, transfer(buffer_of(io), self.range(io).1))
+            };
+            parts.iter().map(span).collect()
+        };
+        let (offset_bytes, _) = self.range(&parts[0].1);
+        match parts[0].1.operation {
+            MemberOperation::Read { .. } => arena::write_all(&spans(buffer_of), |buffers| {
+                self.device.read_vectored_at(buffers, offset_bytes)
+            }),
+            MemberOperation::Write { durable, .. } => {
+                arena::read_all(&spans(buffer_of), |buffers| {
+                    self.device.write_vectored_at(buffers, offset_bytes, durable)
+                })
+            }
+            MemberOperation::Zero { .. } => panic!("zeroing is not merged"),
+        }
+    }
+
     fn write_superblock(&self, state: &SuperblockState) -> Result<(), MemberError> {
         let mut superblock = self.superblock.lock().expect("writing does not panic");
         let now = seconds_since_1970();
         let update = update_for(&superblock, self.id, self.recovered_sectors, state, now);
         superblock.apply(&update);
         self.device.write_at(&superblock.to_bytes(), superblock.offset_bytes(), true)
+    }
+}
+
+/// Where a transfer's bytes are.
+pub(crate) fn buffer_of(io: &MemberIo) -> Buffer {
+    match io.operation {
+        MemberOperation::Read { buffer } | MemberOperation::Write { buffer, .. } => buffer,
+        MemberOperation::Zero { .. } => panic!("zeroing moves no bytes"),
     }
 }
 
@@ -181,6 +244,13 @@ pub(crate) fn fault(error: MemberError) -> MemberFault {
     }
 }
 
+/// Has `carry_out` done at a member, and drives whoever hears of it.
+fn fly(core: &Arc<Core>, member: &MemberQueue, carry_out: impl FnOnce(&Lane<'_>)) {
+    let lane = Lane::new(core, member);
+    carry_out(&lane);
+    lane.into_touched().into_iter().for_each(|shard| core.drive(Machine::Shard(shard)));
+}
+
 /// A thread's body: works the queue until it is stopped.
 pub(crate) fn run(core: &Weak<Core>, member: &MemberQueue) {
     while let Some(work) = member.queue.next() {
@@ -192,6 +262,8 @@ pub(crate) fn run(core: &Weak<Core>, member: &MemberQueue) {
                 core.shard(shard).combiner.push(ShardEvent::MemberIo(done));
                 core.drive(Machine::Shard(shard));
             }
+            Work::Flight(flight) => fly(&core, member, |lane| lane.perform(flight)),
+            Work::Apart(flight) => fly(&core, member, |lane| lane.perform_apart(flight)),
             Work::Flush => {
                 let flushed = member.device.flush().is_ok();
                 core.array.push(ArrayEvent::Flushed(member.id, flushed));

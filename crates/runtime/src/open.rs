@@ -2,11 +2,12 @@
 
 use braid_assembly::{AssembledArray, Occupant};
 use braid_dispatch::Combiner;
-use braid_engine::array::{Array, ArrayEffect, ArraySetup, MemberId, Notice};
+use braid_engine::array::{Array, ArrayEffect, ArraySetup, MemberId, MemberSetup, Notice};
 use braid_engine::open::{
     Joined, Levelled, Manner, Opening, OpeningError, can_miss, levelling, opening,
 };
 use braid_engine::{Shard, ShardConfig};
+use braid_geometry::SECTOR_BYTES;
 use braid_member::{DirectError, Member, MemberError, MemberKind};
 use braid_ondisk::Superblock;
 use braid_recording::Header;
@@ -20,8 +21,9 @@ use crate::options::{Direct, Options};
 use crate::record::{Recorder, Sink};
 use crate::requests::Requests;
 use crate::ring::Ring;
-use crate::sync::{Arc, thread};
+use crate::sync::{Arc, Mutex, thread};
 use crate::timer::{self, Alarm};
+use crate::turns::Turns;
 use crate::volume::Volume;
 use crate::watch::Watch;
 
@@ -134,17 +136,11 @@ impl Volume {
             unreachable!("an array's first effect is its first view");
         };
         let requests = Arc::new(Requests::default());
-        let cell = |_| -> Result<ShardCell, OpenError> {
-            let shard = Shard::new(config.clone(), Arc::clone(&view));
-            let memory = ShardMemory::new(
-                shard.arena_blocks(),
-                shard.block_sectors(),
-                Arc::clone(&requests),
-            );
-            let memory = memory.map_err(OpenError::Memory)?;
-            Ok(ShardCell { combiner: Combiner::new(shard), memory })
-        };
+        let cell = |_| cell(Shard::new(config.clone(), Arc::clone(&view)), &requests);
         let shards = (0..options.shards).map(cell).collect::<Result<_, _>>()?;
+        let members = queues.len();
+        let turns = Turns::new(options.scheduling.turns, (members, usize::from(options.shards)));
+        turns.set_dirty_sectors_max(options.cache.dirty_bytes_max / SECTOR_BYTES);
         let core = Arc::new(Core {
             shards,
             array: Combiner::new(array),
@@ -152,13 +148,16 @@ impl Volume {
             requests,
             kernel: braid_parity::kernel(),
             clock: Clock::new(),
-            alarm: Alarm::new(options.shards),
+            alarm: Alarm::new(options.shards, members),
+            turns,
+            scheduling: Mutex::default(),
             watch: Watch::start(watch)?,
             end: End::default(),
             recorder,
             ring,
         });
         core.ring.as_ref().inspect(|ring| ring.connect(&core));
+        core.schedule(options.scheduling.clone());
         let threads = spawn(&core, options)?;
         for id in untold {
             core.array.push(ArrayEvent::MemberLost(id));
@@ -166,6 +165,13 @@ impl Volume {
         }
         Ok(Self::new(core, geometry, (options, zero_is_fast), threads))
     }
+}
+
+fn cell(shard: Shard, requests: &Arc<Requests>) -> Result<ShardCell, OpenError> {
+    let (blocks, block_sectors) = (shard.arena_blocks(), shard.block_sectors());
+    let memory = ShardMemory::new(blocks, block_sectors, Arc::clone(requests));
+    let memory = memory.map_err(OpenError::Memory)?;
+    Ok(ShardCell { combiner: Combiner::new(shard), memory })
 }
 
 fn record(setup: &ArraySetup, config: &ShardConfig, sink: Sink) -> Result<Recorder, OpenError> {
@@ -243,7 +249,10 @@ fn queues(opening: &Opening, mut members: Vec<Option<OpenMember>>) -> Vec<Arc<Me
     let queue = |(id, joined): (u16, &Joined)| {
         let member = members[joined.index].take().expect("its superblock was just looked at");
         let OpenMember { device, superblock } = member;
-        Arc::new(MemberQueue::new(MemberId(id), device, superblock, joined.recovered_sectors))
+        let is_it = |setup: &Option<MemberSetup>| setup.as_ref().is_some_and(|one| one.id.0 == id);
+        let slot = (0..).zip(&opening.setup.slots).find(|(_, setup)| is_it(setup));
+        let place = (slot.map(|(slot, _)| slot), joined.recovered_sectors);
+        Arc::new(MemberQueue::new(MemberId(id), device, superblock, place))
     };
     (0..).zip(&opening.members).map(queue).collect()
 }

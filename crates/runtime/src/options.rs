@@ -5,6 +5,7 @@ use std::sync::Arc;
 use braid_ring::Workers;
 
 use crate::cache::Cache;
+use crate::scheduling::Scheduling;
 
 /// How members are read and written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +40,8 @@ pub struct Options {
     pub shards: u16,
     /// The stripe cache (levels 4, 5, 6).
     pub cache: Cache,
+    /// How members are scheduled.
+    pub scheduling: Scheduling,
     /// Threads that wait for each member where io_uring does not; at least 1.
     pub threads_per_member: usize,
     /// Milliseconds without a write after which the superblocks turn clean (md's `safe_mode_delay`).
@@ -57,6 +60,7 @@ impl Default for Options {
             read_only: false,
             shards: 4,
             cache: Cache::default(),
+            scheduling: Scheduling::default(),
             threads_per_member: 4,
             // md's own default is 201 ms.
             clean_delay_ms: 200,

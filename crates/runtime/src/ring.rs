@@ -29,7 +29,8 @@ use braid_ring::{
 };
 
 use crate::core::{ArrayEvent, Core, Machine, ShardEvent};
-use crate::member_threads::{MemberQueue, fault, transfer};
+use crate::lane::{Flight, Item, Lane, is_forced};
+use crate::member_threads::{MemberQueue, Work, buffer_of, fault, transfer};
 use crate::options::{Io, Options};
 use crate::sync::{Arc, Weak};
 
@@ -49,6 +50,12 @@ struct FlushPort {
     member: MemberId,
 }
 
+/// A member's flights. The token is that of [`crate::flights`].
+struct FlightPort {
+    core: Weak<Core>,
+    member: MemberId,
+}
+
 /// The workers of a volume, and what they tell it by.
 pub(crate) struct Ring {
     pub(crate) workers: Arc<Workers>,
@@ -57,6 +64,7 @@ pub(crate) struct Ring {
     /// By shard, then member; set once the core has its place.
     ports: OnceLock<Vec<Vec<Arc<Port>>>>,
     flush_ports: OnceLock<Vec<Arc<FlushPort>>>,
+    flight_ports: OnceLock<Vec<Arc<FlightPort>>>,
     /// Machines that a worker has been told to look at and has not looked at yet: shards, the array.
     scheduled: Vec<AtomicBool>,
 }
@@ -79,8 +87,8 @@ impl Ring {
 
     fn new(workers: Arc<Workers>, is_own: bool, shards: u16) -> Self {
         let scheduled = (0..=shards).map(|_| AtomicBool::new(false)).collect();
-        let (ports, flush_ports) = (OnceLock::new(), OnceLock::new());
-        Self { workers, is_own, ports, flush_ports, scheduled }
+        let (ports, flush_ports, flight_ports) = Default::default();
+        Self { workers, is_own, ports, flush_ports, flight_ports, scheduled }
     }
 
     /// Makes the ports, now that the core has its place.
@@ -94,8 +102,11 @@ impl Ring {
         let ports = shards.map(|shard| members.clone().map(|member| port(shard, member)).collect());
         let flush =
             |member| Arc::new(FlushPort { core: Arc::downgrade(core), member: MemberId(member) });
+        let flight =
+            |member| Arc::new(FlightPort { core: Arc::downgrade(core), member: MemberId(member) });
         let is_first = self.ports.set(ports.collect()).is_ok()
-            && self.flush_ports.set(members.clone().map(flush).collect()).is_ok();
+            && self.flush_ports.set(members.clone().map(flush).collect()).is_ok()
+            && self.flight_ports.set(members.map(flight).collect()).is_ok();
         assert!(is_first, "a core is connected once");
     }
 
@@ -179,6 +190,22 @@ impl Ring {
         })
     }
 
+    /// Submits a flight; gives it back if threads have to carry it out, who then say what is wrong with it.
+    pub(crate) fn submit_flight(
+        &self,
+        core: &Core,
+        member: &MemberQueue,
+        flight: Flight,
+    ) -> Result<(), Flight> {
+        let Some(operation) = vector(core, member, &flight.parts) else { return Err(flight) };
+        let (on, first) = flight.parts[0];
+        let ports = self.flight_ports.get().expect("a core that is driven is connected");
+        let port = Arc::clone(&ports[usize::from(first.member.0)]);
+        let token = member.flights.add(flight);
+        let submitted = self.workers.submit(usize::from(on.0), operation, port, token);
+        submitted.map_err(|_| member.flights.take(token))
+    }
+
     /// Submits a member's flush; false when threads have to do it.
     pub(crate) fn flush(&self, member: &MemberQueue) -> bool {
         let Some(raw) = member.raw().filter(|raw| raw.is_writable()) else { return false };
@@ -196,6 +223,66 @@ impl Ring {
         if self.is_own {
             self.workers.stop();
         }
+    }
+}
+
+/// A flight's operation: a segment for each part. None if it is not for a ring, or not allowed.
+fn vector(core: &Core, member: &MemberQueue, parts: &[Item]) -> Option<Operation> {
+    let raw = member.raw()?;
+    let deed = match parts[0].1.operation {
+        MemberOperation::Read { .. } => Deed::Read,
+        MemberOperation::Write { durable, .. } => Deed::Write { durable },
+        MemberOperation::Zero { .. } => return None,
+    };
+    let (offset, _) = member.range(&parts[0].1);
+    let mut memory = Segments::new();
+    // Every bit that is set anywhere: aligned is what all of them are.
+    let (mut addresses, mut lengths, mut length_bytes) = (0, 0, 0);
+    for (shard, io) in parts {
+        let span = transfer(buffer_of(io), member.range(io).1);
+        let lease: Lease = core.shard(*shard).memory.lease(span);
+        addresses |= lease.address();
+        lengths |= span.length_bytes;
+        length_bytes += span.length_bytes as u64;
+        memory.push(lease.into());
+    }
+    raw.check(deed, offset, length_bytes).ok()?;
+    let file = raw.file(addresses, lengths, offset).ok()?;
+    Some(match deed {
+        Deed::Write { durable } => Operation::Write { file, offset, memory, durable },
+        Deed::Read | Deed::Flush => Operation::Read { file, offset, memory },
+    })
+}
+
+impl Handler for FlightPort {
+    fn complete(self: Arc<Self>, worker: &Worker, completion: Completion) {
+        let Some(core) = self.core.upgrade() else { return };
+        let Completion { token, result, operation, .. } = completion;
+        let deed = match &operation {
+            Operation::Write { durable, .. } => Deed::Write { durable: *durable },
+            _ => Deed::Read,
+        };
+        // The leases end before anybody hears of the end.
+        drop(operation);
+        let member = &core.members[usize::from(self.member.0)];
+        let raw = member.raw().expect("only members with a descriptor have ports");
+        let flight = member.flights.take(token);
+        let lane = Lane::new(&core, member);
+        match result.map_err(|error| raw.fault(deed, error)) {
+            Ok(_) => lane.land(flight, Ok(())),
+            Err(_) if flight.parts.len() > 1 && !is_forced(&flight.parts[0].1) => {
+                member.push(Work::Apart(flight));
+            }
+            Err(error) => lane.land(flight, Err(fault(error))),
+        }
+        let ring = core.ring.as_ref().expect("only workers complete anything");
+        for shard in lane.into_touched() {
+            ring.schedule_here(worker, Arc::clone(&core), Machine::Shard(shard));
+        }
+    }
+
+    fn wake(self: Arc<Self>, _: &Worker, _: u64) {
+        unreachable!("ports are told of completions only");
     }
 }
 

@@ -6,6 +6,7 @@ use braid_member::MemberError;
 use braid_ring::RingError;
 
 use crate::core::{Core, Machine};
+use crate::lane::Flight;
 use crate::member_threads::MemberQueue;
 use crate::options::Options;
 use crate::sync::Arc;
@@ -37,6 +38,10 @@ impl Ring {
         _: &MemberQueue,
         _: (ShardIndex, MemberIo),
     ) -> Result<Option<MemberIo>, MemberError> {
+        match *self {}
+    }
+
+    pub(crate) fn submit_flight(&self, _: &Core, _: &MemberQueue, _: Flight) -> Result<(), Flight> {
         match *self {}
     }
 

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use braid_engine::Instant;
+use braid_engine::array::MemberId;
 use braid_engine::request::ShardIndex;
 
 use crate::clock::Clock;
@@ -18,7 +19,7 @@ use crate::sync::{self, Arc, Condvar, Moment, Mutex, Weak};
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 struct State {
-    /// The array's moment, then the shards'.
+    /// The array's moment, then the shards', then those of members where something is held.
     due: Vec<Option<Instant>>,
     stopped: bool,
 }
@@ -38,6 +39,8 @@ pub(crate) enum Woken {
     Stopped,
     /// This machine's moment has come.
     Due(Machine),
+    /// The turn of what is held at this member may have come.
+    Held(MemberId),
     /// Something was changed, or it is time to look at the members.
     Otherwise,
 }
@@ -50,8 +53,8 @@ fn place(machine: Machine) -> usize {
 }
 
 impl Alarm {
-    pub(crate) fn new(shards: u16) -> Self {
-        let due = vec![None; usize::from(shards) + 1];
+    pub(crate) fn new(shards: u16, members: usize) -> Self {
+        let due = vec![None; usize::from(shards) + 1 + members];
         Self {
             state: Mutex::new(State { due, stopped: false }),
             changed: Condvar::new(),
@@ -61,9 +64,18 @@ impl Alarm {
 
     /// Sets or clears a machine's moment.
     pub(crate) fn set(&self, machine: Machine, due: Option<Instant>) {
+        self.set_place(place(machine), due);
+    }
+
+    /// Sets the moment at which what is held at a member is to be looked at.
+    pub(crate) fn set_held(&self, member: MemberId, due: Instant) {
+        self.set_place(self.shards.len() + 1 + usize::from(member.0), Some(due));
+    }
+
+    fn set_place(&self, place: usize, due: Option<Instant>) {
         let mut state = self.state.lock().expect("setting does not panic");
-        if state.due[place(machine)] != due {
-            state.due[place(machine)] = due;
+        if state.due[place] != due {
+            state.due[place] = due;
             if !flaw::has(Flaw::AlarmSilent) {
                 self.changed.notify_one();
             }
@@ -103,6 +115,10 @@ impl Alarm {
                 state.due[usize::from(place)] = None;
             }
             let Some(shard) = place.checked_sub(1) else { return Woken::Due(Machine::Array) };
+            if let Some(member) = usize::from(shard).checked_sub(self.shards.len()) {
+                let member = u16::try_from(member).expect("members have 16-bit names");
+                return Woken::Held(MemberId(member));
+            }
             // Before the shard looks, so that what it says then is heard.
             self.shards[usize::from(shard)].store(0, Ordering::Release);
             return Woken::Due(Machine::Shard(ShardIndex(shard)));
@@ -123,6 +139,7 @@ pub(crate) fn run(core: &Weak<Core>) {
         match core.alarm.sleep(&core.clock) {
             Woken::Stopped => return,
             Woken::Otherwise => {}
+            Woken::Held(member) => core.dispatch_held(member),
             Woken::Due(machine) => {
                 match machine {
                     Machine::Array => core.array.push(ArrayEvent::Timeout),
@@ -153,7 +170,7 @@ mod tests {
     /// running.
     #[test]
     fn an_alarm_that_rang_is_silent() {
-        let (alarm, clock) = (Alarm::new(1), Clock::new());
+        let (alarm, clock) = (Alarm::new(1, 0), Clock::new());
         alarm.set(Machine::Array, Some(Instant(0)));
         assert_eq!(alarm.sleep(&clock), Woken::Due(Machine::Array));
         assert_eq!(alarm.sleep(&clock), Woken::Otherwise);
@@ -163,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_shard_is_woken_for_each_of_its_moments() {
-        let (alarm, clock, shard) = (Alarm::new(2), Clock::new(), ShardIndex(1));
+        let (alarm, clock, shard) = (Alarm::new(2, 3), Clock::new(), ShardIndex(1));
         for _ in 0..2 {
             alarm.bring_forward(shard, Some(Instant(u64::MAX)));
             alarm.bring_forward(shard, Some(Instant(0)));
@@ -171,5 +188,15 @@ mod tests {
             assert_eq!(alarm.sleep(&clock), Woken::Due(Machine::Shard(shard)));
             assert_eq!(alarm.sleep(&clock), Woken::Otherwise, "a later moment was not set");
         }
+    }
+
+    #[test]
+    fn a_member_with_something_held_is_woken_beside_the_machines() {
+        let (alarm, clock, member) = (Alarm::new(2, 3), Clock::new(), MemberId(2));
+        alarm.set_held(member, Instant(0));
+        alarm.set(Machine::Array, Some(Instant(1)));
+        assert_eq!(alarm.sleep(&clock), Woken::Held(member));
+        assert_eq!(alarm.sleep(&clock), Woken::Due(Machine::Array));
+        assert_eq!(alarm.sleep(&clock), Woken::Otherwise);
     }
 }

@@ -143,6 +143,10 @@ impl Volume {
         }
     }
 
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.engine.core
+    }
+
     /// Size in bytes, as md would show it.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
@@ -185,6 +189,7 @@ impl Volume {
         let mut set = self.cache.lock().expect("setting does not panic");
         *set = Cache { unit_bytes: set.unit_bytes, ..cache };
         let core = &self.engine.core;
+        core.turns.set_dirty_sectors_max(cache.dirty_bytes_max / SECTOR_BYTES);
         let tuning = set.tuning(&self.geometry, self.engine.regions.shards());
         for (index, cell) in (0u16..).map(ShardIndex).zip(&core.shards) {
             cell.combiner.push(ShardEvent::Tuning(tuning));
@@ -225,7 +230,10 @@ impl Volume {
             flaw::has(Flaw::CheckBeforeCount) && !self.stopping.load(Ordering::SeqCst);
         self.in_flight.enter();
         let in_flight = Arc::clone(&self.in_flight);
+        let urged = is_waited_for(&operation).then(|| Arc::clone(&self.engine.core));
+        urged.as_ref().inspect(|core| core.turns.urge());
         let done: Done = Box::new(move |outcome| {
+            urged.inspect(|core| core.turns.appease());
             done(outcome);
             in_flight.leave();
         });
@@ -432,6 +440,17 @@ fn denied(denial: Denial) -> VolumeError {
         Denial::OutOfRange => VolumeError::OutOfRange,
         Denial::ReadOnly => VolumeError::ReadOnly,
         Denial::NotFast => VolumeError::NotFast,
+    }
+}
+
+/// Whether somebody waits for the members to have it.
+fn is_waited_for(operation: &VolumeOperation) -> bool {
+    match operation {
+        VolumeOperation::Flush => true,
+        VolumeOperation::Read { .. } => false,
+        VolumeOperation::Write { durable, .. }
+        | VolumeOperation::WriteZeroes { durable, .. }
+        | VolumeOperation::Trim { durable, .. } => *durable,
     }
 }
 

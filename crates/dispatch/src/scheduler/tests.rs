@@ -112,8 +112,8 @@ fn tags_are_honoured_and_a_completion_lets_the_next_out() {
 fn what_is_held_goes_when_it_is_its_turn_and_at_once_when_switched_to_none() {
     let (device, scheduler) = (Slow::default(), Scheduler::new(depth(8)));
     device.turn.set(Some(Turn { reads: false, writes: true, until_ns: 77 }));
-    scheduler.insert(&device, read(0), 0);
     scheduler.insert(&device, write(50), 1);
+    scheduler.insert(&device, read(0), 0);
     assert_eq!(device.given(), [vec![1]]);
     let reads = Allowed { reads: true, writes: false };
     assert_eq!(device.left.borrow().last(), Some(&(reads, Some(77))));
@@ -122,9 +122,9 @@ fn what_is_held_goes_when_it_is_its_turn_and_at_once_when_switched_to_none() {
     assert_eq!(device.given(), [vec![1], vec![0]]);
     let none = Allowed { reads: false, writes: false };
     assert_eq!(device.left.borrow().last(), Some(&(none, None)));
-    device.turn.set(Some(Turn { reads: false, writes: false, until_ns: 99 }));
+    device.turn.set(Some(Turn { reads: false, writes: true, until_ns: 99 }));
     scheduler.insert(&device, read(300), 2);
-    assert_eq!(device.given().len(), 2);
+    assert_eq!(device.given().len(), 2, "a write is out: the slice is used");
     scheduler.set(&device, Settings::straight());
     assert_eq!(device.given().len(), 3, "nobody is held under none");
     scheduler.insert(&device, read(400), 3);

@@ -237,6 +237,15 @@ impl Shard {
         self.common.kept_sectors()
     }
 
+    /// Pieces that wait for a stripe.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        match &self.family {
+            Machine::Stripe(stripes) => stripes.waiting(),
+            Machine::Direct(_) | Machine::Mirror(_) => 0,
+        }
+    }
+
     /// 1. Work on bytes, for the driver to carry out.
     pub fn poll_job(&mut self) -> Option<Job> {
         self.common.jobs.pop_front()

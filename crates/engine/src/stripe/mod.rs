@@ -262,6 +262,11 @@ impl Stripes {
         self.settle(common);
     }
 
+    /// Pieces that found no stripe and wait for one.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let (delayed, held) = (self.due(&self.cache.delayed, 1), self.due(&self.cache.held, 2));
         delayed.into_iter().chain(held).min()

@@ -10,7 +10,7 @@ use shuttle::scheduler::{DfsScheduler, PctScheduler, RandomScheduler, Scheduler}
 use shuttle::{Config, MaxSteps, Runner};
 
 use super::tell;
-use crate::{Cache, CacheMode, Notice, OpenMember, Options, Volume, sync};
+use crate::{Cache, CacheMode, Notice, OpenMember, Options, Scheduling, Volume, sync};
 
 #[allow(dead_code, unreachable_pub)]
 #[path = "../../tests/kit/mod.rs"]
@@ -138,6 +138,16 @@ impl Array {
 
     /// Opens it with few threads; `fragile` members, the last ones, are those that can die.
     pub(super) fn open(&self, fragile: usize, watch: impl Fn(Notice) + Send + 'static) -> Volume {
+        self.open_scheduled(Scheduling::default(), fragile, watch)
+    }
+
+    /// The same with elevators.
+    pub(super) fn open_scheduled(
+        &self,
+        scheduling: Scheduling,
+        fragile: usize,
+        watch: impl Fn(Notice) + Send + 'static,
+    ) -> Volume {
         let (probed, assembly) = self.kit.assemble();
         let sturdy = probed.len() - fragile;
         let members = self.kit.devices.iter().zip(&probed).enumerate().map(|(index, pair)| {
@@ -153,6 +163,7 @@ impl Array {
                 mode: CacheMode::WriteThrough,
                 ..Cache::default()
             },
+            scheduling,
             threads_per_member: 1,
             clean_delay_ms: 20,
             ..Options::default()

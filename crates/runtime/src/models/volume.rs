@@ -11,7 +11,10 @@ use shuttle::thread;
 
 use super::array::{Array, sample};
 use crate::sync::flaw::{Flaw, choose};
-use crate::{Notice, Payload, Volume, VolumeError, VolumeOperation};
+use crate::{
+    Elevator, ElevatorTuning, Multiplex, Notice, Payload, Scheduling, Volume, VolumeError,
+    VolumeOperation,
+};
 
 /// Enough that each flaw is found with room to spare, and the whole stays within a minute.
 const SCHEDULES: usize = 150;
@@ -60,6 +63,47 @@ fn two_clients_of_a_mirror_are_served_under_any_schedule() {
 #[test]
 fn two_clients_of_a_parity_array_are_served_under_any_schedule() {
     serve(Level::Raid5, 3);
+}
+
+/// One dispatch at a time, in turns; and in the middle of it the elevators are switched off and on again.
+fn serve_in_turns() {
+    sample("volume: elevators, turns, and a switch of both", SCHEDULES, true, || {
+        let array = Array::new(Level::Raid5, 3);
+        let scheduling = Scheduling {
+            elevator: Elevator::Deadline,
+            tuning: ElevatorTuning { depth: Some(1), ..ElevatorTuning::default() },
+            multiplex: Multiplex::On,
+            ..Scheduling::default()
+        };
+        let volume = Arc::new(array.open_scheduled(scheduling.clone(), 1, |_| {}));
+        let other = Arc::clone(&volume);
+        let client = thread::spawn(move || {
+            write(&other, 4096, 8192, 1).expect("a healthy write");
+            assert_eq!(read(&other, 4096, 8192), [1; 8192]);
+        });
+        write(&volume, 16384, 4096, 3).expect("a healthy write");
+        volume.schedule(Scheduling::default());
+        array.kill();
+        assert_eq!(read(&volume, 16384, 4096), [3; 4096]);
+        volume.schedule(scheduling);
+        client.join().expect("it does not panic");
+        assert_eq!(read(&volume, 4096, 8192), [1; 8192]);
+        assert!(volume.elevators().iter().all(|one| one.counters.waiting_reads == 0));
+        volume.stop();
+        array.close();
+    });
+}
+
+#[test]
+fn elevators_and_turns_lose_nothing_under_any_schedule() {
+    serve_in_turns();
+}
+
+#[test]
+#[should_panic]
+fn completions_that_let_nobody_out_are_caught() {
+    braid_dispatch::flaw::choose(braid_dispatch::flaw::Flaw::DoneSilent);
+    serve_in_turns();
 }
 
 #[test]

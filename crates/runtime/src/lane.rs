@@ -1,0 +1,205 @@
+//! One member as its scheduler sees it: what is dispatched goes to a ring, to threads, or into memory.
+//!
+//! Where it stands: between the loop that drives the machines ([`crate::core`]) and those who carry out
+//! ([`crate::ring`], [`crate::member_threads`]).
+//!
+//! ```text
+//!   shard ─MemberIo─▶ Scheduler ─┬─ none: one at a time, at once ──────────────▶ ring │ threads │ memory
+//!                        ▲       └─ deadline: a Flight (merged, with a ticket) ─▶  "        "        "
+//!                        └──────────────── ticket ◀───────────────────────────────────┘
+//! ```
+//!
+//! Superblocks and flushes do not come here; they go past. There is at most one of each under way for a member, whoever
+//! asked for them waits, and they must not wait for a slice or a tag: a superblock is what lets an error be answered, and
+//! a flush is asked for when what it covers has been answered already, so it has nothing to be ordered behind. Nor is
+//! anything else ordered here: who needs one thing before another (parity after data is known, a forced write before its
+//! answer) waits for the first to end, as the engine does.
+//!
+//! Invariants
+//! - Every part is answered once, with its own result: a vector that fails is tried again part by part, by the member's
+//!   threads, so that a bad sector fails only the request that asked for it
+//!   (`tests/scheduling.rs`: `a_bad_sector_in_a_vector_fails_only_its_own_request`). Not so a forced write: a failed
+//!   one is a failed flush, and a second try that succeeds would hide that.
+//! - A ticket is given back when all parts have been answered, never before: `out` is what the device has.
+
+use std::cell::RefCell;
+
+use braid_dispatch::{
+    Allowed, Class, Device, Operation, Place, Request, State, Ticket, Turn, Vector,
+};
+use braid_engine::Instant;
+use braid_engine::buffer::Buffer;
+use braid_engine::effect::{MemberFault, MemberIo, MemberIoDone, MemberOperation};
+use braid_engine::request::ShardIndex;
+
+use crate::core::{Core, ShardEvent};
+use crate::member_threads::{self, MemberQueue, Work};
+
+/// What a shard asked for.
+pub(crate) type Item = (ShardIndex, MemberIo);
+
+/// Adjacent parts of one kind, out together.
+pub(crate) struct Flight {
+    pub(crate) ticket: Ticket,
+    /// In the order of sectors; at least one.
+    pub(crate) parts: Vec<Item>,
+}
+
+/// A member, for as long as a thread has to do with it.
+pub(crate) struct Lane<'a> {
+    core: &'a Core,
+    member: &'a MemberQueue,
+    /// The shard whose effects this thread carries out; it is looked at again anyway.
+    home: Option<ShardIndex>,
+    /// Shards that have an event because of us, and must be driven.
+    touched: RefCell<Vec<ShardIndex>>,
+}
+
+impl<'a> Lane<'a> {
+    pub(crate) fn new(core: &'a Core, member: &'a MemberQueue) -> Self {
+        Self { core, member, home: None, touched: RefCell::default() }
+    }
+
+    /// The same while the effects of a shard are carried out.
+    pub(crate) fn of_shard(core: &'a Core, member: &'a MemberQueue, home: ShardIndex) -> Self {
+        Self { home: Some(home), ..Self::new(core, member) }
+    }
+
+    /// Shards that must be driven now, each once.
+    pub(crate) fn into_touched(self) -> Vec<ShardIndex> {
+        self.touched.into_inner()
+    }
+
+    /// Tells a part's shard how it ended.
+    pub(crate) fn answer(&self, (shard, io): Item, result: Result<(), MemberFault>) {
+        let done = MemberIoDone { id: io.id, result };
+        self.core.shard(shard).combiner.push(ShardEvent::MemberIo(done));
+        let mut touched = self.touched.borrow_mut();
+        if self.home != Some(shard) && !touched.contains(&shard) {
+            touched.push(shard);
+        }
+    }
+
+    /// The whole of a flight has ended.
+    #[cfg_attr(shuttle, allow(dead_code))]
+    pub(crate) fn land(&self, flight: Flight, result: Result<(), MemberFault>) {
+        let Flight { ticket, parts } = flight;
+        parts.into_iter().for_each(|part| self.answer(part, result));
+        self.member.scheduler.done(self, Some(ticket));
+    }
+
+    /// Carries a flight out on this thread, and ends it.
+    pub(crate) fn perform(&self, flight: Flight) {
+        let ticket = self.perform_parts(flight);
+        self.member.scheduler.done(self, Some(ticket));
+    }
+
+    fn perform_parts(&self, flight: Flight) -> Ticket {
+        let Flight { ticket, parts } = flight;
+        if parts.len() > 1 && !self.member.is_memory() {
+            let whole = self.member.perform_vector(self.core, &parts);
+            if whole.is_ok() || is_forced(&parts[0].1) {
+                let result = whole.map_err(member_threads::fault);
+                parts.into_iter().for_each(|part| self.answer(part, result));
+                return ticket;
+            }
+        }
+        self.perform_alone(parts);
+        ticket
+    }
+
+    /// Carries a flight out part by part, and ends it.
+    pub(crate) fn perform_apart(&self, flight: Flight) {
+        let Flight { ticket, parts } = flight;
+        self.perform_alone(parts);
+        self.member.scheduler.done(self, Some(ticket));
+    }
+
+    /// Each part by itself.
+    fn perform_alone(&self, parts: Vec<Item>) {
+        for (shard, io) in parts {
+            let result = self.member.perform(self.core, shard, &io);
+            self.answer((shard, io), result.map_err(member_threads::fault));
+        }
+    }
+
+    /// One that is nobody's flight: on a ring, at once in memory, or by the member's threads.
+    fn begin_straight(&self, (shard, io): Item) {
+        let (core, member) = (self.core, self.member);
+        let ended = match &core.ring {
+            _ if member.is_memory() => member.perform(core, shard, &io),
+            None => return member.push(Work::Io(shard, io)),
+            Some(ring) => match ring.submit(core, member, (shard, io)) {
+                Ok(None) => return,
+                Ok(Some(io)) => return member.push(Work::Io(shard, io)),
+                Err(error) => Err(error),
+            },
+        };
+        self.answer((shard, io), ended.map_err(member_threads::fault));
+    }
+
+    fn begin_flight(&self, flight: Flight) -> Option<Ticket> {
+        if self.member.is_memory() {
+            return Some(self.perform_parts(flight));
+        }
+        let left = match &self.core.ring {
+            None => Some(flight),
+            Some(ring) => ring.submit_flight(self.core, self.member, flight).err(),
+        };
+        left.into_iter().for_each(|flight| self.member.push(Work::Flight(flight)));
+        None
+    }
+}
+
+impl Device<Item> for Lane<'_> {
+    fn now_ns(&self) -> u64 {
+        self.core.clock.now().0
+    }
+
+    fn begin(&self, vector: Vector, parts: impl Iterator<Item = Item>) -> Option<Ticket> {
+        match vector.ticket {
+            Some(ticket) => self.begin_flight(Flight { ticket, parts: parts.collect() }),
+            None => {
+                parts.for_each(|part| self.begin_straight(part));
+                None
+            }
+        }
+    }
+
+    fn turn(&self, now_ns: u64, state: State) -> Turn {
+        self.core.turns.turn(now_ns, self.member.id(), state)
+    }
+
+    fn leave(&self, waits: Allowed, until_ns: Option<u64>) {
+        self.core.turns.tell(self.member.id(), waits);
+        if let Some(until_ns) = until_ns {
+            self.core.alarm.set_held(self.member.id(), Instant(until_ns));
+        }
+    }
+
+    fn served(&self, is_read: bool, busy_ns: u64) {
+        self.core.turns.served(is_read, busy_ns);
+    }
+}
+
+/// Whether it is to be durable when it ends.
+pub(crate) fn is_forced(io: &MemberIo) -> bool {
+    matches!(
+        io.operation,
+        MemberOperation::Write { durable: true, .. } | MemberOperation::Zero { durable: true, .. }
+    )
+}
+
+/// What a member operation is to the elevator.
+pub(crate) fn request(io: &MemberIo) -> Request {
+    let operation = match io.operation {
+        // What goes into a stripe is read for a write, or because a member is missing: then it waits with
+        // the writes as well, and for no longer than they do.
+        MemberOperation::Read { buffer: Buffer::Block { .. } } => Operation::PreRead,
+        MemberOperation::Read { .. } => Operation::Read,
+        MemberOperation::Write { durable, .. } => Operation::Write { durable },
+        MemberOperation::Zero { .. } => Operation::Other,
+    };
+    let (class, place) = (Class::BestEffort, Place::Sorted);
+    Request { operation, class, place, start: io.sector.0, sectors: io.sectors }
+}

@@ -1,0 +1,224 @@
+//! How members are scheduled: what a person sets, and what becomes of it for each member.
+//!
+//! Settings are the array's, with exceptions for single slots. What is `auto` is decided by what the device says of itself:
+//! a member that turns gets the deadline elevator, every other one none; the multiplexer is on where a member turns.
+//! A device that says nothing counts as one that does not turn.
+
+use std::collections::BTreeMap;
+
+use braid_dispatch::{Counters, Depth, Policy, Settings};
+use braid_elevator::{MultiplexerSettings, Slice};
+use braid_engine::array::MemberId;
+
+use crate::core::{Core, Machine};
+use crate::lane::Lane;
+use crate::sync::Arc;
+use crate::volume::Volume;
+
+/// Whether a member has an elevator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Elevator {
+    /// One that sorts where the member turns, else none.
+    #[default]
+    Auto,
+    /// One that sorts.
+    Deadline,
+    /// None.
+    None,
+}
+
+/// Whether reads and write-back take turns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Multiplex {
+    /// Where a member turns.
+    #[default]
+    Auto,
+    /// At every member that has an elevator.
+    On,
+    /// Nowhere.
+    Off,
+}
+
+/// What of an elevator a person has set. The rest is as it is best for a member that turns, which depends on whether the
+/// multiplexer is on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ElevatorTuning {
+    /// Nanoseconds after which a read is served before nearer ones.
+    pub read_expiry_ns: Option<u64>,
+    /// Nanoseconds after which a write is served before nearer ones.
+    pub write_expiry_ns: Option<u64>,
+    /// How often a batch of reads may go before writes that wait.
+    pub writes_starved: Option<u32>,
+    /// Dispatches in one direction before the choice is made anew.
+    pub batch: Option<u32>,
+    /// How many dispatches may be out; of them a quarter is kept for reads, and a quarter for writes.
+    pub depth: Option<u32>,
+}
+
+/// How an array's members are scheduled.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scheduling {
+    /// Whether members have elevators.
+    pub elevator: Elevator,
+    /// Slots that differ.
+    pub exceptions: BTreeMap<u16, Elevator>,
+    /// How elevators work, as far as a person said.
+    pub tuning: ElevatorTuning,
+    /// Whether reads and write-back take turns.
+    pub multiplex: Multiplex,
+    /// How they do; `is_on` is not heard, [`Self::multiplex`] decides.
+    pub turns: MultiplexerSettings,
+}
+
+impl Scheduling {
+    /// The settings of the member in `slot`, which turns or not, with the multiplexer on or off.
+    fn settings_of(&self, slot: Option<u16>, turns: bool, is_multiplexed: bool) -> Settings {
+        let exception = slot.and_then(|slot| self.exceptions.get(&slot));
+        let policy = match exception.unwrap_or(&self.elevator) {
+            Elevator::Deadline => Policy::Deadline,
+            Elevator::Auto if turns => Policy::Deadline,
+            Elevator::Auto | Elevator::None => Policy::None,
+        };
+        let best = if is_multiplexed { Settings::multiplexed() } else { Settings::default() };
+        let ElevatorTuning { read_expiry_ns, write_expiry_ns, writes_starved, batch, depth } =
+            self.tuning;
+        let kept = |total| Depth { total, kept_for_reads: total / 4, kept_for_writes: total / 4 };
+        Settings {
+            policy,
+            read_expiry_ns: read_expiry_ns.unwrap_or(best.read_expiry_ns),
+            write_expiry_ns: write_expiry_ns.unwrap_or(best.write_expiry_ns),
+            writes_starved: writes_starved.unwrap_or(best.writes_starved),
+            batch: batch.unwrap_or(best.batch),
+            depth: depth.map_or(best.depth, kept),
+            ..best
+        }
+    }
+
+    /// The settings of the multiplexer over members of which one turns, or none does.
+    fn settings_of_turns(&self, one_turns: bool) -> MultiplexerSettings {
+        let is_on = match self.multiplex {
+            Multiplex::On => true,
+            Multiplex::Auto => one_turns,
+            Multiplex::Off => false,
+        };
+        MultiplexerSettings { is_on, ..self.turns }
+    }
+}
+
+/// One member's elevator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ElevatorState {
+    /// The slot it occupies, if any.
+    pub slot: Option<u16>,
+    /// Whether the device turns, if it says so.
+    pub rotational: Option<bool>,
+    /// How it is set.
+    pub settings: Settings,
+    /// What it did.
+    pub counters: Counters,
+}
+
+impl Core {
+    /// Has all members scheduled as `scheduling` says, from now on.
+    pub(crate) fn schedule(self: &Arc<Self>, scheduling: Scheduling) {
+        let mut chosen = self.scheduling.lock().expect("setting does not panic");
+        *chosen = scheduling;
+        let one_turns = self.members.iter().any(|member| member.turns());
+        // The lock is kept, so that of two who set the last one is heard by all members.
+        let turns = chosen.settings_of_turns(one_turns);
+        self.turns.set(turns);
+        let mut touched = Vec::new();
+        for member in &self.members {
+            let lane = Lane::new(self, member);
+            member
+                .scheduler
+                .set(&lane, chosen.settings_of(member.slot(), member.turns(), turns.is_on));
+            // Whoever was held may not be any more.
+            member.scheduler.dispatch_held(&lane);
+            touched.extend(lane.into_touched());
+        }
+        drop(chosen);
+        touched.into_iter().for_each(|shard| self.drive(Machine::Shard(shard)));
+    }
+
+    /// The end of a slice has come for a member that had something held.
+    pub(crate) fn dispatch_held(self: &Arc<Self>, member: MemberId) {
+        let member = &self.members[usize::from(member.0)];
+        let lane = Lane::new(self, member);
+        member.scheduler.dispatch_held(&lane);
+        lane.into_touched().into_iter().for_each(|shard| self.drive(Machine::Shard(shard)));
+    }
+}
+
+impl Volume {
+    /// How its members are scheduled.
+    pub fn scheduling(&self) -> Scheduling {
+        self.core().scheduling.lock().expect("setting does not panic").clone()
+    }
+
+    /// Its members are to be scheduled like this from now on, under load or not. Nothing that waits is lost.
+    pub fn schedule(&self, scheduling: Scheduling) {
+        self.core().schedule(scheduling);
+    }
+
+    /// Whether reads and write-back take turns now.
+    pub fn is_multiplexed(&self) -> bool {
+        self.core().turns.is_on()
+    }
+
+    /// The last hundred periods of the multiplexer, the oldest first; times count from when the array was started.
+    pub fn slices(&self) -> Vec<Slice> {
+        self.core().turns.slices()
+    }
+
+    /// Every member's elevator.
+    pub fn elevators(&self) -> Vec<ElevatorState> {
+        let core = self.core();
+        let state = |member: &Arc<crate::member_threads::MemberQueue>| {
+            let lane = Lane::new(core, member);
+            let state = ElevatorState {
+                slot: member.slot(),
+                rotational: member.rotational(),
+                settings: member.scheduler.settings(&lane),
+                counters: member.scheduler.counters(&lane),
+            };
+            lane.into_touched().into_iter().for_each(|shard| core.drive(Machine::Shard(shard)));
+            state
+        };
+        core.members.iter().map(state).collect()
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_auto_is_decided_by_what_turns() {
+        let policy = |scheduling: &Scheduling, slot, turns| {
+            scheduling.settings_of(slot, turns, false).policy
+        };
+        let auto = Scheduling::default();
+        assert_eq!(policy(&auto, Some(0), true), Policy::Deadline);
+        assert_eq!(policy(&auto, Some(0), false), Policy::None);
+        assert!(auto.settings_of_turns(true).is_on && !auto.settings_of_turns(false).is_on);
+        let exceptions = BTreeMap::from([(1, Elevator::None), (2, Elevator::Auto)]);
+        let set = Scheduling { elevator: Elevator::Deadline, exceptions, ..auto };
+        assert_eq!(policy(&set, Some(0), false), Policy::Deadline);
+        assert_eq!(policy(&set, Some(1), true), Policy::None);
+        assert_eq!(policy(&set, Some(2), false), Policy::None);
+        assert_eq!(policy(&set, None, false), Policy::Deadline);
+        assert_eq!(set.settings_of(None, true, true).depth, Settings::multiplexed().depth);
+        let tuning = ElevatorTuning { depth: Some(9), batch: Some(3), ..Default::default() };
+        let tuned = Scheduling { tuning, ..Scheduling::default() }.settings_of(None, true, true);
+        assert_eq!(tuned.depth, Depth { total: 9, kept_for_reads: 2, kept_for_writes: 2 });
+        assert_eq!(
+            (tuned.batch, tuned.writes_starved),
+            (3, Settings::multiplexed().writes_starved)
+        );
+        let off = Scheduling { multiplex: Multiplex::Off, ..Scheduling::default() };
+        let on = Scheduling { multiplex: Multiplex::On, ..Scheduling::default() };
+        assert!(!off.settings_of_turns(true).is_on && on.settings_of_turns(false).is_on);
+    }
+}

@@ -1,0 +1,146 @@
+//! Whose turn it is: one multiplexer for all members of an array, and what it must know.
+//!
+//! Where it stands: dispatchers ask it before they choose ([`crate::lane`]), where it is on; else nobody asks. It keeps the
+//! demand: what waits at which member, how far behind the flusher is, and whether somebody waits for the flusher.
+//!
+//! ```text
+//!   shards ──dirty sectors, writers without a stripe──┐
+//!   volume ──flushes and forced writes under way──────┤
+//!   dispatchers ──what waits, at each member──────────┴─▶ Multiplexer ─▶ Turn, until when
+//! ```
+//!
+//! The clock is one, so that the members of a stripe turn together; what a side does not use at a member, the other side
+//! has there at once. A read that is answered from the cache never comes here.
+//!
+//! What is noted is a hint: a number that is a moment old makes a slice a little longer or shorter. Nobody's wake-up hangs
+//! on it: who is held is woken at the end of the slice whatever is noted
+//! (`tests/scheduling.rs`: `what_is_held_goes_when_its_slice_comes`).
+
+use braid_dispatch::{State, Turn};
+use braid_elevator::{Demand, Multiplexer, MultiplexerSettings, Slice};
+use braid_engine::array::MemberId;
+use braid_engine::request::ShardIndex;
+
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+
+/// What waits at a member.
+const READS: u8 = 1;
+const WRITES: u8 = 2;
+
+/// What a shard said last.
+#[derive(Default)]
+struct Behind {
+    dirty_sectors: AtomicU64,
+    waiting: AtomicU64,
+}
+
+/// The multiplexer of one array, for many threads.
+pub(crate) struct Turns {
+    is_on: AtomicBool,
+    multiplexer: Mutex<Multiplexer>,
+    /// By member.
+    waits: Vec<AtomicU8>,
+    /// By shard.
+    behind: Vec<Behind>,
+    dirty_sectors_max: AtomicU64,
+    /// Flushes and forced writes that have not been answered.
+    urgent: AtomicUsize,
+}
+
+impl Turns {
+    pub(crate) fn new(settings: MultiplexerSettings, (members, shards): (usize, usize)) -> Self {
+        Self {
+            is_on: AtomicBool::new(settings.is_on),
+            multiplexer: Mutex::new(Multiplexer::new(settings, 0)),
+            waits: (0..members).map(|_| AtomicU8::new(0)).collect(),
+            behind: (0..shards).map(|_| Behind::default()).collect(),
+            dirty_sectors_max: AtomicU64::new(0),
+            urgent: AtomicUsize::new(0),
+        }
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set(&self, settings: MultiplexerSettings) {
+        self.multiplexer.lock().expect("taking turns does not panic").set(settings);
+        self.is_on.store(settings.is_on, Ordering::SeqCst);
+    }
+
+    /// What may be answered and not on the members, in all.
+    pub(crate) fn set_dirty_sectors_max(&self, sectors: u64) {
+        self.dirty_sectors_max.store(sectors, Ordering::Relaxed);
+    }
+
+    /// What a shard has answered early, and how many pieces wait for a stripe there.
+    pub(crate) fn note(&self, shard: ShardIndex, dirty_sectors: u64, waiting: usize) {
+        let behind = &self.behind[usize::from(shard.0)];
+        behind.dirty_sectors.store(dirty_sectors, Ordering::Relaxed);
+        behind.waiting.store(waiting as u64, Ordering::Relaxed);
+    }
+
+    /// Somebody waits for the flusher from now on.
+    pub(crate) fn urge(&self) {
+        self.urgent.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One who waited does no more.
+    pub(crate) fn appease(&self) {
+        self.urgent.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// What still waits at a member. Told by its dispatcher.
+    pub(crate) fn tell(&self, member: MemberId, waits: braid_dispatch::Allowed) {
+        let bits = if waits.reads { READS } else { 0 } | if waits.writes { WRITES } else { 0 };
+        let known = &self.waits[usize::from(member.0)];
+        if known.load(Ordering::Relaxed) != bits {
+            known.store(bits, Ordering::Relaxed);
+        }
+    }
+
+    /// Whose turn it is at a member.
+    pub(crate) fn turn(&self, now_ns: u64, member: MemberId, state: State) -> Turn {
+        if !self.is_on() {
+            return Turn { reads: true, writes: true, until_ns: now_ns };
+        }
+        self.tell(member, state.waits);
+        let demand = self.demand();
+        let mut multiplexer = self.multiplexer.lock().expect("taking turns does not panic");
+        multiplexer.turn(now_ns, demand)
+    }
+
+    fn demand(&self) -> Demand {
+        let sum = |of: fn(&Behind) -> &AtomicU64| {
+            self.behind.iter().map(|behind| of(behind).load(Ordering::Relaxed)).sum::<u64>()
+        };
+        let dirty_sectors = sum(|behind| &behind.dirty_sectors);
+        let most = self.dirty_sectors_max.load(Ordering::Relaxed).max(1);
+        // Who waits for a stripe waits for the flusher to have written one.
+        let is_full = sum(|behind| &behind.waiting) > 0;
+        let part = (dirty_sectors.saturating_mul(1000) / most).min(1000);
+        let backlog = if is_full { 1000 } else { part };
+        let waits = self.waits.iter().fold(0, |all, one| all | one.load(Ordering::Relaxed));
+        Demand {
+            backlog_permille: u32::try_from(backlog).expect("a thousand at most"),
+            is_urgent: self.urgent.load(Ordering::Relaxed) > 0 || sum(|behind| &behind.waiting) > 0,
+            reads: waits & READS != 0,
+            writes: waits & WRITES != 0,
+        }
+    }
+
+    /// A member was busy.
+    pub(crate) fn served(&self, is_read: bool, busy_ns: u64) {
+        if self.is_on() {
+            let mut multiplexer = self.multiplexer.lock().expect("taking turns does not panic");
+            multiplexer.handle_served(is_read, busy_ns);
+        }
+    }
+
+    /// The last periods, the oldest first.
+    pub(crate) fn slices(&self) -> Vec<Slice> {
+        let multiplexer = self.multiplexer.lock().expect("taking turns does not panic");
+        multiplexer.slices().copied().collect()
+    }
+}
