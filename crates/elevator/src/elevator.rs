@@ -33,7 +33,7 @@ impl Waiting {
 struct Batch {
     class: Class,
     direction: Direction,
-    left: u32,
+    sent: u32,
 }
 
 /// One member's elevator.
@@ -49,6 +49,8 @@ pub struct Elevator {
     out: Out,
     /// Entries that wait, by [`Direction`].
     waiting: [usize; 2],
+    /// Since when something waits that was not allowed to go, by [`Direction`].
+    held_since_ns: [Option<u64>; 2],
     counters: Counters,
 }
 
@@ -64,6 +66,7 @@ impl Elevator {
             batch: None,
             out: Out::default(),
             waiting: [0; 2],
+            held_since_ns: [None; 2],
             counters: Counters::default(),
         }
     }
@@ -141,11 +144,13 @@ impl Elevator {
     }
 
     /// What the member is to do next, of the kinds that are `allowed`; none if nothing of them waits or no tag allows it.
-    /// What was queued under [`Policy::None`] goes whatever is allowed, as it would without an elevator.
+    /// What was queued under [`Policy::None`] goes whatever is allowed, as it would without an elevator; and so does one of
+    /// a kind that has been held for [`Settings::hold_max_ns`].
     pub fn poll_dispatch(&mut self, now_ns: u64, allowed: Allowed) -> Option<Dispatch> {
         if let Some(node) = self.straight.pop_front() {
             return Some(self.send(node));
         }
+        let allowed = self.lift(now_ns, allowed);
         if let Some(node) = self.take_aged(now_ns, allowed) {
             self.counters.aged += 1;
             return Some(self.send(node));
@@ -167,11 +172,29 @@ impl Elevator {
         self.nodes.free(tag.0);
     }
 
+    /// Who has been held for too long may go all the same.
+    fn lift(&mut self, now_ns: u64, allowed: Allowed) -> Allowed {
+        let mut lifted = [allowed.reads, allowed.writes];
+        for (direction, is_allowed) in lifted.iter_mut().enumerate() {
+            let since = &mut self.held_since_ns[direction];
+            if self.waiting[direction] == 0 {
+                *since = None;
+            } else if !*is_allowed {
+                let since_ns = *since.get_or_insert(now_ns);
+                let is_long = since_ns.saturating_add(self.settings.hold_max_ns) <= now_ns;
+                *is_allowed = is_long && !planted(Bug::HeldForEver);
+            }
+        }
+        let [reads, writes] = lifted;
+        Allowed { reads, writes }
+    }
+
     fn send(&mut self, node: Node) -> Dispatch {
         let group = self.nodes.get(node);
         let operation = group.entry.operation;
         let (start, sectors, parts) = (group.entry.start, group.sectors, group.parts);
         self.waiting[operation.direction() as usize] -= parts as usize;
+        self.held_since_ns[operation.direction() as usize] = None;
         self.out.take(operation.direction());
         self.counters.dispatched += 1;
         Dispatch { tag: Tag(node), operation, start, sectors, parts }
@@ -181,25 +204,33 @@ impl Elevator {
         allowed.has(direction) && self.out.allows(self.settings.depth, direction)
     }
 
-    /// The oldest entry that has aged, if something of a higher class waits: else it is found anyway.
+    /// The oldest entry of all that may go, if it has aged. Only by age, so that nobody who has aged is passed again.
     fn take_aged(&mut self, now_ns: u64, allowed: Allowed) -> Option<Node> {
+        if planted(Bug::AgedPassedOver) {
+            return None;
+        }
         let due = now_ns.checked_sub(self.settings.aging_ns)?;
-        for class in [Class::BestEffort, Class::Idle] {
-            for direction in Direction::BOTH {
-                let oldest = self.classes[class.index()].queue(direction).oldest();
-                let aged = oldest.filter(|node| self.nodes.get(*node).came_ns <= due);
-                if let Some(node) = aged.filter(|_| self.may_go(direction, allowed)) {
-                    self.remove(class, direction, node);
-                    return Some(node);
+        let mut oldest: Option<(u64, Class, Option<Direction>, Node)> = None;
+        for class in Class::ALL {
+            let waiting = &self.classes[class.index()];
+            let head = waiting.head.front().map(|node| (None, *node));
+            let sorted = Direction::BOTH.into_iter().filter_map(|direction| {
+                waiting.queue(direction).oldest().map(|node| (Some(direction), node))
+            });
+            for (place, node) in head.into_iter().chain(sorted) {
+                let came_ns = self.nodes.get(node).came_ns;
+                let is_older = oldest.is_none_or(|(other_ns, ..)| came_ns < other_ns);
+                if is_older && came_ns <= due && self.may_go(self.direction_of(node), allowed) {
+                    oldest = Some((came_ns, class, place, node));
                 }
             }
-            let head = self.classes[class.index()].head.front().copied();
-            let aged = head.filter(|node| self.nodes.get(*node).came_ns <= due);
-            if aged.is_some_and(|node| self.may_go(self.direction_of(node), allowed)) {
-                return self.classes[class.index()].head.pop_front();
-            }
         }
-        None
+        let (_, class, place, node) = oldest?;
+        match place {
+            Some(direction) => self.remove(class, direction, node),
+            None => _ = self.classes[class.index()].head.pop_front(),
+        }
+        Some(node)
     }
 
     fn direction_of(&self, node: Node) -> Direction {
@@ -226,7 +257,8 @@ impl Elevator {
             Direction::Read => self.settings.read_expiry_ns,
             Direction::Write => self.settings.write_expiry_ns,
         };
-        let is_expired = self.nodes.get(oldest).came_ns.saturating_add(expiry_ns) <= now_ns;
+        let is_expired = self.nodes.get(oldest).came_ns.saturating_add(expiry_ns) <= now_ns
+            && !planted(Bug::ExpiredPassedOver);
         let node = if is_expired {
             oldest
         } else {
@@ -234,19 +266,19 @@ impl Elevator {
         };
         self.counters.expired += u64::from(is_expired);
         self.counters.batches += 1;
-        let left = self.settings.batch.saturating_sub(1);
-        self.batch = Some(Batch { class, direction, left });
+        self.batch = Some(Batch { class, direction, sent: 1 });
         self.remove(class, direction, node);
         Some(node)
     }
 
     fn continue_batch(&mut self, class: Class, allowed: Allowed) -> Option<Node> {
-        let batch = self.batch.filter(|batch| batch.class == class && batch.left > 0)?;
+        let goes_on = |batch: &Batch| batch.class == class && batch.sent < self.settings.batch;
+        let batch = self.batch.filter(goes_on)?;
         if !self.may_go(batch.direction, allowed) {
             return None;
         }
         let node = self.classes[class.index()].queue(batch.direction).next_up()?;
-        self.batch = Some(Batch { left: batch.left - 1, ..batch });
+        self.batch = Some(Batch { sent: batch.sent + 1, ..batch });
         self.remove(class, batch.direction, node);
         Some(node)
     }

@@ -13,7 +13,7 @@
 //!
 //! # Which goes next
 //!
-//! 1. The oldest entry of a class that has waited longer than [`Settings::aging_ns`], whatever waits above it.
+//! 1. The oldest entry of all classes that has waited longer than [`Settings::aging_ns`]: who has aged goes by age.
 //! 2. Else the highest class that has something a free tag allows. Within it:
 //!    1. what was inserted at the head, in that order;
 //!    2. the next higher sector in the direction of the running batch, up to [`Settings::batch`] of them;
@@ -22,6 +22,9 @@
 //!
 //! One way only: after the highest sector comes the lowest, so that no place is served twice as often as another. The
 //! scheme is the classical deadline elevator; where its terms are Linux's (`writes_starved`, at head), they mean the same.
+//!
+//! Who above holds reads or writes says so when it asks ([`Allowed`]); a kind that has been held for
+//! [`Settings::hold_max_ns`] gets one dispatch all the same.
 //!
 //! # Tags
 //!

@@ -22,15 +22,19 @@
 //!   between its set point and the time that members were busy with it is carried into the next period, as far as both
 //!   sides wanted all they could get, and leaves each side an eighth of its part.
 //! - Who has waited for one period and a half without being served goes next, alone: where one request takes as long as a
-//!   slice, slices pass unseen, or a side has nothing left of its own to make up for what it took.
+//!   slice, slices pass unseen, or a side has nothing left of its own to make up for what it took. A turn of which nothing
+//!   is served for a period, because the member that it is for does not answer, is over.
 //!
 //! Invariants
 //! - The share is held: `the_share_is_within_five_points_of_its_set_point`.
 //! - Nobody is held for two periods: `nobody_is_held_for_two_periods`.
+//! - Nor by a side whose member does not answer: `a_stalled_member_holds_nobody_for_long`.
 //! - An idle slice costs nobody anything: `an_idle_slice_is_given_away_at_once`,
 //!   `a_member_without_work_of_the_slices_side_is_given_away`.
 
 use std::collections::VecDeque;
+
+use braid_hooks::{Bug, Mark, planted, reached};
 
 use crate::entry::Allowed;
 
@@ -141,6 +145,8 @@ pub struct Multiplexer {
     carried_ns: i64,
     /// Since when reads, and writes, have waited without one being served.
     waiting_since_ns: [Option<u64>; 2],
+    /// Whose turn it is because nothing of them was served for long, and until when: 0 for reads, 1 for writes.
+    owed: Option<(usize, u64)>,
     log: VecDeque<Slice>,
 }
 
@@ -154,6 +160,7 @@ impl Multiplexer {
             slice,
             carried_ns: 0,
             waiting_since_ns: [None; 2],
+            owed: None,
             log: VecDeque::new(),
         };
         multiplexer.begin(now_ns, Demand::default());
@@ -179,21 +186,39 @@ impl Multiplexer {
             self.begin(if is_late { now_ns } else { end_ns }, demand);
         }
         if let Some(turn) = self.owed(now_ns, demand) {
+            reached(Mark::TurnOwed);
             return turn;
         }
+        let is_kept = planted(Bug::SliceKept);
         let turns_ns = self.slice.start_ns.saturating_add(self.slice.flusher_ns);
         if now_ns < turns_ns {
+            if demand.reads {
+                reached(if demand.writes { Mark::ReadsHeld } else { Mark::SliceGivenAway });
+            }
             self.slice.held_reads |= demand.reads && demand.writes;
-            Turn { reads: !demand.writes, writes: true, until_ns: turns_ns }
+            Turn { reads: !demand.writes && !is_kept, writes: true, until_ns: turns_ns }
         } else {
+            if demand.writes {
+                reached(if demand.reads { Mark::WritesHeld } else { Mark::SliceGivenAway });
+            }
             self.slice.held_writes |= demand.reads && demand.writes;
-            let until_ns = self.slice.start_ns.saturating_add(period_ns);
-            Turn { reads: true, writes: !demand.reads, until_ns }
+            let periods = if planted(Bug::WokenLate) { 100 } else { 1 };
+            let until_ns = self.slice.start_ns.saturating_add(periods * period_ns);
+            Turn { reads: true, writes: !demand.reads && !is_kept, until_ns }
         }
     }
 
-    /// The turn of who has waited for a period and a half, if anybody has; of both, the one who came first.
+    /// The turn of who has waited for a period and a half, if anybody has; of both, the one who came first. If nothing of
+    /// them is served for a period, as when their member stalls, they go behind the other side.
     fn owed(&mut self, now_ns: u64, demand: Demand) -> Option<Turn> {
+        if let Some((side, until_ns)) = self.owed
+            && until_ns <= now_ns
+            && !planted(Bug::OwedTurnKept)
+        {
+            reached(Mark::OwedTurnPassedOn);
+            self.waiting_since_ns[side] = Some(now_ns);
+            self.owed = None;
+        }
         let [reads, writes] = &mut self.waiting_since_ns;
         for (since, waits) in [(reads, demand.reads), (writes, demand.writes)] {
             *since = waits.then(|| since.unwrap_or(now_ns));
@@ -201,13 +226,17 @@ impl Multiplexer {
         let patience_ns = self.settings.period_ns.saturating_add(self.settings.period_ns / 2);
         let due =
             |since: &Option<u64>| since.filter(|since| since.saturating_add(patience_ns) <= now_ns);
-        let reads = match self.waiting_since_ns.each_ref().map(due) {
-            [None, None] => return None,
-            [Some(reads), Some(writes)] => reads < writes,
-            [reads, _] => reads.is_some(),
+        let side = match self.waiting_since_ns.each_ref().map(due) {
+            _ if planted(Bug::OwedForgotten) => None,
+            [None, None] => None,
+            [Some(reads), Some(writes)] => Some(usize::from(writes <= reads)),
+            [reads, _] => Some(usize::from(reads.is_none())),
         };
-        let until_ns = now_ns.saturating_add(self.settings.period_ns);
-        Some(Turn { reads, writes: !reads, until_ns })
+        let until_ns = now_ns.saturating_add(self.settings.period_ns.max(1));
+        let same = self.owed.filter(|(owed, _)| Some(*owed) == side);
+        self.owed = same.or(side.map(|side| (side, until_ns)));
+        let (side, until_ns) = self.owed?;
+        Some(Turn { reads: side == 0, writes: side == 1, until_ns })
     }
 
     /// A member was busy for so long with reads or with writes.
@@ -217,7 +246,9 @@ impl Multiplexer {
             false => &mut self.slice.busy_writes_ns,
         };
         *busy = busy.saturating_add(busy_ns);
-        self.waiting_since_ns[usize::from(!is_read)] = None;
+        let side = usize::from(!is_read);
+        self.waiting_since_ns[side] = None;
+        self.owed = self.owed.filter(|(owed, _)| *owed != side);
     }
 
     /// The period that runs.
@@ -236,7 +267,8 @@ impl Multiplexer {
             self.settings;
         let most = share_max_permille.min(999);
         let least = share_min_permille.min(most);
-        let urgent = if demand.is_urgent { URGENT_PERMILLE } else { 0 };
+        let is_urgent = demand.is_urgent && !planted(Bug::UrgentIgnored);
+        let urgent = if is_urgent { URGENT_PERMILLE } else { 0 };
         let backlog = demand.backlog_permille.clamp(urgent, 1000);
         let share_permille = least + (most - least) * backlog / 1000;
         let set_ns = part(period_ns, share_permille);
@@ -331,6 +363,23 @@ mod tests {
                 assert!(held_ns <= 2 * settings.period_ns + under_way_ns, "{held_ns} {services:?}");
             }
         }
+    }
+
+    /// Reads wait for ever, and none is served; writes are served as soon as they may go.
+    #[test]
+    fn a_stalled_member_holds_nobody_for_long() {
+        let settings = MultiplexerSettings { share_min_permille: 0, ..Default::default() };
+        let mut multiplexer = Multiplexer::new(settings, 0);
+        let demand = Demand { reads: true, writes: true, ..Demand::default() };
+        let (mut served_ns, mut held_ns) = (0, 0);
+        for now_ns in (0..10_000).map(|step| step * 7 * MS) {
+            held_ns = held_ns.max(now_ns - served_ns);
+            if multiplexer.turn(now_ns, demand).writes {
+                multiplexer.handle_served(false, 7 * MS);
+                served_ns = now_ns;
+            }
+        }
+        assert!(held_ns <= 3 * settings.period_ns, "{held_ns}");
     }
 
     #[test]

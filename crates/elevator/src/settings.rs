@@ -26,6 +26,9 @@ pub struct Settings {
     pub write_expiry_ns: u64,
     /// Nanoseconds after which an entry is served before higher classes.
     pub aging_ns: u64,
+    /// Nanoseconds for which a kind that is not allowed is held at most; then one of it goes all the same. A multiplexer sees
+    /// to it that nobody is held for two of its periods, over all members; this is the same for each member by itself.
+    pub hold_max_ns: u64,
     /// Dispatches in one direction, in the order of sectors, before the choice is made anew; at least 1.
     pub batch: u32,
     /// How often a batch of reads may go before writes that wait.
@@ -45,6 +48,7 @@ impl Default for Settings {
             read_expiry_ns: 500 * MS,
             write_expiry_ns: 5_000 * MS,
             aging_ns: 10_000 * MS,
+            hold_max_ns: 400 * MS,
             batch: 16,
             writes_starved: 2,
             merge_sectors_max: 2048,

@@ -233,6 +233,22 @@ named! {
         PartLost = "part-lost",
         /// Elevator: a finished vector does not make room for the next.
         RoomKept = "room-kept",
+        /// Elevator: who has aged waits like anybody else.
+        AgedPassedOver = "aged-passed-over",
+        /// Elevator: who has expired is not looked for.
+        ExpiredPassedOver = "expired-passed-over",
+        /// Elevator: who is held is never let go by it.
+        HeldForEver = "held-for-ever",
+        /// Multiplexer: a side that nothing was served of for long gets no turn of its own.
+        OwedForgotten = "owed-forgotten",
+        /// Multiplexer: a turn that was owed is kept by who cannot use it.
+        OwedTurnKept = "owed-turn-kept",
+        /// Multiplexer: a slice belongs to its side, whether that has anything to do or not.
+        SliceKept = "slice-kept",
+        /// Multiplexer: it asks to be asked again much too late.
+        WokenLate = "woken-late",
+        /// Multiplexer: that somebody waits for the flusher counts for nothing.
+        UrgentIgnored = "urgent-ignored",
         /// Requests: every piece takes its bytes from the start of the request.
         PieceFromStart = "piece-from-start",
         /// Requests: zeroes that must be fast are written out.
@@ -443,6 +459,16 @@ named! {
         AskedAgain = "asked-again",
         /// Shard: a closed gate is not confirmed, since writes are under way.
         CloseWaitsForDrain = "close-waits-for-drain",
+        /// Multiplexer: reads wait while the flusher has its slice.
+        ReadsHeld = "reads-held",
+        /// Multiplexer: writes wait while the readers have their slice.
+        WritesHeld = "writes-held",
+        /// Multiplexer: a side goes in the other's slice, which that does not use.
+        SliceGivenAway = "slice-given-away",
+        /// Multiplexer: a side that nothing was served of for long goes alone.
+        TurnOwed = "turn-owed",
+        /// Multiplexer: a turn that was owed could not be used, and passes on.
+        OwedTurnPassedOn = "owed-turn-passed-on",
     }
 }
 

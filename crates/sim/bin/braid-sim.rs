@@ -21,7 +21,7 @@ use braid_sim::{
 const USAGE: &str = "\
 usage: braid-sim --seed N [--cycles M] [--smallest] [--twice] [--trace] [--no-shrink]
                  [--without c1,c1r3,c1f8] [--only c0,c0r3] [--one-shard] [--one-stripe]
-                 [--write-through] [--sectors-max N] [--schedule N] [--plain-cycles N]
+                 [--write-through] [--straight] [--sectors-max N] [--schedule N] [--plain-cycles N]
        braid-sim run [--cycles N] [--seconds S] [--from SEED] [--smallest] [--states] [--marks]
                  [--no-shrink]
        braid-sim small [--operations N] [--tellings-max N] [--failures-max N] [--states-max N]

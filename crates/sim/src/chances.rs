@@ -40,6 +40,8 @@ pub(crate) enum Purpose {
     BadBlocks,
     /// How the stripe cache is tuned anew.
     Cache,
+    /// How elevators and multiplexer are set anew.
+    Elevators,
 }
 
 /// The streams of the cycle that runs, and what is left out of it.

@@ -70,6 +70,8 @@ pub struct Cut {
     pub one_stripe: bool,
     /// No write is answered early.
     pub write_through: bool,
+    /// Elevators order nothing, and nobody is held.
+    pub straight: bool,
     /// No request is longer.
     pub sectors_max: Option<u64>,
     /// Another schedule of the same seed.
@@ -100,6 +102,7 @@ impl Cut {
             "--one-shard" => self.one_shard = true,
             "--one-stripe" => self.one_stripe = true,
             "--write-through" => self.write_through = true,
+            "--straight" => self.straight = true,
             "--sectors-max" => {
                 let sectors: u64 = number(value())?;
                 self.sectors_max = Some(sectors.max(1));
@@ -133,6 +136,7 @@ impl fmt::Display for Cut {
             (self.one_shard, " --one-shard"),
             (self.one_stripe, " --one-stripe"),
             (self.write_through, " --write-through"),
+            (self.straight, " --straight"),
         ];
         for (_, flag) in flags.iter().filter(|(is_set, _)| *is_set) {
             formatter.write_str(flag)?;

@@ -85,6 +85,7 @@ impl World {
         );
         bad_logs.write(&mut disks);
         let order = chances.order(Order::seeded(&mut random));
+        let now = Instant(1_000_000_000);
         Self {
             model: Model::new(geometry.capacity_sectors()),
             metadata: Metadata::new(design),
@@ -96,11 +97,11 @@ impl World {
             unsure: BTreeSet::new(),
             absent: BTreeSet::new(),
             chances,
-            clock: Clock { step: 1, now: Instant(1_000_000_000) },
+            clock: Clock { step: 1, now },
             next_request: RequestId(1),
             trace,
             tally: Tally { worlds: 1, ..Tally::default() },
-            engine: Engine::new(machines, order),
+            engine: Engine::new(machines, order, now),
         }
     }
 
@@ -124,6 +125,8 @@ impl World {
     /// Runs up to `cycles` cycles; fewer if the array cannot be started any more.
     pub(crate) fn run(&mut self, cycles: u64) {
         self.count_kind();
+        let mut random = self.chances.of(Purpose::Elevators, 1);
+        self.set_elevators(&mut random);
         for cycle in 0..cycles {
             if !self.chances.begin(cycle) {
                 continue;
@@ -147,12 +150,10 @@ impl World {
         let steps = 1 + random.below(20 + 50 * workload.requests);
         let standing = self.standing();
         let times = (self.clock.step, steps);
-        if random.chance(30) {
-            self.engine.elevators.set_any(&mut random);
-        }
         self.engine.plan = fault::plan(&standing, &self.disks, times, &self.chances);
         self.plan_lies(times);
         self.plan_tuning(times);
+        self.plan_elevators(times);
         self.trust();
         let moment = Moment::any(self);
         let end = self.clock.step + steps;

@@ -59,6 +59,10 @@ pub(crate) enum Mishap {
     FlushesLie,
     /// No harm to any disk: somebody tunes the cache.
     Tunes(Tuning),
+    /// Nor this: somebody sets elevators and multiplexer.
+    SetsElevators {
+        seed: u64,
+    },
 }
 
 impl Mishap {
@@ -78,6 +82,7 @@ impl Mishap {
             Self::Misdirects { .. } => "misdirects-a-write",
             Self::FlushesLie => "flushes-lie",
             Self::Tunes(_) => "cache-tuned",
+            Self::SetsElevators { .. } => "elevators-set",
         }
     }
 }

@@ -47,6 +47,7 @@ mod metadata;
 mod model;
 mod moments;
 mod open;
+mod patience;
 mod random;
 pub mod replay;
 mod requests;

@@ -18,6 +18,7 @@ use crate::checker::{redundancy, verdicts};
 use crate::content::SECTOR;
 use crate::cycle::manner;
 use crate::open::{self, Machines};
+use crate::random::Random;
 use crate::schedule::Order;
 use crate::world::{Engine, World};
 
@@ -261,8 +262,9 @@ impl World {
         self.unsure.extend(self.absent.iter().filter(|disk| !self.out.contains(disk)));
         let order = Order::seeded(&mut self.chances.openings);
         let order = self.chances.order(order);
-        self.engine = Engine::new(machines, order);
-        self.engine.elevators.set_any(&mut self.chances.openings);
+        self.engine = Engine::new(machines, order, self.clock.now);
+        let mut random = Random::new(self.chances.openings.next());
+        self.set_elevators(&mut random);
         let events = self.engine.machines.array.events();
         self.note("started", [chosen.len() as u64, events, 0]);
         // Whom levelling could not reach falls two behind if the first update is cut short.

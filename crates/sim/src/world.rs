@@ -27,7 +27,7 @@ use crate::content::SECTOR;
 use crate::coverage::Phase;
 use crate::cut::Kind;
 use crate::disk::Disk;
-use crate::elevators::{Elevators, Vector};
+use crate::elevators::Elevators;
 use crate::fault::{Fault, Mishap, Plan};
 use crate::held::Held;
 use crate::lies::Fate;
@@ -35,6 +35,7 @@ use crate::memory::{Payloads, Reach};
 use crate::metadata::Metadata;
 use crate::model::Model;
 use crate::open::{Machines, Message};
+use crate::random::Random;
 use crate::requests::{Clients, Flight};
 use crate::schedule::{Choice, Event, Offer, Order, Pending, choose};
 use crate::taint::Taint;
@@ -84,8 +85,8 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(machines: Machines, order: Order) -> Self {
-        let elevators = Elevators::straight(machines.members.len());
+    pub(crate) fn new(machines: Machines, order: Order, now: Instant) -> Self {
+        let elevators = Elevators::straight(machines.members.len(), now);
         let phase = Phase::Clean.after(machines.shards[0].view.gate);
         Self {
             machines,
@@ -103,6 +104,13 @@ impl Engine {
             unflushed: BTreeSet::new(),
             phase,
         }
+    }
+}
+
+impl Engine {
+    /// When the next machine, or whoever is held by the multiplexer, wants to be told what time it is.
+    fn due(&self) -> Option<Instant> {
+        self.machines.due().into_iter().chain(self.elevators.due()).min()
     }
 }
 
@@ -171,7 +179,7 @@ impl World {
             report: machines.shards.iter().any(|side| !side.reports.is_empty()),
             issue,
             wire: self.has_bytes_on_wires(),
-            tick: machines.due().is_some(),
+            tick: self.engine.due().is_some(),
         }
     }
 
@@ -245,6 +253,7 @@ impl World {
                 disk.ills.set_fate(about_superblock, Fate::Astray(to));
             }
             Mishap::FlushesLie => disk.ills.flushes_lie = true,
+            Mishap::SetsElevators { seed } => self.set_elevators(&mut Random::new(seed)),
             Mishap::Tunes(tuning) => {
                 for side in &mut self.engine.machines.shards {
                     side.inbox.push_back(Message::Tuning(tuning));
@@ -256,10 +265,11 @@ impl World {
     /// Time jumps to the next timeout of any machine.
     fn tick(&mut self) {
         self.check_due();
-        let Some(due) = self.engine.machines.due() else { return };
+        let Some(due) = self.engine.due() else { return };
         let now = self.clock.now.max(due);
         self.clock.now = now;
         self.note("tick", [now.0, 0, 0]);
+        self.wake_elevators();
         let is_due = |due: Option<Instant>| due.is_some_and(|due| due <= now);
         if is_due(self.engine.machines.array.poll_timeout()) {
             self.engine.machines.array.handle_timeout(now);
@@ -332,14 +342,7 @@ impl World {
                 side.shard.handle_job_done(now, job);
                 self.drain_shard(shard);
             }
-            Event::Io(Vector { member, tag, parts }) => {
-                for (shard, io) in parts {
-                    let result = self.act(shard, &io);
-                    let done = MemberIoDone { id: io.id, result };
-                    self.engine.pending.push(Event::IoDone { shard, done });
-                }
-                self.vector_done(member, tag);
-            }
+            Event::Io(vector) => self.do_vector(vector),
             Event::IoDone { shard, done } => {
                 self.note("io-done", [shard as u64, done.id.0, u64::from(done.result.is_ok())]);
                 self.engine.machines.shards[shard].shard.handle_member_io(now, done);
@@ -424,6 +427,14 @@ impl World {
     pub(crate) fn place_of(&self, io: &MemberIo) -> (usize, u64) {
         let member = &self.engine.machines.members[usize::from(io.member.0)];
         (member.disk, member.data_offset() + io.sector.0)
+    }
+
+    /// The disk does one request of a vector, and will say so; whether it could.
+    pub(crate) fn do_part(&mut self, shard: usize, io: &MemberIo) -> bool {
+        let result = self.act(shard, io);
+        let done = MemberIoDone { id: io.id, result };
+        self.engine.pending.push(Event::IoDone { shard, done });
+        result.is_ok()
     }
 
     /// The disk does what it was asked.

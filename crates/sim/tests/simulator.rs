@@ -34,7 +34,7 @@ fn a_band_torn_by_two_failures_is_refused_and_never_guessed() {
 /// or the simulator does something else, and then it is set anew.
 #[test]
 fn seed_7_has_the_trace_that_it_always_had() {
-    assert_eq!(format!("{:016x}", simulate(&settings(7)).trace_hash), "f053fbb3de0c9211");
+    assert_eq!(format!("{:016x}", simulate(&settings(7)).trace_hash), "da9a9cd169b77f8e");
 }
 
 #[test]
@@ -88,6 +88,10 @@ fn random_worlds_hold_and_meet_every_kind_of_fault() {
         "answered-early",
         "answered-write-lost",
         "cache-tuned",
+        "elevators-set",
+        "merged-vector",
+        "vector-split",
+        "dispatcher-woken",
         "superblock-lost",
         "superblock-astray",
         "superblock-unreadable",
@@ -119,7 +123,7 @@ fn every_legal_state_is_entered_within_a_few_hundred_worlds() {
 #[test]
 fn worlds_with_long_superblocks_and_spares_hold() {
     let mut total = braid_sim::Tally::default();
-    (5000..5400).for_each(|seed| total.add(&simulate(&settings(seed)).tally));
+    (5000..6200).for_each(|seed| total.add(&simulate(&settings(seed)).tally));
     for name in [
         "superblock-torn",
         "superblock-tear-survived",

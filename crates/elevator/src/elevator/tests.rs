@@ -49,6 +49,32 @@ fn expired_request_overtakes_sorted_order() {
     assert_eq!(elevator.counters().expired, 1);
 }
 
+/// The other kind goes on all the time, and the multiplexer of all members never lets this one go.
+#[test]
+fn who_is_held_goes_in_the_end() {
+    let mut elevator = Elevator::new(wide());
+    let reads = Allowed { reads: true, writes: false };
+    elevator.handle_insert(0, entry(0, WRITE, 0), Place::Sorted);
+    assert_eq!(elevator.poll_dispatch(MS, reads), None);
+    assert_eq!(elevator.poll_dispatch(400 * MS, reads), None);
+    elevator.handle_insert(401 * MS, entry(1, WRITE, 5000), Place::Sorted);
+    assert_eq!(elevator.poll_dispatch(401 * MS, reads).expect("held for long").start, 0);
+    assert_eq!(elevator.poll_dispatch(401 * MS, reads), None, "one by one");
+}
+
+/// However many come behind it in higher classes, and age as well.
+#[test]
+fn who_has_aged_goes_by_age() {
+    let settings = Settings { aging_ns: 100 * MS, merge_sectors_max: 0, ..wide() };
+    let mut elevator = Elevator::new(settings);
+    let entry = |id, class| Entry { class, ..entry(id, Operation::Read, 5000 - 16 * id) };
+    for (id, class) in [Class::Idle, Class::BestEffort, Class::RealTime].into_iter().enumerate() {
+        elevator.handle_insert(id as u64, entry(id as u64, class), Place::Sorted);
+    }
+    elevator.handle_insert(3, entry(3, Class::BestEffort), Place::Head);
+    assert_eq!(starts(&mut elevator, 200 * MS), [5000, 4984, 4968, 4952]);
+}
+
 #[test]
 fn writes_are_passed_over_so_often_and_no_more() {
     let settings = Settings { batch: 2, writes_starved: 2, merge_sectors_max: 0, ..wide() };

@@ -81,7 +81,7 @@ impl Stage {
         manner.cache.tuning.mode = telling.cache;
         let machines = open::start(&self.assembled, open::superblocks(&self.probed), &all, manner);
         let order = telling.order(world.geometry.slots());
-        world.engine = Engine::new(machines, Order::Fixed(order));
+        world.engine = Engine::new(machines, Order::Fixed(order), world.clock.now);
     }
 }
 

@@ -1,0 +1,269 @@
+//! How long anybody waits in front of a disk: who goes before whom in an elevator, and whom the multiplexer holds.
+//!
+//! A disk of the simulator takes as long as the seed says, so a bound in nanoseconds alone would say nothing. What is
+//! checked instead adds up to one: who has aged goes before everybody younger, so from then on it waits for those before it
+//! and for the disk; who is held is let go within [`HELD_PERIODS_MAX`] periods; and nobody who may go is
+//! left when a dispatcher goes home. Everything here is the simulator's own arithmetic, by the rules that the headers of the
+//! elevator and the multiplexer state.
+//!
+//! - Nobody passes one that has aged, of whatever class.
+//! - One that has expired is passed by less than a batch of younger ones of its class and direction.
+//! - A write is passed by as many batches of reads of its class as writes may be starved, and no more.
+//! - The multiplexer lets somebody go, names a moment within a period, gives an idle slice away, and holds nobody for long.
+//! - What is urgent gets more than the least share.
+
+use braid_elevator::{
+    Allowed, Class, Demand, Elevator, Entry, Multiplexer, MultiplexerSettings, Operation, Settings,
+    Turn,
+};
+
+/// A side is held for so many periods at most, besides the time by which the multiplexer was asked too late: one and a half,
+/// until the next look, and the other side's turn if that was owed one, too.
+const HELD_PERIODS_MAX: u64 = 4;
+
+/// One request in front of a disk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting {
+    pub(crate) shard: usize,
+    pub(crate) member: usize,
+    pub(crate) is_durable: bool,
+    is_read: bool,
+    class: Class,
+    came_ns: u64,
+    /// It came while the elevator did nothing: it goes at once.
+    is_straight: bool,
+    /// Younger ones of its class and direction that went since it has expired, or since an older one went.
+    passed: u32,
+    /// Reads of its class that went before this write.
+    yielded: u32,
+}
+
+impl Waiting {
+    pub(crate) fn new(
+        (shard, member): (usize, usize),
+        entry: &Entry,
+        (came_ns, is_straight): (u64, bool),
+    ) -> Self {
+        Self {
+            shard,
+            member,
+            is_durable: entry.operation == Operation::Write { durable: true },
+            is_read: entry.operation == Operation::Read,
+            class: entry.class,
+            came_ns,
+            is_straight,
+            passed: 0,
+            yielded: 0,
+        }
+    }
+
+    fn may_go(&self, settings: &Settings, (allowed, out): (Allowed, (u32, u32))) -> bool {
+        has_tag(settings, out, self.is_read)
+            && if self.is_read { allowed.reads } else { allowed.writes }
+    }
+
+    fn is_aged(&self, settings: &Settings, now_ns: u64) -> bool {
+        self.came_ns.saturating_add(settings.aging_ns) <= now_ns
+    }
+
+    fn is_expired(&self, settings: &Settings, now_ns: u64) -> bool {
+        let expiry_ns =
+            if self.is_read { settings.read_expiry_ns } else { settings.write_expiry_ns };
+        self.came_ns.saturating_add(expiry_ns) <= now_ns
+    }
+}
+
+/// Whether a tag is free for a read, or for a write, with so many reads and writes out.
+fn has_tag(settings: &Settings, (reads, writes): (u32, u32), is_read: bool) -> bool {
+    let depth = settings.depth;
+    let (own, kept) =
+        if is_read { (reads, depth.kept_for_writes) } else { (writes, depth.kept_for_reads) };
+    let own_max = depth.total.saturating_sub(kept).max(1);
+    reads + writes == 0 || reads + writes < depth.total && own < own_max
+}
+
+/// The largest batch, how often writes may be passed over, and how long who is held.
+#[derive(Clone, Copy, Debug, Default)]
+struct Limits {
+    batch: u32,
+    starved: u32,
+    hold_ns: u64,
+}
+
+/// What of a run has to be remembered to judge.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    settings: MultiplexerSettings,
+    /// The largest of the run: what is under way keeps the settings that it began with.
+    period_max_ns: u64,
+    /// By member; those of before count for who waits since then.
+    limits: Vec<Limits>,
+    /// Since when reads, and writes, have been held, and how late the multiplexer had been asked until then.
+    held_since: [Option<(u64, u64)>; 2],
+    /// The same at each member, where a tag is free.
+    held_at: Vec<[Option<(u64, u64)>; 2]>,
+    late_ns: u64,
+    until_ns: u64,
+    /// When the last period began that is over.
+    ended_ns: Option<u64>,
+    /// What the share of the one that runs is to be above, if somebody waits for the flusher.
+    share_above: Option<u32>,
+}
+
+impl Patience {
+    pub(crate) fn new(settings: MultiplexerSettings, members: usize) -> Self {
+        Self {
+            settings,
+            period_max_ns: settings.period_ns,
+            limits: vec![Limits::default(); members],
+            held_since: [None; 2],
+            held_at: vec![[None; 2]; members],
+            late_ns: 0,
+            until_ns: u64::MAX,
+            ended_ns: None,
+            share_above: None,
+        }
+    }
+
+    pub(crate) fn multiplexer_set(&mut self, settings: MultiplexerSettings) {
+        self.settings = settings;
+        self.period_max_ns = self.period_max_ns.max(settings.period_ns);
+    }
+
+    /// A member's elevator is set anew.
+    pub(crate) fn elevator_set(&mut self, member: usize, elevator: &Elevator) {
+        let Settings { batch, writes_starved, hold_max_ns, .. } = *elevator.settings();
+        let before = &mut self.limits[member];
+        let before = if elevator.is_empty() { Limits::default() } else { *before };
+        self.limits[member] = Limits {
+            batch: before.batch.max(batch),
+            starved: before.starved.max(writes_starved),
+            hold_ns: before.hold_ns.max(hold_max_ns),
+        };
+    }
+
+    /// A disk has served a request.
+    pub(crate) fn served(&mut self, is_read: bool) {
+        self.held_since[usize::from(!is_read)] = None;
+    }
+
+    /// The multiplexer says whose turn it is.
+    pub(crate) fn check_turn(
+        &mut self,
+        now_ns: u64,
+        demand: Demand,
+        turn: Turn,
+        multiplexer: &Multiplexer,
+    ) {
+        let period_ns = self.period_max_ns.max(1);
+        let latest_ns = now_ns.saturating_add(period_ns);
+        let is_near = turn.until_ns > now_ns && turn.until_ns <= latest_ns;
+        assert!(is_near, "{turn:?} at {now_ns}: the dispatcher is not woken in time");
+        assert!(turn.reads || turn.writes, "nobody's turn comes");
+        let is_alone = demand.reads != demand.writes;
+        let goes = !is_alone || (turn.reads || !demand.reads) && (turn.writes || !demand.writes);
+        assert!(goes, "an idle slice is not given away: {demand:?} {turn:?}");
+        self.late_ns += now_ns.saturating_sub(self.until_ns);
+        self.until_ns = turn.until_ns;
+        for (side, is_held) in
+            [demand.reads && !turn.reads, demand.writes && !turn.writes].into_iter().enumerate()
+        {
+            let late_ns = self.late_ns;
+            let since = &mut self.held_since[side];
+            *since = is_held.then(|| since.unwrap_or((now_ns, late_ns)));
+            let Some((since_ns, late_before_ns)) = *since else { continue };
+            let held_ns = (now_ns - since_ns).saturating_sub(late_ns - late_before_ns);
+            assert!(
+                held_ns <= HELD_PERIODS_MAX * period_ns,
+                "a side is held for {held_ns} ns, a period is {period_ns}: {demand:?} {turn:?}"
+            );
+        }
+        self.check_share(demand, multiplexer);
+    }
+
+    /// What is urgent when a period begins gets more than the least share.
+    fn check_share(&mut self, demand: Demand, multiplexer: &Multiplexer) {
+        let Some(ended) = multiplexer.slices().last() else { return };
+        if self.ended_ns == Some(ended.start_ns) {
+            return;
+        }
+        // One period is over, and the next has begun with what is wanted now.
+        self.ended_ns = Some(ended.start_ns);
+        let share = ended.share_permille;
+        let is_enough = self.share_above.is_none_or(|least| share > least);
+        assert!(is_enough, "somebody waits for the flusher, and its share is {share} of 1000");
+        let MultiplexerSettings { share_min_permille, share_max_permille, .. } = self.settings;
+        let most = share_max_permille.min(999);
+        let differs = most > share_min_permille.saturating_add(10);
+        self.share_above = (demand.is_urgent && differs).then_some(share_min_permille);
+    }
+
+    /// Nothing more goes to a disk now: nobody is left who could, and who is held is not held for long.
+    pub(crate) fn check_left(
+        &mut self,
+        now_ns: u64,
+        member: usize,
+        elevator: &Elevator,
+        allowed: Allowed,
+    ) {
+        let waits = elevator.waits();
+        let could = |is_read| has_tag(elevator.settings(), elevator.out(), is_read);
+        let could = [waits.reads && could(true), waits.writes && could(false)];
+        let is_left = could[0] && allowed.reads || could[1] && allowed.writes;
+        assert!(!is_left, "somebody who may go is left: {waits:?} wait, {:?} out", elevator.out());
+        // It is seen at the next look.
+        let most_ns = self.limits[member].hold_ns.saturating_add(self.period_max_ns);
+        for (since, is_held) in self.held_at[member].iter_mut().zip(could) {
+            *since = is_held.then(|| since.unwrap_or((now_ns, self.late_ns)));
+            let Some((since_ns, late_before_ns)) = *since else { continue };
+            let held_ns = (now_ns - since_ns).saturating_sub(self.late_ns - late_before_ns);
+            assert!(
+                held_ns <= most_ns,
+                "a side is held for {held_ns} ns at one member: {could:?} {allowed:?}, {:?}",
+                self.settings
+            );
+        }
+    }
+
+    /// A disk gets `gone`, while `others` wait for it.
+    pub(crate) fn check_order<'a>(
+        &mut self,
+        (now_ns, settings): (u64, &Settings),
+        free: (Allowed, (u32, u32)),
+        gone: &[&Waiting],
+        others: impl Iterator<Item = &'a mut Waiting>,
+    ) {
+        if gone.iter().any(|one| one.is_straight) {
+            return;
+        }
+        let oldest = gone.iter().min_by_key(|one| one.came_ns).expect("a vector has parts");
+        let is_aged = oldest.is_aged(settings, now_ns);
+        self.held_at[oldest.member][usize::from(!oldest.is_read)] = None;
+        let limits = self.limits[oldest.member];
+        for other in others.filter(|other| !other.is_straight) {
+            let is_like = other.class == oldest.class && other.is_read == oldest.is_read;
+            if other.class == oldest.class && !oldest.is_read {
+                other.yielded = 0;
+            }
+            if !other.may_go(settings, free) {
+                continue;
+            }
+            let is_passed = other.came_ns < oldest.came_ns;
+            if other.is_aged(settings, now_ns) {
+                assert!(!is_passed, "one that has aged is passed over: {other:?} by {oldest:?}");
+            }
+            if is_like && other.is_expired(settings, now_ns) {
+                other.passed = if is_passed { other.passed + 1 } else { 0 };
+                assert!(
+                    other.passed < limits.batch,
+                    "one that has expired is passed over: {other:?}"
+                );
+            }
+            if other.class == oldest.class && oldest.is_read && !other.is_read && !is_aged {
+                other.yielded += 1;
+                let most = (limits.starved + 1) * limits.batch;
+                assert!(other.yielded <= most, "a write is starved by reads: {other:?}");
+            }
+        }
+    }
+}
