@@ -2,6 +2,7 @@
 
 mod create;
 mod demo;
+mod elevators;
 mod examine;
 mod help;
 mod serve;
@@ -44,11 +45,14 @@ pub(crate) enum Command {
     /// Make an array out of files or block devices.
     Create(create::Args),
     /// Assemble an array and serve it over NBD until told to stop.
-    Serve(serve::Args),
+    Serve(Box<serve::Args>),
     /// Say what is on members and what they would make together. Never writes.
     Examine(examine::Args),
-    /// Look at the stripe cache of an array that is being served, and change its settings.
+    /// Look at the settings of an array that is being served, and change them: stripe cache, elevators,
+    /// multiplexer.
     Tune(tune::Args),
+    /// Show what the elevators of an array that is being served do, and the multiplexer's last slices.
+    Elevators(elevators::Args),
     /// Show the main job on temporary files, in under a minute.
     Demo(demo::Args),
     /// Explain an error code (`braid help B031`), a verb, `exit` or `mdadm`.
@@ -100,9 +104,10 @@ fn state_dir() -> PathBuf {
 pub(crate) fn run(command: Command, globals: &Globals) -> Result<Exit, CliError> {
     match command {
         Command::Create(args) => create::run(args, globals),
-        Command::Serve(args) => serve::run(args, globals),
+        Command::Serve(args) => serve::run(*args, globals),
         Command::Examine(args) => examine::run(args, globals),
         Command::Tune(args) => tune::run(&args, globals),
+        Command::Elevators(args) => elevators::run(&args, globals),
         Command::Demo(args) => demo::run(&args, globals),
         Command::Help(args) => help::run(&args, globals),
     }

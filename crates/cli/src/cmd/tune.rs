@@ -15,7 +15,7 @@ use crate::output::printable::printable;
 use crate::output::size::format_size;
 
 /// Longest answer, in bytes.
-const ANSWER_BYTES_MAX: u64 = 1 << 16;
+const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
 /// How long the server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -27,7 +27,9 @@ pub(crate) struct Args {
     #[arg(value_name = "ARRAY")]
     array: String,
     /// What to set: cache=writeback|writethrough, cache-size=SIZE, bypass-threshold=COUNT,
-    /// dirty-limit=SIZE, dirty-age=MS. Without any, what is set now is printed.
+    /// dirty-limit=SIZE, dirty-age=MS; elevator=auto|deadline|none, elevator:SLOT=... for one member,
+    /// multiplexer=auto|on|off, multiplexer-period=MS, multiplexer-share=MIN-MAX, read-expiry=MS,
+    /// write-expiry=MS, writes-starved=COUNT, batch=COUNT, depth=COUNT. Without any, what is set now is printed.
     #[arg(value_name = "KEY=VALUE")]
     settings: Vec<String>,
 }
@@ -42,11 +44,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         set.insert(key.to_owned(), json!(value));
     }
     let request = if set.is_empty() { json!({}) } else { json!({ "set": set }) };
-    let path = if args.array.contains('/') {
-        PathBuf::from(&args.array)
-    } else {
-        control_path(&args.array)
-    };
+    let path = path_of(&args.array);
     let answer = ask(&path, &request).map_err(|error| unanswered(&path, &error))?;
     if let Some(why) = answer["error"].as_str() {
         let error = CliError::new(Code::Usage, "the array did not take the setting");
@@ -73,7 +71,13 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-fn ask(path: &std::path::Path, request: &Value) -> std::io::Result<Value> {
+/// Where an array is found: by its name, or by a path.
+pub(super) fn path_of(array: &str) -> PathBuf {
+    if array.contains('/') { PathBuf::from(array) } else { control_path(array) }
+}
+
+/// One request to a served array, and its answer.
+pub(super) fn ask(path: &std::path::Path, request: &Value) -> std::io::Result<Value> {
     let mut stream = UnixStream::connect(path)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
@@ -83,7 +87,7 @@ fn ask(path: &std::path::Path, request: &Value) -> std::io::Result<Value> {
     Ok(serde_json::from_str(&line)?)
 }
 
-fn unanswered(path: &std::path::Path, error: &std::io::Error) -> CliError {
+pub(super) fn unanswered(path: &std::path::Path, error: &std::io::Error) -> CliError {
     let what = format!("no array answers at {}", path.display());
     CliError::new(Code::NotServed, what)
         .caused_by(error)

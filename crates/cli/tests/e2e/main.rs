@@ -9,6 +9,7 @@
 //!   exclusive    two servers, sockets           bad_input  everything that must be refused
 //!   captive      --run, TCP                    recorded   --record, replayed
 //!   tuned        the stripe cache, set under load
+//!   scheduled    elevators and the multiplexer, set under load
 //! ```
 //!
 //! What it does not do: look at the members' bytes (the oracle does, with md itself).
@@ -25,5 +26,6 @@ mod kit;
 mod load;
 mod odd_places;
 mod recorded;
+mod scheduled;
 mod stopping;
 mod tuned;

@@ -110,7 +110,7 @@ pub(super) fn to_json(cache: &Cache) -> Value {
     })
 }
 
-fn bad_setting(key: &str, value: &str, why: &str) -> CliError {
+pub(super) fn bad_setting(key: &str, value: &str, why: &str) -> CliError {
     CliError::new(Code::Usage, format!("--{key} cannot be '{value}'")).because(why).remedy(
         Risk::Look,
         "What there is to set",

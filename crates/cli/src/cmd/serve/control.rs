@@ -5,6 +5,7 @@
 //! ```text
 //!   {}                                      the settings, what is dirty, the counters
 //!   {"set": {"dirty-limit": "8M", ...}}     sets them, all or none; then as above
+//!   {"show": "elevators"}                   the elevators, and the multiplexer's last slices
 //!                                           {"error": "..."} if it cannot be done
 //! ```
 //!
@@ -27,7 +28,7 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 use serde_json::{Map, Value, json};
 
-use super::cache;
+use super::{cache, scheduling};
 
 /// Longest request, in bytes.
 const LINE_BYTES_MAX: u64 = 4096;
@@ -122,28 +123,53 @@ fn serve(client: &UnixStream, volume: &Volume) -> std::io::Result<()> {
 fn answer(line: &str, volume: &Volume) -> Result<Value, String> {
     let request: Map<String, Value> =
         serde_json::from_str(line).map_err(|_| "the request is no object in JSON".to_owned())?;
-    let mut settings = volume.cache();
     for (key, value) in &request {
-        if key != "set" {
-            return Err(format!("there is no request called '{key}'"));
-        }
-        let values = value.as_object().ok_or("'set' wants an object")?;
-        for (key, value) in values {
-            let text = value.as_str().ok_or_else(|| format!("{key}: a text is wanted"))?;
-            if !cache::LIVE_KEYS.contains(&key.as_str()) {
-                let keys = cache::LIVE_KEYS.join(", ");
-                return Err(format!("{key}: cannot be set on a running array; {keys} can"));
+        match (key.as_str(), value) {
+            ("show", Value::String(what)) if what == "elevators" => {
+                return Ok(scheduling::state(volume));
             }
-            cache::set(&mut settings, key, text).map_err(|why| format!("{key}: {why}"))?;
+            ("show", _) => return Err("only 'elevators' can be shown".to_owned()),
+            ("set", Value::Object(values)) => set_all(values, volume)?,
+            ("set", _) => return Err("'set' wants an object".to_owned()),
+            _ => return Err(format!("there is no request called '{key}'")),
         }
-        volume.tune(settings);
     }
     let counters = volume.counters().named();
     let counters: Map<String, Value> =
         counters.into_iter().map(|(name, count)| (name.to_owned(), json!(count))).collect();
+    let mut settings = scheduling::to_json(&volume.scheduling());
+    if let Value::Object(cache) = cache::to_json(&volume.cache()) {
+        settings.extend(cache);
+    }
     Ok(json!({
-        "settings": cache::to_json(&volume.cache()),
+        "settings": settings,
         "dirty_bytes": volume.dirty_bytes(),
         "counters": counters,
     }))
+}
+
+/// Sets all of them, or none.
+fn set_all(values: &Map<String, Value>, volume: &Volume) -> Result<(), String> {
+    let (mut cache, mut scheduling) = (volume.cache(), volume.scheduling());
+    let (cached, scheduled) = (cache, scheduling.clone());
+    for (key, value) in values {
+        let text = value.as_str().ok_or_else(|| format!("{key}: a text is wanted"))?;
+        let set = if scheduling::is_key(key) {
+            scheduling::set(&mut scheduling, key, text)
+        } else if cache::LIVE_KEYS.contains(&key.as_str()) {
+            cache::set(&mut cache, key, text)
+        } else {
+            let keys = [&cache::LIVE_KEYS[..], &scheduling::KEYS[..]].concat().join(", ");
+            Err(format!("cannot be set on a running array; {keys} can"))
+        };
+        set.map_err(|why| format!("{key}: {why}"))?;
+    }
+    scheduling::check_slots(&scheduling, volume)?;
+    if cache != cached {
+        volume.tune(cache);
+    }
+    if scheduling != scheduled {
+        volume.schedule(scheduling);
+    }
+    Ok(())
 }

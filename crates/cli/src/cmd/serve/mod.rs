@@ -7,6 +7,7 @@ pub(crate) mod export;
 mod io;
 mod place;
 mod report;
+mod scheduling;
 mod wait;
 
 use std::os::unix::fs::OpenOptionsExt;
@@ -69,6 +70,8 @@ pub(crate) struct Args {
     direct: Direct,
     #[command(flatten)]
     cache: cache::CacheArgs,
+    #[command(flatten)]
+    scheduling: scheduling::SchedulingArgs,
     /// Where `braid tune` finds this array: the path of a Unix socket. Without it, beside the socket
     /// that braid chose itself, if it did.
     #[arg(long, value_name = "SOCKET")]
@@ -91,6 +94,7 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         accept_risk: args.accept_risk,
     };
     let cache = args.cache.cache()?;
+    let scheduling = args.scheduling.scheduling()?;
     let ready = assemble::ready(&args.members, &options)?;
     let sink = args.record.as_deref().map(new_recording).transpose()?;
     let reporter = Arc::new(Reporter::new(globals, &ready));
@@ -114,6 +118,7 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         read_only: args.read_only,
         direct: args.direct.into(),
         cache,
+        scheduling,
         ..io::options(workers.as_ref())
     };
     let volume = open(ready, &options, &reporter, sink)?;
