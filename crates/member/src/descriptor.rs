@@ -7,6 +7,10 @@
 //! - `flush_failed` only goes from false to true (`tests::a_failed_flush_is_sticky`).
 //! - A file that lost its end never grows again, since what then lies before the new end reads as
 //!   zeroes that nobody wrote (`tests::a_file_cut_short_takes_no_writes`).
+//! - Nor is such a file believed. A write that was on its way when the end was lost makes the file longer
+//!   again, with a hole in between that reads as zeroes: so the length is looked at after every read, too, and
+//!   what was once found short stays so (`tests::a_file_that_grew_again_is_not_believed`). A write that ends
+//!   exactly at the file's old end, before anybody has looked, cannot be told.
 
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut};
@@ -50,6 +54,8 @@ pub(crate) struct Descriptor {
     had_name: bool,
     flush_failed: AtomicBool,
     durable_flag_refused: AtomicBool,
+    /// The file was once found shorter than it was when it was opened.
+    was_cut_short: AtomicBool,
 }
 
 impl Descriptor {
@@ -65,6 +71,7 @@ impl Descriptor {
             had_name,
             flush_failed: AtomicBool::new(false),
             durable_flag_refused: AtomicBool::new(false),
+            was_cut_short: AtomicBool::new(false),
         }
     }
 
@@ -86,7 +93,22 @@ impl Descriptor {
 
     /// Whether somebody has truncated the file. Block devices have no length here.
     fn is_cut_short(&self, metadata: &std::fs::Metadata) -> bool {
-        metadata.is_file() && metadata.len() < self.size_bytes
+        if metadata.is_file() && metadata.len() < self.size_bytes {
+            self.was_cut_short.store(true, Ordering::Release);
+        }
+        self.was_cut_short.load(Ordering::Acquire)
+    }
+
+    /// What has been read is believed only if the file has its end still, or nothing is ever written here.
+    pub(crate) fn check_read(&self) -> Result<(), MemberError> {
+        if self.writable { self.check_whole() } else { Ok(()) }
+    }
+
+    fn check_whole(&self) -> Result<(), MemberError> {
+        if self.is_cut_short(&self.file.metadata()?) {
+            return Err(MemberError::Truncated);
+        }
+        Ok(())
     }
 
     pub(crate) fn read_at(&self, buffer: &mut [u8], offset_bytes: u64) -> Result<(), MemberError> {
@@ -95,7 +117,8 @@ impl Descriptor {
         file.read_exact_at(buffer, offset_bytes).map_err(|error| match error.kind() {
             std::io::ErrorKind::UnexpectedEof => MemberError::Truncated,
             _ => MemberError::from(error),
-        })
+        })?;
+        self.check_read()
     }
 
     pub(crate) fn write_at(
@@ -137,7 +160,7 @@ impl Descriptor {
                 Err(errno) => return Err(errno.into()),
             }
         }
-        Ok(())
+        self.check_read()
     }
 
     /// The same for a write.
@@ -324,10 +347,7 @@ impl Descriptor {
             return Err(MemberError::ReadOnly);
         }
         check_bounds(offset_bytes, length_bytes, self.size_bytes)?;
-        if self.is_cut_short(&self.file.metadata()?) {
-            return Err(MemberError::Truncated);
-        }
-        Ok(())
+        self.check_whole()
     }
 
     pub(crate) fn check_flush(&self) -> Result<(), MemberError> {
@@ -429,6 +449,31 @@ mod tests {
         let allocated = descriptor.allocate_zeroes(3584, 512, flags);
         assert_eq!(allocated, Err(MemberError::Truncated));
         assert_eq!(handle.metadata().expect("metadata").len(), 2048);
+        assert!(descriptor.has_vanished());
+    }
+
+    /// As a write does that was on its way when the end was lost.
+    #[test]
+    fn a_file_that_grew_again_is_not_believed() {
+        let file = tempfile::tempfile().expect("tempfile");
+        file.set_len(1 << 16).expect("set_len");
+        let handle = file.try_clone().expect("clone");
+        let descriptor = Descriptor::new(file, Identity::memory(), 1 << 16, Access::ReadWrite);
+        descriptor.write_at(&[1; 4096], 0, false).expect("whole");
+        handle.set_len(0).expect("set_len");
+        handle.write_all_at(&[2; 512], 32_768).expect("a write");
+        let truncated = Err(MemberError::Truncated);
+        assert_eq!(
+            descriptor.read_at(&mut [0; 4096], 0),
+            truncated,
+            "a hole is not what was written"
+        );
+        handle.write_all_at(&[2; 512], (1 << 16) - 512).expect("a write");
+        assert_eq!(descriptor.read_at(&mut [0; 4096], 0), truncated);
+        let mut bytes = [0; 4096];
+        let mut buffers = [IoSliceMut::new(&mut bytes)];
+        assert_eq!(descriptor.read_vectored_at(&mut buffers, 0), truncated);
+        assert_eq!(descriptor.write_at(&[1; 512], 0, false), truncated, "what was short stays so");
         assert!(descriptor.has_vanished());
     }
 

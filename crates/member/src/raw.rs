@@ -1,7 +1,7 @@
 //! A member's open file, for a caller that submits I/O to it by itself.
 //!
 //! Whoever does keeps the member's promises with the calls below: the checks before, [`Raw::fault`]
-//! after. The runtime's io_uring path does; everything else goes through [`crate::Member`].
+//! or [`Raw::confirm`] after. The runtime's io_uring path does; everything else goes through [`crate::Member`].
 //!
 //! Invariant: a durable write or a flush that failed here fails all later ones there, and the other
 //! way round (`tests::failures_are_shared_with_the_member`).
@@ -60,6 +60,15 @@ impl Raw {
                 if durable { self.0.check_flush() } else { Ok(()) }
             }
         }
+    }
+
+    /// To be asked after everything that went well: whether it counts. What was read from a file that has lost its end may
+    /// be a hole that a write behind it has made.
+    ///
+    /// # Errors
+    /// [`MemberError::Truncated`].
+    pub fn confirm(&self, deed: Deed) -> Result<(), MemberError> {
+        if deed == Deed::Read { self.0.check_read() } else { Ok(()) }
     }
 
     /// Whether there is anything to flush: a member that is only read has nothing.

@@ -268,8 +268,9 @@ impl Handler for FlightPort {
         let raw = member.raw().expect("only members with a descriptor have ports");
         let flight = member.flights.take(token);
         let lane = Lane::new(&core, member);
-        match result.map_err(|error| raw.fault(deed, error)) {
-            Ok(_) => lane.land(flight, Ok(())),
+        let result = result.map_err(|error| raw.fault(deed, error));
+        match result.and_then(|_| raw.confirm(deed)) {
+            Ok(()) => lane.land(flight, Ok(())),
             Err(_) if flight.parts.len() > 1 && !is_forced(&flight.parts[0].1) => {
                 member.push(Work::Apart(flight));
             }
@@ -315,7 +316,8 @@ impl Handler for Port {
         drop(operation);
         let raw = core.members[usize::from(self.member.0)].raw();
         let raw = raw.expect("only members with a descriptor have ports");
-        let result = result.map(|_| ()).map_err(|error| fault(raw.fault(deed, error)));
+        let result = result.map_err(|error| raw.fault(deed, error));
+        let result = result.and_then(|_| raw.confirm(deed)).map_err(fault);
         let done = MemberIoDone { id: IoId(token), result };
         core.shard(self.shard).combiner.push(ShardEvent::MemberIo(done));
         let ring = core.ring.as_ref().expect("only workers complete anything");

@@ -140,6 +140,26 @@ fn a_file_cut_short_under_load_costs_nobody_anything_whichever_way() {
     }
 }
 
+/// A write that was on its way when a file was cut makes it longer again: the hole is neither read nor computed with.
+#[test]
+fn a_hole_where_a_file_was_cut_and_grew_again_is_not_believed_whichever_way() {
+    for options in ways() {
+        let array = Files::new(Level::Raid5, 4, 128, kit::MEMBER_BYTES);
+        let volume = array.open(&options, |_| {});
+        let size = usize::try_from(volume.size_bytes()).expect("small");
+        let mut model = vec![7; size];
+        write(&volume, 0, &model, true);
+        let file = std::fs::OpenOptions::new().write(true).open(array.path(2)).expect("it");
+        file.set_len(0).expect("cut short");
+        file.set_len(kit::MEMBER_BYTES - 4096).expect("as the last write but one would");
+        // A write of a part reads what was there before.
+        write(&volume, 4096, &[9; 4096], true);
+        model[4096..8192].fill(9);
+        assert!(read(&volume, 0, size) == model, "{options:?}");
+        volume.stop();
+    }
+}
+
 #[test]
 fn sixty_four_callers_at_once() {
     let workers =

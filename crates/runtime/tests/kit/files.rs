@@ -40,7 +40,8 @@ impl Files {
         options: &Options,
         watch: impl Fn(Notice) + Send + 'static,
     ) -> Volume {
-        let open = |slot| open(&self.path(slot), Access::ReadWrite).expect("a member");
+        let access = if options.read_only { Access::ReadOnly } else { Access::ReadWrite };
+        let open = |slot| open(&self.path(slot), access).expect("a member");
         let devices: Vec<Box<dyn Member>> = (0..self.slots).map(open).collect();
         let probed: Vec<ProbedMember> = (0..).zip(&devices).map(|(i, d)| probed(i, d)).collect();
         let assembly = assemble(&probed, &braid_assembly::Options::default());
