@@ -1,5 +1,6 @@
 //! The suites, one file or folder each.
 
+mod elevator;
 mod lookup;
 mod multiplexer;
 mod nbd;
@@ -19,6 +20,7 @@ pub const SUITES: &[Suite] = &[
     parity::SUITE,
     wait::SUITE,
     priority::SUITE,
+    elevator::SUITE,
     multiplexer::SUITE,
     read::SUITE,
     write::SUITE,

@@ -1,0 +1,135 @@
+//! Suite `elevator`: many threads and one member. Who waits for whom before a request is on its way.
+
+mod locked;
+mod order;
+mod seats;
+mod shipped;
+
+use std::cell::RefCell;
+
+use crate::frame::{Contender, Metric, Report, Settings, Suite, Target, race};
+use locked::{Listed, Single};
+use seats::Took;
+use shipped::{Shipped, Straight};
+
+pub(super) const SUITE: Suite = Suite {
+    name: "elevator",
+    about: "32 threads before one member: who waits for whom; the order that reaches it",
+    run,
+};
+
+const RATE: &str = "requests";
+const LOST: &str = "attempts that found it owned";
+const METRICS: [Metric; 5] = [
+    Metric::more(RATE, "1/s"),
+    Metric::less(LOST, "%"),
+    Metric::less("time waited for locks", "% of thread time"),
+    Metric::less("voluntary switches", "1/1000"),
+    Metric::less("system time", "µs/1000"),
+];
+
+fn run(settings: &Settings) -> Report {
+    let mut report = Report::default();
+    for threads in [32, 4, 1] {
+        contended(settings, &mut report, threads);
+    }
+    for threads in [4, 32] {
+        straight(settings, &mut report, threads);
+    }
+    order::run(settings, &mut report);
+    report.note("attempts and waits: before and seed, of every lock; braid, of ownership, which is only tried; its insertion lists are locked for a push, and not counted");
+    report.note("requests of one sector anywhere, 4 at once from each thread, a member that has done them when it is asked");
+    report
+}
+
+fn rounds(settings: &Settings, threads: usize) -> u64 {
+    let all: u64 = if settings.small { 256 } else { 200_000 };
+    all / threads as u64
+}
+
+fn contended(settings: &Settings, report: &mut Report, threads: usize) {
+    let name = format!("null member, {threads} threads");
+    if !settings.wants(&name) {
+        return;
+    }
+    let rounds = rounds(settings, threads);
+    let (single, listed) = (Single::new(), Listed::new());
+    let shipped = Shipped::new(braid_elevator::Settings::default());
+    let counters = RefCell::new(report);
+    let lost_by_shipped = || {
+        let counters = shipped.counters();
+        [counters.owner_misses + counters.drained_batches, counters.owner_misses, 0]
+    };
+    let turn = |run: &dyn Fn() -> Took, lost: &dyn Fn() -> [u64; 3]| {
+        let before = lost();
+        let took = run();
+        let after = lost();
+        values(&took, std::array::from_fn(|index| after[index] - before[index]), threads)
+    };
+    let contenders = vec![
+        Contender::new("before", || {
+            turn(&|| seats::run(&single, threads, rounds), &|| single.contention())
+        }),
+        Contender::new("seed", || {
+            turn(&|| seats::run(&listed, threads, rounds), &|| listed.contention())
+        }),
+        Contender::new("braid", || {
+            let values = turn(&|| seats::run(&shipped, threads, rounds), &lost_by_shipped);
+            let seen = shipped.counters();
+            let line = format!(
+                "drained {} in {} batches, dispatched {} in {}, owner misses {}",
+                seen.drained,
+                seen.drained_batches,
+                seen.elevator.dispatched,
+                seen.dispatched_batches,
+                seen.owner_misses
+            );
+            counters.borrow_mut().counter(format!("{name}, braid"), line);
+            values
+        }),
+    ];
+    let case = race(settings, &name, &METRICS, contenders);
+    let targets = match threads {
+        32 => vec![
+            Target::ratio(RATE, "braid", "before", 3.26),
+            Target::value(LOST, "braid", 6.0, ""),
+        ],
+        _ => vec![Target::ratio(RATE, "braid", "before", 1.0)],
+    };
+    counters.into_inner().add(case.map(|case| case.with(targets)));
+}
+
+fn straight(settings: &Settings, report: &mut Report, threads: usize) {
+    let name = format!("policy none, {threads} threads");
+    if !settings.wants(&name) {
+        return;
+    }
+    let rounds = rounds(settings, threads) * 8;
+    let nothing = Straight;
+    let shipped = Shipped::new(braid_elevator::Settings::straight());
+    let rate = |took: &Took| vec![per(took, 1.0)];
+    let contenders = vec![
+        Contender::new("no elevator", || rate(&seats::run(&nothing, threads, rounds))),
+        Contender::new("braid", || rate(&seats::run(&shipped, threads, rounds))),
+    ];
+    let case = race(settings, &name, &METRICS[..1], contenders);
+    let target = Target::ratio(RATE, "braid", "no elevator", 0.95);
+    report.add(case.map(|case| case.with([target])));
+}
+
+#[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn per(took: &Took, factor: f64) -> f64 {
+    took.requests as f64 * factor / took.seconds
+}
+
+#[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn values(took: &Took, [attempts, failed, waited_ns]: [u64; 3], threads: usize) -> Vec<f64> {
+    let thousands = took.requests as f64 / 1000.0;
+    vec![
+        per(took, 1.0),
+        100.0 * failed as f64 / attempts.max(1) as f64,
+        waited_ns as f64 / 1e7 / took.seconds / threads as f64,
+        took.usage.voluntary / thousands,
+        took.usage.system_s * 1e6 / thousands,
+    ]
+}

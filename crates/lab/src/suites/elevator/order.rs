@@ -1,0 +1,206 @@
+//! In which order requests reach a member that seeks: 32 threads with 4 requests each before a member that takes two at a
+//! time and ends them one after the other. Where each request was is written down as it arrives; how far the arm would
+//! have gone follows from the disk's sheet.
+//!
+//! With one lock and one request for each ownership, a thread may be overtaken between its choice and the member; a batch
+//! is handed over by one thread.
+
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use braid_dispatch::{
+    Class, Depth, Device, Operation, Place, Policy, Request, Scheduler, Ticket, Vector,
+};
+use braid_elevator::{Allowed, Elevator, Entry, EntryId, Tag};
+
+use super::seats::{self, Between, Seats};
+use crate::disk::DiskPlan;
+use crate::frame::{Contender, Metric, Report, Settings, Target, race};
+
+const THREADS: usize = 32;
+const SORTED: &str = "neighbours in sorted order";
+const SEEK: &str = "mean seek";
+const METRICS: [Metric; 2] = [Metric::more(SORTED, "%"), Metric::less(SEEK, "ms")];
+
+/// What a request takes at least: far less than with a disk, but enough for the threads to ask meanwhile.
+const SERVICE: Duration = Duration::from_micros(20);
+
+/// Two at a time, so that a hundred requests wait to be ordered.
+fn settings_of_both() -> braid_elevator::Settings {
+    let depth = Depth { total: 2, kept_for_reads: 0, kept_for_writes: 0 };
+    braid_elevator::Settings { policy: Policy::Deadline, depth, ..Default::default() }
+}
+
+pub(super) fn run(settings: &Settings, report: &mut Report) {
+    let name = "order at a member that seeks, 32 threads";
+    let rounds = if settings.small { 4 } else { 100 };
+    let contenders = vec![
+        Contender::new("before", || values(&single(rounds))),
+        Contender::new("braid", || values(&shipped(rounds))),
+    ];
+    let case = race(settings, name, &METRICS, contenders);
+    report.add(case.map(|case| {
+        case.with([
+            Target::ratio(SORTED, "braid", "before", 0.99),
+            Target::ratio(SEEK, "braid", "before", 1.01),
+        ])
+    }));
+    report.note("order: \"no worse\" leaves a hundredth for who came first");
+}
+
+/// The places that the member was asked for, one after the other.
+#[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn values(order: &[u64]) -> Vec<f64> {
+    let plan = DiskPlan::SATA_2005;
+    let neighbours = order.len().saturating_sub(1).max(1) as f64;
+    let sorted = order.windows(2).filter(|pair| pair[0] <= pair[1]).count();
+    let on_disk = |place: u64| place % plan.sectors();
+    let seeks = order.windows(2).map(|pair| plan.seek_ns(on_disk(pair[0]), on_disk(pair[1])));
+    vec![100.0 * sorted as f64 / neighbours, seeks.sum::<u64>() as f64 / neighbours / 1e6]
+}
+
+/// What was asked, in the order in which it came, and the way to the thread that ends it.
+struct Arm<E> {
+    order: Mutex<(Vec<u64>, Sender<E>)>,
+}
+
+impl<E> Arm<E> {
+    fn new() -> (Self, Receiver<E>) {
+        let (ends, ended) = channel();
+        (Self { order: Mutex::new((Vec::new(), ends)) }, ended)
+    }
+
+    fn begin(&self, start: u64, end: E) {
+        let (order, ends) = &mut *self.order.lock().expect("nobody panics");
+        order.push(start);
+        ends.send(end).expect("whoever ends it lives longer");
+    }
+
+    /// What was asked; nothing more will be, so that whoever ends it ends.
+    fn close(&self) -> Vec<u64> {
+        let (order, ends) = &mut *self.order.lock().expect("nobody panics");
+        let (nowhere, _) = channel();
+        *ends = nowhere;
+        std::mem::take(order)
+    }
+}
+
+/// By seat, whose entries a vector is made of.
+type Whose = Vec<u32>;
+
+/// One lock, one choice for each ownership.
+struct Single<'a> {
+    elevator: Mutex<Elevator>,
+    arm: &'a Arm<(Tag, Whose)>,
+}
+
+impl Single<'_> {
+    fn dispatch(&self) {
+        loop {
+            let (dispatch, whose) = {
+                let mut elevator = self.elevator.lock().expect("nobody panics");
+                let Some(dispatch) = elevator.poll_dispatch(0, Allowed::ALL) else { return };
+                let seat = |entry: &Entry| u32::try_from(entry.id.0).expect("a seat");
+                (dispatch, elevator.parts(dispatch.tag).map(seat).collect::<Whose>())
+            };
+            self.arm.begin(dispatch.start, (dispatch.tag, whose));
+        }
+    }
+}
+
+impl Between for Single<'_> {
+    fn submit(&self, _: &Seats, seat: u32, places: &[u64]) {
+        {
+            let mut elevator = self.elevator.lock().expect("nobody panics");
+            for place in places {
+                let entry = Entry {
+                    id: EntryId(u64::from(seat)),
+                    operation: Operation::Read,
+                    class: Class::BestEffort,
+                    start: place % DiskPlan::SATA_2005.sectors(),
+                    sectors: 1,
+                };
+                elevator.handle_insert(0, entry, Place::Sorted);
+            }
+        }
+        self.dispatch();
+    }
+}
+
+fn single(rounds: u64) -> Vec<u64> {
+    let (arm, ended) = Arm::new();
+    let elevator = Mutex::new(Elevator::new(settings_of_both()));
+    let single = Single { elevator, arm: &arm };
+    let seats = Seats::new(THREADS);
+    thread::scope(|scope| {
+        let (single, seats) = (&single, &seats);
+        scope.spawn(move || {
+            for (tag, whose) in ended {
+                thread::sleep(SERVICE);
+                single.elevator.lock().expect("nobody panics").handle_done(tag);
+                single.dispatch();
+                whose.into_iter().for_each(|seat| seats.answer(seat));
+            }
+        });
+        seats::run_on(single, seats, rounds);
+        arm.close()
+    })
+}
+
+/// The shipped scheduler's member.
+struct Recorded<'a>(&'a Arm<(Option<Ticket>, Whose)>);
+
+impl Device<u32> for Recorded<'_> {
+    fn now_ns(&self) -> u64 {
+        0
+    }
+
+    fn begin(&self, vector: Vector, parts: impl Iterator<Item = u32>) -> Option<Ticket> {
+        self.0.begin(vector.start, (vector.ticket, parts.collect()));
+        None
+    }
+}
+
+struct Shipped<'a> {
+    scheduler: Scheduler<u32>,
+    member: Recorded<'a>,
+}
+
+impl Between for Shipped<'_> {
+    fn submit(&self, _: &Seats, seat: u32, places: &[u64]) {
+        let mut is_first = false;
+        for place in places {
+            let request = Request {
+                operation: Operation::Read,
+                class: Class::BestEffort,
+                place: Place::Sorted,
+                start: place % DiskPlan::SATA_2005.sectors(),
+                sectors: 1,
+            };
+            is_first |= self.scheduler.leave(&self.member, request, seat);
+        }
+        if is_first {
+            self.scheduler.dispatch(&self.member);
+        }
+    }
+}
+
+fn shipped(rounds: u64) -> Vec<u64> {
+    let (arm, ended) = Arm::new();
+    let shipped = Shipped { scheduler: Scheduler::new(settings_of_both()), member: Recorded(&arm) };
+    let seats = Seats::new(THREADS);
+    thread::scope(|scope| {
+        let (shipped, seats) = (&shipped, &seats);
+        scope.spawn(move || {
+            for (ticket, whose) in ended {
+                thread::sleep(SERVICE);
+                shipped.scheduler.done(&shipped.member, ticket);
+                whose.into_iter().for_each(|seat| seats.answer(seat));
+            }
+        });
+        seats::run_on(shipped, seats, rounds);
+        arm.close()
+    })
+}
