@@ -10,6 +10,19 @@
 //! shard arena:  | s0 slot0 old | s0 slot0 new | s0 slot1 old | ... | s1 slot0 old | ...
 //!                 one stripe unit each
 //! ```
+//!
+//! # A payload's second side
+//!
+//! A read that goes from a member straight into a payload may be *forsaken*: the member has stalled, and the
+//! range is made from the others. The device may still write the range, at any later time, so nothing else may. Hence
+//! a request has a second memory of the same length, which comes to be when it is first named: what is made instead
+//! goes there, at the same place. Offsets from [`SECOND_SIDE`] on name it.
+//!
+//! - A range of the second side is written by jobs and reads that were handed out after the forsaken one, and never
+//!   by it [check: a_late_read_changes_no_answer].
+//! - A range is named there at most once in a request's life: what was made for it counts.
+//! - When the request is answered, its good bytes are the second side's where something was written there, and the
+//!   first side's elsewhere. The first side stays for as long as something may write it.
 
 use crate::request::RequestId;
 
@@ -26,6 +39,27 @@ pub enum Half {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockIndex(pub u32);
 
+/// Offsets in a payload from this one on are in its second memory, counted from here.
+pub const SECOND_SIDE: u32 = 1 << 31;
+
+/// Which memory of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Side {
+    /// The client's own.
+    First,
+    /// What is made instead of what was forsaken.
+    Second,
+}
+
+/// Takes an offset that a [`Buffer::Payload`] has apart.
+#[must_use]
+pub fn side_of(offset_sectors: u32) -> (Side, u32) {
+    match offset_sectors.checked_sub(SECOND_SIDE) {
+        Some(offset_sectors) => (Side::Second, offset_sectors),
+        None => (Side::First, offset_sectors),
+    }
+}
+
 /// A place in memory where a run of sectors starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Buffer {
@@ -40,7 +74,7 @@ pub enum Buffer {
     Payload {
         /// Whose payload.
         request: RequestId,
-        /// Sectors into the payload.
+        /// Sectors into the payload; from [`SECOND_SIDE`] on into its second memory ([`side_of`]).
         offset_sectors: u32,
     },
 }

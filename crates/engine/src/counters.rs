@@ -89,6 +89,12 @@ counters! {
         read_repairs,
         /// Member requests that failed.
         member_errors,
+        /// Extents and parts of bands read around a member that sits out.
+        reads_around,
+        /// Reads under way on a member that began to sit out, made in another way.
+        forsaken_reads,
+        /// Reads asked of members that sit out, only to see how long they take.
+        probes,
         with
         /// The stripe cache's.
         cache: CacheCounters,

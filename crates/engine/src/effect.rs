@@ -60,7 +60,8 @@ pub struct MemberIo {
     pub operation: MemberOperation,
 }
 
-/// What became of a [`MemberIo`].
+/// What became of a [`MemberIo`]. Of a read whose request is over (it was forsaken) anything may be told,
+/// and its memory is nobody's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberIoDone {
     /// Which one.
@@ -90,6 +91,9 @@ pub struct PieceReply {
     /// The write goes on after this answer: effects name its payload until
     /// [`crate::Shard::poll_release`] names the request, once for each piece that said so.
     pub keeps_payload: bool,
+    /// A read straight into the piece's payload was forsaken: it may write the payload's first side until it
+    /// ends, which is after this answer. What was made instead is in the second ([`crate::buffer`]).
+    pub leaves_payload: bool,
 }
 
 /// What a shard tells the array.
@@ -132,4 +136,36 @@ pub enum Report {
         /// Whether it has one now.
         writing: bool,
     },
+    /// How fast a member was in the last moments; only while the array watches ([`Attention`]).
+    Pace {
+        /// Which.
+        member: MemberId,
+        /// What was measured.
+        pace: Pace,
+    },
+}
+
+/// How fast a member served one shard, from one report to the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pace {
+    /// Reads that ended.
+    pub completed: u32,
+    /// Nanoseconds that they took, on average.
+    pub mean_ns: u64,
+    /// Nanoseconds that the oldest read that has not ended has been under way, or a write beyond what holds
+    /// writes back; 0 if there is none.
+    pub oldest_ns: u64,
+}
+
+/// What shards are to look at, and to look away from; see [`crate::Shard::handle_attention`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attention {
+    /// Grows with each.
+    pub number: u64,
+    /// Whether members' pace is measured and reported.
+    pub watches: bool,
+    /// [`crate::SitOut::write_slack_ms`].
+    pub write_slack_ms: u64,
+    /// Members that are read around where that can be done: they sit out. They take every write.
+    pub sitting_out: Vec<MemberId>,
 }

@@ -55,4 +55,4 @@ pub use counters::{CacheCounters, Counters};
 pub use shard::{Shard, ShardConfig};
 pub use stripe::{Bypass, Index};
 pub use time::Instant;
-pub use tuning::{CacheConfig, CacheMode, Tuning, UNIT_SECTORS_MAX};
+pub use tuning::{CacheConfig, CacheMode, SitOut, Tuning, UNIT_SECTORS_MAX};

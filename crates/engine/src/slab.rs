@@ -57,6 +57,14 @@ impl<T> Slab<T> {
         Some(value)
     }
 
+    /// Every value with its name, in no order that means anything.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &mut T)> {
+        (0u64..).zip(&mut self.entries).filter_map(|(place, entry)| {
+            let name = u64::from(entry.uses) << 32 | place;
+            entry.value.as_mut().map(|value| (name, value))
+        })
+    }
+
     /// Whether there are no values.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.len() == self.holes.len()

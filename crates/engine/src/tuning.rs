@@ -55,3 +55,29 @@ impl Default for Tuning {
         }
     }
 }
+
+/// When a member is so slow that it is read around: it *sits out*.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SitOut {
+    /// Whether any may.
+    pub is_on: bool,
+    /// Times as slow as its siblings; at least 2.
+    pub factor: u32,
+    /// Milliseconds that it must take, whatever its siblings do. Longer than an elevator or a multiplexer
+    /// before the members holds a read back (two periods, 400 ms).
+    pub min_ms: u64,
+    /// Milliseconds by which a write may be older before it counts at all: what elevators before the members
+    /// hold writes back behind reads. A driver that has none says 0.
+    pub write_slack_ms: u64,
+}
+
+impl SitOut {
+    /// Nobody sits out, and nothing is measured.
+    pub const OFF: Self = Self { is_on: false, factor: 8, min_ms: 500, write_slack_ms: 0 };
+}
+
+impl Default for SitOut {
+    fn default() -> Self {
+        Self { is_on: true, ..Self::OFF }
+    }
+}

@@ -109,7 +109,7 @@ fn asked(array: &mut Array) -> Asked {
             ArrayEffect::WriteBack { round } => {
                 array.handle_report(NOW, SHARD, Report::WrittenBack { round });
             }
-            ArrayEffect::QueryActivity | ArrayEffect::Answer { .. } => {}
+            ArrayEffect::QueryActivity | ArrayEffect::Answer { .. } | ArrayEffect::Attend(_) => {}
         }
     }
     asked

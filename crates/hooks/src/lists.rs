@@ -305,6 +305,22 @@ named! {
         DirtyForgotten = "dirty-forgotten",
         /// Assembly: members sit one slot further on.
         NextSlot = "next-slot",
+        /// Sitting out: more members sit out than the level can do without.
+        SitOutUnbounded = "sit-out-unbounded",
+        /// Sitting out: a member that is well again stays out.
+        SitsOutForEver = "sits-out-for-ever",
+        /// Sitting out: what is made instead of a forsaken read goes where that still may write.
+        ForsakenSameMemory = "forsaken-same-memory",
+        /// Sitting out: a read that was forsaken is not made in another way.
+        ForsakenForgotten = "forsaken-forgotten",
+        /// Sitting out: reads under way when a member begins to sit out stay with it.
+        ForsakesNothing = "forsakes-nothing",
+        /// Sitting out: reads wait behind a write that is stuck on the member.
+        WaitsBehindStuck = "waits-behind-stuck",
+        /// Sitting out: a band is read around a member while its others are being written.
+        BesideUnguarded = "beside-unguarded",
+        /// Sitting out: a column that missed its write is believed beside the stripe.
+        BesideBelievesMissed = "beside-believes-missed",
     }
 }
 
@@ -469,6 +485,28 @@ named! {
         TurnOwed = "turn-owed",
         /// Multiplexer: a turn that was owed could not be used, and passes on.
         OwedTurnPassedOn = "owed-turn-passed-on",
+        /// Array: a member begins to sit out.
+        SitsOut = "sits-out",
+        /// Array: a member that sat out is read again.
+        ComesBack = "comes-back",
+        /// Array: a member is slow, but cannot be done without.
+        SlowButNeeded = "slow-but-needed",
+        /// A read under way on a member that begins to sit out is forsaken.
+        ReadForsaken = "read-forsaken",
+        /// A forsaken read comes back.
+        LateRead = "late-read",
+        /// Stripe: a band is read around a member, beside its stripe.
+        ReadsBeside = "reads-beside",
+        /// Stripe: the same while its stripe is stuck in a write.
+        ReadsBesideStuck = "reads-beside-stuck",
+        /// Stripe: a read waits to go beside, since its band is being written.
+        WaitsBeside = "waits-beside",
+        /// Stripe: a write waits for reads beside it.
+        WriteWaitsBeside = "write-waits-beside",
+        /// Stripe: what was read beside the stripe cannot be made, and the slow member is read.
+        AroundFails = "around-fails",
+        /// Stripe: reads are taken out of a stripe that is stuck.
+        TakesReadsOut = "takes-reads-out",
     }
 }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use braid_engine::array::{Array, ArrayEffect, ArrayView};
+use braid_engine::effect::Attention;
 use braid_engine::job::{Job, JobId};
 use braid_engine::{Instant, Shard};
 
@@ -56,7 +57,12 @@ impl std::fmt::Display for Trouble {
     }
 }
 
-type Views = BTreeMap<u64, Arc<ArrayView>>;
+/// What the array gave to shards, by number.
+#[derive(Default)]
+struct Given {
+    views: BTreeMap<u64, Arc<ArrayView>>,
+    attentions: BTreeMap<u64, Arc<Attention>>,
+}
 
 /// Replays a recording. `line` always holds the line that is being replayed.
 ///
@@ -91,7 +97,7 @@ pub fn replay(recording: &Recording, line: &Cell<usize>) -> Result<Replayed, Tro
         }
         turns.push((*line, turn));
     }
-    let mut views = Views::new();
+    let mut given = Given::default();
     let (turns, inputs, effects) = (0, 0, 0);
     let mut replayed = Replayed { turns, inputs, effects, left: 0, ending: recording.ending };
     for (machine, turns) in by_machine {
@@ -105,12 +111,12 @@ pub fn replay(recording: &Recording, line: &Cell<usize>) -> Result<Replayed, Tro
         for (index, (at, turn)) in turns.iter().enumerate() {
             line.set(*at);
             let digest = match &mut shard {
-                None => Some(turn_array(&mut array, turn, &mut views)),
-                Some(told) => turn_shard(told, turn, &views),
+                None => Some(turn_array(&mut array, turn, &mut given)),
+                Some(told) => turn_shard(told, turn, &given),
             };
             let Some(digest) = digest else {
                 if recording.ending == Ending::Ended {
-                    return Err(problem(*at, "a view that the array never gave"));
+                    return Err(problem(*at, "a view or an attention that the array never gave"));
                 }
                 replayed.left += turns.len() - index;
                 break;
@@ -127,15 +133,19 @@ pub fn replay(recording: &Recording, line: &Cell<usize>) -> Result<Replayed, Tro
     Ok(replayed)
 }
 
-fn turn_array(array: &mut Array, turn: &Turn, views: &mut Views) -> Digest {
+fn turn_array(array: &mut Array, turn: &Turn, given: &mut Given) -> Digest {
     for input in &turn.inputs {
         tell_array(array, turn.now, *input);
     }
     let mut digest = Digest::default();
     while let Some(effect) = array.poll_effect() {
         digest.add(&effect);
-        if let ArrayEffect::Publish(view) = effect {
-            views.insert(view.epoch, view);
+        match effect {
+            ArrayEffect::Publish(view) => drop(given.views.insert(view.epoch, view)),
+            ArrayEffect::Attend(attention) => {
+                given.attentions.insert(attention.number, attention);
+            }
+            _ => {}
         }
     }
     digest.add(&array.poll_timeout());
@@ -153,12 +163,14 @@ fn tell_array(array: &mut Array, now: Instant, input: Input) {
         Input::MemberLost(member) => array.handle_member_gone(now, member),
         Input::Timeout => array.handle_timeout(now),
         Input::Stop => array.handle_stop(now),
+        Input::SitOut(settings) => array.handle_sit_out(now, settings),
         Input::Piece(_)
         | Input::MemberIo(_)
         | Input::JobDone(_)
         | Input::View(_)
         | Input::ActivityQuery
         | Input::WriteBack(_)
+        | Input::Attention(_)
         | Input::Tuning(_) => unreachable!("the parser gives these to shards only"),
     }
 }
@@ -169,8 +181,8 @@ struct Told {
     jobs: BTreeMap<JobId, Job>,
 }
 
-/// None if the turn is told of a view that is not there.
-fn turn_shard(told: &mut Told, turn: &Turn, views: &Views) -> Option<Digest> {
+/// None if the turn is told of a view or an attention that is not there.
+fn turn_shard(told: &mut Told, turn: &Turn, given: &Given) -> Option<Digest> {
     let now = turn.now;
     let Told { shard, jobs } = told;
     for input in &turn.inputs {
@@ -181,10 +193,13 @@ fn turn_shard(told: &mut Told, turn: &Turn, views: &Views) -> Option<Digest> {
                 let job = jobs.remove(job).expect("only a job that is out can be done");
                 shard.handle_job_done(now, job);
             }
-            Input::View(epoch) => shard.handle_view(now, Arc::clone(views.get(epoch)?)),
+            Input::View(epoch) => shard.handle_view(now, Arc::clone(given.views.get(epoch)?)),
             Input::ActivityQuery => shard.handle_activity_query(now),
             Input::WriteBack(round) => shard.handle_write_back(now, *round),
             Input::Tuning(tuning) => shard.handle_tuning(now, *tuning),
+            Input::Attention(number) => {
+                shard.handle_attention(now, Arc::clone(given.attentions.get(number)?));
+            }
             Input::Timeout => shard.handle_timeout(now),
             _ => unreachable!("the parser gives the others to the array only"),
         }

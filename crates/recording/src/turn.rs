@@ -3,10 +3,10 @@
 use std::fmt;
 
 use braid_engine::array::MemberId;
-use braid_engine::effect::{IoId, MemberFault, MemberIoDone, Report};
+use braid_engine::effect::{IoId, MemberFault, MemberIoDone, Pace, Report};
 use braid_engine::job::JobId;
 use braid_engine::request::{Operation, Piece, RequestId, ShardIndex};
-use braid_engine::{CacheMode, Instant, Tuning};
+use braid_engine::{CacheMode, Instant, SitOut, Tuning};
 use braid_geometry::LogicalSector;
 
 use crate::{Header, Problem};
@@ -37,6 +37,10 @@ pub enum Input {
     WriteBack(u64),
     /// The stripe cache is to work in another way.
     Tuning(Tuning),
+    /// The array's attention with this number.
+    Attention(u64),
+    /// Members are to sit out in another way.
+    SitOut(SitOut),
     /// A shard reports.
     Report(ShardIndex, Report),
     /// A superblock was written, or not.
@@ -183,6 +187,11 @@ impl fmt::Display for Input {
             Self::ActivityQuery => formatter.write_str("query"),
             Self::WriteBack(round) => write!(formatter, "writeback:{round}"),
             Self::Tuning(tuning) => write!(formatter, "tune:{}", tuning_words(tuning)),
+            Self::Attention(number) => write!(formatter, "attend:{number}"),
+            Self::SitOut(SitOut { is_on, factor, min_ms, write_slack_ms }) => {
+                let is_on = u8::from(*is_on);
+                write!(formatter, "sitout:{is_on}:{factor}:{min_ms}:{write_slack_ms}")
+            }
             Self::Report(ShardIndex(shard), report) => match report {
                 Report::WantWrite => write!(formatter, "wants:{shard}"),
                 Report::MemberFailed { member } => write!(formatter, "failed:{shard}:{}", member.0),
@@ -193,6 +202,10 @@ impl fmt::Display for Input {
                 Report::WrittenBack { round } => write!(formatter, "back:{shard}:{round}"),
                 Report::WriteLost => write!(formatter, "missed:{shard}"),
                 Report::ViewInForce { epoch } => write!(formatter, "rules:{shard}:{epoch}"),
+                Report::Pace { member, pace: Pace { completed, mean_ns, oldest_ns } } => {
+                    let member = member.0;
+                    write!(formatter, "pace:{shard}:{member}:{completed}:{mean_ns}:{oldest_ns}")
+                }
                 Report::Activity { last_write, writing } => {
                     write!(formatter, "active:{shard}:{}:{}", last_write.0, u8::from(*writing))
                 }
@@ -231,6 +244,7 @@ fn parse_turn(text: &str) -> Option<Turn> {
         | Input::View(_)
         | Input::ActivityQuery
         | Input::WriteBack(_)
+        | Input::Attention(_)
         | Input::Tuning(_) => !is_array,
         _ => is_array,
     });
@@ -272,6 +286,16 @@ fn parse_input(text: &str) -> Option<Input> {
         ("view", [epoch]) => Some(Input::View(epoch.parse().ok()?)),
         ("query", []) => Some(Input::ActivityQuery),
         ("writeback", [round]) => Some(Input::WriteBack(round.parse().ok()?)),
+        ("attend", [number]) => Some(Input::Attention(number.parse().ok()?)),
+        ("sitout", [is_on, factor, min_ms, slack_ms]) => Some(Input::SitOut(SitOut {
+            is_on: flag(is_on)?,
+            factor: factor.parse().ok()?,
+            min_ms: min_ms.parse().ok()?,
+            write_slack_ms: slack_ms.parse().ok()?,
+        })),
+        ("pace", [index, id, pace @ ..]) => {
+            report(index, Report::Pace { member: member(id)?, pace: parse_pace(pace)? })
+        }
         ("tune", fields) => parse_tuning(fields).map(Input::Tuning),
         ("wants", [index]) => report(index, Report::WantWrite),
         ("failed", [index, id]) => report(index, Report::MemberFailed { member: member(id)? }),
@@ -296,6 +320,15 @@ fn parse_input(text: &str) -> Option<Input> {
         ("stop", []) => Some(Input::Stop),
         _ => None,
     }
+}
+
+fn parse_pace(fields: &[&str]) -> Option<Pace> {
+    let [completed, mean_ns, oldest_ns] = fields else { return None };
+    Some(Pace {
+        completed: completed.parse().ok()?,
+        mean_ns: mean_ns.parse().ok()?,
+        oldest_ns: oldest_ns.parse().ok()?,
+    })
 }
 
 /// Stripes, mode, bypass threshold, dirty sectors, age.

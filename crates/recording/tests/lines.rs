@@ -1,10 +1,10 @@
 //! Lines: read as they were written, and harmless whatever they are.
 
 use braid_engine::array::MemberId;
-use braid_engine::effect::{IoId, MemberFault, MemberIoDone, Report};
+use braid_engine::effect::{IoId, MemberFault, MemberIoDone, Pace, Report};
 use braid_engine::job::JobId;
 use braid_engine::request::{Operation, Piece, RequestId, ShardIndex};
-use braid_engine::{CacheMode, Instant, Tuning};
+use braid_engine::{CacheMode, Instant, SitOut, Tuning};
 use braid_geometry::LogicalSector;
 use braid_recording::{Ending, Input, Machine, Recording, Turn};
 
@@ -49,6 +49,7 @@ fn shard_inputs() -> Vec<Input> {
     inputs.extend([Input::JobDone(JobId(4)), Input::View(5), Input::ActivityQuery]);
     inputs.extend([Input::WriteBack(3), Input::Timeout, Input::Tuning(Tuning::default())]);
     let mode = CacheMode::WriteThrough;
+    inputs.push(Input::Attention(7));
     inputs.push(Input::Tuning(Tuning { mode, bypass_threshold: 0, ..Tuning::default() }));
     inputs
 }
@@ -64,6 +65,7 @@ fn array_inputs() -> Vec<Input> {
         Report::WriteLost,
         Report::ViewInForce { epoch: 6 },
         Report::Activity { last_write: Instant(77), writing: true },
+        Report::Pace { member, pace: Pace { completed: 2, mean_ns: 3, oldest_ns: 4 } },
     ];
     let reports = reports.into_iter().map(|report| Input::Report(ShardIndex(1), report));
     reports
@@ -72,6 +74,7 @@ fn array_inputs() -> Vec<Input> {
             Input::Flushed(member, false),
             Input::FlushRequest(RequestId(8)),
             Input::MemberLost(member),
+            Input::SitOut(SitOut::default()),
             Input::Timeout,
             Input::Stop,
         ])

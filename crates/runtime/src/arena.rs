@@ -6,20 +6,25 @@
 //! back only once every piece has been answered and let go of. The compiler cannot see it, so the access is
 //! `unsafe` here, in one file, behind an interface that takes the engine's own names.
 //!
+//! A read that was forsaken is the exception that the engine makes room for: its run is nobody else's from then on,
+//! whatever is made instead goes to the request's second side, and the request, with its first side, lives until the
+//! last that may write it has let go. A request that is over is not there any more; a read that finds it so is over
+//! itself.
+//!
 //! What is checked all the same, in release: every run lies inside its memory. In debug builds a
 //! job's targets are also checked against each other and against its sources.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::ptr::NonNull;
 
-use braid_engine::buffer::Buffer;
+use braid_engine::buffer::{Buffer, Side, side_of};
 use braid_engine::job::{Memory, Span, Work};
 use braid_geometry::SECTOR_BYTES;
 #[cfg(not(any(loom, shuttle)))]
 use braid_ring::Lease;
 use braid_ring::{Payload, Region};
 
-use crate::requests::{Request, Requests};
+use crate::requests::{Request, Requests, Second};
 use crate::sync::Arc;
 use crate::sync::witness::{Seen, Witness};
 
@@ -73,6 +78,18 @@ impl SharedBytes {
         }
     }
 
+    pub(crate) fn length_bytes(&self) -> usize {
+        self.length_bytes
+    }
+
+    /// Copies bytes that nobody writes any more.
+    pub(crate) fn copy_to(&self, offset: usize, target: &mut [u8]) {
+        let _seen = self.witness.read(offset, target.len());
+        // SAFETY: the request is answered, and this run was not left to a read that was forsaken, so the
+        // effects that wrote it have ended.
+        target.copy_from_slice(unsafe { self.bytes(offset, target.len()) });
+    }
+
     fn check(&self, offset: usize, length: usize) {
         let end = offset.checked_add(length);
         assert!(end.is_some_and(|end| end <= self.length_bytes), "a run lies inside its memory");
@@ -110,6 +127,7 @@ pub(crate) struct ShardMemory {
 enum Place {
     Block(usize),
     Payload(Arc<Request>, usize),
+    Second(Arc<Second>, usize),
 }
 
 fn to_bytes(sectors: u32) -> usize {
@@ -133,15 +151,33 @@ impl ShardMemory {
     }
 
     fn place(&self, buffer: Buffer) -> Place {
-        match buffer {
+        self.find(buffer).expect("a request in flight")
+    }
+
+    /// None if the request is over.
+    fn find(&self, buffer: Buffer) -> Option<Place> {
+        Some(match buffer {
             Buffer::Block { block, offset_sectors } => {
                 let index = usize::try_from(block.0).expect("addresses have 64 bits here");
                 Place::Block(index * self.block_bytes + to_bytes(offset_sectors))
             }
             Buffer::Payload { request, offset_sectors } => {
-                Place::Payload(self.requests.get(request), to_bytes(offset_sectors))
+                let request = self.requests.find(request)?;
+                match side_of(offset_sectors) {
+                    (Side::First, sectors) => Place::Payload(request, to_bytes(sectors)),
+                    (Side::Second, sectors) => Place::Second(request.second(), to_bytes(sectors)),
+                }
             }
+        })
+    }
+
+    /// The same for bytes that are about to be written.
+    fn find_target(&self, span: Span) -> Option<Place> {
+        let place = self.find(span.buffer)?;
+        if let Place::Second(second, offset) = &place {
+            second.note_made(*offset, span.length_bytes);
         }
+        Some(place)
     }
 
     /// Lends the bytes of a member write to `write`.
@@ -154,36 +190,42 @@ impl ShardMemory {
         write(unsafe { self.bytes(&place, span.length_bytes) })
     }
 
-    /// Lends the bytes that a member read fills to `fill`.
+    /// Lends the bytes that a member read fills to `fill`; none if the read was forsaken and its request
+    /// is over.
     #[allow(unsafe_code)]
-    pub(crate) fn write<R>(&self, span: Span, fill: impl FnOnce(&mut [u8]) -> R) -> R {
-        let place = self.place(span.buffer);
+    pub(crate) fn write<R>(&self, span: Span, fill: impl FnOnce(&mut [u8]) -> R) -> Option<R> {
+        let place = self.find_target(span)?;
         let _seen = self.see(&place, span.length_bytes, Witness::write);
         // SAFETY: the engine has handed out an effect that writes this run, so no other that
-        // touches it is out.
-        fill(unsafe { self.bytes_mut(&place, span.length_bytes) })
+        // touches it is out. If the read is forsaken meanwhile, none will be: the run is its own until
+        // the place is let go of.
+        Some(fill(unsafe { self.bytes_mut(&place, span.length_bytes) }))
     }
 
-    /// Leases the bytes of an effect that the engine has handed out, until it has ended.
+    /// Leases the bytes of an effect that the engine has handed out, until it has ended; none for a read
+    /// that was forsaken and whose request is over.
     #[cfg(not(any(loom, shuttle)))]
     #[allow(unsafe_code)]
-    pub(crate) fn lease(&self, span: Span) -> Lease {
-        let (memory, offset) = match self.place(span.buffer) {
-            Place::Block(offset) => (Arc::clone(&self.blocks), offset),
-            Place::Payload(request, offset) => {
-                request.payload().check(offset, span.length_bytes);
-                // SAFETY: inside the payload (checked), which the request keeps; otherwise as below.
-                return unsafe {
-                    let start = request.payload().start.add(offset);
-                    Lease::new(start, span.length_bytes, request)
-                };
-            }
-        };
+    pub(crate) fn lease(&self, span: Span, fills: bool) -> Option<Lease> {
+        let place = if fills { self.find_target(span)? } else { self.place(span.buffer) };
+        let (memory, offset) = self.memory_of(&place);
         memory.check(offset, span.length_bytes);
-        // SAFETY: inside the memory (checked), which the lease keeps, and initialised since it was made. The
-        // engine has handed out an effect on this run, so until that has ended none that conflicts
-        // with it is out; and whoever ends it drops the lease first.
-        unsafe { Lease::new(memory.start.add(offset), span.length_bytes, memory) }
+        let length_bytes = span.length_bytes;
+        // SAFETY: inside the memory (checked), which the lease keeps, with the request or the shard's blocks, and
+        // initialised since it was made. The engine has handed out an effect on this run, so until that has
+        // ended none that conflicts with it is out, whether it is forsaken or not; and whoever ends it drops
+        // the lease first.
+        unsafe {
+            let start = memory.start.add(offset);
+            Some(match place {
+                Place::Block(_) => {
+                    let blocks = Arc::clone(&self.blocks);
+                    Lease::new(start, length_bytes, blocks)
+                }
+                Place::Payload(request, _) => Lease::new(start, length_bytes, request),
+                Place::Second(second, _) => Lease::new(start, length_bytes, second),
+            })
+        }
     }
 
     /// # Safety
@@ -218,6 +260,7 @@ impl ShardMemory {
         match place {
             Place::Block(offset) => (&self.blocks, *offset),
             Place::Payload(request, offset) => (request.payload(), *offset),
+            Place::Second(second, offset) => (second.bytes(), *offset),
         }
     }
 }
@@ -239,13 +282,17 @@ pub(crate) fn read_all<R>(
     write(&mut buffers)
 }
 
-/// Lends the bytes that several member reads fill at once, which may be of several shards.
+/// Lends the bytes that several member reads fill at once, which may be of several shards; none if one of
+/// them was forsaken and its request is over.
 #[allow(unsafe_code)]
-pub(crate) fn write_all<R>(
-    spans: &[(&ShardMemory, Span)],
+pub(crate) fn write_all<'a, R>(
+    spans: &[(&'a ShardMemory, Span)],
     fill: impl FnOnce(&mut [IoSliceMut<'_>]) -> R,
-) -> R {
-    let places = places(spans);
+) -> Option<R> {
+    let place = |(memory, span): &(&'a ShardMemory, Span)| -> Option<Placed<'a>> {
+        Some((*memory, memory.find_target(*span)?, span.length_bytes))
+    };
+    let places = spans.iter().map(place).collect::<Option<Vec<Placed<'a>>>>()?;
     let see = |(memory, place, length): &Placed<'_>| memory.see(place, *length, Witness::write);
     let _seen: Vec<Seen> = places.iter().map(see).collect();
     let mut buffers: Vec<IoSliceMut<'_>> = places
@@ -254,7 +301,7 @@ pub(crate) fn write_all<R>(
         // two of these overlap either.
         .map(|(memory, place, length)| IoSliceMut::new(unsafe { memory.bytes_mut(place, *length) }))
         .collect();
-    fill(&mut buffers)
+    Some(fill(&mut buffers))
 }
 
 /// Bytes found: in whose memory, where, and how many.
@@ -272,7 +319,11 @@ impl Memory for ShardMemory {
     fn lend(&mut self, targets: &[Span], sources: &[Span], work: Work<'_>) {
         debug_assert!(targets_are_alone(targets, sources), "a job's targets overlap nothing");
         let place = |span: &Span| (self.place(span.buffer), span.length_bytes);
-        let targets: Vec<(Place, usize)> = targets.iter().map(place).collect();
+        let target = |span: &Span| {
+            let place = self.find_target(*span).expect("a request in flight");
+            (place, span.length_bytes)
+        };
+        let targets: Vec<(Place, usize)> = targets.iter().map(target).collect();
         let sources: Vec<(Place, usize)> = sources.iter().map(place).collect();
         let writes = targets.iter().map(|(place, length)| self.see(place, *length, Witness::write));
         let reads = sources.iter().map(|(place, length)| self.see(place, *length, Witness::read));

@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 
 use braid_dispatch::Combiner;
 use braid_engine::array::{Array, ArrayEffect, ArrayView, MemberId, Notice};
-use braid_engine::effect::{MemberIo, MemberIoDone, PieceReply, Report};
+use braid_engine::effect::{Attention, MemberIo, MemberIoDone, PieceReply, Report};
 use braid_engine::job::{self, Job};
 use braid_engine::request::{Fault, Piece, RequestId, ShardIndex};
-use braid_engine::{Shard, Tuning};
+use braid_engine::{Shard, SitOut, Tuning};
 use braid_parity::Kernel;
 use braid_recording::Digest;
 
@@ -38,6 +38,7 @@ pub(crate) enum ShardEvent {
     ActivityQuery,
     WriteBack(u64),
     Tuning(Tuning),
+    Attention(Arc<Attention>),
     Timeout,
 }
 
@@ -48,6 +49,7 @@ pub(crate) enum ArrayEvent {
     Flushed(MemberId, bool),
     FlushRequest(RequestId),
     MemberLost(MemberId),
+    SitOut(SitOut),
     Timeout,
     Stop,
 }
@@ -79,6 +81,8 @@ pub(crate) struct Core {
     pub(crate) watch: Watch,
     pub(crate) end: End,
     pub(crate) recorder: Option<Recorder>,
+    /// When members sit out, as a person has set it.
+    pub(crate) sit_out: Mutex<SitOut>,
     /// Workers, where io_uring is used.
     pub(crate) ring: Option<Ring>,
 }
@@ -213,6 +217,7 @@ impl Core {
                 ShardEvent::View(view) => shard.handle_view(now, view),
                 ShardEvent::ActivityQuery => shard.handle_activity_query(now),
                 ShardEvent::Tuning(tuning) => shard.handle_tuning(now, tuning),
+                ShardEvent::Attention(attention) => shard.handle_attention(now, attention),
                 ShardEvent::Timeout => shard.handle_timeout(now),
             }
         }
@@ -289,7 +294,7 @@ impl Core {
 
     fn reply(self: &Arc<Self>, reply: &PieceReply, machines: &mut VecDeque<Machine>) {
         let request = self.requests.get(reply.request);
-        let answer = request.reply(reply.result, reply.keeps_payload);
+        let answer = request.reply(reply.result, (reply.keeps_payload, reply.leaves_payload));
         let answer = answer.or_else(|| self.issue(&request, machines));
         if let Some(answer) = answer {
             self.requests.finish(reply.request, request, answer);
@@ -346,6 +351,7 @@ impl Core {
                 ArrayEvent::Flushed(member, flushed) => array.handle_flushed(now, member, flushed),
                 ArrayEvent::FlushRequest(request) => array.handle_flush_request(now, request),
                 ArrayEvent::MemberLost(member) => array.handle_member_gone(now, member),
+                ArrayEvent::SitOut(settings) => array.handle_sit_out(now, settings),
                 ArrayEvent::Timeout => array.handle_timeout(now),
                 ArrayEvent::Stop => array.handle_stop(now),
             }
@@ -362,6 +368,9 @@ impl Core {
                 }
                 ArrayEffect::WriteBack { round } => {
                     self.to_every_shard(machines, || ShardEvent::WriteBack(round));
+                }
+                ArrayEffect::Attend(attention) => {
+                    self.to_every_shard(machines, || ShardEvent::Attention(Arc::clone(&attention)));
                 }
                 ArrayEffect::QueryActivity => {
                     self.to_every_shard(machines, || ShardEvent::ActivityQuery);

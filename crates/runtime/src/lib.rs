@@ -81,6 +81,6 @@ pub use braid_dispatch::{
     Counters as ElevatorCounters, Depth, Policy, Settings as ElevatorSettings,
 };
 pub use braid_elevator::{MultiplexerSettings, Slice};
-pub use braid_engine::array::Notice;
-pub use braid_engine::{CacheMode, Counters};
+pub use braid_engine::array::{MemberId, Notice};
+pub use braid_engine::{CacheMode, Counters, SitOut};
 pub use braid_ring::{Payload, Workers};

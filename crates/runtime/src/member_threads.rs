@@ -3,6 +3,7 @@
 //! A member that stalls holds up its own threads and nobody else's.
 
 use std::collections::VecDeque;
+use std::io::IoSliceMut;
 
 use braid_dispatch::{Scheduler, Settings};
 use braid_engine::array::{MemberId, SuperblockState, update_for};
@@ -173,7 +174,9 @@ impl MemberQueue {
         let span = |buffer| transfer(buffer, length_bytes);
         match io.operation {
             MemberOperation::Read { buffer } => {
-                memory.write(span(buffer), |bytes| self.device.read_at(bytes, offset_bytes))
+                let read = |bytes: &mut [u8]| self.device.read_at(bytes, offset_bytes);
+                // A read that was forsaken has nobody to read for.
+                memory.write(span(buffer), read).unwrap_or(Ok(()))
             }
             MemberOperation::Write { buffer, durable } => {
                 let write = |bytes: &[u8]| self.device.write_at(bytes, offset_bytes, durable);
@@ -197,9 +200,13 @@ impl MemberQueue {
         };
         let (offset_bytes, _) = self.range(&parts[0].1);
         match parts[0].1.operation {
-            MemberOperation::Read { .. } => arena::write_all(&spans(buffer_of), |buffers| {
-                self.device.read_vectored_at(buffers, offset_bytes)
-            }),
+            MemberOperation::Read { .. } => {
+                let read = |buffers: &mut [IoSliceMut<'_>]| {
+                    self.device.read_vectored_at(buffers, offset_bytes)
+                };
+                // Some of them may have nobody to read for any more; each by itself, it shows.
+                arena::write_all(&spans(buffer_of), read).unwrap_or(Err(MemberError::Truncated))
+            }
             MemberOperation::Write { durable, .. } => {
                 arena::read_all(&spans(buffer_of), |buffers| {
                     self.device.write_vectored_at(buffers, offset_bytes, durable)

@@ -129,8 +129,7 @@ impl Volume {
         let ring = Ring::start(options, has_file).map_err(OpenError::Ring)?;
         let geometry = assembled.geometry.clone();
         let config = options.cache.shard_config(&geometry, options.shards);
-        let recorder = sink.map(|sink| record(&opening.setup, &config, sink));
-        let recorder = recorder.transpose()?;
+        let recorder = sink.map(|sink| record(&opening.setup, &config, sink)).transpose()?;
         let mut array = Array::new(opening.setup);
         let Some(ArrayEffect::Publish(view)) = array.poll_effect() else {
             unreachable!("an array's first effect is its first view");
@@ -151,6 +150,7 @@ impl Volume {
             alarm: Alarm::new(options.shards, members),
             turns,
             scheduling: Mutex::default(),
+            sit_out: Mutex::new(options.sit_out),
             watch: Watch::start(watch)?,
             end: End::default(),
             recorder,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use braid_engine::SitOut;
 use braid_ring::Workers;
 
 use crate::cache::Cache;
@@ -44,6 +45,8 @@ pub struct Options {
     pub scheduling: Scheduling,
     /// Threads that wait for each member where io_uring does not; at least 1.
     pub threads_per_member: usize,
+    /// When a slow member is read around.
+    pub sit_out: SitOut,
     /// Milliseconds without a write after which the superblocks turn clean (md's `safe_mode_delay`).
     pub clean_delay_ms: u64,
     /// How members are read and written.
@@ -62,6 +65,7 @@ impl Default for Options {
             cache: Cache::default(),
             scheduling: Scheduling::default(),
             threads_per_member: 4,
+            sit_out: SitOut::default(),
             // md's own default is 201 ms.
             clean_delay_ms: 200,
             io: Io::Auto,

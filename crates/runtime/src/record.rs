@@ -142,6 +142,7 @@ pub(crate) fn told_shard(events: &[ShardEvent]) -> Vec<Input> {
         ShardEvent::ActivityQuery => Input::ActivityQuery,
         ShardEvent::WriteBack(round) => Input::WriteBack(*round),
         ShardEvent::Tuning(tuning) => Input::Tuning(*tuning),
+        ShardEvent::Attention(attention) => Input::Attention(attention.number),
         ShardEvent::Timeout => Input::Timeout,
     };
     events.iter().map(input).collect()
@@ -155,6 +156,7 @@ pub(crate) fn told_array(events: &[ArrayEvent]) -> Vec<Input> {
         ArrayEvent::Flushed(member, done) => Input::Flushed(*member, *done),
         ArrayEvent::FlushRequest(request) => Input::FlushRequest(*request),
         ArrayEvent::MemberLost(member) => Input::MemberLost(*member),
+        ArrayEvent::SitOut(settings) => Input::SitOut(*settings),
         ArrayEvent::Timeout => Input::Timeout,
         ArrayEvent::Stop => Input::Stop,
     };

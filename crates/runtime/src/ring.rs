@@ -166,6 +166,8 @@ impl Ring {
         raw.check(deed, offset_bytes, length_bytes)?;
         let span = transfer(buffer, length_bytes);
         let operation = self.operation(core, raw, (shard, span), (deed, offset_bytes))?;
+        // A read that was forsaken, and is over: threads end it.
+        let Some(operation) = operation else { return Ok(Some(io)) };
         let ports = self.ports.get().expect("a core that is driven is connected");
         let port = Arc::clone(&ports[usize::from(shard.0)][usize::from(io.member.0)]);
         match self.workers.submit(usize::from(shard.0), operation, port, io.id.0) {
@@ -180,14 +182,15 @@ impl Ring {
         raw: &Raw,
         (shard, span): (ShardIndex, Span),
         (deed, offset): (Deed, u64),
-    ) -> Result<Operation, MemberError> {
-        let lease: Lease = core.shard(shard).memory.lease(span);
+    ) -> Result<Option<Operation>, MemberError> {
+        let lease: Option<Lease> = core.shard(shard).memory.lease(span, deed == Deed::Read);
+        let Some(lease) = lease else { return Ok(None) };
         let file = raw.file(lease.address(), span.length_bytes, offset)?;
         let memory = Segments::from_iter([lease.into()]);
-        Ok(match deed {
+        Ok(Some(match deed {
             Deed::Write { durable } => Operation::Write { file, offset, memory, durable },
             Deed::Read | Deed::Flush => Operation::Read { file, offset, memory },
-        })
+        }))
     }
 
     /// Submits a flight; gives it back if threads have to carry it out, who then say what is wrong with it.
@@ -240,7 +243,7 @@ fn vector(core: &Core, member: &MemberQueue, parts: &[Item]) -> Option<Operation
     let (mut addresses, mut lengths, mut length_bytes) = (0, 0, 0);
     for (shard, io) in parts {
         let span = transfer(buffer_of(io), member.range(io).1);
-        let lease: Lease = core.shard(*shard).memory.lease(span);
+        let lease: Lease = core.shard(*shard).memory.lease(span, deed == Deed::Read)?;
         addresses |= lease.address();
         lengths |= span.length_bytes;
         length_bytes += span.length_bytes as u64;

@@ -8,10 +8,12 @@ use std::collections::BTreeMap;
 
 use braid_dispatch::{Counters, Depth, Policy, Settings};
 use braid_elevator::{MultiplexerSettings, Slice};
+use braid_engine::SitOut;
 use braid_engine::array::MemberId;
 
-use crate::core::{Core, Machine};
+use crate::core::{ArrayEvent, Core, Machine};
 use crate::lane::Lane;
+use crate::member_threads::MemberQueue;
 use crate::sync::Arc;
 use crate::volume::Volume;
 
@@ -94,6 +96,16 @@ impl Scheduling {
         }
     }
 
+    /// Milliseconds that elevators may hold a write back: until it expires, and a second to get its turn.
+    fn hold_ms(&self, members: &[Arc<MemberQueue>], is_multiplexed: bool) -> u64 {
+        let settings = members
+            .iter()
+            .map(|member| self.settings_of(member.slot(), member.turns(), is_multiplexed));
+        let sorting = settings.filter(|settings| settings.policy == Policy::Deadline);
+        let expiry_ms = sorting.map(|settings| settings.write_expiry_ns / 1_000_000 + 1000);
+        expiry_ms.max().unwrap_or(0)
+    }
+
     /// The settings of the multiplexer over members of which one turns, or none does.
     fn settings_of_turns(&self, one_turns: bool) -> MultiplexerSettings {
         let is_on = match self.multiplex {
@@ -137,8 +149,19 @@ impl Core {
             member.scheduler.dispatch_held(&lane);
             touched.extend(lane.into_touched());
         }
+        // Writes may be held back for so long, which is not their member's doing.
+        let write_slack_ms = chosen.hold_ms(&self.members, turns.is_on);
+        let settings = *self.sit_out.lock().expect("setting does not panic");
+        self.array.push(ArrayEvent::SitOut(SitOut { write_slack_ms, ..settings }));
         drop(chosen);
+        self.drive(Machine::Array);
         touched.into_iter().for_each(|shard| self.drive(Machine::Shard(shard)));
+    }
+
+    /// The same once more, since something else has been set.
+    pub(crate) fn schedule_again(self: &Arc<Self>) {
+        let scheduling = self.scheduling.lock().expect("setting does not panic").clone();
+        self.schedule(scheduling);
     }
 
     /// The end of a slice has come for a member that had something held.
@@ -174,7 +197,7 @@ impl Volume {
     /// Every member's elevator.
     pub fn elevators(&self) -> Vec<ElevatorState> {
         let core = self.core();
-        let state = |member: &Arc<crate::member_threads::MemberQueue>| {
+        let state = |member: &Arc<MemberQueue>| {
             let lane = Lane::new(core, member);
             let state = ElevatorState {
                 slot: member.slot(),

@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 
-use braid_engine::Counters;
+use braid_engine::array::{Array, MemberId};
 use braid_engine::request::{
     self, Allowed, ByteOperation, ByteRequest, Course, Denial, Fault, Next, Operation, Patch,
     Regions, Request, ShardIndex, Step, Way,
 };
+use braid_engine::{Counters, SitOut};
 use braid_geometry::{Geometry, LogicalSector, SECTOR_BYTES};
 use braid_ring::Payload;
 
@@ -197,6 +198,37 @@ impl Volume {
         }
     }
 
+    /// When a slow member is read around.
+    #[must_use]
+    pub fn sit_out(&self) -> SitOut {
+        *self.engine.core.sit_out.lock().expect("setting does not panic")
+    }
+
+    /// The same from now on, under load or not; whoever sits out when it is turned off comes back at once.
+    pub fn set_sit_out(&self, settings: SitOut) {
+        let core = &self.engine.core;
+        *core.sit_out.lock().expect("setting does not panic") = settings;
+        core.schedule_again();
+    }
+
+    /// Members that sit out now.
+    #[must_use]
+    pub fn sitting_out(&self) -> Vec<MemberId> {
+        self.look_at_array(Array::sitting_out)
+    }
+
+    /// Milliseconds that members have sat out so far, all of them together.
+    #[must_use]
+    pub fn sat_out_ms(&self) -> u64 {
+        let now = self.engine.core.clock.now();
+        self.look_at_array(|array| array.sat_out_ns(now)) / 1_000_000
+    }
+
+    fn look_at_array<R>(&self, look: impl FnOnce(&Array) -> R) -> R {
+        let drive = || self.engine.core.drive(Machine::Array);
+        self.engine.core.array.inspect(look, drive)
+    }
+
     /// Bytes that were answered and are not on the members.
     #[must_use]
     pub fn dirty_bytes(&self) -> u64 {
@@ -217,8 +249,7 @@ impl Volume {
     /// Number of slots without a member.
     #[must_use]
     pub fn missing_count(&self) -> usize {
-        let drive = || self.engine.core.drive(Machine::Array);
-        self.engine.core.array.inspect(braid_engine::array::Array::missing_count, drive)
+        self.look_at_array(Array::missing_count)
     }
 
     /// Asks for `operation`; `done` is called exactly once, possibly before this returns.

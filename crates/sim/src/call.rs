@@ -248,7 +248,7 @@ impl World {
                     self.begin_patch(id, patch);
                 }
                 let data = vec![0x77; sectors as usize * SECTOR];
-                let payload = Some(Payload { data, may_change: true });
+                let payload = Some(Payload::new(data, true));
                 self.start_flight(Operation::Read, (start.0, sectors), payload, Some(id));
             }
             Step::Store { patch, durable } => self.take_store(id, patch, durable),
@@ -266,7 +266,7 @@ impl World {
         let payload = match operation {
             Operation::Read | Operation::Write { .. } => {
                 let data = std::mem::take(&mut call.payload);
-                Some(Payload { data, may_change: operation == Operation::Read })
+                Some(Payload::new(data, operation == Operation::Read))
             }
             Operation::WriteZeroes { .. } | Operation::Trim => None,
         };
@@ -313,7 +313,7 @@ impl World {
             merged += 1;
         }
         *self.tally.counts.entry("merged-sector").or_default() += merged;
-        let payload = Some(Payload { data, may_change: false });
+        let payload = Some(Payload::new(data, false));
         let range = (patch.start.0, patch.sectors);
         self.start_flight(Operation::Write { durable }, range, payload, Some(id));
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use braid_assembly::{AssembledArray, Assembly, Options, ProbedMember, assemble};
 use braid_engine::array::{Array, ArrayEffect, ArrayView, MemberId, SuperblockState, update_for};
-use braid_engine::effect::Report;
+use braid_engine::effect::{Attention, Report};
 use braid_engine::request::Regions;
 use braid_engine::{CacheConfig, Instant, Shard, ShardConfig, Tuning, open};
 use braid_geometry::Geometry;
@@ -65,6 +65,7 @@ pub(crate) enum Message {
     Query,
     WriteBack(u64),
     Tuning(Tuning),
+    Attention(Arc<Attention>),
 }
 
 /// A shard with its memory and what is on its way to it and from it.

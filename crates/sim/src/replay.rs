@@ -65,6 +65,10 @@ fn event(input: &Input) -> (&'static str, [u64; 3]) {
             ("tune", [u64::from(tuning.stripes), u64::from(is_back), tuning.age_max_ms])
         }
         Input::View(epoch) => ("view", one(epoch)),
+        Input::Attention(number) => ("attend", one(number)),
+        Input::SitOut(settings) => {
+            ("sit-out", [u64::from(settings.is_on), u64::from(settings.factor), settings.min_ms])
+        }
         Input::ActivityQuery => ("query", [0; 3]),
         Input::Report(shard, report) => {
             let shard = u64::from(shard.0);
@@ -76,6 +80,9 @@ fn event(input: &Input) -> (&'static str, [u64; 3]) {
                 Report::WrittenBack { round } => ("back", [shard, round, 0]),
                 Report::WriteLost => ("missed", one(shard)),
                 Report::ViewInForce { epoch } => ("rules", [shard, epoch, 0]),
+                Report::Pace { member, pace } => {
+                    ("pace", [u64::from(member.0), pace.mean_ns, pace.oldest_ns])
+                }
                 Report::Activity { last_write, writing } => {
                     ("active", [shard, last_write.0, u64::from(writing)])
                 }
@@ -115,7 +122,10 @@ mod tests {
             ("s0 0 5 piece:1:r:99999:1:0 = 0 0\nend\n", "line 8: "),
             ("s0 1 5 query = 0 0\nend\n", "line 8: this turn is not the machine's next"),
             ("s1 0 5 query = 0 0\nend\n", "line 8: this turn is not the machine's next"),
-            ("s0 0 5 view:9 = 0 0\nend\n", "line 8: a view that the array never gave"),
+            (
+                "s0 0 5 view:9 = 0 0\nend\n",
+                "line 8: a view or an attention that the array never gave",
+            ),
             ("a 0 5 timeout = 7 0\nend\n", "line 8: turn 0 of a gives"),
             ("a 0 5 query = 7 0\nend\n", "line 8: not a turn"),
         ] {

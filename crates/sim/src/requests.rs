@@ -93,12 +93,12 @@ impl World {
             Operation::Write { .. } => {
                 let (offset, length) = (start * SECTOR as u64, sectors * SECTOR as u64);
                 let data = written(id, offset, length);
-                (Some(id.0 as Version + 1), Some(Payload { data, may_change: false }))
+                (Some(id.0 as Version + 1), Some(Payload::new(data, false)))
             }
             Operation::WriteZeroes { .. } | Operation::Trim => (Some(0), None),
             Operation::Read => {
                 let data = vec![0x77; sectors as usize * SECTOR];
-                (None, Some(Payload { data, may_change: true }))
+                (None, Some(Payload::new(data, true)))
             }
         };
         if let Some(version) = version {
@@ -171,6 +171,7 @@ impl World {
     pub(crate) fn answered(&mut self, id: RequestId, result: Result<(), Fault>) {
         self.note("answer", [id.0, u64::from(result.is_ok()), 0]);
         let flight = self.engine.clients.flights.remove(&id).expect("a request under way");
+        self.engine.payloads.join(id);
         let Request { operation, start, sectors, .. } = flight.request;
         if operation.is_write() && result.is_ok() {
             self.superblocks_have_told();

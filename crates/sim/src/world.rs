@@ -80,6 +80,8 @@ pub(crate) struct Engine {
     pub(crate) has_written: bool,
     /// Disks that have failed a flush: out before a flush is answered well.
     pub(crate) unflushed: BTreeSet<usize>,
+    /// Members that are read around.
+    pub(crate) sitting_out: BTreeSet<MemberId>,
     /// Where the array stands between clean and active.
     pub(crate) phase: Phase,
 }
@@ -102,6 +104,7 @@ impl Engine {
             has_lost_cache: false,
             has_written: false,
             unflushed: BTreeSet::new(),
+            sitting_out: BTreeSet::new(),
             phase,
         }
     }
@@ -303,6 +306,7 @@ impl World {
             }
             Message::Query => side.shard.handle_activity_query(now),
             Message::WriteBack(round) => side.shard.handle_write_back(now, round),
+            Message::Attention(attention) => side.shard.handle_attention(now, attention),
             Message::Tuning(tuning) => {
                 side.cache.tuning = tuning;
                 side.age_before_ms = side.age_before_ms.max(tuning.age_max_ms);
@@ -475,6 +479,9 @@ impl World {
             let flight = self.engine.clients.flights.get_mut(&reply.request);
             let flight: &mut Flight = flight.expect("only requests under way are answered");
             let answer = flight.progress.reply(reply.result);
+            if reply.leaves_payload {
+                self.engine.payloads.leave(reply.request);
+            }
             if reply.keeps_payload {
                 self.keep(index, &reply);
             }
@@ -507,6 +514,11 @@ impl World {
                 }
                 ArrayEffect::Flush { member } => {
                     self.engine.pending.push(Event::Flush { member });
+                }
+                ArrayEffect::Attend(attention) => {
+                    for side in &mut self.engine.machines.shards {
+                        side.inbox.push_back(Message::Attention(Arc::clone(&attention)));
+                    }
                 }
                 ArrayEffect::QueryActivity => {
                     for side in &mut self.engine.machines.shards {

@@ -15,6 +15,7 @@
 //! It does not know sectors, requests' content, devices or threads.
 
 mod roster;
+mod sitting_out;
 mod step;
 mod superblock;
 mod update;
@@ -34,9 +35,10 @@ pub(crate) use waves::next_wave;
 
 use crate::Instant;
 use crate::badblocks::BadBlocks;
-use crate::effect::Report;
+use crate::effect::{Attention, Report};
 use crate::request::{Fault, RequestId, ShardIndex};
 use roster::Roster;
+use sitting_out::SittingOut;
 use step::{Activity, Task};
 use superblock::Events;
 
@@ -95,6 +97,8 @@ pub enum ArrayEffect {
         /// Whose.
         member: MemberId,
     },
+    /// Give this to every shard, which need not wait for what is under way.
+    Attend(Arc<Attention>),
     /// Ask every shard for its activity.
     QueryActivity,
     /// Ask every shard to bring what it has answered to the members.
@@ -138,6 +142,26 @@ pub enum Notice {
         /// The member that could not grow.
         member: MemberId,
     },
+    /// A member has become much slower than its siblings: it is read around for now, and written.
+    SitsOut {
+        /// Which.
+        member: MemberId,
+        /// Its slot.
+        slot: Slot,
+        /// Milliseconds that its requests take, or that the oldest has been under way.
+        latency_ms: u64,
+        /// Microseconds that its siblings take: the median; 0 if nothing was asked of them.
+        siblings_us: u64,
+    },
+    /// A member that sat out is read again.
+    Back {
+        /// Which.
+        member: MemberId,
+        /// Its slot.
+        slot: Slot,
+        /// Milliseconds that it sat out.
+        after_ms: u64,
+    },
     /// The array has stopped.
     Stopped {
         /// Its superblocks are clean, and nothing that was answered was lost.
@@ -158,6 +182,7 @@ pub struct Array {
     task: Task,
     flushes: Flushes,
     closing: Closing,
+    sitting_out: SittingOut,
     effects: VecDeque<ArrayEffect>,
 }
 
@@ -280,6 +305,7 @@ impl Array {
             task: Task::Nothing,
             flushes: Flushes { unflushed, ..Flushes::default() },
             closing: Closing::default(),
+            sitting_out: SittingOut::new(),
             effects: VecDeque::new(),
         };
         array.publish();
@@ -306,6 +332,10 @@ impl Array {
                 self.condition.write_wanted = true;
             }
             Report::MemberFailed { member } => self.fail_member(member),
+            Report::Pace { member, pace } => {
+                // Nothing else hangs on it, and it comes often.
+                return self.hear_pace(now, shard, (member, pace));
+            }
             Report::MemberWritten { member } => {
                 self.flushes.unflushed.insert(member);
             }

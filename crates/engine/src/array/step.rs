@@ -366,6 +366,7 @@ impl Array {
             |slot: Slot| slot == failed || self.roster.is_lost(slot) && !planted(Bug::TooManyOut);
         if self.geometry.survives(&is_lost) {
             self.roster.take_out(failed);
+            self.forget_pace(member);
             if self.condition.read_only || planted(Bug::LossUnrecorded) {
                 // Nothing is ever missed, so nothing is recorded first.
                 let losses = self.roster.take_unrecorded();

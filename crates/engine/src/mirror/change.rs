@@ -3,7 +3,7 @@
 use braid_geometry::{MemberSector, Slot};
 use braid_hooks::{Bug, Mark, planted, reached};
 
-use super::{Extent, Mirror, Missed, Work};
+use super::{Extent, Mirror, Missed, Owner, Work};
 use crate::array::Gate;
 use crate::buffer::Buffer;
 use crate::direct::operation;
@@ -97,7 +97,7 @@ impl Mirror {
                 durable: false,
             },
         };
-        let io = IoId(self.in_flight.insert((key, slot)));
+        let io = IoId(self.in_flight.insert((Owner::Work(key), slot)));
         common.submit((io, slot), (sector, extent.sectors), operation);
     }
 

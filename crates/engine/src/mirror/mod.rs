@@ -7,6 +7,10 @@
 //!               └─some failed──▶ report; hold until a view without them arrives ▶ unlock, answer
 //! ```
 //!
+//! A copy whose member sits out is read if there is no other. Reads that are under way there when it begins to sit
+//! out are forsaken: another copy is read into the payload's second side ([`crate::buffer`]), once for each
+//! read; what was forsaken comes back late and changes nothing [check: a_late_read_changes_no_answer].
+//!
 //! The range lock gives all copies the same order of overlapping writes, and keeps a repair from
 //! putting old bytes over new ones [check: overlapping_writes_reach_copies_in_one_order].
 
@@ -19,7 +23,8 @@ use std::collections::BTreeMap;
 use braid_geometry::{LogicalSector, MemberSector, MirrorGeometry, Slot};
 
 use crate::array::MemberId;
-use crate::effect::MemberIoDone;
+use crate::buffer::{BlockIndex, Buffer};
+use crate::effect::{IoId, MemberIoDone, MemberOperation};
 use crate::request::{LockKey, Operation, Piece, RangeLock};
 use crate::shard::{Common, PieceKey};
 use crate::slab::Slab;
@@ -49,13 +54,22 @@ enum Work {
     Change(Change),
 }
 
+/// Whose a member request is.
+#[derive(Clone, Copy, Debug)]
+enum Owner {
+    Work(LockKey),
+    /// A read that was forsaken.
+    Forsaken,
+    Probe,
+}
+
 /// The machine of RAID-1 and RAID-10.
 #[derive(Debug)]
 pub(crate) struct Mirror {
     geometry: MirrorGeometry,
     works: BTreeMap<LockKey, Work>,
     next_work: u64,
-    in_flight: Slab<(LockKey, Slot)>,
+    in_flight: Slab<(Owner, Slot)>,
     lock: RangeLock,
     balance: Vec<Load>,
 }
@@ -103,7 +117,19 @@ impl Mirror {
     }
 
     pub(crate) fn handle_io(&mut self, common: &mut Common, done: MemberIoDone) {
-        let (work, slot) = self.in_flight.remove(done.id.0).expect("an answer to our own request");
+        let (owner, slot) = self.in_flight.remove(done.id.0).expect("an answer to our own request");
+        let work = match owner {
+            Owner::Work(work) => work,
+            Owner::Forsaken => {
+                reached(Mark::LateRead);
+                self.balance[usize::from(slot.0)].reads -= 1;
+                return common.stray_done(slot, done.result);
+            }
+            Owner::Probe => {
+                common.clocks.probed(slot);
+                return common.stray_done(slot, done.result);
+            }
+        };
         match self.works.remove(&work).expect("work lasts as long as its requests") {
             Work::Read(read) => self.read_done(common, (work, read), slot, done.result),
             Work::Change(change) => self.change_done(common, (work, change), slot, done.result),
@@ -123,6 +149,19 @@ impl Mirror {
                 self.change_settled(common, key, change);
             }
         }
+    }
+
+    /// A block for each slot's probes.
+    pub(crate) fn arena_blocks(&self) -> u32 {
+        u32::from(self.geometry.slots())
+    }
+
+    /// Reads a little, to see how long it takes.
+    pub(crate) fn probe(&mut self, common: &mut Common, slot: Slot, run: (MemberSector, u32)) {
+        let io = IoId(self.in_flight.insert((Owner::Probe, slot)));
+        let buffer = Buffer::Block { block: BlockIndex(u32::from(slot.0)), offset_sectors: 0 };
+        common.counters.probes += 1;
+        common.submit((io, slot), run, MemberOperation::Read { buffer });
     }
 
     fn new_work(&mut self) -> LockKey {

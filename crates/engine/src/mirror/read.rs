@@ -4,8 +4,9 @@ use braid_geometry::{MemberSector, Slot};
 use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes};
 
 use super::change::Change;
-use super::{Extent, Mirror, Work};
+use super::{Extent, Mirror, Owner, Work};
 use crate::array::Gate;
+use crate::buffer::{SECOND_SIDE, Side, side_of};
 use crate::direct::operation;
 use crate::effect::{IoId, MemberFault};
 use crate::request::{Fault, LockKey};
@@ -44,14 +45,29 @@ impl Mirror {
             }
             return;
         };
+        if common.clocks.is_any_out() && !common.clocks.sits_out(slot) {
+            common.counters.reads_around += u64::from(self.is_around(common, &read));
+        }
         let sectors = read.extent.sectors;
         let (operation, _) = operation(&read.extent.piece, read.extent.done);
         let load = &mut self.balance[usize::from(slot.0)];
         load.reads += 1;
         load.next_sector = sector.0 + u64::from(sectors);
-        let io = IoId(self.in_flight.insert((key, slot)));
+        let io = IoId(self.in_flight.insert((Owner::Work(key), slot)));
         common.submit((io, slot), (sector, sectors), operation);
         self.works.insert(key, Work::Read(read));
+    }
+
+    /// Whether a copy of the extent is on a member that sits out: this read goes around it.
+    fn is_around(&self, common: &mut Common, read: &Read) -> bool {
+        let mut is_around = false;
+        for (slot, sector) in self.copies(&read.extent) {
+            if common.clocks.sits_out(slot) {
+                common.clocks.note_place(slot, sector, read.extent.sectors);
+                is_around = true;
+            }
+        }
+        is_around
     }
 
     /// The copy that goes on where its member's last read ended, else the least busy one.
@@ -65,7 +81,8 @@ impl Mirror {
             && common.view.gate != Gate::Broken
             || planted(Bug::CopiesBelieved);
         let mut copies = self.copies(&read.extent);
-        if copies_agree && sometimes(Point::OtherCopy) {
+        let sits_out = |slot: Slot| copies_agree && common.clocks.sits_out(slot);
+        if copies_agree && !common.clocks.is_any_out() && sometimes(Point::OtherCopy) {
             copies.retain(|(slot, sector)| {
                 let failed = read.failed.iter().any(|(failed, _)| failed == slot);
                 !failed && common.view.readable(*slot, *sector, sectors).is_some()
@@ -81,9 +98,43 @@ impl Mirror {
             })
             .min_by_key(|(copy, (slot, sector))| {
                 let load = self.balance[usize::from(slot.0)];
-                (copies_agree.then_some((load.next_sector != sector.0, load.reads)), *copy)
+                let load = copies_agree.then_some((load.next_sector != sector.0, load.reads));
+                (sits_out(*slot), load, *copy)
             })
             .map(|(_, place)| place)
+    }
+
+    /// Lets go of reads of members that sit out, and reads other copies instead, where there are any that
+    /// may be believed.
+    pub(crate) fn handle_attention(&mut self, common: &mut Common) {
+        if !common.clocks.is_any_out() {
+            return;
+        }
+        let under_way = self.in_flight.iter_mut();
+        let slow = under_way.filter(|(_, (_, slot))| common.clocks.sits_out(*slot));
+        let slow: Vec<u64> = slow.map(|(name, _)| name).collect();
+        for name in slow {
+            let Some((Owner::Work(key), _)) = self.in_flight.get_mut(name).copied() else {
+                continue;
+            };
+            let Some(Work::Read(read)) = self.works.get(&key) else { continue };
+            let (side, offset_sectors) = side_of(read.extent.piece.payload_offset_sectors);
+            let other = self.choose_copy(common, read).map(|(slot, _)| slot);
+            if side == Side::Second || other.is_none_or(|slot| common.clocks.sits_out(slot)) {
+                continue;
+            }
+            let Some(Work::Read(mut read)) = self.works.remove(&key) else { unreachable!() };
+            reached(Mark::ReadForsaken);
+            common.forsake(read.extent.key);
+            self.in_flight.get_mut(name).expect("just seen").0 = Owner::Forsaken;
+            if !planted(Bug::ForsakenSameMemory) {
+                read.extent.piece.payload_offset_sectors = offset_sectors + SECOND_SIDE;
+            }
+            if planted(Bug::ForsakenForgotten) {
+                continue;
+            }
+            self.try_next_copy(common, key, read);
+        }
     }
 
     pub(super) fn read_done(

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use braid_geometry::{MemberSector, Slot};
 
+use super::pace::Clocks;
 use super::pieces::{PieceKey, Pieces};
 use crate::Instant;
 use crate::array::{ArrayView, Gate, MemberId};
@@ -38,12 +39,14 @@ pub(crate) struct Common {
     /// By slot: a write has reached its member since it was last told.
     written: Vec<bool>,
     pub(super) reports: VecDeque<Report>,
+    pub(crate) clocks: Clocks,
 }
 
 impl Common {
     pub(super) fn new(view: Arc<ArrayView>) -> Self {
         Self {
             written: vec![false; view.slots.len()],
+            clocks: Clocks::new(view.slots.len()),
             now: Instant::default(),
             view,
             counters: Counters::default(),
@@ -75,13 +78,30 @@ impl Common {
             self.counters.member_reads += 1;
         }
         self.in_flight += 1;
+        self.clocks.begins(self.now, (id, slot), (sector, sectors), &operation);
         self.member_ios.push_back(MemberIo { id, member, slot, sector, sectors, operation });
     }
 
     pub(super) fn io_done(&mut self, done: &MemberIoDone) {
         assert!(self.in_flight > 0, "more results than requests");
         self.in_flight -= 1;
+        self.clocks.ends(self.now, done.id);
         self.counters.member_errors += u64::from(done.result.is_err());
+    }
+
+    /// Tells the array how fast the members are, if it is time to.
+    pub(super) fn report_pace(&mut self) {
+        let (view, reports) = (&self.view, &mut self.reports);
+        self.clocks.report(self.now, |slot, pace| {
+            if let Some(member) = view.member(slot).map(|member| member.id) {
+                reports.push_back(Report::Pace { member, pace });
+            }
+        });
+    }
+
+    /// A read that nobody waits for any more has come back: a probe, or one that was forsaken.
+    pub(crate) fn stray_done(&mut self, slot: Slot, result: Result<(), MemberFault>) {
+        result.err().into_iter().for_each(|fault| self.note_read_fault(slot, fault));
     }
 
     /// A write has reached the member in `slot`, at least in part: a flush must reach it, too.
@@ -170,6 +190,12 @@ impl Common {
         }
     }
 
+    /// A read straight into the payload of `piece` is not waited for any more.
+    pub(crate) fn forsake(&mut self, piece: PieceKey) {
+        self.counters.forsaken_reads += 1;
+        self.pieces.leave(piece);
+    }
+
     /// Sectors of pieces whose payload is kept beyond their answer.
     pub(crate) fn kept_sectors(&self) -> u64 {
         self.pieces.kept_sectors()
@@ -207,7 +233,9 @@ impl Common {
     }
 
     pub(super) fn refuse(&mut self, piece: &Piece, fault: Fault) {
-        let reply = PieceReply { request: piece.request, result: Err(fault), keeps_payload: false };
+        let (keeps_payload, leaves_payload) = (false, false);
+        let result = Err(fault);
+        let reply = PieceReply { request: piece.request, result, keeps_payload, leaves_payload };
         self.replies.extend(planted(Bug::RefusedTwice).then_some(reply));
         self.replies.push_back(reply);
     }

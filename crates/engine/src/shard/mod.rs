@@ -4,9 +4,11 @@
 //! Which family serves is decided once, by the geometry; the families share [`Common`].
 
 mod common;
+mod pace;
 mod pieces;
 
 pub(crate) use common::Common;
+pub(crate) use pace::PROBE_SECTORS;
 pub(crate) use pieces::PieceKey;
 #[cfg(test)]
 pub(crate) use pieces::Pieces;
@@ -21,7 +23,7 @@ use crate::Instant;
 use crate::array::{ArrayView, Gate};
 use crate::counters::Counters;
 use crate::direct::Direct;
-use crate::effect::{MemberIo, MemberIoDone, PieceReply, Report};
+use crate::effect::{Attention, MemberIo, MemberIoDone, PieceReply, Report};
 use crate::job::Job;
 use crate::mirror::Mirror;
 use crate::request::{Fault, Piece, RequestId};
@@ -72,7 +74,8 @@ impl Shard {
     pub fn arena_blocks(&self) -> u32 {
         match &self.family {
             Machine::Stripe(stripes) => stripes.arena_blocks(),
-            Machine::Direct(_) | Machine::Mirror(_) => 0,
+            Machine::Mirror(mirror) => mirror.arena_blocks(),
+            Machine::Direct(_) => 0,
         }
     }
 
@@ -81,7 +84,7 @@ impl Shard {
     pub fn block_sectors(&self) -> u32 {
         match &self.family {
             Machine::Stripe(stripes) => stripes.unit_sectors(),
-            Machine::Direct(_) | Machine::Mirror(_) => 1,
+            Machine::Direct(_) | Machine::Mirror(_) => PROBE_SECTORS,
         }
     }
 
@@ -150,6 +153,7 @@ impl Shard {
         assert!(view.epoch > self.common.view.epoch, "views come in order");
         self.common.now = now;
         self.common.view = view;
+        self.common.clocks.look(&self.common.view);
         self.common.unconfirmed_epoch = Some(self.common.view.epoch);
         match &mut self.family {
             Machine::Direct(_) => {}
@@ -212,9 +216,47 @@ impl Shard {
         self.common.confirm_view();
     }
 
+    /// The array has decided which members to watch, and which sit out. Unlike a view this does not wait
+    /// for what is under way: reads of a member that sits out are let go of and made in another way.
+    pub fn handle_attention(&mut self, now: Instant, attention: Arc<Attention>) {
+        self.common.now = now;
+        let Common { clocks, view, .. } = &mut self.common;
+        match &mut self.family {
+            // Nobody can stand in for anybody.
+            Machine::Direct(_) => {}
+            Machine::Mirror(mirror) => {
+                clocks.attend(now, attention, view);
+                mirror.handle_attention(&mut self.common);
+            }
+            Machine::Stripe(stripes) => {
+                clocks.attend(now, attention, view);
+                stripes.handle_attention(&mut self.common);
+            }
+        }
+        self.common.confirm_view();
+    }
+
+    /// Tells how fast the members are, and asks those that sit out for a little, when it is time to.
+    fn look_at_members(&mut self, now: Instant) {
+        self.common.report_pace();
+        for (slot, sector, sectors) in self.common.clocks.probes(now) {
+            let readable = self.common.view.readable(slot, sector, u64::from(sectors)).is_some();
+            match &mut self.family {
+                Machine::Mirror(mirror) if readable => {
+                    mirror.probe(&mut self.common, slot, (sector, sectors));
+                }
+                Machine::Stripe(stripes) if readable => {
+                    stripes.probe(&mut self.common, slot, (sector, sectors));
+                }
+                _ => self.common.clocks.probed(slot),
+            }
+        }
+    }
+
     /// The moment asked for by [`Self::poll_timeout`] has come.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.common.now = now;
+        self.look_at_members(now);
         if let Machine::Stripe(stripes) = &mut self.family {
             stripes.handle_timeout(&mut self.common);
         }
@@ -224,10 +266,11 @@ impl Shard {
     /// When to call [`Self::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        match &self.family {
+        let own = match &self.family {
             Machine::Stripe(stripes) => stripes.poll_timeout(),
             Machine::Direct(_) | Machine::Mirror(_) => None,
-        }
+        };
+        own.into_iter().chain(self.common.clocks.poll_timeout()).min()
     }
 
     /// Sectors of pieces that were answered early and whose payload is kept. A piece counts whole as

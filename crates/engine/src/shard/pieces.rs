@@ -23,6 +23,8 @@ struct Entry {
     /// Parts whose writing goes on after they were answered.
     kept: u32,
     is_answered: bool,
+    /// A read into its payload was forsaken.
+    is_left: bool,
     worst: Option<Fault>,
 }
 
@@ -46,6 +48,7 @@ impl Pieces {
             parts: 1,
             kept: 0,
             is_answered: false,
+            is_left: false,
             worst: None,
         }))
     }
@@ -56,6 +59,11 @@ impl Pieces {
 
     pub(super) fn add_part(&mut self, key: PieceKey) {
         self.entry(key).parts += 1;
+    }
+
+    /// A read into the payload was forsaken.
+    pub(super) fn leave(&mut self, key: PieceKey) {
+        self.entry(key).is_left = true;
     }
 
     /// Writing a part goes on after its answer.
@@ -98,6 +106,7 @@ impl Pieces {
             request: entry.request,
             result: entry.worst.map_or(Ok(()), Err),
             keeps_payload: entry.kept > 0,
+            leaves_payload: entry.is_left,
         };
         if !reply.keeps_payload {
             self.forget(key);

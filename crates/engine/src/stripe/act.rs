@@ -28,9 +28,20 @@ impl Stripes {
                 parity_agrees: self.parity_agrees(common, stripe),
                 turn: if ready { self.turn(common, stripe) } else { Turn::Now },
             };
-            let (facts, plan) = facts(stripe, &common.view, around);
+            let is_beside = self.is_beside(index);
+            let is_any_out = is_beside || common.clocks.is_any_out();
+            let doubts = is_any_out.then_some(|slot| self.is_doubtful_beside(common, index, slot));
+            let (facts, plan) =
+                facts(stripe, &common.view, around, doubts.map(|doubts| (doubts, is_beside)));
             match decide(&facts) {
+                Action::Wait if !is_beside && self.is_stuck(common, index) => {
+                    return self.take_reads_out(common, index);
+                }
                 Action::Wait => return,
+                Action::Write if self.must_wait_beside(index) => {
+                    return reached(Mark::WriteWaitsBeside);
+                }
+                Action::Release if is_beside => return self.release_beside(index),
                 Action::Release => return self.release(common, index),
                 Action::PutOff(turn) => return self.put_off(common, index, turn),
                 Action::Begin => {
@@ -43,6 +54,7 @@ impl Stripes {
                 Action::Hold => self.hold(common, index),
                 Action::Finish => self.end_batch(common, index, Ok(())),
                 Action::Refuse if self.narrow(common, index) => reached(Mark::BatchNarrowed),
+                Action::Refuse if is_beside => self.read_after_all(common, index),
                 Action::Refuse => self.refuse(common, index),
             }
         }
@@ -57,13 +69,20 @@ impl Stripes {
         agrees && !self.torn.contains(&band.key)
     }
 
+    /// Whether the stripe is about to write a band that is being read beside it.
+    fn must_wait_beside(&self, index: u32) -> bool {
+        let stripe = self.cache.stripe(index);
+        let writes = stripe.batch.as_ref().is_some_and(|batch| batch.is_write);
+        writes && self.is_read_beside(stripe.band().key)
+    }
+
     fn blocks(&self, index: u32) -> Blocks {
         Blocks { first: index * 2 * u32::from(self.geometry.slots()) }
     }
 
     fn read(&mut self, common: &mut Common, index: u32, plan: &Plan) {
         let blocks = self.blocks(index);
-        let stripe = &mut self.cache.pool[index as usize];
+        let stripe = self.cache.stripe_mut(index);
         let map = stripe.map;
         let p = plan.p.then(|| map.p_slot());
         let q = plan.q.then(|| map.q_slot().expect("a plan reads Q only where there is one"));
@@ -84,7 +103,7 @@ impl Stripes {
 
     fn compute(&mut self, common: &mut Common, index: u32, plan: &Plan) {
         let blocks = self.blocks(index);
-        let stripe = &mut self.cache.pool[index as usize];
+        let stripe = self.cache.stripe_mut(index);
         count(common, stripe, plan);
         stripe.phase = Phase::Compute;
         let job = common.blank_job(JobId(u64::from(index)), stripe.window().sectors);
@@ -104,8 +123,8 @@ impl Stripes {
 
     /// Answers reads, then writes every column whose member lacks its content.
     fn write(&mut self, common: &mut Common, index: u32) {
-        let blocks = self.blocks(index);
-        let stripe = &mut self.cache.pool[index as usize];
+        let (blocks, is_beside) = (self.blocks(index), self.is_beside(index));
+        let stripe = self.cache.stripe_mut(index);
         stripe.phase = Phase::Write;
         let range = stripe.range();
         let batch = *stripe.batch.as_ref().expect("a batch is being written");
@@ -115,11 +134,11 @@ impl Stripes {
         if !batch.is_write || planted(Bug::AnsweredUnwritten) {
             self.answer_batch(common, index, Ok(()));
         }
-        let stripe = &mut self.cache.pool[index as usize];
+        let stripe = self.cache.stripe_mut(index);
         for slot in stripe.slots() {
             let column = *stripe.column(slot);
             let fresh = match column.fresh {
-                Fresh::Nothing if is_repairable(common, &column) => {
+                Fresh::Nothing if !is_beside && is_repairable(common, &column) => {
                     reached(Mark::RepairsStripe);
                     common.counters.read_repairs += 1;
                     let is_wrong = planted(Bug::RepairWritesWrong);
@@ -150,7 +169,7 @@ impl Stripes {
     }
 
     fn hold(&mut self, common: &mut Common, index: u32) {
-        let stripe = &mut self.cache.pool[index as usize];
+        let stripe = self.cache.stripe_mut(index);
         stripe.phase = Phase::Hold;
         self.holding += 1;
         for (member, fault) in stripe.columns.iter().filter_map(|column| column.missed) {
@@ -168,7 +187,7 @@ impl Stripes {
     /// with one request, and that with one block, so that nothing is refused that can be had alone.
     /// False when there is nothing left to narrow, or writing has begun.
     fn narrow(&mut self, common: &mut Common, index: u32) -> bool {
-        let stripe = &mut self.cache.pool[index as usize];
+        let stripe = self.cache.stripe_mut(index);
         // A member that is not there is missing everywhere; what it holds badly, here and there.
         let (start, sectors) = stripe.range();
         let is_local = |slot: Slot| {

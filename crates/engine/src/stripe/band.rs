@@ -91,12 +91,18 @@ pub(super) struct Attachment {
     /// It carries what was answered in this round or before (its own bytes, or older ones that it
     /// covers); none if it carries nothing that was answered.
     pub(super) owes: Option<u64>,
+    /// A read that has to wait for whatever member it takes: it cannot be made around it.
+    pub(super) insists: bool,
 }
 
 /// Sectors of a block: what is refused alone.
 const BLOCK_SECTORS: u64 = 8;
 
 impl Attachment {
+    pub(super) fn new((piece, request, want, run): (PieceKey, RequestId, Want, Run)) -> Self {
+        Self { piece, request, want, run, kept: false, owes: None, insists: false }
+    }
+
     /// The same in two: its first block in the band, and the rest; none if it is one block.
     pub(super) fn cut(self, band: &Band) -> Option<(Self, Self)> {
         // Runs of other bands may lie before, between and behind the columns of this one.
@@ -122,6 +128,11 @@ impl Attachment {
 }
 
 impl Band {
+    /// Sectors into the chunk at which it begins.
+    pub(super) fn offset_in_chunk(&self) -> u32 {
+        self.offset_in_chunk
+    }
+
     /// Sectors of a data column, in the row.
     fn column(&self, data_index: u64) -> Range<u64> {
         let chunk = data_index * u64::from(self.chunk_sectors);
@@ -248,7 +259,8 @@ mod tests {
                     let request = RequestId(1);
                     let want = Want::Read;
                     let (kept, owes) = (false, None);
-                    let mut rest = Attachment { piece, request, want, run, kept, owes };
+                    let insists = false;
+                    let mut rest = Attachment { piece, request, want, run, kept, owes, insists };
                     let mut sectors = 0;
                     let whole: u32 = segments(&run).iter().map(|(_, s)| s.sectors).sum();
                     while let Some((first, left)) = rest.cut(&band) {

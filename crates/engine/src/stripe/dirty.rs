@@ -13,7 +13,7 @@
 //! While a copy is out a stripe that has begun stands still ([`super::decide`]), so that no payload is
 //! given back under it [check: a_read_sees_what_was_answered]. So that readers of a busy block cannot
 //! keep it there, a read that comes to a stripe that has begun, and has copies out, waits for the
-//! batch in the stripe's queue [check: a_hot_dirty_block_is_written_while_it_is_read].
+//! batch in the stripe's queue, unless the batch is stuck on a member that sits out [check: a_hot_dirty_block_is_written_while_it_is_read].
 
 use braid_hooks::{Bug, Mark, planted, reached};
 
@@ -67,7 +67,8 @@ impl Stripes {
                     self.read_past_stripes(common, key, piece, (clean_from, from));
                 }
                 let Stripe { batch, copies, .. } = self.cache.stripe(stripe);
-                if batch.is_some() && *copies > 0 {
+                let is_begun = batch.is_some() && *copies > 0;
+                if is_begun && !self.is_stuck(common, stripe) {
                     reached(Mark::DirtyReadWaits);
                     self.attach(common, band, (key, piece.request, Want::Read, run));
                     (clean_from, from) = (next, next);

@@ -17,14 +17,33 @@ pub(super) struct Around {
 }
 
 /// The stripe at a glance, for the decision table; and, for one that is being filled, the plan.
-pub(super) fn facts(stripe: &Stripe, view: &ArrayView, around: Around) -> (Facts, Option<Plan>) {
+///
+/// `doubts` says which columns are better not read, and whether that is final: if it is not, and nothing can
+/// be done without them, they are read.
+pub(super) fn facts(
+    stripe: &Stripe,
+    view: &ArrayView,
+    around: Around,
+    doubts: Option<(impl Fn(Slot) -> bool, bool)>,
+) -> (Facts, Option<Plan>) {
     let filling = stripe.phase == Phase::Fill && stripe.outstanding == 0 && stripe.copies == 0;
     let missed = stripe.phase != Phase::Ready
         && stripe.slots().any(|slot| {
             let missed = stripe.column(slot).missed.map(|(member, _)| member);
             missed.is_some() && view.member(slot).map(|member| member.id) == missed
         });
-    let plan = filling.then(|| plan(&stripe_facts(stripe, view, around.parity_agrees)));
+    let plan = filling.then(|| {
+        let stripe_facts = |doubtful: &dyn Fn(Slot) -> bool| {
+            stripe_facts(stripe, view, around.parity_agrees, doubtful)
+        };
+        match doubts {
+            None => plan(&stripe_facts(&|_| false)),
+            Some((doubtful, true)) => plan(&stripe_facts(&doubtful)),
+            Some((doubtful, false)) => {
+                plan(&stripe_facts(&doubtful)).or_else(|| plan(&stripe_facts(&|_| false)))
+            }
+        }
+    });
     let need = match &plan {
         None => Need::Nothing,
         Some(None) => Need::Impossible,
@@ -43,12 +62,21 @@ pub(super) fn facts(stripe: &Stripe, view: &ArrayView, around: Around) -> (Facts
     (facts, plan.flatten())
 }
 
-fn stripe_facts(stripe: &Stripe, view: &ArrayView, parity_agrees: bool) -> StripeFacts {
+fn stripe_facts(
+    stripe: &Stripe,
+    view: &ArrayView,
+    parity_agrees: bool,
+    doubtful: &dyn Fn(Slot) -> bool,
+) -> StripeFacts {
     let batch = stripe.batch.as_ref().expect("facts are asked of a batch");
+    let column_facts = |slot: Slot| ColumnFacts {
+        readable: !doubtful(slot) && column_facts(stripe, view, slot).readable,
+        ..column_facts(stripe, view, slot)
+    };
     StripeFacts {
-        data: stripe.data_slots().map(|slot| column_facts(stripe, view, slot)).collect(),
-        p: column_facts(stripe, view, stripe.map.p_slot()),
-        q: stripe.map.q_slot().map(|slot| column_facts(stripe, view, slot)),
+        data: stripe.data_slots().map(column_facts).collect(),
+        p: column_facts(stripe.map.p_slot()),
+        q: stripe.map.q_slot().map(column_facts),
         is_write: batch.is_write,
         preferred: batch.preferred,
         parity_agrees,

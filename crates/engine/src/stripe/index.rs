@@ -65,6 +65,12 @@ impl Index {
         (found.band == band).then_some(found.stripe)
     }
 
+    /// The stripe of a band; the look is not counted.
+    pub(super) fn look_up(&self, band: u64) -> Option<u32> {
+        let found = &self.entries[self.find(band)];
+        (found.band == band).then_some(found.stripe)
+    }
+
     /// Places looked at beyond the first one, in all calls of [`Self::get`].
     #[must_use]
     pub fn extra_probes(&self) -> u64 {

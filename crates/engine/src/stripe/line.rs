@@ -38,15 +38,32 @@ impl Stripes {
         &mut self,
         common: &mut Common,
         band: Band,
-        (piece, request, want, run): (PieceKey, RequestId, Want, Run),
+        work: (PieceKey, RequestId, Want, Run),
     ) {
-        common.add_part(piece);
-        let attachment = Attachment { piece, request, want, run, kept: false, owes: None };
+        let attachment = Attachment::new(work);
+        self.attach_as(common, band, attachment);
+    }
+
+    /// The same for a read that cannot be made around a member.
+    pub(super) fn attach_insisting(
+        &mut self,
+        common: &mut Common,
+        band: Band,
+        work: (PieceKey, RequestId, Want, Run),
+    ) {
+        let attachment = Attachment { insists: true, ..Attachment::new(work) };
+        self.attach_as(common, band, attachment);
+    }
+
+    fn attach_as(&mut self, common: &mut Common, band: Band, attachment: Attachment) {
+        common.add_part(attachment.piece);
+        // What stands in line may be stuck there, and reads are not to be.
+        let passes = common.clocks.is_any_out() && !attachment.want.is_write();
         common.counters.cache.lookups += 1;
         let found = self.cache.index.get(band.key.0);
         let is_served = |index: u32| self.cache.stripe(index).has_served;
         if let Some(index) = found
-            && (self.waiting.is_empty() || !is_served(index))
+            && (self.waiting.is_empty() || !is_served(index) || passes)
         {
             self.join(common, index, attachment);
         } else if self.waiting.is_empty()

@@ -9,12 +9,15 @@
 //! the arithmetic of what to read; [`steps`] is the work on bytes; [`mod@line`] is who gets a stripe and
 //! when.
 //!
+//! While a member sits out, reads go around it, [`mod@beside`] the stripes.
+//!
 //! Write-back answers a write when it has been attached to its stripe. Nothing is copied for that:
 //! the client's payload is kept until the members have it ([`promises`] keeps the books). The steps are numbered in
 //! docs/write-path.md.
 
 mod act;
 mod band;
+mod beside;
 mod decide;
 mod dirty;
 mod facts;
@@ -35,7 +38,7 @@ pub use priority::Bypass;
 use std::collections::{BTreeSet, VecDeque};
 
 use braid_geometry::{ChunkRow, Slot, StripeGeometry};
-use braid_hooks::{Bug, planted};
+use braid_hooks::{Bug, Mark, planted, reached};
 
 use crate::Instant;
 use crate::array::{ArrayView, Gate};
@@ -46,6 +49,7 @@ use crate::shard::{Common, PieceKey};
 use crate::slab::Slab;
 use crate::tuning::{CacheConfig, CacheMode, Tuning, UNIT_SECTORS_MAX};
 use band::{Attachment, BandKey, Bands, Want};
+use beside::{BESIDE_MAX, Beside};
 use dirty::CopyOut;
 use lists::List;
 use promises::Promises;
@@ -89,15 +93,22 @@ struct Cache {
     idle: List,
     delayed: List,
     held: List,
+    beside: Beside,
 }
 
 impl Cache {
     fn stripe(&self, index: u32) -> &Stripe {
-        &self.pool[index as usize]
+        match index.checked_sub(self.stripes_max) {
+            Some(beside) => &self.beside.stripes[beside as usize],
+            None => &self.pool[index as usize],
+        }
     }
 
     fn stripe_mut(&mut self, index: u32) -> &mut Stripe {
-        &mut self.pool[index as usize]
+        match index.checked_sub(self.stripes_max) {
+            Some(beside) => &mut self.beside.stripes[beside as usize],
+            None => &mut self.pool[index as usize],
+        }
     }
 }
 
@@ -125,8 +136,14 @@ impl Writers {
 /// Whose a member request is.
 #[derive(Clone, Copy, Debug)]
 enum IoOwner {
-    Column { index: u32, slot: Slot },
+    Column {
+        index: u32,
+        slot: Slot,
+    },
     Direct(DirectRead),
+    /// A read that was forsaken.
+    Forsaken(Slot),
+    Probe(Slot),
 }
 
 impl Stripes {
@@ -149,6 +166,9 @@ impl Stripes {
                 idle: List::EMPTY,
                 delayed: List::EMPTY,
                 held: List::EMPTY,
+                beside: Beside::new(|| {
+                    Stripe::new(geometry.row_map(ChunkRow(0)), geometry.slots())
+                }),
             },
             ready: VecDeque::new(),
             waiting: VecDeque::new(),
@@ -167,7 +187,8 @@ impl Stripes {
     }
 
     pub(crate) fn arena_blocks(&self) -> u32 {
-        self.cache.stripes_max * 2 * u32::from(self.geometry.slots())
+        let slots = u32::from(self.geometry.slots());
+        (self.cache.stripes_max + BESIDE_MAX) * 2 * slots + slots
     }
 
     pub(crate) fn unit_sectors(&self) -> u32 {
@@ -207,6 +228,14 @@ impl Stripes {
                 self.column_done(common, (index, slot), done.result);
             }
             IoOwner::Direct(read) => self.direct_done(common, &read, done.result),
+            IoOwner::Forsaken(slot) => {
+                reached(Mark::LateRead);
+                common.stray_done(slot, done.result);
+            }
+            IoOwner::Probe(slot) => {
+                common.clocks.probed(slot);
+                common.stray_done(slot, done.result);
+            }
         }
         self.settle(common);
     }

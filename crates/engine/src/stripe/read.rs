@@ -7,9 +7,9 @@
 use braid_geometry::{LogicalSector, MemberSector, Slot};
 use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes};
 
-use super::band::{Bands, Want};
+use super::band::{Attachment, Bands, Want};
 use super::{IoOwner, Stripes};
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, Side, side_of};
 use crate::effect::{IoId, MemberFault, MemberOperation};
 use crate::request::Piece;
 use crate::shard::{Common, PieceKey};
@@ -22,6 +22,28 @@ pub(super) struct DirectRead {
     /// Sectors of the piece, from and to.
     range: (u32, u32),
     slot: Slot,
+    /// It cannot be made around the member.
+    insists: bool,
+}
+
+impl DirectRead {
+    /// All of `piece`, from a member whatever it takes.
+    pub(super) fn insisting(key: PieceKey, piece: Piece, slot: Slot) -> Self {
+        Self { key, piece, range: (0, piece.sectors), slot, insists: true }
+    }
+
+    pub(super) fn slot(&self) -> Slot {
+        self.slot
+    }
+
+    /// Whether it may be made in another way, if there is one. Once only: a payload has two sides.
+    pub(super) fn may_be_forsaken(&self) -> bool {
+        !self.insists && side_of(self.piece.payload_offset_sectors).0 == Side::First
+    }
+
+    pub(super) fn parts(&self) -> (PieceKey, Piece, (u32, u32)) {
+        (self.key, self.piece, self.range)
+    }
 }
 
 impl Stripes {
@@ -57,16 +79,29 @@ impl Stripes {
         let start = self.geometry.row_start(address.row).0 + u64::from(address.offset_sectors);
         let (start, sectors) = (MemberSector(start), to - from);
         let is_readable = common.view.readable(slot, start, u64::from(sectors)).is_some();
-        if !is_readable || sometimes(Point::ThroughStripe) {
+        let around = common.clocks.sits_out(slot) && self.may_go_around(common, start, sectors);
+        if !is_readable || around || sometimes(Point::ThroughStripe) {
             return self.read_through_stripes(common, key, piece, range);
         }
+        let read = DirectRead { key, piece: *piece, range, slot, insists: false };
+        self.read_direct(common, key, read, start);
+    }
+
+    /// Reads from the member into the payload.
+    pub(super) fn read_direct(
+        &mut self,
+        common: &mut Common,
+        key: PieceKey,
+        read: DirectRead,
+        start: MemberSector,
+    ) {
         common.add_part(key);
         common.counters.direct_reads += 1;
+        let DirectRead { piece, range: (from, to), slot, .. } = read;
         let offset_sectors = piece.payload_offset_sectors + from;
         let buffer = Buffer::Payload { request: piece.request, offset_sectors };
-        let read = DirectRead { key, piece: *piece, range, slot };
         let io = IoId(self.in_flight.insert(IoOwner::Direct(read)));
-        common.submit((io, slot), (start, sectors), MemberOperation::Read { buffer });
+        common.submit((io, slot), (start, to - from), MemberOperation::Read { buffer });
     }
 
     pub(super) fn direct_done(
@@ -80,12 +115,22 @@ impl Stripes {
         {
             reached(Mark::DirectReadFails);
             common.note_read_fault(read.slot, fault);
-            self.read_through_stripes(common, read.key, &read.piece, read.range);
+            if read.insists {
+                let geometry = self.geometry;
+                let piece = &read.piece;
+                for (band, run) in Bands::new(&geometry, self.unit_sectors, piece, read.range) {
+                    let work = (read.key, piece.request, Want::Read, run);
+                    self.attach_insisting(common, band, work);
+                }
+            } else {
+                self.read_through_stripes(common, read.key, &read.piece, read.range);
+            }
         }
         common.part_done(read.key, Ok(()));
     }
 
-    fn read_through_stripes(
+    /// Reads a range inside one chunk through stripes; beside them while a member sits out.
+    pub(super) fn read_through_stripes(
         &mut self,
         common: &mut Common,
         key: PieceKey,
@@ -94,7 +139,13 @@ impl Stripes {
     ) {
         let geometry = self.geometry;
         for (band, run) in Bands::new(&geometry, self.unit_sectors, piece, range) {
-            self.attach(common, band, (key, piece.request, Want::Read, run));
+            let work = (key, piece.request, Want::Read, run);
+            if common.clocks.is_any_out() {
+                common.add_part(key);
+                self.go_beside(common, band, Attachment::new(work));
+            } else {
+                self.attach(common, band, work);
+            }
         }
     }
 }

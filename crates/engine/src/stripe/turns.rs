@@ -42,6 +42,9 @@ impl Stripes {
                 self.step(common, index);
             }
             common.counters.cache.extra_probes = self.cache.index.extra_probes();
+            if self.serve_beside(common) {
+                continue;
+            }
             let Some(head) = self.cache.held.first() else { return };
             // Among full-width writes one that reads first is enough at a time.
             let is_alone = self.writers.full == 0 || self.writers.part == 0;
@@ -119,7 +122,7 @@ impl Stripes {
     /// Takes a stripe out of whatever list it is in: it is busy.
     pub(super) fn leave(&mut self, index: u32) {
         let cache = &mut self.cache;
-        let list = match cache.pool[index as usize].place {
+        let list = match cache.stripe(index).place {
             Place::Idle => &mut cache.idle,
             Place::Delayed => &mut cache.delayed,
             Place::Held => &mut cache.held,

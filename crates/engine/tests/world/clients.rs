@@ -56,7 +56,7 @@ impl World {
         }
     }
 
-    fn issue_any(&mut self, mix: &Mix) {
+    pub(crate) fn issue_any(&mut self, mix: &Mix) {
         let kind =
             self.random.weighted(&[mix.reads, mix.writes, mix.zeroes, mix.trims, mix.flushes]);
         let durable = self.random.chance(25);
@@ -142,7 +142,7 @@ impl World {
                 fill(version, sector, out);
             }
         }
-        self.payloads.insert(request.id, Payload { data, may_change: is_read });
+        self.payloads.insert(request.id, Payload::new(data, is_read));
     }
 
     pub(crate) fn flush(&mut self) -> RequestId {
@@ -156,6 +156,7 @@ impl World {
     pub(crate) fn answered(&mut self, id: RequestId, result: Result<(), Fault>) {
         let flight = self.clients.flights.remove(&id).expect("a request under way");
         let is_held = self.clients.holds.contains_key(&id);
+        self.payloads.join(id);
         let payload = if is_held { None } else { self.payloads.remove(&id) };
         self.clients.answers.insert(id, result);
         let seed = self.scene.seed;

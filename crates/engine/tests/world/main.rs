@@ -23,6 +23,7 @@ mod failing;
 mod flushes;
 mod healthy;
 mod limits;
+mod slow;
 mod superblocks;
 
 /// Bytes in a sector.

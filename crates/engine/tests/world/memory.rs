@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use braid_engine::buffer::Buffer;
+use braid_engine::buffer::{Buffer, Side, side_of};
 use braid_engine::job::{Memory, Span};
 use braid_engine::request::RequestId;
 
@@ -15,9 +15,77 @@ use crate::SECTOR;
 pub(crate) struct Payload {
     pub(crate) data: Vec<u8>,
     pub(crate) may_change: bool,
+    /// What was made instead of what was forsaken, and which sectors of it.
+    second: Option<(Vec<u8>, Vec<bool>)>,
+    is_left: bool,
 }
 
-pub(crate) type Payloads = BTreeMap<RequestId, Payload>;
+impl Payload {
+    pub(crate) fn new(data: Vec<u8>, may_change: bool) -> Self {
+        Self { data, may_change, second: None, is_left: false }
+    }
+
+    fn second(&mut self, start: usize, length: usize, to_change: bool) -> &mut [u8] {
+        let (bytes, sectors) = (self.data.len(), self.data.len() / SECTOR);
+        let (data, made) =
+            self.second.get_or_insert_with(|| (vec![0x22; bytes], vec![false; sectors]));
+        let run = start / SECTOR..(start + length) / SECTOR;
+        assert!(self.may_change, "only a read has a second side");
+        assert!(to_change || made[run.clone()].iter().all(|made| *made), "nothing was made there");
+        made[run].fill(true);
+        &mut data[start..start + length]
+    }
+}
+
+/// Clients' memory by request, and the first sides that were left to reads that were forsaken: those may
+/// be written at any time, and nobody looks.
+#[derive(Default)]
+pub(crate) struct Payloads {
+    live: BTreeMap<RequestId, Payload>,
+    left: BTreeMap<RequestId, Vec<u8>>,
+}
+
+impl Payloads {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// The first side is left to a read that was forsaken.
+    pub(crate) fn leave(&mut self, request: RequestId) {
+        self.live.get_mut(&request).expect("the payload of a read").is_left = true;
+    }
+
+    /// The request is answered: what was made on the second side counts.
+    pub(crate) fn join(&mut self, request: RequestId) {
+        let Some(payload) = self.live.get_mut(&request) else { return };
+        if !payload.is_left {
+            return assert!(payload.second.is_none(), "the second side was used for nothing");
+        }
+        let length = payload.data.len();
+        let nothing = || (vec![0x33; length], vec![true; length / SECTOR]);
+        let (second, made) = payload.second.take().unwrap_or_else(nothing);
+        let first = std::mem::replace(&mut payload.data, second);
+        let sectors = payload.data.chunks_exact_mut(SECTOR).zip(first.chunks_exact(SECTOR));
+        for ((data, first), _) in sectors.zip(made).filter(|(_, made)| !made) {
+            data.copy_from_slice(first);
+        }
+        self.left.insert(request, first);
+    }
+}
+
+impl std::ops::Deref for Payloads {
+    type Target = BTreeMap<RequestId, Payload>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.live
+    }
+}
+
+impl std::ops::DerefMut for Payloads {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.live
+    }
+}
 
 /// What a shard can reach.
 pub(crate) struct Reach<'a> {
@@ -39,11 +107,20 @@ impl Reach<'_> {
                 &mut self.arena[start..start + length]
             }
             Buffer::Payload { request, offset_sectors } => {
-                let payload = self.payloads.get_mut(&request);
+                let (side, offset_sectors) = side_of(offset_sectors);
+                let start = offset_sectors as usize * SECTOR;
+                let Payloads { live, left } = &mut *self.payloads;
+                if let (Side::First, Some(left)) = (side, left.get_mut(&request)) {
+                    assert!(to_change, "what was forsaken is not looked at");
+                    return &mut left[start..start + length];
+                }
+                let payload = live.get_mut(&request);
                 let payload = payload.expect("a payload lives until its request is answered");
                 assert!(payload.may_change || !to_change, "the payload of a write was changed");
-                let start = offset_sectors as usize * SECTOR;
-                &mut payload.data[start..start + length]
+                match side {
+                    Side::First => &mut payload.data[start..start + length],
+                    Side::Second => payload.second(start, length, to_change),
+                }
             }
         }
     }

@@ -185,7 +185,7 @@ impl Scene {
             let shard = Shard::new(config.clone(), Arc::clone(&view));
             let block_bytes = shard.block_sectors() as usize * SECTOR;
             ShardSide {
-                arena: vec![0x5A; shard.arena_blocks() as usize * block_bytes],
+                arena: arena(&shard, &geometry, block_bytes),
                 block_bytes,
                 view: Arc::clone(&view),
                 inbox: VecDeque::new(),
@@ -220,6 +220,15 @@ impl Scene {
             model,
         }
     }
+}
+
+/// Memory that nothing was written to: rubbish for the stripes, and nothing beside them, which costs less.
+fn arena(shard: &Shard, geometry: &Geometry, block_bytes: usize) -> Vec<u8> {
+    let mut arena = vec![0; shard.arena_blocks() as usize * block_bytes];
+    let stripes = STRIPES_MAX as usize * 2 * usize::from(geometry.slots()) * block_bytes;
+    let rubbish = stripes.min(arena.len());
+    arena[..rubbish].fill(0x5A);
+    arena
 }
 
 /// One way for a stripe cache to work.

@@ -15,7 +15,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use braid_engine::array::{Array, ArrayEffect, ArrayView, MemberId, Notice, SuperblockState};
-use braid_engine::effect::{MemberFault, MemberIo, MemberIoDone, MemberOperation, Report};
+use braid_engine::effect::{
+    Attention, MemberFault, MemberIo, MemberIoDone, MemberOperation, Report,
+};
 use braid_engine::job::{self, Job};
 use braid_engine::request::{Fault, Piece, Progress, Regions, Request, RequestId, ShardIndex};
 use braid_engine::{Counters, Instant, Shard, Tuning};
@@ -45,6 +47,7 @@ pub(crate) enum Message {
     Query,
     WriteBack(u64),
     Tuning(Tuning),
+    Attention(Arc<Attention>),
 }
 
 pub(crate) struct ShardSide {
@@ -195,7 +198,9 @@ impl World {
                 offer(Choice::Report(index), 5);
             }
         }
-        if self.due().is_some() {
+        // Who measures something tells it at every tick: no more than can be heard.
+        let reports: usize = self.shards.iter().map(|side| side.reports.len()).sum();
+        if self.due().is_some() && reports < 20 {
             offer(Choice::Tick, 6);
         }
         if may_issue {
@@ -205,7 +210,7 @@ impl World {
     }
 
     /// The next moment that somebody has asked for.
-    fn due(&self) -> Option<Instant> {
+    pub(crate) fn due(&self) -> Option<Instant> {
         let shards = self.shards.iter().filter_map(|side| side.shard.poll_timeout());
         shards.chain(self.array.poll_timeout()).min()
     }
@@ -239,6 +244,7 @@ impl World {
             Message::Query => side.shard.handle_activity_query(now),
             Message::WriteBack(round) => side.shard.handle_write_back(now, round),
             Message::Tuning(tuning) => side.shard.handle_tuning(now, tuning),
+            Message::Attention(attention) => side.shard.handle_attention(now, attention),
         }
         self.drain_shard(shard);
     }
@@ -340,6 +346,9 @@ impl World {
         while let Some(reply) = self.shards[index].shard.poll_reply() {
             let flight = self.clients.flights.get_mut(&reply.request);
             let flight = flight.expect("only requests under way are answered");
+            if reply.leaves_payload {
+                self.payloads.leave(reply.request);
+            }
             if reply.keeps_payload {
                 flight.is_early = true;
                 *self.clients.holds.entry(reply.request).or_default() += 1;
@@ -389,6 +398,11 @@ impl World {
                     assert!(!self.told.out.contains(&member), "a member that is out was flushed");
                     self.pending.push(Event::Flush { member, flushed: None });
                 }
+                ArrayEffect::Attend(attention) => {
+                    for side in &mut self.shards {
+                        side.inbox.push_back(Message::Attention(Arc::clone(&attention)));
+                    }
+                }
                 ArrayEffect::QueryActivity => {
                     for side in &mut self.shards {
                         side.inbox.push_back(Message::Query);
@@ -428,6 +442,11 @@ impl World {
                 && self.shards.iter().all(|side| side.inbox.is_empty() && side.reports.is_empty());
             let idle = self.shards.iter().all(|side| side.shard.is_idle());
             if nothing_else && in_flight == 0 && ticks > 3 && (idle || ticks > 100) {
+                break;
+            }
+            // A member that sits out is probed for as long as it does.
+            if in_flight == 0 && ticks > 100 && !self.array.sitting_out().is_empty() {
+                self.run_without_time();
                 break;
             }
         }

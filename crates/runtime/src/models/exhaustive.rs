@@ -106,13 +106,13 @@ fn answer_early() {
         let other = thread::spawn(move || (0..2).for_each(|_| theirs.let_go(id)));
         for _ in 0..2 {
             let request = requests.get(id);
-            let answer = request.reply(Ok(()), true);
+            let answer = request.reply(Ok(()), (true, false));
             assert!(answer.is_none(), "the third piece is still to come");
         }
         let request = requests.get(id);
         let (last, _) = request.cut();
         assert_eq!(last.len(), 1);
-        let answer = request.reply(Ok(()), false).expect("the last one");
+        let answer = request.reply(Ok(()), (false, false)).expect("the last one");
         requests.finish(id, request, answer);
         other.join().expect("it does not panic");
         assert_eq!(answers.load(Ordering::Relaxed), 1, "it is answered once");
@@ -159,7 +159,7 @@ fn answer_pieces(requests: &Arc<Requests>, memory: &ShardMemory, id: RequestId, 
             bytes.fill(u8::try_from(sector).expect("three sectors") + 1);
         });
         let request = requests.get(id);
-        let answer = request.reply(Ok(()), false);
+        let answer = request.reply(Ok(()), (false, false));
         let (pieces, answer) = answer.map_or_else(|| request.cut(), |one| (Vec::new(), Some(one)));
         if let Some(answer) = answer {
             requests.finish(id, request, answer);

@@ -1,6 +1,6 @@
 //! Answers: no error within tolerance, no bytes that were never there, no member lost without cause.
 
-use braid_engine::array::Notice;
+use braid_engine::array::{MemberId, Notice};
 use braid_engine::effect::MemberIo;
 use braid_engine::request::{Fault, Request};
 
@@ -68,10 +68,40 @@ impl World {
         assert!(io.sectors > 0 && end <= self.geometry.used_sectors(io.slot), "{io:?}");
     }
 
+    /// A member begins to sit out: the level can do without all that do.
+    fn sits_out(&mut self, member: MemberId) {
+        let disk = self.disk_index(member);
+        self.note("sits-out", [disk as u64, 0, 0]);
+        self.tally.count("sits-out");
+        assert!(self.engine.sitting_out.insert(member), "disk {disk} sits out twice");
+        self.check_rest_suffices();
+    }
+
+    fn comes_back(&mut self, member: MemberId) {
+        let disk = self.disk_index(member);
+        self.note("comes-back", [disk as u64, 0, 0]);
+        self.tally.count("comes-back");
+        assert!(self.engine.sitting_out.remove(&member), "disk {disk} did not sit out");
+    }
+
+    /// Nothing depends on a member that sits out.
+    fn check_rest_suffices(&self) {
+        let machines = &self.engine.machines;
+        let view = &machines.shards[0].view;
+        let is_away = |slot: braid_geometry::Slot| {
+            view.member(slot).is_none_or(|member| {
+                member.recovered_sectors != u64::MAX || self.engine.sitting_out.contains(&member.id)
+            })
+        };
+        let out = &self.engine.sitting_out;
+        assert!(self.geometry.survives(&is_away), "{out:?} sit out, and cannot be done without");
+    }
+
     /// The array says something.
     pub(crate) fn heard(&mut self, notice: Notice) {
         match notice {
             Notice::MemberOut { member, .. } => {
+                self.engine.sitting_out.remove(&member);
                 let disk = self.disk_index(member);
                 self.note("out", [disk as u64, 0, 0]);
                 let harmed = self.engine.plan.victims.contains(&disk);
@@ -93,6 +123,8 @@ impl World {
                 self.tally.count("answered-write-lost");
             }
             Notice::OutOfSpace { member } => panic!("no disk here is sparse: {member:?}"),
+            Notice::SitsOut { member, .. } => self.sits_out(member),
+            Notice::Back { member, .. } => self.comes_back(member),
             Notice::Stopped { clean } => self.note("stopped", [u64::from(clean), 0, 0]),
         }
         self.engine.notices.push(notice);

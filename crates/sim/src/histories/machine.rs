@@ -159,7 +159,9 @@ impl History {
                     }
                     ArrayEffect::WriteBack { round } => reports.push(Report::WrittenBack { round }),
                     ArrayEffect::Notice(Notice::Broken { .. }) => run.is_broken = true,
-                    ArrayEffect::Notice(_) | ArrayEffect::Answer { .. } => {}
+                    ArrayEffect::Notice(_)
+                    | ArrayEffect::Answer { .. }
+                    | ArrayEffect::Attend(_) => {}
                 }
             }
             if is_quiet {

@@ -202,9 +202,44 @@ impl Reporter {
                 );
                 self.say(Style::Error, &text);
             }
+            Notice::SitsOut { member, slot, latency_ms, siblings_us } => {
+                self.sits_out((&label(*member), slot.0), *latency_ms, *siblings_us);
+            }
+            Notice::Back { member, slot, after_ms } => {
+                self.back((&label(*member), slot.0), *after_ms);
+            }
             // `stopped` says it with the counts, once the server is closed as well.
             Notice::Stopped { .. } => {}
         }
+    }
+
+    fn sits_out(&self, (label, slot): (&str, u16), latency_ms: u64, siblings_us: u64) {
+        if self.json {
+            let facts = json!({
+                "member": label,
+                "slot": slot,
+                "latency_ms": latency_ms,
+                "siblings_us": siblings_us,
+            });
+            return self.event("sits-out", &facts);
+        }
+        let siblings = milliseconds(siblings_us);
+        let text = format!(
+            "{label} is slow (slot {slot}: {latency_ms} ms, the others: {siblings}) and sits out: it is \
+             read around until it answers like the others again; writes and flushes still wait for it"
+        );
+        self.say(Style::Warning, &text);
+    }
+
+    fn back(&self, (label, slot): (&str, u16), after_ms: u64) {
+        if self.json {
+            let facts = json!({ "member": label, "slot": slot, "after_ms": after_ms });
+            return self.event("back", &facts);
+        }
+        let seconds = after_ms.div_ceil(1000);
+        errln!(
+            "{label} answers like the others again and is read (slot {slot}, after {seconds} s)"
+        );
     }
 
     /// There are no io_uring workers; it goes on without.
@@ -285,4 +320,9 @@ impl Reporter {
         }
         outln!("{object}");
     }
+}
+
+/// Microseconds, as milliseconds.
+fn milliseconds(microseconds: u64) -> String {
+    format!("{}.{} ms", microseconds / 1000, microseconds % 1000 / 100)
 }

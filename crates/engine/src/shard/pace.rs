@@ -1,0 +1,247 @@
+//! How fast each member serves this shard, and which members it looks away from for now.
+//!
+//! Everything asked of a member is stamped with the time of the turn that gives it out; the end of reads, and the age of
+//! what has not ended, is told to the array every [`REPORT_MS`] while anything is under way. Writes count only when they
+//! are older than the driver may hold them back, which is none of the member's doing. Superblocks and flushes are the array's
+//! own, and not seen here.
+//!
+//! A member that sits out is asked for a little every [`PROBE_MS`], so that it is seen when it answers again: the place
+//! that was read last (or the first there is), into a block that nobody else uses. Nobody waits for a probe, and there is one at a time.
+//!
+//! While the array does not watch, none of this costs anything.
+
+use std::sync::Arc;
+
+use braid_geometry::{MemberSector, Slot};
+
+use crate::Instant;
+use crate::array::ArrayView;
+use crate::effect::{Attention, IoId, MemberOperation, Pace};
+
+/// Between two reports.
+const REPORT_MS: u64 = 50;
+
+/// Between two probes of a member that sits out.
+const PROBE_MS: u64 = 100;
+
+/// Sectors of a probe, at most; the same on every disk with sectors of 4 KiB.
+pub(crate) const PROBE_SECTORS: u32 = 8;
+
+/// A request that is under way, if it is.
+#[derive(Clone, Copy, Debug)]
+struct Stamp {
+    since: Instant,
+    slot: Slot,
+    is_read: bool,
+    is_under_way: bool,
+}
+
+impl Stamp {
+    /// None if it does not count yet.
+    fn age_ns(&self, now: Instant, write_slack_ms: u64) -> Option<u64> {
+        let slack_ns = if self.is_read { 0 } else { write_slack_ms.saturating_mul(1_000_000) };
+        let age_ns = now.0.saturating_sub(self.since.0).max(1);
+        if self.is_under_way { age_ns.checked_sub(slack_ns).filter(|age| *age > 0) } else { None }
+    }
+}
+
+/// What is known of a slot's member.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lane {
+    completed: u32,
+    sum_ns: u64,
+    /// Where it was read last, and how many sectors.
+    last_read: Option<(MemberSector, u32)>,
+    sits_out: bool,
+    is_probed: bool,
+}
+
+/// The clock on every member.
+#[derive(Debug)]
+pub(crate) struct Clocks {
+    watches: bool,
+    /// By the lower half of a request's name, which is the place that it has among those under way.
+    stamps: Vec<Stamp>,
+    lanes: Vec<Lane>,
+    is_any_out: bool,
+    next_report: Option<Instant>,
+    next_probe: Option<Instant>,
+    attention: Arc<Attention>,
+}
+
+fn place(id: IoId) -> usize {
+    usize::try_from(id.0 & u64::from(u32::MAX)).expect("addresses have 64 bits here")
+}
+
+impl Clocks {
+    pub(super) fn new(slots: usize) -> Self {
+        Self {
+            watches: false,
+            stamps: Vec::new(),
+            lanes: vec![Lane::default(); slots],
+            is_any_out: false,
+            next_report: None,
+            next_probe: None,
+            attention: Arc::default(),
+        }
+    }
+
+    /// Whether a member sits out, which the family is to read around.
+    pub(crate) fn is_any_out(&self) -> bool {
+        self.is_any_out
+    }
+
+    pub(crate) fn sits_out(&self, slot: Slot) -> bool {
+        self.lanes[usize::from(slot.0)].sits_out
+    }
+
+    /// Slots whose members sit out.
+    pub(crate) fn slots_out(&self) -> impl Iterator<Item = Slot> {
+        let slots = (0..).map(Slot).zip(&self.lanes);
+        slots.filter(|(_, lane)| lane.sits_out).map(|(slot, _)| slot)
+    }
+
+    pub(super) fn attend(&mut self, now: Instant, attention: Arc<Attention>, view: &ArrayView) {
+        if !attention.watches || !self.watches {
+            self.stamps.clear();
+            self.next_report = None;
+            self.lanes.iter_mut().for_each(|lane| (lane.completed, lane.sum_ns) = (0, 0));
+        }
+        self.watches = attention.watches;
+        self.attention = attention;
+        self.look(view);
+        self.next_probe = self.is_any_out().then(|| now.plus_milliseconds(PROBE_MS));
+    }
+
+    /// The members, or their slots, have changed.
+    pub(super) fn look(&mut self, view: &ArrayView) {
+        let sitting_out = &self.attention.sitting_out;
+        for (slot, lane) in (0..).map(Slot).zip(&mut self.lanes) {
+            let member = view.member(slot).map(|member| member.id);
+            lane.sits_out = member.is_some_and(|member| sitting_out.contains(&member));
+        }
+        self.is_any_out = self.lanes.iter().any(|lane| lane.sits_out);
+    }
+
+    /// A request goes out.
+    pub(super) fn begins(
+        &mut self,
+        now: Instant,
+        (id, slot): (IoId, Slot),
+        (sector, sectors): (MemberSector, u32),
+        operation: &MemberOperation,
+    ) {
+        if !self.watches {
+            return;
+        }
+        let is_read = matches!(operation, MemberOperation::Read { .. });
+        if is_read {
+            self.note_place(slot, sector, sectors);
+        }
+        let nobody = Stamp { since: now, slot, is_read, is_under_way: false };
+        if self.stamps.len() <= place(id) {
+            self.stamps.resize(place(id) + 1, nobody);
+        }
+        self.stamps[place(id)] = Stamp { is_under_way: true, ..nobody };
+        self.next_report.get_or_insert(now.plus_milliseconds(REPORT_MS));
+    }
+
+    /// A place that a client wants of a member: good for a probe.
+    pub(crate) fn note_place(&mut self, slot: Slot, sector: MemberSector, sectors: u32) {
+        let lane = &mut self.lanes[usize::from(slot.0)];
+        lane.last_read = Some((sector, sectors.min(PROBE_SECTORS)));
+    }
+
+    pub(super) fn ends(&mut self, now: Instant, id: IoId) {
+        let Some(stamp) = self.stamps.get_mut(place(id)) else { return };
+        if std::mem::replace(&mut stamp.is_under_way, false) && stamp.is_read {
+            let lane = &mut self.lanes[usize::from(stamp.slot.0)];
+            lane.completed += 1;
+            lane.sum_ns += now.0.saturating_sub(stamp.since.0);
+        }
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.next_report.into_iter().chain(self.next_probe).min()
+    }
+
+    /// Tells each slot's pace, if it is time to.
+    pub(super) fn report(&mut self, now: Instant, mut tell: impl FnMut(Slot, Pace)) {
+        if self.next_report.is_none_or(|due| now < due) {
+            return;
+        }
+        let (mut is_any, slack_ms) = (false, self.attention.write_slack_ms);
+        for (slot, lane) in (0..).map(Slot).zip(&mut self.lanes) {
+            let own = self.stamps.iter().filter(|stamp| stamp.slot == slot);
+            is_any |= own.clone().any(|stamp| stamp.is_under_way);
+            let oldest = own.filter_map(|stamp| stamp.age_ns(now, slack_ms)).max();
+            let (completed, sum_ns) = (lane.completed, lane.sum_ns);
+            (lane.completed, lane.sum_ns) = (0, 0);
+            if completed > 0 || oldest.is_some() {
+                let mean_ns = sum_ns / u64::from(completed.max(1));
+                tell(slot, Pace { completed, mean_ns, oldest_ns: oldest.unwrap_or(0) });
+            }
+        }
+        self.next_report = is_any.then(|| now.plus_milliseconds(REPORT_MS));
+    }
+
+    /// What is to be probed now: slots, and where.
+    pub(super) fn probes(&mut self, now: Instant) -> Vec<(Slot, MemberSector, u32)> {
+        if self.next_probe.is_none_or(|due| now < due) {
+            return Vec::new();
+        }
+        self.next_probe = self.is_any_out().then(|| now.plus_milliseconds(PROBE_MS));
+        let mut probes = Vec::new();
+        for (slot, lane) in (0..).map(Slot).zip(&mut self.lanes) {
+            if lane.sits_out && !lane.is_probed {
+                lane.is_probed = true;
+                let (sector, sectors) = lane.last_read.unwrap_or((MemberSector(0), PROBE_SECTORS));
+                probes.push((slot, sector, sectors));
+            }
+        }
+        probes
+    }
+
+    /// A probe has ended, or was none.
+    pub(crate) fn probed(&mut self, slot: Slot) {
+        self.lanes[usize::from(slot.0)].is_probed = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const READ: MemberOperation = MemberOperation::Read {
+        buffer: crate::buffer::Buffer::Block {
+            block: crate::buffer::BlockIndex(0),
+            offset_sectors: 0,
+        },
+    };
+
+    /// What is under way counts, and nothing is told twice.
+    #[test]
+    fn age_and_mean_are_told() {
+        let mut clocks = Clocks::new(2);
+        clocks.watches = true;
+        let at = |ms: u64| Instant(ms * 1_000_000);
+        let place = (MemberSector(0), 1);
+        clocks.begins(at(0), (IoId(1 << 32), Slot(0)), place, &READ);
+        clocks.begins(at(10), (IoId(1 << 32 | 1), Slot(1)), place, &READ);
+        clocks.ends(at(20), IoId(1 << 32 | 1));
+        let told = |clocks: &mut Clocks, now| {
+            let mut told = Vec::new();
+            clocks.report(now, |slot, pace| told.push((slot.0, pace)));
+            told
+        };
+        assert_eq!(told(&mut clocks, at(49)), []);
+        let ms = 1_000_000;
+        let old = |ms| Pace { completed: 0, mean_ns: 0, oldest_ns: ms };
+        let ended = |mean_ns| Pace { completed: 1, mean_ns, oldest_ns: 0 };
+        assert_eq!(told(&mut clocks, at(50)), [(0, old(50 * ms)), (1, ended(10 * ms))]);
+        assert_eq!(told(&mut clocks, at(100)), [(0, old(100 * ms))]);
+        clocks.ends(at(120), IoId(1 << 32));
+        assert_eq!(told(&mut clocks, at(150)), [(0, ended(120 * ms))]);
+        assert_eq!(clocks.poll_timeout(), None, "nothing is under way");
+    }
+}

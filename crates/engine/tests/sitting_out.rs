@@ -1,0 +1,213 @@
+//! Who sits out, by what shards tell of the members' pace.
+
+use braid_engine::array::{Array, ArrayEffect, ArraySetup, MemberId, MemberSetup, Notice};
+use braid_engine::effect::{Pace, Report};
+use braid_engine::request::ShardIndex;
+use braid_engine::{BadBlocks, Instant, SitOut};
+use braid_geometry::{Geometry, Level, Shape};
+
+const MS: u64 = 1_000_000;
+
+struct Told {
+    array: Array,
+    now_ms: u64,
+    notices: Vec<Notice>,
+    /// What the shards were last told.
+    sitting_out: Vec<MemberId>,
+}
+
+impl Told {
+    fn new(level: Level, layout: u32, slots: u16) -> Self {
+        let shape = Shape {
+            level,
+            layout,
+            chunk_sectors: 8,
+            slots,
+            member_sectors: vec![64; slots.into()],
+        };
+        let member = |slot| MemberSetup {
+            id: MemberId(slot),
+            device_number: slot,
+            recovered_sectors: u64::MAX,
+            bad_blocks: BadBlocks::default(),
+        };
+        let mut array = Array::new(ArraySetup {
+            geometry: Geometry::new(&shape).expect("a plain shape"),
+            slots: (0..slots).map(|slot| Some(member(slot))).collect(),
+            spares: Vec::new(),
+            events: 1,
+            resync_offset: u64::MAX,
+            read_only: false,
+            shards: 2,
+            zero_is_fast: false,
+            clean_delay_ms: 200,
+            superblocks_tear: false,
+        });
+        array.handle_sit_out(Instant(0), SitOut { min_ms: 150, ..SitOut::default() });
+        let (notices, sitting_out) = (Vec::new(), Vec::new());
+        let mut told = Self { array, now_ms: 1000, notices, sitting_out };
+        told.drain();
+        told
+    }
+
+    fn drain(&mut self) {
+        while let Some(effect) = self.array.poll_effect() {
+            match effect {
+                ArrayEffect::Notice(notice) => self.notices.push(notice),
+                ArrayEffect::Attend(attention) => {
+                    self.sitting_out.clone_from(&attention.sitting_out);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn hear(&mut self, shard: u16, member: u16, pace: Pace) {
+        let report = Report::Pace { member: MemberId(member), pace };
+        self.array.handle_report(Instant(self.now_ms * MS), ShardIndex(shard), report);
+        self.drain();
+    }
+
+    /// For so long every member ends requests that take so many milliseconds each.
+    fn run(&mut self, for_ms: u64, each_ms: &[u64]) {
+        for _ in 0..for_ms / 50 {
+            self.now_ms += 50;
+            for (member, ms) in (0..).zip(each_ms) {
+                self.hear(
+                    0,
+                    member,
+                    Pace { completed: 4, mean_ns: ms * MS, oldest_ns: ms * MS / 2 },
+                );
+            }
+        }
+    }
+
+    fn out(&self) -> Vec<u16> {
+        self.sitting_out.iter().map(|member| member.0).collect()
+    }
+}
+
+#[test]
+fn a_member_that_stalls_sits_out_at_once() {
+    let mut told = Told::new(Level::Raid6, 2, 5);
+    told.run(1000, &[5, 5, 5, 5, 5]);
+    for age in (50..=150).step_by(50) {
+        assert_eq!(told.out(), [0; 0], "after {age} ms");
+        told.now_ms += 50;
+        told.hear(1, 2, Pace { completed: 0, mean_ns: 0, oldest_ns: age * MS });
+    }
+    assert_eq!(told.out(), [2]);
+    let [Notice::SitsOut { member: MemberId(2), latency_ms: 150, siblings_us: 5000, .. }] =
+        told.notices[..]
+    else {
+        panic!("{:?}", told.notices)
+    };
+}
+
+#[test]
+fn a_slow_mean_takes_a_while() {
+    let mut told = Told::new(Level::Raid5, 2, 4);
+    told.run(450, &[5, 5, 200, 5]);
+    assert_eq!(told.out(), [0; 0]);
+    told.run(200, &[5, 5, 200, 5]);
+    assert_eq!(told.out(), [2]);
+    let mut told = Told::new(Level::Raid5, 2, 4);
+    told.run(5000, &[30, 30, 140, 30]);
+    assert_eq!(told.out(), [0; 0], "below the least that counts");
+}
+
+#[test]
+fn all_slow_is_nobody_slow() {
+    let mut told = Told::new(Level::Raid6, 2, 5);
+    told.run(5000, &[400, 700, 500, 800, 300]);
+    assert_eq!(told.out(), [0; 0]);
+    assert!(told.notices.is_empty());
+}
+
+#[test]
+fn a_member_that_is_well_again_comes_back() {
+    let mut told = Told::new(Level::Raid5, 2, 4);
+    for time in 0..3 {
+        told.run(1000, &[5, 5, 300, 5]);
+        assert_eq!(told.out(), [2]);
+        told.run(900, &[5, 5, 100, 5]);
+        assert_eq!(told.out(), [2], "not well enough");
+        let mut waited = 0;
+        while told.out() == [2] {
+            told.run(50, &[5, 5, 6, 5]);
+            waited += 50;
+        }
+        assert!(waited >= 1000 << time && waited <= (1000 << time) + 100, "{waited} ms");
+        told.run(300, &[5, 5, 6, 5]);
+        assert_eq!(told.out(), [0; 0]);
+    }
+    assert_eq!(told.notices.len(), 6);
+    told.run(70_000, &[5, 5, 6, 5]);
+    told.run(1000, &[5, 5, 300, 5]);
+    told.run(1200, &[5, 5, 6, 5]);
+    assert_eq!(told.out(), [0; 0], "that it did before is forgotten");
+    assert!(told.array.sat_out_ns(Instant(told.now_ms * MS)) > 8_000 * MS);
+}
+
+/// Every level, every pair: who may sit out with whom is what the level can lose.
+#[test]
+fn no_more_sit_out_than_the_level_can_lose() {
+    for (level, layout, slots) in [
+        (Level::Raid0, 0, 3),
+        (Level::Raid1, 0, 2),
+        (Level::Raid1, 0, 3),
+        (Level::Raid10, 0x102, 4),
+        (Level::Raid5, 2, 4),
+        (Level::Raid6, 2, 6),
+    ] {
+        for missing in [None, Some(slots - 1)] {
+            for order in [[0, 1, 2, 3], [3, 1, 0, 2], [2, 0, 3, 1]] {
+                let mut told = Told::new(level, layout, slots);
+                if let Some(missing) = missing.filter(|_| level != Level::Raid0) {
+                    told.hear(0, missing, Pace { completed: 1, mean_ns: 1, oldest_ns: 0 });
+                    told.array.handle_member_gone(Instant(told.now_ms * MS), MemberId(missing));
+                    told.drain();
+                }
+                // Each much worse than those before, who may have to stay.
+                let mut oldest_ns = 1000 * MS;
+                for member in order.into_iter().filter(|member| *member < slots) {
+                    told.hear(0, member, Pace { completed: 0, mean_ns: 0, oldest_ns });
+                    oldest_ns *= 100;
+                }
+                let geometry = geometry(level, layout, slots);
+                let gone = missing.filter(|_| level != Level::Raid0);
+                let is_away = |slot: braid_geometry::Slot| {
+                    told.out().contains(&slot.0) || gone == Some(slot.0)
+                };
+                assert!(geometry.survives(&is_away) || level == Level::Raid0, "{level} {order:?}");
+                assert_eq!(
+                    told.out().is_empty(),
+                    level == Level::Raid0 || may_none(&geometry, gone)
+                );
+            }
+        }
+    }
+}
+
+fn geometry(level: Level, layout: u32, slots: u16) -> Geometry {
+    let member_sectors = vec![64; slots.into()];
+    let shape = Shape { level, layout, chunk_sectors: 8, slots, member_sectors };
+    Geometry::new(&shape).expect("a plain shape")
+}
+
+/// Whether nobody can be done without.
+fn may_none(geometry: &Geometry, gone: Option<u16>) -> bool {
+    (0..geometry.slots())
+        .filter(|slot| Some(*slot) != gone)
+        .all(|one| !geometry.survives(&|slot| slot.0 == one || gone == Some(slot.0)))
+}
+
+#[test]
+fn a_loss_takes_those_back_that_cannot_be_done_without() {
+    let mut told = Told::new(Level::Raid5, 2, 4);
+    told.run(1000, &[5, 5, 300, 5]);
+    assert_eq!(told.out(), [2]);
+    told.array.handle_member_gone(Instant(told.now_ms * MS), MemberId(0));
+    told.drain();
+    assert_eq!(told.out(), [0; 0]);
+}
