@@ -18,6 +18,13 @@ pub struct Combiner<M, E> {
     owner_misses: Count,
 }
 
+/// What is done in ownership, after it, and with what could not be told to the machine.
+pub(crate) struct Carry<D, A, L> {
+    pub(crate) drive: D,
+    pub(crate) after: A,
+    pub(crate) leave: L,
+}
+
 /// What the owner has.
 #[derive(Debug)]
 struct Owned<M, E> {
@@ -58,22 +65,60 @@ impl<M, E> Combiner<M, E> {
         mut drive: impl FnMut(&mut M, &mut Vec<E>) -> R,
         mut after: impl FnMut(R),
     ) {
-        while self.inbox.look() {
-            let result = {
-                let Some(mut owned) = self.try_own() else { return };
+        let carry = Carry {
+            drive: |machine: &mut M, events: &mut Vec<E>, result: &mut Option<R>| {
+                *result = Some(drive(machine, events));
+            },
+            after: |result: &mut Option<R>| {
+                result.take().into_iter().for_each(&mut after);
+                false
+            },
+            leave: |_: &mut Option<R>, _: &Self| {},
+        };
+        self.combine_carrying(false, &mut None, carry);
+    }
+
+    /// The same for effects that may have ended when `after` returns: it says whether the machine must hear of what is in
+    /// `carried`, which `drive` is given at the next turn of this thread. If another is owner by then, `leave` pushes it.
+    /// With `is_due` there is no look first: the caller has just found that it was the first to push.
+    pub(crate) fn combine_carrying<C, D, A, L>(
+        &self,
+        is_due: bool,
+        carried: &mut C,
+        mut carry: Carry<D, A, L>,
+    ) where
+        D: FnMut(&mut M, &mut Vec<E>, &mut C),
+        A: FnMut(&mut C) -> bool,
+        L: FnMut(&mut C, &Self),
+    {
+        let (mut is_due, mut carries) = (is_due, false);
+        while is_due || carries || self.inbox.look() {
+            let is_driven = {
+                let Some(mut owned) = self.try_own() else {
+                    if !carries {
+                        return;
+                    }
+                    (carry.leave)(carried, self);
+                    (is_due, carries) = (false, false);
+                    continue;
+                };
                 let Owned { machine, batch } = &mut *owned;
                 self.inbox.drain(batch);
                 // Another owner may have been quicker. Not the last look: a push may come between the
                 // drain and the unlock, and its pusher may fail to become owner because of us.
-                let result = (!batch.is_empty()).then(|| drive(machine, batch));
+                let is_driven = carries || !batch.is_empty();
+                if is_driven {
+                    (carry.drive)(machine, batch, carried);
+                }
                 assert!(batch.is_empty(), "whoever drives takes every event");
-                result
+                is_driven
             };
-            if let Some(result) = result {
+            (is_due, carries) = (false, false);
+            if is_driven {
                 let _owned = flaw::has(Flaw::EffectsOwned).then(|| self.try_own());
-                after(result);
+                carries = (carry.after)(carried);
             }
-            if flaw::has(Flaw::NoLastLook) {
+            if flaw::has(Flaw::NoLastLook) && !carries {
                 return;
             }
         }

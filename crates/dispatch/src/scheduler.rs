@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Completions take the same way as insertions: they free tags, and whoever drains them lets more out. A device that has
-//! done something already when [`Device::begin`] returns says so, and the dispatcher puts the completion into the lists
-//! itself; nothing recurses.
+//! done something already when [`Device::begin`] returns says so, and the dispatcher takes the completion along into its
+//! next turn, or leaves it in the lists if another is dispatcher by then; nothing recurses.
 //!
 //! # Who is held
 //!
@@ -26,7 +26,7 @@ use braid_elevator::{
     Allowed, Class, Elevator, Entry, EntryId, Operation, Place, Policy, Settings, Tag, Turn,
 };
 
-use crate::combiner::Combiner;
+use crate::combiner::{Carry, Combiner};
 use crate::counters::Counters;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -131,6 +131,8 @@ struct Batch<T> {
     vectors: Vec<Vector>,
     /// Of all of them, one after the other.
     parts: Vec<T>,
+    /// Those of vectors that had ended when they had begun; for the elevator at the next turn.
+    ended: Vec<Ticket>,
     /// There may be more to choose.
     is_full: bool,
 }
@@ -178,7 +180,7 @@ impl<T> Scheduler<T> {
         if self.is_straight.load(Ordering::Acquire) {
             self.go_straight(device, request, item);
         } else if self.combiner.push(Event::Insert(request, item)) {
-            self.dispatch(device);
+            self.dispatch_if(device, true);
         }
     }
 
@@ -205,7 +207,7 @@ impl<T> Scheduler<T> {
             && self.combiner.push(Event::Done(ticket))
             && !flaw::has(Flaw::DoneSilent)
         {
-            self.dispatch(device);
+            self.dispatch_if(device, true);
         }
     }
 
@@ -248,36 +250,36 @@ impl<T> Scheduler<T> {
 
     /// Becomes dispatcher if nobody is and there is anything to do.
     pub fn dispatch(&self, device: &impl Device<T>) {
-        self.combiner.combine(
-            |dispatcher, events| {
-                let batch = dispatcher.turn(device, events, self.spare());
+        self.dispatch_if(device, false);
+    }
+
+    /// The same; with `is_due` there is something to do, for certain.
+    fn dispatch_if(&self, device: &impl Device<T>, is_due: bool) {
+        let mut batch = self.spare();
+        let carry = Carry {
+            drive: |dispatcher: &mut Dispatcher<T>, events: &mut Vec<_>, batch: &mut Batch<T>| {
+                dispatcher.turn(device, events, batch);
                 // Under ownership, so that what was set last counts.
                 let is_straight = dispatcher.elevator.settings().policy == Policy::None;
                 if is_straight != self.is_straight.load(Ordering::Relaxed) {
                     self.is_straight.store(is_straight, Ordering::Release);
                 }
-                batch
             },
-            |batch| self.hand_over(device, batch),
-        );
-    }
-
-    /// Hands a batch to the device, without ownership.
-    fn hand_over(&self, device: &impl Device<T>, mut batch: Batch<T>) {
-        let mut parts = batch.parts.drain(..);
-        for vector in batch.vectors.drain(..) {
-            let mut own = parts.by_ref().take(vector.parts as usize);
-            let ended = device.begin(vector, &mut own);
-            assert!(own.next().is_none(), "a device takes every part");
-            if let Some(ticket) = ended {
-                // This thread looks at the lists again before it leaves.
-                self.combiner.push(Event::Done(ticket));
-            }
-        }
-        drop(parts);
-        if batch.is_full && !flaw::has(Flaw::BatchLeaves) {
-            self.combiner.push(Event::Poll);
-        }
+            after: |batch: &mut Batch<T>| {
+                hand_over(device, batch);
+                let has_more = batch.is_full && !flaw::has(Flaw::BatchLeaves);
+                has_more || !batch.ended.is_empty()
+            },
+            leave: |batch: &mut Batch<T>, combiner: &Combiner<_, _>| {
+                for ticket in batch.ended.drain(..) {
+                    combiner.push(Event::Done(ticket));
+                }
+                if std::mem::take(&mut batch.is_full) {
+                    combiner.push(Event::Poll);
+                }
+            },
+        };
+        self.combiner.combine_carrying(is_due, &mut batch, carry);
         self.keep(batch);
     }
 
@@ -287,7 +289,12 @@ impl<T> Scheduler<T> {
             true => None,
             false => self.spares.try_lock().ok().and_then(|mut spares| spares.pop()),
         };
-        spare.unwrap_or_else(|| Batch { vectors: Vec::new(), parts: Vec::new(), is_full: false })
+        spare.unwrap_or_else(|| Batch {
+            vectors: Vec::new(),
+            parts: Vec::new(),
+            ended: Vec::new(),
+            is_full: false,
+        })
     }
 
     fn keep(&self, batch: Batch<T>) {
@@ -306,16 +313,27 @@ impl<T> std::fmt::Debug for Scheduler<T> {
     }
 }
 
+/// Hands a batch to the device, without ownership.
+fn hand_over<T>(device: &impl Device<T>, batch: &mut Batch<T>) {
+    let Batch { vectors, parts, ended, .. } = batch;
+    let mut parts = parts.drain(..);
+    for vector in vectors.drain(..) {
+        let mut own = parts.by_ref().take(vector.parts as usize);
+        ended.extend(device.begin(vector, &mut own));
+        assert!(own.next().is_none(), "a device takes every part");
+    }
+}
+
 impl<T> Dispatcher<T> {
     /// One turn: everything in, a batch out.
-    fn turn(
-        &mut self,
-        device: &impl Device<T>,
-        events: &mut Vec<Event<T>>,
-        mut batch: Batch<T>,
-    ) -> Batch<T> {
+    fn turn(&mut self, device: &impl Device<T>, events: &mut Vec<Event<T>>, batch: &mut Batch<T>) {
         let now_ns = device.now_ns();
-        self.counters.drained(events.len());
+        if !events.is_empty() {
+            self.counters.drained(events.len());
+        }
+        for ticket in batch.ended.drain(..) {
+            self.done(device, now_ns, &ticket);
+        }
         for event in events.drain(..) {
             match event {
                 Event::Insert(request, item) => self.insert(now_ns, request, item),
@@ -326,7 +344,7 @@ impl<T> Dispatcher<T> {
         }
         let is_straight = self.elevator.settings().policy == Policy::None;
         let turn = (!is_straight).then(|| device.turn(now_ns, self.state()));
-        while batch.vectors.len() < BATCH_MAX {
+        while batch.vectors.len() < BATCH_MAX && self.elevator.waiting() != (0, 0) {
             let allowed = self.allowed(turn);
             let Some(vector) = self.choose(now_ns, allowed, &mut batch.parts) else { break };
             batch.vectors.push(vector);
@@ -337,7 +355,6 @@ impl<T> Dispatcher<T> {
         let is_held = (waits.reads && !allowed.reads) || (waits.writes && !allowed.writes);
         let until_ns = turn.filter(|_| is_held).map(|turn| turn.until_ns);
         device.leave(waits, until_ns);
-        batch
     }
 
     /// Who may go, as things stand: a slice that its side does not use here is given away.

@@ -72,6 +72,7 @@ impl Elevator {
     }
 
     /// What it is set to.
+    #[inline]
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
@@ -102,6 +103,7 @@ impl Elevator {
 
     /// Entries that wait, of reads and of everything else; without those that are out.
     #[must_use]
+    #[inline]
     pub fn waiting(&self) -> (usize, usize) {
         let [reads, writes] = self.waiting;
         (reads, writes)
@@ -109,13 +111,15 @@ impl Elevator {
 
     /// Of which kind something waits: a multiplexer's demand.
     #[must_use]
+    #[inline]
     pub fn waits(&self) -> Allowed {
-        let [reads, writes] = self.waiting.map(|count| count > 0);
-        Allowed { reads, writes }
+        let [reads, writes] = self.waiting;
+        Allowed { reads: reads > 0, writes: writes > 0 }
     }
 
     /// Dispatches that are out, of reads and of everything else.
     #[must_use]
+    #[inline]
     pub fn out(&self) -> (u32, u32) {
         (self.out.reads, self.out.writes)
     }

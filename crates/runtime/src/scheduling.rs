@@ -82,6 +82,8 @@ impl Scheduling {
             Elevator::Auto | Elevator::None => Policy::None,
         };
         let best = if is_multiplexed { Settings::multiplexed() } else { Settings::default() };
+        // At each member what the multiplexer sees to over all of them.
+        let hold_max_ns = self.turns.period_ns.saturating_mul(2);
         let ElevatorTuning { read_expiry_ns, write_expiry_ns, writes_starved, batch, depth } =
             self.tuning;
         let kept = |total| Depth { total, kept_for_reads: total / 4, kept_for_writes: total / 4 };
@@ -92,6 +94,7 @@ impl Scheduling {
             writes_starved: writes_starved.unwrap_or(best.writes_starved),
             batch: batch.unwrap_or(best.batch),
             depth: depth.map_or(best.depth, kept),
+            hold_max_ns,
             ..best
         }
     }
