@@ -23,6 +23,8 @@
 //!   [check: a_course_changes_its_bytes_and_no_others].
 //! - The first failure ends a course and is its answer [check: the_first_failure_is_the_answer].
 
+use std::collections::VecDeque;
+
 use braid_geometry::{Geometry, LogicalSector, SECTOR_BYTES};
 use braid_hooks::{Bug, planted};
 
@@ -223,7 +225,38 @@ pub enum Next<E> {
 #[derive(Clone, Debug)]
 pub struct Course {
     way: Option<Way>,
-    steps: std::vec::IntoIter<Step>,
+    steps: Steps,
+}
+
+/// Steps in order. The one of an aligned request stands here; the heap is for others.
+#[derive(Clone, Debug, Default)]
+struct Steps {
+    first: Option<Step>,
+    rest: VecDeque<Step>,
+}
+
+impl Steps {
+    fn push(&mut self, step: Step) {
+        if self.first.is_none() {
+            self.first = Some(step);
+        } else {
+            self.rest.push_back(step);
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Step> {
+        self.first.iter().chain(&self.rest)
+    }
+
+    fn take_next(&mut self) -> Option<Step> {
+        std::mem::replace(&mut self.first, self.rest.pop_front())
+    }
+}
+
+impl Extend<Step> for Steps {
+    fn extend<I: IntoIterator<Item = Step>>(&mut self, steps: I) {
+        steps.into_iter().for_each(|step| self.push(step));
+    }
 }
 
 impl Course {
@@ -231,9 +264,9 @@ impl Course {
     #[must_use]
     pub fn new(request: &ByteRequest) -> Self {
         let ByteRequest { operation, offset, length } = *request;
-        let mut steps = Vec::new();
+        let mut steps = Steps::default();
         if length == 0 {
-            return Self { way: None, steps: steps.into_iter() };
+            return Self { way: None, steps };
         }
         let is_aligned = offset.is_multiple_of(SECTOR_BYTES) && length.is_multiple_of(SECTOR_BYTES);
         match operation {
@@ -262,9 +295,9 @@ impl Course {
         }
         let stores = steps.iter().any(|step| matches!(step, Step::Store { .. }));
         let stores = stores && !planted(Bug::PatchesBeside);
-        let changes = operation != ByteOperation::Read && !steps.is_empty();
+        let changes = operation != ByteOperation::Read && steps.first.is_some();
         let way = changes.then_some(if stores { Way::Alone } else { Way::Beside });
-        Self { way, steps: steps.into_iter() }
+        Self { way, steps }
     }
 
     /// How it goes through the turnstile; nothing if it does not change anything.
@@ -275,7 +308,7 @@ impl Course {
 
     /// What to do after the step before came out as `done`; `Ok` at the beginning.
     pub fn next<E>(&mut self, done: Result<(), E>) -> Next<E> {
-        match (done, self.steps.next()) {
+        match (done, self.steps.take_next()) {
             (Ok(()), Some(step)) => Next::Step(step),
             (Ok(()), None) => Next::Answer(Ok(())),
             (Err(_), Some(step)) if planted(Bug::CourseGoesOn) => Next::Step(step),
@@ -284,12 +317,12 @@ impl Course {
     }
 }
 
-fn whole(steps: &mut Vec<Step>, operation: Operation, offset: u64, length: u64) {
+fn whole(steps: &mut Steps, operation: Operation, offset: u64, length: u64) {
     let start = LogicalSector(offset / SECTOR_BYTES);
     steps.push(Step::Whole { operation, start, sectors: length / SECTOR_BYTES });
 }
 
-fn store(steps: &mut Vec<Step>, offset: u64, length: u64, durable: bool) {
+fn store(steps: &mut Steps, offset: u64, length: u64, durable: bool) {
     if length > 0 {
         let patch = Patch::new(offset, length);
         steps.extend(patch.edges().map(|(start, sectors)| Step::Fetch { patch, start, sectors }));
@@ -298,7 +331,7 @@ fn store(steps: &mut Vec<Step>, offset: u64, length: u64, durable: bool) {
 }
 
 /// Edges are patched, what is between them is zeroed. A flush at the end makes all of it durable.
-fn zeroes(steps: &mut Vec<Step>, operation: Operation, (offset, length): (u64, u64)) {
+fn zeroes(steps: &mut Steps, operation: Operation, (offset, length): (u64, u64)) {
     let (start, end) = inside(offset, length);
     if start >= end {
         return store(steps, offset, length, false);
