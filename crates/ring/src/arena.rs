@@ -5,13 +5,13 @@
 //! ring registers each slab of it when it first sees one, under the slab's own number.
 //!
 //! ```text
-//!   arena │ slab 0: 64 KiB │ slab 1: 4 KiB │ slab 2: 64 KiB │ slab 3: nobody's yet │ ...
+//!   arena │ slab 0: 64 KiB │ slab 1: 8 KiB │ slab 2: 64 KiB │ slab 3: nobody's yet │ ...
 //!           of one size each; two MiB, one huge page where there are any
 //! ```
 //!
 //! What is carved once stays of its size, and is never given back to the system: a page that a ring
 //! has pinned and the process has given back would be two pages, one for each. What the arena has no
-//! room for comes from the allocator, and is not registered.
+//! room for, and what is too short to gain by a name, comes from the allocator, and is not registered.
 //!
 //! Invariants
 //! - No two payloads share a byte: `what_is_carved_is_apart_and_within_one_slab`.
@@ -24,6 +24,11 @@ use crate::region::Region;
 
 /// Bytes of a slab: a huge page.
 pub(crate) const SLAB_BYTES: usize = 2 << 20;
+
+/// Bytes from which on a registered name is better than an address: to pin one page costs the kernel no
+/// more than to look a name up. Shorter payloads are not carved, so that a flood of them leaves the slabs to
+/// those that gain by it.
+pub(crate) const NAMED_BYTES_MIN: usize = 8 << 10;
 
 /// Slabs there can be. So much memory is taken only once it was in use at one time.
 pub(crate) const SLABS: usize = 64;

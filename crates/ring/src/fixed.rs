@@ -10,11 +10,7 @@
 
 use io_uring::IoUring;
 
-use crate::arena::{Arena, SLAB_BYTES, SLABS};
-
-/// Bytes from which on a name is better than an address: to pin one page costs the kernel no more than
-/// to look a name up.
-const NAMED_BYTES_MIN: u32 = 8 << 10;
+use crate::arena::{Arena, NAMED_BYTES_MIN, SLAB_BYTES, SLABS};
 
 /// What is known of a slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +41,9 @@ impl Fixed {
         ring: &IoUring,
         (start, length_bytes): (*const u8, u32),
     ) -> Option<u16> {
+        let length_bytes = usize::try_from(length_bytes).ok()?;
         let arena = Arena::of_process().filter(|_| length_bytes >= NAMED_BYTES_MIN)?;
-        let index = arena.slab_of(start, usize::try_from(length_bytes).ok()?)?;
+        let index = arena.slab_of(start, length_bytes)?;
         let name = u16::try_from(index).expect("few");
         if self.slabs[index] == Slab::Unseen {
             let base = arena.slab(index).as_ptr().cast();

@@ -3,8 +3,8 @@
 //! Where it stands: a front end receives into one, the runtime writes members from it, and the other
 //! way round. Its address is a multiple of [`PAYLOAD_ALIGNMENT_BYTES`], so that direct I/O takes it.
 //!
-//! Memory that a payload gave back is kept for the next one, by size: that of the arena ([`crate::arena`])
-//! always, other memory up to [`KEPT_BYTES_MAX`] in all.
+//! Memory that a payload gave back is kept for the next one, by size: that of the arena ([`crate::arena`]),
+//! which holds those of 8 KiB to 2 MiB, always, other memory up to [`KEPT_BYTES_MAX`] in all.
 //! Two ways to take one:
 //!
 //! - [`Payload::zeroed`]: what an earlier one held is gone [check: a_zeroed_payload_forgets_the_last_one].
@@ -21,7 +21,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::arena::{Arena, SLAB_BYTES};
+use crate::arena::{Arena, NAMED_BYTES_MIN, SLAB_BYTES};
 
 /// Where a payload's bytes begin: at a multiple of this.
 pub const PAYLOAD_ALIGNMENT_BYTES: usize = 4096;
@@ -148,8 +148,8 @@ impl Payload {
         if let Some(Spare(start)) = class.and_then(|class| KEPT.take(class)) {
             return (Self { start, length_bytes, capacity_bytes }, false);
         }
-        let is_small = class.is_some() && capacity_bytes <= SLAB_BYTES;
-        let arena = Arena::of_process().filter(|_| is_small);
+        let is_carved = (NAMED_BYTES_MIN..=SLAB_BYTES).contains(&capacity_bytes);
+        let arena = Arena::of_process().filter(|_| is_carved);
         if let Some(start) = arena.and_then(|arena| arena.carve(capacity_bytes)) {
             return (Self { start, length_bytes, capacity_bytes }, true);
         }
