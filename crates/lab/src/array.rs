@@ -9,21 +9,32 @@ use braid_ondisk::{
     ArrayFacts, DeviceFlags, NewSuperblock, PlacementRequest, Role, Snippet, Superblock, Timestamp,
     Version, placement, probe, probe_ranges,
 };
-use braid_runtime::{OpenMember, Options, Volume};
+use braid_runtime::{Notice, OpenMember, Options, Volume};
 
 /// What an array is made of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
+    pub(crate) level: Level,
     pub(crate) slots: u16,
     pub(crate) chunk_sectors: u32,
     pub(crate) member_bytes: u64,
 }
 
-/// Opens a clean RAID-5 of memory members, each wrapped by `wrap`.
+/// Opens a clean array of memory members, each wrapped by `wrap`.
 pub(crate) fn open<M: Member + 'static>(
     plan: Plan,
     options: &Options,
     wrap: impl Fn(Arc<MemoryMember>) -> M,
+) -> Volume {
+    open_heard(plan, options, wrap, |_| ())
+}
+
+/// The same, and its notices are heard.
+pub(crate) fn open_heard<M: Member + 'static>(
+    plan: Plan,
+    options: &Options,
+    wrap: impl Fn(Arc<MemoryMember>) -> M,
+    hear: impl Fn(Notice) + Send + 'static,
 ) -> Volume {
     let devices: Vec<Arc<MemoryMember>> =
         (0..plan.slots).map(|slot| Arc::new(make(plan, slot))).collect();
@@ -35,14 +46,14 @@ pub(crate) fn open<M: Member + 'static>(
         let superblock = probed.probe.newest().expect("it was just written").clone();
         Some(OpenMember { device: Box::new(wrap(device)), superblock })
     });
-    Volume::open(&array, members.collect(), options, |_| ()).expect("a clean array opens")
+    Volume::open(&array, members.collect(), options, hear).expect("a clean array opens")
 }
 
 fn make(plan: Plan, slot: u16) -> MemoryMember {
     let request = PlacementRequest {
         version: Version::V1_2,
         device_bytes: plan.member_bytes,
-        level: Level::Raid5,
+        level: plan.level,
         chunk_sectors: plan.chunk_sectors,
         member_size_sectors: None,
         data_offset_sectors: None,
@@ -55,8 +66,8 @@ fn make(plan: Plan, slot: u16) -> MemoryMember {
             uuid: [3; 16],
             name: "lab".into(),
             creation_time: Timestamp { seconds: 1_700_000_000, microseconds: 0 },
-            level: Level::Raid5,
-            layout: default_layout(Level::Raid5),
+            level: plan.level,
+            layout: default_layout(plan.level),
             chunk_sectors: plan.chunk_sectors,
             member_size_sectors: place.member_size_sectors,
             raid_slots: u32::from(plan.slots),

@@ -9,6 +9,7 @@ mod paths;
 mod priority;
 mod read;
 mod share;
+mod slow;
 mod wait;
 mod write;
 
@@ -22,6 +23,7 @@ pub const SUITES: &[Suite] = &[
     priority::SUITE,
     elevator::SUITE,
     multiplexer::SUITE,
+    slow::SUITE,
     read::SUITE,
     write::SUITE,
 ];

@@ -6,9 +6,11 @@
 mod member;
 mod rule;
 mod shape;
+mod threads;
 mod world;
 
 use std::cell::RefCell;
+use std::time::Duration;
 
 use braid_elevator::MultiplexerSettings;
 use braid_engine::Tuning;
@@ -127,6 +129,7 @@ fn run(settings: &Settings) -> Report {
     for work in works() {
         one(&once, &mut report, &work);
     }
+    threaded(settings, &mut report);
     let MultiplexerSettings { period_ns, .. } = MultiplexerSettings::default();
     report.note(format!(
         "virtual time; {} s after {} s; period {} ms; {:?}",
@@ -189,6 +192,44 @@ fn one(settings: &Settings, report: &mut Report, work: &Work) {
         report.counter(format!("{}, {}", work.name, rule.name()), line);
     }
     report.curves.extend(curves(work.name, &outcomes));
+}
+
+/// Once more with threads and clocks.
+#[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn threaded(settings: &Settings, report: &mut Report) {
+    let name = "threads, throttled members, blogbench";
+    let time = Duration::from_millis(if settings.small { 300 } else { 5000 });
+    let metrics = [
+        Metric::more(READS, "1/s"),
+        Metric::more(WRITES, "1/s"),
+        Metric::less("read p99", "ms"),
+        Metric::less(FSYNC, "ms"),
+    ];
+    let contender = |rule: Rule| {
+        Contender::new(rule.name(), move || {
+            let outcome = threads::run(rule, Shape::BLOGBENCH, time);
+            let p99 = |sorted: &[u64]| percentile(sorted, 99_000) as f64 / 1e6;
+            let per_second = |count: u64| count as f64 / time.as_secs_f64();
+            vec![
+                per_second(outcome.files_read),
+                per_second(outcome.works_written),
+                p99(&outcome.read_ns),
+                p99(&outcome.fsync_ns),
+            ]
+        })
+    };
+    let contenders = vec![contender(Rule::FreeForAll), contender(Rule::Braid)];
+    let case = race(settings, name, &metrics, contenders);
+    report.add(case.map(|case| {
+        case.with([
+            Target::ratio(WRITES, "braid", "free-for-all", 3.0),
+            Target::ratio(READS, "braid", "free-for-all", 0.8),
+        ])
+    }));
+    report.note(format!(
+        "throttled members: a thread for each, {:?} for any request, wherever it is",
+        threads::SERVICE
+    ));
 }
 
 #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]

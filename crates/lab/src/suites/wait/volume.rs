@@ -1,5 +1,6 @@
 //! The shipped runtime under the same work: `Volume::call` from every writer's own thread.
 
+use braid_geometry::Level;
 use braid_runtime::{Cache, Options, Payload, Volume, VolumeOperation};
 
 use super::work::{BLOCK_BYTES, DATA, FILE_BYTES, Files, STRIPES};
@@ -18,6 +19,7 @@ impl Braid {
         let rows = files * FILE_BYTES / (DATA * BLOCK_BYTES) as u64;
         let slots = u16::try_from(DATA + 1).expect("few");
         let plan = Plan {
+            level: Level::Raid5,
             slots,
             chunk_sectors: u32::try_from(BLOCK_BYTES / 512).expect("few"),
             // Room for the superblock and what is reserved behind it.

@@ -1,0 +1,276 @@
+//! An array, readers, writers, and a member that stalls, in virtual time: nothing is chance, every run is the same.
+//!
+//! The shipped engine, both sides of it: one shard, and the array machine that decides who sits out. Superblocks are
+//! written in no time. A stalled member begins nothing and ends nothing until the stall is over; then it goes on.
+
+use std::collections::BTreeMap;
+
+use braid_engine::array::{Array, ArrayEffect, ArraySetup, MemberId, MemberSetup, Notice};
+use braid_engine::effect::{IoId, MemberIoDone};
+use braid_engine::request::{Operation, Regions, Request, RequestId, ShardIndex};
+use braid_engine::{BadBlocks, CacheConfig, Instant, Shard, ShardConfig, SitOut, Tuning};
+use braid_geometry::{Geometry, Level, LogicalSector, Shape, default_layout};
+
+use super::Outcome;
+use crate::disk::{Disk, DiskPlan, DiskRequest};
+use crate::random::Random;
+
+pub(super) const SLOTS: u16 = 6;
+pub(super) const STALLED: usize = 1;
+pub(super) const READERS: usize = 16;
+pub(super) const WRITERS: usize = 2;
+pub(super) const BLOCK_SECTORS: u64 = 32;
+/// What a writer does between an answer and its next write; it is answered early.
+pub(super) const THINK_NS: u64 = 50_000_000;
+/// When the stall begins, and how long it is looked on afterwards.
+const BEFORE_NS: u64 = 5_000_000_000;
+const AFTER_NS: u64 = 30_000_000_000;
+
+/// A request that is not answered.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    client: usize,
+    since: u64,
+    pieces: u32,
+}
+
+pub(super) struct World {
+    array: Array,
+    shard: Shard,
+    regions: Regions,
+    disks: Vec<Disk>,
+    /// What the stalled member was asked for since.
+    kept: Vec<DiskRequest>,
+    stall: (u64, u64),
+    random: Vec<Random>,
+    /// When each client asks next; none while it waits for an answer.
+    asks_at: Vec<Option<u64>>,
+    capacity: u64,
+    pending: BTreeMap<u64, Pending>,
+    next_id: u64,
+    now: u64,
+    outcome: Outcome,
+}
+
+impl World {
+    pub(super) fn new(sit_out: SitOut, stall_ns: u64) -> Self {
+        let geometry = Geometry::new(&Shape {
+            level: Level::Raid6,
+            layout: default_layout(Level::Raid6),
+            chunk_sectors: 128,
+            slots: SLOTS,
+            member_sectors: vec![DiskPlan::SATA_2005.sectors() / 4; usize::from(SLOTS)],
+        })
+        .expect("a RAID-6");
+        let member = |slot: u16| MemberSetup {
+            id: MemberId(slot),
+            device_number: slot,
+            recovered_sectors: u64::MAX,
+            bad_blocks: BadBlocks::default(),
+        };
+        let mut array = Array::new(ArraySetup {
+            geometry: geometry.clone(),
+            slots: (0..SLOTS).map(|slot| Some(member(slot))).collect(),
+            spares: Vec::new(),
+            events: 1,
+            resync_offset: u64::MAX,
+            read_only: false,
+            shards: 1,
+            zero_is_fast: false,
+            clean_delay_ms: 200,
+            superblocks_tear: false,
+        });
+        let Some(ArrayEffect::Publish(view)) = array.poll_effect() else {
+            unreachable!("an array's first effect is its first view")
+        };
+        array.handle_sit_out(Instant(0), sit_out);
+        let tuning = Tuning::default();
+        let cache = CacheConfig { unit_sectors_max: 128, stripes_max: tuning.stripes, tuning };
+        let config = ShardConfig { geometry: geometry.clone(), cache };
+        let clients = READERS + WRITERS;
+        let mut world = Self {
+            array,
+            shard: Shard::new(config, view),
+            regions: Regions::new(&geometry, 1),
+            disks: (0..SLOTS).map(|_| Disk::new(DiskPlan::SATA_2005)).collect(),
+            kept: Vec::new(),
+            stall: (BEFORE_NS, BEFORE_NS + stall_ns),
+            random: (1..).map(Random::new).take(clients).collect(),
+            asks_at: vec![Some(0); clients],
+            capacity: geometry.capacity_sectors(),
+            pending: BTreeMap::new(),
+            next_id: 0,
+            now: 0,
+            outcome: Outcome::default(),
+        };
+        world.poll();
+        world
+    }
+
+    /// Runs it until the stall is long over.
+    pub(super) fn run(mut self) -> Outcome {
+        let end = self.stall.1 + AFTER_NS;
+        loop {
+            self.ask();
+            let next = self.next();
+            if next > end {
+                break;
+            }
+            self.now = next;
+            self.advance();
+        }
+        let waiting: Vec<Pending> = self.pending.values().copied().collect();
+        for pending in waiting {
+            self.count(pending, end);
+        }
+        self.outcome.end_ns = self.stall.1;
+        self.outcome.start_ns = self.stall.0;
+        self.outcome
+    }
+
+    fn is_stalled(&self, slot: usize) -> bool {
+        slot == STALLED && (self.stall.0..self.stall.1).contains(&self.now)
+    }
+
+    fn ask(&mut self) {
+        for client in 0..self.asks_at.len() {
+            if self.asks_at[client].is_none_or(|at| at > self.now) {
+                continue;
+            }
+            self.asks_at[client] = None;
+            let place = self.random[client].below(self.capacity / BLOCK_SECTORS) * BLOCK_SECTORS;
+            let operation = match client < READERS {
+                true => Operation::Read,
+                false => Operation::Write { durable: false },
+            };
+            let id = self.next_id;
+            self.next_id += 1;
+            let whole = Request {
+                id: RequestId(id),
+                operation,
+                start: LogicalSector(place),
+                sectors: BLOCK_SECTORS,
+            };
+            self.pending.insert(id, Pending { client, since: self.now, pieces: 0 });
+            for (_, piece) in self.regions.split(&whole) {
+                self.pending.get_mut(&id).expect("just asked").pieces += 1;
+                self.shard.handle_piece(Instant(self.now), piece);
+            }
+            self.poll();
+        }
+    }
+
+    /// The next moment at which something happens.
+    fn next(&self) -> u64 {
+        let disk = |(slot, disk): (usize, &Disk)| {
+            let next = disk.next();
+            if self.is_stalled(slot) { next.map(|_| self.stall.1) } else { next }
+        };
+        let disks = self.disks.iter().enumerate().filter_map(disk).min();
+        let shard = self.shard.poll_timeout().map(|at| at.0);
+        let array = self.array.poll_timeout().map(|at| at.0);
+        let stall = [self.stall.0, self.stall.1].into_iter().find(|at| *at > self.now);
+        let client = self.asks_at.iter().flatten().copied().min();
+        let times = [disks, shard, array, stall, client];
+        times.into_iter().flatten().min().unwrap_or(u64::MAX).max(self.now)
+    }
+
+    fn advance(&mut self) {
+        if self.now >= self.stall.1 {
+            for request in std::mem::take(&mut self.kept) {
+                self.disks[STALLED].push(self.now, request);
+            }
+        }
+        let mut done = Vec::new();
+        for slot in 0..self.disks.len() {
+            if self.is_stalled(slot) {
+                continue;
+            }
+            while self.disks[slot].next().is_some_and(|at| at <= self.now) {
+                self.disks[slot].advance(self.now, |id| done.push(id));
+            }
+        }
+        let now = Instant(self.now);
+        for id in done {
+            self.shard.handle_member_io(now, MemberIoDone { id: IoId(id), result: Ok(()) });
+            self.poll();
+        }
+        if self.shard.poll_timeout().is_some_and(|at| at <= now) {
+            self.shard.handle_timeout(now);
+        }
+        if self.array.poll_timeout().is_some_and(|at| at <= now) {
+            self.array.handle_timeout(now);
+        }
+        self.poll();
+    }
+
+    /// Carries out what both machines ask for, until there is nothing.
+    fn poll(&mut self) {
+        let now = Instant(self.now);
+        loop {
+            while let Some(io) = self.shard.poll_member_io() {
+                let (slot, is_write) = (usize::from(io.slot.0), io.operation.is_write());
+                let (id, sector, sectors) = (io.id.0, io.sector.0, u64::from(io.sectors));
+                let request = DiskRequest { id, sector, sectors, is_write };
+                match self.is_stalled(slot) {
+                    true => self.kept.push(request),
+                    false => self.disks[slot].push(self.now, request),
+                }
+            }
+            while let Some(reply) = self.shard.poll_reply() {
+                self.outcome.errors += u64::from(reply.result.is_err());
+                let pending = self.pending.get_mut(&reply.request.0).expect("it was asked");
+                pending.pieces -= 1;
+                if pending.pieces == 0 {
+                    let pending = self.pending.remove(&reply.request.0).expect("just seen");
+                    let think_ns = if pending.client < READERS { 0 } else { THINK_NS };
+                    self.asks_at[pending.client] = Some(self.now + think_ns);
+                    self.count(pending, self.now);
+                }
+            }
+            while self.shard.poll_release().is_some() {}
+            while let Some(report) = self.shard.poll_report() {
+                self.array.handle_report(now, ShardIndex(0), report);
+            }
+            let mut is_quiet = true;
+            while let Some(effect) = self.array.poll_effect() {
+                is_quiet = false;
+                self.carry_out(effect);
+            }
+            while let Some(job) = self.shard.poll_job() {
+                is_quiet = false;
+                self.shard.handle_job_done(now, job);
+            }
+            if is_quiet {
+                return;
+            }
+        }
+    }
+
+    fn carry_out(&mut self, effect: ArrayEffect) {
+        let now = Instant(self.now);
+        match effect {
+            ArrayEffect::Publish(view) => self.shard.handle_view(now, view),
+            ArrayEffect::WriteSuperblock { member, .. } => {
+                self.array.handle_superblock_written(now, member, true);
+            }
+            ArrayEffect::Flush { member } => self.array.handle_flushed(now, member, true),
+            ArrayEffect::Attend(attention) => self.shard.handle_attention(now, attention),
+            ArrayEffect::QueryActivity => self.shard.handle_activity_query(now),
+            ArrayEffect::WriteBack { round } => self.shard.handle_write_back(now, round),
+            ArrayEffect::Notice(Notice::SitsOut { .. }) => {
+                self.outcome.noticed_ns.get_or_insert(self.now);
+            }
+            ArrayEffect::Notice(Notice::Back { .. }) => self.outcome.back_ns = Some(self.now),
+            ArrayEffect::Notice(notice) => panic!("nothing else happens here: {notice:?}"),
+            ArrayEffect::Answer { .. } => {}
+        }
+    }
+
+    /// Counts a read that was under way while the member stalled.
+    fn count(&mut self, pending: Pending, ended: u64) {
+        if pending.client < READERS && ended >= self.stall.0 && pending.since < self.stall.1 {
+            self.outcome.read_ns.push(ended - pending.since);
+        }
+    }
+}
