@@ -7,6 +7,8 @@ mod shipped;
 
 use std::cell::RefCell;
 
+use braid_member::MemoryMember;
+
 use crate::frame::{Contender, Metric, Report, Settings, Suite, Target, race};
 use locked::{Listed, Single};
 use seats::Took;
@@ -20,10 +22,11 @@ pub(super) const SUITE: Suite = Suite {
 
 const RATE: &str = "requests";
 const LOST: &str = "attempts that found it owned";
+const WAITED: &str = "time waited for locks";
 const METRICS: [Metric; 5] = [
     Metric::more(RATE, "1/s"),
     Metric::less(LOST, "%"),
-    Metric::less("time waited for locks", "% of thread time"),
+    Metric::less(WAITED, "% of thread time"),
     Metric::less("voluntary switches", "1/1000"),
     Metric::less("system time", "µs/1000"),
 ];
@@ -34,7 +37,8 @@ fn run(settings: &Settings) -> Report {
         contended(settings, &mut report, threads);
     }
     for threads in [4, 32] {
-        straight(settings, &mut report, threads);
+        straight(settings, &mut report, threads, true);
+        straight(settings, &mut report, threads, false);
     }
     order::run(settings, &mut report);
     report.note("attempts and waits: before and seed, of every lock; braid, of ownership, which is only tried; its insertion lists are locked for a push, and not counted");
@@ -92,21 +96,25 @@ fn contended(settings: &Settings, report: &mut Report, threads: usize) {
     let targets = match threads {
         32 => vec![
             Target::ratio(RATE, "braid", "before", 3.26),
-            Target::value(LOST, "braid", 6.0, ""),
+            Target::value(LOST, "braid", 6.0, "attempts"),
+            Target::value(WAITED, "braid", 6.0, "time"),
         ],
         _ => vec![Target::ratio(RATE, "braid", "before", 1.0)],
     };
     counters.into_inner().add(case.map(|case| case.with(targets)));
 }
 
-fn straight(settings: &Settings, report: &mut Report, threads: usize) {
-    let name = format!("policy none, {threads} threads");
+/// Policy `none`, over a member in memory that was never written, or over nothing.
+fn straight(settings: &Settings, report: &mut Report, threads: usize, is_memory: bool) {
+    let what = if is_memory { "an empty member" } else { "nothing at all" };
+    let name = format!("policy none before {what}, {threads} threads");
     if !settings.wants(&name) {
         return;
     }
-    let rounds = rounds(settings, threads) * 8;
-    let nothing = Straight;
-    let shipped = Shipped::new(braid_elevator::Settings::straight());
+    let rounds = rounds(settings, threads) * if is_memory { 10 } else { 50 };
+    let memory = || is_memory.then(|| MemoryMember::new(1 << 40));
+    let nothing = Straight(memory());
+    let shipped = Shipped::new(braid_elevator::Settings::straight()).over(memory());
     let rate = |took: &Took| vec![per(took, 1.0)];
     let contenders = vec![
         Contender::new("no elevator", || rate(&seats::run(&nothing, threads, rounds))),
@@ -114,7 +122,7 @@ fn straight(settings: &Settings, report: &mut Report, threads: usize) {
     ];
     let case = race(settings, &name, &METRICS[..1], contenders);
     let target = Target::ratio(RATE, "braid", "no elevator", 0.95);
-    report.add(case.map(|case| case.with([target])));
+    report.add(case.map(|case| case.with(is_memory.then_some(target))));
 }
 
 #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]

@@ -3,11 +3,15 @@
 use braid_dispatch::{
     Class, Counters, Device, Operation, Place, Request, Scheduler, Settings, Ticket, Vector,
 };
+use braid_member::{Member, MemoryMember};
 
 use super::seats::{Between, Seats};
 
-/// A member that has done everything as soon as it begins.
-struct Null<'a>(&'a Seats);
+/// A member that has done everything as soon as it begins; it may be one in memory that was never written.
+struct Null<'a> {
+    seats: &'a Seats,
+    memory: Option<&'a MemoryMember>,
+}
 
 impl Device<u32> for Null<'_> {
     fn now_ns(&self) -> u64 {
@@ -15,32 +19,48 @@ impl Device<u32> for Null<'_> {
     }
 
     fn begin(&self, vector: Vector, parts: impl Iterator<Item = u32>) -> Option<Ticket> {
-        parts.for_each(|seat| self.0.answer(seat));
+        let start = std::hint::black_box(vector.start);
+        if let Some(memory) = self.memory {
+            let mut sector = [0; 512];
+            memory.read_at(&mut sector, start * 512).expect("memory reads");
+            std::hint::black_box(&sector);
+        }
+        parts.for_each(|seat| self.seats.answer(seat));
         vector.ticket
     }
 }
 
 /// The shipped scheduler.
-pub(super) struct Shipped(Scheduler<u32>);
+pub(super) struct Shipped {
+    scheduler: Scheduler<u32>,
+    memory: Option<MemoryMember>,
+}
 
 impl Shipped {
     pub(super) fn new(settings: Settings) -> Self {
-        Self(Scheduler::new(settings))
+        Self { scheduler: Scheduler::new(settings), memory: None }
+    }
+
+    /// The same over a member in memory.
+    pub(super) fn over(self, memory: Option<MemoryMember>) -> Self {
+        Self { memory, ..self }
     }
 
     pub(super) fn counters(&self) -> Counters {
-        self.0.counters(&Null(&Seats::new(0)))
+        let seats = &Seats::new(0);
+        self.scheduler.counters(&Null { seats, memory: None })
     }
 }
 
 impl Between for Shipped {
     fn submit(&self, seats: &Seats, seat: u32, places: &[u64]) {
+        let member = Null { seats, memory: self.memory.as_ref() };
         let mut is_first = false;
         for place in places {
-            is_first |= self.0.leave(&Null(seats), request(*place), seat);
+            is_first |= self.scheduler.leave(&member, request(*place), seat);
         }
         if is_first {
-            self.0.dispatch(&Null(seats));
+            self.scheduler.dispatch(&member);
         }
     }
 }
@@ -51,14 +71,15 @@ fn request(place: u64) -> Request {
 }
 
 /// No elevator at all.
-pub(super) struct Straight;
+pub(super) struct Straight(pub(super) Option<MemoryMember>);
 
 impl Between for Straight {
     fn submit(&self, seats: &Seats, seat: u32, places: &[u64]) {
+        let member = Null { seats, memory: self.0.as_ref() };
         for place in places {
             let operation = Operation::Read;
             let vector = Vector { operation, start: *place, sectors: 1, parts: 1, ticket: None };
-            let ended = Null(seats).begin(vector, std::iter::once(seat));
+            let ended = member.begin(vector, std::iter::once(seat));
             assert!(ended.is_none(), "it has no ticket");
         }
     }
