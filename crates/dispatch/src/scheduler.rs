@@ -29,7 +29,7 @@ use braid_elevator::{
 use crate::combiner::{Carry, Combiner};
 use crate::counters::Counters;
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::flaw::{self, Flaw};
 
 /// Dispatches that are chosen in one ownership, so that nobody owns the elevator for long. In models it is so low that
@@ -112,7 +112,8 @@ pub trait Device<T> {
 enum Event<T> {
     Insert(Request, T),
     Done(Ticket),
-    Set(Settings),
+    /// With its number: lists keep only each thread's order.
+    Set(u64, Settings),
     Poll,
 }
 
@@ -123,6 +124,8 @@ struct Dispatcher<T> {
     items: Vec<Option<T>>,
     free: Vec<usize>,
     last_done_ns: u64,
+    /// The number of what it is set to.
+    last_set: u64,
     counters: Counters,
 }
 
@@ -140,6 +143,7 @@ struct Batch<T> {
 /// One member's scheduler.
 pub struct Scheduler<T> {
     is_straight: AtomicBool,
+    sets: AtomicU64,
     combiner: Combiner<Dispatcher<T>, Event<T>>,
     spares: Mutex<Vec<Batch<T>>>,
 }
@@ -166,10 +170,12 @@ impl<T> Scheduler<T> {
             items: Vec::new(),
             free: Vec::new(),
             last_done_ns: 0,
+            last_set: 0,
             counters: Counters::default(),
         };
         Self {
             is_straight: AtomicBool::new(settings.policy == Policy::None),
+            sets: AtomicU64::new(0),
             combiner: combiner(dispatcher),
             spares: Mutex::new(Vec::new()),
         }
@@ -227,7 +233,8 @@ impl<T> Scheduler<T> {
     /// Sets it anew, from the next insertion and dispatch on. Nothing that waits is lost, and what waits when it is set to
     /// `none` goes as soon as tags allow, held or not.
     pub fn set(&self, device: &impl Device<T>, settings: Settings) {
-        if self.combiner.push(Event::Set(settings)) && !flaw::has(Flaw::SwitchSilent) {
+        let number = self.sets.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.combiner.push(Event::Set(number, settings)) && !flaw::has(Flaw::SwitchSilent) {
             self.dispatch(device);
         }
     }
@@ -328,19 +335,21 @@ impl<T> Dispatcher<T> {
     /// One turn: everything in, a batch out.
     fn turn(&mut self, device: &impl Device<T>, events: &mut Vec<Event<T>>, batch: &mut Batch<T>) {
         let now_ns = device.now_ns();
-        if !events.is_empty() {
-            self.counters.drained(events.len());
-        }
         for ticket in batch.ended.drain(..) {
             self.done(device, now_ns, &ticket);
         }
+        let mut drained = 0;
         for event in events.drain(..) {
+            drained += usize::from(matches!(event, Event::Insert(..) | Event::Done(_)));
             match event {
                 Event::Insert(request, item) => self.insert(now_ns, request, item),
                 Event::Done(ticket) => self.done(device, now_ns, &ticket),
-                Event::Set(settings) => self.elevator.set(settings),
+                Event::Set(number, settings) => self.set(number, settings),
                 Event::Poll => {}
             }
+        }
+        if drained > 0 {
+            self.counters.drained(drained);
         }
         let is_straight = self.elevator.settings().policy == Policy::None;
         let turn = (!is_straight).then(|| device.turn(now_ns, self.state()));
@@ -365,6 +374,14 @@ impl<T> Dispatcher<T> {
 
     fn state(&self) -> State {
         State { waits: self.elevator.waits(), out: self.elevator.out() }
+    }
+
+    /// What was set last counts, in whatever order it is heard of.
+    fn set(&mut self, number: u64, settings: Settings) {
+        if number > self.last_set || flaw::has(Flaw::OlderSet) {
+            self.last_set = number;
+            self.elevator.set(settings);
+        }
     }
 
     fn insert(&mut self, now_ns: u64, request: Request, item: T) {

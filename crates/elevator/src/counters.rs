@@ -19,6 +19,6 @@ pub struct Counters {
     pub expired: u64,
     /// Batches of writes begun because writes had been passed over often enough.
     pub starved: u64,
-    /// Entries taken before a higher class because they had aged.
+    /// Entries taken because they had aged, before whatever else would have been next.
     pub aged: u64,
 }

@@ -144,12 +144,12 @@ struct ArrayEffects {
 ///
 /// A thread that panics elsewhere and drops its volume on the way is no such case: it stops the
 /// array in order.
-struct AbortOnPanic {
+pub(crate) struct AbortOnPanic {
     was_panicking: bool,
 }
 
 impl AbortOnPanic {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { was_panicking: std::thread::panicking() }
     }
 }

@@ -81,38 +81,33 @@ impl<'a> Lane<'a> {
     }
 
     /// The whole of a flight has ended.
-    #[cfg_attr(shuttle, allow(dead_code))]
     pub(crate) fn land(&self, flight: Flight, result: Result<(), MemberFault>) {
         let Flight { ticket, parts } = flight;
         parts.into_iter().for_each(|part| self.answer(part, result));
         self.member.scheduler.done(self, Some(ticket));
     }
 
-    /// Carries a flight out on this thread, and ends it.
+    /// Carries a flight out on this thread, and ends it unless it must be tried again part by part.
     pub(crate) fn perform(&self, flight: Flight) {
-        let ticket = self.perform_parts(flight);
-        self.member.scheduler.done(self, Some(ticket));
-    }
-
-    fn perform_parts(&self, flight: Flight) -> Ticket {
-        let Flight { ticket, parts } = flight;
-        if parts.len() > 1 && !self.member.is_memory() {
-            let whole = self.member.perform_vector(self.core, &parts);
-            if whole.is_ok() || is_forced(&parts[0].1) {
-                let result = whole.map_err(member_threads::fault);
-                parts.into_iter().for_each(|part| self.answer(part, result));
-                return ticket;
-            }
+        if flight.parts.len() == 1 {
+            return self.perform_apart(flight);
         }
-        self.perform_alone(parts);
-        ticket
+        let whole = self.member.perform_vector(self.core, &flight.parts);
+        if whole.is_ok() || is_forced(&flight.parts[0].1) {
+            return self.land(flight, whole.map_err(member_threads::fault));
+        }
+        self.perform_apart(flight);
     }
 
-    /// Carries a flight out part by part, and ends it.
+    /// Carries one part of a flight out by itself; the rest goes behind what waits for the member's threads, since a
+    /// bad sector takes seconds, and a superblock must not wait for many of them.
     pub(crate) fn perform_apart(&self, flight: Flight) {
-        let Flight { ticket, parts } = flight;
-        self.perform_alone(parts);
-        self.member.scheduler.done(self, Some(ticket));
+        let Flight { ticket, mut parts } = flight;
+        self.perform_alone(vec![parts.remove(0)]);
+        match parts.is_empty() {
+            true => self.member.scheduler.done(self, Some(ticket)),
+            false => self.member.push(Work::Apart(Flight { ticket, parts })),
+        }
     }
 
     /// Each part by itself.
@@ -140,7 +135,9 @@ impl<'a> Lane<'a> {
 
     fn begin_flight(&self, flight: Flight) -> Option<Ticket> {
         if self.member.is_memory() {
-            return Some(self.perform_parts(flight));
+            let Flight { ticket, parts } = flight;
+            self.perform_alone(parts);
+            return Some(ticket);
         }
         let left = match &self.core.ring {
             None => Some(flight),

@@ -17,7 +17,7 @@ use braid_ondisk::Superblock;
 
 use crate::arena::{self, ShardMemory};
 use crate::clock::seconds_since_1970;
-use crate::core::{ArrayEvent, Core, Machine, ShardEvent};
+use crate::core::{AbortOnPanic, ArrayEvent, Core, Machine, ShardEvent};
 use crate::flights::Flights;
 use crate::lane::{Flight, Item, Lane};
 use crate::sync::flaw::{self, Flaw};
@@ -28,7 +28,6 @@ pub(crate) enum Work {
     Io(ShardIndex, MemberIo),
     Flight(Flight),
     /// One that failed as a whole: each part by itself.
-    #[cfg_attr(shuttle, allow(dead_code))]
     Apart(Flight),
     Flush,
     Superblock(Arc<SuperblockState>),
@@ -253,6 +252,8 @@ pub(crate) fn fault(error: MemberError) -> MemberFault {
 
 /// Has `carry_out` done at a member, and drives whoever hears of it.
 fn fly(core: &Arc<Core>, member: &MemberQueue, carry_out: impl FnOnce(&Lane<'_>)) {
+    // The member's scheduler is a machine as well.
+    let _guard = AbortOnPanic::new();
     let lane = Lane::new(core, member);
     carry_out(&lane);
     lane.into_touched().into_iter().for_each(|shard| core.drive(Machine::Shard(shard)));

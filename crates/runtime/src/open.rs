@@ -6,14 +6,15 @@ use braid_engine::array::{Array, ArrayEffect, ArraySetup, MemberId, MemberSetup,
 use braid_engine::open::{
     Joined, Levelled, Manner, Opening, OpeningError, can_miss, levelling, opening,
 };
-use braid_engine::{Shard, ShardConfig};
-use braid_geometry::SECTOR_BYTES;
+use braid_engine::{CacheMode, Shard, ShardConfig};
+use braid_geometry::{Geometry, SECTOR_BYTES};
 use braid_member::{DirectError, Member, MemberError, MemberKind};
 use braid_ondisk::Superblock;
 use braid_recording::Header;
 use braid_ring::RingError;
 
 use crate::arena::ShardMemory;
+use crate::cache::Cache;
 use crate::clock::{Clock, seconds_since_1970};
 use crate::core::{ArrayEvent, Core, End, Machine, ShardCell};
 use crate::member_threads::{self, MemberQueue};
@@ -139,7 +140,8 @@ impl Volume {
         let shards = (0..options.shards).map(cell).collect::<Result<_, _>>()?;
         let members = queues.len();
         let turns = Turns::new(options.scheduling.turns, (members, usize::from(options.shards)));
-        turns.set_dirty_sectors_max(options.cache.dirty_bytes_max / SECTOR_BYTES);
+        turns
+            .set_cache(answers_early(&geometry, &options.cache), dirty_sectors_max(&options.cache));
         let core = Arc::new(Core {
             shards,
             array: Combiner::new(array),
@@ -157,7 +159,7 @@ impl Volume {
             ring,
         });
         core.ring.as_ref().inspect(|ring| ring.connect(&core));
-        core.schedule(options.scheduling.clone());
+        core.schedule(|chosen| chosen.clone_from(&options.scheduling));
         let threads = spawn(&core, options)?;
         for id in untold {
             core.array.push(ArrayEvent::MemberLost(id));
@@ -165,6 +167,16 @@ impl Volume {
         }
         Ok(Self::new(core, geometry, (options, zero_is_fast), threads))
     }
+}
+
+/// Whether writes are answered before the members have them.
+pub(crate) fn answers_early(geometry: &Geometry, cache: &Cache) -> bool {
+    matches!(geometry, Geometry::Stripe(_)) && cache.mode == CacheMode::WriteBack
+}
+
+/// Sectors that may be answered and not on the members.
+pub(crate) fn dirty_sectors_max(cache: &Cache) -> u64 {
+    cache.dirty_bytes_max / SECTOR_BYTES
 }
 
 fn cell(shard: Shard, requests: &Arc<Requests>) -> Result<ShardCell, OpenError> {

@@ -11,11 +11,13 @@ use braid_elevator::{MultiplexerSettings, Slice};
 use braid_engine::SitOut;
 use braid_engine::array::MemberId;
 
-use crate::core::{ArrayEvent, Core, Machine};
+use crate::core::{AbortOnPanic, ArrayEvent, Core, Machine};
 use crate::lane::Lane;
 use crate::member_threads::MemberQueue;
 use crate::sync::Arc;
 use crate::volume::Volume;
+
+const NS_IN_MS: u64 = 1_000_000;
 
 /// Whether a member has an elevator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +34,7 @@ pub enum Elevator {
 /// Whether reads and write-back take turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Multiplex {
-    /// Where a member turns.
+    /// Where a member turns, and writes are answered early: a write-back cache in front of it.
     #[default]
     Auto,
     /// At every member that has an elevator.
@@ -99,21 +101,33 @@ impl Scheduling {
         }
     }
 
-    /// Milliseconds that elevators may hold a write back: until it expires, and a second to get its turn.
-    fn hold_ms(&self, members: &[Arc<MemberQueue>], is_multiplexed: bool) -> u64 {
+    /// The settings of members that have an elevator.
+    fn sorting(&self, members: &[Arc<MemberQueue>], is_multiplexed: bool) -> Vec<Settings> {
         let settings = members
             .iter()
             .map(|member| self.settings_of(member.slot(), member.turns(), is_multiplexed));
-        let sorting = settings.filter(|settings| settings.policy == Policy::Deadline);
-        let expiry_ms = sorting.map(|settings| settings.write_expiry_ns / 1_000_000 + 1000);
-        expiry_ms.max().unwrap_or(0)
+        settings.filter(|settings| settings.policy == Policy::Deadline).collect()
     }
 
-    /// The settings of the multiplexer over members of which one turns, or none does.
-    fn settings_of_turns(&self, one_turns: bool) -> MultiplexerSettings {
+    /// When members sit out: what elevators hold back is not their member's doing. A write may be held until it expires,
+    /// and a second to get its turn; a read until it expires, or for as long as the multiplexer may hold it.
+    fn sit_out(&self, settings: SitOut, sorting: &[Settings], is_multiplexed: bool) -> SitOut {
+        let write_ms = sorting.iter().map(|one| one.write_expiry_ns / NS_IN_MS + 1000);
+        let turns_ns = if is_multiplexed { self.turns.period_ns.saturating_mul(2) } else { 0 };
+        let read_ms = sorting.iter().map(|one| one.read_expiry_ns.max(turns_ns) / NS_IN_MS + 100);
+        SitOut {
+            write_slack_ms: write_ms.max().unwrap_or(0),
+            min_ms: settings.min_ms.max(read_ms.max().unwrap_or(0)),
+            ..settings
+        }
+    }
+
+    /// The settings of the multiplexer over members of which one turns, or none does. Where every writer waits for the
+    /// members there is no flusher to give a share to, and nothing to hold reads for.
+    fn settings_of_turns(&self, one_turns: bool, answers_early: bool) -> MultiplexerSettings {
         let is_on = match self.multiplex {
             Multiplex::On => true,
-            Multiplex::Auto => one_turns,
+            Multiplex::Auto => one_turns && answers_early,
             Multiplex::Off => false,
         };
         MultiplexerSettings { is_on, ..self.turns }
@@ -135,12 +149,15 @@ pub struct ElevatorState {
 
 impl Core {
     /// Has all members scheduled as `scheduling` says, from now on.
-    pub(crate) fn schedule(self: &Arc<Self>, scheduling: Scheduling) {
+    pub(crate) fn schedule(self: &Arc<Self>, change: impl FnOnce(&mut Scheduling)) {
+        let _guard = AbortOnPanic::new();
         let mut chosen = self.scheduling.lock().expect("setting does not panic");
-        *chosen = scheduling;
+        change(&mut chosen);
         let one_turns = self.members.iter().any(|member| member.turns());
         // The lock is kept, so that of two who set the last one is heard by all members.
-        let turns = chosen.settings_of_turns(one_turns);
+        let mut turns = chosen.settings_of_turns(one_turns, self.turns.answers_early());
+        let sorting = chosen.sorting(&self.members, turns.is_on);
+        turns.is_on &= !sorting.is_empty();
         self.turns.set(turns);
         let mut touched = Vec::new();
         for member in &self.members {
@@ -152,10 +169,9 @@ impl Core {
             member.scheduler.dispatch_held(&lane);
             touched.extend(lane.into_touched());
         }
-        // Writes may be held back for so long, which is not their member's doing.
-        let write_slack_ms = chosen.hold_ms(&self.members, turns.is_on);
         let settings = *self.sit_out.lock().expect("setting does not panic");
-        self.array.push(ArrayEvent::SitOut(SitOut { write_slack_ms, ..settings }));
+        let settings = chosen.sit_out(settings, &sorting, turns.is_on);
+        self.array.push(ArrayEvent::SitOut(settings));
         drop(chosen);
         self.drive(Machine::Array);
         touched.into_iter().for_each(|shard| self.drive(Machine::Shard(shard)));
@@ -163,12 +179,12 @@ impl Core {
 
     /// The same once more, since something else has been set.
     pub(crate) fn schedule_again(self: &Arc<Self>) {
-        let scheduling = self.scheduling.lock().expect("setting does not panic").clone();
-        self.schedule(scheduling);
+        self.schedule(|_| {});
     }
 
     /// The end of a slice has come for a member that had something held.
     pub(crate) fn dispatch_held(self: &Arc<Self>, member: MemberId) {
+        let _guard = AbortOnPanic::new();
         let member = &self.members[usize::from(member.0)];
         let lane = Lane::new(self, member);
         member.scheduler.dispatch_held(&lane);
@@ -184,7 +200,7 @@ impl Volume {
 
     /// Its members are to be scheduled like this from now on, under load or not. Nothing that waits is lost.
     pub fn schedule(&self, scheduling: Scheduling) {
-        self.core().schedule(scheduling);
+        self.core().schedule(|chosen| *chosen = scheduling);
     }
 
     /// Whether reads and write-back take turns now.
@@ -199,6 +215,7 @@ impl Volume {
 
     /// Every member's elevator.
     pub fn elevators(&self) -> Vec<ElevatorState> {
+        let _guard = AbortOnPanic::new();
         let core = self.core();
         let state = |member: &Arc<MemberQueue>| {
             let lane = Lane::new(core, member);
@@ -228,7 +245,9 @@ mod tests {
         let auto = Scheduling::default();
         assert_eq!(policy(&auto, Some(0), true), Policy::Deadline);
         assert_eq!(policy(&auto, Some(0), false), Policy::None);
-        assert!(auto.settings_of_turns(true).is_on && !auto.settings_of_turns(false).is_on);
+        assert!(auto.settings_of_turns(true, true).is_on);
+        assert!(!auto.settings_of_turns(false, true).is_on);
+        assert!(!auto.settings_of_turns(true, false).is_on, "every writer waits anyway");
         let exceptions = BTreeMap::from([(1, Elevator::None), (2, Elevator::Auto)]);
         let set = Scheduling { elevator: Elevator::Deadline, exceptions, ..auto };
         assert_eq!(policy(&set, Some(0), false), Policy::Deadline);
@@ -245,6 +264,10 @@ mod tests {
         );
         let off = Scheduling { multiplex: Multiplex::Off, ..Scheduling::default() };
         let on = Scheduling { multiplex: Multiplex::On, ..Scheduling::default() };
-        assert!(!off.settings_of_turns(true).is_on && on.settings_of_turns(false).is_on);
+        assert!(!off.settings_of_turns(true, true).is_on);
+        assert!(on.settings_of_turns(false, false).is_on);
+        let sit_out = on.sit_out(SitOut::default(), &[Settings::multiplexed()], true);
+        assert_eq!((sit_out.min_ms, sit_out.write_slack_ms), (1600, 6000));
+        assert_eq!(on.sit_out(SitOut::default(), &[], false), SitOut::default());
     }
 }

@@ -44,6 +44,8 @@ pub(crate) struct Turns {
     /// By shard.
     behind: Vec<Behind>,
     dirty_sectors_max: AtomicU64,
+    /// Whether writes are answered before the members have them.
+    answers_early: AtomicBool,
     /// Flushes and forced writes that have not been answered.
     urgent: AtomicUsize,
 }
@@ -56,6 +58,7 @@ impl Turns {
             waits: (0..members).map(|_| AtomicU8::new(0)).collect(),
             behind: (0..shards).map(|_| Behind::default()).collect(),
             dirty_sectors_max: AtomicU64::new(0),
+            answers_early: AtomicBool::new(false),
             urgent: AtomicUsize::new(0),
         }
     }
@@ -69,8 +72,13 @@ impl Turns {
         self.is_on.store(settings.is_on, Ordering::SeqCst);
     }
 
-    /// What may be answered and not on the members, in all.
-    pub(crate) fn set_dirty_sectors_max(&self, sectors: u64) {
+    pub(crate) fn answers_early(&self) -> bool {
+        self.answers_early.load(Ordering::Relaxed)
+    }
+
+    /// Whether writes are answered early, and what may be answered and not on the members, in all.
+    pub(crate) fn set_cache(&self, answers_early: bool, sectors: u64) {
+        self.answers_early.store(answers_early, Ordering::Relaxed);
         self.dirty_sectors_max.store(sectors, Ordering::Relaxed);
     }
 
@@ -112,19 +120,18 @@ impl Turns {
     }
 
     fn demand(&self) -> Demand {
-        let sum = |of: fn(&Behind) -> &AtomicU64| {
-            self.behind.iter().map(|behind| of(behind).load(Ordering::Relaxed)).sum::<u64>()
-        };
-        let dirty_sectors = sum(|behind| &behind.dirty_sectors);
-        let most = self.dirty_sectors_max.load(Ordering::Relaxed).max(1);
+        // The limit is dealt out to shards, and one that is at its part has its writers wait.
+        let dirty = self.behind.iter().map(|one| one.dirty_sectors.load(Ordering::Relaxed));
+        let dirtiest = dirty.max().unwrap_or(0);
+        let each = self.dirty_sectors_max.load(Ordering::Relaxed) / self.behind.len() as u64;
+        let each = each.max(1);
         // Who waits for a stripe waits for the flusher to have written one.
-        let is_full = sum(|behind| &behind.waiting) > 0;
-        let part = (dirty_sectors.saturating_mul(1000) / most).min(1000);
-        let backlog = if is_full { 1000 } else { part };
+        let is_full = self.behind.iter().any(|one| one.waiting.load(Ordering::Relaxed) > 0);
+        let backlog = if is_full { 1000 } else { (dirtiest.saturating_mul(1000) / each).min(1000) };
         let waits = self.waits.iter().fold(0, |all, one| all | one.load(Ordering::Relaxed));
         Demand {
             backlog_permille: u32::try_from(backlog).expect("a thousand at most"),
-            is_urgent: self.urgent.load(Ordering::Relaxed) > 0 || sum(|behind| &behind.waiting) > 0,
+            is_urgent: self.urgent.load(Ordering::Relaxed) > 0,
             reads: waits & READS != 0,
             writes: waits & WRITES != 0,
         }

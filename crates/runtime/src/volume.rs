@@ -14,6 +14,7 @@ use braid_ring::Payload;
 use crate::cache::Cache;
 use crate::core::{ArrayEvent, Core, Machine, ShardCell, ShardEvent};
 use crate::edges::Turnstile;
+use crate::open::{answers_early, dirty_sectors_max};
 use crate::options::Options;
 use crate::record::Recorder;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -190,12 +191,14 @@ impl Volume {
         let mut set = self.cache.lock().expect("setting does not panic");
         *set = Cache { unit_bytes: set.unit_bytes, ..cache };
         let core = &self.engine.core;
-        core.turns.set_dirty_sectors_max(cache.dirty_bytes_max / SECTOR_BYTES);
+        core.turns.set_cache(answers_early(&self.geometry, &set), dirty_sectors_max(&set));
         let tuning = set.tuning(&self.geometry, self.engine.regions.shards());
         for (index, cell) in (0u16..).map(ShardIndex).zip(&core.shards) {
             cell.combiner.push(ShardEvent::Tuning(tuning));
             core.drive(Machine::Shard(index));
         }
+        // Whether there is a flusher decides what the multiplexer is if nobody has said.
+        core.schedule_again();
     }
 
     /// When a slow member is read around.

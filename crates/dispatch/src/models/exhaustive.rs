@@ -279,6 +279,43 @@ fn a_switch_of_policy_loses_nothing() {
     switch_while_inserting("dispatcher: insertions while the policy is switched twice", 3);
 }
 
+/// Two threads set, one after the other, while a third owns the elevator: their lists are drained in another order.
+fn set_one_after_the_other() {
+    explore("dispatcher: two set it, one after the other", 3, || {
+        let scheduler = Arc::new(Scheduler::with_lists(narrow(), 2));
+        let device = Shared::new(Given::default());
+        let before = Arc::new(loom::sync::Mutex::new(()));
+        let order = Shared::new(Notes::new(Vec::new()));
+        let set = |settings: Settings| {
+            let (scheduler, device) = (Arc::clone(&scheduler), Shared::clone(&device));
+            let (before, order) = (Arc::clone(&before), Shared::clone(&order));
+            move || {
+                let _held = before.lock().expect("nobody panics");
+                scheduler.set(&*device, settings);
+                order.lock().expect("noting does not panic").push(settings.policy);
+            }
+        };
+        let others = [thread::spawn(set(Settings::straight())), thread::spawn(set(narrow()))];
+        scheduler.insert(&*device, request(0), 0);
+        others.into_iter().for_each(|other| other.join().expect("it does not panic"));
+        let last = order.lock().expect("noting does not panic").last().copied();
+        assert_eq!(Some(scheduler.settings(&*device).policy), last, "what is set last is set");
+        assert_eq!(device.all(), [0], "each is dispatched, once");
+    });
+}
+
+#[test]
+fn of_two_who_set_it_the_last_one_counts() {
+    set_one_after_the_other();
+}
+
+#[test]
+#[should_panic(expected = "what is set last is set")]
+fn an_older_setting_that_replaces_a_newer_one_is_caught() {
+    choose(Flaw::OlderSet);
+    set_one_after_the_other();
+}
+
 #[test]
 #[should_panic(expected = "what is set last is set")]
 fn a_switch_that_looks_at_nothing_is_caught() {

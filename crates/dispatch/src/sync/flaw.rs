@@ -18,6 +18,8 @@ pub enum Flaw {
     LookLeaves,
     /// A scheduler that is switched to `none` does not look at what it holds.
     SwitchSilent,
+    /// What was set before replaces what was set after it.
+    OlderSet,
     /// A completion frees its tag and lets nobody out.
     DoneSilent,
     /// What a full batch left behind is left behind.
