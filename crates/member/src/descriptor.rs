@@ -19,7 +19,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use rustix::fs::{FallocateFlags, fallocate, fdatasync};
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fdatasync, seek};
 use rustix::io::{Errno, ReadWriteFlags, preadv, pwritev2, retry_on_intr};
 
 use crate::direct::{self, DirectError};
@@ -102,6 +102,26 @@ impl Descriptor {
     /// What has been read is believed only if the file has its end still, or nothing is ever written here.
     pub(crate) fn check_read(&self) -> Result<(), MemberError> {
         if self.writable { self.check_whole() } else { Ok(()) }
+    }
+
+    /// See [`crate::Member::hole_at`]. A file that was cut has a hole where its end was, which is not believed.
+    pub(crate) fn hole_at(&self, offset_bytes: u64, length_bytes: u64) -> (bool, u64) {
+        let end_bytes = offset_bytes.saturating_add(length_bytes).min(self.size_bytes);
+        let data = match seek(&self.file, SeekFrom::Data(offset_bytes)) {
+            Ok(data) => data.min(end_bytes),
+            // Nothing but a hole is left.
+            Err(Errno::NXIO) => end_bytes,
+            Err(_) => return (false, length_bytes),
+        };
+        if data > offset_bytes {
+            // Looked at last, so that a cut before or meanwhile is seen.
+            let is_whole = end_bytes == offset_bytes + length_bytes && self.check_whole().is_ok();
+            return if is_whole { (true, data - offset_bytes) } else { (false, length_bytes) };
+        }
+        match seek(&self.file, SeekFrom::Hole(offset_bytes)) {
+            Ok(hole) if hole > offset_bytes => (false, (hole - offset_bytes).min(length_bytes)),
+            _ => (false, length_bytes),
+        }
     }
 
     fn check_whole(&self) -> Result<(), MemberError> {

@@ -106,6 +106,10 @@ impl Member for FileMember {
         self.punches.load(Ordering::Relaxed)
     }
 
+    fn hole_at(&self, offset_bytes: u64, length_bytes: u64) -> (bool, u64) {
+        self.descriptor.hole_at(offset_bytes, length_bytes)
+    }
+
     fn has_vanished(&self) -> bool {
         self.descriptor.has_vanished()
     }

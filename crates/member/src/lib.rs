@@ -134,6 +134,13 @@ pub trait Member: Send + Sync {
     /// May turn false after the device has refused once; never turns true.
     fn can_zero_fast(&self) -> bool;
 
+    /// Whether the bytes at `offset_bytes` take no space and read as zeroes, and how many of `length_bytes` from there on
+    /// are the same. What is not known is no hole. May ask the file system, and move no bytes.
+    fn hole_at(&self, offset_bytes: u64, length_bytes: u64) -> (bool, u64) {
+        let _ = offset_bytes;
+        (false, length_bytes)
+    }
+
     /// Whether nobody will ever find this device again: a file that was deleted takes writes as
     /// long as it is open, and loses them when it is closed; one that was cut short has lost what
     /// it held. Asks the operating system; cheap.
@@ -216,6 +223,9 @@ macro_rules! forward_member {
             }
             fn can_zero_fast(&self) -> bool {
                 (**self).can_zero_fast()
+            }
+            fn hole_at(&self, offset_bytes: u64, length_bytes: u64) -> (bool, u64) {
+                (**self).hole_at(offset_bytes, length_bytes)
             }
             fn has_vanished(&self) -> bool {
                 (**self).has_vanished()

@@ -72,6 +72,8 @@ pub(crate) struct Core {
     pub(crate) shards: Vec<ShardCell>,
     pub(crate) array: Combiner<Array, ArrayEvent>,
     pub(crate) members: Vec<Arc<MemberQueue>>,
+    /// The newest view, for those who look and ask nothing of the array.
+    pub(crate) view: Mutex<Arc<ArrayView>>,
     pub(crate) requests: Arc<Requests>,
     pub(crate) kernel: &'static Kernel,
     pub(crate) clock: Clock,
@@ -364,6 +366,7 @@ impl Core {
             }
             match effect {
                 ArrayEffect::Publish(view) => {
+                    *self.view.lock().expect("setting does not panic") = Arc::clone(&view);
                     self.to_every_shard(machines, || ShardEvent::View(Arc::clone(&view)));
                 }
                 ArrayEffect::WriteBack { round } => {

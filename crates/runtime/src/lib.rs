@@ -33,6 +33,8 @@ mod clock;
 mod core;
 mod edges;
 #[cfg(not(loom))]
+mod extents;
+#[cfg(not(loom))]
 mod flights;
 #[cfg(not(loom))]
 mod lane;
@@ -66,6 +68,8 @@ mod watch;
 
 #[cfg(not(loom))]
 pub use cache::Cache;
+#[cfg(not(loom))]
+pub use extents::Extent;
 #[cfg(not(loom))]
 pub use open::{OpenError, OpenMember};
 #[cfg(not(loom))]

@@ -11,7 +11,7 @@ use braid_engine::buffer::Buffer;
 use braid_engine::effect::{MemberFault, MemberIo, MemberIoDone, MemberOperation};
 use braid_engine::job::Span;
 use braid_engine::request::ShardIndex;
-use braid_geometry::SECTOR_BYTES;
+use braid_geometry::{MemberSector, SECTOR_BYTES};
 use braid_member::{Member, MemberError, Raw};
 use braid_ondisk::Superblock;
 
@@ -141,6 +141,16 @@ impl MemberQueue {
     }
 
     /// Whether the device's name leads nowhere any more.
+    /// [`Member::hole_at`] of a range of the data area; in sectors, of which one that is only part of a hole is none.
+    pub(crate) fn hole_at(&self, start: MemberSector, sectors: u64) -> (bool, u64) {
+        let offset_bytes = self.data_offset_bytes + start.0 * SECTOR_BYTES;
+        let (is_hole, bytes) = self.device.hole_at(offset_bytes, sectors * SECTOR_BYTES);
+        match bytes / SECTOR_BYTES {
+            0 => (false, 1),
+            whole => (is_hole, whole.min(sectors)),
+        }
+    }
+
     pub(crate) fn has_vanished(&self) -> bool {
         self.device.has_vanished()
     }

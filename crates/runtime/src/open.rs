@@ -146,6 +146,7 @@ impl Volume {
             shards,
             array: Combiner::new(array),
             members: queues,
+            view: Mutex::new(view),
             requests,
             kernel: braid_parity::kernel(),
             clock: Clock::new(),

@@ -96,6 +96,31 @@ fn the_text_names_what_people_look_for() {
 }
 
 #[test]
+fn holes_are_told_and_what_was_just_written_is_none() {
+    needs!("nbdinfo", "qemu-io", "qemu-img");
+    for shape in [RAID_0, RAID_1, RAID_5, RAID_6, RAID_10] {
+        let array = Array::create(shape);
+        let served = array.serve();
+        ok("qemu-io", ["-f", "raw", "-c", "write -P 5 65536 1048576", &served.uri]);
+        let map: Value = serde_json::from_str(&ok("nbdinfo", ["--map", "--json", &served.uri]))
+            .expect("nbdinfo prints JSON");
+        let extents = map.as_array().expect("extents");
+        for extent in extents {
+            let at = |name: &str| extent[name].as_u64().expect("a number");
+            let is_touched = at("offset") < 65536 + 1048576 && 65536 < at("offset") + at("length");
+            assert!(!is_touched || at("type") == 0, "{map}");
+        }
+        // Hole and zero.
+        assert_eq!(extents.last().expect("one at least")["type"], 3, "{map}");
+        let qemu = ok("qemu-img", ["map", "-f", "raw", "--output=json", &served.uri]);
+        let qemu: Value = serde_json::from_str(&qemu).expect("qemu-img prints JSON");
+        let last = qemu.as_array().and_then(|map| map.last()).expect("one at least").clone();
+        assert_eq!((&last["data"], &last["zero"]), (&false.into(), &true.into()), "{qemu}");
+        served.stop();
+    }
+}
+
+#[test]
 fn read_only_is_told_and_kept() {
     needs!("nbdinfo", "qemu-io", "nbdcopy");
     let array = Array::create(RAID_5);

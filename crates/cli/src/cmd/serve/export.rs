@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use braid_frontend_nbd::{Completion, Export, IoError, Operation, Outcome};
-use braid_nbd_proto::BlockSizes;
+use braid_nbd_proto::{BlockSizes, Extent, wire};
 use braid_runtime::{Volume, VolumeError, VolumeOperation};
 
 /// One array under one name.
@@ -64,6 +64,14 @@ impl Export for VolumeExport {
             completion.complete(Outcome { status, payload: outcome.payload });
         };
         self.volume.submit(operation, Box::new(done));
+    }
+
+    fn block_status(&self, offset: u64, length: u32, extents_max: usize) -> Vec<Extent> {
+        let extent = |extent: braid_runtime::Extent| Extent {
+            length_bytes: u32::try_from(extent.length_bytes).expect("no longer than asked for"),
+            flags: if extent.is_hole { wire::STATE_HOLE | wire::STATE_ZERO } else { 0 },
+        };
+        self.volume.extents(offset, length.into(), extents_max).into_iter().map(extent).collect()
     }
 }
 

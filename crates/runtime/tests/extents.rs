@@ -1,0 +1,140 @@
+//! Holes of members, seen through the levels: nothing that was answered is one, and what nobody wrote is.
+
+#[path = "kit/client.rs"]
+mod client;
+#[path = "kit/files.rs"]
+mod files;
+#[allow(dead_code)] // arrays in memory are other tests'
+mod kit;
+
+use std::time::{Duration, Instant};
+
+use braid_geometry::{Geometry, Level, LogicalSector};
+use braid_runtime::{Cache, CacheMode, Extent, Io, Options, Volume, VolumeOperation};
+use client::{Random, read, write};
+use files::Files;
+
+const BLOCK: u64 = 4096;
+
+const LEVELS: [(Level, u16, u32); 6] = [
+    (Level::Linear, 2, 0),
+    (Level::Raid0, 3, 128),
+    (Level::Raid1, 2, 0),
+    (Level::Raid10, 4, 128),
+    (Level::Raid5, 4, 128),
+    (Level::Raid6, 5, 64),
+];
+
+/// All extents of a range, asked for a few at a time: they follow each other, and are as few as asked for.
+fn extents(volume: &Volume, offset: u64, length: u64, at_once: usize) -> Vec<(u64, Extent)> {
+    let (mut all, mut at) = (Vec::new(), offset);
+    while at < offset + length {
+        let some = volume.extents(at, offset + length - at, at_once);
+        assert!(!some.is_empty() && some.len() <= at_once);
+        for extent in some {
+            assert!(extent.length_bytes > 0);
+            all.push((at, extent));
+            at += extent.length_bytes;
+        }
+    }
+    assert_eq!(at, offset + length, "none beyond the range");
+    all
+}
+
+fn holes(volume: &Volume) -> Vec<std::ops::Range<u64>> {
+    let all = extents(volume, 0, volume.size_bytes(), 7);
+    let holes = all.into_iter().filter(|(_, extent)| extent.is_hole);
+    holes.map(|(at, extent)| at..at + extent.length_bytes).collect()
+}
+
+fn ways() -> Vec<Options> {
+    let way = |io, mode| {
+        let cache = Cache { mode, ..Cache::default() };
+        Options { io, cache, clean_delay_ms: 20, ..Options::default() }
+    };
+    let modes = [CacheMode::WriteThrough, CacheMode::WriteBack];
+    [Io::Ring, Io::Threads].into_iter().flat_map(|io| modes.map(|mode| way(io, mode))).collect()
+}
+
+#[test]
+fn nothing_that_was_answered_is_a_hole() {
+    for (number, (level, slots, chunk_sectors)) in (0..).zip(LEVELS) {
+        for options in ways() {
+            let files = Files::new(level, slots, chunk_sectors, 8 << 20);
+            let volume = files.open(&options, |_| ());
+            let blocks = usize::try_from(volume.size_bytes() / BLOCK).expect("few");
+            let (mut written, mut random) = (vec![false; blocks], Random(number + 7));
+            for round in 0..60 {
+                let first = usize::try_from(random.below(blocks as u64 / 2)).expect("few");
+                let count = usize::try_from(1 + random.below(8)).expect("few");
+                let bytes = vec![7; count * usize::try_from(BLOCK).expect("few")];
+                write(&volume, first as u64 * BLOCK, &bytes, round % 9 == 0);
+                written[first..first + count].fill(true);
+                let own = extents(&volume, first as u64 * BLOCK, bytes.len() as u64, 3);
+                assert!(own.iter().all(|(_, extent)| !extent.is_hole), "{level} {round}: {own:?}");
+            }
+            volume.call(VolumeOperation::Flush).result.expect("a healthy flush");
+            let holes = holes(&volume);
+            for hole in &holes {
+                let block = |at: u64| usize::try_from(at / BLOCK).expect("few");
+                let range = block(hole.start)..block(hole.end - 1) + 1;
+                assert!(!written[range].contains(&true), "{level} {hole:?}");
+                let length = usize::try_from(hole.end - hole.start).expect("small");
+                assert!(read(&volume, hole.start, length).iter().all(|byte| *byte == 0));
+            }
+            let last = holes.last().expect("the second half was never written");
+            assert!(last.end == volume.size_bytes() && last.start < last.end / 4 * 3, "{holes:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_punched_is_a_hole_and_what_is_odd_is_none() {
+    let files = Files::new(Level::Raid10, 4, 128, 8 << 20);
+    let volume = files.open(&Options::default(), |_| ());
+    assert_eq!(holes(&volume), [0..volume.size_bytes()], "nothing was ever written");
+    let size = usize::try_from(volume.size_bytes()).expect("small");
+    write(&volume, 0, &vec![9; size], false);
+    assert_eq!(holes(&volume), []);
+    let (offset, length) = (1 << 20, 2 << 20);
+    let zero = VolumeOperation::WriteZeroes {
+        offset,
+        length,
+        may_punch: true,
+        fast: false,
+        durable: false,
+    };
+    volume.call(zero).result.expect("zeroed");
+    assert_eq!(holes(&volume), [offset..offset + length]);
+    // Bytes that do not fill sectors, and what lies beyond the array.
+    assert!(volume.extents(offset + 1, 4096, 9).iter().all(|extent| !extent.is_hole));
+    assert!(volume.extents(offset, 511, 9).iter().all(|extent| !extent.is_hole));
+    assert_eq!(volume.extents(volume.size_bytes(), 10, 9), []);
+    assert_eq!(volume.extents(offset, 10 << 20, 1).len(), 1);
+    let beyond = volume.extents(volume.size_bytes() - 4096, u64::MAX, 9);
+    assert_eq!(beyond, [Extent { length_bytes: 4096, is_hole: false }]);
+}
+
+#[test]
+fn what_is_made_from_others_is_no_hole() {
+    let files = Files::new(Level::Raid5, 4, 128, 8 << 20);
+    let volume = files.open(&Options::default(), |_| ());
+    assert_eq!(holes(&volume), [0..volume.size_bytes()]);
+    std::fs::remove_file(files.path(1)).expect("it was there");
+    let until = Instant::now() + Duration::from_secs(30);
+    while volume.missing_count() == 0 {
+        assert!(Instant::now() < until, "the loss is noticed");
+        write(&volume, 0, &[1; 4096], true);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let Geometry::Stripe(stripe) = volume.geometry().clone() else { panic!("a raid5") };
+    let holes = holes(&volume);
+    assert!(!holes.is_empty(), "the others have theirs still");
+    for hole in holes {
+        for at in (hole.start..hole.end).step_by(4096) {
+            let address = stripe.locate(LogicalSector(at / 512));
+            let slot = stripe.row_map(address.row).data_slot(address.data_index);
+            assert_ne!(slot.0, 1, "{hole:?}");
+        }
+    }
+}
