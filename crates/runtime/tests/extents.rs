@@ -92,7 +92,7 @@ fn nothing_that_was_answered_is_a_hole() {
 fn what_is_punched_is_a_hole_and_what_is_odd_is_none() {
     let files = Files::new(Level::Raid10, 4, 128, 8 << 20);
     let volume = files.open(&Options::default(), |_| ());
-    assert_eq!(holes(&volume), [0..volume.size_bytes()], "nothing was ever written");
+    assert_eq!(holes(&volume), vec![0..volume.size_bytes()], "nothing was ever written");
     let size = usize::try_from(volume.size_bytes()).expect("small");
     write(&volume, 0, &vec![9; size], false);
     assert_eq!(holes(&volume), []);
@@ -105,7 +105,7 @@ fn what_is_punched_is_a_hole_and_what_is_odd_is_none() {
         durable: false,
     };
     volume.call(zero).result.expect("zeroed");
-    assert_eq!(holes(&volume), [offset..offset + length]);
+    assert_eq!(holes(&volume), vec![offset..offset + length]);
     // Bytes that do not fill sectors, and what lies beyond the array.
     assert!(volume.extents(offset + 1, 4096, 9).iter().all(|extent| !extent.is_hole));
     assert!(volume.extents(offset, 511, 9).iter().all(|extent| !extent.is_hole));
@@ -119,7 +119,7 @@ fn what_is_punched_is_a_hole_and_what_is_odd_is_none() {
 fn what_is_made_from_others_is_no_hole() {
     let files = Files::new(Level::Raid5, 4, 128, 8 << 20);
     let volume = files.open(&Options::default(), |_| ());
-    assert_eq!(holes(&volume), [0..volume.size_bytes()]);
+    assert_eq!(holes(&volume), vec![0..volume.size_bytes()]);
     std::fs::remove_file(files.path(1)).expect("it was there");
     let until = Instant::now() + Duration::from_secs(30);
     while volume.missing_count() == 0 {
