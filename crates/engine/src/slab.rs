@@ -41,6 +41,12 @@ impl<T> Slab<T> {
     }
 
     /// The value of that name, if there is one.
+    pub(crate) fn get(&self, name: u64) -> Option<&T> {
+        let entry = self.entries.get(place(name))?;
+        if u64::from(entry.uses) == name >> 32 { entry.value.as_ref() } else { None }
+    }
+
+    /// The same, to be changed.
     pub(crate) fn get_mut(&mut self, name: u64) -> Option<&mut T> {
         let entry = self.entries.get_mut(place(name))?;
         if u64::from(entry.uses) == name >> 32 { entry.value.as_mut() } else { None }

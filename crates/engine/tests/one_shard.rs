@@ -1,7 +1,9 @@
 //! One shard of a stripe cache, driven by hand: orders of events that the world meets too rarely.
 
 use braid_engine::array::{ArrayView, Gate, MemberId, MemberView};
-use braid_engine::effect::{MemberIo, MemberIoDone, PieceReply, Report};
+use braid_engine::effect::{
+    MemberFault, MemberIo, MemberIoDone, MemberOperation, PieceReply, Report,
+};
 use braid_engine::job::Job;
 use braid_engine::request::{Operation, Piece, RequestId};
 use braid_engine::{BadBlocks, CacheConfig, CacheMode, Instant, Shard, ShardConfig, Tuning};
@@ -179,4 +181,27 @@ fn no_more_payload_is_kept_than_the_dirty_limit_allows() {
         assert!(kept <= u64::from(limit), "{kept}");
         assert_eq!(kept, driver.shard.dirty_sectors());
     }
+}
+
+/// A driver that serves readers and the flusher in turns must know which reads are whose.
+#[test]
+fn what_is_read_for_a_write_is_told_from_what_is_read_for_a_client() {
+    let mut d = Driver::new(Tuning { mode: CacheMode::WriteThrough, ..tuning() });
+    d.ask(Operation::Read, 0, 8);
+    let past_the_stripes = d.ios.pop_front().expect("a read");
+    assert!(!d.shard.is_for_write(&past_the_stripes));
+    let now = d.t();
+    let done = MemberIoDone { id: past_the_stripes.id, result: Err(MemberFault::Media) };
+    d.shard.handle_member_io(now, done);
+    d.drain();
+    assert!(!d.ios.is_empty(), "it is read through its stripe");
+    assert!(d.ios.iter().all(|io| !d.shard.is_for_write(io)));
+    d.run();
+    d.ask(Operation::Write { durable: true }, 128 * 3 * 50, 8);
+    assert!(!d.ios.is_empty());
+    for io in &d.ios {
+        let is_read = matches!(io.operation, MemberOperation::Read { .. });
+        assert!(is_read && d.shard.is_for_write(io), "{io:?}");
+    }
+    d.run();
 }

@@ -117,7 +117,8 @@ impl End {
 #[derive(Default)]
 struct ShardEffects {
     jobs: Vec<Job>,
-    member_ios: Vec<MemberIo>,
+    /// With whether it is read for a write.
+    member_ios: Vec<(MemberIo, bool)>,
     replies: Vec<PieceReply>,
     releases: Vec<RequestId>,
     reports: bool,
@@ -127,7 +128,7 @@ impl ShardEffects {
     fn digest(&self) -> Digest {
         let mut digest = Digest::default();
         self.jobs.iter().for_each(|job| digest.add(job));
-        self.member_ios.iter().for_each(|io| digest.add(io));
+        self.member_ios.iter().for_each(|(io, _)| digest.add(io));
         self.replies.iter().for_each(|reply| digest.add(reply));
         self.releases.iter().for_each(|request| digest.add(request));
         digest
@@ -225,7 +226,9 @@ impl Core {
         }
         let mut effects = ShardEffects::default();
         effects.jobs.extend(std::iter::from_fn(|| shard.poll_job()));
-        effects.member_ios.extend(std::iter::from_fn(|| shard.poll_member_io()));
+        while let Some(io) = shard.poll_member_io() {
+            effects.member_ios.push((io, shard.is_for_write(&io)));
+        }
         effects.replies.extend(std::iter::from_fn(|| shard.poll_reply()));
         effects.releases.extend(std::iter::from_fn(|| shard.poll_release()));
         let mut gave = told.is_some().then(|| effects.digest());
@@ -273,15 +276,20 @@ impl Core {
 
     /// Gives member operations to their members' schedulers: all of them first, so that adjacent ones are
     /// merged. What has ended already is an event for the shard, which is looked at again before its owner leaves.
-    fn begin(&self, index: ShardIndex, ios: Vec<MemberIo>, machines: &mut VecDeque<Machine>) {
+    fn begin(
+        &self,
+        index: ShardIndex,
+        ios: Vec<(MemberIo, bool)>,
+        machines: &mut VecDeque<Machine>,
+    ) {
         let mut left: Vec<MemberId> = Vec::new();
         let drive = |lane: Lane<'_>, machines: &mut VecDeque<Machine>| {
             machines.extend(lane.into_touched().into_iter().map(Machine::Shard));
         };
-        for io in ios {
+        for (io, is_for_write) in ios {
             let member = &self.members[usize::from(io.member.0)];
             let lane = Lane::of_shard(self, member, index);
-            if member.scheduler.leave(&lane, lane::request(&io), (index, io)) {
+            if member.scheduler.leave(&lane, lane::request(&io, is_for_write), (index, io)) {
                 left.push(io.member);
             }
             drive(lane, machines);

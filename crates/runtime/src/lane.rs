@@ -28,7 +28,6 @@ use braid_dispatch::{
     Allowed, Class, Device, Operation, Place, Request, State, Ticket, Turn, Vector,
 };
 use braid_engine::Instant;
-use braid_engine::buffer::Buffer;
 use braid_engine::effect::{MemberFault, MemberIo, MemberIoDone, MemberOperation};
 use braid_engine::request::ShardIndex;
 
@@ -187,12 +186,11 @@ pub(crate) fn is_forced(io: &MemberIo) -> bool {
     )
 }
 
-/// What a member operation is to the elevator.
-pub(crate) fn request(io: &MemberIo) -> Request {
+/// What a member operation is to the elevator. What is read for a write waits with the writes; what is read for a client,
+/// around a member that is missing or slow, or to see whether a member is well again, with the reads.
+pub(crate) fn request(io: &MemberIo, is_for_write: bool) -> Request {
     let operation = match io.operation {
-        // What goes into a stripe is read for a write, or because a member is missing: then it waits with
-        // the writes as well, and for no longer than they do.
-        MemberOperation::Read { buffer: Buffer::Block { .. } } => Operation::PreRead,
+        MemberOperation::Read { .. } if is_for_write => Operation::PreRead,
         MemberOperation::Read { .. } => Operation::Read,
         MemberOperation::Write { durable, .. } => Operation::Write { durable },
         MemberOperation::Zero { .. } => Operation::Other,

@@ -21,9 +21,10 @@ use braid_geometry::Geometry;
 
 use crate::Instant;
 use crate::array::{ArrayView, Gate};
+use crate::buffer::Buffer;
 use crate::counters::Counters;
 use crate::direct::Direct;
-use crate::effect::{Attention, MemberIo, MemberIoDone, PieceReply, Report};
+use crate::effect::{Attention, MemberIo, MemberIoDone, MemberOperation, PieceReply, Report};
 use crate::job::Job;
 use crate::mirror::Mirror;
 use crate::request::{Fault, Piece, RequestId};
@@ -297,6 +298,18 @@ impl Shard {
     /// 2. Requests to members.
     pub fn poll_member_io(&mut self) -> Option<MemberIo> {
         self.common.member_ios.pop_front()
+    }
+
+    /// Whether a request that was just polled reads what a write must know first, and not for a client or a probe. For
+    /// drivers that serve readers and the flusher in turns.
+    #[must_use]
+    pub fn is_for_write(&self, io: &MemberIo) -> bool {
+        let fills_block =
+            matches!(io.operation, MemberOperation::Read { buffer: Buffer::Block { .. } });
+        match &self.family {
+            Machine::Stripe(stripes) => fills_block && stripes.is_for_write(io.id),
+            Machine::Direct(_) | Machine::Mirror(_) => false,
+        }
     }
 
     /// 3. Answers to pieces.

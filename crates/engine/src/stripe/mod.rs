@@ -42,7 +42,7 @@ use braid_hooks::{Bug, Mark, planted, reached};
 
 use crate::Instant;
 use crate::array::{ArrayView, Gate};
-use crate::effect::MemberIoDone;
+use crate::effect::{IoId, MemberIoDone};
 use crate::job::Job;
 use crate::request::{Operation, Piece};
 use crate::shard::{Common, PieceKey};
@@ -289,6 +289,12 @@ impl Stripes {
     pub(crate) fn handle_timeout(&mut self, common: &mut Common) {
         self.urge_old(common.now);
         self.settle(common);
+    }
+
+    /// Whether a read that is out is for a batch that writes.
+    pub(crate) fn is_for_write(&self, io: IoId) -> bool {
+        let Some(IoOwner::Column { index, .. }) = self.in_flight.get(io.0) else { return false };
+        self.cache.stripe(*index).batch.as_ref().is_some_and(|batch| batch.is_write)
     }
 
     /// Pieces that found no stripe and wait for one.
