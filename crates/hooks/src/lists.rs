@@ -307,8 +307,6 @@ named! {
         NextSlot = "next-slot",
         /// Sitting out: more members sit out than the level can do without.
         SitOutUnbounded = "sit-out-unbounded",
-        /// Sitting out: a member that is well again stays out.
-        SitsOutForEver = "sits-out-for-ever",
         /// Sitting out: what is made instead of a forsaken read goes where that still may write.
         ForsakenSameMemory = "forsaken-same-memory",
         /// Sitting out: a read that was forsaken is not made in another way.
@@ -317,10 +315,6 @@ named! {
         ForsakesNothing = "forsakes-nothing",
         /// Sitting out: reads wait behind a write that is stuck on the member.
         WaitsBehindStuck = "waits-behind-stuck",
-        /// Sitting out: a band is read around a member while its others are being written.
-        BesideUnguarded = "beside-unguarded",
-        /// Sitting out: a column that missed its write is believed beside the stripe.
-        BesideBelievesMissed = "beside-believes-missed",
     }
 }
 

@@ -42,6 +42,8 @@ pub(crate) enum Purpose {
     Cache,
     /// How elevators and multiplexer are set anew.
     Elevators,
+    /// Who is watched, and which disk pauses.
+    Pauses,
 }
 
 /// The streams of the cycle that runs, and what is left out of it.

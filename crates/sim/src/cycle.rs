@@ -154,6 +154,7 @@ impl World {
         self.plan_lies(times);
         self.plan_tuning(times);
         self.plan_elevators(times);
+        self.plan_pauses(times);
         self.trust();
         let moment = Moment::any(self);
         let end = self.clock.step + steps;

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use braid_engine::Tuning;
+use braid_engine::{SitOut, Tuning};
 use braid_geometry::{Family, Geometry, Slot};
 
 use crate::chances::{Chances, Purpose};
@@ -59,6 +59,12 @@ pub(crate) enum Mishap {
     FlushesLie,
     /// No harm to any disk: somebody tunes the cache.
     Tunes(Tuning),
+    /// Nor this: somebody says when members sit out.
+    Watches(SitOut),
+    /// The disk answers nothing for a while, in a run of which nothing else is known to be wrong, and before it goes
+    /// on nobody who reads may wait for it.
+    Pauses,
+    GoesOn,
     /// Nor this: somebody sets elevators and multiplexer.
     SetsElevators {
         seed: u64,
@@ -82,6 +88,9 @@ impl Mishap {
             Self::Misdirects { .. } => "misdirects-a-write",
             Self::FlushesLie => "flushes-lie",
             Self::Tunes(_) => "cache-tuned",
+            Self::Watches(_) => "members-watched",
+            Self::Pauses => "disk-pauses",
+            Self::GoesOn => "disk-goes-on",
             Self::SetsElevators { .. } => "elevators-set",
         }
     }

@@ -48,6 +48,7 @@ mod model;
 mod moments;
 mod open;
 mod patience;
+mod pauses;
 mod random;
 pub mod replay;
 mod requests;

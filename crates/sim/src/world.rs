@@ -35,6 +35,7 @@ use crate::memory::{Payloads, Reach};
 use crate::metadata::Metadata;
 use crate::model::Model;
 use crate::open::{Machines, Message};
+use crate::pauses::Slow;
 use crate::random::Random;
 use crate::requests::{Clients, Flight};
 use crate::schedule::{Choice, Event, Offer, Order, Pending, choose};
@@ -44,6 +45,8 @@ use crate::trace::Trace;
 
 /// More steps than settling ever takes: beyond, something goes round in circles.
 const SETTLE_STEPS_MAX: u64 = 200_000;
+/// Reports on their way while time goes on.
+const REPORTS_MAX: usize = 20;
 /// Nanoseconds that a step takes.
 const STEP_NS: u64 = 1000;
 
@@ -80,8 +83,7 @@ pub(crate) struct Engine {
     pub(crate) has_written: bool,
     /// Disks that have failed a flush: out before a flush is answered well.
     pub(crate) unflushed: BTreeSet<usize>,
-    /// Members that are read around.
-    pub(crate) sitting_out: BTreeSet<MemberId>,
+    pub(crate) slow: Slow,
     /// Where the array stands between clean and active.
     pub(crate) phase: Phase,
 }
@@ -104,7 +106,7 @@ impl Engine {
             has_lost_cache: false,
             has_written: false,
             unflushed: BTreeSet::new(),
-            sitting_out: BTreeSet::new(),
+            slow: Slow::default(),
             phase,
         }
     }
@@ -114,6 +116,15 @@ impl Engine {
     /// When the next machine, or whoever is held by the multiplexer, wants to be told what time it is.
     fn due(&self) -> Option<Instant> {
         self.machines.due().into_iter().chain(self.elevators.due()).min()
+    }
+}
+
+impl Engine {
+    /// Time does not go on: who measures something tells it at every tick, no more than can be heard; and
+    /// whatever waits only for probes to be back is not kept waiting by further ones.
+    fn stands_still(&self) -> bool {
+        let reports: usize = self.machines.shards.iter().map(|side| side.reports.len()).sum();
+        reports > REPORTS_MAX || self.slow.time_stands && self.elevators.due().is_none()
     }
 }
 
@@ -182,7 +193,7 @@ impl World {
             report: machines.shards.iter().any(|side| !side.reports.is_empty()),
             issue,
             wire: self.has_bytes_on_wires(),
-            tick: self.engine.due().is_some(),
+            tick: self.engine.due().is_some() && !self.engine.stands_still(),
         }
     }
 
@@ -256,6 +267,12 @@ impl World {
                 disk.ills.set_fate(about_superblock, Fate::Astray(to));
             }
             Mishap::FlushesLie => disk.ills.flushes_lie = true,
+            Mishap::Watches(settings) => {
+                self.engine.machines.array.handle_sit_out(self.clock.now, settings);
+                self.drain_array();
+            }
+            Mishap::Pauses => disk.ills.stalled = true,
+            Mishap::GoesOn => self.goes_on(index),
             Mishap::SetsElevators { seed } => self.set_elevators(&mut Random::new(seed)),
             Mishap::Tunes(tuning) => {
                 for side in &mut self.engine.machines.shards {
@@ -547,9 +564,14 @@ impl World {
             if is_answered && self.is_quiet() {
                 break;
             }
+            self.engine.slow.time_stands = is_answered && !self.engine.slow.sitting_out.is_empty();
             let did = self.step(false);
             assert!(did != Did::Nothing || is_answered, "requests hang");
+            if did == Did::Nothing && self.engine.slow.time_stands {
+                break;
+            }
         }
+        self.engine.slow.time_stands = false;
     }
 
     /// Whether nothing is on its way, whatever time may bring.

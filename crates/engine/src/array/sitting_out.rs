@@ -127,6 +127,8 @@ pub(super) struct SittingOut {
     number: u64,
     /// Nanoseconds that members have sat out and come back from.
     past_ns: u64,
+    /// When a shard told something last.
+    heard: Instant,
 }
 
 /// What has become of a member.
@@ -137,7 +139,13 @@ enum Change {
 
 impl SittingOut {
     pub(super) fn new() -> Self {
-        Self { settings: SitOut::OFF, members: BTreeMap::new(), number: 0, past_ns: 0 }
+        Self {
+            settings: SitOut::OFF,
+            members: BTreeMap::new(),
+            number: 0,
+            past_ns: 0,
+            heard: Instant(0),
+        }
     }
 
     fn out(&self) -> impl Iterator<Item = MemberId> {
@@ -163,6 +171,7 @@ impl SittingOut {
         (shard, member, pace): (ShardIndex, MemberId, Pace),
         may_go: impl Fn(&Self) -> bool,
     ) -> Option<Change> {
+        self.heard = now;
         self.members.entry(member).or_default().hear(now, shard, pace);
         let siblings_ns = self.siblings_ns(now, member);
         let factor = u64::from(self.settings.factor.max(2));
@@ -204,9 +213,8 @@ impl SittingOut {
     ) -> Option<Change> {
         let watched = self.members.get_mut(&member).expect("it sits out");
         let well_for_ns = watched.well_for_ms() * MS;
-        let is_well = watched.age_ns() < limit_ns
-            && (pace.completed == 0 || pace.mean_ns < limit_ns)
-            && !planted(Bug::SitsOutForEver);
+        let is_well =
+            watched.age_ns() < limit_ns && (pace.completed == 0 || pace.mean_ns < limit_ns);
         let out = watched.out.as_mut().expect("it sits out");
         if !is_well {
             (out.well_since, out.well_reports) = (None, 0);
@@ -310,7 +318,9 @@ impl Array {
         let (geometry, roster) = (&self.geometry, &self.roster);
         let is_too_many = !survives(geometry, roster, |slot| self.sits_out_in(slot));
         if is_too_many {
-            self.sitting_out.members.values_mut().for_each(|watched| watched.out = None);
+            for member in self.sitting_out() {
+                self.comes_back(self.sitting_out.heard, member);
+            }
         }
         if was_out || is_too_many {
             self.tell_attention();

@@ -183,10 +183,7 @@ impl Stripes {
             Phase::Ready | Phase::Hold => true,
             Phase::Fill => is_at(ColumnState::Reading).any(is_out),
             Phase::Compute => false,
-            Phase::Write => {
-                stripe.outstanding > 0
-                    && (is_at(ColumnState::Writing).all(is_out) || planted(Bug::BesideUnguarded))
-            }
+            Phase::Write => stripe.outstanding > 0 && is_at(ColumnState::Writing).all(is_out),
         };
         if may && stripe.phase != Phase::Ready {
             reached(Mark::ReadsBesideStuck);
@@ -202,7 +199,6 @@ impl Stripes {
         let beside = &self.cache.beside;
         !beside.is_idle()
             && beside.stripes.iter().any(|stripe| reads(stripe) && !stripe.queue.is_empty())
-            && !planted(Bug::BesideUnguarded)
     }
 
     /// Whether a column is better not read: its member sits out; or, beside the band's stripe, a write of
@@ -217,7 +213,7 @@ impl Stripes {
         };
         let own = self.cache.stripe(own);
         let column = own.column(slot);
-        let is_off = column.missed.is_some() && !planted(Bug::BesideBelievesMissed);
+        let is_off = column.missed.is_some();
         own.batch.is_some() && (is_off || column.state == ColumnState::Writing)
     }
 

@@ -73,7 +73,7 @@ impl World {
         let disk = self.disk_index(member);
         self.note("sits-out", [disk as u64, 0, 0]);
         self.tally.count("sits-out");
-        assert!(self.engine.sitting_out.insert(member), "disk {disk} sits out twice");
+        assert!(self.engine.slow.sitting_out.insert(member), "disk {disk} sits out twice");
         self.check_rest_suffices();
     }
 
@@ -81,7 +81,7 @@ impl World {
         let disk = self.disk_index(member);
         self.note("comes-back", [disk as u64, 0, 0]);
         self.tally.count("comes-back");
-        assert!(self.engine.sitting_out.remove(&member), "disk {disk} did not sit out");
+        assert!(self.engine.slow.sitting_out.remove(&member), "disk {disk} did not sit out");
     }
 
     /// Nothing depends on a member that sits out.
@@ -90,10 +90,11 @@ impl World {
         let view = &machines.shards[0].view;
         let is_away = |slot: braid_geometry::Slot| {
             view.member(slot).is_none_or(|member| {
-                member.recovered_sectors != u64::MAX || self.engine.sitting_out.contains(&member.id)
+                member.recovered_sectors != u64::MAX
+                    || self.engine.slow.sitting_out.contains(&member.id)
             })
         };
-        let out = &self.engine.sitting_out;
+        let out = &self.engine.slow.sitting_out;
         assert!(self.geometry.survives(&is_away), "{out:?} sit out, and cannot be done without");
     }
 
@@ -101,7 +102,7 @@ impl World {
     pub(crate) fn heard(&mut self, notice: Notice) {
         match notice {
             Notice::MemberOut { member, .. } => {
-                self.engine.sitting_out.remove(&member);
+                self.engine.slow.sitting_out.remove(&member);
                 let disk = self.disk_index(member);
                 self.note("out", [disk as u64, 0, 0]);
                 let harmed = self.engine.plan.victims.contains(&disk);
