@@ -18,7 +18,7 @@ pub(crate) struct SchedulingArgs {
     #[arg(long, value_name = "POLICY")]
     elevator: Option<String>,
     /// Whether reads and write-back take turns at members with an elevator: `on`, `off`, or `auto`: `on`
-    /// where a member rotates.
+    /// where a member rotates and writes are answered early (levels 4, 5, 6 with `--cache writeback`).
     #[arg(long, value_name = "WHEN")]
     multiplexer: Option<String>,
     /// Milliseconds of a period in which both have their turn [default: 200].
