@@ -27,7 +27,7 @@ pub(crate) struct Args {
     #[arg(value_name = "ARRAY")]
     array: String,
     /// What to set: cache=writeback|writethrough, cache-size=SIZE, bypass-threshold=COUNT,
-    /// dirty-limit=SIZE, dirty-age=MS; elevator=auto|deadline|none, elevator:SLOT=... for one member,
+    /// dirty-limit=SIZE, dirty-age=MS; sit-out=on|off, sit-out-factor=TIMES, sit-out-min-ms=MS; elevator=auto|deadline|none, elevator:SLOT=... for one member,
     /// multiplexer=auto|on|off, multiplexer-period=MS, multiplexer-share=MIN-MAX, read-expiry=MS,
     /// write-expiry=MS, writes-starved=COUNT, batch=COUNT, depth=COUNT. Without any, what is set now is printed.
     #[arg(value_name = "KEY=VALUE")]

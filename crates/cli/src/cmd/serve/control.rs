@@ -28,7 +28,7 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 use serde_json::{Map, Value, json};
 
-use super::{cache, scheduling};
+use super::{cache, scheduling, sit_out};
 
 /// Longest request, in bytes.
 const LINE_BYTES_MAX: u64 = 4096;
@@ -141,9 +141,11 @@ fn answer(line: &str, volume: &Volume) -> Result<Value, String> {
     if let Value::Object(cache) = cache::to_json(&volume.cache()) {
         settings.extend(cache);
     }
+    settings.extend(sit_out::to_json(&volume.sit_out()));
     Ok(json!({
         "settings": settings,
         "dirty_bytes": volume.dirty_bytes(),
+        "sitting_out": sit_out::state(volume),
         "counters": counters,
     }))
 }
@@ -152,14 +154,18 @@ fn answer(line: &str, volume: &Volume) -> Result<Value, String> {
 fn set_all(values: &Map<String, Value>, volume: &Volume) -> Result<(), String> {
     let (mut cache, mut scheduling) = (volume.cache(), volume.scheduling());
     let (cached, scheduled) = (cache, scheduling.clone());
+    let mut sits_out = volume.sit_out();
     for (key, value) in values {
         let text = value.as_str().ok_or_else(|| format!("{key}: a text is wanted"))?;
         let set = if scheduling::is_key(key) {
             scheduling::set(&mut scheduling, key, text)
         } else if cache::LIVE_KEYS.contains(&key.as_str()) {
             cache::set(&mut cache, key, text)
+        } else if sit_out::KEYS.contains(&key.as_str()) {
+            sit_out::set(&mut sits_out, key, text)
         } else {
-            let keys = [&cache::LIVE_KEYS[..], &scheduling::KEYS[..]].concat().join(", ");
+            let keys = [&cache::LIVE_KEYS[..], &scheduling::KEYS[..], &sit_out::KEYS[..]];
+            let keys = keys.concat().join(", ");
             Err(format!("cannot be set on a running array; {keys} can"))
         };
         set.map_err(|why| format!("{key}: {why}"))?;
@@ -167,6 +173,9 @@ fn set_all(values: &Map<String, Value>, volume: &Volume) -> Result<(), String> {
     scheduling::check_slots(&scheduling, volume)?;
     if cache != cached {
         volume.tune(cache);
+    }
+    if sits_out != volume.sit_out() {
+        volume.set_sit_out(sits_out);
     }
     if scheduling != scheduled {
         volume.schedule(scheduling);

@@ -8,6 +8,7 @@ mod io;
 mod place;
 mod report;
 mod scheduling;
+mod sit_out;
 mod wait;
 
 use std::os::unix::fs::OpenOptionsExt;
@@ -72,6 +73,8 @@ pub(crate) struct Args {
     cache: cache::CacheArgs,
     #[command(flatten)]
     scheduling: scheduling::SchedulingArgs,
+    #[command(flatten)]
+    sit_out: sit_out::SitOutArgs,
     /// Where `braid tune` finds this array: the path of a Unix socket. Without it, beside the socket
     /// that braid chose itself, if it did.
     #[arg(long, value_name = "SOCKET")]
@@ -119,6 +122,7 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         direct: args.direct.into(),
         cache,
         scheduling,
+        sit_out: args.sit_out.sit_out()?,
         ..io::options(workers.as_ref())
     };
     let volume = open(ready, &options, &reporter, sink)?;
@@ -146,7 +150,7 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     drop(control);
     let meter = server.meter();
     let clients = server.stop(STOP_DEADLINE);
-    let stopped = volume.stop();
+    let stopped = reporter.stop(&volume);
     reporter.stopped(&volume, stopped, clients.cut, &meter.counts());
     if !stopped.recorded {
         reporter.recording_lost();

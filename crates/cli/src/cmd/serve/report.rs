@@ -242,6 +242,20 @@ impl Reporter {
         );
     }
 
+    /// Stops the array, which waits for what is under way with members that are slow: says so first.
+    pub(crate) fn stop(&self, volume: &Volume) -> Stopped {
+        for member in volume.sitting_out() {
+            let label = self.labels.get(&member.0).map_or("", String::as_str);
+            if self.json {
+                self.event("stop-waits", &json!({ "member": label }));
+            } else {
+                let text = format!("{} is slow, and stopping waits for it", printable(label));
+                self.say(Style::Warning, &text);
+            }
+        }
+        volume.stop()
+    }
+
     /// There are no io_uring workers; it goes on without.
     pub(crate) fn without_workers(&self, why: &RingError) {
         if self.json {

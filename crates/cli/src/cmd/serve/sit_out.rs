@@ -1,0 +1,103 @@
+//! When a slow member is read around, as words: for `braid serve` at the start, and for `braid tune` later.
+
+use braid_runtime::{SitOut, Volume};
+use serde_json::{Map, Value, json};
+
+use super::cache::bad_setting;
+use crate::error::CliError;
+
+/// Options of `braid serve` about members that are slow.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Slow members")]
+pub(crate) struct SitOutArgs {
+    /// Whether a member that is much slower than its siblings is read around, where the level can do without
+    /// it: `on` or `off` [default: on].
+    #[arg(long, value_name = "WHETHER")]
+    sit_out: Option<String>,
+    /// How many times as slow as its siblings, 2 or more [default: 8].
+    #[arg(long, value_name = "TIMES")]
+    sit_out_factor: Option<String>,
+    /// Milliseconds that it takes at least [default: 500].
+    #[arg(long, value_name = "MS")]
+    sit_out_min_ms: Option<String>,
+}
+
+/// Keys that can be set on a running array.
+pub(super) const KEYS: [&str; 3] = ["sit-out", "sit-out-factor", "sit-out-min-ms"];
+
+impl SitOutArgs {
+    /// What the options make.
+    pub(super) fn sit_out(&self) -> Result<SitOut, CliError> {
+        let mut settings = SitOut::default();
+        for (key, value) in
+            KEYS.into_iter().zip([&self.sit_out, &self.sit_out_factor, &self.sit_out_min_ms])
+        {
+            if let Some(value) = value {
+                set(&mut settings, key, value).map_err(|why| bad_setting(key, value, &why))?;
+            }
+        }
+        Ok(settings)
+    }
+}
+
+/// Changes one setting; says why if it cannot be.
+pub(super) fn set(settings: &mut SitOut, key: &str, value: &str) -> Result<(), String> {
+    let number = |least: u64, most: u64| {
+        let number = value.parse().ok().filter(|number| (least..=most).contains(number));
+        number.ok_or_else(|| format!("it is a number from {least} to {most}"))
+    };
+    match (key, value) {
+        ("sit-out", "on") => settings.is_on = true,
+        ("sit-out", "off") => settings.is_on = false,
+        ("sit-out", _) => return Err("it is 'on' or 'off'".to_owned()),
+        ("sit-out-factor", _) => {
+            settings.factor = u32::try_from(number(2, 1000)?).expect("at most a thousand");
+        }
+        ("sit-out-min-ms", _) => settings.min_ms = number(1, 3_600_000)?,
+        _ => return Err(format!("there is no such setting; there are {}", KEYS.join(", "))),
+    }
+    Ok(())
+}
+
+/// The settings by their words.
+pub(super) fn to_json(settings: &SitOut) -> Map<String, Value> {
+    let [is_on, factor, min_ms] = KEYS.map(str::to_owned);
+    Map::from_iter([
+        (is_on, json!(if settings.is_on { "on" } else { "off" })),
+        (factor, json!(settings.factor)),
+        (min_ms, json!(settings.min_ms)),
+    ])
+}
+
+/// Members that sit out now, by number, and how long members have in all.
+pub(super) fn state(volume: &Volume) -> Value {
+    let members: Vec<u16> = volume.sitting_out().iter().map(|member| member.0).collect();
+    json!({ "members": members, "sat_out_ms": volume.sat_out_ms() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_setting_is_taken_or_refused_with_a_reason() {
+        let mut settings = SitOut::default();
+        for (key, value) in [("sit-out", "off"), ("sit-out-factor", "3"), ("sit-out-min-ms", "20")]
+        {
+            set(&mut settings, key, value).unwrap();
+        }
+        let expected = SitOut { is_on: false, factor: 3, min_ms: 20, ..SitOut::default() };
+        assert_eq!(settings, expected);
+        for (key, value) in [
+            ("sit-out", "maybe"),
+            ("sit-out-factor", "1"),
+            ("sit-out-factor", "x"),
+            ("sit-out-min-ms", "0"),
+            ("sit-out-min-ms", "99999999"),
+            ("colour", "red"),
+        ] {
+            assert!(!set(&mut settings, key, value).unwrap_err().is_empty(), "{key}={value}");
+        }
+        assert_eq!(settings, expected, "what is refused changes nothing");
+    }
+}
