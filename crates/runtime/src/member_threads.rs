@@ -126,9 +126,10 @@ impl MemberQueue {
         self.device.identity().rotational
     }
 
-    /// Whether the device turns; one that says nothing does not.
+    /// Whether what is asked reaches a device that turns. One that says nothing does not turn; and behind the page cache
+    /// the kernel decides what reaches the device when, so that an order here would only hold back copies of memory.
     pub(crate) fn turns(&self) -> bool {
-        self.rotational() == Some(true)
+        self.rotational() == Some(true) && self.device.is_direct()
     }
 
     pub(crate) fn push(&self, work: Work) {
@@ -140,7 +141,6 @@ impl MemberQueue {
         self.queue.stop();
     }
 
-    /// Whether the device's name leads nowhere any more.
     /// [`Member::hole_at`] of a range of the data area; in sectors, of which one that is only part of a hole is none.
     pub(crate) fn hole_at(&self, start: MemberSector, sectors: u64) -> (bool, u64) {
         let offset_bytes = self.data_offset_bytes + start.0 * SECTOR_BYTES;
@@ -151,6 +151,7 @@ impl MemberQueue {
         }
     }
 
+    /// Whether the device's name leads nowhere any more.
     pub(crate) fn has_vanished(&self) -> bool {
         self.device.has_vanished()
     }

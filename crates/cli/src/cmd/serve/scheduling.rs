@@ -14,7 +14,8 @@ use crate::error::CliError;
 #[command(next_help_heading = "Elevators (members that seek)")]
 pub(crate) struct SchedulingArgs {
     /// Whether requests to a member are sorted, merged and given deadlines: `deadline`, `none` (each goes
-    /// at once), or `auto`: `deadline` where the device says that it rotates.
+    /// at once), or `auto`: `deadline` where the device says that it rotates and is used past the page
+    /// cache.
     #[arg(long, value_name = "POLICY")]
     elevator: Option<String>,
     /// Whether reads and write-back take turns at members with an elevator: `on`, `off`, or `auto`: `on`
