@@ -242,7 +242,7 @@ impl World {
     }
 
     /// Whether a column was read from its disk for sure. One bad sector makes a whole range of the
-    /// chunk be computed.
+    /// chunk be computed, and a disk that sits out is read around.
     fn is_healthy(&self, (slot, disk): (Slot, usize), place: MemberSector, began: u64) -> bool {
         let Geometry::Stripe(stripe) = &self.geometry else { return true };
         let start = self.taint.data_offset + stripe.row_start(stripe.row_of(place)).0;
@@ -250,6 +250,7 @@ impl World {
         let one = &self.disks[disk];
         let is_viewed = |side: &crate::open::ShardSide| side.view.member(slot).is_some();
         !one.ills.gone
+            && !self.engine.slow.were_out.contains(&disk)
             && one.bad.range(chunk.clone()).next().is_none()
             && !self.taint.changed_since(disk, chunk, began)
             && self.engine.machines.shards.iter().all(is_viewed)

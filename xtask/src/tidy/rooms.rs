@@ -121,6 +121,7 @@ mod tests {
                 ("crates/engine/src/lib.rs", comment),
                 ("crates/assembly/src/lib.rs", good),
                 ("crates/member/src/lib.rs", good),
+                ("crates/dispatch/src/lib.rs", good),
                 ("crates/lab/src/lib.rs", good),
             ]),
             &mut findings,

@@ -173,8 +173,10 @@ impl Mirror {
     /// unless the array has come to take no writes while the range was waited for.
     fn repair(&mut self, common: &mut Common, key: LockKey, read: Read) {
         let may_help = |fault| fault == MemberFault::Media && common.may_repair();
+        // The client waits for it: a member that sits out is repaired by a later read.
+        let is_in = |slot: &Slot| !common.clocks.sits_out(*slot);
         let bad = read.failed.iter().filter(|(_, fault)| may_help(*fault));
-        let slots: Vec<Slot> = bad.map(|(slot, _)| *slot).collect();
+        let slots: Vec<Slot> = bad.map(|(slot, _)| *slot).filter(is_in).collect();
         if !slots.is_empty() {
             reached(Mark::CopyRepaired);
         }

@@ -54,6 +54,8 @@ struct Lane {
     last_read: Option<(MemberSector, u32)>,
     sits_out: bool,
     is_probed: bool,
+    /// Something old was told the last time.
+    was_old: bool,
 }
 
 /// The clock on every member.
@@ -131,7 +133,8 @@ impl Clocks {
         (sector, sectors): (MemberSector, u32),
         operation: &MemberOperation,
     ) {
-        if !self.watches {
+        // Zeroes may take any time, and say nothing of the member.
+        if !self.watches || matches!(operation, MemberOperation::Zero { .. }) {
             return;
         }
         let is_read = matches!(operation, MemberOperation::Read { .. });
@@ -171,18 +174,32 @@ impl Clocks {
             return;
         }
         let (mut is_any, slack_ms) = (false, self.attention.write_slack_ms);
+        self.forgive_pause(now);
         for (slot, lane) in (0..).map(Slot).zip(&mut self.lanes) {
             let own = self.stamps.iter().filter(|stamp| stamp.slot == slot);
             is_any |= own.clone().any(|stamp| stamp.is_under_way);
             let oldest = own.filter_map(|stamp| stamp.age_ns(now, slack_ms)).max();
             let (completed, sum_ns) = (lane.completed, lane.sum_ns);
             (lane.completed, lane.sum_ns) = (0, 0);
-            if completed > 0 || oldest.is_some() {
+            // Once more when nothing is old any more, so that nobody goes on counting with what was.
+            let was_old = std::mem::replace(&mut lane.was_old, oldest.is_some());
+            if completed > 0 || was_old || oldest.is_some() {
                 let mean_ns = sum_ns / u64::from(completed.max(1));
                 tell(slot, Pace { completed, mean_ns, oldest_ns: oldest.unwrap_or(0) });
             }
         }
         self.next_report = is_any.then(|| now.plus_milliseconds(REPORT_MS));
+    }
+
+    /// Time in which nobody looked says nothing of members: a process that was stopped, a machine that slept.
+    fn forgive_pause(&mut self, now: Instant) {
+        let late_ns = self.next_report.map_or(0, |due| now.0.saturating_sub(due.0));
+        if late_ns <= REPORT_MS * 1_000_000 {
+            return;
+        }
+        for stamp in self.stamps.iter_mut().filter(|stamp| stamp.is_under_way) {
+            stamp.since = Instant(stamp.since.0.saturating_add(late_ns).min(now.0));
+        }
     }
 
     /// What is to be probed now: slots, and where.
@@ -243,5 +260,39 @@ mod tests {
         clocks.ends(at(120), IoId(1 << 32));
         assert_eq!(told(&mut clocks, at(150)), [(0, ended(120 * ms))]);
         assert_eq!(clocks.poll_timeout(), None, "nothing is under way");
+    }
+
+    /// A process that was stopped for two seconds saw nobody take two seconds.
+    #[test]
+    fn a_pause_of_our_own_is_nobodys_age() {
+        let mut clocks = Clocks::new(1);
+        clocks.watches = true;
+        let at = |ms: u64| Instant(ms * 1_000_000);
+        clocks.begins(at(0), (IoId(1 << 32), Slot(0)), (MemberSector(0), 1), &READ);
+        let mut told = Vec::new();
+        clocks.report(at(2050), |_, pace| told.push(pace.oldest_ns / 1_000_000));
+        clocks.report(at(2100), |_, pace| told.push(pace.oldest_ns / 1_000_000));
+        assert_eq!(told, [50, 100]);
+    }
+
+    /// What was told to be old is told not to be any more, though nothing that counts has ended.
+    #[test]
+    fn an_old_write_that_ends_is_taken_back() {
+        let mut clocks = Clocks::new(1);
+        clocks.watches = true;
+        let at = |ms: u64| Instant(ms * 1_000_000);
+        let write = MemberOperation::Write {
+            buffer: crate::buffer::Buffer::Block {
+                block: crate::buffer::BlockIndex(0),
+                offset_sectors: 0,
+            },
+            durable: false,
+        };
+        clocks.begins(at(0), (IoId(1 << 32), Slot(0)), (MemberSector(0), 1), &write);
+        let mut told = Vec::new();
+        clocks.report(at(50), |_, pace| told.push(pace.oldest_ns / 1_000_000));
+        clocks.ends(at(60), IoId(1 << 32));
+        clocks.report(at(100), |_, pace| told.push(pace.oldest_ns / 1_000_000));
+        assert_eq!(told, [50, 0]);
     }
 }

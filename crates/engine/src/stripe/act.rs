@@ -44,6 +44,7 @@ impl Stripes {
                 Action::Release if is_beside => return self.release_beside(index),
                 Action::Release => return self.release(common, index),
                 Action::PutOff(turn) => return self.put_off(common, index, turn),
+                Action::Begin if self.must_let_in(index) => return,
                 Action::Begin => {
                     self.count_beginning(common, index);
                     self.cache.stripe_mut(index).phase = Phase::Fill;

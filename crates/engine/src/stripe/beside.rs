@@ -16,7 +16,7 @@
 //!   queued writes, not begun     yes
 //!   Fill, held up by a member    yes: nothing is written yet
 //!     that sits out
-//!   Fill, Compute otherwise      not now: it is about to write
+//!   Fill, Compute otherwise      not now: it is about to write, and lets them in before its next
 //!   Write, all that is left is   yes: the rest agrees, but for columns that missed their write
 //!     with members that sit out
 //!   Write otherwise              not now: the rest is being written
@@ -24,7 +24,8 @@
 //! ```
 //!
 //! and a stripe that is about to write waits until nobody reads beside it. "Not now" lasts as long as members take that do
-//! not sit out; writes that can go on are never kept waiting by reads that come after them.
+//! not sit out, for one batch: the next one begins when those who waited have begun. So neither keeps the other waiting by
+//! coming again and again.
 //!
 //! Reads that are *in* the stripe when it is found to be stuck are taken out, and looked at anew: what a queued write
 //! covers is copied out of its payload ([`super::dirty`]), the rest goes beside. Of a batch of reads that waits for
@@ -36,6 +37,7 @@
 //!
 //! # Invariants
 //! - Nothing of a band is written while it is read beside its stripe [check: a_write_waits_for_reads_beside_it].
+//! - A band that is always written lets reads in [check: a_read_is_let_in_between_two_writes_of_its_band].
 //! - A read does not wait for a write that is stuck [check: reads_pass_a_stuck_write].
 //! - What was forsaken changes nothing when it comes [check: a_late_read_changes_no_answer].
 
@@ -139,6 +141,7 @@ impl Stripes {
             for (band, attachment) in std::mem::take(&mut self.cache.beside.waiting) {
                 has_begun = true;
                 self.read_anew(common, &band, &attachment);
+                self.wake(band.key);
             }
             return has_begun;
         }
@@ -164,6 +167,7 @@ impl Stripes {
             stripe.awaited = 1;
             stripe.queue.push_back(attachment);
             self.look_at(index);
+            self.wake(band.key);
         }
         has_begun
     }
@@ -189,6 +193,19 @@ impl Stripes {
             reached(Mark::ReadsBesideStuck);
         }
         may
+    }
+
+    /// Whether reads that wait for a stripe's band are to begin before its next write does. Between two batches it is
+    /// looked at by nobody else, so a band that is written again and again would never let them in.
+    pub(super) fn must_let_in(&self, index: u32) -> bool {
+        let waiting = &self.cache.beside.waiting;
+        if waiting.is_empty() || self.is_beside(index) {
+            return false;
+        }
+        let stripe = self.cache.stripe(index);
+        let key = stripe.band().key;
+        stripe.queue.front().is_some_and(|first| first.want.is_write())
+            && waiting.iter().any(|(band, _)| band.key == key)
     }
 
     /// Whether somebody reads beside the stripe of a band.

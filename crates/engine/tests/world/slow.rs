@@ -244,6 +244,34 @@ fn a_write_waits_for_reads_beside_it() {
     });
 }
 
+/// A block that is written again and again: a read of another column of its row, whose member sits out, has its turn.
+#[test]
+fn a_read_is_let_in_between_two_writes_of_its_band() {
+    for_seeds(8, |seed| {
+        let mut scene = small(Level::Raid5, 4, seed).write_through();
+        scene.shards = 1;
+        let mut world = opened(&scene);
+        stall(&mut world);
+        ask_for_all(&mut world, 5);
+        pass_time(&mut world);
+        assert!(sits_out(&world));
+        // The first row: sectors 8 to 15 are on the member that stalls, and 0 to 7 are not.
+        let mut writes = [0, 1].map(|start| (start, world.issue(WRITE, start, 1)));
+        let (read, mut rewritten) = (world.issue(Operation::Read, 8, 4), 0);
+        while !answered(&world, &[read]) {
+            world.step(false);
+            for (start, id) in &mut writes {
+                if answered(&world, &[*id]) {
+                    *id = world.issue(WRITE, *start, 1);
+                    rewritten += 1;
+                }
+            }
+            assert!(rewritten < 40, "seed {seed}: the read waits for ever");
+        }
+        recover(&mut world);
+    });
+}
+
 /// One member is missing, another misses writes and is not out yet, since a third holds the batch up.
 #[test]
 fn reads_go_around_a_stalled_and_a_failing_member() {

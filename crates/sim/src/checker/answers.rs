@@ -73,6 +73,7 @@ impl World {
         let disk = self.disk_index(member);
         self.note("sits-out", [disk as u64, 0, 0]);
         self.tally.count("sits-out");
+        self.engine.slow.were_out.insert(disk);
         assert!(self.engine.slow.sitting_out.insert(member), "disk {disk} sits out twice");
         self.check_rest_suffices();
     }
