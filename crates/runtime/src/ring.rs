@@ -16,6 +16,7 @@
 //! Invariant: a shard whose inbox was pushed to is driven afterwards. `scheduled` is cleared before it is
 //! driven, so a push either finds it cleared, and schedules, or is seen (`volume_tests` over both ways).
 
+use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -257,22 +258,26 @@ fn vector(core: &Core, member: &MemberQueue, parts: &[Item]) -> Option<Operation
     })
 }
 
+/// How a read or a write has ended, as the member sees it. What it leased is given back before anybody hears of the end.
+fn ended(raw: &Raw, operation: Operation, result: io::Result<usize>) -> Result<(), MemberError> {
+    let deed = match &operation {
+        Operation::Write { durable, .. } => Deed::Write { durable: *durable },
+        _ => Deed::Read,
+    };
+    drop(operation);
+    result.map_err(|error| raw.fault(deed, error))?;
+    raw.confirm(deed)
+}
+
 impl Handler for FlightPort {
     fn complete(self: Arc<Self>, worker: &Worker, completion: Completion) {
         let Some(core) = self.core.upgrade() else { return };
         let Completion { token, result, operation, .. } = completion;
-        let deed = match &operation {
-            Operation::Write { durable, .. } => Deed::Write { durable: *durable },
-            _ => Deed::Read,
-        };
-        // The leases end before anybody hears of the end.
-        drop(operation);
         let member = &core.members[usize::from(self.member.0)];
         let raw = member.raw().expect("only members with a descriptor have ports");
         let flight = member.flights.take(token);
         let lane = Lane::new(&core, member);
-        let result = result.map_err(|error| raw.fault(deed, error));
-        match result.and_then(|_| raw.confirm(deed)) {
+        match ended(raw, operation, result) {
             Ok(()) => lane.land(flight, Ok(())),
             Err(_) if flight.parts.len() > 1 && !is_forced(&flight.parts[0].1) => {
                 member.push(Work::Apart(flight));
@@ -311,16 +316,9 @@ impl Handler for Port {
     fn complete(self: Arc<Self>, worker: &Worker, completion: Completion) {
         let Some(core) = self.core.upgrade() else { return };
         let Completion { token, result, operation, .. } = completion;
-        let deed = match &operation {
-            Operation::Write { durable, .. } => Deed::Write { durable: *durable },
-            _ => Deed::Read,
-        };
-        // The lease ends before anybody hears of the end.
-        drop(operation);
         let raw = core.members[usize::from(self.member.0)].raw();
         let raw = raw.expect("only members with a descriptor have ports");
-        let result = result.map_err(|error| raw.fault(deed, error));
-        let result = result.and_then(|_| raw.confirm(deed)).map_err(fault);
+        let result = ended(raw, operation, result).map_err(fault);
         let done = MemberIoDone { id: IoId(token), result };
         core.shard(self.shard).combiner.push(ShardEvent::MemberIo(done));
         let ring = core.ring.as_ref().expect("only workers complete anything");

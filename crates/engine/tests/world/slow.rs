@@ -210,17 +210,23 @@ fn reads_pass_a_stuck_write() {
     }
 }
 
+/// A raid5 that writes through, with one shard, whose member sits out.
+fn read_around(seed: u64) -> World {
+    let mut scene = small(Level::Raid5, 4, seed).write_through();
+    scene.shards = 1;
+    let mut world = opened(&scene);
+    stall(&mut world);
+    ask_for_all(&mut world, 5);
+    pass_time(&mut world);
+    assert!(sits_out(&world));
+    world
+}
+
 /// Nothing is written to a band that is read beside its stripe, or what is solved for would be a mixture.
 #[test]
 fn a_write_waits_for_reads_beside_it() {
     for_seeds(8, |seed| {
-        let mut scene = small(Level::Raid5, 4, seed).write_through();
-        scene.shards = 1;
-        let mut world = opened(&scene);
-        stall(&mut world);
-        ask_for_all(&mut world, 5);
-        pass_time(&mut world);
-        assert!(sits_out(&world));
+        let mut world = read_around(seed);
         // One of the others holds up a read beside the stripe of the first row.
         world.habits.hold = |event| match event {
             Event::Io { io, .. } => io.member == SLOW || io.member == MemberId(2),
@@ -248,13 +254,7 @@ fn a_write_waits_for_reads_beside_it() {
 #[test]
 fn a_read_is_let_in_between_two_writes_of_its_band() {
     for_seeds(8, |seed| {
-        let mut scene = small(Level::Raid5, 4, seed).write_through();
-        scene.shards = 1;
-        let mut world = opened(&scene);
-        stall(&mut world);
-        ask_for_all(&mut world, 5);
-        pass_time(&mut world);
-        assert!(sits_out(&world));
+        let mut world = read_around(seed);
         // The first row: sectors 8 to 15 are on the member that stalls, and 0 to 7 are not.
         let mut writes = [0, 1].map(|start| (start, world.issue(WRITE, start, 1)));
         let (read, mut rewritten) = (world.issue(Operation::Read, 8, 4), 0);
