@@ -7,8 +7,6 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 
-use rustix::fs::FallocateFlags;
-
 use crate::descriptor::Descriptor;
 use crate::direct::DirectError;
 use crate::raw::Raw;
@@ -24,24 +22,6 @@ pub struct BlockMember {
 impl BlockMember {
     pub(crate) fn new(descriptor: Descriptor, zeroes_fast: bool) -> Self {
         Self { descriptor: Arc::new(descriptor), zeroes_fast }
-    }
-
-    /// Zeroes whole logical blocks: unmapping them if allowed and possible, else in the kernel,
-    /// else by hand.
-    fn zero_blocks(
-        &self,
-        offset_bytes: u64,
-        length_bytes: u64,
-        may_punch: bool,
-    ) -> Result<(), MemberError> {
-        let allocate = |flags| self.descriptor.allocate_zeroes(offset_bytes, length_bytes, flags);
-        if may_punch && allocate(FallocateFlags::PUNCH_HOLE)? {
-            return Ok(());
-        }
-        if allocate(FallocateFlags::ZERO_RANGE)? {
-            return Ok(());
-        }
-        self.descriptor.write_zeroes(offset_bytes, length_bytes)
     }
 }
 
@@ -98,7 +78,7 @@ impl Member for BlockMember {
             return self.descriptor.write_zeroes(offset_bytes, length_bytes);
         }
         self.descriptor.write_zeroes(offset_bytes, first_whole - offset_bytes)?;
-        self.zero_blocks(first_whole, last_whole - first_whole, may_punch)?;
+        self.descriptor.zero(first_whole, last_whole - first_whole, may_punch)?;
         self.descriptor.write_zeroes(last_whole, end_bytes - last_whole)
     }
 

@@ -19,18 +19,24 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fdatasync, seek};
+use rustix::fs::{SeekFrom, fallocate, fdatasync, seek};
 use rustix::io::{Errno, ReadWriteFlags, preadv, pwritev2, retry_on_intr};
 
 use crate::direct::{self, DirectError};
 use crate::limits::ZERO_BUFFER_BYTES;
-use crate::{Access, Identity, MemberError, check_bounds};
+use crate::zeroing::{Ways, ZeroWay, is_refusal};
+use crate::{Access, Identity, MemberError, MemberKind, check_bounds};
 
 /// Zeroes that direct I/O can be done from.
 #[repr(align(4096))]
 struct Zeroes([u8; ZERO_BUFFER_BYTES]);
 
 static ZEROES: Zeroes = Zeroes([0; ZERO_BUFFER_BYTES]);
+
+/// Zeroes to write from.
+pub(crate) fn zeroes() -> &'static [u8] {
+    &ZEROES.0
+}
 
 /// A second opening of the same file, past the page cache.
 #[derive(Debug)]
@@ -50,6 +56,7 @@ pub(crate) struct Descriptor {
     identity: Identity,
     size_bytes: u64,
     writable: bool,
+    ways: Ways,
     /// It had a name when it was opened; a file that never had one has not lost it.
     had_name: bool,
     flush_failed: AtomicBool,
@@ -61,7 +68,11 @@ pub(crate) struct Descriptor {
 impl Descriptor {
     pub(crate) fn new(file: File, identity: Identity, size_bytes: u64, access: Access) -> Self {
         let had_name = file.metadata().is_ok_and(|metadata| metadata.nlink() > 0);
+        // Files take any range.
+        let is_block = identity.kind == MemberKind::BlockDevice;
+        let unit_bytes = if is_block { u64::from(identity.logical_block_bytes) } else { 1 };
         Self {
+            ways: Ways::new(unit_bytes),
             file,
             shared: OnceLock::new(),
             direct: OnceLock::new(),
@@ -261,23 +272,41 @@ impl Descriptor {
         Ok(())
     }
 
-    /// Asks the kernel to make zeroes. `Ok(false)`: it cannot do this here, and nothing changed.
-    /// Block devices want a range of whole logical blocks. Both flags are served by files and, since
-    /// Linux 4.9, by block devices, where they are what `BLKZEROOUT` is.
-    pub(crate) fn allocate_zeroes(
+    /// How zeroes are made here.
+    pub(crate) fn ways(&self) -> &Ways {
+        &self.ways
+    }
+
+    /// Makes zeroes in the best way there is.
+    pub(crate) fn zero(
         &self,
         offset_bytes: u64,
         length_bytes: u64,
-        flags: FallocateFlags,
+        may_punch: bool,
+    ) -> Result<(), MemberError> {
+        while let Some(way) = self.ways.next((offset_bytes, length_bytes), may_punch) {
+            if self.allocate_zeroes(offset_bytes, length_bytes, way)? {
+                return Ok(());
+            }
+            self.ways.refuse(way);
+        }
+        self.write_zeroes(offset_bytes, length_bytes)
+    }
+
+    /// Asks the kernel to make zeroes. `Ok(false)`: it cannot do this here, and nothing changed.
+    fn allocate_zeroes(
+        &self,
+        offset_bytes: u64,
+        length_bytes: u64,
+        way: ZeroWay,
     ) -> Result<bool, MemberError> {
         self.check_write(offset_bytes, length_bytes)?;
         if length_bytes == 0 {
             return Ok(true);
         }
-        let flags = flags | FallocateFlags::KEEP_SIZE;
-        match retry_on_intr(|| fallocate(&self.file, flags, offset_bytes, length_bytes)) {
+        match retry_on_intr(|| fallocate(&self.file, way.flags(), offset_bytes, length_bytes)) {
             Ok(()) => Ok(true),
-            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::PERM) => Ok(false),
+            Err(errno) if is_refusal(errno) => Ok(false),
             Err(errno) => Err(errno.into()),
         }
     }
@@ -465,8 +494,7 @@ mod tests {
         assert_eq!(descriptor.write_at(&[1; 512], 3584, false), truncated);
         assert_eq!(descriptor.write_at(&[1; 512], 0, true), truncated);
         assert_eq!(descriptor.write_zeroes(3584, 512), truncated);
-        let flags = FallocateFlags::ZERO_RANGE;
-        let allocated = descriptor.allocate_zeroes(3584, 512, flags);
+        let allocated = descriptor.allocate_zeroes(3584, 512, ZeroWay::ZeroRange);
         assert_eq!(allocated, Err(MemberError::Truncated));
         assert_eq!(handle.metadata().expect("metadata").len(), 2048);
         assert!(descriptor.has_vanished());

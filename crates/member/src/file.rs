@@ -2,49 +2,25 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use rustix::fs::FallocateFlags;
 
 use crate::descriptor::Descriptor;
 use crate::direct::DirectError;
 use crate::raw::Raw;
+use crate::zeroing::ZeroWay;
 use crate::{Identity, Member, MemberError};
 
 /// A regular file, locked for as long as this lives.
 #[derive(Debug)]
 pub struct FileMember {
     descriptor: Arc<Descriptor>,
-    /// Cleared when the file system refuses; saves asking again for every request.
-    punches: AtomicBool,
-    /// The same for zeroing that keeps the space allocated.
-    zeroes_ranges: AtomicBool,
 }
 
 impl FileMember {
     pub(crate) fn new(descriptor: Descriptor, file_system_punches: bool) -> Self {
-        Self {
-            descriptor: Arc::new(descriptor),
-            punches: AtomicBool::new(file_system_punches),
-            zeroes_ranges: AtomicBool::new(true),
+        if !file_system_punches {
+            descriptor.ways().refuse(ZeroWay::PunchHole);
         }
-    }
-
-    /// One way of making zeroes, remembered as impossible once it was refused.
-    fn try_way(
-        &self,
-        (offset_bytes, length_bytes): (u64, u64),
-        flags: FallocateFlags,
-        possible: &AtomicBool,
-    ) -> Result<bool, MemberError> {
-        if !possible.load(Ordering::Relaxed) {
-            return Ok(false);
-        }
-        let done = self.descriptor.allocate_zeroes(offset_bytes, length_bytes, flags)?;
-        if !done {
-            possible.store(false, Ordering::Relaxed);
-        }
-        Ok(done)
+        Self { descriptor: Arc::new(descriptor) }
     }
 }
 
@@ -92,18 +68,11 @@ impl Member for FileMember {
         length_bytes: u64,
         may_punch: bool,
     ) -> Result<(), MemberError> {
-        let range = (offset_bytes, length_bytes);
-        if may_punch && self.try_way(range, FallocateFlags::PUNCH_HOLE, &self.punches)? {
-            return Ok(());
-        }
-        if self.try_way(range, FallocateFlags::ZERO_RANGE, &self.zeroes_ranges)? {
-            return Ok(());
-        }
-        self.descriptor.write_zeroes(offset_bytes, length_bytes)
+        self.descriptor.zero(offset_bytes, length_bytes, may_punch)
     }
 
     fn can_zero_fast(&self) -> bool {
-        self.punches.load(Ordering::Relaxed)
+        self.descriptor.ways().has(ZeroWay::PunchHole)
     }
 
     fn hole_at(&self, offset_bytes: u64, length_bytes: u64) -> (bool, u64) {

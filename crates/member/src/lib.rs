@@ -35,6 +35,7 @@ mod lock;
 mod memory;
 mod open;
 mod raw;
+mod zeroing;
 
 use std::io::{IoSlice, IoSliceMut};
 
@@ -46,6 +47,7 @@ pub use identity::{DeviceNumber, Identity, IdentityKey, MemberKind};
 pub use memory::MemoryMember;
 pub use open::{Access, create_file, open};
 pub use raw::{Deed, Raw};
+pub use zeroing::ZeroWay;
 
 /// One device that holds a part of an array.
 ///

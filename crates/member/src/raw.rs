@@ -10,8 +10,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use crate::descriptor::Descriptor;
+use rustix::io::Errno;
+
+use crate::descriptor::{self, Descriptor};
 use crate::direct::is_aligned;
+use crate::zeroing::{ZeroWay, is_refusal};
 use crate::{MemberError, check_bounds};
 
 /// Something done to a member.
@@ -74,6 +77,27 @@ impl Raw {
     /// Whether there is anything to flush: a member that is only read has nothing.
     pub fn is_writable(&self) -> bool {
         self.0.is_writable()
+    }
+
+    /// The way in which the kernel is to make zeroes of a range; none where [`Self::zeroes`] have to be written. What is
+    /// written then, or asked for, is a write that is not durable.
+    pub fn way_to_zero(&self, offset_bytes: u64, length: u64, may_punch: bool) -> Option<ZeroWay> {
+        self.0.ways().next((offset_bytes, length), may_punch)
+    }
+
+    /// Whether an answer means that zeroes cannot be made in this way here, and that another is to be asked for. It is
+    /// remembered.
+    pub fn is_refused(&self, way: ZeroWay, error: &io::Error) -> bool {
+        let is_refused = Errno::from_io_error(error).is_some_and(is_refusal);
+        if is_refused {
+            self.0.ways().refuse(way);
+        }
+        is_refused
+    }
+
+    /// Zeroes to write from, where direct I/O can.
+    pub fn zeroes() -> &'static [u8] {
+        descriptor::zeroes()
     }
 
     /// What an error of the operating system means; to be called for each, since the member may have

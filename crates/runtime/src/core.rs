@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use braid_dispatch::Combiner;
-use braid_engine::array::{Array, ArrayEffect, ArrayView, MemberId, Notice};
+use braid_engine::array::{Array, ArrayEffect, ArrayView, MemberId, Notice, SuperblockState};
 use braid_engine::effect::{Attention, MemberIo, MemberIoDone, PieceReply, Report};
 use braid_engine::job::{self, Job};
 use braid_engine::request::{Fault, Piece, RequestId, ShardIndex};
@@ -24,7 +24,7 @@ use crate::requests::Requests;
 use crate::ring::Ring;
 use crate::scheduling::Scheduling;
 use crate::sync::flaw::{self, Flaw};
-use crate::sync::{Arc, Condvar, Mutex};
+use crate::sync::{Arc, Condvar, Mutex, thread};
 use crate::timer::Alarm;
 use crate::turns::Turns;
 use crate::watch::Watch;
@@ -89,11 +89,13 @@ pub(crate) struct Core {
     pub(crate) ring: Option<Ring>,
 }
 
-/// Whether the array has stopped, and how.
+/// Whether the array has stopped, and how; and what else is to end then.
 #[derive(Default)]
 pub(crate) struct End {
     clean: Mutex<Option<bool>>,
     changed: Condvar,
+    /// What runs for the array beside workers.
+    pub(crate) threads: Mutex<Vec<thread::JoinHandle<()>>>,
 }
 
 impl End {
@@ -110,6 +112,14 @@ impl End {
         let guard = self.clean.lock().expect("setting does not panic");
         let done = self.changed.wait_while(guard, |clean| clean.is_none());
         done.expect("setting does not panic").unwrap_or(false)
+    }
+
+    /// Waits for all threads to end.
+    pub(crate) fn join(&self) {
+        let next = || self.threads.lock().expect("starting does not panic").pop();
+        while let Some(thread) = next() {
+            thread.join().expect("a thread of an array does not panic");
+        }
     }
 }
 
@@ -387,14 +397,9 @@ impl Core {
                     self.to_every_shard(machines, || ShardEvent::ActivityQuery);
                 }
                 ArrayEffect::WriteSuperblock { member, state } => {
-                    self.members[usize::from(member.0)].push(Work::Superblock(state));
+                    self.write_superblock(member, state);
                 }
-                ArrayEffect::Flush { member } => {
-                    let member = &self.members[usize::from(member.0)];
-                    if !self.ring.as_ref().is_some_and(|ring| ring.flush(member)) {
-                        member.push(Work::Flush);
-                    }
-                }
+                ArrayEffect::Flush { member } => self.flush(member),
                 ArrayEffect::Answer { request, result } => effects.answers.push((request, result)),
                 ArrayEffect::Notice(notice) => {
                     if !flaw::has(Flaw::NoticesUnowned) {
@@ -412,6 +417,20 @@ impl Core {
             recorder.turn(braid_recording::Machine::Array, now, told, gave);
         }
         effects
+    }
+
+    fn write_superblock(&self, member: MemberId, state: Arc<SuperblockState>) {
+        let member = &self.members[usize::from(member.0)];
+        if !self.ring.as_ref().is_some_and(|ring| ring.write_superblock(member, &state)) {
+            member.push(Work::Superblock(state));
+        }
+    }
+
+    fn flush(&self, member: MemberId) {
+        let member = &self.members[usize::from(member.0)];
+        if !self.ring.as_ref().is_some_and(|ring| ring.flush(member)) {
+            member.push(Work::Flush);
+        }
     }
 
     fn to_every_shard(&self, machines: &mut VecDeque<Machine>, event: impl Fn() -> ShardEvent) {

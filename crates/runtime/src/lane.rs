@@ -44,6 +44,14 @@ pub(crate) struct Flight {
     pub(crate) parts: Vec<Item>,
 }
 
+/// A range to be zeroed, on its way.
+#[cfg_attr(shuttle, allow(dead_code))]
+pub(crate) struct Zeroing {
+    pub(crate) item: Item,
+    /// Where the member has an elevator.
+    pub(crate) ticket: Option<Ticket>,
+}
+
 /// A member, for as long as a thread has to do with it.
 pub(crate) struct Lane<'a> {
     core: &'a Core,

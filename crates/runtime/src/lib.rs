@@ -35,8 +35,6 @@ mod edges;
 #[cfg(not(loom))]
 mod extents;
 #[cfg(not(loom))]
-mod flights;
-#[cfg(not(loom))]
 mod lane;
 #[cfg(not(loom))]
 mod member_threads;
@@ -46,6 +44,8 @@ mod models;
 mod open;
 #[cfg(not(loom))]
 mod options;
+#[cfg(not(loom))]
+mod places;
 #[cfg(not(loom))]
 mod record;
 mod requests;

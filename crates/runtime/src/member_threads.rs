@@ -1,9 +1,14 @@
 //! A queue and a few threads per member: each waits for one call to the operating system at a time.
 //!
 //! A member that stalls holds up its own threads and nobody else's.
+//!
+//! Where rings do the work a member has no thread until there is something that a ring cannot do; then it has one. If the
+//! operating system has no thread to give just then, the work waits, and the alarm tries again
+//! (`tests/threads.rs`: `an_array_on_rings_has_no_threads_of_its_own`).
 
 use std::collections::VecDeque;
-use std::io::IoSliceMut;
+use std::io::{self, IoSliceMut};
+use std::sync::OnceLock;
 
 use braid_dispatch::{Scheduler, Settings};
 use braid_engine::array::{MemberId, SuperblockState, update_for};
@@ -18,10 +23,11 @@ use braid_ondisk::Superblock;
 use crate::arena::{self, ShardMemory};
 use crate::clock::seconds_since_1970;
 use crate::core::{AbortOnPanic, ArrayEvent, Core, Machine, ShardEvent};
-use crate::flights::Flights;
-use crate::lane::{Flight, Item, Lane};
+use crate::lane::{Flight, Item, Lane, Zeroing};
+use crate::places::Places;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::flaw::{self, Flaw};
-use crate::sync::{Arc, Condvar, Mutex, Weak};
+use crate::sync::{Arc, Condvar, Mutex, Weak, thread};
 
 /// Something to do with a member.
 pub(crate) enum Work {
@@ -42,12 +48,19 @@ pub(crate) struct MemberQueue {
     pub(crate) scheduler: Scheduler<Item>,
     /// What it has on a ring.
     #[cfg_attr(shuttle, allow(dead_code))]
-    pub(crate) flights: Flights,
+    pub(crate) flights: Places<Flight>,
+    /// The same, of what is being zeroed.
+    #[cfg_attr(shuttle, allow(dead_code))]
+    pub(crate) zeroings: Places<Zeroing>,
     slot: Option<u16>,
     data_offset_bytes: u64,
     recovered_sectors: u64,
     superblock: Mutex<Superblock>,
     queue: Queue<Work>,
+    /// Whether there are threads.
+    is_manned: AtomicBool,
+    /// Whom its threads serve.
+    core: OnceLock<Weak<Core>>,
 }
 
 /// Work that waits for a thread.
@@ -70,6 +83,11 @@ impl<W> Queue<W> {
     pub(crate) fn push(&self, work: W) {
         self.state.lock().expect("queueing does not panic").work.push_back(work);
         self.changed.notify_one();
+    }
+
+    /// Whether nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.state.lock().expect("queueing does not panic").work.is_empty()
     }
 
     /// Ends the threads once the queue is empty.
@@ -101,7 +119,8 @@ impl MemberQueue {
         Self {
             id,
             scheduler: Scheduler::new(Settings::straight()),
-            flights: Flights::default(),
+            flights: Places::default(),
+            zeroings: Places::default(),
             slot,
             raw: device.raw(),
             device,
@@ -109,6 +128,8 @@ impl MemberQueue {
             recovered_sectors,
             superblock: Mutex::new(superblock),
             queue: Queue::new(),
+            is_manned: AtomicBool::new(false),
+            core: OnceLock::new(),
         }
     }
 
@@ -132,8 +153,45 @@ impl MemberQueue {
         self.rotational() == Some(true) && self.device.is_direct()
     }
 
+    /// Leaves work for the member's threads, of which there is one at least from then on.
     pub(crate) fn push(&self, work: Work) {
         self.queue.push(work);
+        self.man_if_needed();
+    }
+
+    /// Starts a thread if there is work and none to do it.
+    pub(crate) fn man_if_needed(&self) {
+        if self.is_manned.load(Ordering::Acquire) || self.queue.is_empty() {
+            return;
+        }
+        let Some(core) = self.core.get().and_then(Weak::upgrade) else { return };
+        // If there is none to be had, the alarm tries again.
+        let _ = self.man(&core, 1);
+    }
+
+    /// Starts so many threads, unless there are some.
+    ///
+    /// # Errors
+    /// One could not be started.
+    pub(crate) fn man(&self, core: &Arc<Core>, count: usize) -> io::Result<()> {
+        let mut threads = core.end.threads.lock().expect("starting does not panic");
+        if self.is_manned.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        for _ in 0..count {
+            let member = Arc::clone(&core.members[usize::from(self.id.0)]);
+            let core = Arc::downgrade(core);
+            let body = move || run(&core, &member);
+            threads.push(thread::Builder::new().name("braid-member".into()).spawn(body)?);
+            self.is_manned.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Says whom its threads are to serve.
+    pub(crate) fn connect(&self, core: &Arc<Core>) {
+        let is_first = self.core.set(Arc::downgrade(core)).is_ok();
+        assert!(is_first, "a core is connected once");
     }
 
     /// Ends the threads once the queue is empty.
@@ -227,11 +285,17 @@ impl MemberQueue {
     }
 
     fn write_superblock(&self, state: &SuperblockState) -> Result<(), MemberError> {
+        let (bytes, offset_bytes) = self.next_superblock(state);
+        self.device.write_at(&bytes, offset_bytes, true)
+    }
+
+    /// The superblock that tells of `state`, and where on the device it belongs. To be written durably, one at a time.
+    pub(crate) fn next_superblock(&self, state: &SuperblockState) -> (Vec<u8>, u64) {
         let mut superblock = self.superblock.lock().expect("writing does not panic");
         let now = seconds_since_1970();
         let update = update_for(&superblock, self.id, self.recovered_sectors, state, now);
         superblock.apply(&update);
-        self.device.write_at(&superblock.to_bytes(), superblock.offset_bytes(), true)
+        (superblock.to_bytes(), superblock.offset_bytes())
     }
 }
 

@@ -17,7 +17,7 @@ use crate::arena::ShardMemory;
 use crate::cache::Cache;
 use crate::clock::{Clock, seconds_since_1970};
 use crate::core::{ArrayEvent, Core, End, Machine, ShardCell};
-use crate::member_threads::{self, MemberQueue};
+use crate::member_threads::MemberQueue;
 use crate::options::{Direct, Options};
 use crate::record::{Recorder, Sink};
 use crate::requests::Requests;
@@ -161,12 +161,12 @@ impl Volume {
         });
         core.ring.as_ref().inspect(|ring| ring.connect(&core));
         core.schedule(|chosen| chosen.clone_from(&options.scheduling));
-        let threads = spawn(&core, options)?;
+        spawn(&core, options)?;
         for id in untold {
             core.array.push(ArrayEvent::MemberLost(id));
             core.drive(Machine::Array);
         }
-        Ok(Self::new(core, geometry, (options, zero_is_fast), threads))
+        Ok(Self::new(core, geometry, (options, zero_is_fast)))
     }
 }
 
@@ -270,37 +270,29 @@ fn queues(opening: &Opening, mut members: Vec<Option<OpenMember>>) -> Vec<Arc<Me
     (0..).zip(&opening.members).map(queue).collect()
 }
 
-/// Starts every thread; if one cannot be started, those that run are ended, and their devices let go.
-fn spawn(core: &Arc<Core>, options: &Options) -> Result<Vec<thread::JoinHandle<()>>, OpenError> {
-    let mut threads = Vec::new();
-    let started = spawn_into(&mut threads, core, options);
+/// Starts every thread that is needed at once; if one cannot be started, those that run are ended, and their devices let
+/// go.
+fn spawn(core: &Arc<Core>, options: &Options) -> Result<(), OpenError> {
+    let started = spawn_each(core, options);
     if started.is_err() {
         core.members.iter().for_each(|member| member.stop());
-        for thread in threads.drain(..) {
-            thread.join().expect("a thread without work does not panic");
-        }
+        core.alarm.stop();
+        core.end.join();
     }
-    started?;
-    Ok(threads)
+    Ok(started?)
 }
 
-fn spawn_into(
-    threads: &mut Vec<thread::JoinHandle<()>>,
-    core: &Arc<Core>,
-    options: &Options,
-) -> Result<(), OpenError> {
+fn spawn_each(core: &Arc<Core>, options: &Options) -> std::io::Result<()> {
     for member in &core.members {
-        // One for what a ring does not do.
+        member.connect(core);
         let is_on_ring = core.ring.is_some() && member.raw().is_some();
-        let count = if is_on_ring { 1 } else { options.threads_per_member.max(1) };
-        for _ in 0..count {
-            let (core, member) = (Arc::downgrade(core), Arc::clone(member));
-            let body = move || member_threads::run(&core, &member);
-            threads.push(thread::Builder::new().name("braid-member".into()).spawn(body)?);
+        if !is_on_ring && !member.is_memory() {
+            member.man(core, options.threads_per_member.max(1))?;
         }
     }
     let alarm = Arc::downgrade(core);
     let body = move || timer::run(&alarm);
-    threads.push(thread::Builder::new().name("braid-alarm".into()).spawn(body)?);
+    let thread = thread::Builder::new().name("braid-alarm".into()).spawn(body)?;
+    core.end.threads.lock().expect("starting does not panic").push(thread);
     Ok(())
 }

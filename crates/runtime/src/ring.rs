@@ -1,8 +1,9 @@
 //! Members on io_uring: effects become operations of the worker's own ring, completions events.
 //!
 //! Where it stands: beside [`crate::member_threads`], which does the same with threads that wait, and
-//! which still does here what is rare or has no operation that would not wait (superblocks, zeroing,
-//! members without a descriptor).
+//! which still does here what no ring can: members without a descriptor, vectors that are tried again part by part,
+//! ranges of zeroes that are longer than one operation where the kernel makes none, and everything once the workers have
+//! been stopped. A member's thread is started when there is something of that for it.
 //!
 //! ```text
 //!   other threads: event into the shard's inbox ──▶ a worker is told once, until it has looked
@@ -16,24 +17,28 @@
 //! Invariant: a shard whose inbox was pushed to is driven afterwards. `scheduled` is cleared before it is
 //! driven, so a push either finds it cleared, and schedules, or is seen (`volume_tests` over both ways).
 
+mod zeroing;
+
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use braid_engine::array::MemberId;
+use braid_engine::array::{MemberId, SuperblockState};
 use braid_engine::effect::{IoId, MemberIo, MemberIoDone, MemberOperation};
 use braid_engine::job::Span;
 use braid_engine::request::ShardIndex;
 use braid_member::{Deed, MemberError, Raw};
 use braid_ring::{
-    Completion, Handler, Lease, Operation, RingError, Segments, Settings, Worker, Workers,
+    Completion, Handler, Lease, Memory, Operation, RingError, Segment, Segments, Settings, Worker,
+    Workers,
 };
 
 use crate::core::{ArrayEvent, Core, Machine, ShardEvent};
-use crate::lane::{Flight, Item, Lane, is_forced};
+use crate::lane::{Flight, Item, Lane, Zeroing, is_forced};
 use crate::member_threads::{MemberQueue, Work, buffer_of, fault, transfer};
 use crate::options::{Io, Options};
 use crate::sync::{Arc, Weak};
+use zeroing::ZeroPort;
 
 /// The token of the array; shards have their index.
 const ARRAY: u64 = u64::MAX;
@@ -45,13 +50,17 @@ struct Port {
     member: MemberId,
 }
 
-/// A member's flushes.
-struct FlushPort {
+/// A member's flushes and superblocks, for the array. There is at most one of each under way.
+struct ArrayPort {
     core: Weak<Core>,
     member: MemberId,
 }
 
-/// A member's flights. The token is that of [`crate::flights`].
+/// What an [`ArrayPort`] is told of.
+const FLUSH: u64 = 0;
+const SUPERBLOCK: u64 = 1;
+
+/// A member's flights. The token is that of [`crate::places`].
 struct FlightPort {
     core: Weak<Core>,
     member: MemberId,
@@ -64,8 +73,9 @@ pub(crate) struct Ring {
     is_own: bool,
     /// By shard, then member; set once the core has its place.
     ports: OnceLock<Vec<Vec<Arc<Port>>>>,
-    flush_ports: OnceLock<Vec<Arc<FlushPort>>>,
+    array_ports: OnceLock<Vec<Arc<ArrayPort>>>,
     flight_ports: OnceLock<Vec<Arc<FlightPort>>>,
+    zero_ports: OnceLock<Vec<Arc<ZeroPort>>>,
     /// Machines that a worker has been told to look at and has not looked at yet: shards, the array.
     scheduled: Vec<AtomicBool>,
 }
@@ -88,8 +98,8 @@ impl Ring {
 
     fn new(workers: Arc<Workers>, is_own: bool, shards: u16) -> Self {
         let scheduled = (0..=shards).map(|_| AtomicBool::new(false)).collect();
-        let (ports, flush_ports, flight_ports) = Default::default();
-        Self { workers, is_own, ports, flush_ports, flight_ports, scheduled }
+        let (ports, array_ports, flight_ports, zero_ports) = Default::default();
+        Self { workers, is_own, ports, array_ports, flight_ports, zero_ports, scheduled }
     }
 
     /// Makes the ports, now that the core has its place.
@@ -101,13 +111,14 @@ impl Ring {
         };
         let shards = 0..u16::try_from(core.shards.len()).expect("made from a u16");
         let ports = shards.map(|shard| members.clone().map(|member| port(shard, member)).collect());
-        let flush =
-            |member| Arc::new(FlushPort { core: Arc::downgrade(core), member: MemberId(member) });
-        let flight =
-            |member| Arc::new(FlightPort { core: Arc::downgrade(core), member: MemberId(member) });
+        let core = || Arc::downgrade(core);
+        let array = |member| Arc::new(ArrayPort { core: core(), member: MemberId(member) });
+        let flight = |member| Arc::new(FlightPort { core: core(), member: MemberId(member) });
+        let zero = |member| Arc::new(ZeroPort { core: core(), member: MemberId(member) });
         let is_first = self.ports.set(ports.collect()).is_ok()
-            && self.flush_ports.set(members.clone().map(flush).collect()).is_ok()
-            && self.flight_ports.set(members.map(flight).collect()).is_ok();
+            && self.array_ports.set(members.clone().map(array).collect()).is_ok()
+            && self.flight_ports.set(members.clone().map(flight).collect()).is_ok()
+            && self.zero_ports.set(members.map(zero).collect()).is_ok();
         assert!(is_first, "a core is connected once");
     }
 
@@ -162,7 +173,10 @@ impl Ring {
         let (buffer, deed) = match io.operation {
             MemberOperation::Read { buffer } => (buffer, Deed::Read),
             MemberOperation::Write { buffer, durable } => (buffer, Deed::Write { durable }),
-            MemberOperation::Zero { .. } => return Ok(Some(io)),
+            MemberOperation::Zero { .. } => {
+                let zeroing = Zeroing { item: (shard, io), ticket: None };
+                return Ok(self.zero(member, zeroing).map(|left| left.item.1));
+            }
         };
         raw.check(deed, offset_bytes, length_bytes)?;
         let span = transfer(buffer, length_bytes);
@@ -201,6 +215,9 @@ impl Ring {
         member: &MemberQueue,
         flight: Flight,
     ) -> Result<(), Flight> {
+        if matches!(flight.parts[0].1.operation, MemberOperation::Zero { .. }) {
+            return self.zero(member, flight.into()).map_or(Ok(()), |left| Err(left.into()));
+        }
         let Some(operation) = vector(core, member, &flight.parts) else { return Err(flight) };
         let (on, first) = flight.parts[0];
         let ports = self.flight_ports.get().expect("a core that is driven is connected");
@@ -217,9 +234,28 @@ impl Ring {
             return false;
         }
         let Ok(file) = raw.file(0, 0, 0) else { return false };
-        let ports = self.flush_ports.get().expect("a core that is driven is connected");
-        let port = Arc::clone(&ports[usize::from(member.id().0)]);
-        self.workers.submit(0, Operation::Sync { file }, port, 0).is_ok()
+        self.submit_for_array(member, Operation::Sync { file }, FLUSH)
+    }
+
+    /// Submits the writing of a member's superblock; false when threads have to do it.
+    pub(crate) fn write_superblock(&self, member: &MemberQueue, state: &SuperblockState) -> bool {
+        let Some(raw) = member.raw() else { return false };
+        let (bytes, offset) = member.next_superblock(state);
+        let (address, length) = (bytes.as_ptr().addr(), bytes.len());
+        if raw.check(Deed::Write { durable: true }, offset, length as u64).is_err() {
+            return false;
+        }
+        let Ok(file) = raw.file(address, length, offset) else { return false };
+        let memory = Segments::from_iter([Segment::whole(Memory::Bytes(bytes))]);
+        let write = Operation::Write { file, offset, memory, durable: true };
+        self.submit_for_array(member, write, SUPERBLOCK)
+    }
+
+    fn submit_for_array(&self, member: &MemberQueue, operation: Operation, token: u64) -> bool {
+        let ports = self.array_ports.get().expect("a core that is driven is connected");
+        let index = usize::from(member.id().0);
+        let port = Arc::clone(&ports[index]);
+        self.workers.submit(index, operation, port, token).is_ok()
     }
 
     /// Ends the workers, if they are the volume's alone.
@@ -330,13 +366,19 @@ impl Handler for Port {
     }
 }
 
-impl Handler for FlushPort {
+impl Handler for ArrayPort {
     fn complete(self: Arc<Self>, worker: &Worker, completion: Completion) {
         let Some(core) = self.core.upgrade() else { return };
         let raw = core.members[usize::from(self.member.0)].raw();
         let raw = raw.expect("only members with a descriptor have ports");
-        let flushed = completion.result.map_err(|error| raw.fault(Deed::Flush, error)).is_ok();
-        core.array.push(ArrayEvent::Flushed(self.member, flushed));
+        let Completion { token, result, .. } = completion;
+        let is_flush = token == FLUSH;
+        let deed = if is_flush { Deed::Flush } else { Deed::Write { durable: true } };
+        let is_done = result.map_err(|error| raw.fault(deed, error)).is_ok();
+        core.array.push(match is_flush {
+            true => ArrayEvent::Flushed(self.member, is_done),
+            false => ArrayEvent::SuperblockWritten(self.member, is_done),
+        });
         let ring = core.ring.as_ref().expect("only workers complete anything");
         ring.schedule_here(worker, Arc::clone(&core), Machine::Array);
     }

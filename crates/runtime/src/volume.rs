@@ -19,7 +19,6 @@ use crate::options::Options;
 use crate::record::Recorder;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::flaw::{self, Flaw};
-use crate::sync::thread::JoinHandle;
 use crate::sync::{Arc, Condvar, Mutex, mpsc};
 
 /// What a client asks. Offsets and lengths are in bytes and need no alignment.
@@ -92,7 +91,7 @@ pub struct Volume {
     cache: Mutex<Cache>,
     in_flight: Arc<InFlight>,
     stopping: AtomicBool,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    has_stopped: Mutex<bool>,
 }
 
 /// Requests that have not been answered, so that stopping can wait for them.
@@ -126,7 +125,6 @@ impl Volume {
         core: Arc<Core>,
         geometry: Geometry,
         (options, zero_is_fast): (&Options, bool),
-        threads: Vec<JoinHandle<()>>,
     ) -> Self {
         let shards = u16::try_from(core.shards.len()).expect("made from a u16");
         Self {
@@ -141,7 +139,7 @@ impl Volume {
             cache: Mutex::new(options.cache),
             in_flight: Arc::default(),
             stopping: AtomicBool::new(false),
-            threads: Mutex::new(threads),
+            has_stopped: Mutex::new(false),
         }
     }
 
@@ -308,8 +306,8 @@ impl Volume {
     pub fn stop(&self) -> Stopped {
         self.stopping.store(true, Ordering::SeqCst);
         self.in_flight.wait_for_none();
-        let mut threads = self.threads.lock().expect("stopping does not panic");
-        if !threads.is_empty() {
+        let mut has_stopped = self.has_stopped.lock().expect("stopping does not panic");
+        if !std::mem::replace(&mut *has_stopped, true) {
             self.engine.core.array.push(ArrayEvent::Stop);
             self.engine.core.drive(Machine::Array);
         }
@@ -318,9 +316,7 @@ impl Volume {
         if !flaw::has(Flaw::MembersNotStopped) {
             self.engine.core.members.iter().for_each(|member| member.stop());
         }
-        for thread in threads.drain(..) {
-            thread.join().expect("a worker does not panic");
-        }
+        self.engine.core.end.join();
         self.engine.core.ring.as_ref().inspect(|ring| ring.stop());
         self.engine.core.watch.end();
         let recorded = self.engine.core.recorder.as_ref().is_none_or(Recorder::finish);

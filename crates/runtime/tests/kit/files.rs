@@ -1,6 +1,6 @@
 //! Arrays of files, which rings can work on.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use braid_assembly::{ProbedMember, assemble};
 use braid_geometry::Level;
@@ -18,7 +18,18 @@ pub(crate) struct Files {
 impl Files {
     /// Makes `slots` zeroed members of a clean array.
     pub(crate) fn new(level: Level, slots: u16, chunk_sectors: u32, member_bytes: u64) -> Self {
-        let array = Self { folder: tempfile::tempdir().expect("a folder"), slots };
+        Self::new_in(&std::env::temp_dir(), level, slots, chunk_sectors, member_bytes)
+    }
+
+    /// The same below another folder.
+    pub(crate) fn new_in(
+        folder: &Path,
+        level: Level,
+        slots: u16,
+        chunk_sectors: u32,
+        member_bytes: u64,
+    ) -> Self {
+        let array = Self { folder: tempfile::tempdir_in(folder).expect("a folder"), slots };
         for (slot, superblock) in (0..).zip(superblocks(level, slots, chunk_sectors, member_bytes))
         {
             let device = create_file(&array.path(slot), member_bytes).expect("a file");

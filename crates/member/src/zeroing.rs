@@ -1,0 +1,105 @@
+//! How a member makes zeroes: the ways that the kernel has, and which of them were refused here.
+//!
+//! Where it stands: between `zero` of files and block devices, the callers of [`crate::Raw`] that submit it themselves, and
+//! the descriptor. A way that was refused once is not tried again; where none is left, zeroes are written.
+//!
+//! ```text
+//!   may punch ──▶ punch a hole ──refused──▶ zero the range ──refused──▶ write
+//!   may not ───────────────────────────────▶      "       ──refused──▶   "
+//! ```
+//!
+//! Both ways are `fallocate`, which on a block device (Linux 4.9) is `BLKZEROOUT` with a word about whether blocks may be
+//! unmapped; there the kernel wants whole logical blocks.
+//!
+//! Invariant: zeroes are made whatever is refused (`tests::what_is_refused_is_not_tried_again`, `tests/contract.rs`).
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+
+/// A way in which the kernel makes zeroes without being given any.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ZeroWay {
+    /// Give the space back.
+    PunchHole,
+    /// Keep it allocated.
+    ZeroRange,
+}
+
+impl ZeroWay {
+    /// What fallocate(2) calls it; the size stays.
+    pub(crate) fn flags(self) -> FallocateFlags {
+        let way = match self {
+            Self::PunchHole => FallocateFlags::PUNCH_HOLE,
+            Self::ZeroRange => FallocateFlags::ZERO_RANGE,
+        };
+        way | FallocateFlags::KEEP_SIZE
+    }
+}
+
+/// What a descriptor knows of its ways.
+#[derive(Debug)]
+pub(crate) struct Ways {
+    punches: AtomicBool,
+    zeroes_ranges: AtomicBool,
+    /// Ranges are to begin and end at multiples of this.
+    unit_bytes: u64,
+}
+
+impl Ways {
+    pub(crate) fn new(unit_bytes: u64) -> Self {
+        let possible = || AtomicBool::new(true);
+        Self { punches: possible(), zeroes_ranges: possible(), unit_bytes }
+    }
+
+    fn flag(&self, way: ZeroWay) -> &AtomicBool {
+        match way {
+            ZeroWay::PunchHole => &self.punches,
+            ZeroWay::ZeroRange => &self.zeroes_ranges,
+        }
+    }
+
+    /// Whether a way was not refused so far.
+    pub(crate) fn has(&self, way: ZeroWay) -> bool {
+        self.flag(way).load(Ordering::Relaxed)
+    }
+
+    /// It is not to be tried any more.
+    pub(crate) fn refuse(&self, way: ZeroWay) {
+        self.flag(way).store(false, Ordering::Relaxed);
+    }
+
+    /// The way to try next; none where zeroes have to be written.
+    pub(crate) fn next(&self, (start, length): (u64, u64), may_punch: bool) -> Option<ZeroWay> {
+        if !(start | length).is_multiple_of(self.unit_bytes) {
+            return None;
+        }
+        let punches = may_punch && self.has(ZeroWay::PunchHole);
+        let zeroes = || self.has(ZeroWay::ZeroRange).then_some(ZeroWay::ZeroRange);
+        punches.then_some(ZeroWay::PunchHole).or_else(zeroes)
+    }
+}
+
+/// Whether an answer means that it cannot be done this way here, and that nothing has changed.
+pub(crate) fn is_refusal(errno: Errno) -> bool {
+    matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::PERM)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_refused_is_not_tried_again() {
+        let (ways, range) = (Ways::new(4096), (8192, 4096));
+        assert_eq!(ways.next(range, true), Some(ZeroWay::PunchHole));
+        assert_eq!(ways.next(range, false), Some(ZeroWay::ZeroRange));
+        assert_eq!(ways.next((8192, 512), true), None, "less than a unit");
+        assert_eq!(ways.next((512, 4096), true), None);
+        ways.refuse(ZeroWay::PunchHole);
+        assert_eq!(ways.next(range, true), Some(ZeroWay::ZeroRange));
+        ways.refuse(ZeroWay::ZeroRange);
+        assert_eq!((ways.next(range, true), ways.next(range, false)), (None, None));
+    }
+}

@@ -1,0 +1,77 @@
+//! Which threads an array on files has, by rings and without. Alone in its process, whose threads it counts.
+
+#[allow(dead_code)] // nothing here is random
+#[path = "kit/client.rs"]
+mod client;
+#[allow(dead_code)] // every array here has its folder named
+#[path = "kit/files.rs"]
+mod files;
+#[allow(dead_code)] // arrays in memory are other tests'
+mod kit;
+
+use std::path::Path;
+
+use braid_geometry::Level;
+use braid_runtime::{Cache, CacheMode, Io, Options, Volume, VolumeOperation};
+use client::{read, write};
+use files::Files;
+
+/// Threads of this process that are called so.
+fn count(name: &str) -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("Linux");
+    let names =
+        tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    names.filter(|comm| comm.trim() == name).count()
+}
+
+/// Everything that a client can ask for.
+fn use_it(volume: &Volume) {
+    let size = usize::try_from(volume.size_bytes()).expect("small");
+    let content: Vec<u8> = (0..size).map(|at| (at / 512).to_le_bytes()[0] | 1).collect();
+    write(volume, 0, &content, false);
+    let mut expected = content;
+    for (at, (may_punch, durable)) in
+        [(true, false), (true, true), (false, false), (false, true)].into_iter().enumerate()
+    {
+        let offset = at as u64 * (1 << 20) + 512;
+        let length = 700 << 10;
+        let zero = VolumeOperation::WriteZeroes { offset, length, may_punch, fast: false, durable };
+        volume.call(zero).result.expect("zeroed");
+        let start = usize::try_from(offset).expect("small");
+        expected[start..start + (700 << 10)].fill(0);
+    }
+    let (offset, length) = (5 << 20, 1 << 20);
+    volume.call(VolumeOperation::Trim { offset, length, durable: true }).result.expect("trimmed");
+    volume.call(VolumeOperation::Flush).result.expect("flushed");
+    let (front, back) = (read(volume, 0, 5 << 20), read(volume, 6 << 20, size - (6 << 20)));
+    assert!(front == expected[..5 << 20] && back == expected[6 << 20..]);
+}
+
+/// In both, zeroes are made in all ways: a tmpfs punches holes, and zeroes no ranges.
+#[test]
+fn an_array_on_rings_has_no_threads_of_its_own() {
+    let folders = [std::env::temp_dir(), Path::new("/dev/shm").to_owned()];
+    for folder in folders.iter().filter(|folder| folder.is_dir()) {
+        for (level, slots, chunk) in
+            [(Level::Raid5, 3, 128), (Level::Raid1, 2, 0), (Level::Raid0, 2, 128)]
+        {
+            for mode in [CacheMode::WriteThrough, CacheMode::WriteBack] {
+                let array = Files::new_in(folder, level, slots, chunk, kit::MEMBER_BYTES);
+                let cache = Cache { mode, ..Cache::default() };
+                let options =
+                    Options { io: Io::Ring, cache, clean_delay_ms: 20, ..Options::default() };
+                let volume = array.open(&options, |_| {});
+                use_it(&volume);
+                assert_eq!(count("braid-member"), 0, "{level:?} in {}", folder.display());
+                assert!(volume.stop().clean);
+                drop(volume);
+                let options = Options { io: Io::Threads, threads_per_member: 2, ..options };
+                let volume = array.open(&options, |_| {});
+                use_it(&volume);
+                assert_eq!(count("braid-member"), usize::from(slots) * 2);
+                assert!(volume.stop().clean);
+                assert_eq!(count("braid-member"), 0, "they end with the array");
+            }
+        }
+    }
+}
