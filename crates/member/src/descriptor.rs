@@ -16,7 +16,7 @@ use std::fs::File;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{SeekFrom, fallocate, fdatasync, seek};
@@ -59,6 +59,9 @@ pub(crate) struct Descriptor {
     ways: Ways,
     /// It had a name when it was opened; a file that never had one has not lost it.
     had_name: bool,
+    is_regular: bool,
+    /// The last batch of reads that was over when the file was seen to have its end.
+    whole_in: AtomicU64,
     flush_failed: AtomicBool,
     durable_flag_refused: AtomicBool,
     /// The file was once found shorter than it was when it was opened.
@@ -67,7 +70,9 @@ pub(crate) struct Descriptor {
 
 impl Descriptor {
     pub(crate) fn new(file: File, identity: Identity, size_bytes: u64, access: Access) -> Self {
-        let had_name = file.metadata().is_ok_and(|metadata| metadata.nlink() > 0);
+        let metadata = file.metadata().ok();
+        let had_name = metadata.as_ref().is_some_and(|metadata| metadata.nlink() > 0);
+        let is_regular = metadata.is_none_or(|metadata| metadata.is_file());
         // Files take any range.
         let is_block = identity.kind == MemberKind::BlockDevice;
         let unit_bytes = if is_block { u64::from(identity.logical_block_bytes) } else { 1 };
@@ -80,6 +85,8 @@ impl Descriptor {
             size_bytes,
             writable: access == Access::ReadWrite,
             had_name,
+            is_regular,
+            whole_in: AtomicU64::new(0),
             flush_failed: AtomicBool::new(false),
             durable_flag_refused: AtomicBool::new(false),
             was_cut_short: AtomicBool::new(false),
@@ -110,9 +117,21 @@ impl Descriptor {
         self.was_cut_short.load(Ordering::Acquire)
     }
 
-    /// What has been read is believed only if the file has its end still, or nothing is ever written here.
+    /// What has been read is believed only if the file has its end still, or nothing is ever written here. A device has no
+    /// end to lose.
     pub(crate) fn check_read(&self) -> Result<(), MemberError> {
-        if self.writable { self.check_whole() } else { Ok(()) }
+        if self.writable && self.is_regular { self.check_whole() } else { Ok(()) }
+    }
+
+    /// The same for a read that is one of a batch: all reads of a batch were over before the first of them was asked about,
+    /// so one look at the file is good for all.
+    pub(crate) fn check_read_in(&self, batch: u64) -> Result<(), MemberError> {
+        if self.whole_in.load(Ordering::Acquire) == batch {
+            return Ok(());
+        }
+        self.check_read()?;
+        self.whole_in.store(batch, Ordering::Release);
+        Ok(())
     }
 
     /// See [`crate::Member::hole_at`]. A file that was cut has a hole where its end was, which is not believed.

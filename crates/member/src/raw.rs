@@ -66,12 +66,13 @@ impl Raw {
     }
 
     /// To be asked after everything that went well: whether it counts. What was read from a file that has lost its end may
-    /// be a hole that a write behind it has made.
+    /// be a hole that a write behind it has made. `batch` names deeds that were all over before the first of them was asked
+    /// about, and is never 0 nor used again: the file is looked at once for all of them.
     ///
     /// # Errors
     /// [`MemberError::Truncated`].
-    pub fn confirm(&self, deed: Deed) -> Result<(), MemberError> {
-        if deed == Deed::Read { self.0.check_read() } else { Ok(()) }
+    pub fn confirm(&self, deed: Deed, batch: u64) -> Result<(), MemberError> {
+        if deed == Deed::Read { self.0.check_read_in(batch) } else { Ok(()) }
     }
 
     /// Whether there is anything to flush: a member that is only read has nothing.
@@ -134,6 +135,25 @@ mod tests {
         assert!(raw.check(Deed::Read, 4096, 1).is_err());
         let eof = io::ErrorKind::UnexpectedEof.into();
         assert_eq!(raw.fault(Deed::Read, eof), MemberError::Truncated);
+    }
+
+    #[test]
+    fn a_cut_file_is_seen_by_the_next_batch() {
+        let file = tempfile::tempfile().expect("tempfile");
+        file.set_len(4096).expect("set_len");
+        let cut = file.try_clone().expect("a second opening");
+        let raw = Raw(Arc::new(Descriptor::new(file, Identity::memory(), 4096, Access::ReadWrite)));
+        assert_eq!(raw.confirm(Deed::Read, 1), Ok(()));
+        cut.set_len(512).expect("set_len");
+        assert_eq!(raw.confirm(Deed::Read, 1), Ok(()), "it was over before the cut");
+        assert_eq!(raw.confirm(Deed::Write { durable: false }, 2), Ok(()));
+        assert_eq!(raw.confirm(Deed::Read, 2), Err(MemberError::Truncated));
+        cut.set_len(4096).expect("set_len");
+        assert_eq!(
+            raw.confirm(Deed::Read, 3),
+            Err(MemberError::Truncated),
+            "a hole is where its end was"
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::counters::add;
@@ -35,7 +35,12 @@ pub struct Worker {
     /// Whether this worker is counted among what is under way: see [`Shared`].
     is_counted: Cell<bool>,
     sends_until: Cell<Option<Instant>>,
+    /// Completions that were taken from the ring together.
+    batch: Cell<u64>,
 }
+
+/// The last batch of any worker.
+static BATCHES: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     static CURRENT: RefCell<Option<Rc<Worker>>> = const { RefCell::new(None) };
@@ -51,6 +56,7 @@ impl Worker {
             tasks: RefCell::default(),
             is_counted: Cell::new(true),
             sends_until: Cell::new(None),
+            batch: Cell::new(0),
         }
     }
 
@@ -66,6 +72,12 @@ impl Worker {
     /// Which of the workers this is, from 0.
     pub fn index(&self) -> usize {
         self.index
+    }
+
+    /// What names the completions that are being told, in this process and for all time: all of a batch had ended before
+    /// the first of them was told. 0 before the first batch.
+    pub fn batch(&self) -> u64 {
+        self.batch.get()
     }
 
     /// Gives an operation to this worker's ring. It reaches the kernel at the end of this turn.
@@ -138,6 +150,9 @@ impl Worker {
             flight.watch(self.mailbox().bell.as_fd());
         }
         drop(flight);
+        if !ended.is_empty() {
+            self.batch.set(BATCHES.fetch_add(1, Ordering::Relaxed) + 1);
+        }
         for Ended { handler, completion } in ended.drain(..) {
             handler.complete(self, completion);
         }

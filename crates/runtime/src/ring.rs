@@ -295,14 +295,18 @@ fn vector(core: &Core, member: &MemberQueue, parts: &[Item]) -> Option<Operation
 }
 
 /// How a read or a write has ended, as the member sees it. What it leased is given back before anybody hears of the end.
-fn ended(raw: &Raw, operation: Operation, result: io::Result<usize>) -> Result<(), MemberError> {
+fn ended(
+    worker: &Worker,
+    raw: &Raw,
+    (operation, result): (Operation, io::Result<usize>),
+) -> Result<(), MemberError> {
     let deed = match &operation {
         Operation::Write { durable, .. } => Deed::Write { durable: *durable },
         _ => Deed::Read,
     };
     drop(operation);
     result.map_err(|error| raw.fault(deed, error))?;
-    raw.confirm(deed)
+    raw.confirm(deed, worker.batch())
 }
 
 impl Handler for FlightPort {
@@ -313,7 +317,7 @@ impl Handler for FlightPort {
         let raw = member.raw().expect("only members with a descriptor have ports");
         let flight = member.flights.take(token);
         let lane = Lane::new(&core, member);
-        match ended(raw, operation, result) {
+        match ended(worker, raw, (operation, result)) {
             Ok(()) => lane.land(flight, Ok(())),
             Err(_) if flight.parts.len() > 1 && !is_forced(&flight.parts[0].1) => {
                 member.push(Work::Apart(flight));
@@ -354,7 +358,7 @@ impl Handler for Port {
         let Completion { token, result, operation, .. } = completion;
         let raw = core.members[usize::from(self.member.0)].raw();
         let raw = raw.expect("only members with a descriptor have ports");
-        let result = ended(raw, operation, result).map_err(fault);
+        let result = ended(worker, raw, (operation, result)).map_err(fault);
         let done = MemberIoDone { id: IoId(token), result };
         core.shard(self.shard).combiner.push(ShardEvent::MemberIo(done));
         let ring = core.ring.as_ref().expect("only workers complete anything");

@@ -109,7 +109,8 @@ pub(super) fn run(settings: &Settings, report: &mut Report, cases: &[Through]) {
     }
     report.note(format!(
         "through NBD: fio, one connection; members and raw files on {}; for full-stripe writes, three quarters of what the \
-         four raw members take together are those of the data members",
+         four raw members take together are those of the data members; nothing: `nbdkit null`, which reads and writes nothing \
+         at all, is what fio and a socket can carry here",
         std::env::temp_dir().display()
     ));
 }
@@ -130,6 +131,7 @@ impl Exports {
         let server = servers::serve_braid(&braid, folder.path(), &members)?;
         let mut peers = Vec::new();
         let started = [
+            ("nothing", servers::serve_nothing(folder.path(), member_mib * (MEMBERS - 1))),
             ("nbdkit", servers::serve_nbdkit(folder.path(), &raw)),
             ("qemu-nbd", servers::serve_qemu(folder.path(), &raw)),
         ];

@@ -97,6 +97,14 @@ pub(super) fn serve_nbdkit(folder: &Path, raw: &str) -> Result<Server, String> {
     Server::start(&mut command, &socket)
 }
 
+/// An export of nothing, so large: what is asked of it goes through the socket and no further.
+pub(super) fn serve_nothing(folder: &Path, mebibytes: usize) -> Result<Server, String> {
+    let socket = folder.join("nothing.sock");
+    let mut command = Command::new("nbdkit");
+    command.args(["--foreground", "--unix"]).arg(&socket).arg("null").arg(format!("{mebibytes}M"));
+    Server::start(&mut command, &socket)
+}
+
 pub(super) fn serve_qemu(folder: &Path, raw: &str) -> Result<Server, String> {
     let socket = folder.join("qemu.sock");
     let mut command = Command::new("qemu-nbd");
