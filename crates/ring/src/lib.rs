@@ -21,6 +21,8 @@
 //!   when nothing is in flight ([`Payload`], [`Lease`]; `stop_waits_for_what_is_in_flight`).
 //! - A file is read and written whole: short transfers are resumed here (`tests/files.rs`).
 //! - No item is left in the inbox of a worker that sleeps (`models::inbox`).
+//! - A moment comes, or it is said that it does not (`moments_come_in_their_order_and_not_early`,
+//!   `stop_ends_what_waits_for_peers`).
 //! - More operations than the ring has room for wait here, in order (`more_than_the_ring_holds`).
 //! - No payload shows what an earlier one held, unless its taker promised to overwrite it
 //!   (`a_zeroed_payload_forgets_the_last_one`).

@@ -90,4 +90,10 @@ pub trait Handler: Send + Sync {
     /// A task or a moment has come: [`crate::Workers::wake`], [`Worker::afterwards`],
     /// [`Worker::wake_at`].
     fn wake(self: Arc<Self>, worker: &Worker, token: u64);
+
+    /// The worker ends, and a moment that it was asked for with `token` will not come. Nothing can be given to workers
+    /// any more.
+    fn forgotten(self: Arc<Self>, token: u64) {
+        let _ = token;
+    }
 }

@@ -58,6 +58,11 @@ impl Timers {
         self.heap.peek().map(|timer| timer.at.saturating_duration_since(now))
     }
 
+    /// All that are left, in no order.
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = (Arc<dyn Handler>, u64)> + use<> {
+        std::mem::take(&mut self.heap).into_iter().map(|timer| (timer.handler, timer.token))
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }

@@ -103,7 +103,7 @@ impl Worker {
     }
 
     /// Calls [`Handler::wake`] at a moment, or soon after. There is no way to take it back: a handler
-    /// that has changed its mind does nothing. A stop forgets it.
+    /// that has changed its mind does nothing. A stop forgets it, and says so ([`Handler::forgotten`]).
     pub fn wake_at(&self, at: Instant, handler: Arc<dyn Handler>, token: u64) {
         self.timers.borrow_mut().add(at, handler, token);
     }
@@ -141,6 +141,8 @@ impl Worker {
             self.sleep();
         }
         CURRENT.set(None);
+        let forgotten = self.timers.borrow_mut().take();
+        forgotten.for_each(|(handler, token)| handler.forgotten(token));
     }
 
     /// Tells handlers of everything that has ended.

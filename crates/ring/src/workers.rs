@@ -227,18 +227,25 @@ impl Workers {
         self.leave(on, Item::Wake(handler, token))
     }
 
-    /// [`Worker::wake_at`] on worker `on` (modulo their number).
+    /// [`Worker::wake_at`] on this thread's own worker if it is one of these, on worker `otherwise` (modulo their number)
+    /// if not.
     ///
     /// # Errors
     /// As [`Self::submit`].
     pub fn wake_at(
         &self,
-        on: usize,
+        otherwise: usize,
         at: Instant,
         handler: Arc<dyn Handler>,
         token: u64,
     ) -> Result<(), Refused> {
-        self.leave(on, Item::WakeAt(at, handler, token))
+        match self.current() {
+            Some(worker) => {
+                worker.wake_at(at, handler, token);
+                Ok(())
+            }
+            None => self.leave(otherwise, Item::WakeAt(at, handler, token)),
+        }
     }
 
     /// [`Worker::cancel`] on worker `on` (modulo their number).
@@ -278,7 +285,8 @@ impl Workers {
     }
 
     /// Ends them, when everything that they were given is done: operations on files run to their end;
-    /// what waits for a peer ends as cancelled, sends after two seconds; moments are forgotten. From
+    /// what waits for a peer ends as cancelled, sends after two seconds; moments are forgotten
+    /// ([`Handler::forgotten`]). From
     /// then on only workers may give work to workers. On a worker's own thread this asks, and does not
     /// wait.
     pub fn stop(&self) {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use braid_ring::{
     Completion, Descriptor, Handler, Operation, Payload, Refused, Segments, Worker, Workers,
 };
-use common::{ear, file, workers};
+use common::{FORGOTTEN, ear, file, workers};
 
 #[test]
 fn tasks_run_on_the_worker_they_are_meant_for() {
@@ -87,7 +87,7 @@ fn stop_ends_what_waits_for_peers() {
             .submit(usize::try_from(token).expect("small"), receive, ear.clone(), token)
             .expect("running");
     }
-    workers.wake_at(0, Instant::now() + Duration::from_secs(600), ear, 0).expect("running");
+    workers.wake_at(0, Instant::now() + Duration::from_secs(600), ear, 7).expect("running");
     let start = Instant::now();
     workers.stop();
     assert!(start.elapsed() < Duration::from_secs(10));
@@ -95,6 +95,11 @@ fn stop_ends_what_waits_for_peers() {
         let error = completion.result.expect_err("cancelled");
         assert_eq!(error.raw_os_error(), Some(libc::ECANCELED));
     }
+    assert_eq!(
+        heard.next_wake(),
+        (FORGOTTEN, 7),
+        "who waits for a moment is told that it does not come"
+    );
 }
 
 /// Writes, and at each end gives another write to the next worker, until it has come to `left` zero.

@@ -27,6 +27,12 @@ impl Clock {
     pub(crate) fn until(&self, moment: Instant) -> Duration {
         Duration::from_nanos(moment.0.saturating_sub(self.now().0))
     }
+
+    /// When `moment` is for the operating system; none if that is beyond its counting.
+    #[cfg(not(shuttle))]
+    pub(crate) fn at(&self, moment: Instant) -> Option<std::time::Instant> {
+        self.origin.checked_add(Duration::from_nanos(moment.0))
+    }
 }
 
 /// Seconds since 1970, for superblocks.

@@ -253,7 +253,7 @@ impl Core {
             self.turns.note(index, shard.dirty_sectors(), shard.waiting());
         }
         let timeout = shard.poll_timeout();
-        self.alarm.bring_forward(index, timeout);
+        self.arm(self.alarm.bring_forward(index, timeout));
         if let (Some((recorder, told)), Some(mut gave)) = (told, gave) {
             gave.add(&timeout);
             recorder.turn(braid_recording::Machine::Shard(index), now, told, gave);
@@ -411,7 +411,7 @@ impl Core {
         }
         // Under ownership, so that an older moment never replaces a newer one.
         let timeout = array.poll_timeout();
-        self.alarm.set(Machine::Array, timeout);
+        self.arm(self.alarm.set(Machine::Array, timeout));
         if let Some((recorder, told)) = told {
             gave.add(&timeout);
             recorder.turn(braid_recording::Machine::Array, now, told, gave);

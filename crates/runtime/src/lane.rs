@@ -177,7 +177,7 @@ impl Device<Item> for Lane<'_> {
     fn leave(&self, waits: Allowed, until_ns: Option<u64>) {
         self.core.turns.tell(self.member.id(), waits);
         if let Some(until_ns) = until_ns {
-            self.core.alarm.set_held(self.member.id(), Instant(until_ns));
+            self.core.arm(self.core.alarm.set_held(self.member.id(), Instant(until_ns)));
         }
     }
 

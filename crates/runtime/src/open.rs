@@ -22,8 +22,8 @@ use crate::options::{Direct, Options};
 use crate::record::{Recorder, Sink};
 use crate::requests::Requests;
 use crate::ring::Ring;
-use crate::sync::{Arc, Mutex, thread};
-use crate::timer::{self, Alarm};
+use crate::sync::{Arc, Mutex};
+use crate::timer::{Alarm, Keeper};
 use crate::turns::Turns;
 use crate::volume::Volume;
 use crate::watch::Watch;
@@ -139,6 +139,7 @@ impl Volume {
         let cell = |_| cell(Shard::new(config.clone(), Arc::clone(&view)), &requests);
         let shards = (0..options.shards).map(cell).collect::<Result<_, _>>()?;
         let members = queues.len();
+        let keeper = if ring.is_some() { Keeper::Workers } else { Keeper::Thread };
         let turns = Turns::new(options.scheduling.turns, (members, usize::from(options.shards)));
         turns
             .set_cache(answers_early(&geometry, &options.cache), dirty_sectors_max(&options.cache));
@@ -150,7 +151,7 @@ impl Volume {
             requests,
             kernel: braid_parity::kernel(),
             clock: Clock::new(),
-            alarm: Alarm::new(options.shards, members),
+            alarm: Alarm::new((options.shards, members), keeper),
             turns,
             scheduling: Mutex::default(),
             sit_out: Mutex::new(options.sit_out),
@@ -290,9 +291,5 @@ fn spawn_each(core: &Arc<Core>, options: &Options) -> std::io::Result<()> {
             member.man(core, options.threads_per_member.max(1))?;
         }
     }
-    let alarm = Arc::downgrade(core);
-    let body = move || timer::run(&alarm);
-    let thread = thread::Builder::new().name("braid-alarm".into()).spawn(body)?;
-    core.end.threads.lock().expect("starting does not panic").push(thread);
-    Ok(())
+    core.keep_time()
 }

@@ -33,11 +33,13 @@ use braid_ring::{
     Workers,
 };
 
+use crate::clock::Clock;
 use crate::core::{ArrayEvent, Core, Machine, ShardEvent};
 use crate::lane::{Flight, Item, Lane, Zeroing, is_forced};
 use crate::member_threads::{MemberQueue, Work, buffer_of, fault, transfer};
 use crate::options::{Io, Options};
 use crate::sync::{Arc, Weak};
+use crate::timer::Arm;
 use zeroing::ZeroPort;
 
 /// The token of the array; shards have their index.
@@ -66,6 +68,11 @@ struct FlightPort {
     member: MemberId,
 }
 
+/// Moments. The token is the place that [`crate::timer`] knows them by.
+struct AlarmPort {
+    core: Weak<Core>,
+}
+
 /// The workers of a volume, and what they tell it by.
 pub(crate) struct Ring {
     pub(crate) workers: Arc<Workers>,
@@ -76,6 +83,7 @@ pub(crate) struct Ring {
     array_ports: OnceLock<Vec<Arc<ArrayPort>>>,
     flight_ports: OnceLock<Vec<Arc<FlightPort>>>,
     zero_ports: OnceLock<Vec<Arc<ZeroPort>>>,
+    alarm_port: OnceLock<Arc<AlarmPort>>,
     /// Machines that a worker has been told to look at and has not looked at yet: shards, the array.
     scheduled: Vec<AtomicBool>,
 }
@@ -99,7 +107,17 @@ impl Ring {
     fn new(workers: Arc<Workers>, is_own: bool, shards: u16) -> Self {
         let scheduled = (0..=shards).map(|_| AtomicBool::new(false)).collect();
         let (ports, array_ports, flight_ports, zero_ports) = Default::default();
-        Self { workers, is_own, ports, array_ports, flight_ports, zero_ports, scheduled }
+        let alarm_port = OnceLock::new();
+        Self {
+            workers,
+            is_own,
+            ports,
+            array_ports,
+            flight_ports,
+            zero_ports,
+            alarm_port,
+            scheduled,
+        }
     }
 
     /// Makes the ports, now that the core has its place.
@@ -118,7 +136,8 @@ impl Ring {
         let is_first = self.ports.set(ports.collect()).is_ok()
             && self.array_ports.set(members.clone().map(array).collect()).is_ok()
             && self.flight_ports.set(members.clone().map(flight).collect()).is_ok()
-            && self.zero_ports.set(members.map(zero).collect()).is_ok();
+            && self.zero_ports.set(members.map(zero).collect()).is_ok()
+            && self.alarm_port.set(Arc::new(AlarmPort { core: core() })).is_ok();
         assert!(is_first, "a core is connected once");
     }
 
@@ -258,6 +277,15 @@ impl Ring {
         self.workers.submit(index, operation, port, token).is_ok()
     }
 
+    /// Has a worker wake the alarm at a moment; false when there are none any more.
+    pub(crate) fn arm(&self, clock: &Clock, arm: Arm) -> bool {
+        let port = self.alarm_port.get().expect("a core that is driven is connected");
+        // A moment that cannot be counted up to does not come.
+        let Some(at) = clock.at(arm.at) else { return true };
+        let (port, token) = (Arc::clone(port), arm.place as u64);
+        self.workers.wake_at(arm.place, at, port, token).is_ok()
+    }
+
     /// Ends the workers, if they are the volume's alone.
     pub(crate) fn stop(&self) {
         if self.is_own {
@@ -367,6 +395,22 @@ impl Handler for Port {
 
     fn wake(self: Arc<Self>, _: &Worker, _: u64) {
         unreachable!("ports are told of completions only");
+    }
+}
+
+impl Handler for AlarmPort {
+    fn complete(self: Arc<Self>, _: &Worker, _: Completion) {
+        unreachable!("operations are submitted for ports");
+    }
+
+    fn wake(self: Arc<Self>, _: &Worker, token: u64) {
+        let Some(core) = self.core.upgrade() else { return };
+        core.rang(usize::try_from(token).expect("one of our tokens"));
+    }
+
+    fn forgotten(self: Arc<Self>, _: u64) {
+        let Some(core) = self.core.upgrade() else { return };
+        core.keep_time_without_workers();
     }
 }
 

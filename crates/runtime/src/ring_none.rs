@@ -6,11 +6,13 @@ use braid_engine::request::ShardIndex;
 use braid_member::MemberError;
 use braid_ring::RingError;
 
+use crate::clock::Clock;
 use crate::core::{Core, Machine};
 use crate::lane::Flight;
 use crate::member_threads::MemberQueue;
 use crate::options::Options;
 use crate::sync::Arc;
+use crate::timer::Arm;
 
 /// There is none.
 pub(crate) enum Ring {}
@@ -51,6 +53,10 @@ impl Ring {
     }
 
     pub(crate) fn write_superblock(&self, _: &MemberQueue, _: &SuperblockState) -> bool {
+        match *self {}
+    }
+
+    pub(crate) fn arm(&self, _: &Clock, _: Arm) -> bool {
         match *self {}
     }
 

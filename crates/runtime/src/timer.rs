@@ -1,8 +1,27 @@
-//! The machines' alarm clock: one thread that sleeps until the first of them wants to be woken.
+//! The machines' alarm clock: when each wants to be woken, and who sees to it.
 //!
-//! It rings once for each moment that was set. A machine may be owned by a thread that the operating
-//! system has put aside; ringing on would fill its inbox [check: an_alarm_that_rang_is_silent].
+//! Where rings do the work, workers do: each sleeps in its ring until the nearest moment that was given to it. A moment is
+//! given to the worker that sets it, which is awake and looks before it sleeps; whoever is no worker leaves it in a
+//! worker's inbox. Elsewhere, and when the workers have been stopped, one thread sleeps until the first moment.
+//!
+//! ```text
+//!   set ──nearer than what is armed──▶ armed with a worker ──its moment──▶ rang ─┬─ due: the machine is woken
+//!    └───────later: only noted                  ▲                                ├─ put off meanwhile: armed anew
+//!                                               └────────────────────────────────┤
+//!                                                a nearer one has replaced it:   └─ nothing
+//! ```
+//!
+//! So a worker wakes once for each moment that was armed, and none is armed that was not the nearest of its machine when it
+//! was set. The clock rings once for each moment that was set. A machine may be owned by a thread that the operating
+//! system has put aside; ringing on would fill its inbox [check: an_alarm_that_rang_is_silent,
+//! a_worker_is_woken_once_for_each_moment].
+//!
+//! Invariant: where workers see to it, a place with a moment is armed for that moment or an earlier one, or somebody is on
+//! the way from here to a worker with it (`models::waits`: `a_moment_that_workers_keep_is_neither_lost_nor_told_twice`).
+//! Workers that stop say which moments they have forgotten; the thread takes over
+//! (`tests/ring.rs`: `a_moment_that_stopped_workers_forgot_comes_all_the_same`).
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use braid_engine::Instant;
@@ -13,14 +32,24 @@ use crate::clock::Clock;
 use crate::core::{ArrayEvent, Core, Machine, ShardEvent};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::flaw::{self, Flaw};
-use crate::sync::{self, Arc, Condvar, Moment, Mutex, Weak};
+use crate::sync::{self, Arc, Condvar, Moment, Mutex, Weak, thread};
 
 /// How often members are looked at for having vanished, and the longest sleep.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
+/// Who sleeps until moments come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keeper {
+    Thread,
+    Workers,
+}
+
 struct State {
-    /// The array's moment, then the shards', then those of members where something is held.
+    /// The array's moment, then the shards', then those of members where something is held, then the next look at them.
     due: Vec<Option<Instant>>,
+    /// For each of them, the moment that a worker was given.
+    armed: Vec<Option<Instant>>,
+    keeper: Keeper,
     stopped: bool,
 }
 
@@ -30,6 +59,16 @@ pub(crate) struct Alarm {
     changed: Condvar,
     /// The shards' moments again, so that a turn that changes nothing takes no lock. Zero is none.
     shards: Vec<AtomicU64>,
+    /// Whom the thread serves.
+    core: OnceLock<Weak<Core>>,
+}
+
+/// A moment to be given to a worker, and the place that it belongs to.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Arm {
+    pub(crate) place: usize,
+    pub(crate) at: Instant,
 }
 
 /// What a sleep ended in.
@@ -41,8 +80,21 @@ pub(crate) enum Woken {
     Due(Machine),
     /// The turn of what is held at this member may have come.
     Held(MemberId),
+    /// The members are to be looked at.
+    Look,
     /// Something was changed, or it is time to look at the members.
     Otherwise,
+}
+
+/// What a worker finds when a moment that it was given has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rang {
+    /// Somebody is to be woken.
+    Woken(Woken),
+    /// It was put off.
+    Later(Arm),
+    /// It is none any more.
+    Nothing,
 }
 
 fn place(machine: Machine) -> usize {
@@ -53,50 +105,83 @@ fn place(machine: Machine) -> usize {
 }
 
 impl Alarm {
-    pub(crate) fn new(shards: u16, members: usize) -> Self {
-        let due = vec![None; usize::from(shards) + 1 + members];
+    pub(crate) fn new((shards, members): (u16, usize), keeper: Keeper) -> Self {
+        let places = usize::from(shards) + 1 + members + 1;
+        let (due, armed) = (vec![None; places], vec![None; places]);
         Self {
-            state: Mutex::new(State { due, stopped: false }),
+            state: Mutex::new(State { due, armed, keeper, stopped: false }),
             changed: Condvar::new(),
             shards: (0..shards).map(|_| AtomicU64::new(0)).collect(),
+            core: OnceLock::new(),
         }
     }
 
     /// Sets or clears a machine's moment.
-    pub(crate) fn set(&self, machine: Machine, due: Option<Instant>) {
-        self.set_place(place(machine), due);
+    #[must_use]
+    pub(crate) fn set(&self, machine: Machine, due: Option<Instant>) -> Option<Arm> {
+        self.set_place(place(machine), due)
     }
 
     /// Sets the moment at which what is held at a member is to be looked at.
-    pub(crate) fn set_held(&self, member: MemberId, due: Instant) {
-        self.set_place(self.shards.len() + 1 + usize::from(member.0), Some(due));
+    #[must_use]
+    pub(crate) fn set_held(&self, member: MemberId, due: Instant) -> Option<Arm> {
+        self.set_place(self.shards.len() + 1 + usize::from(member.0), Some(due))
     }
 
-    fn set_place(&self, place: usize, due: Option<Instant>) {
+    /// Sets the moment of the next look at the members.
+    fn set_look(&self, due: Instant) -> Option<Arm> {
+        let look = self.state.lock().expect("setting does not panic").due.len() - 1;
+        self.set_place(look, Some(due))
+    }
+
+    #[must_use]
+    fn set_place(&self, place: usize, due: Option<Instant>) -> Option<Arm> {
         let mut state = self.state.lock().expect("setting does not panic");
-        if state.due[place] != due {
-            state.due[place] = due;
-            if !flaw::has(Flaw::AlarmSilent) {
-                self.changed.notify_one();
-            }
+        if state.due[place] == due {
+            return None;
         }
+        state.due[place] = due;
+        if flaw::has(Flaw::AlarmSilent) {
+            return None;
+        }
+        if state.keeper == Keeper::Thread {
+            self.changed.notify_one();
+            return None;
+        }
+        let at = due.filter(|due| state.armed[place].is_none_or(|armed| *due < armed))?;
+        state.armed[place] = Some(at);
+        Some(Arm { place, at })
     }
 
     /// Sets a shard's moment if it has none, or a later one. A moment that is too early does no harm:
     /// the shard looks, and says when the next is. Only the shard's owner calls this.
-    pub(crate) fn bring_forward(&self, shard: ShardIndex, due: Option<Instant>) {
-        let (Some(due), known) = (due, &self.shards[usize::from(shard.0)]) else { return };
+    #[must_use]
+    pub(crate) fn bring_forward(&self, shard: ShardIndex, due: Option<Instant>) -> Option<Arm> {
+        let (due, known) = (due?, &self.shards[usize::from(shard.0)]);
         let set = known.load(Ordering::Acquire);
         if set == 0 || due.0 < set {
             known.store(due.0.max(1), Ordering::Release);
-            self.set(Machine::Shard(shard), Some(due));
+            return self.set(Machine::Shard(shard), Some(due));
         }
+        None
     }
 
-    /// Ends the thread.
+    /// Ends the thread, and has workers that ring heed nothing.
     pub(crate) fn stop(&self) {
         self.state.lock().expect("setting does not panic").stopped = true;
         self.changed.notify_one();
+    }
+
+    /// Who is woken at a place. Before a shard looks, so that what it says then is heard.
+    fn wake_up(&self, place: usize) -> Woken {
+        let Some(shard) = place.checked_sub(1) else { return Woken::Due(Machine::Array) };
+        if let Some(known) = self.shards.get(shard) {
+            known.store(0, Ordering::Release);
+            let index = u16::try_from(shard).expect("made from a u16");
+            return Woken::Due(Machine::Shard(ShardIndex(index)));
+        }
+        let member = u16::try_from(shard - self.shards.len()).expect("members have 16-bit names");
+        Woken::Held(MemberId(member))
     }
 
     /// Sleeps, once, unless there is no reason to. A moment that has come is over.
@@ -105,55 +190,158 @@ impl Alarm {
         if state.stopped {
             return Woken::Stopped;
         }
-        let moments = (0u16..).zip(&state.due).filter_map(|(place, due)| Some(((*due)?, place)));
-        let first = moments.min();
+        // The last place is for workers: this thread looks at members by itself.
+        let places = state.due.len() - 1;
+        let moments = (0..).zip(&state.due[..places]);
+        let first = moments.filter_map(|(place, due)| Some(((*due)?, place))).min();
         let left = first.map_or(LOOK_INTERVAL, |(due, _)| clock.until(due));
         if let Some((_, place)) = first
             && left.is_zero()
         {
             if !flaw::has(Flaw::AlarmRingsOn) {
-                state.due[usize::from(place)] = None;
+                state.due[place] = None;
             }
-            let Some(shard) = place.checked_sub(1) else { return Woken::Due(Machine::Array) };
-            if let Some(member) = usize::from(shard).checked_sub(self.shards.len()) {
-                let member = u16::try_from(member).expect("members have 16-bit names");
-                return Woken::Held(MemberId(member));
-            }
-            // Before the shard looks, so that what it says then is heard.
-            self.shards[usize::from(shard)].store(0, Ordering::Release);
-            return Woken::Due(Machine::Shard(ShardIndex(shard)));
+            return self.wake_up(place);
         }
         sync::sleep(&self.changed, state, left.min(LOOK_INTERVAL));
         Woken::Otherwise
     }
+
+    /// A moment of `place` that a worker was given has come. One that has come is over.
+    pub(crate) fn rang(&self, place: usize, now: Instant) -> Rang {
+        let mut state = self.state.lock().expect("setting does not panic");
+        let is_ours = state.keeper == Keeper::Workers && !state.stopped;
+        // What is left of one that a nearer one has replaced.
+        if !is_ours || state.armed[place].is_none_or(|armed| armed > now) {
+            return Rang::Nothing;
+        }
+        if !flaw::has(Flaw::ArmedStays) {
+            state.armed[place] = None;
+        }
+        match state.due[place] {
+            None => Rang::Nothing,
+            Some(at) if at > now => {
+                state.armed[place] = Some(at);
+                Rang::Later(Arm { place, at })
+            }
+            Some(_) => {
+                state.due[place] = None;
+                let is_look = place == state.due.len() - 1;
+                Rang::Woken(if is_look { Woken::Look } else { self.wake_up(place) })
+            }
+        }
+    }
+
+    /// From now on a thread keeps the time; false if it does already, or nobody has to.
+    fn hand_over(&self) -> bool {
+        let mut state = self.state.lock().expect("setting does not panic");
+        let was = std::mem::replace(&mut state.keeper, Keeper::Thread);
+        was == Keeper::Workers && !state.stopped
+    }
+
+    /// There was no thread for it; no worker has anything either.
+    fn hand_back(&self) {
+        let mut state = self.state.lock().expect("setting does not panic");
+        state.keeper = Keeper::Workers;
+        state.armed.fill(None);
+    }
 }
 
-/// The thread's body. It holds no lasting share of the core, so that dropping the volume ends it.
-pub(crate) fn run(core: &Weak<Core>) {
-    let mut last_look = Moment::now();
-    while let Some(core) = core.upgrade() {
-        if last_look.elapsed() >= LOOK_INTERVAL {
-            last_look = Moment::now();
-            look_for_lost_members(&core);
+impl Core {
+    /// Begins to keep the time.
+    pub(crate) fn keep_time(self: &Arc<Self>) -> std::io::Result<()> {
+        let is_first = self.alarm.core.set(Arc::downgrade(self)).is_ok();
+        assert!(is_first, "the time is kept once");
+        if self.ring.is_none() {
+            return self.keep_time_by_thread();
         }
-        match core.alarm.sleep(&core.clock) {
-            Woken::Stopped => return,
-            Woken::Otherwise => {}
-            Woken::Held(member) => core.dispatch_held(member),
+        self.set_next_look();
+        Ok(())
+    }
+
+    fn keep_time_by_thread(self: &Arc<Self>) -> std::io::Result<()> {
+        let core = Arc::downgrade(self);
+        let body = move || run(&core);
+        let thread = thread::Builder::new().name("braid-alarm".into()).spawn(body)?;
+        self.end.threads.lock().expect("starting does not panic").push(thread);
+        Ok(())
+    }
+
+    fn set_next_look(&self) {
+        let interval_ns = u64::try_from(LOOK_INTERVAL.as_nanos()).expect("half a second");
+        self.arm(self.alarm.set_look(Instant(self.clock.now().0 + interval_ns)));
+    }
+
+    /// Gives a moment to a worker, if it is for one.
+    pub(crate) fn arm(&self, arm: Option<Arm>) {
+        let Some(arm) = arm else { return };
+        let is_kept = self.ring.as_ref().is_some_and(|ring| ring.arm(&self.clock, arm));
+        if !is_kept {
+            self.keep_time_without_workers();
+        }
+    }
+
+    /// The workers have been stopped: their moments are the thread's.
+    pub(crate) fn keep_time_without_workers(&self) {
+        if !self.alarm.hand_over() {
+            return;
+        }
+        let core = self.alarm.core.get().and_then(Weak::upgrade);
+        if core.is_some_and(|core| core.keep_time_by_thread().is_err()) {
+            // Whoever sets the next moment tries again.
+            self.alarm.hand_back();
+        }
+    }
+
+    /// A moment that a worker was given has come.
+    #[cfg_attr(shuttle, allow(dead_code))]
+    pub(crate) fn rang(self: &Arc<Self>, place: usize) {
+        match self.alarm.rang(place, self.clock.now()) {
+            Rang::Nothing => {}
+            Rang::Later(arm) => self.arm(Some(arm)),
+            Rang::Woken(woken) => self.wake_up(woken),
+        }
+    }
+
+    fn wake_up(self: &Arc<Self>, woken: Woken) {
+        match woken {
+            Woken::Stopped | Woken::Otherwise => {}
+            Woken::Held(member) => self.dispatch_held(member),
+            Woken::Look => {
+                look_at_members(self);
+                self.set_next_look();
+            }
             Woken::Due(machine) => {
                 match machine {
-                    Machine::Array => core.array.push(ArrayEvent::Timeout),
-                    Machine::Shard(index) => core.shard(index).combiner.push(ShardEvent::Timeout),
+                    Machine::Array => self.array.push(ArrayEvent::Timeout),
+                    Machine::Shard(index) => self.shard(index).combiner.push(ShardEvent::Timeout),
                 };
-                core.drive(machine);
+                self.drive(machine);
             }
         }
     }
 }
 
-/// A file that was deleted still takes writes, but nobody will ever find them again.
-fn look_for_lost_members(core: &Arc<Core>) {
+/// The thread's body. It holds no lasting share of the core, so that dropping the volume ends it.
+fn run(core: &Weak<Core>) {
+    let mut last_look = Moment::now();
+    while let Some(core) = core.upgrade() {
+        if last_look.elapsed() >= LOOK_INTERVAL {
+            last_look = Moment::now();
+            look_at_members(&core);
+        }
+        match core.alarm.sleep(&core.clock) {
+            Woken::Stopped => return,
+            woken => core.wake_up(woken),
+        }
+    }
+}
+
+/// A file that was deleted still takes writes, but nobody will ever find them again. And a member that has work for which
+/// no thread could be started gets one now, if it can be had.
+fn look_at_members(core: &Arc<Core>) {
     for member in &core.members {
+        member.man_if_needed();
         if member.has_vanished() {
             core.array.push(ArrayEvent::MemberLost(member.id()));
             core.drive(Machine::Array);
@@ -170,21 +358,22 @@ mod tests {
     /// running.
     #[test]
     fn an_alarm_that_rang_is_silent() {
-        let (alarm, clock) = (Alarm::new(1, 0), Clock::new());
-        alarm.set(Machine::Array, Some(Instant(0)));
+        let (alarm, clock) = (Alarm::new((1, 0), Keeper::Thread), Clock::new());
+        assert_eq!(alarm.set(Machine::Array, Some(Instant(0))), None);
         assert_eq!(alarm.sleep(&clock), Woken::Due(Machine::Array));
         assert_eq!(alarm.sleep(&clock), Woken::Otherwise);
-        alarm.set(Machine::Array, Some(Instant(0)));
+        assert_eq!(alarm.set(Machine::Array, Some(Instant(0))), None);
         assert_eq!(alarm.sleep(&clock), Woken::Due(Machine::Array));
     }
 
     #[test]
     fn a_shard_is_woken_for_each_of_its_moments() {
-        let (alarm, clock, shard) = (Alarm::new(2, 3), Clock::new(), ShardIndex(1));
+        let (alarm, clock, shard) =
+            (Alarm::new((2, 3), Keeper::Thread), Clock::new(), ShardIndex(1));
         for _ in 0..2 {
-            alarm.bring_forward(shard, Some(Instant(u64::MAX)));
-            alarm.bring_forward(shard, Some(Instant(0)));
-            alarm.bring_forward(shard, Some(Instant(5)));
+            assert_eq!(alarm.bring_forward(shard, Some(Instant(u64::MAX))), None);
+            assert_eq!(alarm.bring_forward(shard, Some(Instant(0))), None);
+            assert_eq!(alarm.bring_forward(shard, Some(Instant(5))), None);
             assert_eq!(alarm.sleep(&clock), Woken::Due(Machine::Shard(shard)));
             assert_eq!(alarm.sleep(&clock), Woken::Otherwise, "a later moment was not set");
         }
@@ -192,11 +381,84 @@ mod tests {
 
     #[test]
     fn a_member_with_something_held_is_woken_beside_the_machines() {
-        let (alarm, clock, member) = (Alarm::new(2, 3), Clock::new(), MemberId(2));
-        alarm.set_held(member, Instant(0));
-        alarm.set(Machine::Array, Some(Instant(1)));
+        let (alarm, clock, member) =
+            (Alarm::new((2, 3), Keeper::Thread), Clock::new(), MemberId(2));
+        assert_eq!(alarm.set_held(member, Instant(0)), None);
+        assert_eq!(alarm.set(Machine::Array, Some(Instant(1))), None);
         assert_eq!(alarm.sleep(&clock), Woken::Held(member));
         assert_eq!(alarm.sleep(&clock), Woken::Due(Machine::Array));
         assert_eq!(alarm.sleep(&clock), Woken::Otherwise);
+    }
+
+    /// A worker's moments, and how often it was woken.
+    struct Worker<'a> {
+        alarm: &'a Alarm,
+        armed: Vec<Arm>,
+        wakes: usize,
+    }
+
+    impl Worker<'_> {
+        fn set(&mut self, due: u64) {
+            self.armed.extend(self.alarm.set(Machine::Array, Some(Instant(due))));
+        }
+
+        /// Every moment up to `now`, each at its time; how often the machine was woken.
+        fn pass(&mut self, now: u64) -> usize {
+            let mut woken = 0;
+            while let Some(next) = (0..self.armed.len()).min_by_key(|at| self.armed[*at].at) {
+                if self.armed[next].at.0 > now {
+                    break;
+                }
+                let Arm { place, at } = self.armed.swap_remove(next);
+                self.wakes += 1;
+                match self.alarm.rang(place, at) {
+                    Rang::Nothing => {}
+                    Rang::Later(arm) => self.armed.push(arm),
+                    Rang::Woken(what) => {
+                        assert_eq!(what, Woken::Due(Machine::Array));
+                        woken += 1;
+                    }
+                }
+            }
+            woken
+        }
+    }
+
+    #[test]
+    fn a_worker_is_woken_once_for_each_moment() {
+        let alarm = Alarm::new((1, 0), Keeper::Workers);
+        let mut worker = Worker { alarm: &alarm, armed: Vec::new(), wakes: 0 };
+        // Put off again and again, as by writes: armed once, and once more when that has come.
+        (100..200).for_each(|due| worker.set(due));
+        assert_eq!((worker.armed.len(), worker.pass(150)), (1, 0));
+        assert_eq!((worker.pass(198), worker.pass(199), worker.wakes), (0, 1, 2));
+        // Brought forward: what is left of the later one wakes nobody.
+        worker.set(300);
+        worker.set(250);
+        worker.set(310);
+        assert_eq!((worker.pass(250), worker.pass(309)), (0, 0));
+        assert_eq!((worker.pass(310), worker.pass(u64::MAX), worker.armed.len()), (1, 0, 0));
+        // The same moment once more is another one; a moment that was cleared is none.
+        worker.set(310);
+        assert_eq!(worker.pass(310), 1);
+        worker.set(400);
+        assert_eq!(alarm.set(Machine::Array, None), None);
+        assert_eq!(worker.pass(u64::MAX), 0);
+    }
+
+    #[test]
+    fn workers_are_heeded_until_a_thread_keeps_the_time_or_it_ends() {
+        let alarm = Alarm::new((1, 1), Keeper::Workers);
+        let arm = alarm.bring_forward(ShardIndex(0), Some(Instant(5))).expect("armed");
+        let look = alarm.set_look(Instant(7)).expect("armed");
+        assert_eq!(alarm.rang(look.place, Instant(7)), Rang::Woken(Woken::Look));
+        assert!(alarm.hand_over() && !alarm.hand_over(), "once");
+        assert_eq!(alarm.rang(arm.place, Instant(5)), Rang::Nothing);
+        assert_eq!(alarm.sleep(&Clock::new()), Woken::Due(Machine::Shard(ShardIndex(0))));
+        let ended = Alarm::new((1, 1), Keeper::Workers);
+        let arm = ended.set_held(MemberId(0), Instant(5)).expect("armed");
+        ended.stop();
+        assert_eq!(ended.rang(arm.place, Instant(5)), Rang::Nothing);
+        assert!(!ended.hand_over(), "nobody has to");
     }
 }

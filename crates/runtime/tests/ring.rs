@@ -8,7 +8,7 @@ mod files;
 mod kit;
 
 use std::sync::{Arc, Mutex, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use braid_geometry::Level;
 use braid_ring::Settings;
@@ -261,13 +261,7 @@ fn what_is_dirty_does_not_stay_so() {
     volume.tune(Cache { age_max_ms: 30, ..volume.cache() });
     let before = volume.counters().member_writes;
     write(&volume, 0, &[7; 4096], false);
-    for _ in 0..200 {
-        if volume.counters().member_writes >= before + 2 {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    panic!("it was not written in ten seconds");
+    wait_for_writes(&volume, before);
 }
 
 #[test]
@@ -281,5 +275,59 @@ fn stopped_workers_leave_threads_to_finish() {
     workers.stop();
     write(&volume, 4096, &[2; 8192], true);
     assert_eq!(read(&volume, 0, 12_288), [[1; 4096], [2; 4096], [2; 4096]].concat());
+    assert!(volume.stop().clean);
+}
+
+/// Waits until something of the array has reached its members that was not there `before`.
+fn wait_for_writes(volume: &Volume, before: u64) {
+    for _ in 0..200 {
+        if volume.counters().member_writes >= before + 2 {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("it was not written in ten seconds");
+}
+
+/// Nobody asks the array for anything any more, and what is dirty has still to be written when it is old enough.
+#[test]
+fn a_moment_that_stopped_workers_forgot_comes_all_the_same() {
+    let workers = Arc::new(Workers::start(&Settings::default()).expect("io_uring"));
+    let array = Files::new(Level::Raid5, 4, 128, kit::MEMBER_BYTES);
+    let options =
+        Options { io: Io::Ring, workers: Some(Arc::clone(&workers)), ..Options::default() };
+    let volume = array.open(&options, |_| {});
+    volume.tune(Cache { age_max_ms: 300, ..volume.cache() });
+    let before = volume.counters().member_writes;
+    write(&volume, 0, &[7; 4096], false);
+    workers.stop();
+    wait_for_writes(&volume, before);
+    assert_eq!(read(&volume, 0, 4096), [7; 4096]);
+    assert!(volume.stop().clean);
+}
+
+/// Workers wake for the looks at the members, and for nothing else.
+#[test]
+fn an_idle_array_wakes_nobody() {
+    let settings = Settings { workers: 2, ..Settings::default() };
+    let workers = Arc::new(Workers::start(&settings).expect("io_uring"));
+    let array = Files::new(Level::Raid5, 4, 128, kit::MEMBER_BYTES);
+    let options = Options {
+        io: Io::Ring,
+        clean_delay_ms: 20,
+        workers: Some(Arc::clone(&workers)),
+        ..Options::default()
+    };
+    let volume = array.open(&options, |_| {});
+    write(&volume, 0, &[7; 100_000], true);
+    // It turns clean meanwhile.
+    std::thread::sleep(Duration::from_millis(600));
+    let (before, start) = (workers.counters(), Instant::now());
+    std::thread::sleep(Duration::from_millis(1500));
+    let (after, looks) = (workers.counters(), start.elapsed().as_millis() / 500 + 1);
+    let (sleeps, looks) = (after.sleeps - before.sleeps, u64::try_from(looks).expect("few"));
+    assert!((1..=looks).contains(&sleeps), "{sleeps} sleeps in {looks} looks");
+    assert!(after.turns - before.turns <= 2 * looks, "{before:?} {after:?}");
+    assert_eq!(after.wakes, before.wakes, "no thread rings at another");
     assert!(volume.stop().clean);
 }

@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use braid_ring::{Completion, Descriptor, Handler, Settings, Worker, Workers};
 
+/// The number of no worker: a moment that does not come any more.
+pub const FORGOTTEN: usize = usize::MAX;
+
 /// Sends completions and wake-ups to the test's thread.
 pub struct Ear {
     completions: Mutex<Sender<Completion>>,
@@ -34,6 +37,10 @@ impl Handler for Ear {
 
     fn wake(self: Arc<Self>, worker: &Worker, token: u64) {
         let _ = self.wakes.lock().expect("no panic").send((worker.index(), token));
+    }
+
+    fn forgotten(self: Arc<Self>, token: u64) {
+        let _ = self.wakes.lock().expect("no panic").send((FORGOTTEN, token));
     }
 }
 

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use braid_dispatch::Combiner;
 use braid_engine::Instant;
 use braid_engine::array::{MemberId, Notice};
-use braid_engine::request::Way;
+use braid_engine::request::{ShardIndex, Way};
+use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread;
 
 use super::array::{explore, sample};
@@ -17,7 +18,7 @@ use crate::core::Machine;
 use crate::edges::Turnstile;
 use crate::member_threads::Queue;
 use crate::sync::flaw::{Flaw, choose};
-use crate::timer::{Alarm, Woken};
+use crate::timer::{Alarm, Arm, Keeper, Rang, Woken};
 use crate::volume::InFlight;
 use crate::watch::Watch;
 
@@ -145,7 +146,7 @@ fn a_queue_that_ends_with_work_in_it_is_caught() {
 /// The alarm sleeps towards a moment far away when a nearer one is set.
 fn set_a_nearer_moment() {
     explore("alarm: a nearer moment, and the stop", SCHEDULES_MAX, || {
-        let (alarm, clock) = (Arc::new(Alarm::new(1, 0)), Clock::new());
+        let (alarm, clock) = (Arc::new(Alarm::new((1, 0), Keeper::Thread)), Clock::new());
         let sleeper = Arc::clone(&alarm);
         let thread = thread::spawn(move || {
             let mut rings = 0;
@@ -153,12 +154,16 @@ fn set_a_nearer_moment() {
                 match sleeper.sleep(&clock) {
                     Woken::Stopped => return rings,
                     Woken::Due(_) => rings += 1,
-                    Woken::Otherwise | Woken::Held(_) => {}
+                    Woken::Otherwise | Woken::Held(_) | Woken::Look => {}
                 }
             }
         });
-        alarm.set(Machine::Array, Some(Instant(u64::MAX)));
-        alarm.set(Machine::Array, Some(Instant(0)));
+        assert_eq!(
+            alarm.set(Machine::Array, Some(Instant(u64::MAX))),
+            None,
+            "a thread keeps the time"
+        );
+        assert_eq!(alarm.set(Machine::Array, Some(Instant(0))), None, "a thread keeps the time");
         alarm.stop();
         let rings = thread.join().expect("it does not panic");
         assert!(rings <= 1, "it rings once for a moment");
@@ -175,11 +180,15 @@ fn an_alarm_that_rings_on_is_caught() {
 /// The same, and whoever set the moment waits for it before the stop.
 fn wait_for_a_nearer_moment() {
     explore("alarm: a nearer moment is not slept through", SCHEDULES_MAX, || {
-        let (alarm, clock) = (Arc::new(Alarm::new(1, 0)), Clock::new());
+        let (alarm, clock) = (Arc::new(Alarm::new((1, 0), Keeper::Thread)), Clock::new());
         let sleeper = Arc::clone(&alarm);
         let thread = thread::spawn(move || while sleeper.sleep(&clock) == Woken::Otherwise {});
-        alarm.set(Machine::Array, Some(Instant(u64::MAX)));
-        alarm.set(Machine::Array, Some(Instant(0)));
+        assert_eq!(
+            alarm.set(Machine::Array, Some(Instant(u64::MAX))),
+            None,
+            "a thread keeps the time"
+        );
+        assert_eq!(alarm.set(Machine::Array, Some(Instant(0))), None, "a thread keeps the time");
         thread.join().expect("it does not panic");
     });
 }
@@ -199,6 +208,92 @@ fn the_alarm_does_not_sleep_through_a_nearer_moment() {
 fn an_alarm_that_is_set_silently_is_caught() {
     choose(Flaw::AlarmSilent);
     wait_for_a_nearer_moment();
+}
+
+/// A worker's inbox, and what it was told.
+#[derive(Default)]
+struct Inbox {
+    moments: Mutex<Vec<Arm>>,
+    changed: Condvar,
+}
+
+impl Inbox {
+    fn leave(&self, arm: Option<Arm>) {
+        self.moments.lock().expect("no panic").extend(arm);
+        self.changed.notify_one();
+    }
+
+    /// What has been left, once there is something.
+    fn wait(&self) -> Vec<Arm> {
+        let mut moments = self.moments.lock().expect("no panic");
+        while moments.is_empty() {
+            moments = self.changed.wait(moments).expect("no panic");
+        }
+        std::mem::take(&mut *moments)
+    }
+}
+
+/// Two threads set moments, far away and near; a worker that is given them looks at each when it has come, and is woken for
+/// the near one, once.
+fn keep_moments_with_a_worker() {
+    let model = || {
+        let alarm = Arc::new(Alarm::new((2, 0), Keeper::Workers));
+        let inbox = Arc::new(Inbox::default());
+        let set = |shard: u16, moments: [u64; 2]| {
+            let (alarm, inbox) = (Arc::clone(&alarm), Arc::clone(&inbox));
+            move || {
+                for moment in moments {
+                    let moment = Some(Instant(moment));
+                    inbox.leave(alarm.bring_forward(ShardIndex(shard), moment));
+                }
+            }
+        };
+        let far = u64::MAX;
+        let others = [thread::spawn(set(0, [far, 5])), thread::spawn(set(1, [7, far]))];
+        let mut woken = [0, 0];
+        while woken != [1, 1] {
+            for Arm { place, at } in inbox.wait() {
+                // Time stands still: what is far away never comes.
+                if at.0 == far {
+                    continue;
+                }
+                match alarm.rang(place, at) {
+                    Rang::Woken(Woken::Due(Machine::Shard(shard))) => {
+                        woken[usize::from(shard.0)] += 1;
+                    }
+                    Rang::Woken(other) => panic!("{other:?}"),
+                    Rang::Later(arm) => inbox.leave(Some(arm)),
+                    Rang::Nothing => {}
+                }
+            }
+            assert!(woken.iter().all(|count| *count <= 1), "a moment is told once");
+        }
+        others.into_iter().for_each(|other| other.join().expect("it does not panic"));
+        // The next moment of a machine that was woken is armed like the first.
+        let next = alarm.bring_forward(ShardIndex(0), Some(Instant(9))).expect("armed anew");
+        assert_eq!(next.at, Instant(9), "armed anew");
+    };
+    explore("alarm: moments that a worker keeps", SCHEDULES_MAX, model);
+    sample("alarm: moments that a worker keeps", SCHEDULES_MAX / 10, false, model);
+}
+
+#[test]
+fn a_moment_that_workers_keep_is_neither_lost_nor_told_twice() {
+    keep_moments_with_a_worker();
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_nearer_moment_that_no_worker_is_given_is_caught() {
+    choose(Flaw::AlarmSilent);
+    keep_moments_with_a_worker();
+}
+
+#[test]
+#[should_panic(expected = "armed anew")]
+fn a_moment_that_stays_armed_is_caught() {
+    choose(Flaw::ArmedStays);
+    keep_moments_with_a_worker();
 }
 
 /// Two requests are answered while somebody waits for that.

@@ -20,6 +20,8 @@ pub(crate) enum Flaw {
     AlarmSilent,
     /// The alarm rings until it is set anew.
     AlarmRingsOn,
+    /// A moment that has come at a worker still counts as armed.
+    ArmedStays,
     /// A request is counted as in flight only after it was seen that the volume is not stopping.
     CheckBeforeCount,
     /// The last answer does not wake whoever waits for it.
