@@ -344,9 +344,11 @@ impl World {
 
     /// Sectors around a client's bytes were read.
     fn fetched(&mut self, id: RequestId, range: (u64, u64), began: u64, data: &[u8]) {
+        let trust = self.trust_now();
         let call = self.engine.clients.calls.get_mut(&id).expect("a request under way");
         let first = if call.is_read() { call.asked } else { began };
-        self.model.check_read(range, data, (first, self.clock.step), self.engine.trust);
+        let times = (first, self.clock.step);
+        self.model.check_read(range, data, times, trust);
         let around = call.patching.map_or(call.request.offset / SECTOR_BYTES, |patch| patch.0);
         let place = (range.0 - around) as usize * SECTOR;
         call.around[place..place + data.len()].copy_from_slice(data);
@@ -455,7 +457,8 @@ impl World {
             if covered == (0..SECTOR) && !self.taint.is_calm() {
                 self.check_read_among_lies(sector, data, times);
             } else if covered == (0..SECTOR) {
-                self.model.check_read((sector, 1), data, times, self.engine.trust);
+                let trust = self.trust_now();
+                self.model.check_read((sector, 1), data, times, trust);
             } else {
                 self.model.check_part(sector, covered, data, call.asked);
                 self.tally.count("part-of-a-sector-read");

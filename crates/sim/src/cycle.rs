@@ -202,7 +202,8 @@ impl World {
         }
         let errors_allowed = plan.errors_allowed;
         let pins = !errors_allowed && (!in_doubt || !reads_differ);
-        self.engine.trust = Trust { errors_allowed, pins, firmly: !in_doubt };
+        let firmly = !in_doubt;
+        self.engine.trust = Trust { errors_allowed, pins, firmly, lasts: firmly };
         let is_lying = self.engine.plan.lies || !self.taint.is_calm();
         self.tally.count(match (is_lying, errors_allowed) {
             (true, _) => "run-lying",
@@ -212,6 +213,13 @@ impl World {
         if !plan.victims.is_empty() {
             self.tally.count("run-with-faults");
         }
+    }
+
+    /// The same for a read that ends now. What made a mirror's copies alike by writing a sector back that could not be read may
+    /// be in a cache, and lost with it.
+    pub(crate) fn trust_now(&self) -> Trust {
+        let trust = self.engine.trust;
+        Trust { lasts: trust.firmly || self.disks.iter().all(Disk::is_flushed), ..trust }
     }
 
     /// The run ends.

@@ -97,6 +97,11 @@ impl Disk {
         }
     }
 
+    /// Whether nothing that was written can be lost.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.log.iter().all(|logged| logged.sector == DEAD)
+    }
+
     pub(crate) fn read(&self, start: u64, sectors: u64) -> Result<&[u8], MemberFault> {
         if self.ills.gone {
             return Err(MemberFault::Gone);

@@ -220,16 +220,22 @@ impl Model {
     }
 
     /// A read that began at step `began` gave `version`: if nothing was written meanwhile, this is
-    /// what the sector is. `firmly` unless another copy may hold another value.
-    pub(crate) fn pin(&mut self, sector: u64, version: Version, times: (u64, u64), firmly: bool) {
-        let (began, now) = times;
+    /// what the sector is. `firmly` unless another copy may hold another value; `lasts` unless what is read may be in a cache
+    /// although no client wrote it.
+    pub(crate) fn pin(
+        &mut self,
+        sector: u64,
+        version: Version,
+        (began, now): (u64, u64),
+        (firmly, lasts): (bool, bool),
+    ) {
         let cell = &mut self.cells[sector as usize];
         let alone = |entry: &Entry| {
             entry.superseded != CURRENT || entry.answered.is_some_and(|at| at <= began)
         };
         if cell.len() > 1 && cell.iter().all(alone) {
             // Nothing was written since the last power cut: what is read is on stable storage.
-            let is_stable = cell.iter().all(|entry| entry.write == STABLE);
+            let is_stable = lasts && cell.iter().all(|entry| entry.write == STABLE);
             for entry in cell.iter_mut() {
                 if entry.superseded == CURRENT && entry.version != version {
                     (entry.superseded, entry.by_pin, entry.gone) = (now, !firmly, is_stable);
@@ -495,15 +501,26 @@ mod tests {
         written(&mut model, 10, (1, 2), false);
         model.lose_power(true);
         let mut mirror = model.clone();
-        model.pin(0, FIRST, (3, 4), true);
+        model.pin(0, FIRST, (3, 4), (true, true));
         assert!(!model.may_read(0, 10, 5) && model.may_read(0, 10, 3));
         model.flushed(5, 6);
         model.unpin();
         assert!(!model.may_read(0, 10, 6));
-        mirror.pin(0, FIRST, (3, 4), false);
+        mirror.pin(0, FIRST, (3, 4), (false, true));
         mirror.lose_power(true);
         assert!(!mirror.may_read(0, 10, 7));
         mirror.unpin();
         assert!(mirror.may_read(0, 10, 8));
+    }
+    #[test]
+    fn what_a_copy_was_given_back_and_not_flushed_may_go_with_the_power() {
+        let mut mirror = Model::new(1);
+        written(&mut mirror, 10, (1, 2), false);
+        mirror.lose_power(true);
+        // One copy could not be read; it was written from the other, into its cache.
+        mirror.pin(0, 10, (3, 4), (false, false));
+        assert!(!mirror.may_read(0, FIRST, 5));
+        mirror.lose_power(true);
+        assert!(mirror.may_read(0, FIRST, 6) && mirror.may_read(0, 10, 6));
     }
 }

@@ -245,15 +245,19 @@ impl Patience {
             if other.class == oldest.class && !oldest.is_read {
                 other.yielded = 0;
             }
+            let is_passed = other.came_ns < oldest.came_ns;
+            // Whether or not there was room for both: an older one has begun another batch.
+            if is_like && !is_passed {
+                other.passed = 0;
+            }
             if !other.may_go(settings, free) {
                 continue;
             }
-            let is_passed = other.came_ns < oldest.came_ns;
             if other.is_aged(settings, now_ns) {
                 assert!(!is_passed, "one that has aged is passed over: {other:?} by {oldest:?}");
             }
-            if is_like && other.is_expired(settings, now_ns) {
-                other.passed = if is_passed { other.passed + 1 } else { 0 };
+            if is_like && is_passed && other.is_expired(settings, now_ns) {
+                other.passed += 1;
                 assert!(
                     other.passed < limits.batch,
                     "one that has expired is passed over: {other:?}"

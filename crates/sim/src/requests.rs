@@ -198,7 +198,8 @@ impl World {
                     let data = &self.engine.payloads[&id].data;
                     self.tally.sectors_checked += sectors;
                     if self.taint.is_calm() {
-                        self.model.check_read(range, data, times, self.engine.trust);
+                        let trust = self.trust_now();
+                        self.model.check_read(range, data, times, trust);
                     } else {
                         let data = data.clone();
                         self.check_read_among_lies(start.0, &data, times);

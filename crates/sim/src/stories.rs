@@ -42,7 +42,7 @@ pub fn tell() {
 fn doomed(seed: u64, disks: [usize; 2]) -> World {
     let mut world =
         World::create(&smallest(), Chances::new(seed, Cut::default()), Trace::new(false));
-    world.engine.trust = Trust { errors_allowed: true, pins: false, firmly: false };
+    world.engine.trust = Trust { errors_allowed: true, pins: false, firmly: false, lasts: false };
     world.engine.plan.errors_allowed = true;
     world.engine.plan.victims.extend(disks);
     world

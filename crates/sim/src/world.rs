@@ -63,6 +63,8 @@ pub(crate) struct Trust {
     pub(crate) pins: bool,
     /// It stays even if a member is lost.
     pub(crate) firmly: bool,
+    /// It stays even if power is cut, unless something was written since the last cut.
+    pub(crate) lasts: bool,
 }
 
 /// The engine of one run and everything on its way.
@@ -101,7 +103,7 @@ impl Engine {
             clients: Clients::default(),
             plan: Plan::default(),
             order,
-            trust: Trust { errors_allowed: false, pins: true, firmly: true },
+            trust: Trust { errors_allowed: false, pins: true, firmly: true, lasts: true },
             notices: Vec::new(),
             has_lost_cache: false,
             has_written: false,

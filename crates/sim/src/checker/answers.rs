@@ -27,7 +27,7 @@ impl Model {
                 panic!("sector {sector} reads as version {version}, not one of {allowed:?}");
             }
             if trust.pins {
-                self.pin(sector, version, (began, now), trust.firmly);
+                self.pin(sector, version, (began, now), (trust.firmly, trust.lasts));
             }
         }
     }
@@ -45,7 +45,7 @@ impl World {
                 self.tally.count("wrong-sectors-served");
                 continue;
             }
-            let trust = self.engine.trust;
+            let trust = self.trust_now();
             let trust = Trust { pins: trust.pins && !self.is_doubtful(sector), ..trust };
             self.model.check_read((sector, 1), data, times, trust);
         }
