@@ -61,7 +61,7 @@ counters! {
         copied_sectors,
         /// Times that a band's stripe was looked for.
         lookups,
-        /// Places of the index that were looked at beyond the first, in all lookups.
+        /// Cache lines of the index that were looked at beyond the first, in all lookups.
         extra_probes,
     }
 }

@@ -11,7 +11,7 @@ use braid_engine::array::{Array, ArrayEffect, ArrayView, MemberId, Notice, Super
 use braid_engine::effect::{Attention, MemberIo, MemberIoDone, PieceReply, Report};
 use braid_engine::job::{self, Job};
 use braid_engine::request::{Fault, Piece, RequestId, ShardIndex};
-use braid_engine::{Shard, SitOut, Tuning};
+use braid_engine::{PREFETCH_PIECES, Shard, SitOut, Tuning};
 use braid_parity::Kernel;
 use braid_recording::Digest;
 
@@ -221,7 +221,16 @@ impl Core {
     ) -> ShardEffects {
         let now = self.clock.now();
         let told = self.recorder.as_ref().map(|recorder| (recorder, record::told_shard(events)));
-        for event in events.drain(..) {
+        let prefetch = |shard: &Shard, event: &ShardEvent| {
+            if let ShardEvent::Piece(piece) = event {
+                shard.prefetch(piece);
+            }
+        };
+        events.iter().skip(1).take(PREFETCH_PIECES - 1).for_each(|event| prefetch(shard, event));
+        let mut events = events.drain(..);
+        while let Some(event) = events.next() {
+            let ahead = events.as_slice().get(PREFETCH_PIECES - 1);
+            ahead.into_iter().for_each(|event| prefetch(shard, event));
             match event {
                 ShardEvent::Piece(piece) => shard.handle_piece(now, piece),
                 ShardEvent::MemberIo(done) => shard.handle_member_io(now, done),

@@ -39,9 +39,11 @@ const PURE: [&str; 8] = [
     "braid-engine",
 ];
 
-const ROWS: [Row; 18] = [
+const ROWS: [Row; 19] = [
     // Nothing without the simulator's cfg, hence allowed at the very bottom.
     Row { name: "braid-hooks", workspace: &[], registry: &[] },
+    // Nothing but an instruction that has no effect.
+    Row { name: "braid-hints", workspace: &[], registry: &[] },
     Row { name: "braid-geometry", workspace: &["braid-hooks"], registry: PURE_REGISTRY },
     Row { name: "braid-parity", workspace: &["braid-hooks"], registry: PURE_REGISTRY },
     Row { name: "braid-nbd-proto", workspace: &["braid-hooks"], registry: PURE_REGISTRY },
@@ -59,6 +61,7 @@ const ROWS: [Row; 18] = [
     Row {
         name: "braid-engine",
         workspace: &[
+            "braid-hints",
             "braid-hooks",
             "braid-geometry",
             "braid-parity",

@@ -31,6 +31,9 @@ use crate::request::{Fault, Piece, RequestId};
 use crate::stripe::Stripes;
 use crate::tuning::{CacheConfig, Tuning};
 
+/// How many pieces ahead a driver that has several calls [`Shard::prefetch`]: about as many lines as a processor fetches at once.
+pub const PREFETCH_PIECES: usize = 16;
+
 /// What a shard is made for.
 #[derive(Clone, Debug)]
 pub struct ShardConfig {
@@ -99,6 +102,14 @@ impl Shard {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.common.pieces.is_empty() && self.gated.is_empty() && self.common.in_flight == 0
+    }
+
+    /// The piece will be handled soon, behind others: what has to be fetched from memory for it may come meanwhile. A hint
+    /// that changes nothing else; [`PREFETCH_PIECES`] ahead is enough.
+    pub fn prefetch(&self, piece: &Piece) {
+        if let Machine::Stripe(stripes) = &self.family {
+            stripes.prefetch(piece);
+        }
     }
 
     /// Takes a piece of a client's request; it is answered once, by [`Self::poll_reply`].

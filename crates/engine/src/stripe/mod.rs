@@ -56,6 +56,9 @@ use promises::Promises;
 use read::DirectRead;
 use state::{Batch, Phase, Stripe};
 
+/// Bands of one piece that are fetched in advance: a large piece has other work to do meanwhile.
+const PREFETCHED_BANDS_MAX: u32 = 4;
+
 /// The machine of RAID-4, 5 and 6.
 #[derive(Debug)]
 pub(crate) struct Stripes {
@@ -193,6 +196,20 @@ impl Stripes {
 
     pub(crate) fn unit_sectors(&self) -> u32 {
         self.unit_sectors
+    }
+
+    /// The piece will be handled soon: its bands' lines of the index are fetched, where that may take a while.
+    pub(crate) fn prefetch(&self, piece: &Piece) {
+        let is_past_stripes = self.is_whole && !self.promises.is_any();
+        let index = &self.cache.index;
+        if !index.is_large() || piece.operation == Operation::Read && is_past_stripes {
+            return;
+        }
+        let address = self.geometry.locate(piece.start);
+        let start = self.geometry.row_start(address.row).0 + u64::from(address.offset_sectors);
+        let first = start / u64::from(self.unit_sectors);
+        let bands = piece.sectors.div_ceil(self.unit_sectors).min(PREFETCHED_BANDS_MAX);
+        (first..first + u64::from(bands)).for_each(|band| index.prefetch(band));
     }
 
     pub(crate) fn handle_piece(&mut self, common: &mut Common, key: PieceKey, piece: &Piece) {

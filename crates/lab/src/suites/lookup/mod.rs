@@ -1,16 +1,17 @@
 //! Suite `lookup`: which stripe holds a band, at 256, 16 K and 1 M stripes.
 //!
 //! *before* is 512 chained buckets, however many stripes there are; *seed* has two buckets for each stripe; *braid* is the
-//! engine's own index. Two ways to ask: one after the other, where each question waits for the answer before, as when
-//! one request finds one stripe; and all at once, where the processor works on several, as when a batch of requests
-//! finds its stripes.
+//! engine's own index. Three ways to ask: one after the other, where each question waits for the answer before, as when
+//! one request finds one stripe; all at once, where the processor works on several; and in turns, as a shard asks: the
+//! requests of a turn are known before the first is handled, so the index hears of each some requests ahead. The tables of
+//! chains have no such call and are asked plainly.
 
 mod chained;
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use braid_engine::Index;
+use braid_engine::{Index, PREFETCH_PIECES};
 
 use crate::frame::{
     Case, Contender, Figure, Metric, Report, Series, Settings, Suite, Target, race,
@@ -24,15 +25,21 @@ pub(super) const SUITE: Suite =
 /// Buckets of a table that does not grow with the cache.
 const BUCKETS_BEFORE: usize = 512;
 
+/// Events that a shard is given at once.
+const TURN: usize = 64;
+
 const HIT: &str = "hit, one after the other";
 const HIT_AT_ONCE: &str = "hit, all at once";
-const METRICS: [Metric; 6] = [
+const HIT_IN_TURNS: &str = "hit, in turns";
+const METRICS: [Metric; 8] = [
     Metric::less(HIT, "ns"),
     Metric::less("miss, one after the other", "ns"),
     Metric::less(HIT_AT_ONCE, "ns"),
     Metric::less("miss, all at once", "ns"),
-    Metric::less("probes of a hit", "places"),
-    Metric::less("probes of a miss", "places"),
+    Metric::less(HIT_IN_TURNS, "ns"),
+    Metric::less("miss, in turns", "ns"),
+    Metric::less("probes of a hit", "places or lines"),
+    Metric::less("probes of a miss", "places or lines"),
 ];
 
 fn run(settings: &Settings) -> Report {
@@ -47,48 +54,62 @@ fn run(settings: &Settings) -> Report {
         let targets = [
             Target::ratio(HIT, "braid", "before", 0.1),
             Target::ratio(HIT_AT_ONCE, "braid", "before", 0.1),
+            Target::ratio(HIT_IN_TURNS, "braid", "before", 0.1),
         ];
         report.add(case.map(|case| if *stripes == 16 << 10 { case.with(targets) } else { case }));
     }
     growth(&mut report);
-    report.note("a chained head has 952 bytes, an entry of the index 16; bands are runs of 16 neighbours, chained and asked for in random order");
+    report.note("a chained head has 952 bytes, an entry of the index 16, four to a line; probes count heads of a chain and lines of the index; in turns of 64; bands are runs of 16 neighbours, chained and asked for in random order");
     report
 }
 
 /// What the largest size costs over the smallest.
 fn growth(report: &mut Report) {
     let [first, .., last] = report.cases.as_slice() else { return };
-    let figures = (0..4).map(|index| {
+    let figures = GROWTHS.iter().enumerate().map(|(index, name)| {
         let series = first.figures[index].series.iter().zip(&last.figures[index].series);
         let ratios = |(a, b): (&Series, &Series)| Series {
             variant: a.variant,
             values: a.values.iter().zip(&b.values).map(|(a, b)| b / a).collect(),
         };
-        let name =
-            ["growth of a hit", "growth of a miss", GROWTH, "growth of misses at once"][index];
         Figure { metric: Metric::less(name, "times"), series: series.map(ratios).collect() }
     });
     let figures = figures.collect();
     let name = format!("from {} to {}", first.name, last.name);
     let case = Case { name, figures, targets: Vec::new() };
     let targets = [
-        Target::value("growth of a hit", "braid", 2.0, ""),
-        Target::value(GROWTH, "braid", 2.0, ""),
+        Target::value(GROWTHS[0], "braid", 2.0, ""),
+        Target::value(GROWTHS[2], "braid", 2.0, ""),
+        Target::value(GROWTHS[4], "braid", 2.0, "as a shard asks"),
     ];
     report.cases.push(case.with(targets));
 }
 
-const GROWTH: &str = "growth of hits at once";
+/// In the order of the metrics.
+const GROWTHS: [&str; 6] = [
+    "growth of a hit",
+    "growth of a miss",
+    "growth of hits at once",
+    "growth of misses at once",
+    "growth of hits in turns",
+    "growth of misses in turns",
+];
 
 /// Something that finds stripes.
 trait Find {
     fn get(&mut self, band: u64) -> Option<u32>;
+    /// This band will be asked for soon.
+    fn prefetch(&self, _band: u64) {}
     fn probes(&mut self, band: u64) -> u64;
 }
 
 impl Find for Index {
     fn get(&mut self, band: u64) -> Option<u32> {
         Index::get(self, band)
+    }
+
+    fn prefetch(&self, band: u64) {
+        Index::prefetch(self, band);
     }
 
     fn probes(&mut self, band: u64) -> u64 {
@@ -156,10 +177,12 @@ impl Questions {
 
     fn ask(&self, table: &mut impl Find) -> Vec<f64> {
         vec![
-            in_turn(&self.hits, table),
-            in_turn(&self.misses, table),
+            one_by_one(&self.hits, table),
+            one_by_one(&self.misses, table),
             at_once(&self.hits, table),
             at_once(&self.misses, table),
+            in_turns(&self.hits, table),
+            in_turns(&self.misses, table),
             probes(&self.hits, table),
             probes(&self.misses, table),
         ]
@@ -167,7 +190,7 @@ impl Questions {
 }
 
 /// Nanoseconds for each, where each waits for the one before.
-fn in_turn(bands: &[u64], table: &mut impl Find) -> f64 {
+fn one_by_one(bands: &[u64], table: &mut impl Find) -> f64 {
     let start = Instant::now();
     let mut wait = 0;
     for band in bands {
@@ -184,6 +207,24 @@ fn at_once(bands: &[u64], table: &mut impl Find) -> f64 {
     let start = Instant::now();
     let found: u64 = bands.iter().filter_map(|band| table.get(*band)).map(u64::from).sum();
     black_box(found);
+    each(start, bands)
+}
+
+/// Nanoseconds for each, asked as a shard does it that is given [`TURN`] events at once: each waits for the one before, and
+/// the index hears of those that come next.
+fn in_turns(bands: &[u64], table: &mut impl Find) -> f64 {
+    let start = Instant::now();
+    let mut wait = 0;
+    for turn in bands.chunks(TURN) {
+        turn.iter().take(PREFETCH_PIECES).for_each(|band| table.prefetch(band + wait));
+        for (place, band) in turn.iter().enumerate() {
+            let ahead = turn.get(place + PREFETCH_PIECES);
+            ahead.into_iter().for_each(|band| table.prefetch(band + wait));
+            let found = table.get(band + wait).map_or(0, u64::from);
+            wait = black_box(found) >> 40;
+        }
+    }
+    black_box(wait);
     each(start, bands)
 }
 
