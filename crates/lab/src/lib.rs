@@ -19,5 +19,6 @@ pub mod disk;
 pub mod driver;
 mod engine;
 pub mod frame;
+mod pages;
 mod random;
 pub mod suites;

@@ -6,17 +6,15 @@ use braid_engine::request::RequestId;
 use smallvec::SmallVec;
 
 use super::SECTOR;
+use crate::pages::Pages;
 
-/// Where blocks begin, so that copies do not straddle pages.
-const PAGE_BYTES: usize = 4 << 10;
 /// More runs than a step of work names on most arrays.
 const RUNS: usize = 16;
 
 /// Blocks first, payloads behind them. The payload of a request is the one of its number.
 #[derive(Debug)]
 pub(super) struct Bytes {
-    memory: Vec<u8>,
-    start: usize,
+    memory: Pages,
     block_bytes: usize,
     payloads_start: usize,
     payload_bytes: usize,
@@ -30,23 +28,20 @@ impl Bytes {
     ) -> Self {
         let payloads_start = blocks * block_bytes;
         let length = payloads_start + payloads * payload_bytes;
-        let memory: Vec<u8> =
-            (0..251).cycle().take(length + PAGE_BYTES).map(|byte| byte ^ 0x5a).collect();
-        let start = memory.as_ptr().addr().wrapping_neg() % PAGE_BYTES;
-        Self { memory, start, block_bytes, payloads_start, payload_bytes }
+        let memory = Pages::new(length, (0..251).cycle().map(|byte| byte ^ 0x5a));
+        Self { memory, block_bytes, payloads_start, payload_bytes }
     }
 
     fn place(&self, buffer: Buffer) -> usize {
         let bytes = |sectors: u32| sectors as usize * SECTOR;
-        self.start
-            + match buffer {
-                Buffer::Block { block, offset_sectors } => {
-                    block.0 as usize * self.block_bytes + bytes(offset_sectors)
-                }
-                Buffer::Payload { request, offset_sectors } => {
-                    self.payload_place(request) + bytes(offset_sectors)
-                }
+        match buffer {
+            Buffer::Block { block, offset_sectors } => {
+                block.0 as usize * self.block_bytes + bytes(offset_sectors)
             }
+            Buffer::Payload { request, offset_sectors } => {
+                self.payload_place(request) + bytes(offset_sectors)
+            }
+        }
     }
 
     fn payload_place(&self, request: RequestId) -> usize {
@@ -62,7 +57,7 @@ impl Bytes {
 
     /// The payload of a request.
     pub(super) fn payload(&mut self, request: RequestId) -> &mut [u8] {
-        let place = self.start + self.payload_place(request);
+        let place = self.payload_place(request);
         &mut self.memory[place..place + self.payload_bytes]
     }
 }

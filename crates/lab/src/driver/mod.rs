@@ -17,6 +17,7 @@ mod load;
 
 use std::sync::Arc;
 
+use crate::pages::Pages;
 use braid_engine::array::{ArrayView, Gate, MemberId, MemberView};
 use braid_engine::effect::Report;
 use braid_engine::effect::{MemberIo, MemberIoDone, MemberOperation};
@@ -83,7 +84,7 @@ pub struct Driver {
     capacity_sectors: u64,
     bytes: Bytes,
     /// By slot; empty when members are nothing.
-    members: Vec<Vec<u8>>,
+    members: Vec<Pages>,
     kernel: &'static Kernel,
     now: Instant,
     results: Vec<MemberIoDone>,
@@ -132,7 +133,7 @@ impl Driver {
         let size = usize::try_from(plan.member_sectors * SECTOR_BYTES).expect("fits into memory");
         let members = match plan.kind {
             // Touched: memory that was never written is one page of zeroes, in every cache.
-            Kind::Memory => (0..plan.slots).map(|_| vec![UNWRITTEN; size]).collect(),
+            Kind::Memory => (0..plan.slots).map(|_| Pages::filled(size, UNWRITTEN)).collect(),
             Kind::Null => Vec::new(),
         };
         Self {
@@ -286,7 +287,7 @@ fn bytes_of(sectors: u32) -> usize {
     sectors as usize * SECTOR
 }
 
-fn carry_out(members: &mut [Vec<u8>], bytes: &mut Bytes, io: &MemberIo) {
+fn carry_out(members: &mut [Pages], bytes: &mut Bytes, io: &MemberIo) {
     let Some(member) = members.get_mut(usize::from(io.slot.0)) else { return };
     let start = usize::try_from(io.sector.0 * SECTOR_BYTES).expect("inside of memory");
     let length = bytes_of(io.sectors);

@@ -12,6 +12,7 @@ use braid_parity::kernel;
 
 use crate::driver::{Driver, Kind, Load, Pattern, Places, Plan};
 use crate::frame::{Case, Contender, Metric, Report, Settings, Target, race};
+use crate::pages::Pages;
 use crate::random::Random;
 
 pub(super) const RATE: &str = "requests";
@@ -137,9 +138,9 @@ impl Path {
 
 /// The same copies and parity with nothing around them.
 struct Bare {
-    members: Vec<Vec<u8>>,
-    payloads: Vec<Vec<u8>>,
-    parity: Vec<u8>,
+    members: Vec<Pages>,
+    payloads: Vec<Pages>,
+    parity: Pages,
     random: Random,
     next: usize,
 }
@@ -150,9 +151,9 @@ impl Bare {
         let member_bytes = usize::try_from(plan.member_sectors * 512).expect("fits into memory");
         let payload_bytes = plan.payload_sectors as usize * 512;
         Self {
-            members: (0..plan.slots).map(|_| vec![1; member_bytes]).collect(),
-            payloads: (0..path.load.depth).map(|_| vec![2; payload_bytes]).collect(),
-            parity: vec![0; payload_bytes],
+            members: (0..plan.slots).map(|_| Pages::filled(member_bytes, 1)).collect(),
+            payloads: (0..path.load.depth).map(|_| Pages::filled(payload_bytes, 2)).collect(),
+            parity: Pages::filled(payload_bytes, 0),
             random: Random::new(1),
             next: 0,
         }
@@ -235,10 +236,10 @@ pub(super) fn memcpy(settings: &Settings) -> Option<Case> {
     if !settings.wants(name) {
         return None;
     }
-    let from = vec![3u8; size];
+    let from = Pages::filled(size, 3);
     let turn = |block: usize, seed: u64| {
         let mut random = Random::new(seed);
-        let mut to = vec![0u8; block * 64];
+        let mut to = Pages::filled(block * 64, 0);
         let count = size / block / 2;
         let start = std::time::Instant::now();
         for number in 0..count {
