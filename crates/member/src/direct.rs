@@ -9,7 +9,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::Arc;
 
 use rustix::fs::{AtFlags, OFlags, StatxFlags, statx};
@@ -65,12 +65,31 @@ pub(crate) fn reopen(file: &File, writable: bool) -> Result<File, DirectError> {
         return Err(DirectError::NotSaid);
     }
     judge(status.stx_dio_offset_align, status.stx_dio_mem_align)?;
-    OpenOptions::new()
+    let direct = OpenOptions::new()
         .read(true)
         .write(writable)
         .custom_flags((OFlags::DIRECT | OFlags::NOCTTY).bits().cast_signed())
         .open(format!("/proc/self/fd/{}", file.as_raw_fd()))
-        .map_err(system("open"))
+        .map_err(system("open"))?;
+    probe(&direct)?;
+    Ok(direct)
+}
+
+/// Reads one sector that is aligned to nothing coarser, at an offset that is not either: a file system may promise more than
+/// it keeps.
+fn probe(direct: &File) -> Result<(), DirectError> {
+    #[repr(align(4096))]
+    struct Memory([u8; 1024]);
+    let mut memory = Memory([0; 1024]);
+    is_kept(direct.read_at(&mut memory.0[512..], SECTOR_BYTES))
+}
+
+/// Whether a first read keeps the promise. An error of the medium says nothing about that.
+fn is_kept(read: std::io::Result<usize>) -> Result<(), DirectError> {
+    match read.as_ref().map_err(Errno::from_io_error) {
+        Err(Some(Errno::INVAL | Errno::OPNOTSUPP)) => read.map(drop).map_err(system("pread")),
+        _ => Ok(()),
+    }
 }
 
 /// Whether these alignments will do.
@@ -106,6 +125,15 @@ mod tests {
         let coarse = DirectError::Coarse { offset_bytes: 4096, memory_bytes: 512 };
         assert_eq!(judge(4096, 512), Err(coarse));
         assert!(judge(512, 4096).is_err());
+    }
+
+    #[test]
+    fn a_promise_that_is_not_kept_is_found_at_the_first_read() {
+        let read = |errno: Errno| is_kept(Err(errno.into()));
+        let errno = Errno::INVAL.raw_os_error();
+        assert_eq!(read(Errno::INVAL), Err(DirectError::System { call: "pread", errno }));
+        assert_eq!(read(Errno::IO), Ok(()), "a bad sector is found when it is read for somebody");
+        assert_eq!(is_kept(Ok(512)), Ok(()));
     }
 
     #[test]

@@ -112,7 +112,7 @@ impl Volume {
         let mut members = members;
         let untold =
             if options.read_only { Vec::new() } else { bring_level(assembled, &mut members)? };
-        go_direct(&members, options.direct)?;
+        let through_page_cache = go_direct(open_devices(&members), options.direct)?;
         let device = |slot: &Occupant| members.get(slot.member)?.as_ref().map(|open| &open.device);
         let mut devices = assembled.slots.iter().flatten().filter_map(device);
         let zero_is_fast = devices.all(|device| device.can_zero_fast());
@@ -167,7 +167,7 @@ impl Volume {
             core.array.push(ArrayEvent::MemberLost(id));
             core.drive(Machine::Array);
         }
-        Ok(Self::new(core, geometry, (options, zero_is_fast)))
+        Ok(Self::new(core, geometry, (options, zero_is_fast), through_page_cache))
     }
 }
 
@@ -234,10 +234,19 @@ fn tell(member: &mut OpenMember, (_, update): &Levelled) -> Result<(), MemberErr
     Ok(())
 }
 
-/// Takes members past the page cache, as far as that is wanted.
-fn go_direct(members: &[Option<OpenMember>], direct: Direct) -> Result<(), OpenError> {
-    for (index, member) in members.iter().enumerate() {
-        let Some(OpenMember { device, .. }) = member else { continue };
+/// Devices by their index in assembly's input.
+fn open_devices(members: &[Option<OpenMember>]) -> impl Iterator<Item = (usize, &dyn Member)> {
+    let members = members.iter().enumerate();
+    members.filter_map(|(index, member)| Some((index, &*member.as_ref()?.device)))
+}
+
+/// Takes members past the page cache, as far as that is wanted; who cannot, although it may, and why.
+fn go_direct<'a>(
+    devices: impl Iterator<Item = (usize, &'a dyn Member)>,
+    direct: Direct,
+) -> Result<Vec<(usize, DirectError)>, OpenError> {
+    let mut left = Vec::new();
+    for (index, device) in devices {
         let is_block = device.identity().kind == MemberKind::BlockDevice;
         let refused = match direct {
             Direct::Off => continue,
@@ -245,11 +254,13 @@ fn go_direct(members: &[Option<OpenMember>], direct: Direct) -> Result<(), OpenE
             Direct::On if device.is_memory() => continue,
             Direct::Auto | Direct::On => device.go_direct(),
         };
-        if let (Err(source), Direct::On) = (refused, direct) {
-            return Err(OpenError::Direct { index, source });
+        match (refused, direct) {
+            (Err(source), Direct::On) => return Err(OpenError::Direct { index, source }),
+            (Err(source), _) => left.push((index, source)),
+            (Ok(()), _) => {}
         }
     }
-    Ok(())
+    Ok(left)
 }
 
 /// The names of members that take part, by their index in assembly's input.
@@ -292,4 +303,51 @@ fn spawn_each(core: &Arc<Core>, options: &Options) -> std::io::Result<()> {
         }
     }
     core.keep_time()
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+    use braid_member::{Identity, MemoryMember};
+
+    /// Something that calls itself a block device and has no direct I/O.
+    struct Stubborn(MemoryMember, Identity);
+
+    impl Member for Stubborn {
+        fn size_bytes(&self) -> u64 {
+            self.0.size_bytes()
+        }
+        fn identity(&self) -> &Identity {
+            &self.1
+        }
+        fn read_at(&self, buffer: &mut [u8], offset_bytes: u64) -> Result<(), MemberError> {
+            self.0.read_at(buffer, offset_bytes)
+        }
+        fn write_at(&self, buffer: &[u8], offset: u64, durable: bool) -> Result<(), MemberError> {
+            self.0.write_at(buffer, offset, durable)
+        }
+        fn flush(&self) -> Result<(), MemberError> {
+            self.0.flush()
+        }
+        fn zero(&self, offset: u64, length: u64, may_punch: bool) -> Result<(), MemberError> {
+            self.0.zero(offset, length, may_punch)
+        }
+        fn can_zero_fast(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_device_that_cannot_go_past_the_page_cache_is_named_or_refused() {
+        let memory = MemoryMember::new(1 << 20);
+        let identity = Identity { kind: MemberKind::BlockDevice, ..memory.identity().clone() };
+        let device = Stubborn(memory, identity);
+        let go = |direct| go_direct([(1, &device as &dyn Member)].into_iter(), direct);
+        assert_eq!(go(Direct::Off).expect("none"), []);
+        let left = go(Direct::Auto).expect("it may");
+        assert_eq!(left, [(1, DirectError::NotADevice)]);
+        let refused = go(Direct::On).expect_err("it must");
+        assert!(matches!(refused, OpenError::Direct { index: 1, .. }));
+    }
 }

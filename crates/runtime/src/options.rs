@@ -23,7 +23,8 @@ pub enum Io {
 /// Whether members are used past the page cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direct {
-    /// Block devices, where they allow it.
+    /// Block devices, where they allow it ([`crate::Volume::through_page_cache`] says which do not). Not files: which way is
+    /// better for them is for a person to say (docs/clients.md, with figures).
     #[default]
     Auto,
     /// All members, or the array does not start. Members in memory have no page cache.

@@ -9,6 +9,7 @@ use braid_engine::request::{
 };
 use braid_engine::{Counters, SitOut};
 use braid_geometry::{Geometry, LogicalSector, SECTOR_BYTES};
+use braid_member::DirectError;
 use braid_ring::Payload;
 
 use crate::cache::Cache;
@@ -92,6 +93,7 @@ pub struct Volume {
     in_flight: Arc<InFlight>,
     stopping: AtomicBool,
     has_stopped: Mutex<bool>,
+    through_page_cache: Vec<(usize, DirectError)>,
 }
 
 /// Requests that have not been answered, so that stopping can wait for them.
@@ -125,6 +127,7 @@ impl Volume {
         core: Arc<Core>,
         geometry: Geometry,
         (options, zero_is_fast): (&Options, bool),
+        through_page_cache: Vec<(usize, DirectError)>,
     ) -> Self {
         let shards = u16::try_from(core.shards.len()).expect("made from a u16");
         Self {
@@ -140,6 +143,7 @@ impl Volume {
             in_flight: Arc::default(),
             stopping: AtomicBool::new(false),
             has_stopped: Mutex::new(false),
+            through_page_cache,
         }
     }
 
@@ -157,6 +161,13 @@ impl Volume {
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         self.read_only
+    }
+
+    /// Members that would be used past the page cache (`Direct::Auto`) if they could, by their index in the list that
+    /// assembly was given; and why they cannot.
+    #[must_use]
+    pub fn through_page_cache(&self) -> &[(usize, DirectError)] {
+        &self.through_page_cache
     }
 
     /// Where the array's bytes live.

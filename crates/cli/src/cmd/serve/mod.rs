@@ -167,6 +167,7 @@ fn open(
     sink: Option<Sink>,
 ) -> Result<Arc<Volume>, CliError> {
     let watcher = Arc::clone(reporter);
+    let labels: Vec<String> = ready.verdicts.iter().map(|one| one.label.clone()).collect();
     let volume = Volume::open_recorded(
         &ready.array,
         ready.members,
@@ -177,16 +178,19 @@ fn open(
     let volume = volume.map_err(|error| {
         let what = match &error {
             OpenError::Untold { index, .. } => {
-                format!("{} could not be written before the start", ready.verdicts[*index].label)
+                format!("{} could not be written before the start", labels[*index])
             }
             OpenError::Direct { index, .. } => format!(
                 "{} cannot be used past the page cache; without --direct on it can be served",
-                ready.verdicts[*index].label
+                labels[*index]
             ),
             _ => "the array could not be started".to_owned(),
         };
         CliError::new(Code::ArrayFailed, what).caused_by(&error)
     })?;
+    for (index, why) in volume.through_page_cache() {
+        reporter.through_page_cache(&labels[*index], why);
+    }
     Ok(Arc::new(volume))
 }
 

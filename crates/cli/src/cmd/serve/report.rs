@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use braid_engine::array::MemberId;
 use braid_frontend_nbd::Counts;
+use braid_member::DirectError;
 use braid_ondisk::format_uuid;
 use braid_ring::RingError;
 use braid_runtime::{Notice, Stopped, Volume};
@@ -126,6 +127,16 @@ impl Reporter {
             0 => "can lose no more".to_string(),
             left => format!("can lose {left} more"),
         }
+    }
+
+    /// A member that could not be used past the page cache, although it would be.
+    pub(crate) fn through_page_cache(&self, label: &str, why: &DirectError) {
+        if self.json {
+            let facts = json!({ "member": label, "why": why.to_string() });
+            return self.event("through-page-cache", &facts);
+        }
+        let text = format!("{} is used through the page cache: {why}", printable(label));
+        self.say(Style::Warning, &text);
     }
 
     pub(crate) fn serving(&self, volume: &Volume, uris: &[String]) {
