@@ -42,6 +42,7 @@ pub(super) fn run(backend: &mut dyn Backend, members: usize, streams: &[Stream])
         Front { backend, queues, clients, start, next_id: 0 }.run(&done, &mut outcome);
     });
     outcome.time_ns = u64::try_from(start.elapsed().as_nanos()).expect("some years");
+    (outcome.write_ns, outcome.read_ns) = (outcome.time_ns, outcome.time_ns);
     outcome.pre_read_sectors = backend.pre_read_sectors();
     outcome
 }

@@ -25,6 +25,9 @@ pub(super) struct Stream {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
     pub(super) time_ns: u64,
+    /// Of phases in which somebody wrote, and in which somebody read.
+    pub(super) write_ns: u64,
+    pub(super) read_ns: u64,
     pub(super) written_sectors: u64,
     pub(super) read_sectors: u64,
     pub(super) pre_read_sectors: u64,
@@ -76,10 +79,15 @@ impl Client {
     }
 }
 
+/// More clients than there ever are at once.
+const CLIENTS_MAX: u64 = 64;
+
 /// All of it.
 pub(super) struct World<'a> {
     backend: &'a mut dyn Backend,
     disks: Vec<Disk>,
+    /// What comes after the clients of now.
+    phases: std::slice::Iter<'a, Vec<Stream>>,
     clients: Vec<Client>,
     now: u64,
     next_id: u64,
@@ -88,11 +96,17 @@ pub(super) struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    pub(super) fn new(backend: &'a mut dyn Backend, disks: usize, streams: &[Stream]) -> Self {
+    /// The streams of a phase go at once; a phase begins when all of the one before is on the platters.
+    pub(super) fn new(
+        backend: &'a mut dyn Backend,
+        disks: usize,
+        phases: &'a [Vec<Stream>],
+    ) -> Self {
         Self {
             backend,
             disks: (0..disks).map(|_| Disk::new(DiskPlan::SATA_2005)).collect(),
-            clients: (1..).zip(streams).map(|(seed, stream)| Client::new(seed, stream)).collect(),
+            phases: phases.iter(),
+            clients: Vec::new(),
             now: 0,
             next_id: 0,
             is_flushed: false,
@@ -102,6 +116,25 @@ impl<'a> World<'a> {
 
     /// Runs it until everything that was asked for is on the platters.
     pub(super) fn run(mut self) -> Outcome {
+        while let Some(streams) = self.phases.next() {
+            assert!(streams.len() as u64 <= CLIENTS_MAX, "the world is made for fewer clients");
+            self.clients =
+                (1..).zip(streams).map(|(seed, stream)| Client::new(seed, stream)).collect();
+            self.is_flushed = false;
+            let begun = self.now;
+            self.run_phase();
+            let time_ns = self.now - begun;
+            let has = |is_write| streams.iter().any(|stream| stream.is_write == is_write);
+            self.outcome.write_ns += if has(true) { time_ns } else { 0 };
+            self.outcome.read_ns += if has(false) { time_ns } else { 0 };
+        }
+        self.outcome.time_ns = self.now;
+        self.outcome.pre_read_sectors = self.backend.pre_read_sectors();
+        self.outcome.positionings = self.disks.iter().map(Disk::positionings).sum();
+        self.outcome
+    }
+
+    fn run_phase(&mut self) {
         loop {
             self.ask();
             if !self.is_flushed && self.clients.iter().all(|client| client.is_done()) {
@@ -115,10 +148,6 @@ impl<'a> World<'a> {
             }
             self.carry_out();
         }
-        self.outcome.time_ns = self.now;
-        self.outcome.pre_read_sectors = self.backend.pre_read_sectors();
-        self.outcome.positionings = self.disks.iter().map(Disk::positionings).sum();
-        self.outcome
     }
 
     fn is_over(&self) -> bool {
@@ -128,11 +157,10 @@ impl<'a> World<'a> {
 
     /// Clients ask for what they may.
     fn ask(&mut self) {
-        let count = self.clients.len() as u64;
         while let Some(index) =
             self.clients.iter().position(|client| client.may_ask() && client.ready_at <= self.now)
         {
-            let id = self.next_id * count + index as u64;
+            let id = self.next_id * CLIENTS_MAX + index as u64;
             self.next_id += 1;
             let request = self.clients[index].ask(id, self.now);
             self.backend.request(self.now, request);
@@ -170,9 +198,8 @@ impl<'a> World<'a> {
         for (disk, request) in effects.disks {
             self.disks[disk].push(self.now, request);
         }
-        let count = self.clients.len() as u64;
         for id in effects.answers {
-            let index = usize::try_from(id % count).expect("few clients");
+            let index = usize::try_from(id % CLIENTS_MAX).expect("few clients");
             self.clients[index].answered(&mut self.outcome);
         }
     }
