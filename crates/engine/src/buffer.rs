@@ -2,13 +2,11 @@
 //!
 //! Two kinds of memory exist. A **payload** belongs to a client's request and lives until the
 //! request is answered. A **block** belongs to a stripe slot for good: stripe `s` of a shard owns
-//! two blocks of one stripe unit per array slot, its *old* half (what members hold) and its *new*
-//! half (what is to be written). Ownership by position means that a block cannot leak, cannot run
+//! a block of one stripe unit per array slot. Ownership by position means that a block cannot leak, cannot run
 //! out half-way through a stripe, and needs no allocator.
 //!
 //! ```text
-//! shard arena:  | s0 slot0 old | s0 slot0 new | s0 slot1 old | ... | s1 slot0 old | ...
-//!                 one stripe unit each
+//! shard arena:  | s0 slot0 | s0 slot1 | ... | s1 slot0 | ...      one stripe unit each
 //! ```
 //!
 //! # A payload's second side
@@ -25,15 +23,6 @@
 //!   first side's elsewhere. The first side stays for as long as something may write it.
 
 use crate::request::RequestId;
-
-/// Which of a column's two blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Half {
-    /// What the member holds, as read or reconstructed (later, in place, the delta or new parity).
-    Old,
-    /// What the column shall hold.
-    New,
-}
 
 /// One block of a shard's arena; the driver multiplies it by the stripe unit to find the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -14,14 +14,12 @@ use crate::buffer::Buffer;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(pub u64);
 
-/// Steps to be carried out in order, on runs of `sectors` sectors where a step names no own length.
+/// Steps to be carried out in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Job {
     /// Its name; it comes back whole in [`crate::Shard::handle_job_done`], so that its memory is
     /// used again.
     pub id: JobId,
-    /// Length of the stripe window.
-    pub sectors: u32,
     /// What to do.
     pub steps: Vec<Step>,
     /// What [`Sources`] name. Where Q is involved they are by exponent, and none is zeroes.
@@ -74,6 +72,8 @@ pub enum Step {
         target: Buffer,
         /// Sources.
         sources: Sources,
+        /// Length.
+        sectors: u32,
     },
     /// `target ^= source`: the difference between old and new content.
     XorInto {
@@ -81,6 +81,8 @@ pub enum Step {
         target: Buffer,
         /// Source.
         source: Buffer,
+        /// Length.
+        sectors: u32,
     },
     /// Q, and P with it if asked for, from every data column.
     Generate {
@@ -90,6 +92,8 @@ pub enum Step {
         p: Option<Buffer>,
         /// Where Q goes.
         q: Buffer,
+        /// Length.
+        sectors: u32,
     },
     /// One lost data column from Q and the rest.
     RecoverFromQ {
@@ -101,6 +105,8 @@ pub enum Step {
         lost: u16,
         /// Where it goes.
         out: Buffer,
+        /// Length.
+        sectors: u32,
     },
     /// Two lost data columns from P, Q and the rest.
     RecoverTwo {
@@ -114,6 +120,8 @@ pub enum Step {
         lost: (u16, u16),
         /// Where they go.
         out: (Buffer, Buffer),
+        /// Length.
+        sectors: u32,
     },
     /// `p ^= delta`, `q ^= g^exponent delta`: parity follows one data column.
     Update {
@@ -125,6 +133,8 @@ pub enum Step {
         p: Option<Buffer>,
         /// Q, if it is kept.
         q: Option<Buffer>,
+        /// Length.
+        sectors: u32,
     },
 }
 
@@ -169,10 +179,6 @@ struct Runner<'a, M> {
 }
 
 impl<M: Memory> Runner<'_, M> {
-    fn whole(&self, buffer: Buffer) -> Span {
-        span(buffer, self.job.sectors)
-    }
-
     fn run(&mut self, step: &Step) {
         let kernel = self.kernel;
         match *step {
@@ -184,48 +190,47 @@ impl<M: Memory> Runner<'_, M> {
             Step::Zero { to, sectors } => {
                 self.memory.lend(&[span(to, sectors)], &[], &mut |to, _| to[0].fill(0));
             }
-            Step::Xor { target, sources } => {
+            Step::Xor { target, sources, sectors } => {
                 let named = self.job.buffers_of(sources).iter().flatten();
-                let sources: Few<Span> = named.map(|buffer| self.whole(*buffer)).collect();
-                self.memory.lend(&[self.whole(target)], &sources, &mut |target, sources| {
+                let sources: Few<Span> = named.map(|buffer| span(*buffer, sectors)).collect();
+                self.memory.lend(&[span(target, sectors)], &sources, &mut |target, sources| {
                     kernel.xor(target[0], sources);
                 });
             }
-            Step::XorInto { target, source } => {
-                let (target, source) = (self.whole(target), self.whole(source));
+            Step::XorInto { target, source, sectors } => {
+                let (target, source) = (span(target, sectors), span(source, sectors));
                 self.memory.lend(&[target], &[source], &mut |target, sources| {
                     kernel.xor_into(target[0], sources);
                 });
             }
-            Step::Generate { sources, p, q } => {
-                let targets: Few<Span> = p.into_iter().chain([q]).map(|b| self.whole(b)).collect();
-                self.with_columns(
-                    &targets,
-                    (sources, &[]),
-                    &mut |targets, columns, _| match targets {
+            Step::Generate { sources, p, q, sectors } => {
+                let targets: Few<Span> =
+                    p.into_iter().chain([q]).map(|b| span(b, sectors)).collect();
+                self.with_columns(&targets, (sources, sectors, &[]), &mut |targets, columns, _| {
+                    match targets {
                         [p, q] => kernel.pq(columns, p, q),
                         [q] => kernel.q(columns, q),
                         _ => unreachable!("one or two targets were named"),
-                    },
-                );
+                    }
+                });
             }
-            Step::RecoverFromQ { sources, q, lost, out } => {
-                let (out, q) = ([self.whole(out)], [self.whole(q)]);
-                self.with_columns(&out, (sources, &q), &mut |out, columns, q| {
+            Step::RecoverFromQ { sources, q, lost, out, sectors } => {
+                let (out, q) = ([span(out, sectors)], [span(q, sectors)]);
+                self.with_columns(&out, (sources, sectors, &q), &mut |out, columns, q| {
                     kernel.recover_data_from_q(columns, q[0], lost, out[0]);
                 });
             }
-            Step::RecoverTwo { sources, p, q, lost, out } => {
-                let targets = [self.whole(out.0), self.whole(out.1)];
-                let also = [self.whole(p), self.whole(q)];
-                self.with_columns(&targets, (sources, &also), &mut |out, columns, pq| {
+            Step::RecoverTwo { sources, p, q, lost, out, sectors } => {
+                let targets = [span(out.0, sectors), span(out.1, sectors)];
+                let also = [span(p, sectors), span(q, sectors)];
+                self.with_columns(&targets, (sources, sectors, &also), &mut |out, columns, pq| {
                     let [first, second] = out else { unreachable!("two targets were named") };
                     kernel.recover_two_data(columns, (pq[0], pq[1]), lost, (first, second));
                 });
             }
-            Step::Update { delta, exponent, p, q } => {
-                let targets: Few<Span> = p.into_iter().chain(q).map(|b| self.whole(b)).collect();
-                self.memory.lend(&targets, &[self.whole(delta)], &mut |targets, delta| {
+            Step::Update { delta, exponent, p, q, sectors } => {
+                let targets: Few<Span> = p.into_iter().chain(q).map(|b| span(b, sectors)).collect();
+                self.memory.lend(&targets, &[span(delta, sectors)], &mut |targets, delta| {
                     let mut targets = targets.iter_mut().map(|target| &mut **target);
                     let p = if p.is_some() { targets.next() } else { None };
                     let q = if q.is_some() { targets.next() } else { None };
@@ -239,11 +244,11 @@ impl<M: Memory> Runner<'_, M> {
     fn with_columns(
         &mut self,
         targets: &[Span],
-        (columns, also): (Sources, &[Span]),
+        (columns, sectors, also): (Sources, u32, &[Span]),
         work: ColumnWork<'_>,
     ) {
         let columns = self.job.buffers_of(columns);
-        let present = columns.iter().flatten().map(|buffer| self.whole(*buffer));
+        let present = columns.iter().flatten().map(|buffer| span(*buffer, sectors));
         let sources: Few<Span> = present.chain(also.iter().copied()).collect();
         self.memory.lend(targets, &sources, &mut |targets, sources| {
             let (present, also) = sources.split_at(sources.len() - also.len());

@@ -81,10 +81,16 @@ named! {
         RmwForgetsColumn = "rmw-forgets-column",
         /// Stripe: read-modify-write takes the old content for the difference.
         RmwNoDifference = "rmw-no-difference",
-        /// Stripe: a partial write does not bring the old bytes along.
+        /// Stripe: reconstruct-write does without what a column that is written in part keeps.
         MergeForgetsOld = "merge-forgets-old",
         /// Stripe: zeroes take the whole window, whatever they cover.
         ZeroTakesWindow = "zero-takes-window",
+        /// Stripe: of what is to be read of a column, only the first extent is.
+        OneExtentRead = "one-extent-read",
+        /// Stripe: gaps between extents are closed whether what lies there is known or not.
+        GapsBelieved = "gaps-believed",
+        /// Stripe: a part of a write behind a newer one is taken from the start of its payload.
+        PartStartsOver = "part-starts-over",
         /// Stripe: columns are read into the start of their block.
         ReadsAtUnitStart = "reads-at-unit-start",
         /// Stripe: a write is answered before its members are written.
@@ -411,6 +417,12 @@ named! {
         RecoversTwo = "recovers-two",
         /// Stripe: a write finds no parity column that takes writes.
         MakesNoParity = "makes-no-parity",
+        /// Stripe: a batch touches sectors too far apart to take along what lies between.
+        WindowHasGaps = "window-has-gaps",
+        /// Stripe: small writes of a column are copied into its block.
+        WritesGathered = "writes-gathered",
+        /// Stripe: several writes of a column go side by side from their payloads.
+        WritesSideBySide = "writes-side-by-side",
         /// Stripe: parity is made from all data.
         ReconstructsParity = "reconstructs-parity",
         /// Stripe: parity follows what changed.

@@ -81,10 +81,10 @@ impl Cache {
         sectors.clamp(1, UNIT_SECTORS_MAX).next_power_of_two()
     }
 
-    /// Stripes of each shard: two blocks of a unit for each slot.
+    /// Stripes of each shard: a block of a unit for each slot.
     fn stripes(&self, geometry: &Geometry, shards: u16) -> u32 {
         let unit_sectors = geometry.chunk_sectors().clamp(1, self.unit_sectors_max());
-        let stripe_bytes = 2 * u64::from(unit_sectors) * SECTOR_BYTES * u64::from(geometry.slots());
+        let stripe_bytes = u64::from(unit_sectors) * SECTOR_BYTES * u64::from(geometry.slots());
         let count = self.memory_bytes / u64::from(shards) / stripe_bytes;
         u32::try_from(count.clamp(STRIPES_MIN, STRIPES_MAX)).expect("clamped")
     }
@@ -108,13 +108,13 @@ mod tests {
         .unwrap();
         let cache = Cache::default();
         let config = cache.shard_config(&geometry, 4).cache;
-        // Two units of 64 KiB for each of four slots: 512 KiB.
-        assert_eq!((config.unit_sectors_max, config.tuning.stripes), (128, 32));
-        assert_eq!(config.stripes_max, 2048);
+        // A unit of 64 KiB for each of four slots: 256 KiB.
+        assert_eq!((config.unit_sectors_max, config.tuning.stripes), (128, 64));
+        assert_eq!(config.stripes_max, 4096);
         assert_eq!(config.tuning.dirty_sectors_max, 32 << 10);
         let tiny = Cache { memory_bytes: 0, unit_bytes: 4096, ..cache };
         assert_eq!(tiny.tuning(&geometry, 4).stripes, 4);
         let small = Cache { unit_bytes: 4096, ..cache };
-        assert_eq!(small.tuning(&geometry, 4).stripes, 512, "the same memory");
+        assert_eq!(small.tuning(&geometry, 4).stripes, 1024, "the same memory");
     }
 }

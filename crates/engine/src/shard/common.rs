@@ -126,9 +126,9 @@ impl Common {
     }
 
     /// An empty job, in memory that was used before if there is some.
-    pub(crate) fn blank_job(&mut self, id: JobId, sectors: u32) -> Job {
+    pub(crate) fn blank_job(&mut self, id: JobId) -> Job {
         let job = self.spare_jobs.pop().unwrap_or_default();
-        Job { id, sectors, ..job }
+        Job { id, ..job }
     }
 
     pub(crate) fn submit_job(&mut self, job: Job) {

@@ -3,13 +3,15 @@
 use braid_geometry::Slot;
 use braid_hooks::{Bug, Mark, planted, reached};
 
+use super::content::{Part, Source};
 use super::decide::{Action, Turn, decide};
 use super::facts::{Around, facts};
 use super::plan::{Method, Plan, Recovery};
-use super::state::{Column, ColumnState, Fresh, Phase, Place, SectorSet, Stripe};
+use super::sectors::{Extent, SectorSet};
+use super::state::{Column, ColumnState, Fresh, Phase, Place, Stripe};
 use super::steps::{Blocks, Builder};
-use super::{IoOwner, Stripes};
-use crate::buffer::{Buffer, Half};
+use super::{ColumnIo, IoOwner, Stripes};
+use crate::buffer::Buffer;
 use crate::effect::{IoId, MemberFault, MemberOperation, Report};
 use crate::job::{JobId, Step};
 use crate::request::Fault;
@@ -78,37 +80,58 @@ impl Stripes {
     }
 
     fn blocks(&self, index: u32) -> Blocks {
-        Blocks { first: index * 2 * u32::from(self.geometry.slots()) }
+        Blocks { first: index * u32::from(self.geometry.slots()) }
+    }
+
+    /// Asks a column's member for an extent, or gives it to it.
+    fn submit(&mut self, common: &mut Common, io: ColumnIo, operation: MemberOperation) {
+        let ColumnIo { index, slot, extent, .. } = io;
+        let is_write = operation.is_write();
+        let id = IoId(self.in_flight.insert(IoOwner::Column(io)));
+        let stripe = self.cache.stripe_mut(index);
+        common.submit((id, slot), stripe.range(extent), operation);
+        stripe.outstanding += 1;
+        let column = stripe.column_mut(slot);
+        column.out += 1;
+        column.state = if is_write { ColumnState::Writing } else { ColumnState::Reading };
     }
 
     fn read(&mut self, common: &mut Common, index: u32, plan: &Plan) {
         let blocks = self.blocks(index);
-        let stripe = self.cache.stripe_mut(index);
+        let stripe = self.cache.stripe(index);
         let map = stripe.map;
-        let p = plan.p.then(|| map.p_slot());
-        let q = plan.q.then(|| map.q_slot().expect("a plan reads Q only where there is one"));
-        let range = stripe.range();
-        let batch = stripe.batch.as_ref().expect("a batch is being filled");
-        let offset = if planted(Bug::ReadsAtUnitStart) { 0 } else { batch.window.offset };
-        if batch.is_write {
+        if stripe.batch.as_ref().expect("a batch is being filled").is_write {
             common.counters.pre_reads += plan.reads() as u64;
         }
-        for slot in plan.data.iter().map(|data| map.data_slot(*data)).chain(p).chain(q) {
-            let buffer = blocks.at(stripe, slot, Half::Old, offset);
-            let io = IoId(self.in_flight.insert(IoOwner::Column { index, slot }));
-            common.submit((io, slot), range, MemberOperation::Read { buffer });
-            stripe.column_mut(slot).state = ColumnState::Reading;
-            stripe.outstanding += 1;
+        let data =
+            (0..map.data_slots()).map(|data| map.data_slot(data)).zip(plan.data.iter().copied());
+        let q = map.q_slot().map(|slot| (slot, plan.q));
+        for (slot, set) in data.chain([(map.p_slot(), plan.p)]).chain(q) {
+            for extent in set.extents() {
+                let offset = if planted(Bug::ReadsAtUnitStart) { 0 } else { extent.offset };
+                let buffer = blocks.at(slot, offset);
+                let io = ColumnIo { index, slot, extent, is_repair: false };
+                self.submit(common, io, MemberOperation::Read { buffer });
+                if planted(Bug::OneExtentRead) {
+                    let column = self.cache.stripe_mut(index).column_mut(slot);
+                    column.valid = column.valid.union(set);
+                    break;
+                }
+            }
         }
     }
 
     fn compute(&mut self, common: &mut Common, index: u32, plan: &Plan) {
         let blocks = self.blocks(index);
+        let mut content = std::mem::take(&mut self.content);
         let stripe = self.cache.stripe_mut(index);
         count(common, stripe, plan);
         stripe.phase = Phase::Compute;
-        let job = common.blank_job(JobId(u64::from(index)), stripe.window().sectors);
-        let job = Builder { stripe: &mut *stripe, blocks, job }.build(plan);
+        if stripe.batch.as_ref().expect("a batch is being computed").is_write {
+            content.find(stripe);
+        }
+        let job = common.blank_job(JobId(u64::from(index)));
+        let job = Builder { stripe: &mut *stripe, blocks, content: &content, job }.build(plan);
         let copied = |step: &Step| match step {
             Step::Copy { sectors, .. } => u64::from(*sectors),
             _ => 0,
@@ -120,52 +143,110 @@ impl Stripes {
             stripe.outstanding += 1;
             common.submit_job(job);
         }
+        self.content = content;
     }
 
     /// Answers reads, then writes every column whose member lacks its content.
     fn write(&mut self, common: &mut Common, index: u32) {
-        let (blocks, is_beside) = (self.blocks(index), self.is_beside(index));
         let stripe = self.cache.stripe_mut(index);
         stripe.phase = Phase::Write;
-        let range = stripe.range();
         let batch = *stripe.batch.as_ref().expect("a batch is being written");
-        let offset = batch.window.offset;
         let durable = stripe.attachments().any(|attachment| attachment.want.is_durable());
         let durable = durable && !planted(Bug::StripeIgnoresFua);
+        let mut content = std::mem::take(&mut self.content);
+        if batch.is_write {
+            content.find(stripe);
+        }
         if !batch.is_write || planted(Bug::AnsweredUnwritten) {
             self.answer_batch(common, index, Ok(()));
         }
-        let stripe = self.cache.stripe_mut(index);
-        for slot in stripe.slots() {
-            let column = *stripe.column(slot);
-            let fresh = match column.fresh {
-                Fresh::Nothing if !is_beside && is_repairable(common, &column) => {
-                    reached(Mark::RepairsStripe);
-                    common.counters.read_repairs += 1;
-                    let is_wrong = planted(Bug::RepairWritesWrong);
-                    Fresh::Block(if is_wrong { Half::New } else { Half::Old })
-                }
-                fresh => fresh,
-            };
-            let is_forgotten = slot == stripe.map.p_slot()
+        let map = self.cache.stripe(index).map;
+        for data in 0..map.data_slots() {
+            let slot = map.data_slot(data);
+            let parts = if batch.is_write { content.of(data) } else { &[] };
+            let gathered = if batch.is_write { content.sets_of(data).0 } else { SectorSet::EMPTY };
+            self.write_straight(common, (index, slot), parts, durable);
+            self.write_blocks(common, (index, slot), gathered, durable);
+        }
+        self.content = content;
+        for slot in [Some(map.p_slot()), map.q_slot()].into_iter().flatten() {
+            let is_forgotten = slot == map.p_slot()
                 && common.view.slots.contains(&None)
                 && planted(Bug::DegradedWithoutP);
-            if fresh == Fresh::Nothing || common.view.member(slot).is_none() || is_forgotten {
-                continue;
-            }
-            let write = |buffer| MemberOperation::Write { buffer, durable };
-            let operation = match fresh {
-                Fresh::Nothing => continue,
-                Fresh::Payload { request, offset_sectors } => {
-                    write(Buffer::Payload { request, offset_sectors })
+            let fresh = self.cache.stripe(index).column(slot).fresh;
+            let is_made = fresh == Fresh::Block && !is_forgotten;
+            let made = if is_made { batch.window } else { SectorSet::EMPTY };
+            self.write_blocks(common, (index, slot), made, durable);
+            if let Fresh::Zeroes { may_punch } = fresh
+                && !is_forgotten
+                && common.view.member(slot).is_some()
+            {
+                for extent in batch.window.extents() {
+                    let io = ColumnIo { index, slot, extent, is_repair: false };
+                    self.submit(common, io, MemberOperation::Zero { may_punch, durable });
                 }
-                Fresh::Zeroes { may_punch } => MemberOperation::Zero { may_punch, durable },
-                Fresh::Block(half) => write(blocks.at(stripe, slot, half, offset)),
+            }
+        }
+    }
+
+    /// Writes a column from payloads.
+    fn write_straight(
+        &mut self,
+        common: &mut Common,
+        (index, slot): (u32, Slot),
+        parts: &[Part],
+        durable: bool,
+    ) {
+        if common.view.member(slot).is_none() {
+            return;
+        }
+        for part in parts.iter().filter(|part| !part.is_gathered) {
+            let operation = match part.source {
+                Source::Payload { request, offset_sectors } => MemberOperation::Write {
+                    buffer: Buffer::Payload { request, offset_sectors },
+                    durable,
+                },
+                Source::Zeroes { may_punch } => MemberOperation::Zero { may_punch, durable },
             };
-            let io = IoId(self.in_flight.insert(IoOwner::Column { index, slot }));
-            common.submit((io, slot), range, operation);
-            stripe.column_mut(slot).state = ColumnState::Writing;
-            stripe.outstanding += 1;
+            let io = ColumnIo { index, slot, extent: part.extent, is_repair: false };
+            self.submit(common, io, operation);
+        }
+    }
+
+    /// Writes what a column's block has anew; and once more what could not be read of it, which may help.
+    fn write_blocks(
+        &mut self,
+        common: &mut Common,
+        (index, slot): (u32, Slot),
+        made: SectorSet,
+        durable: bool,
+    ) {
+        if common.view.member(slot).is_none() {
+            return;
+        }
+        let (blocks, is_beside) = (self.blocks(index), self.is_beside(index));
+        let stripe = self.cache.stripe(index);
+        let is_write = stripe.batch.as_ref().expect("a batch is being written").is_write;
+        let column = stripe.column(slot);
+        let made = made.joined(column.valid);
+        let repaired = if is_beside || !common.may_repair() || column.fresh != Fresh::Nothing {
+            SectorSet::EMPTY
+        } else {
+            let written = if is_write { column.touched.union(made) } else { made };
+            column.unreadable.common(column.valid).without(written)
+        };
+        if !repaired.is_empty() {
+            reached(Mark::RepairsStripe);
+            common.counters.read_repairs += 1;
+        }
+        for (set, is_repair) in [(made, false), (repaired, true)] {
+            let is_wrong = is_repair && planted(Bug::RepairWritesWrong);
+            let from = if is_wrong { Slot((slot.0 + 1) % self.geometry.slots()) } else { slot };
+            for extent in set.extents() {
+                let buffer = blocks.at(from, extent.offset);
+                let io = ColumnIo { index, slot, extent, is_repair };
+                self.submit(common, io, MemberOperation::Write { buffer, durable });
+            }
         }
     }
 
@@ -190,10 +271,15 @@ impl Stripes {
     fn narrow(&mut self, common: &mut Common, index: u32) -> bool {
         let stripe = self.cache.stripe_mut(index);
         // A member that is not there is missing everywhere; what it holds badly, here and there.
-        let (start, sectors) = stripe.range();
+        let is_readable = |slot: Slot, extent: Extent| {
+            let (start, sectors) = stripe.range(extent);
+            common.view.readable(slot, start, u64::from(sectors)).is_some()
+        };
         let is_local = |slot: Slot| {
-            let readable = common.view.readable(slot, start, u64::from(sectors)).is_some();
-            stripe.column(slot).unreadable || common.view.member(slot).is_some() && !readable
+            let mut extents = stripe.window().extents();
+            let is_there = common.view.member(slot).is_some();
+            !stripe.column(slot).unreadable.is_empty()
+                || is_there && extents.any(|extent| !is_readable(slot, extent))
         };
         let may_help = stripe.phase == Phase::Fill && stripe.slots().any(is_local);
         if !may_help {
@@ -248,19 +334,11 @@ impl Stripes {
         self.holding -= u32::from(was_holding);
         stripe.has_served = true;
         stripe.is_worth_keeping = batch.is_part();
-        // Without a member that takes it parity is not made: what the blocks hold of it is old.
-        for slot in [Some(stripe.map.p_slot()), stripe.map.q_slot()].into_iter().flatten() {
-            let column = stripe.column_mut(slot);
-            let is_old = batch.is_write && column.fresh == Fresh::Nothing;
-            if is_old && !planted(Bug::OldParityBelieved) {
-                column.valid = column.valid.without(batch.window.set());
-            }
-        }
         for column in &mut stripe.columns {
-            if result.is_ok() {
-                column.settle(batch.window);
-            } else if !planted(Bug::FailedBatchBelieved) {
-                column.valid = SectorSet::EMPTY;
+            if result.is_err() {
+                let believes = planted(Bug::FailedBatchBelieved);
+                let all = column.valid.union(batch.window);
+                column.valid = if believes { all } else { SectorSet::EMPTY };
             }
             column.queued = SectorSet::EMPTY;
         }
@@ -297,43 +375,44 @@ impl Stripes {
     pub(super) fn column_done(
         &mut self,
         common: &mut Common,
-        (index, slot): (u32, Slot),
+        io: ColumnIo,
         result: Result<(), MemberFault>,
     ) {
+        let ColumnIo { index, slot, extent, is_repair } = io;
         self.look_at(index);
         let stripe = self.cache.stripe_mut(index);
         stripe.outstanding -= 1;
-        let window = stripe.window();
         let column = stripe.column_mut(slot);
-        if column.state == ColumnState::Writing {
+        column.out -= 1;
+        let state = column.state;
+        if column.out == 0 {
+            column.state = ColumnState::Still;
+        }
+        if state == ColumnState::Writing {
             common.note_written(slot);
         }
-        match (column.state, result) {
-            (ColumnState::Writing, Ok(())) => column.state = ColumnState::Clean,
+        match (state, result) {
+            (ColumnState::Writing, Ok(())) => {}
             (ColumnState::Reading, Ok(())) => {
-                column.state = ColumnState::Clean;
                 column.was_read = true;
-                column.valid = column.valid.union(window.set());
+                column.valid = column.valid.union(extent.set());
             }
             (ColumnState::Reading, Err(fault)) => {
-                column.state = ColumnState::Empty;
-                column.unreadable = true;
-                column.valid = column.valid.without(window.set());
+                column.unreadable = column.unreadable.union(extent.set());
+                column.valid = column.valid.without(extent.set());
                 common.note_read_fault(slot, fault);
             }
             (ColumnState::Writing, Err(fault)) => {
-                column.state = ColumnState::Dirty;
                 reached(Mark::MissesWrite);
                 // A repair that finds no space changes nothing: what was bad stays bad.
-                let is_repair = column.fresh == Fresh::Nothing;
-                let counts = !planted(Bug::WriteErrorIgnored);
-                if counts && !(is_repair && fault == MemberFault::NoSpace) {
+                let is_none = is_repair && fault == MemberFault::NoSpace;
+                // Of several requests, one that fails for more than lack of space says what is wrong.
+                let is_said = column.missed.is_some() && fault == MemberFault::NoSpace;
+                if !(is_none || is_said || planted(Bug::WriteErrorIgnored)) {
                     column.missed = common.view.member(slot).map(|member| (member.id, fault));
                 }
             }
-            (state @ (ColumnState::Empty | ColumnState::Clean | ColumnState::Dirty), _) => {
-                unreachable!("no request was out for a column in state {state:?}")
-            }
+            (ColumnState::Still, _) => unreachable!("no request was out for the column"),
         }
     }
 
@@ -345,26 +424,21 @@ impl Stripes {
     }
 }
 
-/// Whether a column that could not be read holds its content again, so that writing it may help.
-fn is_repairable(common: &Common, column: &Column) -> bool {
-    column.unreadable && column.state == ColumnState::Clean && common.may_repair()
-}
-
 fn count(common: &mut Common, stripe: &Stripe, plan: &Plan) {
     let batch = stripe.batch.as_ref().expect("a batch is counted");
     let parity = [Some(stripe.map.p_slot()), stripe.map.q_slot()];
-    let from_cache = |slot: &Slot| {
-        let column = stripe.column(*slot);
-        column.state == ColumnState::Clean && !column.was_read
+    let has = |slot: Slot, needed: SectorSet| {
+        let column = stripe.column(slot);
+        !column.was_read && !needed.is_empty() && column.valid.contains(needed)
     };
-    let touched = |slot: &Slot| !stripe.column(*slot).touched.is_empty();
-    let covered = |slot: &Slot| stripe.column(*slot).touched.contains(batch.window.set());
+    let touched = |slot: Slot| stripe.column(slot).touched.common(batch.window);
+    let rest = |slot: Slot| batch.window.without(touched(slot));
     let cached = match plan.method {
         Method::NoParity => 0,
-        Method::Rcw => stripe.data_slots().filter(|slot| !covered(slot)).filter(from_cache).count(),
+        Method::Rcw => stripe.data_slots().filter(|slot| has(*slot, rest(*slot))).count(),
         Method::Rmw => {
-            let data = stripe.data_slots().filter(touched);
-            data.chain(parity.into_iter().flatten()).filter(from_cache).count()
+            let parity = parity.into_iter().flatten().filter(|slot| has(*slot, batch.window));
+            stripe.data_slots().filter(|slot| has(*slot, touched(*slot))).count() + parity.count()
         }
     };
     let counters = &mut common.counters;
@@ -372,6 +446,6 @@ fn count(common: &mut Common, stripe: &Stripe, plan: &Plan) {
     counters.reconstructions += u64::from(plan.recovery != Recovery::None);
     counters.rcw_writes += u64::from(plan.method == Method::Rcw);
     counters.rmw_writes += u64::from(plan.method == Method::Rmw);
-    let full = batch.is_write && stripe.data_slots().all(|slot| covered(&slot));
+    let full = batch.is_write && stripe.data_slots().all(|slot| rest(slot).is_empty());
     counters.full_stripe_writes += u64::from(full && plan.method == Method::Rcw);
 }

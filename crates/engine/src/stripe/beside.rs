@@ -48,7 +48,8 @@ use braid_hooks::{Bug, Mark, planted, reached};
 
 use super::band::{Attachment, Band, BandKey, Bands, Run, Want};
 use super::read::DirectRead;
-use super::state::{Column, ColumnState, Phase, Place, SectorSet, Stripe};
+use super::sectors::SectorSet;
+use super::state::{Column, ColumnState, Phase, Place, Stripe};
 use super::{IoOwner, Stripes};
 use crate::buffer::{BlockIndex, Buffer, SECOND_SIDE, Side, side_of};
 use crate::effect::{IoId, MemberOperation};
@@ -96,7 +97,7 @@ impl Stripes {
 
     /// The first block of those for probes, one for each slot.
     fn probe_blocks(&self) -> u32 {
-        (self.cache.stripes_max + BESIDE_MAX) * 2 * u32::from(self.geometry.slots())
+        (self.cache.stripes_max + BESIDE_MAX) * u32::from(self.geometry.slots())
     }
 
     /// Reads a little, to see how long it takes.

@@ -19,7 +19,8 @@ use braid_hooks::{Bug, Mark, planted, reached};
 
 use super::Stripes;
 use super::band::{Bands, Run, Want};
-use super::state::{SectorSet, Stripe};
+use super::sectors::SectorSet;
+use super::state::Stripe;
 use crate::buffer::Buffer;
 use crate::job::{Job, JobId, Step};
 use crate::request::Piece;
@@ -98,7 +99,7 @@ impl Stripes {
         let stripe = self.cache.stripe(index);
         let segment = stripe.band().segment(run, data_index).expect("it was found there");
         let name = self.copies.insert(CopyOut { key, stripe: index });
-        let mut job: Job = common.blank_job(JobId(name), 0);
+        let mut job: Job = common.blank_job(JobId(name));
         let (mut place, end) = (segment.offset, segment.offset + segment.sectors);
         while place < end {
             let into = place - segment.offset;

@@ -1,10 +1,11 @@
 //! Folding a stripe and the array's view into the small values that decisions are made from.
 
-use braid_geometry::{MemberSector, Slot};
+use braid_geometry::Slot;
 
 use super::decide::{Facts, Need, Turn};
 use super::plan::{ColumnFacts, Plan, StripeFacts, plan};
-use super::state::{ColumnState, Phase, Stripe};
+use super::sectors::{Extent, SectorSet};
+use super::state::{Phase, Stripe};
 use crate::array::{ArrayView, Gate};
 
 /// What is known beside the stripe itself.
@@ -69,11 +70,9 @@ fn stripe_facts(
     doubtful: &dyn Fn(Slot) -> bool,
 ) -> StripeFacts {
     let batch = stripe.batch.as_ref().expect("facts are asked of a batch");
-    let column_facts = |slot: Slot| ColumnFacts {
-        readable: !doubtful(slot) && column_facts(stripe, view, slot).readable,
-        ..column_facts(stripe, view, slot)
-    };
+    let column_facts = |slot: Slot| column_facts(stripe, view, slot, doubtful(slot));
     StripeFacts {
+        window: batch.window,
         data: stripe.data_slots().map(column_facts).collect(),
         p: column_facts(stripe.map.p_slot()),
         q: stripe.map.q_slot().map(column_facts),
@@ -83,14 +82,21 @@ fn stripe_facts(
     }
 }
 
-fn column_facts(stripe: &Stripe, view: &ArrayView, slot: Slot) -> ColumnFacts {
+fn column_facts(stripe: &Stripe, view: &ArrayView, slot: Slot, is_doubtful: bool) -> ColumnFacts {
     let column = stripe.column(slot);
-    let (start, sectors): (MemberSector, u32) = stripe.range();
+    let window = stripe.window();
+    let can_be_asked = |extent: &Extent| {
+        let (start, sectors) = stripe.range(*extent);
+        view.readable(slot, start, u64::from(sectors)).is_some()
+    };
+    let readable: SectorSet = match is_doubtful {
+        true => SectorSet::EMPTY,
+        false => window.without(column.unreadable).extents().filter(can_be_asked).collect(),
+    };
     ColumnFacts {
-        readable: !column.unreadable && view.readable(slot, start, u64::from(sectors)).is_some(),
+        readable,
         writable: view.member(slot).is_some(),
-        loaded: column.state == ColumnState::Clean,
-        touched: !column.touched.is_empty(),
-        covered: column.touched.contains(stripe.window().set()),
+        loaded: column.valid.common(window),
+        touched: column.touched.common(window),
     }
 }

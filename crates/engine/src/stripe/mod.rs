@@ -18,6 +18,7 @@
 mod act;
 mod band;
 mod beside;
+mod content;
 mod decide;
 mod dirty;
 mod facts;
@@ -28,6 +29,7 @@ mod plan;
 mod priority;
 mod promises;
 mod read;
+mod sectors;
 mod state;
 mod steps;
 mod turns;
@@ -50,10 +52,12 @@ use crate::slab::Slab;
 use crate::tuning::{CacheConfig, CacheMode, Tuning, UNIT_SECTORS_MAX};
 use band::{Attachment, BandKey, Bands, Want};
 use beside::{BESIDE_MAX, Beside};
+use content::Content;
 use dirty::CopyOut;
 use lists::List;
 use promises::Promises;
 use read::DirectRead;
+use sectors::Extent;
 use state::{Batch, Phase, Stripe};
 
 /// Bands of one piece that are fetched in advance: a large piece has other work to do meanwhile.
@@ -79,6 +83,8 @@ pub(crate) struct Stripes {
     holding: u32,
     in_flight: Slab<IoOwner>,
     copies: Slab<CopyOut>,
+    /// Of the batch that is being looked at; kept for its memory.
+    content: Content,
     /// Bands where a write was left half done: their parity is not believed again.
     torn: BTreeSet<BandKey>,
 }
@@ -136,13 +142,20 @@ impl Writers {
     }
 }
 
+/// A request of a batch to a column's member.
+#[derive(Clone, Copy, Debug)]
+struct ColumnIo {
+    index: u32,
+    slot: Slot,
+    extent: Extent,
+    /// It writes again what could not be read.
+    is_repair: bool,
+}
+
 /// Whose a member request is.
 #[derive(Clone, Copy, Debug)]
 enum IoOwner {
-    Column {
-        index: u32,
-        slot: Slot,
-    },
+    Column(ColumnIo),
     Direct(DirectRead),
     /// A read that was forsaken.
     Forsaken(Slot),
@@ -182,6 +195,7 @@ impl Stripes {
             holding: 0,
             in_flight: Slab::default(),
             copies: Slab::default(),
+            content: Content::default(),
             torn: BTreeSet::new(),
         };
         stripes.resize();
@@ -191,7 +205,7 @@ impl Stripes {
 
     pub(crate) fn arena_blocks(&self) -> u32 {
         let slots = u32::from(self.geometry.slots());
-        (self.cache.stripes_max + BESIDE_MAX) * 2 * slots + slots
+        (self.cache.stripes_max + BESIDE_MAX) * slots + slots
     }
 
     pub(crate) fn unit_sectors(&self) -> u32 {
@@ -241,9 +255,7 @@ impl Stripes {
 
     pub(crate) fn handle_io(&mut self, common: &mut Common, done: MemberIoDone) {
         match self.in_flight.remove(done.id.0).expect("an answer to our own request") {
-            IoOwner::Column { index, slot } => {
-                self.column_done(common, (index, slot), done.result);
-            }
+            IoOwner::Column(io) => self.column_done(common, io, done.result),
             IoOwner::Direct(read) => self.direct_done(common, &read, done.result),
             IoOwner::Forsaken(slot) => {
                 reached(Mark::LateRead);
@@ -310,8 +322,8 @@ impl Stripes {
 
     /// Whether a read that is out is for a batch that writes.
     pub(crate) fn is_for_write(&self, io: IoId) -> bool {
-        let Some(IoOwner::Column { index, .. }) = self.in_flight.get(io.0) else { return false };
-        self.cache.stripe(*index).batch.as_ref().is_some_and(|batch| batch.is_write)
+        let Some(IoOwner::Column(io)) = self.in_flight.get(io.0) else { return false };
+        self.cache.stripe(io.index).batch.as_ref().is_some_and(|batch| batch.is_write)
     }
 
     /// Pieces that found no stripe and wait for one.

@@ -1,15 +1,15 @@
 //! What to read before a batch can go on: the cost of rcw and rmw, and which erasures to solve.
 //!
-//! Pure arithmetic on what is known of each column. With D data columns, T of them touched, U of
-//! the T not covered whole:
+//! Pure arithmetic on sets of sectors. With D data columns, of which T are touched, each where it is touched:
 //!
-//! - *rcw* (reconstruct-write) reads every data column that is not covered: D - (T - U) reads.
-//! - *rmw* (read-modify-write) reads the old content of the touched columns and the parity: T + 1
-//!   or T + 2 reads.
-//! - without a parity column to keep (both lost), only the U partly covered columns are read.
+//! - *rcw* (reconstruct-write) reads what is not touched: of each of D columns what is left of the window.
+//! - *rmw* (read-modify-write) reads the old content of what is touched, and the parity of the whole window: T + 1
+//!   or T + 2 columns.
+//! - without a parity column to keep (both lost), nothing is read.
 //!
-//! Columns in memory cost nothing; a column that cannot be read but is needed costs every other
-//! column, if P and Q suffice to solve for it. The cheaper way wins, rcw on a tie: it needs no old
+//! What is in memory costs nothing; sectors that cannot be read but are needed cost the same sectors of every other
+//! column, if P and Q suffice to solve for them. The cheaper way wins, counted in sectors and requests, of which each is worth a
+//! block ([`super::sectors`]); rcw on a tie: it needs no old
 //! parity, so it also heals parity that is wrong. rmw is never chosen where parity is not known to
 //! agree with the data. That every plan suffices is checked by brute force
 //! [check: every_plan_loads_enough].
@@ -17,34 +17,40 @@
 use braid_hooks::{Bug, planted};
 use smallvec::SmallVec;
 
+use super::sectors::{BLOCK_SECTORS, SectorSet};
+
 /// As many as most arrays have data columns; more cost an allocation.
 const COLUMNS: usize = 16;
 type Few<T> = SmallVec<[T; COLUMNS]>;
 
-/// What is known of one column, inside the window.
+/// What is known of one column. All sets are parts of the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ColumnFacts {
-    /// Its member can be asked for it.
-    pub(super) readable: bool,
+    /// What its member can be asked for.
+    pub(super) readable: SectorSet,
     /// Its member takes writes.
     pub(super) writable: bool,
-    /// Its old content is in memory.
-    pub(super) loaded: bool,
-    /// The batch touches it (data columns only).
-    pub(super) touched: bool,
-    /// The batch touches all of it (data columns only).
-    pub(super) covered: bool,
+    /// Where its old content is in memory.
+    pub(super) loaded: SectorSet,
+    /// What the batch touches (data columns only).
+    pub(super) touched: SectorSet,
 }
 
 impl ColumnFacts {
-    fn at_hand(&self) -> bool {
-        self.loaded || self.readable
+    fn at_hand(&self) -> SectorSet {
+        self.loaded.union(self.readable)
+    }
+
+    /// What must be read so that `needed` is in memory, in few requests.
+    fn reads(&self, needed: SectorSet) -> SectorSet {
+        needed.without(self.loaded).joined(self.readable)
     }
 }
 
 /// Everything a plan depends on.
 #[derive(Clone, Debug)]
 pub(super) struct StripeFacts {
+    pub(super) window: SectorSet,
     pub(super) data: Few<ColumnFacts>,
     pub(super) p: ColumnFacts,
     pub(super) q: Option<ColumnFacts>,
@@ -78,21 +84,47 @@ pub(super) enum Recovery {
     FromBoth(u16, u16),
 }
 
-/// Which columns must be in memory before the batch can go on.
+impl Recovery {
+    /// The data columns that are solved for.
+    pub(super) fn columns(self) -> impl Iterator<Item = u16> {
+        let (one, two) = match self {
+            Self::None => (None, None),
+            Self::FromP(one) | Self::FromQ(one) => (Some(one), None),
+            Self::FromBoth(one, two) => (Some(one), Some(two)),
+        };
+        one.into_iter().chain(two)
+    }
+}
+
+/// What must be in memory before the batch can go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) method: Method,
     pub(super) recovery: Recovery,
-    /// Data columns to read.
-    pub(super) data: Few<u16>,
-    pub(super) p: bool,
-    pub(super) q: bool,
+    /// What is solved for, in each of the columns that are.
+    pub(super) solved: SectorSet,
+    /// What to read of each data column.
+    pub(super) data: Few<SectorSet>,
+    pub(super) p: SectorSet,
+    pub(super) q: SectorSet,
 }
 
 impl Plan {
+    fn sets(&self) -> impl Iterator<Item = SectorSet> {
+        self.data.iter().copied().chain([self.p, self.q])
+    }
+
     /// Number of member reads it costs.
     pub(super) fn reads(&self) -> usize {
-        self.data.len() + usize::from(self.p) + usize::from(self.q)
+        self.sets().map(|set| set.extents().count()).sum()
+    }
+
+    /// In sectors: what is read, and as many more as its requests are worth.
+    fn cost(&self) -> u32 {
+        let of_set = |set: SectorSet| {
+            set.extents().map(|extent| extent.sectors + BLOCK_SECTORS).sum::<u32>()
+        };
+        self.sets().map(of_set).sum()
     }
 }
 
@@ -103,15 +135,18 @@ pub(super) fn plan(facts: &StripeFacts) -> Option<Plan> {
     }
     let keeps_parity = facts.p.writable || facts.q.is_some_and(|q| q.writable);
     if !keeps_parity {
-        return load(facts, Method::NoParity, |column| column.touched && !column.covered);
+        return load(facts, Method::NoParity, |_| SectorSet::EMPTY);
     }
     let rcw = load(facts, Method::Rcw, |column| {
-        !column.covered && (column.at_hand() || !planted(Bug::RcwForgetsLost))
+        let rest = facts.window.without(column.touched);
+        let forgets_old = planted(Bug::MergeForgetsOld) && !column.touched.is_empty();
+        let kept = if forgets_old { SectorSet::EMPTY } else { rest };
+        if planted(Bug::RcwForgetsLost) { kept.common(column.at_hand()) } else { kept }
     });
     let rmw = rmw(facts);
     match (rcw, rmw) {
         (Some(rcw), Some(rmw)) => {
-            let cheaper = if rmw.reads() < rcw.reads() { Method::Rmw } else { Method::Rcw };
+            let cheaper = if rmw.cost() < rcw.cost() { Method::Rmw } else { Method::Rcw };
             let takes_rmw = facts.preferred.unwrap_or(cheaper) == Method::Rmw;
             Some(if takes_rmw { rmw } else { rcw })
         }
@@ -119,131 +154,192 @@ pub(super) fn plan(facts: &StripeFacts) -> Option<Plan> {
     }
 }
 
-/// A plan that brings the wanted data columns into memory, solving for those that are lost.
+/// A plan that brings what is wanted of the data columns into memory, solving for what is lost.
 fn load(
     facts: &StripeFacts,
     method: Method,
-    wanted: impl Fn(&ColumnFacts) -> bool,
+    wanted: impl Fn(&ColumnFacts) -> SectorSet,
 ) -> Option<Plan> {
-    let indexes = |matches: &dyn Fn(&ColumnFacts) -> bool| -> Few<u16> {
-        let columns = (0u16..).zip(&facts.data);
-        columns.filter(|(_, column)| matches(column)).map(|(index, _)| index).collect()
+    let lost = |column: &ColumnFacts| wanted(column).without(column.at_hand());
+    let solved = facts.data.iter().map(lost).fold(SectorSet::EMPTY, SectorSet::union);
+    let recovery = if solved.is_empty() { Recovery::None } else { recovery(facts, solved)? };
+    // The equations run over every data column, so every other one is needed there, wanted or not.
+    let reads = |(index, column): (u16, &ColumnFacts)| {
+        let is_solved = recovery.columns().any(|one| one == index);
+        let wanted = wanted(column);
+        column.reads(if is_solved { wanted.without(solved) } else { wanted.union(solved) })
     };
-    let lost_wanted = indexes(&|column| wanted(column) && !column.at_hand());
-    if lost_wanted.is_empty() {
-        let data = indexes(&|column| wanted(column) && !column.loaded);
-        return Some(Plan { method, recovery: Recovery::None, data, p: false, q: false });
-    }
+    let needs_p = matches!(recovery, Recovery::FromP(_) | Recovery::FromBoth(..));
+    let needs_q = matches!(recovery, Recovery::FromQ(_) | Recovery::FromBoth(..));
+    let parity = |needs: bool, column: Option<ColumnFacts>| {
+        column.filter(|_| needs).map_or(SectorSet::EMPTY, |column| column.reads(solved))
+    };
+    Some(Plan {
+        method,
+        recovery,
+        solved,
+        data: (0u16..).zip(&facts.data).map(reads).collect(),
+        p: parity(needs_p, Some(facts.p)),
+        q: parity(needs_q, facts.q),
+    })
+}
+
+/// Which equations give what is lost of `solved`, if any do.
+fn recovery(facts: &StripeFacts, solved: SectorSet) -> Option<Recovery> {
     if !facts.parity_agrees {
         return None;
     }
-    // The equations run over every data column, so every other one is needed, wanted or not.
-    let q_at_hand = facts.q.is_some_and(|q| q.at_hand());
-    let recovery = match indexes(&|column| !column.at_hand())[..] {
-        [one] if facts.p.at_hand() => Recovery::FromP(one),
-        [one] if q_at_hand => Recovery::FromQ(one),
-        [one, two] if facts.p.at_hand() && q_at_hand => Recovery::FromBoth(one, two),
-        _ => return None,
-    };
-    let data = indexes(&|column| column.readable && !column.loaded);
-    let needs_p = matches!(recovery, Recovery::FromP(_) | Recovery::FromBoth(..));
-    let needs_q = matches!(recovery, Recovery::FromQ(_) | Recovery::FromBoth(..));
-    let p = needs_p && !facts.p.loaded;
-    let q = needs_q && facts.q.is_some_and(|q| !q.loaded);
-    Some(Plan { method, recovery, data, p, q })
+    let is_at_hand = |column: &ColumnFacts| column.at_hand().contains(solved);
+    let columns = (0u16..).zip(&facts.data);
+    let unknown: Few<u16> =
+        columns.filter(|(_, column)| !is_at_hand(column)).map(|(index, _)| index).collect();
+    let (p, q) = (is_at_hand(&facts.p), facts.q.as_ref().is_some_and(is_at_hand));
+    match unknown[..] {
+        [one] if p => Some(Recovery::FromP(one)),
+        [one] if q => Some(Recovery::FromQ(one)),
+        [one, two] if p && q => Some(Recovery::FromBoth(one, two)),
+        _ => None,
+    }
 }
 
 /// Read-modify-write, where everything it needs can be read.
 fn rmw(facts: &StripeFacts) -> Option<Plan> {
-    let kept = |column: &ColumnFacts| column.writable;
-    let usable = |column: &ColumnFacts| !kept(column) || column.at_hand();
-    let touched = || (0u16..).zip(&facts.data).filter(|(_, column)| column.touched);
+    let window = facts.window;
+    let usable = |column: &ColumnFacts| !column.writable || column.at_hand().contains(window);
     let possible = facts.parity_agrees
-        && touched().all(|(_, column)| column.at_hand())
+        && facts.data.iter().all(|column| column.at_hand().contains(column.touched))
         && usable(&facts.p)
         && facts.q.as_ref().is_none_or(usable);
+    let parity = |column: Option<&ColumnFacts>| {
+        let kept = column.filter(|column| column.writable);
+        kept.map_or(SectorSet::EMPTY, |column| column.reads(window))
+    };
     possible.then(|| Plan {
         method: Method::Rmw,
         recovery: Recovery::None,
-        data: touched().filter(|(_, column)| !column.loaded).map(|(index, _)| index).collect(),
-        p: kept(&facts.p) && !facts.p.loaded,
-        q: facts.q.is_some_and(|q| kept(&q) && !q.loaded),
+        solved: SectorSet::EMPTY,
+        data: facts.data.iter().map(|column| column.reads(column.touched)).collect(),
+        p: parity(Some(&facts.p)),
+        q: parity(facts.q.as_ref()),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stripe::sectors::Extent;
 
-    /// Every combination of column states for three data columns, P and Q.
-    fn all_facts() -> impl Iterator<Item = StripeFacts> {
-        // A column is: 0 lost, 1 writable only, 2 readable, 3 loaded.
-        let column = |kind: u32, touch: u32| ColumnFacts {
-            readable: kind == 2,
-            writable: kind >= 1,
-            loaded: kind == 3,
-            touched: touch >= 1,
-            covered: touch == 2,
-        };
-        (0..4u32.pow(5) * 27 * 2 * 2 * 2 * 3).map(move |mut n| {
-            let mut next = |base| {
-                let digit = n % base;
-                n /= base;
-                digit
+    /// Deals out numbers, digit by digit.
+    struct Digits(u64);
+
+    impl Digits {
+        fn next(&mut self, base: u64) -> u64 {
+            let digit = self.0 % base;
+            self.0 /= base;
+            digit
+        }
+
+        fn set(&mut self, window: SectorSet) -> SectorSet {
+            let sectors = window.extents().flat_map(|extent| extent.offset..extent.end());
+            let chosen = sectors.filter(|_| self.next(2) == 1);
+            chosen.map(|offset| Extent { offset, sectors: 1 }).collect()
+        }
+
+        fn column(&mut self, window: SectorSet, is_data: bool) -> ColumnFacts {
+            let (readable, loaded) = (self.set(window), self.set(window));
+            let touched = if is_data { self.set(window) } else { SectorSet::EMPTY };
+            ColumnFacts { readable, loaded, touched, writable: self.next(2) == 1 }
+        }
+
+        /// Three data columns, P, and perhaps Q.
+        fn stripe(&mut self, window: SectorSet) -> StripeFacts {
+            let data = (0..3).map(|_| self.column(window, true)).collect();
+            let (p, q) = (self.column(window, false), self.column(window, false));
+            let q = (self.next(2) == 1).then_some(q);
+            let is_write = self.next(2) == 1;
+            let parity_agrees = self.next(2) == 1;
+            let preferred = match self.next(3) {
+                0 => None,
+                1 => Some(Method::Rcw),
+                _ => Some(Method::Rmw),
             };
-            let data = (0..3).map(|_| column(next(4), next(3))).collect();
-            let (p, q) = (column(next(4), 0), column(next(4), 0));
-            let q = (next(2) == 1).then_some(q);
-            let is_write = next(2) == 1;
-            let parity_agrees = next(2) == 1;
-            let preferred = [None, Some(Method::Rcw), Some(Method::Rmw)][next(3) as usize];
-            StripeFacts { data, p, q, is_write, parity_agrees, preferred }
-        })
+            StripeFacts { window, data, p, q, is_write, parity_agrees, preferred }
+        }
     }
 
-    /// Which data columns are known once the plan's reads are in and its equations solved.
-    fn known(facts: &StripeFacts, plan: &Plan) -> Option<Vec<bool>> {
-        let mut known: Vec<bool> = facts.data.iter().map(|column| column.loaded).collect();
-        for index in &plan.data {
-            let index = usize::from(*index);
-            assert!(facts.data[index].readable && !known[index], "reads only what it can and must");
-            known[index] = true;
-        }
-        let p = facts.p.loaded || plan.p;
-        let q = facts.q.is_some_and(|q| q.loaded) || plan.q;
-        let mut solve = |unknowns: &[u16], equations: bool| {
-            let found: Vec<u16> = (0..3).filter(|i| !known[usize::from(*i)]).collect();
-            (found == unknowns && equations).then(|| known.fill(true))
+    fn set(runs: &[(u32, u32)]) -> SectorSet {
+        runs.iter().map(|(offset, sectors)| Extent { offset: *offset, sectors: *sectors }).collect()
+    }
+
+    /// Every combination for a window of one sector.
+    fn all_of_one_sector() -> impl Iterator<Item = StripeFacts> {
+        let count = 16u64.pow(3) * 8 * 8 * 2 * 2 * 2 * 3;
+        (0..count).map(|n| Digits(n).stripe(set(&[(5, 1)])))
+    }
+
+    /// Windows of several sectors, near each other and apart: some of very many combinations.
+    fn some_of_more() -> impl Iterator<Item = StripeFacts> {
+        let mix = |n: u64| (n ^ (n >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let windows =
+            [set(&[(0, 2)]), set(&[(0, 1), (90, 1)]), set(&[(0, 3)]), set(&[(7, 1), (64, 2)])];
+        let number = move |n: u64| mix(mix(n.wrapping_mul(0x94d0_49bb_1331_11eb)) ^ n);
+        let numbered = (1..300_000).zip(windows.into_iter().cycle());
+        numbered.map(move |(n, window)| Digits(number(n)).stripe(window))
+    }
+
+    /// What is known of the data columns once the plan's reads are in and its equations solved.
+    fn known(facts: &StripeFacts, plan: &Plan) -> Vec<SectorSet> {
+        let after = |column: &ColumnFacts, read: SectorSet| {
+            assert!(column.readable.contains(read), "reads only what it can");
+            column.loaded.union(read)
         };
-        match plan.recovery {
-            Recovery::None => {}
-            Recovery::FromP(one) => solve(&[one], p)?,
-            Recovery::FromQ(one) => solve(&[one], q)?,
-            Recovery::FromBoth(one, two) => solve(&[one, two], p && q)?,
+        let columns = facts.data.iter().zip(&plan.data);
+        let mut known: Vec<SectorSet> =
+            columns.map(|(column, read)| after(column, *read)).collect();
+        let p = after(&facts.p, plan.p);
+        let q = facts.q.map_or(SectorSet::EMPTY, |q| after(&q, plan.q));
+        let solved = plan.solved;
+        let (needs_p, needs_q) = match plan.recovery {
+            Recovery::None => (false, false),
+            Recovery::FromP(_) => (true, false),
+            Recovery::FromQ(_) => (false, true),
+            Recovery::FromBoth(..) => (true, true),
+        };
+        assert_eq!(solved.is_empty(), plan.recovery == Recovery::None);
+        assert!((!needs_p || p.contains(solved)) && (!needs_q || q.contains(solved)));
+        let unknown: Vec<u16> = plan.recovery.columns().collect();
+        for (index, known) in (0..).zip(&mut known) {
+            if unknown.contains(&index) {
+                *known = known.union(solved);
+            }
+            assert!(known.contains(solved), "an equation has an unknown for each column it gives");
         }
-        Some(known)
+        known
     }
 
     #[test]
     fn every_plan_loads_enough() {
         let mut counts = [0u32; 3];
-        for facts in all_facts() {
+        for facts in all_of_one_sector().chain(some_of_more()) {
             let Some(plan) = plan(&facts) else { continue };
-            let known = known(&facts, &plan).expect("the equations of a plan can be solved");
+            let known = known(&facts, &plan);
             assert!(facts.parity_agrees || plan.recovery == Recovery::None);
             for (column, known) in facts.data.iter().zip(known) {
-                let enough = match plan.method {
-                    Method::NoParity if !facts.is_write => !column.touched || known,
-                    Method::NoParity => !column.touched || column.covered || known,
-                    Method::Rcw => column.covered || known,
-                    Method::Rmw => !column.touched || known,
+                let needed = match plan.method {
+                    Method::NoParity if !facts.is_write => column.touched,
+                    Method::NoParity => SectorSet::EMPTY,
+                    Method::Rcw => facts.window.without(column.touched),
+                    Method::Rmw => column.touched,
                 };
-                assert!(enough, "{facts:?} {plan:?}");
+                assert!(known.contains(needed), "{facts:?} {plan:?}");
             }
             if plan.method == Method::Rmw {
                 assert!(facts.parity_agrees);
-                assert!(!facts.p.writable || facts.p.loaded || plan.p);
-                assert!(facts.q.is_none_or(|q| !q.writable || q.loaded || plan.q));
+                let enough = |column: &ColumnFacts, read: SectorSet| {
+                    !column.writable || column.loaded.union(read).contains(facts.window)
+                };
+                assert!(enough(&facts.p, plan.p));
+                assert!(facts.q.is_none_or(|q| enough(&q, plan.q)));
             }
             counts[plan.method as usize] += 1;
         }
@@ -252,30 +348,60 @@ mod tests {
 
     #[test]
     fn refusals_are_losses_beyond_the_level() {
-        for facts in all_facts().filter(|facts| facts.parity_agrees && plan(facts).is_none()) {
-            let lost = facts.data.iter().filter(|column| !column.at_hand()).count();
-            let parity =
-                usize::from(facts.p.at_hand()) + usize::from(facts.q.is_some_and(|q| q.at_hand()));
+        let agree = all_of_one_sector().filter(|facts| facts.parity_agrees);
+        for facts in agree.filter(|facts| plan(facts).is_none()) {
+            let is_lost = |column: &&ColumnFacts| column.at_hand().is_empty();
+            let lost = facts.data.iter().filter(is_lost).count();
+            let parity = [Some(facts.p), facts.q].into_iter().flatten();
+            let parity = parity.filter(|column| !column.at_hand().is_empty()).count();
             assert!(lost > parity, "{facts:?}");
         }
     }
 
-    #[test]
-    fn the_cheaper_way_wins() {
-        let clean = ColumnFacts { readable: true, writable: true, ..ColumnFacts::default() };
-        let written = ColumnFacts { touched: true, covered: true, ..clean };
-        let stripe = |written_count: usize| StripeFacts {
-            data: (0..8).map(|i| if i < written_count { written } else { clean }).collect(),
+    /// A stripe of healthy columns, of which each is written at the runs that are given.
+    fn written(columns: usize, writes: &[&[(u32, u32)]]) -> StripeFacts {
+        let touched = |index: usize| writes.get(index).map_or(SectorSet::EMPTY, |runs| set(runs));
+        let sets = (0..columns).map(touched);
+        let window = sets.clone().fold(SectorSet::EMPTY, SectorSet::union);
+        let clean = ColumnFacts { readable: window, writable: true, ..ColumnFacts::default() };
+        StripeFacts {
+            window,
+            data: sets.map(|touched| ColumnFacts { touched, ..clean }).collect(),
             p: clean,
             q: None,
             is_write: true,
             parity_agrees: true,
             preferred: None,
+        }
+    }
+
+    #[test]
+    fn the_cheaper_way_wins() {
+        let chosen = |count: usize| {
+            let plan = plan(&written(8, &vec![&[(0, 128)][..]; count])).unwrap();
+            (plan.method, plan.reads())
         };
-        let chosen = |written_count| plan(&stripe(written_count)).map(|p| (p.method, p.reads()));
-        assert_eq!(chosen(1), Some((Method::Rmw, 2)));
-        assert_eq!(chosen(3), Some((Method::Rmw, 4)));
-        assert_eq!(chosen(4), Some((Method::Rcw, 4)));
-        assert_eq!(chosen(8), Some((Method::Rcw, 0)));
+        assert_eq!(chosen(1), (Method::Rmw, 2));
+        assert_eq!(chosen(3), (Method::Rmw, 4));
+        assert_eq!(chosen(4), (Method::Rcw, 4));
+        assert_eq!(chosen(8), (Method::Rcw, 0));
+    }
+
+    #[test]
+    fn what_lies_between_writes_far_apart_is_not_read() {
+        let plan = plan(&written(6, &[&[(0, 8)], &[(120, 8)]])).unwrap();
+        assert_eq!(plan.method, Method::Rmw);
+        assert_eq!(plan.data[..3], [set(&[(0, 8)]), set(&[(120, 8)]), SectorSet::EMPTY]);
+        assert_eq!(plan.p, set(&[(0, 8), (120, 8)]));
+    }
+
+    /// Fewer requests for much more to read are no gain.
+    #[test]
+    fn bytes_count_as_well_as_requests() {
+        let facts = written(3, &[&[(0, 8), (60, 8)], &[(0, 128)]]);
+        let plan = plan(&facts).unwrap();
+        assert_eq!((plan.method, plan.reads()), (Method::Rcw, 3));
+        let rmw = rmw(&facts).unwrap();
+        assert!(rmw.reads() > plan.reads() && rmw.cost() > plan.cost());
     }
 }

@@ -11,14 +11,16 @@
 //! ```
 //!
 //! A *batch* is what a stripe works on at a time: either reads or writes, all that had come by the
-//! time it was begun. Its *window* is the run of sectors of the stripe unit that any of them
-//! touches; every read, every parity byte and every write of the batch stays inside it.
+//! time it was begun. Its *window* is the set of sectors of the stripe unit that any of them touches, in
+//! whatever column, with the gaps that are too small to be worth a request ([`super::sectors`]); every read,
+//! every parity byte and every write of the batch stays inside it.
 //!
 //! What a batch has read or made stays in the stripe's blocks and is used again, until another band
 //! gets the stripe: each column says which sectors of its block hold what its member holds, or would
-//! hold if it could be read ([`Column::valid`]).
+//! hold if it could be read ([`Column::valid`]). From the moment that a batch computes, that is what members will hold
+//! when it has written; if it cannot, nothing of it is believed.
 
-use braid_hooks::{Bug, Point, planted, sometimes};
+use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes};
 use std::collections::VecDeque;
 
 use braid_geometry::{MemberSector, RowMap, Slot};
@@ -26,11 +28,10 @@ use braid_geometry::{MemberSector, RowMap, Slot};
 use super::band::{Attachment, Band, Segment};
 use super::lists::Links;
 use super::plan::Method;
+use super::sectors::{Extent, SectorSet};
 use crate::Instant;
 use crate::array::MemberId;
-use crate::buffer::Half;
 use crate::effect::MemberFault;
-use crate::request::RequestId;
 
 /// What a stripe is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,147 +48,67 @@ pub(super) enum Phase {
     Hold,
 }
 
-/// What a column's blocks hold, inside the batch's window.
+/// What is under way with a column's member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ColumnState {
     /// Nothing.
-    Empty,
-    /// A read is under way.
+    Still,
+    /// Reads.
     Reading,
-    /// What the member holds, or would hold if it could be read.
-    Clean,
-    /// New content that the member does not hold yet.
-    Dirty,
-    /// A write is under way.
+    /// Writes.
     Writing,
 }
 
-/// Where a column's new content is.
+/// Where a parity column's new content is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fresh {
     /// There is none.
     Nothing,
-    /// In one client's payload, which covers the window.
-    Payload { request: RequestId, offset_sectors: u32 },
     /// It is zeroes throughout.
     Zeroes { may_punch: bool },
-    /// In one of the column's blocks.
-    Block(Half),
+    /// In the column's block.
+    Block,
 }
 
 /// One slot's part of a stripe.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
     pub(super) state: ColumnState,
+    /// Requests that are under way with its member.
+    pub(super) out: u32,
+    /// Parity's new content.
     pub(super) fresh: Fresh,
     /// Sectors of the stripe unit that the batch writes or wants to read.
     pub(super) touched: SectorSet,
-    /// Reading it failed in this batch; writing it again may help.
-    pub(super) unreadable: bool,
+    /// Sectors that could not be read in this batch; writing them again may help.
+    pub(super) unreadable: SectorSet,
     /// The member that missed this batch's write, and why.
     pub(super) missed: Option<(MemberId, MemberFault)>,
-    /// Sectors of the old block that hold what the member holds.
+    /// Sectors of the block that hold what the member holds.
     pub(super) valid: SectorSet,
     /// Sectors that queued writes and the batch's writes cover.
     pub(super) queued: SectorSet,
-    /// Which of the two blocks is the old one.
-    pub(super) is_swapped: bool,
     /// The batch read it.
     pub(super) was_read: bool,
 }
 
 impl Column {
     pub(super) const EMPTY: Self = Self {
-        state: ColumnState::Empty,
+        state: ColumnState::Still,
+        out: 0,
         fresh: Fresh::Nothing,
         touched: SectorSet::EMPTY,
-        unreadable: false,
+        unreadable: SectorSet::EMPTY,
         missed: None,
         valid: SectorSet::EMPTY,
         queued: SectorSet::EMPTY,
-        is_swapped: false,
         was_read: false,
     };
 
-    /// Forgets the last batch: what is valid in `window` counts as read.
-    fn begin(&mut self, window: Window) {
-        let state =
-            if self.valid.contains(window.set()) { ColumnState::Clean } else { ColumnState::Empty };
-        let Self { valid, queued, is_swapped, .. } = *self;
-        *self = Self { state, valid, queued, is_swapped, ..Self::EMPTY };
-    }
-
-    /// The batch's content is on the member: what the blocks hold now.
-    pub(super) fn settle(&mut self, window: Window) {
-        match self.fresh {
-            Fresh::Nothing | Fresh::Block(Half::Old) => {}
-            Fresh::Payload { .. } | Fresh::Zeroes { .. } => {
-                if !planted(Bug::PayloadKeepsValid) {
-                    self.valid = self.valid.without(window.set());
-                }
-            }
-            Fresh::Block(Half::New) => {
-                self.is_swapped = !self.is_swapped;
-                self.valid = window.set();
-            }
-        }
-    }
-}
-
-/// A set of the sectors of a stripe unit, which has at most 128.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SectorSet(u128);
-
-impl SectorSet {
-    pub(super) const EMPTY: Self = Self(0);
-
-    pub(super) fn run(offset: u32, sectors: u32) -> Self {
-        assert!(sectors <= 128 && offset + sectors <= 128, "a stripe unit has 128 sectors at most");
-        let ones = if sectors == 128 { u128::MAX } else { (1 << sectors) - 1 };
-        Self(ones << offset)
-    }
-
-    pub(super) fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    pub(super) fn union(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    pub(super) fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
-    }
-
-    pub(super) fn meets(self, other: Self) -> bool {
-        self.0 & other.0 != 0
-    }
-
-    pub(super) fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-}
-
-/// A run of sectors of the stripe unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Window {
-    pub(super) offset: u32,
-    pub(super) sectors: u32,
-}
-
-impl Window {
-    /// The smallest window around all segments; none for none.
-    pub(super) fn around(segments: impl Iterator<Item = Segment>) -> Option<Self> {
-        let bounds = segments.map(|segment| (segment.offset, segment.offset + segment.sectors));
-        let (start, end) = bounds.reduce(|a, b| {
-            let end = if planted(Bug::WindowEndsEarly) { b.1 } else { a.1.max(b.1) };
-            (a.0.min(b.0), end)
-        })?;
-        Some(Self { offset: start, sectors: end - start })
-    }
-
-    pub(super) fn set(self) -> SectorSet {
-        SectorSet::run(self.offset, self.sectors)
+    /// Forgets the last batch.
+    fn begin(&mut self) {
+        let Self { valid, queued, .. } = *self;
+        *self = Self { valid, queued, ..Self::EMPTY };
     }
 }
 
@@ -198,7 +119,8 @@ pub(super) struct Batch {
     /// It writes every data column whole.
     pub(super) is_full: bool,
     pub(super) count: usize,
-    pub(super) window: Window,
+    /// Sectors that it touches in any column.
+    pub(super) window: SectorSet,
     /// The way to make parity that is taken if there are two; only the simulator has a wish.
     pub(super) preferred: Option<Method>,
 }
@@ -289,14 +211,13 @@ impl Stripe {
         self.band.as_ref().expect("a stripe with work has a band")
     }
 
-    pub(super) fn window(&self) -> Window {
+    pub(super) fn window(&self) -> SectorSet {
         self.batch.as_ref().expect("a batch is under way").window
     }
 
-    /// The member sectors that the batch's window covers on every slot.
-    pub(super) fn range(&self) -> (MemberSector, u32) {
-        let window = self.window();
-        (MemberSector(self.band().start.0 + u64::from(window.offset)), window.sectors)
+    /// The member sectors of an extent, on every slot.
+    pub(super) fn range(&self, extent: Extent) -> (MemberSector, u32) {
+        (MemberSector(self.band().start.0 + u64::from(extent.offset)), extent.sectors)
     }
 
     /// What the batch works on.
@@ -357,7 +278,7 @@ impl Stripe {
     /// Takes the next batch: the longest run of like requests at the queue's head, `count_max` of
     /// them at most.
     pub(super) fn begin_batch(&mut self, unit_sectors: u32, count_max: usize) {
-        let whole = Window { offset: 0, sectors: unit_sectors };
+        let whole = SectorSet::run(0, unit_sectors);
         assert!(self.batch.is_none() && self.outstanding == 0, "one batch at a time");
         let is_write = self.queue.front().expect("a batch has work").want.is_write();
         let count = self.queue.iter().take_while(|next| next.want.is_write() == is_write).count();
@@ -370,18 +291,27 @@ impl Stripe {
         };
         let batch = Batch { is_write, is_full: false, count, window: whole, preferred };
         self.batch = Some(batch);
-        let data = self.map.data_slots();
-        let segments = (0..data).flat_map(|index| self.segments(index)).map(|(_, segment)| segment);
-        let window = Window::around(segments).expect("an attachment has segments");
-        let window = if sometimes(Point::WholeWindow) { whole } else { window };
-        self.columns.iter_mut().for_each(|column| column.begin(window));
-        for index in 0..data {
-            let sets = self.segments(index).map(|(_, s)| SectorSet::run(s.offset, s.sectors));
-            let touched = sets.fold(SectorSet::EMPTY, SectorSet::union);
+        self.columns.iter_mut().for_each(Column::begin);
+        let (mut window, mut last_end) = (SectorSet::EMPTY, 0);
+        let mut is_full = is_write;
+        for index in 0..self.map.data_slots() {
+            let mut touched = SectorSet::EMPTY;
+            for (_, segment) in self.segments(index) {
+                touched = touched.union(SectorSet::run(segment.offset, segment.sectors));
+                last_end = segment.offset + segment.sectors;
+            }
             self.column_mut(self.map.data_slot(index)).touched = touched;
+            window = window.union(touched);
+            is_full &= touched.contains(whole);
         }
-        let covers = |slot: Slot| self.column(slot).touched.contains(whole.set());
-        let is_full = is_write && self.data_slots().all(covers);
+        assert!(!window.is_empty(), "an attachment has segments");
+        if planted(Bug::WindowEndsEarly) {
+            window = window.common(SectorSet::run(0, last_end));
+        }
+        let window = if sometimes(Point::WholeWindow) { whole } else { window.joined(whole) };
+        if window.extents().count() > 1 {
+            reached(Mark::WindowHasGaps);
+        }
         self.batch = Some(Batch { window, is_full, ..batch });
     }
 }

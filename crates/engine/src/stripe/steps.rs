@@ -1,21 +1,21 @@
-//! The steps of a batch's job: recover lost columns, lay the clients' bytes over the old ones, make
-//! parity, and, for reads, copy out.
+//! The steps of a batch's job: recover lost columns, gather small writes, make parity, and, for reads, copy out.
 //!
-//! Each touched column's new content is one of: a client's payload, where one write covers the
-//! window (no copy); zeroes; or the column's *new* block, made from old bytes and payloads in the
-//! order of arrival. New parity goes to the parity columns' *new* blocks under rcw; under rmw the
-//! *old* blocks follow the difference in place, and each touched data column's *old* block becomes
-//! that difference.
+//! A column has one block, and everything happens there in place. Under rcw, small writes are laid over the old content
+//! of their column, and parity is made from payloads and blocks into the parity columns' blocks. Under rmw, part by part,
+//! the old content becomes the difference, which parity follows; then, if the part is gathered, the new content takes the place of
+//! the difference. A write that is not gathered is never copied: parity is made from its payload, and where writes
+//! lie side by side, in slices in which each column is in one place ([`super::content`]).
 
 use braid_geometry::Slot;
 use braid_hooks::{Bug, Mark, planted, reached};
 
 use smallvec::SmallVec;
 
-use super::band::Want;
+use super::content::{Content, Part};
 use super::plan::{Method, Plan, Recovery};
-use super::state::{ColumnState, Fresh, Stripe, Window};
-use crate::buffer::{BlockIndex, Buffer, Half};
+use super::sectors::{Extent, SectorSet};
+use super::state::{Fresh, Stripe};
+use crate::buffer::{BlockIndex, Buffer};
 use crate::job::{Job, Sources, Step};
 
 /// Where a stripe's blocks are in the shard's arena.
@@ -26,11 +26,9 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// The start of the window in one of a column's two blocks.
-    pub(super) fn at(self, stripe: &Stripe, slot: Slot, half: Half, offset_sectors: u32) -> Buffer {
-        let is_second = stripe.column(slot).is_swapped == (half == Half::Old);
-        let block = BlockIndex(self.first + 2 * u32::from(slot.0) + u32::from(is_second));
-        Buffer::Block { block, offset_sectors }
+    /// A place in a column's block.
+    pub(super) fn at(self, slot: Slot, offset_sectors: u32) -> Buffer {
+        Buffer::Block { block: BlockIndex(self.first + u32::from(slot.0)), offset_sectors }
     }
 }
 
@@ -38,25 +36,32 @@ impl Blocks {
 pub(super) struct Builder<'a> {
     pub(super) stripe: &'a mut Stripe,
     pub(super) blocks: Blocks,
+    /// What the batch writes, if it does.
+    pub(super) content: &'a Content,
     pub(super) job: Job,
 }
 
 impl Builder<'_> {
     /// All steps of the batch under `plan`.
     pub(super) fn build(mut self, plan: &Plan) -> Job {
-        self.recover(plan.recovery);
-        if self.is_write() {
-            for index in 0..self.stripe.map.data_slots() {
-                self.merge(index);
-            }
-            match plan.method {
-                Method::NoParity => reached(Mark::MakesNoParity),
-                Method::Rcw => self.reconstruct_parity(),
-                Method::Rmw => self.modify_parity(),
-            }
-        } else {
-            self.copy_out(plan.recovery);
+        plan.solved.extents().for_each(|extent| self.recover(plan, extent));
+        self.settle_solved(plan);
+        if !self.is_write() {
+            self.copy_out(plan);
+            return self.job;
         }
+        match plan.method {
+            Method::NoParity => {
+                reached(Mark::MakesNoParity);
+                self.gather();
+            }
+            Method::Rcw => {
+                self.gather();
+                self.reconstruct_parity();
+            }
+            Method::Rmw => self.modify_parity(),
+        }
+        self.settle_written();
         self.job
     }
 
@@ -64,20 +69,12 @@ impl Builder<'_> {
         self.stripe.batch.as_ref().expect("a batch is being computed").is_write
     }
 
-    fn window(&self) -> Window {
+    fn window(&self) -> SectorSet {
         self.stripe.window()
     }
 
     fn push(&mut self, step: Step) {
         self.job.steps.push(step);
-    }
-
-    fn old(&self, slot: Slot) -> Buffer {
-        self.blocks.at(self.stripe, slot, Half::Old, self.window().offset)
-    }
-
-    fn fresh(&self, slot: Slot) -> Buffer {
-        self.blocks.at(self.stripe, slot, Half::New, self.window().offset)
     }
 
     fn data_slot(&self, index: u16) -> Slot {
@@ -96,127 +93,106 @@ impl Builder<'_> {
     }
 
     /// Names the old content of every data column by exponent, without the lost ones.
-    fn old_by_exponent(&mut self, lost: &[u16]) -> Sources {
+    fn old_by_exponent(&mut self, offset: u32, lost: &[u16]) -> Sources {
         self.by_exponent(|builder, index| {
-            (!lost.contains(&index)).then(|| builder.old(builder.data_slot(index)))
+            let slot = builder.data_slot(index);
+            (!lost.contains(&index)).then(|| builder.blocks.at(slot, offset))
         })
     }
 
-    /// The client's payload, where a column that cannot be read is asked for by one read that wants
-    /// all of it, and by nobody else: it is solved for right there.
-    fn straight(&self, index: u16) -> Option<Buffer> {
-        if self.is_write() || self.stripe.column(self.data_slot(index)).unreadable {
+    /// The place in a client's payload of what is solved for, where a column that cannot be read is asked for by one read
+    /// that wants just that, and by nobody else: it is solved for right there.
+    fn straight(&self, index: u16, solved: SectorSet) -> Option<(Buffer, u32)> {
+        if self.is_write() || !self.stripe.column(self.data_slot(index)).unreadable.is_empty() {
             return None;
         }
         let mut segments = self.stripe.segments(index);
         let (work, segment) = segments.next()?;
-        let covers = Window { offset: segment.offset, sectors: segment.sectors } == self.window();
-        (covers && segments.next().is_none()).then_some(Buffer::Payload {
-            request: work.request,
-            offset_sectors: segment.payload_offset,
-        })
+        let wants = SectorSet::run(segment.offset, segment.sectors);
+        (wants == solved && segments.next().is_none()).then_some((
+            Buffer::Payload { request: work.request, offset_sectors: segment.payload_offset },
+            segment.offset,
+        ))
     }
 
-    fn recover(&mut self, recovery: Recovery) {
+    /// Solves for what is lost of `extent`.
+    fn recover(&mut self, plan: &Plan, extent: Extent) {
         let map = self.stripe.map;
-        let p = self.old(map.p_slot());
-        let q = map.q_slot().map(|slot| self.old(slot));
-        let q = || q.expect("a plan uses Q only where there is one");
-        let out = |builder: &Self, index: u16| {
-            builder.straight(index).unwrap_or_else(|| builder.old(map.data_slot(index)))
+        let Extent { offset, sectors } = extent;
+        let p = self.blocks.at(map.p_slot(), offset);
+        let q = || {
+            let slot = map.q_slot().expect("a plan uses Q only where there is one");
+            self.blocks.at(slot, offset)
         };
-        let step = match recovery {
+        let out = |builder: &Self, index: u16| match builder.straight(index, plan.solved) {
+            Some((payload, from)) => payload.plus(offset - from),
+            None => builder.blocks.at(map.data_slot(index), offset),
+        };
+        let step = match plan.recovery {
             Recovery::None => return,
             Recovery::FromP(one) => {
                 reached(Mark::RecoversFromP);
                 let others = (0..map.data_slots()).filter(|index| *index != one);
                 let others: SmallVec<[Buffer; 16]> =
-                    others.map(|index| self.old(map.data_slot(index))).collect();
+                    others.map(|index| self.blocks.at(map.data_slot(index), offset)).collect();
                 let sources = self.job.sources(others.into_iter().chain([p]).map(Some));
-                Step::Xor { target: out(self, one), sources }
+                Step::Xor { target: out(self, one), sources, sectors }
             }
             Recovery::FromQ(one) => {
                 reached(Mark::RecoversFromQ);
-                let sources = self.old_by_exponent(&[one]);
+                let q = q();
+                let sources = self.old_by_exponent(offset, &[one]);
                 let lost = map.exponent(one);
-                Step::RecoverFromQ { sources, q: q(), lost, out: out(self, one) }
+                Step::RecoverFromQ { sources, q, lost, out: out(self, one), sectors }
             }
             Recovery::FromBoth(one, two) => {
                 reached(Mark::RecoversTwo);
-                let sources = self.old_by_exponent(&[one, two]);
+                let q = q();
+                let sources = self.old_by_exponent(offset, &[one, two]);
                 let lost = (map.exponent(one), map.exponent(two));
                 let (one, two) = (out(self, one), out(self, two));
                 let out = if planted(Bug::RecoveredSwapped) { (two, one) } else { (one, two) };
-                Step::RecoverTwo { sources, p, q: q(), lost, out }
+                Step::RecoverTwo { sources, p, q, lost, out, sectors }
             }
         };
         self.push(step);
-        for index in lost_columns(recovery) {
-            if self.straight(index).is_none() {
-                let window = self.window().set();
-                let column = self.stripe.column_mut(map.data_slot(index));
-                column.state = ColumnState::Clean;
-                column.valid = column.valid.union(window);
+    }
+
+    /// What was solved for is in the columns' blocks, unless it went straight to a client.
+    fn settle_solved(&mut self, plan: &Plan) {
+        for index in plan.recovery.columns() {
+            if self.straight(index, plan.solved).is_none() {
+                let slot = self.data_slot(index);
+                let column = self.stripe.column_mut(slot);
+                column.valid = column.valid.union(plan.solved);
             }
         }
     }
 
-    /// Makes the new content of one data column.
-    fn merge(&mut self, index: u16) {
-        let slot = self.data_slot(index);
-        let window = self.window();
-        let last = self.stripe.segments(index).next_back();
-        let Some((work, last)) = last.map(|(work, segment)| (*work, segment)) else { return };
-        let last_covers = Window { offset: last.offset, sectors: last.sectors } == window;
-        let fresh = match work.want {
-            Want::Write { .. } if last_covers => {
-                Fresh::Payload { request: work.request, offset_sectors: last.payload_offset }
-            }
-            Want::Zero { may_punch, .. } if last_covers || planted(Bug::ZeroTakesWindow) => {
-                Fresh::Zeroes { may_punch }
-            }
-            _ => {
-                self.overlay(slot, index);
-                Fresh::Block(Half::New)
-            }
-        };
-        self.stripe.column_mut(slot).fresh = fresh;
-    }
-
-    /// Lays writes over the old content, in the order of arrival, in the column's new block.
-    fn overlay(&mut self, slot: Slot, index: u16) {
-        let window = self.window();
-        let is_covered = self.stripe.column(slot).touched.contains(window.set());
-        if !is_covered && !planted(Bug::MergeForgetsOld) {
-            let (from, to) = (self.old(slot), self.fresh(slot));
-            self.push(Step::Copy { from, to, sectors: window.sectors });
+    /// Lays small writes over the old content of their columns.
+    fn gather(&mut self) {
+        for index in 0..self.stripe.map.data_slots() {
+            let content = self.content;
+            content.of(index).iter().for_each(|part| self.gather_part(index, part));
         }
-        let (stripe, blocks) = (&*self.stripe, self.blocks);
-        self.job.steps.extend(stripe.segments(index).map(|(work, segment)| {
-            let to = blocks.at(stripe, slot, Half::New, segment.offset);
-            let sectors = segment.sectors;
-            match work.want {
-                Want::Zero { .. } => Step::Zero { to, sectors },
-                Want::Read | Want::Write { .. } => {
-                    let offset_sectors = segment.payload_offset;
-                    let from = Buffer::Payload { request: work.request, offset_sectors };
-                    Step::Copy { from, to, sectors }
-                }
-            }
-        }));
     }
 
-    /// A column's content as it will be; none is zeroes.
-    fn content(&self, slot: Slot) -> Option<Buffer> {
-        match self.stripe.column(slot).fresh {
-            Fresh::Nothing => Some(self.old(slot)),
-            Fresh::Payload { request, offset_sectors } => {
-                Some(Buffer::Payload { request, offset_sectors })
-            }
-            Fresh::Zeroes { .. } => None,
-            Fresh::Block(half) => {
-                Some(self.blocks.at(self.stripe, slot, half, self.window().offset))
-            }
+    fn gather_part(&mut self, index: u16, part: &Part) {
+        if part.is_gathered {
+            let Extent { offset, sectors } = part.extent;
+            let to = self.blocks.at(self.data_slot(index), offset);
+            self.push(match part.payload() {
+                Some(from) => Step::Copy { from, to, sectors },
+                None => Step::Zero { to, sectors },
+            });
+        }
+    }
+
+    /// A data column's content at a place, as it will be; none is zeroes.
+    fn content_at(&self, index: u16, offset: u32) -> Option<Buffer> {
+        match self.content.straight_at(index, offset) {
+            Some(part) => part.payload().map(|from| from.plus(offset - part.extent.offset)),
+            None => Some(self.blocks.at(self.data_slot(index), offset)),
         }
     }
 
@@ -224,76 +200,110 @@ impl Builder<'_> {
     fn reconstruct_parity(&mut self) {
         reached(Mark::ReconstructsParity);
         let map = self.stripe.map;
-        let fresh = self.all_zeroes().unwrap_or(Fresh::Block(Half::New));
-        let (p_slot, q_slot) = (map.p_slot(), map.q_slot());
-        self.stripe.column_mut(p_slot).fresh = fresh;
-        if let Some(q_slot) = q_slot {
+        let zeroes = self.content.all_zeroes(self.window());
+        let fresh = zeroes.map_or(Fresh::Block, |may_punch| Fresh::Zeroes { may_punch });
+        self.stripe.column_mut(map.p_slot()).fresh = fresh;
+        if let Some(q_slot) = map.q_slot() {
             self.stripe.column_mut(q_slot).fresh = fresh;
         }
-        if fresh != Fresh::Block(Half::New) {
+        if fresh != Fresh::Block {
             return;
         }
-        let sources = self.by_exponent(|builder, index| builder.content(builder.data_slot(index)));
-        let p = self.fresh(p_slot);
-        let step = match q_slot.map(|slot| self.fresh(slot)) {
-            Some(q) if planted(Bug::SwapPAndQ) => Step::Generate { sources, p: Some(q), q: p },
-            Some(q) => Step::Generate { sources, p: Some(p), q },
-            None => Step::Xor { target: p, sources },
-        };
-        self.push(step);
+        let content = self.content;
+        for extent in self.window().extents() {
+            content.slices(extent).for_each(|slice| self.reconstruct_slice(slice));
+        }
     }
 
-    /// Zeroes in every data column make zeroes of parity.
-    fn all_zeroes(&self) -> Option<Fresh> {
-        let mut all_punch = true;
-        for slot in self.stripe.data_slots() {
-            let Fresh::Zeroes { may_punch } = self.stripe.column(slot).fresh else { return None };
-            all_punch &= may_punch;
-        }
-        Some(Fresh::Zeroes { may_punch: all_punch })
+    fn reconstruct_slice(&mut self, Extent { offset, sectors }: Extent) {
+        let map = self.stripe.map;
+        let sources = self.by_exponent(|builder, index| builder.content_at(index, offset));
+        let p = self.blocks.at(map.p_slot(), offset);
+        let q = map.q_slot().map(|slot| self.blocks.at(slot, offset));
+        let step = match q {
+            Some(q) if planted(Bug::SwapPAndQ) => {
+                Step::Generate { sources, p: Some(q), q: p, sectors }
+            }
+            Some(q) => Step::Generate { sources, p: Some(p), q, sectors },
+            None => Step::Xor { target: p, sources, sectors },
+        };
+        self.push(step);
     }
 
     /// Old parity follows what changed.
     fn modify_parity(&mut self) {
         reached(Mark::ModifiesParity);
         let map = self.stripe.map;
-        let is_loaded = |builder: &Self, slot| {
-            (builder.stripe.column(slot).state == ColumnState::Clean).then(|| builder.old(slot))
+        let window = self.window();
+        let parity = |slot: Slot| {
+            let is_loaded = self.stripe.column(slot).valid.contains(window);
+            is_loaded.then_some(slot)
         };
-        let p = is_loaded(self, map.p_slot());
-        let q = map.q_slot().and_then(|slot| is_loaded(self, slot));
+        let parity = (parity(map.p_slot()), map.q_slot().and_then(parity));
+        let content = self.content;
         for index in 0..map.data_slots() {
-            let slot = map.data_slot(index);
             let is_forgotten = index == 1 && planted(Bug::RmwForgetsColumn);
-            if self.stripe.column(slot).fresh == Fresh::Nothing || is_forgotten {
-                continue;
+            for part in content.of(index) {
+                if !is_forgotten {
+                    self.follow(index, part, parity);
+                }
+                self.gather_part(index, part);
             }
-            let delta = self.old(slot);
-            if let Some(source) = self.content(slot)
-                && !planted(Bug::RmwNoDifference)
-            {
-                self.push(Step::XorInto { target: delta, source });
-            }
-            self.push(Step::Update { delta, exponent: map.exponent(index), p, q });
         }
+        for slot in [parity.0, parity.1].into_iter().flatten() {
+            self.stripe.column_mut(slot).fresh = Fresh::Block;
+        }
+    }
+
+    /// Parity follows one part of a column, whose old content becomes the difference.
+    fn follow(&mut self, index: u16, part: &Part, (p, q): (Option<Slot>, Option<Slot>)) {
+        let Extent { offset, sectors } = part.extent;
+        let delta = self.blocks.at(self.data_slot(index), offset);
+        if let Some(source) = part.payload()
+            && !planted(Bug::RmwNoDifference)
+        {
+            self.push(Step::XorInto { target: delta, source, sectors });
+        }
+        let exponent = self.stripe.map.exponent(index);
+        let [p, q] = [p, q].map(|slot| slot.map(|slot| self.blocks.at(slot, offset)));
+        self.push(Step::Update { delta, exponent, p, q, sectors });
+    }
+
+    /// What the blocks hold when the members have the batch.
+    fn settle_written(&mut self) {
+        let window = self.window();
+        let believes_all = planted(Bug::PayloadKeepsValid);
+        for index in 0..self.stripe.map.data_slots() {
+            let (gathered, straight) = self.content.sets_of(index);
+            let straight = if believes_all { SectorSet::EMPTY } else { straight };
+            let slot = self.data_slot(index);
+            let column = self.stripe.column_mut(slot);
+            column.valid = column.valid.union(gathered).without(straight);
+        }
+        let map = self.stripe.map;
         for slot in [Some(map.p_slot()), map.q_slot()].into_iter().flatten() {
-            if is_loaded(self, slot).is_some() {
-                self.stripe.column_mut(slot).fresh = Fresh::Block(Half::Old);
-            }
+            let column = self.stripe.column_mut(slot);
+            column.valid = match column.fresh {
+                Fresh::Block => column.valid.union(window),
+                Fresh::Zeroes { .. } if believes_all => column.valid,
+                // Without a member that takes it parity is not made: what the block holds of it is old.
+                Fresh::Nothing if planted(Bug::OldParityBelieved) => column.valid,
+                Fresh::Nothing | Fresh::Zeroes { .. } => column.valid.without(window),
+            };
         }
     }
 
     /// Copies what the clients read into their payloads, but for what was solved for there.
-    fn copy_out(&mut self, recovery: Recovery) {
+    fn copy_out(&mut self, plan: &Plan) {
         for index in 0..self.stripe.map.data_slots() {
-            let is_lost = lost_columns(recovery).any(|lost| lost == index);
-            if is_lost && self.straight(index).is_some() {
+            let is_solved = plan.recovery.columns().any(|one| one == index);
+            if is_solved && self.straight(index, plan.solved).is_some() {
                 continue;
             }
             let (stripe, blocks) = (&*self.stripe, self.blocks);
             let slot = stripe.map.data_slot(index);
             self.job.steps.extend(stripe.segments(index).map(|(work, segment)| Step::Copy {
-                from: blocks.at(stripe, slot, Half::Old, segment.offset),
+                from: blocks.at(slot, segment.offset),
                 to: Buffer::Payload {
                     request: work.request,
                     offset_sectors: segment.payload_offset,
@@ -302,14 +312,4 @@ impl Builder<'_> {
             }));
         }
     }
-}
-
-/// The data columns that are solved for.
-fn lost_columns(recovery: Recovery) -> impl Iterator<Item = u16> {
-    let (one, two) = match recovery {
-        Recovery::None => (None, None),
-        Recovery::FromP(one) | Recovery::FromQ(one) => (Some(one), None),
-        Recovery::FromBoth(one, two) => (Some(one), Some(two)),
-    };
-    one.into_iter().chain(two)
 }

@@ -26,7 +26,7 @@ impl Braid {
             member_bytes: rows * BLOCK_BYTES as u64 + (64 << 20),
         };
         let shards = 4;
-        let stripe_bytes = 2 * BLOCK_BYTES * usize::from(slots);
+        let stripe_bytes = BLOCK_BYTES * usize::from(slots);
         let options = Options {
             shards,
             cache: Cache { memory_bytes: (STRIPES * stripe_bytes) as u64, ..Cache::default() },
