@@ -181,6 +181,12 @@ impl<T> Scheduler<T> {
         }
     }
 
+    /// Whether nothing waits here: everything goes to the member at once, as it comes.
+    #[must_use]
+    pub fn is_straight(&self) -> bool {
+        self.is_straight.load(Ordering::Acquire)
+    }
+
     /// Gives `request` to the member when it is its turn; at once under `none`.
     pub fn insert(&self, device: &impl Device<T>, request: Request, item: T) {
         if self.is_straight.load(Ordering::Acquire) {

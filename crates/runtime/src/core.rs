@@ -29,6 +29,9 @@ use crate::timer::Alarm;
 use crate::turns::Turns;
 use crate::watch::Watch;
 
+/// Parts of a vector that is made without an elevator; as many as one makes with it.
+const VECTOR_PARTS_MAX: usize = 64;
+
 /// An event for a shard.
 pub(crate) enum ShardEvent {
     Piece(Piece),
@@ -305,10 +308,21 @@ impl Core {
         let drive = |lane: Lane<'_>, machines: &mut VecDeque<Machine>| {
             machines.extend(lane.into_touched().into_iter().map(Machine::Shard));
         };
-        for (io, is_for_write) in ios {
+        let mut ios = ios.into_iter().peekable();
+        while let Some((io, is_for_write)) = ios.next() {
             let member = &self.members[usize::from(io.member.0)];
             let lane = Lane::of_shard(self, member, index);
-            if member.scheduler.leave(&lane, lane::request(&io, is_for_write), (index, io)) {
+            let is_followed = ios.peek().is_some_and(|(next, _)| lane::follows(&io, next));
+            if is_followed && member.scheduler.is_straight() {
+                let mut parts = vec![(index, io)];
+                while parts.len() < VECTOR_PARTS_MAX
+                    && let Some((next, _)) =
+                        ios.next_if(|(next, _)| lane::follows(&parts[parts.len() - 1].1, next))
+                {
+                    parts.push((index, next));
+                }
+                lane.begin_together(parts);
+            } else if member.scheduler.leave(&lane, lane::request(&io, is_for_write), (index, io)) {
                 left.push(io.member);
             }
             drive(lane, machines);

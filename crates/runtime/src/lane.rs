@@ -4,10 +4,13 @@
 //! ([`crate::ring`], [`crate::member_threads`]).
 //!
 //! ```text
-//!   shard ─MemberIo─▶ Scheduler ─┬─ none: one at a time, at once ──────────────▶ ring │ threads │ memory
+//!   shard ─MemberIo─▶ Scheduler ─┬─ none: as they come, at once ───────────────▶ ring │ threads │ memory
 //!                        ▲       └─ deadline: a Flight (merged, with a ticket) ─▶  "        "        "
 //!                        └──────────────── ticket ◀───────────────────────────────────┘
 //! ```
+//!
+//! Under `none` nothing is sorted and nothing waits, but writes that one turn of a shard asks for side by side, such as those
+//! of small sequential writes that a stripe has collected, go as one vector all the same ([`crate::core`]).
 //!
 //! Superblocks and flushes do not come here; they go past. There is at most one of each under way for a member, whoever
 //! asked for them waits, and they must not wait for a slice or a tag: a superblock is what lets an error be answered, and
@@ -39,7 +42,8 @@ pub(crate) type Item = (ShardIndex, MemberIo);
 
 /// Adjacent parts of one kind, out together.
 pub(crate) struct Flight {
-    pub(crate) ticket: Ticket,
+    /// None for one that did not wait in an elevator.
+    pub(crate) ticket: Option<Ticket>,
     /// In the order of sectors; at least one.
     pub(crate) parts: Vec<Item>,
 }
@@ -91,7 +95,7 @@ impl<'a> Lane<'a> {
     pub(crate) fn land(&self, flight: Flight, result: Result<(), MemberFault>) {
         let Flight { ticket, parts } = flight;
         parts.into_iter().for_each(|part| self.answer(part, result));
-        self.member.scheduler.done(self, Some(ticket));
+        self.member.scheduler.done(self, ticket);
     }
 
     /// Carries a flight out on this thread, and ends it unless it must be tried again part by part.
@@ -112,7 +116,7 @@ impl<'a> Lane<'a> {
         let Flight { ticket, mut parts } = flight;
         self.perform_alone(vec![parts.remove(0)]);
         match parts.is_empty() {
-            true => self.member.scheduler.done(self, Some(ticket)),
+            true => self.member.scheduler.done(self, ticket),
             false => self.member.push(Work::Apart(Flight { ticket, parts })),
         }
     }
@@ -140,11 +144,17 @@ impl<'a> Lane<'a> {
         self.answer((shard, io), ended.map_err(member_threads::fault));
     }
 
+    /// Several that lie side by side, past the scheduler.
+    pub(crate) fn begin_together(&self, parts: Vec<Item>) {
+        let ended = self.begin_flight(Flight { ticket: None, parts });
+        debug_assert!(ended.is_none(), "there was no ticket to give back");
+    }
+
     fn begin_flight(&self, flight: Flight) -> Option<Ticket> {
         if self.member.is_memory() {
             let Flight { ticket, parts } = flight;
             self.perform_alone(parts);
-            return Some(ticket);
+            return ticket;
         }
         let left = match &self.core.ring {
             None => Some(flight),
@@ -162,7 +172,9 @@ impl Device<Item> for Lane<'_> {
 
     fn begin(&self, vector: Vector, parts: impl Iterator<Item = Item>) -> Option<Ticket> {
         match vector.ticket {
-            Some(ticket) => self.begin_flight(Flight { ticket, parts: parts.collect() }),
+            Some(ticket) => {
+                self.begin_flight(Flight { ticket: Some(ticket), parts: parts.collect() })
+            }
             None => {
                 parts.for_each(|part| self.begin_straight(part));
                 None
@@ -192,6 +204,18 @@ pub(crate) fn is_forced(io: &MemberIo) -> bool {
         io.operation,
         MemberOperation::Write { durable: true, .. } | MemberOperation::Zero { durable: true, .. }
     )
+}
+
+/// Whether `next` is written right behind `io`, in the same way, so that they may go as one vector.
+pub(crate) fn follows(io: &MemberIo, next: &MemberIo) -> bool {
+    let as_write = |io: &MemberIo| match io.operation {
+        MemberOperation::Write { durable, .. } => Some(durable),
+        MemberOperation::Read { .. } | MemberOperation::Zero { .. } => None,
+    };
+    io.member == next.member
+        && next.sector.0 == io.sector.0 + u64::from(io.sectors)
+        && as_write(io).is_some()
+        && as_write(io) == as_write(next)
 }
 
 /// What a member operation is to the elevator. What is read for a write waits with the writes; what is read for a client,

@@ -63,13 +63,13 @@ impl Ring {
 impl From<Flight> for Zeroing {
     fn from(Flight { ticket, mut parts }: Flight) -> Self {
         assert!(parts.len() == 1, "zeroing is not merged");
-        Self { item: parts.remove(0), ticket: Some(ticket) }
+        Self { item: parts.remove(0), ticket }
     }
 }
 
 impl From<Zeroing> for Flight {
     fn from(Zeroing { item, ticket }: Zeroing) -> Self {
-        Self { ticket: ticket.expect("it was a flight"), parts: vec![item] }
+        Self { ticket, parts: vec![item] }
     }
 }
 
@@ -170,7 +170,9 @@ impl Handler for ZeroPort {
                 let (Zeroing { item, ticket }, result) = (zeroing, result.map_err(fault));
                 match ticket {
                     None => lane.answer(item, result),
-                    Some(ticket) => lane.land(Flight { ticket, parts: vec![item] }, result),
+                    Some(ticket) => {
+                        lane.land(Flight { ticket: Some(ticket), parts: vec![item] }, result)
+                    }
                 }
                 let ring = core.ring.as_ref().expect("only workers complete anything");
                 for shard in lane.into_touched() {
