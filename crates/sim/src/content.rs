@@ -4,13 +4,11 @@
 //! came from. What members hold is computed here from the geometry and the *definition* of parity
 //! alone, never with the code that the engine runs.
 
-use braid_geometry::{ChunkRow, Geometry, LogicalSector, MemberSector, Slot, StripeGeometry};
-use braid_parity::definition;
+use braid_geometry::{Geometry, Slot};
+use braid_testbed::content::lay_out;
+pub(crate) use braid_testbed::content::{SECTOR, bytes, parity, places};
 
 use crate::random::mix;
-
-/// Bytes in a sector.
-pub(crate) const SECTOR: usize = 512;
 
 /// Which write a sector's bytes come from; 0 is zeroes.
 pub(crate) type Version = u32;
@@ -20,12 +18,6 @@ pub(crate) const FIRST: Version = 1;
 
 /// The distance between the words of a sector; odd, so that no two are equal.
 const STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// The bytes of a run of sectors.
-pub(crate) fn bytes(start: u64, sectors: u64) -> std::ops::Range<usize> {
-    let start = start as usize * SECTOR;
-    start..start + sectors as usize * SECTOR
-}
 
 /// The bytes of a version of a sector.
 pub(crate) fn fill(version: Version, sector: u64, out: &mut [u8]) {
@@ -51,68 +43,11 @@ pub(crate) fn version_of(sector: u64, data: &[u8]) -> Option<Version> {
     (data == expected).then_some(version)
 }
 
-/// Where a sector and its copies live.
-pub(crate) fn places(geometry: &Geometry, sector: u64) -> Vec<(Slot, MemberSector)> {
-    let sector = LogicalSector(sector);
-    match geometry {
-        Geometry::Direct(direct) => {
-            let extent = direct.locate(sector);
-            vec![(extent.slot, extent.sector)]
-        }
-        Geometry::Mirror(mirror) => {
-            (0..mirror.copies()).map(|copy| mirror.copy(sector, copy)).collect()
-        }
-        Geometry::Stripe(stripe) => {
-            let address = stripe.locate(sector);
-            let slot = stripe.row_map(address.row).data_slot(address.data_index);
-            let start = stripe.row_start(address.row).0 + u64::from(address.offset_sectors);
-            vec![(slot, MemberSector(start))]
-        }
-    }
-}
-
-/// P, and Q where there is one, of a row's data columns in the order of the array.
-pub(crate) fn parity(
-    stripe: &StripeGeometry,
-    row: ChunkRow,
-    columns: &[&[u8]],
-) -> Vec<(Slot, Vec<u8>)> {
-    let map = stripe.row_map(row);
-    let length = columns[0].len();
-    let (mut p, mut q) = (vec![0; length], vec![0; length]);
-    let Some(q_slot) = map.q_slot() else {
-        definition::xor(&mut p, columns);
-        return vec![(map.p_slot(), p)];
-    };
-    let mut sources = vec![None; usize::from(map.exponents_count())];
-    for (index, column) in (0..).zip(columns) {
-        sources[usize::from(map.exponent(index))] = Some(*column);
-    }
-    definition::pq(&sources, &mut p, &mut q);
-    vec![(map.p_slot(), p), (q_slot, q)]
-}
-
 /// All members' data areas, as far as the array uses them, for the array's content.
 pub(crate) fn image(geometry: &Geometry, content: &[u8]) -> Vec<Vec<u8>> {
     let used = |slot| geometry.used_sectors(Slot(slot)) as usize * SECTOR;
     let mut members: Vec<Vec<u8>> = (0..geometry.slots()).map(|s| vec![0; used(s)]).collect();
-    for (sector, data) in (0..).zip(content.chunks_exact(SECTOR)) {
-        for (slot, place) in places(geometry, sector) {
-            members[slot.index()][bytes(place.0, 1)].copy_from_slice(data);
-        }
-    }
-    if let Geometry::Stripe(stripe) = geometry {
-        for row in (0..stripe.rows()).map(ChunkRow) {
-            let chunk = bytes(stripe.row_start(row).0, u64::from(stripe.chunk_sectors()));
-            let map = stripe.row_map(row);
-            let columns: Vec<&[u8]> = (0..map.data_slots())
-                .map(|index| &members[map.data_slot(index).index()][chunk.clone()])
-                .collect();
-            for (slot, data) in parity(stripe, row, &columns) {
-                members[slot.index()][chunk.clone()].copy_from_slice(&data);
-            }
-        }
-    }
+    lay_out(geometry, content, &mut members);
     members
 }
 

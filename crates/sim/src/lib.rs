@@ -42,14 +42,12 @@ mod lies;
 mod lying;
 #[cfg(test)]
 mod lying_tests;
-mod memory;
 mod metadata;
 mod model;
 mod moments;
 mod open;
 mod patience;
 mod pauses;
-mod random;
 pub mod replay;
 mod requests;
 mod restart;
@@ -66,6 +64,7 @@ mod world;
 
 use braid_geometry::Level;
 use braid_ondisk::Version;
+use braid_testbed::{memory, random};
 
 pub use coverage::{CYCLES_FOR_ALL_STATES, legal_states, never_entered, never_visited};
 pub use cut::{Cut, Kind, Number};

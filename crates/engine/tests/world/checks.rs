@@ -10,10 +10,10 @@ use braid_engine::request::{Fault, RequestId};
 use braid_geometry::{Family, Geometry, LogicalSector, StripeGeometry};
 
 use crate::SECTOR;
-use crate::device::bytes;
 use crate::image::{image, parity, places};
 use crate::model::{fill, version_of};
 use crate::world::{Event, World};
+use braid_testbed::content::bytes;
 
 impl World {
     fn keeps_intent(&self) -> bool {

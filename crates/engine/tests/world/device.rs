@@ -11,6 +11,8 @@ use std::sync::Arc;
 use braid_engine::array::SuperblockState;
 use braid_engine::effect::MemberFault;
 
+use braid_testbed::content::bytes;
+
 use crate::SECTOR;
 use crate::random::Random;
 
@@ -128,10 +130,4 @@ impl Device {
         }
         self.seen.copy_from_slice(&self.durable);
     }
-}
-
-/// The bytes of a run of sectors.
-pub(crate) fn bytes(start: u64, sectors: u64) -> std::ops::Range<usize> {
-    let start = start as usize * SECTOR;
-    start..start + sectors as usize * SECTOR
 }

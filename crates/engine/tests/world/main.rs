@@ -9,10 +9,8 @@ mod checks;
 mod clients;
 mod device;
 mod image;
-mod memory;
 mod mishap;
 mod model;
-mod random;
 mod scene;
 mod world;
 
@@ -25,6 +23,8 @@ mod healthy;
 mod limits;
 mod slow;
 mod superblocks;
+
+use braid_testbed::{memory, random};
 
 /// Bytes in a sector.
 const SECTOR: usize = 512;

@@ -13,7 +13,9 @@ use braid_engine::{
 use braid_geometry::{Geometry, Shape, Slot};
 
 use crate::SECTOR;
-use crate::device::{Device, bytes};
+use braid_testbed::content::bytes;
+
+use crate::device::Device;
 use crate::image::image;
 use crate::memory::Payloads;
 use crate::model::{FIRST, Model, fill};

@@ -12,16 +12,20 @@ use braid_engine::request::RequestId;
 use crate::content::SECTOR;
 
 /// A client's memory.
-pub(crate) struct Payload {
-    pub(crate) data: Vec<u8>,
-    pub(crate) may_change: bool,
+pub struct Payload {
+    /// Its bytes, whole sectors.
+    pub data: Vec<u8>,
+    /// It is a read's.
+    pub may_change: bool,
     /// What was made instead of what was forsaken, and which sectors of it.
     second: Option<(Vec<u8>, Vec<bool>)>,
     is_left: bool,
 }
 
 impl Payload {
-    pub(crate) fn new(data: Vec<u8>, may_change: bool) -> Self {
+    /// Memory of a read, or of a write, which nobody changes.
+    #[must_use]
+    pub fn new(data: Vec<u8>, may_change: bool) -> Self {
         Self { data, may_change, second: None, is_left: false }
     }
 
@@ -40,23 +44,31 @@ impl Payload {
 /// Clients' memory by request, and the first sides that were left to reads that were forsaken: those may
 /// be written at any time, and nobody looks.
 #[derive(Default)]
-pub(crate) struct Payloads {
+pub struct Payloads {
     live: BTreeMap<RequestId, Payload>,
     left: BTreeMap<RequestId, Vec<u8>>,
 }
 
 impl Payloads {
-    pub(crate) fn new() -> Self {
+    /// Nobody's.
+    #[must_use]
+    pub fn new() -> Self {
         Self::default()
     }
 
     /// The first side is left to a read that was forsaken.
-    pub(crate) fn leave(&mut self, request: RequestId) {
+    ///
+    /// # Panics
+    /// When the request has no payload.
+    pub fn leave(&mut self, request: RequestId) {
         self.live.get_mut(&request).expect("the payload of a read").is_left = true;
     }
 
     /// The request is answered: what was made on the second side counts.
-    pub(crate) fn join(&mut self, request: RequestId) {
+    ///
+    /// # Panics
+    /// When a second side was made although the first was not left.
+    pub fn join(&mut self, request: RequestId) {
         let Some(payload) = self.live.get_mut(&request) else { return };
         if !payload.is_left {
             return assert!(payload.second.is_none(), "the second side was used for nothing");
@@ -88,14 +100,21 @@ impl std::ops::DerefMut for Payloads {
 }
 
 /// What a shard can reach.
-pub(crate) struct Reach<'a> {
-    pub(crate) arena: &'a mut Vec<u8>,
-    pub(crate) block_bytes: usize,
-    pub(crate) payloads: &'a mut Payloads,
+pub struct Reach<'a> {
+    /// Its blocks, one behind the other.
+    pub arena: &'a mut Vec<u8>,
+    /// Bytes of one.
+    pub block_bytes: usize,
+    /// Clients' memory.
+    pub payloads: &'a mut Payloads,
 }
 
 impl Reach<'_> {
-    pub(crate) fn bytes(&mut self, buffer: Buffer, length: usize, to_change: bool) -> &mut [u8] {
+    /// The memory that a buffer names, so many bytes of it.
+    ///
+    /// # Panics
+    /// When it leaves its block or payload, was given back, or would change what a write still shows.
+    pub fn bytes(&mut self, buffer: Buffer, length: usize, to_change: bool) -> &mut [u8] {
         match buffer {
             Buffer::Block { block, offset_sectors } => {
                 let offset = offset_sectors as usize * SECTOR;
