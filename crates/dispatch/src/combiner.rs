@@ -18,11 +18,16 @@ pub struct Combiner<M, E> {
     owner_misses: Count,
 }
 
-/// What is done in ownership, after it, and with what could not be told to the machine.
-pub(crate) struct Carry<D, A, L> {
-    pub(crate) drive: D,
-    pub(crate) after: A,
-    pub(crate) leave: L,
+/// What is done in ownership, after it, and with what could not be told to the machine
+/// ([`Combiner::combine_carrying`]).
+#[derive(Clone, Copy, Debug)]
+pub struct Carry<D, A, L> {
+    /// Given the machine and the events, which it drains.
+    pub drive: D,
+    /// Carries out what came of it, without ownership; whether there is something for the machine.
+    pub after: A,
+    /// Pushes that, when another is owner.
+    pub leave: L,
 }
 
 /// What the owner has.
@@ -78,10 +83,11 @@ impl<M, E> Combiner<M, E> {
         self.combine_carrying(false, &mut None, carry);
     }
 
-    /// The same for effects that may have ended when `after` returns: it says whether the machine must hear of what is in
-    /// `carried`, which `drive` is given at the next turn of this thread. If another is owner by then, `leave` pushes it.
+    /// The same with effects in `carried`, which keeps its room, and for effects that may have ended when `after` returns:
+    /// it says whether the machine must hear of what is in `carried`, which `drive` is given at the next turn of this
+    /// thread. If another is owner by then, `leave` pushes it.
     /// With `is_due` there is no look first: the caller has just found that it was the first to push.
-    pub(crate) fn combine_carrying<C, D, A, L>(
+    pub fn combine_carrying<C, D, A, L>(
         &self,
         is_due: bool,
         carried: &mut C,

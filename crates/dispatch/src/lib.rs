@@ -50,7 +50,7 @@ mod models;
 mod scheduler;
 mod sync;
 
-pub use combiner::Combiner;
+pub use combiner::{Carry, Combiner};
 pub use counters::{Counters, DRAINED_SIZES};
 pub use scheduler::{Device, Request, Scheduler, State, Ticket, Vector};
 #[cfg(any(loom, shuttle))]

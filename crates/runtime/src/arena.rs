@@ -23,10 +23,14 @@ use braid_geometry::SECTOR_BYTES;
 #[cfg(not(any(loom, shuttle)))]
 use braid_ring::Lease;
 use braid_ring::{Payload, Region};
+use smallvec::SmallVec;
 
 use crate::requests::{Request, Requests, Second};
 use crate::sync::Arc;
 use crate::sync::witness::{Seen, Witness};
+
+/// Runs that are lent at once, on the stack: more than a step of work names on most arrays.
+type Few<T> = SmallVec<[T; 16]>;
 
 /// A run of bytes with one owner, lent out in parts to several threads.
 pub(crate) struct SharedBytes {
@@ -273,8 +277,8 @@ pub(crate) fn read_all<R>(
 ) -> R {
     let places = places(spans);
     let see = |(memory, place, length): &Placed<'_>| memory.see(place, *length, Witness::read);
-    let _seen: Vec<Seen> = places.iter().map(see).collect();
-    let mut buffers: Vec<IoSlice<'_>> = places
+    let _seen: Few<Seen> = places.iter().map(see).collect();
+    let mut buffers: Few<IoSlice<'_>> = places
         .iter()
         // SAFETY: as for `ShardMemory::read`, for each of the effects.
         .map(|(memory, place, length)| IoSlice::new(unsafe { memory.bytes(place, *length) }))
@@ -292,10 +296,10 @@ pub(crate) fn write_all<'a, R>(
     let place = |(memory, span): &(&'a ShardMemory, Span)| -> Option<Placed<'a>> {
         Some((*memory, memory.find_target(*span)?, span.length_bytes))
     };
-    let places = spans.iter().map(place).collect::<Option<Vec<Placed<'a>>>>()?;
+    let places = spans.iter().map(place).collect::<Option<Few<Placed<'a>>>>()?;
     let see = |(memory, place, length): &Placed<'_>| memory.see(place, *length, Witness::write);
-    let _seen: Vec<Seen> = places.iter().map(see).collect();
-    let mut buffers: Vec<IoSliceMut<'_>> = places
+    let _seen: Few<Seen> = places.iter().map(see).collect();
+    let mut buffers: Few<IoSliceMut<'_>> = places
         .iter()
         // SAFETY: as for `ShardMemory::write`, for each of the effects; each has bytes of its own, so no
         // two of these overlap either.
@@ -307,7 +311,7 @@ pub(crate) fn write_all<'a, R>(
 /// Bytes found: in whose memory, where, and how many.
 type Placed<'a> = (&'a ShardMemory, Place, usize);
 
-fn places<'a>(spans: &[(&'a ShardMemory, Span)]) -> Vec<Placed<'a>> {
+fn places<'a>(spans: &[(&'a ShardMemory, Span)]) -> Few<Placed<'a>> {
     let place = |(memory, span): &(&'a ShardMemory, Span)| {
         (*memory, memory.place(span.buffer), span.length_bytes)
     };
@@ -323,18 +327,18 @@ impl Memory for ShardMemory {
             let place = self.find_target(*span).expect("a request in flight");
             (place, span.length_bytes)
         };
-        let targets: Vec<(Place, usize)> = targets.iter().map(target).collect();
-        let sources: Vec<(Place, usize)> = sources.iter().map(place).collect();
+        let targets: Few<(Place, usize)> = targets.iter().map(target).collect();
+        let sources: Few<(Place, usize)> = sources.iter().map(place).collect();
         let writes = targets.iter().map(|(place, length)| self.see(place, *length, Witness::write));
         let reads = sources.iter().map(|(place, length)| self.see(place, *length, Witness::read));
-        let _seen: Vec<Seen> = writes.chain(reads).collect();
-        let mut targets: Vec<&mut [u8]> = targets
+        let _seen: Few<Seen> = writes.chain(reads).collect();
+        let mut targets: Few<&mut [u8]> = targets
             .iter()
             // SAFETY: a job's targets are its own (no member request on them is out) and overlap
             // neither each other nor its sources.
             .map(|(place, length)| unsafe { self.bytes_mut(place, *length) })
             .collect();
-        let sources: Vec<&[u8]> = sources
+        let sources: Few<&[u8]> = sources
             .iter()
             // SAFETY: nothing that writes a job's sources is out while it runs.
             .map(|(place, length)| unsafe { self.bytes(place, *length) })

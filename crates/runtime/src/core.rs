@@ -5,28 +5,34 @@
 //! wakes the array, whose view wakes the shards, and so on.
 
 use std::collections::VecDeque;
+use std::iter;
 
-use braid_dispatch::Combiner;
+use braid_dispatch::{Carry, Combiner};
 use braid_engine::array::{Array, ArrayEffect, ArrayView, MemberId, Notice, SuperblockState};
-use braid_engine::effect::{Attention, MemberIo, MemberIoDone, PieceReply, Report};
+use braid_engine::effect::{Attention, MemberIoDone, PieceReply, Report};
 use braid_engine::job::{self, Job};
-use braid_engine::request::{Fault, Piece, RequestId, ShardIndex};
+use braid_engine::request::{Fault, Piece, Regions, RequestId, ShardIndex};
 use braid_engine::{PREFETCH_PIECES, Shard, SitOut, Tuning};
 use braid_parity::Kernel;
 use braid_recording::Digest;
+use smallvec::SmallVec;
 
 use crate::arena::ShardMemory;
 use crate::clock::Clock;
+use crate::edges::Turnstile;
 use crate::lane::{self, Lane};
 use crate::member_threads::{MemberQueue, Work};
 use crate::record::{self, Recorder};
-use crate::requests::Requests;
+use crate::requests::{self, Requests};
 use crate::ring::Ring;
 use crate::scheduling::Scheduling;
+use crate::slate::{ArrayEffects, ShardEffects, Slate};
 use crate::sync::flaw::{self, Flaw};
 use crate::sync::{Arc, Condvar, Mutex, thread};
 use crate::timer::Alarm;
 use crate::turns::Turns;
+use crate::waiter::InFlight;
+use crate::walk::Walk;
 use crate::watch::Watch;
 
 /// Parts of a vector that is made without an elevator; as many as one makes with it.
@@ -68,6 +74,26 @@ pub(crate) enum Machine {
 pub(crate) struct ShardCell {
     pub(crate) combiner: Combiner<Shard, ShardEvent>,
     pub(crate) memory: ShardMemory,
+    /// Jobs that are carried out before what came of them is written; at least one.
+    pub(crate) jobs_max: usize,
+}
+
+/// What clients have asked for, and not been told the end of.
+pub(crate) struct Clients {
+    pub(crate) in_flight: InFlight,
+    /// Whose turn it is to change the array.
+    pub(crate) turnstile: Turnstile<Walk>,
+    /// Which shard has what.
+    pub(crate) regions: Regions,
+    /// What the shards were given.
+    pub(crate) requests: Arc<Requests>,
+}
+
+impl Clients {
+    pub(crate) fn new(regions: Regions) -> Self {
+        let (in_flight, turnstile, requests) = Default::default();
+        Self { in_flight, turnstile, regions, requests }
+    }
 }
 
 /// Everything that threads share.
@@ -77,7 +103,7 @@ pub(crate) struct Core {
     pub(crate) members: Vec<Arc<MemberQueue>>,
     /// The newest view, for those who look and ask nothing of the array.
     pub(crate) view: Mutex<Arc<ArrayView>>,
-    pub(crate) requests: Arc<Requests>,
+    pub(crate) clients: Clients,
     pub(crate) kernel: &'static Kernel,
     pub(crate) clock: Clock,
     pub(crate) alarm: Alarm,
@@ -126,35 +152,6 @@ impl End {
     }
 }
 
-/// What one turn of a shard asks for.
-#[derive(Default)]
-struct ShardEffects {
-    jobs: Vec<Job>,
-    /// With whether it is read for a write.
-    member_ios: Vec<(MemberIo, bool)>,
-    replies: Vec<PieceReply>,
-    releases: Vec<RequestId>,
-    reports: bool,
-}
-
-impl ShardEffects {
-    fn digest(&self) -> Digest {
-        let mut digest = Digest::default();
-        self.jobs.iter().for_each(|job| digest.add(job));
-        self.member_ios.iter().for_each(|(io, _)| digest.add(io));
-        self.replies.iter().for_each(|reply| digest.add(reply));
-        self.releases.iter().for_each(|request| digest.add(request));
-        digest
-    }
-}
-
-/// What one turn of the array asks for, beyond what was queued under ownership.
-#[derive(Default)]
-struct ArrayEffects {
-    notices: Vec<Notice>,
-    answers: Vec<(RequestId, Result<(), Fault>)>,
-}
-
 /// Ends the process when a thread panics inside a machine. Its effects are lost then, so requests
 /// would hang for ever; a crash is what the on-disk format is made to survive.
 ///
@@ -183,35 +180,54 @@ impl Core {
     /// Has `first` driven, and whatever comes of it: by this thread, or by a worker where there are any
     /// and this is none.
     pub(crate) fn drive(self: &Arc<Self>, first: Machine) {
-        let elsewhere = self.ring.as_ref().filter(|ring| !ring.is_here());
-        if !elsewhere.is_some_and(|ring| ring.schedule(self, first)) {
-            self.drive_here(first);
-        }
+        let mut slate = Slate::take();
+        slate.machines.push_back(first);
+        self.drive_all(slate);
     }
 
-    /// Drives `first`, and whatever comes of it, until nothing is left for this thread.
-    pub(crate) fn drive_here(self: &Arc<Self>, first: Machine) {
+    /// The same for every machine on the slate.
+    pub(crate) fn drive_all(self: &Arc<Self>, mut slate: Slate) {
+        if let Some(ring) = self.ring.as_ref().filter(|ring| !ring.is_here()) {
+            slate.machines.retain(|machine| !ring.schedule(self, *machine));
+        }
+        self.drive_here(slate);
+    }
+
+    /// Drives the machines on the slate, and whatever comes of it, until nothing is left for this thread.
+    pub(crate) fn drive_here(self: &Arc<Self>, mut slate: Slate) {
         let _guard = AbortOnPanic::new();
-        let mut machines = VecDeque::from([first]);
-        while let Some(machine) = machines.pop_front() {
+        while let Some(machine) = slate.machines.pop_front() {
             match machine {
-                Machine::Shard(index) => self.drive_shard(index, &mut machines),
-                Machine::Array => self.drive_array(&mut machines),
+                Machine::Shard(index) => self.drive_shard(index, &mut slate),
+                Machine::Array => self.drive_array(&mut slate),
             }
         }
+        slate.keep();
     }
 
     pub(crate) fn shard(&self, index: ShardIndex) -> &ShardCell {
         &self.shards[usize::from(index.0)]
     }
 
-    fn drive_shard(self: &Arc<Self>, index: ShardIndex, machines: &mut VecDeque<Machine>) {
-        let cell = self.shard(index);
-        let machines = std::cell::RefCell::new(machines);
-        cell.combiner.combine(
-            |shard, events| self.turn_shard(index, shard, events),
-            |effects| self.carry_out(index, effects, &mut machines.borrow_mut()),
-        );
+    fn drive_shard(self: &Arc<Self>, index: ShardIndex, slate: &mut Slate) {
+        let Slate { machines, shard: effects, .. } = slate;
+        let carry = Carry {
+            drive: |shard: &mut Shard, events: &mut Vec<_>, effects: &mut ShardEffects| {
+                events.append(effects.ended.get_mut());
+                self.turn_shard(index, shard, events, effects);
+            },
+            after: |effects: &mut ShardEffects| {
+                self.carry_out(index, effects, machines);
+                !effects.ended.get_mut().is_empty()
+            },
+            leave: |effects: &mut ShardEffects, combiner: &Combiner<_, _>| {
+                self.run_jobs(index, effects, usize::MAX);
+                for event in effects.ended.get_mut().drain(..) {
+                    combiner.push(event);
+                }
+            },
+        };
+        self.shard(index).combiner.combine_carrying(false, effects, carry);
     }
 
     /// One turn with ownership: events in, effects out. Reports are passed on under ownership, so
@@ -221,7 +237,8 @@ impl Core {
         index: ShardIndex,
         shard: &mut Shard,
         events: &mut Vec<ShardEvent>,
-    ) -> ShardEffects {
+        effects: &mut ShardEffects,
+    ) {
         let now = self.clock.now();
         let told = self.recorder.as_ref().map(|recorder| (recorder, record::told_shard(events)));
         let prefetch = |shard: &Shard, event: &ShardEvent| {
@@ -246,18 +263,26 @@ impl Core {
                 ShardEvent::Timeout => shard.handle_timeout(now),
             }
         }
-        let mut effects = ShardEffects::default();
-        effects.jobs.extend(std::iter::from_fn(|| shard.poll_job()));
-        while let Some(io) = shard.poll_member_io() {
-            effects.member_ios.push((io, shard.is_for_write(&io)));
+        let mut gave = told.is_some().then(Digest::default);
+        let ShardEffects { jobs, member_ios, replies, releases, .. } = effects;
+        while let Some(job) = shard.poll_job() {
+            gave.iter_mut().for_each(|gave| gave.add(&job));
+            jobs.push_back(job);
         }
-        effects.replies.extend(std::iter::from_fn(|| shard.poll_reply()));
-        effects.releases.extend(std::iter::from_fn(|| shard.poll_release()));
-        let mut gave = told.is_some().then(|| effects.digest());
+        while let Some(io) = shard.poll_member_io() {
+            gave.iter_mut().for_each(|gave| gave.add(&io));
+            member_ios.push((io, shard.is_for_write(&io)));
+        }
+        while let Some(reply) = shard.poll_reply() {
+            gave.iter_mut().for_each(|gave| gave.add(&reply));
+            replies.push(reply);
+        }
+        while let Some(release) = shard.poll_release() {
+            gave.iter_mut().for_each(|gave| gave.add(&release));
+            releases.push(release);
+        }
         while let Some(report) = shard.poll_report() {
-            if let Some(gave) = &mut gave {
-                gave.add(&report);
-            }
+            gave.iter_mut().for_each(|gave| gave.add(&report));
             effects.reports = true;
             self.array.push(ArrayEvent::Report(index, report));
         }
@@ -270,109 +295,118 @@ impl Core {
             gave.add(&timeout);
             recorder.turn(braid_recording::Machine::Shard(index), now, told, gave);
         }
-        effects
     }
 
     fn carry_out(
         self: &Arc<Self>,
         index: ShardIndex,
-        effects: ShardEffects,
+        effects: &mut ShardEffects,
         machines: &mut VecDeque<Machine>,
     ) {
-        self.begin(index, effects.member_ios, machines);
-        let cell = self.shard(index);
-        for job in effects.jobs {
-            job::run(&job, self.kernel, &mut cell.memory.clone());
-            cell.combiner.push(ShardEvent::JobDone(job));
-        }
-        if effects.reports {
+        self.begin(index, effects, machines);
+        self.run_jobs(index, effects, self.shard(index).jobs_max);
+        if std::mem::take(&mut effects.reports) {
             machines.push_back(Machine::Array);
         }
-        for reply in effects.replies {
+        for reply in effects.replies.drain(..) {
             self.reply(&reply, machines);
         }
-        for request in effects.releases {
-            self.requests.let_go(request);
+        for request in effects.releases.drain(..) {
+            self.clients.requests.let_go(request);
+        }
+    }
+
+    /// Carries so many jobs out.
+    fn run_jobs(&self, index: ShardIndex, effects: &mut ShardEffects, jobs_max: usize) {
+        let mut memory = self.shard(index).memory.clone();
+        let count = jobs_max.min(effects.jobs.len());
+        for job in effects.jobs.drain(..count) {
+            job::run(&job, self.kernel, &mut memory);
+            effects.ended.get_mut().push(ShardEvent::JobDone(job));
         }
     }
 
     /// Gives member operations to their members' schedulers: all of them first, so that adjacent ones are
-    /// merged. What has ended already is an event for the shard, which is looked at again before its owner leaves.
+    /// merged. What has ended already is for the shard, which is looked at again.
     fn begin(
         &self,
         index: ShardIndex,
-        ios: Vec<(MemberIo, bool)>,
+        effects: &mut ShardEffects,
         machines: &mut VecDeque<Machine>,
     ) {
-        let mut left: Vec<MemberId> = Vec::new();
-        let drive = |lane: Lane<'_>, machines: &mut VecDeque<Machine>| {
-            machines.extend(lane.into_touched().into_iter().map(Machine::Shard));
-        };
-        let mut ios = ios.into_iter().peekable();
+        let mut left: SmallVec<[MemberId; 16]> = SmallVec::new();
+        let home = (index, &effects.ended);
+        let mut ios = effects.member_ios.drain(..).peekable();
         while let Some((io, is_for_write)) = ios.next() {
             let member = &self.members[usize::from(io.member.0)];
-            let lane = Lane::of_shard(self, member, index);
+            let lane = Lane::of_shard(self, member, home);
             let is_followed = ios.peek().is_some_and(|(next, _)| lane::follows(&io, next));
             if is_followed && member.scheduler.is_straight() {
-                let mut parts = vec![(index, io)];
-                while parts.len() < VECTOR_PARTS_MAX
-                    && let Some((next, _)) =
-                        ios.next_if(|(next, _)| lane::follows(&parts[parts.len() - 1].1, next))
-                {
-                    parts.push((index, next));
-                }
-                lane.begin_together(parts);
+                let mut last = io;
+                let rest = iter::from_fn(|| {
+                    last = ios.next_if(|(next, _)| lane::follows(&last, next))?.0;
+                    Some((index, last))
+                });
+                lane.begin_together(iter::once((index, io)).chain(rest).take(VECTOR_PARTS_MAX));
             } else if member.scheduler.leave(&lane, lane::request(&io, is_for_write), (index, io)) {
                 left.push(io.member);
             }
-            drive(lane, machines);
+            machines.extend(lane.into_touched().into_iter().map(Machine::Shard));
         }
         for member in left {
             let member = &self.members[usize::from(member.0)];
-            let lane = Lane::of_shard(self, member, index);
+            let lane = Lane::of_shard(self, member, home);
             member.scheduler.dispatch(&lane);
-            drive(lane, machines);
+            machines.extend(lane.into_touched().into_iter().map(Machine::Shard));
         }
     }
 
     fn reply(self: &Arc<Self>, reply: &PieceReply, machines: &mut VecDeque<Machine>) {
-        let request = self.requests.get(reply.request);
+        let request = self.clients.requests.get(reply.request);
         let answer = request.reply(reply.result, (reply.keeps_payload, reply.leaves_payload));
-        let answer = answer.or_else(|| self.issue(&request, machines));
+        let answer = answer.or_else(|| self.hand_out(&request, machines));
         if let Some(answer) = answer {
-            self.requests.finish(reply.request, request, answer);
+            self.finish(reply.request, request, answer);
         }
     }
 
+    fn finish(
+        self: &Arc<Self>,
+        id: RequestId,
+        request: Arc<requests::Request>,
+        answer: Result<(), Fault>,
+    ) {
+        let (completion, payload) = self.clients.requests.finish(id, request, answer);
+        self.complete(completion, answer, payload);
+    }
+
     /// Hands out a request's next pieces; its answer if there is nothing to wait for.
-    pub(crate) fn issue(
+    pub(crate) fn hand_out(
         &self,
-        request: &crate::requests::Request,
+        request: &requests::Request,
         machines: &mut VecDeque<Machine>,
     ) -> Option<Result<(), Fault>> {
-        let (pieces, answer) = request.cut();
-        for (index, piece) in pieces {
+        request.cut(|index, piece| {
             self.shard(index).combiner.push(ShardEvent::Piece(piece));
             if !machines.contains(&Machine::Shard(index)) {
                 machines.push_back(Machine::Shard(index));
             }
-        }
-        answer
+        })
     }
 
-    /// Drives every machine in `machines`, and whatever comes of it.
-    pub(crate) fn drive_all(self: &Arc<Self>, machines: VecDeque<Machine>) {
-        for machine in machines {
-            self.drive(machine);
-        }
-    }
-
-    fn drive_array(self: &Arc<Self>, machines: &mut VecDeque<Machine>) {
-        let machines = std::cell::RefCell::new(machines);
-        self.array.combine(
-            |array, events| self.turn_array(array, events, &mut machines.borrow_mut()),
-            |effects| self.conclude(effects),
-        );
+    fn drive_array(self: &Arc<Self>, slate: &mut Slate) {
+        let Slate { machines, array: effects, .. } = slate;
+        let carry = Carry {
+            drive: |array: &mut Array, events: &mut Vec<_>, effects: &mut ArrayEffects| {
+                self.turn_array(array, events, (effects, machines));
+            },
+            after: |effects: &mut ArrayEffects| {
+                self.conclude(effects);
+                false
+            },
+            leave: |_: &mut ArrayEffects, _: &Combiner<_, _>| {},
+        };
+        self.array.combine_carrying(false, effects, carry);
     }
 
     /// One turn with ownership. Views, superblock writes, flushes and notices are queued under
@@ -381,8 +415,8 @@ impl Core {
         &self,
         array: &mut Array,
         events: &mut Vec<ArrayEvent>,
-        machines: &mut VecDeque<Machine>,
-    ) -> ArrayEffects {
+        (effects, machines): (&mut ArrayEffects, &mut VecDeque<Machine>),
+    ) {
         let now = self.clock.now();
         let told = self.recorder.as_ref().map(|recorder| (recorder, record::told_array(events)));
         for event in events.drain(..) {
@@ -399,7 +433,6 @@ impl Core {
                 ArrayEvent::Stop => array.handle_stop(now),
             }
         }
-        let mut effects = ArrayEffects::default();
         let mut gave = Digest::default();
         while let Some(effect) = array.poll_effect() {
             if told.is_some() {
@@ -420,9 +453,9 @@ impl Core {
                     self.to_every_shard(machines, || ShardEvent::ActivityQuery);
                 }
                 ArrayEffect::WriteSuperblock { member, state } => {
-                    self.write_superblock(member, state);
+                    self.write_superblock((member, state), effects);
                 }
-                ArrayEffect::Flush { member } => self.flush(member),
+                ArrayEffect::Flush { member } => self.flush_member(member, effects),
                 ArrayEffect::Answer { request, result } => effects.answers.push((request, result)),
                 ArrayEffect::Notice(notice) => {
                     if !flaw::has(Flaw::NoticesUnowned) {
@@ -439,20 +472,27 @@ impl Core {
             gave.add(&timeout);
             recorder.turn(braid_recording::Machine::Array, now, told, gave);
         }
-        effects
     }
 
-    fn write_superblock(&self, member: MemberId, state: Arc<SuperblockState>) {
-        let member = &self.members[usize::from(member.0)];
-        if !self.ring.as_ref().is_some_and(|ring| ring.write_superblock(member, &state)) {
-            member.push(Work::Superblock(state));
+    fn write_superblock(
+        &self,
+        (member, state): (MemberId, Arc<SuperblockState>),
+        effects: &mut ArrayEffects,
+    ) {
+        let queue = &self.members[usize::from(member.0)];
+        if queue.is_memory() {
+            effects.superblocks.push((member, state));
+        } else if !self.ring.as_ref().is_some_and(|ring| ring.write_superblock(queue, &state)) {
+            queue.push(Work::Superblock(state));
         }
     }
 
-    fn flush(&self, member: MemberId) {
-        let member = &self.members[usize::from(member.0)];
-        if !self.ring.as_ref().is_some_and(|ring| ring.flush(member)) {
-            member.push(Work::Flush);
+    fn flush_member(&self, member: MemberId, effects: &mut ArrayEffects) {
+        let queue = &self.members[usize::from(member.0)];
+        if queue.is_memory() {
+            effects.flushes.push(member);
+        } else if !self.ring.as_ref().is_some_and(|ring| ring.flush(queue)) {
+            queue.push(Work::Flush);
         }
     }
 
@@ -463,11 +503,17 @@ impl Core {
         }
     }
 
-    fn conclude(&self, effects: ArrayEffects) {
-        for (request, result) in effects.answers {
-            self.requests.finish(request, self.requests.get(request), result);
+    fn conclude(self: &Arc<Self>, effects: &mut ArrayEffects) {
+        for member in effects.flushes.drain(..) {
+            self.array.push(self.members[usize::from(member.0)].flush());
         }
-        for notice in effects.notices {
+        for (member, state) in effects.superblocks.drain(..) {
+            self.array.push(self.members[usize::from(member.0)].write_superblock(&state));
+        }
+        for (request, result) in effects.answers.drain(..) {
+            self.finish(request, self.clients.requests.get(request), result);
+        }
+        for notice in effects.notices.drain(..) {
             if flaw::has(Flaw::NoticesUnowned) {
                 self.watch.tell(notice);
             }

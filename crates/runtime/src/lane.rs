@@ -33,9 +33,11 @@ use braid_dispatch::{
 use braid_engine::Instant;
 use braid_engine::effect::{MemberFault, MemberIo, MemberIoDone, MemberOperation};
 use braid_engine::request::ShardIndex;
+use smallvec::SmallVec;
 
 use crate::core::{Core, ShardEvent};
 use crate::member_threads::{self, MemberQueue, Work};
+use crate::sync::Mutex;
 
 /// What a shard asked for.
 pub(crate) type Item = (ShardIndex, MemberIo);
@@ -48,6 +50,28 @@ pub(crate) struct Flight {
     pub(crate) parts: Vec<Item>,
 }
 
+/// Lists for flights' parts, kept for later flights.
+#[derive(Default)]
+pub(crate) struct PartLists(Mutex<Vec<Vec<Item>>>);
+
+/// As many are kept as flights are out at a member at once, mostly.
+const PART_LISTS_MAX: usize = 64;
+
+impl PartLists {
+    /// An empty one.
+    fn take(&self) -> Vec<Item> {
+        self.0.lock().expect("keeping does not panic").pop().unwrap_or_default()
+    }
+
+    fn keep(&self, mut parts: Vec<Item>) {
+        parts.clear();
+        let mut lists = self.0.lock().expect("keeping does not panic");
+        if lists.len() < PART_LISTS_MAX {
+            lists.push(parts);
+        }
+    }
+}
+
 /// A range to be zeroed, on its way.
 #[cfg_attr(shuttle, allow(dead_code))]
 pub(crate) struct Zeroing {
@@ -56,14 +80,17 @@ pub(crate) struct Zeroing {
     pub(crate) ticket: Option<Ticket>,
 }
 
+/// Shards, each once; on the stack where an array has as many as are usual.
+pub(crate) type Touched = SmallVec<[ShardIndex; 16]>;
+
 /// A member, for as long as a thread has to do with it.
 pub(crate) struct Lane<'a> {
     core: &'a Core,
     member: &'a MemberQueue,
-    /// The shard whose effects this thread carries out; it is looked at again anyway.
-    home: Option<ShardIndex>,
-    /// Shards that have an event because of us, and must be driven.
-    touched: RefCell<Vec<ShardIndex>>,
+    /// The shard whose effects this thread carries out, and what has ended for it; it is looked at again anyway.
+    home: Option<(ShardIndex, &'a RefCell<Vec<ShardEvent>>)>,
+    /// Other shards that have an event because of us, and must be driven.
+    touched: RefCell<Touched>,
 }
 
 impl<'a> Lane<'a> {
@@ -72,29 +99,37 @@ impl<'a> Lane<'a> {
     }
 
     /// The same while the effects of a shard are carried out.
-    pub(crate) fn of_shard(core: &'a Core, member: &'a MemberQueue, home: ShardIndex) -> Self {
+    pub(crate) fn of_shard(
+        core: &'a Core,
+        member: &'a MemberQueue,
+        home: (ShardIndex, &'a RefCell<Vec<ShardEvent>>),
+    ) -> Self {
         Self { home: Some(home), ..Self::new(core, member) }
     }
 
     /// Shards that must be driven now, each once.
-    pub(crate) fn into_touched(self) -> Vec<ShardIndex> {
+    pub(crate) fn into_touched(self) -> Touched {
         self.touched.into_inner()
     }
 
     /// Tells a part's shard how it ended.
     pub(crate) fn answer(&self, (shard, io): Item, result: Result<(), MemberFault>) {
-        let done = MemberIoDone { id: io.id, result };
-        self.core.shard(shard).combiner.push(ShardEvent::MemberIo(done));
+        let done = ShardEvent::MemberIo(MemberIoDone { id: io.id, result });
+        if let Some((_, ended)) = self.home.filter(|(home, _)| *home == shard) {
+            return ended.borrow_mut().push(done);
+        }
+        self.core.shard(shard).combiner.push(done);
         let mut touched = self.touched.borrow_mut();
-        if self.home != Some(shard) && !touched.contains(&shard) {
+        if !touched.contains(&shard) {
             touched.push(shard);
         }
     }
 
     /// The whole of a flight has ended.
     pub(crate) fn land(&self, flight: Flight, result: Result<(), MemberFault>) {
-        let Flight { ticket, parts } = flight;
-        parts.into_iter().for_each(|part| self.answer(part, result));
+        let Flight { ticket, mut parts } = flight;
+        parts.drain(..).for_each(|part| self.answer(part, result));
+        self.member.part_lists.keep(parts);
         self.member.scheduler.done(self, ticket);
     }
 
@@ -114,19 +149,17 @@ impl<'a> Lane<'a> {
     /// bad sector takes seconds, and a superblock must not wait for many of them.
     pub(crate) fn perform_apart(&self, flight: Flight) {
         let Flight { ticket, mut parts } = flight;
-        self.perform_alone(vec![parts.remove(0)]);
-        match parts.is_empty() {
-            true => self.member.scheduler.done(self, ticket),
-            false => self.member.push(Work::Apart(Flight { ticket, parts })),
+        self.perform_alone(parts.remove(0));
+        if !parts.is_empty() {
+            return self.member.push(Work::Apart(Flight { ticket, parts }));
         }
+        self.member.part_lists.keep(parts);
+        self.member.scheduler.done(self, ticket);
     }
 
-    /// Each part by itself.
-    fn perform_alone(&self, parts: Vec<Item>) {
-        for (shard, io) in parts {
-            let result = self.member.perform(self.core, shard, &io);
-            self.answer((shard, io), result.map_err(member_threads::fault));
-        }
+    fn perform_alone(&self, (shard, io): Item) {
+        let result = self.member.perform(self.core, shard, &io);
+        self.answer((shard, io), result.map_err(member_threads::fault));
     }
 
     /// One that is nobody's flight: on a ring, at once in memory, or by the member's threads.
@@ -145,17 +178,23 @@ impl<'a> Lane<'a> {
     }
 
     /// Several that lie side by side, past the scheduler.
-    pub(crate) fn begin_together(&self, parts: Vec<Item>) {
-        let ended = self.begin_flight(Flight { ticket: None, parts });
+    pub(crate) fn begin_together(&self, items: impl Iterator<Item = Item>) {
+        let ended = self.begin_flight(None, items);
         debug_assert!(ended.is_none(), "there was no ticket to give back");
     }
 
-    fn begin_flight(&self, flight: Flight) -> Option<Ticket> {
+    fn begin_flight(
+        &self,
+        ticket: Option<Ticket>,
+        items: impl Iterator<Item = Item>,
+    ) -> Option<Ticket> {
         if self.member.is_memory() {
-            let Flight { ticket, parts } = flight;
-            self.perform_alone(parts);
+            items.for_each(|part| self.perform_alone(part));
             return ticket;
         }
+        let mut parts = self.member.part_lists.take();
+        parts.extend(items);
+        let flight = Flight { ticket, parts };
         let left = match &self.core.ring {
             None => Some(flight),
             Some(ring) => ring.submit_flight(self.core, self.member, flight).err(),
@@ -172,9 +211,7 @@ impl Device<Item> for Lane<'_> {
 
     fn begin(&self, vector: Vector, parts: impl Iterator<Item = Item>) -> Option<Ticket> {
         match vector.ticket {
-            Some(ticket) => {
-                self.begin_flight(Flight { ticket: Some(ticket), parts: parts.collect() })
-            }
+            Some(ticket) => self.begin_flight(Some(ticket), parts),
             None => {
                 parts.for_each(|part| self.begin_straight(part));
                 None

@@ -56,6 +56,8 @@ mod ring;
 mod ring;
 #[cfg(not(loom))]
 mod scheduling;
+#[cfg(not(loom))]
+mod slate;
 mod sync;
 #[cfg(not(loom))]
 mod timer;
@@ -63,6 +65,10 @@ mod timer;
 mod turns;
 #[cfg(not(loom))]
 mod volume;
+#[cfg(not(loom))]
+mod waiter;
+#[cfg(not(loom))]
+mod walk;
 #[cfg(not(loom))]
 mod watch;
 

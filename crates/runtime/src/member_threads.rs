@@ -19,11 +19,12 @@ use braid_engine::request::ShardIndex;
 use braid_geometry::{MemberSector, SECTOR_BYTES};
 use braid_member::{Member, MemberError, Raw};
 use braid_ondisk::Superblock;
+use smallvec::SmallVec;
 
 use crate::arena::{self, ShardMemory};
 use crate::clock::seconds_since_1970;
 use crate::core::{AbortOnPanic, ArrayEvent, Core, Machine, ShardEvent};
-use crate::lane::{Flight, Item, Lane, Zeroing};
+use crate::lane::{Flight, Item, Lane, PartLists, Zeroing};
 use crate::places::Places;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::flaw::{self, Flaw};
@@ -52,6 +53,7 @@ pub(crate) struct MemberQueue {
     /// The same, of what is being zeroed.
     #[cfg_attr(shuttle, allow(dead_code))]
     pub(crate) zeroings: Places<Zeroing>,
+    pub(crate) part_lists: PartLists,
     slot: Option<u16>,
     data_offset_bytes: u64,
     recovered_sectors: u64,
@@ -120,6 +122,7 @@ impl MemberQueue {
             id,
             scheduler: Scheduler::new(Settings::straight()),
             flights: Places::default(),
+            part_lists: PartLists::default(),
             zeroings: Places::default(),
             slot,
             raw: device.raw(),
@@ -259,7 +262,7 @@ impl MemberQueue {
 
     /// Adjacent parts of one kind in one call.
     pub(crate) fn perform_vector(&self, core: &Core, parts: &[Item]) -> Result<(), MemberError> {
-        let spans = |buffer_of: fn(&MemberIo) -> Buffer| -> Vec<(&ShardMemory, Span)> {
+        let spans = |buffer_of: fn(&MemberIo) -> Buffer| -> SmallVec<[(&ShardMemory, Span); 16]> {
             let span = |(shard, io): &Item| {
                 let memory = &core.shard(*shard).memory;
                 (memory, transfer(buffer_of(io), self.range(io).1))
@@ -284,9 +287,16 @@ impl MemberQueue {
         }
     }
 
-    fn write_superblock(&self, state: &SuperblockState) -> Result<(), MemberError> {
+    /// Flushes it; what the array is to hear.
+    pub(crate) fn flush(&self) -> ArrayEvent {
+        ArrayEvent::Flushed(self.id, self.device.flush().is_ok())
+    }
+
+    /// Writes its superblock; what the array is to hear.
+    pub(crate) fn write_superblock(&self, state: &SuperblockState) -> ArrayEvent {
         let (bytes, offset_bytes) = self.next_superblock(state);
-        self.device.write_at(&bytes, offset_bytes, true)
+        let written = self.device.write_at(&bytes, offset_bytes, true);
+        ArrayEvent::SuperblockWritten(self.id, written.is_ok())
     }
 
     /// The superblock that tells of `state`, and where on the device it belongs. To be written durably, one at a time.
@@ -348,13 +358,11 @@ pub(crate) fn run(core: &Weak<Core>, member: &MemberQueue) {
             Work::Flight(flight) => fly(&core, member, |lane| lane.perform(flight)),
             Work::Apart(flight) => fly(&core, member, |lane| lane.perform_apart(flight)),
             Work::Flush => {
-                let flushed = member.device.flush().is_ok();
-                core.array.push(ArrayEvent::Flushed(member.id, flushed));
+                core.array.push(member.flush());
                 core.drive(Machine::Array);
             }
             Work::Superblock(state) => {
-                let written = member.write_superblock(&state).is_ok();
-                core.array.push(ArrayEvent::SuperblockWritten(member.id, written));
+                core.array.push(member.write_superblock(&state));
                 core.drive(Machine::Array);
             }
         }

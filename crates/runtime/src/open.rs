@@ -6,6 +6,7 @@ use braid_engine::array::{Array, ArrayEffect, ArraySetup, MemberId, MemberSetup,
 use braid_engine::open::{
     Joined, Levelled, Manner, Opening, OpeningError, can_miss, levelling, opening,
 };
+use braid_engine::request::Regions;
 use braid_engine::{CacheMode, Shard, ShardConfig};
 use braid_geometry::{Geometry, SECTOR_BYTES};
 use braid_member::{DirectError, Member, MemberError, MemberKind};
@@ -16,7 +17,7 @@ use braid_ring::RingError;
 use crate::arena::ShardMemory;
 use crate::cache::Cache;
 use crate::clock::{Clock, seconds_since_1970};
-use crate::core::{ArrayEvent, Core, End, Machine, ShardCell};
+use crate::core::{ArrayEvent, Clients, Core, End, Machine, ShardCell};
 use crate::member_threads::MemberQueue;
 use crate::options::{Direct, Options};
 use crate::record::{Recorder, Sink};
@@ -101,7 +102,7 @@ impl Volume {
     /// As [`Self::open`].
     pub fn open_recorded(
         assembled: &AssembledArray,
-        members: Vec<Option<OpenMember>>,
+        mut members: Vec<Option<OpenMember>>,
         options: &Options,
         watch: impl Fn(Notice) + Send + 'static,
         sink: Option<Sink>,
@@ -109,7 +110,6 @@ impl Volume {
         if let Some(reason) = assembled.read_only.as_ref().filter(|_| !options.read_only) {
             return Err(OpenError::ReadOnly { reason: reason.to_string() });
         }
-        let mut members = members;
         let untold =
             if options.read_only { Vec::new() } else { bring_level(assembled, &mut members)? };
         let through_page_cache = go_direct(open_devices(&members), options.direct)?;
@@ -135,8 +135,9 @@ impl Volume {
         let Some(ArrayEffect::Publish(view)) = array.poll_effect() else {
             unreachable!("an array's first effect is its first view");
         };
-        let requests = Arc::new(Requests::default());
-        let cell = |_| cell(Shard::new(config.clone(), Arc::clone(&view)), &requests);
+        let clients = Clients::new(Regions::new(&geometry, options.shards));
+        let shard = || Shard::new(config.clone(), Arc::clone(&view));
+        let cell = |_| cell((shard(), &queues), &clients.requests);
         let shards = (0..options.shards).map(cell).collect::<Result<_, _>>()?;
         let members = queues.len();
         let keeper = if ring.is_some() { Keeper::Workers } else { Keeper::Thread };
@@ -148,7 +149,7 @@ impl Volume {
             array: Combiner::new(array),
             members: queues,
             view: Mutex::new(view),
-            requests,
+            clients,
             kernel: braid_parity::kernel(),
             clock: Clock::new(),
             alarm: Alarm::new((options.shards, members), keeper),
@@ -171,6 +172,10 @@ impl Volume {
     }
 }
 
+/// Sectors of stripes that are computed before they are written where members are memory: as many as stay in a processor's
+/// own cache until then.
+const WARM_SECTORS_MAX: usize = 512;
+
 /// Whether writes are answered before the members have them.
 pub(crate) fn answers_early(geometry: &Geometry, cache: &Cache) -> bool {
     matches!(geometry, Geometry::Stripe(_)) && cache.mode == CacheMode::WriteBack
@@ -181,11 +186,19 @@ pub(crate) fn dirty_sectors_max(cache: &Cache) -> u64 {
     cache.dirty_bytes_max / SECTOR_BYTES
 }
 
-fn cell(shard: Shard, requests: &Arc<Requests>) -> Result<ShardCell, OpenError> {
+fn cell(
+    (shard, members): (Shard, &[Arc<MemberQueue>]),
+    requests: &Arc<Requests>,
+) -> Result<ShardCell, OpenError> {
     let (blocks, block_sectors) = (shard.arena_blocks(), shard.block_sectors());
     let memory = ShardMemory::new(blocks, block_sectors, Arc::clone(requests));
     let memory = memory.map_err(OpenError::Memory)?;
-    Ok(ShardCell { combiner: Combiner::new(shard), memory })
+    // Where members wait, what goes out together is merged.
+    let is_memory = members.iter().all(|member| member.is_memory());
+    let stripe_sectors = block_sectors as usize * members.len();
+    let warm = (WARM_SECTORS_MAX / stripe_sectors.max(1)).max(1);
+    let jobs_max = if is_memory { warm } else { usize::MAX };
+    Ok(ShardCell { combiner: Combiner::new(shard), memory, jobs_max })
 }
 
 fn record(setup: &ArraySetup, config: &ShardConfig, sink: Sink) -> Result<Recorder, OpenError> {

@@ -1,6 +1,10 @@
 //! Requests in flight: their payload, what is still to be cut and answered, and whom to tell.
+//!
+//! A request that is over leaves its memory to a later one, so that nothing is allocated for a request once as many have
+//! been in flight as ever are (`tests/allocations.rs`).
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use braid_engine::request::{Fault, Piece, Progress, RequestId, ShardIndex, Split};
 use braid_ring::Payload;
@@ -8,7 +12,7 @@ use braid_ring::Payload;
 use crate::arena::SharedBytes;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::flaw::{self, Flaw};
-use crate::sync::{Arc, Mutex, thread};
+use crate::sync::{Arc, Mutex, MutexGuard, thread};
 
 /// Pieces of one request that may be with the shards at once. A request that zeroes a whole array
 /// has a million; the rest is cut as these are answered. In models it is so low that this happens.
@@ -17,13 +21,18 @@ const PIECES_OUT_MAX: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 /// Tables, so that threads seldom meet at one lock.
 const TABLES: usize = 16;
 
-/// Called once with the request's end; the payload comes back with it.
+/// Requests that are over whose memory a table keeps: as many as may be in flight in it, on the machines we know.
+const SPARES_MAX: usize = 256;
+
+/// Kept with a request, and given back with its end.
+#[cfg(not(loom))]
+pub(crate) use crate::walk::Completion;
+/// The same in models of requests alone.
+#[cfg(loom)]
 pub(crate) type Completion = Box<dyn FnOnce(Result<(), Fault>, Option<Payload>) + Send>;
 
-/// Pieces with the shard that each goes to.
-pub(crate) type Pieces = Vec<(ShardIndex, Piece)>;
-
 /// One request in flight.
+#[derive(Default)]
 pub(crate) struct Request {
     payload: Option<SharedBytes>,
     second: Mutex<Option<Arc<Second>>>,
@@ -50,6 +59,7 @@ impl Second {
     }
 }
 
+#[derive(Default)]
 struct Course {
     progress: Progress,
     pieces: Option<Split>,
@@ -84,8 +94,11 @@ impl Request {
     /// the first, of which nothing is written any more.
     fn join(&self, result: Result<(), Fault>) -> Payload {
         let second = self.second.lock().expect("making it does not panic").take();
-        let Some(second) = second else { return Payload::zeroed(self.payload().length_bytes()) };
-        let Second { bytes, made } = unwrap(second);
+        let Some(mut second) = second else {
+            return Payload::zeroed(self.payload().length_bytes());
+        };
+        alone(&mut second);
+        let Second { bytes, made } = Arc::try_unwrap(second).ok().expect("found to be alone");
         let mut joined = bytes.into_payload();
         if result.is_ok() {
             let mut made = made.into_inner().expect("noting does not panic");
@@ -101,10 +114,12 @@ impl Request {
         joined
     }
 
-    /// Pieces to hand out now, and the answer if there is nothing left to wait for.
-    pub(crate) fn cut(&self) -> (Pieces, Option<Result<(), Fault>>) {
+    /// Gives `hand_out` the pieces that are to go out now; the answer if there is nothing left to wait for.
+    pub(crate) fn cut(
+        &self,
+        mut hand_out: impl FnMut(ShardIndex, Piece),
+    ) -> Option<Result<(), Fault>> {
         let mut course = self.course.lock().expect("cutting does not panic");
-        let mut pieces = Vec::new();
         while course.progress.outstanding() < PIECES_OUT_MAX {
             // After a failure the rest is pointless: the client gets one answer for all of it.
             let next = if course.progress.has_failed() {
@@ -112,16 +127,15 @@ impl Request {
             } else {
                 course.pieces.as_mut().and_then(Iterator::next)
             };
-            let Some(piece) = next else {
+            let Some((shard, piece)) = next else {
                 let last =
                     if flaw::has(Flaw::CutTwice) { course.pieces } else { course.pieces.take() };
-                let answer = last.and_then(|_| course.progress.issued_all());
-                return (pieces, answer);
+                return last.and_then(|_| course.progress.issued_all());
             };
             course.progress.issue();
-            pieces.push(piece);
+            hand_out(shard, piece);
         }
-        (pieces, None)
+        None
     }
 
     /// Notes a piece's answer, whether it needs the payload still, and whether it leaves the first side of it
@@ -155,8 +169,35 @@ impl Request {
 /// All requests in flight.
 #[derive(Default)]
 pub(crate) struct Requests {
-    tables: [Mutex<HashMap<u64, Arc<Request>>>; TABLES],
+    tables: [Mutex<Table>; TABLES],
     next: AtomicU64,
+}
+
+#[derive(Default)]
+struct Table {
+    in_flight: HashMap<u64, Arc<Request>, BuildHasherDefault<Spread>>,
+    /// Nobody else has these.
+    spares: Vec<Arc<Request>>,
+}
+
+/// Spreads names, which are numbers in a row that nobody outside chooses.
+#[derive(Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("names are numbers");
+    }
+
+    fn write_u64(&mut self, name: u64) {
+        // The golden ratio's bits: numbers in a row come to lie far apart, in the upper half. Those of one table are alike
+        // in their last bits, which a map looks at.
+        self.0 = name.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 impl Requests {
@@ -165,9 +206,9 @@ impl Requests {
         RequestId(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    fn table(&self, id: RequestId) -> &Mutex<HashMap<u64, Arc<Request>>> {
+    fn table(&self, id: RequestId) -> MutexGuard<'_, Table> {
         let index = usize::try_from(id.0 % TABLES as u64).expect("below the number of tables");
-        &self.tables[index]
+        self.tables[index].lock().expect("no holder of a table panics")
     }
 
     pub(crate) fn insert(
@@ -177,23 +218,16 @@ impl Requests {
         payload: Option<Payload>,
         completion: Completion,
     ) -> Arc<Request> {
-        let request = Arc::new(Request {
+        let mut table = self.table(id);
+        let mut request = table.spares.pop().unwrap_or_default();
+        let fresh = Arc::get_mut(&mut request).expect("nobody else has a spare request");
+        *fresh = Request {
             payload: payload.map(SharedBytes::new),
-            second: Mutex::new(None),
-            course: Mutex::new(Course {
-                progress: Progress::default(),
-                pieces,
-                held: 0,
-                is_answered: false,
-                is_left: false,
-            }),
+            second: Mutex::default(),
+            course: Mutex::new(Course { pieces, ..Course::default() }),
             completion: Mutex::new(Some(completion)),
-        });
-        let before = self
-            .table(id)
-            .lock()
-            .expect("no holder of a table panics")
-            .insert(id.0, Arc::clone(&request));
+        };
+        let before = table.in_flight.insert(id.0, Arc::clone(&request));
         assert!(before.is_none(), "a request's name is its own");
         request
     }
@@ -208,62 +242,73 @@ impl Requests {
 
     /// A request, unless it is over: a read of it was forsaken then.
     pub(crate) fn find(&self, id: RequestId) -> Option<Arc<Request>> {
-        let table = self.table(id).lock().expect("no holder of a table panics");
-        table.get(&id.0).map(Arc::clone)
+        self.table(id).in_flight.get(&id.0).map(Arc::clone)
     }
 
-    /// Answers a request: tells whoever asked, and gives the payload back if nothing needs it.
-    pub(crate) fn finish(&self, id: RequestId, request: Arc<Request>, result: Result<(), Fault>) {
+    /// Notes that a request is answered: whom to tell, and the payload if nothing needs it.
+    pub(crate) fn finish(
+        &self,
+        id: RequestId,
+        request: Arc<Request>,
+        result: Result<(), Fault>,
+    ) -> (Completion, Option<Payload>) {
         let completion = request.completion.lock().expect("nobody panicked holding it").take();
         let completion = completion.expect("a request is answered once");
         let (is_held, is_left) = request.answer();
         if is_left {
             // Whoever may write the first side has the request, which ends with the last of them.
             let joined = request.join(result);
-            let left = self.remove(id);
-            drop((request, left));
-            return completion(result, Some(joined));
+            drop(self.remove(id));
+            return (completion, Some(joined));
         }
         drop(request);
-        let payload = if is_held { None } else { self.take(id).payload };
-        completion(result, payload.map(SharedBytes::into_payload));
+        let payload = if is_held { None } else { self.end(id) };
+        (completion, payload)
     }
 
     /// A piece that was answered early needs its request's payload no longer.
     pub(crate) fn let_go(&self, id: RequestId) {
         let is_over = self.get(id).let_go();
         if is_over && !flaw::has(Flaw::PayloadStays) {
-            drop(self.take(id));
+            drop(self.end(id));
         }
     }
 
     /// Requests that are not over, answered or not.
     #[cfg(all(test, loom))]
     pub(crate) fn count(&self) -> usize {
-        self.tables.iter().map(|table| table.lock().expect("no holder panics").len()).sum()
+        let in_flight = |table: &Mutex<Table>| {
+            table.lock().expect("no holder of a table panics").in_flight.len()
+        };
+        self.tables.iter().map(in_flight).sum()
     }
 
-    /// Takes a request out that nobody names any more.
-    fn take(&self, id: RequestId) -> Request {
-        unwrap(self.remove(id))
+    /// Takes a request out that nobody names any more, for its payload; its memory is kept for another.
+    fn end(&self, id: RequestId) -> Option<Payload> {
+        let mut request = self.remove(id);
+        if flaw::has(Flaw::KeptInUse) {
+            self.table(id).spares.push(request);
+            return None;
+        }
+        let payload = alone(&mut request).payload.take();
+        let mut table = self.table(id);
+        if table.spares.len() < SPARES_MAX {
+            table.spares.push(request);
+        }
+        drop(table);
+        payload.map(SharedBytes::into_payload)
     }
 
     fn remove(&self, id: RequestId) -> Arc<Request> {
-        let mut table = self.table(id).lock().expect("no holder of a table panics");
-        table.remove(&id.0).expect("a request ends once")
+        self.table(id).in_flight.remove(&id.0).expect("a request ends once")
     }
 }
 
 /// What nobody needs any more. Another thread may hold it for the length of a copy that it has finished
 /// already, or for a look at its answer; both are a few instructions from letting go.
-fn unwrap<T>(mut shared: Arc<T>) -> T {
-    loop {
-        match Arc::try_unwrap(shared) {
-            Ok(value) => return value,
-            Err(still) => {
-                shared = still;
-                thread::yield_now();
-            }
-        }
+fn alone<T>(shared: &mut Arc<T>) -> &mut T {
+    while Arc::get_mut(shared).is_none() {
+        thread::yield_now();
     }
+    Arc::get_mut(shared).expect("just found to be alone")
 }

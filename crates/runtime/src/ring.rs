@@ -38,6 +38,7 @@ use crate::core::{ArrayEvent, Core, Machine, ShardEvent};
 use crate::lane::{Flight, Item, Lane, Zeroing, is_forced};
 use crate::member_threads::{MemberQueue, Work, buffer_of, fault, transfer};
 use crate::options::{Io, Options};
+use crate::slate::Slate;
 use crate::sync::{Arc, Weak};
 use crate::timer::Arm;
 use zeroing::ZeroPort;
@@ -376,7 +377,9 @@ impl Handler for Core {
         let ring = self.ring.as_ref().expect("only workers tell a core anything");
         // Before looking, so that whoever pushes from now on tells a worker again.
         ring.scheduling(machine).0.store(false, Ordering::SeqCst);
-        self.drive_here(machine);
+        let mut slate = Slate::take();
+        slate.machines.push_back(machine);
+        self.drive_here(slate);
     }
 }
 

@@ -15,6 +15,7 @@
 //! It does not know sectors, requests' content, devices or threads.
 
 mod roster;
+mod set;
 mod sitting_out;
 mod step;
 mod superblock;
@@ -38,6 +39,7 @@ use crate::badblocks::BadBlocks;
 use crate::effect::{Attention, Report};
 use crate::request::{Fault, RequestId, ShardIndex};
 use roster::Roster;
+use set::Set;
 use sitting_out::SittingOut;
 use step::{Activity, Task};
 use superblock::Events;
@@ -223,7 +225,7 @@ struct Flushes {
     /// Those whose round of writing back is under way or over.
     written_back: Vec<RequestId>,
     /// Shards that have not yet told that the round is over.
-    unwritten: BTreeSet<ShardIndex>,
+    unwritten: Set<ShardIndex>,
     round: u64,
     running: Vec<RequestId>,
     failed: bool,
@@ -231,7 +233,9 @@ struct Flushes {
     /// well from then on.
     lost: bool,
     /// Members that have been written since their last flush began.
-    unflushed: BTreeSet<MemberId>,
+    unflushed: Set<MemberId>,
+    /// Members that are being flushed.
+    missing: Set<MemberId>,
 }
 
 /// The way from active back to clean.
@@ -266,7 +270,8 @@ impl Array {
         let mut device_numbers: BTreeMap<MemberId, u16> = setup.spares.iter().copied().collect();
         device_numbers.extend(setup.slots.iter().flatten().map(|m| (m.id, m.device_number)));
         // What was written before may be in their caches still.
-        let unflushed = device_numbers.keys().copied().collect();
+        let mut flushes = Flushes::default();
+        flushes.unflushed.extend(device_numbers.keys().copied());
         let slots = setup.slots.into_iter().map(|member| {
             member.map(|member| MemberView {
                 id: member.id,
@@ -303,7 +308,7 @@ impl Array {
                 epoch: 0,
             },
             task: Task::Nothing,
-            flushes: Flushes { unflushed, ..Flushes::default() },
+            flushes,
             closing: Closing::default(),
             sitting_out: SittingOut::new(),
             effects: VecDeque::new(),
@@ -397,10 +402,7 @@ impl Array {
 
     /// Takes the result of an [`ArrayEffect::Flush`].
     pub fn handle_flushed(&mut self, now: Instant, member: MemberId, flushed: bool) {
-        let Task::Flush { missing, .. } = &mut self.task else {
-            unreachable!("nothing was being flushed");
-        };
-        assert!(missing.remove(&member), "this flush was not asked for");
+        assert!(self.flushes.missing.remove(&member), "this flush was not asked for");
         if !flushed && !planted(Bug::FlushErrorIgnored) {
             // A failed flush is believed for good: what was in the cache is gone (fsyncgate).
             self.flushes.failed |= self.condition.on_disk == Activity::NotKept;

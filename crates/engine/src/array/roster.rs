@@ -95,10 +95,15 @@ impl Roster {
 
     /// Every member that is written when the array's superblocks change.
     pub(super) fn superblock_targets(&self, spares_too: bool) -> BTreeSet<MemberId> {
+        self.told(spares_too).collect()
+    }
+
+    /// The same, by slot.
+    pub(super) fn told(&self, spares_too: bool) -> impl Iterator<Item = MemberId> {
         let slots = self.slots.iter().flatten().map(|member| member.id);
-        let spares = self.spares.iter().copied().filter(|_| spares_too);
+        let spares = self.spares.iter().copied().filter(move |_| spares_too);
         let forgotten = usize::from(planted(Bug::MemberNotTold));
-        slots.skip(forgotten).chain(spares).collect()
+        slots.skip(forgotten).chain(spares)
     }
 
     /// The role table.

@@ -48,7 +48,6 @@ pub(super) enum Task {
         becomes: Activity,
     },
     Flush {
-        missing: BTreeSet<MemberId>,
         purpose: FlushPurpose,
     },
 }
@@ -58,18 +57,15 @@ impl Array {
     pub(super) fn step(&mut self, now: Instant) {
         loop {
             match &self.task {
-                Task::WriteSuperblocks { missing, .. } | Task::Flush { missing, .. }
-                    if !missing.is_empty() =>
-                {
-                    return;
-                }
+                Task::WriteSuperblocks { missing, .. } if !missing.is_empty() => return,
+                Task::Flush { .. } if !self.flushes.missing.is_empty() => return,
                 Task::WriteSuperblocks { becomes, .. } => {
                     let becomes = *becomes;
                     if !self.write_next_wave() {
                         self.superblocks_written(now, becomes);
                     }
                 }
-                Task::Flush { purpose, .. } => {
+                Task::Flush { purpose } => {
                     let purpose = *purpose;
                     self.flushed(purpose);
                 }
@@ -100,7 +96,9 @@ impl Array {
             // same count, it would be believed (I8).
             self.write_superblocks(condition.on_disk, true);
         } else if !self.flushes.written_back.is_empty() && self.flushes.unwritten.is_empty() {
-            self.flushes.running = std::mem::take(&mut self.flushes.written_back);
+            let Flushes { running, written_back, .. } = &mut self.flushes;
+            assert!(running.is_empty(), "one flush at a time");
+            std::mem::swap(running, written_back);
             self.flush(FlushPurpose::Clients);
         } else if !self.flushes.queue.is_empty() && self.flushes.written_back.is_empty() {
             self.write_back();
@@ -284,7 +282,7 @@ impl Array {
         let Flushes { queue, written_back, unwritten, round, .. } = &mut self.flushes;
         std::mem::swap(queue, written_back);
         *round += 1;
-        *unwritten = (0..self.setup.shards).map(ShardIndex).collect();
+        unwritten.extend((0..self.setup.shards).map(ShardIndex));
         self.effects.push_back(ArrayEffect::WriteBack { round: *round });
     }
 
@@ -293,20 +291,17 @@ impl Array {
             FlushPurpose::Clients => planted(Bug::FlushDropped),
             FlushPurpose::Rest => planted(Bug::CleanUnflushed),
         };
-        let missing: BTreeSet<MemberId> = if self.condition.read_only || is_dropped {
-            BTreeSet::new()
-        } else {
-            let mut members = self.roster.superblock_targets(false);
-            if purpose == FlushPurpose::Clients {
-                let unflushed = &mut self.flushes.unflushed;
-                members.retain(|member| unflushed.remove(member));
-            }
-            members
-        };
-        let most = if planted(Bug::FlushOnlyFirst) { 1 } else { usize::MAX };
-        let missing: BTreeSet<MemberId> = missing.into_iter().take(most).collect();
+        let Flushes { missing, unflushed, .. } = &mut self.flushes;
+        if !self.condition.read_only && !is_dropped {
+            let is_due =
+                |member: &MemberId| purpose == FlushPurpose::Rest || unflushed.remove(member);
+            missing.extend(self.roster.told(false).filter(is_due));
+        }
+        if planted(Bug::FlushOnlyFirst) {
+            missing.truncate(1);
+        }
         self.effects.extend(missing.iter().map(|member| ArrayEffect::Flush { member: *member }));
-        self.task = Task::Flush { missing, purpose };
+        self.task = Task::Flush { purpose };
     }
 
     fn flushed(&mut self, purpose: FlushPurpose) {

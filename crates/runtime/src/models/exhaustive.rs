@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use braid_dispatch::Combiner;
 use braid_engine::buffer::{BlockIndex, Buffer};
 use braid_engine::job::Span;
-use braid_engine::request::{Operation, Regions, Request, RequestId, Split, Way};
+use braid_engine::request::{Fault, Operation, Piece, Regions, Request, RequestId, Split, Way};
 use braid_geometry::{Geometry, Level, LogicalSector, Shape};
 use braid_ring::Payload;
 use loom::sync::Arc;
@@ -18,7 +18,7 @@ use loom::thread;
 use super::tell;
 use crate::arena::ShardMemory;
 use crate::edges::Turnstile;
-use crate::requests::Requests;
+use crate::requests::{self, Requests};
 use crate::sync::flaw::{Flaw, choose};
 
 /// Runs `model` under every schedule with at most `preemptions` of them.
@@ -87,6 +87,24 @@ fn a_turnstile_where_nobody_waits_is_caught() {
     pass_the_turnstile();
 }
 
+/// The pieces that are to go out now, and the answer if there is nothing to wait for.
+fn cut(request: &requests::Request) -> (Vec<Piece>, Option<Result<(), Fault>>) {
+    let mut pieces = Vec::new();
+    let answer = request.cut(|_, piece| pieces.push(piece));
+    (pieces, answer)
+}
+
+/// Ends a request, and tells whoever asked.
+fn finish(
+    requests: &Requests,
+    id: RequestId,
+    request: Arc<requests::Request>,
+    answer: Result<(), Fault>,
+) {
+    let (completion, payload) = requests.finish(id, request, answer);
+    completion(answer, payload);
+}
+
 /// A write in three pieces, two of them answered early: one thread tells of the answers, another of the releases.
 fn answer_early() {
     explore("requests: an answer and two releases", 4, || {
@@ -99,7 +117,7 @@ fn answer_early() {
         });
         let payload = Payload::from(vec![0; 3 * 512]);
         let request = requests.insert(id, Some(three_pieces(id)), Some(payload), completion);
-        let (pieces, _) = request.cut();
+        let (pieces, _) = cut(&request);
         drop(request);
         assert_eq!(pieces.len(), 2);
         let theirs = Arc::clone(&requests);
@@ -110,10 +128,10 @@ fn answer_early() {
             assert!(answer.is_none(), "the third piece is still to come");
         }
         let request = requests.get(id);
-        let (last, _) = request.cut();
+        let (last, _) = cut(&request);
         assert_eq!(last.len(), 1);
         let answer = request.reply(Ok(()), (false, false)).expect("the last one");
-        requests.finish(id, request, answer);
+        finish(&requests, id, request, answer);
         other.join().expect("it does not panic");
         assert_eq!(answers.load(Ordering::Relaxed), 1, "it is answered once");
         assert_eq!(requests.count(), 0, "nothing stays");
@@ -132,8 +150,64 @@ fn a_payload_that_is_never_let_go_is_caught() {
     answer_early();
 }
 
+/// A write that is answered early and let go of by another thread, and a second one that may get its memory.
+fn use_a_request_again() {
+    explore("requests: one's memory for the next", 3, || {
+        let requests = Arc::new(Requests::default());
+        let answered = Shared::new(AtomicUsize::new(0));
+        let ask = |requests: &Requests, id: RequestId, byte: u8| {
+            let counted = Shared::clone(&answered);
+            let completion = Box::new(move |_: Result<(), _>, bytes: Option<Payload>| {
+                assert!(bytes.is_none_or(|bytes| bytes[0] == byte), "everybody's own payload");
+                counted.fetch_add(1, Ordering::Relaxed);
+            });
+            let payload = Payload::from(vec![byte; 512]);
+            let request = requests.insert(id, Some(one_piece(id)), Some(payload), completion);
+            assert_eq!(cut(&request).0.len(), 1);
+        };
+        let end = |requests: &Requests, id: RequestId, keeps_payload: bool| {
+            let request = requests.get(id);
+            let answer = request.reply(Ok(()), (keeps_payload, false)).expect("one piece");
+            finish(requests, id, request, answer);
+        };
+        // Names of one table: memory is kept by table.
+        let first = requests.name();
+        let second = (0..16).map(|_| requests.name()).last().expect("sixteen");
+        ask(&requests, first, 1);
+        let theirs = Arc::clone(&requests);
+        let other = thread::spawn(move || theirs.let_go(first));
+        end(&requests, first, true);
+        ask(&requests, second, 2);
+        end(&requests, second, false);
+        other.join().expect("it does not panic");
+        assert_eq!(answered.load(Ordering::Relaxed), 2, "each is answered once");
+        assert_eq!(requests.count(), 0, "nothing stays");
+    });
+}
+
+#[test]
+fn the_memory_of_a_request_is_used_again_under_every_schedule() {
+    use_a_request_again();
+}
+
+#[test]
+#[should_panic(expected = "nobody else has a spare request")]
+fn memory_that_is_kept_while_it_is_used_is_caught() {
+    choose(Flaw::KeptInUse);
+    use_a_request_again();
+}
+
+/// One sector.
+fn one_piece(id: RequestId) -> Split {
+    pieces(id, (0, 1))
+}
+
 /// Three sectors, each in a region of its own.
 fn three_pieces(id: RequestId) -> Split {
+    pieces(id, (2047, 2050))
+}
+
+fn pieces(id: RequestId, (start, sectors): (u64, u64)) -> Split {
     let shape = Shape {
         level: Level::Raid1,
         layout: 0,
@@ -142,8 +216,8 @@ fn three_pieces(id: RequestId) -> Split {
         member_sectors: vec![8192; 2],
     };
     let geometry = Geometry::new(&shape).expect("a mirror");
-    let (operation, start) = (Operation::Read, LogicalSector(2047));
-    Regions::new(&geometry, 2).split(&Request { id, operation, start, sectors: 2050 })
+    let (operation, start) = (Operation::Read, LogicalSector(start));
+    Regions::new(&geometry, 2).split(&Request { id, operation, start, sectors })
 }
 
 fn payload(request: RequestId, sector: u32) -> Span {
@@ -160,11 +234,11 @@ fn answer_pieces(requests: &Arc<Requests>, memory: &ShardMemory, id: RequestId, 
         });
         let request = requests.get(id);
         let answer = request.reply(Ok(()), (false, false));
-        let (pieces, answer) = answer.map_or_else(|| request.cut(), |one| (Vec::new(), Some(one)));
+        let (pieces, answer) = answer.map_or_else(|| cut(&request), |one| (Vec::new(), Some(one)));
         if let Some(answer) = answer {
-            requests.finish(id, request, answer);
+            finish(requests, id, request, answer);
         }
-        let piece = pieces.first().map(|(_, piece)| piece.payload_offset_sectors);
+        let piece = pieces.first().map(|piece| piece.payload_offset_sectors);
         // The first piece is one sector, the second a whole region, the third the rest.
         next = piece.map(|offset| offset.div_ceil(2048).min(2));
     }
@@ -187,7 +261,7 @@ fn read_in_pieces() {
         });
         let bytes = Payload::from(vec![0; 3 * 512]);
         let request = requests.insert(id, Some(three_pieces(id)), Some(bytes), completion);
-        let (pieces, answer) = request.cut();
+        let (pieces, answer) = cut(&request);
         drop(request);
         assert!(answer.is_none() && pieces.len() == 2);
         let (theirs, lent) = (Arc::clone(&requests), memory.clone());

@@ -19,7 +19,8 @@ use crate::edges::Turnstile;
 use crate::member_threads::Queue;
 use crate::sync::flaw::{Flaw, choose};
 use crate::timer::{Alarm, Arm, Keeper, Rang, Woken};
-use crate::volume::InFlight;
+use crate::volume::Outcome;
+use crate::waiter::{self, InFlight};
 use crate::watch::Watch;
 
 /// Small models have fewer schedules than this, or are cut off here.
@@ -294,6 +295,30 @@ fn a_nearer_moment_that_no_worker_is_given_is_caught() {
 fn a_moment_that_stays_armed_is_caught() {
     choose(Flaw::ArmedStays);
     keep_moments_with_a_worker();
+}
+
+/// A caller asks, and another thread answers, before it waits or while it sleeps; twice, at one place each.
+fn call_and_be_told() {
+    explore("caller: told before it sleeps, or woken", SCHEDULES_MAX, || {
+        for _ in 0..2 {
+            let outcome = waiter::wait_for(|waiter| {
+                thread::spawn(move || waiter.tell(Outcome { result: Ok(()), payload: None }));
+            });
+            assert_eq!(outcome.result, Ok(()), "what was told is what is heard");
+        }
+    });
+}
+
+#[test]
+fn a_caller_hears_of_the_end() {
+    call_and_be_told();
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_caller_that_is_not_woken_is_caught() {
+    choose(Flaw::CallerSleepsOn);
+    call_and_be_told();
 }
 
 /// Two requests are answered while somebody waits for that.

@@ -16,6 +16,8 @@ pub(crate) enum Flaw {
     CutTwice,
     /// A request whose payload was kept beyond its answer stays for ever.
     PayloadStays,
+    /// The memory of a request is kept for the next while somebody still has it.
+    KeptInUse,
     /// Setting the alarm does not wake its thread.
     AlarmSilent,
     /// The alarm rings until it is set anew.
@@ -26,6 +28,8 @@ pub(crate) enum Flaw {
     CheckBeforeCount,
     /// The last answer does not wake whoever waits for it.
     LastAnswerSilent,
+    /// Whoever ends a request does not wake its caller.
+    CallerSleepsOn,
     /// The end of the array wakes only one of those that wait for it.
     EndWakesOne,
     /// Notices are told after ownership of the array was given up.

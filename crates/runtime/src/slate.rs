@@ -1,0 +1,79 @@
+//! What a thread writes down while it drives machines: which to look at, and what their turns ask for.
+//!
+//! Where it stands: the loop ([`crate::core`]) takes a slate, fills and empties it, and gives it back. A thread keeps its
+//! slates, so that nothing is allocated for a request once they are as large as the load makes them
+//! (`tests/allocations.rs`). It needs a second where an answer makes it drive again from within: a request of several steps,
+//! or a client that asks for the next thing when it is answered.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+
+use braid_engine::array::{MemberId, Notice, SuperblockState};
+use braid_engine::effect::{MemberIo, PieceReply};
+use braid_engine::job::Job;
+use braid_engine::request::{Fault, RequestId};
+
+use crate::core::{Machine, ShardEvent};
+use crate::sync::Arc;
+
+/// Slates that a thread keeps: as deep as driving from within driving mostly goes.
+const SLATES_MAX: usize = 8;
+
+/// The lists of one drive; all are empty at its beginning and at its end.
+#[derive(Default)]
+pub(crate) struct Slate {
+    /// To be looked at, in order.
+    pub(crate) machines: VecDeque<Machine>,
+    pub(crate) shard: ShardEffects,
+    pub(crate) array: ArrayEffects,
+}
+
+/// What turns of a shard ask for.
+#[derive(Default)]
+pub(crate) struct ShardEffects {
+    /// Some may be left for after the next turn ([`crate::core`]).
+    pub(crate) jobs: VecDeque<Job>,
+    /// With whether it is read for a write.
+    pub(crate) member_ios: Vec<(MemberIo, bool)>,
+    pub(crate) replies: Vec<PieceReply>,
+    pub(crate) releases: Vec<RequestId>,
+    /// The array has something to hear.
+    pub(crate) reports: bool,
+    /// What has ended while the effects were carried out; for the shard at its next turn.
+    pub(crate) ended: RefCell<Vec<ShardEvent>>,
+}
+
+/// What turns of the array ask for, beyond what is queued under ownership.
+#[derive(Default)]
+pub(crate) struct ArrayEffects {
+    pub(crate) notices: Vec<Notice>,
+    pub(crate) answers: Vec<(RequestId, Result<(), Fault>)>,
+    /// Of members in memory, which are done at once.
+    pub(crate) flushes: Vec<MemberId>,
+    /// The same.
+    pub(crate) superblocks: Vec<(MemberId, Arc<SuperblockState>)>,
+}
+
+thread_local! {
+    static SPARES: RefCell<Vec<Slate>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Slate {
+    /// An empty one.
+    pub(crate) fn take() -> Self {
+        // A thread that is ending has none any more.
+        let spare = SPARES.try_with(|spares| spares.borrow_mut().pop());
+        spare.ok().flatten().unwrap_or_default()
+    }
+
+    /// Keeps it for the thread's next drive.
+    pub(crate) fn keep(self) {
+        assert!(self.machines.is_empty() && self.shard.jobs.is_empty(), "all has been done");
+        let _ending = SPARES.try_with(|spares| {
+            let mut spares = spares.borrow_mut();
+            if spares.len() < SLATES_MAX {
+                spares.push(self);
+            }
+        });
+    }
+}

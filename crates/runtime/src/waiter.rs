@@ -1,0 +1,111 @@
+//! Who waits: a caller for the end of its request, and a stop for the last answer.
+//!
+//! Where it stands: [`crate::Volume::call`] waits here; whoever ends the request tells. Mostly that is the caller itself,
+//! who has driven the machines on its way: then nobody sleeps and nobody is woken.
+//!
+//! ```text
+//!   caller: ask ─▶ drive ─▶ wait ─┬─ told already: on it goes
+//!                                 └─ sleeps ◀─ told by whoever ended it
+//! ```
+//!
+//! A wake-up is a call to the operating system, so it is left out where nobody sleeps. Whether somebody does is said under
+//! the lock that guards what is told [check: a_caller_hears_of_the_end, a_caller_that_is_not_woken_is_caught].
+//!
+//! A thread has one place to wait at, and uses it again.
+
+use std::cell::Cell;
+
+use crate::sync::flaw::{self, Flaw};
+use crate::sync::{Arc, Condvar, Mutex};
+use crate::volume::Outcome;
+
+/// One caller's place to wait at.
+#[derive(Default)]
+pub(crate) struct Waiter {
+    state: Mutex<Told>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Told {
+    outcome: Option<Outcome>,
+    /// The caller sleeps.
+    sleeps: bool,
+}
+
+thread_local! {
+    /// This thread's place, while nothing is under way for it.
+    static PLACE: Cell<Option<Arc<Waiter>>> = const { Cell::new(None) };
+}
+
+impl Waiter {
+    /// Tells the caller how its request ended.
+    pub(crate) fn tell(&self, outcome: Outcome) {
+        let mut state = self.state.lock().expect("telling does not panic");
+        let before = state.outcome.replace(outcome);
+        assert!(before.is_none(), "a request is answered once");
+        let sleeps = state.sleeps;
+        drop(state);
+        if sleeps && !flaw::has(Flaw::CallerSleepsOn) {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Waits to be told.
+    fn wait(&self) -> Outcome {
+        let mut state = self.state.lock().expect("telling does not panic");
+        state.sleeps = state.outcome.is_none();
+        let untold = |state: &mut Told| state.outcome.is_none();
+        let mut state = self.changed.wait_while(state, untold).expect("telling does not panic");
+        state.sleeps = false;
+        state.outcome.take().expect("waited for")
+    }
+}
+
+/// Lets `ask` begin something, and waits at this thread's place for its end.
+pub(crate) fn wait_for(ask: impl FnOnce(Arc<Waiter>)) -> Outcome {
+    // A model's places belong to one schedule. A thread that is ending has none any more.
+    let kept = if cfg!(shuttle) { None } else { PLACE.try_with(Cell::take).ok().flatten() };
+    let place = kept.unwrap_or_default();
+    ask(Arc::clone(&place));
+    let outcome = place.wait();
+    if !cfg!(shuttle) {
+        let _ending = PLACE.try_with(|kept| kept.set(Some(place)));
+    }
+    outcome
+}
+
+/// Requests that have not been answered, so that stopping can wait for them.
+#[derive(Default)]
+pub(crate) struct InFlight {
+    state: Mutex<Count>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Count {
+    requests: usize,
+    /// Somebody sleeps until there are none.
+    is_awaited: bool,
+}
+
+impl InFlight {
+    pub(crate) fn enter(&self) {
+        self.state.lock().expect("counting does not panic").requests += 1;
+    }
+
+    pub(crate) fn leave(&self) {
+        let mut state = self.state.lock().expect("counting does not panic");
+        state.requests -= 1;
+        if state.requests == 0 && state.is_awaited && !flaw::has(Flaw::LastAnswerSilent) {
+            self.changed.notify_all();
+        }
+    }
+
+    pub(crate) fn wait_for_none(&self) {
+        let mut state = self.state.lock().expect("counting does not panic");
+        state.is_awaited = true;
+        let some = |state: &mut Count| state.requests > 0;
+        drop(self.changed.wait_while(state, some).expect("counting does not panic"));
+    }
+}

@@ -1,0 +1,180 @@
+//! No heap allocation per request, from the caller of the `Volume` to memory members and back, in the steady state.
+//!
+//! Everything happens on the caller's thread, which drives the machines itself; every allocation of the process is counted
+//! all the same. Lists and pools grow until they are as large as a load makes them, so a load runs in windows of a thousand
+//! requests, and one of the first few must be without a single call of the allocator; an allocation for each request, or for
+//! each hundredth, leaves no such window.
+
+#[allow(dead_code, reason = "the kit of all tests")]
+mod kit;
+
+use std::alloc::System;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use braid_geometry::Level;
+use braid_runtime::{
+    Cache, CacheMode, Elevator, OpenMember, Options, Payload, Scheduling, Volume, VolumeOperation,
+};
+use kit::Array;
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// The allocator counts for the whole process, so tests take turns.
+static TURN: Mutex<()> = Mutex::new(());
+
+const WINDOW: usize = 1000;
+const WINDOWS: usize = 30;
+
+/// An array whose members are memory and nothing else.
+fn open(array: &Array, mode: CacheMode, elevator: Elevator) -> Volume {
+    let (probed, assembly) = array.assemble();
+    let members = array.devices.iter().zip(&probed).map(|(device, probed)| {
+        let superblock = probed.probe.newest().expect("a member").clone();
+        Some(OpenMember { device: Box::new(Arc::clone(device)), superblock })
+    });
+    let options = Options {
+        cache: Cache { mode, ..Cache::default() },
+        scheduling: Scheduling { elevator, ..Scheduling::default() },
+        ..Options::default()
+    };
+    let array = assembly.array.expect("an array that can be run");
+    Volume::open(&array, members.collect(), &options, |_| {}).expect("it opens")
+}
+
+/// The fewest calls of the allocator in a window of `request`s.
+fn fewest(mut request: impl FnMut(usize)) -> usize {
+    let mut fewest = usize::MAX;
+    for window in 0..WINDOWS {
+        let region = Region::new(ALLOCATOR);
+        (0..WINDOW).for_each(|index| request(window * WINDOW + index));
+        let change = region.change();
+        fewest = fewest.min(change.allocations + change.reallocations + change.deallocations);
+        if fewest == 0 {
+            break;
+        }
+    }
+    fewest
+}
+
+/// Nothing may be going on but what is counted.
+fn alone<R>(test: impl FnOnce() -> R) -> R {
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    test()
+}
+
+struct Client<'a> {
+    volume: &'a Volume,
+    row_bytes: usize,
+    payload: Option<Payload>,
+}
+
+impl Client<'_> {
+    fn rows(&self) -> u64 {
+        self.volume.size_bytes() / self.row_bytes as u64
+    }
+
+    fn call(&mut self, operation: VolumeOperation) {
+        let outcome = self.volume.call(operation);
+        outcome.result.expect("memory does what it is told");
+        self.payload = outcome.payload;
+    }
+
+    /// The last payload again, if it is of that size and came back.
+    fn payload(&mut self, bytes: usize) -> Payload {
+        let last = self.payload.take().filter(|payload| payload.len() == bytes);
+        last.unwrap_or_else(|| Payload::for_overwriting(bytes))
+    }
+
+    fn read(&mut self, index: usize, bytes: usize) {
+        let offset = (index as u64 * 7 % self.rows()) * self.row_bytes as u64;
+        let payload = self.payload(bytes);
+        self.call(VolumeOperation::Read { offset, payload });
+    }
+
+    fn write(&mut self, index: usize, bytes: usize, durable: bool) {
+        let offset = (index as u64 * 7 % self.rows()) * self.row_bytes as u64;
+        let payload = self.payload(bytes);
+        self.call(VolumeOperation::Write { offset, payload, durable });
+    }
+}
+
+fn loads(
+    level: Level,
+    slots: u16,
+    (mode, elevator): (CacheMode, Elevator),
+) -> Vec<(String, usize)> {
+    let array = Array::new(level, slots, 8);
+    let volume = open(&array, mode, elevator);
+    let data = usize::from(slots) - if level == Level::Raid6 { 2 } else { 1 };
+    let row_bytes = data * 4096;
+    let mut client = Client { volume: &volume, row_bytes, payload: None };
+    // Memory members take their memory when it is first written.
+    for row in 0..client.rows() {
+        let payload = client.payload(row_bytes);
+        let offset = row * row_bytes as u64;
+        client.call(VolumeOperation::Write { offset, payload, durable: false });
+    }
+    client.call(VolumeOperation::Flush);
+    let mut found = Vec::new();
+    let mut note =
+        |what: &str, calls| found.push((format!("{level} {mode:?} {elevator:?}: {what}"), calls));
+    note("reads of 4 KiB", fewest(|index| client.read(index, 4096)));
+    note("reads of a row", fewest(|index| client.read(index, row_bytes)));
+    note("full-stripe writes", fewest(|index| client.write(index, row_bytes, false)));
+    note("small writes", fewest(|index| client.write(index, 4096, false)));
+    note("durable small writes", fewest(|index| client.write(index, 4096, true)));
+    note(
+        "small writes and flushes",
+        fewest(|index| match index % 4 {
+            3 => client.call(VolumeOperation::Flush),
+            _ => client.write(index, 4096, false),
+        }),
+    );
+    found
+}
+
+#[test]
+fn a_call_allocates_nothing() {
+    alone(|| {
+        let mut found = Vec::new();
+        for how in [
+            (CacheMode::WriteBack, Elevator::None),
+            (CacheMode::WriteThrough, Elevator::None),
+            (CacheMode::WriteBack, Elevator::Deadline),
+        ] {
+            found.extend(loads(Level::Raid5, 4, how));
+        }
+        found.extend(loads(Level::Raid6, 6, (CacheMode::WriteBack, Elevator::None)));
+        assert!(found.iter().all(|(_, calls)| *calls == 0), "{found:#?}");
+    });
+}
+
+/// A caller that is told through a closure pays for its box, and for nothing else.
+#[test]
+fn a_submitted_request_allocates_its_closure() {
+    alone(|| {
+        let array = Array::new(Level::Raid5, 4, 8);
+        let volume = open(&array, CacheMode::WriteBack, Elevator::None);
+        let done = Arc::new(AtomicUsize::new(0));
+        let calls = fewest(|_| {
+            let (payload, done) = (Payload::for_overwriting(4096), Arc::clone(&done));
+            let count = move |_| {
+                done.fetch_add(1, Ordering::Relaxed);
+            };
+            volume.submit(VolumeOperation::Read { offset: 0, payload }, Box::new(count));
+        });
+        assert!(done.load(Ordering::Relaxed) >= WINDOW, "each is answered on the way");
+        assert_eq!(calls, 2 * WINDOW, "one to make it and one to give it back, for each");
+    });
+}
+
+/// The count counts: a test that cannot fail proves nothing.
+#[test]
+fn an_allocation_is_counted() {
+    alone(|| {
+        assert_eq!(fewest(|_| drop(std::hint::black_box(Box::new(1)))), 2 * WINDOW);
+    });
+}
