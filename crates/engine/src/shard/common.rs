@@ -21,6 +21,10 @@ use crate::request::{Fault, Piece, RequestId};
 /// Jobs whose memory is kept for later ones.
 const SPARE_JOBS_MAX: usize = 256;
 
+/// Steps, and buffers, that a job has room for from the start: as many as a band of small writes needs on most arrays. Else
+/// each of many jobs would grow when it first meets such a band, which comes late and seldom.
+const JOB_ROOM: usize = 128;
+
 /// Shared state of a shard; each family is handed it with every event.
 #[derive(Debug)]
 pub(crate) struct Common {
@@ -127,7 +131,9 @@ impl Common {
 
     /// An empty job, in memory that was used before if there is some.
     pub(crate) fn blank_job(&mut self, id: JobId) -> Job {
-        let job = self.spare_jobs.pop().unwrap_or_default();
+        let mut job = self.spare_jobs.pop().unwrap_or_default();
+        job.steps.reserve(JOB_ROOM);
+        job.buffers.reserve(JOB_ROOM);
         Job { id, ..job }
     }
 

@@ -57,7 +57,7 @@ use dirty::CopyOut;
 use lists::List;
 use promises::Promises;
 use read::DirectRead;
-use sectors::Extent;
+use sectors::{BLOCK_SECTORS, Extent};
 use state::{Batch, Phase, Stripe};
 
 /// Bands of one piece that are fetched in advance: a large piece has other work to do meanwhile.
@@ -349,7 +349,12 @@ impl Stripes {
 
     /// A stripe that has no band yet, out of use.
     fn blank(&self) -> Stripe {
-        Stripe::new(self.geometry.row_map(ChunkRow(0)), self.geometry.slots())
+        let mut stripe = Stripe::new(self.geometry.row_map(ChunkRow(0)), self.geometry.slots());
+        // A write for every block: more are seldom, and each stripe would grow by itself, late.
+        let blocks =
+            self.unit_sectors.div_ceil(BLOCK_SECTORS) * u32::from(self.geometry.data_slots());
+        stripe.queue.reserve(usize::try_from(blocks).expect("a unit is small"));
+        stripe
     }
 }
 
