@@ -13,6 +13,10 @@ pub const SECTOR_BYTES: u64 = 512;
 /// locking), and a child that is between fork and exec still holds its parent's.
 pub const LOCK_WAIT_MS: u64 = 400;
 
+/// How long it waits if nobody is seen to have the lock: whoever had it is dead, and the kernel has still to end what was
+/// in flight on its rings (some 40 ms); or lives in another PID namespace.
+pub const LOCK_WAIT_DEAD_MS: u64 = 3000;
+
 /// Pause between two tries for that lock.
 pub const LOCK_RETRY_MS: u64 = 10;
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use crate::limits::{LOCK_RETRY_MS, LOCK_WAIT_MS};
+use crate::limits::LOCK_RETRY_MS;
 
 /// Who else may have the file open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,13 +24,13 @@ pub(crate) enum Sharing {
     Exclusive,
 }
 
-/// Takes the lock, trying again for a moment (`LOCK_WAIT_MS`). `Ok(false)`: somebody else has it.
-pub(crate) fn take(file: &File, sharing: Sharing) -> Result<bool, Errno> {
+/// Takes the lock, trying again for so long. `Ok(false)`: somebody else has it.
+pub(crate) fn take(file: &File, sharing: Sharing, wait_ms: u64) -> Result<bool, Errno> {
     let operation = match sharing {
         Sharing::Shared => FlockOperation::NonBlockingLockShared,
         Sharing::Exclusive => FlockOperation::NonBlockingLockExclusive,
     };
-    let deadline = Instant::now() + Duration::from_millis(LOCK_WAIT_MS);
+    let deadline = Instant::now() + Duration::from_millis(wait_ms);
     loop {
         match flock(file, operation) {
             Ok(()) => return Ok(true),

@@ -15,6 +15,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -24,7 +26,9 @@ use crate::descriptor::Descriptor;
 use crate::error::{FileKind, Holder, OpenError};
 use crate::file::FileMember;
 use crate::kernel::{Kernel, LockOwner, key_of};
-use crate::limits::{MEMBER_BYTES_MIN, SECTOR_BYTES};
+use crate::limits::{
+    LOCK_RETRY_MS, LOCK_WAIT_DEAD_MS, LOCK_WAIT_MS, MEMBER_BYTES_MIN, SECTOR_BYTES,
+};
 use crate::lock::{self, Sharing};
 use crate::{DeviceNumber, Identity, IdentityKey, Member, MemberKind};
 
@@ -111,22 +115,32 @@ fn open_file(
     let mut flags = if is_block { OFlags::empty() } else { OFlags::NONBLOCK };
     flags.set(OFlags::EXCL, is_exclusive);
     flags |= OFlags::NOCTTY;
-    OpenOptions::new()
-        .read(true)
-        .write(access == Access::ReadWrite)
-        .custom_flags(flags.bits().cast_signed())
-        .open(path)
-        .inspect(|file| {
-            // A ring would take it as not wanting to wait for a disk either. It may stay if it must.
-            let _ = rustix::fs::fcntl_setfl(file, OFlags::empty());
-        })
-        .map_err(|error| match Errno::from_io_error(&error) {
+    let mut options = OpenOptions::new();
+    options.read(true).write(access == Access::ReadWrite);
+    options.custom_flags(flags.bits().cast_signed());
+    let deadline = Instant::now() + Duration::from_millis(LOCK_WAIT_MS);
+    loop {
+        let error = match options.open(path) {
+            Ok(file) => {
+                // A ring would take it as not wanting to wait for a disk either. It may stay if it must.
+                let _ = rustix::fs::fcntl_setfl(&file, OFlags::empty());
+                return Ok(file);
+            }
+            Err(error) => error,
+        };
+        return Err(match Errno::from_io_error(&error) {
+            // Whoever had it may have been killed, and the kernel be ending what was in flight.
+            Some(Errno::BUSY) if is_exclusive && Instant::now() < deadline => {
+                thread::sleep(Duration::from_millis(LOCK_RETRY_MS));
+                continue;
+            }
             Some(Errno::BUSY) => OpenError::Busy {
                 path: path.into(),
                 holder: kernel.holder_of(key).unwrap_or(Holder::Unknown),
             },
             _ => path_error(path, "open", &error),
-        })
+        });
+    }
 }
 
 /// Takes the lock that belongs to the access, or says who has it.
@@ -138,12 +152,16 @@ fn lock_out(path: &Path, file: &File, access: Access, kernel: &Kernel) -> Result
     };
     let metadata = file.metadata().map_err(|error| path_error(path, "fstat", &error))?;
     let device = DeviceNumber::from_packed(metadata.dev());
-    let taken = lock::take(file, sharing).map_err(|errno| OpenError::System {
-        path: path.into(),
-        call: "flock",
-        errno: errno.raw_os_error(),
-    })?;
-    let owners = kernel.locks_on(device, metadata.ino());
+    let take = |wait_ms| {
+        lock::take(file, sharing, wait_ms).map_err(|errno| OpenError::System {
+            path: path.into(),
+            call: "flock",
+            errno: errno.raw_os_error(),
+        })
+    };
+    let owners = || kernel.locks_on(device, metadata.ino());
+    let taken = take(LOCK_WAIT_MS)? || (owners().is_empty() && take(LOCK_WAIT_DEAD_MS)?);
+    let owners = owners();
     let foreign = owners.iter().find_map(|owner| match owner {
         LockOwner::Other { process_id } => Some(Holder::Lock { process_id: *process_id }),
         LockOwner::ThisProcess => None,

@@ -50,6 +50,16 @@ impl Raw {
         self.0.shared_for(is_aligned(address, length, offset_bytes))
     }
 
+    /// All openings that [`Self::file`] may give, the one with the lock among them.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn files(&self) -> Result<Vec<Arc<OwnedFd>>, MemberError> {
+        let mut files = vec![self.0.shared_for(false)?];
+        files.extend(self.0.is_direct().then(|| self.0.shared_for(true)).transpose()?);
+        Ok(files)
+    }
+
     /// To be asked before everything that is done: whether it may be.
     ///
     /// # Errors

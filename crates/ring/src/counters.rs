@@ -25,6 +25,8 @@ pub struct Counters {
     pub resumed: u64,
     /// Transfers of files that named registered memory.
     pub registered: u64,
+    /// Operations on files and sockets that the ring knows by number.
+    pub numbered: u64,
 }
 
 macro_rules! tally {
@@ -43,7 +45,19 @@ macro_rules! tally {
         }
     };
 }
-tally!(turns, enters, entries, completions, sleeps, wakes, posted, overflowed, resumed, registered);
+tally!(
+    turns,
+    enters,
+    entries,
+    completions,
+    sleeps,
+    wakes,
+    posted,
+    overflowed,
+    resumed,
+    registered,
+    numbered
+);
 
 /// Adds to a count that only this thread adds to: no locked instruction.
 pub(crate) fn add(count: &AtomicU64, more: usize) {

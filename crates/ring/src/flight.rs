@@ -13,7 +13,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,9 +22,10 @@ use io_uring::{IoUring, opcode, squeue};
 use smallvec::SmallVec;
 
 use crate::counters::{Tally, add};
+use crate::files::Files;
 use crate::fixed::Fixed;
 use crate::memory::Segments;
-use crate::operation::{Completion, Handler, Operation, Zeroing};
+use crate::operation::{Completion, Descriptor, Handler, Operation, Zeroing};
 
 /// The names of entries that are no operations.
 const BELL: u64 = u64::MAX;
@@ -80,15 +81,17 @@ pub(crate) struct Flight {
     /// Completions as the kernel told them: name, result, whether more will come.
     reaped: Vec<(u64, i32, bool)>,
     fixed: Fixed,
+    files: Files,
     tally: Arc<Tally>,
 }
 
 impl Flight {
     pub(crate) fn new(ring: IoUring, tally: Arc<Tally>) -> Self {
-        let fixed = Fixed::new(&ring);
+        let (fixed, files) = (Fixed::new(&ring), Files::new(&ring));
         Self {
             ring,
             fixed,
+            files,
             slots: Vec::new(),
             free: Vec::new(),
             overflow: VecDeque::new(),
@@ -136,13 +139,35 @@ impl Flight {
     }
 
     fn push_slot(&mut self, index: u32) {
-        let Self { ring, slots, fixed, tally, .. } = self;
-        let entry = slots[index as usize].entry(|bytes| {
+        let Self { ring, slots, fixed, files, tally, .. } = self;
+        let slot = &mut slots[index as usize];
+        let descriptor = slot.descriptor();
+        let number = files.number(descriptor);
+        let fd = Fd(number.map_or(descriptor, RawFd::from));
+        let mut entry = slot.entry(fd, |bytes| {
             let name = fixed.name_of(ring, bytes);
             add(&tally.registered, usize::from(name.is_some()));
             name
         });
+        if number.is_some() {
+            add(&tally.numbered, 1);
+            entry = entry.flags(squeue::Flags::FIXED_FILE);
+        }
         self.push(entry.user_data(u64::from(index)));
+    }
+
+    /// Has the ring know a file by number: see [`Files`].
+    pub(crate) fn register(&mut self, file: &Descriptor) {
+        self.files.add(&self.ring, file);
+    }
+
+    /// Has it let go of one; of all.
+    pub(crate) fn unregister(&mut self, file: &Descriptor) {
+        self.files.remove(&self.ring, file);
+    }
+
+    pub(crate) fn unregister_all(&mut self) {
+        self.files.clear(&self.ring);
     }
 
     /// Has the kernel tell whenever `bell` is written to.
@@ -343,14 +368,23 @@ impl Slot {
         Self { pending: None, vectors: SmallVec::new(), header }
     }
 
-    /// The entry for what is left to do. `name_of` knows under which name memory is registered.
-    fn entry(&mut self, name_of: impl FnOnce((*const u8, u32)) -> Option<u16>) -> squeue::Entry {
+    /// What its operation works on.
+    fn descriptor(&self) -> RawFd {
+        self.pending.as_ref().expect("a slot in use").operation.file().as_raw_fd()
+    }
+
+    /// The entry for what is left to do, on `fd`, a descriptor or the number of one. `name_of` knows under which name memory is registered.
+    fn entry(
+        &mut self,
+        fd: Fd,
+        name_of: impl FnOnce((*const u8, u32)) -> Option<u16>,
+    ) -> squeue::Entry {
         let Self { pending, vectors, header } = self;
         let pending = pending.as_mut().expect("a slot in use");
         let moved = pending.moved;
         match &mut pending.operation {
-            Operation::Read { file, offset, memory } => {
-                let (file, offset) = (Fd(file.as_raw_fd()), *offset + moved as u64);
+            Operation::Read { offset, memory, .. } => {
+                let (file, offset) = (fd, *offset + moved as u64);
                 match aim(memory, moved, vectors) {
                     One(start, length) => match name_of((start, length)) {
                         Some(name) => {
@@ -364,8 +398,8 @@ impl Slot {
                     }
                 }
             }
-            Operation::Write { file, offset, memory, durable } => {
-                let (file, offset) = (Fd(file.as_raw_fd()), *offset + moved as u64);
+            Operation::Write { offset, memory, durable, .. } => {
+                let (file, offset) = (fd, *offset + moved as u64);
                 let flags = if *durable { libc::RWF_DSYNC } else { 0 };
                 match aim(memory, moved, vectors) {
                     One(start, length) => match name_of((start, length)) {
@@ -384,30 +418,28 @@ impl Slot {
                     }
                 }
             }
-            Operation::Sync { file } => {
-                opcode::Fsync::new(Fd(file.as_raw_fd())).flags(FsyncFlags::DATASYNC).build()
-            }
-            Operation::Zero { file, offset, length, how } => {
+            Operation::Sync { .. } => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
+            Operation::Zero { offset, length, how, .. } => {
                 let mode = libc::FALLOC_FL_KEEP_SIZE
                     | match how {
                         Zeroing::PunchHole => libc::FALLOC_FL_PUNCH_HOLE,
                         Zeroing::ZeroRange => libc::FALLOC_FL_ZERO_RANGE,
                     };
-                let zero = opcode::Fallocate::new(Fd(file.as_raw_fd()), *length);
+                let zero = opcode::Fallocate::new(fd, *length);
                 zero.offset(*offset).mode(mode).build()
             }
-            Operation::Accept { socket } => {
+            Operation::Accept { .. } => {
                 let (address, length) = (std::ptr::null_mut(), std::ptr::null_mut());
-                let accept = opcode::Accept::new(Fd(socket.as_raw_fd()), address, length);
+                let accept = opcode::Accept::new(fd, address, length);
                 accept.flags(libc::SOCK_CLOEXEC).build()
             }
-            Operation::Receive { socket, memory, whole } => {
+            Operation::Receive { memory, whole, .. } => {
                 let aimed = aim(memory, moved, vectors);
-                receive(Fd(socket.as_raw_fd()), &aimed, (header, vectors), *whole)
+                receive(fd, &aimed, (header, vectors), *whole)
             }
-            Operation::Send { socket, memory, more } => {
+            Operation::Send { memory, more, .. } => {
                 let aimed = aim(memory, moved, vectors);
-                send(Fd(socket.as_raw_fd()), &aimed, (header, vectors), *more)
+                send(fd, &aimed, (header, vectors), *more)
             }
         }
     }

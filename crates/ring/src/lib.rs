@@ -32,12 +32,13 @@
 //!
 //! Unsafe code stands in [`payload`], [`memory`], [`region`], [`fixed`] and [`flight`] only.
 //!
-//! Files and sockets are not registered: a ring's end, which the kernel carries out later on its own,
-//! would keep them open beyond ours, and with them members' locks and clients' connections.
+//! - A file that a ring knows by number is let go when it is taken out ([`files`];
+//!   `a_file_is_let_go_when_it_is_unregistered`).
 
 mod arena;
 mod counters;
 mod error;
+mod files;
 mod fixed;
 mod flight;
 mod inbox;

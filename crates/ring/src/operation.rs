@@ -52,6 +52,19 @@ impl Operation {
         }
     }
 
+    /// What it works on.
+    pub(crate) fn file(&self) -> &Descriptor {
+        match self {
+            Self::Read { file, .. }
+            | Self::Write { file, .. }
+            | Self::Sync { file }
+            | Self::Zero { file, .. } => file,
+            Self::Accept { socket } | Self::Receive { socket, .. } | Self::Send { socket, .. } => {
+                socket
+            }
+        }
+    }
+
     /// Whether it may take for ever, since it waits for somebody outside.
     pub(crate) fn waits_for_a_peer(&self) -> bool {
         matches!(self, Self::Accept { .. } | Self::Receive { .. })

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::counters::add;
 use crate::flight::{Ended, Flight};
-use crate::operation::{Handler, Operation};
+use crate::operation::{Descriptor, Handler, Operation};
 use crate::timers::Timers;
 use crate::workers::{Item, Mailbox, Shared};
 
@@ -88,6 +88,17 @@ impl Worker {
         self.flight.borrow_mut().submit(operation, handler, token);
     }
 
+    /// Has this worker's ring know a file or socket by number, which makes operations on it a little cheaper. It stays open
+    /// until [`Self::unregister`], or until the worker ends. Where there is no room nothing happens.
+    pub fn register(&self, file: &Descriptor) {
+        self.flight.borrow_mut().register(file);
+    }
+
+    /// Undoes [`Self::register`]; if this was the last that held it, and nothing is in flight on it, it is closed.
+    pub fn unregister(&self, file: &Descriptor) {
+        self.flight.borrow_mut().unregister(file);
+    }
+
     /// Has the operations of `handler` with `token` on this worker ended early. Each still completes:
     /// as `ECANCELED`, or as it would have if it was too late.
     pub fn cancel(&self, handler: &Arc<dyn Handler>, token: u64) {
@@ -141,6 +152,7 @@ impl Worker {
             self.sleep();
         }
         CURRENT.set(None);
+        self.flight.borrow_mut().unregister_all();
         let forgotten = self.timers.borrow_mut().take();
         forgotten.for_each(|(handler, token)| handler.forgotten(token));
     }

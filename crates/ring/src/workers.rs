@@ -24,7 +24,7 @@ use crate::counters::{Counters, Tally};
 use crate::error::RingError;
 use crate::flight::Flight;
 use crate::inbox::{Bell, Inbox};
-use crate::operation::{Handler, Operation};
+use crate::operation::{Descriptor, Handler, Operation};
 use crate::setup;
 use crate::worker::Worker;
 
@@ -208,6 +208,35 @@ impl Workers {
                 Ok(())
             }
             None => self.leave(otherwise, Item::Submit(operation, handler, token)),
+        }
+    }
+
+    /// [`Worker::register`] on each worker, soon.
+    pub fn register(&self, file: &Descriptor) {
+        for on in 0..self.count() {
+            let file = Descriptor::clone(file);
+            // Workers that are stopping need it no more.
+            let _ = self.post(on, Box::new(move |worker| worker.register(&file)));
+        }
+    }
+
+    /// [`Worker::unregister`] on each worker. When this returns all of them have let go of it; on a worker's own thread
+    /// the others do so soon, since workers do not wait for each other.
+    pub fn unregister(&self, file: &Descriptor) {
+        let (done, all_done) = mpsc::channel();
+        for on in 0..self.count() {
+            let (file, done) = (Descriptor::clone(file), done.clone());
+            let unregister = move |worker: &Worker| {
+                worker.unregister(&file);
+                drop(file);
+                // Nobody may be waiting.
+                let _ = done.send(());
+            };
+            let _ = self.post(on, Box::new(unregister));
+        }
+        drop(done);
+        if self.current().is_none() {
+            all_done.iter().for_each(drop);
         }
     }
 

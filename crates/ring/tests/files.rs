@@ -189,3 +189,37 @@ fn one_submission_carries_many_operations() {
     assert!(after.entries - before.entries >= 50);
     assert!(after.enters - before.enters < 50, "{before:?} {after:?}");
 }
+
+#[test]
+fn registered_files_are_used_like_others() {
+    let (workers, file, (ear, heard)) = (workers(2, 8), file(1 << 16), ear());
+    let before = workers.counters().numbered;
+    workers.register(&file);
+    workers.register(&file);
+    for round in 0..4_u8 {
+        let (content, on) = (pattern(5000, round), usize::from(round));
+        let memory = Segments::from_iter([content.clone().into()]);
+        let write = Operation::Write { file: Arc::clone(&file), offset: 7, memory, durable: true };
+        workers.submit(on, write, ear.clone(), 0).expect("running");
+        assert_eq!(heard.next().result.expect("written"), 5000);
+        let how = Zeroing::PunchHole;
+        let zero = Operation::Zero { file: Arc::clone(&file), offset: 100, length: 50, how };
+        workers.submit(on + 1, zero, ear.clone(), 0).expect("running");
+        heard.next().result.expect("zeroed");
+        let sync = Operation::Sync { file: Arc::clone(&file) };
+        workers.submit(on, sync, ear.clone(), 0).expect("running");
+        heard.next().result.expect("durable");
+        let memory = Segments::from_iter([vec![1; 5000].into()]);
+        let read = Operation::Read { file: Arc::clone(&file), offset: 7, memory };
+        workers.submit(on, read, ear.clone(), 0).expect("running");
+        let mut expected = content;
+        expected[93..143].fill(0);
+        assert_eq!(bytes_of(heard.next()), expected);
+        if round == 1 {
+            workers.unregister(&file);
+        }
+    }
+    // A kernel without such a table has none.
+    let numbered = workers.counters().numbered - before;
+    assert!([0, 8].contains(&numbered), "{numbered}: by number while they were registered");
+}

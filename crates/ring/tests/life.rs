@@ -171,3 +171,34 @@ fn sleepers_are_woken_from_many_threads() {
     assert_eq!(counters.posted, THREADS * EACH);
     assert!(counters.wakes <= counters.posted);
 }
+
+/// Whether a pipe's other end has been closed everywhere.
+fn is_over(reader: &mut std::io::PipeReader) -> bool {
+    use std::os::fd::AsFd;
+    let mut polled =
+        [rustix::event::PollFd::from_borrowed_fd(reader.as_fd(), rustix::event::PollFlags::IN)];
+    let zero = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::event::poll(&mut polled, Some(&zero)).expect("poll");
+    polled[0].revents().contains(rustix::event::PollFlags::HUP)
+}
+
+#[test]
+fn a_file_is_let_go_when_it_is_unregistered() {
+    let workers = workers(3, 8);
+    let (mut reader, writer) = std::io::pipe().expect("a pipe");
+    let writer: Descriptor = Arc::new(writer.into());
+    workers.register(&writer);
+    workers.unregister(&writer);
+    drop(writer);
+    assert!(is_over(&mut reader), "nobody has it open");
+    let (mut reader, writer) = std::io::pipe().expect("a pipe");
+    let writer: Descriptor = Arc::new(writer.into());
+    workers.register(&writer);
+    drop(writer);
+    assert!(!is_over(&mut reader), "the rings have it open");
+    workers.stop();
+    assert!(
+        is_over(&mut reader),
+        "they let go when they end, and not when the kernel has cleared up"
+    );
+}

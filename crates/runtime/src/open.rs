@@ -295,8 +295,8 @@ fn queues(opening: &Opening, mut members: Vec<Option<OpenMember>>) -> Vec<Arc<Me
     (0..).zip(&opening.members).map(queue).collect()
 }
 
-/// Starts every thread that is needed at once; if one cannot be started, those that run are ended, and their devices let
-/// go.
+/// Starts every thread that is needed at once, and has rings know the members; if a thread cannot be started, those that run
+/// are ended, and their devices let go.
 fn spawn(core: &Arc<Core>, options: &Options) -> Result<(), OpenError> {
     let started = spawn_each(core, options);
     if started.is_err() {
@@ -304,7 +304,9 @@ fn spawn(core: &Arc<Core>, options: &Options) -> Result<(), OpenError> {
         core.alarm.stop();
         core.end.join();
     }
-    Ok(started?)
+    started?;
+    core.ring.as_ref().inspect(|ring| ring.register(core));
+    Ok(())
 }
 
 fn spawn_each(core: &Arc<Core>, options: &Options) -> std::io::Result<()> {

@@ -29,8 +29,8 @@ use braid_engine::job::Span;
 use braid_engine::request::ShardIndex;
 use braid_member::{Deed, MemberError, Raw};
 use braid_ring::{
-    Completion, Handler, Lease, Memory, Operation, RingError, Segment, Segments, Settings, Worker,
-    Workers,
+    Completion, Descriptor, Handler, Lease, Memory, Operation, RingError, Segment, Segments,
+    Settings, Worker, Workers,
 };
 
 use crate::clock::Clock;
@@ -287,12 +287,33 @@ impl Ring {
         self.workers.wake_at(arm.place, at, port, token).is_ok()
     }
 
+    /// Has all rings know the members' files by number. A process that is killed keeps the members' locks until what is in
+    /// flight on its rings has ended, past the page cache as well, where the opening that is written to has none.
+    pub(crate) fn register(&self, core: &Core) {
+        for file in files(core) {
+            self.workers.register(&file);
+        }
+    }
+
+    /// Has them let go of the members, so that whoever closes them gives up their locks.
+    pub(crate) fn unregister(&self, core: &Core) {
+        for file in files(core) {
+            self.workers.unregister(&file);
+        }
+    }
+
     /// Ends the workers, if they are the volume's alone.
     pub(crate) fn stop(&self) {
         if self.is_own {
             self.workers.stop();
         }
     }
+}
+
+/// The open files of all members that have any. Who has none left to open does without numbers.
+fn files(core: &Core) -> impl Iterator<Item = Descriptor> {
+    let raws = core.members.iter().filter_map(|member| member.raw());
+    raws.flat_map(|raw| raw.files().unwrap_or_default())
 }
 
 /// A flight's operation: a segment for each part. None if it is not for a ring, or not allowed.

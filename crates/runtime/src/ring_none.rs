@@ -60,6 +60,14 @@ impl Ring {
         match *self {}
     }
 
+    pub(crate) fn register(&self, _: &Core) {
+        match *self {}
+    }
+
+    pub(crate) fn unregister(&self, _: &Core) {
+        match *self {}
+    }
+
     pub(crate) fn stop(&self) {
         match *self {}
     }

@@ -279,6 +279,7 @@ impl Volume {
             self.core.members.iter().for_each(|member| member.stop());
         }
         self.core.end.join();
+        self.core.ring.as_ref().inspect(|ring| ring.unregister(&self.core));
         self.core.ring.as_ref().inspect(|ring| ring.stop());
         self.core.watch.end();
         let recorded = self.core.recorder.as_ref().is_none_or(Recorder::finish);

@@ -306,6 +306,27 @@ fn a_moment_that_stopped_workers_forgot_comes_all_the_same() {
     assert!(volume.stop().clean);
 }
 
+/// The rings know the members by number, and go on: whoever comes next does not wait for them.
+#[test]
+fn who_stops_leaves_the_members_to_others_at_once() {
+    let workers = Arc::new(Workers::start(&Settings::default()).expect("io_uring"));
+    let array = Files::new(Level::Raid5, 4, 128, kit::MEMBER_BYTES);
+    let directs = [Direct::Off, Direct::On];
+    for direct in directs.into_iter().filter(|direct| *direct == Direct::Off || can_go_direct()) {
+        let workers = Some(Arc::clone(&workers));
+        let options = Options { io: Io::Ring, direct, workers, ..Options::default() };
+        let volume = array.open(&options, |_| {});
+        write(&volume, 0, &[7; 100_000], true);
+        let file = std::fs::File::open(array.path(1)).expect("it");
+        assert!(file.try_lock().is_err(), "it is in use");
+        assert!(volume.stop().clean);
+        drop(volume);
+        assert!(file.try_lock().is_ok(), "{direct:?}");
+    }
+    // Kernels before 5.19 have no such numbers.
+    assert!(workers.counters().numbered > 0 || workers.counters().registered == 0);
+}
+
 /// Workers wake for the looks at the members, and for nothing else.
 #[test]
 fn an_idle_array_wakes_nobody() {

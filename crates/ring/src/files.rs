@@ -1,0 +1,84 @@
+//! Which open files one ring knows by number: an operation on one of them spares the kernel looking it up.
+//!
+//! What the ring knows is open for as long as it knows it, whatever the process closes. So a file is taken out again
+//! before it is closed, which the kernel does at once; whoever forgets that has it open until the worker ends. A process
+//! that is killed is another matter: the kernel ends its rings on its own, some 40 ms later, when nothing is in flight on
+//! them any more. Until then a registered file keeps its lock, which is as it should be: what is in flight past the page
+//! cache outlives the process, and nobody else is to have the file before that has ended.
+//!
+//! Where the kernel has no such table (5.19 has), operations name descriptors, as ever.
+//!
+//! Invariant: a number means the descriptor that it was given for, which cannot have been closed meanwhile, since the table
+//! holds it [check: a_file_is_let_go_when_it_is_unregistered, registered_files_are_used_like_others].
+
+use std::os::fd::{AsRawFd, RawFd};
+
+use io_uring::IoUring;
+
+use crate::operation::Descriptor;
+
+/// Files that one ring can know: all members of a large array twice, and its clients.
+const FILES: u16 = 512;
+
+/// Not a number of a file.
+const NONE: u16 = u16::MAX;
+
+/// One ring's files.
+#[derive(Debug)]
+pub(crate) struct Files {
+    /// By number; empty where there is no table.
+    entries: Vec<Option<Descriptor>>,
+    /// Numbers by descriptor.
+    numbers: Vec<u16>,
+}
+
+impl Files {
+    pub(crate) fn new(ring: &IoUring) -> Self {
+        let is_known = ring.submitter().register_files_sparse(u32::from(FILES)).is_ok();
+        let room = if is_known { usize::from(FILES) } else { 0 };
+        Self { entries: vec![None; room], numbers: Vec::new() }
+    }
+
+    /// The number of a file, if it has one.
+    pub(crate) fn number(&self, descriptor: RawFd) -> Option<u16> {
+        let index = usize::try_from(descriptor).ok()?;
+        self.numbers.get(index).copied().filter(|number| *number != NONE)
+    }
+
+    /// Has the ring know a file, if it is not known and there is room.
+    pub(crate) fn add(&mut self, ring: &IoUring, file: &Descriptor) {
+        let (descriptor, free) = (file.as_raw_fd(), self.entries.iter().position(Option::is_none));
+        let Some(number) = free.filter(|_| self.number(descriptor).is_none()) else { return };
+        let name = u16::try_from(number).expect("few");
+        let updated = ring.submitter().register_files_update(u32::from(name), &[descriptor]);
+        if updated.is_ok() {
+            self.entries[number] = Some(Descriptor::clone(file));
+            let index = usize::try_from(descriptor).expect("an open descriptor");
+            if self.numbers.len() <= index {
+                self.numbers.resize(index + 1, NONE);
+            }
+            self.numbers[index] = name;
+        }
+    }
+
+    /// Has the ring let go of a file, if it knows it.
+    ///
+    /// # Panics
+    /// When the kernel does not: the file would stay open.
+    pub(crate) fn remove(&mut self, ring: &IoUring, file: &Descriptor) {
+        let Some(name) = self.number(file.as_raw_fd()) else { return };
+        let updated = ring.submitter().register_files_update(u32::from(name), &[-1]);
+        assert!(updated.is_ok(), "what was registered is let go: {updated:?}");
+        self.entries[usize::from(name)] = None;
+        self.numbers[usize::try_from(file.as_raw_fd()).expect("an open descriptor")] = NONE;
+    }
+
+    /// Has the ring let go of all files, for good.
+    pub(crate) fn clear(&mut self, ring: &IoUring) {
+        if !self.entries.is_empty() {
+            // The ring's own end would do the same, later.
+            let _ = ring.submitter().unregister_files();
+        }
+        (self.entries, self.numbers) = (Vec::new(), Vec::new());
+    }
+}
