@@ -137,6 +137,7 @@ const ROWS: [Row; 20] = [
             "braid-ondisk",
             "braid-assembly",
             "braid-member",
+            "braid-ring",
             "braid-runtime",
         ],
         registry: ANY,
