@@ -196,7 +196,6 @@ impl Desk {
             drop(socket);
             return self.shared.registry.leave(id);
         };
-        worker.register(&socket.descriptor());
         let seat = Box::new(Seat {
             id,
             connection,
@@ -342,12 +341,7 @@ impl Desk {
             }
         });
         let is_idle = seat.receiving.is_none() && seat.sending.is_none();
-        if seat.connection.is_closed()
-            && is_idle
-            && let Some(socket) = seat.socket.take()
-        {
-            // The ring would keep it open, and the client waiting for the end.
-            worker.unregister(&socket.descriptor());
+        if seat.connection.is_closed() && is_idle && seat.socket.take().is_some() {
             self.shared.registry.leave(seat.id);
         }
         if seat.connection.is_gone() && is_idle {

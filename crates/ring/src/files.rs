@@ -6,6 +6,9 @@
 //! them any more. Until then a registered file keeps its lock, which is as it should be: what is in flight past the page
 //! cache outlives the process, and nobody else is to have the file before that has ended.
 //!
+//! Sockets are not for it: a client may be silent for ever, and before Linux 6.13 a ring lets go of what it knows in the order of
+//! the requests on it, so that one receive that nobody answers would keep every file that is let go after it.
+//!
 //! Where the kernel has no such table (5.19 has), operations name descriptors, as ever.
 //!
 //! Invariant: a number means the descriptor that it was given for, which cannot have been closed meanwhile, since the table
@@ -17,7 +20,7 @@ use io_uring::IoUring;
 
 use crate::operation::Descriptor;
 
-/// Files that one ring can know: all members of a large array twice, and its clients.
+/// Files that one ring can know: all members of a large array, twice.
 const FILES: u16 = 512;
 
 /// Not a number of a file.

@@ -142,7 +142,9 @@ impl Flight {
         let Self { ring, slots, fixed, files, tally, .. } = self;
         let slot = &mut slots[index as usize];
         let descriptor = slot.descriptor();
-        let number = files.number(descriptor);
+        // What waits for a peer is never by number: before Linux 6.13 a ring lets go of files in the order of the requests on
+        // them, and one that is out for ever would keep every file that is let go later.
+        let number = files.number(descriptor).filter(|_| slot.is_on_file());
         let fd = Fd(number.map_or(descriptor, RawFd::from));
         let mut entry = slot.entry(fd, |bytes| {
             let name = fixed.name_of(ring, bytes);
@@ -161,11 +163,18 @@ impl Flight {
         self.files.add(&self.ring, file);
     }
 
-    /// Has it let go of one; of all.
+    /// Has it let go of one. The kernel looks numbers up when it takes entries, so none is to wait with one that may then mean
+    /// another file; if the kernel takes none just now, the file stays known until the worker ends.
     pub(crate) fn unregister(&mut self, file: &Descriptor) {
-        self.files.remove(&self.ring, file);
+        for _ in 0..BUSY_MAX {
+            if self.overflow.is_empty() && self.ring.submission().is_empty() {
+                return self.files.remove(&self.ring, file);
+            }
+            self.enter(None);
+        }
     }
 
+    /// Of all.
     pub(crate) fn unregister_all(&mut self) {
         self.files.clear(&self.ring);
     }
@@ -366,6 +375,12 @@ impl Slot {
             msg_flags: 0,
         };
         Self { pending: None, vectors: SmallVec::new(), header }
+    }
+
+    /// Whether what it works on is a file, where everything ends by itself.
+    fn is_on_file(&self) -> bool {
+        let operation = &self.pending.as_ref().expect("a slot in use").operation;
+        !operation.waits_for_a_peer() && !matches!(operation, Operation::Send { .. })
     }
 
     /// What its operation works on.

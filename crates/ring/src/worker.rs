@@ -88,7 +88,7 @@ impl Worker {
         self.flight.borrow_mut().submit(operation, handler, token);
     }
 
-    /// Has this worker's ring know a file or socket by number, which makes operations on it a little cheaper. It stays open
+    /// Has this worker's ring know a file by number, which makes operations on it a little cheaper. It stays open
     /// until [`Self::unregister`], or until the worker ends. Where there is no room nothing happens.
     pub fn register(&self, file: &Descriptor) {
         self.flight.borrow_mut().register(file);
