@@ -59,6 +59,6 @@ pub use error::RingError;
 pub use memory::{Keep, Lease, Memory, Segment, Segments};
 pub use operation::{Completion, Descriptor, Handler, Operation, Zeroing};
 pub use payload::{PAYLOAD_ALIGNMENT_BYTES, Payload};
-pub use region::{Region, make_huge};
+pub use region::Region;
 pub use worker::Worker;
 pub use workers::{Call, Refused, Settings, Workers};

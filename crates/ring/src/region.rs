@@ -1,4 +1,4 @@
-//! A large piece of memory that costs nothing until it is used; and huge pages for what is used already.
+//! A large piece of memory that costs nothing until it is used.
 //!
 //! It is reserved once, as large as it can ever become, and used from its beginning: so what lives in
 //! it can grow while others use it, and no address ever changes. The kernel is asked for huge pages.
@@ -57,38 +57,10 @@ impl Region {
     }
 }
 
-/// Bytes of a huge page, where they are of the usual size.
-const HUGE_PAGE_BYTES: usize = 2 << 20;
-
-/// Asks the kernel to make huge pages of memory that is in use already: a large table that is looked into anywhere is then
-/// looked into without a walk through page tables each time. What is less than a page of that size is left alone, and a kernel that
-/// cannot, or will not, changes nothing.
-#[allow(unsafe_code)]
-pub fn make_huge(memory: &Range<*const u8>) {
-    let start = memory.start.addr().next_multiple_of(HUGE_PAGE_BYTES);
-    let end = memory.end.addr() / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
-    if start >= end {
-        return;
-    }
-    let pages = memory.start.with_addr(start).cast_mut().cast();
-    // SAFETY: whatever these addresses are, this advice changes no byte behind them and takes nothing away; those that are no
-    // memory of ours are refused.
-    let _refused = unsafe { libc::madvise(pages, end - start, libc::MADV_COLLAPSE) };
-}
-
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
-
-    #[test]
-    fn memory_made_huge_holds_what_it_held() {
-        for bytes in [0, 5000, 3 << 20, 9 << 20] {
-            let memory: Vec<u8> = (0..251).cycle().take(bytes).collect();
-            make_huge(&memory.as_ptr_range());
-            assert!(memory.iter().copied().eq((0..251).cycle().take(bytes)));
-        }
-    }
 
     #[test]
     #[allow(unsafe_code)]

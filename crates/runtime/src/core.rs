@@ -15,7 +15,6 @@ use braid_engine::request::{Fault, Piece, Regions, RequestId, ShardIndex};
 use braid_engine::{PREFETCH_PIECES, Shard, SitOut, Tuning};
 use braid_parity::Kernel;
 use braid_recording::Digest;
-use braid_ring::make_huge;
 use smallvec::SmallVec;
 
 use crate::arena::ShardMemory;
@@ -259,10 +258,7 @@ impl Core {
                 ShardEvent::WriteBack(round) => shard.handle_write_back(now, round),
                 ShardEvent::View(view) => shard.handle_view(now, view),
                 ShardEvent::ActivityQuery => shard.handle_activity_query(now),
-                ShardEvent::Tuning(tuning) => {
-                    shard.handle_tuning(now, tuning);
-                    shard.index_memory().as_ref().inspect(|memory| make_huge(memory));
-                }
+                ShardEvent::Tuning(tuning) => shard.handle_tuning(now, tuning),
                 ShardEvent::Attention(attention) => shard.handle_attention(now, attention),
                 ShardEvent::Timeout => shard.handle_timeout(now),
             }

@@ -12,7 +12,7 @@ use braid_geometry::{Geometry, SECTOR_BYTES};
 use braid_member::{DirectError, Member, MemberError, MemberKind};
 use braid_ondisk::Superblock;
 use braid_recording::Header;
-use braid_ring::{RingError, make_huge};
+use braid_ring::RingError;
 
 use crate::arena::ShardMemory;
 use crate::cache::Cache;
@@ -193,7 +193,6 @@ fn cell(
     let (blocks, block_sectors) = (shard.arena_blocks(), shard.block_sectors());
     let memory = ShardMemory::new(blocks, block_sectors, Arc::clone(requests));
     let memory = memory.map_err(OpenError::Memory)?;
-    shard.index_memory().as_ref().inspect(|memory| make_huge(memory));
     // Where members wait, what goes out together is merged.
     let is_memory = members.iter().all(|member| member.is_memory());
     let stripe_sectors = block_sectors as usize * members.len();

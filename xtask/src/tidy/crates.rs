@@ -137,7 +137,6 @@ const ROWS: [Row; 20] = [
             "braid-ondisk",
             "braid-assembly",
             "braid-member",
-            "braid-ring",
             "braid-runtime",
         ],
         registry: ANY,

@@ -28,10 +28,7 @@ const ROOMS: [Room; 10] = [
     Room { path: "crates/ring/src/flight.rs", reason: "entries for the kernel hold addresses" },
     Room { path: "crates/ring/src/memory.rs", reason: "leases of memory that others keep" },
     Room { path: "crates/ring/src/payload.rs", reason: "aligned memory, recycled" },
-    Room {
-        path: "crates/ring/src/region.rs",
-        reason: "memory given back to the kernel, or made huge",
-    },
+    Room { path: "crates/ring/src/region.rs", reason: "memory given back to the kernel" },
     Room { path: "crates/runtime/src/arena.rs", reason: "payload memory shared by handle" },
     Room { path: "lab-compare/src/isal.rs", reason: "calls into ISA-L, for comparison only" },
 ];

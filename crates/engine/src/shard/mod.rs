@@ -15,7 +15,6 @@ pub(crate) use pieces::Pieces;
 
 use braid_hooks::{Bug, Mark, planted, reached};
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::Arc;
 
 use braid_geometry::Geometry;
@@ -103,16 +102,6 @@ impl Shard {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.common.pieces.is_empty() && self.gated.is_empty() && self.common.in_flight == 0
-    }
-
-    /// Where the table lies that is looked into for each stripe, if there is one; another one after each
-    /// [`Self::handle_tuning`]. For a driver that can have it in huge pages.
-    #[must_use]
-    pub fn index_memory(&self) -> Option<Range<*const u8>> {
-        match &self.family {
-            Machine::Stripe(stripes) => Some(stripes.index_memory()),
-            Machine::Direct(_) | Machine::Mirror(_) => None,
-        }
     }
 
     /// The piece will be handled soon, behind others: what has to be fetched from memory for it may come meanwhile. A hint

@@ -24,8 +24,6 @@
 //! - What was inserted and not removed is found, and nothing else [check: index_agrees_with_a_map].
 //! - Probes stay short at every size [check: probes_do_not_grow_with_the_cache].
 
-use std::ops::Range;
-
 use braid_hints::prefetch;
 
 /// No band has this key: a member has fewer sectors.
@@ -97,13 +95,6 @@ impl Index {
     /// An empty one for so many stripes, which goes on counting.
     pub(super) fn successor(&self, stripes: usize) -> Self {
         Self { extra_probes: self.extra_probes, ..Self::new(stripes) }
-    }
-
-    /// Where the table lies, for a driver that can make looking there cheaper.
-    #[must_use]
-    pub fn memory(&self) -> Range<*const u8> {
-        let Range { start, end } = self.lines.as_ptr_range();
-        start.cast()..end.cast()
     }
 
     /// The stripe of this band will be asked for soon, behind other work.

@@ -38,7 +38,6 @@ pub use index::Index;
 pub use priority::Bypass;
 
 use std::collections::{BTreeSet, VecDeque};
-use std::ops::Range;
 
 use braid_geometry::{ChunkRow, Slot, StripeGeometry};
 use braid_hooks::{Bug, Mark, planted, reached};
@@ -211,10 +210,6 @@ impl Stripes {
 
     pub(crate) fn unit_sectors(&self) -> u32 {
         self.unit_sectors
-    }
-
-    pub(crate) fn index_memory(&self) -> Range<*const u8> {
-        self.cache.index.memory()
     }
 
     /// The piece will be handled soon: its bands' lines of the index are fetched, where that may take a while.

@@ -13,8 +13,6 @@ use std::time::Instant;
 
 use braid_engine::{Index, PREFETCH_PIECES};
 
-use braid_ring::make_huge;
-
 use crate::frame::{
     Case, Contender, Figure, Metric, Report, Series, Settings, Suite, Target, race,
 };
@@ -137,8 +135,6 @@ fn size(settings: &Settings, stripes: usize, name: &str) -> Option<Case> {
     let mut before = Chained::new(BUCKETS_BEFORE, &bands, &mut random);
     let mut seed = Chained::new(2 * stripes.next_power_of_two(), &bands, &mut random);
     let mut index = Index::new(stripes);
-    // As the runtime does it for its shards.
-    make_huge(&index.memory());
     let mut order = bands.clone();
     random.shuffle(&mut order);
     (0..).zip(&order).for_each(|(stripe, band)| index.insert(*band, stripe));
