@@ -12,7 +12,8 @@
 //! ```
 //!
 //! So a worker wakes once for each moment that was armed, and none is armed that was not the nearest of its machine when it
-//! was set. The clock rings once for each moment that was set. A machine may be owned by a thread that the operating
+//! was set. What a nearer one has replaced is still with its worker, and known: it is not armed once more when it is the
+//! nearest again [check: near_and_far_moments_in_turns_leave_few_armed]. The clock rings once for each moment that was set. A machine may be owned by a thread that the operating
 //! system has put aside; ringing on would fill its inbox [check: an_alarm_that_rang_is_silent,
 //! a_worker_is_woken_once_for_each_moment].
 //!
@@ -27,6 +28,7 @@ use std::time::Duration;
 use braid_engine::Instant;
 use braid_engine::array::MemberId;
 use braid_engine::request::ShardIndex;
+use smallvec::SmallVec;
 
 use crate::clock::Clock;
 use crate::core::{ArrayEvent, Core, Machine, ShardEvent};
@@ -47,8 +49,8 @@ pub(crate) enum Keeper {
 struct State {
     /// The array's moment, then the shards', then those of members where something is held, then the next look at them.
     due: Vec<Option<Instant>>,
-    /// For each of them, the moment that a worker was given.
-    armed: Vec<Option<Instant>>,
+    /// For each of them, the moments that workers were given and that have not come yet; each is nearer than the one before.
+    armed: Vec<SmallVec<[Instant; 4]>>,
     keeper: Keeper,
     stopped: bool,
 }
@@ -104,10 +106,20 @@ fn place(machine: Machine) -> usize {
     }
 }
 
+impl State {
+    /// Notes that the place's moment is given to a worker, unless that one or a nearer one was.
+    fn arm(&mut self, place: usize) -> Option<Arm> {
+        let (due, armed) = (self.due[place], &mut self.armed[place]);
+        let at = due.filter(|due| armed.last().is_none_or(|nearest| due < nearest))?;
+        armed.push(at);
+        Some(Arm { place, at })
+    }
+}
+
 impl Alarm {
     pub(crate) fn new((shards, members): (u16, usize), keeper: Keeper) -> Self {
         let places = usize::from(shards) + 1 + members + 1;
-        let (due, armed) = (vec![None; places], vec![None; places]);
+        let (due, armed) = (vec![None; places], vec![SmallVec::new(); places]);
         Self {
             state: Mutex::new(State { due, armed, keeper, stopped: false }),
             changed: Condvar::new(),
@@ -148,9 +160,7 @@ impl Alarm {
             self.changed.notify_one();
             return None;
         }
-        let at = due.filter(|due| state.armed[place].is_none_or(|armed| *due < armed))?;
-        state.armed[place] = Some(at);
-        Some(Arm { place, at })
+        state.arm(place)
     }
 
     /// Sets a shard's moment if it has none, or a later one. A moment that is too early does no harm:
@@ -211,19 +221,16 @@ impl Alarm {
     pub(crate) fn rang(&self, place: usize, now: Instant) -> Rang {
         let mut state = self.state.lock().expect("setting does not panic");
         let is_ours = state.keeper == Keeper::Workers && !state.stopped;
-        // What is left of one that a nearer one has replaced.
-        if !is_ours || state.armed[place].is_none_or(|armed| armed > now) {
+        // Its worker was late, and another one has answered for both.
+        if !is_ours || state.armed[place].last().is_none_or(|armed| *armed > now) {
             return Rang::Nothing;
         }
         if !flaw::has(Flaw::ArmedStays) {
-            state.armed[place] = None;
+            state.armed[place].retain(|armed| *armed > now);
         }
         match state.due[place] {
             None => Rang::Nothing,
-            Some(at) if at > now => {
-                state.armed[place] = Some(at);
-                Rang::Later(Arm { place, at })
-            }
+            Some(at) if at > now => state.arm(place).map_or(Rang::Nothing, Rang::Later),
             Some(_) => {
                 state.due[place] = None;
                 let is_look = place == state.due.len() - 1;
@@ -243,7 +250,7 @@ impl Alarm {
     fn hand_back(&self) {
         let mut state = self.state.lock().expect("setting does not panic");
         state.keeper = Keeper::Workers;
-        state.armed.fill(None);
+        state.armed.iter_mut().for_each(SmallVec::clear);
     }
 }
 
@@ -444,6 +451,23 @@ mod tests {
         worker.set(400);
         assert_eq!(alarm.set(Machine::Array, None), None);
         assert_eq!(worker.pass(u64::MAX), 0);
+    }
+
+    /// Each of them left the far one behind, and it was armed anew: thousands, with an age of minutes.
+    #[test]
+    fn near_and_far_moments_in_turns_leave_few_armed() {
+        let alarm = Alarm::new((1, 0), Keeper::Workers);
+        let mut worker = Worker { alarm: &alarm, armed: Vec::new(), wakes: 0 };
+        for near in (10..).step_by(10).take(1000) {
+            worker.set(50_000);
+            worker.set(near + 5);
+            worker.set(near);
+            assert_eq!(worker.pass(near), 1);
+            worker.set(50_000);
+            assert!(worker.armed.len() <= 2, "{} are armed", worker.armed.len());
+        }
+        assert_eq!((worker.pass(49_999), worker.pass(50_000), worker.armed.len()), (0, 1, 0));
+        assert!(worker.wakes <= 2001, "it was woken {} times", worker.wakes);
     }
 
     #[test]
