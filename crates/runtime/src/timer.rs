@@ -149,15 +149,14 @@ impl Alarm {
     #[must_use]
     fn set_place(&self, place: usize, due: Option<Instant>) -> Option<Arm> {
         let mut state = self.state.lock().expect("setting does not panic");
-        if state.due[place] == due {
-            return None;
-        }
-        state.due[place] = due;
+        let was = std::mem::replace(&mut state.due[place], due);
         if flaw::has(Flaw::AlarmSilent) {
             return None;
         }
         if state.keeper == Keeper::Thread {
-            self.changed.notify_one();
+            if was != due {
+                self.changed.notify_one();
+            }
             return None;
         }
         state.arm(place)
@@ -246,11 +245,13 @@ impl Alarm {
         was == Keeper::Workers && !state.stopped
     }
 
-    /// There was no thread for it; no worker has anything either.
+    /// There was no thread for it; no worker has anything either. All moments stay, and whoever sets the next one, the same
+    /// one once more as well, is given it to arm.
     fn hand_back(&self) {
         let mut state = self.state.lock().expect("setting does not panic");
         state.keeper = Keeper::Workers;
         state.armed.iter_mut().for_each(SmallVec::clear);
+        self.shards.iter().for_each(|known| known.store(0, Ordering::Release));
     }
 }
 
@@ -295,7 +296,7 @@ impl Core {
         }
         let core = self.alarm.core.get().and_then(Weak::upgrade);
         if core.is_some_and(|core| core.keep_time_by_thread().is_err()) {
-            // Whoever sets the next moment tries again.
+            // Whoever sets the next moment tries again; the thread then looks at the members, too.
             self.alarm.hand_back();
         }
     }
@@ -468,6 +469,26 @@ mod tests {
         }
         assert_eq!((worker.pass(49_999), worker.pass(50_000), worker.armed.len()), (0, 1, 0));
         assert!(worker.wakes <= 2001, "it was woken {} times", worker.wakes);
+    }
+
+    /// A shard's own note of its moment kept it from ever coming back.
+    #[test]
+    fn moments_for_which_there_was_no_thread_are_set_again() {
+        let (alarm, shard) = (Alarm::new((1, 0), Keeper::Workers), ShardIndex(0));
+        assert!(alarm.bring_forward(shard, Some(Instant(5))).is_some());
+        assert!(alarm.set(Machine::Array, Some(Instant(7))).is_some());
+        assert_eq!(alarm.bring_forward(shard, Some(Instant(5))), None, "armed already");
+        assert!(alarm.hand_over());
+        alarm.hand_back();
+        let later = alarm.bring_forward(shard, Some(Instant(6))).expect("armed anew");
+        assert_eq!(later.at, Instant(6));
+        let same = alarm.set(Machine::Array, Some(Instant(7))).expect("armed anew");
+        assert_eq!(same.at, Instant(7));
+        // The thread that is there now knows all of them.
+        assert!(alarm.hand_over());
+        let clock = Clock::new();
+        assert_eq!(alarm.sleep(&clock), Woken::Due(Machine::Shard(shard)));
+        assert_eq!(alarm.sleep(&clock), Woken::Due(Machine::Array));
     }
 
     #[test]
