@@ -92,6 +92,11 @@ impl<W> Queue<W> {
         self.state.lock().expect("queueing does not panic").work.is_empty()
     }
 
+    /// Whether the threads are to end.
+    fn is_stopped(&self) -> bool {
+        self.state.lock().expect("queueing does not panic").stopped
+    }
+
     /// Ends the threads once the queue is empty.
     pub(crate) fn stop(&self) {
         self.state.lock().expect("queueing does not panic").stopped = true;
@@ -172,13 +177,15 @@ impl MemberQueue {
         let _ = self.man(&core, 1);
     }
 
-    /// Starts so many threads, unless there are some.
+    /// Starts so many threads, unless there are some, or the member was stopped: nobody would wait for them, and they would
+    /// keep the device open. What is left for them then is nobody's, as a read that was forsaken is.
     ///
     /// # Errors
     /// One could not be started.
     pub(crate) fn man(&self, core: &Arc<Core>, count: usize) -> io::Result<()> {
         let mut threads = core.end.threads.lock().expect("starting does not panic");
-        if self.is_manned.load(Ordering::Acquire) {
+        // Stopping comes before threads are taken out to be waited for: one that is started in spite of it is among them.
+        if self.is_manned.load(Ordering::Acquire) || self.queue.is_stopped() {
             return Ok(());
         }
         for _ in 0..count {
