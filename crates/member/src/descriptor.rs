@@ -38,6 +38,11 @@ pub(crate) fn zeroes() -> &'static [u8] {
     &ZEROES.0
 }
 
+/// Whether an error of a write with `RWF_DSYNC` means that there is no such flag here.
+pub(crate) fn is_flag_refusal(errno: Errno) -> bool {
+    matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS)
+}
+
 /// A second opening of the same file, past the page cache.
 #[derive(Debug)]
 struct Direct {
@@ -245,7 +250,7 @@ impl Descriptor {
         let file = self.file_if(buffers.iter().all(is_aligned));
         let (mut rest, mut position_bytes) = (buffers, offset_bytes);
         while position_bytes < offset_bytes + length_bytes {
-            let by_flag = durable && !self.durable_flag_refused.load(Ordering::Relaxed);
+            let by_flag = durable && self.takes_durable_flag();
             let flags = if by_flag { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
             match pwritev2(file, rest, position_bytes, flags) {
                 Ok(0) => return Err(Errno::IO.into()),
@@ -254,13 +259,11 @@ impl Descriptor {
                     position_bytes += written as u64;
                 }
                 Err(Errno::INTR) => {}
-                Err(Errno::OPNOTSUPP | Errno::NOSYS) if by_flag => {
-                    self.durable_flag_refused.store(true, Ordering::Relaxed);
-                }
+                Err(errno) if by_flag && is_flag_refusal(errno) => self.refuse_durable_flag(),
                 Err(errno) => return Err(errno.into()),
             }
         }
-        let is_unsure = durable && self.durable_flag_refused.load(Ordering::Relaxed);
+        let is_unsure = durable && !self.takes_durable_flag();
         if is_unsure { self.sync() } else { Ok(()) }
     }
 
@@ -333,7 +336,7 @@ impl Descriptor {
     fn write_durable(&self, buffer: &[u8], offset_bytes: u64) -> Result<(), MemberError> {
         let mut rest = buffer;
         let mut position_bytes = offset_bytes;
-        while !rest.is_empty() && !self.durable_flag_refused.load(Ordering::Relaxed) {
+        while !rest.is_empty() && self.takes_durable_flag() {
             let slices = [IoSlice::new(rest)];
             let file = self.file_for(rest, position_bytes);
             match pwritev2(file, &slices, position_bytes, ReadWriteFlags::DSYNC) {
@@ -343,9 +346,7 @@ impl Descriptor {
                     position_bytes += written as u64;
                 }
                 Err(Errno::INTR) => {}
-                Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-                    self.durable_flag_refused.store(true, Ordering::Relaxed);
-                }
+                Err(errno) if is_flag_refusal(errno) => self.refuse_durable_flag(),
                 Err(errno) => return Err(errno.into()),
             }
         }
@@ -395,6 +396,15 @@ impl Descriptor {
 
     pub(crate) fn is_writable(&self) -> bool {
         self.writable
+    }
+
+    /// Whether `RWF_DSYNC` was not refused so far.
+    pub(crate) fn takes_durable_flag(&self) -> bool {
+        !self.durable_flag_refused.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn refuse_durable_flag(&self) {
+        self.durable_flag_refused.store(true, Ordering::Relaxed);
     }
 
     /// No flush will ever succeed again.

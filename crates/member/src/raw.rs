@@ -106,6 +106,21 @@ impl Raw {
         is_refused
     }
 
+    /// Whether durable writes may be asked for with the flag. Where it was refused, [`crate::Member`] writes and flushes.
+    pub fn takes_durable_flag(&self) -> bool {
+        self.0.takes_durable_flag()
+    }
+
+    /// Whether the answer to a durable write means that its flag is refused here, and that it is for [`crate::Member`]. It
+    /// is remembered.
+    pub fn is_durable_flag_refused(&self, error: &io::Error) -> bool {
+        let is_refused = Errno::from_io_error(error).is_some_and(descriptor::is_flag_refusal);
+        if is_refused {
+            self.0.refuse_durable_flag();
+        }
+        is_refused
+    }
+
     /// Zeroes to write from, where direct I/O can.
     pub fn zeroes() -> &'static [u8] {
         descriptor::zeroes()
@@ -145,6 +160,23 @@ mod tests {
         assert!(raw.check(Deed::Read, 4096, 1).is_err());
         let eof = io::ErrorKind::UnexpectedEof.into();
         assert_eq!(raw.fault(Deed::Read, eof), MemberError::Truncated);
+    }
+
+    /// Superblocks went with the flag, and a member whose file system refuses it was lost at the first one.
+    #[test]
+    fn a_refused_durable_flag_is_remembered_and_no_failure() {
+        let file = tempfile::tempfile().expect("tempfile");
+        file.set_len(4096).expect("set_len");
+        let raw = Raw(Arc::new(Descriptor::new(file, Identity::memory(), 4096, Access::ReadWrite)));
+        let error = |errno: Errno| io::Error::from_raw_os_error(errno.raw_os_error());
+        for other in [error(Errno::IO), error(Errno::INVAL), io::ErrorKind::UnexpectedEof.into()] {
+            assert!(!raw.is_durable_flag_refused(&other) && raw.takes_durable_flag());
+        }
+        assert!(raw.is_durable_flag_refused(&error(Errno::OPNOTSUPP)));
+        assert!(!raw.takes_durable_flag());
+        assert_eq!(raw.check(Deed::Write { durable: true }, 0, 4096), Ok(()));
+        raw.0.write_at(&[7; 512], 0, true).expect("written and flushed");
+        assert_eq!(raw.0.flush(), Ok(()));
     }
 
     #[test]

@@ -39,7 +39,7 @@ use crate::lane::{Flight, Item, Lane, Zeroing, is_forced};
 use crate::member_threads::{MemberQueue, Work, buffer_of, fault, transfer};
 use crate::options::{Io, Options};
 use crate::slate::Slate;
-use crate::sync::{Arc, Weak};
+use crate::sync::{Arc, Mutex, Weak};
 use crate::timer::Arm;
 use zeroing::ZeroPort;
 
@@ -57,6 +57,8 @@ struct Port {
 struct ArrayPort {
     core: Weak<Core>,
     member: MemberId,
+    /// What the superblock that is under way tells of.
+    superblock: Mutex<Option<Arc<SuperblockState>>>,
 }
 
 /// What an [`ArrayPort`] is told of.
@@ -131,7 +133,10 @@ impl Ring {
         let shards = 0..u16::try_from(core.shards.len()).expect("made from a u16");
         let ports = shards.map(|shard| members.clone().map(|member| port(shard, member)).collect());
         let core = || Arc::downgrade(core);
-        let array = |member| Arc::new(ArrayPort { core: core(), member: MemberId(member) });
+        let array = |member| {
+            let superblock = Mutex::new(None);
+            Arc::new(ArrayPort { core: core(), member: MemberId(member), superblock })
+        };
         let flight = |member| Arc::new(FlightPort { core: core(), member: MemberId(member) });
         let zero = |member| Arc::new(ZeroPort { core: core(), member: MemberId(member) });
         let is_first = self.ports.set(ports.collect()).is_ok()
@@ -198,6 +203,9 @@ impl Ring {
                 return Ok(self.zero(member, zeroing).map(|left| left.item.1));
             }
         };
+        if !is_for_ring(raw, deed) {
+            return Ok(Some(io));
+        }
         raw.check(deed, offset_bytes, length_bytes)?;
         let span = transfer(buffer, length_bytes);
         let operation = self.operation(core, raw, (shard, span), (deed, offset_bytes))?;
@@ -258,16 +266,23 @@ impl Ring {
     }
 
     /// Submits the writing of a member's superblock; false when threads have to do it.
-    pub(crate) fn write_superblock(&self, member: &MemberQueue, state: &SuperblockState) -> bool {
-        let Some(raw) = member.raw() else { return false };
+    pub(crate) fn write_superblock(
+        &self,
+        member: &MemberQueue,
+        state: &Arc<SuperblockState>,
+    ) -> bool {
+        let deed = Deed::Write { durable: true };
+        let Some(raw) = member.raw().filter(|raw| is_for_ring(raw, deed)) else { return false };
         let (bytes, offset) = member.next_superblock(state);
         let (address, length) = (bytes.as_ptr().addr(), bytes.len());
-        if raw.check(Deed::Write { durable: true }, offset, length as u64).is_err() {
+        if raw.check(deed, offset, length as u64).is_err() {
             return false;
         }
         let Ok(file) = raw.file(address, length, offset) else { return false };
         let memory = Segments::from_iter([Segment::whole(Memory::Bytes(bytes))]);
         let write = Operation::Write { file, offset, memory, durable: true };
+        let ports = self.array_ports.get().expect("a core that is driven is connected");
+        ports[usize::from(member.id().0)].keep(Some(Arc::clone(state)));
         self.submit_for_array(member, write, SUPERBLOCK)
     }
 
@@ -316,6 +331,11 @@ fn files(core: &Core) -> impl Iterator<Item = Descriptor> {
     raws.flat_map(|raw| raw.files().unwrap_or_default())
 }
 
+/// Whether a ring can do it: where durable writes were refused, a write is followed by a flush, and threads do both.
+fn is_for_ring(raw: &Raw, deed: Deed) -> bool {
+    deed != Deed::Write { durable: true } || raw.takes_durable_flag()
+}
+
 /// A flight's operation: a segment for each part. None if it is not for a ring, or not allowed.
 fn vector(core: &Core, member: &MemberQueue, parts: &[Item]) -> Option<Operation> {
     let raw = member.raw()?;
@@ -324,6 +344,9 @@ fn vector(core: &Core, member: &MemberQueue, parts: &[Item]) -> Option<Operation
         MemberOperation::Write { durable, .. } => Deed::Write { durable },
         MemberOperation::Zero { .. } => return None,
     };
+    if !is_for_ring(raw, deed) {
+        return None;
+    }
     let (offset, _) = member.range(&parts[0].1);
     let mut memory = Segments::new();
     // Every bit that is set anywhere: aligned is what all of them are.
@@ -366,6 +389,10 @@ impl Handler for FlightPort {
         let member = &core.members[usize::from(self.member.0)];
         let raw = member.raw().expect("only members with a descriptor have ports");
         let flight = member.flights.take(token);
+        let is_refused = |error| raw.is_durable_flag_refused(error);
+        if is_forced(&flight.parts[0].1) && result.as_ref().is_err_and(is_refused) {
+            return member.push(Work::Flight(flight));
+        }
         let lane = Lane::new(&core, member);
         match ended(worker, raw, (operation, result)) {
             Ok(()) => lane.land(flight, Ok(())),
@@ -438,13 +465,27 @@ impl Handler for AlarmPort {
     }
 }
 
+impl ArrayPort {
+    /// Notes what a superblock tells of; what the one before it told of.
+    fn keep(&self, state: Option<Arc<SuperblockState>>) -> Option<Arc<SuperblockState>> {
+        std::mem::replace(&mut *self.superblock.lock().expect("noting does not panic"), state)
+    }
+}
+
 impl Handler for ArrayPort {
     fn complete(self: Arc<Self>, worker: &Worker, completion: Completion) {
         let Some(core) = self.core.upgrade() else { return };
-        let raw = core.members[usize::from(self.member.0)].raw();
-        let raw = raw.expect("only members with a descriptor have ports");
+        let member = &core.members[usize::from(self.member.0)];
+        let raw = member.raw().expect("only members with a descriptor have ports");
         let Completion { token, result, .. } = completion;
         let is_flush = token == FLUSH;
+        let state = if is_flush { None } else { self.keep(None) };
+        let is_refused = |error| raw.is_durable_flag_refused(error);
+        if let Some(state) = state
+            && result.as_ref().is_err_and(is_refused)
+        {
+            return member.push(Work::Superblock(state));
+        }
         let deed = if is_flush { Deed::Flush } else { Deed::Write { durable: true } };
         let is_done = result.map_err(|error| raw.fault(deed, error)).is_ok();
         core.array.push(match is_flush {

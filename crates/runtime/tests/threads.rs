@@ -13,6 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use braid_geometry::Level;
+use braid_member::Member;
 use braid_runtime::{Cache, CacheMode, Io, Options, Volume, VolumeOperation};
 use client::{read, write};
 use files::Files;
@@ -89,4 +90,24 @@ fn an_array_on_rings_has_no_threads_of_its_own() {
             }
         }
     }
+    refused_durable_writes_are_the_threads();
+}
+
+/// A superblock that was refused for its flag lost the member.
+fn refused_durable_writes_are_the_threads() {
+    let array = Files::new(Level::Raid5, 3, 128, kit::MEMBER_BYTES);
+    let options = Options { io: Io::Ring, clean_delay_ms: 20, ..Options::default() };
+    let refuse = |member: &dyn Member| {
+        let refused = std::io::Error::from_raw_os_error(95); // EOPNOTSUPP
+        assert!(member.raw().expect("a file").is_durable_flag_refused(&refused));
+    };
+    let volume = array.open_after(&options, refuse, |notice| panic!("{notice:?}"));
+    write(&volume, 0, &[7; 4096], true);
+    wait_for((3, 0));
+    assert!(read(&volume, 0, 4096) == [7; 4096]);
+    assert!(volume.stop().clean);
+    drop(volume);
+    wait_for((0, 0));
+    let volume = array.open(&options, |_| {});
+    assert!(read(&volume, 0, 4096) == [7; 4096]);
 }

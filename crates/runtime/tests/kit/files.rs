@@ -51,9 +51,20 @@ impl Files {
         options: &Options,
         watch: impl Fn(Notice) + Send + 'static,
     ) -> Volume {
+        self.open_after(options, |_| {}, watch)
+    }
+
+    /// The same, once `each` member has been seen to.
+    pub(crate) fn open_after(
+        &self,
+        options: &Options,
+        each: impl Fn(&dyn Member),
+        watch: impl Fn(Notice) + Send + 'static,
+    ) -> Volume {
         let access = if options.read_only { Access::ReadOnly } else { Access::ReadWrite };
         let open = |slot| open(&self.path(slot), access).expect("a member");
         let devices: Vec<Box<dyn Member>> = (0..self.slots).map(open).collect();
+        devices.iter().for_each(|device| each(&**device));
         let probed: Vec<ProbedMember> = (0..).zip(&devices).map(|(i, d)| probed(i, d)).collect();
         let assembly = assemble(&probed, &braid_assembly::Options::default());
         let members = devices.into_iter().zip(&probed).map(|(device, probed)| {
