@@ -118,7 +118,8 @@ fn open_file(
     let mut options = OpenOptions::new();
     options.read(true).write(access == Access::ReadWrite);
     options.custom_flags(flags.bits().cast_signed());
-    let deadline = Instant::now() + Duration::from_millis(LOCK_WAIT_MS);
+    let begun = Instant::now();
+    let is_within = |limit_ms| begun.elapsed() < Duration::from_millis(limit_ms);
     loop {
         let error = match options.open(path) {
             Ok(file) => {
@@ -129,15 +130,16 @@ fn open_file(
             Err(error) => error,
         };
         return Err(match Errno::from_io_error(&error) {
-            // Whoever had it may have been killed, and the kernel be ending what was in flight.
-            Some(Errno::BUSY) if is_exclusive && Instant::now() < deadline => {
-                thread::sleep(Duration::from_millis(LOCK_RETRY_MS));
-                continue;
+            Some(Errno::BUSY) => {
+                let holder = kernel.holder_of(key);
+                // Whoever had it may have been killed, and the kernel be ending what was in flight.
+                let limit_ms = if holder.is_some() { LOCK_WAIT_MS } else { LOCK_WAIT_DEAD_MS };
+                if is_exclusive && is_within(limit_ms) {
+                    thread::sleep(Duration::from_millis(LOCK_RETRY_MS));
+                    continue;
+                }
+                OpenError::Busy { path: path.into(), holder: holder.unwrap_or(Holder::Unknown) }
             }
-            Some(Errno::BUSY) => OpenError::Busy {
-                path: path.into(),
-                holder: kernel.holder_of(key).unwrap_or(Holder::Unknown),
-            },
             _ => path_error(path, "open", &error),
         });
     }

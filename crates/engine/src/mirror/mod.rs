@@ -21,6 +21,7 @@ use braid_hooks::{Mark, reached};
 use std::collections::BTreeMap;
 
 use braid_geometry::{LogicalSector, MemberSector, MirrorGeometry, Slot};
+use smallvec::SmallVec;
 
 use crate::array::MemberId;
 use crate::buffer::{BlockIndex, Buffer};
@@ -170,7 +171,7 @@ impl Mirror {
     }
 
     /// Every copy of the extent: slot and place.
-    fn copies(&self, extent: &Extent) -> Vec<(Slot, MemberSector)> {
+    fn copies(&self, extent: &Extent) -> SmallVec<[(Slot, MemberSector); 4]> {
         let start = extent.start();
         (0..self.geometry.copies()).map(|copy| self.geometry.copy(start, copy)).collect()
     }
