@@ -94,6 +94,12 @@ impl Client<'_> {
         self.call(VolumeOperation::Read { offset, payload });
     }
 
+    fn write_in_order(&mut self, index: usize, bytes: usize) {
+        let places = self.rows() * self.row_bytes as u64 / bytes as u64;
+        let (offset, payload) = (index as u64 % places * bytes as u64, self.payload(bytes));
+        self.call(VolumeOperation::Write { offset, payload, durable: false });
+    }
+
     fn write(&mut self, index: usize, bytes: usize, durable: bool) {
         let offset = (index as u64 * 7 % self.rows()) * self.row_bytes as u64;
         let payload = self.payload(bytes);
@@ -108,7 +114,11 @@ fn loads(
 ) -> Vec<(String, usize)> {
     let array = Array::new(level, slots, 8);
     let volume = open(&array, mode, elevator);
-    let data = usize::from(slots) - if level == Level::Raid6 { 2 } else { 1 };
+    let data = match level {
+        Level::Raid6 => usize::from(slots) - 2,
+        Level::Raid5 => usize::from(slots) - 1,
+        _ => 1,
+    };
     let row_bytes = data * 4096;
     let mut client = Client { volume: &volume, row_bytes, payload: None };
     // Memory members take their memory when it is first written.
@@ -125,6 +135,7 @@ fn loads(
     note("reads of a row", fewest(|index| client.read(index, row_bytes)));
     note("full-stripe writes", fewest(|index| client.write(index, row_bytes, false)));
     note("small writes", fewest(|index| client.write(index, 4096, false)));
+    note("small writes in order", fewest(|index| client.write_in_order(index, 4096)));
     note("durable small writes", fewest(|index| client.write(index, 4096, true)));
     note(
         "small writes and flushes",
@@ -147,7 +158,11 @@ fn a_call_allocates_nothing() {
         ] {
             found.extend(loads(Level::Raid5, 4, how));
         }
-        found.extend(loads(Level::Raid6, 6, (CacheMode::WriteBack, Elevator::None)));
+        for (level, slots) in
+            [(Level::Raid6, 6), (Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid0, 3)]
+        {
+            found.extend(loads(level, slots, (CacheMode::WriteBack, Elevator::None)));
+        }
         assert!(found.iter().all(|(_, calls)| *calls == 0), "{found:#?}");
     });
 }
