@@ -9,6 +9,7 @@ mod files;
 mod kit;
 
 use std::collections::BTreeMap;
+use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
@@ -35,6 +36,8 @@ struct Busy {
 struct Seen {
     now: AtomicUsize,
     most: AtomicUsize,
+    /// Vectors of more than one part that were written.
+    vectors: AtomicUsize,
     is_slow: AtomicBool,
     is_stopped: Mutex<()>,
 }
@@ -66,6 +69,15 @@ impl Member for Busy {
     fn write_at(&self, buffer: &[u8], offset_bytes: u64, durable: bool) -> Result<(), MemberError> {
         self.during(|| self.device.write_at(buffer, offset_bytes, durable))
     }
+    fn write_vectored_at(
+        &self,
+        buffers: &mut [IoSlice<'_>],
+        offset_bytes: u64,
+        durable: bool,
+    ) -> Result<(), MemberError> {
+        self.seen.vectors.fetch_add(usize::from(buffers.len() > 1), Ordering::SeqCst);
+        self.during(|| self.device.write_vectored_at(buffers, offset_bytes, durable))
+    }
     fn flush(&self) -> Result<(), MemberError> {
         self.device.flush()
     }
@@ -79,6 +91,14 @@ impl Member for Busy {
 
 /// A volume on such members, by threads; what they saw; how to make them fail.
 fn busy(level: Level, slots: u16, scheduling: Scheduling) -> (Volume, Arc<Seen>, Vec<Faults>) {
+    busy_with(level, slots, (scheduling, CacheMode::WriteThrough))
+}
+
+fn busy_with(
+    level: Level,
+    slots: u16,
+    (scheduling, mode): (Scheduling, CacheMode),
+) -> (Volume, Arc<Seen>, Vec<Faults>) {
     let seen = Arc::new(Seen::default());
     let (mut devices, mut faults) = (Vec::new(), Vec::new());
     for superblock in superblocks(level, slots, 128, MEMBER_BYTES) {
@@ -95,7 +115,7 @@ fn busy(level: Level, slots: u16, scheduling: Scheduling) -> (Volume, Arc<Seen>,
         let superblock = probed.probe.newest().expect("a member").clone();
         Some(OpenMember { device: Box::new(device), superblock })
     });
-    let cache = Cache { mode: CacheMode::WriteThrough, ..Cache::default() };
+    let cache = Cache { mode, ..Cache::default() };
     let options = Options {
         scheduling,
         cache,
@@ -156,6 +176,29 @@ fn a_bad_sector_in_a_vector_fails_only_its_own_request() {
     let merged = elevator.merged_back + elevator.merged_front + elevator.joined;
     assert!(merged > 0, "they were merged: {elevator:?}");
     assert_eq!((counters.out, counters.waiting_reads), (0, 0));
+}
+
+/// Small writes that a stripe has collected go to a member together where no elevator would merge them. One that fails is
+/// tried again part by part; what cannot be written puts its member out, and nothing of what was answered is lost.
+#[test]
+fn writes_side_by_side_are_one_vector_without_an_elevator() {
+    for is_faulty in [false, true] {
+        let none = Scheduling { elevator: Elevator::None, ..Scheduling::default() };
+        let (volume, seen, faults) = busy_with(Level::Raid5, 4, (none, CacheMode::WriteBack));
+        if is_faulty {
+            let bad = data_offset_bytes() + 9 * 4096;
+            faults[0].insert(Fault::on(Operation::Write, bad..bad + 512));
+        }
+        let blocks: Vec<Vec<u8>> = (1..=48).map(|block| vec![block; 4096]).collect();
+        for (block, bytes) in (0..).zip(&blocks) {
+            write(&volume, block * 4096, bytes, false);
+        }
+        volume.call(VolumeOperation::Flush).result.expect("one member may go");
+        assert!(seen.vectors.load(Ordering::SeqCst) > 0, "48 blocks fill a row of three chunks");
+        assert_eq!(volume.missing_count(), usize::from(is_faulty));
+        assert_eq!(read(&volume, 0, 48 * 4096), blocks.concat(), "{is_faulty}");
+        assert!(volume.stop().clean);
+    }
 }
 
 /// Where members' data begins.
