@@ -222,7 +222,9 @@ impl Stripes {
         let address = self.geometry.locate(piece.start);
         let start = self.geometry.row_start(address.row).0 + u64::from(address.offset_sectors);
         let first = start / u64::from(self.unit_sectors);
-        let bands = piece.sectors.div_ceil(self.unit_sectors).min(PREFETCHED_BANDS_MAX);
+        // A piece over several columns has their bands in common.
+        let deep_sectors = piece.sectors.min(self.geometry.chunk_sectors());
+        let bands = deep_sectors.div_ceil(self.unit_sectors).min(PREFETCHED_BANDS_MAX);
         (first..first + u64::from(bands)).for_each(|band| index.prefetch(band));
     }
 
