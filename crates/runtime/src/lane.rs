@@ -50,6 +50,16 @@ pub(crate) struct Flight {
     pub(crate) parts: Vec<Item>,
 }
 
+impl Flight {
+    /// One part by itself, which did not wait in an elevator.
+    #[cfg_attr(shuttle, allow(dead_code))]
+    pub(crate) fn alone(member: &MemberQueue, item: Item) -> Self {
+        let mut parts = member.part_lists.take();
+        parts.push(item);
+        Self { ticket: None, parts }
+    }
+}
+
 /// Lists for flights' parts, kept for later flights.
 #[derive(Default)]
 pub(crate) struct PartLists(Mutex<Vec<Vec<Item>>>);
@@ -70,14 +80,6 @@ impl PartLists {
             lists.push(parts);
         }
     }
-}
-
-/// A range to be zeroed, on its way.
-#[cfg_attr(shuttle, allow(dead_code))]
-pub(crate) struct Zeroing {
-    pub(crate) item: Item,
-    /// Where the member has an elevator.
-    pub(crate) ticket: Option<Ticket>,
 }
 
 /// Shards, each once; on the stack where an array has as many as are usual.

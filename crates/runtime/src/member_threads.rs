@@ -24,7 +24,7 @@ use smallvec::SmallVec;
 use crate::arena::{self, ShardMemory};
 use crate::clock::seconds_since_1970;
 use crate::core::{AbortOnPanic, ArrayEvent, Core, Machine, ShardEvent};
-use crate::lane::{Flight, Item, Lane, PartLists, Zeroing};
+use crate::lane::{Flight, Item, Lane, PartLists};
 use crate::places::Places;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::flaw::{self, Flaw};
@@ -52,7 +52,7 @@ pub(crate) struct MemberQueue {
     pub(crate) flights: Places<Flight>,
     /// The same, of what is being zeroed.
     #[cfg_attr(shuttle, allow(dead_code))]
-    pub(crate) zeroings: Places<Zeroing>,
+    pub(crate) zeroings: Places<Flight>,
     pub(crate) part_lists: PartLists,
     slot: Option<u16>,
     data_offset_bytes: u64,

@@ -35,7 +35,7 @@ use braid_ring::{
 
 use crate::clock::Clock;
 use crate::core::{ArrayEvent, Core, Machine, ShardEvent};
-use crate::lane::{Flight, Item, Lane, Zeroing, is_forced};
+use crate::lane::{Flight, Item, Lane, Touched, is_forced};
 use crate::member_threads::{MemberQueue, Work, buffer_of, fault, transfer};
 use crate::options::{Io, Options};
 use crate::slate::Slate;
@@ -199,8 +199,8 @@ impl Ring {
             MemberOperation::Read { buffer } => (buffer, Deed::Read),
             MemberOperation::Write { buffer, durable } => (buffer, Deed::Write { durable }),
             MemberOperation::Zero { .. } => {
-                let zeroing = Zeroing { item: (shard, io), ticket: None };
-                return Ok(self.zero(member, zeroing).map(|left| left.item.1));
+                let flight = Flight::alone(member, (shard, io));
+                return Ok(self.zero(member, flight).map(|left| left.parts[0].1));
             }
         };
         if !is_for_ring(raw, deed) {
@@ -244,7 +244,7 @@ impl Ring {
         flight: Flight,
     ) -> Result<(), Flight> {
         if matches!(flight.parts[0].1.operation, MemberOperation::Zero { .. }) {
-            return self.zero(member, flight.into()).map_or(Ok(()), |left| Err(left.into()));
+            return self.zero(member, flight).map_or(Ok(()), Err);
         }
         let Some(operation) = vector(core, member, &flight.parts) else { return Err(flight) };
         let (on, first) = flight.parts[0];
@@ -382,6 +382,14 @@ fn ended(
     raw.confirm(deed, worker.batch())
 }
 
+/// Has this worker drive shards that have heard something, once the others of this turn are told.
+fn drive_touched(worker: &Worker, core: &Arc<Core>, touched: Touched) {
+    let ring = core.ring.as_ref().expect("only workers complete anything");
+    for shard in touched {
+        ring.schedule_here(worker, Arc::clone(core), Machine::Shard(shard));
+    }
+}
+
 impl Handler for FlightPort {
     fn complete(self: Arc<Self>, worker: &Worker, completion: Completion) {
         let Some(core) = self.core.upgrade() else { return };
@@ -401,10 +409,7 @@ impl Handler for FlightPort {
             }
             Err(error) => lane.land(flight, Err(fault(error))),
         }
-        let ring = core.ring.as_ref().expect("only workers complete anything");
-        for shard in lane.into_touched() {
-            ring.schedule_here(worker, Arc::clone(&core), Machine::Shard(shard));
-        }
+        drive_touched(worker, &core, lane.into_touched());
     }
 
     fn wake(self: Arc<Self>, _: &Worker, _: u64) {

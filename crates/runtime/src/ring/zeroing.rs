@@ -20,9 +20,9 @@ use braid_ring::{
     Completion, Handler, Memory, Operation, Segment, Segments, Worker, Zeroing as Way,
 };
 
-use super::Ring;
-use crate::core::{Core, Machine};
-use crate::lane::{Flight, Lane, Zeroing};
+use super::{Ring, drive_touched};
+use crate::core::Core;
+use crate::lane::{Flight, Lane};
 use crate::member_threads::{MemberQueue, Work, fault};
 use crate::sync::{Arc, Weak};
 
@@ -48,10 +48,14 @@ enum Step {
 
 impl Ring {
     /// Submits zeroing; gives back what threads have to do, who say what is wrong with it.
-    pub(super) fn zero(&self, member: &MemberQueue, zeroing: Zeroing) -> Option<Zeroing> {
+    ///
+    /// # Panics
+    /// When it has several parts: zeroing is not merged.
+    pub(super) fn zero(&self, member: &MemberQueue, zeroing: Flight) -> Option<Flight> {
+        assert!(zeroing.parts.len() == 1, "zeroing is not merged");
         let Some(raw) = member.raw() else { return Some(zeroing) };
         let Step::Submit(operation) = begin(raw, member, &zeroing) else { return Some(zeroing) };
-        let on = usize::from(zeroing.item.0.0);
+        let on = usize::from(zeroing.parts[0].0.0);
         let ports = self.zero_ports.get().expect("a core that is driven is connected");
         let port = Arc::clone(&ports[usize::from(member.id().0)]);
         let token = member.zeroings.add(zeroing);
@@ -60,22 +64,9 @@ impl Ring {
     }
 }
 
-impl From<Flight> for Zeroing {
-    fn from(Flight { ticket, mut parts }: Flight) -> Self {
-        assert!(parts.len() == 1, "zeroing is not merged");
-        Self { item: parts.remove(0), ticket }
-    }
-}
-
-impl From<Zeroing> for Flight {
-    fn from(Zeroing { item, ticket }: Zeroing) -> Self {
-        Self { ticket, parts: vec![item] }
-    }
-}
-
 /// The best way that is left.
-fn begin(raw: &Raw, member: &MemberQueue, zeroing: &Zeroing) -> Step {
-    let (_, io) = &zeroing.item;
+fn begin(raw: &Raw, member: &MemberQueue, zeroing: &Flight) -> Step {
+    let (_, io) = &zeroing.parts[0];
     let (offset, length) = member.range(io);
     let MemberOperation::Zero { may_punch, .. } = io.operation else { panic!("it is zeroing") };
     let file = raw.check(DEED, offset, length).and_then(|()| raw.file(0, 0, offset));
@@ -115,7 +106,7 @@ fn zeroes(length_bytes: u64) -> Option<Segments> {
 fn after(
     raw: &Raw,
     member: &MemberQueue,
-    zeroing: &Zeroing,
+    zeroing: &Flight,
     (operation, result): (&Operation, io::Result<usize>),
 ) -> Step {
     match (operation, result) {
@@ -127,7 +118,7 @@ fn after(
         }
         (_, Err(error)) => Step::Answer(Err(raw.fault(DEED, error))),
         (_, Ok(_)) => {
-            let MemberOperation::Zero { durable, .. } = zeroing.item.1.operation else {
+            let MemberOperation::Zero { durable, .. } = zeroing.parts[0].1.operation else {
                 panic!("it is zeroing");
             };
             if !durable {
@@ -161,23 +152,11 @@ impl Handler for ZeroPort {
                 let token = member.zeroings.add(zeroing);
                 worker.submit(operation, self, token);
             }
-            Step::Leave => member.push(match zeroing {
-                Zeroing { item: (shard, io), ticket: None } => Work::Io(shard, io),
-                zeroing => Work::Flight(zeroing.into()),
-            }),
+            Step::Leave => member.push(Work::Flight(zeroing)),
             Step::Answer(result) => {
                 let lane = Lane::new(&core, member);
-                let (Zeroing { item, ticket }, result) = (zeroing, result.map_err(fault));
-                match ticket {
-                    None => lane.answer(item, result),
-                    Some(ticket) => {
-                        lane.land(Flight { ticket: Some(ticket), parts: vec![item] }, result)
-                    }
-                }
-                let ring = core.ring.as_ref().expect("only workers complete anything");
-                for shard in lane.into_touched() {
-                    ring.schedule_here(worker, Arc::clone(&core), Machine::Shard(shard));
-                }
+                lane.land(zeroing, result.map_err(fault));
+                drive_touched(worker, &core, lane.into_touched());
             }
         }
     }
