@@ -4,25 +4,20 @@
 //! for each thing that breaks a rule, with file and line. Changes nothing.
 //!
 //! ```text
-//! Tree ── shape ──┐
-//!      ── text ───┤
-//!      ── rooms ──┼── findings ── exceptions ── printed
+//! Tree ── text ───┐
+//!      ── rooms ──┼── findings ── printed
 //!      ── docs ───┤
 //! metadata ─ crates┘
 //! ```
 //!
 //! Invariants:
 //! - every rule has a test that plants a violation and sees it found;
-//! - the repository itself is clean `[check: the_repository_is_tidy]`;
-//! - an exception that is no longer needed is itself a finding
-//!   `[check: an_exception_that_is_not_needed_is_a_finding]`.
+//! - the repository itself is clean `[check: the_repository_is_tidy]`.
 
 mod crates;
 mod docs;
-mod exceptions;
 mod licence;
 mod rooms;
-mod shape;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -32,17 +27,13 @@ mod tree;
 use std::fmt;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 pub(crate) use tree::repository_root;
 
-/// The rules by the names that ARCHITECTURE.md and the exceptions file use.
+/// The rules by the names that ARCHITECTURE.md uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rule {
-    FileLength,
-    FunctionLength,
-    StructFields,
-    Parameters,
     Dependencies,
     Licences,
     ForbidUnsafe,
@@ -55,16 +46,11 @@ enum Rule {
     NamedChecks,
     GplText,
     Links,
-    Exceptions,
 }
 
 impl Rule {
     /// Every rule; a rule that is missing here could not be named by a document.
-    const ALL: [Self; 17] = [
-        Self::FileLength,
-        Self::FunctionLength,
-        Self::StructFields,
-        Self::Parameters,
+    const ALL: [Self; 12] = [
         Self::Dependencies,
         Self::Licences,
         Self::ForbidUnsafe,
@@ -77,15 +63,10 @@ impl Rule {
         Self::NamedChecks,
         Self::GplText,
         Self::Links,
-        Self::Exceptions,
     ];
 
     const fn name(self) -> &'static str {
         match self {
-            Self::FileLength => "file-length",
-            Self::FunctionLength => "function-length",
-            Self::StructFields => "struct-fields",
-            Self::Parameters => "parameters",
             Self::Dependencies => "dependencies",
             Self::Licences => "licences",
             Self::ForbidUnsafe => "forbid-unsafe",
@@ -98,7 +79,6 @@ impl Rule {
             Self::NamedChecks => "named-checks",
             Self::GplText => "gpl-text",
             Self::Links => "links",
-            Self::Exceptions => "exceptions",
         }
     }
 }
@@ -110,22 +90,12 @@ struct Finding {
     path: String,
     line: usize,
     text: String,
-    /// What was measured, for rules that an exception can forgive: a function or struct name.
-    item: String,
-    /// The measured size; 0 for rules that measure nothing.
-    measure: usize,
 }
 
 impl Finding {
     fn new(rule: Rule, path: &str, line: usize, text: impl Into<String>) -> Self {
         let path = path.to_string();
-        Self { rule, path, line, text: text.into(), item: String::new(), measure: 0 }
-    }
-
-    fn measured(mut self, item: &str, measure: usize) -> Self {
-        self.item = item.to_string();
-        self.measure = measure;
-        self
+        Self { rule, path, line, text: text.into() }
     }
 }
 
@@ -149,14 +119,13 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Every finding that no exception forgives, in order, and the number of files read.
+/// Every finding, in order, and the number of files read.
 fn check(root: &Path) -> Result<(Vec<Finding>, usize)> {
     let tree = tree::Tree::read(root)?;
     let metadata = crates::metadata(root)?;
     let packages = crates::packages(&metadata, root)?;
     let mut findings = Vec::new();
     for source in &tree.sources {
-        shape::check(source, &mut findings);
         text::check_source(source, &mut findings);
         rooms::check(source, &mut findings);
     }
@@ -170,9 +139,6 @@ fn check(root: &Path) -> Result<(Vec<Finding>, usize)> {
     licence::check(&metadata, &mut findings);
     docs::architecture(&tree, &packages, &mut findings);
     docs::named_checks(&tree, &mut findings);
-    let list = root.join(exceptions::FILE);
-    let list = std::fs::read_to_string(&list).with_context(|| list.display().to_string())?;
-    let mut findings = exceptions::apply(&list, findings);
     findings.sort_by(|a, b| (&a.path, a.line, a.rule).cmp(&(&b.path, b.line, b.rule)));
     Ok((findings, tree.sources.len() + tree.documents.len()))
 }
