@@ -1,6 +1,6 @@
 //! What a shard asks its driver to do, and how the driver reports back.
 
-use braid_geometry::{MemberSector, Slot};
+use braid_geometry::{LogicalSector, MemberSector, Slot};
 
 use crate::Instant;
 use crate::array::MemberId;
@@ -122,8 +122,14 @@ pub enum Report {
         /// The round that was asked for.
         round: u64,
     },
-    /// A write that had been answered could not be carried out: no flush may say that it was.
-    WriteLost,
+    /// A write that had been answered could not be carried out: no flush may say that it was, and what was written
+    /// there reads as an error until it is written again. One report for each run of sectors.
+    WriteLost {
+        /// First sector of the array that was lost.
+        start: LogicalSector,
+        /// How many; at least one.
+        sectors: u64,
+    },
     /// The view with this epoch rules; see [`crate::Shard::handle_view`] for when that is said.
     ViewInForce {
         /// Its epoch.

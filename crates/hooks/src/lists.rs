@@ -143,6 +143,10 @@ named! {
         OldParityBelieved = "old-parity-believed",
         /// Cache: nobody is told that an answered write was lost.
         LostUntold = "lost-untold",
+        /// Cache: what was answered and lost reads as what the members hold.
+        LostReadsOld = "lost-reads-old",
+        /// Cache: what was lost and written again is still not read.
+        LostForGood = "lost-for-good",
         /// Cache: more is kept than may be.
         DirtyUnlimited = "dirty-unlimited",
         /// Cache: a payload that is kept is given back with the answer.
@@ -383,6 +387,10 @@ named! {
         DirtyReadWaits = "dirty-read-waits",
         /// Cache: an answered write could not be carried out.
         WriteLost = "write-lost",
+        /// Cache: a read of what was answered and lost fails.
+        LostIsNotRead = "lost-is-not-read",
+        /// Cache: what was answered and lost is written again.
+        LostIsRewritten = "lost-is-rewritten",
         /// Cache: a stripe goes out of use.
         StripeRetired = "stripe-retired",
         /// Cache: a read is served from what the members do not have yet.

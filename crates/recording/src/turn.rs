@@ -200,7 +200,9 @@ impl fmt::Display for Input {
                     write!(formatter, "wrote:{shard}:{}", member.0)
                 }
                 Report::WrittenBack { round } => write!(formatter, "back:{shard}:{round}"),
-                Report::WriteLost => write!(formatter, "missed:{shard}"),
+                Report::WriteLost { start, sectors } => {
+                    write!(formatter, "missed:{shard}:{}:{sectors}", start.0)
+                }
                 Report::ViewInForce { epoch } => write!(formatter, "rules:{shard}:{epoch}"),
                 Report::Pace { member, pace: Pace { completed, mean_ns, oldest_ns } } => {
                     let member = member.0;
@@ -304,7 +306,10 @@ fn parse_input(text: &str) -> Option<Input> {
         ("back", [index, round]) => {
             report(index, Report::WrittenBack { round: round.parse().ok()? })
         }
-        ("missed", [index]) => report(index, Report::WriteLost),
+        ("missed", [index, start, sectors]) => {
+            let start = LogicalSector(start.parse().ok()?);
+            report(index, Report::WriteLost { start, sectors: sectors.parse().ok()? })
+        }
         ("rules", [index, epoch]) => {
             report(index, Report::ViewInForce { epoch: epoch.parse().ok()? })
         }

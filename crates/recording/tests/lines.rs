@@ -62,7 +62,7 @@ fn array_inputs() -> Vec<Input> {
         Report::OutOfSpace { member },
         Report::MemberWritten { member },
         Report::WrittenBack { round: 12 },
-        Report::WriteLost,
+        Report::WriteLost { start: LogicalSector(5), sectors: 6 },
         Report::ViewInForce { epoch: 6 },
         Report::Activity { last_write: Instant(77), writing: true },
         Report::Pace { member, pace: Pace { completed: 2, mean_ns: 3, oldest_ns: 4 } },

@@ -1,7 +1,7 @@
 //! What of an array takes no space and reads as zeroes: holes of its members, seen through the levels.
 //!
 //! ```text
-//!   answered and not on the members ......... nothing is said to be a hole
+//!   answered and not on the members, or lost  nothing is said to be a hole
 //!   linear, 0 ............................... where the one member has a hole
 //!   1, 10 ................................... where all copies that are read have one
 //!   4, 5, 6 ................................. where the member of the data has one, and is read
@@ -43,7 +43,7 @@ impl Volume {
         }
         let (start, sectors_end) = (offset / SECTOR_BYTES, end / SECTOR_BYTES);
         let is_whole = offset.is_multiple_of(SECTOR_BYTES) && start < sectors_end;
-        if !is_whole || self.dirty_bytes() > 0 {
+        if !is_whole || !self.is_on_members() {
             return vec![Extent { length_bytes: left, is_hole: false }];
         }
         let mut extents: Vec<Extent> = Vec::new();

@@ -2,13 +2,13 @@
 
 use braid_engine::array::{Array, MemberId};
 use braid_engine::request::{self, Allowed, ByteOperation, ByteRequest, Denial, Fault, ShardIndex};
-use braid_engine::{Counters, SitOut};
+use braid_engine::{Counters, Shard, SitOut};
 use braid_geometry::{Geometry, SECTOR_BYTES};
 use braid_member::DirectError;
 use braid_ring::Payload;
 
 use crate::cache::Cache;
-use crate::core::{ArrayEvent, Core, Machine, ShardCell, ShardEvent};
+use crate::core::{ArrayEvent, Core, Machine, ShardEvent};
 use crate::open::{answers_early, dirty_sectors_max};
 use crate::options::Options;
 use crate::record::Recorder;
@@ -207,12 +207,19 @@ impl Volume {
     /// Bytes that were answered and are not on the members.
     #[must_use]
     pub fn dirty_bytes(&self) -> u64 {
+        self.look_at_shards(Shard::dirty_sectors).sum::<u64>() * SECTOR_BYTES
+    }
+
+    /// Whether the members hold what clients were told, in every sector.
+    pub(crate) fn is_on_members(&self) -> bool {
+        !self.look_at_shards(|shard| shard.dirty_sectors() > 0 || shard.has_lost()).any(|one| one)
+    }
+
+    fn look_at_shards<R>(&self, look: impl Fn(&Shard) -> R) -> impl Iterator<Item = R> {
         let core = &self.core;
-        let dirty = |(index, cell): (ShardIndex, &ShardCell)| {
-            let drive = || core.drive(Machine::Shard(index));
-            cell.combiner.inspect(|shard| shard.dirty_sectors(), drive)
-        };
-        (0u16..).map(ShardIndex).zip(&core.shards).map(dirty).sum::<u64>() * SECTOR_BYTES
+        (0u16..).map(ShardIndex).zip(&core.shards).map(move |(index, cell)| {
+            cell.combiner.inspect(&look, || core.drive(Machine::Shard(index)))
+        })
     }
 
     /// How often a thread found a shard owned by another and went on.

@@ -214,7 +214,7 @@ fn error(fault: Fault) -> VolumeError {
     match fault {
         Fault::ReadOnly => VolumeError::ReadOnly,
         Fault::NoSpace => VolumeError::NoSpace,
-        Fault::Unreadable | Fault::Unwritable => VolumeError::Io(fault),
+        Fault::Unreadable | Fault::Lost | Fault::Unwritable => VolumeError::Io(fault),
     }
 }
 

@@ -63,8 +63,8 @@ impl Held {
     }
 
     /// Sectors of which some may still be written.
-    pub(crate) fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.requests.values().map(|held| held.range)
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = (RequestId, (u64, u64))> {
+        self.requests.iter().map(|(id, held)| (*id, held.range))
     }
 
     fn pieces_of(&self, shard: usize) -> u32 {

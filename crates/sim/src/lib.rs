@@ -39,6 +39,7 @@ mod fault;
 mod held;
 pub mod histories;
 mod lies;
+mod lost;
 mod lying;
 #[cfg(test)]
 mod lying_tests;

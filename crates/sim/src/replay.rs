@@ -78,7 +78,7 @@ fn event(input: &Input) -> (&'static str, [u64; 3]) {
                 Report::OutOfSpace { member } => ("full", [shard, u64::from(member.0), 0]),
                 Report::MemberWritten { member } => ("wrote", [shard, u64::from(member.0), 0]),
                 Report::WrittenBack { round } => ("back", [shard, round, 0]),
-                Report::WriteLost => ("missed", one(shard)),
+                Report::WriteLost { .. } => ("missed", one(shard)),
                 Report::ViewInForce { epoch } => ("rules", [shard, epoch, 0]),
                 Report::Pace { member, pace } => {
                     ("pace", [u64::from(member.0), pace.mean_ns, pace.oldest_ns])

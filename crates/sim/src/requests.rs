@@ -125,6 +125,8 @@ impl World {
         }
         if operation == Operation::Read {
             self.count_routed((start, sectors));
+        } else {
+            self.engine.lost.write_begins((start, sectors));
         }
         let id = self.name();
         let began = self.clock.step;
@@ -173,6 +175,7 @@ impl World {
         let flight = self.engine.clients.flights.remove(&id).expect("a request under way");
         self.engine.payloads.join(id);
         let Request { operation, start, sectors, .. } = flight.request;
+        self.check_lost(&flight.request, flight.began, result);
         if operation.is_write() && result.is_ok() {
             self.superblocks_have_told();
             let shards = &self.engine.machines.shards;

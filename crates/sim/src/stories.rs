@@ -96,7 +96,8 @@ fn failed_difference(seed: u64, dead: usize, failing: usize, (first, second): (u
 }
 
 /// A part of a row is written, and answered if the cache does that, when all that it would have to
-/// read has gone bad in the meantime; what it writes has not, on the `good` disk, and reads as before.
+/// read has gone bad in the meantime; what it writes has not, on the `good` disk. It is not read as it was before, until
+/// whole rows are written, which need no reads.
 /// Every flush fails from then on: of several clients nobody knows whose write it was. A write that
 /// goes on in the next row may not be answered yet; then it is told.
 fn lost_after_its_answer(seed: u64, good: usize, (start, sectors): (u64, u64)) {
@@ -110,6 +111,8 @@ fn lost_after_its_answer(seed: u64, good: usize, (start, sectors): (u64, u64)) {
     write(&mut world, start, sectors);
     world.flush();
     world.settle();
+    (0..sectors).for_each(|sector| read(&mut world, start + sector, 1));
+    write(&mut world, 0, 48);
     (0..sectors).for_each(|sector| read(&mut world, start + sector, 1));
 }
 

@@ -281,7 +281,7 @@ impl World {
         let flights = self.engine.clients.flights.values();
         let writes = flights.filter(|flight| flight.request.operation.is_write());
         let ranges = writes.map(|flight| (flight.request.start.0, flight.request.sectors));
-        let ranges = ranges.chain(self.engine.held.ranges());
+        let ranges = ranges.chain(self.engine.held.ranges().map(|(_, range)| range));
         self.taint.asked[disk] = ranges.flat_map(|range| rows_of(&self.geometry, range)).collect();
     }
 

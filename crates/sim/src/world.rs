@@ -31,6 +31,7 @@ use crate::elevators::Elevators;
 use crate::fault::{Fault, Mishap, Plan};
 use crate::held::Held;
 use crate::lies::Fate;
+use crate::lost::LostSectors;
 use crate::memory::{Payloads, Reach};
 use crate::metadata::Metadata;
 use crate::model::Model;
@@ -74,6 +75,7 @@ pub(crate) struct Engine {
     pub(crate) pending: Pending,
     pub(crate) payloads: Payloads,
     pub(crate) held: Held,
+    pub(crate) lost: LostSectors,
     pub(crate) clients: Clients,
     pub(crate) plan: Plan,
     pub(crate) order: Order,
@@ -100,6 +102,7 @@ impl Engine {
             pending: Pending::default(),
             payloads: Payloads::new(),
             held: Held::default(),
+            lost: LostSectors::default(),
             clients: Clients::default(),
             plan: Plan::default(),
             order,
@@ -511,10 +514,16 @@ impl World {
         let shard = &mut self.engine.machines.shards[index].shard;
         let released: Vec<RequestId> = std::iter::from_fn(|| shard.poll_release()).collect();
         let reports: Vec<Report> = std::iter::from_fn(|| shard.poll_report()).collect();
-        if reports.contains(&Report::WriteLost) {
+        let lost = |report: &Report| match report {
+            Report::WriteLost { start, sectors } => Some((start.0, *sectors)),
+            _ => None,
+        };
+        let lost: Vec<(u64, u64)> = reports.iter().filter_map(lost).collect();
+        if !lost.is_empty() {
             self.lose_answered();
         }
-        released.into_iter().for_each(|request| self.release(index, request));
+        released.iter().for_each(|request| self.release(index, *request));
+        lost.into_iter().for_each(|range| self.lose_sectors(range, &released));
         self.engine.machines.shards[index].reports.extend(reports);
         self.check_held(index);
     }

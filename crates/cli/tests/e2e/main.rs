@@ -8,6 +8,7 @@
 //!   file_system  mke2fs and e2fsck              stopping   SIGTERM, SIGKILL, restart
 //!   exclusive    two servers, sockets           bad_input  everything that must be refused
 //!   captive      --run, TCP                    recorded   --record, replayed
+//!   lost         answered, and then not written
 //!   tuned        the stripe cache, set under load
 //!   scheduled    elevators and the multiplexer, set under load
 //! ```
@@ -24,6 +25,7 @@ mod exclusive;
 mod file_system;
 mod kit;
 mod load;
+mod lost;
 mod odd_places;
 mod recorded;
 mod scheduled;

@@ -27,7 +27,7 @@ use braid_hooks::{Bug, Mark, planted, reached};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use braid_geometry::{Family, Geometry, Slot};
+use braid_geometry::{Family, Geometry, LogicalSector, Slot};
 
 pub use superblock::{DeviceRole, SuperblockState};
 pub use update::{level_with, update_for};
@@ -136,8 +136,14 @@ pub enum Notice {
         member: MemberId,
     },
     /// A write that had been answered could not be carried out, nor could it be answered with an
-    /// error any more. Every flush fails from now on.
-    WriteLost,
+    /// error any more. Every flush fails from now on, and these sectors cannot be read until they are written again. One
+    /// notice for each run of sectors.
+    WriteLost {
+        /// First sector of the array that was lost.
+        start: LogicalSector,
+        /// How many; at least one.
+        sectors: u64,
+    },
     /// The file system below a member is full. Nothing is wrong with the member, so it stays; but
     /// a write was left half done, so writes are refused until the array is started again.
     OutOfSpace {
@@ -349,10 +355,9 @@ impl Array {
                     self.flushes.unwritten.remove(&shard);
                 }
             }
-            Report::WriteLost => {
-                if !std::mem::replace(&mut self.flushes.lost, true) {
-                    self.effects.push_back(ArrayEffect::Notice(Notice::WriteLost));
-                }
+            Report::WriteLost { start, sectors } => {
+                self.flushes.lost = true;
+                self.effects.push_back(ArrayEffect::Notice(Notice::WriteLost { start, sectors }));
             }
             Report::OutOfSpace { member } => self.take_no_writes(Notice::OutOfSpace { member }),
             Report::ViewInForce { epoch } => {

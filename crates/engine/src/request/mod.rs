@@ -72,6 +72,12 @@ pub enum Fault {
     /// More members cannot be read here than the level can make up for.
     #[error("the data cannot be read or reconstructed")]
     Unreadable,
+    /// A write to these sectors was answered and could not be carried out. What the members hold there is older than
+    /// what the client was told, so it is not read until it is written again.
+    #[error(
+        "what was written here was answered, and then lost; it can be read once it is written again"
+    )]
+    Lost,
     /// The file system below a member is full.
     #[error("no space is left below a member")]
     NoSpace,

@@ -292,6 +292,16 @@ impl Shard {
         self.common.kept_sectors()
     }
 
+    /// Whether sectors that were answered were lost, and have not been written again since.
+    #[must_use]
+    pub fn has_lost(&self) -> bool {
+        match &self.family {
+            Machine::Stripe(stripes) => stripes.has_lost(),
+            // They answer what is written, and no sooner.
+            Machine::Direct(_) | Machine::Mirror(_) => false,
+        }
+    }
+
     /// Pieces that wait for a stripe.
     #[must_use]
     pub fn waiting(&self) -> usize {

@@ -1,6 +1,8 @@
 //! Carrying decisions out: the only place where a stripe's state changes and effects leave it.
 
-use braid_geometry::Slot;
+use std::ops::Range;
+
+use braid_geometry::{LogicalSector, Slot};
 use braid_hooks::{Bug, Mark, planted, reached};
 
 use super::content::{Part, Source};
@@ -16,6 +18,7 @@ use crate::effect::{IoId, MemberFault, MemberOperation, Report};
 use crate::job::{JobId, Step};
 use crate::request::Fault;
 use crate::shard::Common;
+use rangemap::RangeSet;
 
 impl Stripes {
     /// Lets a stripe go on until it waits for an event, stands in a list, or is idle.
@@ -351,15 +354,23 @@ impl Stripes {
 
     /// Answers what the batch works on, or, where that was answered, lets go of it.
     fn answer_batch(&mut self, common: &mut Common, index: u32, result: Result<(), Fault>) {
+        if result.is_err() && !planted(Bug::LostUntold) {
+            self.note_lost(common, index);
+        }
         let stripe = self.cache.stripe_mut(index);
+        let band = *stripe.band();
         let batch = stripe.batch.as_mut().expect("a batch is being answered");
         for _ in 0..std::mem::take(&mut batch.count) {
             let stripe = self.cache.stripe_mut(index);
             let work = stripe.queue.pop_front().expect("a batch is a part of the queue");
             stripe.awaited -= u32::from(!work.kept);
-            if result.is_err() && work.owes.is_some() && !planted(Bug::LostUntold) {
-                reached(Mark::WriteLost);
-                common.report(Report::WriteLost);
+            let sectors = || band.sectors(&self.geometry, &work.run);
+            let mut result = result;
+            if work.want.is_write() && result.is_ok() {
+                self.lost.written(sectors());
+            } else if !work.want.is_write() && self.lost.meets(sectors()) {
+                reached(Mark::LostIsNotRead);
+                result = Err(Fault::Lost);
             }
             if work.kept {
                 result.err().into_iter().for_each(|fault| common.part_lost(work.piece, fault));
@@ -368,6 +379,23 @@ impl Stripes {
                 common.part_done(work.piece, result);
             }
             work.owes.into_iter().for_each(|debt| self.pay(common, debt));
+        }
+    }
+
+    /// The batch has failed. What of it was answered is lost: the array is told, ahead of the end of a round that waits
+    /// for it, so that no flush is answered well.
+    fn note_lost(&mut self, common: &mut Common, index: u32) {
+        let stripe = self.cache.stripe(index);
+        let band = stripe.band();
+        let mut lost = RangeSet::new();
+        for work in stripe.attachments().filter(|work| work.owes.is_some()) {
+            lost.extend(band.sectors(&self.geometry, &work.run));
+        }
+        self.lost.add(&lost);
+        for Range { start, end } in lost {
+            reached(Mark::WriteLost);
+            let start = LogicalSector(start);
+            common.report(Report::WriteLost { start, sectors: end - start.0 });
         }
     }
 

@@ -152,6 +152,20 @@ impl Band {
         })
     }
 
+    /// The sectors of the array that `run` has in the band, column by column.
+    pub(super) fn sectors<'a>(
+        &'a self,
+        geometry: &'a StripeGeometry,
+        run: &'a Run,
+    ) -> impl Iterator<Item = Range<u64>> + 'a {
+        (0..geometry.data_slots()).filter_map(move |index| {
+            let segment = self.segment(run, index)?;
+            let offset = self.offset_in_chunk + segment.offset;
+            let start = geometry.logical(self.row, index, offset).0;
+            Some(start..start + u64::from(segment.sectors))
+        })
+    }
+
     /// Sectors of `run` in the band, over all columns.
     pub(super) fn sectors_of(&self, run: &Run, data_slots: u16) -> u32 {
         let segments = (0..data_slots).filter_map(|index| self.segment(run, index));

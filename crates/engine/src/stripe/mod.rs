@@ -25,6 +25,7 @@ mod facts;
 mod index;
 mod line;
 mod lists;
+mod lost;
 mod plan;
 mod priority;
 mod promises;
@@ -55,6 +56,7 @@ use beside::{BESIDE_MAX, Beside};
 use content::Content;
 use dirty::CopyOut;
 use lists::List;
+use lost::Lost;
 use promises::Promises;
 use read::DirectRead;
 use sectors::{BLOCK_SECTORS, Extent};
@@ -87,6 +89,7 @@ pub(crate) struct Stripes {
     content: Content,
     /// Bands where a write was left half done: their parity is not believed again.
     torn: BTreeSet<BandKey>,
+    lost: Lost,
 }
 
 /// The stripes, and where each stands.
@@ -197,6 +200,7 @@ impl Stripes {
             copies: Slab::default(),
             content: Content::default(),
             torn: BTreeSet::new(),
+            lost: Lost::default(),
         };
         stripes.resize();
         stripes.note_view(view);
@@ -326,6 +330,11 @@ impl Stripes {
     pub(crate) fn is_for_write(&self, io: IoId) -> bool {
         let Some(IoOwner::Column(io)) = self.in_flight.get(io.0) else { return false };
         self.cache.stripe(io.index).batch.as_ref().is_some_and(|batch| batch.is_write)
+    }
+
+    /// Whether sectors that were answered were lost.
+    pub(crate) fn has_lost(&self) -> bool {
+        !self.lost.is_empty()
     }
 
     /// Pieces that found no stripe and wait for one.

@@ -8,10 +8,11 @@ use braid_geometry::{LogicalSector, MemberSector, Slot};
 use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes};
 
 use super::band::{Attachment, Bands, Want};
+use super::lost::part_of;
 use super::{IoOwner, Stripes};
 use crate::buffer::{Buffer, Side, side_of};
 use crate::effect::{IoId, MemberFault, MemberOperation};
-use crate::request::Piece;
+use crate::request::{Fault, Piece};
 use crate::shard::{Common, PieceKey};
 
 /// A read past the stripes: part of a piece, inside one chunk.
@@ -73,6 +74,11 @@ impl Stripes {
         piece: &Piece,
         range: (u32, u32),
     ) {
+        if self.lost.meets([part_of(piece.start, range)].into_iter()) {
+            reached(Mark::LostIsNotRead);
+            common.add_part(key);
+            return common.part_done(key, Err(Fault::Lost));
+        }
         let (from, to) = range;
         let address = self.geometry.locate(LogicalSector(piece.start.0 + u64::from(from)));
         let slot = self.geometry.row_map(address.row).data_slot(address.data_index);
@@ -126,7 +132,9 @@ impl Stripes {
                 self.read_through_stripes(common, read.key, &read.piece, read.range);
             }
         }
-        common.part_done(read.key, Ok(()));
+        // A write that this read overtook may have been answered and lost meanwhile.
+        let is_lost = self.lost.meets([part_of(read.piece.start, read.range)].into_iter());
+        common.part_done(read.key, if is_lost { Err(Fault::Lost) } else { Ok(()) });
     }
 
     /// Reads a range inside one chunk through stripes; beside them while a member sits out.

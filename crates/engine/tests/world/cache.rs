@@ -2,7 +2,7 @@
 
 use braid_engine::CacheMode;
 use braid_engine::array::{MemberId, Notice};
-use braid_engine::request::Operation;
+use braid_engine::request::{Fault, Operation};
 use braid_geometry::Level;
 
 use crate::clients::Mix;
@@ -35,6 +35,13 @@ fn try_write(world: &mut World, operation: Operation, start: u64, sectors: u64) 
     let id = world.issue(operation, start, sectors);
     world.run_without_time();
     world.clients.answers.get(&id) == Some(&Ok(()))
+}
+
+/// Issues a read and lets everything happen but time; its answer. The world checks the bytes.
+fn try_read(world: &mut World, start: u64, sectors: u64) -> Result<(), Fault> {
+    let id = world.issue(Operation::Read, start, sectors);
+    world.run_without_time();
+    world.clients.answers[&id]
 }
 
 /// The gate is open, and nothing is under way.
@@ -235,10 +242,43 @@ fn a_write_that_is_lost_after_its_answer_fails_every_flush() {
         let flush = world.flush();
         world.settle();
         assert!(world.clients.answers[&flush].is_err());
-        assert!(world.told.notices.contains(&Notice::WriteLost));
+        let is_told =
+            |notice: &Notice| matches!(notice, Notice::WriteLost { start, .. } if start.0 == 24);
+        assert!(world.told.notices.iter().any(is_told), "{:?}", world.told.notices);
         let flush = world.flush();
         world.settle();
         assert!(world.clients.answers[&flush].is_err(), "it may be another client");
+    });
+}
+
+/// The members hold what was there before the client was answered. To read that is to lie.
+#[test]
+fn an_answered_write_that_was_lost_is_not_read_as_the_old_bytes() {
+    for_seeds(6, |seed| {
+        let mut scene = scene(seed);
+        scene.errors_allowed = true;
+        let mut world = opened(&scene);
+        // In the second row the first data column is on member 3: only that can be read.
+        for member in 0..3 {
+            for sector in 8..16 {
+                world.happen(Mishap::BadSector(MemberId(member), sector));
+            }
+        }
+        assert!(try_read(&mut world, 24, 4).is_ok(), "the old bytes can be read");
+        assert!(try_write(&mut world, WRITE, 24, 4), "answered: parity cannot be made");
+        assert!(try_read(&mut world, 24, 4).is_ok(), "out of the payload");
+        world.flush();
+        world.settle();
+        for (start, sectors) in [(24, 4), (27, 1), (20, 5), (26, 4)] {
+            assert_eq!(try_read(&mut world, start, sectors), Err(Fault::Lost), "{start}+{sectors}");
+        }
+        assert!(try_read(&mut world, 28, 4).is_ok(), "the rest of the column is as it was");
+        // A whole row needs no reads, and gives the bad sectors a new place.
+        assert!(try_write(&mut world, WRITE, 24, 24));
+        assert!(try_read(&mut world, 24, 24).is_ok(), "out of the payload");
+        world.flush();
+        world.settle();
+        assert!(try_read(&mut world, 24, 24).is_ok(), "it is on the members");
     });
 }
 

@@ -373,7 +373,7 @@ impl World {
             }
         }
         while let Some(report) = self.shards[index].shard.poll_report() {
-            if report == Report::WriteLost {
+            if matches!(report, Report::WriteLost { .. }) {
                 assert!(self.scene.errors_allowed, "seed {}: a write was lost", self.scene.seed);
                 let_go.iter().for_each(|range| self.model.lose(*range));
             }

@@ -215,7 +215,7 @@ impl Driver {
             self.give_back(request);
         }
         while let Some(report) = self.shard.poll_report() {
-            assert!(report != Report::WriteLost, "no member fails here");
+            assert!(!matches!(report, Report::WriteLost { .. }), "no member fails here");
             self.is_writing_back &= !matches!(report, Report::WrittenBack { .. });
         }
         if self.shard.poll_timeout().is_some_and(|at| at <= self.now) {

@@ -117,8 +117,8 @@ impl World {
                 assert!(self.engine.trust.errors_allowed, "the array broke within tolerance");
                 self.tally.count("array-broken");
             }
-            Notice::WriteLost => {
-                self.note("lost-answered", [0; 3]);
+            Notice::WriteLost { start, sectors } => {
+                self.note("lost-answered", [start.0, sectors, 0]);
                 let allowed = self.engine.trust.errors_allowed;
                 assert!(allowed, "an answered write was lost within tolerance");
                 self.engine.held.has_lost = true;

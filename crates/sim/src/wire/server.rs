@@ -44,7 +44,7 @@ pub(super) fn code(error: CallError) -> ErrorCode {
             ErrorCode::Permission
         }
         CallError::Failed(Fault::NoSpace) => ErrorCode::NoSpace,
-        CallError::Failed(Fault::Unreadable | Fault::Unwritable) => ErrorCode::Io,
+        CallError::Failed(Fault::Unreadable | Fault::Lost | Fault::Unwritable) => ErrorCode::Io,
     }
 }
 

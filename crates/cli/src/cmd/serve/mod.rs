@@ -5,6 +5,7 @@ mod cache;
 mod control;
 pub(crate) mod export;
 mod io;
+mod lost;
 mod place;
 mod report;
 mod scheduling;

@@ -2,9 +2,12 @@
 //! object per event on standard output.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Mutex;
 
 use braid_engine::array::MemberId;
 use braid_frontend_nbd::Counts;
+use braid_geometry::SECTOR_BYTES;
 use braid_member::DirectError;
 use braid_ondisk::format_uuid;
 use braid_ring::RingError;
@@ -12,6 +15,7 @@ use braid_runtime::{Notice, Stopped, Volume};
 use serde_json::{Value, json};
 
 use super::assemble::{Ready, is_well};
+use super::lost::{Line, LostRanges};
 use crate::cmd::Globals;
 use crate::output::colour::{Paint, Style};
 use crate::output::printable::printable;
@@ -26,6 +30,8 @@ pub(crate) struct Reporter {
     uuid: String,
     level: String,
     labels: BTreeMap<u16, String>,
+    /// The watcher's thread adds to it, the main thread tells the sum.
+    lost: Mutex<LostRanges>,
 }
 
 impl Reporter {
@@ -51,6 +57,7 @@ impl Reporter {
             uuid,
             level: facts.level.to_string(),
             labels: (0..).zip(in_order.iter().map(label)).collect(),
+            lost: Mutex::default(),
         }
     }
 
@@ -201,17 +208,9 @@ impl Reporter {
                 );
                 self.say(Style::Error, &text);
             }
-            Notice::WriteLost => {
-                if self.json {
-                    return self.event("write-lost", &json!({}));
-                }
-                let text = format!(
-                    "a write to {} that had been answered, but not flushed, could not be written: \
-                     more is unreadable or lost there than the level can make up for; every flush \
-                     fails until it is served again, so that no client believes it is safe",
-                    self.name
-                );
-                self.say(Style::Error, &text);
+            Notice::WriteLost { start, sectors } => {
+                let start = start.0 * SECTOR_BYTES;
+                self.write_lost(start..start + sectors * SECTOR_BYTES);
             }
             Notice::SitsOut { member, slot, latency_ms, siblings_us } => {
                 self.sits_out((&label(*member), slot.0), *latency_ms, *siblings_us);
@@ -222,6 +221,31 @@ impl Reporter {
             // `stopped` says it with the counts, once the server is closed as well.
             Notice::Stopped { .. } => {}
         }
+    }
+
+    fn write_lost(&self, bytes: Range<u64>) {
+        if self.json {
+            let facts = json!({ "offset": bytes.start, "length": bytes.end - bytes.start });
+            self.event("write-lost", &facts);
+        }
+        let line = self.lost.lock().expect("adding does not panic").add(bytes);
+        let text = match line {
+            _ if self.json => return,
+            Line::Nothing => return,
+            Line::First(range) => format!(
+                "{range} of {} had been answered, but not flushed, and could not be written: more is \
+                 unreadable or lost there than the level can make up for; they read as an error \
+                 until they are written again, and every flush fails until the array is served \
+                 again, so that no client believes it is safe",
+                self.name
+            ),
+            Line::Further(range) => format!("{range} of {} are lost, too", self.name),
+            Line::TooMany => format!(
+                "more ranges of {} are lost; the sum is told at the end, each of them by --json",
+                self.name
+            ),
+        };
+        self.say(Style::Error, &text);
     }
 
     fn sits_out(&self, (label, slot): (&str, u16), latency_ms: u64, siblings_us: u64) {
@@ -278,11 +302,14 @@ impl Reporter {
     /// `cut` connections had not finished when time was up; `served` is what clients had.
     pub(crate) fn stopped(&self, volume: &Volume, stopped: Stopped, cut: usize, served: &Counts) {
         let counters = volume.counters();
+        let (lost_ranges, lost_bytes) = self.lost.lock().expect("adding does not panic").sum();
         if self.json {
             return self.event(
                 "stopped",
                 &json!({
                     "clean": stopped.clean,
+                    "lost_ranges": lost_ranges,
+                    "lost_bytes": lost_bytes,
                     "connections_cut": cut,
                     "connections": served.accepted,
                     "requests": served.requests,
@@ -315,6 +342,13 @@ impl Reporter {
                 "served {} requests: {read} read, {written} written, {copied} of it copied",
                 served.requests
             );
+        }
+        if lost_bytes > 0 {
+            let lost = format_size(lost_bytes);
+            let text = format!(
+                "{lost} in {lost_ranges} range(s) had been answered and were lost in this run"
+            );
+            self.say(Style::Error, &text);
         }
         let state = if stopped.clean { "cleanly" } else { "but its superblocks are not clean" };
         errln!("stopped {} {state}", self.name);

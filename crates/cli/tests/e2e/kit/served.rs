@@ -90,6 +90,11 @@ impl Served {
         state.0.iter().filter(|said| said["event"] == event).cloned().collect()
     }
 
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         let id = i32::try_from(self.child.id()).expect("a process id");
         kill_process(Pid::from_raw(id).expect("not zero"), signal).expect("our own child");

@@ -1,0 +1,111 @@
+//! What was answered and then lost, and what reads of it may give.
+//!
+//! ```text
+//!   reported lost ──▶ only an error ──a write of it begins──▶ either ──it is answered well──▶ no error any more
+//! ```
+//!
+//! A report names sectors and no writes, and of several writes to a sector one may be lost and a later one not. So while
+//! another write of a sector is under way or held when it is reported, reads of it may give either. The end of the
+//! process forgets everything: md's format has no place for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use braid_engine::request::{Fault, Operation, Request, RequestId};
+
+use crate::world::World;
+
+/// One sector.
+#[derive(Clone, Copy, Debug)]
+struct Loss {
+    /// The step at which it was reported.
+    at: u64,
+    /// A write that is not the lost one may have reached the members, or may yet.
+    may_be_rewritten: bool,
+    /// The step at which a later write of it was answered well.
+    rewritten: Option<u64>,
+}
+
+/// All sectors that were reported in this run of the process.
+#[derive(Debug, Default)]
+pub(crate) struct LostSectors {
+    sectors: BTreeMap<u64, Loss>,
+    /// Writes of which a part was answered early and lost before the rest was answered: their answer says so.
+    to_be_told: BTreeSet<RequestId>,
+}
+
+impl LostSectors {
+    /// A write of these sectors begins.
+    pub(crate) fn write_begins(&mut self, (start, sectors): (u64, u64)) {
+        for (_, loss) in self.sectors.range_mut(start..start + sectors) {
+            loss.may_be_rewritten = true;
+        }
+    }
+
+    /// A write that began at step `began` was answered well.
+    fn written(&mut self, (start, sectors): (u64, u64), (began, now): (u64, u64)) {
+        let losses = self.sectors.range_mut(start..start + sectors).map(|(_, loss)| loss);
+        for loss in losses.filter(|loss| loss.at < began) {
+            loss.rewritten.get_or_insert(now);
+        }
+    }
+}
+
+impl World {
+    /// These sectors have been reported, and these requests released with the report.
+    pub(crate) fn lose_sectors(&mut self, (start, sectors): (u64, u64), released: &[RequestId]) {
+        for sector in start..start + sectors {
+            let is_there = |(from, count): (u64, u64)| (from..from + count).contains(&sector);
+            let flights = self.engine.clients.flights.values().map(|flight| &flight.request);
+            let writes = flights.filter(|request| request.operation.is_write());
+            let mut others = writes.filter(|one| is_there((one.start.0, one.sectors)));
+            let first = others.next().copied();
+            let may_be_rewritten =
+                first.is_some() || self.engine.held.ranges().any(|(_, range)| is_there(range));
+            let loss = Loss { at: self.clock.step, may_be_rewritten, rewritten: None };
+            // If it can only have been this one, and that in one piece, the piece is not answered yet.
+            let is_alone = others.next().is_none() && released.is_empty();
+            let whose = first.filter(|one| is_alone && self.is_one_piece(one)).map(|one| one.id);
+            let is_own = |id: RequestId| Some(id) == whose;
+            let mut held = self.engine.held.ranges();
+            if held.all(|(id, range)| is_own(id) || !is_there(range)) {
+                self.engine.lost.to_be_told.extend(whose);
+            }
+            self.engine.lost.sectors.insert(sector, loss);
+        }
+    }
+
+    fn is_one_piece(&self, request: &Request) -> bool {
+        self.engine.machines.regions.split(request).count() == 1
+    }
+
+    /// The array has answered `request`, which began at step `began`: reads of what was lost fail, and of what was not,
+    /// or was written again, do not fail for that.
+    pub(crate) fn check_lost(&mut self, request: &Request, began: u64, result: Result<(), Fault>) {
+        let range = (request.start.0, request.sectors);
+        match (request.operation, result) {
+            (Operation::Read, result) => {
+                let mut losses = self
+                    .engine
+                    .lost
+                    .sectors
+                    .range(range.0..range.0 + range.1)
+                    .map(|(_, loss)| loss);
+                if result == Err(Fault::Lost) {
+                    let explains = |loss: &Loss| loss.rewritten.is_none_or(|at| at >= began);
+                    assert!(losses.any(explains), "{request:?} fails, and nothing there is lost");
+                    self.tally.count("lost-is-not-read");
+                } else if result.is_ok() {
+                    let is_lost = |loss: &Loss| !loss.may_be_rewritten && loss.rewritten.is_none();
+                    let read = losses.find(|loss| is_lost(loss));
+                    assert!(read.is_none(), "{request:?} reads what was answered and lost");
+                }
+            }
+            (Operation::Write { .. } | Operation::WriteZeroes { .. }, Ok(())) => {
+                let is_told = !self.engine.lost.to_be_told.contains(&request.id);
+                assert!(is_told, "{request:?} was lost in part, and is answered well");
+                self.engine.lost.written(range, (began, self.clock.step));
+            }
+            _ => {}
+        }
+    }
+}
