@@ -180,14 +180,14 @@ pub(crate) fn open_error(error: &OpenError) -> CliError {
 fn busy(path: &Path, holder: &Holder) -> CliError {
     let label = path.display().to_string();
     let path_word = shell_word(&label);
-    let code = match holder {
+    let code = match holder.innermost() {
         Holder::Lock { .. } => Code::MemberLocked,
         _ => Code::MemberBusy,
     };
     let failed = CliError::new(code, format!("{label} is busy")).because(holder.to_string());
     let failed = failed.about(label.clone());
     let stop_md = |array: &str| format!("mdadm --stop {}", shell_word(&format!("/dev/{array}")));
-    match holder {
+    match holder.innermost() {
         Holder::KernelArray { array, .. } => failed
             .remedy(Risk::Look, "See it", "cat /proc/mdstat")
             .remedy(Risk::Change, "Stop it", stop_md(array)),
@@ -207,7 +207,7 @@ fn busy(path: &Path, holder: &Holder) -> CliError {
             let command = format!("swapoff {}", shell_word(&held));
             failed.remedy(Risk::Change, "Stop swapping to it", command)
         }
-        Holder::LoopDevice { name } => {
+        Holder::LoopDevice { name, .. } => {
             let command = format!("losetup --detach {}", shell_word(&format!("/dev/{name}")));
             failed.remedy(Risk::Look, "See it", "losetup --list").remedy(
                 Risk::Change,
@@ -215,12 +215,13 @@ fn busy(path: &Path, holder: &Holder) -> CliError {
                 command,
             )
         }
-        Holder::Lock { process_id: Some(process_id) } => {
+        Holder::Lock { process_id: Some(process_id), .. } => {
             failed.remedy(Risk::Look, "See which", format!("ps -fp {process_id}"))
         }
-        Holder::Lock { process_id: None } => {
+        Holder::Lock { process_id: None, .. } => {
             failed.remedy(Risk::Look, "See which", format!("fuser -v {path_word}"))
         }
+        Holder::Below { .. } => unreachable!("a layer is not the innermost"),
     }
 }
 

@@ -71,6 +71,8 @@ pub(crate) struct Descriptor {
     durable_flag_refused: AtomicBool,
     /// The file was once found shorter than it was when it was opened.
     was_cut_short: AtomicBool,
+    /// Locks on what is below the device; they go when this does.
+    _locks: Vec<File>,
 }
 
 impl Descriptor {
@@ -95,7 +97,13 @@ impl Descriptor {
             flush_failed: AtomicBool::new(false),
             durable_flag_refused: AtomicBool::new(false),
             was_cut_short: AtomicBool::new(false),
+            _locks: Vec::new(),
         }
+    }
+
+    /// The same, which keeps these files locked for as long as it lives.
+    pub(crate) fn with_locks(self, locks: Vec<File>) -> Self {
+        Self { _locks: locks, ..self }
     }
 
     pub(crate) fn size_bytes(&self) -> u64 {

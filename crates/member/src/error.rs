@@ -125,14 +125,38 @@ pub enum Holder {
     LoopDevice {
         /// The kernel's name, such as `loop3`.
         name: String,
+        /// Who uses that device, where it can be told.
+        user: Option<Box<Holder>>,
+    },
+    /// What the device is made of is not ours to use: another way leads to the same bytes.
+    Below {
+        /// The step down, such as `loop3 is a loop device over /x/a.img`.
+        step: String,
+        /// Who has what is there.
+        holder: Box<Holder>,
     },
     /// A process that holds a lock on the file (`/proc/locks`); this may be another braid.
     Lock {
         /// The process, where the kernel says which.
         process_id: Option<u32>,
+        /// What it is, by its command line, where that can be read.
+        command: Option<String>,
     },
     /// The kernel or a program opened the device exclusively and nothing says who.
     Unknown,
+}
+
+impl Holder {
+    /// Who it is in the end, whatever way leads there.
+    #[must_use]
+    pub fn innermost(&self) -> &Self {
+        match self {
+            Self::Below { holder, .. } | Self::LoopDevice { user: Some(holder), .. } => {
+                holder.innermost()
+            }
+            _ => self,
+        }
+    }
 }
 
 impl fmt::Display for Holder {
@@ -146,11 +170,22 @@ impl fmt::Display for Holder {
                 write!(formatter, "{held} is mounted at {}", mounted_at.display())
             }
             Self::Swap { held } => write!(formatter, "{held} is in use as swap"),
-            Self::LoopDevice { name } => write!(formatter, "it is the contents of {name}"),
-            Self::Lock { process_id: Some(process_id) } => {
+            Self::LoopDevice { name, user: None } => {
+                write!(formatter, "it is the contents of {name}")
+            }
+            Self::LoopDevice { name, user: Some(user) } => {
+                write!(formatter, "it is the contents of {name}: {user}")
+            }
+            Self::Below { step, holder } => write!(formatter, "{step}: {holder}"),
+            Self::Lock { process_id: Some(process_id), command: Some(command) } => {
+                write!(formatter, "process {process_id} ({command}) has locked it")
+            }
+            Self::Lock { process_id: Some(process_id), command: None } => {
                 write!(formatter, "process {process_id} has locked it")
             }
-            Self::Lock { process_id: None } => formatter.write_str("another process has locked it"),
+            Self::Lock { process_id: None, .. } => {
+                formatter.write_str("another process has locked it")
+            }
             Self::Unknown => formatter.write_str("something has opened it exclusively"),
         }
     }

@@ -12,24 +12,41 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
+use std::ops::Range;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use crate::limits::{COMMAND_LETTERS_MAX, SECTOR_BYTES};
 use crate::{DeviceNumber, Holder, IdentityKey};
 
-/// The kernel's two windows.
+/// The kernel's windows.
 #[derive(Debug, Clone)]
 pub(crate) struct Kernel {
     sys: PathBuf,
     proc: PathBuf,
+    dev: PathBuf,
 }
 
 /// A block device by both of its names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Named {
-    name: String,
-    number: DeviceNumber,
+pub(crate) struct Named {
+    pub(crate) name: String,
+    pub(crate) number: DeviceNumber,
+}
+
+/// A loop device that is attached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Attached {
+    /// The kernel's name, such as `loop3`.
+    pub(crate) name: String,
+    /// What it is over.
+    pub(crate) over: IdentityKey,
+    /// Where that was when it was attached; may be stale, or of another mount namespace.
+    pub(crate) path: PathBuf,
+    /// Which bytes of it, to `u64::MAX` where all that follow.
+    pub(crate) bytes: Range<u64>,
+    pub(crate) is_read_only: bool,
 }
 
 /// Who holds a lock.
@@ -49,20 +66,143 @@ pub(crate) struct Queue {
 impl Kernel {
     /// The running kernel.
     pub(crate) fn running() -> Self {
-        Self { sys: PathBuf::from("/sys"), proc: PathBuf::from("/proc") }
+        let [sys, proc, dev] = ["/sys", "/proc", "/dev"].map(PathBuf::from);
+        Self { sys, proc, dev }
     }
 
     /// Who holds the device or file with this key, if anybody does.
     pub(crate) fn holder_of(&self, key: IdentityKey) -> Option<Holder> {
-        let related = match key {
+        let related = self.related_to(key);
+        self.holder_among(key, &related).or_else(|| self.loop_device_over(key, &related))
+    }
+
+    /// The same, but for loop devices over it.
+    pub(crate) fn holder_beside_loops(&self, key: IdentityKey) -> Option<Holder> {
+        self.holder_among(key, &self.related_to(key))
+    }
+
+    fn related_to(&self, key: IdentityKey) -> Vec<Named> {
+        match key {
             IdentityKey::BlockDevice { device } => self.related_devices(device),
             IdentityKey::File { .. } | IdentityKey::Memory { .. } => Vec::new(),
+        }
+    }
+
+    fn holder_among(&self, key: IdentityKey, related: &[Named]) -> Option<Holder> {
+        self.holder_in_sysfs(related)
+            .or_else(|| self.holder_in_mdstat(related))
+            .or_else(|| self.mount_of(related))
+            .or_else(|| self.swap_on(key, related))
+    }
+
+    /// The kernel's name of a block device.
+    pub(crate) fn name_of(&self, device: DeviceNumber) -> Option<String> {
+        named(&self.device_folder(device)?).map(|named| named.name)
+    }
+
+    /// Where a device of this name is opened.
+    pub(crate) fn node_of(&self, name: &str) -> PathBuf {
+        // The kernel writes the slashes of a name as exclamation marks in sysfs.
+        self.dev.join(name.replace('!', "/"))
+    }
+
+    /// The disk that a partition is part of, and which of its bytes.
+    pub(crate) fn disk_of(&self, partition: DeviceNumber) -> Option<(Named, Range<u64>)> {
+        let folder = self.device_folder(partition)?;
+        let disk = named(folder.parent().filter(|_| folder.join("partition").is_file())?)?;
+        let sectors = |name| number_in(&folder.join(name));
+        let (start, size) = (sectors("start")?, sectors("size")?);
+        let bytes = |sectors: u64| sectors.saturating_mul(SECTOR_BYTES);
+        Some((disk, bytes(start)..bytes(start.saturating_add(size))))
+    }
+
+    /// The devices that one is made of.
+    pub(crate) fn slaves_of(&self, device: DeviceNumber) -> Vec<Named> {
+        let Some(folder) = self.device_folder(device) else { return Vec::new() };
+        let slaves = folder.join("slaves");
+        entries(&slaves).iter().filter_map(|entry| named(&slaves.join(entry))).collect()
+    }
+
+    /// Sectors of a block device.
+    pub(crate) fn size_of(&self, device: DeviceNumber) -> Option<u64> {
+        number_in(&self.device_folder(device)?.join("size"))
+    }
+
+    /// Every loop device that is over something.
+    pub(crate) fn loops(&self) -> Vec<Attached> {
+        let names = entries(&self.sys.join("block"));
+        names.iter().filter_map(|name| self.attached(name.to_str()?)).collect()
+    }
+
+    /// What this loop device is over; none if it is none, or over nothing that can be found.
+    pub(crate) fn attached(&self, name: &str) -> Option<Attached> {
+        let folder = self.sys.join("block").join(name);
+        let mut backing = fs::read(folder.join("loop/backing_file")).ok()?;
+        while backing.last() == Some(&b'\n') {
+            backing.pop();
+        }
+        let path = PathBuf::from(OsString::from_vec(backing));
+        let number = |name: &str| number_in(&folder.join(name)).unwrap_or_default();
+        // The device itself knows best; who may not open it has the path.
+        let (over, offset, length) = self.status_of(name).or_else(|| {
+            let key = key_of_path(&path)?;
+            Some((key, number("loop/offset"), number("loop/sizelimit")))
+        })?;
+        let end = if length == 0 { u64::MAX } else { offset.saturating_add(length) };
+        let is_read_only = number("ro") != 0;
+        Some(Attached { name: name.to_owned(), over, path, bytes: offset..end, is_read_only })
+    }
+
+    /// What a loop device says itself: what it is over, from where, and how much, or 0 for all.
+    fn status_of(&self, name: &str) -> Option<(IdentityKey, u64, u64)> {
+        let node = self.node_of(name);
+        fs::metadata(&node).ok().filter(|node| node.file_type().is_block_device())?;
+        let status = braid_loop_device::status(fs::File::open(&node).ok()?).ok()?;
+        let over = if status.block_device == 0 {
+            let device = DeviceNumber::from_packed(status.device);
+            IdentityKey::File { device, inode: status.inode }
+        } else {
+            IdentityKey::BlockDevice { device: DeviceNumber::from_packed(status.block_device) }
         };
-        self.holder_in_sysfs(&related)
-            .or_else(|| self.holder_in_mdstat(&related))
-            .or_else(|| self.mount_of(&related))
-            .or_else(|| self.swap_on(key, &related))
-            .or_else(|| self.loop_device_over(key, &related))
+        Some((over, status.offset_bytes, status.length_bytes_max))
+    }
+
+    /// A loop device as a holder, with who uses it in turn.
+    pub(crate) fn loop_holder(&self, name: String) -> Holder {
+        let node = fs::metadata(self.node_of(&name)).ok();
+        let user = node.and_then(|node| {
+            let key = key_of(&node)?;
+            let lock = || self.foreign_lock(DeviceNumber::from_packed(node.dev()), node.ino());
+            self.holder_beside_loops(key).or_else(lock)
+        });
+        Holder::LoopDevice { name, user: user.map(Box::new) }
+    }
+
+    /// Who else holds a lock on a file, if another process does.
+    pub(crate) fn foreign_lock(&self, device: DeviceNumber, inode: u64) -> Option<Holder> {
+        self.locks_on(device, inode).iter().find_map(|owner| match owner {
+            LockOwner::Other { process_id } => Some(Holder::Lock {
+                process_id: *process_id,
+                command: process_id.and_then(|id| self.command_of(id)),
+            }),
+            LockOwner::ThisProcess => None,
+        })
+    }
+
+    /// A process's command line, as far as a message has room for it.
+    fn command_of(&self, process_id: u32) -> Option<String> {
+        let line = fs::read(self.proc.join(process_id.to_string()).join("cmdline")).ok()?;
+        let line = String::from_utf8_lossy(&line);
+        let mut words = line.split_terminator('\0');
+        let program = words.next().filter(|program| !program.is_empty())?;
+        let program = program.rsplit('/').next().unwrap_or(program);
+        let words: Vec<&str> = std::iter::once(program).chain(words).collect();
+        let whole = words.join(" ");
+        let mut shown: String = whole.chars().take(COMMAND_LETTERS_MAX).collect();
+        if shown.len() < whole.len() {
+            shown.push_str("...");
+        }
+        Some(shown)
     }
 
     /// The holders of locks on a file, by any of the three kinds of lock.
@@ -94,9 +234,7 @@ impl Kernel {
             (false, Some(disk)) => disk.join("queue"),
             _ => own,
         };
-        let number = |name: &str| -> Option<u64> {
-            fs::read_to_string(queue.join(name)).ok()?.trim().parse().ok()
-        };
+        let number = |name: &str| number_in(&queue.join(name));
         Queue {
             rotational: number("rotational").map(|value| value != 0),
             zeroes_fast: number("write_zeroes_max_bytes").is_some_and(|bytes| bytes > 0),
@@ -176,17 +314,9 @@ impl Kernel {
     }
 
     fn loop_device_over(&self, key: IdentityKey, related: &[Named]) -> Option<Holder> {
-        let block = self.sys.join("block");
-        entries(&block).into_iter().find_map(|name| {
-            let folder = block.join(&name).join("loop");
-            let mut backing = fs::read(folder.join("backing_file")).ok()?;
-            while backing.last() == Some(&b'\n') {
-                backing.pop();
-            }
-            let backing = PathBuf::from(OsString::from_vec(backing));
-            let is_ours = key_of_path(&backing).is_some_and(|used| is_one_of(used, key, related));
-            is_ours.then(|| Holder::LoopDevice { name: name.to_string_lossy().into_owned() })
-        })
+        let is_ours = |attached: &Attached| is_one_of(attached.over, key, related);
+        let attached = self.loops().into_iter().find(is_ours)?;
+        Some(self.loop_holder(attached.name))
     }
 
     fn proc_lines(&self, name: &str) -> Vec<String> {
@@ -221,6 +351,10 @@ fn block_number(path: &Path) -> Option<DeviceNumber> {
 fn is_one_of(used: IdentityKey, key: IdentityKey, related: &[Named]) -> bool {
     used == key
         || related.iter().any(|device| used == IdentityKey::BlockDevice { device: device.number })
+}
+
+fn number_in(file: &Path) -> Option<u64> {
+    fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
 fn named(folder: &Path) -> Option<Named> {

@@ -14,6 +14,8 @@
 //! Invariants, and the test that guards each:
 //! - Two writers never: a second open for writing fails, in this process or in another
 //!   (`tests/two_processes.rs`, `tests/refusals.rs`).
+//! - Nor by another way to the same bytes: a loop device over a file, a second one, a partition and its disk
+//!   (`tests/loop_device.rs`).
 //! - A device that the kernel holds is refused with the holder's name (`kernel::tests`,
 //!   `tests/loop_device.rs`).
 //! - A read or a write is whole or an error (`tests/contract.rs`).
@@ -22,6 +24,7 @@
 //! - One device under two names has one [`IdentityKey`] (`tests/refusals.rs`).
 #![forbid(unsafe_code)]
 
+mod below;
 mod block;
 mod descriptor;
 mod direct;
@@ -39,6 +42,7 @@ mod zeroing;
 
 use std::io::{IoSlice, IoSliceMut};
 
+pub use below::Reach;
 pub use block::BlockMember;
 pub use direct::DirectError;
 pub use error::{FileKind, Holder, MemberError, OpenError};

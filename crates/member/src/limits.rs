@@ -20,6 +20,12 @@ pub const LOCK_WAIT_DEAD_MS: u64 = 3000;
 /// Pause between two tries for that lock.
 pub const LOCK_RETRY_MS: u64 = 10;
 
+/// Layers below a device that are followed: far more than anybody stacks, and an end if sysfs had none.
+pub(crate) const LAYERS_MAX: usize = 64;
+
+/// Letters of another process's command line that are shown.
+pub(crate) const COMMAND_LETTERS_MAX: usize = 60;
+
 /// Zeroes written in one call where the device cannot make them itself.
 pub const ZERO_BUFFER_BYTES: usize = 64 * 1024;
 

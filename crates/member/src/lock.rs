@@ -7,13 +7,16 @@
 //! with `flock`; they are found in `/proc/locks` instead.
 
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use crate::limits::LOCK_RETRY_MS;
+use crate::kernel::{Kernel, LockOwner};
+use crate::limits::{LOCK_RETRY_MS, LOCK_WAIT_DEAD_MS, LOCK_WAIT_MS};
+use crate::{DeviceNumber, Holder};
 
 /// Who else may have the file open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,8 +27,30 @@ pub(crate) enum Sharing {
     Exclusive,
 }
 
+/// Takes the lock, and waits a while for a holder who seems about to go, or to be dead. `Some`: who has it.
+pub(crate) fn take_patiently(
+    file: &File,
+    sharing: Sharing,
+    kernel: &Kernel,
+) -> Result<Option<Holder>, Errno> {
+    let metadata = file.metadata().map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
+    let device = DeviceNumber::from_packed(metadata.dev());
+    let owners = || kernel.locks_on(device, metadata.ino());
+    if take(file, sharing, LOCK_WAIT_MS)?
+        || (owners().is_empty() && take(file, sharing, LOCK_WAIT_DEAD_MS)?)
+    {
+        return Ok(None);
+    }
+    if let Some(foreign) = kernel.foreign_lock(device, metadata.ino()) {
+        return Ok(Some(foreign));
+    }
+    // Refused, and nobody else is listed: then it is another member of this very process.
+    let own = owners().contains(&LockOwner::ThisProcess).then(std::process::id);
+    Ok(Some(Holder::Lock { process_id: own, command: None }))
+}
+
 /// Takes the lock, trying again for so long. `Ok(false)`: somebody else has it.
-pub(crate) fn take(file: &File, sharing: Sharing, wait_ms: u64) -> Result<bool, Errno> {
+fn take(file: &File, sharing: Sharing, wait_ms: u64) -> Result<bool, Errno> {
     let operation = match sharing {
         Sharing::Shared => FlockOperation::NonBlockingLockShared,
         Sharing::Exclusive => FlockOperation::NonBlockingLockExclusive,

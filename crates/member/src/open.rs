@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   stat -> right kind? -> held by the kernel? -> open (O_EXCL on a block device for writing)
-//!        -> same inode as before? -> lock -> locked by others another way? -> big enough? -> Member
+//!        -> same inode as before? -> lock -> locked by others another way? -> lock what is below it (`below`)
+//!        -> big enough? -> Member
 //! ```
 //!
 //! The path is examined before it is opened because opening alone can do something: a tape rewinds,
@@ -21,11 +22,12 @@ use std::time::{Duration, Instant};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use crate::below;
 use crate::block::BlockMember;
 use crate::descriptor::Descriptor;
 use crate::error::{FileKind, Holder, OpenError};
 use crate::file::FileMember;
-use crate::kernel::{Kernel, LockOwner, key_of};
+use crate::kernel::{Kernel, key_of};
 use crate::limits::{
     LOCK_RETRY_MS, LOCK_WAIT_DEAD_MS, LOCK_WAIT_MS, MEMBER_BYTES_MIN, SECTOR_BYTES,
 };
@@ -56,13 +58,24 @@ pub fn open(path: &Path, access: Access) -> Result<Box<dyn Member>, OpenError> {
     if access != Access::Examine {
         refuse(path, kernel.holder_of(key))?;
     }
-    let file = open_file(path, access, key, &kernel)?;
+    let claim = if access == Access::ReadWrite { Claim::Alone } else { Claim::None };
+    let file = open_file(path, (access, claim), key, &kernel)?;
     let after = file.metadata().map_err(|error| path_error(path, "fstat", &error))?;
     if key_of(&after) != Some(key) {
         return Err(OpenError::Replaced { path: path.into() });
     }
     lock_out(path, &file, access, &kernel)?;
-    wrap(path, file, access, &kernel)
+    let below = match key {
+        IdentityKey::BlockDevice { device } if access != Access::Examine => {
+            below::hold(path, device, access, &kernel)?
+        }
+        _ => Vec::new(),
+    };
+    if access == Access::ReadOnly {
+        // A writer of a partition of it has no lock on it that a reader would meet; the kernel knows of it.
+        drop(open_file(path, (access, Claim::Alone), key, &kernel)?);
+    }
+    wrap(path, (file, below), access, &kernel)
 }
 
 /// Makes a new sparse file of `size_bytes` (rounded down to whole sectors) and opens it for reading
@@ -82,7 +95,7 @@ pub fn create_file(path: &Path, size_bytes: u64) -> Result<Box<dyn Member>, Open
         .open(path)
         .map_err(|error| path_error(path, "open", &error))?;
     let made = fill_new_file(path, &file, size_bytes)
-        .and_then(|()| wrap(path, file, Access::ReadWrite, &Kernel::running()));
+        .and_then(|()| wrap(path, (file, Vec::new()), Access::ReadWrite, &Kernel::running()));
     if made.is_err() {
         // The error that is being reported matters more than one of tidying up after it.
         let _ = fs::remove_file(path);
@@ -103,14 +116,23 @@ fn fill_new_file(path: &Path, file: &File, size_bytes: u64) -> Result<(), OpenEr
         .map_err(|error| path_error(folder, "fsync", &error))
 }
 
+/// What the kernel is told of the opening of a block device; it knows no such thing of files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Claim {
+    /// Others may open it as they like.
+    None,
+    /// No other may claim it, a part of it, or what it is a part of.
+    Alone,
+}
+
 fn open_file(
     path: &Path,
-    access: Access,
+    (access, claim): (Access, Claim),
     key: IdentityKey,
     kernel: &Kernel,
 ) -> Result<File, OpenError> {
     let is_block = matches!(key, IdentityKey::BlockDevice { .. });
-    let is_exclusive = is_block && access == Access::ReadWrite;
+    let is_exclusive = is_block && claim == Claim::Alone;
     // A pipe put in place of a file since `stat` must not block us; files ignore the flag.
     let mut flags = if is_block { OFlags::empty() } else { OFlags::NONBLOCK };
     flags.set(OFlags::EXCL, is_exclusive);
@@ -131,7 +153,7 @@ fn open_file(
         };
         return Err(match Errno::from_io_error(&error) {
             Some(Errno::BUSY) => {
-                let holder = kernel.holder_of(key);
+                let holder = kernel.holder_of(key).or_else(|| below::locked_by(path, key, kernel));
                 // Whoever had it may have been killed, and the kernel be ending what was in flight.
                 let limit_ms = if holder.is_some() { LOCK_WAIT_MS } else { LOCK_WAIT_DEAD_MS };
                 if is_exclusive && is_within(limit_ms) {
@@ -153,35 +175,23 @@ fn lock_out(path: &Path, file: &File, access: Access, kernel: &Kernel) -> Result
         Access::ReadWrite => Sharing::Exclusive,
     };
     let metadata = file.metadata().map_err(|error| path_error(path, "fstat", &error))?;
-    let device = DeviceNumber::from_packed(metadata.dev());
-    let take = |wait_ms| {
-        lock::take(file, sharing, wait_ms).map_err(|errno| OpenError::System {
-            path: path.into(),
-            call: "flock",
-            errno: errno.raw_os_error(),
-        })
-    };
-    let owners = || kernel.locks_on(device, metadata.ino());
-    let taken = take(LOCK_WAIT_MS)? || (owners().is_empty() && take(LOCK_WAIT_DEAD_MS)?);
-    let owners = owners();
-    let foreign = owners.iter().find_map(|owner| match owner {
-        LockOwner::Other { process_id } => Some(Holder::Lock { process_id: *process_id }),
-        LockOwner::ThisProcess => None,
+    let taken = lock::take_patiently(file, sharing, kernel).map_err(|errno| OpenError::System {
+        path: path.into(),
+        call: "flock",
+        errno: errno.raw_os_error(),
     });
-    if !taken {
-        // Refused, and nobody else is listed: then it is another member of this very process.
-        let own = owners.contains(&LockOwner::ThisProcess).then(std::process::id);
-        return refuse(path, Some(foreign.unwrap_or(Holder::Lock { process_id: own })));
-    }
+    refuse(path, taken?)?;
     // QEMU's locks are of a kind that `flock` does not meet. Only a regular file's locks say that
     // its contents are in use; and readers may share.
     let is_alone = access == Access::ReadWrite && metadata.is_file();
-    refuse(path, foreign.filter(|_| is_alone))
+    let foreign = || kernel.foreign_lock(DeviceNumber::from_packed(metadata.dev()), metadata.ino());
+    refuse(path, is_alone.then(foreign).flatten())
 }
 
+/// A member of an open file and the locks on what is below it.
 fn wrap(
     path: &Path,
-    file: File,
+    (file, below): (File, Vec<File>),
     access: Access,
     kernel: &Kernel,
 ) -> Result<Box<dyn Member>, OpenError> {
@@ -212,7 +222,7 @@ fn wrap(
         inode: None,
         key: IdentityKey::BlockDevice { device },
     };
-    let descriptor = Descriptor::new(file, identity, size_bytes, access);
+    let descriptor = Descriptor::new(file, identity, size_bytes, access).with_locks(below);
     Ok(Box::new(BlockMember::new(descriptor, queue.zeroes_fast)))
 }
 

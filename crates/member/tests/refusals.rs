@@ -129,7 +129,8 @@ fn a_writer_is_alone_and_readers_are_many() {
     let folder = Folder::new();
     let path = folder.file("member");
     let own = Some(std::process::id());
-    let busy = OpenError::Busy { path: path.clone(), holder: Holder::Lock { process_id: own } };
+    let holder = Holder::Lock { process_id: own, command: None };
+    let busy = OpenError::Busy { path: path.clone(), holder };
     let writer = open(&path, Access::ReadWrite).expect("alone");
     assert_eq!(refusal(&path, Access::ReadWrite), busy);
     assert_eq!(refusal(&path, Access::ReadOnly), busy);
@@ -218,10 +219,13 @@ fn a_file_behind_another_programs_lock_is_refused() {
     let mut output = std::io::BufReader::new(child.stdout.take().expect("stdout"));
     std::io::BufRead::read_line(&mut output, &mut line).expect("read_line");
     assert_eq!(line, "locked\n");
-    let holder = Holder::Lock { process_id: Some(child.id()) };
     let error = refusal(&path, Access::ReadWrite);
     drop(child.stdin.take());
     child.wait().expect("wait");
-    assert_eq!(error, OpenError::Busy { path: path.clone(), holder });
+    let OpenError::Busy { holder: Holder::Lock { process_id, command }, .. } = error else {
+        panic!("{error}");
+    };
+    assert_eq!(process_id, Some(child.id()));
+    assert!(command.is_some_and(|command| command.contains("import fcntl")));
     open(&path, Access::ReadWrite).expect("the lock is gone");
 }

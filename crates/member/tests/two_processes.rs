@@ -53,7 +53,12 @@ fn a_writer_elsewhere_is_named_and_killing_it_frees_the_file() {
     let path = folder.path().join("member");
     drop(create_file(&path, 1 << 20).expect("create_file"));
     let mut child = start_holder(&path, "write");
-    let holder = Holder::Lock { process_id: Some(child.id()) };
+    let program = std::env::current_exe().expect("current_exe");
+    let program = program.file_name().expect("a name").to_string_lossy();
+    let whole = format!("{program} --exact hold --nocapture");
+    let cut = || format!("{}...", &whole[..60]);
+    let command = Some(if whole.len() > 60 { cut() } else { whole.clone() });
+    let holder = Holder::Lock { process_id: Some(child.id()), command };
     let busy = Some(OpenError::Busy { path: path.clone(), holder });
     let refusals = [Access::ReadWrite, Access::ReadOnly].map(|access| refusal(&path, access));
     let look = open(&path, Access::Examine).map(|_| ());

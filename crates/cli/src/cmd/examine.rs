@@ -19,7 +19,7 @@ mod report;
 use std::path::PathBuf;
 
 use braid_assembly::{Assembly, Options, ProbedMember, Verdict, assemble};
-use braid_member::Access;
+use braid_member::{Access, Reach};
 
 use super::Globals;
 use crate::error::{CliError, Exit};
@@ -63,11 +63,19 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
 }
 
 fn look(args: &Args) -> Result<Findings, CliError> {
-    let mut looks = Vec::new();
+    let mut looks: Vec<Look> = Vec::new();
+    let mut reached: Vec<(Reach, String)> = Vec::new();
     for path in &args.members {
         let label = path.display().to_string();
-        let found = open_member(path, Access::Examine)
+        let mut found = open_member(path, Access::Examine)
             .and_then(|device| probe_member(device.as_ref(), &label));
+        if let Ok(member) = &mut found {
+            // A loop device over another member is that member, and no copy of it.
+            let reach = Reach::of(path);
+            let first = reached.iter().find(|(other, _)| reach.shared_with(other).is_some());
+            first.inspect(|(_, identity)| member.identity.clone_from(identity));
+            reached.push((reach, member.identity.clone()));
+        }
         looks.push(Look { label, found });
     }
     let probed: Vec<ProbedMember> =

@@ -35,8 +35,8 @@ fn every_way_in_which_opening_fails_has_a_code_and_a_safe_way_out() {
         (busy(Holder::Device { held: held(), holder: "dm-3".to_string() }), Code::MemberBusy),
         (busy(Holder::Swap { held: held() }), Code::MemberBusy),
         (busy(Holder::Unknown), Code::MemberBusy),
-        (busy(Holder::Lock { process_id: Some(7) }), Code::MemberLocked),
-        (busy(Holder::Lock { process_id: None }), Code::MemberLocked),
+        (busy(Holder::Lock { process_id: Some(7), command: None }), Code::MemberLocked),
+        (busy(Holder::Lock { process_id: None, command: None }), Code::MemberLocked),
     ];
     for (error, code) in cases {
         let told = open_error(&error);
@@ -63,7 +63,10 @@ fn a_holder_is_named_with_what_lets_go_of_it() {
             Holder::Mount { held: "sdb".to_string(), mounted_at: PathBuf::from("/a b") },
             "umount '/a b'",
         ),
-        (Holder::LoopDevice { name: "loop3".to_string() }, "losetup --detach /dev/loop3"),
+        (
+            Holder::LoopDevice { name: "loop3".to_string(), user: None },
+            "losetup --detach /dev/loop3",
+        ),
         (Holder::Swap { held: "sdb2".to_string() }, "swapoff /dev/sdb2"),
     ];
     for (holder, command) in cases {

@@ -11,6 +11,7 @@
 //!   lost         answered, and then not written
 //!   tuned        the stripe cache, set under load
 //!   scheduled    elevators and the multiplexer, set under load
+//!   two_writers  the same bytes by two names
 //! ```
 //!
 //! What it does not do: look at the members' bytes (the oracle does, with md itself).
@@ -31,3 +32,4 @@ mod recorded;
 mod scheduled;
 mod stopping;
 mod tuned;
+mod two_writers;

@@ -2,6 +2,7 @@
 //! disk `sdy` (8:210) that nobody uses.
 
 use super::*;
+use crate::Access;
 use std::os::unix::fs::symlink;
 
 const DISK: IdentityKey =
@@ -19,7 +20,8 @@ struct World {
 impl World {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("tempdir");
-        let kernel = Kernel { sys: folder.path().join("sys"), proc: folder.path().join("proc") };
+        let [sys, proc, dev] = ["sys", "proc", "dev"].map(|root| folder.path().join(root));
+        let kernel = Kernel { sys, proc, dev };
         let world = Self { folder, kernel };
         world.device("devices/sdx", "8:200");
         world.device("devices/sdx/sdx1", "8:201");
@@ -110,7 +112,7 @@ fn a_swap_file_and_the_file_behind_a_loop_device_are_held() {
     };
     let held = path("swap file").to_string_lossy().into_owned();
     assert_eq!(holder("swap file"), Some(Holder::Swap { held }));
-    assert_eq!(holder("image"), Some(Holder::LoopDevice { name: "loop7".into() }));
+    assert_eq!(holder("image"), Some(Holder::LoopDevice { name: "loop7".into(), user: None }));
     assert_eq!(holder("sys/block/loop8/size"), None);
 }
 
@@ -138,4 +140,81 @@ fn a_partition_has_the_queue_of_its_disk() {
     let queue = |minor| world.kernel.queue_of(DeviceNumber { major: 8, minor });
     let disk = Queue { rotational: Some(true), zeroes_fast: true };
     assert_eq!([queue(200), queue(201), queue(210)], [disk, disk, Queue::default()]);
+}
+
+/// dm-3 over the partition and over a loop device over the file `image`.
+fn stacked() -> World {
+    let world = World::new();
+    world.device("devices/dm-3", "253:3");
+    world.device("block/loop7", "7:7");
+    world.write("image", "bytes");
+    let image = world.folder.path().join("image");
+    world.write("sys/block/loop7/loop/backing_file", &format!("{}\n", image.display()));
+    world.write("sys/block/loop7/loop/offset", "512\n");
+    world.write("sys/devices/sdx/sdx1/start", "64\n");
+    world.write("sys/devices/sdx/sdx1/size", "1024\n");
+    let slaves = world.folder.path().join("sys/devices/dm-3/slaves");
+    fs::create_dir_all(&slaves).expect("create_dir_all");
+    for (name, target) in [("sdx1", "devices/sdx/sdx1"), ("loop7", "block/loop7")] {
+        symlink(world.folder.path().join("sys").join(target), slaves.join(name)).expect("symlink");
+    }
+    world
+}
+
+#[test]
+fn a_mapped_device_is_followed_to_the_disk_and_the_file_below_it() {
+    let world = stacked();
+    let device = |minor| DeviceNumber { major: 253, minor };
+    let image = key_of_path(&world.folder.path().join("image")).expect("a key");
+    let block = |major, minor| IdentityKey::BlockDevice { device: DeviceNumber { major, minor } };
+    let layers = crate::below::layers(device(3), &world.kernel);
+    let mut keys: Vec<IdentityKey> = layers.iter().map(|layer| layer.key).collect();
+    keys.sort();
+    let mut expected = vec![block(7, 7), PARTITION, DISK, image];
+    expected.sort();
+    assert_eq!(keys, expected);
+    assert_eq!(crate::below::layers(device(4), &world.kernel), [], "there is no such device");
+}
+
+#[test]
+fn a_writer_below_a_mapped_device_keeps_it_from_being_opened() {
+    let world = stacked();
+    let device = DeviceNumber { major: 253, minor: 3 };
+    let hold =
+        |access| crate::below::hold(Path::new("/dev/mapper/tank"), device, access, &world.kernel);
+    let image = world.folder.path().join("image");
+    let locked = fs::File::open(&image).expect("open");
+    assert_eq!(
+        hold(Access::ReadWrite).expect("free").len(),
+        1,
+        "the file is all that can be opened"
+    );
+    rustix::fs::flock(&locked, rustix::fs::FlockOperation::LockExclusive).expect("flock");
+    for access in [Access::ReadWrite, Access::ReadOnly] {
+        let refused = hold(access).expect_err("somebody writes there").to_string();
+        let step = format!("loop7 is a loop device over {}: ", image.display());
+        assert!(refused.contains(&step), "{refused}");
+    }
+}
+
+#[test]
+fn two_loop_devices_where_one_is_used_are_told_with_the_user() {
+    let world = stacked();
+    world.write("proc/swaps", "Filename Type Size Used Priority\n");
+    world.device("block/loop8", "7:8");
+    let image = world.folder.path().join("image");
+    world.write("sys/block/loop8/loop/backing_file", &format!("{}\n", image.display()));
+    let hold = |access| {
+        let device = DeviceNumber { major: 7, minor: 7 };
+        crate::below::hold(Path::new("/dev/loop7"), device, access, &world.kernel).map(|_| ())
+    };
+    let refused = hold(Access::ReadWrite).expect_err("the same bytes").to_string();
+    assert!(refused.ends_with("it is the contents of loop8"), "{refused}");
+    // One that cannot write is no harm to a reader.
+    world.write("sys/block/loop8/ro", "1\n");
+    hold(Access::ReadOnly).expect("two readers");
+    hold(Access::ReadWrite).expect_err("a reader beside a writer");
+    // And none whose bytes are others.
+    world.write("sys/block/loop8/loop/sizelimit", "512\n");
+    hold(Access::ReadWrite).expect("another part of the file");
 }

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use braid_geometry::{Family, Geometry, Level, Shape, Slot};
-use braid_member::{Access, IdentityKey, Member};
+use braid_member::{Access, IdentityKey, Member, Reach};
 use braid_ondisk::{
     Placement, PlacementError, PlacementRequest, Probe, Snippet, Version, placement, probe,
     probe_ranges,
@@ -256,6 +256,7 @@ enum Key {
 /// Looks at each without locking it, so that one member named twice is called that and not busy.
 fn keys(args: &Args, wanted: &Wanted, paths: &[&Path]) -> Result<Vec<Key>, CliError> {
     let mut seen: BTreeMap<Key, &Path> = BTreeMap::new();
+    let mut reached: Vec<(&Path, Reach)> = Vec::new();
     let mut keys = Vec::new();
     for &path in paths {
         let key = match braid_member::open(path, Access::Examine) {
@@ -263,13 +264,18 @@ fn keys(args: &Args, wanted: &Wanted, paths: &[&Path]) -> Result<Vec<Key>, CliEr
             Err(braid_member::OpenError::Missing { .. }) => to_make(args, wanted, path)?,
             Err(error) => return Err(open_error(&error)),
         };
-        if let Some(before) = seen.insert(key.clone(), path) {
+        let reach = Reach::of(path);
+        let shared =
+            reached.iter().find_map(|(before, other)| Some((*before, reach.shared_with(other)?)));
+        reached.push((path, reach));
+        let same = |before| (before, "they are the same file or device".to_owned());
+        if let Some((before, how)) = seen.insert(key.clone(), path).map(same).or(shared) {
             let (label, before) = (path.display().to_string(), before.display().to_string());
             let what = format!("{label} was named twice");
             let twice = CliError::new(Code::SameMemberTwice, what).about(label.clone());
             let command = format!("ls -li {} {}", shell_word(&before), shell_word(&label));
             return Err(twice
-                .because(format!("{before} and {label} are the same file or device"))
+                .because(format!("{before} and {label} have the same bytes: {how}"))
                 .remedy(Risk::Look, "Compare them", command));
         }
         keys.push(key);

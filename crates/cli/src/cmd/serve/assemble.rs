@@ -1,14 +1,15 @@
 //! Opening, probing and assembling members: what `serve` and `demo` begin with.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use braid_assembly::{AssembledArray, Assembly, MemberVerdict, Options, Verdict, assemble};
-use braid_member::{Access, Member};
+use braid_member::{Access, Member, Reach};
 use braid_ondisk::Superblock;
 use braid_runtime::OpenMember;
 
 use crate::error::code::Code;
 use crate::error::{CliError, Risk};
+use crate::output::shell::shell_word;
 use crate::probe::{open_member, probe_member};
 use crate::refusal;
 
@@ -27,8 +28,8 @@ pub(crate) fn ready(paths: &[PathBuf], options: &Options) -> Result<Ready, CliEr
     let access = if options.read_only { Access::ReadOnly } else { Access::ReadWrite };
     let mut devices: Vec<(Box<dyn Member>, &PathBuf)> = Vec::new();
     let (mut probed, mut unreadable) = (Vec::new(), Vec::new());
-    for (index, path) in paths.iter().enumerate() {
-        refuse_repeated(paths, index)?;
+    refuse_repeated(paths)?;
+    for path in paths {
         match open_member(path, access) {
             Ok(device) => devices.push((device, path)),
             Err(error) if is_dead(&error) && paths.len() > 1 => {
@@ -86,31 +87,27 @@ fn is_dead(error: &CliError) -> bool {
     matches!(error.code(), Code::MemberIo | Code::MemberTooSmall)
 }
 
-/// A path that was named twice is a slip of the hand; opening it twice would only say "locked".
-fn refuse_repeated(paths: &[PathBuf], index: usize) -> Result<(), CliError> {
-    let same = |other: &&PathBuf| same_file(other, &paths[index]);
-    match paths[..index].iter().find(same) {
-        None => Ok(()),
-        Some(first) => {
-            let path = paths[index].display();
-            let what = format!("{path} is named twice");
-            let why = format!("it is the same device as {}", first.display());
-            let error = CliError::new(Code::SameMemberTwice, what).because(why);
-            let examine = format!(
-                "braid examine {}",
-                crate::output::shell::shell_word(&paths[index].to_string_lossy())
-            );
-            Err(error.about(path.to_string()).remedy(Risk::Look, "Look at it", examine))
+/// What was named twice is a slip of the hand, whatever the names: a link, a loop device over the other, a partition of
+/// it. Opening it twice would only say "locked".
+fn refuse_repeated(paths: &[PathBuf]) -> Result<(), CliError> {
+    let mut seen: Vec<(&PathBuf, Reach)> = Vec::new();
+    for path in paths {
+        let reach = Reach::of(path);
+        let shared = seen.iter().find_map(|(first, other)| {
+            let how = if *first == path { Some("both names are one".to_owned()) } else { None };
+            Some((first, how.or_else(|| reach.shared_with(other))?))
+        });
+        if let Some((first, how)) = shared {
+            let label = path.display().to_string();
+            let error = CliError::new(Code::SameMemberTwice, format!("{label} is named twice"))
+                .because(format!("it has the same bytes as {}: {how}", first.display()))
+                .about(label.clone());
+            let command = format!("braid examine {}", shell_word(&label));
+            return Err(error.remedy(Risk::Look, "Look at it", command));
         }
+        seen.push((path, reach));
     }
-}
-
-fn same_file(a: &Path, b: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    match (std::fs::metadata(a), std::fs::metadata(b)) {
-        (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
-        _ => a == b,
-    }
+    Ok(())
 }
 
 /// Whether a verdict is what one hopes for.

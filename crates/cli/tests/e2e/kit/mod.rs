@@ -10,7 +10,7 @@ mod mount;
 mod process;
 mod served;
 
-pub(crate) use array::{Array, CHUNK_BYTES, SUPERBLOCK_BYTES};
+pub(crate) use array::{Array, CHUNK_BYTES, Refusal, SUPERBLOCK_BYTES};
 pub(crate) use bytes::{Random, assert_same};
 pub(crate) use mount::Mount;
 pub(crate) use process::{Background, is_installed, ok, run, say, wait_until};

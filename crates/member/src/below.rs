@@ -1,0 +1,299 @@
+//! What is below a device: the same bytes under other names, and how they are kept for us.
+//!
+//! A lock on a loop device does not meet one on the file that it is over, nor one on a second loop device over that
+//! file; `O_EXCL` does not either. So a device is followed down to what holds its bytes, and each layer is locked:
+//!
+//! ```text
+//!   loop0p1 --partition--> loop0 --loop--> /x/a.img        dm-3 --slaves--> sda2 --partition--> sda
+//! ```
+//!
+//! A layer of which we have everything is locked as the member itself is; one of which we have a part is locked for
+//! sharing, so that other parts may be used by others, and the whole by none. Two loop devices over the same bytes of
+//! one file are both refused: nothing says which of them is meant, and both may write.
+//!
+//! What it does not do: follow a file to the device of its file system (that is mounted, and the kernel holds it);
+//! look into tables of device-mapper: two devices of it that map the same part of a third are not told apart.
+//! What cannot be opened by us is not locked; its locks are read instead.
+//!
+//! Invariants
+//! - Whatever way it is reached by, one range of bytes has one writer (`tests/loop_device.rs`, `kernel::tests`).
+
+use std::fs::{self, File, OpenOptions};
+use std::ops::Range;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+
+use crate::kernel::{Attached, Kernel, key_of};
+use crate::limits::LAYERS_MAX;
+use crate::lock::{self, Sharing};
+use crate::{Access, DeviceNumber, Holder, IdentityKey, OpenError};
+
+/// How one device is made of another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Partition,
+    Loop,
+    /// Device-mapper, md, bcache: whatever sysfs lists as slaves.
+    Slaves,
+}
+
+/// One layer below a member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Layer {
+    pub(crate) key: IdentityKey,
+    /// Where it seems to be; what is there may be another by now.
+    path: PathBuf,
+    /// Which of its bytes the member has; more than those where the way there is not known exactly.
+    bytes: Range<u64>,
+    is_exact: bool,
+    /// The member has all of it.
+    is_whole: bool,
+    way: Way,
+    /// The kernel's name of the device above.
+    above: String,
+    /// The step from there to here: "loop3 is a loop device over /x/a.img".
+    words: String,
+}
+
+/// Every layer below a block device, the upper ones first.
+pub(crate) fn layers(device: DeviceNumber, kernel: &Kernel) -> Vec<Layer> {
+    let mut found = Vec::new();
+    let mut next = vec![(device, 0..u64::MAX, true, true)];
+    while let Some((device, bytes, is_exact, is_whole)) = next.pop() {
+        for mut layer in step(device, &bytes, kernel) {
+            layer.is_exact &= is_exact;
+            layer.is_whole &= is_whole;
+            if found.len() == LAYERS_MAX {
+                return found;
+            }
+            if let IdentityKey::BlockDevice { device } = layer.key {
+                next.push((device, layer.bytes.clone(), layer.is_exact, layer.is_whole));
+            }
+            found.push(layer);
+        }
+    }
+    found
+}
+
+/// What a device is made of, one step down; nothing where it is a device of its own.
+fn step(device: DeviceNumber, bytes: &Range<u64>, kernel: &Kernel) -> Vec<Layer> {
+    let Some(above) = kernel.name_of(device) else { return Vec::new() };
+    if let Some((disk, part)) = kernel.disk_of(device) {
+        let words = format!("{above} is a partition of {}", disk.name);
+        return vec![Layer {
+            key: IdentityKey::BlockDevice { device: disk.number },
+            path: kernel.node_of(&disk.name),
+            bytes: within(bytes, &part),
+            is_exact: true,
+            is_whole: false,
+            way: Way::Partition,
+            above,
+            words,
+        }];
+    }
+    if let Some(attached) = kernel.attached(&above) {
+        let words = format!("{above} is a loop device over {}", attached.path.display());
+        return vec![Layer {
+            key: attached.over,
+            bytes: within(bytes, &attached.bytes),
+            is_exact: true,
+            is_whole: attached.bytes == (0..u64::MAX),
+            path: attached.path,
+            way: Way::Loop,
+            above,
+            words,
+        }];
+    }
+    let slaves = kernel.slaves_of(device);
+    let is_alone = slaves.len() == 1;
+    let size = |device| kernel.size_of(device);
+    let layer = |slave: crate::kernel::Named| Layer {
+        key: IdentityKey::BlockDevice { device: slave.number },
+        path: kernel.node_of(&slave.name),
+        bytes: 0..u64::MAX,
+        is_exact: false,
+        is_whole: is_alone && size(device).is_some() && size(device) == size(slave.number),
+        way: Way::Slaves,
+        words: format!("{above} is made of {}", slave.name),
+        above: above.clone(),
+    };
+    slaves.into_iter().map(layer).collect()
+}
+
+/// The part `inner` of the part `outer` of something.
+fn within(inner: &Range<u64>, outer: &Range<u64>) -> Range<u64> {
+    let at = |offset: u64| outer.start.saturating_add(offset).min(outer.end);
+    at(inner.start)..at(inner.end)
+}
+
+fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start < other.end && other.start < one.end
+}
+
+/// Refuses a member whose bytes somebody has another way, and locks them on every layer. The locks go with the files.
+///
+/// # Errors
+/// [`OpenError::Busy`], with the layer and who has it.
+pub(crate) fn hold(
+    path: &Path,
+    device: DeviceNumber,
+    access: Access,
+    kernel: &Kernel,
+) -> Result<Vec<File>, OpenError> {
+    let mut locks = Vec::new();
+    for layer in layers(device, kernel) {
+        let held = match layer.way {
+            Way::Loop => {
+                twin(&layer, access, kernel).or_else(|| kernel.holder_beside_loops(layer.key))
+            }
+            // What holds it there is the device above, which is us.
+            Way::Partition | Way::Slaves => None,
+        };
+        let held = match held {
+            Some(holder) => Err(holder),
+            None => lock_layer(&layer, access, kernel),
+        };
+        match held {
+            Ok(lock) => locks.extend(lock),
+            Err(holder) => {
+                let holder = Holder::Below { step: layer.words, holder: Box::new(holder) };
+                return Err(OpenError::Busy { path: path.into(), holder });
+            }
+        }
+    }
+    Ok(locks)
+}
+
+/// Which other process has locked a member, or a layer below it: where the kernel says that it is taken, and not by whom.
+pub(crate) fn locked_by(path: &Path, key: IdentityKey, kernel: &Kernel) -> Option<Holder> {
+    let lock_on = |path: &Path| {
+        let metadata = fs::metadata(path).ok()?;
+        kernel.foreign_lock(DeviceNumber::from_packed(metadata.dev()), metadata.ino())
+    };
+    let below = || {
+        let IdentityKey::BlockDevice { device } = key else { return None };
+        layers(device, kernel).into_iter().find_map(|layer| {
+            let holder = Box::new(lock_on(&layer.path)?);
+            Some(Holder::Below { step: layer.words, holder })
+        })
+    };
+    lock_on(path).or_else(below)
+}
+
+/// Another loop device over the same bytes, if one of the two may write.
+fn twin(layer: &Layer, access: Access, kernel: &Kernel) -> Option<Holder> {
+    let is_twin = |other: &Attached| {
+        let may_write = access == Access::ReadWrite || !other.is_read_only;
+        other.over == layer.key && overlap(&other.bytes, &layer.bytes) && may_write
+    };
+    let others = kernel.loops().into_iter().filter(|other| other.name != layer.above);
+    let twin = others.into_iter().find(is_twin)?;
+    Some(kernel.loop_holder(twin.name))
+}
+
+/// Locks a layer as far as we may open it: none if we may not, and its locks keep nobody from it.
+fn lock_layer(layer: &Layer, access: Access, kernel: &Kernel) -> Result<Option<File>, Holder> {
+    let sharing = match access {
+        Access::ReadWrite if layer.is_whole => Sharing::Exclusive,
+        Access::ReadWrite | Access::ReadOnly | Access::Examine => Sharing::Shared,
+    };
+    let Some(file) = open_layer(layer) else {
+        let foreign = match layer.key {
+            IdentityKey::File { device, inode } => kernel.foreign_lock(device, inode),
+            IdentityKey::BlockDevice { .. } | IdentityKey::Memory { .. } => None,
+        };
+        return foreign.filter(|_| sharing == Sharing::Exclusive).map_or(Ok(None), Err);
+    };
+    let taken = lock::take_patiently(&file, sharing, kernel).or_else(|_| {
+        // NFS takes no exclusive lock of a reader. Where there are no locks at all, the file as a member of its own
+        // cannot be locked either, and is refused for that.
+        lock::take_patiently(&file, Sharing::Shared, kernel)
+    });
+    match taken {
+        Ok(Some(holder)) => Err(holder),
+        Ok(None) => {
+            let metadata = file.metadata().ok();
+            let metadata = metadata.filter(|it| it.is_file() && sharing == Sharing::Exclusive);
+            let foreign = metadata.and_then(|metadata| {
+                kernel.foreign_lock(DeviceNumber::from_packed(metadata.dev()), metadata.ino())
+            });
+            foreign.map_or(Ok(Some(file)), Err)
+        }
+        Err(_) => Ok(None),
+    }
+}
+
+/// Opens what a layer's path leads to, if it is that layer. For reading: locks want no more.
+fn open_layer(layer: &Layer) -> Option<File> {
+    let is_it = |metadata: &fs::Metadata| key_of(metadata) == Some(layer.key);
+    fs::metadata(&layer.path).ok().filter(is_it)?;
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let mut options = OpenOptions::new();
+    let file =
+        options.read(true).custom_flags(flags.bits().cast_signed()).open(&layer.path).ok()?;
+    file.metadata().ok().filter(is_it)?;
+    Some(file)
+}
+
+/// Which bytes a path leads to, by each of their names.
+#[derive(Debug, Clone)]
+pub struct Reach(Vec<Place>);
+
+/// Bytes by one of their names, and the last step there.
+#[derive(Debug, Clone)]
+struct Place {
+    key: IdentityKey,
+    bytes: Range<u64>,
+    step: Option<String>,
+}
+
+impl Reach {
+    /// Where a path leads now. Where nothing can be told of it, it shares nothing with others.
+    #[must_use]
+    pub fn of(path: &Path) -> Self {
+        let Some(key) = fs::metadata(path).ok().and_then(|metadata| key_of(&metadata)) else {
+            return Self(Vec::new());
+        };
+        let mut places = vec![Place { key, bytes: 0..u64::MAX, step: None }];
+        if let IdentityKey::BlockDevice { device } = key {
+            let layers = layers(device, &Kernel::running());
+            places.extend(layers.into_iter().filter(|layer| layer.is_exact).map(|layer| Place {
+                key: layer.key,
+                bytes: layer.bytes,
+                step: Some(layer.words),
+            }));
+        }
+        Self(places)
+    }
+
+    /// How the two come to bytes that they have in common; none where they do not.
+    #[must_use]
+    pub fn shared_with(&self, other: &Self) -> Option<String> {
+        self.0.iter().find_map(|one| {
+            let is_same =
+                |other: &&Place| one.key == other.key && overlap(&one.bytes, &other.bytes);
+            let other = other.0.iter().find(is_same)?;
+            let steps = [&one.step, &other.step].into_iter().flatten();
+            let steps: Vec<&str> = steps.map(String::as_str).collect();
+            Some(match steps.as_slice() {
+                [] => "both names lead to one file or device".to_owned(),
+                steps => steps.join(", and "),
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_part_is_a_part_of_the_whole() {
+        assert_eq!(within(&(0..u64::MAX), &(512..4096)), 512..4096);
+        assert_eq!(within(&(512..1024), &(4096..u64::MAX)), 4608..5120);
+        assert_eq!(within(&(512..9000), &(4096..8192)), 4608..8192);
+        assert!(overlap(&(0..2), &(1..3)) && !overlap(&(0..2), &(2..3)));
+    }
+}
