@@ -7,13 +7,16 @@
 use std::path::Path;
 
 use braid_assembly::ProbedMember;
-use braid_member::{Access, Holder, IdentityKey, Member, MemberError, OpenError};
+use braid_member::{Access, Holder, IdentityKey, Member, MemberError, OpenError, is_shortage};
 use braid_ondisk::{
     BadBlockLog, BadBlockLogError, BadRange, BitmapError, BitmapSuperblock, Features, Snippet,
     Superblock, UnvalidatedBitmap, probe, probe_ranges,
 };
 
+use rustix::io::Errno;
+
 use crate::error::code::Code;
+use crate::error::system::shortage;
 use crate::error::{CliError, Risk};
 use crate::output::shell::shell_word;
 
@@ -126,7 +129,14 @@ fn identity_words(key: IdentityKey) -> String {
 
 /// A member that failed while it was read or written. `doing` is `reading`, `writing`, ...
 pub(crate) fn io_error(label: &str, doing: &str, error: &MemberError) -> CliError {
-    let failed = CliError::new(Code::MemberIo, format!("{doing} {label} failed")).about(label);
+    let what = format!("{doing} {label} failed");
+    if let MemberError::Media { errno } = error
+        && is_shortage(*errno)
+    {
+        return shortage(what, *errno).about(label).caused_by(error);
+    }
+    let code = if error.is_of_the_member() { Code::MemberIo } else { Code::System };
+    let failed = CliError::new(code, what).about(label);
     failed.caused_by(error).remedy(Risk::Look, "See what the kernel says", "dmesg | tail")
 }
 
@@ -171,9 +181,36 @@ pub(crate) fn open_error(error: &OpenError) -> CliError {
             let (failed, word) = new(Code::HoldsData, path);
             failed.remedy(Risk::Look, "See what it is", format!("braid examine {word}"))
         }
-        OpenError::Replaced { path } | OpenError::System { path, .. } => {
-            list(new(Code::MemberIo, path))
+        OpenError::Unlockable { path, errno } => {
+            let (failed, word) = new(Code::MemberUnlockable, path);
+            failed
+                .because(unlockable(*errno))
+                .remedy(Risk::Look, "See what it is on", format!("findmnt --target {word}"))
+                .remedy(
+                    Risk::Change,
+                    "Copy it to where there are locks",
+                    format!("cp --sparse=always {word} /var/tmp/"),
+                )
         }
+        OpenError::System { path, errno, .. } if is_shortage(*errno) => {
+            shortage(error.to_string(), *errno).about(path.display().to_string())
+        }
+        OpenError::Replaced { path } | OpenError::System { path, .. } => {
+            let code = if error.is_of_the_member() { Code::MemberIo } else { Code::System };
+            list(new(code, path))
+        }
+    }
+}
+
+/// Why there is no lock, as far as the number says it.
+fn unlockable(errno: i32) -> &'static str {
+    match Errno::from_raw_os_error(errno) {
+        Errno::NOLCK => {
+            "its file system has no locks to give: a network file system without a lock daemon, or \
+             a full table of locks"
+        }
+        Errno::PERM | Errno::ACCESS => "its file system, or a security module, allows no locks",
+        _ => "its file system knows no locks of this kind",
     }
 }
 

@@ -256,6 +256,14 @@ pub enum OpenError {
         /// As given.
         path: PathBuf,
     },
+    /// No lock can be had, which is not to say that another has it. Without one nothing keeps a second writer away.
+    #[error("{} cannot be locked: {}", .path.display(), errno_words(*.errno))]
+    Unlockable {
+        /// As given.
+        path: PathBuf,
+        /// What `flock` answered.
+        errno: i32,
+    },
     /// Any other answer of the operating system.
     #[error("{} failed on {}: {}", .call, .path.display(), errno_words(*.errno))]
     System {
@@ -268,7 +276,88 @@ pub enum OpenError {
     },
 }
 
+impl OpenError {
+    /// Whether it says something about the member, rather than about this process, its user, or a path: an array may
+    /// be judged by it.
+    #[must_use]
+    pub fn is_of_the_member(&self) -> bool {
+        match self {
+            Self::TooSmall { .. } => true,
+            Self::System { errno, .. } => is_of_a_device(*errno),
+            _ => false,
+        }
+    }
+}
+
+impl MemberError {
+    /// The same for what a read of an open member answered.
+    #[must_use]
+    pub fn is_of_the_member(&self) -> bool {
+        match self {
+            Self::Media { errno } => is_of_a_device(*errno),
+            _ => true,
+        }
+    }
+}
+
+/// Errors that devices and file systems have of their own.
+fn is_of_a_device(errno: i32) -> bool {
+    // What a list does not know is no evidence: nobody loses a member for an error that has another reason.
+    const DEVICE: [Errno; 15] = [
+        Errno::IO,
+        Errno::NXIO,
+        Errno::NODEV,
+        Errno::NOMEDIUM,
+        Errno::MEDIUMTYPE,
+        Errno::REMOTEIO,
+        Errno::BADMSG,
+        Errno::ILSEQ,
+        Errno::UCLEAN,
+        Errno::NODATA,
+        Errno::TIMEDOUT,
+        Errno::STALE,
+        Errno::NOTCONN,
+        Errno::CONNABORTED,
+        Errno::NOLINK,
+    ];
+    DEVICE.contains(&Errno::from_raw_os_error(errno))
+}
+
+/// Whether an error number says that this process, or the whole system, has run out of something for the moment: memory,
+/// descriptors, threads. It is no fault of what was asked for.
+#[must_use]
+pub fn is_shortage(errno: i32) -> bool {
+    const SHORTAGES: [Errno; 6] =
+        [Errno::NOMEM, Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::INTR, Errno::NOBUFS];
+    SHORTAGES.contains(&Errno::from_raw_os_error(errno))
+}
+
 /// The operating system's words for an error number.
 fn errno_words(errno: i32) -> std::io::Error {
     std::io::Error::from_raw_os_error(errno)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn running_out_of_something_is_no_fault_of_the_member() {
+        for errno in [Errno::NOMEM, Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::INTR] {
+            let errno = errno.raw_os_error();
+            let error = OpenError::System { path: PathBuf::new(), call: "open", errno };
+            assert!(is_shortage(errno) && !error.is_of_the_member(), "{error}");
+            assert!(!MemberError::Media { errno }.is_of_the_member(), "{error}");
+        }
+        for errno in [Errno::IO, Errno::NXIO, Errno::NODEV, Errno::BADMSG] {
+            let errno = errno.raw_os_error();
+            let error = OpenError::System { path: PathBuf::new(), call: "open", errno };
+            assert!(!is_shortage(errno) && error.is_of_the_member(), "{error}");
+        }
+        let path = PathBuf::new();
+        for errno in [Errno::NOLCK, Errno::PERM, Errno::ACCESS].map(Errno::raw_os_error) {
+            assert!(!OpenError::Unlockable { path: path.clone(), errno }.is_of_the_member());
+        }
+        assert!(!OpenError::Replaced { path }.is_of_the_member());
+    }
 }

@@ -45,7 +45,7 @@ use std::io::{IoSlice, IoSliceMut};
 pub use below::Reach;
 pub use block::BlockMember;
 pub use direct::DirectError;
-pub use error::{FileKind, Holder, MemberError, OpenError};
+pub use error::{FileKind, Holder, MemberError, OpenError, is_shortage};
 pub use file::FileMember;
 pub use identity::{DeviceNumber, Identity, IdentityKey, MemberKind};
 pub use memory::MemoryMember;

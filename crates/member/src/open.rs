@@ -25,7 +25,7 @@ use rustix::io::Errno;
 use crate::below;
 use crate::block::BlockMember;
 use crate::descriptor::Descriptor;
-use crate::error::{FileKind, Holder, OpenError};
+use crate::error::{FileKind, Holder, OpenError, is_shortage};
 use crate::file::FileMember;
 use crate::kernel::{Kernel, key_of};
 use crate::limits::{
@@ -175,10 +175,12 @@ fn lock_out(path: &Path, file: &File, access: Access, kernel: &Kernel) -> Result
         Access::ReadWrite => Sharing::Exclusive,
     };
     let metadata = file.metadata().map_err(|error| path_error(path, "fstat", &error))?;
-    let taken = lock::take_patiently(file, sharing, kernel).map_err(|errno| OpenError::System {
-        path: path.into(),
-        call: "flock",
-        errno: errno.raw_os_error(),
+    let taken = lock::take_patiently(file, sharing, kernel);
+    let taken = taken.map_err(|errno| match errno.raw_os_error() {
+        errno if is_shortage(errno) => {
+            OpenError::System { path: path.into(), call: "flock", errno }
+        }
+        errno => OpenError::Unlockable { path: path.into(), errno },
     });
     refuse(path, taken?)?;
     // QEMU's locks are of a kind that `flock` does not meet. Only a regular file's locks say that

@@ -22,6 +22,7 @@ use braid_assembly::{Assembly, Options, ProbedMember, Verdict, assemble};
 use braid_member::{Access, Reach};
 
 use super::Globals;
+use crate::error::code::Code;
 use crate::error::{CliError, Exit};
 use crate::probe::{open_member, probe_member};
 use crate::refusal;
@@ -69,6 +70,12 @@ fn look(args: &Args) -> Result<Findings, CliError> {
         let label = path.display().to_string();
         let mut found = open_member(path, Access::Examine)
             .and_then(|device| probe_member(device.as_ref(), &label));
+        if let Err(error) = &found
+            && error.code() == Code::Shortage
+        {
+            // What could not be looked at for a reason of our own says nothing about the array.
+            return Err(error.clone());
+        }
         if let Ok(member) = &mut found {
             // A loop device over another member is that member, and no copy of it.
             let reach = Reach::of(path);

@@ -20,7 +20,7 @@ pub(crate) struct Entry {
 }
 
 /// All of them, in the order of their numbers.
-pub(crate) const CATALOGUE: [Entry; 46] = [
+pub(crate) const CATALOGUE: [Entry; 48] = [
     // The command line.
     Entry {
         code: Code::Usage,
@@ -302,6 +302,15 @@ pub(crate) const CATALOGUE: [Entry; 46] = [
         explanation: "Another braid, or a program that locks files in the same way, has the member open. \
                       Two writers would destroy the array. Stop the other one first.",
     },
+    Entry {
+        code: Code::MemberUnlockable,
+        title: "the member cannot be locked",
+        exit: Exit::Failed,
+        explanation: "braid locks each member (flock), so that no second server writes it. The file system below \
+                      gave no lock, and nobody else has one: network file systems without a lock daemon, some \
+                      FUSE file systems and some security modules do that. Nothing was written. A copy on a file \
+                      system with locks, or a loop device over the file, can be served.",
+    },
     // Serving.
     Entry {
         code: Code::SocketBusy,
@@ -347,6 +356,15 @@ pub(crate) const CATALOGUE: [Entry; 46] = [
         explanation: "`braid tune` talks to the process that serves the array, through a control socket. \
                       That socket is not there, or nobody answers at it. It lies beside the NBD socket \
                       if `braid serve` chose that itself, else where `serve --control` says.",
+    },
+    Entry {
+        code: Code::Shortage,
+        title: "the system is short of memory, descriptors or threads",
+        exit: Exit::Failed,
+        explanation: "This process, or the whole system, had no more of something that is needed to go on. It says \
+                      nothing about the members: none of them is judged by it, and none was written. Limits of the \
+                      user (`ulimit -a`) and of the control group are the usual reasons; once there is room, the \
+                      same command can be given again.",
     },
     // Running.
     Entry {

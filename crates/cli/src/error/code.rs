@@ -85,6 +85,8 @@ pub(crate) enum Code {
     MemberBusy = 60,
     /// Another process has locked the member.
     MemberLocked = 61,
+    /// The member cannot be locked.
+    MemberUnlockable = 62,
     /// The address is already in use.
     SocketBusy = 70,
     /// The folder of the socket cannot be written.
@@ -97,6 +99,8 @@ pub(crate) enum Code {
     System = 74,
     /// No array answers there.
     NotServed = 75,
+    /// The system is short of memory, descriptors or threads.
+    Shortage = 76,
     /// The state folder cannot be written.
     StateFolder = 80,
     /// The array has lost more members than it tolerates.

@@ -21,6 +21,7 @@
 pub(crate) mod catalogue;
 pub(crate) mod code;
 pub(crate) mod render;
+pub(crate) mod system;
 #[cfg(test)]
 mod tests;
 

@@ -12,6 +12,7 @@
 //!   tuned        the stripe cache, set under load
 //!   scheduled    elevators and the multiplexer, set under load
 //!   two_writers  the same bytes by two names
+//!   shortages    what the operating system refuses
 //! ```
 //!
 //! What it does not do: look at the members' bytes (the oracle does, with md itself).
@@ -30,6 +31,7 @@ mod lost;
 mod odd_places;
 mod recorded;
 mod scheduled;
+mod shortages;
 mod stopping;
 mod tuned;
 mod two_writers;

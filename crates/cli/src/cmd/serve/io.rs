@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use braid_ring::{Settings, Workers};
+use braid_ring::{RingError, Settings, Workers};
 use braid_runtime::Options;
 
 use super::report::Reporter;
-use super::system;
 use crate::error::CliError;
+use crate::error::system::system;
 
 /// More shards than this cost more memory than they give.
 const SHARDS_MAX: u16 = 64;
@@ -73,8 +73,13 @@ pub(super) fn workers(
             Ok(None)
         }
         Err(error) => {
-            let error = std::io::Error::other(error);
-            Err(system("io_uring workers could not be started", &error))
+            let what = "io_uring workers could not be started";
+            Err(match error {
+                RingError::System { call, error } => {
+                    system(what, &error).because(format!("{call} failed"))
+                }
+                error => system(what, &std::io::Error::other(error)),
+            })
         }
     }
 }

@@ -18,13 +18,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use braid_assembly::Choice;
-use braid_frontend_nbd::{Export, Server, Settings, StartError};
+use braid_frontend_nbd::{BindError, Export, Server, Settings, StartError};
+use braid_ring::RingError;
 use braid_runtime::{OpenError, Options, Sink, Volume};
 
 use super::Globals;
 use crate::error::code::Code;
+use crate::error::system::{is_shortage_of, system};
 use crate::error::{CliError, Exit, Risk};
 use crate::output::shell::shell_word;
+use crate::probe::io_error;
 use assemble::Ready;
 use control::{Control, ControlError};
 use export::VolumeExport;
@@ -176,23 +179,42 @@ fn open(
         move |notice| watcher.notice(&notice),
         sink,
     );
-    let volume = volume.map_err(|error| {
-        let what = match &error {
-            OpenError::Untold { index, .. } => {
-                format!("{} could not be written before the start", labels[*index])
-            }
-            OpenError::Direct { index, .. } => format!(
-                "{} cannot be used past the page cache; without --direct on it can be served",
-                labels[*index]
-            ),
-            _ => "the array could not be started".to_owned(),
-        };
-        CliError::new(Code::ArrayFailed, what).caused_by(&error)
-    })?;
+    let volume = volume.map_err(|error| not_opened(&error, &labels))?;
     for (index, why) in volume.through_page_cache() {
         reporter.through_page_cache(&labels[*index], why);
     }
     Ok(Arc::new(volume))
+}
+
+/// Why an array that could be assembled did not start. Only one of the reasons is that members are lost.
+fn not_opened(error: &OpenError, labels: &[String]) -> CliError {
+    let what = "the array could not be started";
+    match error {
+        OpenError::Untold { index, source } if source.is_of_the_member() => {
+            let what = format!("{} could not be written before the start", labels[*index]);
+            CliError::new(Code::ArrayFailed, what).caused_by(error)
+        }
+        OpenError::Untold { index, source } => {
+            io_error(&labels[*index], "writing", source).because(error.to_string())
+        }
+        OpenError::Thread(source) | OpenError::Memory(source) => {
+            system(what, source).because(error.to_string())
+        }
+        OpenError::Ring(RingError::System { error: source, .. }) => {
+            system(what, source).because(error.to_string())
+        }
+        OpenError::Ring(_) => CliError::new(Code::System, what).caused_by(error),
+        OpenError::Direct { index, .. } => {
+            let label = &labels[*index];
+            let what = format!(
+                "{label} cannot be used past the page cache; without --direct on it can be served"
+            );
+            CliError::new(Code::System, what).about(label).caused_by(error)
+        }
+        OpenError::NotRecordable => CliError::new(Code::UnsupportedFeature, what).caused_by(error),
+        OpenError::ReadOnly { .. } => CliError::new(Code::ReadOnlyOnly, what).caused_by(error),
+        OpenError::Members(_) => CliError::new(Code::MembersDisagree, what).caused_by(error),
+    }
 }
 
 /// A file that was not there: what a recording would overwrite may be a member. For its owner's eyes: it tells
@@ -200,7 +222,7 @@ fn open(
 fn new_recording(path: &Path) -> Result<Sink, CliError> {
     let mut options = std::fs::OpenOptions::new();
     let file = options.write(true).create_new(true).mode(0o600).open(path).map_err(|error| {
-        system(&format!("the recording {} could not be created", path.display()), &error)
+        system(format!("the recording {} could not be created", path.display()), &error)
     })?;
     Ok(Box::new(file))
 }
@@ -243,18 +265,21 @@ fn choice(array: Option<&str>) -> Choice {
     }
 }
 
-pub(super) fn system(what: &str, error: &std::io::Error) -> CliError {
-    CliError::new(Code::System, what).caused_by(error)
-}
-
 fn control_error(path: &Path, error: &ControlError) -> CliError {
-    let code = match error {
-        ControlError::Bind(bind) => bind_code(bind),
-        ControlError::System(_) => Code::System,
-    };
     let what = format!("the control socket {} cannot be used", path.display());
+    let bind = match error {
+        ControlError::Bind(BindError::System { source, .. }) if is_shortage_of(source) => {
+            return system(what, source);
+        }
+        ControlError::System(source) => return system(what, source),
+        ControlError::Bind(bind) => bind,
+    };
     let another = "braid serve --control /tmp/other.control MEMBER...";
-    CliError::new(code, what).caused_by(error).remedy(Risk::Look, "Name another place", another)
+    CliError::new(bind_code(bind), what).caused_by(error).remedy(
+        Risk::Look,
+        "Name another place",
+        another,
+    )
 }
 
 fn start_error(error: &StartError, args: &Args) -> CliError {

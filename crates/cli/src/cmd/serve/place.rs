@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use braid_frontend_nbd::{BindError, Endpoint};
 use braid_nbd_proto::NbdUri;
 
-use super::system;
 use crate::error::code::Code;
+use crate::error::system::{is_shortage_of, system};
 use crate::error::{CliError, Risk};
 
 /// The endpoint of a URI, which may name the array but no other export.
@@ -114,6 +114,11 @@ pub(super) fn bind_code(error: &BindError) -> Code {
 }
 
 pub(super) fn bind_error(error: &BindError) -> CliError {
+    if let BindError::System { source, .. } = error
+        && is_shortage_of(source)
+    {
+        return system("cannot listen", source);
+    }
     let another = "braid serve --nbd 'nbd+unix:///?socket=/tmp/other.sock' MEMBER...";
     CliError::new(bind_code(error), "cannot listen there").because(error.to_string()).remedy(
         Risk::Look,

@@ -6,14 +6,16 @@
 
 mod array;
 mod bytes;
+mod denied;
 mod mount;
 mod process;
 mod served;
 
 pub(crate) use array::{Array, CHUNK_BYTES, Refusal, SUPERBLOCK_BYTES};
 pub(crate) use bytes::{Random, assert_same};
+pub(crate) use denied::FLOCK;
 pub(crate) use mount::Mount;
-pub(crate) use process::{Background, is_installed, ok, run, say, wait_until};
+pub(crate) use process::{Background, Ran, is_installed, ok, run, say, wait_until};
 pub(crate) use served::Served;
 
 /// A level, how many members, and how many of them may be lost whichever they are.

@@ -1,0 +1,46 @@
+//! braid where the operating system refuses something: a limit, or a system call that answers an error.
+
+use super::array::Array;
+use super::process::{Ran, is_installed, run};
+
+/// Installs a filter (seccomp) by which one system call answers an error, and becomes another program.
+const FILTER: &str = r#"
+import ctypes, os, struct, sys
+number, errno = int(sys.argv[1]), int(sys.argv[2])
+code = [(0x20, 0, 0, 0), (0x15, 0, 1, number), (6, 0, 0, 0x50000 | errno), (6, 0, 0, 0x7fff0000)]
+program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in code))
+class Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_void_p)]
+libc = ctypes.CDLL(None, use_errno=True)
+given = Program(len(code), ctypes.addressof(program))
+if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.byref(given), 0, 0):
+    sys.exit(99)
+os.execvp(sys.argv[3], sys.argv[3:])
+"#;
+
+/// `flock`, by its number on x86-64.
+pub(crate) const FLOCK: u32 = 73;
+
+impl Array {
+    /// Runs braid where the system call `number` answers `errno`; none where no filter can be had.
+    pub(crate) fn braid_denied(&self, (number, errno): (u32, i32), words: &[&str]) -> Option<Ran> {
+        if !is_installed("python3") {
+            return None;
+        }
+        let (number, errno) = (number.to_string(), errno.to_string());
+        let mut line: Vec<String> =
+            ["-c", FILTER, &number, &errno, env!("CARGO_BIN_EXE_braid")].map(str::to_owned).into();
+        line.extend(self.command_line(words, &self.members));
+        let ran = run("python3", line);
+        (ran.status.code() != Some(99)).then_some(ran)
+    }
+
+    /// Runs braid after `limits`, a line of shell such as `ulimit -n 8`.
+    pub(crate) fn braid_after(&self, limits: &str, words: &[&str]) -> Ran {
+        let script = format!("{limits}; exec \"$@\"");
+        let mut line: Vec<String> =
+            ["-c", &script, "sh", env!("CARGO_BIN_EXE_braid")].map(str::to_owned).into();
+        line.extend(self.command_line(words, &self.members));
+        run("sh", line)
+    }
+}
