@@ -7,6 +7,7 @@ mod cmd;
 mod error;
 mod probe;
 mod refusal;
+mod signals;
 mod state;
 
 use std::process::ExitCode;
@@ -25,6 +26,7 @@ const MDADM_HABITS: [&str; 12] = [
 ];
 
 fn main() -> ExitCode {
+    signals::survive_long_writes();
     let json = std::env::args_os().any(|argument| argument == "--json");
     let outcome = match Cli::try_parse() {
         Ok(cli) => {

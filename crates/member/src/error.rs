@@ -20,6 +20,9 @@ pub enum MemberError {
     /// The file system below a sparse file is full (`ENOSPC`, `EDQUOT`).
     #[error("no space is left below this member")]
     OutOfSpace,
+    /// The file may not be so long (`EFBIG`): a limit of this process (`ulimit -f`), or of the file system.
+    #[error("the file may not be written that far: a limit on the size of files (ulimit -f)")]
+    FileTooLong,
     /// The range does not lie inside the member; nothing was asked of the device.
     #[error(
         "{length_bytes} bytes at offset {offset_bytes} lie outside a member of {size_bytes} bytes"
@@ -53,6 +56,7 @@ impl From<Errno> for MemberError {
     fn from(errno: Errno) -> Self {
         match errno {
             Errno::NOSPC | Errno::DQUOT => Self::OutOfSpace,
+            Errno::FBIG => Self::FileTooLong,
             Errno::NODEV | Errno::NXIO | Errno::STALE => Self::Gone,
             other => Self::Media { errno: other.raw_os_error() },
         }

@@ -333,7 +333,7 @@ pub(crate) fn transfer(buffer: Buffer, length_bytes: u64) -> Span {
 pub(crate) fn fault(error: MemberError) -> MemberFault {
     match error {
         MemberError::Gone | MemberError::Truncated => MemberFault::Gone,
-        MemberError::OutOfSpace => MemberFault::NoSpace,
+        MemberError::OutOfSpace | MemberError::FileTooLong => MemberFault::NoSpace,
         MemberError::Media { .. }
         | MemberError::OutOfBounds { .. }
         | MemberError::ReadOnly

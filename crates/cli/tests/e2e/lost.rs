@@ -38,7 +38,7 @@ fn an_answered_write_that_was_lost_is_not_read_as_the_old_bytes() {
     let ours = read(0x5a, at);
     assert!(ours.contains("read 4096/4096"), "out of the payload: {ours}");
 
-    fill_up(served.id());
+    fill_up(served.process_id());
     let flushed = flush();
     assert!(
         flushed.contains("Input/output error"),

@@ -12,6 +12,7 @@
 //!   tuned        the stripe cache, set under load
 //!   scheduled    elevators and the multiplexer, set under load
 //!   two_writers  the same bytes by two names
+//!   signals      which stop it, which do not
 //!   shortages    what the operating system refuses
 //! ```
 //!
@@ -32,6 +33,7 @@ mod odd_places;
 mod recorded;
 mod scheduled;
 mod shortages;
+mod signals;
 mod stopping;
 mod tuned;
 mod two_writers;

@@ -34,7 +34,11 @@ fn out_of_descriptors_at_start_is_not_a_member_less() {
     let array = Array::create(RAID_5);
     let mut refused = 0;
     for limit in 5..24 {
-        let ran = array.braid_after(&format!("ulimit -n {limit}"), &["serve", "--run", "true"]);
+        let ran = array.braid_after(
+            &format!("ulimit -n {limit}"),
+            &["serve", "--run", "true"],
+            &array.members,
+        );
         let assembled = ran.stdout.lines().find(|line| line.contains("\"assembled\""));
         if let Some(assembled) = assembled {
             assert!(assembled.contains("\"degraded_slots\":0"), "{limit}: {ran:?}");
@@ -57,9 +61,8 @@ fn out_of_descriptors_at_start_is_not_a_member_less() {
 fn out_of_memory_at_start_is_not_members_lost() {
     let array = Array::create(RAID_5);
     let ran = array.braid_denied((FLOCK, 12), &["serve", "--run", "true"]);
-    for ran in
-        ran.iter().chain([&array.braid_after("ulimit -v 60000", &["serve", "--run", "true"])])
-    {
+    let short = array.braid_after("ulimit -v 60000", &["serve", "--run", "true"], &array.members);
+    for ran in ran.iter().chain([&short]) {
         let (error, status) = error(ran);
         assert_eq!((error["code"].as_str(), status), (Some("B076"), Some(1)), "{ran:?}");
         assert!(error.to_string().contains("allocate memory"), "{error}");

@@ -240,16 +240,3 @@ fn losing_a_member_of_raid_0_is_said_and_ends_writes() {
     assert_eq!(served.wait_for("stopped")["clean"], false);
     assert_eq!(status.code(), Some(3), "{status}");
 }
-
-/// SIGINT and SIGHUP stop it as SIGTERM does.
-#[test]
-fn every_polite_signal_stops_it() {
-    let array = Array::create(RAID_5);
-    for signal in [Signal::INT, Signal::HUP] {
-        let mut served = array.serve();
-        served.signal(signal);
-        assert!(served.wait().success(), "{signal:?}");
-        assert_eq!(served.wait_for("stopped")["clean"], true);
-        wait_until("the socket to go", Duration::from_secs(1), || !served.socket.exists());
-    }
-}

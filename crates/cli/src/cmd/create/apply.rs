@@ -23,10 +23,12 @@ use super::destroy::signature_sectors;
 use super::plan::{Plan, Seat, Source, Sync};
 use crate::cmd::Globals;
 use crate::error::code::Code;
+use crate::error::system::system;
 use crate::error::{CliError, Risk};
 use crate::output::utc::now_seconds;
 use crate::probe::{io_error, open_error, probe_member};
 use crate::refusal;
+use crate::signals::flag_ending;
 use crate::state::{Saved, remove_files, save};
 
 /// Bytes in a sector.
@@ -125,11 +127,7 @@ struct Signals(Arc<AtomicBool>);
 impl Signals {
     fn watch() -> Result<Self, CliError> {
         let seen: Arc<AtomicBool> = Arc::default();
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            signal_hook::flag::register(signal, Arc::clone(&seen)).map_err(|error| {
-                CliError::new(Code::MemberIo, "signals cannot be watched").caused_by(&error)
-            })?;
-        }
+        flag_ending(&seen).map_err(|error| system("signals cannot be watched", &error))?;
         Ok(Self(seen))
     }
 

@@ -15,10 +15,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::error::CliError;
 use crate::error::code::Code;
+use crate::signals::flag_ending;
 
 /// Longest wait for any event of a child; half a second is the longest that is normal.
 const EVENT_WAIT_MAX: Duration = Duration::from_secs(30);
@@ -35,9 +35,7 @@ impl Interrupt {
     /// Takes the signals over: from now on they end nothing by themselves.
     pub(super) fn new() -> std::io::Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            signal_hook::flag::register(signal, Arc::clone(&flag))?;
-        }
+        flag_ending(&flag)?;
         Ok(Self { flag })
     }
 

@@ -150,7 +150,7 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     let uris: Vec<String> =
         server.endpoints().iter().map(|endpoint| endpoint.uri(&name).to_string()).collect();
     reporter.serving(&volume, &uris);
-    let outcome = serve_until_end(&args, &watch, &uris);
+    let outcome = serve_until_end(&args, (&watch, &reporter), &uris);
     drop(control);
     let meter = server.meter();
     let clients = server.stop(STOP_DEADLINE);
@@ -228,16 +228,21 @@ fn new_recording(path: &Path) -> Result<Sink, CliError> {
 }
 
 /// Waits for a signal, or for the end of the command.
-fn serve_until_end(args: &Args, watch: &Watch, uris: &[String]) -> Result<Exit, CliError> {
+fn serve_until_end(
+    args: &Args,
+    (watch, reporter): (&Watch, &Reporter),
+    uris: &[String],
+) -> Result<Exit, CliError> {
+    let ignored = |number| reporter.ignored(number);
     let Some(command) = &args.run else {
-        watch.wait();
+        watch.wait(ignored);
         return Ok(Exit::Done);
     };
     let uri = uris.first().map_or("", String::as_str);
     let child =
         watch.run(command, uri).map_err(|error| system("the command did not start", &error));
     let child = child?;
-    match watch.wait() {
+    match watch.wait(ignored) {
         Ending::Command(Ok(status)) if status.success() => Ok(Exit::Done),
         Ending::Command(status) => {
             let why = status.map_or_else(|error| error.to_string(), |status| status.to_string());
@@ -247,7 +252,7 @@ fn serve_until_end(args: &Args, watch: &Watch, uris: &[String]) -> Result<Exit, 
         Ending::Signal => {
             child.ask_to_end();
             // It may still be talking to the array; the server's own deadline bounds the rest.
-            watch.wait_for(COMMAND_GRACE);
+            watch.wait_for_command(COMMAND_GRACE);
             Ok(Exit::Interrupted)
         }
     }

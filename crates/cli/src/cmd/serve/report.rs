@@ -21,6 +21,7 @@ use crate::output::colour::{Paint, Style};
 use crate::output::printable::printable;
 use crate::output::size::format_size;
 use crate::refusal::at_risk_words;
+use crate::signals::name_of;
 
 /// Tells a person or a program what happens.
 pub(crate) struct Reporter {
@@ -202,7 +203,7 @@ impl Reporter {
                     return self.event("out-of-space", &json!({ "member": label }));
                 }
                 let text = format!(
-                    "no space is left below {label}: writes to {} are refused from now on, and \
+                    "no space is left below {label}, or its file may not grow: writes to {} are refused from now on, and \
                      nothing that was flushed is lost; free space, then stop and serve it again",
                     self.name
                 );
@@ -289,6 +290,16 @@ impl Reporter {
             }
         }
         volume.stop()
+    }
+
+    /// A signal that would end a process and does not end this one.
+    pub(crate) fn ignored(&self, number: i32) {
+        let signal = name_of(number);
+        if self.json {
+            return self.event("signal-ignored", &json!({ "signal": signal }));
+        }
+        let text = format!("{signal} changes nothing here; SIGTERM or SIGINT stops {}", self.name);
+        self.say(Style::Warning, &text);
     }
 
     /// There are no io_uring workers; it goes on without.

@@ -1,27 +1,35 @@
 //! What ends a served array: a signal, or the end of the command that it was served for.
 //!
-//! The first signal stops the array cleanly; a second one ends the process at once, which the array
-//! survives as it survives a crash.
+//! The first signal that asks for it stops the array cleanly; a second one ends the process at once, which the array
+//! survives as it survives a crash. Others that would end a process are told, once each, and change nothing.
 
+use std::collections::BTreeSet;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::error::Exit;
+use crate::signals::{ENDING, ignored, is_ending};
 
 /// Why serving ends.
 #[derive(Debug)]
 pub(crate) enum Ending {
-    /// One of SIGTERM, SIGINT, SIGHUP.
+    /// One of the signals that ask for it.
     Signal,
     /// The command has ended.
     Command(std::io::Result<ExitStatus>),
+}
+
+/// What the main thread is told.
+enum Heard {
+    Ending(Ending),
+    /// A signal by this number that is no reason to end.
+    Ignored(i32),
 }
 
 /// The command behind `--run`; without a handle where the kernel gives none.
@@ -38,24 +46,34 @@ impl Running {
 
 /// Hears of the first ending, and of later ones.
 pub(crate) struct Watch {
-    endings: Receiver<Ending>,
-    sender: Sender<Ending>,
+    heard: Receiver<Heard>,
+    sender: Sender<Heard>,
 }
 
 impl Watch {
     /// Takes the signals over. From now on they end nothing by themselves.
     pub(crate) fn new() -> std::io::Result<Self> {
-        let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
-        let (sender, endings) = channel();
+        let mut signals = Signals::new(ENDING.iter().map(|s| s.as_raw()).chain(ignored()))?;
+        let (sender, heard) = channel();
         let told = sender.clone();
         thread::Builder::new().name("braid-signals".into()).spawn(move || {
-            for (count, _) in signals.forever().enumerate() {
-                if count > 0 || told.send(Ending::Signal).is_err() {
+            let mut seen = BTreeSet::new();
+            let mut asked = false;
+            for number in signals.forever() {
+                if !is_ending(number) {
+                    if seen.insert(number) {
+                        // Nobody listens any more once serving has ended.
+                        let _ = told.send(Heard::Ignored(number));
+                    }
+                    continue;
+                }
+                let is_second = std::mem::replace(&mut asked, true);
+                if is_second || told.send(Heard::Ending(Ending::Signal)).is_err() {
                     std::process::exit(i32::from(Exit::Interrupted.number()));
                 }
             }
         })?;
-        Ok(Self { endings, sender })
+        Ok(Self { heard, sender })
     }
 
     /// Runs `command` in a shell with `$uri` set; its end is an ending.
@@ -68,19 +86,26 @@ impl Watch {
         let told = self.sender.clone();
         thread::Builder::new().name("braid-command".into()).spawn(move || {
             // Nobody listens any more once serving has ended for another reason.
-            let _ = told.send(Ending::Command(child.wait()));
+            let _ = told.send(Heard::Ending(Ending::Command(child.wait())));
         })?;
         Ok(Running(handle))
     }
 
-    /// Waits for the next ending, but not for ever.
-    pub(crate) fn wait_for(&self, time: Duration) {
+    /// Waits for the command to end, but not for ever.
+    pub(crate) fn wait_for_command(&self, time: Duration) {
+        let deadline = Instant::now() + time;
+        let left = || deadline.saturating_duration_since(Instant::now());
         // Whether it came or time is up makes no difference to what is next.
-        let _ = self.endings.recv_timeout(time);
+        while let Ok(Heard::Ignored(_)) = self.heard.recv_timeout(left()) {}
     }
 
-    /// Waits for the next ending.
-    pub(crate) fn wait(&self) -> Ending {
-        self.endings.recv().expect("we hold a sender ourselves")
+    /// Waits for the next ending; `ignored` is told of signals that are none.
+    pub(crate) fn wait(&self, mut ignored: impl FnMut(i32)) -> Ending {
+        loop {
+            match self.heard.recv().expect("we hold a sender ourselves") {
+                Heard::Ignored(number) => ignored(number),
+                Heard::Ending(ending) => return ending,
+            }
+        }
     }
 }

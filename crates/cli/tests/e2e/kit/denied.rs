@@ -1,5 +1,7 @@
 //! braid where the operating system refuses something: a limit, or a system call that answers an error.
 
+use std::path::PathBuf;
+
 use super::array::Array;
 use super::process::{Ran, is_installed, run};
 
@@ -36,11 +38,11 @@ impl Array {
     }
 
     /// Runs braid after `limits`, a line of shell such as `ulimit -n 8`.
-    pub(crate) fn braid_after(&self, limits: &str, words: &[&str]) -> Ran {
+    pub(crate) fn braid_after(&self, limits: &str, words: &[&str], members: &[PathBuf]) -> Ran {
         let script = format!("{limits}; exec \"$@\"");
         let mut line: Vec<String> =
             ["-c", &script, "sh", env!("CARGO_BIN_EXE_braid")].map(str::to_owned).into();
-        line.extend(self.command_line(words, &self.members));
+        line.extend(self.command_line(words, members));
         run("sh", line)
     }
 }

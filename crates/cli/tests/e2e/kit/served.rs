@@ -91,7 +91,7 @@ impl Served {
     }
 
     /// Its process.
-    pub(crate) fn id(&self) -> u32 {
+    pub(crate) fn process_id(&self) -> u32 {
         self.child.id()
     }
 
