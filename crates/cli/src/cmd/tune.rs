@@ -1,9 +1,9 @@
 //! `braid tune`: look at the settings of an array that is being served, and change them.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
@@ -15,7 +15,7 @@ use crate::output::printable::printable;
 use crate::output::size::format_size;
 
 /// Longest answer, in bytes.
-const ANSWER_BYTES_MAX: u64 = 1 << 20;
+const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// How long the server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -78,13 +78,27 @@ pub(super) fn path_of(array: &str) -> PathBuf {
 
 /// One request to a served array, and its answer.
 pub(super) fn ask(path: &std::path::Path, request: &Value) -> std::io::Result<Value> {
+    let deadline = Instant::now() + PATIENCE;
     let mut stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.write_all(format!("{request}\n").as_bytes())?;
-    let mut line = String::new();
-    BufReader::new(stream.take(ANSWER_BYTES_MAX)).read_line(&mut line)?;
-    Ok(serde_json::from_str(&line)?)
+    let mut answer = Vec::new();
+    let mut piece = [0; 4096];
+    while !answer.contains(&b'\n') && answer.len() < ANSWER_BYTES_MAX {
+        // One deadline, however many bytes the answer comes in.
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut piece) {
+            Ok(0) => break,
+            Ok(count) => answer.extend_from_slice(&piece[..count]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(serde_json::from_slice(&answer)?)
 }
 
 pub(super) fn unanswered(path: &std::path::Path, error: &std::io::Error) -> CliError {

@@ -1,6 +1,21 @@
 //! `braid tune`: settings of the stripe cache, changed under load.
 
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
 use crate::kit::{Array, Background, RAID_5, needs};
+
+/// Says one byte after the other until it is cut off.
+fn drip(path: &Path) -> std::thread::JoinHandle<()> {
+    let mut stream = UnixStream::connect(path).expect("a control socket");
+    std::thread::spawn(move || {
+        while stream.write_all(b" ").is_ok() {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    })
+}
 
 #[test]
 fn a_cache_is_tuned_under_load_and_every_block_is_right() {
@@ -99,4 +114,63 @@ fn the_control_socket_is_for_its_owner_and_takes_no_place_that_is_taken() {
     assert_eq!(mode & 0o777, 0o600);
     served.stop();
     assert!(!control.exists(), "the control socket is left behind");
+}
+
+#[test]
+fn a_slow_control_client_does_not_hold_up_a_stop() {
+    let array = Array::create(RAID_5);
+    let control = array.path("control.sock");
+    let options = ["--control", control.to_str().expect("a plain path")];
+    let served = array.serve_with(&options, &array.members);
+    let silent = UnixStream::connect(&control).expect("a control socket");
+    let drips: Vec<_> = (0..3).map(|_| drip(&control)).collect();
+    std::thread::sleep(Duration::from_millis(500));
+    let begun = Instant::now();
+    served.stop();
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    drips.into_iter().for_each(|drip| drip.join().expect("no panic"));
+    drop(silent);
+}
+
+#[test]
+fn twenty_silent_control_clients_do_not_delay_tune() {
+    let array = Array::create(RAID_5);
+    let control = array.path("control.sock");
+    let control_word = control.to_str().expect("a plain path");
+    let served = array.serve_with(&["--control", control_word], &array.members);
+    let connect = |_| UnixStream::connect(&control).expect("a control socket");
+    // And as many as anybody can have; the socket's own queue is bounded, too.
+    for count in [20, 200] {
+        let silent: Vec<UnixStream> = (0..count).map(connect).collect();
+        let begun = Instant::now();
+        let tuned = array.braid(&["tune", control_word, "dirty-age=20"], &[]);
+        assert!(tuned.status.success(), "{tuned:?}");
+        assert!(begun.elapsed() < Duration::from_secs(3), "{count}: {:?}", begun.elapsed());
+        drop(silent);
+    }
+    served.stop();
+}
+
+#[test]
+fn bytes_that_are_no_request_are_answered_and_the_next_client_is_served() {
+    let array = Array::create(RAID_5);
+    let control = array.path("control.sock");
+    let control_word = control.to_str().expect("a plain path");
+    let served = array.serve_with(&["--control", control_word], &array.members);
+    let long = vec![b'{'; 1 << 20];
+    let deep = [vec![b'['; 4000], vec![b'\n']].concat();
+    for bytes in
+        [&b"\xff\xfe\x80\n"[..], b"\0\0\0\n", b"\n", &long, &deep, b"{\"set\":{\"a\":1}}\n"]
+    {
+        let mut stream = UnixStream::connect(&control).expect("a control socket");
+        // It may have been answered before all of it was said.
+        let _ = stream.write_all(bytes);
+        let mut answer = Vec::new();
+        // What it said behind that may have ended the connection.
+        let _ = stream.read_to_end(&mut answer);
+        assert!(!answer.is_empty(), "no answer to {:?}", &bytes[..bytes.len().min(20)]);
+        let tuned = array.braid(&["tune", control_word], &[]);
+        assert!(tuned.status.success(), "{tuned:?}");
+    }
+    served.stop();
 }
