@@ -5,6 +5,7 @@ mod output;
 
 mod cmd;
 mod error;
+mod private;
 mod probe;
 mod refusal;
 mod signals;
@@ -27,10 +28,11 @@ const MDADM_HABITS: [&str; 12] = [
 
 fn main() -> ExitCode {
     signals::survive_long_writes();
+    let umask = private::umask();
     let json = std::env::args_os().any(|argument| argument == "--json");
     let outcome = match Cli::try_parse() {
         Ok(cli) => {
-            let globals = Globals::new(&cli.options);
+            let globals = Globals::new(&cli.options, umask);
             cmd::run(cli.command, &globals)
         }
         Err(error) => usage(&error),

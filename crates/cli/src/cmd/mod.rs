@@ -11,6 +11,7 @@ mod tune;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use rustix::fs::Mode;
 
 use crate::error::{CliError, Exit};
 use crate::output::colour::{ColourWhen, Paint};
@@ -70,15 +71,18 @@ pub(crate) struct Globals {
     pub(crate) paint_err: Paint,
     /// Where saved superblocks go.
     pub(crate) state_dir: PathBuf,
+    /// The umask that braid was started with; its own is stricter.
+    pub(crate) umask: Mode,
 }
 
 impl Globals {
-    pub(crate) fn new(options: &Options) -> Self {
+    pub(crate) fn new(options: &Options, umask: Mode) -> Self {
         Self {
             json: options.json,
             paint_out: Paint::for_stream(options.color, &std::io::stdout()),
             paint_err: Paint::for_stream(options.color, &std::io::stderr()),
             state_dir: options.state_dir.clone().unwrap_or_else(state_dir),
+            umask,
         }
     }
 }

@@ -12,6 +12,7 @@
 //!   tuned        the stripe cache, set under load
 //!   scheduled    elevators and the multiplexer, set under load
 //!   two_writers  the same bytes by two names
+//!   privacy      modes of what it makes
 //!   signals      which stop it, which do not
 //!   shortages    what the operating system refuses
 //! ```
@@ -30,6 +31,7 @@ mod kit;
 mod load;
 mod lost;
 mod odd_places;
+mod privacy;
 mod recorded;
 mod scheduled;
 mod shortages;

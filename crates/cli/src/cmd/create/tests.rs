@@ -29,7 +29,8 @@ fn args(words: &str) -> Args {
 
 fn globals(folder: &Path) -> Globals {
     let paint = Paint::plain();
-    Globals { json: true, paint_out: paint, paint_err: paint, state_dir: folder.join("state") }
+    let (state_dir, umask) = (folder.join("state"), rustix::fs::Mode::empty());
+    Globals { json: true, paint_out: paint, paint_err: paint, state_dir, umask }
 }
 
 /// A folder with members `a` and `b` of one old array, and what is on them.

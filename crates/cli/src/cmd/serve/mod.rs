@@ -150,7 +150,7 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     let uris: Vec<String> =
         server.endpoints().iter().map(|endpoint| endpoint.uri(&name).to_string()).collect();
     reporter.serving(&volume, &uris);
-    let outcome = serve_until_end(&args, (&watch, &reporter), &uris);
+    let outcome = serve_until_end(&args, (&watch, &reporter), (&uris, globals));
     drop(control);
     let meter = server.meter();
     let clients = server.stop(STOP_DEADLINE);
@@ -231,7 +231,7 @@ fn new_recording(path: &Path) -> Result<Sink, CliError> {
 fn serve_until_end(
     args: &Args,
     (watch, reporter): (&Watch, &Reporter),
-    uris: &[String],
+    (uris, globals): (&[String], &Globals),
 ) -> Result<Exit, CliError> {
     let ignored = |number| reporter.ignored(number);
     let Some(command) = &args.run else {
@@ -239,8 +239,9 @@ fn serve_until_end(
         return Ok(Exit::Done);
     };
     let uri = uris.first().map_or("", String::as_str);
-    let child =
-        watch.run(command, uri).map_err(|error| system("the command did not start", &error));
+    let child = watch
+        .run(command, uri, globals.umask)
+        .map_err(|error| system("the command did not start", &error));
     let child = child?;
     match watch.wait(ignored) {
         Ending::Command(Ok(status)) if status.success() => Ok(Exit::Done),

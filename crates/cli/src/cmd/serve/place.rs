@@ -1,6 +1,6 @@
 //! Where an array is served: endpoints from URIs, and a socket of our own when none was named.
 
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use braid_frontend_nbd::{BindError, Endpoint};
@@ -9,6 +9,7 @@ use braid_nbd_proto::NbdUri;
 use crate::error::code::Code;
 use crate::error::system::{is_shortage_of, system};
 use crate::error::{CliError, Risk};
+use crate::private::{check_above, check_own};
 
 /// The endpoint of a URI, which may name the array but no other export.
 pub(super) fn endpoint(text: &str) -> Result<(Endpoint, String), CliError> {
@@ -48,12 +49,13 @@ pub(super) fn own_endpoint(
     if captive {
         let folder =
             builder.tempdir().map_err(|error| system("no temporary folder can be made", &error))?;
+        check(folder.path())?;
         return Ok((Endpoint::Unix(folder.path().join("nbd.sock")), Some(folder)));
     }
     let folder = runtime_folder();
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
     made.map_err(|error| folder_error(&folder, &error.to_string()))?;
-    check_own(&folder)?;
+    check(&folder)?;
     Ok((Endpoint::Unix(folder.join(format!("{name}.sock"))), None))
 }
 
@@ -62,19 +64,10 @@ pub(crate) fn control_path(name: &str) -> PathBuf {
     runtime_folder().join(format!("{name}.control"))
 }
 
-/// Somebody else's folder, or one that others may enter, is no place for our socket: they could put
-/// their own in its stead and read and write everything in between.
-fn check_own(folder: &Path) -> Result<(), CliError> {
-    let metadata = std::fs::symlink_metadata(folder);
-    let metadata = metadata.map_err(|error| folder_error(folder, &error.to_string()))?;
-    let user = rustix::process::geteuid().as_raw();
-    let why = match &metadata {
-        metadata if !metadata.is_dir() => "it is not a folder",
-        metadata if metadata.uid() != user => "it belongs to another user",
-        metadata if metadata.mode() & 0o077 != 0 => "others may enter it",
-        _ => return Ok(()),
-    };
-    Err(folder_error(folder, why))
+/// Nobody else may enter the folder of our socket, or put another in its place.
+fn check(folder: &Path) -> Result<(), CliError> {
+    let checked = check_own(folder).and_then(|()| check_above(folder));
+    checked.map_err(|why| folder_error(folder, &why))
 }
 
 /// `/run/braid` for root, else the XDG runtime folder.

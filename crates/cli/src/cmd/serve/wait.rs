@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fd::OwnedFd;
+use rustix::fs::Mode;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::iterator::Signals;
 
@@ -76,10 +77,11 @@ impl Watch {
         Ok(Self { heard, sender })
     }
 
-    /// Runs `command` in a shell with `$uri` set; its end is an ending.
-    pub(crate) fn run(&self, command: &str, uri: &str) -> std::io::Result<Running> {
+    /// Runs `command` in a shell with `$uri` set, and the umask that the user has; its end is an ending.
+    pub(crate) fn run(&self, command: &str, uri: &str, umask: Mode) -> std::io::Result<Running> {
+        let script = format!("umask {:04o}; {command}", umask.bits());
         let mut child: Child =
-            Command::new("/bin/sh").args(["-c", command]).env("uri", uri).spawn()?;
+            Command::new("/bin/sh").args(["-c", &script]).env("uri", uri).spawn()?;
         // Before anybody waits for it: a number that was waited for may be another's by then.
         let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let handle = id.and_then(|id| pidfd_open(id, PidfdFlags::empty()).ok());

@@ -1,0 +1,89 @@
+//! What braid makes is for its user alone, whatever the umask says.
+//!
+//! The process's umask is set once, at the start: so files, folders and sockets of every crate come out private, also those
+//! that somebody makes tomorrow. A umask that takes the user's own rights away is not heard either. The command behind
+//! `--run` is the user's own, and has the umask that braid was started with.
+//!
+//! What it does not do: ask who may replace a thing, which is a matter of the folder it lies in ([`check_above`]).
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::fs::Mode;
+use rustix::process::geteuid;
+
+/// Makes everything that is made from now on private. What the umask was.
+pub(crate) fn umask() -> Mode {
+    rustix::process::umask(Mode::RWXG | Mode::RWXO)
+}
+
+/// Somebody else's folder, or one that others may enter, is no place for our socket: they could put
+/// their own in its stead and read and write everything in between. Why it is none, if so.
+pub(crate) fn check_own(folder: &Path) -> Result<(), String> {
+    let metadata = std::fs::symlink_metadata(folder).map_err(|error| error.to_string())?;
+    match &metadata {
+        metadata if !metadata.is_dir() => Err("it is not a folder".to_owned()),
+        metadata if metadata.uid() != geteuid().as_raw() => {
+            Err("it belongs to another user".to_owned())
+        }
+        metadata if metadata.mode() & 0o077 != 0 => Err("others may enter it".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+/// Whether nobody else can move a folder away and put another in its place: every folder above belongs to the user or to
+/// root, and where others may write, only owners may rename. Why not, if not.
+pub(crate) fn check_above(folder: &Path) -> Result<(), String> {
+    let folder = std::fs::canonicalize(folder).map_err(|error| error.to_string())?;
+    for above in folder.ancestors().skip(1) {
+        let metadata = std::fs::metadata(above).map_err(|error| error.to_string())?;
+        let is_ours =
+            [0, geteuid().as_raw()].contains(&metadata.uid()) || is_unmapped(metadata.uid());
+        let is_shared = metadata.mode() & 0o022 != 0 && metadata.mode() & 0o1000 == 0;
+        if !is_ours || is_shared {
+            return Err(format!("other users may rename what is in {}", above.display()));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the number stands for an owner whom this user namespace has no number for: in a sandbox, the root outside.
+fn is_unmapped(user: u32) -> bool {
+    let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let has_all = text("/proc/self/uid_map").split_whitespace().eq(["0", "0", "4294967295"]);
+    !has_all && text("/proc/sys/kernel/overflowuid").trim().parse() == Ok(user)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_folder_that_others_can_enter_or_move_is_known() {
+        let place = tempfile::tempdir().unwrap();
+        let (above, folder) = (place.path().join("above"), place.path().join("above/own"));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mode = |path: &Path, mode| {
+            std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        };
+        for (above_mode, own_mode, is_own, is_safe) in [
+            (0o755, 0o700, true, true),
+            (0o1777, 0o700, true, true),
+            (0o777, 0o700, true, false),
+            (0o775, 0o700, true, false),
+            (0o700, 0o710, false, true),
+            (0o700, 0o777, false, true),
+        ] {
+            mode(&folder, own_mode);
+            mode(&above, above_mode);
+            assert_eq!(check_own(&folder).is_ok(), is_own, "{above_mode:o} {own_mode:o}");
+            assert_eq!(check_above(&folder).is_ok(), is_safe, "{above_mode:o} {own_mode:o}");
+        }
+        assert!(check_own(&folder.join("nothing")).is_err());
+        std::fs::write(above.join("file"), "").unwrap();
+        assert!(check_own(&above.join("file")).is_err());
+    }
+}
