@@ -18,6 +18,7 @@ use clap::{CommandFactory, Parser};
 
 use cmd::{Cli, Globals};
 use error::code::Code;
+use error::system::system;
 use error::{CliError, Exit, Risk};
 
 /// Words that people bring along from other tools.
@@ -39,27 +40,40 @@ fn main() -> ExitCode {
     };
     let exit = outcome.unwrap_or_else(|error| {
         if json {
-            outln!("{}", error.to_json());
+            outjson!(&error.to_json());
         } else {
-            let colour = output::colour::ColourWhen::Auto;
-            let paint = output::colour::Paint::for_stream(colour, &std::io::stderr());
-            eprint!("{}", error.to_text(paint));
+            say(&error);
         }
         error.exit()
     });
-    ExitCode::from(exit.number())
+    ExitCode::from(written(exit).number())
+}
+
+/// An error on standard error. Where that cannot be written either, the exit status is left.
+fn say(error: &CliError) {
+    let colour = output::colour::ColourWhen::Auto;
+    let paint = output::colour::Paint::for_stream(colour, &std::io::stderr());
+    err!("{}", error.to_text(paint));
+}
+
+/// The exit status, once everything is written: data that did not arrive is a failure.
+fn written(exit: Exit) -> Exit {
+    let Err(error) = output::stdout::end() else { return exit };
+    if !output::stdout::is_closed_pipe(&error) {
+        say(&system("standard output could not be written", &error));
+    }
+    if matches!(exit, Exit::Done | Exit::Attention) { Exit::Failed } else { exit }
 }
 
 /// What a command line means that is not one: a request for help, or a mistake.
 fn usage(error: &clap::Error) -> Result<Exit, CliError> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // A closed pipe is no reason to fail: the reader has seen enough.
-            let _ = error.print();
+            output::stdout::note(error.print());
             Ok(Exit::Done)
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            eprint!("{}", Cli::command().render_help());
+            err!("{}", Cli::command().render_help());
             Ok(Exit::Usage)
         }
         _ => {

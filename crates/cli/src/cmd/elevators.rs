@@ -26,7 +26,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         return Err(error.because(printable(why).to_string()));
     }
     if globals.json {
-        outln!("{answer}");
+        outjson!(&answer);
         return Ok(Exit::Done);
     }
     out!("{}", members(&answer).render(""));

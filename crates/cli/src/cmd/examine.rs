@@ -56,7 +56,7 @@ struct Look {
 pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     let findings = look(&args)?;
     if globals.json {
-        outln!("{}", report::to_json(&findings));
+        outjson!(&report::to_json(&findings));
     } else {
         out!("{}", report::to_text(&findings, globals.paint_out));
     }

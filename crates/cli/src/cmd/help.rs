@@ -91,6 +91,6 @@ fn json(topic: &str) -> Result<Exit, CliError> {
     } else {
         return Err(unknown(topic));
     };
-    outln!("{object}");
+    outjson!(&object);
     Ok(Exit::Done)
 }

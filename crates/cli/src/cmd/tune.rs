@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         return Err(error.remedy(Risk::Look, "What there is to set", "braid tune --help"));
     }
     if globals.json {
-        outln!("{answer}");
+        outjson!(&answer);
         return Ok(Exit::Done);
     }
     let name = |key: &str| printable(key).to_string();

@@ -3,21 +3,32 @@
 //! Small, pure helpers; none of them prints. Data goes to standard output and everything else to
 //! standard error: that is the commands' part.
 
-/// `print!` for data: a reader that has seen enough and closed the pipe is no error.
+/// `print!` for data. What cannot be written is found out about at the end: [`stdout::end`].
 macro_rules! out {
-    ($($text:tt)*) => {{
-        use std::io::Write as _;
-        let mut out = std::io::stdout();
-        let _ = write!(out, $($text)*).and_then(|()| out.flush());
-    }};
+    ($($text:tt)*) => { $crate::output::stdout::write(format_args!($($text)*), true) };
 }
 
 /// `println!` for data, in the manner of [`out`].
 macro_rules! outln {
     () => { out!("\n") };
+    ($($text:tt)*) => {
+        // In one, so that lines of several threads do not meet in one.
+        $crate::output::stdout::write(format_args!("{}\n", format_args!($($text)*)), false)
+    };
+}
+
+/// One line of JSON, safe to look at.
+macro_rules! outjson {
+    ($value:expr) => {
+        outln!("{}", $crate::output::printable::json_line($value))
+    };
+}
+
+/// `eprint!` that does not mind when nobody listens.
+macro_rules! err {
     ($($text:tt)*) => {{
         use std::io::Write as _;
-        let _ = writeln!(std::io::stdout(), $($text)*);
+        let _ = write!(std::io::stderr(), $($text)*);
     }};
 }
 
@@ -33,5 +44,6 @@ pub(crate) mod colour;
 pub(crate) mod printable;
 pub(crate) mod shell;
 pub(crate) mod size;
+pub(crate) mod stdout;
 pub(crate) mod table;
 pub(crate) mod utc;

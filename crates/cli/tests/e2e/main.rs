@@ -13,6 +13,7 @@
 //!   scheduled    elevators and the multiplexer, set under load
 //!   two_writers  the same bytes by two names
 //!   privacy      modes of what it makes
+//!   output       all of it or a failure, and nothing that is obeyed
 //!   signals      which stop it, which do not
 //!   shortages    what the operating system refuses
 //! ```
@@ -31,6 +32,7 @@ mod kit;
 mod load;
 mod lost;
 mod odd_places;
+mod output;
 mod privacy;
 mod recorded;
 mod scheduled;

@@ -19,7 +19,7 @@ const SECTOR_BYTES: u64 = 512;
 /// `-n`.
 pub(super) fn print_plan(plan: &Plan, globals: &Globals) {
     if globals.json {
-        outln!("{}", to_json(plan, None));
+        outjson!(&to_json(plan, None));
         return;
     }
     outln!("Plan (nothing has been written)");
@@ -30,7 +30,7 @@ pub(super) fn print_plan(plan: &Plan, globals: &Globals) {
 /// After it was done.
 pub(super) fn print_made(plan: &Plan, made: &Made, globals: &Globals) {
     if globals.json {
-        outln!("{}", to_json(plan, Some(made)));
+        outjson!(&to_json(plan, Some(made)));
         return;
     }
     outln!("Created {} ({})", plan.wanted.name, format_uuid(&made.array_uuid));

@@ -103,7 +103,7 @@ impl Teller {
             if let (Value::Object(object), Value::Object(facts)) = (&mut object, facts) {
                 object.extend(facts.clone());
             }
-            outln!("{object}");
+            outjson!(&object);
             return;
         }
         if self.is_terminal {

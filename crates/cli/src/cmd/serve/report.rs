@@ -44,6 +44,7 @@ impl Reporter {
         // The name comes from a disk and goes into a path and onto terminals.
         let is_harmless = !name.is_empty()
             && !name.starts_with('.')
+            && printable(name) == name
             && name
                 .chars()
                 .all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ' ' | '+'));
@@ -380,7 +381,7 @@ impl Reporter {
             Style::Error => "error",
             _ => "warning",
         };
-        errln!("{}: {text}", self.paint.paint(style, word));
+        errln!("{}: {}", self.paint.paint(style, word), printable(text));
     }
 
     fn event(&self, event: &str, facts: &Value) {
@@ -388,7 +389,7 @@ impl Reporter {
         if let (Value::Object(object), Value::Object(facts)) = (&mut object, facts) {
             object.extend(facts.clone());
         }
-        outln!("{object}");
+        outjson!(&object);
     }
 }
 
