@@ -2,11 +2,13 @@
 //!
 //! The engine's shards each have a cache of their own; what is set here is dealt out evenly.
 
+use std::ops::RangeInclusive;
+
 use braid_engine::{CacheConfig, CacheMode, ShardConfig, Tuning, UNIT_SECTORS_MAX};
 use braid_geometry::{Geometry, SECTOR_BYTES};
 
 /// Stripes of a shard, at least: fewer would make writers wait for each other without saving much.
-const STRIPES_MIN: u64 = 4;
+pub(crate) const STRIPES_MIN: u64 = 4;
 
 /// Stripes of a shard, at most.
 const STRIPES_MAX: u64 = 64 << 10;
@@ -75,6 +77,42 @@ impl Cache {
         }
     }
 
+    /// The settings as an array works by them: a unit is no larger than a chunk, memory is whole stripes, and what may be
+    /// dirty is whole sectors, the same in each shard. Levels without a stripe cache hear none of it.
+    #[must_use]
+    pub fn in_force(&self, geometry: &Geometry, shards: u16) -> Self {
+        if !matches!(geometry, Geometry::Stripe(_)) {
+            return *self;
+        }
+        let tuning = self.tuning(geometry, shards);
+        let dirty_sectors = u64::from(tuning.dirty_sectors_max) * u64::from(shards);
+        let unit_sectors = geometry.chunk_sectors().clamp(1, self.unit_sectors_max());
+        Self {
+            memory_bytes: u64::from(tuning.stripes) * self.stripes_bytes(geometry, shards),
+            dirty_bytes_max: dirty_sectors * SECTOR_BYTES,
+            unit_bytes: u32::try_from(u64::from(unit_sectors) * SECTOR_BYTES)
+                .expect("64 KiB at most"),
+            ..*self
+        }
+    }
+
+    /// How much memory the cache of an array can have, by the number of its stripes; any where there is no cache.
+    #[must_use]
+    pub fn memory_range(&self, geometry: &Geometry, shards: u16) -> RangeInclusive<u64> {
+        if !matches!(geometry, Geometry::Stripe(_)) {
+            return 0..=u64::MAX;
+        }
+        let bytes = self.stripes_bytes(geometry, shards);
+        STRIPES_MIN * bytes..=STRIPES_MAX * bytes
+    }
+
+    /// Bytes of one stripe in each shard.
+    fn stripes_bytes(&self, geometry: &Geometry, shards: u16) -> u64 {
+        let unit_sectors = geometry.chunk_sectors().clamp(1, self.unit_sectors_max());
+        let stripe_bytes = u64::from(unit_sectors) * SECTOR_BYTES * u64::from(geometry.slots());
+        stripe_bytes * u64::from(shards)
+    }
+
     fn unit_sectors_max(&self) -> u32 {
         let sectors = u64::from(self.unit_bytes) / SECTOR_BYTES;
         let sectors = u32::try_from(sectors).expect("fewer than bytes");
@@ -83,9 +121,7 @@ impl Cache {
 
     /// Stripes of each shard: a block of a unit for each slot.
     fn stripes(&self, geometry: &Geometry, shards: u16) -> u32 {
-        let unit_sectors = geometry.chunk_sectors().clamp(1, self.unit_sectors_max());
-        let stripe_bytes = u64::from(unit_sectors) * SECTOR_BYTES * u64::from(geometry.slots());
-        let count = self.memory_bytes / u64::from(shards) / stripe_bytes;
+        let count = self.memory_bytes / self.stripes_bytes(geometry, shards);
         u32::try_from(count.clamp(STRIPES_MIN, STRIPES_MAX)).expect("clamped")
     }
 }
@@ -116,5 +152,35 @@ mod tests {
         assert_eq!(tiny.tuning(&geometry, 4).stripes, 4);
         let small = Cache { unit_bytes: 4096, ..cache };
         assert_eq!(small.tuning(&geometry, 4).stripes, 1024, "the same memory");
+    }
+
+    #[test]
+    fn what_is_said_to_be_set_is_what_is_in_force() {
+        let geometry = Geometry::new(&Shape {
+            level: Level::Raid5,
+            layout: 2,
+            chunk_sectors: 64,
+            slots: 4,
+            member_sectors: vec![1 << 20; 4],
+        })
+        .unwrap();
+        let set = |memory_bytes, dirty_bytes_max| {
+            Cache { memory_bytes, dirty_bytes_max, ..Cache::default() }.in_force(&geometry, 4)
+        };
+        let cache = set(64 << 20, 64 << 20);
+        assert_eq!((cache.memory_bytes, cache.dirty_bytes_max), (64 << 20, 64 << 20));
+        assert_eq!(cache.unit_bytes, 32 << 10, "the chunk");
+        assert_eq!(cache.in_force(&geometry, 4), cache);
+        let range = cache.memory_range(&geometry, 4);
+        assert_eq!(range, 2 << 20..=32 << 30);
+        assert_eq!(set(0, 0).memory_bytes, *range.start());
+        assert_eq!(set(u64::MAX, u64::MAX).memory_bytes, *range.end());
+        assert_eq!(set(0, 1 << 11).dirty_bytes_max, 1 << 11);
+        assert_eq!(set(0, (1 << 11) - 1).dirty_bytes_max, 0);
+        for memory_bytes in [2 << 20, 3 << 20, (9 << 20) + 17, 1 << 40] {
+            let cache = set(memory_bytes, 1 << 30);
+            let stripes = u64::from(cache.tuning(&geometry, 4).stripes);
+            assert_eq!(cache.memory_bytes, stripes * (128 << 10) * 4);
+        }
     }
 }

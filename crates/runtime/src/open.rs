@@ -164,12 +164,16 @@ impl Volume {
         core.ring.as_ref().inspect(|ring| ring.connect(&core));
         core.schedule(|chosen| chosen.clone_from(&options.scheduling));
         spawn(&core, options)?;
-        for id in untold {
-            core.array.push(ArrayEvent::MemberLost(id));
-            core.drive(Machine::Array);
-        }
-        Ok(Self::new(core, geometry, (options, zero_is_fast), through_page_cache))
+        untold.into_iter().for_each(|id| lose(&core, id));
+        let made = (options, zero_is_fast, config.cache.stripes_max);
+        Ok(Self::new(core, geometry, made, through_page_cache))
     }
+}
+
+/// A member that could not be told is lost from the start.
+fn lose(core: &Arc<Core>, id: MemberId) {
+    core.array.push(ArrayEvent::MemberLost(id));
+    core.drive(Machine::Array);
 }
 
 /// Sectors of stripes that are computed before they are written where members are memory: as many as stay in a processor's

@@ -1,5 +1,7 @@
 //! The array as a client sees it: bytes to read and write, from any thread.
 
+use std::ops::RangeInclusive;
+
 use braid_engine::array::{Array, MemberId};
 use braid_engine::request::{self, Allowed, ByteOperation, ByteRequest, Denial, Fault, ShardIndex};
 use braid_engine::{Counters, Shard, SitOut};
@@ -86,6 +88,8 @@ pub struct Volume {
     read_only: bool,
     zero_is_fast: bool,
     cache: Mutex<Cache>,
+    /// Stripes of each shard that there is room for.
+    stripes_max: u32,
     stopping: AtomicBool,
     has_stopped: Mutex<bool>,
     through_page_cache: Vec<(usize, DirectError)>,
@@ -95,15 +99,16 @@ impl Volume {
     pub(crate) fn new(
         core: Arc<Core>,
         geometry: Geometry,
-        (options, zero_is_fast): (&Options, bool),
+        (options, zero_is_fast, stripes_max): (&Options, bool, u32),
         through_page_cache: Vec<(usize, DirectError)>,
     ) -> Self {
         Self {
             core,
-            geometry,
             read_only: options.read_only,
             zero_is_fast,
-            cache: Mutex::new(options.cache),
+            cache: Mutex::new(options.cache.in_force(&geometry, options.shards)),
+            stripes_max,
+            geometry,
             stopping: AtomicBool::new(false),
             has_stopped: Mutex::new(false),
             through_page_cache,
@@ -157,14 +162,25 @@ impl Volume {
         *self.cache.lock().expect("setting does not panic")
     }
 
+    /// How much memory the stripe cache can be tuned to: what was set aside at the start bounds it.
+    #[must_use]
+    pub fn cache_range(&self) -> RangeInclusive<u64> {
+        let shards = self.core.clients.regions.shards();
+        let cache = self.cache();
+        let range = cache.memory_range(&self.geometry, shards);
+        let room = range.start() / crate::cache::STRIPES_MIN * u64::from(self.stripes_max);
+        *range.start()..=if room == 0 { u64::MAX } else { room.min(*range.end()) }
+    }
+
     /// The stripe cache is to work like this from now on, under load or not; a cache that is to be
     /// smaller becomes so as stripes become idle. The stripe unit stays as it was.
     pub fn tune(&self, cache: Cache) {
         let mut set = self.cache.lock().expect("setting does not panic");
-        *set = Cache { unit_bytes: set.unit_bytes, ..cache };
         let core = &self.core;
+        let shards = core.clients.regions.shards();
+        *set = Cache { unit_bytes: set.unit_bytes, ..cache }.in_force(&self.geometry, shards);
         core.turns.set_cache(answers_early(&self.geometry, &set), dirty_sectors_max(&set));
-        let tuning = set.tuning(&self.geometry, self.core.clients.regions.shards());
+        let tuning = set.tuning(&self.geometry, shards);
         for (index, cell) in (0u16..).map(ShardIndex).zip(&core.shards) {
             cell.combiner.push(ShardEvent::Tuning(tuning));
             core.drive(Machine::Shard(index));

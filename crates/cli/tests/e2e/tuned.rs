@@ -174,3 +174,61 @@ fn bytes_that_are_no_request_are_answered_and_the_next_client_is_served() {
     }
     served.stop();
 }
+
+/// Each number works as it is shown, or is refused with what would work; and nothing is changed then.
+#[test]
+fn absurd_settings_are_refused_by_name_at_the_start_and_later() {
+    let array = Array::create(RAID_5);
+    let control = array.path("control.sock");
+    let control = control.to_str().expect("a plain path");
+    let served = array.serve_with(&["--control", control], &array.members);
+    let settings = || {
+        let ran = array.braid(&["tune", control], &[]);
+        serde_json::from_str::<serde_json::Value>(ran.stdout.trim()).expect("JSON")["settings"]
+            .clone()
+    };
+    let before = settings();
+    let sizes =
+        ["100T", "15E", "16E", "1e30", "-1M", "18446744073709551615B", "1.0000000001K", "", "M"];
+    let counts = ["-1", "1e30", "18446744073709551616", "0x10", "many", "", "4294967296", "1.5"];
+    let absurd: Vec<(&str, &[&str])> = vec![
+        ("cache-size", &sizes),
+        ("cache-size", &["0B", "1B"]),
+        ("dirty-limit", &sizes),
+        ("bypass-threshold", &counts),
+        ("dirty-age", &counts),
+        ("sit-out-factor", &counts),
+        ("sit-out-min-ms", &counts),
+        ("multiplexer-period", &counts),
+        ("read-expiry", &counts),
+        ("write-expiry", &counts),
+        ("writes-starved", &counts),
+        ("batch", &counts),
+        ("depth", &counts),
+        ("multiplexer-share", &["-1--2", "1e30-2", "0-18446744073709551616", "-", "50", "60-50"]),
+    ];
+    let all =
+        || absurd.iter().flat_map(|(key, values)| values.iter().map(move |value| (key, value)));
+    for (key, value) in all() {
+        let setting = format!("{key}={value}");
+        let tuned = array.braid(&["tune", control, "dirty-age=77", &setting], &[]);
+        assert_eq!(tuned.status.code(), Some(2), "{setting}: {tuned:?}");
+        assert!(tuned.stdout.contains(key), "{setting}: {tuned:?}");
+    }
+    assert_eq!(settings(), before, "what is refused changes nothing");
+    served.stop();
+    let options = all().map(|(key, value)| format!("--{key}={value}"));
+    let workers = ["0", "-1", "65", "1e30"].map(|value| format!("--workers={value}"));
+    for option in options.chain(workers) {
+        let started = array.braid(&["serve", &option, "--run", "true"], &array.members);
+        assert_eq!(started.status.code(), Some(2), "{option}: {started:?}");
+    }
+    // What is taken is shown as it works: whole stripes, in all shards.
+    let served = array.serve_with(&["--control", control, "--cache-size", "100M"], &array.members);
+    let shown = settings();
+    let bytes = shown["cache-size"].as_u64().expect("a number");
+    assert!((90 << 20..=100 << 20).contains(&bytes), "{shown}");
+    assert!(array.braid(&["tune", control, &format!("cache-size={bytes}B")], &[]).status.success());
+    assert_eq!(settings(), shown, "what is shown can be set");
+    served.stop();
+}

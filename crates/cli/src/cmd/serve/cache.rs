@@ -2,12 +2,16 @@
 //!
 //! Keys of `tune` are the options of `serve` without their dashes, so there is one list of words.
 
+use std::ops::RangeInclusive;
+
+use braid_geometry::Geometry;
+use braid_ring::{Limit, Room};
 use braid_runtime::{Cache, CacheMode};
 use serde_json::{Value, json};
 
 use crate::error::code::Code;
 use crate::error::{CliError, Risk};
-use crate::output::size::parse_size;
+use crate::output::size::{format_size, parse_size};
 
 /// Options of `braid serve` about the stripe cache.
 #[derive(Debug, clap::Args)]
@@ -61,6 +65,56 @@ pub(crate) const LIVE_KEYS: [&str; 5] =
 
 /// Smallest and largest stripe unit, in bytes.
 const UNIT_BYTES: std::ops::RangeInclusive<u64> = 4096..=65536;
+
+/// What bounds a cache's memory.
+pub(super) struct Bounds {
+    /// What the array can make use of.
+    pub(super) range: RangeInclusive<u64>,
+    /// What may be had, and what says so.
+    pub(super) left: (u64, Limit),
+}
+
+/// Whether a setting of memory works as it is set; if not, what is possible. `key` is the one that was set.
+pub(super) fn check(cache: &Cache, key: &str, bounds: &Bounds) -> Result<(), String> {
+    let (left, limit) = &bounds.left;
+    let words = |bytes: u64| format_size(bytes);
+    match key {
+        "cache-size" if cache.memory_bytes < *bounds.range.start() => {
+            let least = words(*bounds.range.start());
+            Err(format!("this array works with {least} at least"))
+        }
+        "cache-size" if cache.memory_bytes > (*bounds.range.end()).min(*left) => {
+            if *bounds.range.end() < *left {
+                let most = words(*bounds.range.end());
+                return Err(format!("this array has use and room for {most} at most"));
+            }
+            Err(format!("there are {} to be had ({limit})", words(*left)))
+        }
+        "dirty-limit" if cache.dirty_bytes_max > *left => {
+            Err(format!("there are {} to be had ({limit})", words(*left)))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl CacheArgs {
+    /// Whether what was asked for works for this array, in so many shards, on this machine.
+    pub(super) fn check(
+        &self,
+        cache: &Cache,
+        geometry: &Geometry,
+        shards: u16,
+    ) -> Result<(), CliError> {
+        let range = cache.memory_range(geometry, shards);
+        let bounds = Bounds { range, left: Room::now().least() };
+        for (key, value) in [("cache-size", &self.cache_size), ("dirty-limit", &self.dirty_limit)] {
+            if let Some(value) = value {
+                check(cache, key, &bounds).map_err(|why| bad_setting(key, value, &why))?;
+            }
+        }
+        Ok(())
+    }
+}
 
 /// Changes one setting; says why if it cannot be.
 pub(super) fn set(cache: &mut Cache, key: &str, value: &str) -> Result<(), String> {
@@ -121,6 +175,27 @@ pub(super) fn bad_setting(key: &str, value: &str, why: &str) -> CliError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_that_cannot_be_had_or_used_is_refused_with_what_can() {
+        let with = |memory_bytes, dirty_bytes_max| Cache {
+            memory_bytes,
+            dirty_bytes_max,
+            ..Cache::default()
+        };
+        let left = |bytes| Bounds { range: 1 << 20..=1 << 40, left: (bytes, Limit::Machine) };
+        let refused = |cache: Cache, key, left_bytes| {
+            check(&cache, key, &left(left_bytes)).err().unwrap_or_default()
+        };
+        assert_eq!(refused(with(1 << 30, 0), "cache-size", 1 << 30), "");
+        assert_eq!(refused(with(1 << 20, 0), "cache-size", 1 << 30), "");
+        assert!(refused(with((1 << 20) - 1, 0), "cache-size", 1 << 30).contains("1 MiB at least"));
+        let most = refused(with(1 << 31, 0), "cache-size", 1 << 30);
+        assert_eq!(most, "there are 1 GiB to be had (available memory)");
+        assert!(refused(with(1 << 41, 0), "cache-size", 1 << 42).contains("1 TiB at most"));
+        assert!(refused(with(0, 1 << 31), "dirty-limit", 1 << 30).contains("1 GiB"));
+        assert_eq!(refused(with(0, 1 << 31), "dirty-age", 1 << 30), "");
+    }
 
     #[test]
     fn each_setting_is_taken_or_refused_with_a_reason() {

@@ -18,6 +18,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use braid_frontend_nbd::BindError;
+use braid_ring::Room;
 use braid_runtime::Volume;
 use serde_json::{Map, Value, json};
 
@@ -100,6 +101,13 @@ fn answer(line: &str, answers: &Answers) -> Result<Value, String> {
     }))
 }
 
+/// What the cache of a running array may be set to: what it has already can be kept.
+fn cache_bounds(volume: &Volume) -> cache::Bounds {
+    let (left, limit) = Room::now().least();
+    let left = left.saturating_add(volume.cache().memory_bytes);
+    cache::Bounds { range: volume.cache_range(), left: (left, limit) }
+}
+
 /// Sets all of them, or none.
 fn set_all(values: &Map<String, Value>, volume: &Volume) -> Result<(), String> {
     let (mut cache, mut scheduling) = (volume.cache(), volume.scheduling());
@@ -111,6 +119,7 @@ fn set_all(values: &Map<String, Value>, volume: &Volume) -> Result<(), String> {
             scheduling::set(&mut scheduling, key, text)
         } else if cache::LIVE_KEYS.contains(&key.as_str()) {
             cache::set(&mut cache, key, text)
+                .and_then(|()| cache::check(&cache, key, &cache_bounds(volume)))
         } else if sit_out::KEYS.contains(&key.as_str()) {
             sit_out::set(&mut sits_out, key, text)
         } else {

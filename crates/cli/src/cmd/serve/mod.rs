@@ -129,6 +129,7 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         sit_out: args.sit_out.sit_out()?,
         ..io::options(workers.as_ref())
     };
+    args.cache.check(&options.cache, &ready.array.geometry, options.shards)?;
     let volume = open(ready, &options, &reporter, sink)?;
     let export: Arc<dyn Export> = Arc::new(VolumeExport::new(name.clone(), Arc::clone(&volume)));
     let settings = Settings::default();
@@ -140,13 +141,7 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         volume.stop();
         start_error(&error, &args)
     })?;
-    let control = control.map(|path| {
-        Control::start(&path, Arc::clone(&volume)).map_err(|error| {
-            volume.stop();
-            control_error(&path, &error)
-        })
-    });
-    let control = control.transpose()?;
+    let control = control.map(|path| start_control(&path, &volume)).transpose()?;
     let uris: Vec<String> =
         server.endpoints().iter().map(|endpoint| endpoint.uri(&name).to_string()).collect();
     reporter.serving(&volume, &uris);
@@ -269,6 +264,13 @@ fn choice(array: Option<&str>) -> Choice {
         }
         _ => Choice { name: Some(text.to_string()), ..Choice::default() },
     }
+}
+
+fn start_control(path: &Path, volume: &Arc<Volume>) -> Result<Control, CliError> {
+    Control::start(path, Arc::clone(volume)).map_err(|error| {
+        volume.stop();
+        control_error(path, &error)
+    })
 }
 
 fn control_error(path: &Path, error: &ControlError) -> CliError {
