@@ -4,7 +4,7 @@
 //!
 //! Invariants:
 //! - Whole or an error: short transfers and `EINTR` are continued (`tests/contract.rs`).
-//! - `flush_failed` only goes from false to true (`tests::a_failed_flush_is_sticky`).
+//! - A flush that failed fails every later one (`flushes`, `tests::a_failed_flush_is_sticky`).
 //! - A file that lost its end never grows again, since what then lies before the new end reads as
 //!   zeroes that nobody wrote (`tests::a_file_cut_short_takes_no_writes`).
 //! - Nor is such a file believed. A write that was on its way when the end was lost makes the file longer
@@ -23,6 +23,7 @@ use rustix::fs::{SeekFrom, fallocate, fdatasync, seek};
 use rustix::io::{Errno, ReadWriteFlags, preadv, pwritev2, retry_on_intr};
 
 use crate::direct::{self, DirectError};
+use crate::flushes::Flushes;
 use crate::limits::ZERO_BUFFER_BYTES;
 use crate::zeroing::{Ways, ZeroWay, is_refusal};
 use crate::{Access, Identity, MemberError, MemberKind, check_bounds};
@@ -67,7 +68,7 @@ pub(crate) struct Descriptor {
     is_regular: bool,
     /// The last batch of reads that was over when the file was seen to have its end.
     whole_in: AtomicU64,
-    flush_failed: AtomicBool,
+    flushes: Flushes,
     durable_flag_refused: AtomicBool,
     /// The file was once found shorter than it was when it was opened.
     was_cut_short: AtomicBool,
@@ -94,7 +95,7 @@ impl Descriptor {
             had_name,
             is_regular,
             whole_in: AtomicU64::new(0),
-            flush_failed: AtomicBool::new(false),
+            flushes: Flushes::new(),
             durable_flag_refused: AtomicBool::new(false),
             was_cut_short: AtomicBool::new(false),
             _locks: Vec::new(),
@@ -195,8 +196,7 @@ impl Descriptor {
             return Ok(self.file_for(buffer, offset_bytes).write_all_at(buffer, offset_bytes)?);
         }
         self.check_flush()?;
-        self.write_durable(buffer, offset_bytes)
-            .inspect_err(|_| self.flush_failed.store(true, Ordering::Release))
+        self.write_durable(buffer, offset_bytes).inspect_err(|error| self.fail_flushes(*error))
     }
 
     /// Several buffers, one after the other on the device, in as few calls as the kernel allows.
@@ -239,9 +239,9 @@ impl Descriptor {
             self.check_flush()?;
         }
         let written = self.write_buffers(buffers, (offset_bytes, length_bytes), durable);
-        written.inspect_err(|_| {
+        written.inspect_err(|error| {
             if durable {
-                self.flush_failed.store(true, Ordering::Release);
+                self.fail_flushes(*error);
             }
         })
     }
@@ -280,7 +280,7 @@ impl Descriptor {
         if !self.writable {
             return Ok(());
         }
-        self.sync().inspect_err(|_| self.flush_failed.store(true, Ordering::Release))
+        self.sync().inspect_err(|error| self.fail_flushes(*error))
     }
 
     /// Writes zeroes by hand.
@@ -416,8 +416,8 @@ impl Descriptor {
     }
 
     /// No flush will ever succeed again.
-    pub(crate) fn fail_flushes(&self) {
-        self.flush_failed.store(true, Ordering::Release);
+    pub(crate) fn fail_flushes(&self, error: MemberError) {
+        self.flushes.fail(error);
     }
 
     fn sync(&self) -> Result<(), MemberError> {
@@ -437,10 +437,7 @@ impl Descriptor {
     }
 
     pub(crate) fn check_flush(&self) -> Result<(), MemberError> {
-        match self.flush_failed.load(Ordering::Acquire) {
-            true => Err(MemberError::FlushFailedBefore),
-            false => Ok(()),
-        }
+        self.flushes.check()
     }
 }
 

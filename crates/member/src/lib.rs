@@ -30,6 +30,7 @@ mod descriptor;
 mod direct;
 mod error;
 mod file;
+mod flushes;
 mod identity;
 mod kernel;
 pub mod layer;
@@ -120,7 +121,7 @@ pub trait Member: Send + Sync {
     ///
     /// # Errors
     /// Sticky: after one failure every later flush and every later durable write fails with
-    /// [`MemberError::FlushFailedBefore`], because the kernel reports a lost page once and then
+    /// [`MemberError::FlushFailedBefore`] (or [`MemberError::OutOfSpace`], if that was all it failed for), because the kernel reports a lost page once and then
     /// forgets it ("fsyncgate", LWN 752063).
     fn flush(&self) -> Result<(), MemberError>;
 

@@ -129,13 +129,14 @@ impl Raw {
     /// What an error of the operating system means; to be called for each, since the member may have
     /// to remember it.
     pub fn fault(&self, deed: Deed, error: io::Error) -> MemberError {
-        if matches!(deed, Deed::Flush | Deed::Write { durable: true }) {
-            self.0.fail_flushes();
-        }
-        match error.kind() {
+        let error = match error.kind() {
             io::ErrorKind::UnexpectedEof => MemberError::Truncated,
             _ => MemberError::from(error),
+        };
+        if matches!(deed, Deed::Flush | Deed::Write { durable: true }) {
+            self.0.fail_flushes(error);
         }
+        error
     }
 }
 
@@ -154,8 +155,8 @@ mod tests {
         assert_eq!(raw.check(durable, 0, 4096), Ok(()));
         let full = io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error());
         assert_eq!(raw.fault(durable, full), MemberError::OutOfSpace);
-        assert_eq!(raw.0.flush(), Err(MemberError::FlushFailedBefore));
-        assert_eq!(raw.check(durable, 0, 4096), Err(MemberError::FlushFailedBefore));
+        assert_eq!(raw.0.flush(), Err(MemberError::OutOfSpace));
+        assert_eq!(raw.check(durable, 0, 4096), Err(MemberError::OutOfSpace));
         assert_eq!(raw.check(Deed::Write { durable: false }, 0, 4096), Ok(()));
         assert!(raw.check(Deed::Read, 4096, 1).is_err());
         let eof = io::ErrorKind::UnexpectedEof.into();
