@@ -75,6 +75,12 @@ pub struct Identity {
     pub physical_block_bytes: u32,
     /// Whether the device turns; unknown for memory and where sysfs does not say.
     pub rotational: Option<bool>,
+    /// Requests that the block layer has room for, of the device or of that below the file's file system; more of them
+    /// wait in the kernel, and keep whoever asks. Unknown for memory and where sysfs does not say.
+    pub queue_requests: Option<u32>,
+    /// Whether somebody outside the kernel answers for the file system, or nobody knows (FUSE, the network): the kernel
+    /// may keep whoever asks until then, even one that asked not to be kept.
+    pub is_answered_outside: bool,
     /// The block device, or the device below the file's file system; none for memory.
     pub device: Option<DeviceNumber>,
     /// Inode of the file; none for block devices and memory.
@@ -93,6 +99,8 @@ impl Identity {
             logical_block_bytes: 512,
             physical_block_bytes: 4096,
             rotational: None,
+            queue_requests: None,
+            is_answered_outside: false,
             device: None,
             inode: None,
             key: IdentityKey::Memory { number: NEXT.fetch_add(1, Ordering::Relaxed) },

@@ -61,6 +61,8 @@ pub(crate) enum LockOwner {
 pub(crate) struct Queue {
     pub(crate) rotational: Option<bool>,
     pub(crate) zeroes_fast: bool,
+    /// Requests that the block layer has room for.
+    pub(crate) requests: Option<u32>,
 }
 
 impl Kernel {
@@ -238,6 +240,7 @@ impl Kernel {
         Queue {
             rotational: number("rotational").map(|value| value != 0),
             zeroes_fast: number("write_zeroes_max_bytes").is_some_and(|bytes| bytes > 0),
+            requests: number("nr_requests").and_then(|count| u32::try_from(count).ok()),
         }
     }
 

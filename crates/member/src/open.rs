@@ -220,6 +220,8 @@ fn wrap(
         logical_block_bytes: rustix::fs::ioctl_blksszget(&file).map_err(system("BLKSSZGET"))?,
         physical_block_bytes: rustix::fs::ioctl_blkpbszget(&file).map_err(system("BLKPBSZGET"))?,
         rotational: queue.rotational,
+        queue_requests: queue.requests,
+        is_answered_outside: false,
         device: Some(device),
         inode: None,
         key: IdentityKey::BlockDevice { device },
@@ -238,26 +240,43 @@ fn wrap_file(
     let size_bytes = metadata.len() - metadata.len() % SECTOR_BYTES;
     check_size(path, size_bytes)?;
     let device = DeviceNumber::from_packed(metadata.dev());
+    let queue = kernel.queue_of(device);
+    let system = rustix::fs::fstatfs(&file).ok().map(|system| system.f_type.cast_unsigned());
+    let is_one_of = |list: &[u64]| system.is_some_and(|system| list.contains(&system));
     let identity = Identity {
         path: path.into(),
         kind: MemberKind::File,
         logical_block_bytes: 512,
         physical_block_bytes: u32::try_from(metadata.blksize()).unwrap_or(4096).max(512),
-        rotational: kernel.queue_of(device).rotational,
+        rotational: queue.rotational,
+        queue_requests: queue.requests,
+        is_answered_outside: !is_one_of(&LOCAL_FILE_SYSTEMS),
         device: Some(device),
         inode: Some(metadata.ino()),
         key: IdentityKey::File { device, inode: metadata.ino() },
     };
-    let punches = rustix::fs::fstatfs(&file)
-        .is_ok_and(|system| PUNCHING_FILE_SYSTEMS.contains(&(system.f_type.cast_unsigned())));
     let descriptor = Descriptor::new(file, identity, size_bytes, access);
-    Ok(Box::new(FileMember::new(descriptor, punches)))
+    Ok(Box::new(FileMember::new(descriptor, is_one_of(&PUNCHING_FILE_SYSTEMS))))
 }
 
 /// Magic numbers, from statfs(2), of file systems that can punch holes: ext4, XFS, btrfs, tmpfs,
 /// f2fs, bcachefs, ZFS. On any other, zeroes are allocated or written, which is only slower.
 const PUNCHING_FILE_SYSTEMS: [u64; 7] =
     [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010, 0xca45_1a4e, 0x2fc1_2fc1];
+
+/// The same of file systems that answer by themselves, and heed one that asks not to be kept, or are given to a thread of
+/// the kernel's in the first place: ext4, XFS, btrfs, tmpfs, ramfs, f2fs, bcachefs, overlayfs (which has what is below it
+/// asked in the same way). Not ZFS, which io_uring took for one of them up to Linux 6.2.
+const LOCAL_FILE_SYSTEMS: [u64; 8] = [
+    0xef53,
+    0x5846_5342,
+    0x9123_683e,
+    0x0102_1994,
+    0x8584_58f6,
+    0xf2f5_2010,
+    0xca45_1a4e,
+    0x794c_7630,
+];
 
 fn check_size(path: &Path, size_bytes: u64) -> Result<(), OpenError> {
     if size_bytes >= MEMBER_BYTES_MIN {

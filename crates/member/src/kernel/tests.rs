@@ -29,6 +29,7 @@ impl World {
         world.device("devices/sdy", "8:210");
         world.write("sys/devices/sdx/queue/rotational", "1\n");
         world.write("sys/devices/sdx/queue/write_zeroes_max_bytes", "4096\n");
+        world.write("sys/devices/sdx/queue/nr_requests", "64\n");
         world
     }
 
@@ -138,7 +139,7 @@ fn the_owner_of_each_lock_is_found_and_a_waiter_is_not_one() {
 fn a_partition_has_the_queue_of_its_disk() {
     let world = World::new();
     let queue = |minor| world.kernel.queue_of(DeviceNumber { major: 8, minor });
-    let disk = Queue { rotational: Some(true), zeroes_fast: true };
+    let disk = Queue { rotational: Some(true), zeroes_fast: true, requests: Some(64) };
     assert_eq!([queue(200), queue(201), queue(210)], [disk, disk, Queue::default()]);
 }
 
