@@ -30,6 +30,12 @@ const TRIES: [Wishes; 5] = [
 /// Completions that the ring has room for, for each entry; more are kept by the kernel.
 const COMPLETIONS_PER_ENTRY: u32 = 4;
 
+/// Threads of the kernel's that may be kept on behalf of one worker: what it cannot begin at once is theirs. It starts one
+/// more only when the others are kept. By itself it would stop at four for each processor, and a few members that hang
+/// would take them all, with what the other members need one for in line behind; so many are more than two members may have
+/// out (`braid_runtime`'s `berth.rs`).
+const KERNEL_THREADS_MAX: u32 = 1024;
+
 /// A ring for the thread that calls this, and for no other.
 pub(crate) fn ring(entries: u32) -> Result<IoUring, RingError> {
     let mut refused = io::Error::from_raw_os_error(libc::EINVAL);
@@ -70,8 +76,10 @@ fn check(ring: IoUring) -> Result<IoUring, RingError> {
         // Came with the same kernel as polls that fire more than once, which has no flag of its own.
         (parameters.is_feature_resource_tagging(), "polls that fire more than once"),
     ];
-    match needs.into_iter().find(|(has, _)| !has) {
-        Some((_, lacks)) => Err(RingError::TooOld { lacks }),
-        None => Ok(ring),
+    if let Some((_, lacks)) = needs.into_iter().find(|(has, _)| !has) {
+        return Err(RingError::TooOld { lacks });
     }
+    // Unchanged for what is no file. A kernel that knows no such limit (before 5.15) keeps to its own.
+    let _ = ring.submitter().register_iowq_max_workers(&mut [KERNEL_THREADS_MAX, 0]);
+    Ok(ring)
 }
