@@ -447,6 +447,9 @@ impl Core {
                     self.to_every_shard(machines, || ShardEvent::WriteBack(round));
                 }
                 ArrayEffect::Attend(attention) => {
+                    for member in &self.members {
+                        member.set_sits_out(attention.sitting_out.contains(&member.id()));
+                    }
                     self.to_every_shard(machines, || ShardEvent::Attention(Arc::clone(&attention)));
                 }
                 ArrayEffect::QueryActivity => {
@@ -494,6 +497,14 @@ impl Core {
         } else if !self.ring.as_ref().is_some_and(|ring| ring.flush(queue)) {
             queue.push(Work::Flush);
         }
+    }
+
+    /// Begins what has waited for a member's rings.
+    pub(crate) fn begin_kept(self: &Arc<Self>, member: &MemberQueue) {
+        let _guard = AbortOnPanic::new();
+        let lane = Lane::new(self, member);
+        lane.begin_kept();
+        lane.into_touched().into_iter().for_each(|shard| self.drive(Machine::Shard(shard)));
     }
 
     fn to_every_shard(&self, machines: &mut VecDeque<Machine>, event: impl Fn() -> ShardEvent) {

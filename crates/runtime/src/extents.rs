@@ -74,7 +74,9 @@ fn run(core: &Core, geometry: &Geometry, at: LogicalSector, left: u64) -> (bool,
         let member = view.readable(slot, sector, sectors)?;
         drop(view);
         let member = &core.members[usize::from(member.0)];
-        Some(member.hole_at(sector, sectors))
+        // A worker asks, and is not to be kept.
+        let may_keep = core.ring.is_some() && member.berth.is_suspect();
+        Some(if may_keep { (false, sectors) } else { member.hole_at(sector, sectors) })
     };
     match geometry {
         Geometry::Direct(direct) => {

@@ -35,8 +35,10 @@ use braid_engine::effect::{MemberFault, MemberIo, MemberIoDone, MemberOperation}
 use braid_engine::request::ShardIndex;
 use smallvec::SmallVec;
 
+use crate::berth::Way;
 use crate::core::{Core, ShardEvent};
 use crate::member_threads::{self, MemberQueue, Work};
+use crate::ring::Ring;
 use crate::sync::Mutex;
 
 /// What a shard asked for.
@@ -166,17 +168,55 @@ impl<'a> Lane<'a> {
 
     /// One that is nobody's flight: on a ring, at once in memory, or by the member's threads.
     fn begin_straight(&self, (shard, io): Item) {
+        if self.member.is_memory() {
+            return self.perform_alone((shard, io));
+        }
+        self.begin_work(Work::Io(shard, io));
+    }
+
+    /// Has it carried out: on a ring, when there is room on one, or by the member's threads.
+    fn begin_work(&self, work: Work) {
+        let Some(ring) = &self.core.ring else { return self.member.push(work) };
+        let berth = &self.member.berth;
+        match berth.way() {
+            Way::Ring => self.begin_on(ring, work),
+            Way::Threads => self.member.push(work),
+            Way::Line => berth.keep(work),
+        }
+        self.begin_kept();
+    }
+
+    /// Begins what has waited for room on rings, as far as there is any.
+    pub(crate) fn begin_kept(&self) {
+        let Some(ring) = &self.core.ring else { return };
+        while let Some((work, way)) = self.member.berth.next() {
+            match way {
+                Way::Ring => self.begin_on(ring, work),
+                Way::Threads | Way::Line => self.member.push(work),
+            }
+        }
+    }
+
+    /// Gives to a ring what has a place there. What a ring cannot do is for the member's threads.
+    fn begin_on(&self, ring: &Ring, work: Work) {
         let (core, member) = (self.core, self.member);
-        let ended = match &core.ring {
-            _ if member.is_memory() => member.perform(core, shard, &io),
-            None => return member.push(Work::Io(shard, io)),
-            Some(ring) => match ring.submit(core, member, (shard, io)) {
-                Ok(None) => return,
-                Ok(Some(io)) => return member.push(Work::Io(shard, io)),
-                Err(error) => Err(error),
+        let left = match work {
+            Work::Io(shard, io) => match ring.submit(core, member, (shard, io)) {
+                Ok(left) => left.map(|io| Work::Io(shard, io)),
+                Err(error) => {
+                    member.berth.forgo();
+                    return self.answer((shard, io), Err(member_threads::fault(error)));
+                }
             },
+            Work::Flight(flight) => {
+                ring.submit_flight(core, member, flight).err().map(Work::Flight)
+            }
+            other => Some(other),
         };
-        self.answer((shard, io), ended.map_err(member_threads::fault));
+        if let Some(work) = left {
+            member.berth.forgo();
+            member.push(work);
+        }
     }
 
     /// Several that lie side by side, past the scheduler.
@@ -197,11 +237,7 @@ impl<'a> Lane<'a> {
         let mut parts = self.member.part_lists.take();
         parts.extend(items);
         let flight = Flight { ticket, parts };
-        let left = match &self.core.ring {
-            None => Some(flight),
-            Some(ring) => ring.submit_flight(self.core, self.member, flight).err(),
-        };
-        left.into_iter().for_each(|flight| self.member.push(Work::Flight(flight)));
+        self.begin_work(Work::Flight(flight));
         None
     }
 }

@@ -26,6 +26,8 @@ extern crate self as braid_runtime;
 
 mod arena;
 #[cfg(not(loom))]
+mod berth;
+#[cfg(not(loom))]
 mod cache;
 #[cfg(not(loom))]
 mod clock;

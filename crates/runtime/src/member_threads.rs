@@ -4,7 +4,8 @@
 //!
 //! Where rings do the work a member has no thread until there is something that a ring cannot do; then it has one. If the
 //! operating system has no thread to give just then, the work waits, and the alarm tries again
-//! (`tests/threads.rs`: `an_array_on_rings_has_no_threads_of_its_own`).
+//! (`tests/threads.rs`: `an_array_on_rings_has_no_threads_of_its_own`). A member that may keep whoever asks has all of its
+//! threads there as well, and nothing of it is for rings ([`crate::berth`]).
 
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
@@ -17,16 +18,17 @@ use braid_engine::effect::{MemberFault, MemberIo, MemberIoDone, MemberOperation}
 use braid_engine::job::Span;
 use braid_engine::request::ShardIndex;
 use braid_geometry::{MemberSector, SECTOR_BYTES};
-use braid_member::{Member, MemberError, Raw};
+use braid_member::{Member, MemberError, MemberKind, Raw};
 use braid_ondisk::Superblock;
 use smallvec::SmallVec;
 
 use crate::arena::{self, ShardMemory};
+use crate::berth::Berth;
 use crate::clock::seconds_since_1970;
 use crate::core::{AbortOnPanic, ArrayEvent, Core, Machine, ShardEvent};
 use crate::lane::{Flight, Item, Lane, PartLists};
 use crate::places::Places;
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::flaw::{self, Flaw};
 use crate::sync::{Arc, Condvar, Mutex, Weak, thread};
 
@@ -38,6 +40,8 @@ pub(crate) enum Work {
     Apart(Flight),
     Flush,
     Superblock(Arc<SuperblockState>),
+    /// Whether it is still there.
+    Look,
 }
 
 /// One member and what is to be done with it.
@@ -58,11 +62,22 @@ pub(crate) struct MemberQueue {
     data_offset_bytes: u64,
     recovered_sectors: u64,
     superblock: Mutex<Superblock>,
+    /// Its place at the rings.
+    pub(crate) berth: Berth<Work>,
     queue: Queue<Work>,
-    /// Whether there are threads.
-    is_manned: AtomicBool,
+    crew: Crew,
     /// Whom its threads serve.
     core: OnceLock<Weak<Core>>,
+}
+
+/// A member's threads.
+struct Crew {
+    /// How many there are.
+    count: AtomicUsize,
+    /// How many are started where rings cannot be used.
+    count_max: usize,
+    /// A look is in the queue, or under way.
+    is_looking: AtomicBool,
 }
 
 /// Work that waits for a thread.
@@ -122,9 +137,12 @@ impl MemberQueue {
         device: Box<dyn Member>,
         superblock: Superblock,
         (slot, recovered_sectors): (Option<u16>, u64),
+        threads_max: usize,
     ) -> Self {
+        let identity = device.identity();
         Self {
             id,
+            berth: Berth::new(identity.queue_requests, identity.is_answered_outside),
             scheduler: Scheduler::new(Settings::straight()),
             flights: Places::default(),
             part_lists: PartLists::default(),
@@ -136,7 +154,11 @@ impl MemberQueue {
             recovered_sectors,
             superblock: Mutex::new(superblock),
             queue: Queue::new(),
-            is_manned: AtomicBool::new(false),
+            crew: Crew {
+                count: AtomicUsize::new(0),
+                count_max: threads_max,
+                is_looking: AtomicBool::new(false),
+            },
             core: OnceLock::new(),
         }
     }
@@ -161,6 +183,14 @@ impl MemberQueue {
         self.rotational() == Some(true) && self.device.is_direct()
     }
 
+    /// The array reads around the member from now on, or does not any more. A file system on a disk that is slow may keep
+    /// whoever asks while it looks up where a file's bytes are; a device only takes what is asked, and as much at once as ever.
+    pub(crate) fn set_sits_out(&self, sits_out: bool) {
+        if self.device.identity().kind == MemberKind::File {
+            self.berth.set_sits_out(sits_out);
+        }
+    }
+
     /// Leaves work for the member's threads, of which there is one at least from then on.
     pub(crate) fn push(&self, work: Work) {
         self.queue.push(work);
@@ -169,15 +199,17 @@ impl MemberQueue {
 
     /// Starts a thread if there is work and none to do it.
     pub(crate) fn man_if_needed(&self) {
-        if self.is_manned.load(Ordering::Acquire) || self.queue.is_empty() {
+        // One does what a ring cannot do; what is not for rings at all has all of them.
+        let wanted = if self.berth.is_suspect() { self.crew.count_max } else { 1 };
+        if self.crew.count.load(Ordering::Acquire) >= wanted || self.queue.is_empty() {
             return;
         }
         let Some(core) = self.core.get().and_then(Weak::upgrade) else { return };
         // If there is none to be had, the alarm tries again.
-        let _ = self.man(&core, 1);
+        let _ = self.man(&core, wanted);
     }
 
-    /// Starts so many threads, unless there are some, or the member was stopped: nobody would wait for them, and they would
+    /// Starts threads until there are so many, unless the member was stopped: nobody would wait for them, and they would
     /// keep the device open. What is left for them then is nobody's, as a read that was forsaken is.
     ///
     /// # Errors
@@ -185,15 +217,15 @@ impl MemberQueue {
     pub(crate) fn man(&self, core: &Arc<Core>, count: usize) -> io::Result<()> {
         let mut threads = core.end.threads.lock().expect("starting does not panic");
         // Stopping comes before threads are taken out to be waited for: one that is started in spite of it is among them.
-        if self.is_manned.load(Ordering::Acquire) || self.queue.is_stopped() {
+        if self.queue.is_stopped() {
             return Ok(());
         }
-        for _ in 0..count {
+        for _ in self.crew.count.load(Ordering::Acquire)..count {
             let member = Arc::clone(&core.members[usize::from(self.id.0)]);
             let core = Arc::downgrade(core);
             let body = move || run(&core, &member);
             threads.push(thread::Builder::new().name("braid-member".into()).spawn(body)?);
-            self.is_manned.store(true, Ordering::Release);
+            self.crew.count.fetch_add(1, Ordering::AcqRel);
         }
         Ok(())
     }
@@ -219,9 +251,21 @@ impl MemberQueue {
         }
     }
 
-    /// Whether the device's name leads nowhere any more.
-    pub(crate) fn has_vanished(&self) -> bool {
-        self.device.has_vanished()
+    /// Tells the array if the device's name leads nowhere any more. Asks the file system, which may keep whoever asks.
+    pub(crate) fn look(&self, core: &Arc<Core>) {
+        let has_vanished = self.device.has_vanished();
+        self.crew.is_looking.store(false, Ordering::Release);
+        if has_vanished {
+            core.array.push(ArrayEvent::MemberLost(self.id));
+            core.drive(Machine::Array);
+        }
+    }
+
+    /// Has one of the member's threads do that, unless one is about to.
+    pub(crate) fn look_by_thread(&self) {
+        if !self.crew.is_looking.swap(true, Ordering::AcqRel) {
+            self.push(Work::Look);
+        }
     }
 
     /// The device's open file, if it has one.
@@ -355,6 +399,11 @@ fn fly(core: &Arc<Core>, member: &MemberQueue, carry_out: impl FnOnce(&Lane<'_>)
 pub(crate) fn run(core: &Weak<Core>, member: &MemberQueue) {
     while let Some(work) = member.queue.next() {
         let Some(core) = core.upgrade() else { return };
+        if matches!(work, Work::Look) {
+            member.look(&core);
+            continue;
+        }
+        member.berth.thread_begins();
         match work {
             Work::Io(shard, io) => {
                 let result = member.perform(&core, shard, &io).map_err(fault);
@@ -372,6 +421,8 @@ pub(crate) fn run(core: &Weak<Core>, member: &MemberQueue) {
                 core.array.push(member.write_superblock(&state));
                 core.drive(Machine::Array);
             }
+            Work::Look => unreachable!("looks are no requests"),
         }
+        member.berth.thread_ends();
     }
 }

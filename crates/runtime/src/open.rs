@@ -125,7 +125,7 @@ impl Volume {
         let of = |index: usize| members.get(index)?.as_ref().map(|member| &member.superblock);
         let opening = opening(assembled, of, &manner)?;
         let untold = names(&opening, &untold);
-        let queues = queues(&opening, members);
+        let queues = queues(&opening, members, options.threads_per_member.max(1));
         let has_file = queues.iter().any(|queue| queue.raw().is_some());
         let ring = Ring::start(options, has_file).map_err(OpenError::Ring)?;
         let geometry = assembled.geometry.clone();
@@ -287,14 +287,18 @@ fn names(opening: &Opening, indices: &[usize]) -> Vec<MemberId> {
 }
 
 /// The queues of the members that take part, by their names.
-fn queues(opening: &Opening, mut members: Vec<Option<OpenMember>>) -> Vec<Arc<MemberQueue>> {
+fn queues(
+    opening: &Opening,
+    mut members: Vec<Option<OpenMember>>,
+    threads_max: usize,
+) -> Vec<Arc<MemberQueue>> {
     let queue = |(id, joined): (u16, &Joined)| {
         let member = members[joined.index].take().expect("its superblock was just looked at");
         let OpenMember { device, superblock } = member;
         let is_it = |setup: &Option<MemberSetup>| setup.as_ref().is_some_and(|one| one.id.0 == id);
         let slot = (0..).zip(&opening.setup.slots).find(|(_, setup)| is_it(setup));
         let place = (slot.map(|(slot, _)| slot), joined.recovered_sectors);
-        Arc::new(MemberQueue::new(MemberId(id), device, superblock, place))
+        Arc::new(MemberQueue::new(MemberId(id), device, superblock, place, threads_max))
     };
     (0..).zip(&opening.members).map(queue).collect()
 }
@@ -316,7 +320,8 @@ fn spawn(core: &Arc<Core>, options: &Options) -> Result<(), OpenError> {
 fn spawn_each(core: &Arc<Core>, options: &Options) -> std::io::Result<()> {
     for member in &core.members {
         member.connect(core);
-        let is_on_ring = core.ring.is_some() && member.raw().is_some();
+        let is_on_ring =
+            core.ring.is_some() && member.raw().is_some() && !member.berth.is_suspect();
         if !is_on_ring && !member.is_memory() {
             member.man(core, options.threads_per_member.max(1))?;
         }

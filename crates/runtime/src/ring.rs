@@ -3,7 +3,8 @@
 //! Where it stands: beside [`crate::member_threads`], which does the same with threads that wait, and
 //! which still does here what no ring can: members without a descriptor, vectors that are tried again part by part,
 //! ranges of zeroes that are longer than one operation where the kernel makes none, and everything once the workers have
-//! been stopped. A member's thread is started when there is something of that for it.
+//! been stopped. A member's thread is started when there is something of that for it. How much of a member comes here, and
+//! whether anything does, is [`crate::berth`]'s.
 //!
 //! ```text
 //!   other threads: event into the shard's inbox ──▶ a worker is told once, until it has looked
@@ -258,7 +259,7 @@ impl Ring {
     /// Submits a member's flush; false when threads have to do it.
     pub(crate) fn flush(&self, member: &MemberQueue) -> bool {
         let Some(raw) = member.raw().filter(|raw| raw.is_writable()) else { return false };
-        if raw.check(Deed::Flush, 0, 0).is_err() {
+        if member.berth.is_suspect() || raw.check(Deed::Flush, 0, 0).is_err() {
             return false;
         }
         let Ok(file) = raw.file(0, 0, 0) else { return false };
@@ -273,6 +274,9 @@ impl Ring {
     ) -> bool {
         let deed = Deed::Write { durable: true };
         let Some(raw) = member.raw().filter(|raw| is_for_ring(raw, deed)) else { return false };
+        if member.berth.is_suspect() {
+            return false;
+        }
         let (bytes, offset) = member.next_superblock(state);
         let (address, length) = (bytes.as_ptr().addr(), bytes.len());
         if raw.check(deed, offset, length as u64).is_err() {
@@ -397,9 +401,11 @@ impl Handler for FlightPort {
         let member = &core.members[usize::from(self.member.0)];
         let raw = member.raw().expect("only members with a descriptor have ports");
         let flight = member.flights.take(token);
+        member.berth.leave();
         let is_refused = |error| raw.is_durable_flag_refused(error);
         if is_forced(&flight.parts[0].1) && result.as_ref().is_err_and(is_refused) {
-            return member.push(Work::Flight(flight));
+            member.push(Work::Flight(flight));
+            return core.begin_kept(member);
         }
         let lane = Lane::new(&core, member);
         match ended(worker, raw, (operation, result)) {
@@ -409,6 +415,7 @@ impl Handler for FlightPort {
             }
             Err(error) => lane.land(flight, Err(fault(error))),
         }
+        lane.begin_kept();
         drive_touched(worker, &core, lane.into_touched());
     }
 
@@ -440,13 +447,17 @@ impl Handler for Port {
     fn complete(self: Arc<Self>, worker: &Worker, completion: Completion) {
         let Some(core) = self.core.upgrade() else { return };
         let Completion { token, result, operation, .. } = completion;
-        let raw = core.members[usize::from(self.member.0)].raw();
-        let raw = raw.expect("only members with a descriptor have ports");
+        let member = &core.members[usize::from(self.member.0)];
+        let raw = member.raw().expect("only members with a descriptor have ports");
         let result = ended(worker, raw, (operation, result)).map_err(fault);
+        member.berth.leave();
         let done = MemberIoDone { id: IoId(token), result };
         core.shard(self.shard).combiner.push(ShardEvent::MemberIo(done));
         let ring = core.ring.as_ref().expect("only workers complete anything");
         ring.schedule_here(worker, Arc::clone(&core), Machine::Shard(self.shard));
+        if member.berth.has_kept() {
+            core.begin_kept(member);
+        }
     }
 
     fn wake(self: Arc<Self>, _: &Worker, _: u64) {

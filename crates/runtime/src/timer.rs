@@ -350,9 +350,15 @@ fn run(core: &Weak<Core>) {
 fn look_at_members(core: &Arc<Core>) {
     for member in &core.members {
         member.man_if_needed();
-        if member.has_vanished() {
-            core.array.push(ArrayEvent::MemberLost(member.id()));
-            core.drive(Machine::Array);
+        member.berth.look();
+        if member.berth.has_kept() {
+            core.begin_kept(member);
+        }
+        // Not here where the answer may take its time: everybody's moments are kept by this thread, or it is a worker.
+        if member.is_memory() || (core.ring.is_some() && !member.berth.is_suspect()) {
+            member.look(core);
+        } else {
+            member.look_by_thread();
         }
     }
 }

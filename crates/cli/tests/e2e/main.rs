@@ -28,6 +28,7 @@ mod captive;
 mod copies;
 mod exclusive;
 mod file_system;
+mod hung;
 mod kit;
 mod load;
 mod lost;

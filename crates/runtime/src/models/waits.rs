@@ -12,6 +12,7 @@ use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread;
 
 use super::array::{explore, sample};
+use crate::berth::{self, Berth};
 use crate::clock::Clock;
 use crate::core::End;
 use crate::core::Machine;
@@ -142,6 +143,52 @@ fn work_that_is_queued_is_done_before_the_threads_end() {
 fn a_queue_that_ends_with_work_in_it_is_caught() {
     choose(Flaw::QueueEndsEarly);
     work_a_queue();
+}
+
+/// Three requests for one place at the rings, each by a thread that carries out what it may.
+fn wait_for_room() {
+    let ask = |berth: &Berth<usize>, done: &AtomicUsize, request: usize| {
+        let carry_out = |request| {
+            done.fetch_add(request, Ordering::Relaxed);
+            berth.leave();
+        };
+        match berth.way() {
+            berth::Way::Ring => carry_out(request),
+            berth::Way::Line => berth.keep(request),
+            berth::Way::Threads => panic!("nothing is suspected"),
+        }
+        while let Some((request, _)) = berth.next() {
+            carry_out(request);
+        }
+    };
+    let model = move || {
+        let berth = Arc::new(Berth::new(Some(2), false));
+        let done = Arc::new(AtomicUsize::new(0));
+        let others: Vec<_> = [10, 100]
+            .map(|request| {
+                let (berth, done) = (Arc::clone(&berth), Arc::clone(&done));
+                thread::spawn(move || ask(&berth, &done, request))
+            })
+            .into();
+        ask(&berth, &done, 1);
+        others.into_iter().for_each(|other| other.join().expect("it does not panic"));
+        assert_eq!(done.load(Ordering::Relaxed), 111, "whoever waits for room gets it, once");
+        assert!(!berth.is_busy(), "places are given back");
+    };
+    explore("berth: three for one place", SCHEDULES_MAX, model);
+    sample("berth: three for one place", SCHEDULES_MAX / 10, false, model);
+}
+
+#[test]
+fn whoever_waits_for_room_gets_it() {
+    wait_for_room();
+}
+
+#[test]
+#[should_panic(expected = "whoever waits for room gets it")]
+fn a_line_that_is_forgotten_is_caught() {
+    choose(Flaw::LineForgotten);
+    wait_for_room();
 }
 
 /// The alarm sleeps towards a moment far away when a nearer one is set.

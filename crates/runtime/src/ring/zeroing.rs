@@ -152,10 +152,16 @@ impl Handler for ZeroPort {
                 let token = member.zeroings.add(zeroing);
                 worker.submit(operation, self, token);
             }
-            Step::Leave => member.push(Work::Flight(zeroing)),
+            Step::Leave => {
+                member.berth.leave();
+                member.push(Work::Flight(zeroing));
+                core.begin_kept(member);
+            }
             Step::Answer(result) => {
+                member.berth.leave();
                 let lane = Lane::new(&core, member);
                 lane.land(zeroing, result.map_err(fault));
+                lane.begin_kept();
                 drive_touched(worker, &core, lane.into_touched());
             }
         }

@@ -38,6 +38,8 @@ pub(crate) enum Flaw {
     WatchNotEnded,
     /// Stopping does not end the members' threads.
     MembersNotStopped,
+    /// Whoever leaves a ring does not look at the line.
+    LineForgotten,
 }
 
 #[cfg(not(any(loom, shuttle)))]

@@ -6,14 +6,18 @@
 
 mod array;
 mod bytes;
+mod client;
 mod denied;
+mod hanging;
 mod mount;
 mod process;
 mod served;
 
 pub(crate) use array::{Array, CHUNK_BYTES, Refusal, SUPERBLOCK_BYTES};
 pub(crate) use bytes::{Random, assert_same};
+pub(crate) use client::Client;
 pub(crate) use denied::FLOCK;
+pub(crate) use hanging::{Hang, Hanging};
 pub(crate) use mount::Mount;
 pub(crate) use process::{Background, Ran, is_installed, ok, run, say, wait_until};
 pub(crate) use served::Served;

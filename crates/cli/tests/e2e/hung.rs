@@ -1,0 +1,315 @@
+//! A member that answers nothing for seconds, as a dead disk, a network file system without its network, or a loop device
+//! over one of those does: whoever reads does not notice, and when it answers again nothing is lost.
+//!
+//! The members lie on a FUSE that hangs when it is told to. In the kernel a request to it then takes the thread that asks
+//! out of circulation, and no signal brings it back. So a worker that asked by itself would be lost, with all clients
+//! and members that it carries.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::kit::{
+    Array, Client, Hang, Hanging, Mount, RAID_1, RAID_5, RAID_6, Random, Shape, assert_same,
+    is_installed, run, say, wait_until,
+};
+
+const BLOCK: usize = 4096;
+
+const MEMBER_SIZE: &str = "6M";
+
+/// How long the member hangs under load.
+const HANG: Duration = Duration::from_millis(2500);
+
+/// How long all is well before that.
+const HEALTHY: Duration = Duration::from_millis(300);
+
+/// What a read may take meanwhile.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// What anything may take that is not measured.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const READERS: u64 = 3;
+const READS_AT_ONCE: u64 = 8;
+const WRITERS: u64 = 4;
+const WRITES_AT_ONCE: u64 = 100;
+
+/// What the block at `index` holds once written.
+fn block(index: u64) -> Vec<u8> {
+    Random::new(index + 1).bytes(BLOCK)
+}
+
+fn at(index: u64) -> u64 {
+    index * BLOCK as u64
+}
+
+/// Ends what a test has running, however the test ends.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What readers saw.
+#[derive(Debug, Default)]
+struct Seen {
+    answered: usize,
+    late: usize,
+    longest: Duration,
+    /// Reads that had no answer when the reader gave up.
+    unanswered: usize,
+}
+
+impl Seen {
+    fn add(&mut self, took: Duration) {
+        self.answered += 1;
+        self.late += usize::from(took > LIMIT);
+        self.longest = self.longest.max(took);
+    }
+
+    fn merge(mut self, other: &Self) -> Self {
+        self.answered += other.answered;
+        self.late += other.late;
+        self.unanswered += other.unanswered;
+        self.longest = self.longest.max(other.longest);
+        self
+    }
+}
+
+/// Reads blocks that nobody writes any more until `ends`, several at once.
+fn read_on(socket: &Path, (seed, blocks): (u64, u64), ends: &AtomicBool) -> Seen {
+    let mut client = Client::connect(socket, LIMIT * 2);
+    let (mut random, mut seen) = (Random::new(seed), Seen::default());
+    let mut asked = BTreeMap::new();
+    let mut cookie = 0;
+    loop {
+        while asked.len() < usize::try_from(READS_AT_ONCE).expect("few")
+            && !ends.load(Ordering::Relaxed)
+        {
+            let index = random.below(blocks);
+            client.ask_read(cookie, at(index), BLOCK);
+            asked.insert(cookie, (index, Instant::now()));
+            cookie += 1;
+        }
+        if asked.is_empty() {
+            return seen;
+        }
+        let Some(answered) = client.hear() else {
+            seen.unanswered = asked.len();
+            return seen;
+        };
+        let (index, since) = asked.remove(&answered).expect("what was asked is answered once");
+        let found = client.payload(BLOCK);
+        seen.add(since.elapsed());
+        assert_same(&found, &block(index), "what was read");
+    }
+}
+
+/// Writes blocks from `first` on at random until `ends`, many at once; hears all answers in the end. What was written.
+fn write_on(socket: &Path, (seed, first, end): (u64, u64, u64), ends: &AtomicBool) -> Vec<u64> {
+    let mut client = Client::connect(socket, PATIENCE);
+    let mut random = Random::new(seed);
+    let mut written = Vec::new();
+    let mut unanswered = 0;
+    while !ends.load(Ordering::Relaxed) {
+        if unanswered == WRITES_AT_ONCE {
+            client.hear().expect("a write is answered when its member is back");
+            unanswered -= 1;
+        }
+        let index = first + random.below(end - first);
+        client.ask_write(index, at(index), &block(index));
+        written.push(index);
+        unanswered += 1;
+    }
+    for _ in 0..unanswered {
+        client.hear().expect("a write is answered when its member is back");
+    }
+    written
+}
+
+/// Which members hang, and how they are served.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    shape: Shape,
+    hang: Hang,
+    hung: &'static [usize],
+    io: &'static str,
+    workers: &'static str,
+}
+
+impl Case {
+    const fn new(shape: Shape, hang: Hang, workers: &'static str) -> Self {
+        Self { shape, hang, hung: &[1], io: "ring", workers }
+    }
+
+    fn options(&self) -> Vec<&'static str> {
+        let mut options = vec!["--io", self.io];
+        if self.io == "ring" {
+            options.extend(["--workers", self.workers]);
+        }
+        options
+    }
+}
+
+/// Fills the array, hangs its members under load, lets them go, and compares everything. `members` are what is served.
+fn hang_under_load(case: Case, array: &Array, hanging: &Hanging, members: &[PathBuf]) -> Seen {
+    let options = case.options();
+    let served = array.serve_with(&options, members);
+    let blocks = served.size_bytes / BLOCK as u64;
+    // The first half is read; the second is written while the member hangs.
+    let half = blocks / 2;
+    let mut client = Client::connect(&served.socket, PATIENCE);
+    (0..half).for_each(|index| client.write(at(index), &block(index)));
+    client.flush();
+    drop(client);
+    served.stop();
+    // Opening them anew empties their page cache.
+    let served = array.serve_with(&options, members);
+    let let_go = hanging.let_go_at_end();
+    let (reads_end, writes_end) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (seen, written) = thread::scope(|scope| {
+        let _end = [Ends(&reads_end), Ends(&writes_end)];
+        let socket = served.socket.as_path();
+        let (reads_end, writes_end) = (&reads_end, &writes_end);
+        let write = |seed| move || write_on(socket, (100 + seed, half, blocks), writes_end);
+        let writers: Vec<_> = (0..WRITERS).map(|seed| scope.spawn(write(seed))).collect();
+        thread::sleep(HEALTHY);
+        case.hung.iter().for_each(|member| hanging.hang(*member, case.hang));
+        // Not before: what was read once is in the page cache, and asks nobody.
+        let read = |seed| move || read_on(socket, (seed, half), reads_end);
+        let readers: Vec<_> = (0..READERS).map(|seed| scope.spawn(read(seed))).collect();
+        wait_until("something to hang", HANG, || hanging.held() > 0);
+        thread::sleep(HANG);
+        reads_end.store(true, Ordering::Relaxed);
+        let seen = readers.into_iter().map(|reader| reader.join().expect("a reader"));
+        let seen = seen.fold(Seen::default(), |all, one| all.merge(&one));
+        // A writer that waits for an answer may not look at it sooner.
+        writes_end.store(true, Ordering::Relaxed);
+        hanging.let_go();
+        let written = writers.into_iter().flat_map(|writer| writer.join().expect("a writer"));
+        (seen, written.collect::<Vec<_>>())
+    });
+    drop(let_go);
+    let mut client = Client::connect(&served.socket, PATIENCE);
+    client.flush();
+    for index in (0..half).chain(BTreeSet::from_iter(written)) {
+        let found = client.read(at(index), BLOCK).expect("an answer in time");
+        assert_same(&found, &block(index), "what was written");
+    }
+    drop(client);
+    served.stop();
+    seen
+}
+
+/// The array's members on a FUSE that can hang.
+fn mounted(array: &Array) -> Option<Hanging> {
+    let hanging = Mount::is_possible().then(|| Hanging::over(&array.members)).flatten();
+    if hanging.is_none() {
+        say("skipped: no FUSE can be mounted here");
+    }
+    hanging
+}
+
+fn on_fuse(case: Case) -> Option<Seen> {
+    let mut array = Array::create_sized(case.shape, MEMBER_SIZE);
+    let hanging = mounted(&array)?;
+    array.members = hanging.files();
+    let members = array.members.clone();
+    Some(hang_under_load(case, &array, &hanging, &members))
+}
+
+/// Loop devices over files. They are detached when this is dropped.
+struct Loops(Vec<PathBuf>);
+
+impl Loops {
+    fn attach(files: &[PathBuf]) -> Option<Self> {
+        let mut loops = Self(Vec::new());
+        for file in files {
+            let file = file.to_str().expect("text");
+            let ran = is_installed("losetup").then(|| run("losetup", ["--find", "--show", file]));
+            let ran = ran.filter(|ran| ran.status.success())?;
+            loops.0.push(PathBuf::from(ran.stdout.trim()));
+        }
+        Some(loops)
+    }
+}
+
+impl Drop for Loops {
+    fn drop(&mut self) {
+        for device in &self.0 {
+            // One that is left attached is in nobody's way.
+            let _ = run("losetup", ["--detach", device.to_str().expect("text")]);
+        }
+    }
+}
+
+/// The same with loop devices over the files: their requests wait in the block layer, which has room for so many.
+fn on_loops(case: Case) -> Option<Seen> {
+    let array = Array::create_sized(case.shape, MEMBER_SIZE);
+    let hanging = mounted(&array)?;
+    let Some(loops) = Loops::attach(&hanging.files()) else {
+        say("skipped: no loop device can be attached here");
+        return None;
+    };
+    Some(hang_under_load(case, &array, &hanging, &loops.0))
+}
+
+#[track_caller]
+fn assert_unnoticed(case: Case, seen: Option<Seen>) {
+    let Some(seen) = seen else { return };
+    say(&format!("{case:?}: {seen:?}"));
+    assert_eq!((seen.unanswered, seen.late), (0, 0), "{case:?}: {seen:?}");
+    assert!(seen.answered > 100, "{case:?}: {seen:?}");
+}
+
+fn stalls_no_reader(shape: Shape) {
+    for (hang, workers) in
+        [(Hang::Reads, "1"), (Hang::Writes, "2"), (Hang::Both, "1"), (Hang::Everything, "2")]
+    {
+        let case = Case::new(shape, hang, workers);
+        assert_unnoticed(case, on_fuse(case));
+    }
+}
+
+#[test]
+fn a_member_that_never_answers_stalls_no_reader_of_a_raid_1_on_rings() {
+    stalls_no_reader(RAID_1);
+}
+
+#[test]
+fn a_member_that_never_answers_stalls_no_reader_of_a_raid_5_on_rings() {
+    stalls_no_reader(RAID_5);
+}
+
+#[test]
+fn a_member_that_never_answers_stalls_no_reader_of_a_raid_6_on_rings() {
+    stalls_no_reader(RAID_6);
+}
+
+#[test]
+fn two_members_that_never_answer_stall_no_reader_of_a_raid_6_on_rings() {
+    let case = Case { hung: &[0, 3], ..Case::new(RAID_6, Hang::Both, "1") };
+    assert_unnoticed(case, on_fuse(case));
+}
+
+/// The alarm's thread asked the file system twice a second whether the member was still there.
+#[test]
+fn a_member_that_never_answers_stalls_no_reader_on_threads() {
+    for hang in [Hang::Both, Hang::Everything] {
+        let case = Case { io: "threads", ..Case::new(RAID_5, hang, "1") };
+        assert_unnoticed(case, on_fuse(case));
+    }
+}
+
+#[test]
+fn a_loop_device_with_hundreds_of_writes_queued_stalls_no_reader_on_rings() {
+    for (shape, workers) in [(RAID_1, "1"), (RAID_5, "2")] {
+        let case = Case::new(shape, Hang::Both, workers);
+        assert_unnoticed(case, on_loops(case));
+    }
+}

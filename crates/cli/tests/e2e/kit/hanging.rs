@@ -1,0 +1,265 @@
+//! A file system whose files can be made to hang: what a request asks is answered when the test says so, and not before.
+//!
+//! It passes a folder through by FUSE. The kernel waits for its answers as it does for any FUSE: a few background reads at
+//! once, everybody else in line behind them, and no signal gets a thread out that waits for an answer.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, UNIX_EPOCH};
+
+use fuser::{
+    BackgroundSession, Errno, FileAttr, FileHandle, FileType, Filesystem, Generation, INodeNo,
+    KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyWrite,
+    Request, WriteFlags,
+};
+use tempfile::TempDir;
+
+/// What the kernel takes if nobody says otherwise.
+const BACKGROUND_MAX: u16 = 12;
+
+/// Everything is asked for anew.
+const TTL: Duration = Duration::ZERO;
+
+const ROOT: u64 = 1;
+
+/// What of a file hangs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hang {
+    Reads,
+    Writes,
+    /// Reads and writes.
+    Both,
+    /// And questions about the file.
+    Everything,
+}
+
+/// What is asked of a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Deed {
+    Read,
+    Write,
+    Look,
+}
+
+impl Hang {
+    fn holds(self, deed: Deed) -> bool {
+        match self {
+            Self::Reads => deed == Deed::Read,
+            Self::Writes => deed == Deed::Write,
+            Self::Both => deed != Deed::Look,
+            Self::Everything => true,
+        }
+    }
+}
+
+type Answer = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+struct State {
+    /// By inode.
+    hangs: BTreeMap<u64, Hang>,
+    held: Vec<Answer>,
+}
+
+/// The mounted folder. It is unmounted when this is dropped.
+pub(crate) struct Hanging {
+    folder: TempDir,
+    names: Vec<String>,
+    state: Arc<Mutex<State>>,
+    session: Option<BackgroundSession>,
+}
+
+/// Lets go of everything when it is dropped, so that a test that fails does not leave processes that cannot be killed.
+pub(crate) struct LetGo(Arc<Mutex<State>>);
+
+impl Drop for LetGo {
+    fn drop(&mut self) {
+        let_go(&self.0);
+    }
+}
+
+fn let_go(state: &Mutex<State>) {
+    let held = {
+        let mut state = state.lock().expect("no panic under this lock");
+        state.hangs.clear();
+        std::mem::take(&mut state.held)
+    };
+    held.into_iter().for_each(|answer| answer());
+}
+
+impl Hanging {
+    /// These files, by their names, in a folder of their own; none where nobody may mount.
+    pub(crate) fn over(files: &[PathBuf]) -> Option<Self> {
+        let name =
+            |path: &PathBuf| path.file_name().expect("a file").to_str().expect("text").into();
+        let names: Vec<String> = files.iter().map(name).collect();
+        let open = |path: &PathBuf| File::options().read(true).write(true).open(path);
+        let files = files.iter().map(open).collect::<Result<Vec<_>, _>>().expect("files");
+        let folder = tempfile::Builder::new().prefix("braid-hang-").tempdir().expect("a folder");
+        let state = Arc::<Mutex<State>>::default();
+        let system = PassThrough { names: names.clone(), files, state: Arc::clone(&state) };
+        let session = fuser::spawn_mount(system, folder.path(), &fuser::Config::default()).ok()?;
+        Some(Self { folder, names, state, session: Some(session) })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The files in it.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        self.names.iter().map(|name| self.path().join(name)).collect()
+    }
+
+    /// What is asked of a file from now on is not answered.
+    pub(crate) fn hang(&self, file: usize, hang: Hang) {
+        let mut state = self.state.lock().expect("no panic under this lock");
+        state.hangs.insert(inode(file), hang);
+    }
+
+    /// Requests that have no answer yet.
+    pub(crate) fn held(&self) -> usize {
+        self.state.lock().expect("no panic under this lock").held.len()
+    }
+
+    /// Answers everything, late, and from now on at once.
+    pub(crate) fn let_go(&self) {
+        let_go(&self.state);
+    }
+
+    pub(crate) fn let_go_at_end(&self) -> LetGo {
+        LetGo(Arc::clone(&self.state))
+    }
+}
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        self.let_go();
+        if let Some(session) = self.session.take() {
+            // A test that failed may have left a program behind that uses it.
+            let _ = session.umount_and_join();
+        }
+    }
+}
+
+fn inode(file: usize) -> u64 {
+    file as u64 + ROOT + 1
+}
+
+struct PassThrough {
+    names: Vec<String>,
+    files: Vec<File>,
+    state: Arc<Mutex<State>>,
+}
+
+impl PassThrough {
+    fn file(&self, inode: INodeNo) -> Option<&File> {
+        let index = u64::from(inode).checked_sub(ROOT + 1)?;
+        self.files.get(usize::try_from(index).ok()?)
+    }
+
+    /// Answers, now or when it is let go.
+    fn answer(&self, inode: INodeNo, deed: Deed, answer: impl FnOnce() + Send + 'static) {
+        let mut state = self.state.lock().expect("no panic under this lock");
+        if state.hangs.get(&u64::from(inode)).is_some_and(|hang| hang.holds(deed)) {
+            return state.held.push(Box::new(answer));
+        }
+        drop(state);
+        answer();
+    }
+
+    fn attributes(&self, inode: INodeNo) -> Option<FileAttr> {
+        let size = match u64::from(inode) {
+            ROOT => 0,
+            _ => self.file(inode)?.metadata().ok()?.len(),
+        };
+        let is_root = u64::from(inode) == ROOT;
+        Some(FileAttr {
+            ino: inode,
+            size,
+            blocks: size / 512,
+            atime: UNIX_EPOCH,
+            mtime: UNIX_EPOCH,
+            ctime: UNIX_EPOCH,
+            crtime: UNIX_EPOCH,
+            kind: if is_root { FileType::Directory } else { FileType::RegularFile },
+            perm: if is_root { 0o755 } else { 0o600 },
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            blksize: 4096,
+            flags: 0,
+        })
+    }
+}
+
+impl Filesystem for PassThrough {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        config.set_max_background(BACKGROUND_MAX).expect("a number that FUSE takes");
+        Ok(())
+    }
+
+    fn lookup(&self, _: &Request, _: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let at = self.names.iter().position(|one| OsStr::new(one) == name);
+        match at.and_then(|at| self.attributes(INodeNo(inode(at)))) {
+            Some(attributes) => reply.entry(&TTL, &attributes, Generation(0)),
+            None => reply.error(Errno::ENOENT),
+        }
+    }
+
+    fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        let Some(attributes) = self.attributes(inode) else { return reply.error(Errno::ENOENT) };
+        self.answer(inode, Deed::Look, move || reply.attr(&TTL, &attributes));
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let Some(file) = self.file(inode) else { return reply.error(Errno::EBADF) };
+        let file = file.try_clone().expect("a descriptor");
+        self.answer(inode, Deed::Read, move || {
+            let mut bytes = vec![0; size as usize];
+            match file.read_at(&mut bytes, offset) {
+                Ok(count) => reply.data(&bytes[..count]),
+                Err(error) => reply.error(error.into()),
+            }
+        });
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let Some(file) = self.file(inode) else { return reply.error(Errno::EBADF) };
+        let (file, data) = (file.try_clone().expect("a descriptor"), data.to_vec());
+        self.answer(inode, Deed::Write, move || match file.write_all_at(&data, offset) {
+            Ok(()) => reply.written(u32::try_from(data.len()).expect("FUSE writes are short")),
+            Err(error) => reply.error(error.into()),
+        });
+    }
+
+    fn fsync(&self, _: &Request, inode: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        self.answer(inode, Deed::Write, move || reply.ok());
+    }
+}
