@@ -261,6 +261,11 @@ impl MemberQueue {
         }
     }
 
+    /// Whether it has been asked for something that has not ended.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        self.berth.is_busy() || self.crew.is_looking.load(Ordering::Acquire)
+    }
+
     /// Has one of the member's threads do that, unless one is about to.
     pub(crate) fn look_by_thread(&self) {
         if !self.crew.is_looking.swap(true, Ordering::AcqRel) {

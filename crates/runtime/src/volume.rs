@@ -215,6 +215,19 @@ impl Volume {
         self.look_at_array(|array| array.sat_out_ns(now)) / 1_000_000
     }
 
+    /// A number that is another one when members have ended anything.
+    #[must_use]
+    pub fn ended_at_members(&self) -> u64 {
+        self.core.members.iter().map(|member| member.berth.ended()).sum()
+    }
+
+    /// Members that have been asked for something that has not ended.
+    #[must_use]
+    pub fn unanswered(&self) -> Vec<MemberId> {
+        let members = self.core.members.iter().filter(|member| member.is_unanswered());
+        members.map(|member| member.id()).collect()
+    }
+
     fn look_at_array<R>(&self, look: impl FnOnce(&Array) -> R) -> R {
         let drive = || self.core.drive(Machine::Array);
         self.core.array.inspect(look, drive)

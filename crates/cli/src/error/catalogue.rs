@@ -20,7 +20,7 @@ pub(crate) struct Entry {
 }
 
 /// All of them, in the order of their numbers.
-pub(crate) const CATALOGUE: [Entry; 48] = [
+pub(crate) const CATALOGUE: [Entry; 49] = [
     // The command line.
     Entry {
         code: Code::Usage,
@@ -288,6 +288,16 @@ pub(crate) const CATALOGUE: [Entry; 48] = [
                       itself. The kernel log has more about devices; `smartctl -a` about their health.",
     },
     // Held by someone else.
+    Entry {
+        code: Code::MemberSilent,
+        title: "a member does not answer",
+        exit: Exit::Failed,
+        explanation: "Stopping waits for what members were asked for, and one has answered nothing for as \
+                      long as `--stop-patience` says. The array was left as after a crash: what was flushed is \
+                      on the members, and its superblocks say that it was in use. A process that has asked a \
+                      disk, a network or a FUSE that hangs cannot be ended, not even by SIGKILL, before the \
+                      kernel has given up waiting. See to the member, or serve the array without it.",
+    },
     Entry {
         code: Code::MemberBusy,
         title: "the kernel holds the member",

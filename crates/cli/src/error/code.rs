@@ -81,6 +81,8 @@ pub(crate) enum Code {
     MemberPermission = 54,
     /// A member returned an I/O error.
     MemberIo = 55,
+    /// A member does not answer.
+    MemberSilent = 56,
     /// The kernel holds the member.
     MemberBusy = 60,
     /// Another process has locked the member.

@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
+
 use crate::kit::{
     Array, Client, Hang, Hanging, Mount, RAID_1, RAID_5, RAID_6, Random, Shape, assert_same,
     is_installed, run, say, wait_until,
@@ -303,6 +305,46 @@ fn a_member_that_never_answers_stalls_no_reader_on_threads() {
     for hang in [Hang::Both, Hang::Everything] {
         let case = Case { io: "threads", ..Case::new(RAID_5, hang, "1") };
         assert_unnoticed(case, on_fuse(case));
+    }
+}
+
+/// It waited for ever, and said nothing.
+#[test]
+fn a_stop_gives_up_on_a_member_that_never_answers_and_names_it() {
+    let mut array = Array::create_sized(RAID_5, MEMBER_SIZE);
+    let Some(hanging) = mounted(&array) else { return };
+    array.members = hanging.files();
+    for (io, hang) in [("ring", Hang::Writes), ("threads", Hang::Everything)] {
+        let served = array.serve_with(&["--io", io], &array.members);
+        let mut client = Client::connect(&served.socket, PATIENCE);
+        (0..256).for_each(|index| client.write(at(index), &block(index)));
+        client.flush();
+        drop(client);
+        served.stop();
+        let mut served = array.serve_with(&["--io", io, "--stop-patience", "2"], &array.members);
+        let let_go = hanging.let_go_at_end();
+        let mut client = Client::connect(&served.socket, PATIENCE);
+        hanging.hang(1, hang);
+        (300..364).for_each(|index| client.ask_write(index, at(index), &block(index)));
+        wait_until("something to hang", PATIENCE, || hanging.held() > 0);
+        let begun = Instant::now();
+        served.signal(Signal::TERM);
+        wait_until("the stop to be given up", Duration::from_secs(30), || served.error().is_some());
+        let error = served.error().expect("just seen");
+        assert!(begun.elapsed() > Duration::from_secs(2), "{error}");
+        assert_eq!(error["code"], "B056", "{error}");
+        assert!(error.to_string().contains("m1"), "{error}");
+        // The kernel keeps the process until it has its answers.
+        drop(let_go);
+        assert_eq!(served.wait().code(), Some(1));
+        let served = array.serve_with(&["--io", io], &array.members);
+        let mut client = Client::connect(&served.socket, PATIENCE);
+        for index in 0..256 {
+            let found = client.read(at(index), BLOCK).expect("an answer in time");
+            assert_same(&found, &block(index), "what was flushed");
+        }
+        drop(client);
+        served.stop();
     }
 }
 

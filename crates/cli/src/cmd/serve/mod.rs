@@ -10,6 +10,7 @@ mod place;
 mod report;
 mod scheduling;
 mod sit_out;
+mod stop;
 mod wait;
 
 use std::os::unix::fs::OpenOptionsExt;
@@ -83,6 +84,11 @@ pub(crate) struct Args {
     /// that braid chose itself, if it did.
     #[arg(long, value_name = "SOCKET")]
     control: Option<PathBuf>,
+    /// Seconds that a stop goes on without any answer from members that were asked for something; then it is
+    /// given up.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60,
+          value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    stop_patience: u64,
     /// Write what the array is told and does to a new file, for `braid-sim replay`: positions,
     /// lengths and results, no data.
     #[arg(long, value_name = "FILE")]
@@ -149,7 +155,7 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     drop(control);
     let meter = server.meter();
     let clients = server.stop(STOP_DEADLINE);
-    let stopped = reporter.stop(&volume);
+    let stopped = stop::stop(&volume, &reporter, Duration::from_secs(args.stop_patience))?;
     reporter.stopped(&volume, stopped, clients.cut, &meter.counts());
     if !stopped.recorded {
         reporter.recording_lost();

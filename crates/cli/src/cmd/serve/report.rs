@@ -279,10 +279,15 @@ impl Reporter {
         );
     }
 
-    /// Stops the array, which waits for what is under way with members that are slow: says so first.
-    pub(crate) fn stop(&self, volume: &Volume) -> Stopped {
+    /// What a member is called.
+    pub(crate) fn label(&self, member: MemberId) -> &str {
+        self.labels.get(&member.0).map_or("", String::as_str)
+    }
+
+    /// The array is about to be stopped, which waits for what is under way with members that are slow.
+    pub(crate) fn stopping(&self, volume: &Volume) {
         for member in volume.sitting_out() {
-            let label = self.labels.get(&member.0).map_or("", String::as_str);
+            let label = self.label(member);
             if self.json {
                 self.event("stop-waits", &json!({ "member": label }));
             } else {
@@ -290,7 +295,6 @@ impl Reporter {
                 self.say(Style::Warning, &text);
             }
         }
-        volume.stop()
     }
 
     /// A signal that would end a process and does not end this one.

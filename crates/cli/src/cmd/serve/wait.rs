@@ -70,6 +70,7 @@ impl Watch {
                 }
                 let is_second = std::mem::replace(&mut asked, true);
                 if is_second || told.send(Heard::Ending(Ending::Signal)).is_err() {
+                    errln!("ended at once, by a second signal: the array is left as after a crash");
                     std::process::exit(i32::from(Exit::Interrupted.number()));
                 }
             }

@@ -95,6 +95,12 @@ impl Served {
         self.child.id()
     }
 
+    /// The error that it ended with, if it has said so.
+    pub(crate) fn error(&self) -> Option<Value> {
+        let state = self.said.events.lock().expect("no panic under this lock");
+        state.0.iter().find(|said| said["code"].is_string()).cloned()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         let id = i32::try_from(self.child.id()).expect("a process id");
         kill_process(Pid::from_raw(id).expect("not zero"), signal).expect("our own child");
