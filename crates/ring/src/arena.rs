@@ -18,8 +18,10 @@
 //! - The arena stays where it is until the process ends: it is leaked.
 
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use crate::payload::PAYLOAD_MEMORY_BYTES;
 use crate::region::Region;
 
 /// Bytes of a slab: a huge page.
@@ -30,14 +32,24 @@ pub(crate) const SLAB_BYTES: usize = 2 << 20;
 /// those that gain by it.
 pub(crate) const NAMED_BYTES_MIN: usize = 8 << 10;
 
-/// Slabs there can be. So much memory is taken only once it was in use at one time.
+/// Slabs there can be, in one that is allowed so many. So much memory is taken only once it was in use at one time.
 pub(crate) const SLABS: usize = 64;
+
+/// Slabs that the process's own may have.
+static SLABS_MAX: AtomicUsize = AtomicUsize::new(PAYLOAD_MEMORY_BYTES / 3 / SLAB_BYTES);
+
+/// Sets how much the process's own may have; what has been carved stays.
+pub(crate) fn set_bytes_max(bytes: usize) {
+    SLABS_MAX.store((bytes / SLAB_BYTES).min(SLABS), Ordering::Relaxed);
+}
 
 /// The memory, and what of it is used.
 pub(crate) struct Arena {
     region: Region,
     /// Where the first slab begins within it.
     offset_bytes: usize,
+    /// How many slabs there are addresses for.
+    slabs: usize,
     carving: Mutex<Carving>,
 }
 
@@ -53,15 +65,16 @@ static ARENA: OnceLock<Option<Arena>> = OnceLock::new();
 impl Arena {
     /// The process's own; none if there are not so many addresses.
     pub(crate) fn of_process() -> Option<&'static Self> {
-        ARENA.get_or_init(Self::new).as_ref()
+        ARENA.get_or_init(|| Self::new(SLABS_MAX.load(Ordering::Relaxed))).as_ref()
     }
 
-    fn new() -> Option<Self> {
-        let region = Region::reserve((SLABS + 1) * SLAB_BYTES).ok()?;
+    fn new(slabs: usize) -> Option<Self> {
+        assert!(slabs <= SLABS, "rings have room for so many");
+        let region = Region::reserve((slabs + 1) * SLAB_BYTES).ok()?;
         let start = region.as_non_null().as_ptr().addr();
         let offset_bytes = start.next_multiple_of(SLAB_BYTES) - start;
         let carving = Mutex::new(Carving { used: 0, open: [None; _] });
-        Some(Self { region, offset_bytes, carving })
+        Some(Self { region, offset_bytes, slabs, carving })
     }
 
     /// Zeroed memory of this size, which nobody had before; none when the arena is full.
@@ -74,7 +87,7 @@ impl Arena {
         let class = size_bytes.trailing_zeros() as usize;
         let (slab, rest) = match carving.open[class] {
             Some(open) => open,
-            None if carving.used < SLABS => {
+            None if carving.used < self.slabs.min(SLABS_MAX.load(Ordering::Relaxed)) => {
                 carving.used += 1;
                 (carving.used - 1, 0)
             }
@@ -91,7 +104,7 @@ impl Arena {
     /// # Panics
     /// When there is none of this number.
     pub(crate) fn slab(&self, slab: usize) -> NonNull<u8> {
-        assert!(slab < SLABS, "a slab of the arena");
+        assert!(slab <= self.slabs, "a slab of the arena, or its end");
         let start = self.region.as_non_null().as_ptr();
         NonNull::new(start.wrapping_add(self.offset_bytes + slab * SLAB_BYTES))
             .expect("inside a mapping, which is never at address zero")
@@ -106,7 +119,7 @@ impl Arena {
     pub(crate) fn slab_of(&self, start: *const u8, length_bytes: usize) -> Option<usize> {
         let offset = start.addr().checked_sub(self.slab(0).as_ptr().addr())?;
         let slab = offset / SLAB_BYTES;
-        let is_inside = slab < SLABS && offset % SLAB_BYTES + length_bytes <= SLAB_BYTES;
+        let is_inside = slab < self.slabs && offset % SLAB_BYTES + length_bytes <= SLAB_BYTES;
         is_inside.then_some(slab)
     }
 }
@@ -116,15 +129,18 @@ impl Arena {
 mod tests {
     use super::*;
 
+    /// As many as the process may have anyway.
+    const FEW: usize = PAYLOAD_MEMORY_BYTES / 3 / SLAB_BYTES;
+
     #[test]
     fn what_is_carved_is_apart_and_within_one_slab() {
-        let arena = Arena::new().expect("so many addresses");
+        let arena = Arena::new(FEW).expect("so many addresses");
         let sizes = [4096, 8192, 1 << 20, SLAB_BYTES, 65536];
         let mut carved: Vec<(usize, usize)> = Vec::new();
         for size in sizes.into_iter().cycle() {
             let Some(start) = arena.carve(size) else { break };
             let slab = arena.slab_of(start.as_ptr(), size).expect("within one");
-            assert!(start.as_ptr().addr().is_multiple_of(size.min(4096)) && slab < SLABS);
+            assert!(start.as_ptr().addr().is_multiple_of(size.min(4096)) && slab < FEW);
             assert!(arena.holds(start.as_ptr()));
             carved.push((start.as_ptr().addr(), size));
         }
@@ -136,11 +152,11 @@ mod tests {
 
     #[test]
     fn other_memory_is_in_no_slab() {
-        let arena = Arena::new().expect("so many addresses");
-        let (first, last) = (arena.slab(0).as_ptr(), arena.slab(SLABS - 1).as_ptr());
+        let arena = Arena::new(FEW).expect("so many addresses");
+        let (first, last) = (arena.slab(0).as_ptr(), arena.slab(FEW - 1).as_ptr());
         assert!(!arena.holds(first.wrapping_sub(1)) && !arena.holds(last.wrapping_add(SLAB_BYTES)));
         assert!(!arena.holds([0_u8; 8].as_ptr()));
         assert_eq!(arena.slab_of(first.wrapping_add(SLAB_BYTES - 4), 8), None, "in two");
-        assert_eq!(arena.slab_of(last, SLAB_BYTES), Some(SLABS - 1));
+        assert_eq!(arena.slab_of(last, SLAB_BYTES), Some(FEW - 1));
     }
 }

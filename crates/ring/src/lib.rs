@@ -59,8 +59,10 @@ pub use counters::Counters;
 pub use error::RingError;
 pub use memory::{Keep, Lease, Memory, Segment, Segments};
 pub use operation::{Completion, Descriptor, Handler, Operation, Zeroing};
-pub use payload::{PAYLOAD_ALIGNMENT_BYTES, Payload};
-pub use region::Region;
+pub use payload::{
+    NoMemory, PAYLOAD_ALIGNMENT_BYTES, PAYLOAD_MEMORY_BYTES, Payload, set_payload_memory,
+};
+pub use region::{Region, few_heaps};
 pub use room::{Limit, Room};
 pub use worker::Worker;
 pub use workers::{Call, Refused, Settings, Workers};

@@ -1,43 +1,76 @@
 //! Payloads: bytes on their way between a client and the members, aligned so that no copy is needed.
 //!
 //! Where it stands: a front end receives into one, the runtime writes members from it, and the other
-//! way round. Its address is a multiple of [`PAYLOAD_ALIGNMENT_BYTES`], so that direct I/O takes it.
+//! way round. Its address is a multiple of [`PAYLOAD_ALIGNMENT_BYTES`], so that direct I/O takes it, unless it was cut.
 //!
-//! Memory that a payload gave back is kept for the next one, by size: that of the arena ([`crate::arena`]),
-//! which holds those of 8 KiB to 2 MiB, always, other memory up to [`KEPT_BYTES_MAX`] in all.
-//! Two ways to take one:
+//! ```text
+//!   capacity        from                          given back to
+//!   8 KiB .. 2 MiB  the arena, while it has room  the list of its size, for ever: rings have it registered
+//!   up to 128 KiB   the allocator                 the list of its size, while little is kept; or the allocator
+//!   from there on   a mapping of its own          the list of mappings, while little is kept; or the system
+//! ```
+//!
+//! A mapping costs addresses when it is made, and memory only where it is written. It grows without a copy.
+//!
+//! A client's number may decide the length, so there is a fallible way to take each kind; what is not to be had is an
+//! error for that request. Two kinds:
 //!
 //! - [`Payload::zeroed`]: what an earlier one held is gone [check: a_zeroed_payload_forgets_the_last_one].
 //! - [`Payload::for_overwriting`]: it may be there still, and the taker promises that every byte is
 //!   written before anybody outside sees it. Debug builds fill it with a pattern, so that a test that
 //!   breaks the promise sees that pattern [check: an_unwritten_payload_shows_in_debug_builds].
 //!
-//! Either way every byte is initialised: memory comes zeroed from the allocator.
+//! Either way every byte is initialised: memory comes zeroed from the allocator and from the system.
+//!
+//! How much may lie idle is set for the process with [`set_payload_memory`]: a third of it is the arena's at most, and
+//! nothing is kept while the rest is out [check: what_is_kept_is_bounded, nothing_is_kept_beyond_what_is_set].
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::arena::{Arena, NAMED_BYTES_MIN, SLAB_BYTES};
+use crate::arena::{self, Arena, NAMED_BYTES_MIN, SLAB_BYTES};
 
 /// Where a payload's bytes begin: at a multiple of this.
 pub const PAYLOAD_ALIGNMENT_BYTES: usize = 4096;
 
-/// Sizes that are kept: 4 KiB and its doubles, to 32 MiB, the longest request of NBD clients.
-const CLASSES: usize = 14;
+/// What the process may have for payloads unless [`set_payload_memory`] says otherwise.
+pub const PAYLOAD_MEMORY_BYTES: usize = 192 << 20;
 
-/// Memory kept for later payloads beside the arena's, altogether: two of the longest requests.
+/// Sizes that are kept by size: 4 KiB and its doubles, to those of a slab.
+const CLASSES: usize = 10;
+
+const _: () = assert!(PAYLOAD_ALIGNMENT_BYTES << (CLASSES - 1) == SLAB_BYTES);
+
+/// From here on memory that is not the arena's is a mapping of its own.
+const MAPPED_BYTES_MIN: usize = 256 << 10;
+
+/// Lengths of mappings beyond the classes are multiples of this, so that one is likely to do for another request.
+const MAPPED_BYTES_STEP: usize = 64 << 10;
+
+/// Memory kept for later payloads beside the arena's, altogether: two of the longest requests of common clients.
 const KEPT_BYTES_MAX: usize = 64 << 20;
 
 /// What a recycled payload is filled with in debug builds.
 const UNWRITTEN: u8 = 0xa5;
 
+/// There is no memory for a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no memory for {bytes} bytes")]
+pub struct NoMemory {
+    /// How much was asked for.
+    pub bytes: usize,
+}
+
 /// Bytes that are owned, aligned and recycled.
 pub struct Payload {
+    /// Where its memory begins.
     start: NonNull<u8>,
+    /// Where in it the bytes begin.
+    skip_bytes: usize,
     length_bytes: usize,
     capacity_bytes: usize,
 }
@@ -51,27 +84,46 @@ unsafe impl Send for Payload {}
 unsafe impl Sync for Payload {}
 
 /// Memory without an owner. Its bytes are initialised.
-struct Spare(NonNull<u8>);
+struct Spare {
+    start: NonNull<u8>,
+    capacity_bytes: usize,
+}
 
 // SAFETY: nobody else has the pointer; whoever has it owns the memory.
 #[allow(unsafe_code)]
 unsafe impl Send for Spare {}
 
-impl Spare {
-    /// Whether it is the arena's, which nobody frees.
-    fn is_carved(&self) -> bool {
-        Arena::of_process().is_some_and(|arena| arena.holds(self.0.as_ptr()))
-    }
-}
-
 /// Memory that payloads gave back.
 struct Kept {
     classes: [Mutex<Vec<Spare>>; CLASSES],
+    mappings: Mutex<Vec<Spare>>,
+    /// Of what is not the arena's: bytes kept.
     bytes: AtomicUsize,
+    /// Of what is not the arena's: bytes kept, and bytes of payloads.
+    taken_bytes: AtomicUsize,
+    /// Beyond this nothing is kept.
+    taken_bytes_max: AtomicUsize,
 }
 
-static KEPT: Kept =
-    Kept { classes: [const { Mutex::new(Vec::new()) }; CLASSES], bytes: AtomicUsize::new(0) };
+static KEPT: Kept = Kept {
+    classes: [const { Mutex::new(Vec::new()) }; CLASSES],
+    mappings: Mutex::new(Vec::new()),
+    bytes: AtomicUsize::new(0),
+    taken_bytes: AtomicUsize::new(0),
+    taken_bytes_max: AtomicUsize::new(PAYLOAD_MEMORY_BYTES - PAYLOAD_MEMORY_BYTES / 3),
+};
+
+/// Sets what the process may have for payloads: at most a third of it for the arena, of which nothing is ever given
+/// back, and the rest for everything else, idle memory included. Payloads beyond that are not refused here (who
+/// grants them counts them), but nothing is kept while there are some. Best called before the first payload is taken:
+/// addresses of the arena are set aside then.
+pub fn set_payload_memory(bytes: usize) {
+    arena::set_bytes_max(bytes / 3);
+    KEPT.taken_bytes_max.store(bytes - bytes / 3, Ordering::Relaxed);
+    if KEPT.taken_bytes.load(Ordering::Relaxed) > bytes - bytes / 3 {
+        KEPT.empty();
+    }
+}
 
 /// The smallest kept size that holds so many bytes.
 fn class_of(length_bytes: usize) -> Option<usize> {
@@ -84,28 +136,137 @@ fn capacity_of(class: usize) -> usize {
     PAYLOAD_ALIGNMENT_BYTES << class
 }
 
+impl Spare {
+    /// Whether it is the arena's, which nobody frees.
+    fn is_carved(&self) -> bool {
+        Arena::of_process().is_some_and(|arena| arena.holds(self.start.as_ptr()))
+    }
+
+    fn is_mapped(&self) -> bool {
+        self.capacity_bytes >= MAPPED_BYTES_MIN && !self.is_carved()
+    }
+
+    /// Zeroed memory from the allocator or the system.
+    #[allow(unsafe_code)]
+    fn new(capacity_bytes: usize) -> Option<Self> {
+        assert!(capacity_bytes > 0, "nothing needs no memory");
+        let start = if capacity_bytes < MAPPED_BYTES_MIN {
+            // SAFETY: the layout's size is not zero (checked above).
+            unsafe { alloc_zeroed(layout(capacity_bytes)) }
+        } else {
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            // SAFETY: a new mapping at an address that the system chooses touches nobody's memory.
+            let start =
+                unsafe { libc::mmap(std::ptr::null_mut(), capacity_bytes, access, flags, -1, 0) };
+            if start == libc::MAP_FAILED { std::ptr::null_mut() } else { start.cast() }
+        };
+        let start = NonNull::new(start)?;
+        KEPT.taken_bytes.fetch_add(capacity_bytes, Ordering::Relaxed);
+        Some(Self { start, capacity_bytes })
+    }
+
+    /// Gives it to the allocator or the system; not for what is carved.
+    #[allow(unsafe_code)]
+    fn free(self) {
+        KEPT.taken_bytes.fetch_sub(self.capacity_bytes, Ordering::Relaxed);
+        if self.capacity_bytes < MAPPED_BYTES_MIN {
+            // SAFETY: allocated by `new` with the layout of this very capacity, and owned by us.
+            return unsafe { dealloc(self.start.as_ptr(), layout(self.capacity_bytes)) };
+        }
+        // SAFETY: mapped by `new` or `grow` with this very length, and owned by us.
+        let unmapped = unsafe { libc::munmap(self.start.as_ptr().cast(), self.capacity_bytes) };
+        assert_eq!(unmapped, 0, "a mapping of our own can be taken away");
+    }
+
+    /// The same memory, longer, perhaps elsewhere; itself if there is none, or it is no mapping. What is new is zeroed.
+    #[allow(unsafe_code)]
+    fn grow(self, capacity_bytes: usize) -> Result<Self, Self> {
+        if !self.is_mapped() {
+            return Err(self);
+        }
+        let (before, flags) = (self.capacity_bytes, libc::MREMAP_MAYMOVE);
+        assert!(capacity_bytes > before, "growing lengthens");
+        // SAFETY: a whole mapping of our own, of which no reference is alive: it is owned by value here.
+        let start =
+            unsafe { libc::mremap(self.start.as_ptr().cast(), before, capacity_bytes, flags) };
+        if start == libc::MAP_FAILED {
+            return Err(self);
+        }
+        KEPT.taken_bytes.fetch_add(capacity_bytes - before, Ordering::Relaxed);
+        let start = NonNull::new(start.cast()).expect("a mapping is never at address zero");
+        Ok(Self { start, capacity_bytes })
+    }
+}
+
 impl Kept {
-    fn take(&self, class: usize) -> Option<Spare> {
-        let spare = self.classes[class].lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+    fn class(&self, class: usize) -> MutexGuard<'_, Vec<Spare>> {
+        self.classes[class].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn mappings(&self) -> MutexGuard<'_, Vec<Spare>> {
+        self.mappings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, capacity_bytes: usize) -> Option<Spare> {
+        let spare = match class_of(capacity_bytes) {
+            Some(class) => self.class(class).pop()?,
+            None => {
+                let mut mappings = self.mappings();
+                // A somewhat longer one will do: the next request of that client fits it again.
+                let most = capacity_bytes + capacity_bytes / 8;
+                let fits = |spare: &Spare| (capacity_bytes..=most).contains(&spare.capacity_bytes);
+                let found = mappings.iter().rposition(fits)?;
+                mappings.swap_remove(found)
+            }
+        };
         if !spare.is_carved() {
-            self.bytes.fetch_sub(capacity_of(class), Ordering::Relaxed);
+            self.bytes.fetch_sub(spare.capacity_bytes, Ordering::Relaxed);
         }
         Some(spare)
     }
 
-    /// Keeps `spare`, or gives it back when enough is kept.
-    fn give(&self, class: usize, spare: Spare) -> Option<Spare> {
-        let bytes = capacity_of(class);
-        if spare.is_carved() {
-            self.classes[class].lock().unwrap_or_else(PoisonError::into_inner).push(spare);
-            return None;
+    /// Keeps `spare`, or frees it when enough is kept.
+    fn give(&self, spare: Spare) {
+        if !spare.is_carved() {
+            let (bytes, most) =
+                (spare.capacity_bytes, self.taken_bytes_max.load(Ordering::Relaxed));
+            let is_much = self.taken_bytes.load(Ordering::Relaxed) > most;
+            if is_much || self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > KEPT_BYTES_MAX {
+                if !is_much {
+                    self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+                }
+                return spare.free();
+            }
         }
-        if self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > KEPT_BYTES_MAX {
-            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
-            return Some(spare);
+        match class_of(spare.capacity_bytes) {
+            Some(class) => self.class(class).push(spare),
+            None => self.mappings().push(spare),
         }
-        self.classes[class].lock().unwrap_or_else(PoisonError::into_inner).push(spare);
-        None
+    }
+
+    /// New memory, for which what is kept is given up if need be.
+    fn take_new(&self, capacity_bytes: usize) -> Option<Spare> {
+        let sum = self.taken_bytes.load(Ordering::Relaxed).saturating_add(capacity_bytes);
+        if sum > self.taken_bytes_max.load(Ordering::Relaxed) {
+            self.empty();
+        }
+        Spare::new(capacity_bytes).or_else(|| {
+            self.empty();
+            Spare::new(capacity_bytes)
+        })
+    }
+
+    /// Frees all that is kept and is not the arena's.
+    fn empty(&self) {
+        let freed = |list: &mut Vec<Spare>| {
+            for spare in list.extract_if(.., |spare| !spare.is_carved()) {
+                self.bytes.fetch_sub(spare.capacity_bytes, Ordering::Relaxed);
+                spare.free();
+            }
+        };
+        (0..CLASSES).for_each(|class| freed(&mut self.class(class)));
+        freed(&mut self.mappings());
     }
 }
 
@@ -116,53 +277,138 @@ fn layout(capacity_bytes: usize) -> Layout {
 
 #[allow(unsafe_code)]
 impl Payload {
-    /// A payload of zeroes.
+    /// A payload of zeroes, of a length that no client decides.
     pub fn zeroed(length_bytes: usize) -> Self {
-        let (mut payload, is_fresh) = Self::take(length_bytes);
+        Self::try_zeroed(length_bytes)
+            .unwrap_or_else(|_| handle_alloc_error(layout(Self::capacity_for(length_bytes))))
+    }
+
+    /// A payload of zeroes.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub fn try_zeroed(length_bytes: usize) -> Result<Self, NoMemory> {
+        let (mut payload, is_fresh) = Self::take(length_bytes)?;
         if !is_fresh {
             payload.fill(0);
         }
-        payload
+        Ok(payload)
+    }
+
+    /// A payload whose bytes may be those of an earlier one, of a length that no client decides. The taker promises to
+    /// write every byte before anybody outside of this process sees it.
+    pub fn for_overwriting(length_bytes: usize) -> Self {
+        Self::try_for_overwriting(length_bytes)
+            .unwrap_or_else(|_| handle_alloc_error(layout(Self::capacity_for(length_bytes))))
     }
 
     /// A payload whose bytes may be those of an earlier one. The taker promises to write every byte
     /// before anybody outside of this process sees it.
-    pub fn for_overwriting(length_bytes: usize) -> Self {
-        let (mut payload, _) = Self::take(length_bytes);
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub fn try_for_overwriting(length_bytes: usize) -> Result<Self, NoMemory> {
+        let (mut payload, _) = Self::take(length_bytes)?;
         if cfg!(debug_assertions) {
             payload.fill(UNWRITTEN);
         }
-        payload
+        Ok(payload)
+    }
+
+    /// Bytes of memory that a payload of this length takes.
+    #[must_use]
+    pub fn capacity_for(length_bytes: usize) -> usize {
+        match class_of(length_bytes) {
+            _ if length_bytes == 0 => 0,
+            Some(class) => capacity_of(class),
+            None => length_bytes.checked_next_multiple_of(MAPPED_BYTES_STEP).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// The most memory that a payload takes of no more than so much: the other way round.
+    #[must_use]
+    pub fn capacity_before(bytes: usize) -> usize {
+        if bytes > capacity_of(CLASSES - 1) {
+            return bytes - bytes % MAPPED_BYTES_STEP;
+        }
+        let pages = bytes / PAYLOAD_ALIGNMENT_BYTES;
+        pages.checked_ilog2().map_or(0, |class| capacity_of(class as usize))
     }
 
     /// Memory, and whether it is all zeroes.
-    fn take(length_bytes: usize) -> (Self, bool) {
-        if length_bytes == 0 {
-            return (Self { start: NonNull::dangling(), length_bytes: 0, capacity_bytes: 0 }, true);
+    fn take(length_bytes: usize) -> Result<(Self, bool), NoMemory> {
+        let capacity_bytes = Self::capacity_for(length_bytes);
+        if capacity_bytes == 0 {
+            return Ok((Self::of(NonNull::dangling(), 0, 0), true));
         }
-        let class = class_of(length_bytes);
-        let capacity_bytes = match class {
-            Some(class) => capacity_of(class),
-            None => length_bytes.next_multiple_of(PAYLOAD_ALIGNMENT_BYTES),
-        };
-        if let Some(Spare(start)) = class.and_then(|class| KEPT.take(class)) {
-            return (Self { start, length_bytes, capacity_bytes }, false);
+        if capacity_bytes > isize::MAX.cast_unsigned() {
+            return Err(NoMemory { bytes: length_bytes });
+        }
+        if let Some(Spare { start, capacity_bytes }) = KEPT.take(capacity_bytes) {
+            return Ok((Self::of(start, length_bytes, capacity_bytes), false));
         }
         let is_carved = (NAMED_BYTES_MIN..=SLAB_BYTES).contains(&capacity_bytes);
         let arena = Arena::of_process().filter(|_| is_carved);
         if let Some(start) = arena.and_then(|arena| arena.carve(capacity_bytes)) {
-            return (Self { start, length_bytes, capacity_bytes }, true);
+            return Ok((Self::of(start, length_bytes, capacity_bytes), true));
         }
-        let layout = layout(capacity_bytes);
-        // SAFETY: the layout's size is not zero, since the length is not.
-        let start = unsafe { alloc_zeroed(layout) };
-        let start = NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout));
-        (Self { start, length_bytes, capacity_bytes }, true)
+        let spare = KEPT.take_new(capacity_bytes).ok_or(NoMemory { bytes: length_bytes })?;
+        Ok((Self::of(spare.start, length_bytes, spare.capacity_bytes), true))
+    }
+
+    fn of(start: NonNull<u8>, length_bytes: usize, capacity_bytes: usize) -> Self {
+        Self { start, skip_bytes: 0, length_bytes, capacity_bytes }
+    }
+
+    /// Gives the memory away.
+    fn take_memory(&mut self) -> Option<Spare> {
+        let empty = Self::of(NonNull::dangling(), 0, 0);
+        let Self { start, capacity_bytes, .. } =
+            *std::mem::ManuallyDrop::new(std::mem::replace(self, empty));
+        (capacity_bytes > 0).then_some(Spare { start, capacity_bytes })
+    }
+
+    /// Makes it longer. Its first `used_bytes` bytes stay; the taker promises to write the others, as with
+    /// [`Self::for_overwriting`].
+    ///
+    /// # Errors
+    /// There is no memory for it; it is as it was.
+    ///
+    /// # Panics
+    /// When that is not longer, when there are fewer bytes, or after [`Self::cut`].
+    pub fn try_grow(&mut self, length_bytes: usize, used_bytes: usize) -> Result<(), NoMemory> {
+        assert!(length_bytes >= self.length_bytes, "growing lengthens");
+        assert!(
+            used_bytes <= self.length_bytes && self.skip_bytes == 0,
+            "what stays is its beginning"
+        );
+        let capacity_bytes = Self::capacity_for(length_bytes);
+        let before = self.length_bytes;
+        if capacity_bytes > self.capacity_bytes {
+            let is_mapped = capacity_bytes >= MAPPED_BYTES_MIN;
+            let memory = if is_mapped { self.take_memory() } else { None };
+            match memory.map(|memory| memory.grow(capacity_bytes)) {
+                Some(Ok(grown)) => *self = Self::of(grown.start, before, grown.capacity_bytes),
+                Some(Err(same)) => *self = Self::of(same.start, before, same.capacity_bytes),
+                None => {}
+            }
+        }
+        if capacity_bytes > self.capacity_bytes {
+            let mut longer = Self::try_for_overwriting(length_bytes)?;
+            longer[..used_bytes].copy_from_slice(&self[..used_bytes]);
+            *self = longer;
+        }
+        self.length_bytes = length_bytes;
+        if cfg!(debug_assertions) {
+            self[used_bytes..].fill(UNWRITTEN);
+        }
+        Ok(())
     }
 
     /// Where the bytes begin; good for as long as the payload is not dropped, wherever it is moved.
     pub fn as_non_null(&self) -> NonNull<u8> {
-        self.start
+        // SAFETY: within its memory, or no bytes behind a dangling pointer.
+        unsafe { self.start.add(self.skip_bytes) }
     }
 
     /// Lets go of all bytes but the first ones.
@@ -173,22 +419,25 @@ impl Payload {
         assert!(length_bytes <= self.length_bytes, "truncating does not lengthen");
         self.length_bytes = length_bytes;
     }
+
+    /// Lets go of all bytes but those in `range`; it need not begin at a multiple of [`PAYLOAD_ALIGNMENT_BYTES`] then.
+    ///
+    /// # Panics
+    /// When it has not so many.
+    pub fn cut(&mut self, range: Range<usize>) {
+        assert!(
+            range.start <= range.end && range.end <= self.length_bytes,
+            "cutting leaves a part"
+        );
+        self.skip_bytes += range.start;
+        self.length_bytes = range.end - range.start;
+    }
 }
 
-#[allow(unsafe_code)]
 impl Drop for Payload {
     fn drop(&mut self) {
-        if self.capacity_bytes == 0 {
-            return;
-        }
-        let mut rest = Some(Spare(self.start));
-        if let Some(class) = class_of(self.capacity_bytes) {
-            rest = KEPT.give(class, Spare(self.start));
-        }
-        if let Some(Spare(start)) = rest {
-            // SAFETY: allocated by `take` with the layout of this very capacity, and owned by us: what was
-            // carved is always kept.
-            unsafe { dealloc(start.as_ptr(), layout(self.capacity_bytes)) }
+        if self.capacity_bytes > 0 {
+            KEPT.give(Spare { start: self.start, capacity_bytes: self.capacity_bytes });
         }
     }
 }
@@ -198,9 +447,9 @@ impl Deref for Payload {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: one live allocation of at least this length, initialised since it was made, and
-        // borrowed with `self`; an empty one has a dangling pointer, which a slice may have.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length_bytes) }
+        // SAFETY: one live allocation of at least this length behind what is skipped, initialised since it was made,
+        // and borrowed with `self`; an empty one has a dangling pointer, which a slice may have.
+        unsafe { std::slice::from_raw_parts(self.as_non_null().as_ptr(), self.length_bytes) }
     }
 }
 
@@ -208,19 +457,19 @@ impl Deref for Payload {
 impl DerefMut for Payload {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as `deref`, and `self` is borrowed alone.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length_bytes) }
+        unsafe { std::slice::from_raw_parts_mut(self.as_non_null().as_ptr(), self.length_bytes) }
     }
 }
 
 impl Default for Payload {
     fn default() -> Self {
-        Self::zeroed(0)
+        Self::of(NonNull::dangling(), 0, 0)
     }
 }
 
 impl From<&[u8]> for Payload {
     fn from(bytes: &[u8]) -> Self {
-        let (mut payload, _) = Self::take(bytes.len());
+        let mut payload = Self::for_overwriting(bytes.len());
         payload.copy_from_slice(bytes);
         payload
     }
@@ -246,59 +495,5 @@ impl fmt::Debug for Payload {
 
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
-mod tests {
-    use super::*;
-
-    /// What is kept belongs to the process, so tests that look at it take turns.
-    static TURN: Mutex<()> = Mutex::new(());
-
-    #[test]
-    fn payloads_are_aligned_and_of_their_length() {
-        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        for length_bytes in [0, 1, 511, 4096, 4097, 65536, (32 << 20) + 1] {
-            let payload = Payload::zeroed(length_bytes);
-            assert_eq!(payload.len(), length_bytes);
-            assert!(length_bytes == 0 || payload.as_ptr().addr().is_multiple_of(4096));
-            assert!(payload.iter().all(|byte| *byte == 0));
-        }
-    }
-
-    #[test]
-    fn a_zeroed_payload_forgets_the_last_one() {
-        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        // A size that no other test takes, so that the very memory comes back.
-        let bytes = (4 << 20) - 100;
-        let mut first = Payload::zeroed(bytes);
-        first.fill(7);
-        let was_at = first.as_ptr();
-        drop(first);
-        let second = Payload::zeroed(bytes + 50);
-        assert_eq!(second.as_ptr(), was_at, "it is recycled");
-        assert!(second.iter().all(|byte| *byte == 0));
-    }
-
-    #[test]
-    #[cfg(debug_assertions)]
-    fn an_unwritten_payload_shows_in_debug_builds() {
-        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(Payload::from(vec![7; 9000]));
-        assert!(Payload::for_overwriting(9000).iter().all(|byte| *byte == UNWRITTEN));
-    }
-
-    #[test]
-    fn what_is_kept_is_bounded() {
-        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let many: Vec<Payload> = (0..6).map(|_| Payload::zeroed(32 << 20)).collect();
-        drop(many);
-        assert!(KEPT.bytes.load(Ordering::Relaxed) <= KEPT_BYTES_MAX);
-    }
-
-    #[test]
-    fn a_shorter_payload_goes_back_to_where_it_came_from() {
-        let mut payload = Payload::from(vec![1; 1 << 21]);
-        payload.truncate(3);
-        assert_eq!(&payload[..], [1, 1, 1]);
-        drop(payload);
-        assert_eq!(Payload::zeroed(1 << 21).len(), 1 << 21);
-    }
-}
+#[path = "payload_tests.rs"]
+mod tests;

@@ -57,6 +57,21 @@ impl Region {
     }
 }
 
+/// Has the allocator of C, which is Rust's as well, make do with few heaps: each of them sets 64 MiB of addresses aside,
+/// and without a word there may be eight for each processor. For a process whose addresses are limited.
+#[allow(unsafe_code)]
+pub fn few_heaps() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it sets a number in the allocator.
+    let is_heard = unsafe { libc::mallopt(libc::M_ARENA_MAX, HEAPS) };
+    #[cfg(target_env = "gnu")]
+    debug_assert_eq!(is_heard, 1, "the allocator knows how many heaps it may have");
+}
+
+/// See [`few_heaps`]: one, and one for threads that meet at it.
+#[cfg(target_env = "gnu")]
+const HEAPS: libc::c_int = 2;
+
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests {
