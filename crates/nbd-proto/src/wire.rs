@@ -75,6 +75,8 @@ pub const REP_META_CONTEXT: u32 = 4;
 pub const REP_ERROR_BIT: u32 = 1 << 31;
 /// Option error: unknown or unsupported option.
 pub const REP_ERR_UNSUP: u32 = REP_ERROR_BIT | 1;
+/// `NBD_REP_ERR_POLICY`: the server does not want to, for a reason that it says.
+pub const REP_ERR_POLICY: u32 = REP_ERROR_BIT | 2;
 /// Option error: malformed or out of place.
 pub const REP_ERR_INVALID: u32 = REP_ERROR_BIT | 3;
 /// Option error: no such export.

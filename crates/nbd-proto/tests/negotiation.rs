@@ -281,6 +281,21 @@ fn shutdown_is_told_to_options_and_requests() {
 }
 
 #[test]
+fn a_client_that_is_turned_away_is_told_why() {
+    let mut session = fixed_newstyle(3);
+    session.turn_away("all places are taken".to_owned());
+    for option in [wire::OPT_STRUCTURED_REPLY, wire::OPT_LIST, wire::OPT_GO] {
+        let events = send(&mut session, &wire::encode_option(option, &info("", &[])));
+        let [ServerEvent::Transmit(reply)] = &events[..] else { panic!("{events:?}") };
+        assert_eq!(reply[12..16], wire::REP_ERR_POLICY.to_be_bytes());
+        assert!(reply.ends_with(b"all places are taken"));
+    }
+    let events = send(&mut session, &wire::encode_option(wire::OPT_EXPORT_NAME, b"array"));
+    assert_eq!(events[..], [ServerEvent::Close(CloseReason::TurnedAway)]);
+    assert!(!session.is_negotiated());
+}
+
+#[test]
 fn feeding_stops_behind_the_message_that_made_an_event() {
     let mut session = fixed_newstyle(3);
     let one = wire::encode_option(wire::OPT_STRUCTURED_REPLY, &[]);

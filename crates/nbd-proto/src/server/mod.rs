@@ -104,6 +104,9 @@ pub enum CloseReason {
     /// EXPORT_NAME while the server is going away: there is no error reply for it.
     #[error("the server is being shut down")]
     Shutdown,
+    /// EXPORT_NAME of a client that is not to be served: there is no error reply for it.
+    #[error("the client was turned away")]
+    TurnedAway,
     /// A request without its magic.
     #[error("a request did not begin with its magic")]
     BadRequestMagic,
@@ -146,6 +149,8 @@ pub struct ServerSession {
     features: Features,
     negotiated: Option<Negotiated>,
     shutting_down: bool,
+    /// Why every option is refused.
+    turned_away: Option<String>,
 }
 
 impl ServerSession {
@@ -164,6 +169,7 @@ impl ServerSession {
             features: Features::default(),
             negotiated: None,
             shutting_down: false,
+            turned_away: None,
         };
         session.events.push_back(ServerEvent::Transmit(wire::encode_greeting()));
         session.enter(Phase::ClientFlags);
@@ -245,6 +251,16 @@ impl ServerSession {
     /// From now on every option but ABORT is answered with ERR_SHUTDOWN and every request refused with ESHUTDOWN.
     pub fn handle_shutdown(&mut self) {
         self.shutting_down = true;
+    }
+
+    /// From now on every option but ABORT is answered with ERR_POLICY and `reason`: the client is not to be served, and is
+    /// told why. For sessions that have not reached the transmission phase.
+    ///
+    /// # Panics
+    /// If it has.
+    pub fn turn_away(&mut self, reason: String) {
+        assert!(self.negotiated.is_none(), "one that was let in is not turned away");
+        self.turned_away = Some(reason);
     }
 
     /// Whether the transmission phase was reached.

@@ -13,6 +13,7 @@
 //! | LIST_META_CONTEXT | `base:allocation` for no query, `base:` or its name; INVALID before STRUCTURED_REPLY |
 //! | SET_META_CONTEXT | `base:allocation` for its name; replaces the selection even when it fails |
 //! | STARTTLS, EXTENDED_HEADERS, others | UNSUP |
+//! | any but ABORT, of a client that was turned away | POLICY, and why |
 
 use super::{CloseReason, Negotiated, Phase, ServerEvent, ServerSession};
 use crate::option::{ContextData, InfoData, OptionDataError};
@@ -26,6 +27,12 @@ impl ServerSession {
                 return self.close(CloseReason::Shutdown);
             }
             return self.answer(option, wire::REP_ERR_SHUTDOWN, b"the server is being shut down");
+        }
+        if let Some(reason) = self.turned_away.clone().filter(|_| option != wire::OPT_ABORT) {
+            if option == wire::OPT_EXPORT_NAME {
+                return self.close(CloseReason::TurnedAway);
+            }
+            return self.answer(option, wire::REP_ERR_POLICY, reason.as_bytes());
         }
         match option {
             wire::OPT_EXPORT_NAME => self.on_export_name(data),
