@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 
 use braid_engine::{CacheConfig, CacheMode, ShardConfig, Tuning, UNIT_SECTORS_MAX};
 use braid_geometry::{Geometry, SECTOR_BYTES};
+use braid_ring::Room;
 
 /// Stripes of a shard, at least: fewer would make writers wait for each other without saving much.
 pub(crate) const STRIPES_MIN: u64 = 4;
@@ -16,6 +17,19 @@ const STRIPES_MAX: u64 = 64 << 10;
 /// Bytes that a cache can be tuned to, at most, unless it is larger at the start. This much of
 /// addresses is set aside; what is not used takes no memory.
 const MEMORY_BYTES_MAX: u64 = 4 << 30;
+
+/// Where addresses are limited, one part in so many of those that are left is set aside.
+const ADDRESSES_PART: u64 = 8;
+
+/// Bytes that a cache is to be tunable to here.
+pub(crate) fn room_bytes() -> u64 {
+    room_of(Room::now().addresses.map(|(left, _)| left))
+}
+
+/// The same where so many addresses are left, if there is a limit on them.
+fn room_of(addresses: Option<u64>) -> u64 {
+    addresses.map_or(MEMORY_BYTES_MAX, |left| (left / ADDRESSES_PART).min(MEMORY_BYTES_MAX))
+}
 
 /// Settings of the stripe cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,9 +66,14 @@ impl Default for Cache {
 }
 
 impl Cache {
-    /// What each of `shards` shards is made for.
-    pub(crate) fn shard_config(&self, geometry: &Geometry, shards: u16) -> ShardConfig {
-        let room = Self { memory_bytes: self.memory_bytes.max(MEMORY_BYTES_MAX), ..*self };
+    /// What each of `shards` shards is made for, if the cache may be tuned to so many bytes.
+    pub(crate) fn shard_config(
+        &self,
+        geometry: &Geometry,
+        shards: u16,
+        room_bytes: u64,
+    ) -> ShardConfig {
+        let room = Self { memory_bytes: self.memory_bytes.max(room_bytes), ..*self };
         ShardConfig {
             geometry: geometry.clone(),
             cache: CacheConfig {
@@ -143,11 +162,13 @@ mod tests {
         })
         .unwrap();
         let cache = Cache::default();
-        let config = cache.shard_config(&geometry, 4).cache;
+        let config = cache.shard_config(&geometry, 4, room_of(None)).cache;
         // A unit of 64 KiB for each of four slots: 256 KiB.
         assert_eq!((config.unit_sectors_max, config.tuning.stripes), (128, 64));
         assert_eq!(config.stripes_max, 4096);
         assert_eq!(config.tuning.dirty_sectors_max, 32 << 10);
+        let room = room_of(Some(512 << 20));
+        assert_eq!(cache.shard_config(&geometry, 4, room).cache.stripes_max, 64, "few addresses");
         let tiny = Cache { memory_bytes: 0, unit_bytes: 4096, ..cache };
         assert_eq!(tiny.tuning(&geometry, 4).stripes, 4);
         let small = Cache { unit_bytes: 4096, ..cache };

@@ -15,7 +15,7 @@ use braid_recording::Header;
 use braid_ring::RingError;
 
 use crate::arena::ShardMemory;
-use crate::cache::Cache;
+use crate::cache::{Cache, room_bytes};
 use crate::clock::{Clock, seconds_since_1970};
 use crate::core::{ArrayEvent, Clients, Core, End, Machine, ShardCell};
 use crate::member_threads::MemberQueue;
@@ -129,7 +129,7 @@ impl Volume {
         let has_file = queues.iter().any(|queue| queue.raw().is_some());
         let ring = Ring::start(options, has_file).map_err(OpenError::Ring)?;
         let geometry = assembled.geometry.clone();
-        let config = options.cache.shard_config(&geometry, options.shards);
+        let config = options.cache.shard_config(&geometry, options.shards, room_bytes());
         let recorder = sink.map(|sink| record(&opening.setup, &config, sink)).transpose()?;
         let mut array = Array::new(opening.setup);
         let Some(ArrayEffect::Publish(view)) = array.poll_effect() else {

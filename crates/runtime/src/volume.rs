@@ -52,6 +52,9 @@ pub enum VolumeError {
     /// Zeroing this range would not be faster than writing zeroes.
     #[error("zeroing is not fast here")]
     NotFast,
+    /// There is no memory for the bytes around those that do not fill sectors.
+    #[error("there is no memory for the request")]
+    NoMemory,
     /// The range does not lie inside the array.
     #[error("the range lies outside the array")]
     OutOfRange,

@@ -15,7 +15,7 @@ use braid_engine::request::{
     ByteRequest, Course, Fault, Next, Operation, Patch, Request, Step, Way,
 };
 use braid_geometry::{LogicalSector, SECTOR_BYTES};
-use braid_ring::Payload;
+use braid_ring::{NoMemory, Payload};
 
 use crate::core::{ArrayEvent, Core, Machine};
 use crate::slate::Slate;
@@ -107,17 +107,25 @@ impl Core {
                 self.issue((start, sectors), operation, payload, Completion::Whole(walk));
             }
             Next::Step(Step::Fetch { patch, start, sectors }) => {
+                if walk.is_read() {
+                    // What is fetched comes to be the payload, so that a long read needs its memory once.
+                    walk.payload = None;
+                }
+                let Ok(fetched) = zeroed(sectors) else {
+                    return self.go_on(walk, Err(VolumeError::NoMemory));
+                };
                 let range = (start, sectors);
                 let completion = Completion::Fetched(walk, patch, range);
-                self.issue(range, Operation::Read, Some(zeroed(sectors)), completion);
+                self.issue(range, Operation::Read, Some(fetched), completion);
             }
             Next::Step(Step::Take { patch }) => {
-                let payload = walk.payload.as_deref_mut().expect("a read has a payload");
-                payload.copy_from_slice(&walk.around[patch.middle()]);
+                walk.payload.as_mut().expect("what was fetched").cut(patch.middle());
                 self.go_on(walk, Ok(()));
             }
             Next::Step(Step::Store { patch, durable }) => {
-                walk.lay_over(&patch);
+                if walk.lay_over(&patch).is_err() {
+                    return self.go_on(walk, Err(VolumeError::NoMemory));
+                }
                 let around = Some(std::mem::take(&mut walk.around));
                 let (range, operation) =
                     ((patch.start, patch.sectors), Operation::Write { durable });
@@ -143,9 +151,16 @@ impl Core {
                 walk.payload = payload;
                 self.go_on(walk, result);
             }
+            Completion::Fetched(mut walk, _, _) if walk.is_read() => {
+                walk.payload = payload;
+                self.go_on(walk, result);
+            }
             Completion::Fetched(mut walk, patch, (start, sectors)) => {
+                let mut result = result;
                 if let (Ok(()), Some(fetched)) = (result, &payload) {
-                    walk.around(&patch)[patch.place(start, sectors)].copy_from_slice(fetched);
+                    result = walk.around(&patch).map(|around| {
+                        around[patch.place(start, sectors)].copy_from_slice(fetched);
+                    });
                 }
                 drop(payload);
                 self.go_on(walk, result);
@@ -189,24 +204,30 @@ impl Core {
 }
 
 impl Walk {
-    /// The memory around `patch`.
-    fn around(&mut self, patch: &Patch) -> &mut [u8] {
+    /// Reads change nothing, so they do not go through the turnstile; what does has memory around its patch.
+    fn is_read(&self) -> bool {
+        self.course.way().is_none()
+    }
+
+    /// The memory around `patch`. Writes that need some are alone, so that there is one of these at a time.
+    fn around(&mut self, patch: &Patch) -> Result<&mut [u8], VolumeError> {
         let length = patch.sectors * SECTOR_BYTES;
         if self.around.len() as u64 != length {
-            self.around = zeroed(patch.sectors);
+            self.around = zeroed(patch.sectors).map_err(|_| VolumeError::NoMemory)?;
         }
-        &mut self.around
+        Ok(&mut self.around)
     }
 
     /// Lays the payload, or zeroes, over what was fetched.
-    fn lay_over(&mut self, patch: &Patch) {
+    fn lay_over(&mut self, patch: &Patch) -> Result<(), VolumeError> {
         let payload = self.payload.take();
-        let middle = &mut self.around(patch)[patch.middle()];
+        let middle = &mut self.around(patch)?[patch.middle()];
         match &payload {
             Some(bytes) => middle.copy_from_slice(bytes),
             None => middle.fill(0),
         }
         self.payload = payload;
+        Ok(())
     }
 }
 
@@ -218,7 +239,8 @@ fn error(fault: Fault) -> VolumeError {
     }
 }
 
-fn zeroed(sectors: u64) -> Payload {
-    let bytes = usize::try_from(sectors * SECTOR_BYTES).expect("a payload fits in memory");
-    Payload::zeroed(bytes)
+/// Memory for so many sectors: as many as a client asked for.
+fn zeroed(sectors: u64) -> Result<Payload, NoMemory> {
+    let bytes = usize::try_from(sectors * SECTOR_BYTES).expect("addresses have 64 bits here");
+    Payload::try_zeroed(bytes)
 }

@@ -80,6 +80,7 @@ fn error(error: VolumeError) -> IoError {
         VolumeError::ReadOnly => IoError::Permission,
         VolumeError::Io(_) => IoError::Io,
         VolumeError::NoSpace => IoError::NoSpace,
+        VolumeError::NoMemory => IoError::Memory,
         VolumeError::NotFast => IoError::Unsupported,
         VolumeError::OutOfRange => IoError::Invalid,
         VolumeError::Stopping => IoError::Shutdown,
