@@ -7,16 +7,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use braid_nbd_proto::ErrorCode;
 
+use crate::budget::Budget;
+
 /// A counter that many threads add to.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    pub(crate) fn add(&self, amount: u64) {
-        self.0.fetch_add(amount, Ordering::Relaxed);
+    /// Adds to it; what it comes to.
+    pub(crate) fn add(&self, amount: u64) -> u64 {
+        self.0.fetch_add(amount, Ordering::Relaxed) + amount
     }
 
-    fn get(&self) -> u64 {
+    pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -33,6 +36,8 @@ pub(crate) struct Counters {
     pub(crate) bytes_read: Counter,
     pub(crate) bytes_written: Counter,
     pub(crate) bytes_copied: Counter,
+    pub(crate) stalled: Counter,
+    pub(crate) idled: Counter,
     pub(crate) panics: Counter,
     pub(crate) contract_breaches: Counter,
     pub(crate) errors: [Counter; ErrorCode::ALL.len()],
@@ -47,8 +52,8 @@ pub struct Counts {
     pub accepted: u64,
     /// Connections turned away because the server was full.
     pub refused: u64,
-    /// Negotiating connections cut to make room.
-    pub evicted: u64,
+    /// Connections that were cut, by why.
+    pub cut: Cuts,
     /// Connections that reached the transmission phase.
     pub negotiated: u64,
     /// Connections that ended before it.
@@ -63,12 +68,25 @@ pub struct Counts {
     pub bytes_copied: u64,
     /// Payload bytes in flight now, over all connections.
     pub bytes_in_flight: u64,
+    /// Connections that wait for payload memory now.
+    pub waiting_for_memory: u64,
     /// Connections lost to a panic.
     pub panics: u64,
     /// Outcomes in which an export broke its promise (payload missing or of the wrong length, completion dropped).
     pub contract_breaches: u64,
     /// Error replies, by [`ErrorCode::index`].
     pub errors: [u64; ErrorCode::ALL.len()],
+}
+
+/// Connections that were cut.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Cuts {
+    /// Negotiating ones, to make room.
+    pub evicted: u64,
+    /// Idle ones, to make room.
+    pub idled: u64,
+    /// Those whose client did not go on with a payload or a reply.
+    pub stalled: u64,
 }
 
 impl Counts {
@@ -84,19 +102,24 @@ impl Counters {
         self.errors[code.index()].add(1);
     }
 
-    pub(crate) fn read(&self, connections: usize, bytes_in_flight: usize) -> Counts {
+    pub(crate) fn read(&self, connections: usize, budget: &Budget) -> Counts {
         Counts {
             connections: connections as u64,
             accepted: self.accepted.get(),
             refused: self.refused.get(),
-            evicted: self.evicted.get(),
+            cut: Cuts {
+                evicted: self.evicted.get(),
+                idled: self.idled.get(),
+                stalled: self.stalled.get(),
+            },
             negotiated: self.negotiated.get(),
             negotiations_failed: self.negotiations_failed.get(),
             requests: self.requests.get(),
             bytes_read: self.bytes_read.get(),
             bytes_written: self.bytes_written.get(),
             bytes_copied: self.bytes_copied.get(),
-            bytes_in_flight: bytes_in_flight as u64,
+            bytes_in_flight: budget.held_bytes() as u64,
+            waiting_for_memory: budget.waiting() as u64,
             panics: self.panics.get(),
             contract_breaches: self.contract_breaches.get(),
             errors: std::array::from_fn(|index| self.errors[index].get()),

@@ -18,12 +18,13 @@
 //! ```
 //!
 //! Back-pressure is not reading: a connection with [`limits::IN_FLIGHT_REQUESTS_MAX`] requests or
-//! [`limits::IN_FLIGHT_BYTES_MAX`] bytes on their way leaves the socket alone until replies have gone out. All
-//! connections together have a bound, too ([`Settings::payload_bytes_max`]); beyond it each has one request at a time.
+//! [`limits::IN_FLIGHT_BYTES_MAX`] bytes on their way leaves the socket alone until replies have gone out, and so does one
+//! that waits for memory: all payloads are paid for out of one [`budget`]. What there is no memory for is answered so.
 //!
 //! Invariants
 //! - Each request gets at most one reply, even from an export that forgets or panics: `tests/server.rs`.
 //! - A client that stalls, dies or lies costs its own connection and nobody else's: `tests/hostile.rs`.
+//! - No number that a client sends is believed before so many bytes have come: `connection`, and `tests/hostile.rs`.
 //! - [`Server::stop`] returns within its deadline plus [`limits::STOP_GRACE`]: `tests/stop.rs`.
 
 #![forbid(unsafe_code)]
@@ -37,6 +38,7 @@ pub mod limits;
 pub mod memory;
 #[cfg(all(test, shuttle))]
 mod models;
+mod notice;
 mod registry;
 mod ring;
 mod server;
@@ -48,7 +50,8 @@ mod tray;
 
 pub use braid_nbd_proto::{BlockSizes, ErrorCode, Extent, NbdUri, Transport};
 pub use braid_ring::Payload;
-pub use counters::Counts;
+pub use counters::{Counts, Cuts};
 pub use endpoint::{BindError, Endpoint, Listener};
 pub use export::{Completion, Export, IoError, Operation, Outcome};
-pub use server::{Meter, Server, Settings, StartError, StopReport};
+pub use notice::{Listener as NoticeListener, Notice};
+pub use server::{Meter, Server, Settings, StartError, StopReport, Tuner};

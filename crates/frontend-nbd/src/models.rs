@@ -11,9 +11,10 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::sync::mpsc;
 use shuttle::{Config, MaxSteps, Runner, thread};
 
-use crate::registry::{Admission, Registry};
+use crate::budget::{Bell, Budget, Grant, Need, Purse};
+use crate::registry::{Admission, Registry, Room};
 use crate::socket::Socket;
-use crate::sync::{Flaw, choose};
+use crate::sync::{Condvar, Flaw, Mutex, choose};
 use crate::tray::Tray;
 
 /// Every schedule of a model is from this seed on.
@@ -52,7 +53,8 @@ fn come_and_go() {
     for _ in 0..3 {
         registry.wait_for_room(Duration::MAX);
         let (socket, theirs) = pair();
-        let Admission::Admitted { id, .. } = registry.admit(&socket, 3, 1) else { continue };
+        let room = Room { connections_max: 3, negotiating_max: 1, idle_limit: None };
+        let Admission::Admitted { id, .. } = registry.admit(&socket, &room) else { continue };
         let connections = Arc::clone(&registry);
         let serve = move || {
             let is_in = connections.note_negotiated(id);
@@ -124,4 +126,78 @@ fn nothing_stays_in_the_tray() {
 fn a_desk_that_does_not_look_once_more_is_caught() {
     choose(Flaw::NoLastLook);
     sample("flawed", leave_and_take);
+}
+
+/// A bell that somebody sleeps at.
+#[derive(Default)]
+struct Sleeper {
+    is_rung: Mutex<bool>,
+    rung: Condvar,
+}
+
+impl Bell for Sleeper {
+    fn ring(&self) {
+        *self.is_rung.lock().expect("nobody panics holding it") = true;
+        self.rung.notify_one();
+    }
+}
+
+impl Sleeper {
+    fn sleep(&self) {
+        let is_rung = self.is_rung.lock().expect("nobody panics holding it");
+        let mut is_rung = self.rung.wait_while(is_rung, |is_rung| !*is_rung).expect("as above");
+        *is_rung = false;
+    }
+}
+
+/// Takes, if need be waits, and gives back; one that is in no mood to wait leaves the line.
+fn take_and_give(budget: &Budget, needs: &[(usize, Need)], waits: bool) {
+    let (mut purse, sleeper) = (budget.purse(), Arc::<Sleeper>::default());
+    let bell: Arc<dyn Bell> = Arc::<Sleeper>::clone(&sleeper);
+    let mut ask = |purse: &mut Purse, bytes, need| loop {
+        let grant = budget.take(purse, bytes, need, &bell);
+        budget.ring();
+        if grant == Grant::Taken {
+            return true;
+        }
+        if !waits {
+            budget.leave(purse);
+            budget.ring();
+            return false;
+        }
+        sleeper.sleep();
+    };
+    let taken: usize = needs
+        .iter()
+        .map(|&(bytes, need)| if ask(&mut purse, bytes, need) { bytes } else { 0 })
+        .sum();
+    budget.end_growth(&mut purse);
+    budget.give(&mut purse, taken);
+    budget.ring();
+}
+
+/// Of 750 common bytes: two take two thirds, one grows step by step to as much, one does not wait.
+fn share() {
+    let budget = Arc::new(Budget::new(1000, 1 << 20));
+    let whole = [(500, Need::Whole)];
+    let growing = [(100, Need::Growth), (100, Need::Growth), (300, Need::Growth)];
+    let others = [(&whole[..], true), (&growing, true), (&whole, false)].map(|(needs, waits)| {
+        let (budget, needs) = (Arc::clone(&budget), needs.to_vec());
+        thread::spawn(move || take_and_give(&budget, &needs, waits))
+    });
+    take_and_give(&budget, &growing, true);
+    others.into_iter().for_each(|other| other.join().expect("it does not panic"));
+    assert_eq!((budget.held_bytes(), budget.waiting()), (0, 0));
+}
+
+#[test]
+fn whoever_waits_for_memory_is_told() {
+    sample("budget: four share what is enough for one", share);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_budget_that_tells_nobody_is_caught() {
+    choose(Flaw::GiveSilent);
+    sample("flawed", share);
 }

@@ -4,33 +4,77 @@
 //! state. A connection is in it from before its thread starts until after its thread has closed the socket.
 //!
 //! ```text
-//!             ┌─ full, nobody negotiating ──► refused
-//!   admit ────┤
+//!             ┌─ full, nobody negotiating, nobody idle for too long ──► turned away: told why ──► gone
+//!   admit ────┤                                                             └─ too many of these: closed
 //!             └─► negotiating ──► transmitting ──► gone
-//!                     └─ evicted: socket cut ──► lingering ──► gone
+//!                     │                 └─ idle for longer than is allowed, and its place is wanted ─┐
+//!                     └─ evicted: socket cut ──► lingering ──► gone ◄────────────────────────────────┘
 //! ```
 //!
 //! Invariants
-//! - An evicted connection is always one that has not negotiated, and of those the one silent longest:
-//!   `tests::the_longest_silent_negotiator_goes`.
+//! - An evicted connection is one that has not negotiated, and of those the one silent longest; or, where there is a
+//!   limit, the one idle longest beyond it: `tests::the_longest_silent_negotiator_goes`,
+//!   `tests::the_longest_idle_goes_when_its_place_is_wanted`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::limits::LINGERING_MAX;
+use crate::limits::{LINGERING_MAX, TURNED_AWAY_MAX};
 use crate::socket::Socket;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{self, Condvar, Flaw, Mutex, MutexGuard};
+
+/// Since when a connection has had nothing to do; written by it at each turn, without a lock.
+#[derive(Debug)]
+pub(crate) struct Pulse {
+    origin: Instant,
+    /// Milliseconds from there, or that it is at work.
+    idle_since_ms: AtomicU64,
+}
+
+const AT_WORK: u64 = u64::MAX;
+
+impl Pulse {
+    pub(crate) fn new() -> Self {
+        Self { origin: Instant::now(), idle_since_ms: AtomicU64::new(AT_WORK) }
+    }
+
+    /// Notes that it has had nothing to do since then, or that it has.
+    pub(crate) fn beat(&self, idle_since: Option<Instant>) {
+        let ms = |since: Instant| {
+            u64::try_from(since.saturating_duration_since(self.origin).as_millis())
+                .unwrap_or(AT_WORK)
+        };
+        self.idle_since_ms.store(idle_since.map_or(AT_WORK, ms), Ordering::Relaxed);
+    }
+
+    /// How long it has had nothing to do.
+    fn idle(&self, now: Instant) -> Option<Duration> {
+        let since = self.idle_since_ms.load(Ordering::Relaxed);
+        let since = (since != AT_WORK).then(|| self.origin + Duration::from_millis(since))?;
+        Some(now.saturating_duration_since(since))
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Negotiating,
+    Transmitting,
+    /// It is told that it cannot come in.
+    TurnedAway,
+}
 
 #[derive(Debug)]
 struct Entry {
     socket: Arc<Socket>,
-    negotiating: bool,
+    state: State,
     active_at: Instant,
+    pulse: Arc<Pulse>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct Book {
     connections: BTreeMap<u64, Entry>,
     next_id: u64,
     lingering: usize,
@@ -39,51 +83,96 @@ struct State {
 /// All connections of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
-    state: Mutex<State>,
+    book: Mutex<Book>,
     changed: Condvar,
+}
+
+/// How many there may be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Room {
+    pub(crate) connections_max: usize,
+    pub(crate) negotiating_max: usize,
+    /// Those idle for longer go when their place is wanted.
+    pub(crate) idle_limit: Option<Duration>,
+}
+
+/// Why another connection had to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Evicted {
+    Negotiator,
+    Idler,
 }
 
 /// What became of a new connection.
 #[derive(Debug)]
 pub(crate) enum Admission {
-    /// It is in, under this id; `evicted` says whether another one had to go.
-    Admitted { id: u64, evicted: bool },
-    /// There is no room and nobody to evict.
+    /// It is in, under this id; perhaps in the place of another one.
+    Admitted { id: u64, pulse: Arc<Pulse>, evicted: Option<Evicted> },
+    /// There is no room and nobody to evict; it can be told so.
+    TurnedAway { id: u64, pulse: Arc<Pulse> },
+    /// Nor is there time to tell it.
     Full,
 }
 
-impl Registry {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+impl Book {
+    fn count(&self, is_meant: impl Fn(State) -> bool) -> usize {
+        self.connections.values().filter(|entry| is_meant(entry.state)).count()
     }
 
-    /// Takes a connection in, if need be in the place of the negotiator that has been silent longest.
-    pub(crate) fn admit(
-        &self,
-        socket: &Arc<Socket>,
-        connections_max: usize,
-        negotiating_max: usize,
-    ) -> Admission {
-        let mut state = self.lock();
-        let negotiating = state.connections.values().filter(|entry| entry.negotiating).count();
-        let mut evicted = false;
-        if state.connections.len() >= connections_max || negotiating >= negotiating_max {
-            let silent = state.connections.iter().filter(|(_, entry)| entry.negotiating);
-            let silent = silent.min_by_key(|(_, entry)| entry.active_at).map(|(id, _)| *id);
-            let Some(entry) = silent.and_then(|id| state.connections.remove(&id)) else {
-                return Admission::Full;
-            };
-            entry.socket.cut();
-            state.lingering += 1;
-            evicted = true;
+    /// Those that are in, or may come to be.
+    fn served(&self) -> usize {
+        self.count(|state| state != State::TurnedAway)
+    }
+
+    /// Who has to go for a new one.
+    fn loser(&self, room: &Room) -> Option<(u64, Evicted)> {
+        let silent = self.connections.iter().filter(|(_, entry)| entry.state == State::Negotiating);
+        if let Some((id, _)) = silent.min_by_key(|(_, entry)| entry.active_at) {
+            return Some((*id, Evicted::Negotiator));
         }
-        let id = state.next_id;
-        state.next_id += 1;
-        let socket = Arc::clone(socket);
-        state
-            .connections
-            .insert(id, Entry { socket, negotiating: true, active_at: Instant::now() });
-        Admission::Admitted { id, evicted }
+        let (limit, now) = (room.idle_limit?, Instant::now());
+        let idle = self.connections.iter().filter_map(|(id, entry)| {
+            let time = entry.pulse.idle(now).filter(|_| entry.state == State::Transmitting)?;
+            (time >= limit).then_some((time, *id))
+        });
+        idle.max().map(|(_, id)| (id, Evicted::Idler))
+    }
+
+    fn enter(&mut self, socket: &Arc<Socket>, state: State) -> (u64, Arc<Pulse>) {
+        let (id, pulse) = (self.next_id, Arc::new(Pulse::new()));
+        self.next_id += 1;
+        let (socket, active_at) = (Arc::clone(socket), Instant::now());
+        let entry = Entry { socket, state, active_at, pulse: Arc::clone(&pulse) };
+        self.connections.insert(id, entry);
+        (id, pulse)
+    }
+}
+
+impl Registry {
+    fn lock(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a connection in, if need be in the place of another.
+    pub(crate) fn admit(&self, socket: &Arc<Socket>, room: &Room) -> Admission {
+        let mut book = self.lock();
+        let negotiating = book.count(|state| state == State::Negotiating);
+        let mut evicted = None;
+        if book.served() >= room.connections_max || negotiating >= room.negotiating_max {
+            let Some((loser, why)) = book.loser(room) else {
+                if book.count(|state| state == State::TurnedAway) >= TURNED_AWAY_MAX {
+                    return Admission::Full;
+                }
+                let (id, pulse) = book.enter(socket, State::TurnedAway);
+                return Admission::TurnedAway { id, pulse };
+            };
+            let entry = book.connections.remove(&loser).expect("it was just found");
+            entry.socket.cut();
+            book.lingering += 1;
+            evicted = Some(why);
+        }
+        let (id, pulse) = book.enter(socket, State::Negotiating);
+        Admission::Admitted { id, pulse, evicted }
     }
 
     /// Notes that a negotiator said something.
@@ -97,7 +186,7 @@ impl Registry {
     pub(crate) fn note_negotiated(&self, id: u64) -> bool {
         match self.lock().connections.get_mut(&id) {
             Some(entry) => {
-                entry.negotiating = false;
+                entry.state = State::Transmitting;
                 true
             }
             None => false,
@@ -106,51 +195,50 @@ impl Registry {
 
     /// Notes that a connection's thread is done with its socket.
     pub(crate) fn leave(&self, id: u64) {
-        let mut state = self.lock();
-        if state.connections.remove(&id).is_none() {
-            state.lingering -= 1;
+        let mut book = self.lock();
+        if book.connections.remove(&id).is_none() {
+            book.lingering -= 1;
         }
-        drop(state);
+        drop(book);
         if !sync::has(Flaw::LeaveSilent) {
             self.changed.notify_all();
         }
     }
 
-    /// Connections now, without those being cut.
+    /// Connections now, without those being cut or turned away.
     pub(crate) fn count(&self) -> usize {
-        self.lock().connections.len()
+        self.lock().served()
     }
 
     /// Waits, at most `timeout`, while too many evicted connections are still unwinding.
     pub(crate) fn wait_for_room(&self, timeout: Duration) {
-        let crowded = |state: &mut State| state.lingering >= LINGERING_MAX;
+        let crowded = |book: &mut Book| book.lingering >= LINGERING_MAX;
         drop(self.changed.wait_timeout_while(self.lock(), timeout, crowded));
     }
 
     /// Waits, at most `timeout`, until nobody is left; answers how many are.
     pub(crate) fn wait_until_empty(&self, timeout: Duration) -> usize {
-        let occupied = |state: &mut State| !state.connections.is_empty() || state.lingering > 0;
+        let occupied = |book: &mut Book| !book.connections.is_empty() || book.lingering > 0;
         let waited = self.changed.wait_timeout_while(self.lock(), timeout, occupied);
-        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        state.connections.len() + state.lingering
+        let (book, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        book.connections.len() + book.lingering
     }
 
     /// Cuts negotiators and stops reading from the rest, whose replies in flight still go out.
     pub(crate) fn start_draining(&self) {
         for entry in self.lock().connections.values() {
-            if entry.negotiating {
-                entry.socket.cut();
-            } else {
-                entry.socket.stop_receiving();
+            match entry.state {
+                State::Transmitting => entry.socket.stop_receiving(),
+                State::Negotiating | State::TurnedAway => entry.socket.cut(),
             }
         }
     }
 
     /// Cuts everybody; answers how many there were.
     pub(crate) fn cut_all(&self) -> usize {
-        let state = self.lock();
-        state.connections.values().for_each(|entry| entry.socket.cut());
-        state.connections.len()
+        let book = self.lock();
+        book.connections.values().for_each(|entry| entry.socket.cut());
+        book.connections.len()
     }
 }
 
@@ -160,13 +248,15 @@ mod tests {
     use super::*;
     use std::os::unix::net::UnixStream;
 
+    const THREE: Room = Room { connections_max: 3, negotiating_max: 3, idle_limit: None };
+
     fn enter(registry: &Registry) -> (Option<u64>, UnixStream) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let socket = Arc::new(Socket::new(ours.into(), false).unwrap());
         theirs.set_nonblocking(true).unwrap();
-        match registry.admit(&socket, 3, 3) {
+        match registry.admit(&socket, &THREE) {
             Admission::Admitted { id, .. } => (Some(id), theirs),
-            Admission::Full => (None, theirs),
+            Admission::TurnedAway { .. } | Admission::Full => (None, theirs),
         }
     }
 
@@ -189,10 +279,41 @@ mod tests {
         }
         assert_eq!(enter(&registry).0, None, "nobody who has negotiated is evicted");
         assert_eq!(registry.count(), 3);
-        assert_eq!(registry.wait_until_empty(Duration::ZERO), 4, "three, and one that lingers");
-        for id in [first, second, third, fourth] {
+        let turned_away = registry.lock().next_id - 1;
+        assert_eq!(registry.wait_until_empty(Duration::ZERO), 5, "one lingers, one is turned away");
+        for id in [first, second, third, fourth, Some(turned_away)] {
             registry.leave(id.unwrap());
         }
         assert_eq!(registry.wait_until_empty(Duration::ZERO), 0);
+    }
+    #[test]
+    fn the_longest_idle_goes_when_its_place_is_wanted() {
+        let registry = Registry::default();
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let socket = Arc::new(Socket::new(ours.into(), false).unwrap());
+        let minute = Duration::from_secs(60);
+        let room = Room { idle_limit: Some(minute), ..THREE };
+        let admit = || match registry.admit(&socket, &room) {
+            Admission::Admitted { id, pulse, evicted } => Some((id, pulse, evicted)),
+            Admission::TurnedAway { .. } | Admission::Full => None,
+        };
+        let clients: Vec<_> = (0..3).map(|_| admit().expect("there is room")).collect();
+        for (id, _, evicted) in &clients {
+            assert!(registry.note_negotiated(*id) && evicted.is_none());
+        }
+        let now = Instant::now();
+        clients[0].1.beat(Some(now));
+        clients[1].1.beat(None);
+        clients[2].1.beat(Some(now));
+        assert!(admit().is_none(), "nobody has been idle for a minute");
+        let room = Room { idle_limit: Some(Duration::ZERO), ..THREE };
+        clients[2].1.beat(Some(now + Duration::from_millis(5)));
+        std::thread::sleep(Duration::from_millis(10));
+        let Admission::Admitted { evicted, .. } = registry.admit(&socket, &room) else {
+            panic!("one was idle for long enough");
+        };
+        assert_eq!(evicted, Some(Evicted::Idler));
+        let there: Vec<u64> = registry.lock().connections.keys().copied().collect();
+        assert!(!there.contains(&clients[0].0) && there.contains(&clients[1].0), "{there:?}");
     }
 }

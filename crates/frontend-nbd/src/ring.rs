@@ -22,12 +22,13 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 use braid_ring::{Handler, Operation, Segments, Worker, Workers};
 
-use crate::connection::{Batch, Connection, Receive, Task};
+use crate::budget::Bell;
+use crate::connection::{Batch, Connection, Identity, Receive, Task};
 use crate::export::{Outcome, Receiver, Token};
 use crate::server::Shared;
 use crate::socket::Socket;
@@ -42,6 +43,7 @@ enum Errand {
     Deadline = 2,
     Turn = 3,
     CloseAll = 4,
+    LookAll = 5,
 }
 
 impl Errand {
@@ -52,17 +54,34 @@ impl Errand {
     }
 
     fn of(token: u64) -> (Self, usize) {
-        let errands = [Self::Received, Self::Sent, Self::Deadline, Self::Turn, Self::CloseAll];
+        let errands =
+            [Self::Received, Self::Sent, Self::Deadline, Self::Turn, Self::CloseAll, Self::LookAll];
         let number = usize::try_from(token & ((1 << Self::BITS) - 1)).expect("three bits");
         let seat = usize::try_from(token >> Self::BITS).expect("made from an index");
         (errands[number], seat)
     }
 }
 
-/// The end of an operation, from whatever thread.
-struct Finished {
-    token: Token,
-    outcome: Option<Outcome>,
+/// Something for a seat, from whatever thread.
+enum Left {
+    /// The end of an operation.
+    Finished { token: Token, outcome: Option<Outcome> },
+    /// There may be memory for it now; by then it may be somebody else's, whom it tells nothing new.
+    Memory { index: usize },
+}
+
+/// Has a seat ask for memory again.
+struct SeatBell {
+    desk: Weak<Desk>,
+    index: usize,
+}
+
+impl Bell for SeatBell {
+    fn ring(&self) {
+        if let Some(desk) = self.desk.upgrade() {
+            desk.leave(Left::Memory { index: self.index });
+        }
+    }
 }
 
 /// One connection.
@@ -73,6 +92,8 @@ struct Seat {
     socket: Option<Arc<Socket>>,
     receiving: Option<Receive>,
     sending: Option<Batch>,
+    /// A batch of which more is to be sent.
+    continued: Option<Batch>,
     /// Lists of memory, while they are not out.
     to_send: Segments,
     to_receive: Segments,
@@ -92,7 +113,7 @@ struct State {
     /// Seats that were, in this turn.
     touched: Vec<usize>,
     /// Memory of lists that are empty between turns.
-    finished: Vec<Finished>,
+    left: Vec<Left>,
     tasks: Vec<Task>,
     is_put_off: bool,
 }
@@ -105,7 +126,7 @@ pub(crate) struct Desk {
     index: usize,
     state: Mutex<State>,
     /// Left by anybody.
-    finished: Tray<Finished>,
+    left: Tray<Left>,
 }
 
 /// One desk for each worker.
@@ -115,17 +136,14 @@ pub(crate) fn desks(shared: &Arc<Shared>, workers: &Arc<Workers>) -> Vec<Arc<Des
         workers: Arc::clone(workers),
         index,
         state: Mutex::default(),
-        finished: Tray::new(),
+        left: Tray::new(),
     };
     (0..workers.count()).map(|index| Arc::new(desk(index))).collect()
 }
 
 impl Receiver for Desk {
     fn receive(self: Arc<Self>, token: Token, outcome: Option<Outcome>) {
-        // Workers that have stopped have stopped every connection as well.
-        if self.finished.leave(Finished { token, outcome }) && self.call(Errand::Turn).is_err() {
-            self.finished.discard();
-        }
+        self.leave(Left::Finished { token, outcome });
     }
 }
 
@@ -152,14 +170,23 @@ impl Handler for Desk {
             (Errand::Deadline, index) => {
                 // It may be somebody else's seat by now; then this tells it nothing new.
                 let Some(seat) = state.seats[index].as_mut() else { return };
-                seat.wakes_at = None;
-                seat.connection.handle_time(Instant::now());
+                let now = Instant::now();
+                // One that was put forward has been there already.
+                seat.wakes_at = seat.wakes_at.filter(|at| *at > now);
+                seat.connection.handle_time(now);
                 state.list(index);
             }
             (Errand::CloseAll, _) => {
                 for index in 0..state.seats.len() {
                     if let Some(seat) = state.seats[index].as_mut() {
                         seat.connection.close();
+                        state.list(index);
+                    }
+                }
+            }
+            (Errand::LookAll, _) => {
+                for index in 0..state.seats.len() {
+                    if state.seats[index].is_some() {
                         state.list(index);
                     }
                 }
@@ -171,15 +198,22 @@ impl Handler for Desk {
 }
 
 impl Desk {
+    fn leave(self: &Arc<Self>, left: Left) {
+        // Workers that have stopped have stopped every connection as well.
+        if self.left.leave(left) && self.call(Errand::Turn).is_err() {
+            self.left.discard();
+        }
+    }
+
     fn call(self: &Arc<Self>, errand: Errand) -> Result<(), braid_ring::Refused> {
         let handler: Arc<dyn Handler> = Arc::<Self>::clone(self);
         self.workers.wake(self.index, handler, errand.token(0))
     }
 
     /// Takes a connection in; false if the workers have stopped.
-    pub(crate) fn begin(self: &Arc<Self>, id: u64, socket: Arc<Socket>) -> bool {
+    pub(crate) fn begin(self: &Arc<Self>, identity: Identity, socket: Arc<Socket>) -> bool {
         let desk = Arc::clone(self);
-        let seat = Box::new(move |worker: &Worker| desk.seat(worker, id, socket));
+        let seat = Box::new(move |worker: &Worker| desk.seat(worker, identity, socket));
         self.workers.post(self.index, seat).is_ok()
     }
 
@@ -189,10 +223,24 @@ impl Desk {
         let _ = self.call(Errand::CloseAll);
     }
 
-    fn seat(self: &Arc<Self>, worker: &Worker, id: u64, socket: Arc<Socket>) {
-        let connection = || Connection::new(&self.shared, id, Instant::now());
+    /// Has all connections look at what has changed: the server stops.
+    pub(crate) fn look_all(self: &Arc<Self>) {
+        // As in `close_all`.
+        let _ = self.call(Errand::LookAll);
+    }
+
+    fn seat(self: &Arc<Self>, worker: &Worker, identity: Identity, socket: Arc<Socket>) {
+        let id = identity.id;
+        let mut state = lock(&self.state);
+        let index = state.free.pop().unwrap_or_else(|| {
+            state.seats.push(None);
+            state.seats.len() - 1
+        });
+        let bell: Arc<dyn Bell> = Arc::new(SeatBell { desk: Arc::downgrade(self), index });
+        let connection = || Connection::new(&self.shared, identity, Instant::now(), bell);
         let Ok(connection) = catch_unwind(AssertUnwindSafe(connection)) else {
             self.shared.counters.panics.add(1);
+            state.free.push(index);
             drop(socket);
             return self.shared.registry.leave(id);
         };
@@ -202,16 +250,12 @@ impl Desk {
             socket: Some(socket),
             receiving: None,
             sending: None,
+            continued: None,
             to_send: Segments::new(),
             to_receive: Segments::new(),
             wakes_at: None,
             is_listed: false,
             is_touched: false,
-        });
-        let mut state = lock(&self.state);
-        let index = state.free.pop().unwrap_or_else(|| {
-            state.seats.push(None);
-            state.seats.len() - 1
         });
         state.seats[index] = Some(seat);
         state.list(index);
@@ -237,10 +281,10 @@ impl Desk {
     fn turn(self: &Arc<Self>, state: &mut State, worker: &Worker) {
         let now = Instant::now();
         loop {
-            self.finished.open();
-            self.take_finished(state);
+            self.left.open();
+            self.take_left(state);
             if state.listed.is_empty() {
-                if self.finished.close() {
+                if self.left.close() {
                     break;
                 }
                 continue;
@@ -255,17 +299,32 @@ impl Desk {
             self.carry(state, index, worker);
         }
         state.touched = touched;
+        // Bells are left in trays, which are nobody's lock.
+        self.shared.budget.ring();
     }
 
-    fn take_finished(&self, state: &mut State) {
-        let mut finished = std::mem::take(&mut state.finished);
-        self.finished.take(&mut finished);
-        for Finished { token, outcome } in finished.drain(..) {
-            let index = usize::try_from(token.connection).expect("made from an index");
-            self.guard(state.seat(index), |seat| seat.connection.finished(token.slot, outcome));
-            state.list(index);
+    fn take_left(&self, state: &mut State) {
+        let mut left = std::mem::take(&mut state.left);
+        self.left.take(&mut left);
+        for one in left.drain(..) {
+            match one {
+                Left::Finished { token, outcome } => {
+                    let index = usize::try_from(token.connection).expect("made from an index");
+                    let seat = state.seat(index);
+                    self.guard(seat, |seat| seat.connection.finished(token.slot, outcome));
+                    state.list(index);
+                }
+                Left::Memory { index } => {
+                    let Some(seat) = state.seats[index].as_mut() else { continue };
+                    let is_gone = || seat.socket.as_ref().is_some_and(|socket| socket.is_hung_up());
+                    if seat.connection.waits_for_memory() && is_gone() {
+                        seat.connection.close();
+                    }
+                    state.list(index);
+                }
+            }
         }
-        state.finished = finished;
+        state.left = left;
     }
 
     /// Has one listed seat go on, and carries out on the export what it asks.
@@ -316,7 +375,14 @@ impl Desk {
                 return socket.cut();
             }
             let descriptor = || socket.descriptor();
-            if let Some(mut batch) = seat.connection.batch() {
+            let next = match seat.continued.take() {
+                Some(batch) => {
+                    seat.connection.goes_on_sending();
+                    Some(batch)
+                }
+                None => seat.connection.batch(),
+            };
+            if let Some(mut batch) = next {
                 let mut memory = std::mem::take(&mut seat.to_send);
                 batch.lend(&mut memory);
                 let send = Operation::Send { socket: descriptor(), memory, more: false };
@@ -334,12 +400,18 @@ impl Desk {
                 seat.receiving = Some(receive);
                 worker.submit(operation, Arc::<Self>::clone(self), Errand::Received.token(index));
             }
-            let deadline = seat.connection.deadline();
-            if let Some(at) = deadline.filter(|_| deadline != seat.wakes_at) {
-                seat.wakes_at = deadline;
+            // One that moves on has its deadline moved on; it is looked at when the first one comes.
+            let is_earlier = |at: &Instant| seat.wakes_at.is_none_or(|wakes_at| *at < wakes_at);
+            if let Some(at) = seat.connection.deadline().filter(is_earlier) {
+                seat.wakes_at = Some(at);
                 worker.wake_at(at, Arc::<Self>::clone(self), Errand::Deadline.token(index));
             }
         });
+        if seat.connection.is_closed()
+            && let Some(batch) = seat.continued.take()
+        {
+            seat.connection.sent(batch, Err(io::ErrorKind::BrokenPipe.into()));
+        }
         let is_idle = seat.receiving.is_none() && seat.sending.is_none();
         if seat.connection.is_closed() && is_idle && seat.socket.take().is_some() {
             self.shared.registry.leave(seat.id);
@@ -375,7 +447,10 @@ impl Seat {
         let mut batch = self.sending.take().expect("one send is out");
         batch.take_back(&mut memory);
         self.to_send = memory;
-        self.connection.sent(batch, result.map(drop));
+        match result {
+            Ok(bytes) if !batch.advance(bytes) => self.continued = Some(batch),
+            result => self.connection.sent(batch, result.map(drop)),
+        }
     }
 }
 

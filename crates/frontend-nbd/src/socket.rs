@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use braid_ring::Descriptor;
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::net::sockopt::{Timeout, set_socket_timeout, set_tcp_nodelay};
+use rustix::net::sockopt::{Timeout, set_socket_keepalive, set_socket_timeout, set_tcp_nodelay};
 use rustix::net::{
     RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recvmsg, sendmsg,
     shutdown,
@@ -21,10 +22,11 @@ use rustix::net::{
 pub(crate) struct Socket(Descriptor);
 
 impl Socket {
-    /// Takes a connected socket; `tcp` switches Nagle's delay off.
+    /// Takes a connected socket; `tcp` switches Nagle's delay off, and has a peer noticed that is not there any more.
     pub(crate) fn new(socket: OwnedFd, tcp: bool) -> io::Result<Self> {
         if tcp {
             set_tcp_nodelay(&socket, true)?;
+            set_socket_keepalive(&socket, true)?;
         }
         Ok(Self(Arc::new(socket)))
     }
@@ -60,11 +62,26 @@ impl Socket {
         }
     }
 
-    /// Limits how long one `receive` or `send` may block; `None` for ever.
-    pub(crate) fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        set_socket_timeout(&self.0, Timeout::Recv, timeout)?;
-        set_socket_timeout(&self.0, Timeout::Send, timeout)?;
+    /// Limits how long one `receive` and one `send` may block; `None` for ever. A call that has moved nothing by then
+    /// fails with [`io::ErrorKind::WouldBlock`].
+    pub(crate) fn set_timeouts(
+        &self,
+        receiving: Option<Duration>,
+        sending: Option<Duration>,
+    ) -> io::Result<()> {
+        set_socket_timeout(&self.0, Timeout::Recv, receiving)?;
+        set_socket_timeout(&self.0, Timeout::Send, sending)?;
         Ok(())
+    }
+
+    /// Whether the peer has closed, or reset; not after it has ended its sending only. For a connection that is not received
+    /// from, and would not notice.
+    pub(crate) fn is_hung_up(&self) -> bool {
+        let mut polled = [PollFd::new(&*self.0, PollFlags::empty())];
+        let now = rustix::event::Timespec::default();
+        // Whether it failed makes no difference: the socket will tell.
+        let _ = poll(&mut polled, Some(&now));
+        polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
     }
 
     /// Ends both directions: every thread blocked on the socket returns.

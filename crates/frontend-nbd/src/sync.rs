@@ -33,6 +33,8 @@ pub(crate) enum Flaw {
     NoLastLook,
     /// A connection that leaves wakes nobody.
     LeaveSilent,
+    /// What is given back to the budget calls nobody.
+    GiveSilent,
 }
 
 #[cfg(not(shuttle))]

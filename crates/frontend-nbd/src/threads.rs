@@ -19,13 +19,15 @@
 mod models;
 
 use std::io::{self, IoSlice, IoSliceMut};
+use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Instant;
 
-use crate::connection::{Batch, Connection, Receive, Task};
+use crate::budget::Bell;
+use crate::connection::{Batch, Connection, Identity, Receive, Task};
 use crate::export::{Outcome, Receiver, Token};
-use crate::limits::STACK_BYTES;
+use crate::limits::{CONTENDED_DEADLINE, STACK_BYTES, STOP_PROGRESS_DEADLINE};
 use crate::server::Shared;
 use crate::socket::Socket;
 use crate::sync::thread::{Builder, JoinHandle};
@@ -33,13 +35,17 @@ use crate::sync::{self, Condvar, Flaw, Mutex, MutexGuard};
 use crate::task::{Done, perform};
 
 /// Serves one connection to its end.
-pub(crate) fn serve(shared: &Arc<Shared>, id: u64, socket: &Arc<Socket>) {
-    let line = Arc::new(Line {
-        connection: Mutex::new(Connection::new(shared, id, Instant::now())),
-        room: Condvar::new(),
-        work: Condvar::new(),
+pub(crate) fn serve(shared: &Arc<Shared>, identity: Identity, socket: &Arc<Socket>) {
+    let line = Arc::new_cyclic(|line: &Weak<Line>| {
+        let bell: Arc<dyn Bell> = Arc::new(LineBell(Weak::clone(line)));
+        Line {
+            shared: Arc::clone(shared),
+            connection: Mutex::new(Connection::new(shared, identity, Instant::now(), bell)),
+            room: Condvar::new(),
+            work: Condvar::new(),
+        }
     });
-    let mut reader = Reader { shared, socket, line: &line, writer: None, has_timeout: false };
+    let mut reader = Reader { shared, socket, line: &line, writer: None, has_timeout: true };
     if catch_unwind(AssertUnwindSafe(|| reader.run())).is_err() {
         shared.counters.panics.add(1);
     }
@@ -52,11 +58,65 @@ pub(crate) fn serve(shared: &Arc<Shared>, id: u64, socket: &Arc<Socket>) {
 
 /// What the threads of a connection share.
 struct Line {
+    shared: Arc<Shared>,
     connection: Mutex<Connection>,
     /// The reader waits here.
     room: Condvar,
     /// The writer waits here.
     work: Condvar,
+}
+
+/// Wakes the reader, which waits for memory.
+struct LineBell(Weak<Line>);
+
+impl Bell for LineBell {
+    fn ring(&self) {
+        if let Some(line) = self.0.upgrade() {
+            // Not between the reader's look and its sleep.
+            drop(line.connection.lock().unwrap_or_else(PoisonError::into_inner));
+            line.room.notify_one();
+        }
+    }
+}
+
+/// The connection, locked. Whatever was given back to the budget meanwhile, those who wait for it are told when the
+/// lock is free: theirs is another connection's, whose threads may be telling us.
+struct Held<'a> {
+    line: &'a Line,
+    connection: Option<MutexGuard<'a, Connection>>,
+}
+
+impl Deref for Held<'_> {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        self.connection.as_deref().expect("until it is dropped")
+    }
+}
+
+impl DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut Connection {
+        self.connection.as_deref_mut().expect("until it is dropped")
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.connection = None;
+        self.line.shared.budget.ring();
+    }
+}
+
+impl Held<'_> {
+    /// Waits for room, unless there are others to be told first.
+    fn wait_for_room(mut self) {
+        if !self.line.shared.budget.is_due()
+            && let Some(connection) = self.connection.take()
+        {
+            let woken = self.line.room.wait(connection);
+            self.connection = Some(woken.unwrap_or_else(PoisonError::into_inner));
+        }
+    }
 }
 
 impl Receiver for Line {
@@ -77,16 +137,20 @@ enum Step {
 }
 
 impl Line {
-    fn lock(&self) -> MutexGuard<'_, Connection> {
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Held<'_> {
+        let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        Held { line: self, connection: Some(connection) }
     }
 
     /// The reader's next step; waits until there is one.
-    fn next_step(&self, tasks: &mut Vec<Task>, has_writer: bool) -> Step {
-        let mut connection = self.lock();
+    fn next_step(&self, socket: &Socket, tasks: &mut Vec<Task>, has_writer: bool) -> Step {
         loop {
+            let mut connection = self.lock();
             let now = Instant::now();
-            connection.handle_time(now);
+            connection.end_stage(now);
+            if connection.waits_for_memory() && socket.is_hung_up() {
+                connection.close();
+            }
             connection.advance(now);
             if connection.has_batch() {
                 self.work.notify_one(); // a request that was refused
@@ -110,9 +174,9 @@ impl Line {
                 }
             }
             if let Some(receive) = connection.receive() {
-                return Step::Receive(receive, connection.deadline());
+                return Step::Receive(receive, connection.stage_deadline());
             }
-            connection = self.room.wait(connection).unwrap_or_else(PoisonError::into_inner);
+            connection.wait_for_room();
         }
     }
 
@@ -120,7 +184,8 @@ impl Line {
     fn next_batch(&self) -> Option<Batch> {
         let idle =
             |connection: &mut Connection| !connection.has_batch() && !connection.sends_no_more();
-        let waited = self.work.wait_while(self.lock(), idle);
+        let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.work.wait_while(connection, idle);
         waited.unwrap_or_else(PoisonError::into_inner).batch()
     }
 
@@ -153,13 +218,13 @@ impl Reader<'_> {
     fn run(&mut self) {
         let mut tasks = Vec::new();
         loop {
-            match self.line.next_step(&mut tasks, self.writer.is_some()) {
+            match self.line.next_step(self.socket, &mut tasks, self.writer.is_some()) {
                 Step::Perform => self.perform(&mut tasks),
                 Step::Send(mut batch) => {
-                    let deadline = self.line.lock().deadline();
+                    let deadline = self.line.lock().stage_deadline();
                     let result = self
                         .set_deadline(deadline)
-                        .and_then(|()| send_all(self.socket, &mut batch));
+                        .and_then(|()| send_all(self.socket, &mut batch, |_| false));
                     self.line.sent(batch, result);
                 }
                 Step::StartWriter => match self.start_writer() {
@@ -167,15 +232,32 @@ impl Reader<'_> {
                     Err(_) => return, // no thread to be had: the connection is refused late
                 },
                 Step::Receive(mut receive, deadline) => {
-                    let result = self.set_deadline(deadline).and_then(|()| {
-                        let whole = receive.is_whole();
-                        let mut parts: Vec<_> = receive.parts().map(IoSliceMut::new).collect();
-                        self.socket.receive(&mut parts, whole)
-                    });
+                    let result = self.set_deadline(deadline);
+                    let result = result.and_then(|()| self.receive(&mut receive, deadline));
                     self.line.lock().received(receive, result);
                 }
                 Step::EndSending => self.socket.stop_sending(),
                 Step::Over => return,
+            }
+        }
+    }
+
+    /// Receives; a client that has nothing half done may take as long as it likes.
+    fn receive(&self, receive: &mut Receive, deadline: Option<Instant>) -> io::Result<usize> {
+        let since = Instant::now();
+        loop {
+            let whole = receive.is_whole();
+            let mut parts: Vec<_> = receive.parts().map(IoSliceMut::new).collect();
+            let result = self.socket.receive(&mut parts, whole);
+            match &result {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && deadline.is_none() => {
+                    let mut connection = self.line.lock();
+                    if receive.is_in_payload() && since.elapsed() >= connection.patience() {
+                        connection.cut_for_stalling();
+                        return result;
+                    }
+                }
+                _ => return result,
             }
         }
     }
@@ -206,14 +288,21 @@ impl Reader<'_> {
         }
     }
 
-    /// Lets the next call on the socket wait no longer than until `deadline`.
+    /// Lets the next call on the socket wait no longer than until `deadline`; without one, as long as a client may take
+    /// that has something half done.
     fn set_deadline(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        if left.is_some() || self.has_timeout {
-            self.socket.set_timeout(left)?;
+        if left.is_some() {
+            self.socket.set_timeouts(left, left)?;
+        } else if self.has_timeout {
+            let time = self.shared.settings.progress_deadline;
+            // The reader looks whether others wait for its memory, the writer also whether the server stops.
+            let receiving = time.min(CONTENDED_DEADLINE);
+            self.socket
+                .set_timeouts(Some(receiving), Some(time.min(STOP_PROGRESS_DEADLINE / 4)))?;
         }
         self.has_timeout = left.is_some();
         Ok(())
@@ -236,22 +325,35 @@ impl Reader<'_> {
 
 /// Sends replies until there will be no more or the socket breaks.
 fn write(socket: &Socket, line: &Line) {
+    let goes_on = |since: Instant| since.elapsed() < line.lock().patience();
     while let Some(mut batch) = line.next_batch() {
-        let result = send_all(socket, &mut batch);
+        let result = send_all(socket, &mut batch, goes_on);
         if result.is_err() {
+            if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+                line.lock().cut_for_stalling();
+            }
             socket.cut();
         }
         line.sent(batch, result);
     }
 }
 
-fn send_all(socket: &Socket, batch: &mut Batch) -> io::Result<()> {
+/// Sends a batch; `goes_on` says whether to try again when nothing has moved since a moment.
+fn send_all(
+    socket: &Socket,
+    batch: &mut Batch,
+    goes_on: impl Fn(Instant) -> bool,
+) -> io::Result<()> {
+    let mut since = Instant::now();
     loop {
         let parts: Vec<IoSlice<'_>> = batch.parts().map(IoSlice::new).collect();
-        let sent = socket.send(&parts)?;
+        let result = socket.send(&parts);
         drop(parts);
-        if batch.advance(sent) {
-            return Ok(());
+        match result {
+            Ok(sent) if batch.advance(sent) => return Ok(()),
+            Ok(_) => since = Instant::now(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && goes_on(since) => {}
+            Err(error) => return Err(error),
         }
     }
 }

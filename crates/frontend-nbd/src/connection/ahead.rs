@@ -91,10 +91,14 @@ impl Ahead {
             return guesses;
         }
         let most = (AHEAD_BYTES_MAX / self.length).min(AHEAD_WRITES_MAX);
-        guesses.extend((0..self.count.min(most)).map(|_| Guess {
-            payload: self.payloads.pop().unwrap_or_else(|| Payload::for_overwriting(self.length)),
-            header: self.headers.pop().unwrap_or_else(|| vec![0; REQUEST_BYTES]),
-        }));
+        for _ in 0..self.count.min(most) {
+            let kept = self.payloads.pop().map(Ok);
+            let payload = kept.unwrap_or_else(|| Payload::try_for_overwriting(self.length));
+            // Without memory there is no guessing.
+            let Ok(payload) = payload else { break };
+            let header = self.headers.pop().unwrap_or_else(|| vec![0; REQUEST_BYTES]);
+            guesses.push(Guess { payload, header });
+        }
         guesses
     }
 

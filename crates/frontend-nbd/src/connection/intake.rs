@@ -13,7 +13,9 @@
 //!        └───────────────────────────────── a WRITE ◄─────────────────────────────────────┘
 //! ```
 //!
-//! The rest of a long payload is received by itself, and whole: it comes in several pieces anyway.
+//! The rest of a long payload is received by itself, a stride at a time: it comes in several pieces anyway. A payload may
+//! have less memory than it will need; when that is full, nothing is received until there is more ([`Intake::wants_memory`]).
+//! One that gets none is received all the same, to nowhere ([`Intake::give_up_memory`]), since the next request lies behind it.
 //!
 //! READs have no payload, so a client that reads has all its requests taken at once. A client that writes has one
 //! receive per request, or fewer if it is to be expected what it will write ([`ahead`]), and nothing copied; one that turns from reading to writing has less than a window copied.
@@ -29,10 +31,10 @@ use braid_nbd_proto::{
     Command, ExportDescription, Negotiated, Refusal, Request, ServerEvent, ServerSession, wire,
 };
 
-use braid_ring::{Memory, Payload, Segment, Segments};
+use braid_ring::{Memory, NoMemory, Payload, Segment, Segments};
 
 use super::ahead::{self, Ahead, Guess, Piece};
-use crate::limits::{AHEAD_HEADERS_MAX, INPUT_BYTES, WHOLE_BYTES_MIN};
+use crate::limits::{AHEAD_HEADERS_MAX, INPUT_BYTES, STRIDE_BYTES, WHOLE_BYTES_MIN};
 
 /// What bytes came to.
 #[derive(Debug)]
@@ -47,6 +49,8 @@ pub(super) enum Event {
     Refused { cookie: u64, refusal: Refusal },
     /// The WRITE that was opened has its payload.
     Written(Write),
+    /// The payload of the WRITE that was opened is past; there was no memory for it.
+    Skipped { slot: u32 },
     /// Nothing more will be read.
     Close,
 }
@@ -58,14 +62,28 @@ pub(super) struct Write {
     pub(super) offset: u64,
     pub(super) fua: bool,
     pub(super) payload: Payload,
+    length: usize,
     filled_bytes: usize,
     /// Bytes of the payload that passed through the input buffer.
     pub(super) copied_bytes: usize,
+    /// There is no memory for it: its bytes are thrown away.
+    is_skipped: bool,
 }
 
 impl Write {
     fn missing_bytes(&self) -> usize {
-        self.payload.len() - self.filled_bytes
+        self.length - self.filled_bytes
+    }
+
+    /// Bytes that there is memory for.
+    fn open_bytes(&self) -> usize {
+        self.payload.len().saturating_sub(self.filled_bytes)
+    }
+
+    /// Where the next bytes go, when it is received by itself.
+    fn stride(&self) -> std::ops::Range<usize> {
+        let start = self.filled_bytes.min(self.payload.len());
+        start..start + self.open_bytes().min(STRIDE_BYTES)
     }
 }
 
@@ -84,10 +102,18 @@ impl Receive {
         self.input_bytes == 0
     }
 
+    /// Whether a payload is waited for that has begun.
+    pub(crate) fn is_in_payload(&self) -> bool {
+        self.write.is_some()
+    }
+
     /// Where bytes go, in this order; the first may be empty.
     pub(crate) fn parts(&mut self) -> impl Iterator<Item = &mut [u8]> {
         let rest: &mut [u8] = match &mut self.write {
-            Some(write) => &mut write.payload[write.filled_bytes..],
+            Some(write) => {
+                let stride = write.stride();
+                &mut write.payload[stride]
+            }
             None => &mut [],
         };
         let guesses = self.guesses.iter_mut();
@@ -99,9 +125,9 @@ impl Receive {
     pub(crate) fn lend(&mut self, segments: &mut Segments) {
         assert!(segments.is_empty(), "a receive is lent once");
         if let Some(write) = &mut self.write {
-            let missing = write.filled_bytes..write.payload.len();
+            let stride = write.stride();
             let payload = Memory::Payload(std::mem::take(&mut write.payload));
-            segments.push(Segment::part(payload, missing));
+            segments.push(Segment::part(payload, stride));
         }
         let input = Memory::Bytes(std::mem::take(&mut self.input));
         segments.push(Segment::part(input, 0..self.input_bytes));
@@ -156,9 +182,14 @@ pub(super) struct Intake {
 }
 
 impl Intake {
-    pub(super) fn new(catalog: Arc<[ExportDescription]>) -> Self {
+    /// With `refusal` every option is answered with that.
+    pub(super) fn new(catalog: Arc<[ExportDescription]>, refusal: Option<String>) -> Self {
+        let mut session = ServerSession::new(catalog);
+        if let Some(reason) = refusal {
+            session.turn_away(reason);
+        }
         Self {
-            session: ServerSession::new(catalog),
+            session,
             input: Some(vec![0; INPUT_BYTES]),
             start: 0,
             end: 0,
@@ -208,7 +239,7 @@ impl Intake {
                 return Some(self.translate(event));
             }
             if self.write.is_some() {
-                return self.fill().map(Event::Written);
+                return self.fill();
             }
             let filled = match &self.input {
                 Some(input) if self.start < self.end => &input[self.start..self.end],
@@ -222,24 +253,50 @@ impl Intake {
         }
     }
 
-    /// Moves what has come to the open WRITE; it, once it is whole.
-    fn fill(&mut self) -> Option<Write> {
+    /// Moves what has come to the open WRITE; what it comes to, once it is whole.
+    fn fill(&mut self) -> Option<Event> {
         let mut write = self.write.take()?;
         while write.missing_bytes() > 0 {
             let filled = self.filled();
-            let moved = filled.len().min(write.missing_bytes());
+            let room = if write.is_skipped { write.missing_bytes() } else { write.open_bytes() };
+            let moved = filled.len().min(room);
             if moved == 0 {
                 self.write = Some(write);
                 return None;
             }
-            let place = &mut write.payload[write.filled_bytes..][..moved];
-            place.copy_from_slice(&filled[..moved]);
+            if !write.is_skipped {
+                let place = &mut write.payload[write.filled_bytes..][..moved];
+                place.copy_from_slice(&filled[..moved]);
+                write.copied_bytes += moved;
+            }
             write.filled_bytes += moved;
-            write.copied_bytes += moved;
             self.consume(moved);
             self.session.payload_consumed(as_u32(moved));
         }
-        Some(write)
+        if write.is_skipped {
+            return Some(Event::Skipped { slot: write.slot });
+        }
+        Some(Event::Written(write))
+    }
+
+    /// The request whose payload has filled all the memory that it has, and goes on.
+    pub(super) fn wants_memory(&self) -> Option<u32> {
+        let write = self.write.as_ref()?;
+        let is_full = write.missing_bytes() > 0 && write.open_bytes() == 0 && !write.is_skipped;
+        is_full.then_some(write.slot)
+    }
+
+    /// Lengthens the payload to what so much memory holds.
+    pub(super) fn grow(&mut self, capacity_bytes: usize) -> Result<(), NoMemory> {
+        let write = self.write.as_mut().expect("one that wants memory");
+        write.payload.try_grow(capacity_bytes.min(write.length), write.filled_bytes)
+    }
+
+    /// There is no memory for the payload: the rest of it is received to nowhere.
+    pub(super) fn give_up_memory(&mut self) {
+        let write = self.write.as_mut().expect("one that wants memory");
+        write.payload = Payload::default();
+        write.is_skipped = true;
     }
 
     fn translate(&mut self, event: ServerEvent) -> Event {
@@ -273,18 +330,30 @@ impl Intake {
         }
     }
 
-    /// Goes on with the WRITE of the last event, which is request `slot`.
-    pub(super) fn open(&mut self, slot: u32, offset: u64, length: u32, fua: bool) {
+    /// Goes on with the WRITE of the last event, which is request `slot`, with so much memory at first; with none its
+    /// payload is received to nowhere.
+    pub(super) fn open(&mut self, slot: u32, command: Command, capacity_bytes: usize) {
+        let Command::Write { offset, length, fua } = command else {
+            unreachable!("only a write is opened: {command:?}");
+        };
         assert!(self.awaits_open && self.write.is_none(), "one write is received at a time");
         assert_eq!(length, self.session.payload_pending(), "it is the one that was announced");
         self.awaits_open = false;
-        let (payload, filled_bytes) = self.memory(length as usize);
+        let length = length as usize;
+        let (payload, filled_bytes) = self.memory(length, capacity_bytes);
         self.session.payload_consumed(as_u32(filled_bytes));
-        self.write = Some(Write { slot, offset, fua, payload, filled_bytes, copied_bytes: 0 });
+        let is_skipped = payload.is_empty();
+        let copied_bytes = 0;
+        let write =
+            Write { slot, offset, fua, payload, length, filled_bytes, copied_bytes, is_skipped };
+        self.write = Some(write);
     }
 
     /// Memory for the payload that comes next: that which it lies in, if it was guessed; and how much of it is there.
-    fn memory(&mut self, length: usize) -> (Payload, usize) {
+    fn memory(&mut self, length: usize, capacity_bytes: usize) -> (Payload, usize) {
+        if capacity_bytes == 0 {
+            return (Payload::default(), 0);
+        }
         if self.start == self.end
             && let Some(Piece { memory: ahead::Memory::Payload(payload), start: 0, end }) =
                 self.pieces.front_mut()
@@ -294,7 +363,9 @@ impl Intake {
             self.pieces.pop_front();
             return guessed;
         }
-        (Payload::for_overwriting(length), 0)
+        // Without memory it is skipped, and its request is told.
+        let payload = Payload::try_for_overwriting(length.min(capacity_bytes));
+        (payload.unwrap_or_default(), 0)
     }
 
     /// Lends out what the next bytes go into; `None` while that is out already.
@@ -304,19 +375,27 @@ impl Intake {
             self.start == self.end && self.pieces.is_empty(),
             "what was received is used first"
         );
+        assert!(self.wants_memory().is_none(), "a payload that is received has memory");
         let write = self.write.take();
-        let is_long = |write: &Write| write.missing_bytes() >= WHOLE_BYTES_MIN;
+        let is_long = |write: &Write| {
+            !write.is_skipped
+                && (write.missing_bytes() >= WHOLE_BYTES_MIN
+                    || write.missing_bytes() > write.open_bytes())
+        };
         let (input_bytes, guesses) = if !self.session.is_negotiated() {
             (input.len(), Vec::new())
         } else if write.as_ref().is_some_and(is_long) {
             (0, Vec::new())
         } else {
-            let first = match write {
+            let first = match &write {
+                Some(write) if write.is_skipped => write.missing_bytes(),
                 Some(_) => wire::REQUEST_BYTES,
                 None => self.session.message_missing(),
             };
             let more = (self.window_headers - 1) * wire::REQUEST_BYTES;
-            (first.saturating_add(more).min(input.len()), self.ahead.guess())
+            let is_skipped = write.as_ref().is_some_and(|write| write.is_skipped);
+            let guesses = if is_skipped { Vec::new() } else { self.ahead.guess() };
+            (first.saturating_add(more).min(input.len()), guesses)
         };
         Some(Receive { write, input, input_bytes, guesses })
     }
@@ -341,7 +420,7 @@ impl Intake {
         let Receive { mut write, input, input_bytes, guesses } = receive;
         let mut left = bytes;
         if let Some(write) = &mut write {
-            let direct = left.min(write.missing_bytes());
+            let direct = left.min(write.open_bytes());
             write.filled_bytes += direct;
             self.session.payload_consumed(as_u32(direct));
             left -= direct;

@@ -21,9 +21,9 @@ fn intake() -> Intake {
         multi_conn: true,
         block_sizes: BlockSizes::BYTE_GRANULAR,
     };
-    let mut intake = Intake::new(Arc::new([export]));
+    let mut intake = Intake::new(Arc::new([export]), None);
     let hello = [&3_u32.to_be_bytes()[..], &wire::encode_option(wire::OPT_GO, &[0; 6])].concat();
-    let mut said = Client { bytes: &hello, served: Vec::new(), copied: 0 };
+    let mut said = Client::saying(&hello);
     said.talk(&mut intake, &mut || usize::MAX);
     assert!(said.bytes.is_empty() && intake.is_negotiated());
     intake
@@ -38,17 +38,24 @@ struct Client<'a> {
     bytes: &'a [u8],
     served: Vec<(Command, Vec<u8>)>,
     copied: usize,
+    /// That a payload has at first, and that it may come to have.
+    memory: usize,
+    memory_max: usize,
 }
 
-impl Client<'_> {
+impl<'a> Client<'a> {
+    fn saying(bytes: &'a [u8]) -> Self {
+        Self { bytes, served: Vec::new(), copied: 0, memory: usize::MAX, memory_max: usize::MAX }
+    }
+
     /// Feeds everything, in pieces of `piece()` bytes at most.
     fn talk(&mut self, intake: &mut Intake, piece: &mut dyn FnMut() -> usize) {
         loop {
             while let Some(event) = intake.poll() {
                 match event {
                     Event::Request(request) => {
-                        if let Command::Write { offset, length, fua } = request.command {
-                            intake.open(0, offset, length, fua);
+                        if let Command::Write { .. } = request.command {
+                            intake.open(0, request.command, self.memory);
                         }
                         self.served.push((request.command, Vec::new()));
                     }
@@ -57,12 +64,24 @@ impl Client<'_> {
                         self.served.last_mut().expect("its header came before").1 =
                             write.payload.to_vec();
                     }
+                    Event::Skipped { .. } => {
+                        self.served.last_mut().expect("its header came before").1 = vec![0xff];
+                    }
                     Event::Transmit(_) | Event::Negotiated(_) | Event::Refused { .. } => {}
                     Event::Close => return,
                 }
             }
             if self.bytes.is_empty() {
                 return;
+            }
+            if intake.wants_memory().is_some() {
+                self.memory *= 2;
+                if self.memory > self.memory_max {
+                    intake.give_up_memory();
+                } else {
+                    intake.grow(self.memory).expect("so much memory");
+                }
+                continue;
             }
             let mut receive = intake.receive().expect("nothing is out");
             let (most, mut received) = (piece().clamp(1, self.bytes.len()), 0);
@@ -93,7 +112,7 @@ fn any_split_gives_the_same_requests() {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             if round == 0 { 1 } else { (state >> 33) as usize % (4 * round) + 1 }
         };
-        let mut client = Client { bytes: &bytes, served: Vec::new(), copied: 0 };
+        let mut client = Client::saying(&bytes);
         client.talk(&mut intake(), &mut piece);
         assert_eq!(client.served, commands);
     }
@@ -104,7 +123,7 @@ fn writes_in_a_row_are_not_copied() {
     for length in [1, 27, 512, 4096, 40_000, 65_536, 1 << 20] {
         let bytes = message(write(length), 1, &vec![7; length as usize]).repeat(20);
         for piece in [usize::MAX, 1000, 29] {
-            let mut client = Client { bytes: &bytes, served: Vec::new(), copied: 0 };
+            let mut client = Client::saying(&bytes);
             client.talk(&mut intake(), &mut || piece);
             assert_eq!((client.served.len(), client.copied), (20, 0), "{length} {piece}");
         }
@@ -116,7 +135,7 @@ fn reads_are_taken_many_at_once_and_a_write_after_them_is_hardly_copied() {
     let mut intake = intake();
     let reads = message(READ, 1, &[]).repeat(1000);
     let mut receives = 0;
-    let mut client = Client { bytes: &reads, served: Vec::new(), copied: 0 };
+    let mut client = Client::saying(&reads);
     client.talk(&mut intake, &mut || {
         receives += 1;
         usize::MAX
@@ -124,7 +143,7 @@ fn reads_are_taken_many_at_once_and_a_write_after_them_is_hardly_copied() {
     assert_eq!(client.served.len(), 1000);
     assert!(receives <= 7 + 1000 / AHEAD_HEADERS_MAX + 1, "{receives}");
     let writes = message(write(1 << 20), 1, &vec![7; 1 << 20]).repeat(3);
-    let mut client = Client { bytes: &writes, served: Vec::new(), copied: 0 };
+    let mut client = Client::saying(&writes);
     client.talk(&mut intake, &mut || usize::MAX);
     assert!(client.served.iter().all(|(_, payload)| payload.len() == 1 << 20));
     assert!(client.copied > 0 && client.copied < INPUT_BYTES, "{} were copied", client.copied);
@@ -134,7 +153,7 @@ fn reads_are_taken_many_at_once_and_a_write_after_them_is_hardly_copied() {
 fn small_writes_of_one_length_come_many_at_once() {
     let writes = message(write(4096), 1, &[7; 4096]).repeat(200);
     let mut receives = 0;
-    let mut client = Client { bytes: &writes, served: Vec::new(), copied: 0 };
+    let mut client = Client::saying(&writes);
     client.talk(&mut intake(), &mut || {
         receives += 1;
         usize::MAX
@@ -155,7 +174,7 @@ fn a_wrong_guess_costs_copies_and_nothing_else() {
     let bytes = [&alike, &others.concat()[..]].concat().repeat(5);
     let mut served = Vec::new();
     for piece in [usize::MAX, 1, 4096, 5000, 70_000] {
-        let mut client = Client { bytes: &bytes, served: Vec::new(), copied: 0 };
+        let mut client = Client::saying(&bytes);
         client.talk(&mut intake(), &mut || piece);
         assert!(client.copied <= 5 * AHEAD_BYTES_MAX, "{} were copied", client.copied);
         served.push(client.served);
@@ -168,10 +187,41 @@ fn a_wrong_guess_costs_copies_and_nothing_else() {
 fn a_write_that_is_given_up_names_its_slot() {
     let mut intake = intake();
     let bytes = [&message(write(100), 1, &[])[..], &[1; 40]].concat();
-    let mut client = Client { bytes: &bytes, served: Vec::new(), copied: 0 };
+    let mut client = Client::saying(&bytes);
     client.talk(&mut intake, &mut || usize::MAX);
     let receive = intake.receive().expect("the rest is wanted");
     assert_eq!(intake.abandon(), None, "it is out");
     assert_eq!(intake.waste(receive), Some(0));
     assert_eq!(intake.abandon(), None, "once");
+}
+
+#[test]
+fn a_payload_that_grows_is_the_same_in_any_pieces_and_not_copied() {
+    let long: Vec<u8> = (0..300_000_u32).map(|at| (at % 251) as u8).collect();
+    let bytes = [message(write(300_000), 1, &long), message(READ, 2, &[])].concat();
+    for piece in [usize::MAX, 100_000, 4096, 977] {
+        let mut client = Client { memory: 4096, ..Client::saying(&bytes) };
+        client.talk(&mut intake(), &mut || piece);
+        assert!(client.served == [(write(300_000), long.clone()), (READ, Vec::new())], "{piece}");
+        assert_eq!(client.copied, 0);
+    }
+}
+
+#[test]
+fn a_payload_without_memory_is_past_and_what_follows_is_served() {
+    let long = vec![7; 300_000];
+    let bytes = [
+        message(write(300_000), 1, &long),
+        message(write(100), 2, &[8; 100]),
+        message(READ, 3, &[]),
+    ]
+    .concat();
+    for (memory, piece) in [(4096, usize::MAX), (4096, 977), (64 << 10, 1000)] {
+        let memory_max = 64 << 10;
+        let mut client = Client { memory, memory_max, ..Client::saying(&bytes) };
+        client.talk(&mut intake(), &mut || piece);
+        let expected =
+            [(write(300_000), vec![0xff]), (write(100), vec![8; 100]), (READ, Vec::new())];
+        assert!(client.served == expected, "{memory} {piece}");
+    }
 }

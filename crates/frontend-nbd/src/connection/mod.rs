@@ -15,11 +15,15 @@
 //!      Closed ◄──── the socket breaks, a panic, cut: from everywhere ───────────────────┘
 //! ```
 //!
+//! A client that has something half done has to go on with it: with the payload that it is sending, with the reply that
+//! it is being sent. Either has to move a stride until its deadline. What the export or the budget is waited for has
+//! none: that is not the client's fault.
+//!
 //! How to drive it: after anything that was told to it, [`Connection::advance`]; then carry out what `take_tasks`,
 //! `receive`, `batch` and `takes_end_of_sending` give. At most one receive and one batch are out at a time.
 //!
 //! Invariants
-//! - Whoever has been let in is never evicted: `tests/server.rs`, `crate::registry`.
+//! - Whoever has been let in is evicted for being idle only, if that is wanted: `tests/hostile.rs`, `crate::registry`.
 //! - A request is taken only when there is room for it: `tests/server.rs::a_connection_with_its_fill_in_flight_is_not_read_from`.
 
 mod ahead;
@@ -29,17 +33,24 @@ mod outbox;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use braid_nbd_proto::{Command, ExportDescription, Extent, Negotiated, Refusal, Request};
+use braid_nbd_proto::{
+    BlockSizes, Command, ErrorCode, ExportDescription, Extent, Negotiated, Refusal, Request,
+};
 
+use crate::budget::{Bell, request_bytes_max};
 use crate::export::{Export, Operation, Outcome};
+use crate::notice::Notice;
+use crate::registry::Pulse;
 use braid_ring::Payload;
 
-use crate::limits::{CLOSE_TIMEOUT, EXTENTS_MAX};
+use crate::limits::{
+    CLOSE_TIMEOUT, CONTENDED_DEADLINE, EXTENTS_MAX, STOP_PROGRESS_DEADLINE, TURNED_AWAY_DEADLINE,
+};
 use crate::server::Shared;
 use intake::{Event, Intake, Write};
-use outbox::{Kind, Ledger, Outbox};
+use outbox::{Begun, Kind, Ledger, Outbox};
 
 pub(crate) use intake::Receive;
 pub(crate) use outbox::Batch;
@@ -91,23 +102,55 @@ pub(crate) struct Connection {
     tasks: Vec<Task>,
     /// The end of sending has been asked for.
     ends_sending: bool,
+    /// When it was last told what time it is.
+    now: Instant,
+    /// Since when the payload that is being received has not moved on, and the replies that are being sent.
+    receiving_since: Option<Instant>,
+    sending_since: Option<Instant>,
+    pulse: Arc<Pulse>,
+}
+
+/// Who a connection is.
+pub(crate) struct Identity {
+    /// In the registry.
+    pub(crate) id: u64,
+    /// Where it notes that it does something.
+    pub(crate) pulse: Arc<Pulse>,
+    /// Why it is not to be served, if it is not.
+    pub(crate) refusal: Option<String>,
 }
 
 impl Connection {
-    /// A connection that is `id` in the registry; what it says first is there at once.
-    pub(crate) fn new(shared: &Arc<Shared>, id: u64, now: Instant) -> Self {
-        let catalog = shared.exports.iter().map(|export| describe(export.as_ref()));
-        let deadline = now + shared.settings.handshake_deadline;
+    /// A connection; what it says first is there at once. `bell` is rung when it is worth an [`Self::advance`].
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        identity: Identity,
+        now: Instant,
+        bell: Arc<dyn Bell>,
+    ) -> Self {
+        let Identity { id, pulse, refusal } = identity;
+        let request_bytes_max = request_bytes_max(shared.budget.limit_bytes());
+        let describe = |export: &Arc<dyn Export>| describe(export.as_ref(), request_bytes_max);
+        let catalog = shared.exports.iter().map(describe);
+        let time = match refusal {
+            Some(_) => TURNED_AWAY_DEADLINE,
+            None => shared.settings.handshake_deadline,
+        };
+        let purse = shared.budget.purse();
         Self {
             shared: Arc::clone(shared),
             id,
-            stage: Stage::Negotiating { deadline },
+            stage: Stage::Negotiating { deadline: now + time },
             export: None,
-            intake: Intake::new(catalog.collect()),
-            outbox: Outbox::new(),
+            intake: Intake::new(catalog.collect(), refusal),
+            outbox: Outbox::new(purse, bell),
             waiting: None,
             tasks: Vec::new(),
             ends_sending: false,
+            now,
+            receiving_since: None,
+            sending_since: None,
+            pulse,
         }
     }
 
@@ -117,18 +160,79 @@ impl Connection {
     }
 
     /// When the present stage ends by itself.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn stage_deadline(&self) -> Option<Instant> {
         match self.stage {
             Stage::Negotiating { deadline } | Stage::Ending { deadline } => Some(deadline),
             Stage::Transmitting | Stage::Draining | Stage::Closed => None,
         }
     }
 
-    /// Says what time it is; a stage whose deadline has passed is over.
+    /// Time that the client has to go on with what it has half done.
+    pub(crate) fn patience(&self) -> Duration {
+        let time = self.shared.settings.progress_deadline;
+        if self.stage == Stage::Draining && self.shared.stopping_since().is_some() {
+            time.min(STOP_PROGRESS_DEADLINE)
+        } else if self.outbox.is_in_the_way(&self.shared.budget) {
+            time.min(CONTENDED_DEADLINE)
+        } else {
+            time
+        }
+    }
+
+    /// Since when the client has not gone on with what it has half done.
+    fn stalled_since(&self) -> Option<Instant> {
+        match self.stage {
+            Stage::Transmitting => self.receiving_since.into_iter().chain(self.sending_since).min(),
+            Stage::Draining => {
+                let stopping = self.shared.stopping_since();
+                self.sending_since
+                    .map(|since| stopping.map_or(since, |stopping| since.max(stopping)))
+            }
+            Stage::Negotiating { .. } | Stage::Ending { .. } | Stage::Closed => None,
+        }
+    }
+
+    /// When it is to be told what time it is, at the latest. Others may come to wait for its memory at any time, so a client
+    /// that does not go on is looked at twice.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let time = self.shared.settings.progress_deadline;
+        let look = self.stalled_since().map(|since| {
+            let soon = since + self.patience().min(CONTENDED_DEADLINE);
+            if soon > self.now { soon } else { since + time }
+        });
+        self.stage_deadline().into_iter().chain(look).min()
+    }
+
+    /// Says what time it is; a stage whose deadline has passed is over, and a client that does not go on is cut.
     pub(crate) fn handle_time(&mut self, now: Instant) {
-        if self.deadline().is_some_and(|deadline| deadline <= now) {
+        self.end_stage(now);
+        if self.stalled_since().is_some_and(|since| since + self.patience() <= now) {
+            self.cut_for_stalling();
+        }
+    }
+
+    /// The same without the latter, for a transport whose calls notice that by themselves.
+    pub(crate) fn end_stage(&mut self, now: Instant) {
+        self.now = now;
+        if self.stage_deadline().is_some_and(|deadline| deadline <= now) {
             self.close();
         }
+    }
+
+    /// The client has not gone on with what it has half done.
+    pub(crate) fn cut_for_stalling(&mut self) {
+        if !self.is_closed() {
+            let count = self.shared.counters.stalled.add(1);
+            let is_stopping = self.shared.stopping_since().is_some();
+            self.shared.notices.tell(Notice::Stalled { count, is_stopping });
+            self.close();
+        }
+    }
+
+    /// Since when a payload or replies have not moved on.
+    #[cfg(test)]
+    pub(crate) fn is_half_done(&self) -> bool {
+        self.receiving_since.is_some() || self.sending_since.is_some()
     }
 
     /// Whether there is nothing more to do with the socket. Operations may still be with the export.
@@ -169,13 +273,31 @@ impl Connection {
 
     fn give_up_receiving(&mut self) {
         self.waiting = None;
+        self.receiving_since = None;
+        self.outbox.stop_waiting(&self.shared.budget);
         if let Some(slot) = self.intake.abandon() {
-            self.outbox.abandon(slot, &self.shared.budget);
+            self.give_up_write(slot);
         }
+    }
+
+    fn give_up_write(&mut self, slot: u32) {
+        self.outbox.has_come(slot, false, &self.shared.budget);
+        self.outbox.abandon(slot, &self.shared.budget);
     }
 
     /// Goes on as far as bytes and room allow.
     pub(crate) fn advance(&mut self, now: Instant) {
+        self.now = now;
+        self.go_on();
+        let is_idle = self.outbox.in_flight() == 0 && self.receiving_since.is_none();
+        self.pulse.beat(is_idle.then_some(now));
+        if self.stage == Stage::Draining && self.outbox.in_flight() == 0 && self.outbox.is_quiet() {
+            self.stage = Stage::Ending { deadline: now + CLOSE_TIMEOUT };
+            self.ends_sending = true;
+        }
+    }
+
+    fn go_on(&mut self) {
         while matches!(self.stage, Stage::Negotiating { .. } | Stage::Transmitting) {
             if self.shared.stopping.load(Ordering::Acquire) && self.stage == Stage::Transmitting {
                 self.drain();
@@ -184,16 +306,26 @@ impl Connection {
                     self.waiting = Some(waiting);
                     return;
                 }
+            } else if let Some(slot) = self.intake.wants_memory() {
+                if !self.grow(slot) {
+                    return;
+                }
             } else if let Some(event) = self.intake.poll() {
                 self.handle(event);
             } else {
                 return;
             }
         }
-        if self.stage == Stage::Draining && self.outbox.in_flight() == 0 && self.outbox.is_quiet() {
-            self.stage = Stage::Ending { deadline: now + CLOSE_TIMEOUT };
-            self.ends_sending = true;
+    }
+
+    /// Gives the payload that is coming more memory; false if that has to wait.
+    fn grow(&mut self, slot: u32) -> bool {
+        let Some(bytes) = self.outbox.grow(slot, &self.shared.budget) else { return false };
+        if self.intake.grow(bytes).is_err() {
+            self.intake.give_up_memory();
+            self.outbox.has_come(slot, false, &self.shared.budget);
         }
+        true
     }
 
     fn drain(&mut self) {
@@ -221,11 +353,13 @@ impl Connection {
                 self.waiting = Some(Waiting::Refused { cookie, refusal });
             }
             Event::Written(Write { slot, offset, fua, payload, copied_bytes, .. }) => {
+                self.outbox.has_come(slot, true, &self.shared.budget);
                 self.shared.counters.bytes_written.add(payload.len() as u64);
                 self.shared.counters.bytes_copied.add(copied_bytes as u64);
                 let operation = Operation::Write { offset, payload, fua };
                 self.tasks.push(Task::Submit { slot, operation });
             }
+            Event::Skipped { slot } => self.refuse_memory(slot),
             Event::Close if self.stage == Stage::Transmitting => self.drain(),
             // What was said last still goes out.
             Event::Close => {
@@ -249,30 +383,47 @@ impl Connection {
             Waiting::Request(Request { cookie, command }) => match *command {
                 Command::Read { offset, length, .. } => (*cookie, Kind::Read { offset, length }),
                 Command::Write { length, .. } => (*cookie, Kind::Write { length }),
+                Command::BlockStatus { .. } => (*cookie, Kind::Describe),
                 _ => (*cookie, Kind::Other),
             },
         };
-        let Some(slot) = self.outbox.begin(cookie, kind, &self.shared.budget) else {
-            return Some(waiting);
-        };
+        let budget = &self.shared.budget;
+        let mut begun = self.outbox.begin(cookie, kind, budget);
+        let is_too_large = begun == Begun::TooLarge;
+        if is_too_large {
+            // It needs a place for its answer only.
+            self.outbox.stop_waiting(budget);
+            begun = self.outbox.begin(cookie, Kind::Other, budget);
+        }
+        let Begun::Slot(slot, bytes) = begun else { return Some(waiting) };
         match waiting {
             Waiting::Refused { refusal, .. } => {
                 let ledger = Ledger::of(&self.shared);
                 self.outbox.refuse(slot, refusal.error, refusal.reason, &ledger);
             }
-            Waiting::Request(request) => self.start(slot, request.command),
+            Waiting::Request(Request { command, .. }) => match command {
+                Command::Write { .. } => self.intake.open(slot, command, bytes),
+                _ if is_too_large => self.refuse_memory(slot),
+                _ => self.start(slot, command),
+            },
         }
         None
+    }
+
+    fn refuse_memory(&mut self, slot: u32) {
+        let ledger = Ledger::of(&self.shared);
+        self.outbox.refuse(slot, ErrorCode::Memory, "the server has no memory for it", &ledger);
     }
 
     fn start(&mut self, slot: u32, command: Command) {
         let operation = match command {
             Command::Read { offset, length, .. } => {
-                Operation::Read { offset, payload: Payload::for_overwriting(length as usize) }
+                let Ok(payload) = Payload::try_for_overwriting(length as usize) else {
+                    return self.refuse_memory(slot);
+                };
+                Operation::Read { offset, payload }
             }
-            Command::Write { offset, length, fua } => {
-                return self.intake.open(slot, offset, length, fua);
-            }
+            Command::Write { .. } => unreachable!("a write is opened before it is started"),
             Command::BlockStatus { offset, length, one } => {
                 let extents_max = if one { 1 } else { EXTENTS_MAX };
                 return self.tasks.push(Task::Describe { slot, offset, length, extents_max });
@@ -305,18 +456,25 @@ impl Connection {
 
     /// Memory for the next bytes; `None` while it is out, and while bytes are not wanted.
     pub(crate) fn receive(&mut self) -> Option<Receive> {
-        match self.stage {
+        let receive = match self.stage {
             // A client that does not read its answers is not asked for more options.
             Stage::Negotiating { .. } if self.outbox.is_quiet() => self.intake.receive(),
-            Stage::Transmitting if self.waiting.is_none() => self.intake.receive(),
+            Stage::Transmitting if self.waiting.is_none() && !self.outbox.waits_for_memory() => {
+                self.intake.receive()
+            }
             Stage::Ending { .. } => self.intake.receive_waste(),
             _ => None,
+        };
+        if let Some(receive) = &receive {
+            self.receiving_since = receive.is_in_payload().then_some(self.now);
         }
+        receive
     }
 
     /// How a receive went; 0 bytes are the end of the stream.
     pub(crate) fn received(&mut self, receive: Receive, result: io::Result<usize>) {
         let bytes = result.unwrap_or(0);
+        self.receiving_since = None;
         match self.stage {
             Stage::Negotiating { .. } | Stage::Transmitting if bytes > 0 => {
                 self.intake.received(receive, bytes);
@@ -328,7 +486,7 @@ impl Connection {
             _ => {}
         }
         if let Some(slot) = self.intake.waste(receive) {
-            self.outbox.abandon(slot, &self.shared.budget);
+            self.give_up_write(slot);
         }
         match self.stage {
             Stage::Transmitting => self.drain(),
@@ -343,13 +501,29 @@ impl Connection {
         !self.is_closed() && self.outbox.has_batch()
     }
 
+    /// Whether it waits for memory, and its client may be gone without its noticing.
+    pub(crate) fn waits_for_memory(&self) -> bool {
+        self.outbox.waits_for_memory()
+    }
+
     /// Messages to send; `None` while some are out, and when there are none.
     pub(crate) fn batch(&mut self) -> Option<Batch> {
-        if self.is_closed() { None } else { self.outbox.batch() }
+        if self.is_closed() {
+            return None;
+        }
+        let batch = self.outbox.batch()?;
+        self.sending_since = Some(self.now);
+        Some(batch)
+    }
+
+    /// Some of a batch is out, and more is to be sent.
+    pub(crate) fn goes_on_sending(&mut self) {
+        self.sending_since = Some(self.now);
     }
 
     /// A batch is out, or will never be.
     pub(crate) fn sent(&mut self, batch: Batch, result: io::Result<()>) {
+        self.sending_since = None;
         self.outbox.sent(batch, &self.shared.budget);
         if result.is_err() {
             // The client is gone: its requests still finish, their replies have nowhere to go.
@@ -369,14 +543,22 @@ impl<'a> Ledger<'a> {
     }
 }
 
-fn describe(export: &dyn Export) -> ExportDescription {
+fn describe(export: &dyn Export, request_bytes_max: usize) -> ExportDescription {
     ExportDescription {
         name: export.name().to_owned(),
         size_bytes: export.size_bytes(),
         read_only: export.read_only(),
         multi_conn: true, // Export::submit promises that Flush covers all connections
-        block_sizes: export.block_sizes(),
+        block_sizes: within(export.block_sizes(), request_bytes_max),
     }
+}
+
+/// No request longer than there may be memory for.
+fn within(sizes: BlockSizes, request_bytes_max: usize) -> BlockSizes {
+    let (minimum, preferred) = (sizes.minimum_bytes(), sizes.preferred_bytes());
+    let most = u32::try_from(request_bytes_max).unwrap_or(u32::MAX).max(preferred).max(minimum);
+    let maximum = sizes.maximum_bytes().min(most - most % minimum);
+    BlockSizes::new(minimum, preferred, maximum).expect("no rule is broken by a lower maximum")
 }
 
 #[cfg(test)]

@@ -10,19 +10,26 @@
 //!   close: replies are dropped; what is still with the export is counted until it comes back
 //! ```
 //!
+//! Memory is asked of the [`Budget`] before it is taken. A long WRITE has a little at first, unless its client has sent one
+//! as long before, and more as its bytes arrive ([`Outbox::grow`]).
+//!
 //! Invariants
 //! - Each request is answered once: `finish` of a slot that is free is an assertion.
 //! - No more is in flight than the limits allow: `tests::room_is_by_number_by_bytes_and_by_the_common_budget`.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use braid_nbd_proto::{ErrorCode, Extent, ReplyCodec, sound_extents};
-use braid_ring::{Memory, Payload, Segment, Segments};
+use braid_ring::{Memory, PAYLOAD_ALIGNMENT_BYTES, Payload, Segment, Segments};
 
-use crate::budget::Budget;
+use crate::budget::{Bell, Budget, Grant, Need, Purse, request_bytes_max};
 use crate::counters::Counters;
 use crate::export::Outcome;
-use crate::limits::{IN_FLIGHT_BYTES_MAX, IN_FLIGHT_REQUESTS_MAX, REPLIES_PER_SEND};
+use crate::limits::{
+    DESCRIPTORS_BYTES, FIRST_GRANT_BYTES, IN_FLIGHT_BYTES_MAX, IN_FLIGHT_REQUESTS_MAX,
+    REPLIES_PER_SEND, STRIDE_BYTES,
+};
 
 /// Memory of a reply's first part that is kept for another: more than any header, less than most error texts.
 const SPARE_HEAD_BYTES: usize = 64;
@@ -32,17 +39,32 @@ const SPARE_HEAD_BYTES: usize = 64;
 pub(super) enum Kind {
     Read { offset: u64, length: u32 },
     Write { length: u32 },
+    Describe,
     Other,
 }
 
 impl Kind {
-    /// Payload bytes the request holds while it is in flight.
-    pub(super) const fn cost_bytes(self) -> usize {
+    /// Memory that it comes to have.
+    fn bytes(self) -> usize {
         match self {
-            Self::Read { length, .. } | Self::Write { length } => length as usize,
+            Self::Read { length, .. } | Self::Write { length } => {
+                Payload::capacity_for(length as usize)
+            }
+            Self::Describe => DESCRIPTORS_BYTES,
             Self::Other => 0,
         }
     }
+}
+
+/// What came of a request that wanted to begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Begun {
+    /// It is under way by this number, with memory for so many bytes.
+    Slot(u32, usize),
+    /// There is no room yet.
+    Wait,
+    /// There will never be so much memory.
+    TooLarge,
 }
 
 /// One message, ready to send.
@@ -66,35 +88,67 @@ pub(crate) struct Batch {
     replies: Vec<Reply>,
     bytes: usize,
     sent_bytes: usize,
+    /// The first reply of which something was given away.
+    lent_from: usize,
 }
 
 impl Batch {
-    /// What is still to be sent, in order; none is empty.
+    /// What is to be sent next, in order: no more than [`STRIDE_BYTES`]; no part is empty.
     pub(crate) fn parts(&self) -> impl Iterator<Item = &[u8]> {
-        let mut skip = self.sent_bytes;
-        self.replies.iter().flat_map(Reply::parts).filter_map(move |part| {
-            let skipped = skip.min(part.len());
-            skip -= skipped;
-            Some(&part[skipped..]).filter(|rest| !rest.is_empty())
-        })
+        let (mut skip, mut left) = (self.sent_bytes, STRIDE_BYTES);
+        self.replies
+            .iter()
+            .flat_map(Reply::parts)
+            .map_while(move |part| {
+                let skipped = skip.min(part.len());
+                skip -= skipped;
+                let taken = left.min(part.len() - skipped);
+                left -= taken;
+                (left > 0 || taken > 0).then(|| &part[skipped..skipped + taken])
+            })
+            .filter(|part| !part.is_empty())
     }
 
-    /// Gives the memory away, to an empty list, in the order in which it is to be sent.
+    /// Gives the memory of as much away, to an empty list, in the order in which it is to be sent.
     pub(crate) fn lend(&mut self, segments: &mut Segments) {
-        assert!(segments.is_empty() && self.sent_bytes == 0, "a batch is lent once");
-        for reply in &mut self.replies {
-            segments.push(Segment::from(std::mem::take(&mut reply.head)));
-            segments.extend(reply.payload.take().map(Segment::from));
+        assert!(segments.is_empty(), "a batch is lent once at a time");
+        let (mut skip, mut left) = (self.sent_bytes, STRIDE_BYTES);
+        let mut next = |length: usize| {
+            let skipped = skip.min(length);
+            skip -= skipped;
+            let taken = left.min(length - skipped);
+            left -= taken;
+            (taken > 0).then_some(skipped..skipped + taken)
+        };
+        for (index, reply) in self.replies.iter_mut().enumerate() {
+            let head = next(reply.head.len());
+            let payload = next(reply.payload.as_ref().map_or(0, |payload| payload.len()));
+            if segments.is_empty() {
+                self.lent_from = index;
+            }
+            if let Some(range) = head {
+                let head = Memory::Bytes(std::mem::take(&mut reply.head));
+                segments.push(Segment::part(head, range));
+            }
+            if let Some(range) = payload {
+                let payload = reply.payload.take().expect("it has bytes");
+                segments.push(Segment::part(Memory::Payload(payload), range));
+            }
         }
     }
 
-    /// Takes back what was given away, all of it sent or none to be sent any more.
+    /// Takes back what was given away, sent or not.
     pub(crate) fn take_back(&mut self, segments: &mut Segments) {
-        let mut replies = self.replies.iter_mut();
-        for segment in segments.drain(..) {
-            // Payloads go where payloads come from; only the first parts are wanted again.
-            if let Memory::Bytes(head) = segment.into_memory() {
-                replies.next().expect("one first part for each reply").head = head;
+        let mut at = self.lent_from;
+        for (index, segment) in segments.drain(..).enumerate() {
+            match segment.into_memory() {
+                Memory::Bytes(head) => {
+                    // Every reply begins with one.
+                    at += usize::from(index > 0);
+                    self.replies[at].head = head;
+                }
+                Memory::Payload(payload) => self.replies[at].payload = Some(payload),
+                other => unreachable!("{other:?} was never lent"),
             }
         }
     }
@@ -111,10 +165,11 @@ impl Batch {
 struct Slot {
     cookie: u64,
     kind: Kind,
+    /// Memory that it has in the budget.
+    cost_bytes: usize,
 }
 
 /// See the module.
-#[derive(Debug)]
 pub(super) struct Outbox {
     codec: ReplyCodec,
     slots: Vec<Option<Slot>>,
@@ -125,12 +180,17 @@ pub(super) struct Outbox {
     /// Memory for the first parts of replies, for when they come again.
     spare_heads: Vec<Vec<u8>>,
     in_flight: usize,
-    in_flight_bytes: usize,
+    purse: Purse,
+    bell: Arc<dyn Bell>,
+    /// Memory of the longest payload that the client has sent.
+    proven_bytes: usize,
+    /// The WRITE that is coming has asked for more.
+    is_growing: bool,
     closed: bool,
 }
 
 impl Outbox {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(purse: Purse, bell: Arc<dyn Bell>) -> Self {
         Self {
             codec: ReplyCodec::new(false),
             slots: Vec::new(),
@@ -139,7 +199,10 @@ impl Outbox {
             spare: Some(Vec::new()),
             spare_heads: Vec::new(),
             in_flight: 0,
-            in_flight_bytes: 0,
+            purse,
+            bell,
+            proven_bytes: 0,
+            is_growing: false,
             closed: false,
         }
     }
@@ -149,36 +212,108 @@ impl Outbox {
         self.codec = codec;
     }
 
-    /// Begins a request if there is room: a number for it.
-    pub(super) fn begin(&mut self, cookie: u64, kind: Kind, budget: &Budget) -> Option<u32> {
-        let cost_bytes = kind.cost_bytes();
-        if self.in_flight >= IN_FLIGHT_REQUESTS_MAX {
-            return None;
+    /// Begins a request if there is room.
+    pub(super) fn begin(&mut self, cookie: u64, kind: Kind, budget: &Budget) -> Begun {
+        let bytes = kind.bytes();
+        if bytes > request_bytes_max(budget.limit_bytes()) {
+            return Begun::TooLarge;
         }
-        if self.in_flight_bytes == 0 || cost_bytes == 0 {
-            // One at a time goes on whatever others hold: nobody waits for somebody else's client.
-            budget.take_anyway(cost_bytes);
-        } else if self.in_flight_bytes.saturating_add(cost_bytes) > IN_FLIGHT_BYTES_MAX
-            || !budget.take(cost_bytes)
-        {
-            return None;
+        let held = self.purse.held_bytes();
+        let is_full = self.in_flight >= IN_FLIGHT_REQUESTS_MAX
+            || (held > 0 && held.saturating_add(bytes) > IN_FLIGHT_BYTES_MAX);
+        if is_full {
+            return Begun::Wait;
         }
+        let granted = match kind {
+            _ if bytes == 0 => Some(0),
+            Kind::Write { .. } => self.begin_write(bytes, budget),
+            _ => self.take(bytes, Need::Whole, budget).then_some(bytes),
+        };
+        let Some(granted) = granted else { return Begun::Wait };
         self.in_flight += 1;
-        self.in_flight_bytes += cost_bytes;
-        let slot = Some(Slot { cookie, kind });
+        let slot = Some(Slot { cookie, kind, cost_bytes: granted });
         if let Some(free) = self.free.pop() {
             self.slots[free as usize] = slot;
-            return Some(free);
+            return Begun::Slot(free, granted);
         }
         self.slots.push(slot);
-        Some(u32::try_from(self.slots.len() - 1).expect("requests in flight are few"))
+        let number = u32::try_from(self.slots.len() - 1).expect("requests in flight are few");
+        Begun::Slot(number, granted)
+    }
+
+    fn take(&mut self, bytes: usize, need: Need, budget: &Budget) -> bool {
+        budget.take(&mut self.purse, bytes, need, &self.bell) == Grant::Taken
+    }
+
+    /// Memory for the payload of a WRITE, of which nothing has come yet: all of it, if it is little or the client has sent
+    /// as much before, and it is to be had at once; else what the connection has for itself, so that a client that only
+    /// says that it will send much has nothing of what is common.
+    fn begin_write(&mut self, bytes: usize, budget: &Budget) -> Option<usize> {
+        let is_likely = bytes <= FIRST_GRANT_BYTES.max(self.proven_bytes);
+        if !self.purse.is_waiting() && is_likely && self.take(bytes, Need::Now, budget) {
+            return Some(bytes);
+        }
+        let own = budget.own_left(&mut self.purse).min(FIRST_GRANT_BYTES).min(bytes);
+        let first = Payload::capacity_before(own);
+        if first > 0 {
+            return self.take(first, Need::Now, budget).then_some(first);
+        }
+        // Its own is in use by requests that end by themselves, or there is no such thing.
+        if self.purse.held_bytes() > 0 {
+            return None;
+        }
+        let first = bytes.min(PAYLOAD_ALIGNMENT_BYTES);
+        self.is_growing = true;
+        self.take(first, Need::Growth, budget).then_some(first)
+    }
+
+    /// More memory for a WRITE that is coming; how much it has then, or nothing if it has to wait.
+    pub(super) fn grow(&mut self, number: u32, budget: &Budget) -> Option<usize> {
+        let slot = self.slots[number as usize].expect("a request that is under way");
+        let bytes = Payload::capacity_for(slot.cost_bytes * 2).min(slot.kind.bytes());
+        self.is_growing = true;
+        if !self.take(bytes - slot.cost_bytes, Need::Growth, budget) {
+            return None;
+        }
+        self.slots[number as usize] = Some(Slot { cost_bytes: bytes, ..slot });
+        Some(bytes)
+    }
+
+    /// A WRITE that was coming has come, or never will.
+    pub(super) fn has_come(&mut self, number: u32, is_whole: bool, budget: &Budget) {
+        let slot = self.slots[number as usize].as_mut().expect("a request that is under way");
+        if std::mem::take(&mut self.is_growing) {
+            budget.leave(&mut self.purse);
+            budget.end_growth(&mut self.purse);
+        }
+        if is_whole {
+            self.proven_bytes = self.proven_bytes.max(slot.cost_bytes);
+        } else {
+            let bytes = std::mem::take(&mut slot.cost_bytes);
+            budget.give(&mut self.purse, bytes);
+        }
+    }
+
+    /// Whether it has memory that others wait for.
+    pub(super) fn is_in_the_way(&self, budget: &Budget) -> bool {
+        self.purse.has_common() && budget.waiting() > 0
+    }
+
+    /// Whether memory is waited for.
+    pub(super) fn waits_for_memory(&self) -> bool {
+        self.purse.is_waiting()
+    }
+
+    /// Waits no longer for memory.
+    pub(super) fn stop_waiting(&mut self, budget: &Budget) {
+        budget.leave(&mut self.purse);
     }
 
     /// Answers a request with what the export said, or with an error if it dropped it.
     pub(super) fn finish(&mut self, number: u32, outcome: Option<Outcome>, at: &Ledger<'_>) {
         let slot = self.take_slot(number);
         if self.closed {
-            return self.end(1, slot.kind.cost_bytes(), at.budget);
+            return self.end(1, slot.cost_bytes, at.budget);
         }
         let Some(Outcome { status, payload }) = outcome else {
             return self.breach(slot, "the request was dropped", at);
@@ -207,7 +342,7 @@ impl Outbox {
     ) {
         let slot = self.take_slot(number);
         if self.closed {
-            return self.end(1, slot.kind.cost_bytes(), at.budget);
+            return self.end(1, slot.cost_bytes, at.budget);
         }
         let sound = sound_extents(extents, length, extents_max);
         let bytes = self.codec.block_status(slot.cookie, &sound);
@@ -223,7 +358,7 @@ impl Outbox {
     /// Gives up a request whose client left in the middle of it.
     pub(super) fn abandon(&mut self, number: u32, budget: &Budget) {
         let slot = self.take_slot(number);
-        self.end(1, slot.kind.cost_bytes(), budget);
+        self.end(1, slot.cost_bytes, budget);
     }
 
     /// Queues a message of the negotiation.
@@ -251,14 +386,13 @@ impl Outbox {
     fn answer(&mut self, slot: Slot, message: &[u8], payload: Option<Payload>) {
         let mut head = self.spare_heads.pop().unwrap_or_default();
         head.extend_from_slice(message);
-        let cost_bytes = Some(slot.kind.cost_bytes());
+        let cost_bytes = Some(slot.cost_bytes);
         self.replies.push_back(Reply { head, payload, cost_bytes });
     }
 
     fn end(&mut self, requests: usize, cost_bytes: usize, budget: &Budget) {
         self.in_flight -= requests;
-        self.in_flight_bytes -= cost_bytes;
-        budget.give(cost_bytes);
+        budget.give(&mut self.purse, cost_bytes);
     }
 
     /// Whether there is something to send and nothing is being sent.
@@ -272,10 +406,15 @@ impl Outbox {
             return None;
         }
         let mut replies = self.spare.take()?;
-        let count = self.replies.len().min(REPLIES_PER_SEND);
-        replies.extend(self.replies.drain(..count));
-        let bytes = replies.iter().flat_map(Reply::parts).map(<[u8]>::len).sum();
-        Some(Batch { replies, bytes, sent_bytes: 0 })
+        let mut bytes = 0;
+        while let Some(next) = self.replies.pop_front() {
+            bytes += next.parts().iter().map(|part| part.len()).sum::<usize>();
+            replies.push(next);
+            if replies.len() == REPLIES_PER_SEND || bytes >= STRIDE_BYTES {
+                break;
+            }
+        }
+        Some(Batch { replies, bytes, sent_bytes: 0, lent_from: 0 })
     }
 
     /// Takes a batch back, sent or not: its requests are over.

@@ -3,6 +3,7 @@
 #![allow(clippy::cast_possible_truncation)] // small numbers of our own
 
 use super::*;
+use crate::budget::tests::Rung;
 use crate::export::IoError;
 
 struct Desk {
@@ -11,14 +12,21 @@ struct Desk {
     budget: Budget,
 }
 
+fn outbox(budget: &Budget) -> Outbox {
+    Outbox::new(budget.purse(), Arc::<Rung>::default())
+}
+
 impl Desk {
     fn new(limit_bytes: usize) -> Self {
-        let budget = Budget::new(limit_bytes);
-        Self { outbox: Outbox::new(), counters: Counters::default(), budget }
+        let budget = Budget::new(limit_bytes, 4);
+        Self { outbox: outbox(&budget), counters: Counters::default(), budget }
     }
 
     fn read(&mut self, cookie: u64, length: u32) -> Option<u32> {
-        self.outbox.begin(cookie, Kind::Read { offset: 0, length }, &self.budget)
+        match self.outbox.begin(cookie, Kind::Read { offset: 0, length }, &self.budget) {
+            Begun::Slot(slot, _) => Some(slot),
+            Begun::Wait | Begun::TooLarge => None,
+        }
     }
 
     fn finish(&mut self, slot: u32, outcome: Option<Outcome>) {
@@ -52,21 +60,63 @@ fn room_is_by_number_by_bytes_and_by_the_common_budget() {
     assert!(desk.read(1000, 1).is_some());
 
     let mut desk = Desk::new(1 << 30);
-    assert!(desk.read(0, 1).is_some());
-    assert_eq!(desk.read(1, IN_FLIGHT_BYTES_MAX as u32), None, "too many bytes");
-    assert!(desk.read(1, IN_FLIGHT_BYTES_MAX as u32 - 1).is_some());
+    let half = u32::try_from(IN_FLIGHT_BYTES_MAX / 2).expect("64 MiB");
+    assert!(desk.read(0, half).is_some() && desk.read(1, half).is_some());
+    assert_eq!(desk.read(2, 1), None, "too many bytes");
 
-    let mut desk = Desk::new(100);
-    let mut other = Outbox::new();
-    let first = desk.read(0, 300).expect("one goes on whatever the budget");
-    assert_eq!(desk.read(1, 1), None, "the budget is spent");
-    assert!(desk.outbox.begin(1, Kind::Other, &desk.budget).is_some(), "it costs nothing");
-    let theirs = other.begin(0, Kind::Write { length: 50 }, &desk.budget);
-    assert!(theirs.is_some(), "another connection has its one as well");
-    assert_eq!(desk.budget.held_bytes(), 350);
-    desk.fill(first, 1, 300);
+    let mut desk = Desk::new(1 << 20);
+    let begun = desk.outbox.begin(0, Kind::Read { offset: 0, length: 600 << 10 }, &desk.budget);
+    assert_eq!(begun, Begun::TooLarge, "half of the budget is the largest");
+    let first = desk.read(0, 512 << 10).expect("all that a request may have");
+    assert_eq!(desk.read(1, 512 << 10), None, "the budget is spent");
+    desk.outbox.stop_waiting(&desk.budget);
+    let mut other = outbox(&desk.budget);
+    let theirs = other.begin(0, Kind::Read { offset: 0, length: 64 << 10 }, &desk.budget);
+    let Begun::Slot(theirs, _) = theirs else { panic!("it has its own: {theirs:?}") };
+    assert!(matches!(desk.outbox.begin(1, Kind::Other, &desk.budget), Begun::Slot(..)), "no cost");
+    assert_eq!(desk.budget.held_bytes(), (512 + 64) << 10);
+    desk.fill(first, 1, 512 << 10);
     desk.send();
-    other.abandon(theirs.expect("it began"), &desk.budget);
+    other.abandon(theirs, &desk.budget);
+    assert_eq!(desk.budget.held_bytes(), 0);
+}
+
+#[test]
+fn a_long_reply_is_lent_a_stride_at_a_time() {
+    let mut desk = Desk::new(1 << 30);
+    let length = 2 * STRIDE_BYTES + 5;
+    let lengths = [10, length, 7];
+    for (cookie, length) in (0..).zip(lengths) {
+        let slot = desk.read(cookie, length as u32).expect("room");
+        desk.fill(slot, cookie as u8 + 1, length);
+    }
+    let mut sent = Vec::new();
+    while let Some(mut batch) = desk.outbox.batch() {
+        let by_parts: Vec<u8> = batch.parts().flatten().copied().collect();
+        let mut segments = Segments::new();
+        loop {
+            batch.lend(&mut segments);
+            let bytes = segments.iter().map(Segment::length_bytes).sum();
+            assert!(bytes > 0 && bytes <= STRIDE_BYTES);
+            batch.take_back(&mut segments);
+            let parts = batch.parts().flatten().copied();
+            let before = sent.len();
+            sent.extend(parts);
+            assert_eq!(sent.len() - before, bytes, "both ways give the same");
+            if batch.advance(bytes) {
+                break;
+            }
+        }
+        assert!(sent.ends_with(&by_parts) || by_parts.len() <= STRIDE_BYTES);
+        desk.outbox.sent(batch, &desk.budget);
+    }
+    let mut rest = &sent[..];
+    for (byte, length) in (1_u8..).zip(lengths) {
+        let (reply, behind) = rest.split_at(16 + length);
+        assert!(reply[16..].iter().all(|found| *found == byte) && reply[15] == byte - 1);
+        rest = behind;
+    }
+    assert!(rest.is_empty());
     assert_eq!(desk.budget.held_bytes(), 0);
 }
 
@@ -113,12 +163,12 @@ fn what_comes_after_the_end_is_counted_and_thrown_away() {
         [0, 1, 2].map(|cookie| desk.read(cookie, 8).expect("there is room"));
     desk.fill(early, 1, 8);
     desk.outbox.close(&desk.budget);
-    assert_eq!((desk.outbox.in_flight(), desk.budget.held_bytes()), (2, 16));
+    assert_eq!((desk.outbox.in_flight(), desk.budget.held_bytes()), (2, 2 * 4096));
     desk.fill(late, 1, 8);
     desk.finish(dropped, None);
     assert_eq!((desk.outbox.in_flight(), desk.budget.held_bytes()), (0, 0));
     assert!(desk.outbox.batch().is_none());
-    let counts = desk.counters.read(0, 0);
+    let counts = desk.counters.read(0, &desk.budget);
     assert_eq!((counts.errors, counts.contract_breaches), ([0; 8], 0));
 }
 

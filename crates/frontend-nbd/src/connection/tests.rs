@@ -1,15 +1,14 @@
 //! A connection by hand: no socket, no thread, and the clock is an argument.
 
-use std::time::Duration;
-
 use braid_nbd_proto::{Command, wire};
 
 use super::*;
-use crate::budget::Budget;
-use crate::counters::{Counters, Counts};
+use crate::budget::tests::Rung;
+use crate::counters::Counts;
 use crate::export::IoError;
+use crate::limits::{CONTENDED_DEADLINE, PROGRESS_DEADLINE, STRIDE_BYTES};
 use crate::memory::MemoryExport;
-use crate::registry::{Admission, Registry};
+use crate::registry::{Admission, Room};
 use crate::server::Settings;
 use crate::socket::Socket;
 
@@ -18,42 +17,47 @@ struct Table {
     connection: Connection,
     now: Instant,
     tasks: Vec<Task>,
+    bell: Arc<Rung>,
     _peer: std::os::unix::net::UnixStream,
 }
 
 impl Table {
     fn new(settings: Settings) -> Self {
-        let shared = Arc::new(Shared {
-            exports: vec![Arc::new(MemoryExport::new("a", 1 << 20))],
-            settings,
-            counters: Counters::default(),
-            budget: Budget::new(settings.payload_bytes_max),
-            registry: Registry::default(),
-            stopping: false.into(),
-        });
+        let exports: Vec<Arc<dyn Export>> = vec![Arc::new(MemoryExport::new("a", 64 << 20))];
+        Self::at(&Arc::new(Shared::new(exports, settings, None)))
+    }
+
+    fn at(shared: &Arc<Shared>) -> Self {
         let (ours, peer) = std::os::unix::net::UnixStream::pair().expect("two descriptors");
         let socket = Arc::new(Socket::new(ours.into(), false).expect("nothing is set on it"));
-        let Admission::Admitted { id, .. } = shared.registry.admit(&socket, 1, 1) else {
-            panic!("there is room for one");
+        let room = Room { connections_max: 9, negotiating_max: 9, idle_limit: None };
+        let Admission::Admitted { id, pulse, .. } = shared.registry.admit(&socket, &room) else {
+            panic!("there is room for it");
         };
-        let now = Instant::now();
-        let connection = Connection::new(&shared, id, now);
-        Self { shared, connection, now, tasks: Vec::new(), _peer: peer }
+        let (now, bell) = (Instant::now(), Arc::<Rung>::default());
+        let identity = Identity { id, pulse, refusal: None };
+        let ringing: Arc<dyn Bell> = Arc::<Rung>::clone(&bell);
+        let connection = Connection::new(shared, identity, now, ringing);
+        let shared = Arc::clone(shared);
+        Self { shared, connection, now, tasks: Vec::new(), bell, _peer: peer }
     }
 
     /// One whose client has been let in, and has read everything.
     fn negotiated() -> Self {
-        let mut table = Self::new(Settings::default());
-        table.send();
-        table.say(&3_u32.to_be_bytes());
-        table.say(&wire::encode_option(wire::OPT_GO, &[0; 6]));
-        table.send();
-        assert_eq!(table.counts().negotiated, 1);
-        table
+        Self::new(Settings::default()).let_in()
+    }
+
+    fn let_in(mut self) -> Self {
+        self.send();
+        self.say(&3_u32.to_be_bytes());
+        self.say(&wire::encode_option(wire::OPT_GO, &[0; 6]));
+        self.send();
+        assert!(self.connection.export().is_some());
+        self
     }
 
     fn counts(&self) -> Counts {
-        self.shared.counters.read(0, self.shared.budget.held_bytes())
+        self.shared.counters.read(0, &self.shared.budget)
     }
 
     /// Says `bytes`, as many as are asked for; whether all were.
@@ -242,4 +246,160 @@ fn a_stop_is_seen_before_the_next_request() {
     assert!(!table.ask(Command::Flush, &[]));
     assert_eq!(table.take().len(), 1);
     assert_eq!(table.counts().requests, 1);
+}
+
+const LONG: usize = 16 << 20;
+
+fn long_write() -> Command {
+    let length = u32::try_from(LONG).expect("16 MiB");
+    Command::Write { offset: 0, length, fua: false }
+}
+
+#[test]
+fn a_long_write_has_no_more_memory_than_twice_what_has_come() {
+    let mut table = Table::negotiated();
+    assert!(table.ask(long_write(), &[1]));
+    let own = 128 << 10;
+    assert_eq!(table.counts().bytes_in_flight, own as u64, "what 256 connections have each");
+    let mut sent = 1;
+    for bytes in [4096, 250_000, 8_000, 500_000, 4 << 20, 1 << 20] {
+        assert!(table.say(&vec![7; bytes]));
+        sent += bytes;
+        let most = (2 * sent).max(own) as u64;
+        let held = table.counts().bytes_in_flight;
+        assert!(held >= sent as u64 && held <= most, "{held} bytes for {sent}");
+    }
+    assert!(table.say(&vec![7; LONG - sent]));
+    let mut tasks = table.take();
+    let Some((slot, Operation::Write { payload, .. })) = tasks.pop() else { panic!("{tasks:?}") };
+    assert!(payload.len() == LONG && payload[0] == 1 && payload[1..].iter().all(|byte| *byte == 7));
+    table.connection.finished(slot, Some(Outcome { status: Ok(()), payload: None }));
+    table.send();
+    assert_eq!(table.counts().bytes_in_flight, 0);
+    assert_eq!(table.counts().bytes_copied, 0);
+    // It has shown that it sends what it says; the next one is received in one piece.
+    assert!(table.ask(long_write(), &[1]));
+    assert_eq!(table.counts().bytes_in_flight, LONG as u64);
+    table.connection.close();
+    assert_eq!(table.counts().bytes_in_flight, 0);
+}
+
+#[test]
+fn a_write_that_has_to_wait_for_memory_goes_on_when_there_is_some() {
+    let settings = Settings { payload_bytes_max: 48 << 20, ..Settings::default() };
+    let mut first = Table::new(settings).let_in();
+    let mut second = Table::at(&first.shared).let_in();
+    let mut third = Table::at(&first.shared).let_in();
+    // 32 MiB are granted, of which 24 are common; a write may have 16, and growing ones 8 together.
+    for (table, bytes) in [(&mut first, 4 << 20), (&mut second, 4 << 20)] {
+        table.ask(long_write(), &[]);
+        table.say(&vec![1; bytes + 1]);
+    }
+    third.ask(long_write(), &[]);
+    let mut told = 0;
+    while told < LONG && third.say(&vec![1; 1 << 16]) {
+        told += 1 << 16;
+    }
+    assert!(told < LONG && third.connection.receive().is_none(), "it is not read from: {told}");
+    assert!(third.counts().waiting_for_memory > 0);
+    let rung = third.bell.count();
+    for table in [&mut first, &mut second] {
+        table.connection.close();
+        table.shared.budget.ring();
+    }
+    assert!(third.bell.count() > rung, "it is told");
+    while told < LONG && third.say(&vec![1; 1 << 16]) {
+        told += 1 << 16;
+    }
+    // What the last piece held before it had to wait is not counted in `told`.
+    let tasks = third.take();
+    let [(_, Operation::Write { payload, .. })] = &tasks[..] else { panic!("{tasks:?}") };
+    assert_eq!((payload.len(), third.counts().waiting_for_memory), (LONG, 0));
+}
+
+#[test]
+fn what_there_will_never_be_memory_for_is_answered_and_the_next_request_is_served() {
+    let settings = Settings { payload_bytes_max: 48 << 20, ..Settings::default() };
+    let mut table = Table::new(settings).let_in();
+    table.shared.budget.set_limit(4 << 20);
+    assert!(table.ask(long_write(), &vec![1; LONG]));
+    assert_eq!(table.send(), 16, "the answer comes when the payload is past");
+    let read = Command::Read { offset: 0, length: 16 << 20, dont_fragment: false };
+    assert!(table.ask(read, &[]));
+    assert_eq!(table.send(), 16);
+    assert_eq!(table.counts().errors_of(ErrorCode::Memory), 2);
+    assert!(table.ask(Command::Flush, &[]));
+    assert_eq!(table.take().len(), 1);
+    assert_eq!(table.counts().bytes_in_flight, 0);
+}
+
+#[test]
+fn a_client_that_does_not_go_on_with_its_payload_is_cut() {
+    let mut table = Table::negotiated();
+    table.ask(Command::Write { offset: 0, length: 4096, fua: false }, &[1; 100]);
+    let receive = table.connection.receive().expect("the rest is wanted");
+    assert!(table.connection.is_half_done());
+    let deadline = table.now + PROGRESS_DEADLINE;
+    let first = table.connection.deadline().expect("there is one");
+    assert_eq!(first, table.now + CONTENDED_DEADLINE, "others may have come to wait");
+    table.connection.handle_time(first);
+    assert_eq!(table.connection.deadline(), Some(deadline));
+    table.connection.handle_time(deadline - Duration::from_millis(1));
+    assert!(!table.connection.is_closed());
+    table.connection.handle_time(deadline);
+    assert!(table.connection.is_closed());
+    table.connection.received(receive, Err(io::ErrorKind::BrokenPipe.into()));
+    assert_eq!((table.counts().cut.stalled, table.counts().bytes_in_flight), (1, 0));
+}
+
+#[test]
+fn a_client_that_does_not_take_its_reply_is_cut_and_one_that_takes_it_slowly_is_not() {
+    let mut table = Table::negotiated();
+    let length = 4 * STRIDE_BYTES;
+    let bytes = u32::try_from(length).expect("2 MiB");
+    let read = Command::Read { offset: 0, length: bytes, dont_fragment: false };
+    table.ask(read, &[]);
+    let (slot, _) = table.take().pop().expect("a read");
+    assert_eq!(table.connection.deadline(), None, "the export takes as long as it likes");
+    let payload = Some(Payload::zeroed(length));
+    table.connection.finished(slot, Some(Outcome { status: Ok(()), payload }));
+    let mut batch = table.connection.batch().expect("a reply");
+    let mut now = table.now;
+    for _ in 0..3 {
+        now += PROGRESS_DEADLINE - Duration::from_millis(1);
+        table.connection.handle_time(now);
+        assert!(!batch.advance(STRIDE_BYTES));
+        table.connection.goes_on_sending();
+    }
+    table.connection.handle_time(now + PROGRESS_DEADLINE);
+    assert!(table.connection.is_closed());
+    table.connection.sent(batch, Err(io::ErrorKind::BrokenPipe.into()));
+    assert_eq!((table.counts().cut.stalled, table.counts().bytes_in_flight), (1, 0));
+}
+
+#[test]
+fn a_client_that_sits_on_what_others_wait_for_is_cut_sooner() {
+    let settings = Settings { payload_bytes_max: 48 << 20, ..Settings::default() };
+    let mut sitting = Table::new(settings).let_in();
+    let mut waiting = Table::at(&sitting.shared).let_in();
+    let read = Command::Read { offset: 0, length: 16 << 20, dont_fragment: false };
+    for table in [&mut sitting, &mut waiting] {
+        table.ask(read, &[]);
+    }
+    let (slot, operation) = sitting.take().pop().expect("a read");
+    let Operation::Read { payload, .. } = operation else { panic!("{operation:?}") };
+    let outcome = Outcome { status: Ok(()), payload: Some(payload) };
+    sitting.connection.finished(slot, Some(outcome));
+    let batch = sitting.connection.batch().expect("a reply");
+    let soon = sitting.now + CONTENDED_DEADLINE;
+    assert!(waiting.take().is_empty() && waiting.counts().waiting_for_memory == 1);
+    sitting.connection.handle_time(soon - Duration::from_millis(1));
+    assert!(!sitting.connection.is_closed());
+    sitting.connection.handle_time(soon);
+    assert!(sitting.connection.is_closed());
+    sitting.connection.sent(batch, Err(io::ErrorKind::BrokenPipe.into()));
+    sitting.shared.budget.ring();
+    assert_eq!(waiting.bell.count(), 1);
+    waiting.connection.advance(waiting.now);
+    assert_eq!(waiting.take().len(), 1);
 }

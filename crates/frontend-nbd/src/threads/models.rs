@@ -8,21 +8,20 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use braid_nbd_proto::{BlockSizes, Command, wire};
 use shuttle::thread;
 
-use crate::budget::Budget;
-use crate::counters::Counters;
+use crate::connection::Identity;
 use crate::export::{Completion, Export, Operation, Outcome};
 use crate::models::{pair, sample};
-use crate::registry::{Admission, Registry};
+use crate::registry::{Admission, Room};
 use crate::server::{Settings, Shared};
+use crate::socket::Socket;
 use crate::sync::{Flaw, choose};
 
 /// Two of these are more than a connection may have in flight.
-const HEAVY_BYTES: u32 = 600;
+const HEAVY_BYTES: u32 = 5000;
 /// Greeting, and the answer to GO: one item of 12 bytes, and an end.
 const HELLO_BYTES: usize = 18 + 20 + 12 + 20;
 /// The header of a reply.
@@ -60,14 +59,7 @@ impl Export for Scattering {
 }
 
 fn shared() -> Arc<Shared> {
-    Arc::new(Shared {
-        exports: vec![Arc::new(Scattering)],
-        settings: Settings::default(),
-        counters: Counters::default(),
-        budget: Budget::new(1 << 20),
-        registry: Registry::default(),
-        stopping: AtomicBool::new(false),
-    })
+    Arc::new(Shared::new(vec![Arc::new(Scattering)], Settings::default(), None))
 }
 
 /// All that the client says.
@@ -90,12 +82,18 @@ fn serve() -> (Arc<Shared>, UnixStream, thread::JoinHandle<()>) {
     theirs.write_all(&requests()).expect("it fits the socket");
     theirs.shutdown(Shutdown::Write).expect("it is open");
     let shared = shared();
-    let Admission::Admitted { id, .. } = shared.registry.admit(&socket, 1, 1) else {
-        panic!("there is room for one");
-    };
-    let ours = Arc::clone(&shared);
-    let server = thread::spawn(move || super::serve(&ours, id, &socket));
+    let server = serve_on(&shared, socket);
     (shared, theirs, server)
+}
+
+fn serve_on(shared: &Arc<Shared>, socket: Arc<Socket>) -> thread::JoinHandle<()> {
+    let room = Room { connections_max: 2, negotiating_max: 2, idle_limit: None };
+    let Admission::Admitted { id, pulse, .. } = shared.registry.admit(&socket, &room) else {
+        panic!("there is room for two");
+    };
+    let ours = Arc::clone(shared);
+    let identity = Identity { id, pulse, refusal: None };
+    thread::spawn(move || super::serve(&ours, identity, &socket))
 }
 
 /// The cookies of the replies that have arrived.
@@ -119,7 +117,7 @@ fn serve_to_the_end() {
     let (shared, theirs, server) = serve();
     server.join().expect("it does not panic");
     assert_eq!(cookies(theirs), [0, 1, 2, 3], "every request has one reply");
-    let counts = shared.counters.read(0, shared.budget.held_bytes());
+    let counts = shared.counters.read(0, &shared.budget);
     assert_eq!((counts.panics, counts.contract_breaches, counts.bytes_in_flight), (0, 1, 0));
 }
 
@@ -149,13 +147,46 @@ fn a_request_that_is_forgotten_is_caught() {
     sample("flawed", serve_to_the_end);
 }
 
+/// Two connections, and memory for one of their long reads at a time.
+fn share_memory() {
+    let shared = shared();
+    // Three quarters are common, and nobody has any for himself: room for one read, and a write beside it.
+    shared.budget.set_limit(4 * 4096);
+    shared.budget.set_connections_max(1 << 20);
+    let serving = || {
+        let (socket, mut theirs) = pair();
+        theirs.write_all(&requests()).expect("it fits the socket");
+        theirs.shutdown(Shutdown::Write).expect("it is open");
+        (theirs, serve_on(&shared, socket))
+    };
+    let connections = [serving(), serving()];
+    for (theirs, server) in connections {
+        server.join().expect("it does not panic");
+        assert_eq!(cookies(theirs), [0, 1, 2, 3], "every request has one reply");
+    }
+    let counts = shared.counters.read(0, &shared.budget);
+    assert_eq!((counts.panics, counts.bytes_in_flight, counts.waiting_for_memory), (0, 0, 0));
+}
+
+#[test]
+fn connections_that_wait_for_each_others_memory_are_all_served() {
+    sample("connections: two, with memory for one", share_memory);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_connection_that_is_not_told_of_memory_is_caught() {
+    choose(Flaw::GiveSilent);
+    sample("flawed", share_memory);
+}
+
 /// The client goes away at any moment.
 fn break_in_the_middle() {
     let (shared, theirs, server) = serve();
     let client = thread::spawn(move || drop(theirs));
     server.join().expect("it does not panic");
     client.join().expect("it does not panic");
-    assert_eq!(shared.counters.read(0, 0).panics, 0);
+    assert_eq!(shared.counters.read(0, &shared.budget).panics, 0);
 }
 
 #[test]

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use braid_frontend_nbd::memory::MemoryExport;
 use braid_frontend_nbd::{
-    BlockSizes, Completion, Endpoint, Export, Operation, Outcome, Server, Settings, StartError,
+    BlockSizes, Completion, Endpoint, Export, Notice, NoticeListener, Operation, Outcome, Server,
+    Settings, StartError,
 };
 use braid_nbd_proto::{
     ClientEvent, ClientPlan, ClientSession, Command, ErrorCode, ExportInfo, Goal,
@@ -61,6 +62,22 @@ pub fn start(
         None => Server::start(exports, endpoints, settings),
     }
 }
+
+/// The same, and what its operator is told.
+pub fn serve_heard(exports: Vec<Arc<dyn Export>>, settings: Settings) -> (Served, Told) {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("nbd.sock");
+    let told = Told::default();
+    let ears = Arc::clone(&told);
+    let listener: NoticeListener = Arc::new(move |notice| ears.lock().unwrap().push(notice));
+    let workers = workers().filter(|_| is_over_the_ring());
+    let endpoints = [Endpoint::Unix(socket.clone())];
+    let server = Server::start_heard(workers, exports, &endpoints, (settings, listener)).unwrap();
+    (Served { server, socket, folder }, told)
+}
+
+/// Notices so far.
+pub type Told = Arc<Mutex<Vec<Notice>>>;
 
 pub fn serve_memory(size_bytes: usize) -> (Served, Arc<MemoryExport>) {
     let export = Arc::new(MemoryExport::new("array", size_bytes));

@@ -1,0 +1,110 @@
+//! What an operator is told: things that clients feel, and that only the operator can change.
+//!
+//! Where it stands: told by any thread of the server, heard by whoever started it. A notice of one kind is told once, and
+//! again when a while has passed, so that a flood of clients is no flood of lines.
+
+use std::sync::PoisonError;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use crate::limits::NOTICE_PAUSE;
+
+/// Something to tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Notice {
+    /// A client was turned away: all connections that there may be are in use.
+    Full {
+        /// How many there may be.
+        connections_max: usize,
+    },
+    /// A client cannot be accepted: the process or the system has no descriptors left. Told once until it is over.
+    NoDescriptors,
+    /// A client can be accepted again.
+    DescriptorsAgain,
+    /// A client was cut that did not go on with the payload it was sending, or with the reply it was being sent.
+    Stalled {
+        /// Such clients so far.
+        count: u64,
+        /// The server is stopping, and does not wait long.
+        is_stopping: bool,
+    },
+    /// An idle connection was cut for a new one.
+    Idled {
+        /// Such connections so far.
+        count: u64,
+    },
+}
+
+/// Who is told.
+pub type Listener = Arc<dyn Fn(Notice) + Send + Sync>;
+
+/// See the module.
+pub(crate) struct Notices {
+    listener: Option<Listener>,
+    /// When each kind was told last.
+    told: Mutex<[Option<Instant>; KINDS]>,
+}
+
+const KINDS: usize = 5;
+
+impl Notice {
+    fn kind(self) -> usize {
+        match self {
+            Self::Full { .. } => 0,
+            Self::NoDescriptors => 1,
+            Self::DescriptorsAgain => 2,
+            Self::Stalled { .. } => 3,
+            Self::Idled { .. } => 4,
+        }
+    }
+
+    /// What is told at its beginning and its end is never too often.
+    fn is_a_change(self) -> bool {
+        matches!(self, Self::NoDescriptors | Self::DescriptorsAgain)
+    }
+}
+
+impl Notices {
+    pub(crate) fn new(listener: Option<Listener>) -> Self {
+        Self { listener, told: Mutex::default() }
+    }
+
+    pub(crate) fn tell(&self, notice: Notice) {
+        let Some(listener) = &self.listener else { return };
+        let now = Instant::now();
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = &mut told[notice.kind()];
+        let is_early = last.is_some_and(|last| now.duration_since(last) < NOTICE_PAUSE);
+        if is_early && !notice.is_a_change() {
+            return;
+        }
+        *last = Some(now);
+        drop(told);
+        listener(notice);
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_clients_is_one_notice() {
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let ears = Arc::clone(&heard);
+        let notices = Notices::new(Some(Arc::new(move |notice| ears.lock().unwrap().push(notice))));
+        for count in 1..100 {
+            notices.tell(Notice::Stalled { count, is_stopping: false });
+            notices.tell(Notice::Full { connections_max: 3 });
+        }
+        notices.tell(Notice::NoDescriptors);
+        notices.tell(Notice::DescriptorsAgain);
+        notices.tell(Notice::NoDescriptors);
+        let heard = heard.lock().unwrap();
+        let stalled = Notice::Stalled { count: 1, is_stopping: false };
+        let full = Notice::Full { connections_max: 3 };
+        let changes = [Notice::NoDescriptors, Notice::DescriptorsAgain, Notice::NoDescriptors];
+        assert_eq!(heard[..], [stalled, full, changes[0], changes[1], changes[2]]);
+    }
+}
