@@ -29,7 +29,8 @@ pub(crate) struct Args {
     /// What to set: cache=writeback|writethrough, cache-size=SIZE, bypass-threshold=COUNT,
     /// dirty-limit=SIZE, dirty-age=MS; sit-out=on|off, sit-out-factor=TIMES, sit-out-min-ms=MS; elevator=auto|deadline|none, elevator:SLOT=... for one member,
     /// multiplexer=auto|on|off, multiplexer-period=MS, multiplexer-share=MIN-MAX, read-expiry=MS,
-    /// write-expiry=MS, writes-starved=COUNT, batch=COUNT, depth=COUNT. Without any, what is set now is printed.
+    /// write-expiry=MS, writes-starved=COUNT, batch=COUNT, depth=COUNT; connections=COUNT,
+    /// payload-memory=SIZE, idle-limit=SECONDS. Without any, what is set now is printed.
     #[arg(value_name = "KEY=VALUE")]
     settings: Vec<String>,
 }
@@ -58,9 +59,10 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let name = |key: &str| printable(key).to_string();
     for (key, value) in answer["settings"].as_object().into_iter().flatten() {
         let text = match (key.as_str(), value) {
-            ("cache-size" | "stripe-unit" | "dirty-limit", Value::Number(bytes)) => {
-                bytes.as_u64().map_or_else(String::new, format_size)
-            }
+            (
+                "cache-size" | "stripe-unit" | "dirty-limit" | "payload-memory",
+                Value::Number(bytes),
+            ) => bytes.as_u64().map_or_else(String::new, format_size),
             (_, Value::String(text)) => name(text),
             (_, value) => name(&value.to_string()),
         };
@@ -68,6 +70,10 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     }
     let dirty = answer["dirty_bytes"].as_u64().unwrap_or_default();
     outln!("{:<18} {}", "dirty now", format_size(dirty));
+    let held = answer["clients"]["payload_bytes"].as_u64().unwrap_or_default();
+    outln!("{:<18} {}", "payloads now", format_size(held));
+    let connected = answer["clients"]["connections"].as_u64().unwrap_or_default();
+    outln!("{:<18} {connected}", "connected now");
     Ok(Exit::Done)
 }
 

@@ -16,6 +16,7 @@
 //!   output       all of it or a failure, and nothing that is obeyed
 //!   signals      which stop it, which do not
 //!   shortages    what the operating system refuses
+//!   hostile      clients that take memory, connections and descriptors, under limits
 //! ```
 //!
 //! What it does not do: look at the members' bytes (the oracle does, with md itself).
@@ -28,6 +29,7 @@ mod captive;
 mod copies;
 mod exclusive;
 mod file_system;
+mod hostile;
 mod hung;
 mod kit;
 mod load;

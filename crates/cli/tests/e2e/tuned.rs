@@ -97,6 +97,38 @@ fn what_cannot_be_set_is_refused_and_changes_nothing() {
 }
 
 #[test]
+fn what_clients_may_take_is_shown_and_set() {
+    let array = Array::create(RAID_5);
+    let control = array.path("control.sock");
+    let control = control.to_str().expect("a plain path");
+    let options = ["--control", control, "--connections", "9", "--idle-limit", "300"];
+    let served = array.serve_with(&options, &array.members);
+    let tuned = |settings: &[&str]| {
+        let words: Vec<&str> =
+            ["tune", control].into_iter().chain(settings.iter().copied()).collect();
+        let ran = array.braid(&words, &[]);
+        serde_json::from_str::<serde_json::Value>(ran.stdout.trim()).expect("JSON")
+    };
+    let first = tuned(&[]);
+    assert_eq!(first["settings"]["connections"], 9);
+    assert_eq!(first["settings"]["idle-limit"], 300);
+    assert_eq!(first["settings"]["progress-limit"], 30);
+    let memory = first["settings"]["payload-memory"].as_u64().expect("a number");
+    assert!((4 << 20..=192 << 20).contains(&memory), "{memory}");
+    assert_eq!(first["clients"]["connections"], 0);
+    let second = tuned(&["connections=1000", "payload-memory=24M", "idle-limit=0"]);
+    assert_eq!(second["settings"]["connections"], 1000);
+    assert_eq!(second["settings"]["payload-memory"], 24 << 20);
+    assert_eq!(second["settings"]["idle-limit"], 0);
+    assert_eq!(second["clients"]["request_bytes_max"], 8 << 20);
+    for wrong in ["payload-memory=100T", "payload-memory=1K", "connections=0", "progress-limit=1"] {
+        assert!(tuned(&[wrong])["code"] == "B001", "{wrong}");
+    }
+    assert_eq!(tuned(&[])["settings"], second["settings"], "what is refused changes nothing");
+    served.stop();
+}
+
+#[test]
 fn the_control_socket_is_for_its_owner_and_takes_no_place_that_is_taken() {
     use std::os::unix::fs::PermissionsExt;
     let array = Array::create(RAID_5);

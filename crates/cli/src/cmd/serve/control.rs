@@ -17,13 +17,16 @@ mod clients;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use braid_frontend_nbd::BindError;
+use braid_frontend_nbd::{BindError, Tuner};
 use braid_ring::Room;
 use braid_runtime::Volume;
 use serde_json::{Map, Value, json};
 
-use super::{cache, scheduling, sit_out};
+use super::{cache, clients as limits, scheduling, sit_out};
 use clients::{Answer, Clients};
+
+/// What is looked at and tuned.
+pub(super) type Served = (Arc<Volume>, Tuner);
 
 /// Why there is no control socket.
 #[derive(Debug, thiserror::Error)]
@@ -41,15 +44,15 @@ pub(super) struct Control {
 
 impl Control {
     /// Listens at `path`. A socket that nobody answers at is replaced.
-    pub(super) fn start(path: &Path, volume: Arc<Volume>) -> Result<Self, ControlError> {
-        let answers = Box::new(Answers { volume, setting: Mutex::default() });
+    pub(super) fn start(path: &Path, served: Served) -> Result<Self, ControlError> {
+        let answers = Box::new(Answers { served, setting: Mutex::default() });
         Ok(Self { _clients: Clients::start(path, answers)? })
     }
 }
 
 /// What requests are answered from.
 struct Answers {
-    volume: Arc<Volume>,
+    served: Served,
     /// Held while settings are read, changed and put back: two clients do not undo each other's.
     setting: Mutex<()>,
 }
@@ -68,7 +71,7 @@ impl Answer for Answers {
 }
 
 fn answer(line: &str, answers: &Answers) -> Result<Value, String> {
-    let volume = &answers.volume;
+    let (volume, tuner) = &answers.served;
     let request: Map<String, Value> =
         serde_json::from_str(line).map_err(|_| "the request is no object in JSON".to_owned())?;
     for (key, value) in &request {
@@ -79,7 +82,7 @@ fn answer(line: &str, answers: &Answers) -> Result<Value, String> {
             ("show", _) => return Err("only 'elevators' can be shown".to_owned()),
             ("set", Value::Object(values)) => {
                 let _alone = answers.setting.lock().unwrap_or_else(PoisonError::into_inner);
-                set_all(values, volume)?;
+                set_all(values, &answers.served)?;
             }
             ("set", _) => return Err("'set' wants an object".to_owned()),
             _ => return Err(format!("there is no request called '{key}'")),
@@ -93,10 +96,12 @@ fn answer(line: &str, answers: &Answers) -> Result<Value, String> {
         settings.extend(cache);
     }
     settings.extend(sit_out::to_json(&volume.sit_out()));
+    settings.extend(limits::to_json(&tuner.settings()));
     Ok(json!({
         "settings": settings,
         "dirty_bytes": volume.dirty_bytes(),
         "sitting_out": sit_out::state(volume),
+        "clients": limits::state(tuner),
         "counters": counters,
     }))
 }
@@ -109,10 +114,11 @@ fn cache_bounds(volume: &Volume) -> cache::Bounds {
 }
 
 /// Sets all of them, or none.
-fn set_all(values: &Map<String, Value>, volume: &Volume) -> Result<(), String> {
+fn set_all(values: &Map<String, Value>, (volume, tuner): &Served) -> Result<(), String> {
     let (mut cache, mut scheduling) = (volume.cache(), volume.scheduling());
     let (cached, scheduled) = (cache, scheduling.clone());
     let mut sits_out = volume.sit_out();
+    let mut served = tuner.settings();
     for (key, value) in values {
         let text = value.as_str().ok_or_else(|| format!("{key}: a text is wanted"))?;
         let set = if scheduling::is_key(key) {
@@ -122,8 +128,15 @@ fn set_all(values: &Map<String, Value>, volume: &Volume) -> Result<(), String> {
                 .and_then(|()| cache::check(&cache, key, &cache_bounds(volume)))
         } else if sit_out::KEYS.contains(&key.as_str()) {
             sit_out::set(&mut sits_out, key, text)
+        } else if limits::KEYS.contains(&key.as_str()) {
+            limits::set_live(&mut served, key, text)
         } else {
-            let keys = [&cache::LIVE_KEYS[..], &scheduling::KEYS[..], &sit_out::KEYS[..]];
+            let keys = [
+                &cache::LIVE_KEYS[..],
+                &scheduling::KEYS[..],
+                &sit_out::KEYS[..],
+                &limits::KEYS[..],
+            ];
             let keys = keys.concat().join(", ");
             Err(format!("cannot be set on a running array; {keys} can"))
         };
@@ -139,5 +152,6 @@ fn set_all(values: &Map<String, Value>, volume: &Volume) -> Result<(), String> {
     if scheduling != scheduled {
         volume.schedule(scheduling);
     }
+    limits::apply(tuner, &served);
     Ok(())
 }

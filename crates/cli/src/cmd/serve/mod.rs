@@ -2,7 +2,9 @@
 
 pub(crate) mod assemble;
 mod cache;
+mod clients;
 mod control;
+mod descriptors;
 pub(crate) mod export;
 mod io;
 mod lost;
@@ -19,8 +21,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use braid_assembly::Choice;
-use braid_frontend_nbd::{BindError, Export, Server, Settings, StartError};
-use braid_ring::RingError;
+use braid_frontend_nbd::{
+    BindError, Endpoint, Export, NoticeListener, Server, Settings, StartError, limits,
+};
+use braid_ring::{RingError, Room, Workers, few_heaps, set_payload_memory};
 use braid_runtime::{OpenError, Options, Sink, Volume};
 
 use super::Globals;
@@ -30,13 +34,16 @@ use crate::error::{CliError, Exit, Risk};
 use crate::output::shell::shell_word;
 use crate::probe::io_error;
 use assemble::Ready;
-use control::{Control, ControlError};
+use control::{Control, ControlError, Served};
 use export::VolumeExport;
 use io::{Direct, Io, workers};
 pub(crate) use place::control_path;
 use place::{bind_code, bind_error, check_export, endpoint, own_endpoint};
 use report::Reporter;
 use wait::{Ending, Watch};
+
+/// Descriptors that a member may have open: buffered, direct, and a look at what it is.
+const DESCRIPTORS_PER_MEMBER: usize = 4;
 
 /// Time that clients are given to finish when the array stops.
 const STOP_DEADLINE: Duration = Duration::from_secs(10);
@@ -80,6 +87,8 @@ pub(crate) struct Args {
     scheduling: scheduling::SchedulingArgs,
     #[command(flatten)]
     sit_out: sit_out::SitOutArgs,
+    #[command(flatten)]
+    clients: clients::ClientArgs,
     /// Where `braid tune` finds this array: the path of a Unix socket. Without it, beside the socket
     /// that braid chose itself, if it did.
     #[arg(long, value_name = "SOCKET")]
@@ -108,10 +117,15 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     };
     let cache = args.cache.cache()?;
     let scheduling = args.scheduling.scheduling()?;
+    let settings = memory_for(&args, &cache)?;
+    descriptors::raise(settings.connections_max + args.members.len() * DESCRIPTORS_PER_MEMBER);
     let ready = assemble::ready(&args.members, &options)?;
     let sink = args.record.as_deref().map(new_recording).transpose()?;
     let reporter = Arc::new(Reporter::new(globals, &ready));
     reporter.members(&ready);
+    if !args.clients.says_memory() && settings.payload_bytes_max < limits::PAYLOAD_BYTES_MAX {
+        reporter.little_memory(settings.payload_bytes_max, Room::now().least().1);
+    }
     let name = reporter.name().to_string();
     for (_, export) in &endpoints {
         check_export(export, &name)?;
@@ -138,16 +152,12 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     args.cache.check(&options.cache, &ready.array.geometry, options.shards)?;
     let volume = open(ready, &options, &reporter, sink)?;
     let export: Arc<dyn Export> = Arc::new(VolumeExport::new(name.clone(), Arc::clone(&volume)));
-    let settings = Settings::default();
-    let server = match &workers {
-        Some(workers) => Server::start_on(workers, vec![export], &endpoints, settings),
-        None => Server::start(vec![export], &endpoints, settings),
-    };
-    let server = server.map_err(|error| {
+    let server = start_server(&args, export, (&endpoints, settings), (&workers, &reporter));
+    let server = server.inspect_err(|_| {
         volume.stop();
-        start_error(&error, &args)
     })?;
-    let control = control.map(|path| start_control(&path, &volume)).transpose()?;
+    let served = (Arc::clone(&volume), server.tuner());
+    let control = control.map(|path| start_control(&path, served)).transpose()?;
     let uris: Vec<String> =
         server.endpoints().iter().map(|endpoint| endpoint.uri(&name).to_string()).collect();
     reporter.serving(&volume, &uris);
@@ -162,6 +172,44 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     }
     let exit = outcome?;
     if stopped.clean || args.read_only { Ok(exit) } else { Ok(Exit::Attention) }
+}
+
+/// Chooses how much memory payloads may have, before anything takes some.
+fn memory_for(args: &Args, cache: &braid_runtime::Cache) -> Result<Settings, CliError> {
+    let room = Room::now();
+    if room.addresses.is_some() {
+        few_heaps();
+    }
+    let settings = args.clients.settings(&room, cache.memory_bytes)?;
+    set_payload_memory(settings.payload_bytes_max);
+    Ok(settings)
+}
+
+/// Listens for clients, if there is room for any.
+fn start_server(
+    args: &Args,
+    export: Arc<dyn Export>,
+    (endpoints, settings): (&[Endpoint], Settings),
+    (workers, reporter): (&Option<Arc<Workers>>, &Arc<Reporter>),
+) -> Result<Server, CliError> {
+    let (sender, notices) = std::sync::mpsc::channel();
+    let told = Arc::clone(reporter);
+    // Whoever reads what is told may be slow, and those who tell serve clients.
+    let tell = move || notices.iter().for_each(|notice| told.client_notice(notice));
+    let thread = std::thread::Builder::new().name("braid-notices".into()).spawn(tell);
+    thread.map_err(|error| system("the server could not be started", &error))?;
+    // A thread that has ended has nobody to tell any more.
+    let listener: NoticeListener = Arc::new(move |notice| {
+        let _ = sender.send(notice);
+    });
+    let heard = (settings, listener);
+    let server = Server::start_heard(workers.as_ref(), vec![export], endpoints, heard);
+    let server = server.map_err(|error| start_error(&error, args))?;
+    let fit = descriptors::room(settings.connections_max)?;
+    if fit < settings.connections_max {
+        reporter.few_descriptors(fit, settings.connections_max);
+    }
+    Ok(server)
 }
 
 /// Starts the array; what happens to it is reported as it happens.
@@ -272,8 +320,9 @@ fn choice(array: Option<&str>) -> Choice {
     }
 }
 
-fn start_control(path: &Path, volume: &Arc<Volume>) -> Result<Control, CliError> {
-    Control::start(path, Arc::clone(volume)).map_err(|error| {
+fn start_control(path: &Path, served: Served) -> Result<Control, CliError> {
+    let volume = Arc::clone(&served.0);
+    Control::start(path, served).map_err(|error| {
         volume.stop();
         control_error(path, &error)
     })

@@ -100,16 +100,26 @@ pub(super) fn bind_code(error: &BindError) -> Code {
         BindError::System { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
             Code::SocketBusy
         }
+        BindError::System { source, .. } if is_shortage_of(source) => Code::Shortage,
         BindError::PathTooLong(_) | BindError::TooOpen(..) | BindError::System { .. } => {
             Code::SocketFolder
         }
     }
 }
 
+/// Whether the process or the system has no descriptors left.
+fn is_without_descriptors(error: &std::io::Error) -> bool {
+    let none = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE];
+    error.raw_os_error().is_some_and(|code| none.iter().any(|errno| errno.raw_os_error() == code))
+}
+
 pub(super) fn bind_error(error: &BindError) -> CliError {
     if let BindError::System { source, .. } = error
         && is_shortage_of(source)
     {
+        if is_without_descriptors(source) {
+            return super::descriptors::none_left("cannot listen".to_owned());
+        }
         return system("cannot listen", source);
     }
     let another = "braid serve --nbd 'nbd+unix:///?socket=/tmp/other.sock' MEMBER...";

@@ -6,11 +6,11 @@ use std::ops::Range;
 use std::sync::Mutex;
 
 use braid_engine::array::MemberId;
-use braid_frontend_nbd::Counts;
+use braid_frontend_nbd::{Counts, Notice as ClientNotice};
 use braid_geometry::SECTOR_BYTES;
 use braid_member::DirectError;
 use braid_ondisk::format_uuid;
-use braid_ring::RingError;
+use braid_ring::{Limit, RingError};
 use braid_runtime::{Notice, Stopped, Volume};
 use serde_json::{Value, json};
 
@@ -19,6 +19,7 @@ use super::lost::{Line, LostRanges};
 use crate::cmd::Globals;
 use crate::output::colour::{Paint, Style};
 use crate::output::printable::printable;
+use crate::output::shell::shell_word;
 use crate::output::size::format_size;
 use crate::refusal::at_risk_words;
 use crate::signals::name_of;
@@ -313,6 +314,76 @@ impl Reporter {
             return self.event("without-io-uring", &json!({ "message": why.to_string() }));
         }
         self.say(Style::Warning, &format!("{why}; clients are served by threads, more slowly"));
+    }
+
+    /// Payloads have less memory than they could use.
+    pub(crate) fn little_memory(&self, bytes: usize, limit: Limit) {
+        let (bytes, limit) = (bytes as u64, limit.to_string());
+        if self.json {
+            let facts = json!({ "payload_memory": bytes, "limit": limit });
+            return self.event("little-memory", &facts);
+        }
+        let text = format!(
+            "clients have {} for what they write and read, since {limit} leaves no more \
+             (--payload-memory says how much it is to be)",
+            format_size(bytes)
+        );
+        self.say(Style::Warning, &text);
+    }
+
+    /// Fewer clients can connect than may.
+    pub(crate) fn few_descriptors(&self, room: usize, connections: usize) {
+        if self.json {
+            let facts = json!({ "room": room, "connections": connections });
+            return self.event("few-descriptors", &facts);
+        }
+        let text = format!(
+            "there are file descriptors for {room} of {connections} clients: raise the limit \
+             (ulimit -n, LimitNOFILE=)"
+        );
+        self.say(Style::Warning, &text);
+    }
+
+    /// What clients feel, and only the operator can change.
+    pub(crate) fn client_notice(&self, notice: ClientNotice) {
+        let (event, facts, text) = match notice {
+            ClientNotice::Full { connections_max } => (
+                "full",
+                json!({ "connections": connections_max }),
+                format!(
+                    "a client was turned away: all {connections_max} connections are in use \
+                     (braid tune {} connections=...)",
+                    shell_word(&self.name)
+                ),
+            ),
+            ClientNotice::NoDescriptors => (
+                "no-descriptors",
+                json!({}),
+                "clients cannot connect: there are no file descriptors left; those that try wait \
+                 until another one leaves (ulimit -n, LimitNOFILE=)"
+                    .to_owned(),
+            ),
+            ClientNotice::DescriptorsAgain => {
+                ("descriptors-again", json!({}), "clients can connect again".to_owned())
+            }
+            ClientNotice::Stalled { count, is_stopping } => (
+                "client-stalled",
+                json!({ "count": count, "stopping": is_stopping }),
+                format!(
+                    "a client was cut that did not go on with what it was sending, or with the \
+                     reply it was being sent ({count} so far)"
+                ),
+            ),
+            ClientNotice::Idled { count } => (
+                "client-idled",
+                json!({ "count": count }),
+                format!("an idle client was cut for a new one ({count} so far)"),
+            ),
+        };
+        if self.json {
+            return self.event(event, &facts);
+        }
+        self.say(Style::Warning, &text);
     }
 
     /// `cut` connections had not finished when time was up; `served` is what clients had.

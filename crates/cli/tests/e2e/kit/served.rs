@@ -39,11 +39,23 @@ pub(crate) struct Served {
 impl Served {
     /// Starts it and waits for its "serving".
     pub(crate) fn start(array: &Array, options: &[&str], members: &[PathBuf]) -> Self {
+        Self::start_under("true", array, options, members)
+    }
+
+    /// The same in a shell that has run `setup`, which may set limits.
+    pub(crate) fn start_under(
+        setup: &str,
+        array: &Array,
+        options: &[&str],
+        members: &[PathBuf],
+    ) -> Self {
         let socket = array.path("nbd.sock");
         let uri = format!("nbd+unix:///?socket={}", socket.display());
         let mut words = vec!["serve", "--nbd", &uri];
         words.extend(options);
-        let mut child = Command::new(env!("CARGO_BIN_EXE_braid"))
+        let script = format!("{setup}; exec \"$@\"");
+        let mut child = Command::new("/bin/sh")
+            .args(["-c", &script, "sh", env!("CARGO_BIN_EXE_braid")])
             .args(array.command_line(&words, members))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -99,6 +111,15 @@ impl Served {
     pub(crate) fn error(&self) -> Option<Value> {
         let state = self.said.events.lock().expect("no panic under this lock");
         state.0.iter().find(|said| said["code"].is_string()).cloned()
+    }
+
+    /// A number of `/proc/PID/status`, in bytes.
+    pub(crate) fn status_bytes(&self, name: &str) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id());
+        let text = std::fs::read_to_string(path).expect("it runs");
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        let kib = line.and_then(|line| line.trim_start_matches(':').split_whitespace().next());
+        kib.and_then(|kib| kib.parse::<u64>().ok()).expect("a number") * 1024
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

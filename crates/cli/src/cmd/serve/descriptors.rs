@@ -1,0 +1,67 @@
+//! File descriptors: as many as clients may need, or a word about how many there are.
+//!
+//! Every client takes one. The soft limit of the process is often 1024, or what a service manager says; it is raised as
+//! far as the hard one allows, which needs no right. Without room for one client there is no point in serving.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::error::code::Code;
+use crate::error::{CliError, Risk};
+
+/// Descriptors beside clients' that may come to be open: the control socket's clients, and what looks at the system.
+const SPARE: u64 = 16;
+
+/// Raises the limit so that there is room for so many clients beside what is open and may be.
+pub(super) fn raise(clients: usize) {
+    let limit = getrlimit(Resource::Nofile);
+    let (Some(soft), Some(open)) = (limit.current, open()) else { return };
+    let wanted = open + clients as u64 + SPARE;
+    if soft < wanted {
+        let raised = limit.maximum.map_or(wanted, |hard| hard.min(wanted));
+        let limit = Rlimit { current: Some(raised.max(soft)), maximum: limit.maximum };
+        // What is left is looked at afterwards, however this went.
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
+}
+
+/// Clients that there is room for; all of them if so many are not too many.
+pub(super) fn room(clients: usize) -> Result<usize, CliError> {
+    let Some(limit) = getrlimit(Resource::Nofile).current else { return Ok(clients) };
+    let left = limit.saturating_sub(open().unwrap_or(limit));
+    let left = usize::try_from(left).unwrap_or(usize::MAX);
+    if left == 0 {
+        let what = format!("no client could connect: all {limit} file descriptors are in use");
+        return Err(none_left(what));
+    }
+    Ok(left.min(clients))
+}
+
+/// There are none for what is needed.
+pub(super) fn none_left(what: String) -> CliError {
+    CliError::new(Code::Shortage, what)
+        .because("the limit of this process (ulimit -n) is as high as it may raise it")
+        .remedy(Risk::Look, "Raise the limit, and serve again", "ulimit -n 1024")
+}
+
+/// How many are open; nothing if there is not even one left to look with.
+fn open() -> Option<u64> {
+    // Reading the folder takes one itself.
+    let entries = std::fs::read_dir("/proc/self/fd").ok()?.count() as u64;
+    Some(entries.saturating_sub(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_open_is_counted() {
+        let before = open();
+        let file = std::fs::File::open("/dev/null").unwrap();
+        // Other tests open and close things beside this one.
+        assert!(open() > Some(0) && before > Some(0));
+        drop(file);
+        raise(1);
+        assert_eq!(room(1).unwrap(), 1);
+    }
+}
