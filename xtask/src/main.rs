@@ -9,9 +9,11 @@
 //! | `crash-loop` | `braid serve` killed and restarted on real files, for a bounded time |
 //! | `models` | the hand-overs between threads, under every schedule or very many |
 //! | `fuzz` | the parsers against chance, for a bounded time |
+//! | `hostile-memory` | clients that make a server hold memory, beside other servers |
 
 mod crash;
 mod fuzz;
+mod hostile;
 mod lab;
 mod models;
 mod oracle;
@@ -34,7 +36,8 @@ usage: cargo xtask <chore>
   crash-loop [--rounds N | --seconds N] [--seed N] [--level 5] [--members tmpfs|ext4|both]
                                      braid serve killed and restarted on real files
   models                             the hand-overs between threads, by loom and shuttle
-  fuzz   [--seconds N] [TARGET]...   the parsers against chance (needs the nightly toolchain)";
+  fuzz   [--seconds N] [TARGET]...   the parsers against chance (needs the nightly toolchain)
+  hostile-memory [--braid PATH]      clients that make a server hold memory: braid, nbdkit, qemu-nbd";
 
 fn main() -> ExitCode {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
@@ -57,6 +60,7 @@ fn run(chore: &str, args: Vec<String>) -> Result<()> {
         "crash-loop" => crash::run(&args),
         "models" => models::run().map(|_| ()),
         "fuzz" => fuzz::run(&args),
+        "hostile-memory" => hostile::run(&args),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");
             Ok(())

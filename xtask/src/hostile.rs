@@ -1,0 +1,324 @@
+//! `cargo xtask hostile-memory`: clients that only say that they will send much, or that never read what they asked for,
+//! against `braid serve`, and beside it against nbdkit and qemu-nbd.
+//!
+//! Where it stands: a chore for people, and the figures in docs/clients.md; the tests hold the bounds. Each server serves
+//! a file (braid: a RAID-5 of four) under each limit: none, or on addresses (`ulimit -v`), or a control group where one
+//! can be made. 63 clients attack at once, every fourth with:
+//!
+//! ```text
+//!   a WRITE and one byte of it │ a WRITE and 4 KiB of it │ a READ that is not read │ twenty of those
+//! ```
+//!
+//! Meanwhile a client that behaves reads and writes 4 KiB in turn. What is told of each: whether it lives, how much more
+//! memory it held at most, and how long the good client waited.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::steps::command;
+
+/// Attackers.
+const CLIENTS: usize = 63;
+/// Longest request that all three servers take.
+const REQUEST_BYTES: u32 = 32 << 20;
+/// How long the good client goes on, after the attack has begun.
+const SERVED: Duration = Duration::from_secs(5);
+/// A server that lives answers within this.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two looks.
+const POLL: Duration = Duration::from_millis(5);
+
+/// What bounds a server.
+#[derive(Clone, Copy)]
+enum Bound {
+    None,
+    /// Mebibytes of addresses.
+    Addresses(u64),
+    /// Mebibytes of memory in a control group.
+    Group(u64),
+}
+
+impl Bound {
+    fn words(self) -> String {
+        match self {
+            Self::None => "no limit".to_owned(),
+            Self::Addresses(mebibytes) => format!("ulimit -v {mebibytes} MiB"),
+            Self::Group(mebibytes) => format!("cgroup {mebibytes} MiB"),
+        }
+    }
+}
+
+/// Control groups that hold memory, of either version; none if none can be made here.
+struct Group(PathBuf);
+
+impl Group {
+    fn make(mebibytes: u64) -> Option<Self> {
+        let name = format!("braid-hostile-{}", std::process::id());
+        let places =
+            [("/sys/fs/cgroup", "memory.max"), ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")];
+        places.into_iter().find_map(|(root, limit)| {
+            let folder = Path::new(root).join(&name);
+            fs::create_dir(&folder).ok()?;
+            let group = Self(folder);
+            fs::write(group.0.join(limit), (mebibytes << 20).to_string()).ok()?;
+            Some(group)
+        })
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // It is empty once its process has ended; one that stays harms nothing.
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// A server under attack. It is killed when this is dropped.
+struct Server {
+    child: Child,
+    socket: PathBuf,
+    // Removed after the process has ended.
+    _group: Option<Group>,
+}
+
+impl Server {
+    fn start(words: &[String], socket: &Path, bound: Bound) -> Result<Option<Self>> {
+        let mut script = String::new();
+        let mut group = None;
+        match bound {
+            Bound::None => {}
+            Bound::Addresses(mebibytes) => script = format!("ulimit -v {}; ", mebibytes << 10),
+            Bound::Group(mebibytes) => {
+                let Some(made) = Group::make(mebibytes) else { return Ok(None) };
+                script = format!("echo $$ > {}/cgroup.procs; ", made.0.display());
+                group = Some(made);
+            }
+        }
+        script.push_str("exec \"$@\"");
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", &script, "sh"]).args(words);
+        shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = shell.spawn().context("a shell")?;
+        let mut server = Self { child, socket: socket.to_path_buf(), _group: group };
+        let start = Instant::now();
+        while UnixStream::connect(socket).is_err() {
+            if server.child.try_wait()?.is_some() {
+                bail!("it does not start");
+            }
+            ensure!(start.elapsed() < PATIENCE, "it does not listen");
+            std::thread::sleep(POLL);
+        }
+        Ok(Some(server))
+    }
+
+    /// Bytes of memory that it has now.
+    fn resident_bytes(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = fs::read_to_string(path).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        kib.unwrap_or(0) << 10
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A client in the transmission phase, whose replies have no structure.
+struct Client(UnixStream);
+
+impl Client {
+    fn connect(socket: &Path) -> std::io::Result<Self> {
+        let mut stream = UnixStream::connect(socket)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.read_exact(&mut [0; 18])?;
+        // Fixed newstyle without zeroes; EXPORT_NAME of the empty name.
+        stream.write_all(&3_u32.to_be_bytes())?;
+        stream.write_all(b"IHAVEOPT\0\0\0\x01\0\0\0\0")?;
+        stream.read_exact(&mut [0; 10])?;
+        Ok(Self(stream))
+    }
+
+    fn header(kind: u16, offset: u64, bytes: u32) -> Vec<u8> {
+        let mut header = 0x2560_9513_u32.to_be_bytes().to_vec();
+        header.extend([0, 0]);
+        header.extend(kind.to_be_bytes());
+        header.extend(7_u64.to_be_bytes());
+        header.extend(offset.to_be_bytes());
+        header.extend(bytes.to_be_bytes());
+        header
+    }
+
+    fn attack(&mut self, kind: usize) -> std::io::Result<()> {
+        let (read, write) = (Self::header(0, 0, REQUEST_BYTES), Self::header(1, 0, REQUEST_BYTES));
+        self.0.write_all(&match kind % 4 {
+            0 => [&write[..], &[1]].concat(),
+            1 => [&write[..], &[1; 4096]].concat(),
+            2 => read,
+            _ => read.repeat(20),
+        })
+    }
+
+    /// Writes 4 KiB, or reads them.
+    fn ask(&mut self, round: u64) -> std::io::Result<()> {
+        let (offset, mut data) = (round / 2 % 1000 * 4096, [7; 4096]);
+        let mut reply = [0; 16];
+        if round.is_multiple_of(2) {
+            self.0.write_all(&[&Self::header(1, offset, 4096)[..], &data].concat())?;
+            return self.0.read_exact(&mut reply);
+        }
+        self.0.write_all(&Self::header(0, offset, 4096))?;
+        self.0.read_exact(&mut reply)?;
+        self.0.read_exact(&mut data)
+    }
+}
+
+/// What came of an attack.
+struct Outcome {
+    before_bytes: u64,
+    most_bytes: u64,
+    /// Attackers that were let in.
+    attackers: usize,
+    /// How long the good client waited each time, or why it did no longer.
+    waits: Vec<Duration>,
+    served: std::io::Result<()>,
+    end: Option<std::process::ExitStatus>,
+}
+
+fn attack(server: &mut Server) -> Result<Outcome> {
+    let mut good = Client::connect(&server.socket).context("the first client")?;
+    for round in 0..100 {
+        good.ask(round).context("before the attack")?;
+    }
+    let before_bytes = server.resident_bytes();
+    let mut most_bytes = before_bytes;
+    let mut attackers = Vec::new();
+    for kind in 0..CLIENTS {
+        if let Ok(mut client) = Client::connect(&server.socket)
+            && client.attack(kind).is_ok()
+        {
+            attackers.push(client);
+        }
+        most_bytes = most_bytes.max(server.resident_bytes());
+    }
+    let (start, mut waits, mut served) = (Instant::now(), Vec::new(), Ok(()));
+    while start.elapsed() < SERVED && served.is_ok() {
+        let asked = Instant::now();
+        served = good.ask(waits.len() as u64);
+        waits.push(asked.elapsed());
+        most_bytes = most_bytes.max(server.resident_bytes());
+        std::thread::sleep(POLL / 5);
+    }
+    // One that is being killed may take a moment.
+    std::thread::sleep(POLL * 20);
+    let end = server.child.try_wait()?;
+    waits.sort_unstable();
+    Ok(Outcome { before_bytes, most_bytes, attackers: attackers.len(), waits, served, end })
+}
+
+impl Outcome {
+    fn row(&self) -> String {
+        let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);
+        let state = match self.end {
+            Some(status) => status.to_string(),
+            None => "lives".to_owned(),
+        };
+        let at = |part: usize| {
+            let index = (self.waits.len() * part / 100).min(self.waits.len() - 1);
+            format!("{:.2}", self.waits[index].as_secs_f64() * 1000.0)
+        };
+        let waits = format!("{} / {} / {}", at(50), at(99), at(100));
+        let served = match &self.served {
+            Ok(()) => format!("{} requests, {waits} ms", self.waits.len()),
+            Err(error) => format!("{} requests, then {error}", self.waits.len() - 1),
+        };
+        let grown = mebibytes(self.most_bytes.saturating_sub(self.before_bytes));
+        format!("{grown} MiB | {state} | {} | {served}", self.attackers)
+    }
+}
+
+/// The servers, and how each is started on a socket; those that are not installed are left out.
+fn servers(folder: &Path, braid: &Path) -> Result<Vec<(&'static str, Vec<String>)>> {
+    let socket = folder.join("nbd.sock").display().to_string();
+    let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+    let members: Vec<String> =
+        (0..4).map(|slot| folder.join(format!("m{slot}")).display().to_string()).collect();
+    let mut create = Command::new(braid);
+    create.args(["create", "tank", "--level", "5", "--member-size", "128M"]).args(&members);
+    create.env("XDG_STATE_HOME", folder).stdout(Stdio::null()).stderr(Stdio::null());
+    ensure!(create.status().context("braid create")?.success(), "braid create");
+    let disk = folder.join("disk.img").display().to_string();
+    fs::File::create(&disk)?.set_len(384 << 20)?;
+    let uri = format!("nbd+unix:///?socket={socket}");
+    let serve = |io: &str| {
+        let braid = braid.display().to_string();
+        let mut serve = words(&[&braid, "serve", "--io", io, "--nbd", &uri]);
+        serve.extend(members.iter().cloned());
+        serve
+    };
+    let all = [
+        ("braid, ring", serve("ring")),
+        ("braid, threads", serve("threads")),
+        ("nbdkit", words(&["nbdkit", "-f", "-U", &socket, "file", &disk])),
+        ("qemu-nbd", words(&["qemu-nbd", "-t", "-f", "raw", "--shared=0", "-k", &socket, &disk])),
+    ];
+    let is_there = |program: &str| {
+        let path = std::env::var("PATH").unwrap_or_default();
+        program.contains('/')
+            || format!("{path}:/usr/sbin:/sbin")
+                .split(':')
+                .any(|folder| Path::new(folder).join(program).is_file())
+    };
+    Ok(all.into_iter().filter(|(_, words)| is_there(&words[0])).collect())
+}
+
+/// Runs the comparison, and prints it as a table.
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    let braid = match args {
+        [] => {
+            let status =
+                command(&["build", "--quiet", "--release", "--package", "braid"]).status()?;
+            ensure!(status.success(), "braid is not built");
+            PathBuf::from("target/release/braid")
+        }
+        [flag, path] if flag == "--braid" => PathBuf::from(path),
+        _ => bail!("hostile-memory [--braid PATH]"),
+    };
+    let folder = tempfile::tempdir().context("a folder")?;
+    let servers = servers(folder.path(), &braid)?;
+    let socket = folder.path().join("nbd.sock");
+    println!(
+        "{CLIENTS} clients with requests of {} MiB; the good client's waits: median / 99 % / longest\n",
+        REQUEST_BYTES >> 20
+    );
+    println!(
+        "| | limit | grew by | it | attackers in | the good client |\n|---|---|---|---|---|---|"
+    );
+    let bounds = [Bound::None, Bound::Addresses(2048), Bound::Addresses(512), Bound::Group(512)];
+    for bound in bounds {
+        for (name, words) in &servers {
+            let _ = fs::remove_file(&socket);
+            let row = match Server::start(words, &socket, bound) {
+                Ok(None) => "| no control group can be made here | | |".to_owned(),
+                Err(error) => format!("| {error} | | |"),
+                Ok(Some(mut server)) => match attack(&mut server) {
+                    Ok(outcome) => outcome.row(),
+                    Err(error) => format!("| {error:#} | | |"),
+                },
+            };
+            println!("| {name} | {} | {row} |", bound.words());
+        }
+    }
+    Ok(())
+}
