@@ -389,8 +389,6 @@ named! {
         WriteLost = "write-lost",
         /// Cache: a read of what was answered and lost fails.
         LostIsNotRead = "lost-is-not-read",
-        /// Cache: what was answered and lost is written again.
-        LostIsRewritten = "lost-is-rewritten",
         /// Cache: a stripe goes out of use.
         StripeRetired = "stripe-retired",
         /// Cache: a read is served from what the members do not have yet.

@@ -18,7 +18,7 @@
 use std::ops::Range;
 
 use braid_geometry::LogicalSector;
-use braid_hooks::{Bug, Mark, planted, reached};
+use braid_hooks::{Bug, planted};
 use rangemap::RangeSet;
 
 /// The lost sectors of one shard, counted from the start of the array.
@@ -50,12 +50,7 @@ impl Lost {
         if self.is_empty() || planted(Bug::LostForGood) {
             return;
         }
-        for range in ranges {
-            if self.sectors.overlaps(&range) {
-                reached(Mark::LostIsRewritten);
-                self.sectors.remove(range);
-            }
-        }
+        ranges.for_each(|range| self.sectors.remove(range));
     }
 }
 
