@@ -64,6 +64,17 @@ impl BadBlocks {
             end > start.0 && !planted(Bug::BadBlocksIgnored)
         }
     }
+
+    /// How many of the `sectors` sectors from `start` on are all bad, or all good; at least one.
+    #[must_use]
+    pub fn alike(&self, start: MemberSector, sectors: u64) -> u64 {
+        let next = self.ranges.partition_point(|range| range.start.0 <= start.0);
+        let end_of = |range: &BadRange| range.start.0.saturating_add(range.sectors);
+        let own = next.checked_sub(1).map(|before| end_of(&self.ranges[before]));
+        let bad_until = own.filter(|end| *end > start.0);
+        let good_until = || self.ranges.get(next).map_or(u64::MAX, |range| range.start.0);
+        (bad_until.unwrap_or_else(good_until) - start.0).min(sectors)
+    }
 }
 
 #[cfg(test)]

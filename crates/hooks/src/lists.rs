@@ -177,6 +177,10 @@ named! {
         RepairElsewhere = "repair-elsewhere",
         /// Mirror: copies of a dirty array are all believed alike.
         CopiesBelieved = "copies-believed",
+        /// Mirror: where copies may differ, what touches a bad block is all read from the next copy.
+        DoubtUncut = "doubt-uncut",
+        /// Mirror: where copies may differ, a read that fails is all made, and written back, from the next copy.
+        DoubtWhole = "doubt-whole",
         /// Mirror: a failed read is answered as if it had been read.
         ReadErrorServed = "read-error-served",
         /// Mirror: the range lock lets overlapping writes in at once.
@@ -445,6 +449,8 @@ named! {
         HandsStripeOver = "hands-stripe-over",
         /// Mirror: a copy could not be read.
         CopyFails = "copy-fails",
+        /// Mirror: where copies may differ, a read that failed is made again in halves.
+        DoubtHalved = "doubt-halved",
         /// Mirror: no copy can be read.
         NoCopyLeft = "no-copy-left",
         /// Mirror: a copy that could not be read is written again.

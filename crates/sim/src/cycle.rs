@@ -29,7 +29,7 @@ use crate::coverage::Doing;
 use crate::create::Design;
 use crate::cut::{Cut, Number};
 use crate::disk::{Disk, Ills};
-use crate::fault::{self, Standing};
+use crate::fault::{self, Mishap, Standing};
 use crate::lying;
 use crate::metadata::Metadata;
 use crate::model::Model;
@@ -195,16 +195,13 @@ impl World {
         let is_mirror = self.geometry.level().family() == Family::Mirror;
         let plan = &self.engine.plan;
         let in_doubt = is_dirty && is_mirror;
-        // Whoever is not read in one place is read in another, and copies may differ.
-        let reads_differ = !plan.victims.is_empty() || !self.bad_logs.is_empty();
-        if in_doubt && reads_differ {
+        let is_lying = plan.lies || !self.taint.is_calm();
+        if in_doubt && is_lying {
             self.model.unpin();
         }
-        let errors_allowed = plan.errors_allowed;
-        let pins = !errors_allowed && (!in_doubt || !reads_differ);
-        let firmly = !in_doubt;
-        self.engine.trust = Trust { errors_allowed, pins, firmly, lasts: firmly };
-        let is_lying = self.engine.plan.lies || !self.taint.is_calm();
+        let (errors_allowed, firmly) = (plan.errors_allowed, !in_doubt);
+        let pins = !(errors_allowed || in_doubt && is_lying);
+        self.engine.trust = Trust { errors_allowed, pins, pins_from: 0, firmly, lasts: firmly };
         self.tally.count(match (is_lying, errors_allowed) {
             (true, _) => "run-lying",
             (false, true) => "run-beyond",
@@ -213,6 +210,24 @@ impl World {
         if !plan.victims.is_empty() {
             self.tally.count("run-with-faults");
         }
+    }
+
+    /// A mirror that was left dirty tells one story of each sector, as long as the copy that it comes from is there: what a
+    /// fault takes away may be told otherwise from now on, or until the array has come to terms with it.
+    pub(crate) fn doubt_copies(&mut self, mishap: Mishap) {
+        if self.engine.trust.firmly {
+            return;
+        }
+        match mishap {
+            Mishap::BadSectors { .. } => self.engine.trust.pins_from = self.clock.step + 1,
+            Mishap::Dies
+            | Mishap::PowerCut
+            | Mishap::WritesFail
+            | Mishap::FlushesFail
+            | Mishap::SuperblocksFail => self.engine.trust.pins = false,
+            _ => return,
+        }
+        self.model.unpin();
     }
 
     /// The same for a read that ends now. What made a mirror's copies alike by writing a sector back that could not be read may

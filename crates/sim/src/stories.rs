@@ -4,10 +4,13 @@
 //! said here instead of drawn.
 
 use braid_engine::request::Operation;
+use braid_geometry::Level;
 
 use crate::chances::Chances;
-use crate::create::smallest;
+use crate::create::{Design, smallest};
 use crate::cut::Cut;
+use crate::disk::Disk;
+use crate::fault::{Fault, Mishap};
 use crate::schedule::{Fixed, Order};
 use crate::trace::Trace;
 use crate::world::{Trust, World};
@@ -21,6 +24,7 @@ const CHUNK: u64 = 8;
 /// At the first thing that is wrong.
 pub fn tell() {
     for seed in 0..24 {
+        [false, true].into_iter().for_each(|is_logged| two_copies_one_story(seed, is_logged));
         for good in 0..4 {
             lost_after_its_answer(seed, good, (2, 3));
             lost_after_its_answer(seed, good, (22, 5));
@@ -38,11 +42,48 @@ pub fn tell() {
     }
 }
 
+/// Power is cut while both copies of a mirror are written, which leaves them different. Then some sectors of the first copy
+/// cannot be read, or are logged as bad: whatever else is read together with them, it is still the first copy's.
+fn two_copies_one_story(seed: u64, is_logged: bool) {
+    const BAD: std::ops::Range<u64> = 21..23;
+    let design = Design {
+        level: Level::Raid1,
+        layout: 0,
+        slots: 2,
+        has_bad_blocks: is_logged,
+        ..smallest()
+    };
+    let mut world = World::create(&design, Chances::new(seed, Cut::default()), Trace::new(false));
+    world.engine.order = Order::Fixed(Fixed::PLAIN);
+    write(&mut world, 0, 128);
+    world.issue(Operation::Write { durable: false }, 0, 128);
+    while world.disks.iter().all(Disk::is_flushed) {
+        world.step(false);
+    }
+    world.crash(true);
+    world.open(&[0, 1], false).expect("a mirror starts with both copies");
+    if !is_logged {
+        world.befall(Fault {
+            step: 0,
+            disk: 0,
+            mishap: Mishap::BadSectors { start: world.taint.data_offset + BAD.start, sectors: 2 },
+            ordinal: 0,
+        });
+    }
+    let good = (0..128).filter(|sector| is_logged || !BAD.contains(sector));
+    good.for_each(|sector| read(&mut world, sector, 1));
+    for start in 0..120 {
+        read(&mut world, start, 8);
+    }
+    (0..128).for_each(|sector| read(&mut world, sector, 1));
+}
+
 /// A world in which these two disks may come to harm, which is beyond its level.
 fn doomed(seed: u64, disks: [usize; 2]) -> World {
     let mut world =
         World::create(&smallest(), Chances::new(seed, Cut::default()), Trace::new(false));
-    world.engine.trust = Trust { errors_allowed: true, pins: false, firmly: false, lasts: false };
+    world.engine.trust =
+        Trust { errors_allowed: true, pins: false, pins_from: 0, firmly: false, lasts: false };
     world.engine.plan.errors_allowed = true;
     world.engine.plan.victims.extend(disks);
     world

@@ -62,6 +62,8 @@ pub(crate) struct Trust {
     pub(crate) errors_allowed: bool,
     /// What is read once stays.
     pub(crate) pins: bool,
+    /// Reads that began before this step do not count for that: where they went reads have gone elsewhere since.
+    pub(crate) pins_from: u64,
     /// It stays even if a member is lost.
     pub(crate) firmly: bool,
     /// It stays even if power is cut, unless something was written since the last cut.
@@ -106,7 +108,13 @@ impl Engine {
             clients: Clients::default(),
             plan: Plan::default(),
             order,
-            trust: Trust { errors_allowed: false, pins: true, firmly: true, lasts: true },
+            trust: Trust {
+                errors_allowed: false,
+                pins: true,
+                pins_from: 0,
+                firmly: true,
+                lasts: true,
+            },
             notices: Vec::new(),
             has_lost_cache: false,
             has_written: false,
@@ -244,6 +252,7 @@ impl World {
         self.note("fault", [index as u64, u64::from(mishap.name().as_bytes()[0]), 0]);
         self.tally.count(mishap.name());
         self.visit_fault(mishap.name());
+        self.doubt_copies(mishap);
         let disk = &mut self.disks[index];
         match mishap {
             Mishap::Dies => disk.ills.gone = true,

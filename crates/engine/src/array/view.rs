@@ -66,4 +66,14 @@ impl ArrayView {
             && !member.bad_blocks.touches(start, sectors);
         usable.then_some(member.id)
     }
+
+    /// How many of the sectors from `start` on are alike: all of them readable in `slot`, or none.
+    #[must_use]
+    pub fn readable_alike(&self, slot: Slot, start: MemberSector, sectors: u64) -> u64 {
+        let Some(member) = self.member(slot) else { return sectors };
+        match member.recovered_sectors.checked_sub(start.0) {
+            None | Some(0) => sectors,
+            Some(left) => member.bad_blocks.alike(start, sectors.min(left)),
+        }
+    }
 }

@@ -11,6 +11,14 @@
 //! out are forsaken: another copy is read into the payload's second side ([`crate::buffer`]), once for each
 //! read; what was forsaken comes back late and changes nothing [check: a_late_read_changes_no_answer].
 //!
+//! Where copies may differ (beyond the resync offset of an array that was found dirty, or once writes are refused) they
+//! tell one story all the same: each *sector* is read from the first copy, in the order of copies, that has it, however it
+//! is asked for. A read is cut where that would be another copy; one that fails is made again in halves, so that only
+//! sectors that are unreadable themselves come from the next copy, and are written back from there. A member that sits out
+//! is waited for there: the others may say something else. What a client has read changes only if the copy that it
+//! came from is lost [check: what_was_read_from_a_dirty_mirror_reads_the_same_again]. Sectors that this run has written are
+//! alike again; they are not told apart from the others.
+//!
 //! The range lock gives all copies the same order of overlapping writes, and keeps a repair from
 //! putting old bytes over new ones [check: overlapping_writes_reach_copies_in_one_order].
 
@@ -106,14 +114,15 @@ impl Mirror {
             let left = u64::from(piece.sectors - done);
             let sectors = self.geometry.contiguous_sectors(start).min(left);
             let sectors = u32::try_from(sectors).expect("at most a piece");
-            let extent = Extent { key, piece: *piece, done, sectors };
+            let mut extent = Extent { key, piece: *piece, done, sectors };
             common.add_part(key);
             if piece.operation.is_write() {
                 self.begin_write(common, extent);
             } else {
+                self.cut_in_doubt(common, &mut extent);
                 self.begin_read(common, extent);
             }
-            done += sectors;
+            done += extent.sectors;
         }
     }
 

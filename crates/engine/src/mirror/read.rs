@@ -35,6 +35,18 @@ impl Mirror {
         self.try_next_copy(common, key, Read { extent, failed: Vec::new(), locked: false });
     }
 
+    /// Where copies may differ, what is read at once comes from one of them: cuts the extent at the first sector that is to
+    /// be read from another.
+    pub(super) fn cut_in_doubt(&self, common: &Common, extent: &mut Extent) {
+        if copies_agree(common, extent) || planted(Bug::DoubtUncut) {
+            return;
+        }
+        for (slot, sector) in self.copies(extent) {
+            let alike = common.view.readable_alike(slot, sector, u64::from(extent.sectors));
+            extent.sectors = u32::try_from(alike).expect("no more than there were");
+        }
+    }
+
     /// Reads the best copy that has not failed yet, or gives up.
     pub(super) fn try_next_copy(&mut self, common: &mut Common, key: LockKey, read: Read) {
         let Some((slot, sector)) = self.choose_copy(common, &read) else {
@@ -77,9 +89,7 @@ impl Mirror {
     /// so that two reads never tell two stories and md's resync agrees with what was read.
     fn choose_copy(&self, common: &Common, read: &Read) -> Option<(Slot, MemberSector)> {
         let sectors = u64::from(read.extent.sectors);
-        let copies_agree = read.extent.start().0 + sectors <= common.view.resync_offset
-            && common.view.gate != Gate::Broken
-            || planted(Bug::CopiesBelieved);
+        let copies_agree = copies_agree(common, &read.extent);
         let mut copies = self.copies(&read.extent);
         let sits_out = |slot: Slot| copies_agree && common.clocks.sits_out(slot);
         if copies_agree && !common.clocks.is_any_out() && sometimes(Point::OtherCopy) {
@@ -157,6 +167,10 @@ impl Mirror {
             Err(fault) => {
                 reached(Mark::CopyFails);
                 common.note_read_fault(slot, fault);
+                if is_halved(common, &read, fault) {
+                    reached(Mark::DoubtHalved);
+                    return self.read_halves(common, read.extent);
+                }
                 let was_locked = read.locked;
                 read.failed.push((slot, fault));
                 if was_locked || !common.may_repair() {
@@ -167,6 +181,18 @@ impl Mirror {
                 }
             }
         }
+    }
+
+    /// Some of it cannot be read, and the next copy may say something else of the rest.
+    fn read_halves(&mut self, common: &mut Common, extent: Extent) {
+        let sectors = extent.sectors / 2;
+        let (first, second) = (
+            Extent { sectors, ..extent },
+            Extent { done: extent.done + sectors, sectors: extent.sectors - sectors, ..extent },
+        );
+        common.add_part(extent.key);
+        self.begin_read(common, first);
+        self.begin_read(common, second);
     }
 
     /// The payload holds good bytes and the range is ours: write them over the copies that failed,
@@ -183,4 +209,19 @@ impl Mirror {
         common.counters.read_repairs += u64::from(!slots.is_empty());
         self.submit_change(common, key, Change::repair(read.extent, slots));
     }
+}
+
+/// Whether all copies of an extent are alike: they were when the array was started, and no write was left half done.
+fn copies_agree(common: &Common, extent: &Extent) -> bool {
+    let end = extent.start().0 + u64::from(extent.sectors);
+    end <= common.view.resync_offset && common.view.gate != Gate::Broken
+        || planted(Bug::CopiesBelieved)
+}
+
+/// Whether a read that failed is made again in halves: where copies may differ, until only what cannot be read itself is
+/// left. A member that is gone has nothing.
+fn is_halved(common: &Common, read: &Read, fault: MemberFault) -> bool {
+    let is_first = read.failed.is_empty() && !read.locked;
+    let may_have_some = fault == MemberFault::Media && read.extent.sectors > 1;
+    is_first && may_have_some && !copies_agree(common, &read.extent) && !planted(Bug::DoubtWhole)
 }

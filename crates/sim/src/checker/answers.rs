@@ -26,7 +26,7 @@ impl Model {
                 let allowed = self.readable(sector, began);
                 panic!("sector {sector} reads as version {version}, not one of {allowed:?}");
             }
-            if trust.pins {
+            if trust.pins && began >= trust.pins_from {
                 self.pin(sector, version, (began, now), (trust.firmly, trust.lasts));
             }
         }
