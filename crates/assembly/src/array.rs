@@ -65,6 +65,54 @@ pub struct AssembledArray {
     pub read_only: Option<ReadOnlyReason>,
 }
 
+/// What an array bears, as it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tolerance {
+    /// How many more members may be lost, whichever they are, without the array being refused at the next start or any of
+    /// it becoming unreadable.
+    pub can_lose: u16,
+    /// Fewer than its level bears otherwise: parity may not fit, so nothing is computed from it until it is resynced.
+    pub parity_in_doubt: bool,
+    /// Copies may differ where it was being written when it was interrupted: each sector is read from one of them, and
+    /// reads as another one if that is lost, until they are resynced.
+    pub copies_in_doubt: bool,
+}
+
+impl AssembledArray {
+    /// What it bears. By level, of an array that was not stopped cleanly (`dirty`) and was not resynced since:
+    ///
+    /// ```text
+    ///   linear, 0     nothing is borne, nothing is in doubt
+    ///   1, 10         as when clean; what was being written may change its content once when a member is lost
+    ///   4, 5, 6       no member that holds data: dirty and degraded is refused, for RAID-6 as for RAID-5
+    /// ```
+    #[must_use]
+    pub fn tolerance(&self) -> Tolerance {
+        let in_sync = |slot: Slot| {
+            let occupant = self.slots.get(slot.index()).and_then(Option::as_ref);
+            occupant.is_some_and(Occupant::is_in_sync)
+        };
+        let slots = || (0..self.geometry.slots()).map(Slot);
+        let lost = |also: Slot| slots().filter(move |&slot| slot == also || !in_sync(slot));
+        let survives_without =
+            |also: Slot| self.geometry.survives(&|slot: Slot| slot == also || !in_sync(slot));
+        let computes_without = |also: Slot| {
+            let lost: Vec<u16> = lost(also).map(|slot| slot.0).collect();
+            at_risk(&self.geometry, &lost, self.resync_offset).is_none()
+        };
+        let there = || slots().filter(|&slot| in_sync(slot));
+        let survives = there().all(survives_without);
+        let computes = there().all(computes_without);
+        let more = self.geometry.lost_max().saturating_sub(self.degraded).max(1);
+        let is_dirty = |family| self.dirty && self.geometry.level().family() == family;
+        Tolerance {
+            can_lose: if survives && computes { more } else { 0 },
+            parity_in_doubt: is_dirty(Family::Stripe) && survives && !computes,
+            copies_in_doubt: is_dirty(Family::Mirror),
+        }
+    }
+}
+
 /// Builds the array of a settled roster.
 pub(crate) fn build(
     roster: &Roster<'_>,

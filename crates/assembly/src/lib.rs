@@ -83,7 +83,7 @@ mod refusal;
 mod risk;
 mod verdict;
 
-pub use array::{AssembledArray, Occupant};
+pub use array::{AssembledArray, Occupant, Tolerance};
 pub use choose::Choice;
 pub use refusal::{ArrayName, AtRisk, ReadOnlyReason, Refusal};
 pub use verdict::{Reason, Verdict};

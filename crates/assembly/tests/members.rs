@@ -3,7 +3,7 @@
 mod kit;
 
 use braid_assembly::{Options, Reason, Refusal, Verdict, assemble};
-use braid_geometry::Level;
+use braid_geometry::{Family, Level};
 use braid_ondisk::{
     BadBlockLogError, BadBlockLogPlace, BadRange, Features, Foreign, ForeignKind, Role,
     SuperblockError, SuperblockFault, Version,
@@ -470,4 +470,51 @@ fn a_member_levelled_while_the_told_one_was_away_does_not_stop_the_array() {
     let array = assembly.array.expect("an array");
     // Somebody may have written since, without an answer.
     assert!(array.dirty && array.degraded == 1 && array.slots[0].is_none());
+}
+
+/// What `tolerance` says is what a start without members does.
+#[test]
+fn what_an_array_can_lose_is_what_it_starts_without() {
+    let levels = [
+        (Level::Raid0, 3),
+        (Level::Raid1, 3),
+        (Level::Raid4, 4),
+        (Level::Raid5, 4),
+        (Level::Raid6, 5),
+        (Level::Raid10, 4),
+    ];
+    for (level, slots) in levels {
+        for is_dirty in [false, true] {
+            let mut members = array(level, slots);
+            if is_dirty {
+                set_dirty(&mut members, 0);
+            }
+            for present in 1_u32..1 << slots {
+                let here = |index: &usize| present >> index & 1 == 1;
+                let some: Vec<_> =
+                    (0..members.len()).filter(here).map(|index| members[index].clone()).collect();
+                let Ok(found) = judge(&some).array else { continue };
+                let bears = |lost: u32| {
+                    let starts = |less: u32| {
+                        let here = |index: &usize| less >> index & 1 == 1;
+                        let rest = (0..members.len()).filter(here).map(|one| members[one].clone());
+                        judge(&rest.collect::<Vec<_>>()).array.is_ok()
+                    };
+                    let subsets = 1..1_u32 << slots;
+                    let mut less = subsets.filter(|less| {
+                        less & !present == 0 && (present & !less).count_ones() == lost
+                    });
+                    present.count_ones() > lost && less.all(starts)
+                };
+                let tolerance = found.tolerance();
+                let can_lose = u32::from(tolerance.can_lose);
+                assert!(can_lose == 0 || bears(can_lose), "{level} {present:b} {is_dirty}");
+                assert!(can_lose > 0 || !bears(1), "{level} {present:b} {is_dirty}: {tolerance:?}");
+                let family = level.family();
+                assert_eq!(tolerance.copies_in_doubt, is_dirty && family == Family::Mirror);
+                let is_said = tolerance.parity_in_doubt;
+                assert!(!is_said || is_dirty && family == Family::Stripe && can_lose == 0);
+            }
+        }
+    }
 }

@@ -3,7 +3,7 @@
 //! `braid-assembly` says why there is no array; this says what to do about it, with the person's
 //! own names. Every refusal is mapped: the match has no catch-all.
 
-use braid_assembly::{AtRisk, MemberVerdict, ReadOnlyReason, Reason, Refusal, Verdict};
+use braid_assembly::{AtRisk, MemberVerdict, ReadOnlyReason, Reason, Refusal, Tolerance, Verdict};
 use braid_geometry::GeometryError;
 use braid_ondisk::{SuperblockFault, format_uuid};
 
@@ -141,6 +141,25 @@ pub(crate) fn at_risk_words(risk: &AtRisk) -> String {
         format_size(length),
         sectors.start
     )
+}
+
+/// What the array bears.
+pub(crate) fn tolerance_words(tolerance: Tolerance) -> String {
+    let lose = match tolerance.can_lose {
+        0 => "cannot lose a member".to_string(),
+        1 => "can lose 1 more member".to_string(),
+        more => format!("can lose {more} more members"),
+    };
+    let until = if tolerance.parity_in_doubt {
+        " until its parity is resynced: it was interrupted while writing, and nothing is computed from parity \
+         that may not fit"
+    } else if tolerance.copies_in_doubt {
+        "; its copies may differ where it was being written when it was interrupted, and what is read there may \
+         change when a member is lost, until they are resynced"
+    } else {
+        ""
+    };
+    format!("{lose}{until}")
 }
 
 fn with_remedies(

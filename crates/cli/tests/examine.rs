@@ -163,3 +163,28 @@ fn a_name_from_a_disk_cannot_steer_the_terminal() {
     let seen = folder.braid("examine a");
     assert!(!seen.out.contains('\u{1b}') && seen.out.contains("\\u{1b}"), "{seen:?}");
 }
+
+/// `examine` said of a dirty RAID-5 that it can lose 1 more member; losing one made all its chunks unreadable, and the
+/// next start was refused.
+#[test]
+fn a_dirty_array_is_not_said_to_bear_what_it_does_not() {
+    for (level, members, can_lose, doubt, words) in [
+        ("5", "a b c", 0, "parity_in_doubt", "cannot lose a member until its parity is resynced"),
+        ("6", "a b c d", 0, "parity_in_doubt", "cannot lose a member until its parity is resynced"),
+        ("1", "a b c", 2, "copies_in_doubt", "can lose 2 more members; its copies may differ"),
+    ] {
+        let folder = Folder::new();
+        let create = format!("create tank --level {level} --member-size 8M {members}");
+        folder.braid(&create).done();
+        members.split(' ').for_each(|name| update(&folder, name, |one| one.resync_offset = 0));
+        let seen = folder.braid_changing_nothing(&format!("examine {members}"));
+        assert_eq!(seen.exit, 3);
+        seen.says("tank  dirty").says(words);
+        let seen = folder.braid_changing_nothing(&format!("examine --json {members}")).json();
+        let array = &seen["array"];
+        assert_eq!(array["can_lose"], can_lose, "{array}");
+        for name in ["parity_in_doubt", "copies_in_doubt"] {
+            assert_eq!(array[name], name == doubt, "{array}");
+        }
+    }
+}

@@ -126,13 +126,13 @@ impl Server {
         self.ended().map(|_| ())
     }
 
-    /// It was told to stop and must do so well: with clean superblocks, and status 0.
+    /// It was told to stop and must do so well: everything flushed, superblocks told, and status 0.
     pub(super) fn stopped(mut self) -> Result<()> {
         let status = self.ended()?;
         let said: Vec<Value> = self.events.iter().collect();
         let last = said.iter().find(|event| event["event"] == "stopped");
         let last = last.with_context(|| format!("it said no \"stopped\" but {said:?}"))?;
-        ensure!(status.success() && last["clean"] == true, "it ended with {status} and {last}");
+        ensure!(status.success() && last["in_order"] == true, "it ended with {status} and {last}");
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Mutex;
 
+use braid_assembly::Tolerance;
 use braid_engine::array::MemberId;
 use braid_frontend_nbd::{Counts, Notice as ClientNotice};
 use braid_geometry::SECTOR_BYTES;
@@ -21,7 +22,7 @@ use crate::output::colour::{Paint, Style};
 use crate::output::printable::printable;
 use crate::output::shell::shell_word;
 use crate::output::size::format_size;
-use crate::refusal::at_risk_words;
+use crate::refusal::{at_risk_words, tolerance_words};
 use crate::signals::name_of;
 
 /// Tells a person or a program what happens.
@@ -31,6 +32,10 @@ pub(crate) struct Reporter {
     name: String,
     uuid: String,
     level: String,
+    /// It stays dirty however it stops: only a resync makes redundancy agree.
+    stays_dirty: bool,
+    /// What it bore when it was started.
+    tolerance: Tolerance,
     labels: BTreeMap<u16, String>,
     /// The watcher's thread adds to it, the main thread tells the sum.
     lost: Mutex<LostRanges>,
@@ -59,6 +64,8 @@ impl Reporter {
             name,
             uuid,
             level: facts.level.to_string(),
+            tolerance: ready.array.tolerance(),
+            stays_dirty: ready.array.dirty && ready.array.accepted_risk.is_none(),
             labels: (0..).zip(in_order.iter().map(label)).collect(),
             lost: Mutex::default(),
         }
@@ -92,6 +99,7 @@ impl Reporter {
                     "at_risk": ready.array.accepted_risk.as_ref().map(at_risk_words),
                     "degraded_slots": ready.array.degraded,
                     "dirty": ready.array.dirty,
+                    "can_lose": ready.array.tolerance().can_lose,
                     "events": ready.array.newest.state.events,
                 }),
             );
@@ -104,7 +112,7 @@ impl Reporter {
             self.say(Style::Warning, &format!("{label}: {}: {}", verdict.verdict, verdict.reason));
         }
         if ready.array.degraded > 0 {
-            let more = self.can_lose(ready);
+            let more = tolerance_words(ready.array.tolerance());
             let count = ready.array.degraded;
             let slots = if count == 1 { "slot" } else { "slots" };
             let text = format!("{} is degraded: {count} {slots} missing, {more}", self.name);
@@ -120,22 +128,12 @@ impl Reporter {
                 let never_ran = ready.array.newest.state.events == 0;
                 let why =
                     if never_ran { "has never been synced" } else { "was not stopped cleanly" };
-                let text = format!(
-                    "{} {why}, and redundancy may not match everywhere: losing a member now can \
-                     lose data; let md resync it when convenient",
-                    self.name
-                );
+                let name = &self.name;
+                let lose = tolerance_words(ready.array.tolerance());
+                let text = format!("{name} {why}: {lose}; let md resync it when convenient");
                 self.say(Style::Warning, &text);
             }
             None => {}
-        }
-    }
-
-    fn can_lose(&self, ready: &Ready) -> String {
-        let left = ready.array.geometry.lost_max().saturating_sub(ready.array.degraded);
-        match left {
-            0 => "can lose no more".to_string(),
-            left => format!("can lose {left} more"),
         }
     }
 
@@ -175,18 +173,7 @@ impl Reporter {
             self.labels.get(&member.0).map_or_else(String::new, |label| printable(label).into())
         };
         match notice {
-            Notice::MemberOut { member, slot } => {
-                let label = label(*member);
-                if self.json {
-                    return self.event("member-out", &json!({ "member": label, "slot": slot.0 }));
-                }
-                let text = format!(
-                    "{label} failed and is out of {} (slot {}); the others' superblocks say so, \
-                     and the data is served from them",
-                    self.name, slot.0
-                );
-                self.say(Style::Warning, &text);
-            }
+            Notice::MemberOut { member, slot } => self.member_out(&label(*member), slot.0),
             Notice::Broken { member } => {
                 let label = label(*member);
                 if self.json {
@@ -249,6 +236,26 @@ impl Reporter {
             ),
         };
         self.say(Style::Error, &text);
+    }
+
+    fn member_out(&self, label: &str, slot: u16) {
+        if self.json {
+            return self.event("member-out", &json!({ "member": label, "slot": slot }));
+        }
+        let served = if self.tolerance.parity_in_doubt {
+            "what it held reads as an error where parity may not fit, for the array was dirty when it was started; \
+             its next start is refused unless the risk is accepted"
+        } else if self.tolerance.copies_in_doubt {
+            "the data is served from them; where copies differ, for the array was dirty when it was started, what \
+             is read may change now"
+        } else {
+            "and the data is served from them"
+        };
+        let text = format!(
+            "{label} failed and is out of {} (slot {slot}); the others' superblocks say so, {served}",
+            self.name
+        );
+        self.say(Style::Warning, &text);
     }
 
     fn sits_out(&self, (label, slot): (&str, u16), latency_ms: u64, siblings_us: u64) {
@@ -394,7 +401,8 @@ impl Reporter {
             return self.event(
                 "stopped",
                 &json!({
-                    "clean": stopped.clean,
+                    "clean": stopped.clean && !self.stays_dirty,
+                    "in_order": stopped.clean,
                     "lost_ranges": lost_ranges,
                     "lost_bytes": lost_bytes,
                     "connections_cut": cut,
@@ -437,7 +445,13 @@ impl Reporter {
             );
             self.say(Style::Error, &text);
         }
-        let state = if stopped.clean { "cleanly" } else { "but its superblocks are not clean" };
+        let state = match (stopped.clean, self.stays_dirty) {
+            (true, false) => "cleanly",
+            (true, true) => {
+                "in order, everything is flushed; it was dirty when it was started and stays so until it is resynced"
+            }
+            (false, _) => "but its superblocks are not clean",
+        };
         errln!("stopped {} {state}", self.name);
     }
 

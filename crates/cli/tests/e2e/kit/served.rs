@@ -140,14 +140,14 @@ impl Served {
         status.expect("it has ended")
     }
 
-    /// Stops it with SIGTERM; it must end well, with clean superblocks and every request answered.
+    /// Stops it with SIGTERM; it must end well, in order and with every request answered.
     /// Its last event.
     pub(crate) fn stop(mut self) -> Value {
         self.signal(Signal::TERM);
         let status = self.wait();
         let stopped = self.wait_for("stopped");
         assert!(status.success(), "{status}: {stopped}");
-        assert_eq!(stopped["clean"], true, "{stopped}");
+        assert_eq!(stopped["in_order"], true, "{stopped}");
         assert_eq!(stopped["connections_cut"], 0, "{stopped}");
         assert!(!self.socket.exists(), "its socket is left behind");
         stopped
