@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use braid_assembly::{Assembly, Choice, Options, ProbedMember, assemble};
+use braid_assembly::{Assembly, Choice, Known, Options, ProbedMember, assemble};
 use braid_geometry::{Level, Slot};
 use braid_ondisk::{
     ArrayFacts, DeviceFlags, NewSuperblock, PlacementRequest, Role, Snippet, Superblock, Timestamp,
@@ -162,6 +162,18 @@ fn assert_sound(members: &[ProbedMember], assembly: &Assembly) {
     assert!(array.geometry.survives(&is_lost), "more is missing than the level bears");
 }
 
+/// What is written down of the array: what one of the members says, or an event more or less.
+fn known(members: &[ProbedMember], bits: u8) -> Option<Known> {
+    let newest = members.iter().find_map(|member| member.probe.newest())?;
+    (bits & 16 != 0).then(|| Known {
+        uuid: newest.array.uuid,
+        creation_time: newest.array.creation_time,
+        events: newest.state.events.saturating_add(u64::from(bits >> 6)).saturating_sub(1),
+        update_time: newest.state.update_time,
+        members: Vec::new(),
+    })
+}
+
 fuzz_target!(|input: &[u8]| {
     let Some((head, rest)) = input.split_first_chunk::<8>() else { return };
     let Some(mut devices) = sound(*head) else { return };
@@ -173,6 +185,8 @@ fuzz_target!(|input: &[u8]| {
         choice: Choice::default(),
         read_only: head[6] & 2 != 0,
         accept_risk: head[6] & 4 != 0,
+        accept_older: head[6] & 8 != 0,
+        known: known(&members, head[6]).into_iter().collect(),
     };
     let forward = assemble(&members, &options);
     assert_sound(&members, &forward);

@@ -8,8 +8,8 @@
 #![no_main]
 
 use braid_ondisk::{
-    Role, Snippet, Superblock, SuperblockUpdate, Version, checksum_v0, checksum_v1, probe,
-    probe_ranges,
+    Role, Snippet, Superblock, SuperblockUpdate, Timestamp, Version, checksum_v0, checksum_v1,
+    probe, probe_ranges,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -31,7 +31,7 @@ fuzz_target!(|input: &[u8]| {
         updated.apply(&SuperblockUpdate {
             // A count beyond the limit is refused on reading; 2^63 updates do not happen.
             events: (updated.state.events + 1).min(1 << 63),
-            update_time_seconds: 1_700_000_000,
+            update_time: Timestamp { seconds: 1_700_000_000, microseconds: 0 },
             resync_offset: u64::MAX,
             roles: updated.state.roles.clone().into(),
             recovery_offset: updated.device.recovery_offset_sectors,

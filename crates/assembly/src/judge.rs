@@ -6,7 +6,9 @@
 //! ```text
 //!   newest = most events among those whose own role is a slot
 //!   own role spare, journal, faulty ........................ that
-//!   own role a slot:  two or more events behind ............ stale
+//!   own role a slot:  less than what is known .............. stale
+//!                     two or more events behind ............ stale
+//!                     equally new, table the same, older ... stale
 //!                     equally new, tables differ ........... contradictory, and no array
 //!                       (unless one of them counts in some of the other's members and no more: its word is later)
 //!                     newest table: any other role ......... faulty (md writes a removed member as a spare)
@@ -18,7 +20,9 @@
 use braid_hooks::{Bug, planted};
 use braid_ondisk::{Features, Role};
 
+use crate::Options;
 use crate::candidates::{Candidate, Verdicts};
+use crate::known::Known;
 use crate::refusal::Refusal;
 use crate::verdict::{Reason, Verdict};
 
@@ -45,10 +49,19 @@ pub(crate) struct Roster<'a> {
 /// Judges every member of one array.
 pub(crate) fn judge<'a>(
     group: &[Candidate<'a>],
+    options: &Options,
     verdicts: &mut Verdicts,
 ) -> Result<Roster<'a>, Refusal> {
-    let newest = newest(group);
-    let contradictory = contradictory(group);
+    let is_known = |known: &&Known| group.iter().any(|one| known.is_of(one.superblock));
+    let known = options.known.iter().find(is_known).filter(|_| !options.accept_older);
+    let (group, old) = set_old_aside(group, known);
+    let group = &group;
+    let newest = newest(group, options.accept_older);
+    for candidate in &old {
+        let (verdict, reason) = judge_old(candidate, newest, known);
+        verdicts.give(candidate.index, verdict, reason);
+    }
+    let contradictory = contradictory(group, options.accept_older);
     let mut claims: Vec<Claim<'a>> = Vec::new();
     let mut twins: Vec<Claim<'a>> = Vec::new();
     let mut spares: Vec<Candidate<'a>> = Vec::new();
@@ -59,7 +72,7 @@ pub(crate) fn judge<'a>(
         Some((_, other)) => {
             Err((Verdict::Contradictory, Reason::TablesDiffer { other: other.clone() }))
         }
-        None => judge_alone(candidate, newest),
+        None => judge_alone(candidate, newest, options.accept_older),
     };
     let judged: Vec<_> = group.iter().map(|one| (*one, judge_one(one))).collect();
     for (candidate, result) in &judged {
@@ -92,9 +105,52 @@ pub(crate) fn judge<'a>(
     if let Some(refusal) = contested {
         return Err(refusal);
     }
-    let newest = newest.ok_or(Refusal::NoMembers { wanted: None })?;
+    let newest = newest.ok_or_else(|| {
+        let only_old = known.and_then(|known| only_old(&old, known));
+        only_old.unwrap_or(Refusal::NoMembers { wanted: None })
+    })?;
     let spares = spares.iter().map(|spare| spare.index).collect();
     Ok(Roster { newest, active, spares, replaced })
+}
+
+/// Sets aside who says less than what is known. Of a clone and its member the older one goes, too: for once it can be told.
+fn set_old_aside<'a>(
+    group: &[Candidate<'a>],
+    known: Option<&Known>,
+) -> (Vec<Candidate<'a>>, Vec<Candidate<'a>>) {
+    let is_old = |candidate: &Candidate<'_>| {
+        let is_older = known.is_some_and(|known| known.is_beyond(candidate.superblock));
+        is_older && own_slot(candidate).is_some() && !planted(Bug::KnownIgnored)
+    };
+    group.iter().copied().partition(|candidate| !is_old(candidate))
+}
+
+/// What is said of a member that was set aside.
+fn judge_old(
+    candidate: &Candidate<'_>,
+    newest: Option<Candidate<'_>>,
+    known: Option<&Known>,
+) -> (Verdict, Reason) {
+    let (events, known_events) = (candidate.events(), known.map_or(0, |known| known.events));
+    let behind = known_events.saturating_sub(events);
+    let calls_out =
+        |one: &Candidate<'_>, other: &Candidate<'_>| role_in(one, other) == Role::Faulty;
+    let apart =
+        |newest: &Candidate<'_>| calls_out(newest, candidate) && calls_out(candidate, newest);
+    let reason = match newest.filter(apart) {
+        Some(newest) => {
+            Reason::RanApart { events, newest_events: newest.events(), newest: newest.label() }
+        }
+        None => Reason::OlderThanKnown { events, known_events },
+    };
+    (Verdict::Stale { behind }, reason)
+}
+
+/// Everybody who could have a slot was set aside.
+fn only_old(old: &[Candidate<'_>], known: &Known) -> Option<Refusal> {
+    let events = old.iter().map(Candidate::events).max()?;
+    let (known_events, members) = (known.events, known.members.clone());
+    Some(Refusal::OlderThanKnown { events, known_events, members })
 }
 
 /// The slot that the same device claims under another label: one of the two is a clone. 0.90 gives
@@ -120,18 +176,23 @@ fn twin_of<'a>(candidate: &Candidate<'_>, spares: &[Candidate<'a>]) -> Option<Ca
 
 /// The candidate whose superblock counts: of the newest the one with the lowest number, and of those the first
 /// label. They agree, or there is no array.
-fn newest<'a>(group: &[Candidate<'a>]) -> Option<Candidate<'a>> {
-    newest_members(group).into_iter().min_by_key(|candidate| candidate.superblock.device.number)
+fn newest<'a>(group: &[Candidate<'a>], accept_older: bool) -> Option<Candidate<'a>> {
+    newest_members(group, accept_older)
+        .into_iter()
+        .min_by_key(|candidate| candidate.superblock.device.number)
 }
 
-/// The members with most events, without those that are superseded; if they supersede each other in a circle,
-/// all of them.
-fn newest_members<'a>(group: &[Candidate<'a>]) -> Vec<Candidate<'a>> {
+/// The members with most events, without those that are superseded or of an older update; if they supersede each other in a
+/// circle, all of them.
+fn newest_members<'a>(group: &[Candidate<'a>], accept_older: bool) -> Vec<Candidate<'a>> {
     let active = || group.iter().copied().filter(|candidate| own_slot(candidate).is_some());
     let counts = || active().map(|candidate| candidate.events());
     let events = if planted(Bug::OldestCounts) { counts().min() } else { counts().max() };
     let newest: Vec<_> = active().filter(|one| Some(one.events()) == events).collect();
-    let is_old = |one: &Candidate<'_>| is_superseded(one, group) || is_outrun(one, group);
+    let is_old = |one: &Candidate<'_>| {
+        let is_older = |other: &Candidate<'_>| !accept_older && is_of_older_update(one, other);
+        is_superseded(one, group) || is_outrun(one, group) || group.iter().any(is_older)
+    };
     let (superseded, last): (Vec<_>, Vec<_>) =
         newest.into_iter().partition(|one| is_old(one) && !planted(Bug::SupersededCounts));
     if last.is_empty() { superseded } else { last }
@@ -186,11 +247,25 @@ fn is_outrun(one: &Candidate<'_>, group: &[Candidate<'_>]) -> bool {
     })
 }
 
+/// Whether another member's superblock is of a later update with the same count and the same table. md, and braid with a
+/// sleeping spare, count one event back when the array turns clean, so the same count comes again. All members of one
+/// update have its time; so this one has missed the last, and what was written since.
+///
+/// With another table the tables decide: a member that was brought level has the time of whom it was brought level with.
+fn is_of_older_update(one: &Candidate<'_>, other: &Candidate<'_>) -> bool {
+    let time = |candidate: &Candidate<'_>| candidate.superblock.state.update_time;
+    other.events() == one.events()
+        && own_slot(other).is_some()
+        && time(one) < time(other)
+        && slots_in(one) == slots_in(other)
+        && !planted(Bug::UpdateTimeIgnored)
+}
+
 /// The newest members that disagree with another of them about who has which slot; each with whom it disagrees.
 /// One update writes one table to everybody, so equally new tables are equal. Spare and faulty are not compared:
 /// nobody is read on account of either.
-fn contradictory(group: &[Candidate<'_>]) -> Vec<(usize, String)> {
-    let newest = newest_members(group);
+fn contradictory(group: &[Candidate<'_>], accept_older: bool) -> Vec<(usize, String)> {
+    let newest = newest_members(group, accept_older);
     let differ = |a: &Candidate<'_>, b: &Candidate<'_>| slots_in(a) != slots_in(b);
     let find = |candidate: &Candidate<'_>| {
         newest.iter().find(|other| differ(candidate, other)).map(|other| other.label())
@@ -210,7 +285,11 @@ fn slots_in(candidate: &Candidate<'_>) -> Vec<(usize, u16)> {
 }
 
 /// The slot that a member may claim, or what else it is.
-fn judge_alone(candidate: &Candidate<'_>, newest: Option<Candidate<'_>>) -> Judged {
+fn judge_alone(
+    candidate: &Candidate<'_>,
+    newest: Option<Candidate<'_>>,
+    accept_older: bool,
+) -> Judged {
     let table_role = newest.map(|newest| role_in(&newest, candidate));
     let (slot, newest) = match (candidate.superblock.state.role, newest) {
         (Role::Journal, _) => return Err((Verdict::Journal, Reason::SaysJournal)),
@@ -235,6 +314,12 @@ fn judge_alone(candidate: &Candidate<'_>, newest: Option<Candidate<'_>>) -> Judg
     let apart = Reason::RanApart { events, newest_events, newest: newest.label() };
     if behind > EVENTS_BEHIND_MAX {
         let reason = if ran_apart { apart } else { Reason::EventsBehind { events, newest_events } };
+        return Err((Verdict::Stale { behind }, reason));
+    }
+    if !accept_older && is_of_older_update(candidate, &newest) {
+        let time = |candidate: &Candidate<'_>| candidate.superblock.state.update_time;
+        let (updated, newest_updated) = (time(candidate), time(&newest));
+        let reason = Reason::OlderUpdate { events, updated, newest_updated };
         return Err((Verdict::Stale { behind }, reason));
     }
     match table_role {
@@ -283,9 +368,8 @@ fn settle<'a>(
         let mut claimants = set_replacements_aside(slot, claimants, &mut settled, verdicts);
         claimants.extend(twins.iter().filter(|(of, _)| *of == slot).map(|(_, twin)| *twin));
         claimants.sort_by_key(Candidate::label);
-        // A clone beside its member, whatever the counts say. They step back when the array turns
-        // clean, so a clone taken before has one more and older data; and if either ran without the
-        // other, both may have answered writes that the other lacks.
+        // A clone beside its member, whatever the counts say: if either ran without the other, both may have
+        // answered writes that the other lacks.
         match claimants.as_slice() {
             [only] => {
                 let (verdict, reason) = occupies(slot, only, newest_events);

@@ -37,13 +37,28 @@
 //!   the counts say. The count steps back when the array turns clean, so a clone taken before has one event more and
 //!   older data; and if either was started without the other, each may hold writes that the other lacks. Refused, by
 //!   name, unless neither is in the array any more. A clone that is presented
-//!   *instead* of its member, within one event, looks like a member that a power failure kept from being told: md's
-//!   format cannot tell them apart, and neither can we.
+//!   *instead* of its member is an old copy, see below.
 //! - **Two halves that ran apart** each call the other faulty. If one has more events, it is the array, and the other
 //!   is refused with that reason. If their counts are equal nobody can tell, and the array is refused.
 //! - **Equally new members, one of whom puts out somebody whom the other counts in**, and counts in nobody else: the
 //!   shorter table is the later word. Counts step back when the array turns clean, and an update that a power failure
 //!   cuts short reaches some; members only leave between two updates of one count. Who is in both tables is used.
+//!
+//! # Old copies
+//!
+//! A member that was put back from a backup, or that comes from another machine, is as sound as any other; it is only old.
+//!
+//! - *Fewer events, by two or more*: stale, as above. braid says every change twice, with an event each, so a member that
+//!   was away while anything was written is two behind, but for a few milliseconds ([`Reason::OneBehind`] is then an update that
+//!   a power cut kept from it).
+//! - *As many events and the same table, but an earlier update time*: stale ([`Reason::OlderUpdate`]). md takes an event
+//!   back when the array turns clean, so a run that was stopped ends with the count that it began with. All members of
+//!   one update have one time.
+//! - *Less than what is known from elsewhere* ([`Known`]): stale ([`Reason::OlderThanKnown`]), and refused if there is
+//!   nobody else ([`Refusal::OlderThanKnown`]): an array all of which was put back looks like one whose newer members are
+//!   not there, and only a person can tell ([`Options::accept_older`]).
+//!
+//! docs/on-disk.md has the table of what can be told and what cannot, with a test for each row.
 //!
 //! # Writing to an array with a bitmap without keeping the bitmap
 //!
@@ -79,12 +94,14 @@ mod candidates;
 mod choose;
 mod damaged;
 mod judge;
+mod known;
 mod refusal;
 mod risk;
 mod verdict;
 
 pub use array::{AssembledArray, Occupant, Tolerance};
 pub use choose::Choice;
+pub use known::{Known, KnownMember};
 pub use refusal::{ArrayName, AtRisk, ReadOnlyReason, Refusal};
 pub use verdict::{Reason, Verdict};
 
@@ -117,6 +134,10 @@ pub struct Options {
     /// Start a dirty and degraded array all the same; what is at risk is then in
     /// [`AssembledArray::accepted_risk`].
     pub accept_risk: bool,
+    /// Believe members that are older than the array was when it was last seen, or than members with the same count.
+    pub accept_older: bool,
+    /// What is known of arrays from elsewhere; those that the members are not of do no harm.
+    pub known: Vec<Known>,
 }
 
 /// What one member is.
@@ -145,7 +166,7 @@ pub fn assemble(members: &[ProbedMember], options: &Options) -> Assembly {
     let mut verdicts = candidates::Verdicts::new(members);
     let candidates = candidates::candidates(members, &mut verdicts);
     let array = choose::choose(&options.choice, candidates, &mut verdicts)
-        .and_then(|group| judge::judge(&group, &mut verdicts))
+        .and_then(|group| judge::judge(&group, options, &mut verdicts))
         .and_then(|roster| array::build(&roster, members, options));
     Assembly { verdicts: verdicts.finish(), array }
 }

@@ -6,6 +6,8 @@ use std::ops::Range;
 use braid_geometry::GeometryError;
 use braid_ondisk::format_uuid;
 
+use crate::known::KnownMember;
+
 /// An array that was found.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ArrayName {
@@ -132,6 +134,19 @@ pub enum Refusal {
         /// The most that a sound one has.
         sound_events: u64,
     },
+    /// Nobody here is as new as the array was when it was last seen.
+    #[error(
+        "the array is known to have been newer: it had events {known_events}, the newest here has {events}; \
+         {} had them", members_words(.members)
+    )]
+    OlderThanKnown {
+        /// The most events that one of them has.
+        events: u64,
+        /// Those that are known.
+        known_events: u64,
+        /// Who had those.
+        members: Vec<KnownMember>,
+    },
     /// Members that belong together and do not fit together.
     #[error("{label} and {other} are of one array and disagree about its {field}")]
     ConflictingGeometry {
@@ -192,6 +207,7 @@ impl Refusal {
             Self::Journal => "journal",
             Self::Clustered => "clustered",
             Self::NewestDamaged { .. } => "newest-damaged",
+            Self::OlderThanKnown { .. } => "older-than-known",
             Self::ConflictingGeometry { .. } => "conflicting-geometry",
             Self::Geometry(_) => "geometry",
             Self::TooFewMembers { .. } => "too-few-members",
@@ -204,4 +220,13 @@ impl Refusal {
 
 fn list<T: ToString>(items: &[T]) -> String {
     items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// By slot, and by UUID where there is one.
+fn members_words(members: &[KnownMember]) -> String {
+    let words = members.iter().map(|member| match member.uuid {
+        [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] => format!("slot {}", member.slot),
+        uuid => format!("slot {} (device {})", member.slot, format_uuid(&uuid)),
+    });
+    words.collect::<Vec<_>>().join(", ")
 }

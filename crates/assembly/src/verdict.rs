@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use braid_ondisk::{BadBlockLogError, ForeignKind, SuperblockError, format_uuid};
+use braid_ondisk::{BadBlockLogError, ForeignKind, SuperblockError, Timestamp, format_uuid};
 
 /// What a member is to the array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -102,7 +102,8 @@ pub enum Reason {
         /// Its events.
         events: u64,
     },
-    /// One event behind, which nobody can have missed a write by.
+    /// One event behind: an update that a power cut kept from it, in whose course nothing is written. With superblocks that
+    /// md wrote, or that braid wrote in its last milliseconds, an old copy can look the same.
     OneBehind {
         /// Its events.
         events: u64,
@@ -144,6 +145,22 @@ pub enum Reason {
         events: u64,
         /// The newest.
         newest_events: u64,
+    },
+    /// As many events as the newest, and an older update: they were counted back when the array turned clean.
+    OlderUpdate {
+        /// Its events, and the newest.
+        events: u64,
+        /// When it was updated.
+        updated: Timestamp,
+        /// When the newest was.
+        newest_updated: Timestamp,
+    },
+    /// Older than the array was when it was last seen.
+    OlderThanKnown {
+        /// Its events.
+        events: u64,
+        /// Those that are known.
+        known_events: u64,
     },
     /// It and the newest member each ran without the other, and call each other faulty.
     RanApart {
@@ -207,7 +224,11 @@ impl fmt::Display for Reason {
         match self {
             Self::Newest { events } => write!(f, "events {events}, the newest"),
             Self::OneBehind { events } => {
-                write!(f, "events {events}, one behind the newest: no write was missed")
+                write!(
+                    f,
+                    "events {events}, one behind the newest: an update was cut short before anything was written, \
+                     unless this is an old copy"
+                )
             }
             Self::RecoveryUnfinished { recovered_sectors } => {
                 write!(f, "its recovery reached sector {recovered_sectors}")
@@ -229,14 +250,10 @@ impl fmt::Display for Reason {
                 write!(f, "it was to replace {original}, which is still there")
             }
             Self::SaysJournal => f.write_str("its superblock says it is the write journal"),
-            Self::EventsBehind { events, newest_events } => {
-                write!(f, "events {events}, the newest are {newest_events}: it has missed writes")
-            }
-            Self::RanApart { events, newest_events, newest } => write!(
-                f,
-                "the array ran in two halves: this one has events {events} and calls {newest} faulty, which has \
-                 events {newest_events} and is believed"
-            ),
+            Self::EventsBehind { .. }
+            | Self::OlderUpdate { .. }
+            | Self::OlderThanKnown { .. }
+            | Self::RanApart { .. } => self.fmt_stale(f),
             Self::MarkedFaulty { newest } => {
                 write!(f, "the newest superblock ({newest}) calls it faulty")
             }
@@ -265,5 +282,42 @@ impl fmt::Display for Reason {
                 write!(f, "it and {other} are equally new and disagree about who is in the array")
             }
         }
+    }
+}
+
+impl Reason {
+    /// Why it has missed writes.
+    fn fmt_stale(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::EventsBehind { events, newest_events } => {
+                write!(f, "events {events}, the newest are {newest_events}: it has missed writes")
+            }
+            Self::OlderUpdate { events, updated, newest_updated } => write!(
+                f,
+                "events {events} as the newest, but last updated {} before it: an old copy, which has missed writes",
+                apart(*updated, *newest_updated)
+            ),
+            Self::OlderThanKnown { events, known_events } => write!(
+                f,
+                "events {events}, and the array is known to have had {known_events}: an old copy, which has missed \
+                 writes"
+            ),
+            Self::RanApart { events, newest_events, newest } => write!(
+                f,
+                "the array ran in two halves: this one has events {events} and calls {newest} faulty, which has \
+                 events {newest_events} and is believed"
+            ),
+            _ => unreachable!("the others have not"),
+        }
+    }
+}
+
+/// The time from one moment to a later one.
+fn apart(from: Timestamp, to: Timestamp) -> String {
+    let microseconds =
+        |time: Timestamp| u128::from(time.seconds) * 1_000_000 + u128::from(time.microseconds);
+    match microseconds(to).saturating_sub(microseconds(from)) {
+        apart if apart >= 2_000_000 => format!("{} s", apart / 1_000_000),
+        apart => format!("{} ms", apart.div_ceil(1000)),
     }
 }

@@ -5,6 +5,7 @@ mod output;
 
 mod cmd;
 mod error;
+mod known;
 mod private;
 mod probe;
 mod refusal;

@@ -60,6 +60,7 @@ fn code(refusal: &Refusal, verdicts: &[MemberVerdict]) -> Code {
         Refusal::Reshaping { .. } => Code::Reshaping,
         Refusal::Journal => Code::JournalNeeded,
         Refusal::NewestDamaged { .. } => Code::NewestDamaged,
+        Refusal::OlderThanKnown { .. } => Code::OlderThanKnown,
         Refusal::ConflictingGeometry { .. } => Code::MembersDisagree,
         Refusal::Geometry(
             GeometryError::Raid10FarSets { .. } | GeometryError::Raid0LayoutUnspecified { .. },
@@ -115,6 +116,7 @@ fn what(refusal: &Refusal) -> String {
         | Refusal::RolesContradict { .. }
         | Refusal::SlotClaimedTwice { .. }
         | Refusal::NewestDamaged { .. }
+        | Refusal::OlderThanKnown { .. }
         | Refusal::ConflictingGeometry { .. }
         | Refusal::Geometry(_) => refusal.to_string(),
     }
@@ -202,6 +204,10 @@ fn with_remedies(
                 .remedy(Risk::Look, "See what the sound ones hold", look)
                 .remedy(Risk::Destroy, "Go on from the sound ones, without what they missed", serve)
         }
+        Refusal::OlderThanKnown { .. } => {
+            let best = "Best: connect the members that had them, and name them, too";
+            accept_older(error.remedy(Risk::Look, best, ""), &all)
+        }
         Refusal::ConflictingGeometry { label, .. } => {
             let rest = words(members, std::slice::from_ref(label));
             error.remedy(Risk::Look, "Compare them", examine).remedy(
@@ -211,9 +217,7 @@ fn with_remedies(
             )
         }
         Refusal::Geometry(_) => error.remedy(Risk::Look, "See what it says", examine),
-        Refusal::TooFewMembers { .. } => error
-            .remedy(Risk::Look, "Connect the missing members and name them, too", "")
-            .remedy(Risk::Look, "See what each member is", examine),
+        Refusal::TooFewMembers { .. } => too_few(error, examine, verdicts, &all),
         Refusal::DirtyAndDegraded(_) => error
             .remedy(Risk::Look, "Best: connect the missing member and name it, too", "")
             .remedy(Risk::Look, "See what each member is", examine)
@@ -229,6 +233,28 @@ fn with_remedies(
             error.remedy(Risk::Look, "Read it", read).remedy(Risk::Change, label, command)
         }
     }
+}
+
+fn too_few(error: CliError, examine: String, verdicts: &[MemberVerdict], all: &str) -> CliError {
+    let error = error.remedy(Risk::Look, "Connect the missing members and name them, too", "");
+    let is_old = |verdict: &MemberVerdict| {
+        matches!(verdict.reason, Reason::OlderThanKnown { .. } | Reason::OlderUpdate { .. })
+    };
+    if verdicts.iter().any(is_old) {
+        return accept_older(error, all);
+    }
+    error.remedy(Risk::Look, "See what each member is", examine)
+}
+
+/// Going on from old copies, for whoever put them back.
+fn accept_older(error: CliError, members: &str) -> CliError {
+    let examine = format!("braid examine {members}");
+    let look = format!("braid serve --read-only --accept-older {members}");
+    let serve = format!("braid serve --accept-older {members}");
+    error
+        .remedy(Risk::Look, "See what each says", examine)
+        .remedy(Risk::Look, "See what these hold", look)
+        .remedy(Risk::Destroy, "They were put back on purpose: go on from them", serve)
 }
 
 /// How the kernel's md would be given the members that belong to the array. It takes block devices

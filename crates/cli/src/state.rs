@@ -107,7 +107,7 @@ fn member_json(member: &Saved<'_>, ranges: Vec<Value>) -> Result<Value, Failed> 
 }
 
 /// Makes a folder and those above it, each on stable storage within the one above.
-fn make_folders(folder: &Path) -> Result<(), Failed> {
+pub(crate) fn make_folders(folder: &Path) -> Result<(), Failed> {
     let missing: Vec<&Path> = folder.ancestors().take_while(|path| !path.is_dir()).collect();
     for path in missing.into_iter().rev().filter(|path| !path.as_os_str().is_empty()) {
         match DirBuilder::new().mode(0o700).create(path) {

@@ -18,7 +18,7 @@ fn update(folder: &Folder, name: &str, change: impl Fn(&mut SuperblockUpdate)) {
     let mut superblock = unvalidated.validate(MEMBER_BYTES, 4096).expect("a sound one");
     let mut update = SuperblockUpdate {
         events: superblock.state.events,
-        update_time_seconds: superblock.state.update_time.seconds,
+        update_time: superblock.state.update_time,
         resync_offset: superblock.state.resync_offset,
         roles: superblock.state.roles.clone().into(),
         recovery_offset: None,

@@ -19,9 +19,9 @@
 
 use braid_assembly::{AssembledArray, Occupant};
 use braid_geometry::{Family, MemberSector, SECTOR_BYTES, Slot};
-use braid_ondisk::{Superblock, SuperblockUpdate};
+use braid_ondisk::{Superblock, SuperblockUpdate, Timestamp};
 
-use crate::array::{ArraySetup, MemberId, MemberSetup, level_with, next_wave};
+use crate::array::{ArraySetup, MemberId, MemberSetup, UpdateTimes, level_with, next_wave};
 use crate::{BadBlocks, BadRange};
 
 /// How the driver wants to run it.
@@ -161,7 +161,8 @@ pub type Round = Vec<Vec<Levelled>>;
 /// level in this round and the next, and the machine hears of the loss before anything else
 /// ([`Array::handle_member_gone`](crate::array::Array::handle_member_gone)); if not, the array is not started.
 ///
-/// - First round: members that are one event behind. If the first update then reached only some
+/// - First round: members that are one event behind. What they are told has the time of the newest superblock: with one of
+///   its own they would be of another update than the others. If the first update then reached only some
 ///   members, they would be two behind, and be called stale though they missed nothing.
 /// - Second round: all members, if a bitmap is one event ahead of them. The first update must be
 ///   ahead of the bitmap, two above the members.
@@ -169,7 +170,7 @@ pub type Round = Vec<Vec<Levelled>>;
 pub fn levelling<'a>(
     assembled: &AssembledArray,
     superblock_of: impl Fn(usize) -> Option<&'a Superblock>,
-    update_time_seconds: u64,
+    now: Timestamp,
 ) -> Vec<Round> {
     if !keeps_intent(assembled) {
         return Vec::new();
@@ -177,11 +178,13 @@ pub fn levelling<'a>(
     let newest = &assembled.newest;
     let mut rounds = Vec::new();
     let mut from = newest.state.events.saturating_sub(1);
+    let mut times = UpdateTimes::after(newest);
     while from < events(assembled) {
         let level = (from + 1, assembled.resync_offset);
+        let update_time = times.of(from + 1, now);
         let update = |index: usize| {
             let superblock = superblock_of(index)?;
-            let update = level_with(superblock, newest, level, update_time_seconds)?;
+            let update = level_with(superblock, newest, level, update_time)?;
             Some((index, update))
         };
         let members = assembled.slots.iter().flatten();

@@ -67,6 +67,11 @@ fn a_flush_of_a_dirty_array_first_tells_who_is_away() {
         assert_eq!((state.events, state.resync_offset, state.roles.len()), (41, 0, 2));
     }
     write(&mut array, &told, &[]);
+    let again = asked(&mut array);
+    assert!(
+        again.superblocks.iter().all(|(_, state)| state.events == 42) && again.flushes.is_empty()
+    );
+    write(&mut array, &again, &[]);
     assert_eq!(asked(&mut array).flushes, [MemberId(0), MemberId(1)]);
     array.handle_flushed(NOW, MemberId(0), true);
     array.handle_flushed(NOW, MemberId(1), true);
@@ -105,6 +110,7 @@ fn asked(array: &mut Array) -> Asked {
             }
             ArrayEffect::Flush { member } => asked.flushes.push(member),
             ArrayEffect::Publish(view) => asked.views.push((view.epoch, view.gate)),
+            ArrayEffect::Notice(Notice::Told { .. }) => {}
             ArrayEffect::Notice(notice) => asked.notices.push(notice),
             ArrayEffect::WriteBack { round } => {
                 array.handle_report(NOW, SHARD, Report::WrittenBack { round });
@@ -127,7 +133,17 @@ fn activate(array: &mut Array) {
     array.handle_report(NOW, SHARD, Report::WantWrite);
     let update = asked(array);
     write(array, &update, &[]);
-    assert_eq!(asked(array).views.last().expect("a view").1, Gate::Open);
+    let open = asked(array);
+    assert_eq!(open.views.last().expect("a view").1, Gate::Open);
+    // The same once more, unless a spare sleeps; writes go on meanwhile.
+    write(array, &open, &[]);
+    assert!(asked(array).views.is_empty(), "which changes nothing for shards");
+}
+
+/// A whole array with a spare: it counts back when it turns clean, as md does.
+fn array_with_spare(level: Level, slots: u16) -> Array {
+    let spares = vec![(MemberId(slots), slots)];
+    Array::new(ArraySetup { spares, ..setup(level, slots, |_| u64::MAX) })
 }
 
 /// A half-recovered mirror whose good half failed went on taking writes onto the other half, told
@@ -162,7 +178,7 @@ fn a_recovering_member_may_fail() {
 /// survivors recorded its loss under the same count, and the next start found two newest tables.
 #[test]
 fn a_loss_recorded_after_a_step_back_is_newer_than_the_lost_member() {
-    let mut array = array(Level::Raid5, 4, |_| u64::MAX);
+    let mut array = array_with_spare(Level::Raid5, 4);
     activate(&mut array);
     let active = array.events();
     array.handle_stop(NOW);
@@ -176,7 +192,7 @@ fn a_loss_recorded_after_a_step_back_is_newer_than_the_lost_member() {
     assert_eq!(clean.superblocks[0].1.events, active - 1, "clean takes the count back");
     write(&mut array, &clean, &[MemberId(3)]);
     let record = asked(&mut array);
-    assert_eq!(record.superblocks.len(), 3);
+    assert_eq!(record.superblocks.len(), 4, "the others, and the spare");
     write(&mut array, &record, &[]);
     let beyond = asked(&mut array);
     assert!(record.notices.is_empty() && beyond.notices.is_empty(), "it is not out yet");
@@ -191,7 +207,7 @@ fn a_loss_recorded_after_a_step_back_is_newer_than_the_lost_member() {
 /// some of them two behind, and they counted as stale though they had missed nothing.
 #[test]
 fn a_loss_after_a_step_back_leaves_nobody_two_behind() {
-    let mut array = array(Level::Raid5, 4, |_| u64::MAX);
+    let mut array = array_with_spare(Level::Raid5, 4);
     activate(&mut array);
     array.handle_stop(NOW);
     let (epoch, _) = *asked(&mut array).views.last().expect("the gate closes");
@@ -209,13 +225,14 @@ fn a_loss_after_a_step_back_leaves_nobody_two_behind() {
         write(&mut array, &update, &[]);
     }
     let is_one_at_a_time = events.windows(2).all(|pair| pair[1] == pair[0] + 1);
-    assert!(events.len() == 3 && is_one_at_a_time, "{events:?}");
+    // The step back; the loss, twice to be beyond the lost; and once more, for every change is said twice.
+    assert!(events.len() == 4 && is_one_at_a_time, "{events:?}");
 }
 
 /// As above, while the array is at rest: everybody was told of the step back, so once is enough.
 #[test]
 fn a_loss_at_rest_is_told_once_and_one_event_above() {
-    let mut array = array(Level::Raid5, 4, |_| u64::MAX);
+    let mut array = array_with_spare(Level::Raid5, 4);
     activate(&mut array);
     let due = array.poll_timeout().expect("it looks whether it is at rest");
     array.handle_timeout(due);
@@ -233,7 +250,6 @@ fn a_loss_at_rest_is_told_once_and_one_event_above() {
     assert_eq!(record.superblocks[0].1.events, clean.superblocks[0].1.events + 1);
     write(&mut array, &record, &[]);
     let after = asked(&mut array);
-    assert!(after.superblocks.is_empty());
     assert!(matches!(after.notices[..], [Notice::MemberOut { member: MemberId(3), .. }]));
 }
 
@@ -254,11 +270,14 @@ fn waves(array: &mut Array) -> Vec<Vec<u16>> {
 /// left to start from.
 #[test]
 fn long_superblocks_are_never_all_written_at_once() {
-    for (level, slots, all, less_one) in [
+    for (level, slots, mut all, mut less_one) in [
         (Level::Raid1, 2, vec![vec![0], vec![1]], vec![vec![0]]),
         (Level::Raid1, 4, vec![vec![0, 1], vec![2, 3]], vec![vec![0, 1], vec![2]]),
         (Level::Raid6, 4, vec![vec![0, 1], vec![2, 3]], vec![vec![0], vec![1], vec![2]]),
     ] {
+        // Said again only the first sector changes.
+        all.push((0..slots).collect());
+        less_one.push((0..slots - 1).collect());
         let mut array = array_that_tears(level, slots);
         asked(&mut array);
         array.handle_report(NOW, SHARD, Report::WantWrite);
@@ -271,7 +290,7 @@ fn long_superblocks_are_never_all_written_at_once() {
         for member in asked(&mut array).flushes {
             array.handle_flushed(NOW, member, true);
         }
-        assert_eq!(waves(&mut array).len(), 1, "{level}: only the first sector changes");
+        assert_eq!(waves(&mut array).len(), 2, "{level}: twice, and only the first sector changes");
     }
 }
 
@@ -302,7 +321,7 @@ fn a_member_that_fails_between_two_waves_leaves_nobody_two_behind() {
         let survivors = [events[0], events[2]];
         assert!(survivors[0].abs_diff(survivors[1]) <= 1, "{events:?}");
     }
-    assert_eq!([events[0], events[2]], [42; 2]);
+    assert_eq!([events[0], events[2]], [43; 2], "told, and told again");
     assert_eq!(array.missing_count(), 2);
 }
 
@@ -323,4 +342,44 @@ fn a_full_file_system_costs_no_member() {
     assert_eq!((array.missing_count(), array.events()), (0, events));
     array.handle_stop(NOW);
     assert_eq!(asked(&mut array).notices, [Notice::Stopped { clean: false }]);
+}
+
+/// A clean run that wrote ended with the count that it began with, so that a member put back from before it had the newest
+/// count; and after a killed run it was one behind, like a member that an update had not reached.
+#[test]
+fn every_change_is_said_twice() {
+    let mut array = array(Level::Raid5, 4, |_| u64::MAX);
+    let mut events = Vec::new();
+    asked(&mut array);
+    array.handle_report(NOW, SHARD, Report::WantWrite);
+    let mut finish = |array: &mut Array| {
+        let mut views = Vec::new();
+        loop {
+            let update = asked(array);
+            views.extend(update.views.iter().map(|(epoch, gate)| (*epoch, *gate, events.len())));
+            for member in &update.flushes {
+                array.handle_flushed(NOW, *member, true);
+            }
+            if update.superblocks.is_empty() && update.flushes.is_empty() {
+                return (views, events.clone());
+            }
+            assert!(update.superblocks.len() == 4 || update.superblocks.is_empty());
+            events.extend(
+                update.superblocks.first().map(|(_, state)| (state.events, state.resync_offset)),
+            );
+            write(array, &update, &[]);
+        }
+    };
+    let (views, events) = finish(&mut array);
+    assert_eq!(events, [(41, 0), (42, 0)]);
+    assert!(
+        matches!(views[..], [(_, Gate::Open, 1)]),
+        "{views:?}: writes do not wait for the second"
+    );
+    array.handle_stop(NOW);
+    let (views, _) = finish(&mut array);
+    let [(epoch, Gate::Closed, _)] = views[..] else { panic!("{views:?}") };
+    array.handle_report(NOW, SHARD, Report::ViewInForce { epoch });
+    let (_, events) = finish(&mut array);
+    assert_eq!(events, [(41, 0), (42, 0), (43, u64::MAX), (44, u64::MAX)]);
 }

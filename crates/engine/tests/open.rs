@@ -70,9 +70,12 @@ fn assembled(superblocks: &[Superblock]) -> AssembledArray {
     assemble(&members, &Options::default()).array.expect("it can be started")
 }
 
+/// Later than any superblock here.
+const NOW: Timestamp = Timestamp { seconds: 1_700_000_001, microseconds: 0 };
+
 /// By round and wave, who is written and to which count.
 fn waves(array: &AssembledArray, superblocks: &[Superblock]) -> Vec<Vec<Vec<(usize, u64)>>> {
-    let rounds = levelling(array, |index| superblocks.get(index), 1_700_000_001);
+    let rounds = levelling(array, |index| superblocks.get(index), NOW);
     let told = |round: Vec<_>| {
         round
             .into_iter()
@@ -103,7 +106,7 @@ fn a_member_one_behind_is_written_before_the_array_starts() {
     assert_eq!((opening.setup.events, opening.setup.resync_offset), (41, 0));
     let level = superblocks.iter().map(|one| {
         let mut one = one.clone();
-        let all = levelling(&array, |index| superblocks.get(index), 1_700_000_001);
+        let all = levelling(&array, |index| superblocks.get(index), NOW);
         let number = one.device.number as usize;
         let update = all.into_iter().flatten().flatten().find(|(index, _)| *index == number);
         update.into_iter().for_each(|(_, update)| one.apply(&update));
@@ -112,6 +115,8 @@ fn a_member_one_behind_is_written_before_the_array_starts() {
     let level: Vec<_> = level.collect();
     assert!(rounds(&assembled(&level), &level).is_empty(), "once is enough");
     assert!(level.iter().all(|one| one.state.resync_offset == 0), "dirty if any says so");
+    let time = superblocks[1].state.update_time;
+    assert!(level.iter().all(|one| one.state.update_time == time), "of one update");
 }
 
 /// A bitmap one event ahead of the members: the first update must be ahead of it, two events above

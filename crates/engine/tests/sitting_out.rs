@@ -53,6 +53,7 @@ impl Told {
     fn drain(&mut self) {
         while let Some(effect) = self.array.poll_effect() {
             match effect {
+                ArrayEffect::Notice(Notice::Told { .. }) => {}
                 ArrayEffect::Notice(notice) => self.notices.push(notice),
                 ArrayEffect::Attend(attention) => {
                     self.sitting_out.clone_from(&attention.sitting_out);

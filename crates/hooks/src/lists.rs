@@ -239,6 +239,14 @@ named! {
         StaysDirty = "stays-dirty",
         /// Array: superblocks are written to all members but one.
         MemberNotTold = "member-not-told",
+        /// Assembly: the update's time is not looked at.
+        UpdateTimeIgnored = "update-time-ignored",
+        /// Assembly: what is known of the array from elsewhere is not looked at.
+        KnownIgnored = "known-ignored",
+        /// Array: a change is said to the members once, not twice.
+        SaidOnce = "said-once",
+        /// Array: the count steps back where no spare sleeps.
+        StepsBackAlways = "steps-back-always",
         /// Array: events step back also when a member was lost.
         LossCountsBack = "loss-counts-back",
         /// Array: a lost member keeps its role in the survivors' tables.

@@ -14,7 +14,7 @@ use std::process::Command;
 
 use braid_geometry::Level;
 use braid_ondisk::{
-    BadBlockLog, BadRange, Role, Superblock, SuperblockUpdate, Version, format_uuid,
+    BadBlockLog, BadRange, Role, Superblock, SuperblockUpdate, Timestamp, Version, format_uuid,
 };
 use common::{DEVICE_BYTES, V0_OFFSET_BYTES, spec, superblock_v0_bytes, superblock_v1};
 
@@ -119,7 +119,7 @@ fn an_updated_superblock_reads_as_updated() {
     let mut superblock = superblock_v1(Version::V1_2);
     superblock.apply(&SuperblockUpdate {
         events: 99,
-        update_time_seconds: 1_700_000_060,
+        update_time: Timestamp { seconds: 1_700_000_060, microseconds: 0 },
         resync_offset: 0,
         roles: [Role::Active(0), Role::Active(1), Role::Faulty, Role::Active(3)].into(),
         recovery_offset: Some(2048),
@@ -171,7 +171,7 @@ fn version_0_90_reads_the_same_before_and_after_an_update() {
     assert_eq!(fields(&report)["State"], "clean");
     superblock.apply(&SuperblockUpdate {
         events: 24,
-        update_time_seconds: 1_700_000_060,
+        update_time: Timestamp { seconds: 1_700_000_060, microseconds: 0 },
         resync_offset: 0,
         roles: [Role::Active(0), Role::Active(1), Role::Faulty, Role::Active(3)].into(),
         recovery_offset: None,

@@ -69,7 +69,7 @@ fn every_byte_is_as_md_made_it() {
             let mut ours = made_like(&md, device_bytes);
             ours.apply(&SuperblockUpdate {
                 events: md.state.events,
-                update_time_seconds: md.state.update_time.seconds,
+                update_time: md.state.update_time,
                 resync_offset: md.state.resync_offset,
                 roles: md.state.roles.clone().into(),
                 recovery_offset: None,

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use braid_engine::Instant;
+use braid_ondisk::Timestamp;
 
 use crate::sync::Moment;
 
@@ -35,7 +36,8 @@ impl Clock {
     }
 }
 
-/// Seconds since 1970, for superblocks.
-pub(crate) fn seconds_since_1970() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+/// The time of day, for superblocks.
+pub(crate) fn time_of_day() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp { seconds: since.as_secs(), microseconds: since.subsec_micros() }
 }

@@ -29,6 +29,7 @@ use crate::scheduling::Scheduling;
 use crate::slate::{ArrayEffects, ShardEffects, Slate};
 use crate::sync::flaw::{self, Flaw};
 use crate::sync::{Arc, Condvar, Mutex, thread};
+use crate::telling::Telling;
 use crate::timer::Alarm;
 use crate::turns::Turns;
 use crate::waiter::InFlight;
@@ -111,11 +112,19 @@ pub(crate) struct Core {
     pub(crate) scheduling: Mutex<Scheduling>,
     pub(crate) watch: Watch,
     pub(crate) end: End,
-    pub(crate) recorder: Option<Recorder>,
+    pub(crate) kept: Kept,
     /// When members sit out, as a person has set it.
     pub(crate) sit_out: Mutex<SitOut>,
     /// Workers, where io_uring is used.
     pub(crate) ring: Option<Ring>,
+}
+
+/// What is kept of what happened.
+pub(crate) struct Kept {
+    /// What machines were told.
+    pub(crate) recorder: Option<Recorder>,
+    /// The times of superblocks, and what they said last.
+    pub(crate) telling: Telling,
 }
 
 /// Whether the array has stopped, and how; and what else is to end then.
@@ -240,7 +249,8 @@ impl Core {
         effects: &mut ShardEffects,
     ) {
         let now = self.clock.now();
-        let told = self.recorder.as_ref().map(|recorder| (recorder, record::told_shard(events)));
+        let told =
+            self.kept.recorder.as_ref().map(|recorder| (recorder, record::told_shard(events)));
         let prefetch = |shard: &Shard, event: &ShardEvent| {
             if let ShardEvent::Piece(piece) = event {
                 shard.prefetch(piece);
@@ -418,7 +428,8 @@ impl Core {
         (effects, machines): (&mut ArrayEffects, &mut VecDeque<Machine>),
     ) {
         let now = self.clock.now();
-        let told = self.recorder.as_ref().map(|recorder| (recorder, record::told_array(events)));
+        let told =
+            self.kept.recorder.as_ref().map(|recorder| (recorder, record::told_array(events)));
         for event in events.drain(..) {
             match event {
                 ArrayEvent::Report(shard, report) => array.handle_report(now, shard, report),
@@ -461,6 +472,11 @@ impl Core {
                 ArrayEffect::Flush { member } => self.flush_member(member, effects),
                 ArrayEffect::Answer { request, result } => effects.answers.push((request, result)),
                 ArrayEffect::Notice(notice) => {
+                    if let Notice::Told { .. } = notice {
+                        self.kept
+                            .telling
+                            .is_told(|id, slot| self.members[usize::from(id.0)].told_member(slot));
+                    }
                     if !flaw::has(Flaw::NoticesUnowned) {
                         self.watch.tell(notice);
                     }
@@ -483,9 +499,11 @@ impl Core {
         effects: &mut ArrayEffects,
     ) {
         let queue = &self.members[usize::from(member.0)];
+        let time = self.kept.telling.begins(&state);
+        let to_ring = |ring: &Ring| ring.write_superblock(queue, &state, time);
         if queue.is_memory() {
             effects.superblocks.push((member, state));
-        } else if !self.ring.as_ref().is_some_and(|ring| ring.write_superblock(queue, &state)) {
+        } else if !self.ring.as_ref().is_some_and(to_ring) {
             queue.push(Work::Superblock(state));
         }
     }
@@ -519,7 +537,9 @@ impl Core {
             self.array.push(self.members[usize::from(member.0)].flush());
         }
         for (member, state) in effects.superblocks.drain(..) {
-            self.array.push(self.members[usize::from(member.0)].write_superblock(&state));
+            let queue = &self.members[usize::from(member.0)];
+            self.array
+                .push(queue.write_superblock(&state, self.kept.telling.time_of(state.events)));
         }
         for (request, result) in effects.answers.drain(..) {
             self.finish(request, self.clients.requests.get(request), result);

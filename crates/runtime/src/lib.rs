@@ -62,6 +62,8 @@ mod scheduling;
 mod slate;
 mod sync;
 #[cfg(not(loom))]
+mod telling;
+#[cfg(not(loom))]
 mod timer;
 #[cfg(not(loom))]
 mod turns;
@@ -86,6 +88,8 @@ pub use options::{Direct, Io, Options};
 pub use record::Sink;
 #[cfg(not(loom))]
 pub use scheduling::{Elevator, ElevatorState, ElevatorTuning, Multiplex, Scheduling};
+#[cfg(not(loom))]
+pub use telling::{Told, ToldMember};
 #[cfg(not(loom))]
 pub use volume::{Done, Outcome, Stopped, Volume, VolumeError, VolumeOperation};
 

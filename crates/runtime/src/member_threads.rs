@@ -19,18 +19,18 @@ use braid_engine::job::Span;
 use braid_engine::request::ShardIndex;
 use braid_geometry::{MemberSector, SECTOR_BYTES};
 use braid_member::{Member, MemberError, MemberKind, Raw};
-use braid_ondisk::Superblock;
+use braid_ondisk::{Superblock, Timestamp};
 use smallvec::SmallVec;
 
 use crate::arena::{self, ShardMemory};
 use crate::berth::Berth;
-use crate::clock::seconds_since_1970;
 use crate::core::{AbortOnPanic, ArrayEvent, Core, Machine, ShardEvent};
 use crate::lane::{Flight, Item, Lane, PartLists};
 use crate::places::Places;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::flaw::{self, Flaw};
 use crate::sync::{Arc, Condvar, Mutex, Weak, thread};
+use crate::telling::ToldMember;
 
 /// Something to do with a member.
 pub(crate) enum Work {
@@ -349,17 +349,26 @@ impl MemberQueue {
     }
 
     /// Writes its superblock; what the array is to hear.
-    pub(crate) fn write_superblock(&self, state: &SuperblockState) -> ArrayEvent {
-        let (bytes, offset_bytes) = self.next_superblock(state);
+    pub(crate) fn write_superblock(&self, state: &SuperblockState, time: Timestamp) -> ArrayEvent {
+        let (bytes, offset_bytes) = self.next_superblock(state, time);
         let written = self.device.write_at(&bytes, offset_bytes, true);
         ArrayEvent::SuperblockWritten(self.id, written.is_ok())
     }
 
+    /// What it is in the array, for whoever keeps a record.
+    pub(crate) fn told_member(&self, slot: u16) -> ToldMember {
+        let superblock = self.superblock.lock().expect("writing does not panic");
+        ToldMember { slot, number: superblock.device.number, uuid: superblock.device.uuid }
+    }
+
     /// The superblock that tells of `state`, and where on the device it belongs. To be written durably, one at a time.
-    pub(crate) fn next_superblock(&self, state: &SuperblockState) -> (Vec<u8>, u64) {
+    pub(crate) fn next_superblock(
+        &self,
+        state: &SuperblockState,
+        time: Timestamp,
+    ) -> (Vec<u8>, u64) {
         let mut superblock = self.superblock.lock().expect("writing does not panic");
-        let now = seconds_since_1970();
-        let update = update_for(&superblock, self.id, self.recovered_sectors, state, now);
+        let update = update_for(&superblock, self.id, self.recovered_sectors, state, time);
         superblock.apply(&update);
         (superblock.to_bytes(), superblock.offset_bytes())
     }
@@ -423,7 +432,8 @@ pub(crate) fn run(core: &Weak<Core>, member: &MemberQueue) {
                 core.drive(Machine::Array);
             }
             Work::Superblock(state) => {
-                core.array.push(member.write_superblock(&state));
+                let time = core.kept.telling.time_of(state.events);
+                core.array.push(member.write_superblock(&state, time));
                 core.drive(Machine::Array);
             }
             Work::Look => unreachable!("looks are no requests"),

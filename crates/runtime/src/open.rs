@@ -16,14 +16,15 @@ use braid_ring::RingError;
 
 use crate::arena::ShardMemory;
 use crate::cache::{Cache, room_bytes};
-use crate::clock::{Clock, seconds_since_1970};
-use crate::core::{ArrayEvent, Clients, Core, End, Machine, ShardCell};
+use crate::clock::{Clock, time_of_day};
+use crate::core::{ArrayEvent, Clients, Core, End, Kept, Machine, ShardCell};
 use crate::member_threads::MemberQueue;
 use crate::options::{Direct, Options};
 use crate::record::{Recorder, Sink};
 use crate::requests::Requests;
 use crate::ring::Ring;
 use crate::sync::{Arc, Mutex};
+use crate::telling::Telling;
 use crate::timer::{Alarm, Keeper};
 use crate::turns::Turns;
 use crate::volume::Volume;
@@ -110,8 +111,7 @@ impl Volume {
         if let Some(reason) = assembled.read_only.as_ref().filter(|_| !options.read_only) {
             return Err(OpenError::ReadOnly { reason: reason.to_string() });
         }
-        let untold =
-            if options.read_only { Vec::new() } else { bring_level(assembled, &mut members)? };
+        let untold = bring_level(assembled, &mut members, options)?;
         let through_page_cache = go_direct(open_devices(&members), options.direct)?;
         let device = |slot: &Occupant| members.get(slot.member)?.as_ref().map(|open| &open.device);
         let mut devices = assembled.slots.iter().flatten().filter_map(device);
@@ -158,7 +158,7 @@ impl Volume {
             sit_out: Mutex::new(options.sit_out),
             watch: Watch::start(watch)?,
             end: End::default(),
-            recorder,
+            kept: Kept { recorder, telling: Telling::new(&assembled.newest) },
             ring,
         });
         core.ring.as_ref().inspect(|ring| ring.connect(&core));
@@ -215,7 +215,11 @@ fn record(setup: &ArraySetup, config: &ShardConfig, sink: Sink) -> Result<Record
 fn bring_level(
     assembled: &AssembledArray,
     members: &mut [Option<OpenMember>],
+    options: &Options,
 ) -> Result<Vec<usize>, OpenError> {
+    if options.read_only {
+        return Ok(Vec::new());
+    }
     for slot in assembled.slots.iter().flatten() {
         let member = members.get(slot.member).and_then(Option::as_ref);
         // A process that was killed may have left a superblock in a cache: it was read, and believed,
@@ -225,7 +229,7 @@ fn bring_level(
     let of = |index: usize| members.get(index)?.as_ref().map(|member| &member.superblock);
     let mut untold = Vec::new();
     // One after the other, so that a power cut tears one at most.
-    for levelled in levelling(assembled, of, seconds_since_1970()).into_iter().flatten().flatten() {
+    for levelled in levelling(assembled, of, time_of_day()).into_iter().flatten().flatten() {
         let index = levelled.0;
         let member = members[index].as_mut().expect("its superblock was just looked at");
         if !untold.contains(&index)

@@ -29,6 +29,7 @@ use braid_engine::effect::{IoId, MemberIo, MemberIoDone, MemberOperation};
 use braid_engine::job::Span;
 use braid_engine::request::ShardIndex;
 use braid_member::{Deed, MemberError, Raw};
+use braid_ondisk::Timestamp;
 use braid_ring::{
     Completion, Descriptor, Handler, Lease, Memory, Operation, RingError, Segment, Segments,
     Settings, Worker, Workers,
@@ -271,13 +272,14 @@ impl Ring {
         &self,
         member: &MemberQueue,
         state: &Arc<SuperblockState>,
+        time: Timestamp,
     ) -> bool {
         let deed = Deed::Write { durable: true };
         let Some(raw) = member.raw().filter(|raw| is_for_ring(raw, deed)) else { return false };
         if member.berth.is_suspect() {
             return false;
         }
-        let (bytes, offset) = member.next_superblock(state);
+        let (bytes, offset) = member.next_superblock(state, time);
         let (address, length) = (bytes.as_ptr().addr(), bytes.len());
         if raw.check(deed, offset, length as u64).is_err() {
             return false;

@@ -4,6 +4,7 @@ use braid_engine::array::SuperblockState;
 use braid_engine::effect::MemberIo;
 use braid_engine::request::ShardIndex;
 use braid_member::MemberError;
+use braid_ondisk::Timestamp;
 use braid_ring::RingError;
 
 use crate::clock::Clock;
@@ -52,7 +53,12 @@ impl Ring {
         match *self {}
     }
 
-    pub(crate) fn write_superblock(&self, _: &MemberQueue, _: &SuperblockState) -> bool {
+    pub(crate) fn write_superblock(
+        &self,
+        _: &MemberQueue,
+        _: &SuperblockState,
+        _: Timestamp,
+    ) -> bool {
         match *self {}
     }
 

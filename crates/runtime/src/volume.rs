@@ -17,6 +17,7 @@ use crate::record::Recorder;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::flaw::{self, Flaw};
 use crate::sync::{Arc, Mutex};
+use crate::telling::Told;
 use crate::waiter;
 use crate::walk::{Asker, Client, Completion};
 
@@ -205,6 +206,13 @@ impl Volume {
         core.schedule_again();
     }
 
+    /// The last update of superblocks of this run that all members have, durably ([`crate::Notice::Told`]
+    /// says that there is one).
+    #[must_use]
+    pub fn told(&self) -> Option<Told> {
+        self.core.kept.telling.told()
+    }
+
     /// Members that sit out now.
     #[must_use]
     pub fn sitting_out(&self) -> Vec<MemberId> {
@@ -321,7 +329,7 @@ impl Volume {
         self.core.ring.as_ref().inspect(|ring| ring.unregister(&self.core));
         self.core.ring.as_ref().inspect(|ring| ring.stop());
         self.core.watch.end();
-        let recorded = self.core.recorder.as_ref().is_none_or(Recorder::finish);
+        let recorded = self.core.kept.recorder.as_ref().is_none_or(Recorder::finish);
         Stopped { clean, recorded }
     }
 }

@@ -309,8 +309,9 @@ impl World {
                 }
             }
             Event::Superblock { member, state } => {
+                let time = self.engine.machines.time_of(&state);
                 let side = &mut self.engine.machines.members[usize::from(member.0)];
-                side.superblock_for(member, &state);
+                side.superblock_for(member, (&state, time));
                 let (disk, superblock) = (side.disk, side.superblock.clone());
                 self.tear_superblock(disk, &superblock, Purpose::Disks);
             }
@@ -434,7 +435,7 @@ impl World {
         let keeps_logs = self.chances.of(Purpose::BadBlocks, 3).chance(60);
         let update = SuperblockUpdate {
             events: self.engine.machines.array.events() + 2,
-            update_time_seconds: crate::create::MADE_AT_SECONDS,
+            update_time: self.engine.machines.times.next(),
             resync_offset: u64::MAX,
             roles: design.roles(),
             recovery_offset: None,

@@ -28,7 +28,7 @@ mod machine;
 
 use std::collections::BTreeSet;
 
-use braid_assembly::{Assembly, Choice, Options, Reason, Refusal, Verdict, assemble};
+use braid_assembly::{Assembly, Choice, Known, Options, Reason, Refusal, Verdict, assemble};
 use braid_geometry::{Geometry, Slot};
 
 use crate::random::Random;
@@ -55,6 +55,11 @@ struct History {
     /// there is of the array: then they must be chosen again.
     sound: BTreeSet<u16>,
     seconds: u64,
+    /// Whether what was told last is written down elsewhere, as the command does in its state folder.
+    keeps_record: bool,
+    known: Option<Known>,
+    /// Updates cut short, and losses.
+    disturbances: u64,
     random: Random,
     tally: Tally,
 }
@@ -73,6 +78,9 @@ pub fn explore(seed: u64) -> Tally {
         kind,
         writes: vec![Write { after: 0, answered: true }],
         seconds: crate::create::MADE_AT_SECONDS,
+        keeps_record: random.chance(50),
+        known: None,
+        disturbances: 0,
         random,
         tally: Tally { worlds: 1, ..Tally::default() },
     };
@@ -114,7 +122,9 @@ impl History {
         let own = |index: &usize| self.devices[*index].uuid == UUID;
         let is_ours = presented.iter().any(|i| own(i) && self.devices[*i].superblock().is_some());
         let uuid = (!is_ours || self.random.chance(90)).then_some(UUID);
-        let options = Options { choice: Choice { uuid, name: None }, ..Options::default() };
+        let choice = Choice { uuid, name: None };
+        let options =
+            Options { choice, known: self.known.iter().cloned().collect(), ..Options::default() };
         let mut labelled = members;
         if self.random.chance(10) {
             self.tally.count("same-disk-twice");
@@ -151,6 +161,7 @@ impl History {
             let index = self.random.below(self.devices.len() as u64) as usize;
             let mut clone = self.devices[index].clone();
             clone.is_clone = true;
+            clone.taken_at = Some(self.disturbances);
             self.devices.push(clone);
             self.tally.count("clone-taken");
         }
@@ -230,7 +241,11 @@ impl History {
         if mixed.is_some() || newer.is_some() {
             let is_instead = |index: &usize| {
                 let device = &self.devices[*index];
-                let mut others = (0..self.devices.len()).filter(|other| !presented.contains(other));
+                // A torn superblock says nothing of whose it is.
+                let is_silent = |other: &usize| {
+                    !presented.contains(other) || self.devices[*other].superblock().is_none()
+                };
+                let mut others = (0..self.devices.len()).filter(is_silent);
                 others.any(|other| self.devices[other].is_twin_of(device))
             };
             // Who stands in for nobody is of one branch with the others of that kind.
@@ -241,6 +256,10 @@ impl History {
                 !instead.is_empty() && is_of_one,
                 "chosen {chosen:?} of {presented:?}: mixed {mixed:?}, newer {newer:?} than {last}"
             );
+            let told = own.iter().map(|index| self.devices[*index].updates).max();
+            let misled =
+                instead.iter().find(|index| self.can_be_told(&self.devices[**index], told));
+            assert!(misled.is_none(), "{misled:?} of {chosen:?} is an old copy");
             self.tally.count("clone-instead-believed");
             return false;
         }
@@ -255,6 +274,18 @@ impl History {
         }
         self.tally.count("started");
         true
+    }
+
+    /// Whether a clone that stands in for its member and misses writes can be told from it. A record tells always. Without
+    /// a spare every change is said twice, so it does, unless an update that was cut short had reached the clone alone. With
+    /// one, and nothing lost or cut short since, the count has come again when as many updates took it back as took it
+    /// forward, and their times differ. `told` are the updates of members beside it.
+    fn can_be_told(&self, clone: &Device, told: Option<u64>) -> bool {
+        let is_undisturbed = clone.taken_at == Some(self.disturbances);
+        let since = told.map_or(0, |told| told.saturating_sub(clone.updates));
+        let comes_again = is_undisturbed && since > 0 && since.is_multiple_of(2);
+        let by_format = told.is_some() && !clone.is_ahead && (self.kind.spares == 0 || comes_again);
+        self.keeps_record || by_format
     }
 
     fn check_refusal(&mut self, refusal: &Refusal, presented: &[usize], is_open_choice: bool) {
@@ -278,6 +309,10 @@ impl History {
                 let damaged = presented.iter().filter(has_none).count();
                 assert!(damaged >= labels.len(), "{refusal}");
                 "refused-newest-damaged"
+            }
+            Refusal::OlderThanKnown { .. } => {
+                assert!(self.known.is_some(), "{refusal}");
+                "refused-older-than-known"
             }
             Refusal::DirtyAndDegraded(_) => "refused-write-hole",
             Refusal::TooFewMembers { .. } => "refused-too-few",
@@ -354,6 +389,9 @@ mod tests {
             kind,
             writes: vec![Write { after: 0, answered: true }, Write { after: 0, answered: true }],
             seconds: crate::create::MADE_AT_SECONDS,
+            keeps_record: false,
+            known: None,
+            disturbances: 0,
             random,
             tally: Tally::default(),
         };

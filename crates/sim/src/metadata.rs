@@ -163,7 +163,9 @@ impl World {
             let Event::Superblock { member, state } = event else { return false };
             let mut side = self.engine.machines.members[usize::from(member.0)].clone();
             let before = side.superblock.to_bytes();
-            let (_, data) = side.superblock_for(*member, state);
+            let mut times = self.engine.machines.times;
+            let time = times.of(state.events, open::NOW);
+            let (_, data) = side.superblock_for(*member, (state, time));
             data.iter().zip(&before).skip(SECTOR).any(|(one, other)| one != other)
         })
     }
@@ -223,6 +225,7 @@ impl World {
 mod tests {
     use super::*;
     use braid_assembly::Refusal;
+    use braid_ondisk::Timestamp;
 
     use crate::chances::Chances;
     use crate::create::smallest;
@@ -247,7 +250,7 @@ mod tests {
         roles[usize::from(design.number(other))] = Role::Faulty;
         superblock.apply(&braid_ondisk::SuperblockUpdate {
             events: superblock.state.events + 1,
-            update_time_seconds: 0,
+            update_time: Timestamp { seconds: 0, microseconds: 0 },
             resync_offset: u64::MAX,
             roles: roles.into(),
             recovery_offset: None,

@@ -11,13 +11,16 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use braid_assembly::{AssembledArray, Assembly, Options, ProbedMember, assemble};
-use braid_engine::array::{Array, ArrayEffect, ArrayView, MemberId, SuperblockState, update_for};
+use braid_engine::array::{
+    Array, ArrayEffect, ArrayView, MemberId, SuperblockState, UpdateTimes, update_for,
+};
 use braid_engine::effect::{Attention, Report};
 use braid_engine::request::Regions;
 use braid_engine::{CacheConfig, Instant, Shard, ShardConfig, Tuning, open};
 use braid_geometry::Geometry;
 use braid_ondisk::{
-    BadBlockLog, BadBlockLogError, BadRange, Features, Snippet, Superblock, probe, probe_ranges,
+    BadBlockLog, BadBlockLogError, BadRange, Features, Snippet, Superblock, Timestamp, probe,
+    probe_ranges,
 };
 
 use crate::content::{SECTOR, bytes};
@@ -49,11 +52,9 @@ impl Member {
     pub(crate) fn superblock_for(
         &mut self,
         id: MemberId,
-        state: &SuperblockState,
+        (state, time): (&SuperblockState, Timestamp),
     ) -> (u64, Vec<u8>) {
-        // A clock that only grows: the number of events.
-        let now = crate::create::MADE_AT_SECONDS + state.events;
-        let update = update_for(&self.superblock, id, self.recovered_sectors, state, now);
+        let update = update_for(&self.superblock, id, self.recovered_sectors, state, time);
         self.superblock.apply(&update);
         (self.superblock.offset_bytes() / SECTOR as u64, self.superblock.to_bytes())
     }
@@ -87,8 +88,13 @@ pub(crate) struct ShardSide {
     pub(crate) reports: VecDeque<Report>,
 }
 
+/// The time of day, always: what members are told still has a later time with each update.
+pub(crate) const NOW: Timestamp =
+    Timestamp { seconds: crate::create::MADE_AT_SECONDS, microseconds: 0 };
+
 /// The machines of one array.
 pub(crate) struct Machines {
+    pub(crate) times: UpdateTimes,
     pub(crate) array: Array,
     pub(crate) shards: Vec<ShardSide>,
     pub(crate) members: Vec<Member>,
@@ -107,6 +113,11 @@ impl ShardSide {
 }
 
 impl Machines {
+    /// When the update was made that this is of.
+    pub(crate) fn time_of(&mut self, state: &SuperblockState) -> Timestamp {
+        self.times.of(state.events, NOW)
+    }
+
     /// When the next machine wants to be told what time it is.
     pub(crate) fn due(&self) -> Option<Instant> {
         let shards = self.shards.iter().filter_map(|side| side.shard.poll_timeout());
@@ -194,7 +205,8 @@ pub(crate) fn start(
     };
     let regions = Regions::new(&assembled.geometry, manner.shards);
     let shards = (0..manner.shards).map(|_| shard_side(&assembled.geometry, manner, &view));
-    Machines { shards: shards.collect(), array, members, regions }
+    let times = UpdateTimes::after(&assembled.newest);
+    Machines { times, shards: shards.collect(), array, members, regions }
 }
 
 fn shard_side(geometry: &Geometry, manner: Manner, view: &Arc<ArrayView>) -> ShardSide {

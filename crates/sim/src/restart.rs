@@ -17,6 +17,7 @@ use crate::chances::Purpose;
 use crate::checker::{redundancy, verdicts};
 use crate::content::SECTOR;
 use crate::cycle::manner;
+use crate::fault::Mishap;
 use crate::open::{self, Machines};
 use crate::random::Random;
 use crate::schedule::Order;
@@ -147,8 +148,7 @@ impl World {
         superblocks: &mut [Option<Superblock>],
         presented: &[usize],
     ) -> Result<Vec<usize>, NoStart> {
-        let now = crate::create::MADE_AT_SECONDS + assembled.newest.state.events;
-        let rounds = levelling(assembled, |index| superblocks[index].as_ref(), now);
+        let rounds = levelling(assembled, |index| superblocks[index].as_ref(), open::NOW);
         let slots = (0..).zip(&assembled.slots);
         self.metadata.missing =
             slots.filter(|(_, one)| one.is_none()).map(|(slot, _)| slot).collect();
@@ -277,6 +277,10 @@ impl World {
         self.engine.plan.errors_allowed = !self.standing().tolerates(&harmed);
         self.engine.plan.victims = harmed;
         self.trust();
+        if !untold.is_empty() {
+            // It is read until its loss is recorded, and then another copy is.
+            self.doubt_copies(Mishap::Dies);
+        }
         for (id, disk) in (0..).map(MemberId).zip(disks_of(&self.engine.machines)) {
             if untold.contains(&disk) {
                 self.tally.count("untold-is-out");

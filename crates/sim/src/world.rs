@@ -417,9 +417,10 @@ impl World {
         member: MemberId,
         state: &braid_engine::array::SuperblockState,
     ) -> bool {
+        let time = self.engine.machines.time_of(state);
         let side = &mut self.engine.machines.members[usize::from(member.0)];
         let index = side.disk;
-        let (start, data) = side.superblock_for(member, state);
+        let (start, data) = side.superblock_for(member, (state, time));
         let ills = self.disks[index].ills;
         let written = if ills.superblocks_fail && !ills.gone {
             // An error does not say that nothing was written.

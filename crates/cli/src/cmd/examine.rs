@@ -16,7 +16,7 @@ mod array;
 mod facts;
 mod report;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use braid_assembly::{Assembly, Options, ProbedMember, Verdict, assemble};
 use braid_member::{Access, Reach};
@@ -24,6 +24,7 @@ use braid_member::{Access, Reach};
 use super::Globals;
 use crate::error::code::Code;
 use crate::error::{CliError, Exit};
+use crate::known;
 use crate::probe::{open_member, probe_member};
 use crate::refusal;
 
@@ -54,7 +55,7 @@ struct Look {
 
 /// Looks and reports.
 pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
-    let findings = look(&args)?;
+    let findings = look(&args, &globals.state_dir)?;
     if globals.json {
         outjson!(&report::to_json(&findings));
     } else {
@@ -63,7 +64,7 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     Ok(exit(&findings))
 }
 
-fn look(args: &Args) -> Result<Findings, CliError> {
+fn look(args: &Args, state_dir: &Path) -> Result<Findings, CliError> {
     let mut looks: Vec<Look> = Vec::new();
     let mut reached: Vec<(Reach, String)> = Vec::new();
     for path in &args.members {
@@ -91,7 +92,8 @@ fn look(args: &Args) -> Result<Findings, CliError> {
         let first = looks.into_iter().find_map(|look| look.found.err());
         return Err(first.expect("there is at least one member, and none could be read"));
     }
-    let assembly = assemble(&probed, &Options::default());
+    let options = Options { known: known::of(state_dir, &probed), ..Options::default() };
+    let assembly = assemble(&probed, &options);
     let labels: Vec<String> = probed.into_iter().map(|member| member.label).collect();
     let refused = assembly.array.as_ref().err();
     let refused = refused.map(|refused| refusal::cli_error(refused, &assembly.verdicts, &labels));

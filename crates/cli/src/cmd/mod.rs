@@ -5,7 +5,7 @@ mod demo;
 mod elevators;
 mod examine;
 mod help;
-mod serve;
+pub(crate) mod serve;
 mod tune;
 
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ pub(crate) struct Options {
     /// When to use colour.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     color: ColourWhen,
-    /// Where saved superblocks go.
+    /// Where saved superblocks go, and how new arrays were when they were last served.
     #[arg(long, global = true, value_name = "FOLDER")]
     state_dir: Option<PathBuf>,
 }

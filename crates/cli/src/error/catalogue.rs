@@ -20,7 +20,7 @@ pub(crate) struct Entry {
 }
 
 /// All of them, in the order of their numbers.
-pub(crate) const CATALOGUE: [Entry; 49] = [
+pub(crate) const CATALOGUE: [Entry; 50] = [
     // The command line.
     Entry {
         code: Code::Usage,
@@ -241,6 +241,17 @@ pub(crate) const CATALOGUE: [Entry; 49] = [
                       were put out before and miss everything that was written since. braid believes \
                       neither. Members that are not connected may settle it; else leave the damaged \
                       ones out to go on with what the sound ones hold. Nothing was written.",
+    },
+    Entry {
+        code: Code::OlderThanKnown,
+        title: "the array is known to have been newer",
+        exit: Exit::Refused,
+        explanation: "braid writes down how new an array was when it last served it (`arrays/UUID.json` in \
+                      the state folder), and every member here is older. Either the members that know \
+                      more are not connected: without them, what was written since would be lost. Or all \
+                      of them were put back from a backup, or a copy of the whole array was served on \
+                      this machine: then `--accept-older` goes on from here and forgets what was written \
+                      down. Nothing was written.",
     },
     // Members.
     Entry {

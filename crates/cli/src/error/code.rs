@@ -69,6 +69,8 @@ pub(crate) enum Code {
     MembersDisagree = 36,
     /// Damaged superblocks may be newer than the sound ones.
     NewestDamaged = 37,
+    /// The array is known to have been newer.
+    OlderThanKnown = 38,
     /// No such member.
     MemberMissing = 50,
     /// Not a file and not a block device.

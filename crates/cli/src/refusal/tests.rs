@@ -46,6 +46,10 @@ fn refusals() -> Vec<(Refusal, Code)> {
             Code::NewestDamaged,
         ),
         (
+            Refusal::OlderThanKnown { events: 4, known_events: 9, members: Vec::new() },
+            Code::OlderThanKnown,
+        ),
+        (
             Refusal::ConflictingGeometry {
                 label: "c".to_string(),
                 other: "a b".to_string(),
@@ -84,7 +88,7 @@ fn every_refusal_has_its_code_and_a_safe_way_out() {
             assert!(remedy.command.is_empty() || names, "{}", remedy.command);
         }
     }
-    assert_eq!(codes.len(), 16, "each of assembly's refusals");
+    assert_eq!(codes.len(), 17, "each of assembly's refusals");
 }
 
 #[test]

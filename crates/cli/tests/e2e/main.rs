@@ -35,6 +35,7 @@ mod kit;
 mod load;
 mod lost;
 mod odd_places;
+mod old_copies;
 mod output;
 mod privacy;
 mod recorded;

@@ -9,6 +9,7 @@
 //!     ▲   write superblocks "active",          close the gate, wait for every shard,   │
 //!     │   then open the gate                   flush members, write "clean"            │
 //!     └────────────────────────────────────────────────────────────────────────────────┘
+//!   a little later, waited for by nobody: the same once more, with one more event (`superblock`)
 //!   at any time: a member failed ─▶ write the survivors' superblocks ─▶ publish a view without it
 //! ```
 //!
@@ -30,7 +31,7 @@ use std::sync::Arc;
 use braid_geometry::{Family, Geometry, LogicalSector, Slot};
 
 pub use superblock::{DeviceRole, SuperblockState};
-pub use update::{level_with, update_for};
+pub use update::{UpdateTimes, level_with, update_for};
 pub use view::{ArrayView, Gate, MemberId, MemberView};
 pub(crate) use waves::next_wave;
 
@@ -170,6 +171,12 @@ pub enum Notice {
         /// Milliseconds that it sat out.
         after_ms: u64,
     },
+    /// The superblocks of all members that are in the array say so, durably; the driver knows with which time. Of no
+    /// interest to a person.
+    Told {
+        /// The count.
+        events: u64,
+    },
     /// The array has stopped.
     Stopped {
         /// Its superblocks are clean, and nothing that was answered was lost.
@@ -211,6 +218,8 @@ struct Condition {
     on_disk: Activity,
     /// A shard waits for the gate.
     write_wanted: bool,
+    /// The last update of this run was written once; a second time is due.
+    said_once: bool,
     /// The array was found dirty without some of its members, and no superblock says so yet.
     absent_untold: bool,
     read_only: bool,
@@ -306,6 +315,7 @@ impl Array {
             condition: Condition {
                 on_disk: if has_intent { Activity::Clean } else { Activity::NotKept },
                 write_wanted: false,
+                said_once: false,
                 absent_untold: is_dirty && is_degraded && !setup.read_only,
                 read_only: setup.read_only,
                 broken: false,

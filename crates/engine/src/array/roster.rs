@@ -43,6 +43,11 @@ impl Roster {
         self.slots.iter().filter(|slot| slot.is_none()).count()
     }
 
+    /// Whether anybody waits without a slot.
+    pub(super) fn has_spares(&self) -> bool {
+        !self.spares.is_empty()
+    }
+
     /// The slot that `member` occupies.
     pub(super) fn slot_of(&self, member: MemberId) -> Option<Slot> {
         let index = self.slots.iter().position(|m| m.as_ref().is_some_and(|m| m.id == member))?;

@@ -12,7 +12,7 @@ use braid_geometry::{Family, Slot};
 use super::roster::Unrecorded;
 use super::superblock::{Change, SuperblockState};
 use super::waves::next_wave;
-use super::{Array, ArrayEffect, ArrayView, Closing, Flushes, Gate, MemberId, Notice};
+use super::{Array, ArrayEffect, ArrayView, Closing, Condition, Flushes, Gate, MemberId, Notice};
 use crate::Instant;
 use crate::request::{Fault, ShardIndex};
 
@@ -36,6 +36,17 @@ pub(super) enum FlushPurpose {
     Rest,
 }
 
+/// What superblocks are written for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// A step between clean and active.
+    Activity,
+    /// Somebody is out, or was away.
+    Devices,
+    /// What they say is said a second time ([`super::superblock`]).
+    Again,
+}
+
 /// What the array is doing; effects for it are out.
 #[derive(Debug)]
 pub(super) enum Task {
@@ -46,6 +57,8 @@ pub(super) enum Task {
         later: BTreeSet<MemberId>,
         state: Arc<SuperblockState>,
         becomes: Activity,
+        /// What it says was said before, with one event less.
+        again: bool,
     },
     Flush {
         purpose: FlushPurpose,
@@ -59,10 +72,10 @@ impl Array {
             match &self.task {
                 Task::WriteSuperblocks { missing, .. } if !missing.is_empty() => return,
                 Task::Flush { .. } if !self.flushes.missing.is_empty() => return,
-                Task::WriteSuperblocks { becomes, .. } => {
-                    let becomes = *becomes;
+                Task::WriteSuperblocks { becomes, again, .. } => {
+                    let (becomes, again) = (*becomes, *again);
                     if !self.write_next_wave() {
-                        self.superblocks_written(now, becomes);
+                        self.superblocks_written(now, becomes, again);
                     }
                 }
                 Task::Flush { purpose } => {
@@ -88,13 +101,13 @@ impl Array {
         let may_write = !condition.read_only && !condition.broken;
         if may_write && keeps_intent && self.roster.has_unrecorded() {
             let becomes = if condition.write_wanted { Activity::Active } else { condition.on_disk };
-            self.write_superblocks(becomes, true);
+            self.write_superblocks(becomes, Why::Devices);
         } else if condition.write_wanted {
             self.let_writers_in(may_write);
         } else if !self.flushes.queue.is_empty() && condition.absent_untold && may_write {
             // What an absent member holds of the last run is not flushed: if it came back with the
             // same count, it would be believed (I8).
-            self.write_superblocks(condition.on_disk, true);
+            self.write_superblocks(condition.on_disk, Why::Devices);
         } else if !self.flushes.written_back.is_empty() && self.flushes.unwritten.is_empty() {
             let Flushes { running, written_back, .. } = &mut self.flushes;
             assert!(running.is_empty(), "one flush at a time");
@@ -102,6 +115,8 @@ impl Array {
             self.flush(FlushPurpose::Clients);
         } else if !self.flushes.queue.is_empty() && self.flushes.written_back.is_empty() {
             self.write_back();
+        } else if may_write && self.is_to_be_said_again() {
+            self.write_superblocks(condition.on_disk, Why::Again);
         } else if condition.stopping && self.flushes.written_back.is_empty() {
             return self.choose_stop(may_write);
         } else if self.closing.unconfirmed.as_ref().is_some_and(BTreeSet::is_empty) {
@@ -112,9 +127,18 @@ impl Array {
         true
     }
 
+    /// Whether the last update is to be written once more: unless the next one is due already, or would wake a spare.
+    fn is_to_be_said_again(&self) -> bool {
+        let Condition { said_once, on_disk, stopping, .. } = self.condition;
+        let is_closing =
+            self.closing.unconfirmed.is_some() || stopping && on_disk == Activity::Active;
+        let wakes_a_spare = self.roster.has_spares() && self.missing_count() == 0;
+        said_once && !is_closing && !wakes_a_spare && !planted(Bug::SaidOnce)
+    }
+
     fn let_writers_in(&mut self, may_write: bool) {
         if may_write && self.condition.on_disk == Activity::Clean {
-            self.write_superblocks(Activity::Active, false);
+            self.write_superblocks(Activity::Active, Why::Activity);
             if planted(Bug::GateEarly) {
                 self.condition.on_disk = Activity::Active;
                 self.publish();
@@ -175,14 +199,15 @@ impl Array {
         self.flushes.unwritten.is_empty()
     }
 
-    fn write_superblocks(&mut self, becomes: Activity, devices: bool) {
+    fn write_superblocks(&mut self, becomes: Activity, why: Why) {
         let clean = becomes == Activity::Clean;
         let degraded = self.missing_count() > 0;
         let in_sync = self.setup.resync_offset == u64::MAX;
         let spares_too = self.events.advance(Change {
-            devices,
+            devices: why == Why::Devices,
             degraded,
-            to_clean_and_in_sync: clean && in_sync,
+            spare_sleeps: self.roster.has_spares(),
+            to_clean_and_in_sync: why == Why::Activity && clean && in_sync,
         });
         let state = Arc::new(SuperblockState {
             events: self.events.count(),
@@ -196,7 +221,8 @@ impl Array {
         let (missing, later) =
             if may_tear { (BTreeSet::new(), targets) } else { (targets, BTreeSet::new()) };
         self.ask_for_superblocks(&missing, &state);
-        self.task = Task::WriteSuperblocks { missing, later, state, becomes };
+        let again = why == Why::Again;
+        self.task = Task::WriteSuperblocks { missing, later, state, becomes, again };
     }
 
     fn ask_for_superblocks(&mut self, members: &BTreeSet<MemberId>, state: &Arc<SuperblockState>) {
@@ -227,7 +253,7 @@ impl Array {
         true
     }
 
-    fn superblocks_written(&mut self, now: Instant, becomes: Activity) {
+    fn superblocks_written(&mut self, now: Instant, becomes: Activity, again: bool) {
         if let Task::WriteSuperblocks { state, .. } =
             std::mem::replace(&mut self.task, Task::Nothing)
         {
@@ -248,7 +274,12 @@ impl Array {
             return;
         };
         self.events.everybody_was_told();
+        self.effects.push_back(ArrayEffect::Notice(Notice::Told { events: self.events.count() }));
+        self.condition.said_once = !again;
         self.condition.absent_untold = false;
+        if again && losses.is_empty() && !self.condition.write_wanted {
+            return; // Nothing is new for the shards.
+        }
         if !losses.is_empty() {
             reached(Mark::LossRecorded);
         }
@@ -344,7 +375,7 @@ impl Array {
             && self.condition.on_disk == Activity::Active;
         if may {
             reached(Mark::TurnsClean);
-            self.write_superblocks(Activity::Clean, false);
+            self.write_superblocks(Activity::Clean, Why::Activity);
         }
     }
 

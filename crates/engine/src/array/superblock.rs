@@ -1,9 +1,23 @@
 //! When superblocks change and how events are counted.
 //!
-//! The rule is md's, so that arrays can go back and forth: every update adds one to `events`,
-//! except that going clean right after going active takes that one back, when nothing else changed
-//! and the array is whole. A spare that sleeps meanwhile stays equal to the others and need not be
-//! woken [check: clean_and_active_leave_events_where_they_were].
+//! Every update adds one to `events`, and is said twice: as soon as nothing else has to be done, once more with one more
+//! event [check: every_change_is_said_twice]. So a member that is one behind has missed an update in whose course nothing
+//! was written, and one that was away while something was written is two behind:
+//!
+//! ```text
+//!   events   40 clean ─▶ 41 active ─▶ 42 active ─▶ 43 clean ─▶ 44 clean
+//!                          │ writes begin here, at 41   │
+//!                          └──── 42 is waited for by nobody ────┘
+//!   an old copy says   40: two behind ..........42: two behind
+//! ```
+//!
+//! Only between 41 and 42, and between 43 and 44, each a few milliseconds, does a killed array look like one whose update was cut
+//! short.
+//!
+//! With a spare, md's rule, so that it may sleep: going clean right after going active takes the event back, when nothing
+//! else changed and the array is whole, and nothing is said twice. The spare stays equal to the others and need not be woken
+//! [check: clean_and_active_leave_events_where_they_were]. An old copy may then have the newest count; the time of the
+//! update tells it from the others.
 
 use braid_hooks::{Bug, Mark, planted, reached};
 use std::sync::Arc;
@@ -50,6 +64,8 @@ pub(super) struct Change {
     pub(super) devices: bool,
     /// A slot has no member.
     pub(super) degraded: bool,
+    /// There is a spare, which need not be told of steps between clean and active.
+    pub(super) spare_sleeps: bool,
     /// The update says "clean", and redundancy agrees everywhere.
     pub(super) to_clean_and_in_sync: bool,
 }
@@ -66,8 +82,11 @@ impl Events {
     /// Counts one update. True when spares must be written too.
     pub(super) fn advance(&mut self, change: Change) -> bool {
         let only_toggles = !change.devices && !change.degraded || planted(Bug::LossCountsBack);
-        let steps_back =
-            only_toggles && change.to_clean_and_in_sync && self.may_step_back && self.count != 1;
+        let steps_back = (change.spare_sleeps || planted(Bug::StepsBackAlways))
+            && only_toggles
+            && change.to_clean_and_in_sync
+            && self.may_step_back
+            && self.count != 1;
         if steps_back {
             self.untold = self.count;
             reached(Mark::EventsStepBack);

@@ -1,13 +1,50 @@
 //! From what the array wants its superblocks to say to the update of one member's.
 //!
-//! Every driver writes superblocks this way; the time is the driver's to tell.
+//! Every driver writes superblocks this way. The time is the driver's to tell: one for all members of an update, which is
+//! what tells an old copy of a member from the member where the counts are equal.
 
 use braid_hooks::{Bug, planted};
 use std::sync::Arc;
 
-use braid_ondisk::{Role, Superblock, SuperblockUpdate};
+use braid_ondisk::{Role, Superblock, SuperblockUpdate, Timestamp};
 
 use super::{MemberId, SuperblockState};
+
+/// The times that updates carry.
+#[derive(Clone, Copy, Debug)]
+pub struct UpdateTimes {
+    events: u64,
+    time: Timestamp,
+}
+
+impl UpdateTimes {
+    /// Those that follow the newest superblock of an array, whatever the clock says now.
+    #[must_use]
+    pub fn after(newest: &Superblock) -> Self {
+        Self::of_update(newest.state.events, newest.state.update_time)
+    }
+
+    /// Those that follow an update.
+    #[must_use]
+    pub fn of_update(events: u64, time: Timestamp) -> Self {
+        Self { events, time }
+    }
+
+    /// A time later than that of any update so far.
+    #[must_use]
+    pub fn next(&self) -> Timestamp {
+        self.time.next()
+    }
+
+    /// The time of the update with this count: that of the last one if it is the same, else `now`, or just after the last one
+    /// if the clock went back. The counts of two updates in a row differ.
+    pub fn of(&mut self, events: u64, now: Timestamp) -> Timestamp {
+        if self.events != events {
+            *self = Self { events, time: now.max(self.time.next()) };
+        }
+        self.time
+    }
+}
 
 /// What brings a member that has fewer than `events` level with that count, if it has.
 ///
@@ -19,11 +56,11 @@ pub fn level_with(
     superblock: &Superblock,
     newest: &Superblock,
     (events, resync_offset): (u64, u64),
-    update_time_seconds: u64,
+    update_time: Timestamp,
 ) -> Option<SuperblockUpdate> {
     (superblock.state.events < events).then(|| SuperblockUpdate {
         events,
-        update_time_seconds,
+        update_time,
         resync_offset,
         roles: Arc::from(newest.state.roles.as_slice()),
         recovery_offset: superblock.device.recovery_offset_sectors,
@@ -41,7 +78,7 @@ pub fn update_for(
     member: MemberId,
     recovered_sectors: u64,
     state: &SuperblockState,
-    update_time_seconds: u64,
+    update_time: Timestamp,
 ) -> SuperblockUpdate {
     let mut roles: Vec<Role> = superblock
         .state
@@ -66,7 +103,7 @@ pub fn update_for(
     }
     SuperblockUpdate {
         events: state.events,
-        update_time_seconds,
+        update_time,
         resync_offset: state.resync_offset,
         roles: Arc::from(roles),
         recovery_offset: (recovered_sectors != u64::MAX).then_some(recovered_sectors),

@@ -44,7 +44,7 @@ fn gate_opens_after_superblocks() {
             world.habits.hold = |_| false;
             world.run_without_time();
             assert_eq!(world.clients.answers[&write], Ok(()));
-            assert_eq!(superblocks(&world), [(EVENTS + 1, false); 4]);
+            assert_eq!(superblocks(&world), [(EVENTS + 2, false); 4], "said twice");
         });
     }
 }
@@ -64,7 +64,7 @@ fn missed_write_waits_for_superblocks() {
             let write = world.issue(WRITE, 0, capacity);
             world.run_without_time();
             let told = &world.devices[1].superblock;
-            assert_eq!(told.events, EVENTS + 2);
+            assert_eq!(told.events, EVENTS + 3);
             assert!(told.roles.iter().all(|role| role.member != MemberId(0)), "the loss is told");
             assert!(!world.clients.answers.contains_key(&write), "but not by all survivors");
             assert!(world.told.out.is_empty());
@@ -72,7 +72,7 @@ fn missed_write_waits_for_superblocks() {
             world.run_without_time();
             assert_eq!(world.clients.answers[&write], Ok(()), "{level}");
             assert!(world.told.out.contains(&MemberId(0)));
-            assert_eq!(superblocks(&world)[1..], [(EVENTS + 2, false); 3]);
+            assert_eq!(superblocks(&world)[1..], [(EVENTS + 4, false); 3]);
         });
     }
 }
@@ -95,7 +95,7 @@ fn clean_only_after_drain_and_flush() {
             assert_eq!(world.told.clean_began, 0, "{level}: member 1 is not flushed");
             world.habits.hold = |_| false;
             world.rest();
-            assert_eq!(superblocks(&world), [(EVENTS, true); 4], "{level}");
+            assert_eq!(superblocks(&world), [(EVENTS + 4, true); 4], "{level}");
             assert!(world.devices.iter().all(|device| device.unflushed.is_empty()));
         });
     }
@@ -118,7 +118,7 @@ fn stop_waits_for_writes_under_way() {
             assert!(world.told.notices.is_empty(), "{level}: a write is under way");
             world.habits.hold = |_| false;
             assert!(world.stop(), "{level}: clean");
-            assert_eq!(superblocks(&world), [(EVENTS, true); 4], "{level}");
+            assert_eq!(superblocks(&world), [(EVENTS + 4, true); 4], "{level}");
         });
     }
 }
@@ -143,15 +143,15 @@ fn clean_and_active_leave_events_where_they_were() {
             let capacity = world.geometry.capacity_sectors();
             world.issue(WRITE, 0, capacity);
             world.run_without_time();
-            assert_eq!(superblocks(&world)[1..], [(EVENTS + 2, false); 3], "{level}");
-            assert_eq!(world.devices[4].superblock.events, EVENTS + 2);
+            assert_eq!(superblocks(&world)[1..], [(EVENTS + 3, false); 3], "{level}");
+            assert_eq!(world.devices[4].superblock.events, EVENTS + 3);
             for round in 0..3 {
                 world.rest();
-                assert_eq!(superblocks(&world)[1..], [(EVENTS + 3 + 2 * round, true); 3]);
+                assert_eq!(superblocks(&world)[1..], [(EVENTS + 5 + 4 * round, true); 3]);
                 world.issue(WRITE, 0, 1);
                 world.run_without_time();
-                assert_eq!(superblocks(&world)[1..], [(EVENTS + 4 + 2 * round, false); 3]);
-                assert_eq!(world.devices[4].superblock.events, EVENTS + 4 + 2 * round);
+                assert_eq!(superblocks(&world)[1..], [(EVENTS + 7 + 4 * round, false); 3]);
+                assert_eq!(world.devices[4].superblock.events, EVENTS + 7 + 4 * round);
             }
         });
     }

@@ -414,6 +414,7 @@ impl World {
                     }
                 }
                 ArrayEffect::Answer { request, result } => self.flush_answered(request, result),
+                ArrayEffect::Notice(Notice::Told { .. }) => {}
                 ArrayEffect::Notice(notice) => {
                     self.told.notices.push(notice);
                     if let Notice::MemberOut { member, .. } = notice {

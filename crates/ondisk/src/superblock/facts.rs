@@ -211,12 +211,22 @@ impl Features {
 pub struct Timestamp {
     /// Seconds since 1970-01-01 UTC.
     pub seconds: u64,
-    /// Microseconds; md writes 0.
+    /// Microseconds; md writes 0, and ignores them.
     pub microseconds: u32,
 }
 
 impl Timestamp {
     const SECONDS_BITS: u32 = 40;
+    const MICROSECONDS: u32 = 1_000_000;
+
+    /// The next moment that can be written.
+    #[must_use]
+    pub fn next(self) -> Self {
+        match self.microseconds + 1 {
+            microseconds if microseconds < Self::MICROSECONDS => Self { microseconds, ..self },
+            _ => Self { seconds: self.seconds.saturating_add(1), microseconds: 0 },
+        }
+    }
 
     pub(crate) fn from_v1(value: u64) -> Self {
         let microseconds = u32::try_from(value >> Self::SECONDS_BITS).unwrap_or(u32::MAX);

@@ -292,7 +292,7 @@ fn a_reshape_is_read() {
 fn update() -> SuperblockUpdate {
     SuperblockUpdate {
         events: 0x1_0000_0018,
-        update_time_seconds: 1_800_000_000,
+        update_time: Timestamp { seconds: 1_800_000_000, microseconds: 0 },
         resync_offset: 0,
         roles: [Role::Active(0), Role::Faulty, Role::Active(2), Role::Active(3), Role::Spare]
             .into(),
@@ -514,7 +514,7 @@ fn any_role(slots: u16) -> impl Strategy<Value = Role> {
 proptest! {
     #[test]
     fn what_apply_wrote_reads_back_as_the_value_says(
-        which in 0_usize..4, events in 0..=1_u64 << 63, update_time_seconds in 0..1_u64 << 40,
+        which in 0_usize..4, events in 0..=1_u64 << 63, seconds in 0..1_u64 << 40,
         resync_offset in prop_oneof![Just(0), Just(u64::MAX), any::<u64>()],
         roles in prop::collection::vec(any_role(4), 0..27), role_of_this in any_role(4),
         recovery_offset in prop::option::of(any::<u64>()),
@@ -523,7 +523,7 @@ proptest! {
         let mut superblock =
             if version.is_v1() { made(version) } else { read_v0(&v0_bytes()).unwrap() };
         let update = SuperblockUpdate {
-            events, update_time_seconds, resync_offset, roles: roles.into(), recovery_offset, role_of_this,
+            events, update_time: Timestamp { seconds, microseconds: 7 }, resync_offset, roles: roles.into(), recovery_offset, role_of_this,
         };
         superblock.apply(&update);
         prop_assert_eq!(superblock.state.events, events);
@@ -535,6 +535,7 @@ proptest! {
     fn times_keep_forty_bits_of_seconds(seconds in 0..1_u64 << 40, microseconds in 0..1_u32 << 24) {
         let time = Timestamp { seconds, microseconds };
         prop_assert_eq!(Timestamp::from_v1(time.to_v1()), time);
+        prop_assert!(time.next() > time);
     }
 }
 

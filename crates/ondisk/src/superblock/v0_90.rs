@@ -310,7 +310,7 @@ pub(super) fn made(new: &NewV0) -> Vec<u8> {
         &mut raw,
         &SuperblockUpdate {
             events: new.events,
-            update_time_seconds: array.creation_time.seconds,
+            update_time: array.creation_time,
             resync_offset: new.resync_offset,
             roles: new.roles.clone(),
             recovery_offset: None,
@@ -545,7 +545,7 @@ fn patch_counters(counters: &mut Counters, update: &SuperblockUpdate) {
     let state = counters.state.get() & !STATE_CLEAN;
     counters.state = U32::new(state | if clean { STATE_CLEAN } else { 0 });
     counters.events = U64::new(update.events);
-    counters.update_time = U32::new(u32::try_from(update.update_time_seconds).unwrap_or(u32::MAX));
+    counters.update_time = U32::new(u32::try_from(update.update_time.seconds).unwrap_or(u32::MAX));
     // A checkpoint that does not fit 32 bits is written as "from the start": more work, never less.
     let checkpoint =
         if clean { u32::MAX } else { u32::try_from(update.resync_offset).unwrap_or(0) };

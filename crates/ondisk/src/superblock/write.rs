@@ -97,8 +97,8 @@ pub enum NewSuperblockError {
 pub struct SuperblockUpdate {
     /// The new event count.
     pub events: u64,
-    /// Seconds since 1970.
-    pub update_time_seconds: u64,
+    /// When it is made: the same for all members, and later than the one before; 0.90 keeps the seconds.
+    pub update_time: Timestamp,
     /// `u64::MAX`: clean; otherwise redundancy is right before this sector.
     pub resync_offset: u64,
     /// Every device's role, by device number; devices beyond the list are written as spares.
@@ -177,7 +177,7 @@ impl Superblock {
         assert!(update.roles.iter().all(in_range), "a role names a slot that the array has not");
         assert!(in_range(&update.role_of_this), "a role names a slot that the array has not");
         self.state.events = update.events;
-        self.state.update_time = Timestamp { seconds: update.update_time_seconds, microseconds: 0 };
+        self.state.update_time = update.update_time;
         self.state.resync_offset = update.resync_offset;
         if self.version.is_v1() {
             self.apply_v1(update);
@@ -211,7 +211,8 @@ impl Superblock {
     fn apply_v0(&mut self, update: &SuperblockUpdate) {
         (self.state.role, self.device.flags, self.state.roles) =
             v0_90::patch(&mut self.raw.0, update);
-        self.state.update_time.seconds = update.update_time_seconds.min(u64::from(u32::MAX));
+        let seconds = update.update_time.seconds.min(u64::from(u32::MAX));
+        self.state.update_time = Timestamp { seconds, microseconds: 0 };
         let fits = update.resync_offset == u64::MAX || u32::try_from(update.resync_offset).is_ok();
         self.state.resync_offset = if fits { update.resync_offset } else { 0 };
     }

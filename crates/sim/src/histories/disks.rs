@@ -21,7 +21,7 @@ const DEVICE_BYTES: u64 = 8 << 20;
 pub(super) struct ArrayKind {
     level: Level,
     pub(super) slots: u16,
-    spares: u16,
+    pub(super) spares: u16,
     /// The first device number: from 128 on the table's used part is in the superblock's second sector.
     first_number: u16,
     version: Version,
@@ -104,6 +104,9 @@ impl ArrayKind {
                 stored: superblock.to_bytes(),
                 write: 0,
                 is_clone: false,
+                updates: 0,
+                is_ahead: false,
+                taken_at: None,
                 is_spare: index >= self.slots,
             }
         };
@@ -123,6 +126,12 @@ pub(super) struct Device {
     /// The last write that it holds.
     pub(super) write: usize,
     pub(super) is_clone: bool,
+    /// Updates of superblocks that it and all others had.
+    pub(super) updates: u64,
+    /// It was told of an update that was cut short: it has an event more than others knew of.
+    pub(super) is_ahead: bool,
+    /// How often something had been cut short or lost when it was cloned.
+    pub(super) taken_at: Option<u64>,
     pub(super) is_spare: bool,
 }
 
@@ -150,11 +159,13 @@ impl Device {
     }
 
     pub(super) fn store(&mut self, superblock: &Superblock) {
+        self.is_ahead = true;
         self.stored = superblock.to_bytes();
     }
 
     /// Stores any sectors of it.
     pub(super) fn tear(&mut self, superblock: &Superblock, random: &mut Random) {
+        self.is_ahead = true;
         let wanted = superblock.to_bytes();
         self.stored.resize(wanted.len().max(self.stored.len()), 0xff);
         for sector in 0..(wanted.len() / SECTOR) as u64 {

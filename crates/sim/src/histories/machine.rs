@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
-use braid_assembly::AssembledArray;
+use braid_assembly::{AssembledArray, Known, KnownMember};
 use braid_engine::Instant;
 use braid_engine::array::{
-    Array, ArrayEffect, ArrayView, Gate, MemberId, Notice, SuperblockState, update_for,
+    Array, ArrayEffect, ArrayView, DeviceRole, Gate, MemberId, Notice, SuperblockState,
+    UpdateTimes, update_for,
 };
 use braid_engine::effect::Report;
 use braid_engine::open::{Manner, levelling, opening};
 use braid_engine::request::ShardIndex;
 use braid_geometry::Geometry;
-use braid_ondisk::{Role, Superblock};
+use braid_ondisk::{Role, Superblock, Timestamp};
 
 use super::{History, Write, survives};
 
@@ -30,6 +31,9 @@ struct Run {
     spares: Vec<usize>,
     is_broken: bool,
     now: Instant,
+    times: UpdateTimes,
+    /// What superblocks were told last.
+    state: Option<Arc<SuperblockState>>,
 }
 
 impl History {
@@ -63,8 +67,10 @@ impl History {
         let mut superblocks: Vec<Option<Superblock>> =
             disk_of.iter().map(|disk| self.devices[*disk].superblock()).collect();
         let held: Vec<bool> = assembled.slots.iter().map(Option::is_some).collect();
-        for round in levelling(assembled, |index| superblocks[index].as_ref(), self.seconds) {
+        let now = Timestamp { seconds: self.seconds, microseconds: 0 };
+        for round in levelling(assembled, |index| superblocks[index].as_ref(), now) {
             self.tally.count("levelled");
+            self.disturbances += 1;
             for wave in round {
                 let mut batch = Vec::new();
                 for (index, update) in wave {
@@ -90,7 +96,17 @@ impl History {
             unreachable!("an array's first effect is its first view")
         };
         let geometry = assembled.geometry.clone();
-        Ok(Run { array, geometry, view, members, spares, is_broken: false, now: Instant(1) })
+        Ok(Run {
+            array,
+            geometry,
+            view,
+            members,
+            spares,
+            is_broken: false,
+            now: Instant(1),
+            times: UpdateTimes::after(&assembled.newest),
+            state: None,
+        })
     }
 
     /// Superblocks are written, all at once; power may be cut meanwhile.
@@ -105,6 +121,7 @@ impl History {
             return Ok(());
         }
         self.tally.count("power-cut");
+        self.disturbances += 1;
         for (disk, superblock) in batch {
             match self.random.below(3) {
                 0 => {}
@@ -159,6 +176,7 @@ impl History {
                     }
                     ArrayEffect::WriteBack { round } => reports.push(Report::WrittenBack { round }),
                     ArrayEffect::Notice(Notice::Broken { .. }) => run.is_broken = true,
+                    ArrayEffect::Notice(Notice::Told { .. }) => self.told(run),
                     ArrayEffect::Notice(_)
                     | ArrayEffect::Answer { .. }
                     | ArrayEffect::Attend(_) => {}
@@ -175,15 +193,40 @@ impl History {
         }
     }
 
+    /// All members that are in the array have the last update: in half of the histories it is written down elsewhere.
+    fn told(&mut self, run: &mut Run) {
+        let state = run.state.clone().expect("what is told was written");
+        for role in state.roles.iter().filter(|role| role.slot.is_some()) {
+            let device = &mut self.devices[run.members[usize::from(role.member.0)].0];
+            (device.updates, device.is_ahead) = (device.updates + 1, false);
+        }
+        let superblock = &run.members[0].1;
+        let member = |role: &DeviceRole| {
+            let device = &run.members[usize::from(role.member.0)].1.device;
+            let (number, uuid) = (device.number, device.uuid);
+            Some(KnownMember { slot: role.slot?.0, number, uuid })
+        };
+        self.known = self.keeps_record.then(|| Known {
+            uuid: superblock.array.uuid,
+            creation_time: superblock.array.creation_time,
+            events: state.events,
+            update_time: run.times.of(state.events, Timestamp::default()),
+            members: state.roles.iter().filter_map(member).collect(),
+        });
+    }
+
     fn carry_out(
         &mut self,
         run: &mut Run,
         batch: Vec<(MemberId, Arc<SuperblockState>)>,
     ) -> Result<(), Cut> {
         let mut stored = Vec::new();
+        let now = Timestamp { seconds: self.seconds, microseconds: 0 };
         for (id, state) in &batch {
+            run.state = Some(Arc::clone(state));
+            let time = run.times.of(state.events, now);
             let (disk, superblock) = &mut run.members[usize::from(id.0)];
-            let update = update_for(superblock, *id, u64::MAX, state, self.seconds);
+            let update = update_for(superblock, *id, u64::MAX, state, time);
             superblock.apply(&update);
             stored.push((*disk, superblock.clone()));
             if run.spares.contains(disk) {
@@ -242,6 +285,7 @@ impl History {
 
     fn fail(&mut self, run: &mut Run, member: MemberId) -> Result<(), Cut> {
         self.tally.count("member-fails");
+        self.disturbances += 1;
         let slots = run.view.slots.iter();
         let left: Vec<bool> =
             slots.map(|slot| slot.as_ref().is_some_and(|one| one.id != member)).collect();

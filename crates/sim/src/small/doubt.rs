@@ -248,8 +248,10 @@ fn under_way(world: &mut World) -> Vec<(usize, u64, Vec<u8>)> {
                 ios.extend(vector.parts.iter().filter(|(_, io)| io.operation.is_write()).copied());
             }
             Event::Superblock { member, state } => {
+                let mut times = world.engine.machines.times;
+                let time = times.of(state.events, crate::open::NOW);
                 let mut side = world.engine.machines.members[usize::from(member.0)].clone();
-                let (start, data) = side.superblock_for(*member, state);
+                let (start, data) = side.superblock_for(*member, (state, time));
                 writes.push((side.disk, start, data));
             }
             _ => {}

@@ -68,8 +68,17 @@ impl Program {
         self.serve(&[], images, &command)
     }
 
+    /// What braid writes down of an array stays beside its images, which are made anew each time.
+    fn command(&self, images: &[PathBuf]) -> Command {
+        let mut command = Command::new(&self.path);
+        if let Some(folder) = images.first().and_then(|image| image.parent()) {
+            command.arg("--state-dir").arg(folder.join("state"));
+        }
+        command
+    }
+
     fn serve(&self, words: &[&str], images: &[PathBuf], command: &str) -> Result<()> {
-        let mut serve = Command::new(&self.path);
+        let mut serve = self.command(images);
         serve.arg("serve").args(words).args(["--run", command]).args(images);
         output(&mut serve).map(drop).context("braid serve")
     }
@@ -77,7 +86,7 @@ impl Program {
     /// What `braid examine --json` says of the images. That some of it needs attention is no error
     /// here.
     pub(super) fn examine(&self, images: &[PathBuf]) -> Result<Value> {
-        let said = Command::new(&self.path).args(["examine", "--json"]).args(images).output();
+        let said = self.command(images).args(["examine", "--json"]).args(images).output();
         let said = said.context("braid examine")?;
         let words = String::from_utf8_lossy(&said.stderr).into_owned();
         serde_json::from_slice(&said.stdout).with_context(|| format!("braid examine: {words}"))

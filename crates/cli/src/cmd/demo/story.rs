@@ -318,7 +318,10 @@ impl<'a> Story<'a> {
 
     /// These words, then the members.
     fn words(&self, first: &[&str]) -> Vec<String> {
-        let first = first.iter().map(ToString::to_string);
+        // What is written down of the array goes with its files.
+        let state = self.socket().with_file_name("state").to_string_lossy().into_owned();
+        let state = ["--state-dir".to_string(), state].into_iter();
+        let first = state.chain(first.iter().map(ToString::to_string));
         first.chain(self.members.iter().map(|path| path.to_string_lossy().into_owned())).collect()
     }
 

@@ -1,6 +1,6 @@
 //! Opening, probing and assembling members: what `serve` and `demo` begin with.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use braid_assembly::{AssembledArray, Assembly, MemberVerdict, Options, Verdict, assemble};
 use braid_member::{Access, Member, Reach};
@@ -9,6 +9,7 @@ use braid_runtime::OpenMember;
 
 use crate::error::code::Code;
 use crate::error::{CliError, Risk};
+use crate::known;
 use crate::output::shell::shell_word;
 use crate::probe::{open_member, probe_member};
 use crate::refusal;
@@ -24,7 +25,11 @@ pub(crate) struct Ready {
 }
 
 /// Opens the members, locks them, and decides. Nothing is written.
-pub(crate) fn ready(paths: &[PathBuf], options: &Options) -> Result<Ready, CliError> {
+pub(crate) fn ready(
+    paths: &[PathBuf],
+    options: Options,
+    state_dir: &Path,
+) -> Result<Ready, CliError> {
     let access = if options.read_only { Access::ReadOnly } else { Access::ReadWrite };
     let mut devices: Vec<(Box<dyn Member>, &PathBuf)> = Vec::new();
     let (mut probed, mut unreadable) = (Vec::new(), Vec::new());
@@ -53,7 +58,8 @@ pub(crate) fn ready(paths: &[PathBuf], options: &Options) -> Result<Ready, CliEr
         }
     }
     let devices = readable;
-    let Assembly { verdicts, array } = assemble(&probed, options);
+    let options = Options { known: known::of(state_dir, &probed), ..options };
+    let Assembly { verdicts, array } = assemble(&probed, &options);
     let labels: Vec<String> = probed.iter().map(|member| member.label.clone()).collect();
     let array = array.map_err(|refusal| refusal::cli_error(&refusal, &verdicts, &labels))?;
     let chosen = |index: usize| {

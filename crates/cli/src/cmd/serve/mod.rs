@@ -25,12 +25,13 @@ use braid_frontend_nbd::{
     BindError, Endpoint, Export, NoticeListener, Server, Settings, StartError, limits,
 };
 use braid_ring::{RingError, Room, Workers, few_heaps, set_payload_memory};
-use braid_runtime::{OpenError, Options, Sink, Volume};
+use braid_runtime::{Notice, OpenError, Options, Sink, Volume};
 
 use super::Globals;
 use crate::error::code::Code;
 use crate::error::system::{is_shortage_of, system};
 use crate::error::{CliError, Exit, Risk};
+use crate::known::{Keeper, Teller};
 use crate::output::shell::shell_word;
 use crate::probe::io_error;
 use assemble::Ready;
@@ -60,6 +61,10 @@ pub(crate) struct Args {
     /// Start an array that is dirty and degraded, although some of it may read wrong.
     #[arg(long)]
     accept_risk: bool,
+    /// Believe members that are older than the array was when it was last served, or than others with as many events: they
+    /// were put back from a backup, and what was written since is given up.
+    #[arg(long)]
+    accept_older: bool,
     /// Which array, if the members are of several: its name or UUID.
     #[arg(long, value_name = "NAME")]
     array: Option<String>,
@@ -110,16 +115,11 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     let endpoints = args.uris.iter().map(|uri| endpoint(uri)).collect::<Result<Vec<_>, _>>()?;
     let watch = Watch::new().map_err(|error| system("signals cannot be watched", &error))?;
-    let options = braid_assembly::Options {
-        choice: choice(args.array.as_deref()),
-        read_only: args.read_only,
-        accept_risk: args.accept_risk,
-    };
     let cache = args.cache.cache()?;
     let scheduling = args.scheduling.scheduling()?;
     let settings = memory_for(&args, &cache)?;
     descriptors::raise(settings.connections_max + args.members.len() * DESCRIPTORS_PER_MEMBER);
-    let ready = assemble::ready(&args.members, &options)?;
+    let ready = assemble::ready(&args.members, wanted(&args), &globals.state_dir)?;
     let sink = args.record.as_deref().map(new_recording).transpose()?;
     let reporter = Arc::new(Reporter::new(globals, &ready));
     reporter.members(&ready);
@@ -150,7 +150,7 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         ..io::options(workers.as_ref())
     };
     args.cache.check(&options.cache, &ready.array.geometry, options.shards)?;
-    let volume = open(ready, &options, &reporter, sink)?;
+    let (volume, keeper) = open_kept(ready, &options, (&reporter, &globals.state_dir), sink)?;
     let export: Arc<dyn Export> = Arc::new(VolumeExport::new(name.clone(), Arc::clone(&volume)));
     let server = start_server(&args, export, (&endpoints, settings), (&workers, &reporter));
     let server = server.inspect_err(|_| {
@@ -166,6 +166,7 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     let meter = server.meter();
     let clients = server.stop(STOP_DEADLINE);
     let stopped = stop::stop(&volume, &reporter, Duration::from_secs(args.stop_patience))?;
+    keeper.end();
     reporter.stopped(&volume, stopped, clients.cut, &meter.counts());
     if !stopped.recorded {
         reporter.recording_lost();
@@ -212,12 +213,31 @@ fn start_server(
     Ok(server)
 }
 
+/// Starts the array, and has written down how new it is, unless it is only read.
+fn open_kept(
+    ready: Ready,
+    options: &Options,
+    (reporter, state_dir): (&Arc<Reporter>, &Path),
+    sink: Option<Sink>,
+) -> Result<(Arc<Volume>, Keeper), CliError> {
+    let mut keeper = Keeper::new(state_dir, &ready);
+    let volume = open(ready, options, reporter, (sink, keeper.teller()))?;
+    if !options.read_only {
+        let teller = Arc::clone(reporter);
+        let fails = move |path: &Path, error: &std::io::Error| teller.not_kept(path, error);
+        if let Err((path, error)) = keeper.start(&volume, fails) {
+            reporter.not_kept(&path, &error);
+        }
+    }
+    Ok((volume, keeper))
+}
+
 /// Starts the array; what happens to it is reported as it happens.
 fn open(
     ready: Ready,
     options: &Options,
     reporter: &Arc<Reporter>,
-    sink: Option<Sink>,
+    (sink, teller): (Option<Sink>, Teller),
 ) -> Result<Arc<Volume>, CliError> {
     let watcher = Arc::clone(reporter);
     let labels: Vec<String> = ready.verdicts.iter().map(|one| one.label.clone()).collect();
@@ -225,7 +245,10 @@ fn open(
         &ready.array,
         ready.members,
         options,
-        move |notice| watcher.notice(&notice),
+        move |notice| match notice {
+            Notice::Told { .. } => teller.tell(),
+            _ => watcher.notice(&notice),
+        },
         sink,
     );
     let volume = volume.map_err(|error| not_opened(&error, &labels))?;
@@ -305,6 +328,17 @@ fn serve_until_end(
             watch.wait_for_command(COMMAND_GRACE);
             Ok(Exit::Interrupted)
         }
+    }
+}
+
+/// What assembly is asked for.
+fn wanted(args: &Args) -> braid_assembly::Options {
+    braid_assembly::Options {
+        choice: choice(args.array.as_deref()),
+        read_only: args.read_only,
+        accept_risk: args.accept_risk,
+        accept_older: args.accept_older,
+        known: Vec::new(),
     }
 }
 

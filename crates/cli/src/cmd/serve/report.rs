@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Mutex;
 
-use braid_assembly::Tolerance;
+use braid_assembly::{MemberVerdict, Reason, Tolerance};
 use braid_engine::array::MemberId;
 use braid_frontend_nbd::{Counts, Notice as ClientNotice};
 use braid_geometry::SECTOR_BYTES;
@@ -107,7 +108,10 @@ impl Reporter {
         for (label, why) in &ready.unreadable {
             self.say(Style::Warning, &format!("{} is left out: {why}", printable(label)));
         }
-        for verdict in ready.verdicts.iter().filter(|verdict| !is_well(verdict.verdict)) {
+        let is_worth_a_word = |verdict: &&MemberVerdict| {
+            !is_well(verdict.verdict) || matches!(verdict.reason, Reason::OneBehind { .. })
+        };
+        for verdict in ready.verdicts.iter().filter(is_worth_a_word) {
             let label = printable(&verdict.label);
             self.say(Style::Warning, &format!("{label}: {}: {}", verdict.verdict, verdict.reason));
         }
@@ -208,8 +212,8 @@ impl Reporter {
             Notice::Back { member, slot, after_ms } => {
                 self.back((&label(*member), slot.0), *after_ms);
             }
-            // `stopped` says it with the counts, once the server is closed as well.
-            Notice::Stopped { .. } => {}
+            // `stopped` says it with the counts, once the server is closed as well; the other is for the record.
+            Notice::Stopped { .. } | Notice::Told { .. } => {}
         }
     }
 
@@ -453,6 +457,22 @@ impl Reporter {
             (false, _) => "but its superblocks are not clean",
         };
         errln!("stopped {} {state}", self.name);
+    }
+
+    /// How new the array is cannot be written down.
+    pub(crate) fn not_kept(&self, path: &Path, error: &std::io::Error) {
+        if self.json {
+            let facts = json!({ "file": path.display().to_string(), "why": error.to_string() });
+            return self.event("not-kept", &facts);
+        }
+        let path = path.display().to_string();
+        let text = format!(
+            "how new {} is cannot be written down in {}: {error}; the next start goes by superblocks alone, which do \
+             not tell every old copy of a member (--state-dir names another folder)",
+            self.name,
+            printable(&path)
+        );
+        self.say(Style::Warning, &text);
     }
 
     /// The recording has not everything in it.

@@ -1,0 +1,72 @@
+//! What is known of an array from elsewhere: how new it was when it was last seen.
+//!
+//! Superblocks tell which of them are older than the others. That all of them are old, or the only ones that are there, or one
+//! within an event of the others, they cannot tell; whoever ran the array last can have written it down. This is that
+//! memory, and the comparison with it. It only ever makes members stale, never fresh.
+//!
+//! ```text
+//!   known: all said (events E, time T)        a superblock with (e, t) is older if
+//!     e < E - 1                                 always
+//!     e = E - 1                                 t <= T   (a later one has stepped back: md, or a sleeping spare)
+//!     e = E or E + 1                            t < T    (the same count a step back ago, or its "active")
+//!     e = E and t = T                           it is not among those that said it: the other half of an array
+//!     e > E + 1                                 never    (whatever the clock said)
+//! ```
+//!
+//! What it does not do: keep anything (the command does), or judge members that say the same (`judge`).
+
+use braid_ondisk::{Superblock, Timestamp};
+
+/// A member that had the last update.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownMember {
+    /// Its slot.
+    pub slot: u16,
+    /// Its number in the table of roles.
+    pub number: u32,
+    /// Its device UUID; zeroes with 0.90.
+    pub uuid: [u8; 16],
+}
+
+/// An array as it was last seen: an update that all its members had, durably.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Known {
+    /// The array's UUID in mdadm's order.
+    pub uuid: [u8; 16],
+    /// When the array was made: one that was made anew under the same UUID is another.
+    pub creation_time: Timestamp,
+    /// The update's count.
+    pub events: u64,
+    /// The update's time.
+    pub update_time: Timestamp,
+    /// Who had it.
+    pub members: Vec<KnownMember>,
+}
+
+impl Known {
+    /// Whether it is known of the array that this superblock is of.
+    #[must_use]
+    pub fn is_of(&self, superblock: &Superblock) -> bool {
+        let array = &superblock.array;
+        array.uuid == self.uuid && array.creation_time == self.creation_time
+    }
+
+    /// Whether more is known than this superblock says.
+    #[must_use]
+    pub fn is_beyond(&self, superblock: &Superblock) -> bool {
+        let (events, time) = (superblock.state.events, superblock.state.update_time);
+        let is_earlier = match events.checked_sub(self.events) {
+            Some(0) if time == self.update_time => !self.has(superblock),
+            Some(0 | 1) => time < self.update_time,
+            Some(_) => false,
+            None if events + 1 == self.events => time <= self.update_time,
+            None => true,
+        };
+        is_earlier && self.is_of(superblock)
+    }
+
+    fn has(&self, superblock: &Superblock) -> bool {
+        let device = &superblock.device;
+        self.members.iter().any(|one| one.number == device.number && one.uuid == device.uuid)
+    }
+}

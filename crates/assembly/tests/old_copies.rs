@@ -1,0 +1,271 @@
+//! Old copies of members: what superblocks tell, what a record tells, and what nothing does. A test for each row of the table
+//! in docs/on-disk.md.
+
+mod kit;
+
+use braid_assembly::{
+    Assembly, Known, KnownMember, Options, ProbedMember, Reason, Refusal, assemble,
+};
+use braid_geometry::Level;
+use braid_ondisk::{Role, Timestamp};
+use kit::{CLEAN, EVENTS, array, codes, edit_all, judge, set_role, superblock};
+
+const DIRTY: u64 = 0;
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp { seconds: 1_700_000_000 + seconds, microseconds: 0 }
+}
+
+/// Everybody is told the same: how many events since the array was made, when, and whether it is clean.
+fn tell(members: &mut [ProbedMember], events: u64, seconds: u64, resync_offset: u64) {
+    edit_all(members, |superblock| {
+        superblock.state.events = EVENTS + events;
+        superblock.state.update_time = at(seconds);
+        superblock.state.resync_offset = resync_offset;
+    });
+}
+
+/// What was written down when these had said the same.
+fn known(members: &[ProbedMember]) -> Known {
+    let newest = superblock(&members[0]);
+    let member = |(slot, member): (u16, &ProbedMember)| {
+        let device = &superblock(member).device;
+        KnownMember { slot, number: device.number, uuid: device.uuid }
+    };
+    Known {
+        uuid: newest.array.uuid,
+        creation_time: newest.array.creation_time,
+        events: newest.state.events,
+        update_time: newest.state.update_time,
+        members: (0..).zip(members).map(member).collect(),
+    }
+}
+
+fn judge_knowing(members: &[ProbedMember], known: &Known) -> Assembly {
+    assemble(members, &Options { known: vec![known.clone()], ..Options::default() })
+}
+
+fn judge_accepting(members: &[ProbedMember], known: &Known) -> Assembly {
+    let options = Options { known: vec![known.clone()], accept_older: true, ..Options::default() };
+    assemble(members, &options)
+}
+
+/// Levels, slots, and which member an old copy takes the place of.
+const ARRAYS: [(Level, u16, usize); 3] =
+    [(Level::Raid1, 2, 0), (Level::Raid5, 4, 1), (Level::Raid6, 4, 3)];
+
+/// The verdicts' words for an array whose member `old` is stale.
+fn all_but(slots: u16, old: usize) -> Vec<&'static str> {
+    (0..usize::from(slots)).map(|one| if one == old { "stale" } else { "fresh" }).collect()
+}
+
+fn all_fresh(slots: u16) -> Vec<&'static str> {
+    vec!["fresh"; usize::from(slots)]
+}
+
+#[test]
+fn a_member_put_back_from_before_a_run_that_wrote_is_stale() {
+    for (level, slots, old) in ARRAYS {
+        let mut members = array(level, slots);
+        let copy = members[old].clone();
+        // braid: active, active again, clean, clean again. Killed while it was active it is two.
+        for (events, resync_offset) in [(4, CLEAN), (2, DIRTY)] {
+            tell(&mut members, events, 9, resync_offset);
+            members[old] = copy.clone();
+            assert_eq!(codes(&judge(&members)), all_but(slots, old), "{level}");
+        }
+    }
+}
+
+#[test]
+fn an_old_copy_with_the_newest_count_is_told_by_its_time() {
+    for (level, slots, old) in ARRAYS {
+        let mut members = array(level, slots);
+        let copy = members[old].clone();
+        // md: active with one event more, clean with one event less.
+        tell(&mut members, 0, 9, CLEAN);
+        members[old] = copy;
+        let judged = judge(&members);
+        assert_eq!(codes(&judged), all_but(slots, old), "{level}");
+        assert!(matches!(judged.verdicts[old].reason, Reason::OlderUpdate { .. }));
+        let accepted = Options { accept_older: true, ..Options::default() };
+        assert_eq!(codes(&assemble(&members, &accepted)), all_fresh(slots), "{level}");
+    }
+}
+
+/// A spare that slept has the time of when it was last told; nothing is read from it.
+#[test]
+fn a_sleeping_spare_is_not_an_old_copy() {
+    let mut members = kit::array_with(Level::Raid5, 3, 1, 7);
+    tell(&mut members[..3], 0, 9, CLEAN);
+    assert_eq!(codes(&judge(&members)), ["fresh", "fresh", "fresh", "spare"]);
+}
+
+#[test]
+fn an_update_that_was_cut_short_costs_nobody_and_is_said() {
+    for (level, slots, old) in ARRAYS {
+        let mut members = array(level, slots);
+        let copy = members[old].clone();
+        tell(&mut members, 1, 9, DIRTY);
+        let known = known(&array(level, slots));
+        members[old] = copy;
+        for judged in [judge(&members), judge_knowing(&members, &known)] {
+            assert_eq!(codes(&judged), all_fresh(slots), "{level}");
+            assert!(matches!(judged.verdicts[old].reason, Reason::OneBehind { .. }));
+        }
+    }
+}
+
+#[test]
+fn a_step_back_that_was_cut_short_costs_nobody() {
+    for (level, slots, told) in ARRAYS {
+        let mut members = array(level, slots);
+        tell(&mut members, 1, 5, DIRTY);
+        let known = known(&members);
+        // md tells that the array is clean, with one event less, and reaches one of them.
+        tell(&mut members[told..=told], 0, 9, CLEAN);
+        for judged in [judge(&members), judge_knowing(&members, &known)] {
+            assert_eq!(codes(&judged), all_fresh(slots), "{level}");
+            assert!(judged.array.expect("an array").dirty, "somebody says so");
+        }
+    }
+}
+
+/// As after a kill of md; of braid between an update and its repetition, or with a sleeping spare.
+#[test]
+fn an_old_copy_one_behind_is_told_by_the_record_alone() {
+    for (level, slots, old) in ARRAYS {
+        let mut members = array(level, slots);
+        let copy = members[old].clone();
+        tell(&mut members, 1, 9, DIRTY);
+        let known = known(&members);
+        members[old] = copy;
+        assert_eq!(codes(&judge(&members)), all_fresh(slots), "{level}: as if cut short");
+        let judged = judge_knowing(&members, &known);
+        assert_eq!(codes(&judged), all_but(slots, old), "{level}");
+        assert!(matches!(judged.verdicts[old].reason, Reason::OlderThanKnown { .. }));
+    }
+}
+
+/// md counts back, so the copy has the newest count.
+#[test]
+fn an_old_copy_from_while_md_was_writing_is_told_by_the_record_alone() {
+    for (level, slots, old) in ARRAYS {
+        let mut members = array(level, slots);
+        tell(&mut members, 1, 5, DIRTY);
+        let copy = members[old].clone();
+        tell(&mut members, 0, 9, CLEAN);
+        let known = known(&members);
+        members[old] = copy;
+        let judged = judge(&members);
+        assert_eq!(codes(&judged), all_fresh(slots), "{level}: as a step back that was cut short");
+        assert!(judged.array.expect("an array").dirty);
+        assert_eq!(codes(&judge_knowing(&members, &known)), all_but(slots, old), "{level}");
+    }
+}
+
+/// It was told of an update that a power cut kept from the others, which then went on without it.
+#[test]
+fn an_old_copy_that_is_one_ahead_is_told_by_the_record_alone() {
+    let mut members = array(Level::Raid5, 4);
+    tell(&mut members, 1, 5, DIRTY);
+    let ahead = members[2].clone();
+    tell(&mut members, 2, 9, DIRTY);
+    let known = known(&members);
+    members[2] = ahead;
+    assert_eq!(codes(&judge(&members)), all_fresh(4));
+    assert_eq!(codes(&judge_knowing(&members, &known)), all_but(4, 2));
+}
+
+/// A snapshot from the middle of a run is put back after a kill of the same run.
+#[test]
+fn a_copy_from_within_the_same_update_is_told_by_nothing() {
+    let mut members = array(Level::Raid5, 4);
+    tell(&mut members, 2, 5, DIRTY);
+    assert_eq!(codes(&judge_knowing(&members, &known(&members))), all_fresh(4));
+}
+
+/// 0.90 keeps seconds, and so does md; two updates of one second with one count.
+#[test]
+fn two_updates_of_one_second_with_one_count_are_told_by_nothing() {
+    let mut members = array(Level::Raid1, 2);
+    tell(&mut members, 0, 9, CLEAN);
+    tell(&mut members[1..], 0, 9, CLEAN);
+    assert_eq!(codes(&judge_knowing(&members, &known(&members))), all_fresh(2));
+}
+
+#[test]
+fn under_md_with_a_clock_that_went_back_the_later_time_is_believed() {
+    let mut members = array(Level::Raid5, 4);
+    tell(&mut members, 0, 100, CLEAN);
+    let copy = members[1].clone();
+    tell(&mut members, 0, 9, CLEAN);
+    let record = known(&members);
+    members[1] = copy;
+    let judged = judge(&members);
+    assert_eq!(codes(&judged), ["stale", "fresh", "stale", "stale"]);
+    assert!(matches!(judged.array, Err(Refusal::TooFewMembers { .. })), "and not served");
+    assert!(judge_knowing(&members, &record).array.is_err(), "the record is of no help either");
+    let accepted = Options { accept_older: true, ..Options::default() };
+    assert_eq!(codes(&assemble(&members[..1], &accepted)), ["fresh"]);
+}
+
+#[test]
+fn all_members_put_back_are_refused_by_the_record_until_a_person_says_so() {
+    for (level, slots, _) in ARRAYS {
+        let backup = array(level, slots);
+        let mut members = backup.clone();
+        tell(&mut members, 4, 9, CLEAN);
+        let known = known(&members);
+        assert_eq!(codes(&judge(&backup)), all_fresh(slots), "superblocks agree");
+        let judged = judge_knowing(&backup, &known);
+        assert_eq!(codes(&judged), vec!["stale"; usize::from(slots)]);
+        let Err(Refusal::OlderThanKnown { events, known_events, members }) = judged.array else {
+            panic!("{:?}", judged.array)
+        };
+        assert_eq!((events, known_events, members.len()), (EVENTS, EVENTS + 4, usize::from(slots)));
+        assert_eq!(codes(&judge_accepting(&backup, &known)), all_fresh(slots));
+    }
+}
+
+#[test]
+fn the_lost_half_of_a_mirror_alone_is_refused_by_the_record() {
+    let mut members = array(Level::Raid1, 2);
+    let lost = members[1].clone();
+    set_role(&mut members[0], 1, Role::Faulty);
+    tell(&mut members[..1], 4, 9, CLEAN);
+    let known = known(&members[..1]);
+    assert_eq!(codes(&judge(std::slice::from_ref(&lost))), ["fresh"], "it calls everything well");
+    let judged = judge_knowing(&[lost], &known);
+    assert!(matches!(judged.array, Err(Refusal::OlderThanKnown { .. })), "{:?}", judged.array);
+}
+
+#[test]
+fn of_a_clone_and_its_member_the_record_tells_the_older() {
+    let mut members = array(Level::Raid5, 3);
+    let mut clone = members[2].clone();
+    (clone.label, clone.identity) = ("clone".to_owned(), "clone".to_owned());
+    tell(&mut members, 2, 9, DIRTY);
+    let record = known(&members);
+    members.push(clone);
+    let refused = judge(&members).array;
+    assert!(matches!(refused, Err(Refusal::SlotClaimedTwice { .. })), "{refused:?}");
+    assert_eq!(codes(&judge_knowing(&members, &record)), ["fresh", "fresh", "fresh", "stale"]);
+}
+
+/// A record of another array, or of one made anew under the same UUID, says nothing; nor does one that is older.
+#[test]
+fn a_record_of_something_else_harms_nobody() {
+    let mut members = array(Level::Raid5, 3);
+    let mut other = known(&members);
+    (other.events, other.uuid) = (EVENTS + 9, [9; 16]);
+    assert_eq!(codes(&judge_knowing(&members, &other)), all_fresh(3));
+    (other.uuid, other.creation_time) = (known(&members).uuid, at(5));
+    assert_eq!(codes(&judge_knowing(&members, &other)), all_fresh(3));
+    let before = known(&members);
+    // md ran it: active, and clean again, later and with the count that was known.
+    for (events, seconds, resync_offset) in [(1, 5, DIRTY), (0, 6, CLEAN), (3, 1, CLEAN)] {
+        tell(&mut members, events, seconds, resync_offset);
+        assert_eq!(codes(&judge_knowing(&members, &before)), all_fresh(3), "{events}");
+    }
+}

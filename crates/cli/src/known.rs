@@ -1,0 +1,284 @@
+//! How new arrays were when they were last served, in the state folder.
+//!
+//! ```text
+//!   <state folder>/arrays/<UUID>.json     events and time of the last update that all members had, and which members
+//! ```
+//!
+//! Superblocks cannot tell that all of them are old; this can ([`braid_assembly::Known`]). It is written when an array is started,
+//! and, by a thread of its own that nothing waits for, after updates of superblocks: at most once a second, and once more
+//! when the array has stopped. So after a kill it may be a little behind, which makes it say less, never something wrong. It may be deleted at any time;
+//! then only superblocks tell.
+//!
+//! What it does not do: compare (`braid-assembly`).
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use braid_assembly::{Known, KnownMember, ProbedMember};
+use braid_ondisk::{Timestamp, format_uuid};
+use braid_runtime::{Told, Volume};
+use serde_json::{Value, json};
+
+use crate::cmd::serve::assemble::Ready;
+use crate::state::make_folders;
+
+/// The format of the files.
+const FORMAT: u64 = 1;
+/// No file is written more often than that, but for the last time.
+const PAUSE: Duration = Duration::from_secs(1);
+/// No file is that long.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// The file of an array.
+fn path_of(state_dir: &Path, uuid: &[u8; 16]) -> PathBuf {
+    let digits = format_uuid(uuid).replace(':', "");
+    state_dir.join("arrays").join(format!("{digits}.json"))
+}
+
+/// What is known of the arrays that these members are of. A file that cannot be read or makes no sense says nothing.
+pub(crate) fn of(state_dir: &Path, members: &[ProbedMember]) -> Vec<Known> {
+    let sound = members.iter().flat_map(|member| &member.probe.superblocks);
+    let mut uuids: Vec<[u8; 16]> =
+        sound.filter_map(|found| found.as_ref().ok()).map(|one| one.array.uuid).collect();
+    uuids.sort_unstable();
+    uuids.dedup();
+    uuids.iter().filter_map(|uuid| read(&path_of(state_dir, uuid))).collect()
+}
+
+fn read(path: &Path) -> Option<Known> {
+    let length = fs::metadata(path).ok()?.len();
+    let text = (length <= FILE_BYTES_MAX).then(|| fs::read_to_string(path).ok())??;
+    parse(&serde_json::from_str(&text).ok()?)
+}
+
+fn parse(value: &Value) -> Option<Known> {
+    let member = |member: &Value| {
+        Some(KnownMember {
+            slot: u16::try_from(member["slot"].as_u64()?).ok()?,
+            number: u32::try_from(member["number"].as_u64()?).ok()?,
+            uuid: uuid(&member["device"])?,
+        })
+    };
+    (value["format"] == FORMAT).then_some(())?;
+    Some(Known {
+        uuid: uuid(&value["array"])?,
+        creation_time: time(&value["created"])?,
+        events: value["events"].as_u64()?,
+        update_time: time(&value["updated"])?,
+        members: value["members"].as_array()?.iter().map(member).collect::<Option<_>>()?,
+    })
+}
+
+fn uuid(value: &Value) -> Option<[u8; 16]> {
+    let digits = value.as_str()?.replace(':', "");
+    let is_whole = digits.len() == 32;
+    u128::from_str_radix(&digits, 16).ok().filter(|_| is_whole).map(u128::to_be_bytes)
+}
+
+fn time(value: &Value) -> Option<Timestamp> {
+    let microseconds = u32::try_from(value["microseconds"].as_u64()?).ok()?;
+    Some(Timestamp { seconds: value["seconds"].as_u64()?, microseconds })
+}
+
+fn to_json(known: &Known) -> Value {
+    let time =
+        |time: Timestamp| json!({ "seconds": time.seconds, "microseconds": time.microseconds });
+    let member = |one: &KnownMember| json!({ "slot": one.slot, "number": one.number, "device": format_uuid(&one.uuid) });
+    json!({
+        "format": FORMAT,
+        "array": format_uuid(&known.uuid),
+        "created": time(known.creation_time),
+        "events": known.events,
+        "updated": time(known.update_time),
+        "members": known.members.iter().map(member).collect::<Vec<_>>(),
+    })
+}
+
+/// Writes it durably: the old or the new is there, whatever happens.
+fn write(state_dir: &Path, known: &Known) -> io::Result<()> {
+    let path = path_of(state_dir, &known.uuid);
+    let folder = path.parent().expect("it has a folder");
+    make_folders(folder).map_err(|(_, error)| error)?;
+    let new = path.with_extension("new");
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    file.write_all(format!("{:#}\n", to_json(known)).as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&new, &path)?;
+    File::open(folder)?.sync_all()
+}
+
+/// What is known of an array that is about to be started: the newest superblock, and who is in a slot.
+fn at_start(ready: &Ready) -> Known {
+    let newest = &ready.array.newest;
+    // Who is one event behind is brought level before anything else.
+    let device = |index: usize| Some(&ready.members.get(index)?.as_ref()?.superblock.device);
+    let members = (0..).zip(&ready.array.slots).filter_map(|(slot, occupant)| {
+        let device = device(occupant.as_ref()?.member)?;
+        Some(KnownMember { slot, number: device.number, uuid: device.uuid })
+    });
+    Known {
+        uuid: newest.array.uuid,
+        creation_time: newest.array.creation_time,
+        events: newest.state.events,
+        update_time: newest.state.update_time,
+        members: members.collect(),
+    }
+}
+
+/// What the thread is told.
+enum Word {
+    /// There is something new to write.
+    Told,
+    /// The array has stopped.
+    Ended,
+}
+
+/// Says that there is something new.
+#[derive(Clone)]
+pub(crate) struct Teller(Sender<Word>);
+
+impl Teller {
+    pub(crate) fn tell(&self) {
+        // Without the thread nothing is kept, and whoever could not start it has said so.
+        let _ = self.0.send(Word::Told);
+    }
+}
+
+/// Keeps the file of one array while that is served.
+pub(crate) struct Keeper {
+    state_dir: PathBuf,
+    known: Known,
+    words: (Sender<Word>, Option<Receiver<Word>>),
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    /// The keeper of an array that is about to be started.
+    pub(crate) fn new(state_dir: &Path, ready: &Ready) -> Self {
+        let (sender, receiver) = channel();
+        let (state_dir, known) = (state_dir.to_path_buf(), at_start(ready));
+        Self { state_dir, known, words: (sender, Some(receiver)), thread: None }
+    }
+
+    /// For whoever hears what happens.
+    pub(crate) fn teller(&self) -> Teller {
+        Teller(self.words.0.clone())
+    }
+
+    /// Writes what is known now, and from now on what is new. `fails` is told once that it cannot be written.
+    ///
+    /// # Errors
+    /// It cannot be written, or no thread started: nothing is kept then.
+    pub(crate) fn start(
+        &mut self,
+        volume: &Arc<Volume>,
+        fails: impl Fn(&Path, &io::Error) + Send + 'static,
+    ) -> Result<(), (PathBuf, io::Error)> {
+        let Some(words) = self.words.1.take() else { return Ok(()) };
+        let path = path_of(&self.state_dir, &self.known.uuid);
+        write(&self.state_dir, &self.known).map_err(|error| (path.clone(), error))?;
+        let (state_dir, known) = (self.state_dir.clone(), self.known.clone());
+        let volume = Arc::downgrade(volume);
+        let keep = move || {
+            if let Err(error) = keep(&state_dir, known, &volume, &words) {
+                fails(&path, &error);
+            }
+        };
+        let thread = std::thread::Builder::new().name("braid-state".into()).spawn(keep);
+        self.thread = Some(thread.map_err(|error| (self.state_dir.clone(), error))?);
+        Ok(())
+    }
+
+    /// The array has stopped: writes what it said last.
+    pub(crate) fn end(self) {
+        let _ = self.words.0.send(Word::Ended);
+        if let Some(thread) = self.thread {
+            // What failed has been said.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn keep(
+    state_dir: &Path,
+    mut known: Known,
+    volume: &Weak<Volume>,
+    words: &Receiver<Word>,
+) -> io::Result<()> {
+    let mut write_new = || {
+        let told = volume.upgrade().and_then(|volume| volume.told());
+        let next = told.map(|told| after(&known, told)).filter(|next| *next != known);
+        let Some(next) = next else { return Ok(()) };
+        known = next;
+        write(state_dir, &known)
+    };
+    let mut next = words.recv();
+    while let Ok(Word::Told) = next {
+        write_new()?;
+        // What comes meanwhile is written together.
+        let until = Instant::now() + PAUSE;
+        let pause = || words.recv_timeout(until.saturating_duration_since(Instant::now()));
+        let mut heard = pause();
+        let mut is_due = false;
+        while let Ok(Word::Told) = heard {
+            is_due = true;
+            heard = pause();
+        }
+        next = match heard {
+            Err(RecvTimeoutError::Timeout) if is_due => Ok(Word::Told),
+            Err(RecvTimeoutError::Timeout) => words.recv(),
+            Ok(word) => Ok(word),
+            Err(RecvTimeoutError::Disconnected) => Ok(Word::Ended),
+        };
+    }
+    write_new()
+}
+
+fn after(known: &Known, told: Told) -> Known {
+    let members = told.members.into_iter();
+    let members =
+        members.map(|one| KnownMember { slot: one.slot, number: one.number, uuid: one.uuid });
+    Known {
+        events: told.events,
+        update_time: told.update_time,
+        members: members.collect(),
+        ..known.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_read_again_and_nonsense_says_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |seconds| Timestamp { seconds, microseconds: 7 };
+        let known = Known {
+            uuid: [0xA1; 16],
+            creation_time: at(1),
+            events: u64::MAX - 1,
+            update_time: at(2),
+            members: vec![KnownMember { slot: 3, number: 4, uuid: [5; 16] }],
+        };
+        let path = path_of(folder.path(), &known.uuid);
+        assert_eq!(read(&path), None, "nothing is known yet");
+        write(folder.path(), &known).expect("it can be written");
+        write(folder.path(), &known).expect("and again");
+        assert_eq!(read(&path), Some(known.clone()));
+        let text = fs::read_to_string(&path).expect("a file");
+        for (from, to) in
+            [("\"format\": 1", "\"format\": 2"), ("\"events\"", "\"event\""), ("}", "")]
+        {
+            fs::write(&path, text.replace(from, to)).expect("a file");
+            assert_eq!(read(&path), None, "{from}");
+        }
+    }
+}

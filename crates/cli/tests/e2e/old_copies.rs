@@ -1,0 +1,143 @@
+//! Members put back from an earlier day: one of them, and all of them.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::kit::{Array, RAID_1, RAID_5, Random, Served, Shape, assert_same, needs};
+
+fn bytes(served: &Served, seed: u64) -> Vec<u8> {
+    Random::new(seed).bytes(usize::try_from(served.size_bytes).expect("small"))
+}
+
+/// Fills the array, from a start to a stop.
+fn fill(array: &Array, seed: u64) -> Vec<u8> {
+    let served = array.serve();
+    let bytes = bytes(&served, seed);
+    served.write_all(array, &bytes);
+    served.stop();
+    bytes
+}
+
+fn keep(array: &Array, slot: usize) -> PathBuf {
+    let kept = array.path(&format!("kept{slot}"));
+    std::fs::copy(&array.members[slot], &kept).expect("a copy");
+    kept
+}
+
+/// Writes over the file: another one would be another member of the same name.
+fn put_back(array: &Array, slot: usize) {
+    let kept = std::fs::read(array.path(&format!("kept{slot}"))).expect("a copy");
+    std::fs::write(&array.members[slot], kept).expect("a member");
+}
+
+fn verdict(assembled: &Value, slot: usize) -> &Value {
+    &assembled["members"][slot]["verdict"]
+}
+
+/// What braid wrote down of the array is lost: superblocks have to tell.
+fn forget(array: &Array) {
+    std::fs::remove_dir_all(array.path("state/arrays")).expect("a record");
+}
+
+/// A clean run that wrote ended with the event count where it began, so that a member put back from before it was called fresh,
+/// without a word, and old data was read from it.
+fn put_back_after_a_clean_run(shape: Shape) {
+    for has_record in [true, false] {
+        for slot in [0, shape.members - 1] {
+            let array = Array::create(shape);
+            fill(&array, 31);
+            keep(&array, slot);
+            let second = fill(&array, 32);
+            put_back(&array, slot);
+            if !has_record {
+                forget(&array);
+            }
+            let mut served = array.serve();
+            let assembled = served.wait_for("assembled");
+            assert_eq!(verdict(&assembled, slot), "stale", "{assembled}");
+            assert_eq!(assembled["degraded_slots"], 1, "{assembled}");
+            assert_same(&served.read_all(&array), &second, "from the others");
+            served.stop();
+        }
+    }
+}
+
+#[test]
+fn an_old_copy_put_back_after_a_clean_run_is_not_read_raid_1() {
+    needs!("nbdcopy");
+    put_back_after_a_clean_run(RAID_1);
+}
+
+#[test]
+fn an_old_copy_put_back_after_a_clean_run_is_not_read_raid_5() {
+    needs!("nbdcopy");
+    put_back_after_a_clean_run(RAID_5);
+}
+
+/// The same after a kill: it was "one behind the newest: no write was missed".
+#[test]
+fn an_old_copy_put_back_after_a_kill_is_not_read() {
+    needs!("nbdcopy");
+    for shape in [RAID_1, RAID_5] {
+        let array = Array::create(shape);
+        fill(&array, 33);
+        keep(&array, 0);
+        let served = array.serve();
+        let second = bytes(&served, 34);
+        served.write_all(&array, &second);
+        served.kill();
+        put_back(&array, 0);
+        forget(&array);
+        if shape.level == "5" {
+            let refusal = array.serve_refused(&[], &array.members);
+            refusal.is("B031", 12);
+            let cause = refusal.json["cause"].as_str().expect("a cause");
+            assert!(cause.contains("it has missed writes"), "{cause}");
+            continue;
+        }
+        let mut served = array.serve();
+        let assembled = served.wait_for("assembled");
+        assert_eq!(verdict(&assembled, 0), "stale", "{assembled}");
+        assert_same(&served.read_all(&array), &second, "from the other");
+        served.stop();
+    }
+}
+
+/// All members from a backup look like an array of which the newer members are missing. A person says which it is.
+#[test]
+fn an_array_put_back_whole_is_served_once_a_person_says_so() {
+    needs!("nbdcopy");
+    let array = Array::create(RAID_5);
+    let first = fill(&array, 35);
+    (0..RAID_5.members).for_each(|slot| drop(keep(&array, slot)));
+    fill(&array, 36);
+    (0..RAID_5.members).for_each(|slot| put_back(&array, slot));
+    let refusal = array.serve_refused(&[], &array.members);
+    refusal.is("B038", 12);
+    let remedies = refusal.json["remedies"].to_string();
+    assert!(remedies.contains("braid serve --accept-older "), "{remedies}");
+    array.refused(&["serve", "--read-only", "--run", "true"], &array.members).is("B038", 12);
+    let served = array.serve_with(&["--accept-older"], &array.members);
+    assert_same(&served.read_all(&array), &first, "what was put back");
+    served.stop();
+    let served = array.serve();
+    assert_same(&served.read_all(&array), &first, "it need not be said again");
+    served.stop();
+}
+
+/// A state folder that cannot be written is said, and holds nothing up.
+#[test]
+fn a_record_that_cannot_be_kept_is_said_and_the_array_is_served() {
+    needs!("nbdcopy");
+    let array = Array::create(RAID_1);
+    // Root may write anywhere, but not below a file.
+    std::fs::create_dir_all(array.path("state")).expect("a folder");
+    std::fs::write(array.path("state/arrays"), "").expect("a file");
+    let mut served = array.serve();
+    served.wait_for("not-kept");
+    let bytes = bytes(&served, 37);
+    served.write_all(&array, &bytes);
+    assert_same(&served.read_all(&array), &bytes, "served all the same");
+    served.stop();
+}

@@ -1,0 +1,110 @@
+//! What superblocks were told last: the time of an update, and which update all members have.
+//!
+//! The array says what superblocks shall say, but for the time, of which it knows nothing. All members of one update get
+//! the same, and each update a later one than the last, whatever the clock does: it is what tells an old copy of a member
+//! from the member where counts come again.
+//!
+//! What it does not do: decide when superblocks are written (the array), or keep anything for the next start (whoever asks
+//! [`crate::Volume::told`]).
+
+use braid_engine::array::{MemberId, SuperblockState, UpdateTimes};
+use braid_ondisk::{Superblock, Timestamp};
+
+use crate::clock::time_of_day;
+use crate::sync::{Arc, Mutex, MutexGuard};
+
+/// An update that all members that are in the array have, durably.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Its count.
+    pub events: u64,
+    /// Its time.
+    pub update_time: Timestamp,
+    /// Who has it.
+    pub members: Vec<ToldMember>,
+}
+
+/// A member that was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ToldMember {
+    /// Its slot.
+    pub slot: u16,
+    /// Its number in the table of roles.
+    pub number: u32,
+    /// Its device UUID; zeroes with 0.90.
+    pub uuid: [u8; 16],
+}
+
+/// The times of updates, and the last that is through.
+#[derive(Debug)]
+pub(crate) struct Telling {
+    last: Mutex<Last>,
+}
+
+#[derive(Debug)]
+struct Last {
+    times: UpdateTimes,
+    /// The update that began last.
+    state: Option<Arc<SuperblockState>>,
+    told: Option<Told>,
+}
+
+impl Telling {
+    pub(crate) fn new(newest: &Superblock) -> Self {
+        let times = UpdateTimes::after(newest);
+        Self { last: Mutex::new(Last { times, state: None, told: None }) }
+    }
+
+    /// The time of the update with this count, which is under way.
+    pub(crate) fn time_of(&self, events: u64) -> Timestamp {
+        self.lock().times.of(events, time_of_day())
+    }
+
+    /// A member is to be told this: the time to tell.
+    pub(crate) fn begins(&self, state: &Arc<SuperblockState>) -> Timestamp {
+        let mut last = self.lock();
+        last.state = Some(Arc::clone(state));
+        last.times.of(state.events, time_of_day())
+    }
+
+    /// The update that began last is through.
+    pub(crate) fn is_told(&self, member: impl Fn(MemberId, u16) -> ToldMember) {
+        let mut last = self.lock();
+        let state = last.state.clone().expect("what is through has begun");
+        let update_time = last.times.of(state.events, time_of_day());
+        let in_slots = state.roles.iter().filter_map(|role| Some((role.member, role.slot?.0)));
+        let members = in_slots.map(|(id, slot)| member(id, slot)).collect();
+        last.told = Some(Told { events: state.events, update_time, members });
+    }
+
+    /// The last that is through.
+    pub(crate) fn told(&self) -> Option<Told> {
+        self.lock().told.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Last> {
+        self.last.lock().expect("telling does not panic")
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp { seconds, microseconds: 0 }
+    }
+
+    /// Members of one update had different times, and updates of one second the same.
+    #[test]
+    fn one_update_has_one_time_and_the_next_a_later_one() {
+        let mut times = UpdateTimes::of_update(40, at(100));
+        assert_eq!(times.of(41, at(105)), at(105));
+        assert_eq!(times.of(41, at(106)), at(105), "the others of the same update");
+        let back = times.of(40, at(90));
+        assert!(back > at(105) && back < at(106), "the clock went back: {back:?}");
+        let same = times.of(41, at(90));
+        assert!(same > back, "the same count again is another update");
+    }
+}
