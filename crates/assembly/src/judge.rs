@@ -11,6 +11,7 @@
 //!                     equally new, table the same, older ... stale
 //!                     equally new, tables differ ........... contradictory, and no array
 //!                       (unless one of them counts in some of the other's members and no more: its word is later)
+//!                     calls the newest out ................. faulty: it ran apart
 //!                     newest table: any other role ......... faulty (md writes a removed member as a spare)
 //!                     newest table: the same slot .......... claims the slot
 //!   several claim one slot, or one device is there twice: replacement steps back; otherwise one is a clone,
@@ -78,8 +79,8 @@ pub(crate) fn judge<'a>(
     for (candidate, result) in &judged {
         match result.clone() {
             Ok(slot) => claims.push((slot, *candidate)),
-            Err((Verdict::Stale { .. } | Verdict::Faulty, _))
-                if let Some(slot) = slot_of_twin(candidate, &judged) =>
+            Err((Verdict::Stale { .. } | Verdict::Faulty, reason))
+                if let Some(slot) = slot_of_twin(candidate, &reason, &judged) =>
             {
                 twins.push((slot, *candidate));
             }
@@ -154,10 +155,15 @@ fn only_old(old: &[Candidate<'_>], known: &Known) -> Option<Refusal> {
 }
 
 /// The slot that the same device claims under another label: one of the two is a clone. 0.90 gives
-/// devices no name of their own.
-fn slot_of_twin<'a>(candidate: &Candidate<'_>, judged: &[(Candidate<'a>, Judged)]) -> Option<u16> {
+/// devices no name of their own; there only one with as many events and the same table is known for it.
+fn slot_of_twin<'a>(
+    candidate: &Candidate<'_>,
+    reason: &Reason,
+    judged: &[(Candidate<'a>, Judged)],
+) -> Option<u16> {
     let device = &candidate.superblock.device;
-    if own_slot(candidate).is_none() || device.uuid == [0; 16] {
+    let is_named = device.uuid != [0; 16] || matches!(reason, Reason::OlderUpdate { .. });
+    if own_slot(candidate).is_none() || !is_named {
         return None;
     }
     judged.iter().find_map(|(other, result)| {
@@ -323,6 +329,13 @@ fn judge_alone(
         return Err((Verdict::Stale { behind }, reason));
     }
     match table_role {
+        // Updates only put members out: one that the newest counts in and that calls it out is of another line, in
+        // which a clone stood for one of the two.
+        Some(Role::Active(_))
+            if role_in(candidate, &newest) == Role::Faulty && !planted(Bug::SupersededCounts) =>
+        {
+            return Err((Verdict::Faulty, apart));
+        }
         Some(Role::Active(in_table)) if in_table == slot => {}
         Some(Role::Faulty) if planted(Bug::FaultyAccepted) => {}
         Some(Role::Faulty) if ran_apart => return Err((Verdict::Faulty, apart)),

@@ -38,6 +38,8 @@
 //!   older data; and if either was started without the other, each may hold writes that the other lacks. Refused, by
 //!   name, unless neither is in the array any more. A clone that is presented
 //!   *instead* of its member is an old copy, see below.
+//! - **A member that calls the newest out, and that the newest counts in**, is of another line: updates only put members out,
+//!   so a clone stood for one of the two meanwhile. Not used; mdadm draws the same line.
 //! - **Two halves that ran apart** each call the other faulty. If one has more events, it is the array, and the other
 //!   is refused with that reason. If their counts are equal nobody can tell, and the array is refused.
 //! - **Equally new members, one of whom puts out somebody whom the other counts in**, and counts in nobody else: the

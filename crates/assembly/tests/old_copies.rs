@@ -253,6 +253,41 @@ fn of_a_clone_and_its_member_the_record_tells_the_older() {
     assert_eq!(codes(&judge_knowing(&members, &record)), ["fresh", "fresh", "fresh", "stale"]);
 }
 
+/// A member and its clone that each ran alone, as often: the one that ran later was believed, though either had writes that
+/// the other lacked. 0.90 gives devices no UUID.
+#[test]
+fn a_clone_that_ran_as_often_as_its_member_is_refused() {
+    for uuid in [[7; 16], [0; 16]] {
+        let mut members = array(Level::Raid1, 2);
+        set_role(&mut members[0], 1, Role::Faulty);
+        kit::edit(&mut members[0], |superblock| superblock.device.uuid = uuid);
+        members.truncate(1);
+        tell(&mut members, 2, 5, DIRTY);
+        let mut clone = members[0].clone();
+        (clone.label, clone.identity) = ("clone".to_owned(), "clone".to_owned());
+        members.push(clone);
+        tell(&mut members[1..], 2, 9, DIRTY);
+        let refused = judge(&members).array;
+        assert!(matches!(refused, Err(Refusal::SlotClaimedTwice { .. })), "{refused:?}");
+    }
+}
+
+/// A member ran alone, and its clone ran with the others, who count the clone in: they were mixed, for the member was one
+/// event behind.
+#[test]
+fn a_member_that_calls_the_newest_out_is_of_another_line() {
+    let mut members = array(Level::Raid1, 3);
+    let mut alone = members[0].clone();
+    set_role(&mut alone, 1, Role::Faulty);
+    set_role(&mut alone, 2, Role::Faulty);
+    tell(std::slice::from_mut(&mut alone), 3, 5, CLEAN);
+    tell(&mut members, 4, 9, CLEAN);
+    members[0] = alone;
+    let judged = judge(&members);
+    assert_eq!(codes(&judged), ["faulty", "fresh", "fresh"]);
+    assert!(matches!(judged.verdicts[0].reason, Reason::RanApart { .. }));
+}
+
 /// A record of another array, or of one made anew under the same UUID, says nothing; nor does one that is older.
 #[test]
 fn a_record_of_something_else_harms_nobody() {

@@ -245,8 +245,6 @@ named! {
         KnownIgnored = "known-ignored",
         /// Array: a change is said to the members once, not twice.
         SaidOnce = "said-once",
-        /// Array: the count steps back where no spare sleeps.
-        StepsBackAlways = "steps-back-always",
         /// Array: events step back also when a member was lost.
         LossCountsBack = "loss-counts-back",
         /// Array: a lost member keeps its role in the survivors' tables.

@@ -161,7 +161,7 @@ impl History {
             let index = self.random.below(self.devices.len() as u64) as usize;
             let mut clone = self.devices[index].clone();
             clone.is_clone = true;
-            clone.taken_at = Some(self.disturbances);
+            clone.taken_at.get_or_insert(self.disturbances);
             self.devices.push(clone);
             self.tally.count("clone-taken");
         }
@@ -257,8 +257,9 @@ impl History {
                 "chosen {chosen:?} of {presented:?}: mixed {mixed:?}, newer {newer:?} than {last}"
             );
             let told = own.iter().map(|index| self.devices[*index].updates).max();
-            let misled =
-                instead.iter().find(|index| self.can_be_told(&self.devices[**index], told));
+            let misses = |index: &&usize| newer.is_some() || answered(index) != last;
+            let could = |index: &&usize| self.can_be_told(&self.devices[**index], told);
+            let misled = instead.iter().filter(misses).find(could);
             assert!(misled.is_none(), "{misled:?} of {chosen:?} is an old copy");
             self.tally.count("clone-instead-believed");
             return false;
@@ -276,16 +277,18 @@ impl History {
         true
     }
 
-    /// Whether a clone that stands in for its member and misses writes can be told from it. A record tells always. Without
-    /// a spare every change is said twice, so it does, unless an update that was cut short had reached the clone alone. With
-    /// one, and nothing lost or cut short since, the count has come again when as many updates took it back as took it
-    /// forward, and their times differ. `told` are the updates of members beside it.
+    /// Whether a clone that stands in for its member and misses writes can be told from it. A record tells, unless different
+    /// updates with one count have one time, for the clock stands still. Without a spare every change is said twice, so it
+    /// does, unless an update that was cut short had reached the clone alone. With one, and nothing lost or cut short since,
+    /// the count has come again when as many updates took it back as took it forward, and their times differ. `told` are
+    /// the updates of members beside it.
     fn can_be_told(&self, clone: &Device, told: Option<u64>) -> bool {
         let is_undisturbed = clone.taken_at == Some(self.disturbances);
         let since = told.map_or(0, |told| told.saturating_sub(clone.updates));
         let comes_again = is_undisturbed && since > 0 && since.is_multiple_of(2);
-        let by_format = told.is_some() && !clone.is_ahead && (self.kind.spares == 0 || comes_again);
-        self.keeps_record || by_format
+        let is_older = since > 1 && (self.kind.spares == 0 || comes_again);
+        let by_format = is_older && !clone.is_ahead;
+        by_format || self.keeps_record && !clone.is_ahead
     }
 
     fn check_refusal(&mut self, refusal: &Refusal, presented: &[usize], is_open_choice: bool) {

@@ -25,6 +25,11 @@ const CHUNK: u64 = 8;
 pub fn tell() {
     for seed in 0..24 {
         [false, true].into_iter().for_each(|is_logged| two_copies_one_story(seed, is_logged));
+        for disk in 0..4 {
+            for (spares, is_killed) in [(0, false), (0, true), (1, false)] {
+                put_back(seed, disk, (spares, is_killed));
+            }
+        }
         for good in 0..4 {
             lost_after_its_answer(seed, good, (2, 3));
             lost_after_its_answer(seed, good, (22, 5));
@@ -39,6 +44,30 @@ pub fn tell() {
                 }
             }
         }
+    }
+}
+
+/// The array is stopped, and one disk is copied; then it is written, and stopped or killed, and the copy is put back in the place
+/// of the disk. It is not read: without a spare it is two events behind; with one it has as many, and an older time.
+fn put_back(seed: u64, disk: usize, (spares, is_killed): (u16, bool)) {
+    let design = Design { spares, ..smallest() };
+    let mut world = World::create(&design, Chances::new(seed, Cut::default()), Trace::new(false));
+    let all: Vec<usize> = (0..world.disks.len()).collect();
+    write(&mut world, 0, 24);
+    world.stop();
+    world.open(&all, true).expect("a whole array starts");
+    let copy = world.disks[disk].clone();
+    write(&mut world, 0, 48);
+    if is_killed {
+        world.crash(false);
+    } else {
+        world.stop();
+    }
+    world.disks[disk] = copy;
+    world.out.insert(disk);
+    match world.open(&all, false) {
+        Ok(_) => _ = world.read_all(),
+        Err(refusal) => assert!(is_killed, "{refusal}"),
     }
 }
 

@@ -82,7 +82,7 @@ impl Events {
     /// Counts one update. True when spares must be written too.
     pub(super) fn advance(&mut self, change: Change) -> bool {
         let only_toggles = !change.devices && !change.degraded || planted(Bug::LossCountsBack);
-        let steps_back = (change.spare_sleeps || planted(Bug::StepsBackAlways))
+        let steps_back = change.spare_sleeps
             && only_toggles
             && change.to_clean_and_in_sync
             && self.may_step_back

@@ -89,7 +89,8 @@ impl ArrayKind {
                 },
                 placement,
                 device_number: u32::from(number),
-                device_uuid: [number as u8; 16],
+                // Zeroes are no name.
+                device_uuid: [number as u8 | 0x80; 16],
                 device_flags: DeviceFlags::default(),
                 roles: roles.clone().into(),
                 events: 10,
