@@ -17,7 +17,7 @@
 //!
 //! `room` is half of what the block layer has room for, so that rings never wait there: a request may be split, and
 //! superblocks, flushes and other programs want room as well. More would wait there, with a thread of ours; here it waits
-//! alone.
+//! alone. Superblocks and flushes, of which there is one each, go past the line; that they are out is known all the same.
 //!
 //! Invariants
 //! - What is in line goes on when there is room, whoever sees it: one that keeps a request looks at the room afterwards,
@@ -71,8 +71,8 @@ pub(crate) struct Berth<W> {
     /// Requests that rings have, and above them those that have ended, on rings or by threads, as far as 32 bits go: one
     /// change for each end.
     requests: AtomicU64,
-    /// Requests that the member's threads have begun.
-    in_threads: AtomicU32,
+    /// Requests that are out without a place: what the member's threads have begun, and flushes and superblocks on rings.
+    aside: AtomicU32,
     /// Why nothing is for rings; none is zero.
     reasons: AtomicU8,
     /// How many are in line, so that nobody takes the lock to find nobody.
@@ -88,7 +88,7 @@ impl<W> Berth<W> {
         Self {
             room,
             requests: AtomicU64::new(0),
-            in_threads: AtomicU32::new(0),
+            aside: AtomicU32::new(0),
             reasons: AtomicU8::new(if is_outside { OUTSIDE } else { 0 }),
             kept: AtomicUsize::new(0),
             line: Mutex::new(VecDeque::new()),
@@ -160,15 +160,20 @@ impl<W> Berth<W> {
         None
     }
 
-    /// A thread of the member begins something.
-    pub(crate) fn thread_begins(&self) {
-        self.in_threads.fetch_add(1, Ordering::Relaxed);
+    /// Something begins that needs no place: by a thread of the member, or a flush or a superblock on a ring.
+    pub(crate) fn begin_aside(&self) {
+        self.aside.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// And ends it.
-    pub(crate) fn thread_ends(&self) {
-        self.in_threads.fetch_sub(1, Ordering::Relaxed);
+    /// And ends.
+    pub(crate) fn end_aside(&self) {
+        self.aside.fetch_sub(1, Ordering::Relaxed);
         self.requests.fetch_add(ENDED, Ordering::Relaxed);
+    }
+
+    /// It did not begin after all.
+    pub(crate) fn forgo_aside(&self) {
+        self.aside.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Requests that have ended so far, modulo 2^32: it is another number when something has ended.
@@ -179,7 +184,7 @@ impl<W> Berth<W> {
     /// Whether the member has been asked for something that has not ended.
     pub(crate) fn is_busy(&self) -> bool {
         !self.requests.load(Ordering::Relaxed).is_multiple_of(ENDED)
-            || self.in_threads.load(Ordering::Relaxed) > 0
+            || self.aside.load(Ordering::Relaxed) > 0
     }
 
     /// The array reads around the member from now on, or does not any more.
@@ -262,10 +267,15 @@ mod tests {
             berth.leave();
         }
         assert!(!berth.is_suspect(), "something ends all the time");
-        berth.thread_begins();
+        berth.begin_aside();
         berth.look();
         berth.look();
         assert!(berth.is_suspect(), "its threads are stuck as well");
+        berth.leave();
+        berth.end_aside();
+        berth.begin_aside();
+        berth.forgo_aside();
+        assert!(!berth.is_busy(), "what never began is not waited for");
     }
 
     #[test]

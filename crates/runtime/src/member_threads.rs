@@ -417,7 +417,7 @@ pub(crate) fn run(core: &Weak<Core>, member: &MemberQueue) {
             member.look(&core);
             continue;
         }
-        member.berth.thread_begins();
+        member.berth.begin_aside();
         match work {
             Work::Io(shard, io) => {
                 let result = member.perform(&core, shard, &io).map_err(fault);
@@ -438,6 +438,6 @@ pub(crate) fn run(core: &Weak<Core>, member: &MemberQueue) {
             }
             Work::Look => unreachable!("looks are no requests"),
         }
-        member.berth.thread_ends();
+        member.berth.end_aside();
     }
 }

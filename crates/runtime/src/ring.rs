@@ -296,7 +296,12 @@ impl Ring {
         let ports = self.array_ports.get().expect("a core that is driven is connected");
         let index = usize::from(member.id().0);
         let port = Arc::clone(&ports[index]);
-        self.workers.submit(index, operation, port, token).is_ok()
+        member.berth.begin_aside();
+        let is_submitted = self.workers.submit(index, operation, port, token).is_ok();
+        if !is_submitted {
+            member.berth.forgo_aside();
+        }
+        is_submitted
     }
 
     /// Has a worker wake the alarm at a moment; false when there are none any more.
@@ -496,6 +501,7 @@ impl Handler for ArrayPort {
         let member = &core.members[usize::from(self.member.0)];
         let raw = member.raw().expect("only members with a descriptor have ports");
         let Completion { token, result, .. } = completion;
+        member.berth.end_aside();
         let is_flush = token == FLUSH;
         let state = if is_flush { None } else { self.keep(None) };
         let is_refused = |error| raw.is_durable_flag_refused(error);

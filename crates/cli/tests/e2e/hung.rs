@@ -348,6 +348,33 @@ fn a_stop_gives_up_on_a_member_that_never_answers_and_names_it() {
     }
 }
 
+/// All that a stop has left to ask may be a flush or a superblock, which waits for no room on rings. It waited for ever.
+#[test]
+fn a_stop_gives_up_on_a_member_that_never_answers_its_superblock_on_rings() {
+    let array = Array::create_sized(RAID_1, MEMBER_SIZE);
+    let Some(hanging) = mounted(&array) else { return };
+    let Some(loops) = Loops::attach(&hanging.files()) else {
+        return say("skipped: no loop device can be attached here");
+    };
+    let options = ["--io", "ring", "--stop-patience", "2"];
+    let mut served = array.serve_with(&options, &loops.0);
+    let let_go = hanging.let_go_at_end();
+    let mut client = Client::connect(&served.socket, PATIENCE);
+    client.write(0, &block(0));
+    client.flush();
+    hanging.hang(1, Hang::Writes);
+    drop(client);
+    served.signal(Signal::TERM);
+    wait_until("something to hang", PATIENCE, || hanging.held() > 0);
+    wait_until("the stop to be given up", Duration::from_secs(30), || served.error().is_some());
+    let error = served.error().expect("just seen");
+    assert_eq!(error["code"], "B056", "{error}");
+    // The kernel keeps the process until it has its answers.
+    drop(let_go);
+    assert_eq!(served.wait().code(), Some(1));
+    array.serve_with(&["--io", "ring"], &loops.0).stop();
+}
+
 #[test]
 fn a_loop_device_with_hundreds_of_writes_queued_stalls_no_reader_on_rings() {
     for (shape, workers) in [(RAID_1, "1"), (RAID_5, "2")] {
