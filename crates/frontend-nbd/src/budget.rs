@@ -94,6 +94,8 @@ pub(crate) enum Grant {
     Taken,
     /// The bell will ring.
     Wait,
+    /// There is less than there was, and this is one of those that have to give back what they have.
+    Never,
 }
 
 /// One that waits.
@@ -182,11 +184,12 @@ impl Budget {
         self.limit_bytes.load(Ordering::Relaxed)
     }
 
-    /// Sets the limit. What is held beyond it is given back as replies go out.
+    /// Sets the limit. What is held beyond it is given back as replies go out, and by growing writes that ask for more.
     pub(crate) fn set_limit(&self, bytes: usize) {
         self.limit_bytes.store(bytes, Ordering::Relaxed);
         self.deal();
-        self.call_next(&mut self.lock());
+        // Those that hold more than there may be now, and wait for still more, have to find that out.
+        self.call_all();
     }
 
     fn common_bytes(&self) -> usize {
@@ -234,6 +237,9 @@ impl Budget {
         bell: &Arc<dyn Bell>,
     ) -> Grant {
         self.renew(purse);
+        if need == Need::Growth && self.is_beyond(purse) {
+            return Grant::Never;
+        }
         let (before, held) = (purse.common_of(purse.held_bytes), purse.held_bytes + bytes);
         let common = purse.common_of(held) - before;
         let is_taken = if common == 0 {
@@ -325,6 +331,12 @@ impl Budget {
         may
     }
 
+    /// Whether growing writes hold more than they may since the limit was lowered, and this is one of them. They would
+    /// wait for each other.
+    fn is_beyond(&self, purse: &Purse) -> bool {
+        purse.partial_bytes > 0 && self.lock().partial_bytes > self.partial_bytes_max()
+    }
+
     /// What the first in line may have: all that is free, if it is no growth or the claimant's.
     fn take_first(&self, lines: &mut Lines, purse: &mut Purse, bytes: usize, need: Need) -> bool {
         if need == Need::Growth {
@@ -365,7 +377,7 @@ impl Budget {
         self.call_next(&mut lines);
     }
 
-    /// Waits no longer.
+    /// Waits no longer, and claims nothing.
     pub(crate) fn leave(&self, purse: &mut Purse) {
         if !std::mem::take(&mut purse.is_waiting) {
             return;
@@ -376,6 +388,7 @@ impl Budget {
         lines.growth.retain(|waiter| waiter.name != purse.name);
         assert_eq!(lines.whole.len() + lines.growth.len() + 1, before, "one waits in one line");
         self.waiting.fetch_sub(1, Ordering::SeqCst);
+        lines.claimant = lines.claimant.filter(|claimant| *claimant != purse.name);
         self.call_next(&mut lines);
     }
 

@@ -199,3 +199,38 @@ fn a_limit_that_is_lowered_calls_those_who_want_more() {
     table.give(0, 56 * MIB);
     assert!(table.take(0, 4 * MIB, Need::Whole));
 }
+
+#[test]
+fn a_claimant_that_leaves_claims_nothing() {
+    let mut table = Table::new(4 * MIB, 3);
+    table.budget.share_bytes.store(0, Ordering::Relaxed);
+    assert!(table.take(0, 2 * MIB, Need::Whole));
+    // It is first, and its client is gone before there is something for it.
+    assert!(!table.take(1, 2 * MIB, Need::Growth));
+    assert_eq!(table.budget.lock().claimant, Some(table.purses[1].name));
+    table.budget.leave(&mut table.purses[1]);
+    table.give(0, 2 * MIB);
+    assert!(table.take(2, 2 * MIB, Need::Growth), "nobody else claims anything");
+}
+
+#[test]
+fn growing_writes_that_hold_more_than_there_is_now_give_up() {
+    let mut table = Table::new(128 * MIB, 3);
+    table.budget.share_bytes.store(0, Ordering::Relaxed);
+    for who in 0..2 {
+        assert!(table.take(who, 8 * MIB, Need::Growth));
+    }
+    table.budget.set_limit(16 * MIB);
+    let bell: Arc<dyn Bell> = Arc::<Rung>::clone(&table.bells[0]);
+    let grant = table.budget.take(&mut table.purses[0], MIB, Need::Growth, &bell);
+    assert_eq!(grant, Grant::Never);
+    table.budget.end_growth(&mut table.purses[0]);
+    table.give(0, 8 * MIB);
+    // What the other has is still more than such writes may have together.
+    let grant = table.budget.take(&mut table.purses[1], MIB, Need::Growth, &bell);
+    assert_eq!(grant, Grant::Never);
+    table.budget.end_growth(&mut table.purses[1]);
+    table.give(1, 8 * MIB);
+    assert!(table.take(2, MIB, Need::Growth));
+    assert_eq!((table.rung(0), table.rung(1)), (0, 0), "none waited");
+}

@@ -23,7 +23,7 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use braid_ring::{Handler, Operation, Segments, Worker, Workers};
 
@@ -34,6 +34,9 @@ use crate::server::Shared;
 use crate::socket::Socket;
 use crate::task::{Done, perform};
 use crate::tray::Tray;
+
+/// A worker that tells a connection the time so late was stopped, or had no processor.
+const LATE: Duration = Duration::from_secs(1);
 
 /// What a worker's token says to a desk; a seat's index stands above it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,6 +174,9 @@ impl Handler for Desk {
                 // It may be somebody else's seat by now; then this tells it nothing new.
                 let Some(seat) = state.seats[index].as_mut() else { return };
                 let now = Instant::now();
+                if seat.wakes_at.is_some_and(|at| at + LATE <= now) {
+                    seat.connection.was_not_looked_after(now);
+                }
                 // One that was put forward has been there already.
                 seat.wakes_at = seat.wakes_at.filter(|at| *at > now);
                 seat.connection.handle_time(now);

@@ -150,6 +150,11 @@ impl std::fmt::Debug for Tuner {
 }
 
 impl Tuner {
+    #[cfg(test)]
+    pub(crate) fn of(shared: &Arc<Shared>) -> Self {
+        Self(Arc::clone(shared))
+    }
+
     /// As it is now.
     #[must_use]
     pub fn settings(&self) -> Settings {
@@ -164,7 +169,8 @@ impl Tuner {
     /// Sets how many connections there may be. Those that there are stay.
     pub fn set_connections_max(&self, count: usize) {
         self.0.bounds.connections_max.store(count, Ordering::Relaxed);
-        self.0.budget.set_connections_max(count);
+        // Those that stay have their parts too: no more is dealt out than there is.
+        self.0.budget.set_connections_max(count.max(self.0.registry.count()));
     }
 
     /// Sets after which time idle connections go when their place is wanted.

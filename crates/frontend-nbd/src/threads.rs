@@ -22,12 +22,12 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::budget::Bell;
 use crate::connection::{Batch, Connection, Identity, Receive, Task};
 use crate::export::{Outcome, Receiver, Token};
-use crate::limits::{CONTENDED_DEADLINE, STACK_BYTES, STOP_PROGRESS_DEADLINE};
+use crate::limits::{CONTENDED_DEADLINE, STACK_BYTES, STOP_PROGRESS_DEADLINE, STRIDE_BYTES};
 use crate::server::Shared;
 use crate::socket::Socket;
 use crate::sync::thread::{Builder, JoinHandle};
@@ -244,15 +244,19 @@ impl Reader<'_> {
 
     /// Receives; a client that has nothing half done may take as long as it likes.
     fn receive(&self, receive: &mut Receive, deadline: Option<Instant>) -> io::Result<usize> {
-        let since = Instant::now();
         loop {
+            let asked_at = Instant::now();
             let whole = receive.is_whole();
             let mut parts: Vec<_> = receive.parts().map(IoSliceMut::new).collect();
             let result = self.socket.receive(&mut parts, whole);
             match &result {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && deadline.is_none() => {
                     let mut connection = self.line.lock();
-                    if receive.is_in_payload() && since.elapsed() >= connection.patience() {
+                    let now = Instant::now();
+                    if asked_at + 2 * CONTENDED_DEADLINE <= now {
+                        connection.was_not_looked_after(now);
+                    }
+                    if connection.is_not_sent_to(now) {
                         connection.cut_for_stalling();
                         return result;
                     }
@@ -325,7 +329,7 @@ impl Reader<'_> {
 
 /// Sends replies until there will be no more or the socket breaks.
 fn write(socket: &Socket, line: &Line) {
-    let goes_on = |since: Instant| since.elapsed() < line.lock().patience();
+    let goes_on = |spent: Duration| spent < line.lock().patience();
     while let Some(mut batch) = line.next_batch() {
         let result = send_all(socket, &mut batch, goes_on);
         if result.is_err() {
@@ -338,21 +342,31 @@ fn write(socket: &Socket, line: &Line) {
     }
 }
 
-/// Sends a batch; `goes_on` says whether to try again when nothing has moved since a moment.
+/// Sends a batch; `goes_on` says whether to try again when it took so long that a stride has not moved.
 fn send_all(
     socket: &Socket,
     batch: &mut Batch,
-    goes_on: impl Fn(Instant) -> bool,
+    goes_on: impl Fn(Duration) -> bool,
 ) -> io::Result<()> {
-    let mut since = Instant::now();
+    let (mut moved_bytes, mut spent) = (0, Duration::ZERO);
     loop {
+        let asked_at = Instant::now();
         let parts: Vec<IoSlice<'_>> = batch.parts().map(IoSlice::new).collect();
         let result = socket.send(&parts);
         drop(parts);
+        // A call does not block for longer; if it took more, the server did not run.
+        spent += asked_at.elapsed().min(STOP_PROGRESS_DEADLINE);
         match result {
             Ok(sent) if batch.advance(sent) => return Ok(()),
-            Ok(_) => since = Instant::now(),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock && goes_on(since) => {}
+            Ok(sent) => {
+                moved_bytes += sent;
+                if moved_bytes >= STRIDE_BYTES {
+                    (moved_bytes, spent) = (0, Duration::ZERO);
+                } else if !goes_on(spent) {
+                    return Err(io::ErrorKind::WouldBlock.into());
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && goes_on(spent) => {}
             Err(error) => return Err(error),
         }
     }

@@ -162,3 +162,17 @@ fn stop_survives_every_moment_of_a_busy_client() {
         busy.join().unwrap();
     }
 }
+
+#[test]
+fn a_client_that_never_reads_and_has_its_fill_in_flight_is_waited_for_two_seconds() {
+    let (served, _export) = serve_memory(8 << 20);
+    let mut stalled = Client::connect(&served.socket);
+    for _ in 0..200 {
+        stalled.send(Command::Read { offset: 0, length: 64 << 10, dont_fragment: false }, &[]);
+    }
+    eventually("as many as may are there", || served.server.counts().requests >= 128);
+    let start = Instant::now();
+    let report = served.server.stop(Duration::from_secs(10));
+    assert_eq!(report, StopReport { cut: 1, still_running: 0 });
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+}

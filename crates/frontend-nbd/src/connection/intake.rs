@@ -107,6 +107,11 @@ impl Receive {
         self.write.is_some()
     }
 
+    /// Whether so many bytes leave the payload with something missing that there was room for.
+    pub(crate) fn is_short_of(&self, bytes: usize) -> bool {
+        self.write.as_ref().is_some_and(|write| bytes < write.stride().len().max(1))
+    }
+
     /// Where bytes go, in this order; the first may be empty.
     pub(crate) fn parts(&mut self) -> impl Iterator<Item = &mut [u8]> {
         let rest: &mut [u8] = match &mut self.write {

@@ -46,11 +46,12 @@ use crate::registry::Pulse;
 use braid_ring::Payload;
 
 use crate::limits::{
-    CLOSE_TIMEOUT, CONTENDED_DEADLINE, EXTENTS_MAX, STOP_PROGRESS_DEADLINE, TURNED_AWAY_DEADLINE,
+    CLOSE_TIMEOUT, CONTENDED_DEADLINE, EXTENTS_MAX, STOP_PROGRESS_DEADLINE, STRIDE_BYTES,
+    TURNED_AWAY_DEADLINE,
 };
 use crate::server::Shared;
 use intake::{Event, Intake, Write};
-use outbox::{Begun, Kind, Ledger, Outbox};
+use outbox::{Begun, Grown, Kind, Ledger, Outbox};
 
 pub(crate) use intake::Receive;
 pub(crate) use outbox::Batch;
@@ -83,6 +84,16 @@ enum Stage {
     Closed,
 }
 
+/// What earlier receives have moved of the stride that has to be moved, and how long they took: a payload may come in as
+/// many pieces as its client likes, and each of them is no reason to begin counting anew.
+#[derive(Debug, Default)]
+struct Stride {
+    moved_bytes: usize,
+    spent: Duration,
+    /// When the last of them was asked for, while its time has not been added.
+    uncounted_since: Option<Instant>,
+}
+
 /// A request that waits for room.
 #[derive(Debug)]
 enum Waiting {
@@ -107,6 +118,9 @@ pub(crate) struct Connection {
     /// Since when the payload that is being received has not moved on, and the replies that are being sent.
     receiving_since: Option<Instant>,
     sending_since: Option<Instant>,
+    /// Since when a receive is out.
+    asked_at: Instant,
+    stride: Stride,
     pulse: Arc<Pulse>,
 }
 
@@ -150,6 +164,8 @@ impl Connection {
             now,
             receiving_since: None,
             sending_since: None,
+            asked_at: now,
+            stride: Stride::default(),
             pulse,
         }
     }
@@ -170,7 +186,8 @@ impl Connection {
     /// Time that the client has to go on with what it has half done.
     pub(crate) fn patience(&self) -> Duration {
         let time = self.shared.settings.progress_deadline;
-        if self.stage == Stage::Draining && self.shared.stopping_since().is_some() {
+        // Not only where it drains: on threads the reader may not have noticed yet, for want of room.
+        if self.shared.stopping_since().is_some() {
             time.min(STOP_PROGRESS_DEADLINE)
         } else if self.outbox.is_in_the_way(&self.shared.budget) {
             time.min(CONTENDED_DEADLINE)
@@ -217,6 +234,20 @@ impl Connection {
         if self.stage_deadline().is_some_and(|deadline| deadline <= now) {
             self.close();
         }
+    }
+
+    /// Says that it could have been told the time long ago: the server did not run, or was busy. What has not moved on
+    /// meanwhile is no fault of the client's.
+    pub(crate) fn was_not_looked_after(&mut self, now: Instant) {
+        self.stride = Stride::default();
+        for since in [&mut self.receiving_since, &mut self.sending_since] {
+            *since = since.map(|_| now);
+        }
+    }
+
+    /// Whether the payload that is being received has not moved on for too long.
+    pub(crate) fn is_not_sent_to(&self, now: Instant) -> bool {
+        self.receiving_since.is_some_and(|since| since + self.patience() <= now)
     }
 
     /// The client has not gone on with what it has half done.
@@ -288,12 +319,25 @@ impl Connection {
     /// Goes on as far as bytes and room allow.
     pub(crate) fn advance(&mut self, now: Instant) {
         self.now = now;
+        self.count_receive();
         self.go_on();
         let is_idle = self.outbox.in_flight() == 0 && self.receiving_since.is_none();
         self.pulse.beat(is_idle.then_some(now));
         if self.stage == Stage::Draining && self.outbox.in_flight() == 0 && self.outbox.is_quiet() {
             self.stage = Stage::Ending { deadline: now + CLOSE_TIMEOUT };
             self.ends_sending = true;
+        }
+    }
+
+    /// Counts the time of a receive that was not filled. Time between receives is the server's, and not counted; nor is
+    /// more than a receive takes that is looked after.
+    fn count_receive(&mut self) {
+        if let Some(since) = self.stride.uncounted_since.take() {
+            let time = self.now.saturating_duration_since(since);
+            self.stride.spent += time.min(CONTENDED_DEADLINE);
+            if self.stage == Stage::Transmitting && self.stride.spent >= self.patience() {
+                self.cut_for_stalling();
+            }
         }
     }
 
@@ -320,11 +364,17 @@ impl Connection {
 
     /// Gives the payload that is coming more memory; false if that has to wait.
     fn grow(&mut self, slot: u32) -> bool {
-        let Some(bytes) = self.outbox.grow(slot, &self.shared.budget) else { return false };
-        if self.intake.grow(bytes).is_err() {
+        let is_longer = match self.outbox.grow(slot, &self.shared.budget) {
+            Grown::To(bytes) => self.intake.grow(bytes).is_ok(),
+            Grown::Wait => return false,
+            Grown::Never => false,
+        };
+        if !is_longer {
             self.intake.give_up_memory();
             self.outbox.has_come(slot, false, &self.shared.budget);
         }
+        // The client has sent all that there was room for.
+        self.stride = Stride::default();
         true
     }
 
@@ -353,13 +403,18 @@ impl Connection {
                 self.waiting = Some(Waiting::Refused { cookie, refusal });
             }
             Event::Written(Write { slot, offset, fua, payload, copied_bytes, .. }) => {
+                self.stride = Stride::default();
                 self.outbox.has_come(slot, true, &self.shared.budget);
                 self.shared.counters.bytes_written.add(payload.len() as u64);
                 self.shared.counters.bytes_copied.add(copied_bytes as u64);
                 let operation = Operation::Write { offset, payload, fua };
                 self.tasks.push(Task::Submit { slot, operation });
             }
-            Event::Skipped { slot } => self.refuse_memory(slot),
+            Event::Skipped { slot } => {
+                self.stride = Stride::default();
+                self.outbox.has_come(slot, false, &self.shared.budget);
+                self.refuse_memory(slot);
+            }
             Event::Close if self.stage == Stage::Transmitting => self.drain(),
             // What was said last still goes out.
             Event::Close => {
@@ -466,7 +521,9 @@ impl Connection {
             _ => None,
         };
         if let Some(receive) = &receive {
-            self.receiving_since = receive.is_in_payload().then_some(self.now);
+            self.asked_at = self.now;
+            let since = self.now.checked_sub(self.stride.spent).unwrap_or(self.now);
+            self.receiving_since = receive.is_in_payload().then_some(since);
         }
         receive
     }
@@ -474,11 +531,18 @@ impl Connection {
     /// How a receive went; 0 bytes are the end of the stream.
     pub(crate) fn received(&mut self, receive: Receive, result: io::Result<usize>) {
         let bytes = result.unwrap_or(0);
-        self.receiving_since = None;
+        let since = self.receiving_since.take();
         match self.stage {
             Stage::Negotiating { .. } | Stage::Transmitting if bytes > 0 => {
+                self.stride.moved_bytes += bytes;
+                let is_short = since.is_some() && receive.is_short_of(bytes);
+                if is_short && self.stride.moved_bytes < STRIDE_BYTES {
+                    self.stride.uncounted_since = Some(self.asked_at);
+                } else {
+                    self.stride = Stride::default();
+                }
                 self.intake.received(receive, bytes);
-                if self.deadline().is_some() {
+                if self.stage_deadline().is_some() {
                     self.shared.registry.note_active(self.id);
                 }
                 return;

@@ -67,6 +67,17 @@ pub(super) enum Begun {
     TooLarge,
 }
 
+/// What came of a WRITE that wanted more memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Grown {
+    /// It has so much now.
+    To(usize),
+    /// There is none yet.
+    Wait,
+    /// There will never be so much, since there may be less than when it began.
+    Never,
+}
+
 /// One message, ready to send.
 #[derive(Debug)]
 struct Reply {
@@ -267,16 +278,22 @@ impl Outbox {
         self.take(first, Need::Growth, budget).then_some(first)
     }
 
-    /// More memory for a WRITE that is coming; how much it has then, or nothing if it has to wait.
-    pub(super) fn grow(&mut self, number: u32, budget: &Budget) -> Option<usize> {
+    /// More memory for a WRITE that is coming.
+    pub(super) fn grow(&mut self, number: u32, budget: &Budget) -> Grown {
         let slot = self.slots[number as usize].expect("a request that is under way");
+        // There may be less than when it began.
+        if slot.kind.bytes() > request_bytes_max(budget.limit_bytes()) {
+            return Grown::Never;
+        }
         let bytes = Payload::capacity_for(slot.cost_bytes * 2).min(slot.kind.bytes());
         self.is_growing = true;
-        if !self.take(bytes - slot.cost_bytes, Need::Growth, budget) {
-            return None;
+        match budget.take(&mut self.purse, bytes - slot.cost_bytes, Need::Growth, &self.bell) {
+            Grant::Taken => {}
+            Grant::Wait => return Grown::Wait,
+            Grant::Never => return Grown::Never,
         }
         self.slots[number as usize] = Some(Slot { cost_bytes: bytes, ..slot });
-        Some(bytes)
+        Grown::To(bytes)
     }
 
     /// A WRITE that was coming has come, or never will.
@@ -296,7 +313,8 @@ impl Outbox {
 
     /// Whether it has memory that others wait for.
     pub(super) fn is_in_the_way(&self, budget: &Budget) -> bool {
-        self.purse.has_common() && budget.waiting() > 0
+        let me = usize::from(self.purse.is_waiting());
+        self.purse.has_common() && budget.waiting() > me
     }
 
     /// Whether memory is waited for.

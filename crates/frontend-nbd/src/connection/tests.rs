@@ -403,3 +403,86 @@ fn a_client_that_sits_on_what_others_wait_for_is_cut_sooner() {
     waiting.connection.advance(waiting.now);
     assert_eq!(waiting.take().len(), 1);
 }
+
+/// Says `bytes` one at a time, one each `pause`; how long that went well.
+fn trickle(table: &mut Table, bytes: usize, pause: Duration) -> Duration {
+    let begun = table.now;
+    for _ in 0..bytes {
+        let Some(mut receive) = table.connection.receive() else { break };
+        table.now += pause;
+        table.connection.handle_time(table.now);
+        let part = receive.parts().find(|part| !part.is_empty()).expect("room for a byte");
+        part[0] = 1;
+        table.connection.received(receive, Ok(1));
+        table.connection.advance(table.now);
+        if table.connection.is_closed() {
+            break;
+        }
+    }
+    table.now - begun
+}
+
+#[test]
+fn a_client_that_sends_a_byte_now_and_then_is_cut() {
+    for length in [32 << 20, 40_000] {
+        let mut table = Table::negotiated();
+        table.ask(Command::Write { offset: 0, length, fua: false }, &[1; 9000]);
+        let time = trickle(&mut table, 1000, Duration::from_secs(9));
+        assert!(table.connection.is_closed(), "{length}");
+        assert!(time >= PROGRESS_DEADLINE && time < 2 * PROGRESS_DEADLINE, "{length}: {time:?}");
+        assert_eq!((table.counts().cut.stalled, table.counts().bytes_in_flight), (1, 0));
+    }
+}
+
+#[test]
+fn a_client_that_sends_in_small_pieces_and_fast_enough_is_not_cut() {
+    let mut table = Table::negotiated();
+    let length = 3 * STRIDE_BYTES;
+    table
+        .ask(Command::Write { offset: 0, length: u32::try_from(length).unwrap(), fua: false }, &[]);
+    for _ in 0..length / 65536 {
+        assert!(table.say(&[1; 65536]));
+        table.now += Duration::from_millis(900);
+        table.connection.handle_time(table.now);
+    }
+    assert_eq!(table.take().len(), 1);
+}
+
+#[test]
+fn a_client_is_not_cut_because_the_server_did_not_run() {
+    let mut table = Table::negotiated();
+    table.ask(Command::Write { offset: 0, length: 32 << 20, fua: false }, &[1; 9000]);
+    assert!(table.connection.receive().is_some());
+    table.now += Duration::from_secs(3600);
+    table.connection.was_not_looked_after(table.now);
+    table.connection.handle_time(table.now);
+    assert!(!table.connection.is_closed());
+}
+
+#[test]
+fn a_long_write_is_answered_when_memory_becomes_less_than_it_wants() {
+    let mut table = Table::negotiated();
+    let write = Command::Write { offset: 0, length: 32 << 20, fua: false };
+    assert!(table.ask(write, &vec![1; 9 << 20]));
+    table.shared.budget.set_limit(4 << 20);
+    assert!(table.say(&vec![1; 23 << 20]), "the rest is received to nowhere");
+    assert!(table.take().is_empty());
+    assert_eq!((table.counts().bytes_in_flight, table.counts().waiting_for_memory), (0, 0));
+    assert!(table.send() > 0);
+    assert!(table.ask(Command::Write { offset: 0, length: 4096, fua: false }, &[1; 4096]));
+    assert_eq!(table.take().len(), 1);
+}
+
+#[test]
+fn fewer_connections_get_no_more_than_there_is() {
+    let tables: Vec<Table> = {
+        let first = Table::negotiated();
+        let more: Vec<Table> = (0..7).map(|_| Table::at(&first.shared).let_in()).collect();
+        std::iter::once(first).chain(more).collect()
+    };
+    let shared = Arc::clone(&tables[0].shared);
+    crate::server::Tuner::of(&shared).set_connections_max(1);
+    let shares: usize =
+        tables.iter().map(|_| shared.budget.own_left(&mut shared.budget.purse())).sum();
+    assert!(shares <= shared.budget.limit_bytes() / 4, "{shares}");
+}
