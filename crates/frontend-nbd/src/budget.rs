@@ -13,7 +13,8 @@
 //! - *Own*: every connection has its part of a quarter, whatever others do, so a small request never waits.
 //! - *Common*: a connection takes no more than twice what it leaves to others; so those that come later find something,
 //!   and no one takes all. One that has something already waits for replies of its own to go out; one that has nothing waits in
-//!   line, and may have all that is free when it is its turn. Those that go by this rule overtake the line
+//!   line, and may have all that is free when it is its turn; those whose clients have moved as much before take turns
+//!   with those of which that is not known. Those that go by this rule overtake the line
 //!   for a while, so that the longest requests do not hold up all others.
 //! - *Partial*: a long write begins small and grows as its bytes arrive. Those that hold memory and need more of it to
 //!   end could wait for each other; so together they hold at most a part that leaves room for the largest request, and
@@ -58,6 +59,8 @@ pub(crate) struct Purse {
     held_bytes: usize,
     /// Of what is held from the common part: for a write that is growing.
     partial_bytes: usize,
+    /// Memory of replies that its client has taken, and of payloads that it has sent: all of them so far.
+    moved_bytes: usize,
     /// Its name among those who wait, and while it is the claimant.
     name: usize,
     is_waiting: bool,
@@ -105,6 +108,8 @@ struct Waiter {
     bytes: usize,
     bell: Arc<dyn Bell>,
     is_called: bool,
+    /// Its client has moved as much before.
+    is_proven: bool,
 }
 
 #[derive(Default)]
@@ -209,6 +214,7 @@ impl Budget {
             own_bytes: 0,
             held_bytes: 0,
             partial_bytes: 0,
+            moved_bytes: 0,
             name: lines.names,
             is_waiting: false,
         }
@@ -291,14 +297,24 @@ impl Budget {
             if need == Need::Growth && self.grow_some(&mut lines, purse, bytes) {
                 return true;
             }
-            let waiter =
-                Waiter { name: purse.name, bytes, bell: Arc::clone(bell), is_called: false };
+            let waiter = Waiter {
+                name: purse.name,
+                bytes,
+                bell: Arc::clone(bell),
+                is_called: false,
+                is_proven: purse.moved_bytes >= bytes,
+            };
             // Whoever gives back looks at this number after having given: see `give`.
             self.waiting.fetch_add(1, Ordering::SeqCst);
             purse.is_waiting = true;
             let is_claimant = lines.claimant == Some(purse.name);
             let line = lines.line(need);
-            if is_claimant { line.push_front(waiter) } else { line.push_back(waiter) }
+            let place = match need {
+                Need::Growth if is_claimant => 0,
+                Need::Growth => line.len(),
+                Need::Whole | Need::Now => place_in(line, waiter.is_proven),
+            };
+            line.insert(place, waiter);
         }
         let is_first = lines.line(need).front().is_some_and(|first| first.name == purse.name);
         let is_taken = is_first && self.take_first(&mut lines, purse, bytes, need);
@@ -367,6 +383,11 @@ impl Budget {
         if self.waiting.load(Ordering::SeqCst) > 0 && !sync::has(Flaw::GiveSilent) {
             self.call_next(&mut self.lock());
         }
+    }
+
+    /// Notes that the client has moved what so much memory was for.
+    pub(crate) fn note_moved(purse: &mut Purse, bytes: usize) {
+        purse.moved_bytes = purse.moved_bytes.saturating_add(bytes);
     }
 
     /// The write that was growing is whole, or is given up: what it has comes back by itself.
@@ -440,6 +461,13 @@ impl Budget {
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
+}
+
+/// Where another comes in line. Clients that have moved as much before take turns with those that have not: a line of those
+/// that ask for much and take nothing is long, and as slow as their deadlines.
+fn place_in(line: &VecDeque<Waiter>, is_proven: bool) -> usize {
+    let proven = line.iter().filter(|waiter| waiter.is_proven).count();
+    if is_proven { line.len().min(2 * proven + 1) } else { line.len() }
 }
 
 impl Lines {

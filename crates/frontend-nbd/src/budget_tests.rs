@@ -234,3 +234,31 @@ fn growing_writes_that_hold_more_than_there_is_now_give_up() {
     assert!(table.take(2, MIB, Need::Growth));
     assert_eq!((table.rung(0), table.rung(1)), (0, 0), "none waited");
 }
+
+#[test]
+fn one_that_takes_its_replies_is_not_behind_all_that_do_not() {
+    let mut table = Table::new(128 * MIB, 256);
+    let good = 255;
+    assert!(table.take(good, 8 * MIB, Need::Whole));
+    Budget::note_moved(&mut table.purses[good], 8 * MIB);
+    table.give(good, 8 * MIB);
+    let mut sitting: Vec<usize> =
+        (0..255).filter(|who| table.take(*who, 32 * MIB, Need::Whole)).collect();
+    assert!(sitting.len() < 5, "the others are in line");
+    assert!(!table.take(good, 8 * MIB, Need::Whole));
+    let mut served = 0;
+    while table.rung(good) == 0 {
+        // One that holds memory is cut, and the first in line has it.
+        table.give(sitting.remove(0), 32 * MIB);
+        let next = (0..255).find(|who| table.rung(*who) > 0 && table.purses[*who].is_waiting);
+        if let Some(next) = next
+            && table.rung(good) == 0
+            && table.take(next, 32 * MIB, Need::Whole)
+        {
+            sitting.push(next);
+            served += 1;
+        }
+    }
+    assert!(served <= 1, "{served} came before it");
+    assert!(table.take(good, 8 * MIB, Need::Whole));
+}

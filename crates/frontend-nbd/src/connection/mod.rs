@@ -588,7 +588,7 @@ impl Connection {
     /// A batch is out, or will never be.
     pub(crate) fn sent(&mut self, batch: Batch, result: io::Result<()>) {
         self.sending_since = None;
-        self.outbox.sent(batch, &self.shared.budget);
+        self.outbox.sent(batch, result.is_ok(), &self.shared.budget);
         if result.is_err() {
             // The client is gone: its requests still finish, their replies have nowhere to go.
             self.close();

@@ -436,10 +436,13 @@ impl Outbox {
     }
 
     /// Takes a batch back, sent or not: its requests are over.
-    pub(super) fn sent(&mut self, batch: Batch, budget: &Budget) {
+    pub(super) fn sent(&mut self, batch: Batch, is_sent: bool, budget: &Budget) {
         let mut replies = batch.replies;
         let costs = || replies.iter().filter_map(|reply| reply.cost_bytes);
         let (requests, cost_bytes) = (costs().count(), costs().sum());
+        if is_sent {
+            Budget::note_moved(&mut self.purse, cost_bytes);
+        }
         self.end(requests, cost_bytes, budget);
         for mut reply in replies.drain(..).filter(|reply| reply.head.capacity() <= SPARE_HEAD_BYTES)
         {

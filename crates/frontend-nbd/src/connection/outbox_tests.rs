@@ -42,7 +42,7 @@ impl Desk {
     fn send(&mut self) -> Vec<u8> {
         let batch = self.outbox.batch().expect("replies wait");
         let bytes = batch.parts().flatten().copied().collect();
-        self.outbox.sent(batch, &self.budget);
+        self.outbox.sent(batch, true, &self.budget);
         bytes
     }
 }
@@ -108,7 +108,7 @@ fn a_long_reply_is_lent_a_stride_at_a_time() {
             }
         }
         assert!(sent.ends_with(&by_parts) || by_parts.len() <= STRIDE_BYTES);
-        desk.outbox.sent(batch, &desk.budget);
+        desk.outbox.sent(batch, true, &desk.budget);
     }
     let mut rest = &sent[..];
     for (byte, length) in (1_u8..).zip(lengths) {
