@@ -191,7 +191,11 @@ impl Line {
 
     fn sent(&self, batch: Batch, result: io::Result<()>) {
         let is_broken = result.is_err();
-        self.lock().sent(batch, result);
+        let mut connection = self.lock();
+        connection.sent(batch, result);
+        // The reader may be waiting for the next request, which may be long in coming.
+        connection.beat(Instant::now());
+        drop(connection);
         if !sync::has(if is_broken { Flaw::CloseForgetsReader } else { Flaw::EndSilent }) {
             self.room.notify_one();
         }

@@ -387,6 +387,29 @@ fn idle_clients_shut_nobody_out_where_there_is_an_idle_limit() {
 }
 
 #[test]
+fn clients_whose_last_request_took_a_while_are_idle_afterwards() {
+    let settings = Settings {
+        connections_max: 2,
+        idle_limit: Some(Duration::from_millis(200)),
+        ..Settings::default()
+    };
+    let slow = OddExport::shared(|operation, done| {
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(100));
+            succeed(operation, done);
+        });
+    });
+    let served = serve(vec![slow], settings);
+    let mut clients: Vec<Client> = (0..2).map(|_| Client::connect(&served.socket)).collect();
+    for client in &mut clients {
+        assert!(client.read(0, 4096).is_ok());
+    }
+    std::thread::sleep(Duration::from_millis(400));
+    assert!(Client::try_connect(&served.socket, "", true).is_some(), "one makes room");
+    assert_eq!(served.server.counts().cut.idled, 1);
+}
+
+#[test]
 fn a_limit_that_is_lowered_is_told_to_newcomers_and_refused_to_others() {
     let served = serve(vec![Arc::new(MemoryExport::new("a", 64 << 20))], Settings::default());
     let mut early = Client::connect(&served.socket);

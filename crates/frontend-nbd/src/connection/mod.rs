@@ -321,12 +321,17 @@ impl Connection {
         self.now = now;
         self.count_receive();
         self.go_on();
-        let is_idle = self.outbox.in_flight() == 0 && self.receiving_since.is_none();
-        self.pulse.beat(is_idle.then_some(now));
+        self.beat(now);
         if self.stage == Stage::Draining && self.outbox.in_flight() == 0 && self.outbox.is_quiet() {
             self.stage = Stage::Ending { deadline: now + CLOSE_TIMEOUT };
             self.ends_sending = true;
         }
+    }
+
+    /// Notes whether it has something to do. For a transport that does not advance it when replies are out.
+    pub(crate) fn beat(&self, now: Instant) {
+        let is_idle = self.outbox.in_flight() == 0 && self.receiving_since.is_none();
+        self.pulse.beat(is_idle.then_some(now));
     }
 
     /// Counts the time of a receive that was not filled. Time between receives is the server's, and not counted; nor is
