@@ -109,5 +109,9 @@ pub const BIND_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time that a client may take to close after its last reply.
 pub const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Addresses that are left beside payloads' where they are limited, or no more connections get threads: stacks would take
+/// what small allocations need, which cannot be refused.
+pub const ADDRESSES_LEFT_BYTES: u64 = 24 * 1024 * 1024;
+
 /// Stack of a connection's threads.
 pub const STACK_BYTES: usize = 256 * 1024;

@@ -19,6 +19,7 @@ use braid_ring::Workers;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
+use rustix::process::{Resource, getrlimit};
 
 use crate::budget::{Budget, request_bytes_max};
 use crate::connection::Identity;
@@ -541,7 +542,22 @@ impl Acceptor {
         }
     }
 
+    /// Whether threads of one more leave the addresses that others need; looked at only where there is a limit.
+    fn has_addresses(&self) -> bool {
+        let is_limited = |limit| getrlimit(limit).current.is_some();
+        if !is_limited(Resource::As) && !is_limited(Resource::Data) {
+            return true;
+        }
+        let budget = &self.shared.budget;
+        let unheld = budget.limit_bytes().saturating_sub(budget.held_bytes()) as u64;
+        let needed = unheld.saturating_add(limits::ADDRESSES_LEFT_BYTES);
+        braid_ring::Room::now().addresses.is_none_or(|(left, _)| left >= needed)
+    }
+
     fn serve_on_threads(&self, identity: Identity, socket: Arc<Socket>) -> bool {
+        if !self.has_addresses() {
+            return false;
+        }
         let (shared, id) = (Arc::clone(&self.shared), identity.id);
         let builder = std::thread::Builder::new();
         let builder = builder.name("nbd-read".into()).stack_size(limits::STACK_BYTES);

@@ -124,6 +124,29 @@ fn clients_that_say_much_and_send_little_do_not_kill_it_within_512_mib_on_thread
     attacked("ulimit -v 524288", "threads");
 }
 
+/// Their stacks took what small allocations need, which end the process when they fail.
+#[test]
+fn more_clients_than_there_are_addresses_for_do_not_kill_it_on_threads() {
+    let array = Array::create_sized(RAID_5, "32M");
+    let setup = "ulimit -v 409600";
+    let served = Served::start_under(setup, &array, &["--io", "threads"], &array.members);
+    let mut good = Client::connect(&served.socket).expect("let in");
+    let mut attackers = Vec::new();
+    for kind in 0..250 {
+        if let Ok(mut attacker) = Client::connect(&served.socket) {
+            // It may be one that asks for more than there is.
+            let _ = attacker.0.write_all(&Client::header(0, 0, 1 << 20).repeat(20));
+            attackers.push(attacker);
+        }
+        good.ask(kind);
+    }
+    assert!(attackers.len() >= 16, "only {} were let in", attackers.len());
+    let left = (409_600_u64 << 10).saturating_sub(served.status_bytes("VmPeak")) >> 20;
+    assert!(left >= 8, "{left} MiB were left");
+    drop((attackers, good));
+    served.stop();
+}
+
 #[test]
 fn clients_that_say_much_and_send_little_do_not_kill_it_within_2_gib() {
     attacked("ulimit -v 2097152", "auto");
