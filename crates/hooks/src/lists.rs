@@ -519,18 +519,24 @@ named! {
         ReadForsaken = "read-forsaken",
         /// A forsaken read comes back.
         LateRead = "late-read",
-        /// Stripe: a band is read around a member, beside its stripe.
-        ReadsBeside = "reads-beside",
-        /// Stripe: the same while its stripe is stuck in a write.
-        ReadsBesideStuck = "reads-beside-stuck",
-        /// Stripe: a read waits to go beside, since its band is being written.
-        WaitsBeside = "waits-beside",
-        /// Stripe: a write waits for reads beside it.
-        WriteWaitsBeside = "write-waits-beside",
-        /// Stripe: what was read beside the stripe cannot be made, and the slow member is read.
+        /// Stripe: a read begins to be made from the other members.
+        ReadReconstructs = "read-reconstructs",
+        /// Stripe: the same while the stripe of its band is stuck in a write.
+        ReadsWhileStuck = "reads-while-stuck",
+        /// Stripe: a read waits to begin, since its band is being written.
+        ReadWaitsForBand = "read-waits-for-band",
+        /// Stripe: a write waits for reads of its band.
+        WriteWaitsForReads = "write-waits-for-reads",
+        /// Stripe: a batch does not begin until reads that wait for its band have.
+        StripeLetsReadsIn = "stripe-lets-reads-in",
+        /// Stripe: a read that lacks too much goes on with one block, and the rest by itself.
+        ReadDivided = "read-divided",
+        /// Stripe: more is lost than a read can solve for.
+        ReadRefused = "read-refused",
+        /// Stripe: a read cannot be made around the members that sit out or are being written, and insists.
         AroundFails = "around-fails",
-        /// Stripe: reads are taken out of a stripe that is stuck.
-        TakesReadsOut = "takes-reads-out",
+        /// Stripe: a read that waits for a member that has begun to sit out is left to it, and begins anew.
+        ReadAbandoned = "read-abandoned",
     }
 }
 

@@ -8,7 +8,7 @@ mod pace;
 mod pieces;
 
 pub(crate) use common::Common;
-pub(crate) use pace::PROBE_SECTORS;
+pub(crate) use pace::{Clocks, PROBE_SECTORS};
 pub(crate) use pieces::PieceKey;
 #[cfg(test)]
 pub(crate) use pieces::Pieces;

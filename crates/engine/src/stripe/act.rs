@@ -5,13 +5,15 @@ use std::ops::Range;
 use braid_geometry::{LogicalSector, Slot};
 use braid_hooks::{Bug, Mark, planted, reached};
 
+use super::band::Attachment;
 use super::content::{Part, Source};
 use super::decide::{Action, Turn, decide};
 use super::facts::{Around, facts};
 use super::plan::{Method, Plan, Recovery};
-use super::sectors::{Extent, SectorSet};
+use super::sectors::SectorSet;
+use super::solve::Blocks;
 use super::state::{Column, ColumnState, Fresh, Phase, Place, Stripe};
-use super::steps::{Blocks, Builder};
+use super::steps::Builder;
 use super::{ColumnIo, IoOwner, Stripes};
 use crate::buffer::Buffer;
 use crate::effect::{IoId, MemberFault, MemberOperation, Report};
@@ -28,28 +30,11 @@ impl Stripes {
             if matches!(stripe.place, Place::Idle | Place::Retired) {
                 return;
             }
-            let ready = stripe.phase == Phase::Ready;
-            let around = Around {
-                parity_agrees: self.parity_agrees(common, stripe),
-                turn: if ready { self.turn(common, stripe) } else { Turn::Now },
-            };
-            let is_beside = self.is_beside(index);
-            let is_any_out = is_beside || common.clocks.is_any_out();
-            let doubts = is_any_out.then_some(|slot| self.is_doubtful_beside(common, index, slot));
-            let (facts, plan) =
-                facts(stripe, &common.view, around, doubts.map(|doubts| (doubts, is_beside)));
+            let (facts, plan) = facts(stripe, &self.around(common, stripe));
             match decide(&facts) {
-                Action::Wait if !is_beside && self.is_stuck(common, index) => {
-                    return self.take_reads_out(common, index);
-                }
                 Action::Wait => return,
-                Action::Write if self.must_wait_beside(index) => {
-                    return reached(Mark::WriteWaitsBeside);
-                }
-                Action::Release if is_beside => return self.release_beside(index),
                 Action::Release => return self.release(common, index),
                 Action::PutOff(turn) => return self.put_off(common, index, turn),
-                Action::Begin if self.must_let_in(index) => return,
                 Action::Begin => {
                     self.count_beginning(common, index);
                     self.cache.stripe_mut(index).phase = Phase::Fill;
@@ -59,31 +44,33 @@ impl Stripes {
                 Action::Write => self.write(common, index),
                 Action::Hold => self.hold(common, index),
                 Action::Finish => self.end_batch(common, index, Ok(())),
-                Action::Refuse if self.narrow(common, index) => reached(Mark::BatchNarrowed),
-                Action::Refuse if is_beside => self.read_after_all(common, index),
+                Action::Narrow => self.narrow(common, index),
                 Action::Refuse => self.refuse(common, index),
             }
         }
     }
 
-    /// Whether parity may be believed for this band: redundancy is in sync there and no write was
-    /// left half done (I7).
-    pub(super) fn parity_agrees(&self, common: &Common, stripe: &Stripe) -> bool {
+    /// What a stripe's facts depend on beside itself.
+    fn around<'a>(&self, common: &'a Common, stripe: &Stripe) -> Around<'a> {
         let band = stripe.band();
-        let end = band.start.0 + u64::from(self.unit_sectors);
-        let agrees = end <= common.view.resync_offset || planted(Bug::DirtyBelieved);
-        agrees && !self.torn.contains(&band.key)
-    }
-
-    /// Whether the stripe is about to write a band that is being read beside it.
-    fn must_wait_beside(&self, index: u32) -> bool {
-        let stripe = self.cache.stripe(index);
-        let writes = stripe.batch.as_ref().is_some_and(|batch| batch.is_write);
-        writes && self.is_read_beside(stripe.band().key)
+        Around {
+            view: &common.view,
+            clocks: &common.clocks,
+            parity_agrees: self.damage.parity_agrees(&common.view, band),
+            turn: match stripe.phase {
+                Phase::Ready => self.turn(common, stripe),
+                _ => Turn::Now,
+            },
+            read: match stripe.phase {
+                Phase::Ready => self.reads.has_waiting(band.key),
+                Phase::Compute => self.reads.is_reading(band.key),
+                Phase::Fill | Phase::Write | Phase::Hold => false,
+            },
+        }
     }
 
     fn blocks(&self, index: u32) -> Blocks {
-        Blocks { first: index * u32::from(self.geometry.slots()) }
+        Blocks::of(index, self.geometry.slots())
     }
 
     /// Asks a column's member for an extent, or gives it to it.
@@ -100,16 +87,9 @@ impl Stripes {
     }
 
     fn read(&mut self, common: &mut Common, index: u32, plan: &Plan) {
-        let blocks = self.blocks(index);
-        let stripe = self.cache.stripe(index);
-        let map = stripe.map;
-        if stripe.batch.as_ref().expect("a batch is being filled").is_write {
-            common.counters.pre_reads += plan.reads() as u64;
-        }
-        let data =
-            (0..map.data_slots()).map(|data| map.data_slot(data)).zip(plan.data.iter().copied());
-        let q = map.q_slot().map(|slot| (slot, plan.q));
-        for (slot, set) in data.chain([(map.p_slot(), plan.p)]).chain(q) {
+        let (map, blocks) = (self.cache.stripe(index).map, self.blocks(index));
+        common.counters.pre_reads += plan.reads() as u64;
+        for (slot, set) in plan.columns(&map) {
             for extent in set.extents() {
                 let offset = if planted(Bug::ReadsAtUnitStart) { 0 } else { extent.offset };
                 let buffer = blocks.at(slot, offset);
@@ -130,9 +110,7 @@ impl Stripes {
         let stripe = self.cache.stripe_mut(index);
         count(common, stripe, plan);
         stripe.phase = Phase::Compute;
-        if stripe.batch.as_ref().expect("a batch is being computed").is_write {
-            content.find(stripe);
-        }
+        content.find(stripe);
         let job = common.blank_job(JobId(u64::from(index)));
         let job = Builder { stripe: &mut *stripe, blocks, content: &content, job }.build(plan);
         let copied = |step: &Step| match step {
@@ -149,7 +127,7 @@ impl Stripes {
         self.content = content;
     }
 
-    /// Answers reads, then writes every column whose member lacks its content.
+    /// Writes every column whose member lacks its content.
     fn write(&mut self, common: &mut Common, index: u32) {
         let stripe = self.cache.stripe_mut(index);
         stripe.phase = Phase::Write;
@@ -157,19 +135,15 @@ impl Stripes {
         let durable = stripe.attachments().any(|attachment| attachment.want.is_durable());
         let durable = durable && !planted(Bug::StripeIgnoresFua);
         let mut content = std::mem::take(&mut self.content);
-        if batch.is_write {
-            content.find(stripe);
-        }
-        if !batch.is_write || planted(Bug::AnsweredUnwritten) {
+        content.find(stripe);
+        if planted(Bug::AnsweredUnwritten) {
             self.answer_batch(common, index, Ok(()));
         }
         let map = self.cache.stripe(index).map;
         for data in 0..map.data_slots() {
             let slot = map.data_slot(data);
-            let parts = if batch.is_write { content.of(data) } else { &[] };
-            let gathered = if batch.is_write { content.sets_of(data).0 } else { SectorSet::EMPTY };
-            self.write_straight(common, (index, slot), parts, durable);
-            self.write_blocks(common, (index, slot), gathered, durable);
+            self.write_straight(common, (index, slot), content.of(data), durable);
+            self.write_blocks(common, (index, slot), content.sets_of(data).0, durable);
         }
         self.content = content;
         for slot in [Some(map.p_slot()), map.q_slot()].into_iter().flatten() {
@@ -227,16 +201,13 @@ impl Stripes {
         if common.view.member(slot).is_none() {
             return;
         }
-        let (blocks, is_beside) = (self.blocks(index), self.is_beside(index));
-        let stripe = self.cache.stripe(index);
-        let is_write = stripe.batch.as_ref().expect("a batch is being written").is_write;
-        let column = stripe.column(slot);
+        let blocks = self.blocks(index);
+        let column = self.cache.stripe(index).column(slot);
         let made = made.joined(column.valid);
-        let repaired = if is_beside || !common.may_repair() || column.fresh != Fresh::Nothing {
+        let repaired = if !common.may_repair() || column.fresh != Fresh::Nothing {
             SectorSet::EMPTY
         } else {
-            let written = if is_write { column.touched.union(made) } else { made };
-            column.unreadable.common(column.valid).without(written)
+            column.unreadable.common(column.valid).without(column.touched.union(made))
         };
         if !repaired.is_empty() {
             reached(Mark::RepairsStripe);
@@ -268,63 +239,39 @@ impl Stripes {
         }
     }
 
-    /// A batch that lacks more than can be solved for may lack it in different places: it begins again
-    /// with one request, and that with one block, so that nothing is refused that can be had alone.
-    /// False when there is nothing left to narrow, or writing has begun.
-    fn narrow(&mut self, common: &mut Common, index: u32) -> bool {
+    /// Begins again with one write, or with the first block of it.
+    fn narrow(&mut self, common: &mut Common, index: u32) {
         let stripe = self.cache.stripe_mut(index);
-        // A member that is not there is missing everywhere; what it holds badly, here and there.
-        let is_readable = |slot: Slot, extent: Extent| {
-            let (start, sectors) = stripe.range(extent);
-            common.view.readable(slot, start, u64::from(sectors)).is_some()
-        };
-        let is_local = |slot: Slot| {
-            let mut extents = stripe.window().extents();
-            let is_there = common.view.member(slot).is_some();
-            !stripe.column(slot).unreadable.is_empty()
-                || is_there && extents.any(|extent| !is_readable(slot, extent))
-        };
-        let may_help = stripe.phase == Phase::Fill && stripe.slots().any(is_local);
-        if !may_help {
-            return false;
-        }
         let batch = stripe.batch.take().expect("a batch is being filled");
         if batch.count == 1 {
-            let Some((first, rest)) = stripe.queue[0].cut(stripe.band()) else {
-                stripe.batch = Some(batch);
-                return false;
-            };
-            if rest.kept {
-                common.keep_part(rest.piece);
+            let whole = stripe.queue[0];
+            let (first, rest) = whole.run.cut(stripe.band()).expect("the facts say so");
+            if whole.kept {
+                common.keep_part(whole.piece);
             } else {
-                common.add_part(rest.piece);
+                common.add_part(whole.piece);
                 stripe.awaited += 1;
             }
-            rest.owes.into_iter().for_each(|debt| self.promises.part(debt));
-            stripe.queue[0] = first;
-            stripe.queue.insert(1, rest);
+            whole.owes.into_iter().for_each(|debt| self.promises.part(debt));
+            stripe.queue[0].run = first;
+            stripe.queue.insert(1, Attachment { run: rest, ..whole });
         }
         // One of several may be full; what is cut never is.
         stripe.begin_batch(self.unit_sectors, 1);
         self.writers.end(&batch);
         self.writers.begin(stripe.batch.as_ref().expect("just begun"));
-        true
     }
 
     /// The batch cannot be served. If it had begun to write, the band is torn from now on.
     fn refuse(&mut self, common: &mut Common, index: u32) {
         let stripe = self.cache.stripe(index);
-        let batch = stripe.batch.as_ref().expect("a batch is being refused");
         let is_full =
             |column: &Column| column.missed.is_some_and(|(_, fault)| fault == MemberFault::NoSpace);
-        let fault = match batch.is_write {
-            false => Fault::Unreadable,
-            true if stripe.columns.iter().any(is_full) => Fault::NoSpace,
-            true => Fault::Unwritable,
-        };
-        if batch.is_write && stripe.phase == Phase::Hold && !planted(Bug::TornForgotten) {
+        let is_full = stripe.columns.iter().any(is_full);
+        let fault = if is_full { Fault::NoSpace } else { Fault::Unwritable };
+        if stripe.phase == Phase::Hold && !planted(Bug::TornForgotten) {
             reached(Mark::TearsBand);
-            self.torn.insert(stripe.band().key);
+            self.damage.tear(stripe.band().key);
         }
         self.end_batch(common, index, Err(fault));
     }
@@ -364,13 +311,8 @@ impl Stripes {
             let stripe = self.cache.stripe_mut(index);
             let work = stripe.queue.pop_front().expect("a batch is a part of the queue");
             stripe.awaited -= u32::from(!work.kept);
-            let sectors = || band.sectors(&self.geometry, &work.run);
-            let mut result = result;
-            if work.want.is_write() && result.is_ok() {
-                self.lost.written(sectors());
-            } else if !work.want.is_write() && self.lost.meets(sectors()) {
-                reached(Mark::LostIsNotRead);
-                result = Err(Fault::Lost);
+            if result.is_ok() {
+                self.damage.written(band.sectors(&self.geometry, &work.run));
             }
             if work.kept {
                 result.err().into_iter().for_each(|fault| common.part_lost(work.piece, fault));
@@ -391,7 +333,7 @@ impl Stripes {
         for work in stripe.attachments().filter(|work| work.owes.is_some()) {
             lost.extend(band.sectors(&self.geometry, &work.run));
         }
-        self.lost.add(&lost);
+        self.damage.lose(&lost);
         for Range { start, end } in lost {
             reached(Mark::WriteLost);
             let start = LogicalSector(start);
@@ -474,6 +416,6 @@ fn count(common: &mut Common, stripe: &Stripe, plan: &Plan) {
     counters.reconstructions += u64::from(plan.recovery != Recovery::None);
     counters.rcw_writes += u64::from(plan.method == Method::Rcw);
     counters.rmw_writes += u64::from(plan.method == Method::Rmw);
-    let full = batch.is_write && stripe.data_slots().all(|slot| rest(slot).is_empty());
+    let full = stripe.data_slots().all(|slot| rest(slot).is_empty());
     counters.full_stripe_writes += u64::from(full && plan.method == Method::Rcw);
 }

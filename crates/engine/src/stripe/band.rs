@@ -16,6 +16,7 @@ use std::ops::Range;
 
 use braid_geometry::{ChunkRow, LogicalSector, MemberSector, StripeGeometry};
 
+use super::sectors::{BLOCK_SECTORS, Extent};
 use crate::request::{Piece, RequestId};
 use crate::shard::PieceKey;
 
@@ -46,19 +47,14 @@ pub(super) struct Segment {
     pub(super) payload_offset: u32,
 }
 
-/// What a piece wants of a stripe.
+/// What a piece writes to a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Want {
-    Read,
     Write { durable: bool },
     Zero { may_punch: bool, durable: bool },
 }
 
 impl Want {
-    pub(super) fn is_write(self) -> bool {
-        self != Self::Read
-    }
-
     pub(super) fn is_durable(self) -> bool {
         matches!(self, Self::Write { durable: true } | Self::Zero { durable: true, .. })
     }
@@ -77,9 +73,28 @@ impl Run {
     pub(super) fn covers(&self, other: &Self) -> bool {
         self.from <= other.from && other.to <= self.to
     }
+
+    /// The same in two: its first block in the band, and the rest; none if it is one block.
+    pub(super) fn cut(self, band: &Band) -> Option<(Self, Self)> {
+        // Runs of other bands may lie before, between and behind the columns of this one.
+        let chunk = u64::from(band.chunk_sectors);
+        let mut columns = (self.from / chunk..).map(|index| band.column(index));
+        let column = columns.find(|column| self.from < column.end)?;
+        let start = self.from.max(column.start);
+        let cut = (start + 1).next_multiple_of(u64::from(BLOCK_SECTORS)).min(column.end);
+        if cut >= self.to {
+            return None;
+        }
+        let into = u32::try_from(cut - self.from).expect("at most a piece");
+        let payload_offset = self.payload_offset.saturating_add(into);
+        let mut columns = (cut / chunk..=self.to / chunk).map(|index| band.column(index));
+        let is_more = columns.any(|column| cut < column.end && column.start < self.to);
+        is_more
+            .then_some((Self { to: cut, ..self }, Self { from: cut, to: self.to, payload_offset }))
+    }
 }
 
-/// A piece's business with one stripe.
+/// A piece's write to one stripe.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attachment {
     pub(super) piece: PieceKey,
@@ -91,39 +106,11 @@ pub(super) struct Attachment {
     /// It carries what was answered in this round or before (its own bytes, or older ones that it
     /// covers); none if it carries nothing that was answered.
     pub(super) owes: Option<u64>,
-    /// A read that has to wait for whatever member it takes: it cannot be made around it.
-    pub(super) insists: bool,
 }
-
-/// Sectors of a block: what is refused alone.
-const BLOCK_SECTORS: u64 = 8;
 
 impl Attachment {
     pub(super) fn new((piece, request, want, run): (PieceKey, RequestId, Want, Run)) -> Self {
-        Self { piece, request, want, run, kept: false, owes: None, insists: false }
-    }
-
-    /// The same in two: its first block in the band, and the rest; none if it is one block.
-    pub(super) fn cut(self, band: &Band) -> Option<(Self, Self)> {
-        // Runs of other bands may lie before, between and behind the columns of this one.
-        let chunk = u64::from(band.chunk_sectors);
-        let mut columns = (self.run.from / chunk..).map(|index| band.column(index));
-        let column = columns.find(|column| self.run.from < column.end)?;
-        let start = self.run.from.max(column.start);
-        let cut = (start + 1).next_multiple_of(BLOCK_SECTORS).min(column.end);
-        if cut >= self.run.to {
-            return None;
-        }
-        let into = cut - self.run.from;
-        let into = u32::try_from(into).expect("at most a piece");
-        let payload_offset = self.run.payload_offset.saturating_add(into);
-        let rest = Run { from: cut, to: self.run.to, payload_offset };
-        let mut columns = (cut / chunk..=self.run.to / chunk).map(|index| band.column(index));
-        let is_more = columns.any(|column| cut < column.end && column.start < self.run.to);
-        is_more.then_some((
-            Self { run: Run { to: cut, ..self.run }, ..self },
-            Self { run: rest, ..self },
-        ))
+        Self { piece, request, want, run, kept: false, owes: None }
     }
 }
 
@@ -131,6 +118,16 @@ impl Band {
     /// Sectors into the chunk at which it begins.
     pub(super) fn offset_in_chunk(&self) -> u32 {
         self.offset_in_chunk
+    }
+
+    /// First sector behind it, on every member.
+    pub(super) fn end(&self) -> MemberSector {
+        MemberSector(self.start.0 + u64::from(self.unit_sectors))
+    }
+
+    /// An extent of it, as members count: first sector, and how many.
+    pub(super) fn range(&self, extent: Extent) -> (MemberSector, u32) {
+        (MemberSector(self.start.0 + u64::from(extent.offset)), extent.sectors)
     }
 
     /// Sectors of a data column, in the row.
@@ -269,22 +266,17 @@ mod tests {
                         });
                         segments.collect::<Vec<_>>()
                     };
-                    let piece = crate::shard::Pieces::default().begin(&piece);
-                    let request = RequestId(1);
-                    let want = Want::Read;
-                    let (kept, owes) = (false, None);
-                    let insists = false;
-                    let mut rest = Attachment { piece, request, want, run, kept, owes, insists };
+                    let mut rest = run;
                     let mut sectors = 0;
                     let whole: u32 = segments(&run).iter().map(|(_, s)| s.sectors).sum();
                     while let Some((first, left)) = rest.cut(&band) {
-                        let parts = segments(&first.run);
+                        let parts = segments(&first);
                         assert_eq!(parts.len(), 1, "one block of one column");
                         assert!(parts[0].1.sectors <= 8);
                         sectors += parts[0].1.sectors;
                         rest = left;
                     }
-                    let last = segments(&rest.run);
+                    let last = segments(&rest);
                     assert!(last.len() == 1 && last[0].1.sectors <= 8);
                     assert_eq!(sectors + last[0].1.sectors, whole);
                 }

@@ -112,7 +112,7 @@ impl Content {
                     let takes_all = planted(Bug::ZeroTakesWindow);
                     (if takes_all { window } else { own }, Source::Zeroes { may_punch })
                 }
-                Want::Read | Want::Write { .. } => {
+                Want::Write { .. } => {
                     let offset_sectors = segment.payload_offset;
                     (own, Source::Payload { request: work.request, offset_sectors })
                 }

@@ -1,23 +1,26 @@
 //! What a stripe does next: a pure table from facts to one action.
 //!
-//! | Phase   | outstanding | need       | missed | broken | action  |
-//! |---------|-------------|------------|--------|--------|---------|
-//! | any     | yes         |            |        |        | Wait    |
-//! | Ready   | no          | (no work)  |        |        | Release |
-//! | Ready   | no          | (its turn) |        |        | Begin   |
-//! | Ready   | no          | (later)    |        |        | PutOff  |
-//! | Fill    | no          | Reads      |        |        | Read    |
-//! | Fill    | no          | Nothing    |        |        | Compute |
-//! | Fill    | no          | Impossible |        |        | Refuse  |
-//! | Compute | no          |            |        |        | Write   |
-//! | Write   | no          |            | no     |        | Finish  |
-//! | Write   | no          |            | yes    |        | Hold    |
-//! | Hold    | no          |            | no     |        | Finish  |
-//! | Hold    | no          |            | yes    | no     | Wait    |
-//! | Hold    | no          |            | yes    | yes    | Refuse  |
+//! | Phase   | outstanding | need       | read | missed | broken | action  | what ends a Wait                  |
+//! |---------|-------------|------------|------|--------|--------|---------|-----------------------------------|
+//! | any     | yes         |            |      |        |        | Wait    | the request, job or copy that ends |
+//! | Ready   | no          | (no work)  |      |        |        | Release |                                   |
+//! | Ready   | no          | (later)    |      |        |        | PutOff  |                                   |
+//! | Ready   | no          | (its turn) | yes  |        |        | Wait    | the reads that wait have begun    |
+//! | Ready   | no          | (its turn) | no   |        |        | Begin   |                                   |
+//! | Fill    | no          | Reads      |      |        |        | Read    |                                   |
+//! | Fill    | no          | Nothing    |      |        |        | Compute |                                   |
+//! | Fill    | no          | Less       |      |        |        | Narrow  |                                   |
+//! | Fill    | no          | Impossible |      |        |        | Refuse  |                                   |
+//! | Compute | no          |            | yes  |        |        | Wait    | the band is not read any more     |
+//! | Compute | no          |            | no   |        |        | Write   |                                   |
+//! | Write   | no          |            |      | no     |        | Finish  |                                   |
+//! | Write   | no          |            |      | yes    |        | Hold    |                                   |
+//! | Hold    | no          |            |      | no     |        | Finish  |                                   |
+//! | Hold    | no          |            |      | yes    | no     | Wait    | a view without the member         |
+//! | Hold    | no          |            |      | yes    | yes    | Refuse  |                                   |
 //!
-//! An empty cell means "whatever"; the first line wins. Whose turn it is, is said in `turn`.
-//! [check: the_table_is_total]
+//! An empty cell means "whatever"; the first line wins. *read*: between batches, reads of the band wait to begin; later, the
+//! band is being read ([`super::reconstruct`]). Whose turn it is, is said in `turn`. [check: the_table_is_total]
 
 use braid_hooks::{Mark, reached};
 
@@ -30,6 +33,8 @@ pub(super) enum Need {
     Nothing,
     /// Some columns: read.
     Reads,
+    /// More than can be read or solved for at once; perhaps not more than that one by one.
+    Less,
     /// More than can be read or solved for.
     Impossible,
 }
@@ -57,6 +62,9 @@ pub(super) struct Facts {
     pub(super) outstanding: bool,
     /// Only meaningful in [`Phase::Fill`].
     pub(super) need: Need,
+    /// In [`Phase::Ready`]: reads of the band wait to begin before its next batch. In [`Phase::Compute`]: the band is being
+    /// read, and may not be written.
+    pub(super) read: bool,
     /// A member that missed this batch's write is still in the view.
     pub(super) missed: bool,
     /// The array takes no more writes.
@@ -78,7 +86,9 @@ pub(super) enum Action {
     Read,
     /// Recover, merge, make parity.
     Compute,
-    /// Answer reads; write what is dirty.
+    /// Begin again with less.
+    Narrow,
+    /// Write what is dirty.
     Write,
     /// Wait until the loss of a member is recorded.
     Hold,
@@ -93,13 +103,18 @@ pub(super) fn decide(facts: &Facts) -> Action {
     let (mark, action) = match facts {
         Facts { outstanding: true, .. } => (Mark::StripeWaits, Action::Wait),
         Facts { phase: Phase::Ready, queued: false, .. } => (Mark::StripeIdle, Action::Release),
+        Facts { phase: Phase::Ready, turn: Turn::Now, read: true, .. } => {
+            (Mark::StripeLetsReadsIn, Action::Wait)
+        }
         Facts { phase: Phase::Ready, turn: Turn::Now, .. } => (Mark::StripeBegins, Action::Begin),
         Facts { phase: Phase::Ready, turn, .. } => (Mark::StripePutOff, Action::PutOff(*turn)),
         Facts { phase: Phase::Fill, need, .. } => match need {
             Need::Reads => (Mark::StripeReads, Action::Read),
             Need::Nothing => (Mark::StripeComputes, Action::Compute),
+            Need::Less => (Mark::BatchNarrowed, Action::Narrow),
             Need::Impossible => (Mark::StripeRefusesUnread, Action::Refuse),
         },
+        Facts { phase: Phase::Compute, read: true, .. } => (Mark::WriteWaitsForReads, Action::Wait),
         Facts { phase: Phase::Compute, .. } => (Mark::StripeWrites, Action::Write),
         Facts { phase: Phase::Write, missed: false, .. } => (Mark::StripeFinishes, Action::Finish),
         Facts { phase: Phase::Write, missed: true, .. } => (Mark::StripeHolds, Action::Hold),
@@ -126,8 +141,8 @@ mod tests {
     fn all_facts() -> Vec<Facts> {
         let mut all = Vec::new();
         for phase in [Phase::Ready, Phase::Fill, Phase::Compute, Phase::Write, Phase::Hold] {
-            for need in [Need::Nothing, Need::Reads, Need::Impossible] {
-                for bits in 0..64 {
+            for need in [Need::Nothing, Need::Reads, Need::Less, Need::Impossible] {
+                for bits in 0..128 {
                     let bit = |n: u32| BOTH[usize::from(bits >> n & 1 == 1)];
                     let turn = match (bit(4), bit(5)) {
                         (false, _) => Turn::Now,
@@ -141,6 +156,7 @@ mod tests {
                         need,
                         missed: bit(2),
                         broken: bit(3),
+                        read: bit(6),
                         turn,
                     });
                 }
@@ -159,16 +175,27 @@ mod tests {
                 continue;
             }
             if action == Action::Wait {
-                let waits_for_view = facts.phase == Phase::Hold && facts.missed && !facts.broken;
-                assert!(waits_for_view, "somebody will wake it: {facts:?}");
+                // Who ends each wait: the reads that begin, the reads that end, the view.
+                let ended = match facts.phase {
+                    Phase::Ready => facts.queued && facts.turn == Turn::Now && facts.read,
+                    Phase::Compute => facts.read,
+                    Phase::Hold => facts.missed && !facts.broken,
+                    Phase::Fill | Phase::Write => false,
+                };
+                assert!(ended, "something will wake it: {facts:?}");
+            }
+            if action == Action::Write {
+                assert!(!facts.read, "nothing is written to a band that is being read: {facts:?}");
             }
             if action == Action::Finish {
                 assert!(!facts.missed, "I4: never done while a missed write is unrecorded");
             }
             let allowed: &[Action] = match facts.phase {
-                Phase::Ready => &[Action::Release, Action::Begin, Action::PutOff(facts.turn)],
-                Phase::Fill => &[Action::Read, Action::Compute, Action::Refuse],
-                Phase::Compute => &[Action::Write],
+                Phase::Ready => {
+                    &[Action::Release, Action::Begin, Action::Wait, Action::PutOff(facts.turn)]
+                }
+                Phase::Fill => &[Action::Read, Action::Compute, Action::Narrow, Action::Refuse],
+                Phase::Compute => &[Action::Write, Action::Wait],
                 Phase::Write => &[Action::Finish, Action::Hold],
                 Phase::Hold => &[Action::Finish, Action::Wait, Action::Refuse],
             };

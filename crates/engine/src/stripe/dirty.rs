@@ -12,13 +12,14 @@
 //!
 //! While a copy is out a stripe that has begun stands still ([`super::decide`]), so that no payload is
 //! given back under it [check: a_read_sees_what_was_answered]. So that readers of a busy block cannot
-//! keep it there, a read that comes to a stripe that has begun, and has copies out, waits for the
-//! batch in the stripe's queue, unless the batch is stuck on a member that sits out [check: a_hot_dirty_block_is_written_while_it_is_read].
+//! keep it there, a read that comes to a stripe that has begun, and has copies out, waits until the
+//! batch is over, unless it is stuck on a member that sits out [check: a_hot_dirty_block_is_written_while_it_is_read].
 
 use braid_hooks::{Bug, Mark, planted, reached};
 
 use super::Stripes;
 use super::band::{Bands, Run, Want};
+use super::reconstruct::Want as Wanted;
 use super::sectors::SectorSet;
 use super::state::Stripe;
 use crate::buffer::Buffer;
@@ -69,9 +70,11 @@ impl Stripes {
                 }
                 let Stripe { batch, copies, .. } = self.cache.stripe(stripe);
                 let is_begun = batch.is_some() && *copies > 0;
-                if is_begun && !self.is_stuck(common, stripe) {
+                if is_begun && !self.cache.stripe(stripe).is_stuck(common) {
                     reached(Mark::DirtyReadWaits);
-                    self.attach(common, band, (key, piece.request, Want::Read, run));
+                    common.add_part(key);
+                    let want = Wanted { piece: key, request: piece.request, run, insists: false };
+                    self.reads.wait_for_batch(band, want);
                     (clean_from, from) = (next, next);
                     continue;
                 }
@@ -136,8 +139,7 @@ impl Stripes {
 /// queued.
 fn find(stripe: &Stripe, data_index: u16, (place, end): (u32, u32), to: Buffer) -> Found {
     let mut end = end;
-    let newest_first = stripe.queue.iter().rev().filter(|work| work.want.is_write());
-    let oldest_first = stripe.queue.iter().filter(|work| work.want.is_write());
+    let (newest_first, oldest_first) = (stripe.queue.iter().rev(), stripe.queue.iter());
     let old = planted(Bug::OldestDirtRead);
     let works = newest_first.filter(|_| !old).chain(oldest_first.filter(|_| old));
     for work in works {
@@ -151,7 +153,7 @@ fn find(stripe: &Stripe, data_index: u16, (place, end): (u32, u32), to: Buffer) 
             let from = Buffer::Payload { request: work.request, offset_sectors };
             let step = match work.want {
                 Want::Zero { .. } => Step::Zero { to, sectors },
-                Want::Read | Want::Write { .. } => Step::Copy { from, to, sectors },
+                Want::Write { .. } => Step::Copy { from, to, sectors },
             };
             return Found { to: end, step: Some(step) };
         }

@@ -7,46 +7,42 @@ use super::plan::{ColumnFacts, Plan, StripeFacts, plan};
 use super::sectors::{Extent, SectorSet};
 use super::state::{Phase, Stripe};
 use crate::array::{ArrayView, Gate};
+use crate::shard::Clocks;
 
 /// What is known beside the stripe itself.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Around {
+pub(super) struct Around<'a> {
+    pub(super) view: &'a ArrayView,
+    pub(super) clocks: &'a Clocks,
     /// Parity is known to agree with the data of this band.
     pub(super) parity_agrees: bool,
     /// When its turn would come, if it is between batches.
     pub(super) turn: Turn,
+    /// See [`Facts::read`].
+    pub(super) read: bool,
 }
 
 /// The stripe at a glance, for the decision table; and, for one that is being filled, the plan.
-///
-/// `doubts` says which columns are better not read, and whether that is final: if it is not, and nothing can
-/// be done without them, they are read.
-pub(super) fn facts(
-    stripe: &Stripe,
-    view: &ArrayView,
-    around: Around,
-    doubts: Option<(impl Fn(Slot) -> bool, bool)>,
-) -> (Facts, Option<Plan>) {
+pub(super) fn facts(stripe: &Stripe, around: &Around<'_>) -> (Facts, Option<Plan>) {
     let filling = stripe.phase == Phase::Fill && stripe.outstanding == 0 && stripe.copies == 0;
     let missed = stripe.phase != Phase::Ready
         && stripe.slots().any(|slot| {
             let missed = stripe.column(slot).missed.map(|(member, _)| member);
-            missed.is_some() && view.member(slot).map(|member| member.id) == missed
+            missed.is_some() && around.view.member(slot).map(|member| member.id) == missed
         });
     let plan = filling.then(|| {
-        let stripe_facts = |doubtful: &dyn Fn(Slot) -> bool| {
-            stripe_facts(stripe, view, around.parity_agrees, doubtful)
-        };
-        match doubts {
-            None => plan(&stripe_facts(&|_| false)),
-            Some((doubtful, true)) => plan(&stripe_facts(&doubtful)),
-            Some((doubtful, false)) => {
-                plan(&stripe_facts(&doubtful)).or_else(|| plan(&stripe_facts(&|_| false)))
-            }
+        let stripe_facts =
+            |is_left_out: &dyn Fn(Slot) -> bool| stripe_facts(stripe, around, is_left_out);
+        let all = || plan(&stripe_facts(&|_| false));
+        // Members that sit out are not read if it can be helped.
+        match around.clocks.is_any_out() {
+            false => all(),
+            true => plan(&stripe_facts(&|slot| around.clocks.sits_out(slot))).or_else(all),
         }
     });
     let need = match &plan {
         None => Need::Nothing,
+        Some(None) if can_narrow(stripe, around.view) => Need::Less,
         Some(None) => Need::Impossible,
         Some(Some(plan)) if plan.reads() > 0 => Need::Reads,
         Some(Some(_)) => Need::Nothing,
@@ -55,41 +51,60 @@ pub(super) fn facts(
         phase: stripe.phase,
         queued: !stripe.queue.is_empty(),
         turn: around.turn,
+        read: around.read,
         outstanding: stripe.outstanding > 0 || stripe.phase != Phase::Ready && stripe.copies > 0,
         need,
         missed,
-        broken: view.gate == Gate::Broken,
+        broken: around.view.gate == Gate::Broken,
     };
     (facts, plan.flatten())
 }
 
+/// Whether a batch that lacks more than can be solved for may lack it in different places: then it begins again with one
+/// write, and that with one block, so that nothing is refused that can be had alone.
+fn can_narrow(stripe: &Stripe, view: &ArrayView) -> bool {
+    // A member that is not there is missing everywhere; what it holds badly, here and there.
+    let is_readable = |slot: Slot, extent: Extent| {
+        let (start, sectors) = stripe.range(extent);
+        view.readable(slot, start, u64::from(sectors)).is_some()
+    };
+    let is_local = |slot: Slot| {
+        let mut extents = stripe.window().extents();
+        let is_there = view.member(slot).is_some();
+        !stripe.column(slot).unreadable.is_empty()
+            || is_there && extents.any(|extent| !is_readable(slot, extent))
+    };
+    let count = stripe.batch.as_ref().expect("a batch is being filled").count;
+    let has_less = count > 1 || stripe.queue[0].run.cut(stripe.band()).is_some();
+    has_less && stripe.slots().any(is_local)
+}
+
 fn stripe_facts(
     stripe: &Stripe,
-    view: &ArrayView,
-    parity_agrees: bool,
-    doubtful: &dyn Fn(Slot) -> bool,
+    around: &Around<'_>,
+    is_left_out: &dyn Fn(Slot) -> bool,
 ) -> StripeFacts {
     let batch = stripe.batch.as_ref().expect("facts are asked of a batch");
-    let column_facts = |slot: Slot| column_facts(stripe, view, slot, doubtful(slot));
+    let column_facts = |slot: Slot| column_facts(stripe, around.view, slot, is_left_out(slot));
     StripeFacts {
         window: batch.window,
         data: stripe.data_slots().map(column_facts).collect(),
         p: column_facts(stripe.map.p_slot()),
         q: stripe.map.q_slot().map(column_facts),
-        is_write: batch.is_write,
+        is_write: true,
         preferred: batch.preferred,
-        parity_agrees,
+        parity_agrees: around.parity_agrees,
     }
 }
 
-fn column_facts(stripe: &Stripe, view: &ArrayView, slot: Slot, is_doubtful: bool) -> ColumnFacts {
+fn column_facts(stripe: &Stripe, view: &ArrayView, slot: Slot, is_left_out: bool) -> ColumnFacts {
     let column = stripe.column(slot);
     let window = stripe.window();
     let can_be_asked = |extent: &Extent| {
         let (start, sectors) = stripe.range(*extent);
         view.readable(slot, start, u64::from(sectors)).is_some()
     };
-    let readable: SectorSet = match is_doubtful {
+    let readable: SectorSet = match is_left_out {
         true => SectorSet::EMPTY,
         false => window.without(column.unreadable).extents().filter(can_be_asked).collect(),
     };

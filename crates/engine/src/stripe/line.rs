@@ -11,8 +11,7 @@
 //! which needs one batch of one stripe.
 //!
 //! Idle stripes are taken in the order in which they became so, so that what they hold is there for as
-//! long as can be; those that hold nothing of use (a whole band was written, or one was only read)
-//! go first, and the last one first of all, which is the cheapest for the processor's caches.
+//! long as can be; those that hold nothing of use (a whole band was written) go first, and the last one first of all, which is the cheapest for the processor's caches.
 //!
 //! Flush, resizing and quiescing use the same line: a flush asks for what is attached and no more; a
 //! smaller cache retires stripes when they become idle instead of handing them on; a closing gate
@@ -41,29 +40,12 @@ impl Stripes {
         work: (PieceKey, RequestId, Want, Run),
     ) {
         let attachment = Attachment::new(work);
-        self.attach_as(common, band, attachment);
-    }
-
-    /// The same for a read that cannot be made around a member.
-    pub(super) fn attach_insisting(
-        &mut self,
-        common: &mut Common,
-        band: Band,
-        work: (PieceKey, RequestId, Want, Run),
-    ) {
-        let attachment = Attachment { insists: true, ..Attachment::new(work) };
-        self.attach_as(common, band, attachment);
-    }
-
-    fn attach_as(&mut self, common: &mut Common, band: Band, attachment: Attachment) {
         common.add_part(attachment.piece);
-        // What stands in line may be stuck there, and reads are not to be.
-        let passes = common.clocks.is_any_out() && !attachment.want.is_write();
         common.counters.cache.lookups += 1;
         let found = self.cache.index.get(band.key.0);
         let is_served = |index: u32| self.cache.stripe(index).has_served;
         if let Some(index) = found
-            && (self.waiting.is_empty() || !is_served(index) || passes)
+            && (self.waiting.is_empty() || !is_served(index))
         {
             self.join(common, index, attachment);
         } else if self.waiting.is_empty()
@@ -101,14 +83,12 @@ impl Stripes {
         if self.cache.stripe(index).place == Place::Idle {
             self.leave(index);
         }
-        if attachment.want.is_write() {
-            self.supersede(common, index, &mut attachment);
-            self.answer_early(common, index, &mut attachment);
-        }
+        self.supersede(common, index, &mut attachment);
+        self.answer_early(common, index, &mut attachment);
         let stripe = self.cache.stripe_mut(index);
         stripe.awaited += u32::from(!attachment.kept);
         stripe.note_queued(&attachment);
-        if planted(Bug::OlderLaidOver) && stripe.batch.is_none() && attachment.want.is_write() {
+        if planted(Bug::OlderLaidOver) && stripe.batch.is_none() {
             stripe.queue.push_front(attachment);
         } else {
             stripe.queue.push_back(attachment);
@@ -143,14 +123,15 @@ impl Stripes {
     /// Whether the level can make up for one more loss in the stripe's band: a write that is promised
     /// there can be kept.
     fn can_lose_more(&self, common: &Common, index: u32) -> bool {
-        if self.is_whole && self.torn.is_empty() || planted(Bug::EarlyWithoutSpare) {
+        if self.is_whole && !self.damage.has_torn() || planted(Bug::EarlyWithoutSpare) {
             return true;
         }
         let stripe = self.cache.stripe(index);
         let (start, sectors) = (stripe.band().start, u64::from(self.unit_sectors));
         let is_lost = |slot: &Slot| common.view.readable(*slot, start, sectors).is_none();
         let lost = stripe.slots().filter(is_lost).count();
-        lost < usize::from(self.geometry.parity_slots()) && self.parity_agrees(common, stripe)
+        lost < usize::from(self.geometry.parity_slots())
+            && self.damage.parity_agrees(&common.view, stripe.band())
     }
 
     /// Answered writes that a later one covers need not be written: it takes over what they owe.
@@ -164,9 +145,6 @@ impl Stripes {
         let last = stripe.queue.len();
         for place in (first.max(last.saturating_sub(SUPERSEDED_LOOKS_MAX))..last).rev() {
             let older = self.cache.stripe(index).queue[place];
-            if !older.want.is_write() {
-                return; // A read is to see what was written before it.
-            }
             let covers = attachment.run.covers(&older.run) || planted(Bug::SupersedesPart);
             if !older.kept || !covers {
                 continue;

@@ -2,14 +2,12 @@
 //!
 //! Reads of ranges whose member can be asked go straight from the member into the client's payload
 //! ([`read`]); what the cache has and the members do not have yet is laid over it ([`dirty`]).
-//! Everything else goes through a *stripe*: the band of one stripe unit's height over all slots. A
-//! band has at most one stripe, so everything that concerns its parity happens in one place and one
-//! after the other. Four rooms: [`facts`] folds a stripe into a small value, [`decide`] is the pure
+//! What its member cannot give is made from the others ([`mod@reconstruct`]). Writes go through a *stripe*: the band of
+//! one stripe unit's height over all slots. A band has at most one stripe, so everything that changes its parity happens in
+//! one place and one after the other. Four rooms: [`facts`] folds a stripe into a small value, [`decide`] is the pure
 //! table, [`act`] changes state and emits effects, [`state`] is what there is to change. [`plan`] is
 //! the arithmetic of what to read; [`steps`] is the work on bytes; [`mod@line`] is who gets a stripe and
 //! when.
-//!
-//! While a member sits out, reads go around it, [`mod@beside`] the stripes.
 //!
 //! Write-back answers a write when it has been attached to its stripe. Nothing is copied for that:
 //! the client's payload is kept until the members have it ([`promises`] keeps the books). The steps are numbered in
@@ -17,20 +15,21 @@
 
 mod act;
 mod band;
-mod beside;
 mod content;
+mod damage;
 mod decide;
 mod dirty;
 mod facts;
 mod index;
 mod line;
 mod lists;
-mod lost;
 mod plan;
 mod priority;
 mod promises;
 mod read;
+mod reconstruct;
 mod sectors;
+mod solve;
 mod state;
 mod steps;
 mod turns;
@@ -38,27 +37,28 @@ mod turns;
 pub use index::Index;
 pub use priority::Bypass;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
-use braid_geometry::{ChunkRow, Slot, StripeGeometry};
+use braid_geometry::{ChunkRow, MemberSector, Slot, StripeGeometry};
 use braid_hooks::{Bug, Mark, planted, reached};
 
 use crate::Instant;
 use crate::array::{ArrayView, Gate};
-use crate::effect::{IoId, MemberIoDone};
+use crate::buffer::{BlockIndex, Buffer};
+use crate::effect::{IoId, MemberIoDone, MemberOperation};
 use crate::job::Job;
 use crate::request::{Operation, Piece};
 use crate::shard::{Common, PieceKey};
 use crate::slab::Slab;
 use crate::tuning::{CacheConfig, CacheMode, Tuning, UNIT_SECTORS_MAX};
-use band::{Attachment, BandKey, Bands, Want};
-use beside::{BESIDE_MAX, Beside};
+use band::{Attachment, Bands, Want};
 use content::Content;
+use damage::Damage;
 use dirty::CopyOut;
 use lists::List;
-use lost::Lost;
 use promises::Promises;
 use read::DirectRead;
+use reconstruct::{PLACES, ReadIo, Reconstruct};
 use sectors::{BLOCK_SECTORS, Extent};
 use state::{Batch, Phase, Stripe};
 
@@ -87,9 +87,8 @@ pub(crate) struct Stripes {
     copies: Slab<CopyOut>,
     /// Of the batch that is being looked at; kept for its memory.
     content: Content,
-    /// Bands where a write was left half done: their parity is not believed again.
-    torn: BTreeSet<BandKey>,
-    lost: Lost,
+    reads: Reconstruct,
+    damage: Damage,
 }
 
 /// The stripes, and where each stands.
@@ -105,22 +104,15 @@ struct Cache {
     idle: List,
     delayed: List,
     held: List,
-    beside: Beside,
 }
 
 impl Cache {
     fn stripe(&self, index: u32) -> &Stripe {
-        match index.checked_sub(self.stripes_max) {
-            Some(beside) => &self.beside.stripes[beside as usize],
-            None => &self.pool[index as usize],
-        }
+        &self.pool[index as usize]
     }
 
     fn stripe_mut(&mut self, index: u32) -> &mut Stripe {
-        match index.checked_sub(self.stripes_max) {
-            Some(beside) => &mut self.beside.stripes[beside as usize],
-            None => &mut self.pool[index as usize],
-        }
+        &mut self.pool[index as usize]
     }
 }
 
@@ -160,6 +152,7 @@ struct ColumnIo {
 enum IoOwner {
     Column(ColumnIo),
     Direct(DirectRead),
+    Reconstruct(ReadIo),
     /// A read that was forsaken.
     Forsaken(Slot),
     Probe(Slot),
@@ -185,9 +178,6 @@ impl Stripes {
                 idle: List::EMPTY,
                 delayed: List::EMPTY,
                 held: List::EMPTY,
-                beside: Beside::new(|| {
-                    Stripe::new(geometry.row_map(ChunkRow(0)), geometry.slots())
-                }),
             },
             ready: VecDeque::new(),
             waiting: VecDeque::new(),
@@ -199,8 +189,8 @@ impl Stripes {
             in_flight: Slab::default(),
             copies: Slab::default(),
             content: Content::default(),
-            torn: BTreeSet::new(),
-            lost: Lost::default(),
+            reads: Reconstruct::new(geometry, unit_sectors, config.stripes_max),
+            damage: Damage::default(),
         };
         stripes.resize();
         stripes.note_view(view);
@@ -209,7 +199,7 @@ impl Stripes {
 
     pub(crate) fn arena_blocks(&self) -> u32 {
         let slots = u32::from(self.geometry.slots());
-        (self.cache.stripes_max + BESIDE_MAX) * slots + slots
+        (self.cache.stripes_max + PLACES) * slots + slots
     }
 
     pub(crate) fn unit_sectors(&self) -> u32 {
@@ -263,6 +253,9 @@ impl Stripes {
         match self.in_flight.remove(done.id.0).expect("an answer to our own request") {
             IoOwner::Column(io) => self.column_done(common, io, done.result),
             IoOwner::Direct(read) => self.direct_done(common, &read, done.result),
+            IoOwner::Reconstruct(io) => {
+                self.with_reads(common, |reads, around| reads.io_done(around, io, done.result));
+            }
             IoOwner::Forsaken(slot) => {
                 reached(Mark::LateRead);
                 common.stray_done(slot, done.result);
@@ -277,7 +270,8 @@ impl Stripes {
 
     pub(crate) fn handle_job_done(&mut self, common: &mut Common, job: Job) {
         match u32::try_from(job.id.0) {
-            Ok(index) => self.job_done(index),
+            Ok(index) if index < self.cache.stripes_max => self.job_done(index),
+            Ok(read) => self.with_reads(common, |reads, around| reads.job_done(around, read)),
             Err(_) => self.copy_out_done(common, job.id),
         }
         common.recycle(job);
@@ -326,15 +320,30 @@ impl Stripes {
         self.settle(common);
     }
 
-    /// Whether a read that is out is for a batch that writes.
+    /// The first block of those for probes, one for each slot.
+    fn probe_blocks(&self) -> u32 {
+        (self.cache.stripes_max + PLACES) * u32::from(self.geometry.slots())
+    }
+
+    /// Reads a little, to see how long it takes.
+    pub(crate) fn probe(&mut self, common: &mut Common, slot: Slot, run: (MemberSector, u32)) {
+        let (sector, sectors) = run;
+        let io = IoId(self.in_flight.insert(IoOwner::Probe(slot)));
+        let block = BlockIndex(self.probe_blocks() + u32::from(slot.0));
+        let buffer = Buffer::Block { block, offset_sectors: 0 };
+        let run = (sector, sectors.min(self.unit_sectors));
+        common.counters.probes += 1;
+        common.submit((io, slot), run, MemberOperation::Read { buffer });
+    }
+
+    /// Whether a read that is out is for a batch.
     pub(crate) fn is_for_write(&self, io: IoId) -> bool {
-        let Some(IoOwner::Column(io)) = self.in_flight.get(io.0) else { return false };
-        self.cache.stripe(io.index).batch.as_ref().is_some_and(|batch| batch.is_write)
+        matches!(self.in_flight.get(io.0), Some(IoOwner::Column(_)))
     }
 
     /// Whether sectors that were answered were lost.
     pub(crate) fn has_lost(&self) -> bool {
-        !self.lost.is_empty()
+        self.damage.has_lost()
     }
 
     /// Pieces that found no stripe and wait for one.

@@ -14,6 +14,7 @@
 //! agree with the data. That every plan suffices is checked by brute force
 //! [check: every_plan_loads_enough].
 
+use braid_geometry::{RowMap, Slot};
 use braid_hooks::{Bug, planted};
 use smallvec::SmallVec;
 
@@ -110,6 +111,14 @@ pub(super) struct Plan {
 }
 
 impl Plan {
+    /// What to read of each column, by its slot.
+    pub(super) fn columns(&self, map: &RowMap) -> impl Iterator<Item = (Slot, SectorSet)> {
+        let slots = (0..map.data_slots()).map(|index| map.data_slot(index));
+        let data = slots.zip(self.data.iter().copied());
+        let q = map.q_slot().map(|slot| (slot, self.q));
+        data.chain([(map.p_slot(), self.p)]).chain(q)
+    }
+
     fn sets(&self) -> impl Iterator<Item = SectorSet> {
         self.data.iter().copied().chain([self.p, self.q])
     }

@@ -2,18 +2,20 @@
 //!
 //! Possible where the member of the data column can be asked, and the cache has nothing that the
 //! member does not have yet ([`super::dirty`]). When such a read fails, or cannot be made, the range
-//! goes through stripes and is reconstructed.
+//! is made from the other members ([`super::reconstruct`]).
 
-use braid_geometry::{LogicalSector, MemberSector, Slot};
+use braid_geometry::{LogicalSector, MemberSector, Slot, StripeGeometry};
 use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes};
 
-use super::band::{Attachment, Bands, Want};
-use super::lost::part_of;
+use super::band::{Band, BandKey, Bands, Run};
+use super::damage::part_of;
+use super::reconstruct::{Around, Outcome, Reconstruct, Want};
 use super::{IoOwner, Stripes};
-use crate::buffer::{Buffer, Side, side_of};
+use crate::buffer::{Buffer, SECOND_SIDE, Side, side_of};
 use crate::effect::{IoId, MemberFault, MemberOperation};
-use crate::request::{Fault, Piece};
+use crate::request::{Fault, Operation, Piece, RequestId};
 use crate::shard::{Common, PieceKey};
+use smallvec::SmallVec;
 
 /// A read past the stripes: part of a piece, inside one chunk.
 #[derive(Clone, Copy, Debug)]
@@ -33,17 +35,9 @@ impl DirectRead {
         Self { key, piece, range: (0, piece.sectors), slot, insists: true }
     }
 
-    pub(super) fn slot(&self) -> Slot {
-        self.slot
-    }
-
     /// Whether it may be made in another way, if there is one. Once only: a payload has two sides.
     pub(super) fn may_be_forsaken(&self) -> bool {
         !self.insists && side_of(self.piece.payload_offset_sectors).0 == Side::First
-    }
-
-    pub(super) fn parts(&self) -> (PieceKey, Piece, (u32, u32)) {
-        (self.key, self.piece, self.range)
     }
 }
 
@@ -74,7 +68,7 @@ impl Stripes {
         piece: &Piece,
         range: (u32, u32),
     ) {
-        if self.lost.meets([part_of(piece.start, range)].into_iter()) {
+        if self.damage.is_lost([part_of(piece.start, range)].into_iter()) {
             reached(Mark::LostIsNotRead);
             common.add_part(key);
             return common.part_done(key, Err(Fault::Lost));
@@ -87,7 +81,7 @@ impl Stripes {
         let is_readable = common.view.readable(slot, start, u64::from(sectors)).is_some();
         let around = common.clocks.sits_out(slot) && self.may_go_around(common, start, sectors);
         if !is_readable || around || sometimes(Point::ThroughStripe) {
-            return self.read_through_stripes(common, key, piece, range);
+            return self.reconstruct(common, (key, piece), range, false);
         }
         let read = DirectRead { key, piece: *piece, range, slot, insists: false };
         self.read_direct(common, key, read, start);
@@ -121,39 +115,168 @@ impl Stripes {
         {
             reached(Mark::DirectReadFails);
             common.note_read_fault(read.slot, fault);
-            if read.insists {
-                let geometry = self.geometry;
-                let piece = &read.piece;
-                for (band, run) in Bands::new(&geometry, self.unit_sectors, piece, read.range) {
-                    let work = (read.key, piece.request, Want::Read, run);
-                    self.attach_insisting(common, band, work);
-                }
-            } else {
-                self.read_through_stripes(common, read.key, &read.piece, read.range);
-            }
+            self.reconstruct(common, (read.key, &read.piece), read.range, read.insists);
         }
         // A write that this read overtook may have been answered and lost meanwhile.
-        let is_lost = self.lost.meets([part_of(read.piece.start, read.range)].into_iter());
+        let is_lost = self.damage.is_lost([part_of(read.piece.start, read.range)].into_iter());
         common.part_done(read.key, if is_lost { Err(Fault::Lost) } else { Ok(()) });
     }
 
-    /// Reads a range inside one chunk through stripes; beside them while a member sits out.
-    pub(super) fn read_through_stripes(
+    /// Reads a range inside one chunk from the other members.
+    fn reconstruct(
         &mut self,
         common: &mut Common,
-        key: PieceKey,
-        piece: &Piece,
+        (key, piece): (PieceKey, &Piece),
         range: (u32, u32),
+        insists: bool,
     ) {
         let geometry = self.geometry;
         for (band, run) in Bands::new(&geometry, self.unit_sectors, piece, range) {
-            let work = (key, piece.request, Want::Read, run);
-            if common.clocks.is_any_out() {
-                common.add_part(key);
-                self.go_beside(common, band, Attachment::new(work));
-            } else {
-                self.attach(common, band, work);
+            common.add_part(key);
+            let want = Want { piece: key, request: piece.request, run, insists };
+            self.reads.read(common, band, want);
+        }
+    }
+
+    /// Lets reads that need the other members begin, and takes what they have come to. True if there was any.
+    pub(super) fn serve_reads(&mut self, common: &mut Common) -> bool {
+        let mut has_gone_on = self.with_reads(common, |reads, around| reads.serve(around));
+        while let Some(outcome) = self.reads.poll() {
+            has_gone_on = true;
+            match outcome {
+                Outcome::Anew(band, want) => self.read_anew(common, &band, want),
+                Outcome::Insists(band, want) => self.read_insisting(common, &band, want),
+                Outcome::Wake(key) => {
+                    if let Some(own) = self.cache.index.look_up(key.0) {
+                        self.look_at(own);
+                    }
+                }
             }
+        }
+        has_gone_on
+    }
+
+    /// Calls `act` with the reads that need the other members, and what they look at.
+    pub(super) fn with_reads<R>(
+        &mut self,
+        common: &mut Common,
+        act: impl FnOnce(&mut Reconstruct, &mut Around<'_>) -> R,
+    ) -> R {
+        let Self { reads, in_flight, cache, damage, .. } = self;
+        act(reads, &mut Around { common, in_flight, cache, damage })
+    }
+
+    /// A part of a read begins again.
+    fn read_anew(&mut self, common: &mut Common, band: &Band, want: Want) {
+        for (_, piece) in self.pieces_of(band, want.request, &want.run) {
+            self.begin_read(common, want.piece, &piece);
+        }
+        common.part_done(want.piece, Ok(()));
+    }
+
+    /// A part of a read is asked of its own members; what these cannot give waits until it can be made from all others.
+    fn read_insisting(&mut self, common: &mut Common, band: &Band, want: Want) {
+        let Want { piece: key, insists, .. } = want;
+        for (slot, piece) in self.pieces_of(band, want.request, &want.run) {
+            let start = self.place_of(&piece);
+            let sectors = piece.sectors;
+            if common.view.readable(slot, start, u64::from(sectors)).is_some() {
+                self.read_direct(common, key, DirectRead::insisting(key, piece, slot), start);
+            } else {
+                self.reconstruct(common, (key, &piece), (0, sectors), insists);
+            }
+        }
+        common.part_done(key, Ok(()));
+    }
+
+    fn place_of(&self, piece: &Piece) -> MemberSector {
+        let address = self.geometry.locate(piece.start);
+        let start = self.geometry.row_start(address.row).0 + u64::from(address.offset_sectors);
+        MemberSector(start)
+    }
+
+    /// What a run wants of each column of a band, as pieces; with the column's slot.
+    fn pieces_of(
+        &self,
+        band: &Band,
+        request: RequestId,
+        run: &Run,
+    ) -> SmallVec<[(Slot, Piece); 8]> {
+        let geometry: &StripeGeometry = &self.geometry;
+        let map = geometry.row_map(band.row);
+        let piece = |index| {
+            let segment = band.segment(run, index)?;
+            let offset = band.offset_in_chunk() + segment.offset;
+            let start: LogicalSector = geometry.logical(band.row, index, offset);
+            let piece = Piece {
+                request,
+                operation: Operation::Read,
+                start,
+                sectors: segment.sectors,
+                payload_offset_sectors: segment.payload_offset,
+            };
+            Some((map.data_slot(index), piece))
+        };
+        (0..geometry.data_slots()).filter_map(piece).collect()
+    }
+
+    /// Whether a range of a column could be read without the members that sit out, as far as is known.
+    fn may_go_around(&self, common: &Common, start: MemberSector, sectors: u32) -> bool {
+        let unit = u64::from(self.unit_sectors);
+        let last = (start.0 + u64::from(sectors) - 1) / unit;
+        let agrees = (start.0 / unit..=last).all(|band| !self.damage.is_torn(BandKey(band)))
+            && (last + 1) * unit <= common.view.resync_offset;
+        let is_away = |slot: &Slot| {
+            common.clocks.sits_out(*slot)
+                || common.view.readable(*slot, start, u64::from(sectors)).is_none()
+        };
+        let away = (0..self.geometry.slots()).map(Slot).filter(is_away).count();
+        agrees && away <= usize::from(self.geometry.parity_slots())
+    }
+
+    /// Members begin to sit out, or come back: lets go of reads that are under way with those that do.
+    pub(crate) fn handle_attention(&mut self, common: &mut Common) {
+        if common.clocks.is_any_out() {
+            self.forsake_direct(common);
+            self.with_reads(common, |reads, around| reads.abandon(around));
+        }
+        self.settle(common);
+    }
+
+    /// Lets go of reads straight into payloads that are with members that sit out.
+    fn forsake_direct(&mut self, common: &mut Common) {
+        if planted(Bug::ForsakesNothing) {
+            return;
+        }
+        let mut forsaken = Vec::new();
+        for (name, owner) in self.in_flight.iter_mut() {
+            if let IoOwner::Direct(read) = owner
+                && common.clocks.sits_out(read.slot)
+                && read.may_be_forsaken()
+            {
+                forsaken.push((name, *read));
+            }
+        }
+        for (name, read) in forsaken {
+            let DirectRead { key, piece, range, slot, .. } = read;
+            let from = Piece { start: LogicalSector(piece.start.0 + u64::from(range.0)), ..piece };
+            if !self.may_go_around(common, self.place_of(&from), range.1 - range.0) {
+                continue;
+            }
+            reached(Mark::ReadForsaken);
+            common.forsake(key);
+            let owner = self.in_flight.get_mut(name).expect("just seen");
+            *owner = IoOwner::Forsaken(slot);
+            if planted(Bug::ForsakenForgotten) {
+                continue;
+            }
+            let (side, offset) = side_of(piece.payload_offset_sectors);
+            assert_eq!(side, Side::First, "what was made instead is not forsaken");
+            let same = planted(Bug::ForsakenSameMemory);
+            let payload_offset_sectors = if same { offset } else { offset + SECOND_SIDE };
+            let piece = Piece { payload_offset_sectors, ..piece };
+            self.reconstruct(common, (key, &piece), range, false);
+            common.part_done(key, Ok(()));
         }
     }
 }

@@ -10,8 +10,7 @@
 //!     └── no work left: the stripe is free
 //! ```
 //!
-//! A *batch* is what a stripe works on at a time: either reads or writes, all that had come by the
-//! time it was begun. Its *window* is the set of sectors of the stripe unit that any of them touches, in
+//! A *batch* is what a stripe works on at a time: all the writes that had come by the time it was begun. Its *window* is the set of sectors of the stripe unit that any of them touches, in
 //! whatever column, with the gaps that are too small to be worth a request ([`super::sectors`]); every read,
 //! every parity byte and every write of the batch stays inside it.
 //!
@@ -32,6 +31,7 @@ use super::sectors::{Extent, SectorSet};
 use crate::Instant;
 use crate::array::MemberId;
 use crate::effect::MemberFault;
+use crate::shard::Common;
 
 /// What a stripe is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -115,7 +115,6 @@ impl Column {
 /// What a stripe is working on: the first so many of its queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Batch {
-    pub(super) is_write: bool,
     /// It writes every data column whole.
     pub(super) is_full: bool,
     pub(super) count: usize,
@@ -126,9 +125,9 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// It writes, but not every data column whole.
+    /// It does not write every data column whole.
     pub(super) fn is_part(&self) -> bool {
-        self.is_write && !self.is_full
+        !self.is_full
     }
 }
 
@@ -217,7 +216,17 @@ impl Stripe {
 
     /// The member sectors of an extent, on every slot.
     pub(super) fn range(&self, extent: Extent) -> (MemberSector, u32) {
-        (MemberSector(self.band().start.0 + u64::from(extent.offset)), extent.sectors)
+        self.band().range(extent)
+    }
+
+    /// Whether a request of the batch is with a member that sits out, or its answer waits for superblocks, which every
+    /// member is to have.
+    pub(super) fn is_stuck(&self, common: &Common) -> bool {
+        if self.batch.is_none() || !common.clocks.is_any_out() {
+            return false;
+        }
+        let has_out = |slot| self.column(slot).state != ColumnState::Still;
+        self.phase == Phase::Hold || common.clocks.slots_out().any(has_out)
     }
 
     /// What the batch works on.
@@ -262,9 +271,6 @@ impl Stripe {
 
     /// Adds to the sectors that queued writes cover.
     pub(super) fn note_queued(&mut self, attachment: &Attachment) {
-        if !attachment.want.is_write() {
-            return;
-        }
         let band = *self.band();
         for index in 0..self.map.data_slots() {
             if let Some(segment) = band.segment(&attachment.run, index) {
@@ -275,25 +281,23 @@ impl Stripe {
         }
     }
 
-    /// Takes the next batch: the longest run of like requests at the queue's head, `count_max` of
-    /// them at most.
+    /// Takes the next batch: what is queued, `count_max` writes of it at most.
     pub(super) fn begin_batch(&mut self, unit_sectors: u32, count_max: usize) {
         let whole = SectorSet::run(0, unit_sectors);
         assert!(self.batch.is_none() && self.outstanding == 0, "one batch at a time");
-        let is_write = self.queue.front().expect("a batch has work").want.is_write();
-        let count = self.queue.iter().take_while(|next| next.want.is_write() == is_write).count();
+        assert!(!self.queue.is_empty(), "a batch has work");
         let count_max = if sometimes(Point::OneRequestBatch) { 1 } else { count_max };
-        let count = count.min(count_max);
+        let count = self.queue.len().min(count_max);
         let preferred = match () {
             () if sometimes(Point::PreferRmw) => Some(Method::Rmw),
             () if sometimes(Point::PreferRcw) => Some(Method::Rcw),
             () => None,
         };
-        let batch = Batch { is_write, is_full: false, count, window: whole, preferred };
+        let batch = Batch { is_full: false, count, window: whole, preferred };
         self.batch = Some(batch);
         self.columns.iter_mut().for_each(Column::begin);
         let (mut window, mut last_end) = (SectorSet::EMPTY, 0);
-        let mut is_full = is_write;
+        let mut is_full = true;
         for index in 0..self.map.data_slots() {
             let mut touched = SectorSet::EMPTY;
             for (_, segment) in self.segments(index) {

@@ -1,7 +1,7 @@
 //! Whose turn it is: stripes that are ready, that wait to fill up, and that stand back.
 //!
 //! ```text
-//!             full, or a read, or a client waits and no full-width write is ahead
+//!             full, or a client waits and no full-width write is ahead
 //!   work ──▶ ready ─────────────────────────────────────────────────────────────▶ begins
 //!              │ ▲ full                                                             ▲
 //!      partial │ │ urged: old, flush, cache short of stripes or full of dirt,       │
@@ -42,7 +42,7 @@ impl Stripes {
                 self.step(common, index);
             }
             common.counters.cache.extra_probes = self.cache.index.extra_probes();
-            if self.serve_beside(common) {
+            if self.serve_reads(common) {
                 continue;
             }
             let Some(head) = self.cache.held.first() else { return };
@@ -69,9 +69,11 @@ impl Stripes {
 
     /// When a stripe with work may begin.
     pub(super) fn turn(&self, common: &Common, stripe: &Stripe) -> Turn {
-        let Some(first) = stripe.queue.front() else { return Turn::Now };
+        if stripe.queue.is_empty() {
+            return Turn::Now;
+        }
         let is_full = || stripe.is_full(self.unit_sectors);
-        if !first.want.is_write() || stripe.put_off.is_let_go || is_full() {
+        if stripe.put_off.is_let_go || is_full() {
             return Turn::Now;
         }
         let debts = || stripe.queue.iter().filter_map(|work| work.owes);

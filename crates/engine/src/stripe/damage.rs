@@ -1,0 +1,88 @@
+//! What is known to be wrong in a shard's bands: parity that fits nothing, and answered writes that were lost.
+//!
+//! Both come from writes that failed half way, last as long as the array runs, and are nearly always empty.
+//!
+//! *Torn* bands had a write that reached some members and not others, and could not be completed. Their parity fits
+//! nothing, so nothing is solved from it and no write modifies it (I7) [planted bug: torn-forgotten].
+//!
+//! *Lost* sectors were answered early and then could not be written. The members still hold what was there before, and to
+//! read that without an error would be to lie:
+//!
+//! ```text
+//!   answered early ── its batch fails ──▶ lost: reads fail ── a later batch writes it ──▶ as any other sector
+//!                                           └─ a later write is queued: reads are served from it ([`super::dirty`])
+//! ```
+//!
+//! md's format has no place for either. Flushes fail until the array is started again ([`crate::array`]).
+//!
+//! - A lost sector is never read from its member [check: an_answered_write_that_was_lost_is_not_read_as_the_old_bytes].
+//! - It can be read once it has been written again [check: an_answered_write_that_was_lost_is_not_read_as_the_old_bytes].
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use braid_geometry::LogicalSector;
+use braid_hooks::{Bug, planted};
+use rangemap::RangeSet;
+
+use super::band::{Band, BandKey};
+use crate::array::ArrayView;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Damage {
+    torn: BTreeSet<BandKey>,
+    /// Sectors, counted from the start of the array.
+    lost: RangeSet<u64>,
+}
+
+impl Damage {
+    /// A write was left half done.
+    pub(super) fn tear(&mut self, band: BandKey) {
+        self.torn.insert(band);
+    }
+
+    pub(super) fn is_torn(&self, band: BandKey) -> bool {
+        self.torn.contains(&band)
+    }
+
+    pub(super) fn has_torn(&self) -> bool {
+        !self.torn.is_empty()
+    }
+
+    /// Whether parity may be believed for this band: redundancy is in sync there and no write was left half done (I7).
+    pub(super) fn parity_agrees(&self, view: &ArrayView, band: &Band) -> bool {
+        let agrees = band.end().0 <= view.resync_offset || planted(Bug::DirtyBelieved);
+        agrees && !self.is_torn(band.key)
+    }
+
+    /// Nearly always false.
+    pub(super) fn has_lost(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
+    /// Whether any sector of these ranges is lost.
+    pub(super) fn is_lost(&self, mut ranges: impl Iterator<Item = Range<u64>>) -> bool {
+        self.has_lost()
+            && ranges.any(|range| self.lost.overlaps(&range))
+            && !planted(Bug::LostReadsOld)
+    }
+
+    /// A batch that had answered these sectors failed.
+    pub(super) fn lose(&mut self, lost: &RangeSet<u64>) {
+        self.lost.extend(lost.iter().cloned());
+    }
+
+    /// A batch has written these sectors.
+    pub(super) fn written(&mut self, ranges: impl Iterator<Item = Range<u64>>) {
+        if !self.has_lost() || planted(Bug::LostForGood) {
+            return;
+        }
+        ranges.for_each(|range| self.lost.remove(range));
+    }
+}
+
+/// Sectors of the array, `from..to` of what starts at `start`.
+pub(super) fn part_of(start: LogicalSector, (from, to): (u32, u32)) -> Range<u64> {
+    start.0 + u64::from(from)..start.0 + u64::from(to)
+}

@@ -1,0 +1,365 @@
+//! Carrying a read's decisions out: the only place where its state changes and its effects leave it.
+
+use braid_geometry::Slot;
+use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes};
+
+use super::super::IoOwner;
+use super::super::band::Band;
+use super::super::decide::Need;
+use super::super::plan::{ColumnFacts, Plan, Recovery, StripeFacts, plan};
+use super::super::sectors::SectorSet;
+use super::super::solve::{Blocks, solve};
+use super::super::state::Phase as BatchPhase;
+use super::decide::{Action, Facts, Phase, decide};
+use super::{Around, Column, Outcome, Read, ReadIo, Reconstruct, Waits, Want};
+use crate::buffer::Buffer;
+use crate::effect::{IoId, MemberFault, MemberOperation, Report};
+use crate::job::{JobId, Step};
+use crate::request::Fault;
+
+impl Read {
+    fn band(&self) -> &Band {
+        self.band.as_ref().expect("a read has a band")
+    }
+
+    fn column(&self, slot: Slot) -> &Column {
+        &self.columns[usize::from(slot.0)]
+    }
+
+    fn column_mut(&mut self, slot: Slot) -> &mut Column {
+        &mut self.columns[usize::from(slot.0)]
+    }
+
+    fn slots(&self) -> impl Iterator<Item = Slot> + use<> {
+        (0..u16::try_from(self.columns.len()).expect("slots are numbered by u16")).map(Slot)
+    }
+
+    /// The read is about this from now on.
+    fn aim(&mut self, want: Want, unit_sectors: u32) {
+        let (band, map) = (*self.band(), self.map);
+        let whole = SectorSet::run(0, unit_sectors);
+        let mut window = SectorSet::EMPTY;
+        for index in 0..map.data_slots() {
+            let segment = band.segment(&want.run, index);
+            let touched = segment.map_or(SectorSet::EMPTY, |segment| {
+                SectorSet::run(segment.offset, segment.sectors)
+            });
+            self.column_mut(map.data_slot(index)).touched = touched;
+            window = window.union(touched);
+        }
+        assert!(!window.is_empty(), "a read wants something of its band");
+        self.window = if sometimes(Point::WholeWindow) { whole } else { window.joined(whole) };
+        self.want = Some(want);
+        self.phase = Phase::Fill;
+    }
+
+    fn facts_of(&self, around: &Around<'_>, slot: Slot, is_left_out: bool) -> ColumnFacts {
+        let (band, column) = (self.band(), self.column(slot));
+        let can_be_asked = |extent: &super::Extent| {
+            let (start, sectors) = band.range(*extent);
+            around.common.view.readable(slot, start, u64::from(sectors)).is_some()
+        };
+        let extents = || self.window.without(column.unreadable).extents();
+        ColumnFacts {
+            readable: if is_left_out {
+                SectorSet::EMPTY
+            } else {
+                extents().filter(can_be_asked).collect()
+            },
+            writable: false,
+            loaded: column.valid.common(self.window),
+            touched: column.touched.common(self.window),
+        }
+    }
+
+    /// How the read goes on without the columns that are left out, if it can.
+    fn plan(&self, around: &Around<'_>, is_left_out: impl Fn(Slot) -> bool) -> Option<Plan> {
+        let facts_of = |slot: Slot| self.facts_of(around, slot, is_left_out(slot));
+        let data = (0..self.map.data_slots()).map(|index| self.map.data_slot(index));
+        plan(&StripeFacts {
+            window: self.window,
+            data: data.map(facts_of).collect(),
+            p: facts_of(self.map.p_slot()),
+            q: self.map.q_slot().map(facts_of),
+            is_write: false,
+            preferred: None,
+            parity_agrees: around.damage.parity_agrees(&around.common.view, self.band()),
+        })
+    }
+
+    /// What it lacks it may lack in different places, so that a part of it can be had.
+    fn is_divisible(&self, around: &Around<'_>) -> bool {
+        let is_local = |slot: Slot| {
+            // A member that is not there is missing everywhere; what it holds badly, here and there.
+            let is_readable = |extent| {
+                let (start, sectors) = self.band().range(extent);
+                around.common.view.readable(slot, start, u64::from(sectors)).is_some()
+            };
+            let is_there = around.common.view.member(slot).is_some();
+            !self.column(slot).unreadable.is_empty()
+                || is_there && !self.window.extents().all(is_readable)
+        };
+        let run = self.want.as_ref().expect("it is wanted").run;
+        self.slots().any(is_local) && run.cut(self.band()).is_some()
+    }
+
+    fn facts(&self, around: &Around<'_>) -> (Facts, Option<Plan>) {
+        let outstanding = self.outstanding > 0;
+        let mut facts = Facts {
+            outstanding,
+            wanted: self.want.is_some(),
+            phase: self.phase,
+            need: Need::Nothing,
+            is_final: true,
+        };
+        let Some(want) = self.want.filter(|_| !outstanding && self.phase == Phase::Fill) else {
+            return (facts, None);
+        };
+        let (band, clocks) = (self.band(), &around.common.clocks);
+        let is_changing = |slot: Slot| around.is_changing(band, slot);
+        let plan = self
+            .plan(around, |slot| clocks.sits_out(slot) || is_changing(slot))
+            .or_else(|| want.insists.then(|| self.plan(around, is_changing)).flatten());
+        facts.need = match &plan {
+            None if self.is_divisible(around) => Need::Less,
+            None => Need::Impossible,
+            Some(plan) if plan.reads() > 0 => Need::Reads,
+            Some(_) => Need::Nothing,
+        };
+        if plan.is_none() {
+            let is_left_out = |slot: Slot| clocks.sits_out(slot) || is_changing(slot);
+            facts.is_final = want.insists || !self.slots().any(is_left_out);
+        }
+        (facts, plan)
+    }
+
+    /// The place in the client's payload of what is solved for, where a column that cannot be read is all that is wanted: it
+    /// is solved for right there.
+    fn straight(&self, index: u16, solved: SectorSet) -> Option<(Buffer, u32)> {
+        if !self.column(self.map.data_slot(index)).unreadable.is_empty() {
+            return None; // It is to be written again, from the block.
+        }
+        let want = self.want.as_ref().expect("it is wanted");
+        let segment = self.band().segment(&want.run, index)?;
+        let wants = SectorSet::run(segment.offset, segment.sectors);
+        let offset_sectors = segment.payload_offset;
+        let payload = Buffer::Payload { request: want.request, offset_sectors };
+        (wants == solved).then_some((payload, segment.offset))
+    }
+}
+
+impl Reconstruct {
+    pub(super) fn begin(&mut self, around: &mut Around<'_>, band: Band, want: Want) {
+        reached(Mark::ReadReconstructs);
+        let place = self.free.pop().expect("there is room");
+        let map = self.geometry.row_map(band.row);
+        let read = &mut self.reads[place as usize];
+        assert!(read.want.is_none() && read.outstanding == 0, "a free place has no work");
+        read.columns.fill(Column::default());
+        (read.band, read.map, read.holds_band) = (Some(band), map, true);
+        read.aim(want, self.unit_sectors);
+        self.step(around, place);
+    }
+
+    /// Lets a read go on until it waits for an event, or is over.
+    fn step(&mut self, around: &mut Around<'_>, place: u32) {
+        loop {
+            let (facts, plan) = self.reads[place as usize].facts(around);
+            match decide(&facts) {
+                Action::Wait => return,
+                Action::Release => return self.release(place),
+                Action::Read => self.submit_reads(around, place, &plan.expect("a need has a plan")),
+                Action::Compute => self.compute(around, place, &plan.expect("nothing lacks")),
+                Action::Divide => self.divide(around, place),
+                Action::Insist => self.insist(place),
+                Action::Answer => self.answer(around, place),
+                Action::Refuse => {
+                    reached(Mark::ReadRefused);
+                    let want = self.reads[place as usize].want.take().expect("it is wanted");
+                    around.common.part_done(want.piece, Err(Fault::Unreadable));
+                }
+            }
+        }
+    }
+
+    fn blocks(&self, place: u32) -> Blocks {
+        Blocks::of(self.first + place, self.geometry.slots())
+    }
+
+    fn submit(&mut self, around: &mut Around<'_>, io: ReadIo, operation: MemberOperation) {
+        let read = &mut self.reads[io.place as usize];
+        let id = IoId(around.in_flight.insert(IoOwner::Reconstruct(io)));
+        around.common.submit((id, io.slot), read.band().range(io.extent), operation);
+        read.outstanding += 1;
+        read.column_mut(io.slot).out += 1;
+    }
+
+    fn submit_reads(&mut self, around: &mut Around<'_>, place: u32, plan: &Plan) {
+        let (map, blocks) = (self.reads[place as usize].map, self.blocks(place));
+        for (slot, set) in plan.columns(&map) {
+            for extent in set.extents() {
+                let buffer = blocks.at(slot, extent.offset);
+                let io = ReadIo { place, slot, extent, is_repair: false };
+                self.submit(around, io, MemberOperation::Read { buffer });
+            }
+        }
+    }
+
+    /// Solves for what is lost, and copies into the payload what was not solved for right there.
+    fn compute(&mut self, around: &mut Around<'_>, place: u32, plan: &Plan) {
+        let (number, blocks) = (self.first + place, self.blocks(place));
+        let read = &mut self.reads[place as usize];
+        read.phase = Phase::Compute;
+        around.common.counters.reconstructions += u64::from(plan.recovery != Recovery::None);
+        let mut job = around.common.blank_job(JobId(u64::from(number)));
+        let map = read.map;
+        for extent in plan.solved.extents() {
+            solve(&mut job, (&map, blocks), plan, extent, |index| {
+                match read.straight(index, plan.solved) {
+                    Some((payload, from)) => payload.plus(extent.offset - from),
+                    None => blocks.at(map.data_slot(index), extent.offset),
+                }
+            });
+        }
+        let want = read.want.expect("it is wanted");
+        for index in 0..map.data_slots() {
+            let slot = map.data_slot(index);
+            let is_solved = plan.recovery.columns().any(|one| one == index);
+            if is_solved && read.straight(index, plan.solved).is_some() {
+                continue;
+            }
+            if is_solved {
+                let column = read.column_mut(slot);
+                column.valid = column.valid.union(plan.solved);
+            }
+            let Some(segment) = read.band().segment(&want.run, index) else { continue };
+            let sectors = segment.sectors;
+            around.common.counters.cache.copied_sectors += u64::from(sectors);
+            let offset_sectors = segment.payload_offset;
+            job.steps.push(Step::Copy {
+                from: blocks.at(slot, segment.offset),
+                to: Buffer::Payload { request: want.request, offset_sectors },
+                sectors,
+            });
+        }
+        read.outstanding += 1;
+        around.common.submit_job(job);
+    }
+
+    /// The first block goes on here; the rest becomes a read of its own.
+    fn divide(&mut self, around: &mut Around<'_>, place: u32) {
+        reached(Mark::ReadDivided);
+        let read = &mut self.reads[place as usize];
+        let (band, want) = (*read.band(), read.want.expect("it is wanted"));
+        let (first, rest) = want.run.cut(&band).expect("it is divisible");
+        around.common.add_part(want.piece);
+        self.waiting.push_front((band, Want { run: rest, ..want }, Waits::ForBand));
+        // One bad sector made a whole extent unreadable; a shorter one may be read.
+        read.columns.iter_mut().for_each(|column| column.unreadable = SectorSet::EMPTY);
+        read.aim(Want { run: first, ..want }, self.unit_sectors);
+    }
+
+    fn insist(&mut self, place: u32) {
+        reached(Mark::AroundFails);
+        let read = &mut self.reads[place as usize];
+        let want = read.want.take().expect("it is wanted");
+        let want = Want { insists: true, ..want };
+        self.outcomes.push_back(Outcome::Insists(*read.band(), want));
+    }
+
+    /// Answers, then writes again what could not be read.
+    fn answer(&mut self, around: &mut Around<'_>, place: u32) {
+        let read = &mut self.reads[place as usize];
+        let (band, want) = (*read.band(), read.want.take().expect("it is wanted"));
+        let is_lost = around.damage.is_lost(band.sectors(&self.geometry, &want.run));
+        if is_lost {
+            reached(Mark::LostIsNotRead);
+        }
+        let result = if is_lost { Err(Fault::Lost) } else { Ok(()) };
+        around.common.part_done(want.piece, result);
+        // A stripe that is writing goes on doing so, and must not be met.
+        let is_written = around
+            .batch_of(&band)
+            .is_some_and(|stripe| matches!(stripe.phase, BatchPhase::Write | BatchPhase::Hold));
+        // Another read of the band may be repairing the same sectors.
+        let is_repairing =
+            |read: &Read| read.repairs && read.band.is_some_and(|other| other.key == band.key);
+        if !is_written && around.common.may_repair() && !self.reads.iter().any(is_repairing) {
+            self.repair(around, place);
+        }
+    }
+
+    fn repair(&mut self, around: &mut Around<'_>, place: u32) {
+        let blocks = self.blocks(place);
+        for slot in self.reads[place as usize].slots() {
+            let column = self.reads[place as usize].column(slot);
+            let repaired = column.unreadable.common(column.valid);
+            let is_there = around.common.view.member(slot).is_some();
+            if repaired.is_empty() || !is_there || around.common.clocks.sits_out(slot) {
+                continue;
+            }
+            reached(Mark::RepairsStripe);
+            around.common.counters.read_repairs += 1;
+            let is_wrong = planted(Bug::RepairWritesWrong);
+            let from = if is_wrong { Slot((slot.0 + 1) % self.geometry.slots()) } else { slot };
+            for extent in repaired.extents() {
+                let buffer = blocks.at(from, extent.offset);
+                let io = ReadIo { place, slot, extent, is_repair: true };
+                self.reads[place as usize].repairs = true;
+                self.submit(around, io, MemberOperation::Write { buffer, durable: false });
+            }
+        }
+    }
+
+    fn release(&mut self, place: u32) {
+        let read = &mut self.reads[place as usize];
+        let band = read.band.take().expect("it had one");
+        (read.holds_band, read.repairs) = (false, false);
+        self.free.push(place);
+        self.outcomes.push_back(Outcome::Wake(band.key));
+    }
+
+    /// A request has ended.
+    pub(in super::super) fn io_done(
+        &mut self,
+        around: &mut Around<'_>,
+        io: ReadIo,
+        result: Result<(), MemberFault>,
+    ) {
+        let ReadIo { place, slot, extent, is_repair } = io;
+        let read = &mut self.reads[place as usize];
+        read.outstanding -= 1;
+        let column = read.column_mut(slot);
+        column.out -= 1;
+        match result {
+            Ok(()) if is_repair => around.common.note_written(slot),
+            Ok(()) => column.valid = column.valid.union(extent.set()),
+            Err(fault) if is_repair => {
+                around.common.note_written(slot);
+                // A repair that finds no space changes nothing: what was bad stays bad.
+                let member = around.common.view.member(slot).map(|member| member.id);
+                if fault != MemberFault::NoSpace
+                    && let Some(member) = member
+                {
+                    reached(Mark::MissesWrite);
+                    around.common.report(Report::MemberFailed { member });
+                }
+            }
+            Err(fault) => {
+                column.unreadable = column.unreadable.union(extent.set());
+                column.valid = column.valid.without(extent.set());
+                around.common.note_read_fault(slot, fault);
+            }
+        }
+        self.step(around, place);
+    }
+
+    /// The job of read number `number` is done.
+    pub(in super::super) fn job_done(&mut self, around: &mut Around<'_>, number: u32) {
+        let place = number - self.first;
+        let read = &mut self.reads[place as usize];
+        assert!(read.phase == Phase::Compute && read.outstanding > 0, "one job at a time");
+        read.outstanding -= 1;
+        self.step(around, place);
+    }
+}

@@ -1,0 +1,120 @@
+//! What a reconstructing read does next: a pure table from facts to one action.
+//!
+//! | outstanding | wanted | phase   | need       | final | action   |
+//! |-------------|--------|---------|------------|-------|----------|
+//! | yes         |        |         |            |       | Wait     |
+//! | no          | no     |         |            |       | Release  |
+//! | no          | yes    | Fill    | Reads      |       | Read     |
+//! | no          | yes    | Fill    | Nothing    |       | Compute  |
+//! | no          | yes    | Fill    | Less       |       | Divide   |
+//! | no          | yes    | Fill    | Impossible | no    | Insist   |
+//! | no          | yes    | Fill    | Impossible | yes   | Refuse   |
+//! | no          | yes    | Compute |            |       | Answer   |
+//!
+//! The first line that fits wins. Every Wait is for a member request or a job that is out, whose end wakes the read.
+//! [check: the_table_is_total]
+
+use super::super::decide::Need;
+
+/// What a read is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Bringing what it needs into memory.
+    Fill,
+    /// Its bytes are being computed.
+    Compute,
+}
+
+/// A read at a glance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Facts {
+    /// Member requests or a job are out.
+    pub(super) outstanding: bool,
+    /// A client still waits for it.
+    pub(super) wanted: bool,
+    pub(super) phase: Phase,
+    /// Only meaningful in [`Phase::Fill`].
+    pub(super) need: Need,
+    /// Nothing was left out that could be asked after all: a member that sits out, or one that is being written.
+    pub(super) is_final: bool,
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// An event will come.
+    Wait,
+    /// Its place is free for another.
+    Release,
+    /// Read what is lacking.
+    Read,
+    /// Solve, and copy out.
+    Compute,
+    /// Go on with the first block; the rest becomes a read of its own.
+    Divide,
+    /// Read again, from whatever member it takes, and however long that lasts.
+    Insist,
+    /// Answer: the bytes are there. What could not be read is written again.
+    Answer,
+    /// Answer: impossible.
+    Refuse,
+}
+
+/// The table.
+pub(super) fn decide(facts: &Facts) -> Action {
+    match *facts {
+        Facts { outstanding: true, .. } => Action::Wait,
+        Facts { wanted: false, .. } => Action::Release,
+        Facts { phase: Phase::Compute, .. } => Action::Answer,
+        Facts { need: Need::Reads, .. } => Action::Read,
+        Facts { need: Need::Nothing, .. } => Action::Compute,
+        Facts { need: Need::Less, .. } => Action::Divide,
+        Facts { need: Need::Impossible, is_final: false, .. } => Action::Insist,
+        Facts { need: Need::Impossible, is_final: true, .. } => Action::Refuse,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all_facts() -> impl Iterator<Item = Facts> {
+        let needs = [Need::Nothing, Need::Reads, Need::Less, Need::Impossible];
+        let phases = [Phase::Fill, Phase::Compute];
+        let cases = phases.into_iter().flat_map(move |phase| needs.map(|need| (phase, need)));
+        cases.flat_map(|(phase, need)| {
+            (0..8).map(move |bits: u32| Facts {
+                outstanding: bits & 1 != 0,
+                wanted: bits & 2 != 0,
+                phase,
+                need,
+                is_final: bits & 4 != 0,
+            })
+        })
+    }
+
+    #[test]
+    fn the_table_is_total() {
+        for facts in all_facts() {
+            let action = decide(&facts);
+            // Whoever waits has something out, whose end wakes it.
+            assert_eq!(action == Action::Wait, facts.outstanding, "{facts:?}");
+            if facts.outstanding {
+                continue;
+            }
+            assert_eq!(action == Action::Release, !facts.wanted, "{facts:?}");
+            match action {
+                Action::Wait | Action::Release => {}
+                Action::Answer => assert_eq!(facts.phase, Phase::Compute, "{facts:?}"),
+                Action::Refuse => {
+                    // Nothing is refused that can be had in part, or in another way.
+                    assert!(facts.is_final, "{facts:?}");
+                    assert_eq!(facts.need, Need::Impossible, "{facts:?}");
+                }
+                Action::Read | Action::Compute | Action::Divide | Action::Insist => {
+                    assert_eq!(facts.phase, Phase::Fill, "{facts:?}");
+                }
+            }
+        }
+    }
+}

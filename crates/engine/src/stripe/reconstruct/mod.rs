@@ -1,0 +1,309 @@
+//! Reads that need the other members: of what is missing, of what could not be read, and around members that sit out.
+//!
+//! # Theory
+//!
+//! A read that its own member cannot serve is solved for from the others. It has a block for each slot, reads the other
+//! columns into them, solves straight into the client's payload where it can, answers, and is free again. It belongs to
+//! no stripe: stripes only write.
+//!
+//! What the others hold must agree while it is read. It does before a batch writes, and it does again when all that is
+//! left of the batch's writes are those to members that sit out: solving for these gives what they *will* hold. So a read
+//! of a band depends on what the band's stripe is doing:
+//!
+//! ```text
+//!   the band's stripe              a read may begin         columns it leaves out
+//!   none, idle, writes queued      yes
+//!   Fill, held up by a member      yes: nothing is written
+//!     that sits out
+//!   Fill, Compute otherwise        not now: it is about to write
+//!   Write, all that is left is     yes: the rest agrees     those being written, those that missed it
+//!     with members that sit out
+//!   Write otherwise                not now
+//!   Hold                           yes                      those that missed it
+//! ```
+//!
+//! and a stripe that is about to write waits until its band is not being read ([`Reconstruct::is_reading`]). "Not now"
+//! lasts for one batch: the next one begins when the reads that waited have begun ([`Reconstruct::has_waiting`]). So
+//! neither reads nor writes keep the other waiting by coming again and again.
+//!
+//! *Around members that sit out.* Their columns are left out. A read that is under way when a member begins to sit out, and
+//! that waits for it, is *abandoned*: its client's part begins anew, and its blocks are its own until the late answer
+//! comes. What cannot be made around members that sit out, or that are being written, *insists*: it is asked of its own
+//! member whatever that takes, and if that fails it is made, when its band's batch is over, from every column there is.
+//!
+//! *Repair.* What could not be read and has been solved for is written again, so that a bad sector gets a new place, while
+//! the band's stripe still waits. It changes no content. A client's answer does not wait for it.
+//!
+//! # Invariants
+//! - Nothing of a band is written by its stripe while it is read here [check: a_write_waits_for_reads_beside_it].
+//! - A band that is always written lets reads in [check: a_read_is_let_in_between_two_writes_of_its_band].
+//! - A read does not wait for a write that is stuck [check: reads_pass_a_stuck_write].
+//! - What was abandoned changes nothing when it comes [check: a_late_read_changes_no_answer].
+
+mod act;
+mod decide;
+
+use std::collections::VecDeque;
+
+use braid_geometry::{RowMap, Slot, StripeGeometry};
+use braid_hooks::{Bug, Mark, planted, reached};
+
+use super::band::{Band, BandKey, Run};
+use super::damage::Damage;
+use super::sectors::{Extent, SectorSet};
+use super::state::{ColumnState, Phase as BatchPhase, Stripe};
+use super::{Cache, IoOwner};
+use crate::request::RequestId;
+use crate::shard::{Common, PieceKey};
+use crate::slab::Slab;
+use decide::Phase;
+
+/// Reads under way at once; more wait for one to end, which takes as long as the other members take.
+const READS_MAX: usize = 32;
+
+/// Places for reads. More than reads at once, since one that is abandoned keeps its place until the late answer: a few
+/// members may stall one after the other before there are none. What is not used is no memory.
+pub(super) const PLACES: u32 = 64;
+
+/// A part of a client's read, in one band.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Want {
+    pub(super) piece: PieceKey,
+    pub(super) request: RequestId,
+    pub(super) run: Run,
+    /// It waits for whatever member it takes.
+    pub(super) insists: bool,
+}
+
+/// What a read waits for before it may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    /// That the others agree: see the table above.
+    ForBand,
+    /// That the batch of the band's stripe is over, whose payloads too many reads are being copied out of. Then it is
+    /// looked at anew.
+    ForBatch,
+}
+
+/// What a read that is over, or not to be had here, comes to.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Outcome {
+    /// It begins again, from the start.
+    Anew(Band, Want),
+    /// It is asked of its own member, whatever that takes.
+    Insists(Band, Want),
+    /// The band's stripe may have waited for it.
+    Wake(BandKey),
+}
+
+/// One slot's part of a read.
+#[derive(Clone, Copy, Debug, Default)]
+struct Column {
+    /// Requests that are under way with its member.
+    out: u32,
+    /// Sectors that the client wants.
+    touched: SectorSet,
+    /// Sectors of the block that hold what the member holds, or would hold if it could be read.
+    valid: SectorSet,
+    /// Sectors that could not be read; writing them again may help.
+    unreadable: SectorSet,
+}
+
+/// One read, or the place for one.
+#[derive(Debug)]
+struct Read {
+    /// None while the place is free.
+    band: Option<Band>,
+    map: RowMap,
+    /// None once it is answered or abandoned.
+    want: Option<Want>,
+    /// Its band may not be written.
+    holds_band: bool,
+    /// It writes again what could not be read.
+    repairs: bool,
+    phase: Phase,
+    columns: Box<[Column]>,
+    /// Sectors of the stripe unit that it is about.
+    window: SectorSet,
+    /// Member requests and jobs that are out.
+    outstanding: u32,
+}
+
+/// A request of a read to a column's member.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReadIo {
+    place: u32,
+    slot: Slot,
+    extent: Extent,
+    /// It writes again what could not be read.
+    is_repair: bool,
+}
+
+/// Everything around the reads that they look at or use.
+pub(super) struct Around<'a> {
+    pub(super) common: &'a mut Common,
+    pub(super) in_flight: &'a mut Slab<IoOwner>,
+    pub(super) cache: &'a Cache,
+    pub(super) damage: &'a Damage,
+}
+
+impl Around<'_> {
+    /// The stripe of a band, if it has one that works on a batch.
+    fn batch_of(&self, band: &Band) -> Option<&Stripe> {
+        let index = self.cache.index.look_up(band.key.0)?;
+        Some(self.cache.stripe(index)).filter(|stripe| stripe.batch.is_some())
+    }
+
+    /// Whether what the members hold of a column is not what it is to be: its batch writes it, or it missed that.
+    fn is_changing(&self, band: &Band, slot: Slot) -> bool {
+        self.batch_of(band).is_some_and(|stripe| {
+            let column = stripe.column(slot);
+            column.missed.is_some() || column.state == ColumnState::Writing
+        })
+    }
+}
+
+/// The reads of one shard that need the other members.
+#[derive(Debug)]
+pub(super) struct Reconstruct {
+    geometry: StripeGeometry,
+    unit_sectors: u32,
+    /// Number of the first place, as blocks and jobs are numbered: behind all stripes.
+    first: u32,
+    reads: Box<[Read]>,
+    free: Vec<u32>,
+    waiting: VecDeque<(Band, Want, Waits)>,
+    outcomes: VecDeque<Outcome>,
+}
+
+impl Reconstruct {
+    /// For a shard whose stripes are numbered below `first`.
+    pub(super) fn new(geometry: StripeGeometry, unit_sectors: u32, first: u32) -> Self {
+        let map = geometry.row_map(braid_geometry::ChunkRow(0));
+        let blank = || Read {
+            band: None,
+            map,
+            want: None,
+            holds_band: false,
+            repairs: false,
+            phase: Phase::Fill,
+            columns: vec![Column::default(); usize::from(geometry.slots())].into_boxed_slice(),
+            window: SectorSet::EMPTY,
+            outstanding: 0,
+        };
+        Self {
+            geometry,
+            unit_sectors,
+            first,
+            reads: (0..PLACES).map(|_| blank()).collect(),
+            free: (0..PLACES).rev().collect(),
+            waiting: VecDeque::new(),
+            outcomes: VecDeque::new(),
+        }
+    }
+
+    /// A part of a piece, which has been counted, is to be read.
+    pub(super) fn read(&mut self, common: &mut Common, band: Band, want: Want) {
+        if common.clocks.is_any_out() && !want.insists {
+            common.counters.reads_around += 1;
+            for slot in common.clocks.slots_out().collect::<smallvec::SmallVec<[Slot; 4]>>() {
+                common.clocks.note_place(slot, band.start, self.unit_sectors);
+            }
+        }
+        self.waiting.push_back((band, want, Waits::ForBand));
+    }
+
+    /// A part of a piece, which has been counted, is to be looked at anew when the batch of its band is over.
+    pub(super) fn wait_for_batch(&mut self, band: Band, want: Want) {
+        self.waiting.push_back((band, want, Waits::ForBatch));
+    }
+
+    /// Whether a band is being read, so that it may not be written.
+    pub(super) fn is_reading(&self, key: BandKey) -> bool {
+        let is_band = |read: &Read| read.band.is_some_and(|band| band.key == key);
+        self.free.len() < self.reads.len()
+            && self.reads.iter().any(|read| read.holds_band && is_band(read))
+    }
+
+    /// Whether reads of a band are to begin before its stripe begins another batch. Between two batches they have their
+    /// only chance, so a band that is written again and again would never let them in.
+    pub(super) fn has_waiting(&self, key: BandKey) -> bool {
+        self.waiting.iter().any(|(band, ..)| band.key == key)
+    }
+
+    /// What reads have come to, in order.
+    pub(super) fn poll(&mut self) -> Option<Outcome> {
+        self.outcomes.pop_front()
+    }
+
+    /// Whether one more read may begin.
+    fn has_room(&self) -> bool {
+        let wanted = || self.reads.iter().filter(|read| read.want.is_some()).count();
+        let taken = self.reads.len() - self.free.len();
+        !self.free.is_empty() && (taken < READS_MAX || wanted() < READS_MAX)
+    }
+
+    /// Lets reads begin that can now. True if any did.
+    pub(super) fn serve(&mut self, around: &mut Around<'_>) -> bool {
+        let mut has_begun = false;
+        for _ in 0..self.waiting.len() {
+            if !self.has_room() {
+                break;
+            }
+            let (band, want, waits) = self.waiting.pop_front().expect("counted");
+            if !may_begin(around, &band, want, waits) {
+                reached(Mark::ReadWaitsForBand);
+                self.waiting.push_back((band, want, waits));
+                continue;
+            }
+            has_begun = true;
+            self.outcomes.push_back(Outcome::Wake(band.key));
+            match waits {
+                Waits::ForBand => self.begin(around, band, want),
+                Waits::ForBatch => self.outcomes.push_back(Outcome::Anew(band, want)),
+            }
+        }
+        has_begun
+    }
+
+    /// Members have begun to sit out: reads that wait for them are abandoned, and begin anew.
+    pub(super) fn abandon(&mut self, around: &mut Around<'_>) {
+        for place in 0..self.reads.len() {
+            let read = &mut self.reads[place];
+            let (Some(band), Some(want)) = (read.band, read.want) else { continue };
+            let waits_for = |slot: Slot| read.columns[usize::from(slot.0)].out > 0;
+            let is_stuck = around.common.clocks.slots_out().any(waits_for);
+            if want.insists || !is_stuck || planted(Bug::WaitsBehindStuck) {
+                continue;
+            }
+            reached(Mark::ReadAbandoned);
+            read.want = None;
+            read.holds_band = false;
+            self.outcomes.push_back(Outcome::Anew(band, want));
+            self.outcomes.push_back(Outcome::Wake(band.key));
+        }
+    }
+}
+
+/// The table above.
+fn may_begin(around: &Around<'_>, band: &Band, want: Want, waits: Waits) -> bool {
+    let Some(stripe) = around.batch_of(band) else { return true };
+    if waits == Waits::ForBatch {
+        return stripe.is_stuck(around.common);
+    }
+    let is_at =
+        |state: ColumnState| stripe.slots().filter(move |slot| stripe.column(*slot).state == state);
+    let is_out = |slot: Slot| around.common.clocks.sits_out(slot);
+    let may = !want.insists
+        && !planted(Bug::WaitsBehindStuck)
+        && match stripe.phase {
+            BatchPhase::Ready | BatchPhase::Hold => true,
+            BatchPhase::Fill => is_at(ColumnState::Reading).any(is_out),
+            BatchPhase::Compute => false,
+            BatchPhase::Write => stripe.outstanding > 0 && is_at(ColumnState::Writing).all(is_out),
+        };
+    if may {
+        reached(Mark::ReadsWhileStuck);
+    }
+    may
+}

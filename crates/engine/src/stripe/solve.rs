@@ -1,0 +1,90 @@
+//! The steps that solve for what is lost: one equation for each parity that is at hand.
+//!
+//! P is the sum of the data columns, Q the sum of each times a power of the generator (braid-parity has the algebra). With
+//! everything else at hand, P or Q gives one unknown column, both together give two. Used by reads and by writes alike; they
+//! differ in where the result goes.
+
+use braid_geometry::{RowMap, Slot};
+use braid_hooks::{Bug, Mark, planted, reached};
+use smallvec::SmallVec;
+
+use super::plan::{Plan, Recovery};
+use super::sectors::Extent;
+use crate::buffer::{BlockIndex, Buffer};
+use crate::job::{Job, Sources, Step};
+
+/// Where the blocks of a stripe, or of a read, are in the shard's arena: one for each slot.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Blocks {
+    first: u32,
+}
+
+impl Blocks {
+    /// Those of stripe or read number `index`.
+    pub(super) fn of(index: u32, slots: u16) -> Self {
+        Self { first: index * u32::from(slots) }
+    }
+
+    /// A place in a column's block.
+    pub(super) fn at(self, slot: Slot, offset_sectors: u32) -> Buffer {
+        Buffer::Block { block: BlockIndex(self.first + u32::from(slot.0)), offset_sectors }
+    }
+}
+
+/// Names data columns by exponent: each of `content`'s, none where it has none.
+pub(super) fn by_exponent(
+    job: &mut Job,
+    map: &RowMap,
+    content: impl Fn(u16) -> Option<Buffer>,
+) -> Sources {
+    let mut sources: SmallVec<[Option<Buffer>; 16]> = SmallVec::new();
+    sources.resize(usize::from(map.exponents_count()), None);
+    for index in 0..map.data_slots() {
+        sources[usize::from(map.exponent(index))] = content(index);
+    }
+    job.sources(sources.into_iter())
+}
+
+/// Solves for what is lost of `extent`; `out` says where a data column's bytes go.
+pub(super) fn solve(
+    job: &mut Job,
+    (map, blocks): (&RowMap, Blocks),
+    plan: &Plan,
+    extent: Extent,
+    out: impl Fn(u16) -> Buffer,
+) {
+    let Extent { offset, sectors } = extent;
+    let p = blocks.at(map.p_slot(), offset);
+    let q = || {
+        let slot = map.q_slot().expect("a plan uses Q only where there is one");
+        blocks.at(slot, offset)
+    };
+    let data = |index: u16| blocks.at(map.data_slot(index), offset);
+    let known = |job: &mut Job, lost: &[u16]| {
+        by_exponent(job, map, |index| (!lost.contains(&index)).then(|| data(index)))
+    };
+    let step = match plan.recovery {
+        Recovery::None => return,
+        Recovery::FromP(one) => {
+            reached(Mark::RecoversFromP);
+            let others = (0..map.data_slots()).filter(|index| *index != one);
+            let others: SmallVec<[Buffer; 16]> = others.map(data).collect();
+            let sources = job.sources(others.into_iter().chain([p]).map(Some));
+            Step::Xor { target: out(one), sources, sectors }
+        }
+        Recovery::FromQ(one) => {
+            reached(Mark::RecoversFromQ);
+            let sources = known(job, &[one]);
+            Step::RecoverFromQ { sources, q: q(), lost: map.exponent(one), out: out(one), sectors }
+        }
+        Recovery::FromBoth(one, two) => {
+            reached(Mark::RecoversTwo);
+            let sources = known(job, &[one, two]);
+            let lost = (map.exponent(one), map.exponent(two));
+            let (one, two) = (out(one), out(two));
+            let out = if planted(Bug::RecoveredSwapped) { (two, one) } else { (one, two) };
+            Step::RecoverTwo { sources, p, q: q(), lost, out, sectors }
+        }
+    };
+    job.steps.push(step);
+}
