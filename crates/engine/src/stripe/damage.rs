@@ -3,7 +3,7 @@
 //! Both come from writes that failed half way, last as long as the array runs, and are nearly always empty.
 //!
 //! *Torn* bands had a write that reached some members and not others, and could not be completed. Their parity fits
-//! nothing, so nothing is solved from it and no write modifies it (I7) [planted bug: torn-forgotten].
+//! nothing, so nothing is solved from it and no write modifies it (I7) [check: torn_band_is_not_reconstructed].
 //!
 //! *Lost* sectors were answered early and then could not be written. The members still hold what was there before, and to
 //! read that without an error would be to lie:
