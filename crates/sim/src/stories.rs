@@ -4,7 +4,7 @@
 //! said here instead of drawn.
 
 use braid_engine::request::Operation;
-use braid_geometry::Level;
+use braid_geometry::{Level, default_layout};
 
 use crate::chances::Chances;
 use crate::create::{Design, smallest};
@@ -33,6 +33,14 @@ pub fn tell() {
         for good in 0..4 {
             lost_after_its_answer(seed, good, (2, 3));
             lost_after_its_answer(seed, good, (22, 5));
+            for dead in 0..4 {
+                failed_and_written_again(seed, good, dead);
+            }
+        }
+        for dead in 0..7 {
+            for second in (0..7).filter(|second| *second != dead) {
+                old_parity_in_a_write(seed, dead, second);
+            }
         }
         for dead in 0..4 {
             for failing in (0..4).filter(|failing| *failing != dead) {
@@ -162,6 +170,44 @@ fn failed_difference(seed: u64, dead: usize, failing: usize, (first, second): (u
     world.disks[failing].ills.writes_fail = true;
     write(&mut world, first * CHUNK, 1);
     read(&mut world, first * CHUNK, CHUNK);
+    world.read_all();
+}
+
+/// All that a partial write would have to read has gone bad for a moment, and it fails; then it can be read again, and the
+/// write is made once more. What was left in memory by the first is not used for it, or parity would fit nothing, which
+/// shows when a disk goes.
+fn failed_and_written_again(seed: u64, good: usize, dead: usize) {
+    let mut world = doomed(seed, [0, 1]);
+    world.engine.plan.victims.extend([2, 3]);
+    write(&mut world, 0, 24);
+    for member in world.engine.machines.members.iter().filter(|member| member.disk != good) {
+        let first = member.data_offset();
+        world.disks[member.disk].bad.extend(first..first + CHUNK);
+    }
+    write(&mut world, 2, 3);
+    world.disks.iter_mut().for_each(|disk| disk.bad.clear());
+    write(&mut world, 2, 3);
+    world.disks[dead].ills.gone = true;
+    (0..3).for_each(|chunk| read(&mut world, chunk * CHUNK, CHUNK));
+}
+
+/// A part of a chunk is written, which leaves its parities in memory; then, when the disk of one of them has gone, the
+/// whole chunk, so that this parity is not made. Another disk goes, and the end of its chunk is written with the begin of
+/// the next, for which what it held at the begin is solved for: never from the parity of before, or the other parity would
+/// be made wrong, which the next read shows.
+fn old_parity_in_a_write(seed: u64, dead: usize, second: usize) {
+    let level = Level::Raid6;
+    let design = Design { level, layout: default_layout(level), slots: 7, ..smallest() };
+    let mut world = World::create(&design, Chances::new(seed, Cut::default()), Trace::new(false));
+    world.engine.plan.victims.extend([dead, second]);
+    write(&mut world, 0, CHUNK - 1);
+    world.disks[dead].ills.gone = true;
+    // Another row, where its loss is found.
+    write(&mut world, 5 * CHUNK, 5 * CHUNK);
+    write(&mut world, 0, CHUNK);
+    world.disks[second].ills.gone = true;
+    (0..4).for_each(|chunk| write(&mut world, chunk * CHUNK + CHUNK - 1, 2));
+    (0..5).for_each(|chunk| read(&mut world, chunk * CHUNK, CHUNK));
     world.read_all();
 }
 
