@@ -392,3 +392,36 @@ fn serve_reads(world: &mut World) {
     let out = world.array.sitting_out();
     panic!("seed {seed}: {out:?} sit out, and reads wait for a stalled member: {left:?}");
 }
+
+/// A bad sector is read, solved for and written again, and that write hangs, as a disk does that looks for a new place for it. A
+/// write of another column of the row waits for it; who reads must not.
+#[test]
+fn reads_pass_a_stuck_repair() {
+    for_seeds(4, |seed| {
+        let mut scene = small(Level::Raid5, 4, seed).write_through();
+        scene.shards = 1;
+        let mut world = opened(&scene);
+        world.devices[1].bad.insert(2);
+        world.habits.hold = |event| match event {
+            Event::Io { io, .. } => io.member == SLOW && io.operation.is_write(),
+            _ => false,
+        };
+        // The first row: sectors 8 to 15 are on the member.
+        let first = world.issue(Operation::Read, 8, 4);
+        world.run_without_time();
+        assert!(answered(&world, &[first]));
+        let writes =
+            |event: &&Event| matches!(event, Event::Io { io, .. } if io.operation.is_write());
+        assert_eq!(world.pending.iter().filter(writes).count(), 1, "it is being repaired");
+        let write = world.issue(WRITE, 0, 1);
+        world.run_without_time();
+        assert!(!answered(&world, &[write]), "it waits for the repair");
+        stall(&mut world);
+        pass_time(&mut world);
+        assert!(sits_out(&world), "seed {seed}");
+        let reads = ask_for_all(&mut world, 4);
+        pass_time(&mut world);
+        assert!(answered(&world, &reads), "seed {seed}: reads wait for a stuck repair");
+        recover(&mut world);
+    });
+}

@@ -251,7 +251,9 @@ impl Reconstruct {
                 break;
             }
             let (band, want, waits) = self.waiting.pop_front().expect("counted");
-            if !may_begin(around, &band, want, waits) {
+            let may = may_begin(around, &band, want, waits)
+                || waits == Waits::ForBand && !want.insists && self.waits_for_repair(around, &band);
+            if !may {
                 reached(Mark::ReadWaitsForBand);
                 self.waiting.push_back((band, want, waits));
                 continue;
@@ -264,6 +266,20 @@ impl Reconstruct {
             }
         }
         has_begun
+    }
+
+    /// Whether the band's stripe may not write since a repair is held up by a member that sits out: as long as that lasts
+    /// nothing of the band changes.
+    fn waits_for_repair(&self, around: &Around<'_>, band: &Band) -> bool {
+        let is_computed =
+            |stripe: &Stripe| stripe.phase == BatchPhase::Compute && stripe.outstanding == 0;
+        let is_held_up = |read: &Read| {
+            let is_out = |slot: Slot| read.columns[usize::from(slot.0)].out > 0;
+            read.repairs && around.common.clocks.slots_out().any(is_out)
+        };
+        let is_band = |read: &Read| read.band.is_some_and(|other| other.key == band.key);
+        around.batch_of(band).is_some_and(is_computed)
+            && self.reads.iter().any(|read| is_band(read) && is_held_up(read))
     }
 
     /// Members have begun to sit out: reads that wait for them are abandoned, and begin anew.
