@@ -11,7 +11,7 @@ use super::super::sectors::SectorSet;
 use super::super::solve::{Blocks, solve};
 use super::super::state::Phase as BatchPhase;
 use super::decide::{Action, Facts, Phase, decide};
-use super::{Around, Column, Outcome, Read, ReadIo, Reconstruct, Waits, Want};
+use super::{Around, Column, Outcome, Read, ReadIo, Reconstruct, Want};
 use crate::buffer::Buffer;
 use crate::effect::{IoId, MemberFault, MemberOperation, Report};
 use crate::job::{JobId, Step};
@@ -253,7 +253,7 @@ impl Reconstruct {
         let (band, want) = (*read.band(), read.want.expect("it is wanted"));
         let (first, rest) = want.run.cut(&band).expect("it is divisible");
         around.common.add_part(want.piece);
-        self.waiting.push_front((band, Want { run: rest, ..want }, Waits::ForBand));
+        self.arrived.push_front((band, Want { run: rest, ..want }));
         // One bad sector made a whole extent unreadable; a shorter one may be read.
         read.columns.iter_mut().for_each(|column| column.unreadable = SectorSet::EMPTY);
         read.aim(Want { run: first, ..want }, self.unit_sectors);

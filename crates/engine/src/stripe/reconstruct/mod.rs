@@ -15,6 +15,9 @@
 //!   none, idle, writes queued      yes
 //!   Fill, held up by a member      yes: nothing is written
 //!     that sits out
+//!   Compute, kept from writing     yes: nothing is written
+//!     by a repair that a member
+//!     that sits out holds up
 //!   Fill, Compute otherwise        not now: it is about to write
 //!   Write, all that is left is     yes: the rest agrees     those being written, those that missed it
 //!     with members that sit out
@@ -172,7 +175,10 @@ pub(super) struct Reconstruct {
     first: u32,
     reads: Box<[Read]>,
     free: Vec<u32>,
-    waiting: VecDeque<(Band, Want, Waits)>,
+    /// Reads that have not been looked at: for lack of room.
+    arrived: VecDeque<(Band, Want)>,
+    /// Reads that their band's batch keeps out.
+    kept_out: VecDeque<(Band, Want, Waits)>,
     outcomes: VecDeque<Outcome>,
 }
 
@@ -197,7 +203,8 @@ impl Reconstruct {
             first,
             reads: (0..PLACES).map(|_| blank()).collect(),
             free: (0..PLACES).rev().collect(),
-            waiting: VecDeque::new(),
+            arrived: VecDeque::new(),
+            kept_out: VecDeque::new(),
             outcomes: VecDeque::new(),
         }
     }
@@ -210,12 +217,12 @@ impl Reconstruct {
                 common.clocks.note_place(slot, band.start, self.unit_sectors);
             }
         }
-        self.waiting.push_back((band, want, Waits::ForBand));
+        self.arrived.push_back((band, want));
     }
 
     /// A part of a piece, which has been counted, is to be looked at anew when the batch of its band is over.
     pub(super) fn wait_for_batch(&mut self, band: Band, want: Want) {
-        self.waiting.push_back((band, want, Waits::ForBatch));
+        self.kept_out.push_back((band, want, Waits::ForBatch));
     }
 
     /// Whether a band is being read, so that it may not be written.
@@ -225,10 +232,11 @@ impl Reconstruct {
             && self.reads.iter().any(|read| read.holds_band && is_band(read))
     }
 
-    /// Whether reads of a band are to begin before its stripe begins another batch. Between two batches they have their
-    /// only chance, so a band that is written again and again would never let them in.
+    /// Whether reads that a batch of a band kept out are to begin before its stripe begins another. Between two batches
+    /// they have their only chance, so a band that is written again and again would never let them in. What waits for room
+    /// only does not count: a write is not to wait for all reads that came before it.
     pub(super) fn has_waiting(&self, key: BandKey) -> bool {
-        self.waiting.iter().any(|(band, ..)| band.key == key)
+        self.kept_out.iter().any(|(band, ..)| band.key == key)
     }
 
     /// What reads have come to, in order.
@@ -246,26 +254,42 @@ impl Reconstruct {
     /// Lets reads begin that can now. True if any did.
     pub(super) fn serve(&mut self, around: &mut Around<'_>) -> bool {
         let mut has_begun = false;
-        for _ in 0..self.waiting.len() {
+        // Stripes wait for those that were kept out, so they have room first.
+        for _ in 0..self.kept_out.len() {
             if !self.has_room() {
-                break;
+                return has_begun;
             }
-            let (band, want, waits) = self.waiting.pop_front().expect("counted");
-            let may = may_begin(around, &band, want, waits)
-                || waits == Waits::ForBand && !want.insists && self.waits_for_repair(around, &band);
-            if !may {
-                reached(Mark::ReadWaitsForBand);
-                self.waiting.push_back((band, want, waits));
-                continue;
-            }
-            has_begun = true;
-            self.outcomes.push_back(Outcome::Wake(band.key));
-            match waits {
-                Waits::ForBand => self.begin(around, band, want),
-                Waits::ForBatch => self.outcomes.push_back(Outcome::Anew(band, want)),
-            }
+            let (band, want, waits) = self.kept_out.pop_front().expect("counted");
+            has_begun |= self.begin_or_wait(around, band, want, waits);
+        }
+        while self.has_room()
+            && let Some((band, want)) = self.arrived.pop_front()
+        {
+            has_begun |= self.begin_or_wait(around, band, want, Waits::ForBand);
         }
         has_begun
+    }
+
+    fn begin_or_wait(
+        &mut self,
+        around: &mut Around<'_>,
+        band: Band,
+        want: Want,
+        waits: Waits,
+    ) -> bool {
+        let may = may_begin(around, &band, want, waits)
+            || waits == Waits::ForBand && !want.insists && self.waits_for_repair(around, &band);
+        if !may {
+            reached(Mark::ReadWaitsForBand);
+            self.kept_out.push_back((band, want, waits));
+            return false;
+        }
+        self.outcomes.push_back(Outcome::Wake(band.key));
+        match waits {
+            Waits::ForBand => self.begin(around, band, want),
+            Waits::ForBatch => self.outcomes.push_back(Outcome::Anew(band, want)),
+        }
+        true
     }
 
     /// Whether the band's stripe may not write since a repair is held up by a member that sits out: as long as that lasts
