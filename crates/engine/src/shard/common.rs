@@ -231,9 +231,9 @@ impl Common {
     }
 
     /// A part that was answered early needs its payload no longer.
-    pub(crate) fn let_go(&mut self, piece: PieceKey) {
+    pub(crate) fn release_payload(&mut self, piece: PieceKey) {
         self.last_write = self.now;
-        let released = self.pieces.let_go(piece);
+        let released = self.pieces.release_payload(piece);
         let is_kept = planted(Bug::PayloadReleasedEarly) || planted(Bug::PayloadNeverReleased);
         self.releases.extend(released.filter(|_| !is_kept));
     }

@@ -122,7 +122,7 @@ impl Pieces {
 
     /// A part that was kept has been written, or never will be; the request whose payload this
     /// piece needs no longer, if that was the last of it after its answer.
-    pub(super) fn let_go(&mut self, key: PieceKey) -> Option<RequestId> {
+    pub(super) fn release_payload(&mut self, key: PieceKey) -> Option<RequestId> {
         let entry = self.entry(key);
         assert!(entry.kept > 0, "a part was let go twice");
         entry.kept -= 1;

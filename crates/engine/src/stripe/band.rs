@@ -102,15 +102,15 @@ pub(super) struct Attachment {
     pub(super) want: Want,
     pub(super) run: Run,
     /// The client has its answer already.
-    pub(super) kept: bool,
-    /// It carries what was answered in this round or before (its own bytes, or older ones that it
-    /// covers); none if it carries nothing that was answered.
-    pub(super) owes: Option<u64>,
+    pub(super) is_answered: bool,
+    /// The epoch of the dirty reference that it holds ([`super::epochs`]), for its own bytes or for older ones that it
+    /// covers; none if it carries nothing that was answered.
+    pub(super) dirty_epoch: Option<u64>,
 }
 
 impl Attachment {
     pub(super) fn new((piece, request, want, run): (PieceKey, RequestId, Want, Run)) -> Self {
-        Self { piece, request, want, run, kept: false, owes: None }
+        Self { piece, request, want, run, is_answered: false, dirty_epoch: None }
     }
 }
 

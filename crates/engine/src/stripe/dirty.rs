@@ -19,9 +19,9 @@ use braid_hooks::{Bug, Mark, planted, reached};
 
 use super::Stripes;
 use super::band::{Bands, Run, Want};
+use super::batch::Stripe;
 use super::reconstruct::Want as Wanted;
 use super::sectors::SectorSet;
-use super::state::Stripe;
 use crate::buffer::Buffer;
 use crate::job::{Job, JobId, Step};
 use crate::request::Piece;
@@ -60,17 +60,16 @@ impl Stripes {
             let next = from + segment.sectors;
             common.counters.cache.lookups += 1;
             let set = SectorSet::run(segment.offset, segment.sectors);
-            let stripe = self.cache.index.get(band.key.0).filter(|index| {
-                let stripe = self.cache.stripe(*index);
-                stripe.column(stripe.map.data_slot(data_index)).queued.meets(set)
-            });
+            let found = self.pool.find(band.key);
+            let stripe =
+                found.filter(|number| self.pool.stripe(*number).has_queued(data_index, set));
             if let Some(stripe) = stripe {
                 if clean_from < from {
                     self.read_past_stripes(common, key, piece, (clean_from, from));
                 }
-                let Stripe { batch, copies, .. } = self.cache.stripe(stripe);
-                let is_begun = batch.is_some() && *copies > 0;
-                if is_begun && !self.cache.stripe(stripe).is_stuck(common) {
+                let own = self.pool.stripe(stripe);
+                let is_begun = own.has_batch() && own.has_copies();
+                if is_begun && !own.is_stuck(&common.clocks) {
                     reached(Mark::DirtyReadWaits);
                     common.add_part(key);
                     let want = Wanted { piece: key, request: piece.request, run, insists: false };
@@ -99,7 +98,7 @@ impl Stripes {
     ) {
         reached(Mark::ReadsDirt);
         common.counters.cache.dirty_reads += 1;
-        let stripe = self.cache.stripe(index);
+        let stripe = self.pool.stripe(index);
         let segment = stripe.band().segment(run, data_index).expect("it was found there");
         let name = self.copies.insert(CopyOut { key, stripe: index });
         let mut job: Job = common.blank_job(JobId(name));
@@ -108,7 +107,7 @@ impl Stripes {
             let into = place - segment.offset;
             let offset_sectors = segment.payload_offset + into;
             let to = Buffer::Payload { request: piece.request, offset_sectors };
-            let found = find(self.cache.stripe(index), data_index, (place, end), to);
+            let found = find(self.pool.stripe(index), data_index, (place, end), to);
             match found.step {
                 Some(step) => {
                     common.counters.cache.copied_sectors += u64::from(found.to - place);
@@ -123,15 +122,15 @@ impl Stripes {
         }
         assert!(!job.steps.is_empty(), "something is dirty here");
         common.add_part(key);
-        self.cache.stripe_mut(index).copies += u32::from(!planted(Bug::CopyUnguarded));
+        self.pool.stripe_mut(index).begin_copy();
         common.submit_job(job);
     }
 
     pub(super) fn copy_out_done(&mut self, common: &mut Common, job: JobId) {
         let CopyOut { key, stripe } = self.copies.remove(job.0).expect("a copy that is out");
-        self.cache.stripe_mut(stripe).copies -= u32::from(!planted(Bug::CopyUnguarded));
+        self.pool.stripe_mut(stripe).end_copy();
         common.part_done(key, Ok(()));
-        self.look_at(stripe);
+        self.scheduler.look_at(stripe);
     }
 }
 
@@ -139,7 +138,7 @@ impl Stripes {
 /// queued.
 fn find(stripe: &Stripe, data_index: u16, (place, end): (u32, u32), to: Buffer) -> Found {
     let mut end = end;
-    let (newest_first, oldest_first) = (stripe.queue.iter().rev(), stripe.queue.iter());
+    let (newest_first, oldest_first) = (stripe.queue().rev(), stripe.queue());
     let old = planted(Bug::OldestDirtRead);
     let works = newest_first.filter(|_| !old).chain(oldest_first.filter(|_| old));
     for work in works {

@@ -1,45 +1,46 @@
 //! Levels with parity: 4, 5 and 6.
 //!
-//! Reads of ranges whose member can be asked go straight from the member into the client's payload
-//! ([`read`]); what the cache has and the members do not have yet is laid over it ([`dirty`]).
-//! What its member cannot give is made from the others ([`mod@reconstruct`]). Writes go through a *stripe*: the band of
-//! one stripe unit's height over all slots. A band has at most one stripe, so everything that changes its parity happens in
-//! one place and one after the other. Four rooms: [`facts`] folds a stripe into a small value, [`decide`] is the pure
-//! table, [`act`] changes state and emits effects, [`state`] is what there is to change. [`plan`] is
-//! the arithmetic of what to read; [`steps`] is the work on bytes; [`mod@line`] is who gets a stripe and
-//! when.
+//! Reads of ranges whose member can be asked go straight from the member into the client's payload ([`read`]); what the
+//! cache has and the members do not have yet is laid over it ([`dirty`]). What its member cannot give is made from the
+//! others ([`mod@reconstruct`]). Writes go through a *stripe*: the band of one stripe unit's height over all slots. A band
+//! has at most one stripe, so everything that changes its parity happens in one place and one after the other.
 //!
-//! Write-back answers a write when it has been attached to its stripe. Nothing is copied for that:
-//! the client's payload is kept until the members have it ([`promises`] keeps the books). The steps are numbered in
-//! docs/write-path.md.
+//! Each owner has its fields to itself; this file hands events to them, and what one says to the next:
+//!
+//! ```text
+//!                          ┌─ pool        which stripe a band has, which are free
+//!   piece ──▶ attach ──────┼─ epochs      what was answered and is not on the members
+//!                 │        └─ scheduler   who begins when; the line for those without a stripe
+//!                 ▼             │ next_ready
+//!              stripe ◀─ step ──┘         facts ─▶ decide ─▶ act, of one stripe's batch ([`mod@batch`])
+//!                 │
+//!   read ─────────┴─ dirty, reconstruct   reads, beside what stripes write
+//!                    damage               what is torn or lost
+//! ```
+//!
+//! [`plan`] is the arithmetic of what to read, [`solve`] the equations; both serve writes and reads. The steps of a write
+//! are numbered in docs/write-path.md.
 
-mod act;
+mod attach;
 mod band;
-mod content;
+mod batch;
 mod damage;
-mod decide;
 mod dirty;
-mod facts;
+mod epochs;
 mod index;
-mod line;
-mod lists;
+mod list;
 mod plan;
-mod priority;
-mod promises;
+mod pool;
 mod read;
 mod reconstruct;
+mod scheduler;
 mod sectors;
 mod solve;
-mod state;
-mod steps;
-mod turns;
 
 pub use index::Index;
-pub use priority::Bypass;
+pub use scheduler::Bypass;
 
-use std::collections::VecDeque;
-
-use braid_geometry::{ChunkRow, MemberSector, Slot, StripeGeometry};
+use braid_geometry::{MemberSector, Slot, StripeGeometry};
 use braid_hooks::{Bug, Mark, planted, reached};
 
 use crate::Instant;
@@ -50,17 +51,16 @@ use crate::job::Job;
 use crate::request::{Operation, Piece};
 use crate::shard::{Common, PieceKey};
 use crate::slab::Slab;
-use crate::tuning::{CacheConfig, CacheMode, Tuning, UNIT_SECTORS_MAX};
-use band::{Attachment, Bands, Want};
-use content::Content;
+use crate::tuning::{CacheConfig, Tuning, UNIT_SECTORS_MAX};
+use band::{Attachment, BandKey, Bands, Want};
+use batch::{Action, Around, ColumnIo, Content, Effects, Phase, Stripe, decide, facts};
 use damage::Damage;
 use dirty::CopyOut;
-use lists::List;
-use promises::Promises;
+use epochs::DirtyEpochs;
+use pool::Pool;
 use read::DirectRead;
 use reconstruct::{PLACES, ReadIo, Reconstruct};
-use sectors::{BLOCK_SECTORS, Extent};
-use state::{Batch, Phase, Stripe};
+use scheduler::{Admission, QueuedWork, Scheduler};
 
 /// Bands of one piece that are fetched in advance: a large piece has other work to do meanwhile.
 const PREFETCHED_BANDS_MAX: u32 = 4;
@@ -70,81 +70,19 @@ const PREFETCHED_BANDS_MAX: u32 = 4;
 pub(crate) struct Stripes {
     geometry: StripeGeometry,
     unit_sectors: u32,
-    tuning: Tuning,
-    cache: Cache,
-    /// Stripes to be looked at, first come, first served.
-    ready: VecDeque<u32>,
-    /// Work that found no stripe, first come, first served.
-    waiting: VecDeque<(band::Band, Attachment)>,
-    bypass: Bypass,
-    writers: Writers,
-    promises: Promises,
+    pool: Pool,
+    scheduler: Scheduler,
+    epochs: DirtyEpochs,
+    reads: Reconstruct,
+    damage: Damage,
     /// All members are there, with all that they should hold.
     is_whole: bool,
-    /// Stripes that hold their answer.
-    holding: u32,
+    /// Stripes whose answer waits for superblocks.
+    awaiting_record: u32,
     in_flight: Slab<IoOwner>,
     copies: Slab<CopyOut>,
     /// Of the batch that is being looked at; kept for its memory.
     content: Content,
-    reads: Reconstruct,
-    damage: Damage,
-}
-
-/// The stripes, and where each stands.
-#[derive(Debug)]
-struct Cache {
-    pool: Vec<Stripe>,
-    index: Index,
-    /// More than that are never asked for.
-    stripes_max: u32,
-    /// Stripes from this one on are out of use, or will be when they are idle.
-    target: u32,
-    /// Without work, in the order in which they are taken.
-    idle: List,
-    delayed: List,
-    held: List,
-}
-
-impl Cache {
-    fn stripe(&self, index: u32) -> &Stripe {
-        &self.pool[index as usize]
-    }
-
-    fn stripe_mut(&mut self, index: u32) -> &mut Stripe {
-        &mut self.pool[index as usize]
-    }
-}
-
-/// Stripes under way that write.
-#[derive(Debug, Default)]
-struct Writers {
-    /// Every data column whole.
-    full: u32,
-    /// A part.
-    part: u32,
-}
-
-impl Writers {
-    fn begin(&mut self, batch: &Batch) {
-        self.full += u32::from(batch.is_full);
-        self.part += u32::from(batch.is_part());
-    }
-
-    fn end(&mut self, batch: &Batch) {
-        self.full -= u32::from(batch.is_full);
-        self.part -= u32::from(batch.is_part());
-    }
-}
-
-/// A request of a batch to a column's member.
-#[derive(Clone, Copy, Debug)]
-struct ColumnIo {
-    index: u32,
-    slot: Slot,
-    extent: Extent,
-    /// It writes again what could not be read.
-    is_repair: bool,
 }
 
 /// Whose a member request is.
@@ -158,48 +96,56 @@ enum IoOwner {
     Probe(Slot),
 }
 
+/// What is queued for a stripe, for the scheduler.
+struct Queued<'a> {
+    stripe: &'a Stripe,
+    epochs: &'a DirtyEpochs,
+    unit_sectors: u32,
+}
+
+impl QueuedWork for Queued<'_> {
+    fn is_full(&self) -> bool {
+        self.stripe.is_full(self.unit_sectors)
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.stripe.is_awaited()
+    }
+
+    fn is_flushed(&self) -> bool {
+        let mut epochs = self.stripe.dirty_epochs();
+        self.epochs.has_round() && epochs.any(|epoch| self.epochs.is_flushed(epoch))
+    }
+}
+
 impl Stripes {
     pub(crate) fn new(geometry: StripeGeometry, config: CacheConfig, view: &ArrayView) -> Self {
-        assert!(config.stripes_max > 0, "without a stripe nothing can be written");
         let unit_max = config.unit_sectors_max.clamp(1, UNIT_SECTORS_MAX);
         let unit_sectors = geometry.chunk_sectors().min(unit_max);
         let fits = geometry.chunk_sectors().is_multiple_of(unit_sectors);
         assert!(fits, "chunks and stripe units are powers of two");
-        let tuning = config.tuning;
         let mut stripes = Self {
             geometry,
             unit_sectors,
-            tuning,
-            cache: Cache {
-                pool: Vec::new(),
-                index: Index::new(1),
-                stripes_max: config.stripes_max,
-                target: 0,
-                idle: List::EMPTY,
-                delayed: List::EMPTY,
-                held: List::EMPTY,
-            },
-            ready: VecDeque::new(),
-            waiting: VecDeque::new(),
-            bypass: Bypass::new(tuning.bypass_threshold),
-            writers: Writers::default(),
-            promises: Promises::default(),
+            pool: Pool::new(config.stripes_max),
+            scheduler: Scheduler::new(config.tuning),
+            epochs: DirtyEpochs::default(),
+            reads: Reconstruct::new(geometry, unit_sectors, config.stripes_max),
+            damage: Damage::default(),
             is_whole: false,
-            holding: 0,
+            awaiting_record: 0,
             in_flight: Slab::default(),
             copies: Slab::default(),
             content: Content::default(),
-            reads: Reconstruct::new(geometry, unit_sectors, config.stripes_max),
-            damage: Damage::default(),
         };
-        stripes.resize();
+        stripes.resize(config.tuning.stripes);
         stripes.note_view(view);
         stripes
     }
 
     pub(crate) fn arena_blocks(&self) -> u32 {
         let slots = u32::from(self.geometry.slots());
-        (self.cache.stripes_max + PLACES) * slots + slots
+        (self.pool.stripes_max() + PLACES) * slots + slots
     }
 
     pub(crate) fn unit_sectors(&self) -> u32 {
@@ -208,9 +154,9 @@ impl Stripes {
 
     /// The piece will be handled soon: its bands' lines of the index are fetched, where that may take a while.
     pub(crate) fn prefetch(&self, piece: &Piece) {
-        let is_past_stripes = self.is_whole && !self.promises.is_any();
-        let index = &self.cache.index;
-        if !index.is_large() || piece.operation == Operation::Read && is_past_stripes {
+        let is_past_stripes = self.is_whole && !self.epochs.is_any();
+        let is_worth_it = self.pool.is_worth_prefetching();
+        if !is_worth_it || piece.operation == Operation::Read && is_past_stripes {
             return;
         }
         let address = self.geometry.locate(piece.start);
@@ -219,7 +165,7 @@ impl Stripes {
         // A piece over several columns has their bands in common.
         let deep_sectors = piece.sectors.min(self.geometry.chunk_sectors());
         let bands = deep_sectors.div_ceil(self.unit_sectors).min(PREFETCHED_BANDS_MAX);
-        (first..first + u64::from(bands)).for_each(|band| index.prefetch(band));
+        (first..first + u64::from(bands)).for_each(|band| self.pool.prefetch(BandKey(band)));
     }
 
     pub(crate) fn handle_piece(&mut self, common: &mut Common, key: PieceKey, piece: &Piece) {
@@ -244,14 +190,17 @@ impl Stripes {
             if piece.operation == Operation::Trim && band.sectors_of(&run, data_slots) < whole {
                 continue;
             }
-            self.attach(common, band, (key, piece.request, want, run));
+            self.attach(common, band, Attachment::new((key, piece.request, want, run)));
         }
         self.settle(common);
     }
 
     pub(crate) fn handle_io(&mut self, common: &mut Common, done: MemberIoDone) {
         match self.in_flight.remove(done.id.0).expect("an answer to our own request") {
-            IoOwner::Column(io) => self.column_done(common, io, done.result),
+            IoOwner::Column(io) => {
+                self.pool.stripe_mut(io.number).column_done(common, io, done.result);
+                self.scheduler.look_at(io.number);
+            }
             IoOwner::Direct(read) => self.direct_done(common, &read, done.result),
             IoOwner::Reconstruct(io) => {
                 self.with_reads(common, |reads, around| reads.io_done(around, io, done.result));
@@ -270,7 +219,10 @@ impl Stripes {
 
     pub(crate) fn handle_job_done(&mut self, common: &mut Common, job: Job) {
         match u32::try_from(job.id.0) {
-            Ok(index) if index < self.cache.stripes_max => self.job_done(index),
+            Ok(number) if number < self.pool.stripes_max() => {
+                self.pool.stripe_mut(number).job_done();
+                self.scheduler.look_at(number);
+            }
             Ok(read) => self.with_reads(common, |reads, around| reads.job_done(around, read)),
             Err(_) => self.copy_out_done(common, job.id),
         }
@@ -278,19 +230,18 @@ impl Stripes {
         self.settle(common);
     }
 
-    /// Stripes that hold their answer may go on; and when writing ends, nothing is waited for.
+    /// Stripes whose answer waits for superblocks may go on; and when writing ends, nothing is waited for.
     pub(crate) fn handle_view(&mut self, common: &mut Common) {
         self.note_view(&common.view);
-        if self.holding > 0 {
-            let stripes = u32::try_from(self.cache.pool.len()).expect("stripes are counted so");
-            for index in 0..stripes {
-                if self.cache.stripe(index).phase == Phase::Hold {
-                    self.look_at(index);
+        if self.awaiting_record > 0 {
+            for number in self.pool.numbers() {
+                if self.pool.stripe(number).phase() == Phase::AwaitRecord {
+                    self.scheduler.look_at(number);
                 }
             }
         }
         if common.view.gate != Gate::Open && !planted(Bug::DirtyAtClosing) {
-            self.urge_all();
+            self.scheduler.urge_all();
         }
         self.settle(common);
     }
@@ -307,22 +258,22 @@ impl Stripes {
 
     /// Everything that has been answered is to be on the members.
     pub(crate) fn handle_write_back(&mut self, common: &mut Common, round: u64) {
-        let over = self.promises.ask(round);
+        let over = self.epochs.begin_round(round);
         if let Some(round) = over.or(planted(Bug::RoundAtOnce).then_some(round)) {
             common.written_back(round);
         }
-        self.urge_all();
+        self.scheduler.urge_all();
         self.settle(common);
     }
 
     pub(crate) fn handle_timeout(&mut self, common: &mut Common) {
-        self.urge_old(common.now);
+        self.scheduler.handle_timeout(common.now);
         self.settle(common);
     }
 
     /// The first block of those for probes, one for each slot.
     fn probe_blocks(&self) -> u32 {
-        (self.cache.stripes_max + PLACES) * u32::from(self.geometry.slots())
+        (self.pool.stripes_max() + PLACES) * u32::from(self.geometry.slots())
     }
 
     /// Reads a little, to see how long it takes.
@@ -348,39 +299,132 @@ impl Stripes {
 
     /// Pieces that found no stripe and wait for one.
     pub(crate) fn waiting(&self) -> usize {
-        self.waiting.len()
+        self.scheduler.line_length()
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        let (delayed, held) = (self.due(&self.cache.delayed, 1), self.due(&self.cache.held, 2));
-        delayed.into_iter().chain(held).min()
+        self.scheduler.poll_timeout()
     }
 
     pub(crate) fn handle_tuning(&mut self, common: &mut Common, tuning: Tuning) {
-        self.tuning = tuning;
-        self.bypass.set_threshold(tuning.bypass_threshold);
-        self.resize();
-        if tuning.mode == CacheMode::WriteThrough {
-            self.urge_all();
-        }
+        self.scheduler.set_tuning(tuning);
+        self.resize(tuning.stripes);
         self.serve_line(common);
         self.settle(common);
     }
 
-    /// A stripe that has no band yet, out of use.
-    fn blank(&self) -> Stripe {
-        let mut stripe = Stripe::new(self.geometry.row_map(ChunkRow(0)), self.geometry.slots());
-        // A write for every block: more are seldom, and each stripe would grow by itself, late.
-        let blocks =
-            self.unit_sectors.div_ceil(BLOCK_SECTORS) * u32::from(self.geometry.data_slots());
-        stripe.queue.reserve(usize::try_from(blocks).expect("a unit is small"));
-        stripe
+    fn resize(&mut self, stripes: u32) {
+        let (geometry, unit_sectors) = (&self.geometry, self.unit_sectors);
+        if self.pool.resize(stripes, || Stripe::new(geometry, unit_sectors)) {
+            self.scheduler.note_shrunk();
+        }
+        self.scheduler.grow(self.pool.numbers().len());
+    }
+
+    /// Lets every stripe, and every read that needs the other members, go on that can.
+    fn settle(&mut self, common: &mut Common) {
+        loop {
+            while let Some(number) = self.scheduler.next_ready() {
+                self.step(common, number);
+            }
+            common.counters.cache.extra_probes = self.pool.extra_probes();
+            if !self.serve_reads(common)
+                && !self.scheduler.promote_first(&mut common.counters.cache)
+            {
+                return;
+            }
+        }
+    }
+
+    /// Lets a stripe go on until it waits for an event, stands in a list, or is idle.
+    fn step(&mut self, common: &mut Common, number: u32) {
+        while self.pool.is_in_use(number) {
+            let stripe = self.pool.stripe(number);
+            let (facts, plan) = facts(stripe, &self.around(common, number));
+            let has_started = stripe.has_served();
+            let was_awaiting = stripe.phase() == Phase::AwaitRecord;
+            let action = decide(&facts);
+            match action {
+                Action::Wait => return,
+                Action::Release => return self.put_back(common, number),
+                Action::PutOff(admission) => {
+                    let counters = &mut common.counters.cache;
+                    return self.scheduler.put_off((number, admission), common.now, counters);
+                }
+                _ => {}
+            }
+            let Self { pool, in_flight, damage, epochs, content, geometry, .. } = self;
+            let unit_sectors = self.unit_sectors;
+            let stripe = pool.stripe_mut(number);
+            stripe.act(
+                action,
+                plan.as_ref(),
+                &mut Effects {
+                    number,
+                    common: &mut *common,
+                    in_flight,
+                    damage,
+                    epochs,
+                    content,
+                    geometry,
+                    unit_sectors,
+                },
+            );
+            match (action, stripe.width()) {
+                (Action::Begin, Some(width)) => {
+                    let counters = &mut common.counters.cache;
+                    self.scheduler.begin((number, width), has_started, counters);
+                }
+                (Action::Narrow | Action::Finish | Action::Refuse, width) => {
+                    self.scheduler.set_width(number, width);
+                }
+                _ => {}
+            }
+            self.awaiting_record += u32::from(stripe.phase() == Phase::AwaitRecord);
+            self.awaiting_record -= u32::from(was_awaiting);
+        }
+    }
+
+    /// What a stripe's facts depend on beside itself.
+    fn around<'a>(&self, common: &'a Common, number: u32) -> Around<'a> {
+        let stripe = self.pool.stripe(number);
+        let band = stripe.band();
+        let admission = || {
+            let Self { epochs, unit_sectors, .. } = self;
+            let work = Queued { stripe, epochs, unit_sectors: *unit_sectors };
+            self.scheduler.admission(number, &work, common.view.gate)
+        };
+        let is_between = stripe.phase() == Phase::Ready && stripe.has_work();
+        Around {
+            view: &common.view,
+            clocks: &common.clocks,
+            parity_agrees: self.damage.parity_agrees(&common.view, band),
+            admission: if is_between { admission() } else { Admission::Now },
+            read: match stripe.phase() {
+                Phase::Ready => self.reads.has_waiting(band.key),
+                Phase::Compute => self.reads.is_reading(band.key),
+                Phase::Fill | Phase::Write | Phase::AwaitRecord => false,
+            },
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use braid_geometry::{Geometry, Level, Shape, StripeGeometry};
+    use braid_geometry::{Geometry, Level, LogicalSector, Shape, StripeGeometry};
+
+    use crate::request::{Operation, Piece, RequestId};
+
+    /// A write of so many sectors.
+    pub(super) fn write_piece(start: u64, sectors: u32) -> Piece {
+        Piece {
+            request: RequestId(1),
+            operation: Operation::Write { durable: false },
+            start: LogicalSector(start),
+            sectors,
+            payload_offset_sectors: 0,
+        }
+    }
 
     /// RAID-5 in md's usual layout.
     pub(super) fn geometry(slots: u16, chunk_sectors: u32, rows: u64) -> StripeGeometry {

@@ -62,6 +62,19 @@ pub(super) struct StripeFacts {
     pub(super) preferred: Option<Method>,
 }
 
+/// What the batch still lacks in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// Nothing: compute.
+    Nothing,
+    /// Some columns: read.
+    Reads,
+    /// More than can be read or solved for at once; perhaps not more than that one by one.
+    Less,
+    /// More than can be read or solved for.
+    Impossible,
+}
+
 /// How new parity is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Method {

@@ -44,7 +44,7 @@ impl DirectRead {
 impl Stripes {
     pub(super) fn begin_read(&mut self, common: &mut Common, key: PieceKey, piece: &Piece) {
         let chunk_sectors = self.geometry.chunk_sectors();
-        let looks = self.promises.is_any() && !planted(Bug::ReadsPastDirt);
+        let looks = self.epochs.is_any() && !planted(Bug::ReadsPastDirt);
         let mut from = 0;
         while from < piece.sectors {
             let start = piece.start.0 + u64::from(from);
@@ -147,8 +147,8 @@ impl Stripes {
                 Outcome::Anew(band, want) => self.read_anew(common, &band, want),
                 Outcome::Insists(band, want) => self.read_insisting(common, &band, want),
                 Outcome::Wake(key) => {
-                    if let Some(own) = self.cache.index.look_up(key.0) {
-                        self.look_at(own);
+                    if let Some(own) = self.pool.peek(key) {
+                        self.scheduler.look_at(own);
                     }
                 }
             }
@@ -162,8 +162,8 @@ impl Stripes {
         common: &mut Common,
         act: impl FnOnce(&mut Reconstruct, &mut Around<'_>) -> R,
     ) -> R {
-        let Self { reads, in_flight, cache, damage, .. } = self;
-        act(reads, &mut Around { common, in_flight, cache, damage })
+        let Self { reads, in_flight, pool, damage, .. } = self;
+        act(reads, &mut Around { common, in_flight, pool, damage })
     }
 
     /// A part of a read begins again.

@@ -5,11 +5,10 @@ use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes};
 
 use super::super::IoOwner;
 use super::super::band::Band;
-use super::super::decide::Need;
-use super::super::plan::{ColumnFacts, Plan, Recovery, StripeFacts, plan};
+use super::super::batch::Phase as BatchPhase;
+use super::super::plan::{ColumnFacts, Need, Plan, Recovery, StripeFacts, plan};
 use super::super::sectors::SectorSet;
 use super::super::solve::{Blocks, solve};
-use super::super::state::Phase as BatchPhase;
 use super::decide::{Action, Facts, Phase, decide};
 use super::{Around, Column, Outcome, Read, ReadIo, Reconstruct, Want};
 use crate::buffer::Buffer;
@@ -278,9 +277,9 @@ impl Reconstruct {
         let result = if is_lost { Err(Fault::Lost) } else { Ok(()) };
         around.common.part_done(want.piece, result);
         // A stripe that is writing goes on doing so, and must not be met.
-        let is_written = around
-            .batch_of(&band)
-            .is_some_and(|stripe| matches!(stripe.phase, BatchPhase::Write | BatchPhase::Hold));
+        let is_written = around.batch_of(&band).is_some_and(|stripe| {
+            matches!(stripe.phase(), BatchPhase::Write | BatchPhase::AwaitRecord)
+        });
         // Another read of the band may be repairing the same sectors.
         let is_repairing =
             |read: &Read| read.repairs && read.band.is_some_and(|other| other.key == band.key);

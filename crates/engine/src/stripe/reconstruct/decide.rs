@@ -14,7 +14,7 @@
 //! The first line that fits wins. Every Wait is for a member request or a job that is out, whose end wakes the read.
 //! [check: the_table_is_total]
 
-use super::super::decide::Need;
+use super::super::plan::Need;
 
 /// What a read is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,7 +22,7 @@
 //!   Write, all that is left is     yes: the rest agrees     those being written, those that missed it
 //!     with members that sit out
 //!   Write otherwise                not now
-//!   Hold                           yes                      those that missed it
+//!   AwaitRecord                    yes                      those that missed it
 //! ```
 //!
 //! and a stripe that is about to write waits until its band is not being read ([`Reconstruct::is_reading`]). "Not now"
@@ -51,11 +51,12 @@ use std::collections::VecDeque;
 use braid_geometry::{RowMap, Slot, StripeGeometry};
 use braid_hooks::{Bug, Mark, planted, reached};
 
+use super::IoOwner;
 use super::band::{Band, BandKey, Run};
+use super::batch::{ColumnState, Phase as BatchPhase, Stripe};
 use super::damage::Damage;
+use super::pool::Pool;
 use super::sectors::{Extent, SectorSet};
-use super::state::{ColumnState, Phase as BatchPhase, Stripe};
-use super::{Cache, IoOwner};
 use crate::request::RequestId;
 use crate::shard::{Common, PieceKey};
 use crate::slab::Slab;
@@ -146,23 +147,19 @@ pub(super) struct ReadIo {
 pub(super) struct Around<'a> {
     pub(super) common: &'a mut Common,
     pub(super) in_flight: &'a mut Slab<IoOwner>,
-    pub(super) cache: &'a Cache,
+    pub(super) pool: &'a Pool,
     pub(super) damage: &'a Damage,
 }
 
 impl Around<'_> {
     /// The stripe of a band, if it has one that works on a batch.
     fn batch_of(&self, band: &Band) -> Option<&Stripe> {
-        let index = self.cache.index.look_up(band.key.0)?;
-        Some(self.cache.stripe(index)).filter(|stripe| stripe.batch.is_some())
+        self.pool.batch_of(band.key)
     }
 
     /// Whether what the members hold of a column is not what it is to be: its batch writes it, or it missed that.
     fn is_changing(&self, band: &Band, slot: Slot) -> bool {
-        self.batch_of(band).is_some_and(|stripe| {
-            let column = stripe.column(slot);
-            column.missed.is_some() || column.state == ColumnState::Writing
-        })
+        self.batch_of(band).is_some_and(|stripe| stripe.is_changing(slot))
     }
 }
 
@@ -296,7 +293,7 @@ impl Reconstruct {
     /// nothing of the band changes.
     fn waits_for_repair(&self, around: &Around<'_>, band: &Band) -> bool {
         let is_computed =
-            |stripe: &Stripe| stripe.phase == BatchPhase::Compute && stripe.outstanding == 0;
+            |stripe: &Stripe| stripe.phase() == BatchPhase::Compute && !stripe.has_outstanding();
         let is_held_up = |read: &Read| {
             let is_out = |slot: Slot| read.columns[usize::from(slot.0)].out > 0;
             read.repairs && around.common.clocks.slots_out().any(is_out)
@@ -329,18 +326,18 @@ impl Reconstruct {
 fn may_begin(around: &Around<'_>, band: &Band, want: Want, waits: Waits) -> bool {
     let Some(stripe) = around.batch_of(band) else { return true };
     if waits == Waits::ForBatch {
-        return stripe.is_stuck(around.common);
+        return stripe.is_stuck(&around.common.clocks);
     }
-    let is_at =
-        |state: ColumnState| stripe.slots().filter(move |slot| stripe.column(*slot).state == state);
     let is_out = |slot: Slot| around.common.clocks.sits_out(slot);
     let may = !want.insists
         && !planted(Bug::WaitsBehindStuck)
-        && match stripe.phase {
-            BatchPhase::Ready | BatchPhase::Hold => true,
-            BatchPhase::Fill => is_at(ColumnState::Reading).any(is_out),
+        && match stripe.phase() {
+            BatchPhase::Ready | BatchPhase::AwaitRecord => true,
+            BatchPhase::Fill => stripe.slots_at(ColumnState::Reading).any(is_out),
             BatchPhase::Compute => false,
-            BatchPhase::Write => stripe.outstanding > 0 && is_at(ColumnState::Writing).all(is_out),
+            BatchPhase::Write => {
+                stripe.has_outstanding() && stripe.slots_at(ColumnState::Writing).all(is_out)
+            }
         };
     if may {
         reached(Mark::ReadsWhileStuck);

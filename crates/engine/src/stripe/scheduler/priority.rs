@@ -11,9 +11,9 @@
 //! - when the head of the list has changed by itself since the last pass (it filled up, and was
 //!   promoted), the threshold is taken off, too
 //! - when the list is found empty, the count begins anew
-//! - a threshold of 0 stops the accounting: who must read first waits until no full-width write is
+//! - a threshold of 0 stops the accounting: a stripe that must read first waits until no full-width write is
 //!   pending; the most throughput, and no fairness (but see the age limit in docs/write-path.md)
-//! - while no full-width write is pending nobody stands back at all
+//! - while no full-width write is pending no stripe stands back at all
 //!
 //! Where this is not md's: only full-width writes pass (md counts every stripe that is handled and had
 //! not started); any partial write stands back, also one that finds in the cache what it would have to
@@ -32,7 +32,7 @@ pub struct Bypass {
 }
 
 impl Bypass {
-    /// Nobody has been passed yet.
+    /// No stripe has been passed yet.
     #[must_use]
     pub fn new(threshold: u32) -> Self {
         Self { threshold, count: 0, head: None }

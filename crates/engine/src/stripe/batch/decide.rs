@@ -1,63 +1,41 @@
 //! What a stripe does next: a pure table from facts to one action.
 //!
-//! | Phase   | outstanding | need       | read | missed | broken | action  | what ends a Wait                  |
-//! |---------|-------------|------------|------|--------|--------|---------|-----------------------------------|
-//! | any     | yes         |            |      |        |        | Wait    | the request, job or copy that ends |
-//! | Ready   | no          | (no work)  |      |        |        | Release |                                   |
-//! | Ready   | no          | (later)    |      |        |        | PutOff  |                                   |
-//! | Ready   | no          | (its turn) | yes  |        |        | Wait    | the reads that wait have begun    |
-//! | Ready   | no          | (its turn) | no   |        |        | Begin   |                                   |
-//! | Fill    | no          | Reads      |      |        |        | Read    |                                   |
-//! | Fill    | no          | Nothing    |      |        |        | Compute |                                   |
-//! | Fill    | no          | Less       |      |        |        | Narrow  |                                   |
-//! | Fill    | no          | Impossible |      |        |        | Refuse  |                                   |
-//! | Compute | no          |            | yes  |        |        | Wait    | the band is not read any more     |
-//! | Compute | no          |            | no   |        |        | Write   |                                   |
-//! | Write   | no          |            |      | no     |        | Finish  |                                   |
-//! | Write   | no          |            |      | yes    |        | Hold    |                                   |
-//! | Hold    | no          |            |      | no     |        | Finish  |                                   |
-//! | Hold    | no          |            |      | yes    | no     | Wait    | a view without the member         |
-//! | Hold    | no          |            |      | yes    | yes    | Refuse  |                                   |
+//! | Phase       | outstanding | need       | read | missed | broken | action      | what ends a Wait                   |
+//! |-------------|-------------|------------|------|--------|--------|-------------|------------------------------------|
+//! | any         | yes         |            |      |        |        | Wait        | the request, job or copy that ends |
+//! | Ready       | no          | (no work)  |      |        |        | Release     |                                    |
+//! | Ready       | no          | (not yet)  |      |        |        | PutOff      |                                    |
+//! | Ready       | no          | (admitted) | yes  |        |        | Wait        | the reads that wait have begun     |
+//! | Ready       | no          | (admitted) | no   |        |        | Begin       |                                    |
+//! | Fill        | no          | Reads      |      |        |        | Read        |                                    |
+//! | Fill        | no          | Nothing    |      |        |        | Compute     |                                    |
+//! | Fill        | no          | Less       |      |        |        | Narrow      |                                    |
+//! | Fill        | no          | Impossible |      |        |        | Refuse      |                                    |
+//! | Compute     | no          |            | yes  |        |        | Wait        | the band is not read any more      |
+//! | Compute     | no          |            | no   |        |        | Write       |                                    |
+//! | Write       | no          |            |      | no     |        | Finish      |                                    |
+//! | Write       | no          |            |      | yes    |        | AwaitRecord |                                    |
+//! | AwaitRecord | no          |            |      | no     |        | Finish      |                                    |
+//! | AwaitRecord | no          |            |      | yes    | no     | Wait        | a view without the member          |
+//! | AwaitRecord | no          |            |      | yes    | yes    | Refuse      |                                    |
 //!
-//! An empty cell means "whatever"; the first line wins. *read*: between batches, reads of the band wait to begin; later, the
-//! band is being read ([`super::reconstruct`]). Whose turn it is, is said in `turn`. [check: the_table_is_total]
+//! An empty cell means that it does not matter; the first line wins. *read*: between batches, reads of the band wait to begin; later, the
+//! band is being read ([`super::reconstruct`]). When a stripe may begin is the scheduler's to say: `admission`. [check: the_table_is_total]
 
 use braid_hooks::{Mark, reached};
 
-use super::state::Phase;
-
-/// What the batch still lacks in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Need {
-    /// Nothing: compute.
-    Nothing,
-    /// Some columns: read.
-    Reads,
-    /// More than can be read or solved for at once; perhaps not more than that one by one.
-    Less,
-    /// More than can be read or solved for.
-    Impossible,
-}
-
-/// When a stripe that has work is to begin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
-    /// Now.
-    Now,
-    /// When it has filled up, or it has been waited for it long enough.
-    WhenFilled,
-    /// When no full-width write is ahead of it any more, or enough have been.
-    AfterFullWrites,
-}
+use super::super::plan::Need;
+use super::super::scheduler::Admission;
+use super::Phase;
 
 /// A stripe at a glance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Facts {
+pub(in super::super) struct Facts {
     pub(super) phase: Phase,
     /// Work is queued for the next batch.
     pub(super) queued: bool,
     /// Only meaningful in [`Phase::Ready`].
-    pub(super) turn: Turn,
+    pub(super) admission: Admission,
     /// Requests or jobs are out; or, once it has begun, copies out of its payloads.
     pub(super) outstanding: bool,
     /// Only meaningful in [`Phase::Fill`].
@@ -73,13 +51,13 @@ pub(super) struct Facts {
 
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Action {
+pub(in super::super) enum Action {
     /// An event will come.
     Wait,
     /// The stripe is free.
     Release,
-    /// It is not its turn yet.
-    PutOff(Turn),
+    /// It may not begin yet.
+    PutOff(Admission),
     /// Take the next batch.
     Begin,
     /// Read what is lacking.
@@ -91,7 +69,7 @@ pub(super) enum Action {
     /// Write what is dirty.
     Write,
     /// Wait until the loss of a member is recorded.
-    Hold,
+    AwaitRecord,
     /// Answer the batch: done.
     Finish,
     /// Answer the batch: impossible.
@@ -99,15 +77,19 @@ pub(super) enum Action {
 }
 
 /// The table.
-pub(super) fn decide(facts: &Facts) -> Action {
+pub(in super::super) fn decide(facts: &Facts) -> Action {
     let (mark, action) = match facts {
         Facts { outstanding: true, .. } => (Mark::StripeWaits, Action::Wait),
         Facts { phase: Phase::Ready, queued: false, .. } => (Mark::StripeIdle, Action::Release),
-        Facts { phase: Phase::Ready, turn: Turn::Now, read: true, .. } => {
+        Facts { phase: Phase::Ready, admission: Admission::Now, read: true, .. } => {
             (Mark::StripeLetsReadsIn, Action::Wait)
         }
-        Facts { phase: Phase::Ready, turn: Turn::Now, .. } => (Mark::StripeBegins, Action::Begin),
-        Facts { phase: Phase::Ready, turn, .. } => (Mark::StripePutOff, Action::PutOff(*turn)),
+        Facts { phase: Phase::Ready, admission: Admission::Now, .. } => {
+            (Mark::StripeBegins, Action::Begin)
+        }
+        Facts { phase: Phase::Ready, admission, .. } => {
+            (Mark::StripePutOff, Action::PutOff(*admission))
+        }
         Facts { phase: Phase::Fill, need, .. } => match need {
             Need::Reads => (Mark::StripeReads, Action::Read),
             Need::Nothing => (Mark::StripeComputes, Action::Compute),
@@ -117,14 +99,14 @@ pub(super) fn decide(facts: &Facts) -> Action {
         Facts { phase: Phase::Compute, read: true, .. } => (Mark::WriteWaitsForReads, Action::Wait),
         Facts { phase: Phase::Compute, .. } => (Mark::StripeWrites, Action::Write),
         Facts { phase: Phase::Write, missed: false, .. } => (Mark::StripeFinishes, Action::Finish),
-        Facts { phase: Phase::Write, missed: true, .. } => (Mark::StripeHolds, Action::Hold),
-        Facts { phase: Phase::Hold, missed: false, .. } => {
+        Facts { phase: Phase::Write, missed: true, .. } => (Mark::StripeHolds, Action::AwaitRecord),
+        Facts { phase: Phase::AwaitRecord, missed: false, .. } => {
             (Mark::StripeFinishesHeld, Action::Finish)
         }
-        Facts { phase: Phase::Hold, missed: true, broken: false, .. } => {
+        Facts { phase: Phase::AwaitRecord, missed: true, broken: false, .. } => {
             (Mark::StripeKeepsHolding, Action::Wait)
         }
-        Facts { phase: Phase::Hold, missed: true, broken: true, .. } => {
+        Facts { phase: Phase::AwaitRecord, missed: true, broken: true, .. } => {
             (Mark::StripeRefusesHeld, Action::Refuse)
         }
     };
@@ -140,14 +122,14 @@ mod tests {
 
     fn all_facts() -> Vec<Facts> {
         let mut all = Vec::new();
-        for phase in [Phase::Ready, Phase::Fill, Phase::Compute, Phase::Write, Phase::Hold] {
+        for phase in [Phase::Ready, Phase::Fill, Phase::Compute, Phase::Write, Phase::AwaitRecord] {
             for need in [Need::Nothing, Need::Reads, Need::Less, Need::Impossible] {
                 for bits in 0..128 {
                     let bit = |n: u32| BOTH[usize::from(bits >> n & 1 == 1)];
-                    let turn = match (bit(4), bit(5)) {
-                        (false, _) => Turn::Now,
-                        (true, false) => Turn::WhenFilled,
-                        (true, true) => Turn::AfterFullWrites,
+                    let admission = match (bit(4), bit(5)) {
+                        (false, _) => Admission::Now,
+                        (true, false) => Admission::WhenFilled,
+                        (true, true) => Admission::AfterFullWrites,
                     };
                     all.push(Facts {
                         phase,
@@ -157,7 +139,7 @@ mod tests {
                         missed: bit(2),
                         broken: bit(3),
                         read: bit(6),
-                        turn,
+                        admission,
                     });
                 }
             }
@@ -177,9 +159,9 @@ mod tests {
             if action == Action::Wait {
                 // Who ends each wait: the reads that begin, the reads that end, the view.
                 let ended = match facts.phase {
-                    Phase::Ready => facts.queued && facts.turn == Turn::Now && facts.read,
+                    Phase::Ready => facts.queued && facts.admission == Admission::Now && facts.read,
                     Phase::Compute => facts.read,
-                    Phase::Hold => facts.missed && !facts.broken,
+                    Phase::AwaitRecord => facts.missed && !facts.broken,
                     Phase::Fill | Phase::Write => false,
                 };
                 assert!(ended, "something will wake it: {facts:?}");
@@ -192,12 +174,12 @@ mod tests {
             }
             let allowed: &[Action] = match facts.phase {
                 Phase::Ready => {
-                    &[Action::Release, Action::Begin, Action::Wait, Action::PutOff(facts.turn)]
+                    &[Action::Release, Action::Begin, Action::Wait, Action::PutOff(facts.admission)]
                 }
                 Phase::Fill => &[Action::Read, Action::Compute, Action::Narrow, Action::Refuse],
                 Phase::Compute => &[Action::Write, Action::Wait],
-                Phase::Write => &[Action::Finish, Action::Hold],
-                Phase::Hold => &[Action::Finish, Action::Wait, Action::Refuse],
+                Phase::Write => &[Action::Finish, Action::AwaitRecord],
+                Phase::AwaitRecord => &[Action::Finish, Action::Wait, Action::Refuse],
             };
             assert!(allowed.contains(&action), "{facts:?} -> {action:?}");
         }

@@ -20,9 +20,9 @@
 
 use braid_hooks::{Bug, Mark, planted, reached};
 
-use super::band::Want;
-use super::sectors::{BLOCK_SECTORS, Extent, SectorSet};
-use super::state::Stripe;
+use super::super::band::Want;
+use super::super::sectors::{BLOCK_SECTORS, Extent, SectorSet};
+use super::Stripe;
 use crate::buffer::Buffer;
 use crate::request::RequestId;
 
@@ -62,7 +62,7 @@ impl Part {
 
 /// The new content of every data column of a batch.
 #[derive(Debug, Default)]
-pub(super) struct Content {
+pub(in super::super) struct Content {
     /// By column, then by place.
     parts: Vec<Part>,
     /// By column: behind its last part.
@@ -188,7 +188,7 @@ impl Content {
 
 #[cfg(test)]
 mod tests {
-    use braid_geometry::{ChunkRow, LogicalSector};
+    use braid_geometry::LogicalSector;
 
     use super::*;
     use crate::request::{Operation, Piece};
@@ -213,7 +213,7 @@ mod tests {
     fn batch(random: &mut impl FnMut(u64) -> u64) -> (Stripe, Vec<Vec<Option<Written>>>) {
         const UNIT: u32 = 64;
         let geometry = geometry(4, UNIT, 4);
-        let mut stripe = Stripe::new(geometry.row_map(ChunkRow(0)), 4);
+        let mut stripe = Stripe::new(&geometry, UNIT);
         let mut wanted = vec![vec![None; UNIT as usize]; 3];
         let blocks = random(2) * 7 + 1;
         for request in 0..=random(8) {

@@ -9,11 +9,11 @@
 use braid_geometry::Slot;
 use braid_hooks::{Bug, Mark, planted, reached};
 
+use super::super::plan::{Method, Plan};
+use super::super::sectors::{Extent, SectorSet};
+use super::super::solve::{Blocks, by_exponent, solve};
 use super::content::{Content, Part};
-use super::plan::{Method, Plan};
-use super::sectors::{Extent, SectorSet};
-use super::solve::{Blocks, by_exponent, solve};
-use super::state::{Fresh, Stripe};
+use super::{Fresh, Stripe};
 use crate::buffer::Buffer;
 use crate::job::{Job, Step};
 

@@ -2,28 +2,29 @@
 
 use braid_geometry::Slot;
 
-use super::decide::{Facts, Need, Turn};
-use super::plan::{ColumnFacts, Plan, StripeFacts, plan};
-use super::sectors::{Extent, SectorSet};
-use super::state::{Phase, Stripe};
+use super::super::plan::{ColumnFacts, Need, Plan, StripeFacts, plan};
+use super::super::scheduler::Admission;
+use super::super::sectors::{Extent, SectorSet};
+use super::decide::Facts;
+use super::{Phase, Stripe};
 use crate::array::{ArrayView, Gate};
 use crate::shard::Clocks;
 
 /// What is known beside the stripe itself.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Around<'a> {
-    pub(super) view: &'a ArrayView,
-    pub(super) clocks: &'a Clocks,
+pub(in super::super) struct Around<'a> {
+    pub(in super::super) view: &'a ArrayView,
+    pub(in super::super) clocks: &'a Clocks,
     /// Parity is known to agree with the data of this band.
-    pub(super) parity_agrees: bool,
-    /// When its turn would come, if it is between batches.
-    pub(super) turn: Turn,
+    pub(in super::super) parity_agrees: bool,
+    /// When it may begin, if it is between batches.
+    pub(in super::super) admission: Admission,
     /// See [`Facts::read`].
-    pub(super) read: bool,
+    pub(in super::super) read: bool,
 }
 
 /// The stripe at a glance, for the decision table; and, for one that is being filled, the plan.
-pub(super) fn facts(stripe: &Stripe, around: &Around<'_>) -> (Facts, Option<Plan>) {
+pub(in super::super) fn facts(stripe: &Stripe, around: &Around<'_>) -> (Facts, Option<Plan>) {
     let filling = stripe.phase == Phase::Fill && stripe.outstanding == 0 && stripe.copies == 0;
     let missed = stripe.phase != Phase::Ready
         && stripe.slots().any(|slot| {
@@ -50,7 +51,7 @@ pub(super) fn facts(stripe: &Stripe, around: &Around<'_>) -> (Facts, Option<Plan
     let facts = Facts {
         phase: stripe.phase,
         queued: !stripe.queue.is_empty(),
-        turn: around.turn,
+        admission: around.admission,
         read: around.read,
         outstanding: stripe.outstanding > 0 || stripe.phase != Phase::Ready && stripe.copies > 0,
         need,

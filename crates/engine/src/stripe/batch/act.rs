@@ -1,0 +1,446 @@
+//! Carrying decisions out: the only place where a batch's state changes and its effects leave it.
+
+use std::ops::Range;
+
+use braid_geometry::{LogicalSector, Slot, StripeGeometry};
+use braid_hooks::{Bug, Mark, planted, reached};
+use rangemap::RangeSet;
+
+use super::super::IoOwner;
+use super::super::band::Attachment;
+use super::super::damage::Damage;
+use super::super::epochs::DirtyEpochs;
+use super::super::plan::{Method, Plan, Recovery};
+use super::super::sectors::{Extent, SectorSet};
+use super::super::solve::Blocks;
+use super::content::{Content, Part, Source};
+use super::decide::Action;
+use super::steps::Builder;
+use super::{Column, ColumnState, Fresh, Phase, Stripe};
+use crate::buffer::Buffer;
+use crate::effect::{IoId, MemberFault, MemberOperation, Report};
+use crate::job::{JobId, Step};
+use crate::request::Fault;
+use crate::shard::Common;
+use crate::slab::Slab;
+
+/// A request of a batch to a column's member.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct ColumnIo {
+    /// The stripe's number.
+    pub(in super::super) number: u32,
+    slot: Slot,
+    extent: Extent,
+    /// It writes again what could not be read.
+    is_repair: bool,
+}
+
+/// What a batch acts on beside its stripe.
+pub(in super::super) struct Effects<'a> {
+    /// The stripe's number, which names its blocks and its jobs.
+    pub(in super::super) number: u32,
+    pub(in super::super) common: &'a mut Common,
+    pub(in super::super) in_flight: &'a mut Slab<IoOwner>,
+    pub(in super::super) damage: &'a mut Damage,
+    pub(in super::super) epochs: &'a mut DirtyEpochs,
+    /// Of the batch that is being looked at; kept for its memory.
+    pub(in super::super) content: &'a mut Content,
+    pub(in super::super) geometry: &'a StripeGeometry,
+    pub(in super::super) unit_sectors: u32,
+}
+
+impl Effects<'_> {
+    fn blocks(&self) -> Blocks {
+        Blocks::of(self.number, self.geometry.slots())
+    }
+
+    /// A dirty reference is given back.
+    fn release_dirty(&mut self, epoch: u64) {
+        if let Some(round) = self.epochs.release(epoch) {
+            self.common.written_back(round);
+        }
+    }
+}
+
+impl Stripe {
+    /// Carries out what the table said; `plan` is the one of its facts.
+    pub(in super::super) fn act(
+        &mut self,
+        action: Action,
+        plan: Option<&Plan>,
+        effects: &mut Effects<'_>,
+    ) {
+        match action {
+            Action::Wait | Action::Release | Action::PutOff(_) => {
+                unreachable!("the batch does not change")
+            }
+            Action::Begin => {
+                self.begin_batch(effects.unit_sectors, usize::MAX);
+                self.phase = Phase::Fill;
+            }
+            Action::Read => self.read(plan.expect("a need has a plan"), effects),
+            Action::Compute => self.compute(plan.expect("nothing lacks"), effects),
+            Action::Write => self.write(effects),
+            Action::AwaitRecord => self.await_record(effects),
+            Action::Finish => self.end_batch(Ok(()), effects),
+            Action::Narrow => self.narrow(effects),
+            Action::Refuse => self.refuse(effects),
+        }
+    }
+
+    /// Asks a column's member for an extent, or gives it to it.
+    fn submit(
+        &mut self,
+        (slot, extent): (Slot, Extent),
+        operation: MemberOperation,
+        effects: &mut Effects<'_>,
+    ) {
+        self.submit_io((slot, extent, false), operation, effects);
+    }
+
+    fn submit_io(
+        &mut self,
+        (slot, extent, is_repair): (Slot, Extent, bool),
+        operation: MemberOperation,
+        effects: &mut Effects<'_>,
+    ) {
+        let state = match operation.is_write() {
+            true => ColumnState::Writing,
+            false => ColumnState::Reading,
+        };
+        let column = self.column(slot);
+        assert!(column.out == 0 || column.state == state, "a column is read or written, not both");
+        let io = ColumnIo { number: effects.number, slot, extent, is_repair };
+        let id = IoId(effects.in_flight.insert(IoOwner::Column(io)));
+        effects.common.submit((id, slot), self.range(extent), operation);
+        self.outstanding += 1;
+        let column = self.column_mut(slot);
+        column.out += 1;
+        column.state = state;
+    }
+
+    fn read(&mut self, plan: &Plan, effects: &mut Effects<'_>) {
+        let (map, blocks) = (self.map, effects.blocks());
+        effects.common.counters.pre_reads += plan.reads() as u64;
+        for (slot, set) in plan.columns(&map) {
+            for extent in set.extents() {
+                let offset = if planted(Bug::ReadsAtUnitStart) { 0 } else { extent.offset };
+                let buffer = blocks.at(slot, offset);
+                self.submit((slot, extent), MemberOperation::Read { buffer }, effects);
+                if planted(Bug::OneExtentRead) {
+                    let column = self.column_mut(slot);
+                    column.valid = column.valid.union(set);
+                    break;
+                }
+            }
+        }
+    }
+
+    fn compute(&mut self, plan: &Plan, effects: &mut Effects<'_>) {
+        self.phase = Phase::Compute;
+        count(effects.common, self, plan);
+        effects.content.find(self);
+        let blocks = effects.blocks();
+        let job = effects.common.blank_job(JobId(u64::from(effects.number)));
+        let job = Builder { stripe: self, blocks, content: effects.content, job }.build(plan);
+        let copied = |step: &Step| match step {
+            Step::Copy { sectors, .. } => u64::from(*sectors),
+            _ => 0,
+        };
+        let copied = job.steps.iter().map(copied).sum::<u64>();
+        effects.common.counters.cache.copied_sectors += copied;
+        if job.steps.is_empty() {
+            effects.common.recycle(job);
+        } else {
+            self.outstanding += 1;
+            effects.common.submit_job(job);
+        }
+    }
+
+    /// Writes every column whose member lacks its content.
+    fn write(&mut self, effects: &mut Effects<'_>) {
+        self.phase = Phase::Write;
+        let window = self.window();
+        let durable = self.attachments().any(|attachment| attachment.want.is_durable());
+        let durable = durable && !planted(Bug::StripeIgnoresFua);
+        let mut content = std::mem::take(effects.content);
+        content.find(self);
+        if planted(Bug::AnsweredUnwritten) {
+            self.answer_batch(Ok(()), effects);
+        }
+        let map = self.map;
+        for data in 0..map.data_slots() {
+            let slot = map.data_slot(data);
+            self.write_straight(slot, content.of(data), durable, effects);
+            self.write_blocks(slot, content.sets_of(data).0, durable, effects);
+        }
+        *effects.content = content;
+        for slot in [Some(map.p_slot()), map.q_slot()].into_iter().flatten() {
+            self.write_parity(slot, window, durable, effects);
+        }
+    }
+
+    fn write_parity(
+        &mut self,
+        slot: Slot,
+        window: SectorSet,
+        durable: bool,
+        effects: &mut Effects<'_>,
+    ) {
+        let is_degraded = effects.common.view.slots.contains(&None);
+        if is_degraded && slot == self.map.p_slot() && planted(Bug::DegradedWithoutP) {
+            return self.write_blocks(slot, SectorSet::EMPTY, durable, effects);
+        }
+        let fresh = self.column(slot).fresh;
+        let made = if fresh == Fresh::Block { window } else { SectorSet::EMPTY };
+        self.write_blocks(slot, made, durable, effects);
+        if let Fresh::Zeroes { may_punch } = fresh
+            && effects.common.view.member(slot).is_some()
+        {
+            for extent in window.extents() {
+                let operation = MemberOperation::Zero { may_punch, durable };
+                self.submit((slot, extent), operation, effects);
+            }
+        }
+    }
+
+    /// Writes a column from payloads.
+    fn write_straight(
+        &mut self,
+        slot: Slot,
+        parts: &[Part],
+        durable: bool,
+        effects: &mut Effects<'_>,
+    ) {
+        if effects.common.view.member(slot).is_none() {
+            return;
+        }
+        for part in parts.iter().filter(|part| !part.is_gathered) {
+            let operation = match part.source {
+                Source::Payload { request, offset_sectors } => MemberOperation::Write {
+                    buffer: Buffer::Payload { request, offset_sectors },
+                    durable,
+                },
+                Source::Zeroes { may_punch } => MemberOperation::Zero { may_punch, durable },
+            };
+            self.submit((slot, part.extent), operation, effects);
+        }
+    }
+
+    /// Writes what a column's block has anew; and once more what could not be read of it, which may help.
+    fn write_blocks(
+        &mut self,
+        slot: Slot,
+        made: SectorSet,
+        durable: bool,
+        effects: &mut Effects<'_>,
+    ) {
+        if effects.common.view.member(slot).is_none() {
+            return;
+        }
+        let blocks = effects.blocks();
+        let column = self.column(slot);
+        let made = made.joined(column.valid);
+        let repaired = if !effects.common.may_repair() || column.fresh != Fresh::Nothing {
+            SectorSet::EMPTY
+        } else {
+            column.unreadable.common(column.valid).without(column.touched.union(made))
+        };
+        if !repaired.is_empty() {
+            reached(Mark::RepairsStripe);
+            effects.common.counters.read_repairs += 1;
+        }
+        for (set, is_repair) in [(made, false), (repaired, true)] {
+            let is_wrong = is_repair && planted(Bug::RepairWritesWrong);
+            let from = if is_wrong { Slot((slot.0 + 1) % effects.geometry.slots()) } else { slot };
+            for extent in set.extents() {
+                let buffer = blocks.at(from, extent.offset);
+                let operation = MemberOperation::Write { buffer, durable };
+                self.submit_io((slot, extent, is_repair), operation, effects);
+            }
+        }
+    }
+
+    fn await_record(&mut self, effects: &mut Effects<'_>) {
+        self.phase = Phase::AwaitRecord;
+        for (member, fault) in self.columns.iter().filter_map(|column| column.missed) {
+            effects.common.report(match fault {
+                MemberFault::NoSpace => Report::OutOfSpace { member },
+                MemberFault::Media | MemberFault::Gone => Report::MemberFailed { member },
+            });
+        }
+        if planted(Bug::HoldForgets) {
+            self.columns.iter_mut().for_each(|column| column.missed = None);
+        }
+    }
+
+    /// Begins again with one write, or with the first block of it.
+    fn narrow(&mut self, effects: &mut Effects<'_>) {
+        let batch = self.batch.take().expect("a batch is being filled");
+        if batch.count == 1 {
+            let whole = self.queue[0];
+            let (first, rest) = whole.run.cut(self.band()).expect("the facts say so");
+            if whole.is_answered {
+                effects.common.keep_part(whole.piece);
+            } else {
+                effects.common.add_part(whole.piece);
+                self.awaited += 1;
+            }
+            whole.dirty_epoch.into_iter().for_each(|epoch| effects.epochs.split(epoch));
+            self.queue[0].run = first;
+            self.queue.insert(1, Attachment { run: rest, ..whole });
+        }
+        // One of several may be full; what is cut never is.
+        self.begin_batch(effects.unit_sectors, 1);
+    }
+
+    /// The batch cannot be served. If it had begun to write, the band is torn from now on.
+    fn refuse(&mut self, effects: &mut Effects<'_>) {
+        let is_full =
+            |column: &Column| column.missed.is_some_and(|(_, fault)| fault == MemberFault::NoSpace);
+        let is_full = self.columns.iter().any(is_full);
+        let fault = if is_full { Fault::NoSpace } else { Fault::Unwritable };
+        if self.phase == Phase::AwaitRecord && !planted(Bug::TornForgotten) {
+            reached(Mark::TearsBand);
+            effects.damage.tear(self.band().key);
+        }
+        self.end_batch(Err(fault), effects);
+    }
+
+    fn end_batch(&mut self, result: Result<(), Fault>, effects: &mut Effects<'_>) {
+        assert!(self.outstanding == 0, "nothing of a batch is under way when it ends");
+        self.answer_batch(result, effects);
+        let batch = self.batch.take().expect("a batch is being ended");
+        self.phase = Phase::Ready;
+        self.has_served = true;
+        self.is_worth_keeping = !batch.is_full;
+        for column in &mut self.columns {
+            if result.is_err() {
+                let believes = planted(Bug::FailedBatchBelieved);
+                let all = column.valid.union(batch.window);
+                column.valid = if believes { all } else { SectorSet::EMPTY };
+            }
+            column.queued = SectorSet::EMPTY;
+        }
+        for place in 0..self.queue.len() {
+            let attachment = self.queue[place];
+            self.note_queued(&attachment);
+        }
+    }
+
+    /// Answers what the batch works on, or, where that was answered, releases its payload.
+    fn answer_batch(&mut self, result: Result<(), Fault>, effects: &mut Effects<'_>) {
+        if result.is_err() && !planted(Bug::LostUntold) {
+            self.note_lost(effects);
+        }
+        let band = *self.band();
+        let batch = self.batch.as_mut().expect("a batch is being answered");
+        for _ in 0..std::mem::take(&mut batch.count) {
+            let work = self.queue.pop_front().expect("a batch is a part of the queue");
+            self.awaited -= u32::from(!work.is_answered);
+            if result.is_ok() {
+                effects.damage.written(band.sectors(effects.geometry, &work.run));
+            }
+            let common = &mut *effects.common;
+            if work.is_answered {
+                result.err().into_iter().for_each(|fault| common.part_lost(work.piece, fault));
+                common.release_payload(work.piece);
+            } else {
+                common.part_done(work.piece, result);
+            }
+            work.dirty_epoch.into_iter().for_each(|epoch| effects.release_dirty(epoch));
+        }
+    }
+
+    /// The batch has failed. What of it was answered is lost: the array is told, ahead of the end of a round that waits
+    /// for it, so that no flush is answered well.
+    fn note_lost(&mut self, effects: &mut Effects<'_>) {
+        let band = self.band();
+        let mut lost = RangeSet::new();
+        for work in self.attachments().filter(|work| work.dirty_epoch.is_some()) {
+            lost.extend(band.sectors(effects.geometry, &work.run));
+        }
+        effects.damage.lose(&lost);
+        for Range { start, end } in lost {
+            reached(Mark::WriteLost);
+            let start = LogicalSector(start);
+            effects.common.report(Report::WriteLost { start, sectors: end - start.0 });
+        }
+    }
+
+    /// A column's read or write came back.
+    pub(in super::super) fn column_done(
+        &mut self,
+        common: &mut Common,
+        io: ColumnIo,
+        result: Result<(), MemberFault>,
+    ) {
+        let ColumnIo { slot, extent, is_repair, .. } = io;
+        assert!(self.outstanding > 0 && self.batch.is_some(), "the request was of a batch");
+        self.outstanding -= 1;
+        let column = self.column_mut(slot);
+        column.out -= 1;
+        let state = column.state;
+        if column.out == 0 {
+            column.state = ColumnState::Still;
+        }
+        if state == ColumnState::Writing {
+            common.note_written(slot);
+        }
+        match (state, result) {
+            (ColumnState::Writing, Ok(())) => {}
+            (ColumnState::Reading, Ok(())) => {
+                column.was_read = true;
+                column.valid = column.valid.union(extent.set());
+            }
+            (ColumnState::Reading, Err(fault)) => {
+                column.unreadable = column.unreadable.union(extent.set());
+                column.valid = column.valid.without(extent.set());
+                common.note_read_fault(slot, fault);
+            }
+            (ColumnState::Writing, Err(fault)) => {
+                reached(Mark::MissesWrite);
+                // A repair that finds no space changes nothing: what was bad stays bad.
+                let is_none = is_repair && fault == MemberFault::NoSpace;
+                // Of several requests, one that fails for more than lack of space says what is wrong.
+                let is_said = column.missed.is_some() && fault == MemberFault::NoSpace;
+                if !(is_none || is_said || planted(Bug::WriteErrorIgnored)) {
+                    column.missed = common.view.member(slot).map(|member| (member.id, fault));
+                }
+            }
+            (ColumnState::Still, _) => unreachable!("no request was out for the column"),
+        }
+    }
+
+    /// The batch's job is done.
+    pub(in super::super) fn job_done(&mut self) {
+        assert!(self.phase == Phase::Compute && self.outstanding > 0, "one job at a time");
+        self.outstanding -= 1;
+    }
+}
+
+fn count(common: &mut Common, stripe: &Stripe, plan: &Plan) {
+    let batch = stripe.batch.as_ref().expect("a batch is counted");
+    let parity = [Some(stripe.map.p_slot()), stripe.map.q_slot()];
+    let has = |slot: Slot, needed: SectorSet| {
+        let column = stripe.column(slot);
+        !column.was_read && !needed.is_empty() && column.valid.contains(needed)
+    };
+    let touched = |slot: Slot| stripe.column(slot).touched.common(batch.window);
+    let rest = |slot: Slot| batch.window.without(touched(slot));
+    let cached = match plan.method {
+        Method::NoParity => 0,
+        Method::Rcw => stripe.data_slots().filter(|slot| has(*slot, rest(*slot))).count(),
+        Method::Rmw => {
+            let parity = parity.into_iter().flatten().filter(|slot| has(*slot, batch.window));
+            stripe.data_slots().filter(|slot| has(*slot, touched(*slot))).count() + parity.count()
+        }
+    };
+    let counters = &mut common.counters;
+    counters.cache.cached_columns += cached as u64;
+    counters.reconstructions += u64::from(plan.recovery != Recovery::None);
+    counters.rcw_writes += u64::from(plan.method == Method::Rcw);
+    counters.rmw_writes += u64::from(plan.method == Method::Rmw);
+    let full = stripe.data_slots().all(|slot| rest(slot).is_empty());
+    counters.full_stripe_writes += u64::from(full && plan.method == Method::Rcw);
+}

@@ -1,0 +1,446 @@
+//! A stripe, and the machine of the batch that it writes.
+//!
+//! ```text
+//!            work queued             all read               job done           all written
+//!   Ready ───────────────▶ Fill ───────────────▶ Compute ───────────▶ Write ───────────────▶ Ready
+//!     ▲                     │ ▲ a read failed:                          │ some members missed it
+//!     │                     └─┘ plan again                              ▼
+//!     │◀──────────────────────────────────────────────────────── AwaitRecord
+//!     │                                           a view without them arrived
+//!     └── no work left: the stripe is free
+//! ```
+//!
+//! Four rooms: [`mod@facts`] folds a stripe into a small value, [`mod@decide`] is the pure table, [`act`] changes the state
+//! and emits effects, and this file says what there is to change. [`content`] is what a batch writes, [`steps`] the work
+//! on its bytes. A stripe does not know its number's place in any list, nor when it may begin: the pool and the scheduler
+//! do.
+//!
+//! A *batch* is what a stripe works on at a time: all the writes that had come by the time it was begun. Its *window* is the set of sectors of the stripe unit that any of them touches, in
+//! whatever column, with the gaps that are too small to be worth a request ([`super::sectors`]); every read,
+//! every parity byte and every write of the batch stays inside it.
+//!
+//! What a batch has read or made stays in the stripe's blocks and is used again, until another band
+//! gets the stripe: each column says which sectors of its block hold what its member holds, or would
+//! hold if it could be read ([`Column::valid`]). From the moment that a batch computes, that is what members will hold
+//! when it has written; if it cannot, nothing of it is believed.
+
+mod act;
+mod content;
+mod decide;
+mod facts;
+mod steps;
+
+pub(super) use act::{ColumnIo, Effects};
+pub(super) use content::Content;
+pub(super) use decide::{Action, decide};
+pub(super) use facts::{Around, facts};
+
+use std::collections::VecDeque;
+
+use braid_geometry::{ChunkRow, MemberSector, RowMap, Slot, StripeGeometry};
+use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes};
+
+use super::band::{Attachment, Band, BandKey, Run, Segment};
+use super::plan::Method;
+use super::sectors::{BLOCK_SECTORS, Extent, SectorSet};
+use crate::array::MemberId;
+use crate::effect::MemberFault;
+use crate::shard::Clocks;
+
+/// Work behind the batch that is looked through for what a later write has covered.
+const SUPERSEDED_LOOKS_MAX: usize = 32;
+
+/// What a stripe is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    /// Between batches.
+    Ready,
+    /// Reading what the batch needs.
+    Fill,
+    /// Copies and parity are being computed.
+    Compute,
+    /// Members are being written.
+    Write,
+    /// Written, but a member missed it, and no superblock says so yet.
+    AwaitRecord,
+}
+
+/// What is under way with a column's member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ColumnState {
+    /// Nothing.
+    Still,
+    /// Reads.
+    Reading,
+    /// Writes.
+    Writing,
+}
+
+/// Where a parity column's new content is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fresh {
+    /// There is none.
+    Nothing,
+    /// It is zeroes throughout.
+    Zeroes { may_punch: bool },
+    /// In the column's block.
+    Block,
+}
+
+/// One slot's part of a stripe.
+#[derive(Clone, Copy, Debug)]
+struct Column {
+    state: ColumnState,
+    /// Requests that are under way with its member.
+    out: u32,
+    /// Parity's new content.
+    fresh: Fresh,
+    /// Sectors of the stripe unit that the batch writes or wants to read.
+    touched: SectorSet,
+    /// Sectors that could not be read in this batch; writing them again may help.
+    unreadable: SectorSet,
+    /// The member that missed this batch's write, and why.
+    missed: Option<(MemberId, MemberFault)>,
+    /// Sectors of the block that hold what the member holds.
+    valid: SectorSet,
+    /// Sectors that queued writes and the batch's writes cover.
+    queued: SectorSet,
+    /// The batch read it.
+    was_read: bool,
+}
+
+impl Column {
+    const EMPTY: Self = Self {
+        state: ColumnState::Still,
+        out: 0,
+        fresh: Fresh::Nothing,
+        touched: SectorSet::EMPTY,
+        unreadable: SectorSet::EMPTY,
+        missed: None,
+        valid: SectorSet::EMPTY,
+        queued: SectorSet::EMPTY,
+        was_read: false,
+    };
+
+    /// Forgets the last batch.
+    fn begin(&mut self) {
+        let Self { valid, queued, .. } = *self;
+        *self = Self { valid, queued, ..Self::EMPTY };
+    }
+}
+
+/// What a stripe is working on: the first so many of its queue.
+#[derive(Clone, Copy, Debug)]
+struct Batch {
+    /// It writes every data column whole.
+    is_full: bool,
+    count: usize,
+    /// Sectors that it touches in any column.
+    window: SectorSet,
+    /// The way to make parity that is taken if there are two; only the simulator has a wish.
+    preferred: Option<Method>,
+}
+
+/// How much of its stripe a batch writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Width {
+    /// Every data column whole.
+    Full,
+    /// A part.
+    Part,
+}
+
+/// One stripe of the pool.
+#[derive(Debug)]
+pub(super) struct Stripe {
+    /// None until it has had one.
+    band: Option<Band>,
+    map: RowMap,
+    phase: Phase,
+    columns: Box<[Column]>,
+    batch: Option<Batch>,
+    /// Work in order of arrival; the batch's is at the front.
+    queue: VecDeque<Attachment>,
+    /// It has ended a batch since it was last idle.
+    has_served: bool,
+    /// What it holds may be of use to the next write of its band: it wrote a part of it.
+    is_worth_keeping: bool,
+    /// Work in the queue whose client waits for it.
+    awaited: u32,
+    /// Member requests and jobs that are out.
+    outstanding: u32,
+    /// Copies out of its payloads that are out.
+    copies: u32,
+}
+
+/// What other rooms ask of a stripe.
+impl Stripe {
+    /// A stripe that has no band yet.
+    pub(super) fn new(geometry: &StripeGeometry, unit_sectors: u32) -> Self {
+        // A write for every block: more are seldom, and each stripe would grow by itself, late.
+        let blocks = unit_sectors.div_ceil(BLOCK_SECTORS) * u32::from(geometry.data_slots());
+        Self {
+            band: None,
+            map: geometry.row_map(ChunkRow(0)),
+            phase: Phase::Ready,
+            columns: vec![Column::EMPTY; usize::from(geometry.slots())].into_boxed_slice(),
+            batch: None,
+            queue: VecDeque::with_capacity(usize::try_from(blocks).expect("a unit is small")),
+            has_served: false,
+            is_worth_keeping: false,
+            awaited: 0,
+            outstanding: 0,
+            copies: 0,
+        }
+    }
+
+    /// Gives it to a band. The band that it had, if it had one.
+    pub(super) fn assign(&mut self, band: Band, map: RowMap) -> Option<BandKey> {
+        assert!(self.queue.is_empty() && self.batch.is_none(), "an idle stripe has no work");
+        assert!(self.outstanding == 0 && self.copies == 0, "nothing of the old band is under way");
+        if !planted(Bug::OldBandBelieved) {
+            self.columns.fill(Column::EMPTY);
+        }
+        self.map = map;
+        self.band.replace(band).map(|old| old.key)
+    }
+
+    /// Takes its band from it, if it has one.
+    pub(super) fn retire(&mut self) -> Option<BandKey> {
+        assert!(self.queue.is_empty() && self.batch.is_none(), "a retired stripe has no work");
+        self.band.take().map(|old| old.key)
+    }
+
+    /// Its work is done: for what comes next it is as if it had served no batch.
+    pub(super) fn rest(&mut self) {
+        assert!(
+            self.queue.is_empty() && self.batch.is_none(),
+            "a stripe rests when it has no work"
+        );
+        assert!(self.outstanding == 0 && self.awaited == 0, "nor is any under way, or waited for");
+        self.has_served = false;
+    }
+
+    pub(super) fn band_if_any(&self) -> Option<&Band> {
+        self.band.as_ref()
+    }
+
+    pub(super) fn band(&self) -> &Band {
+        self.band.as_ref().expect("a stripe with work has a band")
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// It has ended a batch since it was last idle.
+    pub(super) fn has_served(&self) -> bool {
+        self.has_served
+    }
+
+    /// What it holds may be of use to the next write of its band.
+    pub(super) fn is_worth_keeping(&self) -> bool {
+        self.is_worth_keeping
+    }
+
+    pub(super) fn has_batch(&self) -> bool {
+        self.batch.is_some()
+    }
+
+    /// How much the batch writes; none if there is none.
+    pub(super) fn width(&self) -> Option<Width> {
+        let width = |batch: &Batch| if batch.is_full { Width::Full } else { Width::Part };
+        self.batch.as_ref().map(width)
+    }
+
+    pub(super) fn has_work(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// A client waits for a part of what is queued.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.awaited > 0
+    }
+
+    /// Epochs of the dirty references that queued work holds.
+    pub(super) fn dirty_epochs(&self) -> impl Iterator<Item = u64> {
+        self.queue.iter().filter_map(|work| work.dirty_epoch)
+    }
+
+    /// Whether queued writes cover every data column whole.
+    pub(super) fn is_full(&self, unit_sectors: u32) -> bool {
+        let whole = SectorSet::run(0, unit_sectors);
+        self.data_slots().all(|slot| self.column(slot).queued.contains(whole))
+    }
+
+    /// Whether queued writes, the batch's too, touch any of these sectors of a data column.
+    pub(super) fn has_queued(&self, data_index: u16, sectors: SectorSet) -> bool {
+        self.column(self.map.data_slot(data_index)).queued.meets(sectors)
+    }
+
+    /// Queued work, the batch's first, in order of arrival.
+    pub(super) fn queue(&self) -> impl DoubleEndedIterator<Item = &Attachment> {
+        self.queue.iter()
+    }
+
+    /// Whether member requests or jobs are out.
+    pub(super) fn has_outstanding(&self) -> bool {
+        self.outstanding > 0
+    }
+
+    /// Whether copies out of its payloads are out.
+    pub(super) fn has_copies(&self) -> bool {
+        self.copies > 0
+    }
+
+    /// A copy out of its payloads begins. They are kept until it ends.
+    pub(super) fn begin_copy(&mut self) {
+        self.copies += u32::from(!planted(Bug::CopyUnguarded));
+    }
+
+    pub(super) fn end_copy(&mut self) {
+        self.copies -= u32::from(!planted(Bug::CopyUnguarded));
+    }
+
+    /// Whether what the members hold of a column is not what it is to be: the batch writes it, or its member missed that.
+    pub(super) fn is_changing(&self, slot: Slot) -> bool {
+        let column = self.column(slot);
+        column.missed.is_some() || column.state == ColumnState::Writing
+    }
+
+    /// Slots with whose member this is under way.
+    pub(super) fn slots_at(&self, state: ColumnState) -> impl Iterator<Item = Slot> {
+        self.slots().filter(move |slot| self.column(*slot).state == state)
+    }
+
+    /// Whether a request of the batch is with a member that sits out, or its answer waits for superblocks, which every
+    /// member is to have.
+    pub(super) fn is_stuck(&self, clocks: &Clocks) -> bool {
+        if self.batch.is_none() || !clocks.is_any_out() {
+            return false;
+        }
+        let has_out = |slot| self.column(slot).state != ColumnState::Still;
+        self.phase == Phase::AwaitRecord || clocks.slots_out().any(has_out)
+    }
+
+    pub(super) fn slots(&self) -> impl Iterator<Item = Slot> + use<> {
+        (0..u16::try_from(self.columns.len()).expect("slots are numbered by u16")).map(Slot)
+    }
+
+    /// Work joins what is queued.
+    pub(super) fn join(&mut self, work: Attachment) {
+        self.awaited += u32::from(!work.is_answered);
+        self.note_queued(&work);
+        if planted(Bug::OlderLaidOver) && self.batch.is_none() {
+            self.queue.push_front(work);
+        } else {
+            self.queue.push_back(work);
+        }
+    }
+
+    /// Takes out of the queue a write that was answered and that `run` covers, if there is one behind the batch and not far
+    /// back. None while payloads are in use.
+    pub(super) fn take_covered(&mut self, run: &Run) -> Option<Attachment> {
+        // A copy out of its payload may be under way.
+        if self.outstanding > 0 || self.copies > 0 {
+            return None;
+        }
+        let first = self.batch.as_ref().map_or(0, |batch| batch.count);
+        let last = self.queue.len();
+        let from = first.max(last.saturating_sub(SUPERSEDED_LOOKS_MAX));
+        let is_covered = |older: &Attachment| {
+            older.is_answered && (run.covers(&older.run) || planted(Bug::SupersedesPart))
+        };
+        let place = (from..last).rev().find(|place| is_covered(&self.queue[*place]))?;
+        self.queue.remove(place)
+    }
+}
+
+/// What its own rooms ask.
+impl Stripe {
+    fn window(&self) -> SectorSet {
+        self.batch.as_ref().expect("a batch is under way").window
+    }
+
+    /// The member sectors of an extent, on every slot.
+    fn range(&self, extent: Extent) -> (MemberSector, u32) {
+        self.band().range(extent)
+    }
+
+    /// What the batch works on.
+    fn attachments(&self) -> impl DoubleEndedIterator<Item = &Attachment> {
+        self.queue.range(..self.batch.as_ref().expect("a batch is under way").count)
+    }
+
+    /// What the batch works on in one data column.
+    fn segments(&self, index: u16) -> impl DoubleEndedIterator<Item = (&Attachment, Segment)> {
+        let band = self.band();
+        self.attachments().filter_map(move |attachment| {
+            band.segment(&attachment.run, index).map(|segment| (attachment, segment))
+        })
+    }
+
+    fn column(&self, slot: Slot) -> &Column {
+        &self.columns[usize::from(slot.0)]
+    }
+
+    fn column_mut(&mut self, slot: Slot) -> &mut Column {
+        &mut self.columns[usize::from(slot.0)]
+    }
+
+    /// Slots of data columns, by data index.
+    fn data_slots(&self) -> impl Iterator<Item = Slot> + use<> {
+        let map = self.map;
+        (0..map.data_slots()).map(move |index| map.data_slot(index))
+    }
+
+    /// Adds to the sectors that queued writes cover.
+    fn note_queued(&mut self, attachment: &Attachment) {
+        let band = *self.band();
+        for index in 0..self.map.data_slots() {
+            if let Some(segment) = band.segment(&attachment.run, index) {
+                let column = self.column_mut(self.map.data_slot(index));
+                let set = SectorSet::run(segment.offset, segment.sectors);
+                column.queued = column.queued.union(set);
+            }
+        }
+    }
+
+    /// Takes the next batch: what is queued, `count_max` writes of it at most.
+    fn begin_batch(&mut self, unit_sectors: u32, count_max: usize) {
+        let whole = SectorSet::run(0, unit_sectors);
+        assert!(self.batch.is_none() && self.outstanding == 0, "one batch at a time");
+        assert!(!self.queue.is_empty(), "a batch has work");
+        let count_max = if sometimes(Point::OneRequestBatch) { 1 } else { count_max };
+        let count = self.queue.len().min(count_max);
+        let preferred = match () {
+            () if sometimes(Point::PreferRmw) => Some(Method::Rmw),
+            () if sometimes(Point::PreferRcw) => Some(Method::Rcw),
+            () => None,
+        };
+        let batch = Batch { is_full: false, count, window: whole, preferred };
+        self.batch = Some(batch);
+        self.columns.iter_mut().for_each(Column::begin);
+        let (mut window, mut last_end) = (SectorSet::EMPTY, 0);
+        let mut is_full = true;
+        for index in 0..self.map.data_slots() {
+            let mut touched = SectorSet::EMPTY;
+            for (_, segment) in self.segments(index) {
+                touched = touched.union(SectorSet::run(segment.offset, segment.sectors));
+                last_end = segment.offset + segment.sectors;
+            }
+            self.column_mut(self.map.data_slot(index)).touched = touched;
+            window = window.union(touched);
+            is_full &= touched.contains(whole);
+        }
+        assert!(!window.is_empty(), "an attachment has segments");
+        if planted(Bug::WindowEndsEarly) {
+            window = window.common(SectorSet::run(0, last_end));
+        }
+        let window = if sometimes(Point::WholeWindow) { whole } else { window.joined(whole) };
+        if window.extents().count() > 1 {
+            reached(Mark::WindowHasGaps);
+        }
+        self.batch = Some(Batch { window, is_full, ..batch });
+    }
+}

@@ -1,0 +1,96 @@
+//! What has been answered and is not on the members yet, and since which flush.
+//!
+//! A write that was answered early holds a *dirty reference* until its bytes are on the members, or are known to be lost.
+//! References carry the epoch in which they were taken. A flush begins a new epoch, and is over as soon as no reference of
+//! an older one is left. References that are taken meanwhile belong to the new epoch, so that a flush ends however busy
+//! the clients are. When a later write takes an older one's place, it takes over its reference, with the older epoch.
+//!
+//! [check: a_flush_ends_with_the_last_older_reference]
+
+/// The dirty references of one shard.
+#[derive(Debug, Default)]
+pub(super) struct DirtyEpochs {
+    /// The epoch of references that are taken now.
+    epoch: u64,
+    /// References of older epochs.
+    older: u64,
+    /// References of this one.
+    current: u64,
+    /// The round of writing back that was asked for and is not over.
+    round: Option<u64>,
+}
+
+impl DirtyEpochs {
+    /// Whether something was answered that is not on the members.
+    pub(super) fn is_any(&self) -> bool {
+        self.older + self.current > 0
+    }
+
+    /// Takes a reference; gives its epoch.
+    pub(super) fn acquire(&mut self) -> u64 {
+        self.current += 1;
+        self.epoch
+    }
+
+    /// One reference becomes two.
+    pub(super) fn split(&mut self, epoch: u64) {
+        let count = self.count_mut(epoch);
+        assert!(*count > 0, "only a reference that there is can become two");
+        *count += 1;
+    }
+
+    /// Gives a reference back. The round, if it is over by that.
+    #[must_use]
+    pub(super) fn release(&mut self, epoch: u64) -> Option<u64> {
+        let count = self.count_mut(epoch);
+        assert!(*count > 0, "a reference was given back twice");
+        *count -= 1;
+        self.round.take_if(|_| self.older == 0)
+    }
+
+    /// Begins a round of writing back. It, if it is over already.
+    #[must_use]
+    pub(super) fn begin_round(&mut self, round: u64) -> Option<u64> {
+        assert!(self.round.is_none(), "one round at a time");
+        self.older += std::mem::take(&mut self.current);
+        self.epoch += 1;
+        self.round = Some(round);
+        self.round.take_if(|_| self.older == 0)
+    }
+
+    /// Whether a round is under way.
+    pub(super) fn has_round(&self) -> bool {
+        self.round.is_some()
+    }
+
+    /// Whether the round waits for references of this epoch.
+    pub(super) fn is_flushed(&self, epoch: u64) -> bool {
+        self.round.is_some() && epoch < self.epoch
+    }
+
+    fn count_mut(&mut self, epoch: u64) -> &mut u64 {
+        assert!(epoch <= self.epoch, "no reference is of an epoch to come");
+        if epoch == self.epoch { &mut self.current } else { &mut self.older }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flush_ends_with_the_last_older_reference() {
+        let mut epochs = DirtyEpochs::default();
+        assert_eq!(epochs.begin_round(1), Some(1), "nothing is dirty");
+        let (a, b) = (epochs.acquire(), epochs.acquire());
+        assert_eq!(epochs.release(a), None, "no flush waits");
+        assert_eq!(epochs.begin_round(2), None);
+        let c = epochs.acquire();
+        assert!(epochs.is_flushed(b) && !epochs.is_flushed(c));
+        assert_eq!(epochs.release(c), None, "a later one does not count");
+        epochs.split(b);
+        assert_eq!(epochs.release(b), None, "its other half is left");
+        assert_eq!(epochs.release(b), Some(2));
+        assert!(!epochs.is_any());
+    }
+}
