@@ -22,7 +22,7 @@
 //! - When the request is answered, its good bytes are the second side's where something was written there, and the
 //!   first side's elsewhere. The first side stays for as long as something may write it.
 
-use crate::request::RequestId;
+use crate::ids::RequestId;
 
 /// One block of a shard's arena; the driver multiplies it by the stripe unit to find the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

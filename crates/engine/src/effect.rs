@@ -3,13 +3,10 @@
 use braid_geometry::{LogicalSector, MemberSector, Slot};
 
 use crate::Instant;
-use crate::array::MemberId;
 use crate::buffer::Buffer;
-use crate::request::{Fault, RequestId};
-
-/// Name of one member request of one shard; never reused within a shard's life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct IoId(pub u64);
+pub use crate::ids::IoId;
+use crate::ids::{MemberId, RequestId};
+use crate::request::Fault;
 
 /// What to do with a run of a member's sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -40,6 +40,7 @@ pub mod buffer;
 mod counters;
 mod direct;
 pub mod effect;
+pub mod ids;
 pub mod job;
 mod mirror;
 pub mod open;

@@ -21,7 +21,8 @@ use braid_assembly::{AssembledArray, Occupant};
 use braid_geometry::{Family, MemberSector, SECTOR_BYTES, Slot};
 use braid_ondisk::{Superblock, SuperblockUpdate, Timestamp};
 
-use crate::array::{ArraySetup, MemberId, MemberSetup, UpdateTimes, level_with, next_wave};
+use crate::array::{ArraySetup, MemberSetup, UpdateTimes, level_with, next_wave};
+use crate::ids::MemberId;
 use crate::{BadBlocks, BadRange};
 
 /// How the driver wants to run it.

@@ -1,7 +1,8 @@
 //! The control side: who is a member, what the superblocks say, whether writes may start.
 //!
-//! One machine per array. It is fed reports of the shards and results of its own effects; it
-//! decides in one place ([`step`]) what to do next, one thing at a time:
+//! One machine per array. It is fed reports of the shards and results of its own effects. Four rooms, as everywhere:
+//! [`mod@facts`] folds it into a small value, [`mod@decide`] is the pure table that says what comes next, [`act`] does it,
+//! and this file says what there is to change:
 //!
 //! ```text
 //!            a shard wants to write            nothing written for a while, or stop
@@ -9,16 +10,18 @@
 //!     ▲   write superblocks "active",          close the gate, wait for every shard,   │
 //!     │   then open the gate                   flush members, write "clean"            │
 //!     └────────────────────────────────────────────────────────────────────────────────┘
-//!   a little later, waited for by nobody: the same once more, with one more event (`superblock`)
+//!   a little later, and nothing waits for it: the same once more, with one more event (`superblock`)
 //!   at any time: a member failed ─▶ write the survivors' superblocks ─▶ publish a view without it
 //! ```
 //!
 //! It does not know sectors, requests' content, devices or threads.
 
+mod act;
+mod decide;
+mod facts;
 mod roster;
 mod set;
 mod sitting_out;
-mod step;
 mod superblock;
 mod update;
 mod view;
@@ -30,19 +33,21 @@ use std::sync::Arc;
 
 use braid_geometry::{Family, Geometry, LogicalSector, Slot};
 
+pub use crate::ids::MemberId;
 pub use superblock::{DeviceRole, SuperblockState};
 pub use update::{UpdateTimes, level_with, update_for};
-pub use view::{ArrayView, Gate, MemberId, MemberView};
+pub use view::{ArrayView, Gate, MemberView};
 pub(crate) use waves::next_wave;
 
 use crate::Instant;
 use crate::badblocks::BadBlocks;
 use crate::effect::{Attention, Report};
-use crate::request::{Fault, RequestId, ShardIndex};
+use crate::ids::{RequestId, ShardIndex};
+use crate::request::Fault;
+use decide::{Activity, FlushPurpose};
 use roster::Roster;
 use set::Set;
 use sitting_out::SittingOut;
-use step::{Activity, Task};
 use superblock::Events;
 
 /// A member that occupies a slot when the array is opened.
@@ -194,7 +199,10 @@ pub struct Array {
     table: Option<Arc<[DeviceRole]>>,
     events: Events,
     condition: Condition,
-    task: Task,
+    /// The update that is being written.
+    update: Option<Update>,
+    /// What members' caches are being flushed for.
+    flushing: Option<FlushPurpose>,
     flushes: Flushes,
     closing: Closing,
     sitting_out: SittingOut,
@@ -211,9 +219,22 @@ struct Setup {
     superblocks_tear: bool,
 }
 
+/// Superblocks that are being written. `later` are when all of `missing` are durable.
+#[derive(Debug)]
+struct Update {
+    missing: BTreeSet<MemberId>,
+    later: BTreeSet<MemberId>,
+    state: Arc<SuperblockState>,
+    becomes: Activity,
+    /// What it says was said before, with one event less.
+    again: bool,
+}
+
 /// Where the array stands.
 #[derive(Clone, Copy, Debug)]
 struct Condition {
+    /// The view that shards have is not what is so.
+    unpublished: bool,
     /// What durable superblocks say.
     on_disk: Activity,
     /// A shard waits for the gate.
@@ -257,9 +278,12 @@ struct Flushes {
 #[derive(Debug, Default)]
 struct Closing {
     next_look: Option<Instant>,
-    /// Shards that have not yet told their activity; none when nobody was asked.
+    /// Shards that have not yet told their activity; none when no shard was asked.
     asked: BTreeSet<ShardIndex>,
+    /// One of them had a write not long ago.
     busy: bool,
+    /// None of them had.
+    idle: bool,
     /// Shards that have not yet confirmed the closed gate, while it is being closed.
     unconfirmed: Option<BTreeSet<ShardIndex>>,
     /// The final flush of an array that keeps no intent is done.
@@ -313,6 +337,7 @@ impl Array {
             table: None,
             events: Events::new(setup.events),
             condition: Condition {
+                unpublished: true,
                 on_disk: if has_intent { Activity::Clean } else { Activity::NotKept },
                 write_wanted: false,
                 said_once: false,
@@ -323,7 +348,8 @@ impl Array {
                 stopped: false,
                 epoch: 0,
             },
-            task: Task::Nothing,
+            update: None,
+            flushing: None,
             flushes,
             closing: Closing::default(),
             sitting_out: SittingOut::new(),
@@ -405,10 +431,8 @@ impl Array {
 
     /// Takes the result of an [`ArrayEffect::WriteSuperblock`].
     pub fn handle_superblock_written(&mut self, now: Instant, member: MemberId, written: bool) {
-        let Task::WriteSuperblocks { missing, .. } = &mut self.task else {
-            unreachable!("no superblock was being written");
-        };
-        assert!(missing.remove(&member), "this superblock was not asked for");
+        let update = self.update.as_mut().expect("superblocks are being written");
+        assert!(update.missing.remove(&member), "this superblock was not asked for");
         if !written && !planted(Bug::SuperblockErrorIgnored) {
             self.fail_member(member);
         }

@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use braid_geometry::Slot;
 
-use super::{DeviceRole, MemberId, MemberView};
+use super::{DeviceRole, MemberView};
+use crate::ids::MemberId;
 
 /// A member that failed, until a durable update tells so.
 #[derive(Debug)]
@@ -77,11 +78,10 @@ impl Roster {
         }
     }
 
-    /// The update is durable. The losses it told, or none when a further one is still untold.
-    pub(super) fn update_is_durable(&mut self) -> Option<Vec<Unrecorded>> {
-        let all_told = self.unrecorded.iter().all(|loss| loss.in_update);
-        let all_told = all_told || planted(Bug::OneLossForAll);
-        all_told.then(|| self.take_unrecorded())
+    /// Whether the update that is being written records every loss so far.
+    pub(super) fn records_all(&self) -> bool {
+        let records_all = self.unrecorded.iter().all(|loss| loss.in_update);
+        records_all || planted(Bug::OneLossForAll)
     }
 
     /// The losses so far, which need no further update.

@@ -33,10 +33,10 @@ use braid_geometry::Geometry;
 use braid_hooks::{Bug, Mark, planted, reached};
 
 use super::roster::Roster;
-use super::{Array, ArrayEffect, MemberId, Notice};
+use super::{Array, ArrayEffect, Notice};
 use crate::Instant;
 use crate::effect::{Attention, Pace};
-use crate::request::ShardIndex;
+use crate::ids::{MemberId, ShardIndex};
 use crate::tuning::SitOut;
 
 /// How long a mean has to be beyond the limit.

@@ -19,12 +19,11 @@
 //! [check: clean_and_active_leave_events_where_they_were]. An old copy may then have the newest count; the time of the
 //! update tells it from the others.
 
+use crate::ids::MemberId;
 use braid_hooks::{Bug, Mark, planted, reached};
 use std::sync::Arc;
 
 use braid_geometry::Slot;
-
-use super::MemberId;
 
 /// Role of one device as the superblocks' table shall say. Devices not listed are faulty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

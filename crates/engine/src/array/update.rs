@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use braid_ondisk::{Role, Superblock, SuperblockUpdate, Timestamp};
 
-use super::{MemberId, SuperblockState};
+use super::SuperblockState;
+use crate::ids::MemberId;
 
 /// The times that updates carry.
 #[derive(Clone, Copy, Debug)]

@@ -5,10 +5,7 @@ use std::sync::Arc;
 use braid_geometry::{MemberSector, Slot};
 
 use crate::badblocks::BadBlocks;
-
-/// Name of a member for as long as the array is open; the driver knows which device it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MemberId(pub u16);
+use crate::ids::MemberId;
 
 /// Whether writes may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,8 @@ use braid_hooks::{Bug, planted};
 use braid_geometry::{DirectGeometry, LogicalSector, Slot};
 
 use crate::buffer::Buffer;
-use crate::effect::{IoId, MemberFault, MemberIoDone, MemberOperation};
+use crate::effect::{MemberFault, MemberIoDone, MemberOperation};
+use crate::ids::IoId;
 use crate::request::{Fault, Operation, Piece};
 use crate::shard::{Common, PieceKey};
 use crate::slab::Slab;

@@ -7,7 +7,8 @@ use super::{Extent, Mirror, Missed, Owner, Work};
 use crate::array::Gate;
 use crate::buffer::Buffer;
 use crate::direct::operation;
-use crate::effect::{IoId, MemberFault, MemberOperation, Report};
+use crate::effect::{MemberFault, MemberOperation, Report};
+use crate::ids::IoId;
 use crate::request::{Fault, LockKey};
 use crate::shard::Common;
 

@@ -31,9 +31,9 @@ use std::collections::BTreeMap;
 use braid_geometry::{LogicalSector, MemberSector, MirrorGeometry, Slot};
 use smallvec::SmallVec;
 
-use crate::array::MemberId;
 use crate::buffer::{BlockIndex, Buffer};
-use crate::effect::{IoId, MemberIoDone, MemberOperation};
+use crate::effect::{MemberIoDone, MemberOperation};
+use crate::ids::{IoId, MemberId};
 use crate::request::{LockKey, Operation, Piece, RangeLock};
 use crate::shard::{Common, PieceKey};
 use crate::slab::Slab;

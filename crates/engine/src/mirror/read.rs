@@ -8,7 +8,8 @@ use super::{Extent, Mirror, Owner, Work};
 use crate::array::Gate;
 use crate::buffer::{SECOND_SIDE, Side, side_of};
 use crate::direct::operation;
-use crate::effect::{IoId, MemberFault};
+use crate::effect::MemberFault;
+use crate::ids::IoId;
 use crate::request::{Fault, LockKey};
 use crate::shard::Common;
 

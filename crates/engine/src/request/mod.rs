@@ -10,16 +10,13 @@ mod edges;
 mod split;
 mod turnstile;
 
+pub use crate::ids::{RequestId, ShardIndex};
 pub(crate) use barrier::{LockKey, RangeLock};
 pub use edges::{Allowed, ByteOperation, ByteRequest, Course, Denial, Next, Patch, Step, check};
-pub use split::{Piece, Regions, ShardIndex, Split};
+pub use split::{Piece, Regions, Split};
 pub use turnstile::{Ticket, Turnstile, Way};
 
 use braid_geometry::LogicalSector;
-
-/// Name of a client's request, chosen by the driver, unique among those in flight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RequestId(pub u64);
 
 /// What a client asks of a range of sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,14 +6,11 @@
 use braid_geometry::{Geometry, LogicalSector};
 use braid_hooks::{Bug, Point, planted, sometimes};
 
-use super::{Operation, Request, RequestId};
+use super::{Operation, Request};
+use crate::ids::{RequestId, ShardIndex};
 
 /// About this much of the array belongs to one shard before the next takes over.
 const REGION_SECTORS: u64 = 2048;
-
-/// Which of an array's shards.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ShardIndex(pub u16);
 
 /// Part of a request, inside one region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,14 +9,13 @@ use braid_geometry::{MemberSector, Slot};
 use super::pace::Clocks;
 use super::pieces::{PieceKey, Pieces};
 use crate::Instant;
-use crate::array::{ArrayView, Gate, MemberId};
+use crate::array::{ArrayView, Gate};
 use crate::counters::Counters;
-use crate::effect::{
-    IoId, MemberFault, MemberIo, MemberIoDone, MemberOperation, PieceReply, Report,
-};
+use crate::effect::{MemberFault, MemberIo, MemberIoDone, MemberOperation, PieceReply, Report};
+use crate::ids::{IoId, MemberId, RequestId};
 
 use crate::job::{Job, JobId};
-use crate::request::{Fault, Piece, RequestId};
+use crate::request::{Fault, Piece};
 
 /// Jobs whose memory is kept for later ones.
 const SPARE_JOBS_MAX: usize = 256;

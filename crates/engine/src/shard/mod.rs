@@ -25,9 +25,10 @@ use crate::buffer::Buffer;
 use crate::counters::Counters;
 use crate::direct::Direct;
 use crate::effect::{Attention, MemberIo, MemberIoDone, MemberOperation, PieceReply, Report};
+use crate::ids::RequestId;
 use crate::job::Job;
 use crate::mirror::Mirror;
-use crate::request::{Fault, Piece, RequestId};
+use crate::request::{Fault, Piece};
 use crate::stripe::Stripes;
 use crate::tuning::{CacheConfig, Tuning};
 

@@ -16,7 +16,8 @@ use braid_geometry::{MemberSector, Slot};
 
 use crate::Instant;
 use crate::array::ArrayView;
-use crate::effect::{Attention, IoId, MemberOperation, Pace};
+use crate::effect::{Attention, MemberOperation, Pace};
+use crate::ids::IoId;
 
 /// Between two reports.
 const REPORT_MS: u64 = 50;

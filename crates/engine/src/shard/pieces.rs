@@ -7,7 +7,8 @@
 //! ```
 
 use crate::effect::PieceReply;
-use crate::request::{Fault, Piece, RequestId};
+use crate::ids::RequestId;
+use crate::request::{Fault, Piece};
 use crate::slab::Slab;
 
 /// Name of a piece inside its shard.

@@ -12,8 +12,9 @@ use super::damage::part_of;
 use super::reconstruct::{Around, Outcome, Reconstruct, Want};
 use super::{IoOwner, Stripes};
 use crate::buffer::{Buffer, SECOND_SIDE, Side, side_of};
-use crate::effect::{IoId, MemberFault, MemberOperation};
-use crate::request::{Fault, Operation, Piece, RequestId};
+use crate::effect::{MemberFault, MemberOperation};
+use crate::ids::{IoId, RequestId};
+use crate::request::{Fault, Operation, Piece};
 use crate::shard::{Common, PieceKey};
 use smallvec::SmallVec;
 

@@ -24,7 +24,7 @@ use super::super::band::Want;
 use super::super::sectors::{BLOCK_SECTORS, Extent, SectorSet};
 use super::Stripe;
 use crate::buffer::Buffer;
-use crate::request::RequestId;
+use crate::ids::RequestId;
 
 /// Where the new bytes of a part are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

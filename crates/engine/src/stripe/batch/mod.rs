@@ -43,8 +43,8 @@ use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes};
 use super::band::{Attachment, Band, BandKey, Run, Segment};
 use super::plan::Method;
 use super::sectors::{BLOCK_SECTORS, Extent, SectorSet};
-use crate::array::MemberId;
 use crate::effect::MemberFault;
+use crate::ids::MemberId;
 use crate::shard::Clocks;
 
 /// Work behind the batch that is looked through for what a later write has covered.

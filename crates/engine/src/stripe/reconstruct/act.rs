@@ -12,7 +12,8 @@ use super::super::solve::{Blocks, solve};
 use super::decide::{Action, Facts, Phase, decide};
 use super::{Around, Column, Outcome, Read, ReadIo, Reconstruct, Want};
 use crate::buffer::Buffer;
-use crate::effect::{IoId, MemberFault, MemberOperation, Report};
+use crate::effect::{MemberFault, MemberOperation, Report};
+use crate::ids::IoId;
 use crate::job::{JobId, Step};
 use crate::request::Fault;
 

@@ -57,7 +57,7 @@ use super::batch::{ColumnState, Phase as BatchPhase, Stripe};
 use super::damage::Damage;
 use super::pool::Pool;
 use super::sectors::{Extent, SectorSet};
-use crate::request::RequestId;
+use crate::ids::RequestId;
 use crate::shard::{Common, PieceKey};
 use crate::slab::Slab;
 use decide::Phase;

@@ -1,0 +1,369 @@
+//! Carrying decisions out: the only place where the array's state follows from a decision, and its effects leave it.
+
+use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use braid_geometry::{Family, Slot};
+
+use super::decide::{Action, Activity, FlushPurpose, decide};
+use super::roster::Unrecorded;
+use super::superblock::{Change, SuperblockState};
+use super::waves::next_wave;
+use super::{Array, ArrayEffect, ArrayView, Closing, Flushes, Gate, Notice, Update};
+use crate::Instant;
+use crate::ids::{MemberId, ShardIndex};
+use crate::request::Fault;
+
+/// What superblocks are written for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// A step between clean and active.
+    Activity,
+    /// A member is out, or was away.
+    Devices,
+    /// What they say is said a second time ([`super::superblock`]).
+    Again,
+}
+
+impl Array {
+    /// Does what is to be done, until an event is waited for.
+    pub(super) fn step(&mut self, now: Instant) {
+        loop {
+            let on_disk = self.condition.on_disk;
+            match decide(&self.facts()) {
+                Action::Wait => return,
+                Action::Publish => self.publish(),
+                Action::WriteWave => self.write_next_wave(),
+                Action::DropUpdate => self.drop_update(),
+                Action::CompleteUpdate => self.complete_update(now),
+                Action::FlushAgain => self.flush_again(),
+                Action::Answer => self.answer_flushes(),
+                Action::TurnClean => {
+                    reached(Mark::TurnsClean);
+                    let is_drained =
+                        self.closing.unconfirmed.as_ref().is_some_and(|s| s.is_empty());
+                    assert!(is_drained, "I5: no shard has a write under way");
+                    self.end_last_flush();
+                    self.write_superblocks(Activity::Clean, Why::Activity);
+                }
+                Action::DropClose => self.end_last_flush(),
+                Action::Record => {
+                    let wanted = self.condition.write_wanted;
+                    let becomes = if wanted { Activity::Active } else { on_disk };
+                    self.write_superblocks(becomes, Why::Devices);
+                }
+                Action::TurnActive => {
+                    self.write_superblocks(Activity::Active, Why::Activity);
+                    if planted(Bug::GateEarly) {
+                        self.condition.on_disk = Activity::Active;
+                        self.publish();
+                    }
+                }
+                Action::OpenGate => self.open_gate(),
+                // What an absent member holds of the last run is not flushed: if it came back with the same count, it
+                // would be believed (I8).
+                Action::RecordAbsent => self.write_superblocks(on_disk, Why::Devices),
+                Action::FlushForClients => {
+                    let Flushes { running, written_back, .. } = &mut self.flushes;
+                    assert!(running.is_empty(), "one flush at a time");
+                    std::mem::swap(running, written_back);
+                    self.flush(FlushPurpose::Clients);
+                }
+                Action::WriteBack => self.write_back(),
+                Action::SayAgain => self.write_superblocks(on_disk, Why::Again),
+                Action::CloseGate => self.close_gate(),
+                Action::FlushLast => self.flush(FlushPurpose::Last),
+                Action::LastRound => {
+                    // What the shards of a broken array have for the members may be of use still, and names memory.
+                    self.closing.last_round = true;
+                    self.write_back();
+                }
+                Action::Stop => self.stop(),
+            }
+        }
+    }
+
+    /// Already active (the gate was about to close), or never: the view says which.
+    fn open_gate(&mut self) {
+        if self.closing.unconfirmed.is_some() {
+            reached(Mark::CloseCrossed);
+        }
+        self.condition.write_wanted = false;
+        self.closing.unconfirmed = None;
+        self.publish();
+    }
+
+    fn stop(&mut self) {
+        self.condition.stopped = true;
+        self.closing.next_look = None;
+        // A flush that failed without a member to take over leaves nothing to rely on.
+        let flushed = !self.flushes.failed && !self.flushes.lost && !self.condition.broken;
+        let clean = self.condition.on_disk != Activity::Active && flushed;
+        self.effects.push_back(ArrayEffect::Notice(Notice::Stopped { clean }));
+    }
+
+    fn write_superblocks(&mut self, becomes: Activity, why: Why) {
+        let clean = becomes == Activity::Clean;
+        let degraded = self.missing_count() > 0;
+        let in_sync = self.setup.resync_offset == u64::MAX;
+        let spares_too = self.events.advance(Change {
+            devices: why == Why::Devices,
+            degraded,
+            spare_sleeps: self.roster.has_spares(),
+            to_clean_and_in_sync: why == Why::Activity && clean && in_sync,
+        });
+        let state = Arc::new(SuperblockState {
+            events: self.events.count(),
+            resync_offset: if clean { self.setup.resync_offset } else { 0 },
+            roles: self.roster.device_roles().into(),
+        });
+        self.roster.update_begins();
+        // With the table as it was, only the first sector changes, and that is written whole.
+        let may_tear = self.setup.superblocks_tear && self.table.as_ref() != Some(&state.roles);
+        let targets = self.roster.superblock_targets(spares_too);
+        let (missing, later) =
+            if may_tear { (BTreeSet::new(), targets) } else { (targets, BTreeSet::new()) };
+        assert!(self.update.is_none(), "one update at a time");
+        self.ask_for_superblocks(&missing, &state);
+        let again = why == Why::Again;
+        self.update = Some(Update { missing, later, state, becomes, again });
+    }
+
+    fn ask_for_superblocks(&mut self, members: &BTreeSet<MemberId>, state: &Arc<SuperblockState>) {
+        for member in members {
+            let state = Arc::clone(state);
+            self.effects.push_back(ArrayEffect::WriteSuperblock { member: *member, state });
+        }
+    }
+
+    /// Of those that are to be written later, as many as may tear at once. Members that failed meanwhile are left out.
+    fn write_next_wave(&mut self) {
+        let targets = self.roster.superblock_targets(true);
+        let mut update = self.update.take().expect("superblocks are being written");
+        let slot_of = |member: MemberId| (self.roster.slot_of(member), member);
+        let mut waiting = update.later.intersection(&targets).copied().map(slot_of).collect();
+        let is_lost = |slot: Slot| self.roster.is_lost(slot);
+        let wave = next_wave(&self.geometry, &is_lost, &mut waiting);
+        assert!(!wave.is_empty(), "there is a next wave");
+        update.missing.extend(wave);
+        update.later = waiting.into_iter().map(|(_, member)| member).collect();
+        self.ask_for_superblocks(&update.missing, &update.state);
+        self.update = Some(update);
+    }
+
+    /// The update is durable. What it says of activity is so, whatever has happened meanwhile.
+    fn end_update(&mut self) -> Update {
+        let update = self.update.take().expect("superblocks were being written");
+        self.table = Some(Arc::clone(&update.state.roles));
+        self.condition.on_disk = update.becomes;
+        update
+    }
+
+    /// Nothing is published yet: the next update says the rest.
+    fn drop_update(&mut self) {
+        if !self.roster.records_all() && !self.condition.broken {
+            reached(Mark::LossWhileRecording);
+        }
+        self.end_update();
+    }
+
+    fn complete_update(&mut self, now: Instant) {
+        let Update { becomes, again, .. } = self.end_update();
+        let losses = self.roster.take_unrecorded();
+        self.events.everybody_was_told();
+        self.effects.push_back(ArrayEffect::Notice(Notice::Told { events: self.events.count() }));
+        self.condition.said_once = !again;
+        self.condition.absent_untold = false;
+        if again && losses.is_empty() && !self.condition.write_wanted {
+            return; // Nothing is new for the shards.
+        }
+        if !losses.is_empty() {
+            reached(Mark::LossRecorded);
+        }
+        self.tell_losses(&losses);
+        self.closing.unconfirmed = None;
+        match becomes {
+            Activity::Active => {
+                reached(Mark::TurnsActive);
+                self.condition.write_wanted = false;
+                self.closing.idle = false;
+                let next_look = now.plus_milliseconds(self.setup.clean_delay_ms);
+                self.closing.next_look.get_or_insert(next_look);
+            }
+            Activity::Clean | Activity::NotKept => self.closing.next_look = None,
+        }
+        self.publish();
+    }
+
+    fn tell_losses(&mut self, losses: &[Unrecorded]) {
+        for loss in losses {
+            let (member, slot) = (loss.view.id, loss.slot);
+            self.effects.push_back(ArrayEffect::Notice(Notice::MemberOut { member, slot }));
+        }
+    }
+
+    /// What clients were told of is on its way to the members first. This is no task: a shard may
+    /// need a view, hence superblocks, to get there.
+    fn write_back(&mut self) {
+        let Flushes { queue, written_back, unwritten, round, .. } = &mut self.flushes;
+        std::mem::swap(queue, written_back);
+        *round += 1;
+        unwritten.extend((0..self.setup.shards).map(ShardIndex));
+        self.effects.push_back(ArrayEffect::WriteBack { round: *round });
+    }
+
+    fn flush(&mut self, purpose: FlushPurpose) {
+        let is_dropped = match purpose {
+            FlushPurpose::Clients => planted(Bug::FlushDropped),
+            FlushPurpose::Last => planted(Bug::CleanUnflushed),
+        };
+        let Flushes { missing, unflushed, .. } = &mut self.flushes;
+        assert!(missing.is_empty() && self.flushing.is_none(), "one flush at a time");
+        if !self.condition.read_only && !is_dropped {
+            let is_due =
+                |member: &MemberId| purpose == FlushPurpose::Last || unflushed.remove(member);
+            missing.extend(self.roster.told(false).filter(is_due));
+        }
+        if planted(Bug::FlushOnlyFirst) {
+            missing.truncate(1);
+        }
+        self.effects.extend(missing.iter().map(|member| ArrayEffect::Flush { member: *member }));
+        self.flushing = Some(purpose);
+    }
+
+    /// A member failed the flush, or another way, meanwhile. Its loss is recorded first, then the round is run again over
+    /// the survivors, and only then are the clients answered (I4).
+    fn flush_again(&mut self) {
+        reached(Mark::FlushAgain);
+        self.flushing = None;
+        self.flushes.queue.append(&mut self.flushes.running);
+    }
+
+    fn answer_flushes(&mut self) {
+        self.flushing = None;
+        let failed = std::mem::take(&mut self.flushes.failed);
+        let failed = failed || self.flushes.lost || self.condition.broken;
+        if planted(Bug::LossToldOnce) {
+            self.flushes.lost = false;
+        }
+        let result = if failed { Err(Fault::Unwritable) } else { Ok(()) };
+        for request in self.flushes.running.drain(..) {
+            self.effects.push_back(ArrayEffect::Answer { request, result });
+        }
+    }
+
+    fn end_last_flush(&mut self) {
+        self.flushing = None;
+        self.closing.last_flush_done = true;
+    }
+
+    /// Takes a member out, if the level can make up for it; otherwise the array takes no writes.
+    pub(super) fn fail_member(&mut self, member: MemberId) {
+        if self.roster.spares.remove(&member) {
+            return;
+        }
+        let Some(failed) = self.roster.slot_of(member) else { return };
+        if self.geometry.level().family() == Family::Direct {
+            return; // Each error is the client's own; there is nothing to take over.
+        }
+        let is_lost =
+            |slot: Slot| slot == failed || self.roster.is_lost(slot) && !planted(Bug::TooManyOut);
+        if self.geometry.survives(&is_lost) {
+            self.roster.take_out(failed);
+            self.forget_pace(member);
+            if self.condition.read_only || planted(Bug::LossUnrecorded) {
+                // Nothing is ever missed, so nothing is recorded first.
+                let losses = self.roster.take_unrecorded();
+                self.tell_losses(&losses);
+                self.condition.unpublished = true;
+            }
+        } else {
+            self.break_down(member);
+        }
+    }
+
+    /// Nothing can make up for `member`: no writes from now on.
+    pub(super) fn break_down(&mut self, member: MemberId) {
+        self.take_no_writes(Notice::Broken { member });
+    }
+
+    /// Writes are refused from now on, and the superblocks stay as they are: active, so that the next start knows that
+    /// redundancy may not agree.
+    pub(super) fn take_no_writes(&mut self, notice: Notice) {
+        if !self.condition.broken {
+            reached(Mark::BreaksDown);
+            self.condition.broken = true;
+            self.closing = Closing::default(); // It will not turn clean any more.
+            self.effects.push_back(ArrayEffect::Notice(notice));
+            self.condition.unpublished = true;
+        }
+    }
+
+    pub(super) fn look_for_idleness(&mut self, now: Instant) {
+        let due = self.closing.next_look.is_some_and(|due| due <= now);
+        let active = self.condition.on_disk == Activity::Active;
+        if due && (!active || self.condition.stopping || self.condition.broken) {
+            self.closing.next_look = None;
+            return;
+        }
+        if !due {
+            return;
+        }
+        if sometimes(Point::LongerDelay) {
+            self.closing.next_look = Some(now.plus_milliseconds(10 * self.setup.clean_delay_ms));
+            return;
+        }
+        self.closing.next_look = Some(now.plus_milliseconds(self.setup.clean_delay_ms));
+        if self.closing.asked.is_empty() && self.closing.unconfirmed.is_none() {
+            self.closing.asked = self.all_shards();
+            self.closing.busy = false;
+            self.closing.idle = false;
+            self.effects.push_back(ArrayEffect::QueryActivity);
+        }
+    }
+
+    pub(super) fn all_have_told(&mut self, now: Instant) {
+        let busy = self.closing.busy && !sometimes(Point::EarlyClose);
+        self.closing.idle = !busy && !self.condition.write_wanted;
+        self.closing.next_look = Some(now.plus_milliseconds(self.setup.clean_delay_ms));
+    }
+
+    fn close_gate(&mut self) {
+        if self.condition.stopping {
+            reached(Mark::StopsClosing);
+        }
+        self.closing.idle = false;
+        self.closing.unconfirmed = Some(self.all_shards());
+        self.publish();
+    }
+
+    fn all_shards(&self) -> BTreeSet<ShardIndex> {
+        (0..self.setup.shards).map(ShardIndex).collect()
+    }
+
+    /// Publishes where things stand. Never called between a failure and its record (I4).
+    pub(super) fn publish(&mut self) {
+        self.condition.unpublished = false;
+        self.condition.epoch += 1;
+        let gate = match self.condition {
+            condition if condition.broken => Gate::Broken,
+            condition if condition.read_only => Gate::ReadOnly,
+            condition if condition.on_disk == Activity::NotKept => Gate::Open,
+            condition
+                if condition.on_disk == Activity::Active && self.closing.unconfirmed.is_none() =>
+            {
+                Gate::Open
+            }
+            _ => Gate::Closed,
+        };
+        let view = ArrayView {
+            epoch: self.condition.epoch,
+            gate,
+            slots: self.roster.published_slots(),
+            resync_offset: self.setup.resync_offset,
+            zero_is_fast: self.setup.zero_is_fast,
+        };
+        self.effects.push_back(ArrayEffect::Publish(Arc::new(view)));
+    }
+}

@@ -1,0 +1,403 @@
+//! What the array does next: a pure table from facts to one action.
+//!
+//! Superblocks and members' volatile caches are two resources. Each has at most one task, and both may have one at once,
+//! except that nothing is written to superblocks between the last flush and the update that says clean. The first row that
+//! fits is taken, again and again, until that is Wait.
+//!
+//! The order is the policy: what has ended is settled, a failed member is recorded before anything else (I4), then writers
+//! are let in, then flushes are served, then the array turns clean. [check: the_table_keeps_its_promises]
+
+use braid_hooks::{Bug, planted};
+
+/// What durable superblocks say about writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Activity {
+    /// No redundancy, so nothing is said.
+    NotKept,
+    /// No write is under way.
+    Clean,
+    /// Writes may be under way.
+    Active,
+}
+
+/// Why members are being flushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FlushPurpose {
+    /// For clients that asked.
+    Clients,
+    /// Before the superblocks turn clean, or as the last thing of an array that keeps no intent.
+    Last,
+}
+
+/// How the superblocks stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Superblocks {
+    /// No update is under way.
+    Free,
+    /// Members are writing.
+    Out,
+    /// They have written; there are more to come.
+    WaveDurable,
+    /// All have, but the update says less than is so by now: another member was lost, the lost one's own count is not
+    /// passed, or the array has broken.
+    Outdated,
+    /// All have.
+    Durable,
+}
+
+/// How the members' volatile caches stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Caches {
+    /// No flush is under way.
+    Free,
+    /// Members are flushing.
+    Flushing(FlushPurpose),
+    /// They have.
+    Flushed(FlushPurpose),
+}
+
+/// A round in which every shard brings what it has answered to the members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Round {
+    /// None was begun.
+    None,
+    /// Shards are at it.
+    UnderWay,
+    /// They are done; what came of it has not been used.
+    Over,
+}
+
+/// Whether writes may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Writes {
+    Allowed,
+    /// The array was opened for reading.
+    ReadOnly,
+    /// More members are lost than can be made up for.
+    Broken,
+}
+
+/// How far the gate is on its way from open to closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Closing {
+    /// It is not being closed.
+    No,
+    /// Shards still have writes under way.
+    Draining,
+    /// No shard has a write under way, nor begins one.
+    Drained,
+}
+
+/// The array at a glance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ArrayFacts {
+    /// The view that shards have is not what is so.
+    pub(super) unpublished: bool,
+    pub(super) superblocks: Superblocks,
+    pub(super) caches: Caches,
+    pub(super) stopped: bool,
+    pub(super) writes: Writes,
+    /// What durable superblocks say.
+    pub(super) on_disk: Activity,
+    /// A member is out, and no durable superblock says so.
+    pub(super) unrecorded: bool,
+    /// The array was found dirty without some of its members, and no superblock says so yet.
+    pub(super) absent: bool,
+    /// A shard waits for the gate.
+    pub(super) write_wanted: bool,
+    /// The last update was said once; a second time is due and wakes no spare.
+    pub(super) said_once: bool,
+    /// Clients' flushes wait for a round to begin.
+    pub(super) flush_wanted: bool,
+    /// The round for clients' flushes that came before.
+    pub(super) round: Round,
+    pub(super) closing: Closing,
+    /// No shard has had a write for a while.
+    pub(super) idle: bool,
+    pub(super) stopping: bool,
+    /// The last flush of an array that keeps no intent is done.
+    pub(super) last_flush_done: bool,
+    /// What the shards of a broken array still have for the members.
+    pub(super) last_round: Round,
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// An event will come.
+    Wait,
+    /// Tell the shards.
+    Publish,
+    /// Write the next superblocks of the update.
+    WriteWave,
+    /// Forget the update: it is not the last word.
+    DropUpdate,
+    /// The update is what is so: tell those that wait for it.
+    CompleteUpdate,
+    /// The flush is made anew, without the member that failed.
+    FlushAgain,
+    /// Answer the clients whose flush it was.
+    Answer,
+    /// Write superblocks that say clean.
+    TurnClean,
+    /// Stay active.
+    DropClose,
+    /// Write superblocks without the lost member.
+    Record,
+    /// Write superblocks that say active; then the gate opens.
+    TurnActive,
+    /// Let writes begin, or say that they may not.
+    OpenGate,
+    /// Write superblocks without the absent members.
+    RecordAbsent,
+    FlushForClients,
+    /// Ask the shards to bring what they have answered to the members.
+    WriteBack,
+    /// Write the last update once more.
+    SayAgain,
+    CloseGate,
+    /// Flush all members, before superblocks turn clean or the array stops.
+    FlushLast,
+    /// Ask the shards of a broken array for what they still have.
+    LastRound,
+    Stop,
+}
+
+/// The table.
+pub(super) fn decide(facts: &ArrayFacts) -> Action {
+    let ArrayFacts { superblocks, caches, writes, on_disk, closing, .. } = *facts;
+    let ArrayFacts { unrecorded, write_wanted, flush_wanted, round, .. } = *facts;
+    let may_write = writes == Writes::Allowed;
+    // Superblocks may be written; caches may be flushed.
+    let is_last_flush = matches!(caches, Caches::Flushing(FlushPurpose::Last));
+    let s_free = superblocks == Superblocks::Free && !is_last_flush;
+    let c_free = caches == Caches::Free;
+    // Flushes of clients do not count on what no superblock says yet.
+    let to_record = unrecorded && may_write && on_disk != Activity::NotKept;
+    let to_record_absent = facts.absent && may_write;
+    let turns_active = write_wanted && may_write && on_disk == Activity::Clean;
+    let may_be_clean = !write_wanted && !unrecorded && may_write && on_disk == Activity::Active;
+    let flushes = flush_wanted || round != Round::None;
+    let is_quiet = !flushes && c_free && s_free;
+    let stops = facts.stopping && is_quiet;
+    let lacks_last_round = writes == Writes::Broken && facts.last_round != Round::Over;
+    let lacks_close = may_write && on_disk == Activity::Active;
+    let lacks_last_flush = may_write && on_disk == Activity::NotKept && !facts.last_flush_done;
+    let lacks_last_flush = lacks_last_flush && !planted(Bug::StopUnflushed);
+    // Said once only, an update leaves a member that missed it one event behind, as if it had missed no write. So no flush is
+    // answered before the second time (I8), which comes at once, or with the next update if that is near.
+    let is_forgotten = planted(Bug::SaidOnce);
+    let to_say_again = facts.said_once && may_write && !is_forgotten;
+    let is_followed = closing != Closing::No || facts.stopping && on_disk == Activity::Active;
+    let is_awaited = caches == Caches::Flushed(FlushPurpose::Clients);
+    let stays_dirty = planted(Bug::StaysDirty);
+
+    let flushed_for = |purpose| caches == Caches::Flushed(purpose);
+    let flush_again = unrecorded && writes != Writes::Broken && !planted(Bug::FlushedUnrecorded);
+    let rows = [
+        (facts.unpublished, Action::Publish),
+        (superblocks == Superblocks::WaveDurable, Action::WriteWave),
+        (superblocks == Superblocks::Outdated, Action::DropUpdate),
+        (superblocks == Superblocks::Durable, Action::CompleteUpdate),
+        (flushed_for(FlushPurpose::Clients) && flush_again, Action::FlushAgain),
+        (flushed_for(FlushPurpose::Clients) && !to_say_again, Action::Answer),
+        (flushed_for(FlushPurpose::Last) && may_be_clean && !stays_dirty, Action::TurnClean),
+        (flushed_for(FlushPurpose::Last), Action::DropClose),
+        (facts.stopped, Action::Wait),
+        (s_free && to_record, Action::Record),
+        (s_free && turns_active, Action::TurnActive),
+        (s_free && write_wanted, Action::OpenGate),
+        (s_free && flushes && to_record_absent, Action::RecordAbsent),
+        (
+            c_free && round == Round::Over && !to_record && !to_record_absent,
+            Action::FlushForClients,
+        ),
+        (flush_wanted && round == Round::None && !to_record_absent, Action::WriteBack),
+        (s_free && to_say_again && (is_awaited || !is_followed), Action::SayAgain),
+        (s_free && c_free && closing == Closing::Drained, Action::FlushLast),
+        (s_free && facts.idle && may_be_clean && closing == Closing::No, Action::CloseGate),
+        (stops && lacks_last_round && facts.last_round == Round::None, Action::LastRound),
+        (stops && lacks_last_round, Action::Wait),
+        (stops && lacks_close && closing == Closing::No, Action::CloseGate),
+        (stops && lacks_close, Action::Wait),
+        (stops && lacks_last_flush, Action::FlushLast),
+        (stops, Action::Stop),
+    ];
+    let action = rows.into_iter().find_map(|(fits, action)| fits.then_some(action));
+    action.unwrap_or(Action::Wait)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOTH: [bool; 2] = [false, true];
+
+    /// Facts that the table's own decisions rule out.
+    fn is_possible(facts: &ArrayFacts) -> bool {
+        let is_last = |purpose| matches!(purpose, FlushPurpose::Last);
+        match facts.caches {
+            Caches::Flushing(purpose) | Caches::Flushed(purpose) if is_last(purpose) => {
+                facts.superblocks == Superblocks::Free
+            }
+            _ => true,
+        }
+    }
+
+    /// Every combination of facts that is possible, and many that are not.
+    fn for_all(mut check: impl FnMut(&ArrayFacts)) {
+        use Closing::{Drained, Draining};
+        let superblocks = [
+            Superblocks::Free,
+            Superblocks::Out,
+            Superblocks::WaveDurable,
+            Superblocks::Outdated,
+            Superblocks::Durable,
+        ];
+        let caches = [
+            Caches::Free,
+            Caches::Flushing(FlushPurpose::Clients),
+            Caches::Flushing(FlushPurpose::Last),
+            Caches::Flushed(FlushPurpose::Clients),
+            Caches::Flushed(FlushPurpose::Last),
+        ];
+        let rounds = [Round::None, Round::UnderWay, Round::Over];
+        for superblocks in superblocks {
+            for caches in caches {
+                for writes in [Writes::Allowed, Writes::ReadOnly, Writes::Broken] {
+                    for on_disk in [Activity::NotKept, Activity::Clean, Activity::Active] {
+                        for (round, last_round) in
+                            rounds.into_iter().flat_map(|one| rounds.map(|other| (one, other)))
+                        {
+                            for closing in [Closing::No, Draining, Drained] {
+                                for bits in 0_u32..1 << 10 {
+                                    let bit = |n: u32| BOTH[usize::from(bits >> n & 1 == 1)];
+                                    let facts = ArrayFacts {
+                                        unpublished: bit(0),
+                                        superblocks,
+                                        caches,
+                                        stopped: bit(1),
+                                        writes,
+                                        on_disk,
+                                        unrecorded: bit(2),
+                                        absent: bit(3),
+                                        write_wanted: bit(4),
+                                        said_once: bit(5),
+                                        flush_wanted: bit(6),
+                                        round,
+                                        closing,
+                                        idle: bit(7),
+                                        stopping: bit(8),
+                                        last_flush_done: bit(9),
+                                        last_round,
+                                    };
+                                    if is_possible(&facts) {
+                                        check(&facts);
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn check(facts: &ArrayFacts) {
+        let action = decide(facts);
+        let ArrayFacts { superblocks, caches, writes, on_disk, round, closing, .. } = *facts;
+        let may_write = writes == Writes::Allowed;
+        let begins_update = matches!(
+            action,
+            Action::Record
+                | Action::RecordAbsent
+                | Action::TurnActive
+                | Action::TurnClean
+                | Action::SayAgain
+        );
+        if begins_update {
+            assert!(may_write, "superblocks only change where writes are allowed: {facts:?}");
+            assert_eq!(superblocks, Superblocks::Free, "one update at a time: {facts:?}");
+            let is_last = caches == Caches::Flushing(FlushPurpose::Last);
+            assert!(!is_last, "nothing changes between the last flush and clean: {facts:?}");
+        }
+        match action {
+            Action::TurnClean => {
+                assert_eq!(caches, Caches::Flushed(FlushPurpose::Last), "flushed: {facts:?}");
+                assert!(!facts.unrecorded && !facts.write_wanted, "and nothing came: {facts:?}");
+            }
+            Action::Answer => {
+                let is_told = !facts.unrecorded || writes == Writes::Broken;
+                assert!(is_told, "I4: no flush is answered over an unrecorded loss: {facts:?}");
+                let is_said = !facts.said_once || !may_write;
+                assert!(is_said, "I8: nor while an absent member is one event behind: {facts:?}");
+            }
+            Action::FlushForClients => {
+                let recorded = !facts.unrecorded && !facts.absent;
+                let is_told = recorded || !may_write || on_disk == Activity::NotKept;
+                assert!(is_told, "what is lost is recorded before the flush: {facts:?}");
+                assert!(caches == Caches::Free && round == Round::Over, "{facts:?}");
+            }
+            Action::FlushLast => {
+                assert!(superblocks == Superblocks::Free && caches == Caches::Free, "{facts:?}");
+                let is_drained = closing == Closing::Drained || on_disk == Activity::NotKept;
+                assert!(is_drained, "no write is under way: {facts:?}");
+            }
+            Action::CloseGate => {
+                assert!(on_disk == Activity::Active && may_write, "{facts:?}");
+                assert!(closing == Closing::No && !facts.unrecorded, "{facts:?}");
+                assert_eq!(
+                    superblocks,
+                    Superblocks::Free,
+                    "what is written may open it: {facts:?}"
+                );
+            }
+            Action::OpenGate => {
+                let is_allowed = on_disk != Activity::Clean || !may_write;
+                assert!(is_allowed, "I2: no write begins under clean superblocks: {facts:?}");
+            }
+            Action::Stop => {
+                let is_still = superblocks == Superblocks::Free && caches == Caches::Free;
+                assert!(is_still && round == Round::None && !facts.flush_wanted, "{facts:?}");
+                assert!(!(may_write && on_disk == Activity::Active), "it turns clean: {facts:?}");
+            }
+            Action::Wait => assert!(is_ended(facts), "something will end it: {facts:?}"),
+            _ => {}
+        }
+    }
+
+    /// Who ends a wait: a member, a shard, the clock, a client; or it is over.
+    fn is_ended(facts: &ArrayFacts) -> bool {
+        let member =
+            facts.superblocks == Superblocks::Out || matches!(facts.caches, Caches::Flushing(_));
+        let shard = facts.round == Round::UnderWay
+            || facts.closing == Closing::Draining
+            || facts.last_round == Round::UnderWay;
+        // Nothing is asked for that could be done.
+        let nothing = !facts.write_wanted && !facts.flush_wanted && facts.round == Round::None;
+        member || shard || facts.stopped || nothing && !facts.stopping
+    }
+
+    #[test]
+    fn the_table_keeps_its_promises() {
+        for_all(check);
+    }
+
+    /// Whatever waits for superblocks or caches is not forgotten when they are free.
+    #[test]
+    fn what_is_asked_for_is_done_when_nothing_is_under_way() {
+        for_all(|facts| {
+            let is_still = facts.superblocks == Superblocks::Free
+                && facts.caches == Caches::Free
+                && !facts.stopped;
+            if is_still && (facts.write_wanted || facts.flush_wanted && facts.round == Round::None)
+            {
+                assert_ne!(decide(facts), Action::Wait, "{facts:?}");
+            }
+            let is_lost = facts.unrecorded && facts.writes == Writes::Allowed;
+            if is_still && is_lost && facts.on_disk != Activity::NotKept && !facts.unpublished {
+                assert_eq!(decide(facts), Action::Record, "a loss comes first: {facts:?}");
+            }
+        });
+    }
+}

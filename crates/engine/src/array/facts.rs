@@ -1,0 +1,72 @@
+//! Folding the array into the small value that decisions are made from.
+
+use super::decide::{
+    Activity, ArrayFacts, Caches, Closing as GateClosing, Round, Superblocks, Writes,
+};
+use super::{Array, Update};
+
+impl Array {
+    pub(super) fn facts(&self) -> ArrayFacts {
+        let Self { condition, closing, flushes, .. } = self;
+        let is_whole = self.missing_count() == 0;
+        let wakes_a_spare = self.roster.has_spares() && is_whole;
+        ArrayFacts {
+            unpublished: condition.unpublished,
+            superblocks: self
+                .update
+                .as_ref()
+                .map_or(Superblocks::Free, |update| self.stands(update)),
+            caches: match self.flushing {
+                None => Caches::Free,
+                Some(purpose) if flushes.missing.is_empty() => Caches::Flushed(purpose),
+                Some(purpose) => Caches::Flushing(purpose),
+            },
+            stopped: condition.stopped,
+            writes: match () {
+                () if condition.broken => Writes::Broken,
+                () if condition.read_only => Writes::ReadOnly,
+                () => Writes::Allowed,
+            },
+            on_disk: condition.on_disk,
+            unrecorded: self.roster.has_unrecorded(),
+            absent: condition.absent_untold,
+            write_wanted: condition.write_wanted,
+            said_once: condition.said_once && !wakes_a_spare,
+            flush_wanted: !flushes.queue.is_empty(),
+            round: match () {
+                () if flushes.written_back.is_empty() => Round::None,
+                () if flushes.unwritten.is_empty() => Round::Over,
+                () => Round::UnderWay,
+            },
+            closing: match &closing.unconfirmed {
+                None => GateClosing::No,
+                Some(shards) if shards.is_empty() => GateClosing::Drained,
+                Some(_) => GateClosing::Draining,
+            },
+            idle: closing.idle && condition.on_disk == Activity::Active,
+            stopping: condition.stopping,
+            last_flush_done: closing.last_flush_done,
+            last_round: match () {
+                () if !closing.last_round => Round::None,
+                () if flushes.unwritten.is_empty() => Round::Over,
+                () => Round::UnderWay,
+            },
+        }
+    }
+
+    fn stands(&self, update: &Update) -> Superblocks {
+        let is_broken = self.condition.broken;
+        let targets = self.roster.superblock_targets(true);
+        let is_last = update.later.is_disjoint(&targets);
+        // The lost member's own count must be passed: said once more.
+        let is_behind = self.roster.has_unrecorded() && !self.events.are_beyond_the_lost();
+        match () {
+            () if !update.missing.is_empty() => Superblocks::Out,
+            () if !is_last && !is_broken => Superblocks::WaveDurable,
+            // A member that holds data cannot be told, so nothing counts as recorded: a write that another member missed is
+            // never answered well (I4).
+            () if is_broken || is_behind || !self.roster.records_all() => Superblocks::Outdated,
+            () => Superblocks::Durable,
+        }
+    }
+}

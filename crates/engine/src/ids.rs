@@ -1,0 +1,17 @@
+//! Names: small numbers that machines and drivers call things by.
+
+/// Name of a member for as long as the array is open; the driver knows which device it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemberId(pub u16);
+
+/// Which of an array's shards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ShardIndex(pub u16);
+
+/// Name of a client's request, chosen by the driver, unique among those in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// Name of one member request of one shard; never reused within a shard's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IoId(pub u64);
