@@ -1,12 +1,13 @@
 //! What a shard asks its driver to do, and how the driver reports back.
 
 use braid_geometry::{LogicalSector, MemberSector, Slot};
+use braid_hooks::{Bug, planted};
 
 use crate::Instant;
 use crate::buffer::Buffer;
 pub use crate::ids::IoId;
 use crate::ids::{MemberId, RequestId};
-use crate::request::Fault;
+use crate::request::{Fault, Operation, Piece};
 
 /// What to do with a run of a member's sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,22 @@ pub enum MemberOperation {
 }
 
 impl MemberOperation {
+    /// What is to be done on members for sectors of `piece` from `done` on.
+    pub(crate) fn of_piece(piece: &Piece, done: u32) -> Self {
+        let done = if planted(Bug::PayloadRestarts) { 0 } else { done };
+        let offset_sectors = piece.payload_offset_sectors + done;
+        let buffer = Buffer::Payload { request: piece.request, offset_sectors };
+        match piece.operation {
+            Operation::Read => Self::Read { buffer },
+            Operation::Write { durable } => {
+                let durable = durable && !planted(Bug::FuaDropped);
+                Self::Write { buffer, durable }
+            }
+            Operation::WriteZeroes { may_punch, durable } => Self::Zero { may_punch, durable },
+            Operation::Trim => Self::Zero { may_punch: true, durable: false },
+        }
+    }
+
     /// Whether this changes the member.
     #[must_use]
     pub fn is_write(&self) -> bool {

@@ -8,7 +8,6 @@ use braid_hooks::{Bug, planted};
 
 use braid_geometry::{DirectGeometry, LogicalSector, Slot};
 
-use crate::buffer::Buffer;
 use crate::effect::{MemberFault, MemberIoDone, MemberOperation};
 use crate::ids::IoId;
 use crate::request::{Fault, Operation, Piece};
@@ -46,7 +45,8 @@ impl Direct {
             let extent = self.geometry.locate(LogicalSector(piece.start.0 + u64::from(done)));
             let left = u64::from(piece.sectors - done);
             let sectors = u32::try_from(extent.length_sectors.min(left)).expect("at most a piece");
-            let (operation, fault) = operation(piece, done);
+            let operation = MemberOperation::of_piece(piece, done);
+            let fault = piece.operation.fault();
             common.add_part(key);
             let is_zero = matches!(operation, MemberOperation::Zero { .. });
             let extra = u32::from(is_zero && planted(Bug::ZeroTooLong));
@@ -65,27 +65,5 @@ impl Direct {
         let fault = |error| if error == MemberFault::NoSpace { Fault::NoSpace } else { fault };
         let result = if planted(Bug::DirectErrorIgnored) { Ok(()) } else { done.result };
         common.part_done(key, result.map_err(fault));
-    }
-}
-
-/// What to do on the members for sectors of `piece` from `done` on, and what to say if it fails.
-pub(crate) fn operation(piece: &Piece, done: u32) -> (MemberOperation, Fault) {
-    let buffer = || Buffer::Payload {
-        request: piece.request,
-        offset_sectors: piece.payload_offset_sectors
-            + if planted(Bug::PayloadRestarts) { 0 } else { done },
-    };
-    match piece.operation {
-        Operation::Read => (MemberOperation::Read { buffer: buffer() }, Fault::Unreadable),
-        Operation::Write { durable } => {
-            let durable = durable && !planted(Bug::FuaDropped);
-            (MemberOperation::Write { buffer: buffer(), durable }, Fault::Unwritable)
-        }
-        Operation::WriteZeroes { may_punch, durable } => {
-            (MemberOperation::Zero { may_punch, durable }, Fault::Unwritable)
-        }
-        Operation::Trim => {
-            (MemberOperation::Zero { may_punch: true, durable: false }, Fault::Unwritable)
-        }
     }
 }

@@ -19,26 +19,31 @@
 //! came from is lost [check: what_was_read_from_a_dirty_mirror_reads_the_same_again]. Sectors that this run has written are
 //! alike again; they are not told apart from the others.
 //!
+//! Four rooms: [`mod@facts`] folds the work on an extent into a small value, [`mod@decide`] is the pure table, [`act`]
+//! changes the state and emits effects, and this file says what there is to change. [`choice`] is which copy to read.
+//!
 //! The range lock gives all copies the same order of overlapping writes, and keeps a repair from
 //! putting old bytes over new ones [check: overlapping_writes_reach_copies_in_one_order].
 
-mod change;
-mod read;
+mod act;
+mod choice;
+mod decide;
+mod facts;
 
-use braid_hooks::{Mark, reached};
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 
 use braid_geometry::{LogicalSector, MemberSector, MirrorGeometry, Slot};
+use braid_hooks::{Bug, Mark, planted, reached};
 use smallvec::SmallVec;
 
-use crate::buffer::{BlockIndex, Buffer};
-use crate::effect::{MemberIoDone, MemberOperation};
+use crate::buffer::{BlockIndex, Buffer, SECOND_SIDE, Side, side_of};
+use crate::effect::{MemberFault, MemberIoDone, MemberOperation};
 use crate::ids::{IoId, MemberId};
 use crate::request::{LockKey, Operation, Piece, RangeLock};
 use crate::shard::{Common, PieceKey};
 use crate::slab::Slab;
-use change::Change;
-use read::Read;
+use choice::Loads;
+use decide::{Range, Stage};
 
 /// Part of a piece that is contiguous in every copy.
 #[derive(Clone, Copy, Debug)]
@@ -58,9 +63,44 @@ impl Extent {
 
 /// What one extent is going through.
 #[derive(Debug)]
-enum Work {
-    Read(Read),
-    Change(Change),
+struct Work {
+    extent: Extent,
+    stage: Stage,
+    range: Range,
+    /// Requests to members that are out.
+    outstanding: u16,
+    /// Read: copies that could not be read, and why.
+    failed: SmallVec<[(Slot, MemberFault); 2]>,
+    /// Read: the payload holds what a copy says.
+    was_read: bool,
+    /// Read: it is made again in halves.
+    halves: bool,
+    /// Write: the copies have been asked to take it.
+    begun: bool,
+    /// Write: copies that took it.
+    written: u16,
+    /// Write: copies that missed it: slot and the member that had it.
+    missed: SmallVec<[(Slot, MemberId); 2]>,
+    /// Write: a copy had no space.
+    is_full: bool,
+}
+
+impl Work {
+    fn new(extent: Extent, stage: Stage) -> Self {
+        Self {
+            extent,
+            stage,
+            range: Range::NotAsked,
+            outstanding: 0,
+            failed: SmallVec::new(),
+            was_read: false,
+            halves: false,
+            begun: false,
+            written: 0,
+            missed: SmallVec::new(),
+            is_full: false,
+        }
+    }
 }
 
 /// Whose a member request is.
@@ -76,31 +116,24 @@ enum Owner {
 #[derive(Debug)]
 pub(crate) struct Mirror {
     geometry: MirrorGeometry,
-    works: BTreeMap<LockKey, Work>,
-    next_work: u64,
+    works: Slab<Work>,
+    /// Work to be looked at, first come, first served.
+    ready: VecDeque<LockKey>,
     in_flight: Slab<(Owner, Slot)>,
     lock: RangeLock,
-    balance: Vec<Load>,
-}
-
-/// What a slot's member is doing, for choosing the copy to read.
-#[derive(Clone, Copy, Debug, Default)]
-struct Load {
-    reads: u32,
-    /// Where the last read ended: a read that goes on there is sequential.
-    next_sector: u64,
+    loads: Loads,
 }
 
 impl Mirror {
     pub(crate) fn new(geometry: MirrorGeometry) -> Self {
-        let slots = usize::from(geometry.slots());
+        let loads = Loads::new(geometry.slots());
         Self {
             geometry,
-            works: BTreeMap::new(),
-            next_work: 0,
+            works: Slab::default(),
+            ready: VecDeque::new(),
             in_flight: Slab::default(),
             lock: RangeLock::default(),
-            balance: vec![Load::default(); slots],
+            loads,
         }
     }
 
@@ -117,47 +150,84 @@ impl Mirror {
             let mut extent = Extent { key, piece: *piece, done, sectors };
             common.add_part(key);
             if piece.operation.is_write() {
-                self.begin_write(common, extent);
+                self.begin(extent, Stage::Write);
             } else {
-                self.cut_in_doubt(common, &mut extent);
-                self.begin_read(common, extent);
+                extent.sectors = self.cut_in_doubt(common, &extent);
+                self.begin(extent, Stage::Read);
             }
             done += extent.sectors;
         }
+        self.settle(common);
     }
 
     pub(crate) fn handle_io(&mut self, common: &mut Common, done: MemberIoDone) {
         let (owner, slot) = self.in_flight.remove(done.id.0).expect("an answer to our own request");
-        let work = match owner {
-            Owner::Work(work) => work,
+        match owner {
             Owner::Forsaken => {
                 reached(Mark::LateRead);
-                self.balance[usize::from(slot.0)].reads -= 1;
-                return common.stray_done(slot, done.result);
+                self.loads.end(slot);
+                common.stray_done(slot, done.result);
             }
             Owner::Probe => {
                 common.clocks.probed(slot);
-                return common.stray_done(slot, done.result);
+                common.stray_done(slot, done.result);
             }
-        };
-        match self.works.remove(&work).expect("work lasts as long as its requests") {
-            Work::Read(read) => self.read_done(common, (work, read), slot, done.result),
-            Work::Change(change) => self.change_done(common, (work, change), slot, done.result),
+            Owner::Work(key) => {
+                let work = self.works.get_mut(key.0).expect("work lasts as long as its requests");
+                match work.stage {
+                    Stage::Read => {
+                        self.loads.end(slot);
+                        work.note_read(common, slot, done.result);
+                    }
+                    Stage::Write | Stage::Mend => work.note_written(common, slot, done.result),
+                }
+                self.ready.push_back(key);
+            }
         }
+        self.settle(common);
     }
 
-    /// Writes that hold their answer may have become answerable.
+    /// Writes whose answer waits for superblocks may have become answerable.
     pub(crate) fn handle_view(&mut self, common: &mut Common) {
-        let holding: Vec<LockKey> = self
-            .works
-            .iter()
-            .filter(|(_, work)| matches!(work, Work::Change(change) if change.is_holding()))
-            .map(|(key, _)| *key)
-            .collect();
-        for key in holding {
-            if let Some(Work::Change(change)) = self.works.remove(&key) {
-                self.change_settled(common, key, change);
-            }
+        let waiting = self.works.iter_mut().filter(|(_, work)| !work.missed.is_empty());
+        self.ready.extend(waiting.map(|(name, _)| LockKey(name)));
+        self.settle(common);
+    }
+
+    /// Members begin to sit out, or come back: forsakes reads of members that do, and reads other copies instead, where
+    /// there are any that may be believed.
+    pub(crate) fn handle_attention(&mut self, common: &mut Common) {
+        if !common.clocks.is_any_out() {
+            return;
+        }
+        let under_way = self.in_flight.iter_mut();
+        let slow = under_way.filter(|(_, (_, slot))| common.clocks.sits_out(*slot));
+        let slow: Vec<u64> = slow.map(|(name, _)| name).collect();
+        for name in slow {
+            self.forsake(common, name);
+        }
+        self.settle(common);
+    }
+
+    fn forsake(&mut self, common: &mut Common, name: u64) {
+        let Some((Owner::Work(key), _)) = self.in_flight.get(name).copied() else { return };
+        let work = self.works.get(key.0).expect("work lasts as long as its requests");
+        let (side, offset_sectors) = side_of(work.extent.piece.payload_offset_sectors);
+        let other = self.choose_copy(common, work).map(|(slot, _)| slot);
+        let has_other = other.is_some_and(|slot| !common.clocks.sits_out(slot));
+        if work.stage != Stage::Read || side == Side::Second || !has_other {
+            return;
+        }
+        reached(Mark::ReadForsaken);
+        common.forsake(work.extent.key);
+        self.in_flight.get_mut(name).expect("just seen").0 = Owner::Forsaken;
+        let work = self.works.get_mut(key.0).expect("just seen");
+        if !planted(Bug::ForsakenSameMemory) {
+            work.extent.piece.payload_offset_sectors = offset_sectors + SECOND_SIDE;
+        }
+        if !planted(Bug::ForsakenForgotten) {
+            work.outstanding -= 1;
+            self.ready.push_back(key);
         }
     }
 
@@ -174,9 +244,9 @@ impl Mirror {
         common.submit((io, slot), run, MemberOperation::Read { buffer });
     }
 
-    fn new_work(&mut self) -> LockKey {
-        self.next_work += 1;
-        LockKey(self.next_work)
+    fn begin(&mut self, extent: Extent, stage: Stage) {
+        let key = LockKey(self.works.insert(Work::new(extent, stage)));
+        self.ready.push_back(key);
     }
 
     /// Every copy of the extent: slot and place.
@@ -184,30 +254,4 @@ impl Mirror {
         let start = extent.start();
         (0..self.geometry.copies()).map(|copy| self.geometry.copy(start, copy)).collect()
     }
-
-    fn acquire(&mut self, common: &mut Common, key: LockKey, work: Work, extent: &Extent) {
-        self.works.insert(key, work);
-        if self.lock.acquire(key, extent.start().0, u64::from(extent.sectors)) {
-            self.locked(common, key);
-        } else {
-            reached(Mark::WaitsForRange);
-        }
-    }
-
-    fn release(&mut self, common: &mut Common, key: LockKey) {
-        for granted in self.lock.release(key) {
-            self.locked(common, granted);
-        }
-    }
-
-    /// `key` holds its range from now on.
-    fn locked(&mut self, common: &mut Common, key: LockKey) {
-        match self.works.remove(&key).expect("waiting work is kept") {
-            Work::Read(read) => self.try_next_copy(common, key, read.into_locked()),
-            Work::Change(change) => self.submit_change(common, key, change),
-        }
-    }
 }
-
-/// A copy that missed a change: slot and the member that had it.
-type Missed = (Slot, MemberId);

@@ -45,6 +45,11 @@ impl Operation {
     pub fn is_write(&self) -> bool {
         !matches!(self, Self::Read)
     }
+
+    /// What a client is told of it when no member can serve it.
+    pub(crate) fn fault(&self) -> Fault {
+        if self.is_write() { Fault::Unwritable } else { Fault::Unreadable }
+    }
 }
 
 /// A request on a range of sectors.

@@ -1,0 +1,103 @@
+//! Which copy to read.
+//!
+//! Where copies agree: the one that goes on where its member's last read ended, else the least busy one. Where they may
+//! differ (beyond the resync offset after a crash, or once writes are refused because one was left half done) it is always
+//! the first copy that can be read, in md's order, so that two reads never tell two stories and md's resync agrees with
+//! what was read.
+
+use braid_geometry::{MemberSector, Slot};
+use braid_hooks::{Bug, Point, planted, sometimes};
+
+use super::{Extent, Mirror, Work};
+use crate::array::Gate;
+use crate::effect::MemberFault;
+use crate::shard::Common;
+
+/// What members are doing, by slot.
+#[derive(Debug)]
+pub(super) struct Loads(Box<[Load]>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
+    reads: u32,
+    /// Where the last read ended: a read that goes on there is sequential.
+    next_sector: u64,
+}
+
+impl Loads {
+    pub(super) fn new(slots: u16) -> Self {
+        Self(vec![Load::default(); usize::from(slots)].into_boxed_slice())
+    }
+
+    /// A read begins.
+    pub(super) fn begin(&mut self, slot: Slot, start: MemberSector, sectors: u32) {
+        let load = &mut self.0[usize::from(slot.0)];
+        load.reads += 1;
+        load.next_sector = start.0 + u64::from(sectors);
+    }
+
+    /// A read has ended.
+    pub(super) fn end(&mut self, slot: Slot) {
+        self.0[usize::from(slot.0)].reads -= 1;
+    }
+
+    /// The smaller, the better.
+    fn cost(&self, slot: Slot, start: MemberSector) -> (bool, u32) {
+        let load = self.0[usize::from(slot.0)];
+        (load.next_sector != start.0, load.reads)
+    }
+}
+
+impl Mirror {
+    /// The best copy that has not failed, if there is one.
+    pub(super) fn choose_copy(&self, common: &Common, work: &Work) -> Option<(Slot, MemberSector)> {
+        let sectors = u64::from(work.extent.sectors);
+        let agree = copies_agree(common, &work.extent);
+        let mut copies = self.copies(&work.extent);
+        copies.retain(|(slot, sector)| {
+            let has_failed = work.failed.iter().any(|(failed, _)| failed == slot);
+            !has_failed && common.view.readable(*slot, *sector, sectors).is_some()
+        });
+        if agree && !common.clocks.is_any_out() && sometimes(Point::OtherCopy) {
+            return copies.pop();
+        }
+        if !agree {
+            return copies.first().copied();
+        }
+        let sits_out = |slot: Slot| common.clocks.sits_out(slot);
+        let cost = |(slot, start): &(Slot, MemberSector)| {
+            (sits_out(*slot), self.loads.cost(*slot, *start))
+        };
+        copies.into_iter().min_by_key(cost)
+    }
+
+    /// Where copies may differ, what is read at once comes from one of them: how many sectors of the extent do.
+    pub(super) fn cut_in_doubt(&self, common: &Common, extent: &Extent) -> u32 {
+        if copies_agree(common, extent) || planted(Bug::DoubtUncut) {
+            return extent.sectors;
+        }
+        let mut sectors = u64::from(extent.sectors);
+        for (slot, start) in self.copies(extent) {
+            sectors = common.view.readable_alike(slot, start, sectors);
+        }
+        u32::try_from(sectors).expect("no more than there were")
+    }
+}
+
+impl Work {
+    /// Whether a read that failed is made again in halves: where copies may differ, until only what cannot be read itself
+    /// is left. A member that is gone has nothing.
+    pub(super) fn is_to_be_halved(&self, common: &Common, fault: MemberFault) -> bool {
+        let is_first = self.failed.is_empty();
+        let may_have_some = fault == MemberFault::Media && self.extent.sectors > 1;
+        let agree = copies_agree(common, &self.extent);
+        is_first && may_have_some && !agree && !planted(Bug::DoubtWhole)
+    }
+}
+
+/// Whether all copies of an extent are alike: they were when the array was started, and no write was left half done.
+fn copies_agree(common: &Common, extent: &Extent) -> bool {
+    let end = extent.start().0 + u64::from(extent.sectors);
+    let agree = end <= common.view.resync_offset && common.view.gate != Gate::Broken;
+    agree || planted(Bug::CopiesBelieved)
+}
