@@ -8,7 +8,7 @@
 //!
 //! ```text
 //!   open(path, access) --> refuse what the kernel holds --> lock --> FileMember | BlockMember
-//!   layer::Faulty( layer::Slow( layer::Trace( layer::Stats( member ))))    same trait all the way
+//!   layer::Faulty( layer::Slow( member ))    same trait all the way
 //! ```
 //!
 //! Invariants, and the test that guards each:

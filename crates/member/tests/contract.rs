@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use braid_member::layer::{Faulty, Slow, StatsMember, Traced};
+use braid_member::layer::{Faulty, Slow};
 use braid_member::{Member, MemberError, MemoryMember, create_file};
 
 const SIZE_BYTES: u64 = 300 * 1024;
@@ -13,8 +13,7 @@ type Members = Vec<(&'static str, Box<dyn Member>)>;
 fn members() -> (tempfile::TempDir, Members) {
     let folder = tempfile::tempdir().expect("tempdir");
     let file = create_file(&folder.path().join("member"), SIZE_BYTES).expect("create_file");
-    let layered = MemoryMember::new(SIZE_BYTES);
-    let layered = Traced::new(Slow::new(Faulty::new(StatsMember::new(layered))), |_| {});
+    let layered = Faulty::new(Slow::new(Faulty::new(MemoryMember::new(SIZE_BYTES))));
     let members: Members = vec![
         ("file", file),
         ("memory", Box::new(MemoryMember::new(SIZE_BYTES))),

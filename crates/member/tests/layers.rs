@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use braid_member::layer::{Counts, Fault, Faulty, Operation, Slow, StatsMember, Traced};
+use braid_member::layer::{Fault, Faulty, Operation, Slow};
 use braid_member::{Member, MemberError, MemoryMember};
 
 const SIZE_BYTES: u64 = 1 << 20;
@@ -94,51 +94,10 @@ fn a_slow_member_takes_at_least_its_delay() {
 }
 
 #[test]
-fn a_trace_has_one_line_per_operation_and_keeps_the_newest() {
-    let (member, trace) = Traced::in_memory(faulty_with_a_bad_flush(), 4);
-    member.write_at(&[0; 512], 4096, true).expect("write");
-    member.read_at(&mut [0; 16], 8).expect("read");
-    member.zero(0, 4096, true).expect("zero");
-    assert_eq!(trace.lines(), ["write 4096+512 durable ok", "read 8+16 ok", "zero 0+4096 ok"]);
-    member.flush().expect_err("a bad flush");
-    member.read_at(&mut [0; 1], SIZE_BYTES).expect_err("outside");
-    let lines = trace.lines();
-    assert_eq!(lines.len(), 4);
-    assert_eq!(lines[0], "read 8+16 ok");
-    assert_eq!(lines[2], "flush failed: injected fault");
-    assert!(lines[3].starts_with("read 1048576+1 failed: 1 bytes at offset 1048576"));
-}
-
-fn faulty_with_a_bad_flush() -> Faulty<MemoryMember> {
-    let member = faulty();
-    // Beyond the range of the durable write, so that only a whole flush meets it.
-    member.faults().insert(Fault::on(Operation::Flush, SIZE_BYTES - 1..SIZE_BYTES));
-    member
-}
-
-#[test]
-fn stats_count_operations_errors_and_bytes() {
-    let member = StatsMember::new(faulty());
-    let stats = member.stats();
-    member.write_at(&[0; 512], 0, true).expect("write");
-    member.write_at(&[0; 100], 0, false).expect("write");
-    member.read_at(&mut [0; 64], 0).expect("read");
-    member.read_at(&mut [0; 64], SIZE_BYTES).expect_err("outside");
-    member.flush().expect("flush");
-    member.zero(0, 4096, false).expect("zero");
-    let counts =
-        |operation_count, error_count, bytes| Counts { operation_count, error_count, bytes };
-    assert_eq!(stats.writes(), counts(2, 0, 612));
-    assert_eq!(stats.reads(), counts(2, 1, 64));
-    assert_eq!(stats.flushes(), counts(1, 0, 0));
-    assert_eq!(stats.zeroes(), counts(1, 0, 4096));
-}
-
-#[test]
 fn layers_pass_identity_and_size_through() {
     let inner = MemoryMember::new(SIZE_BYTES);
     let key = inner.identity().key;
-    let stack = StatsMember::new(Slow::new(Traced::new(Faulty::new(inner), |_| {})));
+    let stack = Faulty::new(Slow::new(Faulty::new(inner)));
     assert_eq!(stack.identity().key, key);
     assert_eq!(stack.size_bytes(), SIZE_BYTES);
     assert!(stack.can_zero_fast());

@@ -8,8 +8,20 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::Operation;
 use crate::{Identity, Member, MemberError};
+
+/// What a fault strikes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// [`Member::read_at`].
+    Read,
+    /// [`Member::write_at`].
+    Write,
+    /// [`Member::flush`].
+    Flush,
+    /// [`Member::zero`].
+    Zero,
+}
 
 /// How often a fault strikes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

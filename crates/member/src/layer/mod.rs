@@ -1,4 +1,4 @@
-//! Members around members: faults, delay, trace and counts.
+//! Members around members: faults and delay.
 //!
 //! Each layer is a [`Member`](crate::Member) that owns another one and adds one thing, so they stack
 //! in any order. None of them knows what it wraps.
@@ -7,10 +7,6 @@
 
 mod faulty;
 mod slow;
-mod stats;
-mod trace;
 
-pub use faulty::{Fault, FaultId, Faults, Faulty, Persistence};
+pub use faulty::{Fault, FaultId, Faults, Faulty, Operation, Persistence};
 pub use slow::{Delays, Slow};
-pub use stats::{Counts, Stats, StatsMember};
-pub use trace::{Operation, Record, Trace, Traced};
