@@ -14,7 +14,6 @@ use braid_engine::job::{self, Job};
 use braid_engine::request::{Fault, Piece, Regions, RequestId, ShardIndex};
 use braid_engine::{PREFETCH_PIECES, Shard, SitOut, Tuning};
 use braid_parity::Kernel;
-use braid_recording::Digest;
 use smallvec::SmallVec;
 
 use crate::arena::ShardMemory;
@@ -22,7 +21,6 @@ use crate::clock::Clock;
 use crate::edges::Turnstile;
 use crate::lane::{self, Lane};
 use crate::member_threads::{MemberQueue, Work};
-use crate::record::{self, Recorder};
 use crate::requests::{self, Requests};
 use crate::ring::Ring;
 use crate::scheduling::Scheduling;
@@ -112,19 +110,12 @@ pub(crate) struct Core {
     pub(crate) scheduling: Mutex<Scheduling>,
     pub(crate) watch: Watch,
     pub(crate) end: End,
-    pub(crate) kept: Kept,
+    /// The times of superblocks, and what they said last.
+    pub(crate) telling: Telling,
     /// When members sit out, as a person has set it.
     pub(crate) sit_out: Mutex<SitOut>,
     /// Workers, where io_uring is used.
     pub(crate) ring: Option<Ring>,
-}
-
-/// What is kept of what happened.
-pub(crate) struct Kept {
-    /// What machines were told.
-    pub(crate) recorder: Option<Recorder>,
-    /// The times of superblocks, and what they said last.
-    pub(crate) telling: Telling,
 }
 
 /// Whether the array has stopped, and how; and what else is to end then.
@@ -249,8 +240,6 @@ impl Core {
         effects: &mut ShardEffects,
     ) {
         let now = self.clock.now();
-        let told =
-            self.kept.recorder.as_ref().map(|recorder| (recorder, record::told_shard(events)));
         let prefetch = |shard: &Shard, event: &ShardEvent| {
             if let ShardEvent::Piece(piece) = event {
                 shard.prefetch(piece);
@@ -273,38 +262,27 @@ impl Core {
                 ShardEvent::Timeout => shard.handle_timeout(now),
             }
         }
-        let mut gave = told.is_some().then(Digest::default);
         let ShardEffects { jobs, member_ios, replies, releases, .. } = effects;
         while let Some(job) = shard.poll_job() {
-            gave.iter_mut().for_each(|gave| gave.add(&job));
             jobs.push_back(job);
         }
         while let Some(io) = shard.poll_member_io() {
-            gave.iter_mut().for_each(|gave| gave.add(&io));
             member_ios.push((io, shard.is_for_write(&io)));
         }
         while let Some(reply) = shard.poll_reply() {
-            gave.iter_mut().for_each(|gave| gave.add(&reply));
             replies.push(reply);
         }
         while let Some(release) = shard.poll_release() {
-            gave.iter_mut().for_each(|gave| gave.add(&release));
             releases.push(release);
         }
         while let Some(report) = shard.poll_report() {
-            gave.iter_mut().for_each(|gave| gave.add(&report));
             effects.reports = true;
             self.array.push(ArrayEvent::Report(index, report));
         }
         if self.turns.is_on() {
             self.turns.note(index, shard.dirty_sectors(), shard.waiting());
         }
-        let timeout = shard.poll_timeout();
-        self.arm(self.alarm.bring_forward(index, timeout));
-        if let (Some((recorder, told)), Some(mut gave)) = (told, gave) {
-            gave.add(&timeout);
-            recorder.turn(braid_recording::Machine::Shard(index), now, told, gave);
-        }
+        self.arm(self.alarm.bring_forward(index, shard.poll_timeout()));
     }
 
     fn carry_out(
@@ -428,8 +406,6 @@ impl Core {
         (effects, machines): (&mut ArrayEffects, &mut VecDeque<Machine>),
     ) {
         let now = self.clock.now();
-        let told =
-            self.kept.recorder.as_ref().map(|recorder| (recorder, record::told_array(events)));
         for event in events.drain(..) {
             match event {
                 ArrayEvent::Report(shard, report) => array.handle_report(now, shard, report),
@@ -444,11 +420,7 @@ impl Core {
                 ArrayEvent::Stop => array.handle_stop(now),
             }
         }
-        let mut gave = Digest::default();
         while let Some(effect) = array.poll_effect() {
-            if told.is_some() {
-                gave.add(&effect);
-            }
             match effect {
                 ArrayEffect::Publish(view) => {
                     *self.view.lock().expect("setting does not panic") = Arc::clone(&view);
@@ -473,8 +445,7 @@ impl Core {
                 ArrayEffect::Answer { request, result } => effects.answers.push((request, result)),
                 ArrayEffect::Notice(notice) => {
                     if let Notice::Told { .. } = notice {
-                        self.kept
-                            .telling
+                        self.telling
                             .is_told(|id, slot| self.members[usize::from(id.0)].told_member(slot));
                     }
                     if !flaw::has(Flaw::NoticesUnowned) {
@@ -485,12 +456,7 @@ impl Core {
             }
         }
         // Under ownership, so that an older moment never replaces a newer one.
-        let timeout = array.poll_timeout();
-        self.arm(self.alarm.set(Machine::Array, timeout));
-        if let Some((recorder, told)) = told {
-            gave.add(&timeout);
-            recorder.turn(braid_recording::Machine::Array, now, told, gave);
-        }
+        self.arm(self.alarm.set(Machine::Array, array.poll_timeout()));
     }
 
     fn write_superblock(
@@ -499,7 +465,7 @@ impl Core {
         effects: &mut ArrayEffects,
     ) {
         let queue = &self.members[usize::from(member.0)];
-        let time = self.kept.telling.begins(&state);
+        let time = self.telling.begins(&state);
         let to_ring = |ring: &Ring| ring.write_superblock(queue, &state, time);
         if queue.is_memory() {
             effects.superblocks.push((member, state));
@@ -539,7 +505,7 @@ impl Core {
         for (member, state) in effects.superblocks.drain(..) {
             let queue = &self.members[usize::from(member.0)];
             self.array
-                .push(queue.write_superblock(&state, self.kept.telling.time_of(state.events)));
+                .push(queue.write_superblock(&state, self.telling.time_of(state.events)));
         }
         for (request, result) in effects.answers.drain(..) {
             self.finish(request, self.clients.requests.get(request), result);

@@ -48,8 +48,6 @@ mod open;
 mod options;
 #[cfg(not(loom))]
 mod places;
-#[cfg(not(loom))]
-mod record;
 mod requests;
 #[cfg(not(any(loom, shuttle)))]
 mod ring;
@@ -84,8 +82,6 @@ pub use extents::Extent;
 pub use open::{OpenError, OpenMember};
 #[cfg(not(loom))]
 pub use options::{Direct, Io, Options};
-#[cfg(not(loom))]
-pub use record::Sink;
 #[cfg(not(loom))]
 pub use scheduling::{Elevator, ElevatorState, ElevatorTuning, Multiplex, Scheduling};
 #[cfg(not(loom))]

@@ -432,7 +432,7 @@ pub(crate) fn run(core: &Weak<Core>, member: &MemberQueue) {
                 core.drive(Machine::Array);
             }
             Work::Superblock(state) => {
-                let time = core.kept.telling.time_of(state.events);
+                let time = core.telling.time_of(state.events);
                 core.array.push(member.write_superblock(&state, time));
                 core.drive(Machine::Array);
             }

@@ -2,25 +2,23 @@
 
 use braid_assembly::{AssembledArray, Occupant};
 use braid_dispatch::Combiner;
-use braid_engine::array::{Array, ArrayEffect, ArraySetup, MemberId, MemberSetup, Notice};
+use braid_engine::array::{Array, ArrayEffect, MemberId, MemberSetup, Notice};
 use braid_engine::open::{
     Joined, Levelled, Manner, Opening, OpeningError, can_miss, levelling, opening,
 };
 use braid_engine::request::Regions;
-use braid_engine::{CacheMode, Shard, ShardConfig};
+use braid_engine::{CacheMode, Shard};
 use braid_geometry::{Geometry, SECTOR_BYTES};
 use braid_member::{DirectError, Member, MemberError, MemberKind};
 use braid_ondisk::Superblock;
-use braid_recording::Header;
 use braid_ring::RingError;
 
 use crate::arena::ShardMemory;
 use crate::cache::{Cache, room_bytes};
 use crate::clock::{Clock, time_of_day};
-use crate::core::{ArrayEvent, Clients, Core, End, Kept, Machine, ShardCell};
+use crate::core::{ArrayEvent, Clients, Core, End, Machine, ShardCell};
 use crate::member_threads::MemberQueue;
 use crate::options::{Direct, Options};
-use crate::record::{Recorder, Sink};
 use crate::requests::Requests;
 use crate::ring::Ring;
 use crate::sync::{Arc, Mutex};
@@ -44,9 +42,6 @@ pub enum OpenError {
     /// What assembly chose and what the caller opened do not fit together.
     #[error(transparent)]
     Members(#[from] OpeningError),
-    /// The array's geometry cannot be told by its numbers.
-    #[error("this array cannot be recorded")]
-    NotRecordable,
     /// A superblock must be brought up to date first and cannot be written, twice; the array cannot be
     /// run without its member. Trying again later is safe.
     #[error("a superblock could not be written, and the array cannot do without its member")]
@@ -90,23 +85,9 @@ impl Volume {
     /// A chosen member that is not open or cannot be told, an array that may only be read, or no threads.
     pub fn open(
         assembled: &AssembledArray,
-        members: Vec<Option<OpenMember>>,
-        options: &Options,
-        watch: impl Fn(Notice) + Send + 'static,
-    ) -> Result<Self, OpenError> {
-        Self::open_recorded(assembled, members, options, watch, None)
-    }
-
-    /// [`Self::open`], with everything that its machines are told written to `sink`, and no payload.
-    ///
-    /// # Errors
-    /// As [`Self::open`].
-    pub fn open_recorded(
-        assembled: &AssembledArray,
         mut members: Vec<Option<OpenMember>>,
         options: &Options,
         watch: impl Fn(Notice) + Send + 'static,
-        sink: Option<Sink>,
     ) -> Result<Self, OpenError> {
         if let Some(reason) = assembled.read_only.as_ref().filter(|_| !options.read_only) {
             return Err(OpenError::ReadOnly { reason: reason.to_string() });
@@ -130,7 +111,6 @@ impl Volume {
         let ring = Ring::start(options, has_file).map_err(OpenError::Ring)?;
         let geometry = assembled.geometry.clone();
         let config = options.cache.shard_config(&geometry, options.shards, room_bytes());
-        let recorder = sink.map(|sink| record(&opening.setup, &config, sink)).transpose()?;
         let mut array = Array::new(opening.setup);
         let Some(ArrayEffect::Publish(view)) = array.poll_effect() else {
             unreachable!("an array's first effect is its first view");
@@ -158,7 +138,7 @@ impl Volume {
             sit_out: Mutex::new(options.sit_out),
             watch: Watch::start(watch)?,
             end: End::default(),
-            kept: Kept { recorder, telling: Telling::new(&assembled.newest) },
+            telling: Telling::new(&assembled.newest),
             ring,
         });
         core.ring.as_ref().inspect(|ring| ring.connect(&core));
@@ -203,11 +183,6 @@ fn cell(
     let warm = (WARM_SECTORS_MAX / stripe_sectors.max(1)).max(1);
     let jobs_max = if is_memory { warm } else { usize::MAX };
     Ok(ShardCell { combiner: Combiner::new(shard), memory, jobs_max })
-}
-
-fn record(setup: &ArraySetup, config: &ShardConfig, sink: Sink) -> Result<Recorder, OpenError> {
-    let header = Header::new(setup, config).ok_or(OpenError::NotRecordable)?;
-    Ok(Recorder::start(&header, setup.shards, sink)?)
 }
 
 /// Makes what was read durable and brings members level with the newest, before anything counts on.

@@ -13,7 +13,6 @@ use crate::cache::Cache;
 use crate::core::{ArrayEvent, Core, Machine, ShardEvent};
 use crate::open::{answers_early, dirty_sectors_max};
 use crate::options::Options;
-use crate::record::Recorder;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::flaw::{self, Flaw};
 use crate::sync::{Arc, Mutex};
@@ -81,8 +80,6 @@ pub type Done = Box<dyn FnOnce(Outcome) + Send>;
 pub struct Stopped {
     /// The superblocks say so: the next start needs no resync.
     pub clean: bool,
-    /// The recording, if there is one, holds everything.
-    pub recorded: bool,
 }
 
 /// A running array. Stop it with [`Volume::stop`]; dropping it stops it too.
@@ -210,7 +207,7 @@ impl Volume {
     /// says that there is one).
     #[must_use]
     pub fn told(&self) -> Option<Told> {
-        self.core.kept.telling.told()
+        self.core.telling.told()
     }
 
     /// Members that sit out now.
@@ -329,8 +326,7 @@ impl Volume {
         self.core.ring.as_ref().inspect(|ring| ring.unregister(&self.core));
         self.core.ring.as_ref().inspect(|ring| ring.stop());
         self.core.watch.end();
-        let recorded = self.core.kept.recorder.as_ref().is_none_or(Recorder::finish);
-        Stopped { clean, recorded }
+        Stopped { clean }
     }
 }
 

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use braid_hooks::{Mark, Point};
-use braid_sim::replay::{Ending, replay};
 use braid_sim::shrink::shrink;
 use braid_sim::small::{self, Bounds};
 use braid_sim::{
@@ -27,7 +26,6 @@ usage: braid-sim --seed N [--cycles M] [--smallest] [--twice] [--trace] [--no-sh
        braid-sim small [--operations N] [--tellings-max N] [--failures-max N] [--states-max N]
                        [--from N] [--part I/N]
        braid-sim histories [--cycles N] [--from SEED]
-       braid-sim replay FILE [--trace]     a recording of braid serve --record
        braid-sim planted [--seeds N] [--from SEED] [--seconds S] [--part I/N] [--bug NAME]
 with hooks (RUSTFLAGS=\"--cfg braid_hooks\"), run --shake lets the engine make rare choices,
 and fails if a path that matters was never taken (--marks is the same)";
@@ -55,7 +53,6 @@ struct Arguments {
     is_twice: bool,
     wants_states: bool,
     keeps_size: bool,
-    recording: Option<String>,
 }
 
 impl Arguments {
@@ -82,10 +79,6 @@ fn parse() -> Result<Arguments, String> {
         let mut number = || value().parse().map_err(|_| format!("{word} needs a number\n{USAGE}"));
         match word {
             "run" => arguments.is_run = true,
-            "replay" => {
-                let file = words.next().ok_or_else(|| format!("replay needs a file\n{USAGE}"))?;
-                arguments.recording = Some(file);
-            }
             "small" => arguments.is_small = true,
             "histories" => arguments.is_histories = true,
             "--operations" => arguments.bounds.operations_max = number()?,
@@ -132,9 +125,7 @@ fn main() -> ExitCode {
 
 fn simulate_as_asked() -> Result<(), String> {
     parse().and_then(|arguments| {
-        if let Some(file) = &arguments.recording {
-            run_replay(file, arguments.settings.is_traced)
-        } else if arguments.is_small {
+        if arguments.is_small {
             run_small(&arguments)
         } else if arguments.is_histories {
             run_histories(&arguments)
@@ -271,28 +262,6 @@ fn run_histories(arguments: &Arguments) -> Result<(), String> {
         seed += 1;
     }
     print(&total, Some(began.elapsed()), false);
-    Ok(())
-}
-
-/// Replays a recording from production.
-fn run_replay(file: &str, is_traced: bool) -> Result<(), String> {
-    let text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
-    IS_SILENT.store(true, Ordering::Relaxed);
-    let mut show = |line: &str| println!("{line}");
-    let replayed = replay(&text, is_traced.then_some(&mut show))
-        .map_err(|error| format!("{file}: {error}"))?;
-    println!("{:>12} turns replayed, each with the effects that it had", replayed.turns);
-    println!("{:>12} inputs", replayed.inputs);
-    println!("{:>12} effects", replayed.effects);
-    println!("{:>12} turns left at the cut end", replayed.left);
-    println!(
-        "the recording {}",
-        match replayed.ending {
-            Ending::Ended => "is whole",
-            Ending::Lost => "ends where the recorder could not keep up",
-            Ending::CutOff => "is cut off: the process ended before",
-        }
-    );
     Ok(())
 }
 

@@ -49,7 +49,6 @@ mod moments;
 mod open;
 mod patience;
 mod pauses;
-pub mod replay;
 mod requests;
 mod restart;
 mod schedule;

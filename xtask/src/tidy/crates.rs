@@ -40,7 +40,7 @@ const PURE: [&str; 9] = [
     "braid-testbed",
 ];
 
-const ROWS: [Row; 21] = [
+const ROWS: [Row; 20] = [
     // Nothing without the simulator's cfg, hence allowed at the very bottom.
     Row { name: "braid-hooks", workspace: &[], registry: &[] },
     // Nothing but an instruction that has no effect.
@@ -71,11 +71,6 @@ const ROWS: [Row; 21] = [
         ],
         registry: PURE_REGISTRY,
     },
-    Row {
-        name: "braid-recording",
-        workspace: &["braid-engine", "braid-geometry"],
-        registry: PURE_REGISTRY,
-    },
     // What tests of the engine share with the simulator; in no product.
     Row {
         name: "braid-testbed",
@@ -94,7 +89,6 @@ const ROWS: [Row; 21] = [
             "braid-ondisk",
             "braid-assembly",
             "braid-nbd-proto",
-            "braid-recording",
             "braid-testbed",
         ],
         registry: &[],
@@ -116,7 +110,6 @@ const ROWS: [Row; 21] = [
             "braid-ondisk",
             "braid-assembly",
             "braid-member",
-            "braid-recording",
             "braid-ring",
         ],
         registry: ANY,

@@ -365,10 +365,9 @@ pub(crate) const CATALOGUE: [Entry; 50] = [
         code: Code::System,
         title: "the operating system refused something",
         exit: Exit::Failed,
-        explanation: "A thread, a process, a temporary folder, a signal handler or the file of a \
-                      recording could not be had. The cause is the system's own. Limits of the user \
-                      (`ulimit -a`) and a full or absent `$TMPDIR` are the usual reasons. Nothing was \
-                      written to any member.",
+        explanation: "A thread, a process, a temporary folder or a signal handler could not be had. \
+                      The cause is the system's own. Limits of the user (`ulimit -a`) and a full or absent \
+                      `$TMPDIR` are the usual reasons. Nothing was written to any member.",
     },
     Entry {
         code: Code::NotServed,

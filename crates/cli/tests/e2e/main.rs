@@ -7,8 +7,7 @@
 //!   odd_places   qemu-io against a byte model   load       fio while a member goes
 //!   file_system  mke2fs and e2fsck              stopping   SIGTERM, SIGKILL, restart
 //!   exclusive    two servers, sockets           bad_input  everything that must be refused
-//!   captive      --run, TCP                    recorded   --record, replayed
-//!   lost         answered, and then not written
+//!   captive      --run, TCP                    lost       answered, and then not written
 //!   tuned        the stripe cache, set under load
 //!   scheduled    elevators and the multiplexer, set under load
 //!   two_writers  the same bytes by two names
@@ -38,7 +37,6 @@ mod odd_places;
 mod old_copies;
 mod output;
 mod privacy;
-mod recorded;
 mod scheduled;
 mod shortages;
 mod signals;

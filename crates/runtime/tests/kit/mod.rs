@@ -11,7 +11,7 @@ use braid_ondisk::{
     ArrayFacts, DeviceFlags, NewSuperblock, PlacementRequest, Role, Snippet, Superblock, Timestamp,
     Version, placement, probe, probe_ranges,
 };
-use braid_runtime::{Notice, OpenError, OpenMember, Options, Sink, Volume};
+use braid_runtime::{Notice, OpenError, OpenMember, Options, Volume};
 
 /// An array of memory members that outlives the volumes opened on it.
 pub(crate) struct Array {
@@ -48,24 +48,14 @@ impl Array {
         (probed, assembly)
     }
 
-    /// Opens the array without a recording.
-    pub(crate) fn open(&self, watch: impl Fn(Notice) + Send + Sync + 'static) -> Volume {
-        self.open_recorded(watch, None)
-    }
-
     /// Opens the array; its members can be made to fail through `faults`.
-    pub(crate) fn open_recorded(
-        &self,
-        watch: impl Fn(Notice) + Send + Sync + 'static,
-        sink: Option<Sink>,
-    ) -> Volume {
-        self.try_open(watch, sink).expect("it opens")
+    pub(crate) fn open(&self, watch: impl Fn(Notice) + Send + Sync + 'static) -> Volume {
+        self.try_open(watch).expect("it opens")
     }
 
     pub(crate) fn try_open(
         &self,
         watch: impl Fn(Notice) + Send + Sync + 'static,
-        sink: Option<Sink>,
     ) -> Result<Volume, OpenError> {
         let (probed, assembly) = self.assemble();
         let members = self.doors.iter().zip(&probed).map(|(door, probed)| {
@@ -74,7 +64,7 @@ impl Array {
         });
         let array = assembly.array.expect("an array that can be run");
         let options = Options { clean_delay_ms: 20, ..Options::default() };
-        Volume::open_recorded(&array, members.collect(), &options, watch, sink)
+        Volume::open(&array, members.collect(), &options, watch)
     }
 }
 

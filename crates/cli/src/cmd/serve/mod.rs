@@ -15,7 +15,6 @@ mod sit_out;
 mod stop;
 mod wait;
 
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +24,7 @@ use braid_frontend_nbd::{
     BindError, Endpoint, Export, NoticeListener, Server, Settings, StartError, limits,
 };
 use braid_ring::{RingError, Room, Workers, few_heaps, set_payload_memory};
-use braid_runtime::{Notice, OpenError, Options, Sink, Volume};
+use braid_runtime::{Notice, OpenError, Options, Volume};
 
 use super::Globals;
 use crate::error::code::Code;
@@ -103,10 +102,6 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 60,
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     stop_patience: u64,
-    /// Write what the array is told and does to a new file, for `braid-sim replay`: positions,
-    /// lengths and results, no data.
-    #[arg(long, value_name = "FILE")]
-    record: Option<PathBuf>,
     /// The members, in any order; others are recognised and left alone.
     #[arg(required = true, value_name = "MEMBER")]
     members: Vec<PathBuf>,
@@ -120,7 +115,6 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     let settings = memory_for(&args, &cache)?;
     descriptors::raise(settings.connections_max + args.members.len() * DESCRIPTORS_PER_MEMBER);
     let ready = assemble::ready(&args.members, wanted(&args), &globals.state_dir)?;
-    let sink = args.record.as_deref().map(new_recording).transpose()?;
     let reporter = Arc::new(Reporter::new(globals, &ready));
     reporter.members(&ready);
     if !args.clients.says_memory() && settings.payload_bytes_max < limits::PAYLOAD_BYTES_MAX {
@@ -150,7 +144,7 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         ..io::options(workers.as_ref())
     };
     args.cache.check(&options.cache, &ready.array.geometry, options.shards)?;
-    let (volume, keeper) = open_kept(ready, &options, (&reporter, &globals.state_dir), sink)?;
+    let (volume, keeper) = open_kept(ready, &options, &reporter, &globals.state_dir)?;
     let export: Arc<dyn Export> = Arc::new(VolumeExport::new(name.clone(), Arc::clone(&volume)));
     let server = start_server(&args, export, (&endpoints, settings), (&workers, &reporter));
     let server = server.inspect_err(|_| {
@@ -168,9 +162,6 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     let stopped = stop::stop(&volume, &reporter, Duration::from_secs(args.stop_patience))?;
     keeper.end();
     reporter.stopped(&volume, stopped, clients.cut, &meter.counts());
-    if !stopped.recorded {
-        reporter.recording_lost();
-    }
     let exit = outcome?;
     if stopped.clean || args.read_only { Ok(exit) } else { Ok(Exit::Attention) }
 }
@@ -217,11 +208,11 @@ fn start_server(
 fn open_kept(
     ready: Ready,
     options: &Options,
-    (reporter, state_dir): (&Arc<Reporter>, &Path),
-    sink: Option<Sink>,
+    reporter: &Arc<Reporter>,
+    state_dir: &Path,
 ) -> Result<(Arc<Volume>, Keeper), CliError> {
     let mut keeper = Keeper::new(state_dir, &ready);
-    let volume = open(ready, options, reporter, (sink, keeper.teller()))?;
+    let volume = open(ready, options, reporter, keeper.teller())?;
     if !options.read_only {
         let teller = Arc::clone(reporter);
         let fails = move |path: &Path, error: &std::io::Error| teller.not_kept(path, error);
@@ -237,11 +228,11 @@ fn open(
     ready: Ready,
     options: &Options,
     reporter: &Arc<Reporter>,
-    (sink, teller): (Option<Sink>, Teller),
+    teller: Teller,
 ) -> Result<Arc<Volume>, CliError> {
     let watcher = Arc::clone(reporter);
     let labels: Vec<String> = ready.verdicts.iter().map(|one| one.label.clone()).collect();
-    let volume = Volume::open_recorded(
+    let volume = Volume::open(
         &ready.array,
         ready.members,
         options,
@@ -249,7 +240,6 @@ fn open(
             Notice::Told { .. } => teller.tell(),
             _ => watcher.notice(&notice),
         },
-        sink,
     );
     let volume = volume.map_err(|error| not_opened(&error, &labels))?;
     for (index, why) in volume.through_page_cache() {
@@ -283,20 +273,9 @@ fn not_opened(error: &OpenError, labels: &[String]) -> CliError {
             );
             CliError::new(Code::System, what).about(label).caused_by(error)
         }
-        OpenError::NotRecordable => CliError::new(Code::UnsupportedFeature, what).caused_by(error),
         OpenError::ReadOnly { .. } => CliError::new(Code::ReadOnlyOnly, what).caused_by(error),
         OpenError::Members(_) => CliError::new(Code::MembersDisagree, what).caused_by(error),
     }
-}
-
-/// A file that was not there: what a recording would overwrite may be a member. For its owner's eyes: it tells
-/// where clients wrote, and when.
-fn new_recording(path: &Path) -> Result<Sink, CliError> {
-    let mut options = std::fs::OpenOptions::new();
-    let file = options.write(true).create_new(true).mode(0o600).open(path).map_err(|error| {
-        system(format!("the recording {} could not be created", path.display()), &error)
-    })?;
-    Ok(Box::new(file))
 }
 
 /// Waits for a signal, or for the end of the command.

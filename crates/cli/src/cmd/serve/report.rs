@@ -475,16 +475,6 @@ impl Reporter {
         self.say(Style::Warning, &text);
     }
 
-    /// The recording has not everything in it.
-    pub(crate) fn recording_lost(&self) {
-        let what =
-            "the recording ends before the array did: its file could not keep up or be written";
-        if self.json {
-            return self.event("recording-lost", &json!({ "message": what }));
-        }
-        self.say(Style::Warning, what);
-    }
-
     fn say(&self, style: Style, text: &str) {
         let word = match style {
             Style::Error => "error",
