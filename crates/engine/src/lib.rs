@@ -53,7 +53,7 @@ mod tuning;
 
 pub use badblocks::{BadBlocks, BadRange};
 pub use counters::{CacheCounters, Counters};
-pub use shard::{PREFETCH_PIECES, Shard, ShardConfig};
+pub use shard::{PREFETCH_PIECES, Shard};
 pub use stripe::{Bypass, Index};
 pub use time::Instant;
 pub use tuning::{CacheConfig, CacheMode, SitOut, Tuning, UNIT_SECTORS_MAX};

@@ -6,7 +6,7 @@ use braid_engine::effect::{
 };
 use braid_engine::job::Job;
 use braid_engine::request::{Operation, Piece, RequestId};
-use braid_engine::{BadBlocks, CacheConfig, CacheMode, Instant, Shard, ShardConfig, Tuning};
+use braid_engine::{BadBlocks, CacheConfig, CacheMode, Instant, Shard, Tuning};
 use braid_geometry::{Geometry, Level, LogicalSector, Shape};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -42,15 +42,15 @@ impl Driver {
         };
         let view = ArrayView {
             epoch: 1,
+            geometry: Arc::new(geometry),
             gate: Gate::Open,
             slots: (0..4).map(m).collect(),
             resync_offset: u64::MAX,
             zero_is_fast: false,
         };
         let cache = CacheConfig { unit_sectors_max: 128, stripes_max: 4096, tuning };
-        let config = ShardConfig { geometry, cache };
         Self {
-            shard: Shard::new(config, Arc::new(view)),
+            shard: Shard::new(cache, Arc::new(view)),
             now: 1,
             next: 1,
             ios: VecDeque::new(),

@@ -10,7 +10,7 @@ use braid_engine::array::{ArrayView, Gate, MemberId, MemberView};
 use braid_engine::buffer::Buffer;
 use braid_engine::effect::{IoId, MemberIoDone, MemberOperation, Report};
 use braid_engine::request::{Operation, Regions, Request, RequestId};
-use braid_engine::{BadBlocks, CacheConfig, Counters, Instant, Shard, ShardConfig, Tuning};
+use braid_engine::{BadBlocks, CacheConfig, Counters, Instant, Shard, Tuning};
 use braid_geometry::{Geometry, LogicalSector};
 
 use crate::disk::DiskRequest;
@@ -47,10 +47,7 @@ pub(crate) struct Engine {
 impl Engine {
     /// A clean array with all of its members, and otherwise as it is without being asked.
     pub(crate) fn new(geometry: &Geometry, unit_sectors_max: u32, tuning: Tuning) -> Self {
-        let config = ShardConfig {
-            geometry: geometry.clone(),
-            cache: CacheConfig { unit_sectors_max, stripes_max: tuning.stripes, tuning },
-        };
+        let cache = CacheConfig { unit_sectors_max, stripes_max: tuning.stripes, tuning };
         let member = |slot: u16| MemberView {
             id: MemberId(slot),
             recovered_sectors: u64::MAX,
@@ -58,13 +55,14 @@ impl Engine {
         };
         let view = ArrayView {
             epoch: 1,
+            geometry: Arc::new(geometry.clone()),
             gate: Gate::Open,
             slots: (0..geometry.slots()).map(|slot| Some(member(slot))).collect(),
             resync_offset: u64::MAX,
             zero_is_fast: false,
         };
         Self {
-            shard: Shard::new(config, Arc::new(view)),
+            shard: Shard::new(cache, Arc::new(view)),
             regions: Regions::new(geometry, 1),
             pieces: BTreeMap::new(),
             effects: Effects::default(),

@@ -4,7 +4,7 @@
 
 use std::ops::RangeInclusive;
 
-use braid_engine::{CacheConfig, CacheMode, ShardConfig, Tuning, UNIT_SECTORS_MAX};
+use braid_engine::{CacheConfig, CacheMode, Tuning, UNIT_SECTORS_MAX};
 use braid_geometry::{Geometry, SECTOR_BYTES};
 use braid_ring::Room;
 
@@ -67,20 +67,12 @@ impl Default for Cache {
 
 impl Cache {
     /// What each of `shards` shards is made for, if the cache may be tuned to so many bytes.
-    pub(crate) fn shard_config(
-        &self,
-        geometry: &Geometry,
-        shards: u16,
-        room_bytes: u64,
-    ) -> ShardConfig {
+    pub(crate) fn config(&self, geometry: &Geometry, shards: u16, room_bytes: u64) -> CacheConfig {
         let room = Self { memory_bytes: self.memory_bytes.max(room_bytes), ..*self };
-        ShardConfig {
-            geometry: geometry.clone(),
-            cache: CacheConfig {
-                unit_sectors_max: self.unit_sectors_max(),
-                stripes_max: room.stripes(geometry, shards),
-                tuning: self.tuning(geometry, shards),
-            },
+        CacheConfig {
+            unit_sectors_max: self.unit_sectors_max(),
+            stripes_max: room.stripes(geometry, shards),
+            tuning: self.tuning(geometry, shards),
         }
     }
 
@@ -162,13 +154,13 @@ mod tests {
         })
         .unwrap();
         let cache = Cache::default();
-        let config = cache.shard_config(&geometry, 4, room_of(None)).cache;
+        let config = cache.config(&geometry, 4, room_of(None));
         // A unit of 64 KiB for each of four slots: 256 KiB.
         assert_eq!((config.unit_sectors_max, config.tuning.stripes), (128, 64));
         assert_eq!(config.stripes_max, 4096);
         assert_eq!(config.tuning.dirty_sectors_max, 32 << 10);
         let room = room_of(Some(512 << 20));
-        assert_eq!(cache.shard_config(&geometry, 4, room).cache.stripes_max, 64, "few addresses");
+        assert_eq!(cache.config(&geometry, 4, room).stripes_max, 64, "few addresses");
         let tiny = Cache { memory_bytes: 0, unit_bytes: 4096, ..cache };
         assert_eq!(tiny.tuning(&geometry, 4).stripes, 4);
         let small = Cache { unit_bytes: 4096, ..cache };

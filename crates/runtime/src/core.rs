@@ -504,8 +504,7 @@ impl Core {
         }
         for (member, state) in effects.superblocks.drain(..) {
             let queue = &self.members[usize::from(member.0)];
-            self.array
-                .push(queue.write_superblock(&state, self.telling.time_of(state.events)));
+            self.array.push(queue.write_superblock(&state, self.telling.time_of(state.events)));
         }
         for (request, result) in effects.answers.drain(..) {
             self.finish(request, self.clients.requests.get(request), result);

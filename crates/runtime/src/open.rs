@@ -110,13 +110,13 @@ impl Volume {
         let has_file = queues.iter().any(|queue| queue.raw().is_some());
         let ring = Ring::start(options, has_file).map_err(OpenError::Ring)?;
         let geometry = assembled.geometry.clone();
-        let config = options.cache.shard_config(&geometry, options.shards, room_bytes());
+        let config = options.cache.config(&geometry, options.shards, room_bytes());
         let mut array = Array::new(opening.setup);
         let Some(ArrayEffect::Publish(view)) = array.poll_effect() else {
             unreachable!("an array's first effect is its first view");
         };
         let clients = Clients::new(Regions::new(&geometry, options.shards));
-        let shard = || Shard::new(config.clone(), Arc::clone(&view));
+        let shard = || Shard::new(config, Arc::clone(&view));
         let cell = |_| cell((shard(), &queues), &clients.requests);
         let shards = (0..options.shards).map(cell).collect::<Result<_, _>>()?;
         let members = queues.len();
@@ -145,7 +145,7 @@ impl Volume {
         core.schedule(|chosen| chosen.clone_from(&options.scheduling));
         spawn(&core, options)?;
         untold.into_iter().for_each(|id| lose(&core, id));
-        let made = (options, zero_is_fast, config.cache.stripes_max);
+        let made = (options, zero_is_fast, config.stripes_max);
         Ok(Self::new(core, geometry, made, through_page_cache))
     }
 }

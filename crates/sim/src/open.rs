@@ -16,7 +16,7 @@ use braid_engine::array::{
 };
 use braid_engine::effect::{Attention, Report};
 use braid_engine::request::Regions;
-use braid_engine::{CacheConfig, Instant, Shard, ShardConfig, Tuning, open};
+use braid_engine::{CacheConfig, Instant, Shard, Tuning, open};
 use braid_geometry::Geometry;
 use braid_ondisk::{
     BadBlockLog, BadBlockLogError, BadRange, Features, Snippet, Superblock, Timestamp, probe,
@@ -204,15 +204,13 @@ pub(crate) fn start(
         unreachable!("an array's first effect is its first view")
     };
     let regions = Regions::new(&assembled.geometry, manner.shards);
-    let shards = (0..manner.shards).map(|_| shard_side(&assembled.geometry, manner, &view));
+    let shards = (0..manner.shards).map(|_| shard_side(manner, &view));
     let times = UpdateTimes::after(&assembled.newest);
     Machines { times, shards: shards.collect(), array, members, regions }
 }
 
-fn shard_side(geometry: &Geometry, manner: Manner, view: &Arc<ArrayView>) -> ShardSide {
-    let geometry = geometry.clone();
-    let config = ShardConfig { geometry, cache: manner.cache };
-    let shard = Shard::new(config, Arc::clone(view));
+fn shard_side(manner: Manner, view: &Arc<ArrayView>) -> ShardSide {
+    let shard = Shard::new(manner.cache, Arc::clone(view));
     let block_bytes = shard.block_sectors() as usize * SECTOR;
     ShardSide {
         arena: vec![0; shard.arena_blocks() as usize * block_bytes],

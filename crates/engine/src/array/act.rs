@@ -106,7 +106,7 @@ impl Array {
     fn write_superblocks(&mut self, becomes: Activity, why: Why) {
         let clean = becomes == Activity::Clean;
         let degraded = self.missing_count() > 0;
-        let in_sync = self.setup.resync_offset == u64::MAX;
+        let in_sync = self.condition.resync_offset == u64::MAX;
         let spares_too = self.events.advance(Change {
             devices: why == Why::Devices,
             degraded,
@@ -115,7 +115,7 @@ impl Array {
         });
         let state = Arc::new(SuperblockState {
             events: self.events.count(),
-            resync_offset: if clean { self.setup.resync_offset } else { 0 },
+            resync_offset: if clean { self.condition.resync_offset } else { 0 },
             roles: self.roster.device_roles().into(),
         });
         self.roster.update_begins();
@@ -359,9 +359,10 @@ impl Array {
         };
         let view = ArrayView {
             epoch: self.condition.epoch,
+            geometry: Arc::clone(&self.geometry),
             gate,
             slots: self.roster.published_slots(),
-            resync_offset: self.setup.resync_offset,
+            resync_offset: self.condition.resync_offset,
             zero_is_fast: self.setup.zero_is_fast,
         };
         self.effects.push_back(ArrayEffect::Publish(Arc::new(view)));

@@ -192,7 +192,7 @@ pub enum Notice {
 /// The control machine of one array.
 #[derive(Debug)]
 pub struct Array {
-    geometry: Geometry,
+    geometry: Arc<Geometry>,
     setup: Setup,
     roster: Roster,
     /// The table that every member's superblock has, once an update of this run is through.
@@ -213,7 +213,6 @@ pub struct Array {
 #[derive(Clone, Copy, Debug)]
 struct Setup {
     shards: u16,
-    resync_offset: u64,
     zero_is_fast: bool,
     clean_delay_ms: u64,
     superblocks_tear: bool,
@@ -235,6 +234,8 @@ struct Update {
 struct Condition {
     /// The view that shards have is not what is so.
     unpublished: bool,
+    /// Where redundancy agrees up to; `u64::MAX` when everywhere.
+    resync_offset: u64,
     /// What durable superblocks say.
     on_disk: Activity,
     /// A shard waits for the gate.
@@ -325,10 +326,9 @@ impl Array {
         let is_degraded = roster.missing_count() > 0;
         let is_dirty = has_intent && setup.resync_offset != u64::MAX;
         let mut array = Self {
-            geometry: setup.geometry,
+            geometry: Arc::new(setup.geometry),
             setup: Setup {
                 shards: setup.shards,
-                resync_offset: setup.resync_offset,
                 zero_is_fast: setup.zero_is_fast,
                 clean_delay_ms: setup.clean_delay_ms,
                 superblocks_tear: setup.superblocks_tear,
@@ -338,6 +338,7 @@ impl Array {
             events: Events::new(setup.events),
             condition: Condition {
                 unpublished: true,
+                resync_offset: setup.resync_offset,
                 on_disk: if has_intent { Activity::Clean } else { Activity::NotKept },
                 write_wanted: false,
                 said_once: false,

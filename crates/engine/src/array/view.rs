@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use braid_geometry::{MemberSector, Slot};
+use braid_geometry::{Geometry, MemberSector, Slot};
 
 use crate::badblocks::BadBlocks;
 use crate::ids::MemberId;
@@ -36,6 +36,8 @@ pub struct MemberView {
 pub struct ArrayView {
     /// Grows with each view.
     pub epoch: u64,
+    /// Where bytes live. Families keep what they need of it from one view to the next.
+    pub geometry: Arc<Geometry>,
     /// Whether writes may start.
     pub gate: Gate,
     /// Per slot its member, or nothing where one is missing or failed.

@@ -36,6 +36,12 @@ impl Direct {
         Self { geometry, in_flight: Slab::default() }
     }
 
+    pub(crate) fn handle_view(&mut self, geometry: &DirectGeometry) {
+        if self.geometry != *geometry {
+            self.geometry = geometry.clone();
+        }
+    }
+
     pub(crate) fn handle_piece(&mut self, common: &mut Common, key: PieceKey, piece: &Piece) {
         if piece.operation == Operation::Trim && !common.view.zero_is_fast {
             return;

@@ -188,7 +188,11 @@ impl Mirror {
     }
 
     /// Writes whose answer waits for superblocks may have become answerable.
-    pub(crate) fn handle_view(&mut self, common: &mut Common) {
+    pub(crate) fn handle_view(&mut self, common: &mut Common, geometry: &MirrorGeometry) {
+        if self.geometry != *geometry {
+            assert_eq!(self.geometry.slots(), geometry.slots(), "the arena has a block for each");
+            self.geometry = geometry.clone();
+        }
         let waiting = self.works.iter_mut().filter(|(_, work)| !work.missed.is_empty());
         self.ready.extend(waiting.map(|(name, _)| LockKey(name)));
         self.settle(common);

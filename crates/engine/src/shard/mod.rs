@@ -35,15 +35,6 @@ use crate::tuning::{CacheConfig, Tuning};
 /// How many pieces ahead a driver that has several calls [`Shard::prefetch`]: about as many lines as a processor fetches at once.
 pub const PREFETCH_PIECES: usize = 16;
 
-/// What a shard is made for.
-#[derive(Clone, Debug)]
-pub struct ShardConfig {
-    /// The array's geometry.
-    pub geometry: Geometry,
-    /// Its stripe cache; levels without parity have none.
-    pub cache: CacheConfig,
-}
-
 /// The machine of one shard.
 #[derive(Debug)]
 pub struct Shard {
@@ -61,14 +52,14 @@ enum Machine {
 }
 
 impl Shard {
-    /// A shard that knows its array as `view` says.
+    /// A shard that knows its array as `view` says. Levels without parity have no stripe cache.
     #[must_use]
-    pub fn new(config: ShardConfig, view: Arc<ArrayView>) -> Self {
-        let family = match config.geometry {
-            Geometry::Direct(geometry) => Machine::Direct(Direct::new(geometry)),
-            Geometry::Mirror(geometry) => Machine::Mirror(Mirror::new(geometry)),
+    pub fn new(cache: CacheConfig, view: Arc<ArrayView>) -> Self {
+        let family = match &*view.geometry {
+            Geometry::Direct(geometry) => Machine::Direct(Direct::new(geometry.clone())),
+            Geometry::Mirror(geometry) => Machine::Mirror(Mirror::new(geometry.clone())),
             Geometry::Stripe(geometry) => {
-                Machine::Stripe(Box::new(Stripes::new(geometry, config.cache, &view)))
+                Machine::Stripe(Box::new(Stripes::new(*geometry, cache, &view)))
             }
         };
         Self { common: Common::new(view), family, gated: VecDeque::new() }
@@ -168,10 +159,16 @@ impl Shard {
         self.common.view = view;
         self.common.clocks.look(&self.common.view);
         self.common.unconfirmed_epoch = Some(self.common.view.epoch);
-        match &mut self.family {
-            Machine::Direct(_) => {}
-            Machine::Mirror(mirror) => mirror.handle_view(&mut self.common),
-            Machine::Stripe(stripes) => stripes.handle_view(&mut self.common),
+        let view = Arc::clone(&self.common.view);
+        match (&mut self.family, &*view.geometry) {
+            (Machine::Direct(direct), Geometry::Direct(geometry)) => direct.handle_view(geometry),
+            (Machine::Mirror(mirror), Geometry::Mirror(geometry)) => {
+                mirror.handle_view(&mut self.common, geometry);
+            }
+            (Machine::Stripe(stripes), Geometry::Stripe(geometry)) => {
+                stripes.handle_view(&mut self.common, geometry);
+            }
+            _ => unreachable!("an array keeps its family of levels while it is open"),
         }
         match self.common.view.gate {
             Gate::Open => {

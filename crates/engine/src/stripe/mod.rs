@@ -232,7 +232,8 @@ impl Stripes {
     }
 
     /// Stripes whose answer waits for superblocks may go on; and when writing ends, nothing is waited for.
-    pub(crate) fn handle_view(&mut self, common: &mut Common) {
+    pub(crate) fn handle_view(&mut self, common: &mut Common, geometry: &StripeGeometry) {
+        assert_eq!(self.geometry, *geometry, "blocks and bands are laid out for this one");
         self.note_view(&common.view);
         if self.awaiting_record > 0 {
             for number in self.pool.numbers() {

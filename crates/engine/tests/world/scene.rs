@@ -7,9 +7,7 @@ use braid_engine::array::{
     Array, ArrayEffect, ArraySetup, DeviceRole, MemberId, MemberSetup, SuperblockState,
 };
 use braid_engine::request::{Regions, RequestId};
-use braid_engine::{
-    BadBlocks, BadRange, CacheConfig, CacheMode, Instant, Shard, ShardConfig, Tuning,
-};
+use braid_engine::{BadBlocks, BadRange, CacheConfig, CacheMode, Instant, Shard, Tuning};
 use braid_geometry::{Geometry, Shape, Slot};
 
 use crate::SECTOR;
@@ -175,16 +173,13 @@ impl Scene {
         let Some(ArrayEffect::Publish(view)) = array.poll_effect() else {
             panic!("the first effect is the first view")
         };
-        let config = ShardConfig {
-            geometry: geometry.clone(),
-            cache: CacheConfig {
-                unit_sectors_max: self.unit_sectors_max,
-                stripes_max: STRIPES_MAX,
-                tuning: self.tuning,
-            },
+        let cache = CacheConfig {
+            unit_sectors_max: self.unit_sectors_max,
+            stripes_max: STRIPES_MAX,
+            tuning: self.tuning,
         };
         let side = |_| {
-            let shard = Shard::new(config.clone(), Arc::clone(&view));
+            let shard = Shard::new(cache, Arc::clone(&view));
             let block_bytes = shard.block_sectors() as usize * SECTOR;
             ShardSide {
                 arena: arena(&shard, &geometry, block_bytes),

@@ -23,7 +23,7 @@ use braid_engine::effect::Report;
 use braid_engine::effect::{MemberIo, MemberIoDone, MemberOperation};
 use braid_engine::request::{Operation, Regions, Request, RequestId};
 use braid_engine::{
-    BadBlocks, CacheConfig, Counters, Instant, Shard, ShardConfig, Tuning, UNIT_SECTORS_MAX, job,
+    BadBlocks, CacheConfig, Counters, Instant, Shard, Tuning, UNIT_SECTORS_MAX, job,
 };
 use braid_geometry::{Geometry, Level, LogicalSector, SECTOR_BYTES, Shape, default_layout};
 use braid_parity::Kernel;
@@ -115,15 +115,12 @@ impl Driver {
         .expect("a RAID-5");
         let regions = Regions::new(&geometry, 1);
         let capacity_sectors = geometry.capacity_sectors();
-        let config = ShardConfig {
-            geometry,
-            cache: CacheConfig {
-                unit_sectors_max: plan.chunk_sectors.min(UNIT_SECTORS_MAX),
-                stripes_max: plan.tuning.stripes,
-                tuning: plan.tuning,
-            },
+        let cache = CacheConfig {
+            unit_sectors_max: plan.chunk_sectors.min(UNIT_SECTORS_MAX),
+            stripes_max: plan.tuning.stripes,
+            tuning: plan.tuning,
         };
-        let shard = Shard::new(config, Arc::new(view(&plan)));
+        let shard = Shard::new(cache, Arc::new(view(&plan, geometry)));
         let block_bytes = bytes_of(shard.block_sectors());
         let payload_bytes = bytes_of(plan.payload_sectors);
         let bytes = Bytes::new(
@@ -262,7 +259,7 @@ impl Driver {
 }
 
 /// A view of an array in which everybody agrees, and writes may start.
-fn view(plan: &Plan) -> ArrayView {
+fn view(plan: &Plan, geometry: Geometry) -> ArrayView {
     let member = |slot: u16| {
         (plan.missing != Some(slot)).then(|| MemberView {
             id: MemberId(slot),
@@ -272,6 +269,7 @@ fn view(plan: &Plan) -> ArrayView {
     };
     ArrayView {
         epoch: 1,
+        geometry: Arc::new(geometry),
         gate: Gate::Open,
         slots: (0..plan.slots).map(member).collect(),
         resync_offset: u64::MAX,

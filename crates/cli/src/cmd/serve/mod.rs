@@ -232,15 +232,10 @@ fn open(
 ) -> Result<Arc<Volume>, CliError> {
     let watcher = Arc::clone(reporter);
     let labels: Vec<String> = ready.verdicts.iter().map(|one| one.label.clone()).collect();
-    let volume = Volume::open(
-        &ready.array,
-        ready.members,
-        options,
-        move |notice| match notice {
-            Notice::Told { .. } => teller.tell(),
-            _ => watcher.notice(&notice),
-        },
-    );
+    let volume = Volume::open(&ready.array, ready.members, options, move |notice| match notice {
+        Notice::Told { .. } => teller.tell(),
+        _ => watcher.notice(&notice),
+    });
     let volume = volume.map_err(|error| not_opened(&error, &labels))?;
     for (index, why) in volume.through_page_cache() {
         reporter.through_page_cache(&labels[*index], why);

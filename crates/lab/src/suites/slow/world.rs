@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use braid_engine::array::{Array, ArrayEffect, ArraySetup, MemberId, MemberSetup, Notice};
 use braid_engine::effect::{IoId, MemberIoDone};
 use braid_engine::request::{Operation, Regions, Request, RequestId, ShardIndex};
-use braid_engine::{BadBlocks, CacheConfig, Instant, Shard, ShardConfig, SitOut, Tuning};
+use braid_engine::{BadBlocks, CacheConfig, Instant, Shard, SitOut, Tuning};
 use braid_geometry::{Geometry, Level, LogicalSector, Shape, default_layout};
 
 use super::Outcome;
@@ -86,11 +86,10 @@ impl World {
         array.handle_sit_out(Instant(0), sit_out);
         let tuning = Tuning::default();
         let cache = CacheConfig { unit_sectors_max: 128, stripes_max: tuning.stripes, tuning };
-        let config = ShardConfig { geometry: geometry.clone(), cache };
         let clients = READERS + WRITERS;
         let mut world = Self {
             array,
-            shard: Shard::new(config, view),
+            shard: Shard::new(cache, view),
             regions: Regions::new(&geometry, 1),
             disks: (0..SLOTS).map(|_| Disk::new(DiskPlan::SATA_2005)).collect(),
             kept: Vec::new(),
