@@ -77,7 +77,14 @@ impl Buffer {
                 Self::Block { block, offset_sectors: offset_sectors + sectors }
             }
             Self::Payload { request, offset_sectors } => {
-                Self::Payload { request, offset_sectors: offset_sectors + sectors }
+                let (side, _) = side_of(offset_sectors);
+                let offset_sectors = offset_sectors + sectors;
+                assert_eq!(
+                    side_of(offset_sectors).0,
+                    side,
+                    "a place further on is in the same memory"
+                );
+                Self::Payload { request, offset_sectors }
             }
         }
     }

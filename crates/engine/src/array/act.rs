@@ -95,6 +95,7 @@ impl Array {
     }
 
     fn stop(&mut self) {
+        assert!(self.update.is_none() && self.flushing.is_none(), "nothing is under way");
         self.condition.stopped = true;
         self.closing.next_look = None;
         // A flush that failed without a member to take over leaves nothing to rely on.
@@ -104,6 +105,7 @@ impl Array {
     }
 
     fn write_superblocks(&mut self, becomes: Activity, why: Why) {
+        assert!(!self.condition.read_only && !self.condition.broken, "superblocks may change");
         let clean = becomes == Activity::Clean;
         let degraded = self.missing_count() > 0;
         let in_sync = self.condition.resync_offset == u64::MAX;
@@ -170,6 +172,7 @@ impl Array {
 
     fn complete_update(&mut self, now: Instant) {
         let Update { becomes, again, .. } = self.end_update();
+        assert!(!self.condition.broken, "what is broken records nothing any more");
         let losses = self.roster.take_unrecorded();
         self.events.everybody_was_told();
         self.effects.push_back(ArrayEffect::Notice(Notice::Told { events: self.events.count() }));
@@ -207,6 +210,7 @@ impl Array {
     /// need a view, hence superblocks, to get there.
     fn write_back(&mut self) {
         let Flushes { queue, written_back, unwritten, round, .. } = &mut self.flushes;
+        assert!(written_back.is_empty() && unwritten.is_empty(), "one round at a time");
         std::mem::swap(queue, written_back);
         *round += 1;
         unwritten.extend((0..self.setup.shards).map(ShardIndex));
@@ -333,6 +337,7 @@ impl Array {
         if self.condition.stopping {
             reached(Mark::StopsClosing);
         }
+        assert_eq!(self.condition.on_disk, Activity::Active, "only an open gate is closed");
         self.closing.idle = false;
         self.closing.unconfirmed = Some(self.all_shards());
         self.publish();
@@ -357,6 +362,8 @@ impl Array {
             }
             _ => Gate::Closed,
         };
+        let is_recorded = gate != Gate::Open || self.condition.on_disk != Activity::Clean;
+        assert!(is_recorded || planted(Bug::GateEarly), "I3: superblocks say active first");
         let view = ArrayView {
             epoch: self.condition.epoch,
             geometry: Arc::clone(&self.geometry),

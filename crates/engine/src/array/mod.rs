@@ -388,6 +388,7 @@ impl Array {
                 self.flushes.unflushed.insert(member);
             }
             Report::WrittenBack { round } => {
+                assert!(round <= self.flushes.round, "no round is over before it is asked for");
                 if round == self.flushes.round {
                     self.flushes.unwritten.remove(&shard);
                 }
@@ -398,6 +399,10 @@ impl Array {
             }
             Report::OutOfSpace { member } => self.take_no_writes(Notice::OutOfSpace { member }),
             Report::ViewInForce { epoch } => {
+                assert!(
+                    epoch <= self.condition.epoch,
+                    "no view is in force before it is published"
+                );
                 if epoch != self.condition.epoch {
                     reached(Mark::OldEpochConfirmed);
                 }

@@ -63,8 +63,13 @@ impl Roster {
 
     /// Takes the member out of `slot`; the loss is unrecorded from now on.
     pub(super) fn take_out(&mut self, slot: Slot) {
+        assert!(!self.has_unrecorded_in(slot), "a slot is lost once");
         let view = self.slots[usize::from(slot.0)].take().expect("only a member can be taken out");
         self.unrecorded.push(Unrecorded { view, slot, in_update: false });
+    }
+
+    fn has_unrecorded_in(&self, slot: Slot) -> bool {
+        self.unrecorded.iter().any(|loss| loss.slot == slot)
     }
 
     pub(super) fn has_unrecorded(&self) -> bool {

@@ -89,6 +89,7 @@ impl Events {
         if steps_back {
             self.untold = self.count;
             reached(Mark::EventsStepBack);
+            assert!(self.count > 0, "events do not step below their beginning");
             self.count -= 1;
             self.may_step_back = false;
         } else {

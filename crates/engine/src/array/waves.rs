@@ -25,6 +25,7 @@ pub(crate) fn next_wave<T>(
     is_lost: &dyn Fn(Slot) -> bool,
     waiting: &mut Vec<(Option<Slot>, T)>,
 ) -> Vec<T> {
+    assert!(!waiting.is_empty(), "a wave is taken out of some");
     let present = (0..geometry.slots()).filter(|slot| !is_lost(Slot(*slot))).count();
     let mut taken: Vec<Slot> = Vec::new();
     let bears = |taken: &[Slot], slot: Slot| {

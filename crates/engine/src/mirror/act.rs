@@ -102,6 +102,7 @@ impl Mirror {
     }
 
     fn lock(&mut self, key: LockKey) {
+        assert_eq!(self.work_mut(key).range, Range::NotAsked, "a range is asked for once");
         let Extent { sectors, .. } = self.work_mut(key).extent;
         let start = self.work_mut(key).extent.start().0;
         let is_free = self.lock.acquire(key, start, u64::from(sectors));
@@ -122,6 +123,7 @@ impl Mirror {
     }
 
     fn read(&mut self, common: &mut Common, key: LockKey, (slot, start): (Slot, MemberSector)) {
+        assert_eq!(self.work_mut(key).outstanding, 0, "one copy is read at a time");
         let extent = self.work_mut(key).extent;
         if common.clocks.is_any_out() && !common.clocks.sits_out(slot) {
             common.counters.reads_around += u64::from(self.is_around(common, &extent));
@@ -159,6 +161,7 @@ impl Mirror {
     /// The payload holds good bytes and the range is held: writes them over the copies that failed.
     fn mend(&mut self, common: &mut Common, key: LockKey) {
         let work = self.work_mut(key);
+        assert!(work.was_read && work.range == Range::Held, "good bytes, and nothing changes them");
         work.stage = Stage::Mend;
         let (extent, slots) = (work.extent, work.to_mend(common));
         reached(Mark::CopyRepaired);
@@ -173,6 +176,7 @@ impl Mirror {
 
     fn write(&mut self, common: &mut Common, key: LockKey) {
         let work = self.work_mut(key);
+        assert_eq!(work.range, Range::Held, "overlapping writes reach all copies in one order");
         work.begun = true;
         let extent = work.extent;
         let operation = MemberOperation::of_piece(&extent.piece, extent.done);

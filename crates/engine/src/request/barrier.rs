@@ -35,6 +35,7 @@ pub(crate) struct RangeLock {
 impl RangeLock {
     /// Takes `sectors` sectors from `start` for `key`, or queues it. True when it is held now.
     pub(crate) fn acquire(&mut self, key: LockKey, start: u64, sectors: u64) -> bool {
+        assert!(sectors > 0, "a range has sectors");
         let entry = Entry { key, start, end: start + sectors };
         let free = !self.held.iter().chain(&self.waiting).any(|other| other.overlaps(&entry));
         let free = free || planted(Bug::LockNeverWaits);

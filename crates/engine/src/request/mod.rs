@@ -99,6 +99,7 @@ pub struct Progress {
 impl Progress {
     /// Notes that a piece has been given to a shard.
     pub fn issue(&mut self) {
+        assert!(!self.issued_all, "no piece comes after the last");
         self.outstanding += 1;
     }
 

@@ -85,6 +85,7 @@ impl Iterator for Split {
     type Item = (ShardIndex, Piece);
 
     fn next(&mut self) -> Option<Self::Item> {
+        assert!(self.done_sectors <= self.request.sectors, "pieces lie in their request");
         let left = self.request.sectors - self.done_sectors;
         if left == 0 {
             return None;

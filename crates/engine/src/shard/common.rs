@@ -80,6 +80,7 @@ impl Common {
         } else {
             self.counters.member_reads += 1;
         }
+        assert!(sectors > 0, "a member is asked for something");
         self.in_flight += 1;
         self.clocks.begins(self.now, (id, slot), (sector, sectors), &operation);
         self.member_ios.push_back(MemberIo { id, member, slot, sector, sectors, operation });
@@ -238,6 +239,7 @@ impl Common {
     }
 
     pub(super) fn refuse(&mut self, piece: &Piece, fault: Fault) {
+        assert!(piece.operation.is_write(), "reads are not refused at the gate");
         let (keeps_payload, leaves_payload) = (false, false);
         let result = Err(fault);
         let reply = PieceReply { request: piece.request, result, keeps_payload, leaves_payload };

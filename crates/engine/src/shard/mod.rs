@@ -155,6 +155,10 @@ impl Shard {
     /// When the view is not newer than the one before.
     pub fn handle_view(&mut self, now: Instant, view: Arc<ArrayView>) {
         assert!(view.epoch > self.common.view.epoch, "views come in order");
+        assert_eq!(view.slots.len(), self.common.view.slots.len(), "slots are counted by shards");
+        let was_final = matches!(self.common.view.gate, Gate::ReadOnly | Gate::Broken);
+        let is_final = matches!(view.gate, Gate::ReadOnly | Gate::Broken);
+        assert!(is_final || !was_final, "what takes no writes takes none ever after");
         self.common.now = now;
         self.common.view = view;
         self.common.clocks.look(&self.common.view);

@@ -40,6 +40,7 @@ pub(crate) struct Pieces {
 impl Pieces {
     /// Takes a piece in, with one part.
     pub(crate) fn begin(&mut self, piece: &Piece) -> PieceKey {
+        assert!(piece.sectors > 0, "a piece has sectors");
         let is_write = piece.operation.is_write();
         self.writes += u32::from(is_write);
         PieceKey(self.entries.insert(Entry {
@@ -59,17 +60,22 @@ impl Pieces {
     }
 
     pub(super) fn add_part(&mut self, key: PieceKey) {
-        self.entry(key).parts += 1;
+        let entry = self.entry(key);
+        assert!(entry.parts > 0, "what is answered gets no further part");
+        entry.parts += 1;
     }
 
     /// A read into the payload was forsaken.
     pub(super) fn leave(&mut self, key: PieceKey) {
-        self.entry(key).is_left = true;
+        let entry = self.entry(key);
+        assert!(!entry.is_write && entry.parts > 0, "only a read that is not answered is forsaken");
+        entry.is_left = true;
     }
 
     /// Writing a part goes on after its answer.
     pub(super) fn keep(&mut self, key: PieceKey) {
         let entry = self.entry(key);
+        assert!(entry.is_write, "only writes are answered early");
         entry.kept += 1;
         if entry.kept == 1 {
             let sectors = u64::from(entry.sectors);
@@ -118,6 +124,7 @@ impl Pieces {
     /// A part that was kept is lost. Its piece is answered with that, if it is not answered yet.
     pub(super) fn part_lost(&mut self, key: PieceKey, fault: Fault) {
         let entry = self.entry(key);
+        assert!(entry.kept > 0, "what is lost was kept");
         entry.worst = entry.worst.max(Some(fault));
     }
 
@@ -125,7 +132,7 @@ impl Pieces {
     /// piece needs no longer, if that was the last of it after its answer.
     pub(super) fn release_payload(&mut self, key: PieceKey) -> Option<RequestId> {
         let entry = self.entry(key);
-        assert!(entry.kept > 0, "a part was let go twice");
+        assert!(entry.kept > 0, "a payload was released twice");
         entry.kept -= 1;
         if entry.kept > 0 {
             return None;
@@ -140,6 +147,7 @@ impl Pieces {
 
     fn forget(&mut self, key: PieceKey) {
         let entry = self.entries.remove(key.0).expect("a piece under way");
+        assert!(entry.parts == 0 && entry.kept == 0, "nothing of it is under way");
         self.writes -= u32::from(entry.is_write);
     }
 

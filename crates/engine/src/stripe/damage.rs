@@ -70,6 +70,7 @@ impl Damage {
 
     /// A batch that had answered these sectors failed.
     pub(super) fn lose(&mut self, lost: &RangeSet<u64>) {
+        assert!(lost.iter().all(|range| !range.is_empty()), "a range that is lost has sectors");
         self.lost.extend(lost.iter().cloned());
     }
 

@@ -152,6 +152,9 @@ impl Plan {
 
 /// The cheapest way on, or none: more is lost here than parity can make up for.
 pub(super) fn plan(facts: &StripeFacts) -> Option<Plan> {
+    assert!(!facts.window.is_empty() && !facts.data.is_empty(), "something is to be done");
+    let is_inside = |column: &ColumnFacts| facts.window.contains(column.touched);
+    assert!(facts.data.iter().all(is_inside), "what is touched lies in the window");
     if !facts.is_write {
         return load(facts, Method::NoParity, |column| column.touched);
     }
@@ -196,6 +199,8 @@ fn load(
     let parity = |needs: bool, column: Option<ColumnFacts>| {
         column.filter(|_| needs).map_or(SectorSet::EMPTY, |column| column.reads(solved))
     };
+    let is_solvable = facts.parity_agrees || recovery == Recovery::None;
+    assert!(is_solvable, "I7: parity that may not agree is never solved from");
     Some(Plan {
         method,
         recovery,

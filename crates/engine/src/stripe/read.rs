@@ -80,6 +80,8 @@ impl Stripes {
         let start = self.geometry.row_start(address.row).0 + u64::from(address.offset_sectors);
         let (start, sectors) = (MemberSector(start), to - from);
         let is_readable = common.view.readable(slot, start, u64::from(sectors)).is_some();
+        let chunk_sectors = self.geometry.chunk_sectors();
+        assert!(address.offset_sectors + sectors <= chunk_sectors, "it lies inside one chunk");
         let around = common.clocks.sits_out(slot) && self.may_go_around(common, start, sectors);
         if !is_readable || around || sometimes(Point::ThroughStripe) {
             return self.reconstruct(common, (key, piece), range, false);

@@ -54,6 +54,7 @@ pub(super) fn solve(
     out: impl Fn(u16) -> Buffer,
 ) {
     let Extent { offset, sectors } = extent;
+    assert!(plan.solved.contains(extent.set()), "only what is lost is solved for");
     let p = blocks.at(map.p_slot(), offset);
     let q = || {
         let slot = map.q_slot().expect("a plan uses Q only where there is one");

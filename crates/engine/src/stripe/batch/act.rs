@@ -76,6 +76,7 @@ impl Stripe {
                 unreachable!("the batch does not change")
             }
             Action::Begin => {
+                assert_eq!(self.phase, Phase::Ready, "a batch begins when the one before is over");
                 self.begin_batch(effects.unit_sectors, usize::MAX);
                 self.phase = Phase::Fill;
             }
@@ -83,7 +84,13 @@ impl Stripe {
             Action::Compute => self.compute(plan.expect("nothing lacks"), effects),
             Action::Write => self.write(effects),
             Action::AwaitRecord => self.await_record(effects),
-            Action::Finish => self.end_batch(Ok(()), effects),
+            Action::Finish => {
+                assert!(
+                    !self.is_missed(&effects.common.view),
+                    "I4: a loss is recorded before the answer"
+                );
+                self.end_batch(Ok(()), effects);
+            }
             Action::Narrow => self.narrow(effects),
             Action::Refuse => self.refuse(effects),
         }
@@ -121,6 +128,7 @@ impl Stripe {
     }
 
     fn read(&mut self, plan: &Plan, effects: &mut Effects<'_>) {
+        assert!(self.phase == Phase::Fill && plan.reads() > 0, "a batch reads before it computes");
         let (map, blocks) = (self.map, effects.blocks());
         effects.common.counters.pre_reads += plan.reads() as u64;
         for (slot, set) in plan.columns(&map) {
@@ -138,6 +146,7 @@ impl Stripe {
     }
 
     fn compute(&mut self, plan: &Plan, effects: &mut Effects<'_>) {
+        assert!(self.phase == Phase::Fill && self.outstanding == 0, "all that is needed is read");
         self.phase = Phase::Compute;
         count(effects.common, self, plan);
         effects.content.find(self);
@@ -160,6 +169,7 @@ impl Stripe {
 
     /// Writes every column whose member lacks its content.
     fn write(&mut self, effects: &mut Effects<'_>) {
+        assert!(self.phase == Phase::Compute && self.outstanding == 0, "all that is new is made");
         self.phase = Phase::Write;
         let window = self.window();
         let durable = self.attachments().any(|attachment| attachment.want.is_durable());
@@ -263,6 +273,7 @@ impl Stripe {
     }
 
     fn await_record(&mut self, effects: &mut Effects<'_>) {
+        assert!(self.phase == Phase::Write && self.outstanding == 0, "all writes have ended");
         self.phase = Phase::AwaitRecord;
         for (member, fault) in self.columns.iter().filter_map(|column| column.missed) {
             effects.common.report(match fault {
@@ -277,6 +288,7 @@ impl Stripe {
 
     /// Begins again with one write, or with the first block of it.
     fn narrow(&mut self, effects: &mut Effects<'_>) {
+        assert_eq!(self.phase, Phase::Fill, "nothing of it is written yet");
         let batch = self.batch.take().expect("a batch is being filled");
         if batch.count == 1 {
             let whole = self.queue[0];

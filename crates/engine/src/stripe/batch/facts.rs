@@ -26,11 +26,7 @@ pub(in super::super) struct Around<'a> {
 /// The stripe at a glance, for the decision table; and, for one that is being filled, the plan.
 pub(in super::super) fn facts(stripe: &Stripe, around: &Around<'_>) -> (Facts, Option<Plan>) {
     let filling = stripe.phase == Phase::Fill && stripe.outstanding == 0 && stripe.copies == 0;
-    let missed = stripe.phase != Phase::Ready
-        && stripe.slots().any(|slot| {
-            let missed = stripe.column(slot).missed.map(|(member, _)| member);
-            missed.is_some() && around.view.member(slot).map(|member| member.id) == missed
-        });
+    let missed = stripe.phase != Phase::Ready && stripe.is_missed(around.view);
     let plan = filling.then(|| {
         let stripe_facts =
             |is_left_out: &dyn Fn(Slot) -> bool| stripe_facts(stripe, around, is_left_out);

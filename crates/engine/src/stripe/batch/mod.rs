@@ -43,6 +43,7 @@ use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes};
 use super::band::{Attachment, Band, BandKey, Run, Segment};
 use super::plan::Method;
 use super::sectors::{BLOCK_SECTORS, Extent, SectorSet};
+use crate::array::ArrayView;
 use crate::effect::MemberFault;
 use crate::ids::MemberId;
 use crate::shard::Clocks;
@@ -299,6 +300,7 @@ impl Stripe {
     }
 
     pub(super) fn end_copy(&mut self) {
+        assert!(self.copies > 0 || planted(Bug::CopyUnguarded), "a copy ends once");
         self.copies -= u32::from(!planted(Bug::CopyUnguarded));
     }
 
@@ -360,6 +362,14 @@ impl Stripe {
 impl Stripe {
     fn window(&self) -> SectorSet {
         self.batch.as_ref().expect("a batch is under way").window
+    }
+
+    /// Whether a member that missed the write is still believed: no superblock says otherwise yet.
+    fn is_missed(&self, view: &ArrayView) -> bool {
+        self.slots().any(|slot| {
+            let missed = self.column(slot).missed.map(|(member, _)| member);
+            missed.is_some() && view.member(slot).map(|member| member.id) == missed
+        })
     }
 
     /// The member sectors of an extent, on every slot.

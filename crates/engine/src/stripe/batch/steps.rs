@@ -94,7 +94,14 @@ impl Builder<'_> {
     fn reconstruct_parity(&mut self) {
         reached(Mark::ReconstructsParity);
         let map = self.stripe.map;
-        let zeroes = self.content.all_zeroes(self.window());
+        let window = self.window();
+        for index in 0..map.data_slots() {
+            let (gathered, straight) = self.content.sets_of(index);
+            let old = self.stripe.column(map.data_slot(index)).valid;
+            let known = old.union(gathered).union(straight);
+            assert!(known.contains(window), "parity is made of bytes that are known");
+        }
+        let zeroes = self.content.all_zeroes(window);
         let fresh = zeroes.map_or(Fresh::Block, |may_punch| Fresh::Zeroes { may_punch });
         self.stripe.column_mut(map.p_slot()).fresh = fresh;
         if let Some(q_slot) = map.q_slot() {
@@ -137,6 +144,7 @@ impl Builder<'_> {
             is_loaded.then_some(slot)
         };
         let parity = (parity(map.p_slot()), map.q_slot().and_then(parity));
+        assert!(parity.0.or(parity.1).is_some(), "there is old parity to modify");
         let content = self.content;
         for index in 0..map.data_slots() {
             let is_forgotten = index == 1 && planted(Bug::RmwForgetsColumn);
@@ -155,6 +163,8 @@ impl Builder<'_> {
     /// Parity follows one part of a column, whose old content becomes the difference.
     fn follow(&mut self, index: u16, part: &Part, (p, q): (Option<Slot>, Option<Slot>)) {
         let Extent { offset, sectors } = part.extent;
+        let old = self.stripe.column(self.data_slot(index)).valid;
+        assert!(old.contains(part.extent.set()), "the difference is to bytes that are known");
         let delta = self.blocks.at(self.data_slot(index), offset);
         if let Some(source) = part.payload()
             && !planted(Bug::RmwNoDifference)

@@ -196,6 +196,7 @@ impl Reconstruct {
 
     fn submit_reads(&mut self, around: &mut Around<'_>, place: u32, plan: &Plan) {
         let (map, blocks) = (self.reads[place as usize].map, self.blocks(place));
+        assert!(self.reads[place as usize].holds_band, "its band is not written meanwhile");
         for (slot, set) in plan.columns(&map) {
             for extent in set.extents() {
                 let buffer = blocks.at(slot, extent.offset);
@@ -209,6 +210,7 @@ impl Reconstruct {
     fn compute(&mut self, around: &mut Around<'_>, place: u32, plan: &Plan) {
         let (number, blocks) = (self.first + place, self.blocks(place));
         let read = &mut self.reads[place as usize];
+        assert!(read.phase == Phase::Fill && read.outstanding == 0, "all that is needed is read");
         read.phase = Phase::Compute;
         around.common.counters.reconstructions += u64::from(plan.recovery != Recovery::None);
         let mut job = around.common.blank_job(JobId(u64::from(number)));
@@ -313,6 +315,7 @@ impl Reconstruct {
 
     fn release(&mut self, place: u32) {
         let read = &mut self.reads[place as usize];
+        assert!(read.outstanding == 0 && read.want.is_none(), "nothing of it is under way");
         let band = read.band.take().expect("it had one");
         (read.holds_band, read.repairs) = (false, false);
         self.free.push(place);
@@ -328,6 +331,7 @@ impl Reconstruct {
     ) {
         let ReadIo { place, slot, extent, is_repair } = io;
         let read = &mut self.reads[place as usize];
+        assert!(read.outstanding > 0 && read.band.is_some(), "the request was of a read");
         read.outstanding -= 1;
         let column = read.column_mut(slot);
         column.out -= 1;

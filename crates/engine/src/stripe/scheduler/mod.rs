@@ -237,6 +237,7 @@ impl Scheduler {
         }
         self.leave(number);
         let standing = self.standing_mut(number);
+        assert!(standing.width.is_none(), "a stripe that has begun is not put off");
         (standing.place, standing.since) = (place, Some(now));
         if place == Place::Delayed {
             reached(Mark::StripeDelayed);
