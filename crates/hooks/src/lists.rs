@@ -527,6 +527,8 @@ named! {
         ReadWaitsForBand = "read-waits-for-band",
         /// Stripe: a write waits for reads of its band.
         WriteWaitsForReads = "write-waits-for-reads",
+        /// Stripe: a batch is ready to be written, and waits for superblocks that say so.
+        WriteWaitsForIntent = "write-waits-for-intent",
         /// Stripe: a batch does not begin until reads that wait for its band have.
         StripeLetsReadsIn = "stripe-lets-reads-in",
         /// Stripe: a read that lacks too much goes on with one block, and the rest by itself.

@@ -155,7 +155,7 @@ impl Mirror {
         common.add_part(extent.key);
         assert_eq!(self.work_mut(key).range, Range::NotAsked, "only the first try is halved");
         *self.work_mut(key) = Work::new(Extent { sectors, ..extent }, Stage::Read);
-        self.begin(second, Stage::Read);
+        self.begin(Work::new(second, Stage::Read));
     }
 
     /// The payload holds good bytes and the range is held: writes them over the copies that failed.

@@ -10,6 +10,8 @@
 //! | Read   | no          | not asked | a copy failed, and may be mended     | Lock     |                              |
 //! | Read   | no          |           | another copy can be read             | Read     |                              |
 //! | Read   | no          |           | none can                             | Refuse   |                              |
+//! | Write  | no          | not asked | no intent; the array takes writes    | Wait     | a view with the gate open    |
+//! | Write  | no          | not asked | no intent                            | Refuse   |                              |
 //! | Write  | no          | not asked |                                      | Lock     |                              |
 //! | Write  | no          | waited for|                                      | Wait     | those that hold the range    |
 //! | Write  | no          | held      | it has not begun                     | Write    |                              |
@@ -59,6 +61,8 @@ pub(super) struct Facts {
     pub(super) to_mend: bool,
     /// Read: a copy that has not failed can be read.
     pub(super) has_copy: bool,
+    /// Write: superblocks say that its region may be written (I3).
+    pub(super) intent: bool,
     /// Write: the copies have been asked to take it.
     pub(super) begun: bool,
     /// Write: a copy has it.
@@ -107,6 +111,11 @@ pub(super) fn decide(facts: &Facts) -> Action {
             reached(Mark::NoCopyLeft);
             Action::Refuse
         }
+        (Stage::Write, Range::NotAsked) if !facts.intent && !facts.broken => Action::Wait,
+        (Stage::Write, Range::NotAsked) if !facts.intent => {
+            reached(Mark::GatedRefused);
+            Action::Refuse
+        }
         (Stage::Write, Range::NotAsked) => Action::Lock,
         (Stage::Write, Range::Held) if !facts.begun => Action::Write,
         (Stage::Write, Range::Held) if facts.missed && !facts.broken => {
@@ -130,7 +139,7 @@ mod tests {
         let ranges = [Range::NotAsked, Range::Waiting, Range::Held];
         let pairs = stages.into_iter().flat_map(move |stage| ranges.map(|range| (stage, range)));
         pairs.flat_map(|(stage, range)| {
-            (0_u32..1 << 10).map(move |bits| {
+            (0_u32..1 << 11).map(move |bits| {
                 let bit = |n: u32| bits >> n & 1 == 1;
                 Facts {
                     stage,
@@ -145,6 +154,7 @@ mod tests {
                     written: bit(7),
                     missed: bit(8),
                     broken: bit(9),
+                    intent: bit(10),
                 }
             })
         })
@@ -161,7 +171,8 @@ mod tests {
             match action {
                 Action::Wait => {
                     let by_lock = facts.range == Range::Waiting && facts.stage != Stage::Mend;
-                    let by_view = facts.stage == Stage::Write && facts.missed && !facts.broken;
+                    let by_view = facts.stage == Stage::Write && !facts.broken;
+                    let by_view = by_view && (facts.missed || !facts.intent);
                     assert!(by_lock || by_view, "something will wake it: {facts:?}");
                 }
                 Action::Write | Action::Mend => {
@@ -172,6 +183,10 @@ mod tests {
                 }
                 Action::Finish if facts.stage == Stage::Read => {
                     assert!(facts.was_read, "{facts:?}");
+                }
+                Action::Lock if facts.stage == Stage::Write => {
+                    assert!(facts.intent, "I3: superblocks say so first: {facts:?}");
+                    assert_eq!(facts.range, Range::NotAsked, "asked once: {facts:?}");
                 }
                 Action::Lock => assert_eq!(facts.range, Range::NotAsked, "asked once: {facts:?}"),
                 Action::Read => assert!(facts.has_copy && !facts.was_read, "{facts:?}"),

@@ -32,6 +32,7 @@ impl Mirror {
             mendable: !work.failed.is_empty() && common.may_repair(),
             to_mend: work.range == Range::Held && !work.to_mend(common).is_empty(),
             has_copy: copy.is_some(),
+            intent: work.stage != Stage::Write || common.has_intent(work.extent.key),
             begun: work.begun,
             written: work.written > 0,
             missed,

@@ -75,6 +75,8 @@ struct Work {
     was_read: bool,
     /// Read: it is made again in halves.
     halves: bool,
+    /// Write: it came while superblocks did not say that its region may be written.
+    lacks_intent: bool,
     /// Write: the copies have been asked to take it.
     begun: bool,
     /// Write: copies that took it.
@@ -95,6 +97,7 @@ impl Work {
             failed: SmallVec::new(),
             was_read: false,
             halves: false,
+            lacks_intent: false,
             begun: false,
             written: 0,
             missed: SmallVec::new(),
@@ -150,10 +153,11 @@ impl Mirror {
             let mut extent = Extent { key, piece: *piece, done, sectors };
             common.add_part(key);
             if piece.operation.is_write() {
-                self.begin(extent, Stage::Write);
+                let lacks_intent = !common.has_intent(key);
+                self.begin(Work { lacks_intent, ..Work::new(extent, Stage::Write) });
             } else {
                 extent.sectors = self.cut_in_doubt(common, &extent);
-                self.begin(extent, Stage::Read);
+                self.begin(Work::new(extent, Stage::Read));
             }
             done += extent.sectors;
         }
@@ -187,13 +191,14 @@ impl Mirror {
         self.settle(common);
     }
 
-    /// Writes whose answer waits for superblocks may have become answerable.
+    /// Writes that wait for superblocks, for their intent or with their answer, may go on.
     pub(crate) fn handle_view(&mut self, common: &mut Common, geometry: &MirrorGeometry) {
         if self.geometry != *geometry {
             assert_eq!(self.geometry.slots(), geometry.slots(), "the arena has a block for each");
             self.geometry = geometry.clone();
         }
-        let waiting = self.works.iter_mut().filter(|(_, work)| !work.missed.is_empty());
+        let awaits_superblocks = |work: &Work| !work.missed.is_empty() || work.lacks_intent;
+        let waiting = self.works.iter_mut().filter(|(_, work)| awaits_superblocks(work));
         self.ready.extend(waiting.map(|(name, _)| LockKey(name)));
         self.settle(common);
     }
@@ -248,8 +253,8 @@ impl Mirror {
         common.submit((io, slot), run, MemberOperation::Read { buffer });
     }
 
-    fn begin(&mut self, extent: Extent, stage: Stage) {
-        let key = LockKey(self.works.insert(Work::new(extent, stage)));
+    fn begin(&mut self, work: Work) {
+        let key = LockKey(self.works.insert(work));
         self.ready.push_back(key);
     }
 

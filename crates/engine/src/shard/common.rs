@@ -173,11 +173,21 @@ impl Common {
         matches!(self.view.gate, Gate::Open | Gate::Closed)
     }
 
-    pub(super) fn begin(&mut self, piece: &Piece) -> PieceKey {
+    pub(super) fn begin(&mut self, piece: &Piece, has_intent: bool) -> PieceKey {
         if piece.operation.is_write() {
             self.last_write = self.now;
         }
-        self.pieces.begin(piece)
+        self.pieces.begin(piece, has_intent)
+    }
+
+    /// Whether members may be written for `piece`: superblocks say, durably, that its region may be in need of resync (I3).
+    pub(crate) fn has_intent(&self, piece: PieceKey) -> bool {
+        self.pieces.has_intent(piece)
+    }
+
+    /// Whether no write waits for its intent: nearly always.
+    pub(crate) fn has_all_intents(&self) -> bool {
+        self.pieces.waiting() == 0
     }
 
     /// A further part of `piece` is out.

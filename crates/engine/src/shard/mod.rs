@@ -14,7 +14,6 @@ pub(crate) use pieces::PieceKey;
 pub(crate) use pieces::Pieces;
 
 use braid_hooks::{Bug, Mark, planted, reached};
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use braid_geometry::Geometry;
@@ -40,8 +39,6 @@ pub const PREFETCH_PIECES: usize = 16;
 pub struct Shard {
     common: Common,
     family: Machine,
-    /// Writes that came while the gate was closed.
-    gated: VecDeque<Piece>,
 }
 
 #[derive(Debug)]
@@ -62,7 +59,7 @@ impl Shard {
                 Machine::Stripe(Box::new(Stripes::new(*geometry, cache, &view)))
             }
         };
-        Self { common: Common::new(view), family, gated: VecDeque::new() }
+        Self { common: Common::new(view), family }
     }
 
     /// Number of blocks the driver's arena for this shard must hold; may be none.
@@ -93,7 +90,7 @@ impl Shard {
     /// Whether nothing is under way.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.common.pieces.is_empty() && self.gated.is_empty() && self.common.in_flight == 0
+        self.common.pieces.is_empty() && self.common.in_flight == 0
     }
 
     /// The piece will be handled soon, behind others: what has to be fetched from memory for it may come meanwhile. A hint
@@ -107,19 +104,16 @@ impl Shard {
     /// Takes a piece of a client's request; it is answered once, by [`Self::poll_reply`].
     pub fn handle_piece(&mut self, now: Instant, piece: Piece) {
         self.common.now = now;
-        if !piece.operation.is_write() {
-            self.begin(piece);
-            return;
-        }
         match self.common.view.gate {
-            Gate::Open => self.begin(piece),
-            Gate::Closed if planted(Bug::GateIgnored) => self.begin(piece),
+            _ if !piece.operation.is_write() => self.begin(piece, true),
+            Gate::Open => self.begin(piece, true),
+            Gate::Closed if planted(Bug::GateIgnored) => self.begin(piece, true),
             Gate::Closed => {
-                if self.gated.is_empty() {
+                if self.common.has_all_intents() {
                     self.common.report(Report::WantWrite);
                 }
                 reached(Mark::GatedWrite);
-                self.gated.push_back(piece);
+                self.begin(piece, false);
             }
             Gate::ReadOnly => self.common.refuse(&piece, Fault::ReadOnly),
             Gate::Broken => self.common.refuse(&piece, Fault::Unwritable),
@@ -164,6 +158,18 @@ impl Shard {
         self.common.clocks.look(&self.common.view);
         self.common.unconfirmed_epoch = Some(self.common.view.epoch);
         let view = Arc::clone(&self.common.view);
+        match view.gate {
+            Gate::Open if planted(Bug::GatedLost) => {}
+            Gate::Open => {
+                self.common.pieces.grant_intent();
+            }
+            // The request for a closed gate may have crossed this view on its way.
+            Gate::Closed if !self.common.has_all_intents() => {
+                reached(Mark::AskedAgain);
+                self.common.report(Report::WantWrite);
+            }
+            Gate::Closed | Gate::ReadOnly | Gate::Broken => {}
+        }
         match (&mut self.family, &*view.geometry) {
             (Machine::Direct(direct), Geometry::Direct(geometry)) => direct.handle_view(geometry),
             (Machine::Mirror(mirror), Geometry::Mirror(geometry)) => {
@@ -174,36 +180,13 @@ impl Shard {
             }
             _ => unreachable!("an array keeps its family of levels while it is open"),
         }
-        match self.common.view.gate {
-            Gate::Open => {
-                if planted(Bug::GatedLost) {
-                    self.gated.pop_back();
-                }
-                for piece in std::mem::take(&mut self.gated) {
-                    self.begin(piece);
-                }
-            }
-            Gate::Closed => {
-                // The request for a closed gate may have crossed this view on its way.
-                if !self.gated.is_empty() {
-                    reached(Mark::AskedAgain);
-                    self.common.report(Report::WantWrite);
-                }
-            }
-            Gate::ReadOnly | Gate::Broken => {
-                for piece in std::mem::take(&mut self.gated) {
-                    reached(Mark::GatedRefused);
-                    self.common.refuse(&piece, Fault::Unwritable);
-                }
-            }
-        }
         self.common.confirm_view();
     }
 
     /// The array wants to know about recent writes; answered by [`Report::Activity`].
     pub fn handle_activity_query(&mut self, now: Instant) {
         self.common.now = now;
-        let writing = self.common.pieces.writes() > 0 || !self.gated.is_empty();
+        let writing = self.common.pieces.writes() + self.common.pieces.waiting() > 0;
         let last_write = self.common.last_write;
         self.common.report(Report::Activity { last_write, writing });
     }
@@ -351,8 +334,8 @@ impl Shard {
         self.common.reports.pop_front()
     }
 
-    fn begin(&mut self, piece: Piece) {
-        let key = self.common.begin(&piece);
+    fn begin(&mut self, piece: Piece, has_intent: bool) {
+        let key = self.common.begin(&piece, has_intent);
         match &mut self.family {
             Machine::Direct(direct) => direct.handle_piece(&mut self.common, key, &piece),
             Machine::Mirror(mirror) => mirror.handle_piece(&mut self.common, key, &piece),

@@ -20,6 +20,8 @@ struct Entry {
     request: RequestId,
     sectors: u32,
     is_write: bool,
+    /// Superblocks say that its region may be written.
+    has_intent: bool,
     parts: u32,
     /// Parts whose writing goes on after they were answered.
     kept: u32,
@@ -33,20 +35,24 @@ struct Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
     entries: Slab<Entry>,
+    /// Writes that have their intent, and those that wait for it.
     writes: u32,
+    waiting: u32,
     kept_sectors: u64,
 }
 
 impl Pieces {
-    /// Takes a piece in, with one part.
-    pub(crate) fn begin(&mut self, piece: &Piece) -> PieceKey {
+    /// Takes a piece in, with one part. A write without intent may be prepared, but no member is written for it.
+    pub(crate) fn begin(&mut self, piece: &Piece, has_intent: bool) -> PieceKey {
         assert!(piece.sectors > 0, "a piece has sectors");
         let is_write = piece.operation.is_write();
-        self.writes += u32::from(is_write);
+        self.writes += u32::from(is_write && has_intent);
+        self.waiting += u32::from(is_write && !has_intent);
         PieceKey(self.entries.insert(Entry {
             request: piece.request,
             sectors: piece.sectors,
             is_write,
+            has_intent,
             parts: 1,
             kept: 0,
             is_answered: false,
@@ -57,6 +63,22 @@ impl Pieces {
 
     fn entry(&mut self, key: PieceKey) -> &mut Entry {
         self.entries.get_mut(key.0).expect("a piece under way")
+    }
+
+    /// Whether members may be written for this piece.
+    pub(super) fn has_intent(&self, key: PieceKey) -> bool {
+        self.waiting == 0 || self.entries.get(key.0).expect("a piece under way").has_intent
+    }
+
+    /// The intent of all pieces is durable. How many had waited for it.
+    pub(super) fn grant_intent(&mut self) -> u32 {
+        let waiting = std::mem::take(&mut self.waiting);
+        if waiting > 0 {
+            let all = self.entries.iter_mut();
+            all.for_each(|(_, entry)| entry.has_intent = true);
+            self.writes += waiting;
+        }
+        waiting
     }
 
     pub(super) fn add_part(&mut self, key: PieceKey) {
@@ -75,7 +97,10 @@ impl Pieces {
     /// Writing a part goes on after its answer.
     pub(super) fn keep(&mut self, key: PieceKey) {
         let entry = self.entry(key);
-        assert!(entry.is_write, "only writes are answered early");
+        assert!(
+            entry.is_write && entry.has_intent,
+            "I3: only writes with intent are answered early"
+        );
         entry.kept += 1;
         if entry.kept == 1 {
             let sectors = u64::from(entry.sectors);
@@ -148,15 +173,21 @@ impl Pieces {
     fn forget(&mut self, key: PieceKey) {
         let entry = self.entries.remove(key.0).expect("a piece under way");
         assert!(entry.parts == 0 && entry.kept == 0, "nothing of it is under way");
-        self.writes -= u32::from(entry.is_write);
+        self.writes -= u32::from(entry.is_write && entry.has_intent);
+        self.waiting -= u32::from(entry.is_write && !entry.has_intent);
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Writes that have passed the gate and are not on the members, answered or not.
+    /// Writes that have their intent and are not on the members, answered or not.
     pub(super) fn writes(&self) -> u32 {
         self.writes
+    }
+
+    /// Writes that wait for their intent.
+    pub(super) fn waiting(&self) -> u32 {
+        self.waiting
     }
 }

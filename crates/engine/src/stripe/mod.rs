@@ -78,8 +78,8 @@ pub(crate) struct Stripes {
     damage: Damage,
     /// All members are there, with all that they should hold.
     is_whole: bool,
-    /// Stripes whose answer waits for superblocks.
-    awaiting_record: u32,
+    /// Stripes that wait for superblocks: for their intent, or with their answer.
+    awaiting_superblocks: u32,
     in_flight: Slab<IoOwner>,
     copies: Slab<CopyOut>,
     /// Of the batch that is being looked at; kept for its memory.
@@ -134,7 +134,7 @@ impl Stripes {
             reads: Reconstruct::new(geometry, unit_sectors, config.stripes_max),
             damage: Damage::default(),
             is_whole: false,
-            awaiting_record: 0,
+            awaiting_superblocks: 0,
             in_flight: Slab::default(),
             copies: Slab::default(),
             content: Content::default(),
@@ -231,13 +231,13 @@ impl Stripes {
         self.settle(common);
     }
 
-    /// Stripes whose answer waits for superblocks may go on; and when writing ends, nothing is waited for.
+    /// Stripes that wait for superblocks may go on; and when writing ends, nothing is waited for.
     pub(crate) fn handle_view(&mut self, common: &mut Common, geometry: &StripeGeometry) {
         assert_eq!(self.geometry, *geometry, "blocks and bands are laid out for this one");
         self.note_view(&common.view);
-        if self.awaiting_record > 0 {
+        if self.awaiting_superblocks > 0 {
             for number in self.pool.numbers() {
-                if self.pool.stripe(number).phase() == Phase::AwaitRecord {
+                if self.pool.stripe(number).awaits_superblocks() {
                     self.scheduler.look_at(number);
                 }
             }
@@ -344,7 +344,7 @@ impl Stripes {
             let stripe = self.pool.stripe(number);
             let (facts, plan) = facts(stripe, &self.around(common, number));
             let has_started = stripe.has_served();
-            let was_awaiting = stripe.phase() == Phase::AwaitRecord;
+            let was_awaiting = stripe.awaits_superblocks();
             let action = decide(&facts);
             match action {
                 Action::Wait => return,
@@ -382,8 +382,8 @@ impl Stripes {
                 }
                 _ => {}
             }
-            self.awaiting_record += u32::from(stripe.phase() == Phase::AwaitRecord);
-            self.awaiting_record -= u32::from(was_awaiting);
+            self.awaiting_superblocks += u32::from(stripe.awaits_superblocks());
+            self.awaiting_superblocks -= u32::from(was_awaiting);
         }
     }
 
@@ -402,6 +402,7 @@ impl Stripes {
             clocks: &common.clocks,
             parity_agrees: self.damage.parity_agrees(&common.view, band),
             admission: if is_between { admission() } else { Admission::Now },
+            intent: stripe.has_intent(common),
             read: match stripe.phase() {
                 Phase::Ready => self.reads.has_waiting(band.key),
                 Phase::Compute => self.reads.is_reading(band.key),

@@ -230,7 +230,7 @@ mod tests {
             };
             let (band, run) =
                 Bands::new(&geometry, UNIT, &piece, (0, piece.sectors)).next().unwrap();
-            let key = crate::shard::Pieces::default().begin(&piece);
+            let key = crate::shard::Pieces::default().begin(&piece, true);
             let want = match is_zero {
                 true => Want::Zero { may_punch: false, durable: false },
                 false => Want::Write { durable: false },

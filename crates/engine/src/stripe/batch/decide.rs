@@ -11,6 +11,8 @@
 //! | Fill        | no          | Nothing    |      |        |        | Compute     |                                    |
 //! | Fill        | no          | Less       |      |        |        | Narrow      |                                    |
 //! | Fill        | no          | Impossible |      |        |        | Refuse      |                                    |
+//! | Compute     | no          | (no intent)|      |        | no     | Wait        | a view with the gate open          |
+//! | Compute     | no          | (no intent)|      |        | yes    | Refuse      |                                    |
 //! | Compute     | no          |            | yes  |        |        | Wait        | the band is not read any more      |
 //! | Compute     | no          |            | no   |        |        | Write       |                                    |
 //! | Write       | no          |            |      | no     |        | Finish      |                                    |
@@ -43,6 +45,8 @@ pub(in super::super) struct Facts {
     /// In [`Phase::Ready`]: reads of the band wait to begin before its next batch. In [`Phase::Compute`]: the band is being
     /// read, and may not be written.
     pub(super) read: bool,
+    /// Superblocks say that the batch's region may be written: members may be (I3). Only meaningful in [`Phase::Compute`].
+    pub(in super::super) intent: bool,
     /// A member that missed this batch's write is still in the view.
     pub(super) missed: bool,
     /// The array takes no more writes.
@@ -96,6 +100,12 @@ pub(in super::super) fn decide(facts: &Facts) -> Action {
             Need::Less => (Mark::BatchNarrowed, Action::Narrow),
             Need::Impossible => (Mark::StripeRefusesUnread, Action::Refuse),
         },
+        Facts { phase: Phase::Compute, intent: false, broken: false, .. } => {
+            (Mark::WriteWaitsForIntent, Action::Wait)
+        }
+        Facts { phase: Phase::Compute, intent: false, broken: true, .. } => {
+            (Mark::GatedRefused, Action::Refuse)
+        }
         Facts { phase: Phase::Compute, read: true, .. } => (Mark::WriteWaitsForReads, Action::Wait),
         Facts { phase: Phase::Compute, .. } => (Mark::StripeWrites, Action::Write),
         Facts { phase: Phase::Write, missed: false, .. } => (Mark::StripeFinishes, Action::Finish),
@@ -124,7 +134,7 @@ mod tests {
         let mut all = Vec::new();
         for phase in [Phase::Ready, Phase::Fill, Phase::Compute, Phase::Write, Phase::AwaitRecord] {
             for need in [Need::Nothing, Need::Reads, Need::Less, Need::Impossible] {
-                for bits in 0..128 {
+                for bits in 0..256 {
                     let bit = |n: u32| BOTH[usize::from(bits >> n & 1 == 1)];
                     let admission = match (bit(4), bit(5)) {
                         (false, _) => Admission::Now,
@@ -139,6 +149,7 @@ mod tests {
                         missed: bit(2),
                         broken: bit(3),
                         read: bit(6),
+                        intent: bit(7),
                         admission,
                     });
                 }
@@ -160,7 +171,7 @@ mod tests {
                 // Who ends each wait: the reads that begin, the reads that end, the view.
                 let ended = match facts.phase {
                     Phase::Ready => facts.queued && facts.admission == Admission::Now && facts.read,
-                    Phase::Compute => facts.read,
+                    Phase::Compute => facts.read || !facts.intent && !facts.broken,
                     Phase::AwaitRecord => facts.missed && !facts.broken,
                     Phase::Fill | Phase::Write => false,
                 };
@@ -168,16 +179,21 @@ mod tests {
             }
             if action == Action::Write {
                 assert!(!facts.read, "nothing is written to a band that is being read: {facts:?}");
+                assert!(facts.intent, "I3: nor before superblocks say that it may be: {facts:?}");
             }
             if action == Action::Finish {
                 assert!(!facts.missed, "I4: never done while a missed write is unrecorded");
+            }
+            if action == Action::Refuse {
+                let nothing_written = facts.phase == Phase::Fill || !facts.intent;
+                assert!(nothing_written || facts.broken, "{facts:?}");
             }
             let allowed: &[Action] = match facts.phase {
                 Phase::Ready => {
                     &[Action::Release, Action::Begin, Action::Wait, Action::PutOff(facts.admission)]
                 }
                 Phase::Fill => &[Action::Read, Action::Compute, Action::Narrow, Action::Refuse],
-                Phase::Compute => &[Action::Write, Action::Wait],
+                Phase::Compute => &[Action::Write, Action::Wait, Action::Refuse],
                 Phase::Write => &[Action::Finish, Action::AwaitRecord],
                 Phase::AwaitRecord => &[Action::Finish, Action::Wait, Action::Refuse],
             };

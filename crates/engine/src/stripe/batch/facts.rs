@@ -19,6 +19,8 @@ pub(in super::super) struct Around<'a> {
     pub(in super::super) parity_agrees: bool,
     /// When it may begin, if it is between batches.
     pub(in super::super) admission: Admission,
+    /// See [`Facts::intent`].
+    pub(in super::super) intent: bool,
     /// See [`Facts::read`].
     pub(in super::super) read: bool,
 }
@@ -51,6 +53,7 @@ pub(in super::super) fn facts(stripe: &Stripe, around: &Around<'_>) -> (Facts, O
         read: around.read,
         outstanding: stripe.outstanding > 0 || stripe.phase != Phase::Ready && stripe.copies > 0,
         need,
+        intent: around.intent,
         missed,
         broken: around.view.gate == Gate::Broken,
     };

@@ -46,7 +46,7 @@ use super::sectors::{BLOCK_SECTORS, Extent, SectorSet};
 use crate::array::ArrayView;
 use crate::effect::MemberFault;
 use crate::ids::MemberId;
-use crate::shard::Clocks;
+use crate::shard::{Clocks, Common};
 
 /// Work behind the batch that is looked through for what a later write has covered.
 const SUPERSEDED_LOOKS_MAX: usize = 32;
@@ -162,6 +162,8 @@ pub(super) struct Stripe {
     batch: Option<Batch>,
     /// Work in order of arrival; the batch's is at the front.
     queue: VecDeque<Attachment>,
+    /// The batch began without intent.
+    lacks_intent: bool,
     /// It has ended a batch since it was last idle.
     has_served: bool,
     /// What it holds may be of use to the next write of its band: it wrote a part of it.
@@ -186,6 +188,7 @@ impl Stripe {
             phase: Phase::Ready,
             columns: vec![Column::EMPTY; usize::from(geometry.slots())].into_boxed_slice(),
             batch: None,
+            lacks_intent: false,
             queue: VecDeque::with_capacity(usize::try_from(blocks).expect("a unit is small")),
             has_served: false,
             is_worth_keeping: false,
@@ -282,6 +285,19 @@ impl Stripe {
     /// Queued work, the batch's first, in order of arrival.
     pub(super) fn queue(&self) -> impl DoubleEndedIterator<Item = &Attachment> {
         self.queue.iter()
+    }
+
+    /// Whether members may be written for the batch (I3): its writes all came before its region's intent was asked for, or
+    /// all after.
+    pub(super) fn has_intent(&self, common: &Common) -> bool {
+        common.has_all_intents()
+            || self.batch.is_none()
+            || self.queue.front().is_none_or(|first| common.has_intent(first.piece))
+    }
+
+    /// Whether it may be waiting for superblocks: they may say that its region may be written, or that a member is out.
+    pub(super) fn awaits_superblocks(&self) -> bool {
+        self.phase == Phase::AwaitRecord || self.phase == Phase::Compute && self.lacks_intent
     }
 
     /// Whether member requests or jobs are out.

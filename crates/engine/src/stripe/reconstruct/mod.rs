@@ -18,6 +18,8 @@
 //!   Compute, kept from writing     yes: nothing is written
 //!     by a repair that a member
 //!     that sits out holds up
+//!   Compute, kept from writing     yes: nothing is written
+//!     by superblocks
 //!   Fill, Compute otherwise        not now: it is about to write
 //!   Write, all that is left is     yes: the rest agrees     those being written, those that missed it
 //!     with members that sit out
@@ -334,7 +336,7 @@ fn may_begin(around: &Around<'_>, band: &Band, want: Want, waits: Waits) -> bool
         && match stripe.phase() {
             BatchPhase::Ready | BatchPhase::AwaitRecord => true,
             BatchPhase::Fill => stripe.slots_at(ColumnState::Reading).any(is_out),
-            BatchPhase::Compute => false,
+            BatchPhase::Compute => !stripe.has_outstanding() && !stripe.has_intent(around.common),
             BatchPhase::Write => {
                 stripe.has_outstanding() && stripe.slots_at(ColumnState::Writing).all(is_out)
             }
