@@ -37,6 +37,7 @@
 pub mod array;
 mod badblocks;
 pub mod buffer;
+mod context;
 mod counters;
 mod direct;
 pub mod effect;

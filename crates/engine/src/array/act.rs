@@ -7,10 +7,12 @@ use std::sync::Arc;
 use braid_geometry::{Family, Slot};
 
 use super::decide::{Action, Activity, FlushPurpose, decide};
+use super::effect::{ArrayEffect, Notice};
+use super::machine::{Array, Closing, Flushes, Update};
 use super::roster::Unrecorded;
 use super::superblock::{Change, SuperblockState};
+use super::view::{ArrayView, Gate};
 use super::waves::next_wave;
-use super::{Array, ArrayEffect, ArrayView, Closing, Flushes, Gate, Notice, Update};
 use crate::Instant;
 use crate::ids::{MemberId, ShardIndex};
 use crate::request::Fault;

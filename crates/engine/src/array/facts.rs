@@ -3,7 +3,7 @@
 use super::decide::{
     Activity, ArrayFacts, Caches, Closing as GateClosing, Round, Superblocks, Writes,
 };
-use super::{Array, Update};
+use super::machine::{Array, Update};
 
 impl Array {
     pub(super) fn facts(&self) -> ArrayFacts {

@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use braid_geometry::Slot;
 
-use super::{DeviceRole, MemberView};
+use super::superblock::DeviceRole;
+use super::view::MemberView;
 use crate::ids::MemberId;
 
 /// A member that failed, until a durable update tells so.

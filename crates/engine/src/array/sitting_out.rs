@@ -29,13 +29,10 @@
 
 use std::collections::BTreeMap;
 
-use braid_geometry::Geometry;
-use braid_hooks::{Bug, Mark, planted, reached};
+use braid_hooks::{Mark, reached};
 
-use super::roster::Roster;
-use super::{Array, ArrayEffect, Notice};
 use crate::Instant;
-use crate::effect::{Attention, Pace};
+use crate::effect::Pace;
 use crate::ids::{MemberId, ShardIndex};
 use crate::tuning::SitOut;
 
@@ -57,25 +54,25 @@ const LONE_PART: u64 = 2;
 const FRESH_MS: u64 = 2000;
 
 /// A nanosecond count of milliseconds.
-const MS: u64 = 1_000_000;
+pub(super) const MS: u64 = 1_000_000;
 
 /// What is known of one member.
 #[derive(Debug, Default)]
-struct Watched {
+pub(super) struct Watched {
     /// Smoothed; as of when.
     mean_ns: Option<(u64, Instant)>,
     /// By shard: how long the oldest that had not ended had been under way when it was told.
     oldest: BTreeMap<ShardIndex, u64>,
     slow_since: Option<Instant>,
-    out: Option<Out>,
+    pub(super) out: Option<Out>,
     /// How often it has come back lately, and when it did last.
     returns: (u32, Option<Instant>),
 }
 
 /// Of a member that sits out.
 #[derive(Debug)]
-struct Out {
-    since: Instant,
+pub(super) struct Out {
+    pub(super) since: Instant,
     well_since: Option<Instant>,
     well_reports: u32,
 }
@@ -122,17 +119,17 @@ impl Watched {
 /// What the array knows of its members' pace.
 #[derive(Debug)]
 pub(super) struct SittingOut {
-    settings: SitOut,
-    members: BTreeMap<MemberId, Watched>,
-    number: u64,
+    pub(super) settings: SitOut,
+    pub(super) members: BTreeMap<MemberId, Watched>,
+    pub(super) number: u64,
     /// Nanoseconds that members have sat out and come back from.
-    past_ns: u64,
+    pub(super) past_ns: u64,
     /// When a shard told something last.
-    heard: Instant,
+    pub(super) heard: Instant,
 }
 
 /// What has become of a member.
-enum Change {
+pub(super) enum Change {
     Out { latency_ns: u64, siblings_ns: u64 },
     Back { after_ns: u64 },
 }
@@ -148,11 +145,11 @@ impl SittingOut {
         }
     }
 
-    fn out(&self) -> impl Iterator<Item = MemberId> {
+    pub(super) fn out(&self) -> impl Iterator<Item = MemberId> {
         self.members.iter().filter(|(_, watched)| watched.out.is_some()).map(|(member, _)| *member)
     }
 
-    fn is_out(&self, member: MemberId) -> bool {
+    pub(super) fn is_out(&self, member: MemberId) -> bool {
         self.members.get(&member).is_some_and(|watched| watched.out.is_some())
     }
 
@@ -165,7 +162,7 @@ impl SittingOut {
     }
 
     /// A shard has measured `member`.
-    fn hear(
+    pub(super) fn hear(
         &mut self,
         now: Instant,
         (shard, member, pace): (ShardIndex, MemberId, Pace),
@@ -236,127 +233,4 @@ impl SittingOut {
         self.past_ns += after_ns;
         Some(Change::Back { after_ns })
     }
-}
-
-impl Array {
-    /// When members are to sit out, from now on. Until this is called nobody does.
-    pub fn handle_sit_out(&mut self, now: Instant, settings: SitOut) {
-        self.sitting_out.settings = settings;
-        if !settings.is_on {
-            let out: Vec<MemberId> = self.sitting_out.out().collect();
-            for member in out {
-                self.comes_back(now, member);
-            }
-            self.sitting_out.members.clear();
-        }
-        self.tell_attention();
-        self.step(now);
-    }
-
-    /// How members are watched now.
-    #[must_use]
-    pub fn sit_out(&self) -> SitOut {
-        self.sitting_out.settings
-    }
-
-    /// Members that sit out now.
-    #[must_use]
-    pub fn sitting_out(&self) -> Vec<MemberId> {
-        self.sitting_out.out().collect()
-    }
-
-    /// Nanoseconds that members have sat out so far, all of them together.
-    #[must_use]
-    pub fn sat_out_ns(&self, now: Instant) -> u64 {
-        let out = self.sitting_out.members.values().filter_map(|watched| watched.out.as_ref());
-        let present: u64 = out.map(|out| now.0.saturating_sub(out.since.0)).sum();
-        self.sitting_out.past_ns + present
-    }
-
-    fn comes_back(&mut self, now: Instant, member: MemberId) {
-        let watched = self.sitting_out.members.get_mut(&member);
-        let Some(out) = watched.and_then(|watched| watched.out.take()) else { return };
-        let after_ns = now.0.saturating_sub(out.since.0);
-        self.sitting_out.past_ns += after_ns;
-        if let Some(slot) = self.roster.slot_of(member) {
-            let after_ms = after_ns / MS;
-            self.effects.push_back(ArrayEffect::Notice(Notice::Back { member, slot, after_ms }));
-        }
-    }
-
-    /// A shard has measured a member.
-    pub(super) fn hear_pace(&mut self, now: Instant, shard: ShardIndex, told: (MemberId, Pace)) {
-        let (member, pace) = told;
-        let Some(slot) = self.roster.slot_of(member) else { return };
-        if !self.sitting_out.settings.is_on {
-            return;
-        }
-        let (geometry, roster) = (&self.geometry, &self.roster);
-        let may_go = |known: &SittingOut| may_sit_out(geometry, roster, known, member);
-        match self.sitting_out.hear(now, (shard, member, pace), may_go) {
-            None => {}
-            Some(Change::Out { latency_ns, siblings_ns }) => {
-                reached(Mark::SitsOut);
-                let (latency_ms, siblings_us) = (latency_ns / MS, siblings_ns / 1000);
-                let notice = Notice::SitsOut { member, slot, latency_ms, siblings_us };
-                self.effects.push_back(ArrayEffect::Notice(notice));
-                self.tell_attention();
-            }
-            Some(Change::Back { after_ns }) => {
-                reached(Mark::ComesBack);
-                let notice = Notice::Back { member, slot, after_ms: after_ns / MS };
-                self.effects.push_back(ArrayEffect::Notice(notice));
-                self.tell_attention();
-            }
-        }
-    }
-
-    /// A member is not one any more: those that sit out may be too many now.
-    pub(super) fn forget_pace(&mut self, member: MemberId) {
-        let was_out = self.sitting_out.is_out(member);
-        self.sitting_out.members.remove(&member);
-        let (geometry, roster) = (&self.geometry, &self.roster);
-        let is_too_many = !survives(geometry, roster, |slot| self.sits_out_in(slot));
-        if is_too_many {
-            for member in self.sitting_out() {
-                self.comes_back(self.sitting_out.heard, member);
-            }
-        }
-        if was_out || is_too_many {
-            self.tell_attention();
-        }
-    }
-
-    fn sits_out_in(&self, slot: braid_geometry::Slot) -> bool {
-        let member = self.roster.slots[usize::from(slot.0)].as_ref();
-        member.is_some_and(|member| self.sitting_out.is_out(member.id))
-    }
-
-    fn tell_attention(&mut self) {
-        self.sitting_out.number += 1;
-        let attention = Attention {
-            number: self.sitting_out.number,
-            watches: self.sitting_out.settings.is_on,
-            write_slack_ms: self.sitting_out.settings.write_slack_ms,
-            sitting_out: self.sitting_out.out().collect(),
-        };
-        self.effects.push_back(ArrayEffect::Attend(std::sync::Arc::new(attention)));
-    }
-}
-
-fn survives(
-    geometry: &Geometry,
-    roster: &Roster,
-    is_away: impl Fn(braid_geometry::Slot) -> bool,
-) -> bool {
-    geometry.survives(&|slot| roster.is_lost(slot) || is_away(slot))
-}
-
-/// Whether the level could do without `member`, too.
-fn may_sit_out(geometry: &Geometry, roster: &Roster, known: &SittingOut, member: MemberId) -> bool {
-    let is_away = |slot: braid_geometry::Slot| {
-        let id = roster.slots[usize::from(slot.0)].as_ref().map(|member| member.id);
-        id == Some(member) || id.is_some_and(|id| known.is_out(id))
-    };
-    planted(Bug::SitOutUnbounded) || survives(geometry, roster, is_away)
 }

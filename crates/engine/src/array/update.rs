@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use braid_ondisk::{Role, Superblock, SuperblockUpdate, Timestamp};
 
-use super::SuperblockState;
+use super::superblock::SuperblockState;
 use crate::ids::MemberId;
 
 /// The times that updates carry.

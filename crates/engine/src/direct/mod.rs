@@ -8,10 +8,10 @@ use braid_hooks::{Bug, planted};
 
 use braid_geometry::{DirectGeometry, LogicalSector, Slot};
 
+use crate::context::{Common, PieceKey};
 use crate::effect::{MemberFault, MemberIoDone, MemberOperation};
 use crate::ids::IoId;
 use crate::request::{Fault, Operation, Piece};
-use crate::shard::{Common, PieceKey};
 use crate::slab::Slab;
 
 /// A member request that is out.

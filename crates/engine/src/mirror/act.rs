@@ -4,12 +4,12 @@ use braid_geometry::{MemberSector, Slot};
 use braid_hooks::{Bug, Mark, planted, reached};
 
 use super::decide::{Action, Range, Stage, decide};
-use super::{Extent, Mirror, Owner, Work};
+use super::machine::{Extent, Mirror, Owner, Work};
 use crate::buffer::Buffer;
+use crate::context::Common;
 use crate::effect::{MemberFault, MemberOperation, Report};
 use crate::ids::IoId;
 use crate::request::{Fault, LockKey};
-use crate::shard::Common;
 
 impl Work {
     /// A copy has answered a read.

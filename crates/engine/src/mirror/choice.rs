@@ -8,45 +8,10 @@
 use braid_geometry::{MemberSector, Slot};
 use braid_hooks::{Bug, Point, planted, sometimes};
 
-use super::{Extent, Mirror, Work};
+use super::machine::{Extent, Mirror, Work};
 use crate::array::Gate;
+use crate::context::Common;
 use crate::effect::MemberFault;
-use crate::shard::Common;
-
-/// What members are doing, by slot.
-#[derive(Debug)]
-pub(super) struct Loads(Box<[Load]>);
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Load {
-    reads: u32,
-    /// Where the last read ended: a read that goes on there is sequential.
-    next_sector: u64,
-}
-
-impl Loads {
-    pub(super) fn new(slots: u16) -> Self {
-        Self(vec![Load::default(); usize::from(slots)].into_boxed_slice())
-    }
-
-    /// A read begins.
-    pub(super) fn begin(&mut self, slot: Slot, start: MemberSector, sectors: u32) {
-        let load = &mut self.0[usize::from(slot.0)];
-        load.reads += 1;
-        load.next_sector = start.0 + u64::from(sectors);
-    }
-
-    /// A read has ended.
-    pub(super) fn end(&mut self, slot: Slot) {
-        self.0[usize::from(slot.0)].reads -= 1;
-    }
-
-    /// The smaller, the better.
-    fn cost(&self, slot: Slot, start: MemberSector) -> (bool, u32) {
-        let load = self.0[usize::from(slot.0)];
-        (load.next_sector != start.0, load.reads)
-    }
-}
 
 impl Mirror {
     /// The best copy that has not failed, if there is one.

@@ -5,10 +5,10 @@ use braid_hooks::{Bug, planted};
 use smallvec::SmallVec;
 
 use super::decide::{Facts, Range, Stage};
-use super::{Mirror, Work};
+use super::machine::{Mirror, Work};
 use crate::array::Gate;
+use crate::context::Common;
 use crate::effect::MemberFault;
-use crate::shard::Common;
 
 impl Mirror {
     /// The work at a glance, for the decision table; and the copy to be read, if one is.

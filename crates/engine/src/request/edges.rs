@@ -28,7 +28,8 @@ use std::collections::VecDeque;
 use braid_geometry::{Geometry, LogicalSector, SECTOR_BYTES};
 use braid_hooks::{Bug, planted};
 
-use super::{Operation, Way};
+use super::operation::Operation;
+use super::turnstile::Way;
 
 /// What a client asks of a range of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 use braid_geometry::{Geometry, LogicalSector};
 use braid_hooks::{Bug, Point, planted, sometimes};
 
-use super::{Operation, Request};
+use super::operation::{Operation, Request};
 use crate::ids::{RequestId, ShardIndex};
 
 /// About this much of the array belongs to one shard before the next takes over.

@@ -7,10 +7,10 @@
 use braid_geometry::{ChunkRow, Slot};
 use braid_hooks::{Bug, Mark, planted, reached};
 
-use super::Stripes;
 use super::band::{Attachment, Band};
+use super::machine::Stripes;
 use crate::array::Gate;
-use crate::shard::Common;
+use crate::context::Common;
 
 impl Stripes {
     /// Gives a piece's work to its band's stripe; it stands in line when there is none for it.

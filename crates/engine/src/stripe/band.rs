@@ -17,9 +17,9 @@ use std::ops::Range;
 use braid_geometry::{ChunkRow, LogicalSector, MemberSector, StripeGeometry};
 
 use super::sectors::{BLOCK_SECTORS, Extent};
+use crate::context::PieceKey;
 use crate::ids::RequestId;
 use crate::request::Piece;
-use crate::shard::PieceKey;
 
 /// Which run of member sectors a stripe covers: the member sector divided by the stripe unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -17,22 +17,16 @@
 
 use braid_hooks::{Bug, Mark, planted, reached};
 
-use super::Stripes;
 use super::band::{Bands, Run, Want};
 use super::batch::Stripe;
+use super::in_flight::CopyOut;
+use super::machine::Stripes;
 use super::reconstruct::Want as Wanted;
 use super::sectors::SectorSet;
 use crate::buffer::Buffer;
+use crate::context::{Common, PieceKey};
 use crate::job::{Job, JobId, Step};
 use crate::request::Piece;
-use crate::shard::{Common, PieceKey};
-
-/// A copy that is out.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct CopyOut {
-    key: PieceKey,
-    stripe: u32,
-}
 
 /// Where a run of a column's sectors is.
 struct Found {

@@ -9,38 +9,15 @@ use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes};
 
 use super::band::{Band, BandKey, Bands, Run};
 use super::damage::part_of;
+use super::in_flight::{DirectRead, IoOwner};
+use super::machine::Stripes;
 use super::reconstruct::{Around, Outcome, Reconstruct, Want};
-use super::{IoOwner, Stripes};
 use crate::buffer::{Buffer, SECOND_SIDE, Side, side_of};
+use crate::context::{Common, PieceKey};
 use crate::effect::{MemberFault, MemberOperation};
 use crate::ids::{IoId, RequestId};
 use crate::request::{Fault, Operation, Piece};
-use crate::shard::{Common, PieceKey};
 use smallvec::SmallVec;
-
-/// A read past the stripes: part of a piece, inside one chunk.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct DirectRead {
-    key: PieceKey,
-    piece: Piece,
-    /// Sectors of the piece, from and to.
-    range: (u32, u32),
-    slot: Slot,
-    /// It cannot be made around the member.
-    insists: bool,
-}
-
-impl DirectRead {
-    /// All of `piece`, from a member whatever it takes.
-    pub(super) fn insisting(key: PieceKey, piece: Piece, slot: Slot) -> Self {
-        Self { key, piece, range: (0, piece.sectors), slot, insists: true }
-    }
-
-    /// Whether it may be made in another way, if there is one. Once only: a payload has two sides.
-    pub(super) fn may_be_forsaken(&self) -> bool {
-        !self.insists && side_of(self.piece.payload_offset_sectors).0 == Side::First
-    }
-}
 
 impl Stripes {
     pub(super) fn begin_read(&mut self, common: &mut Common, key: PieceKey, piece: &Piece) {

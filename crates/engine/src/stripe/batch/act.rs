@@ -6,35 +6,24 @@ use braid_geometry::{LogicalSector, Slot, StripeGeometry};
 use braid_hooks::{Bug, Mark, planted, reached};
 use rangemap::RangeSet;
 
-use super::super::IoOwner;
 use super::super::band::Attachment;
 use super::super::damage::Damage;
 use super::super::epochs::DirtyEpochs;
+use super::super::in_flight::{ColumnIo, IoOwner};
 use super::super::plan::{Method, Plan, Recovery};
 use super::super::sectors::{Extent, SectorSet};
 use super::super::solve::Blocks;
 use super::content::{Content, Part, Source};
 use super::decide::Action;
 use super::steps::Builder;
-use super::{Column, ColumnState, Fresh, Phase, Stripe};
+use super::stripe::{Column, ColumnState, Fresh, Phase, Stripe};
 use crate::buffer::Buffer;
+use crate::context::Common;
 use crate::effect::{MemberFault, MemberOperation, Report};
 use crate::ids::IoId;
 use crate::job::{JobId, Step};
 use crate::request::Fault;
-use crate::shard::Common;
 use crate::slab::Slab;
-
-/// A request of a batch to a column's member.
-#[derive(Clone, Copy, Debug)]
-pub(in super::super) struct ColumnIo {
-    /// The stripe's number.
-    pub(in super::super) number: u32,
-    slot: Slot,
-    extent: Extent,
-    /// It writes again what could not be read.
-    is_repair: bool,
-}
 
 /// What a batch acts on beside its stripe.
 pub(in super::super) struct Effects<'a> {

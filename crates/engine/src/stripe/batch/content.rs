@@ -22,7 +22,7 @@ use braid_hooks::{Bug, Mark, planted, reached};
 
 use super::super::band::Want;
 use super::super::sectors::{BLOCK_SECTORS, Extent, SectorSet};
-use super::Stripe;
+use super::stripe::Stripe;
 use crate::buffer::Buffer;
 use crate::ids::RequestId;
 
@@ -230,7 +230,7 @@ mod tests {
             };
             let (band, run) =
                 Bands::new(&geometry, UNIT, &piece, (0, piece.sectors)).next().unwrap();
-            let key = crate::shard::Pieces::default().begin(&piece, true);
+            let key = crate::context::Pieces::default().begin(&piece, true);
             let want = match is_zero {
                 true => Want::Zero { may_punch: false, durable: false },
                 false => Want::Write { durable: false },

@@ -28,7 +28,7 @@ use braid_hooks::{Mark, reached};
 
 use super::super::plan::Need;
 use super::super::scheduler::Admission;
-use super::Phase;
+use super::stripe::Phase;
 
 /// A stripe at a glance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

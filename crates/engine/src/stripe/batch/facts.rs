@@ -6,9 +6,9 @@ use super::super::plan::{ColumnFacts, Need, Plan, StripeFacts, plan};
 use super::super::scheduler::Admission;
 use super::super::sectors::{Extent, SectorSet};
 use super::decide::Facts;
-use super::{Phase, Stripe};
+use super::stripe::{Phase, Stripe};
 use crate::array::{ArrayView, Gate};
-use crate::shard::Clocks;
+use crate::context::Clocks;
 
 /// What is known beside the stripe itself.
 #[derive(Clone, Copy, Debug)]

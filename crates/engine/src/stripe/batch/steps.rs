@@ -13,7 +13,7 @@ use super::super::plan::{Method, Plan};
 use super::super::sectors::{Extent, SectorSet};
 use super::super::solve::{Blocks, by_exponent, solve};
 use super::content::{Content, Part};
-use super::{Fresh, Stripe};
+use super::stripe::{Fresh, Stripe};
 use crate::buffer::Buffer;
 use crate::job::{Job, Step};
 

@@ -3,14 +3,14 @@
 use braid_geometry::Slot;
 use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes};
 
-use super::super::IoOwner;
 use super::super::band::Band;
 use super::super::batch::Phase as BatchPhase;
+use super::super::in_flight::{IoOwner, ReadIo};
 use super::super::plan::{ColumnFacts, Need, Plan, Recovery, StripeFacts, plan};
-use super::super::sectors::SectorSet;
+use super::super::sectors::{Extent, SectorSet};
 use super::super::solve::{Blocks, solve};
 use super::decide::{Action, Facts, Phase, decide};
-use super::{Around, Column, Outcome, Read, ReadIo, Reconstruct, Want};
+use super::machine::{Around, Column, Outcome, Read, Reconstruct, Want};
 use crate::buffer::Buffer;
 use crate::effect::{MemberFault, MemberOperation, Report};
 use crate::ids::IoId;
@@ -55,7 +55,7 @@ impl Read {
 
     fn facts_of(&self, around: &Around<'_>, slot: Slot, is_left_out: bool) -> ColumnFacts {
         let (band, column) = (self.band(), self.column(slot));
-        let can_be_asked = |extent: &super::Extent| {
+        let can_be_asked = |extent: &Extent| {
             let (start, sectors) = band.range(*extent);
             around.common.view.readable(slot, start, u64::from(sectors)).is_some()
         };

@@ -43,7 +43,6 @@ use std::collections::VecDeque;
 use braid_hooks::{Bug, Mark, planted, reached};
 
 use super::band::{Attachment, Band, BandKey};
-use super::batch::Width;
 use super::list::{Links, List};
 use crate::Instant;
 use crate::array::Gate;
@@ -59,6 +58,15 @@ pub(super) enum Admission {
     WhenFilled,
     /// When no full-width write is ahead of it any more, or enough have been.
     AfterFullWrites,
+}
+
+/// How much of its stripe a batch writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Width {
+    /// Every data column whole.
+    Full,
+    /// A part.
+    Part,
 }
 
 /// What the scheduler asks about a stripe's queued work. Each is asked only if it matters.

@@ -66,12 +66,12 @@ impl Pieces {
     }
 
     /// Whether members may be written for this piece.
-    pub(super) fn has_intent(&self, key: PieceKey) -> bool {
+    pub(crate) fn has_intent(&self, key: PieceKey) -> bool {
         self.waiting == 0 || self.entries.get(key.0).expect("a piece under way").has_intent
     }
 
     /// The intent of all pieces is durable. How many had waited for it.
-    pub(super) fn grant_intent(&mut self) -> u32 {
+    pub(crate) fn grant_intent(&mut self) -> u32 {
         let waiting = std::mem::take(&mut self.waiting);
         if waiting > 0 {
             let all = self.entries.iter_mut();
@@ -81,21 +81,21 @@ impl Pieces {
         waiting
     }
 
-    pub(super) fn add_part(&mut self, key: PieceKey) {
+    pub(crate) fn add_part(&mut self, key: PieceKey) {
         let entry = self.entry(key);
         assert!(entry.parts > 0, "what is answered gets no further part");
         entry.parts += 1;
     }
 
     /// A read into the payload was forsaken.
-    pub(super) fn leave(&mut self, key: PieceKey) {
+    pub(crate) fn leave(&mut self, key: PieceKey) {
         let entry = self.entry(key);
         assert!(!entry.is_write && entry.parts > 0, "only a read that is not answered is forsaken");
         entry.is_left = true;
     }
 
     /// Writing a part goes on after its answer.
-    pub(super) fn keep(&mut self, key: PieceKey) {
+    pub(crate) fn keep(&mut self, key: PieceKey) {
         let entry = self.entry(key);
         assert!(
             entry.is_write && entry.has_intent,
@@ -109,19 +109,19 @@ impl Pieces {
     }
 
     /// Sectors of pieces whose payload would be kept if a part of this one were.
-    pub(super) fn kept_sectors_with(&mut self, key: PieceKey) -> u64 {
+    pub(crate) fn kept_sectors_with(&mut self, key: PieceKey) -> u64 {
         let entry = self.entry(key);
         let more = if entry.kept == 0 { u64::from(entry.sectors) } else { 0 };
         self.kept_sectors + more
     }
 
     /// Sectors of pieces whose payload is kept: a piece counts whole as long as any of it does.
-    pub(super) fn kept_sectors(&self) -> u64 {
+    pub(crate) fn kept_sectors(&self) -> u64 {
         self.kept_sectors
     }
 
     /// Notes that a part is done; the piece's answer, if it was the last part.
-    pub(super) fn part_done(
+    pub(crate) fn part_done(
         &mut self,
         key: PieceKey,
         result: Result<(), Fault>,
@@ -147,7 +147,7 @@ impl Pieces {
     }
 
     /// A part that was kept is lost. Its piece is answered with that, if it is not answered yet.
-    pub(super) fn part_lost(&mut self, key: PieceKey, fault: Fault) {
+    pub(crate) fn part_lost(&mut self, key: PieceKey, fault: Fault) {
         let entry = self.entry(key);
         assert!(entry.kept > 0, "what is lost was kept");
         entry.worst = entry.worst.max(Some(fault));
@@ -155,7 +155,7 @@ impl Pieces {
 
     /// A part that was kept has been written, or never will be; the request whose payload this
     /// piece needs no longer, if that was the last of it after its answer.
-    pub(super) fn release_payload(&mut self, key: PieceKey) -> Option<RequestId> {
+    pub(crate) fn release_payload(&mut self, key: PieceKey) -> Option<RequestId> {
         let entry = self.entry(key);
         assert!(entry.kept > 0, "a payload was released twice");
         entry.kept -= 1;
@@ -177,17 +177,17 @@ impl Pieces {
         self.waiting -= u32::from(entry.is_write && !entry.has_intent);
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
     /// Writes that have their intent and are not on the members, answered or not.
-    pub(super) fn writes(&self) -> u32 {
+    pub(crate) fn writes(&self) -> u32 {
         self.writes
     }
 
     /// Writes that wait for their intent.
-    pub(super) fn waiting(&self) -> u32 {
+    pub(crate) fn waiting(&self) -> u32 {
         self.waiting
     }
 }

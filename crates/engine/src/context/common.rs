@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use braid_geometry::{MemberSector, Slot};
 
-use super::pace::Clocks;
+use super::clocks::Clocks;
 use super::pieces::{PieceKey, Pieces};
 use crate::Instant;
 use crate::array::{ArrayView, Gate};
@@ -30,23 +30,23 @@ pub(crate) struct Common {
     pub(crate) now: Instant,
     pub(crate) view: Arc<ArrayView>,
     pub(crate) counters: Counters,
-    pub(super) pieces: Pieces,
-    pub(super) unconfirmed_epoch: Option<u64>,
-    pub(super) last_write: Instant,
-    pub(super) in_flight: u32,
-    pub(super) jobs: VecDeque<Job>,
+    pub(crate) pieces: Pieces,
+    pub(crate) unconfirmed_epoch: Option<u64>,
+    pub(crate) last_write: Instant,
+    pub(crate) in_flight: u32,
+    pub(crate) jobs: VecDeque<Job>,
     spare_jobs: Vec<Job>,
-    pub(super) member_ios: VecDeque<MemberIo>,
-    pub(super) replies: VecDeque<PieceReply>,
-    pub(super) releases: VecDeque<RequestId>,
+    pub(crate) member_ios: VecDeque<MemberIo>,
+    pub(crate) replies: VecDeque<PieceReply>,
+    pub(crate) releases: VecDeque<RequestId>,
     /// By slot: a write has reached its member since it was last told.
     written: Vec<bool>,
-    pub(super) reports: VecDeque<Report>,
+    pub(crate) reports: VecDeque<Report>,
     pub(crate) clocks: Clocks,
 }
 
 impl Common {
-    pub(super) fn new(view: Arc<ArrayView>) -> Self {
+    pub(crate) fn new(view: Arc<ArrayView>) -> Self {
         Self {
             written: vec![false; view.slots.len()],
             clocks: Clocks::new(view.slots.len()),
@@ -86,7 +86,7 @@ impl Common {
         self.member_ios.push_back(MemberIo { id, member, slot, sector, sectors, operation });
     }
 
-    pub(super) fn io_done(&mut self, done: &MemberIoDone) {
+    pub(crate) fn io_done(&mut self, done: &MemberIoDone) {
         assert!(self.in_flight > 0, "more results than requests");
         self.in_flight -= 1;
         self.clocks.ends(self.now, done.id);
@@ -94,7 +94,7 @@ impl Common {
     }
 
     /// Tells the array how fast the members are, if it is time to.
-    pub(super) fn report_pace(&mut self) {
+    pub(crate) fn report_pace(&mut self) {
         let (view, reports) = (&self.view, &mut self.reports);
         self.clocks.report(self.now, |slot, pace| {
             if let Some(member) = view.member(slot).map(|member| member.id) {
@@ -173,7 +173,7 @@ impl Common {
         matches!(self.view.gate, Gate::Open | Gate::Closed)
     }
 
-    pub(super) fn begin(&mut self, piece: &Piece, has_intent: bool) -> PieceKey {
+    pub(crate) fn begin(&mut self, piece: &Piece, has_intent: bool) -> PieceKey {
         if piece.operation.is_write() {
             self.last_write = self.now;
         }
@@ -248,7 +248,7 @@ impl Common {
         self.releases.extend(released.filter(|_| !is_kept));
     }
 
-    pub(super) fn refuse(&mut self, piece: &Piece, fault: Fault) {
+    pub(crate) fn refuse(&mut self, piece: &Piece, fault: Fault) {
         assert!(piece.operation.is_write(), "reads are not refused at the gate");
         let (keeps_payload, leaves_payload) = (false, false);
         let result = Err(fault);
@@ -258,7 +258,7 @@ impl Common {
     }
 
     /// Says that the view rules, if it does by now.
-    pub(super) fn confirm_view(&mut self) {
+    pub(crate) fn confirm_view(&mut self) {
         let drained = planted(Bug::UndrainedConfirmed)
             || self.view.gate != Gate::Closed
             || self.pieces.writes() == 0;

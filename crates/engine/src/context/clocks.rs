@@ -77,7 +77,7 @@ fn place(id: IoId) -> usize {
 }
 
 impl Clocks {
-    pub(super) fn new(slots: usize) -> Self {
+    pub(crate) fn new(slots: usize) -> Self {
         Self {
             watches: false,
             stamps: Vec::new(),
@@ -104,7 +104,7 @@ impl Clocks {
         slots.filter(|(_, lane)| lane.sits_out).map(|(slot, _)| slot)
     }
 
-    pub(super) fn attend(&mut self, now: Instant, attention: Arc<Attention>, view: &ArrayView) {
+    pub(crate) fn attend(&mut self, now: Instant, attention: Arc<Attention>, view: &ArrayView) {
         if !attention.watches || !self.watches {
             self.stamps.clear();
             self.next_report = None;
@@ -117,7 +117,7 @@ impl Clocks {
     }
 
     /// The members, or their slots, have changed.
-    pub(super) fn look(&mut self, view: &ArrayView) {
+    pub(crate) fn look(&mut self, view: &ArrayView) {
         let sitting_out = &self.attention.sitting_out;
         for (slot, lane) in (0..).map(Slot).zip(&mut self.lanes) {
             let member = view.member(slot).map(|member| member.id);
@@ -127,7 +127,7 @@ impl Clocks {
     }
 
     /// A request goes out.
-    pub(super) fn begins(
+    pub(crate) fn begins(
         &mut self,
         now: Instant,
         (id, slot): (IoId, Slot),
@@ -156,7 +156,7 @@ impl Clocks {
         lane.last_read = Some((sector, sectors.min(PROBE_SECTORS)));
     }
 
-    pub(super) fn ends(&mut self, now: Instant, id: IoId) {
+    pub(crate) fn ends(&mut self, now: Instant, id: IoId) {
         let Some(stamp) = self.stamps.get_mut(place(id)) else { return };
         if std::mem::replace(&mut stamp.is_under_way, false) && stamp.is_read {
             let lane = &mut self.lanes[usize::from(stamp.slot.0)];
@@ -165,12 +165,12 @@ impl Clocks {
         }
     }
 
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.next_report.into_iter().chain(self.next_probe).min()
     }
 
     /// Tells each slot's pace, if it is time to.
-    pub(super) fn report(&mut self, now: Instant, mut tell: impl FnMut(Slot, Pace)) {
+    pub(crate) fn report(&mut self, now: Instant, mut tell: impl FnMut(Slot, Pace)) {
         if self.next_report.is_none_or(|due| now < due) {
             return;
         }
@@ -204,7 +204,7 @@ impl Clocks {
     }
 
     /// What is to be probed now: slots, and where.
-    pub(super) fn probes(&mut self, now: Instant) -> Vec<(Slot, MemberSector, u32)> {
+    pub(crate) fn probes(&mut self, now: Instant) -> Vec<(Slot, MemberSector, u32)> {
         if self.next_probe.is_none_or(|due| now < due) {
             return Vec::new();
         }

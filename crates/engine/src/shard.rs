@@ -3,16 +3,6 @@
 //! Call a `handle_*`, then drain the `poll_*` in the order they are listed, until all say none.
 //! Which family serves is decided once, by the geometry; the families share [`Common`].
 
-mod common;
-mod pace;
-mod pieces;
-
-pub(crate) use common::Common;
-pub(crate) use pace::{Clocks, PROBE_SECTORS};
-pub(crate) use pieces::PieceKey;
-#[cfg(test)]
-pub(crate) use pieces::Pieces;
-
 use braid_hooks::{Bug, Mark, planted, reached};
 use std::sync::Arc;
 
@@ -21,6 +11,7 @@ use braid_geometry::Geometry;
 use crate::Instant;
 use crate::array::{ArrayView, Gate};
 use crate::buffer::Buffer;
+use crate::context::{Common, PROBE_SECTORS};
 use crate::counters::Counters;
 use crate::direct::Direct;
 use crate::effect::{Attention, MemberIo, MemberIoDone, MemberOperation, PieceReply, Report};

@@ -1,0 +1,112 @@
+//! What the array asks its driver to do, and what it has to say to a person or a monitor.
+
+use std::sync::Arc;
+
+use braid_geometry::{LogicalSector, Slot};
+
+use super::superblock::SuperblockState;
+use super::view::ArrayView;
+use crate::effect::Attention;
+use crate::ids::{MemberId, RequestId};
+use crate::request::Fault;
+
+/// What the array asks its driver to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ArrayEffect {
+    /// Give this view to every shard.
+    Publish(Arc<ArrayView>),
+    /// Write this member's superblock, durably, and say when.
+    WriteSuperblock {
+        /// Whose.
+        member: MemberId,
+        /// What it shall say.
+        state: Arc<SuperblockState>,
+    },
+    /// Flush this member's volatile cache, and say when.
+    Flush {
+        /// Whose.
+        member: MemberId,
+    },
+    /// Give this to every shard, which need not wait for what is under way.
+    Attend(Arc<Attention>),
+    /// Ask every shard for its activity.
+    QueryActivity,
+    /// Ask every shard to bring what it has answered to the members.
+    WriteBack {
+        /// Which time this is.
+        round: u64,
+    },
+    /// Answer a client's flush.
+    Answer {
+        /// Whose.
+        request: RequestId,
+        /// How it went.
+        result: Result<(), Fault>,
+    },
+    /// Tell whoever watches.
+    Notice(Notice),
+}
+
+/// Something a person or a monitor wants to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// A member failed and is out of the array; the survivors' superblocks say so, unless the
+    /// array is open for reading only.
+    MemberOut {
+        /// Which.
+        member: MemberId,
+        /// The slot it had.
+        slot: Slot,
+    },
+    /// More members failed than the level can make up for; writes are refused from now on.
+    Broken {
+        /// The member whose failure was one too many.
+        member: MemberId,
+    },
+    /// A write that had been answered could not be carried out, nor could it be answered with an
+    /// error any more. Every flush fails from now on, and these sectors cannot be read until they are written again. One
+    /// notice for each run of sectors.
+    WriteLost {
+        /// First sector of the array that was lost.
+        start: LogicalSector,
+        /// How many; at least one.
+        sectors: u64,
+    },
+    /// The file system below a member is full. Nothing is wrong with the member, so it stays; but
+    /// a write was left half done, so writes are refused until the array is started again.
+    OutOfSpace {
+        /// The member that could not grow.
+        member: MemberId,
+    },
+    /// A member has become much slower than its siblings: it is read around for now, and written.
+    SitsOut {
+        /// Which.
+        member: MemberId,
+        /// Its slot.
+        slot: Slot,
+        /// Milliseconds that its requests take, or that the oldest has been under way.
+        latency_ms: u64,
+        /// Microseconds that its siblings take: the median; 0 if nothing was asked of them.
+        siblings_us: u64,
+    },
+    /// A member that sat out is read again.
+    Back {
+        /// Which.
+        member: MemberId,
+        /// Its slot.
+        slot: Slot,
+        /// Milliseconds that it sat out.
+        after_ms: u64,
+    },
+    /// The superblocks of all members that are in the array say so, durably; the driver knows with which time. Of no
+    /// interest to a person.
+    Told {
+        /// The count.
+        events: u64,
+    },
+    /// The array has stopped.
+    Stopped {
+        /// Its superblocks are clean, and nothing that was answered was lost.
+        clean: bool,
+    },
+}

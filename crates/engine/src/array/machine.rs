@@ -1,0 +1,320 @@
+//! The state of the control machine, and the events that change what is known.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use braid_geometry::{Family, Geometry, Slot};
+use braid_hooks::{Bug, Mark, planted, reached};
+
+use super::decide::{Activity, FlushPurpose};
+use super::effect::{ArrayEffect, Notice};
+use super::roster::Roster;
+use super::set::Set;
+use super::setup::ArraySetup;
+use super::sitting_out::SittingOut;
+use super::superblock::{DeviceRole, Events, SuperblockState};
+use super::view::MemberView;
+use crate::Instant;
+use crate::effect::Report;
+use crate::ids::{MemberId, RequestId, ShardIndex};
+
+/// The control machine of one array.
+#[derive(Debug)]
+pub struct Array {
+    pub(super) geometry: Arc<Geometry>,
+    pub(super) setup: Setup,
+    pub(super) roster: Roster,
+    /// The table that every member's superblock has, once an update of this run is through.
+    pub(super) table: Option<Arc<[DeviceRole]>>,
+    pub(super) events: Events,
+    pub(super) condition: Condition,
+    /// The update that is being written.
+    pub(super) update: Option<Update>,
+    /// What members' caches are being flushed for.
+    pub(super) flushing: Option<FlushPurpose>,
+    pub(super) flushes: Flushes,
+    pub(super) closing: Closing,
+    pub(super) sitting_out: SittingOut,
+    pub(super) effects: VecDeque<ArrayEffect>,
+}
+
+/// What never changes while the array is open.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setup {
+    pub(super) shards: u16,
+    pub(super) zero_is_fast: bool,
+    pub(super) clean_delay_ms: u64,
+    pub(super) superblocks_tear: bool,
+}
+
+/// Superblocks that are being written. `later` are when all of `missing` are durable.
+#[derive(Debug)]
+pub(super) struct Update {
+    pub(super) missing: BTreeSet<MemberId>,
+    pub(super) later: BTreeSet<MemberId>,
+    pub(super) state: Arc<SuperblockState>,
+    pub(super) becomes: Activity,
+    /// What it says was said before, with one event less.
+    pub(super) again: bool,
+}
+
+/// Where the array stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Condition {
+    /// The view that shards have is not what is so.
+    pub(super) unpublished: bool,
+    /// Where redundancy agrees up to; `u64::MAX` when everywhere.
+    pub(super) resync_offset: u64,
+    /// What durable superblocks say.
+    pub(super) on_disk: Activity,
+    /// A shard waits for the gate.
+    pub(super) write_wanted: bool,
+    /// The last update of this run was written once; a second time is due.
+    pub(super) said_once: bool,
+    /// The array was found dirty without some of its members, and no superblock says so yet.
+    pub(super) absent_untold: bool,
+    pub(super) read_only: bool,
+    pub(super) broken: bool,
+    pub(super) stopping: bool,
+    pub(super) stopped: bool,
+    pub(super) epoch: u64,
+}
+
+/// Clients' flushes, and what they are about.
+///
+/// ```text
+///   queue ──every shard writes back──▶ written back ──members flush──▶ answered
+/// ```
+#[derive(Debug, Default)]
+pub(super) struct Flushes {
+    pub(super) queue: Vec<RequestId>,
+    /// Those whose round of writing back is under way or over.
+    pub(super) written_back: Vec<RequestId>,
+    /// Shards that have not yet told that the round is over.
+    pub(super) unwritten: Set<ShardIndex>,
+    pub(super) round: u64,
+    pub(super) running: Vec<RequestId>,
+    pub(super) failed: bool,
+    /// A write that had been answered was lost. Nobody knows whose it was, so no flush is answered
+    /// well from then on.
+    pub(super) lost: bool,
+    /// Members that have been written since their last flush began.
+    pub(super) unflushed: Set<MemberId>,
+    /// Members that are being flushed.
+    pub(super) missing: Set<MemberId>,
+}
+
+/// The way from active back to clean.
+#[derive(Debug, Default)]
+pub(super) struct Closing {
+    pub(super) next_look: Option<Instant>,
+    /// Shards that have not yet told their activity; none when no shard was asked.
+    pub(super) asked: BTreeSet<ShardIndex>,
+    /// One of them had a write not long ago.
+    pub(super) busy: bool,
+    /// None of them had.
+    pub(super) idle: bool,
+    /// Shards that have not yet confirmed the closed gate, while it is being closed.
+    pub(super) unconfirmed: Option<BTreeSet<ShardIndex>>,
+    /// The final flush of an array that keeps no intent is done.
+    pub(super) last_flush_done: bool,
+    /// The last round of writing back of a broken array has been asked for: it comes before the array
+    /// says that it has stopped.
+    pub(super) last_round: bool,
+}
+
+impl Array {
+    /// The machine for an array as assembly found it; its first effect is the first view.
+    ///
+    /// # Panics
+    /// When the setup contradicts its geometry: wrong number of slots, or too few members.
+    #[must_use]
+    pub fn new(setup: ArraySetup) -> Self {
+        assert_eq!(setup.slots.len(), usize::from(setup.geometry.slots()), "one entry per slot");
+        let is_lost = |slot: Slot| {
+            let member = &setup.slots[usize::from(slot.0)];
+            member.as_ref().is_none_or(|member| member.recovered_sectors != u64::MAX)
+        };
+        assert!(setup.geometry.survives(&is_lost), "assembly lets no array through that lost data");
+        let mut device_numbers: BTreeMap<MemberId, u16> = setup.spares.iter().copied().collect();
+        device_numbers.extend(setup.slots.iter().flatten().map(|m| (m.id, m.device_number)));
+        // What was written before may be in their caches still.
+        let mut flushes = Flushes::default();
+        flushes.unflushed.extend(device_numbers.keys().copied());
+        let slots = setup.slots.into_iter().map(|member| {
+            member.map(|member| MemberView {
+                id: member.id,
+                recovered_sectors: member.recovered_sectors,
+                bad_blocks: Arc::new(member.bad_blocks),
+            })
+        });
+        let spares = setup.spares.iter().map(|(member, _)| *member).collect();
+        let roster = Roster::new(slots.collect(), device_numbers, spares);
+        // Levels without redundancy have no "active": a crash leaves nothing to make consistent.
+        let has_intent = setup.geometry.level().family() != Family::Direct;
+        let is_degraded = roster.missing_count() > 0;
+        let is_dirty = has_intent && setup.resync_offset != u64::MAX;
+        let mut array = Self {
+            geometry: Arc::new(setup.geometry),
+            setup: Setup {
+                shards: setup.shards,
+                zero_is_fast: setup.zero_is_fast,
+                clean_delay_ms: setup.clean_delay_ms,
+                superblocks_tear: setup.superblocks_tear,
+            },
+            roster,
+            table: None,
+            events: Events::new(setup.events),
+            condition: Condition {
+                unpublished: true,
+                resync_offset: setup.resync_offset,
+                on_disk: if has_intent { Activity::Clean } else { Activity::NotKept },
+                write_wanted: false,
+                said_once: false,
+                absent_untold: is_dirty && is_degraded && !setup.read_only,
+                read_only: setup.read_only,
+                broken: false,
+                stopping: false,
+                stopped: false,
+                epoch: 0,
+            },
+            update: None,
+            flushing: None,
+            flushes,
+            closing: Closing::default(),
+            sitting_out: SittingOut::new(),
+            effects: VecDeque::new(),
+        };
+        array.publish();
+        array
+    }
+
+    /// Number of slots without a member.
+    #[must_use]
+    pub fn missing_count(&self) -> usize {
+        self.roster.missing_count()
+    }
+
+    /// The event count that the superblocks carry, or are about to.
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        self.events.count()
+    }
+
+    /// Takes what a shard has to say.
+    pub fn handle_report(&mut self, now: Instant, shard: ShardIndex, report: Report) {
+        match report {
+            Report::WantWrite => {
+                reached(Mark::GateAsked);
+                self.condition.write_wanted = true;
+            }
+            Report::MemberFailed { member } => self.fail_member(member),
+            Report::Pace { member, pace } => {
+                // Nothing else hangs on it, and it comes often.
+                return self.hear_pace(now, shard, (member, pace));
+            }
+            Report::MemberWritten { member } => {
+                self.flushes.unflushed.insert(member);
+            }
+            Report::WrittenBack { round } => {
+                assert!(round <= self.flushes.round, "no round is over before it is asked for");
+                if round == self.flushes.round {
+                    self.flushes.unwritten.remove(&shard);
+                }
+            }
+            Report::WriteLost { start, sectors } => {
+                self.flushes.lost = true;
+                self.effects.push_back(ArrayEffect::Notice(Notice::WriteLost { start, sectors }));
+            }
+            Report::OutOfSpace { member } => self.take_no_writes(Notice::OutOfSpace { member }),
+            Report::ViewInForce { epoch } => {
+                assert!(
+                    epoch <= self.condition.epoch,
+                    "no view is in force before it is published"
+                );
+                if epoch != self.condition.epoch {
+                    reached(Mark::OldEpochConfirmed);
+                }
+                if (epoch == self.condition.epoch || planted(Bug::EpochIgnored))
+                    && let Some(unconfirmed) = &mut self.closing.unconfirmed
+                {
+                    unconfirmed.remove(&shard);
+                }
+            }
+            Report::Activity { last_write, writing } => {
+                let due = last_write.plus_milliseconds(self.setup.clean_delay_ms);
+                self.closing.busy |= writing || due > now;
+                if self.closing.asked.remove(&shard) && self.closing.asked.is_empty() {
+                    self.all_have_told(now);
+                }
+            }
+        }
+        self.step(now);
+    }
+
+    /// A member is gone for good though it may still take writes: a file that was deleted. A level
+    /// without redundancy then takes none, since they would be lost without an error.
+    pub fn handle_member_gone(&mut self, now: Instant, member: MemberId) {
+        let is_direct = self.geometry.level().family() == Family::Direct;
+        if is_direct && self.roster.slot_of(member).is_some() {
+            self.break_down(member);
+        } else {
+            self.fail_member(member);
+        }
+        self.step(now);
+    }
+
+    /// Takes the result of an [`ArrayEffect::WriteSuperblock`].
+    pub fn handle_superblock_written(&mut self, now: Instant, member: MemberId, written: bool) {
+        let update = self.update.as_mut().expect("superblocks are being written");
+        assert!(update.missing.remove(&member), "this superblock was not asked for");
+        if !written && !planted(Bug::SuperblockErrorIgnored) {
+            self.fail_member(member);
+        }
+        self.step(now);
+    }
+
+    /// Takes the result of an [`ArrayEffect::Flush`].
+    pub fn handle_flushed(&mut self, now: Instant, member: MemberId, flushed: bool) {
+        assert!(self.flushes.missing.remove(&member), "this flush was not asked for");
+        if !flushed && !planted(Bug::FlushErrorIgnored) {
+            // A failed flush is believed for good: what was in the cache is gone (fsyncgate).
+            self.flushes.failed |= self.condition.on_disk == Activity::NotKept;
+            if !planted(Bug::FailedFlushForgotten) {
+                self.flushes.unflushed.insert(member);
+            }
+            self.fail_member(member);
+        }
+        self.step(now);
+    }
+
+    /// A client asks that every write answered so far be on stable storage.
+    pub fn handle_flush_request(&mut self, now: Instant, request: RequestId) {
+        self.flushes.queue.push(request);
+        self.step(now);
+    }
+
+    /// The moment asked for by [`Self::poll_timeout`] has come.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.look_for_idleness(now);
+        self.step(now);
+    }
+
+    /// No request will come any more: turn clean and say [`Notice::Stopped`].
+    pub fn handle_stop(&mut self, now: Instant) {
+        self.condition.stopping = true;
+        self.step(now);
+    }
+
+    /// The next thing to do, in order.
+    #[must_use]
+    pub fn poll_effect(&mut self) -> Option<ArrayEffect> {
+        self.effects.pop_front()
+    }
+
+    /// When to call [`Self::handle_timeout`].
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.closing.next_look
+    }
+}

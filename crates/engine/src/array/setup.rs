@@ -1,0 +1,44 @@
+//! The array as assembly found it.
+
+use braid_geometry::Geometry;
+
+use crate::badblocks::BadBlocks;
+use crate::ids::MemberId;
+
+/// A member that occupies a slot when the array is opened.
+#[derive(Clone, Debug)]
+pub struct MemberSetup {
+    /// Its name.
+    pub id: MemberId,
+    /// Its index in the superblocks' role table.
+    pub device_number: u16,
+    /// Sectors of its data area that hold what they should; `u64::MAX` when all do.
+    pub recovered_sectors: u64,
+    /// Ranges of it not to be read.
+    pub bad_blocks: BadBlocks,
+}
+
+/// The array as assembly found it.
+#[derive(Clone, Debug)]
+pub struct ArraySetup {
+    /// Where bytes live.
+    pub geometry: Geometry,
+    /// Per slot its member, or nothing.
+    pub slots: Vec<Option<MemberSetup>>,
+    /// Members without a slot: name and index in the role table.
+    pub spares: Vec<(MemberId, u16)>,
+    /// The newest event count.
+    pub events: u64,
+    /// Where redundancy agrees up to; `u64::MAX` when everywhere. Zero for an array left active.
+    pub resync_offset: u64,
+    /// Whether writes are refused.
+    pub read_only: bool,
+    /// How many shards there are.
+    pub shards: u16,
+    /// Whether every member zeroes ranges without writing them out.
+    pub zero_is_fast: bool,
+    /// Milliseconds without a write after which the superblocks turn clean.
+    pub clean_delay_ms: u64,
+    /// Whether superblocks take more than one sector, so that a power cut can tear them.
+    pub superblocks_tear: bool,
+}

@@ -1,0 +1,13 @@
+//! What the three families share inside a shard: the view, the pieces, the clocks, and effects on their way out.
+//!
+//! The shard makes one [`Common`] and hands it to its family with every event.
+
+mod clocks;
+mod common;
+mod pieces;
+
+pub(crate) use clocks::{Clocks, PROBE_SECTORS};
+pub(crate) use common::Common;
+pub(crate) use pieces::PieceKey;
+#[cfg(test)]
+pub(crate) use pieces::Pieces;

@@ -1,0 +1,236 @@
+//! The state of a mirror, and the events that change what is known.
+
+use std::collections::VecDeque;
+
+use braid_geometry::{LogicalSector, MemberSector, MirrorGeometry, Slot};
+use braid_hooks::{Bug, Mark, planted, reached};
+use smallvec::SmallVec;
+
+use super::decide::{Range, Stage};
+use super::loads::Loads;
+use crate::buffer::{BlockIndex, Buffer, SECOND_SIDE, Side, side_of};
+use crate::context::{Common, PieceKey};
+use crate::effect::{MemberFault, MemberIoDone, MemberOperation};
+use crate::ids::{IoId, MemberId};
+use crate::request::{LockKey, Operation, Piece, RangeLock};
+use crate::slab::Slab;
+
+/// Part of a piece that is contiguous in every copy.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    pub(super) key: PieceKey,
+    pub(super) piece: Piece,
+    /// Sectors into the piece.
+    pub(super) done: u32,
+    pub(super) sectors: u32,
+}
+
+impl Extent {
+    pub(super) fn start(&self) -> LogicalSector {
+        LogicalSector(self.piece.start.0 + u64::from(self.done))
+    }
+}
+
+/// What one extent is going through.
+#[derive(Debug)]
+pub(super) struct Work {
+    pub(super) extent: Extent,
+    pub(super) stage: Stage,
+    pub(super) range: Range,
+    /// Requests to members that are out.
+    pub(super) outstanding: u16,
+    /// Read: copies that could not be read, and why.
+    pub(super) failed: SmallVec<[(Slot, MemberFault); 2]>,
+    /// Read: the payload holds what a copy says.
+    pub(super) was_read: bool,
+    /// Read: it is made again in halves.
+    pub(super) halves: bool,
+    /// Write: it came while superblocks did not say that its region may be written.
+    pub(super) lacks_intent: bool,
+    /// Write: the copies have been asked to take it.
+    pub(super) begun: bool,
+    /// Write: copies that took it.
+    pub(super) written: u16,
+    /// Write: copies that missed it: slot and the member that had it.
+    pub(super) missed: SmallVec<[(Slot, MemberId); 2]>,
+    /// Write: a copy had no space.
+    pub(super) is_full: bool,
+}
+
+impl Work {
+    pub(super) fn new(extent: Extent, stage: Stage) -> Self {
+        Self {
+            extent,
+            stage,
+            range: Range::NotAsked,
+            outstanding: 0,
+            failed: SmallVec::new(),
+            was_read: false,
+            halves: false,
+            lacks_intent: false,
+            begun: false,
+            written: 0,
+            missed: SmallVec::new(),
+            is_full: false,
+        }
+    }
+}
+
+/// Whose a member request is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Owner {
+    Work(LockKey),
+    /// A read that was forsaken.
+    Forsaken,
+    Probe,
+}
+
+/// The machine of RAID-1 and RAID-10.
+#[derive(Debug)]
+pub(crate) struct Mirror {
+    pub(super) geometry: MirrorGeometry,
+    pub(super) works: Slab<Work>,
+    /// Work to be looked at, first come, first served.
+    pub(super) ready: VecDeque<LockKey>,
+    pub(super) in_flight: Slab<(Owner, Slot)>,
+    pub(super) lock: RangeLock,
+    pub(super) loads: Loads,
+}
+
+impl Mirror {
+    pub(crate) fn new(geometry: MirrorGeometry) -> Self {
+        let loads = Loads::new(geometry.slots());
+        Self {
+            geometry,
+            works: Slab::default(),
+            ready: VecDeque::new(),
+            in_flight: Slab::default(),
+            lock: RangeLock::default(),
+            loads,
+        }
+    }
+
+    pub(crate) fn handle_piece(&mut self, common: &mut Common, key: PieceKey, piece: &Piece) {
+        if piece.operation == Operation::Trim && !common.view.zero_is_fast {
+            return;
+        }
+        let mut done = 0;
+        while done < piece.sectors {
+            let start = LogicalSector(piece.start.0 + u64::from(done));
+            let left = u64::from(piece.sectors - done);
+            let sectors = self.geometry.contiguous_sectors(start).min(left);
+            let sectors = u32::try_from(sectors).expect("at most a piece");
+            let mut extent = Extent { key, piece: *piece, done, sectors };
+            common.add_part(key);
+            if piece.operation.is_write() {
+                let lacks_intent = !common.has_intent(key);
+                self.begin(Work { lacks_intent, ..Work::new(extent, Stage::Write) });
+            } else {
+                extent.sectors = self.cut_in_doubt(common, &extent);
+                self.begin(Work::new(extent, Stage::Read));
+            }
+            done += extent.sectors;
+        }
+        self.settle(common);
+    }
+
+    pub(crate) fn handle_io(&mut self, common: &mut Common, done: MemberIoDone) {
+        let (owner, slot) = self.in_flight.remove(done.id.0).expect("an answer to our own request");
+        match owner {
+            Owner::Forsaken => {
+                reached(Mark::LateRead);
+                self.loads.end(slot);
+                common.stray_done(slot, done.result);
+            }
+            Owner::Probe => {
+                common.clocks.probed(slot);
+                common.stray_done(slot, done.result);
+            }
+            Owner::Work(key) => {
+                let work = self.works.get_mut(key.0).expect("work lasts as long as its requests");
+                match work.stage {
+                    Stage::Read => {
+                        self.loads.end(slot);
+                        work.note_read(common, slot, done.result);
+                    }
+                    Stage::Write | Stage::Mend => work.note_written(common, slot, done.result),
+                }
+                self.ready.push_back(key);
+            }
+        }
+        self.settle(common);
+    }
+
+    /// Writes that wait for superblocks, for their intent or with their answer, may go on.
+    pub(crate) fn handle_view(&mut self, common: &mut Common, geometry: &MirrorGeometry) {
+        if self.geometry != *geometry {
+            assert_eq!(self.geometry.slots(), geometry.slots(), "the arena has a block for each");
+            self.geometry = geometry.clone();
+        }
+        let awaits_superblocks = |work: &Work| !work.missed.is_empty() || work.lacks_intent;
+        let waiting = self.works.iter_mut().filter(|(_, work)| awaits_superblocks(work));
+        self.ready.extend(waiting.map(|(name, _)| LockKey(name)));
+        self.settle(common);
+    }
+
+    /// Members begin to sit out, or come back: forsakes reads of members that do, and reads other copies instead, where
+    /// there are any that may be believed.
+    pub(crate) fn handle_attention(&mut self, common: &mut Common) {
+        if !common.clocks.is_any_out() {
+            return;
+        }
+        let under_way = self.in_flight.iter_mut();
+        let slow = under_way.filter(|(_, (_, slot))| common.clocks.sits_out(*slot));
+        let slow: Vec<u64> = slow.map(|(name, _)| name).collect();
+        for name in slow {
+            self.forsake(common, name);
+        }
+        self.settle(common);
+    }
+
+    fn forsake(&mut self, common: &mut Common, name: u64) {
+        let Some((Owner::Work(key), _)) = self.in_flight.get(name).copied() else { return };
+        let work = self.works.get(key.0).expect("work lasts as long as its requests");
+        let (side, offset_sectors) = side_of(work.extent.piece.payload_offset_sectors);
+        let other = self.choose_copy(common, work).map(|(slot, _)| slot);
+        let has_other = other.is_some_and(|slot| !common.clocks.sits_out(slot));
+        if work.stage != Stage::Read || side == Side::Second || !has_other {
+            return;
+        }
+        reached(Mark::ReadForsaken);
+        common.forsake(work.extent.key);
+        self.in_flight.get_mut(name).expect("just seen").0 = Owner::Forsaken;
+        let work = self.works.get_mut(key.0).expect("just seen");
+        if !planted(Bug::ForsakenSameMemory) {
+            work.extent.piece.payload_offset_sectors = offset_sectors + SECOND_SIDE;
+        }
+        if !planted(Bug::ForsakenForgotten) {
+            work.outstanding -= 1;
+            self.ready.push_back(key);
+        }
+    }
+
+    /// A block for each slot's probes.
+    pub(crate) fn arena_blocks(&self) -> u32 {
+        u32::from(self.geometry.slots())
+    }
+
+    /// Reads a little, to see how long it takes.
+    pub(crate) fn probe(&mut self, common: &mut Common, slot: Slot, run: (MemberSector, u32)) {
+        let io = IoId(self.in_flight.insert((Owner::Probe, slot)));
+        let buffer = Buffer::Block { block: BlockIndex(u32::from(slot.0)), offset_sectors: 0 };
+        common.counters.probes += 1;
+        common.submit((io, slot), run, MemberOperation::Read { buffer });
+    }
+
+    pub(super) fn begin(&mut self, work: Work) {
+        let key = LockKey(self.works.insert(work));
+        self.ready.push_back(key);
+    }
+
+    /// Every copy of the extent: slot and place.
+    pub(super) fn copies(&self, extent: &Extent) -> SmallVec<[(Slot, MemberSector); 4]> {
+        let start = extent.start();
+        (0..self.geometry.copies()).map(|copy| self.geometry.copy(start, copy)).collect()
+    }
+}

@@ -1,0 +1,128 @@
+//! What a client may ask of a range of sectors, and what may come of it.
+
+use braid_geometry::LogicalSector;
+
+use crate::ids::RequestId;
+
+/// What a client asks of a range of sectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Fill the payload.
+    Read,
+    /// Write the payload.
+    Write {
+        /// On stable storage before the answer (NBD's FUA).
+        durable: bool,
+    },
+    /// Make the range read as zeroes.
+    WriteZeroes {
+        /// The space may be given back to the members.
+        may_punch: bool,
+        /// On stable storage before the answer.
+        durable: bool,
+    },
+    /// The content is not needed any more; afterwards it may be anything, the same at each read.
+    Trim,
+}
+
+impl Operation {
+    /// Whether this may change the array's content.
+    #[must_use]
+    pub fn is_write(&self) -> bool {
+        !matches!(self, Self::Read)
+    }
+
+    /// What a client is told of it when no member can serve it.
+    pub(crate) fn fault(&self) -> Fault {
+        if self.is_write() { Fault::Unwritable } else { Fault::Unreadable }
+    }
+}
+
+/// A request on a range of sectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Its name.
+    pub id: RequestId,
+    /// What is asked.
+    pub operation: Operation,
+    /// First sector.
+    pub start: LogicalSector,
+    /// How many sectors; at least one, all inside the array.
+    pub sectors: u64,
+}
+
+/// Why a request could not be served. Ordered from mild to grave; of several, the gravest is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+pub enum Fault {
+    /// The array, or the way it was opened, does not allow writes.
+    #[error("the array is read-only")]
+    ReadOnly,
+    /// More members cannot be read here than the level can make up for.
+    #[error("the data cannot be read or reconstructed")]
+    Unreadable,
+    /// A write to these sectors was answered and could not be carried out. What the members hold there is older than
+    /// what the client was told, so it is not read until it is written again.
+    #[error(
+        "what was written here was answered, and then lost; it can be read once it is written again"
+    )]
+    Lost,
+    /// The file system below a member is full.
+    #[error("no space is left below a member")]
+    NoSpace,
+    /// More members missed the write than the level can make up for; the array takes no more.
+    #[error("the data could not be written")]
+    Unwritable,
+}
+
+/// Folds the replies to a request's pieces into one answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    outstanding: u32,
+    issued_all: bool,
+    worst: Option<Fault>,
+}
+
+impl Progress {
+    /// Notes that a piece has been given to a shard.
+    pub fn issue(&mut self) {
+        assert!(!self.issued_all, "no piece comes after the last");
+        self.outstanding += 1;
+    }
+
+    /// Notes that no further piece will be issued; the answer, if all replies are in already.
+    #[must_use]
+    pub fn issued_all(&mut self) -> Option<Result<(), Fault>> {
+        self.issued_all = true;
+        self.answer()
+    }
+
+    /// Notes a reply; the request's answer, if this was the last one.
+    ///
+    /// # Panics
+    /// When there are more replies than pieces: a shard answered twice.
+    #[must_use]
+    pub fn reply(&mut self, result: Result<(), Fault>) -> Option<Result<(), Fault>> {
+        assert!(self.outstanding > 0, "a piece was answered twice");
+        self.outstanding -= 1;
+        if let Err(fault) = result {
+            self.worst = self.worst.max(Some(fault));
+        }
+        self.answer()
+    }
+
+    /// How many pieces are with the shards.
+    #[must_use]
+    pub fn outstanding(&self) -> u32 {
+        self.outstanding
+    }
+
+    /// Whether a piece has failed, so that issuing more is pointless.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.worst.is_some()
+    }
+
+    fn answer(&self) -> Option<Result<(), Fault>> {
+        (self.issued_all && self.outstanding == 0).then(|| self.worst.map_or(Ok(()), Err))
+    }
+}

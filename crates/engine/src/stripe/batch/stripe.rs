@@ -1,0 +1,434 @@
+//! A stripe: what there is to change.
+//!
+//! The fields are for the rooms of the batch; others have the methods.
+
+use std::collections::VecDeque;
+
+use braid_geometry::{ChunkRow, MemberSector, RowMap, Slot, StripeGeometry};
+use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes};
+
+use super::super::band::{Attachment, Band, BandKey, Run, Segment};
+use super::super::plan::Method;
+use super::super::scheduler::Width;
+use super::super::sectors::{BLOCK_SECTORS, Extent, SectorSet};
+use crate::array::ArrayView;
+use crate::context::{Clocks, Common};
+use crate::effect::MemberFault;
+use crate::ids::MemberId;
+
+/// Work behind the batch that is looked through for what a later write has covered.
+const SUPERSEDED_LOOKS_MAX: usize = 32;
+
+/// What a stripe is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in super::super) enum Phase {
+    /// Between batches.
+    Ready,
+    /// Reading what the batch needs.
+    Fill,
+    /// Copies and parity are being computed.
+    Compute,
+    /// Members are being written.
+    Write,
+    /// Written, but a member missed it, and no superblock says so yet.
+    AwaitRecord,
+}
+
+/// What is under way with a column's member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum ColumnState {
+    /// Nothing.
+    Still,
+    /// Reads.
+    Reading,
+    /// Writes.
+    Writing,
+}
+
+/// Where a parity column's new content is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fresh {
+    /// There is none.
+    Nothing,
+    /// It is zeroes throughout.
+    Zeroes { may_punch: bool },
+    /// In the column's block.
+    Block,
+}
+
+/// One slot's part of a stripe.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Column {
+    pub(super) state: ColumnState,
+    /// Requests that are under way with its member.
+    pub(super) out: u32,
+    /// Parity's new content.
+    pub(super) fresh: Fresh,
+    /// Sectors of the stripe unit that the batch writes or wants to read.
+    pub(super) touched: SectorSet,
+    /// Sectors that could not be read in this batch; writing them again may help.
+    pub(super) unreadable: SectorSet,
+    /// The member that missed this batch's write, and why.
+    pub(super) missed: Option<(MemberId, MemberFault)>,
+    /// Sectors of the block that hold what the member holds.
+    pub(super) valid: SectorSet,
+    /// Sectors that queued writes and the batch's writes cover.
+    pub(super) queued: SectorSet,
+    /// The batch read it.
+    pub(super) was_read: bool,
+}
+
+impl Column {
+    const EMPTY: Self = Self {
+        state: ColumnState::Still,
+        out: 0,
+        fresh: Fresh::Nothing,
+        touched: SectorSet::EMPTY,
+        unreadable: SectorSet::EMPTY,
+        missed: None,
+        valid: SectorSet::EMPTY,
+        queued: SectorSet::EMPTY,
+        was_read: false,
+    };
+
+    /// Forgets the last batch.
+    fn begin(&mut self) {
+        let Self { valid, queued, .. } = *self;
+        *self = Self { valid, queued, ..Self::EMPTY };
+    }
+}
+
+/// What a stripe is working on: the first so many of its queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Batch {
+    /// It writes every data column whole.
+    pub(super) is_full: bool,
+    pub(super) count: usize,
+    /// Sectors that it touches in any column.
+    pub(super) window: SectorSet,
+    /// The way to make parity that is taken if there are two; only the simulator has a wish.
+    pub(super) preferred: Option<Method>,
+}
+
+/// One stripe of the pool.
+#[derive(Debug)]
+pub(in super::super) struct Stripe {
+    /// None until it has had one.
+    pub(super) band: Option<Band>,
+    pub(super) map: RowMap,
+    pub(super) phase: Phase,
+    pub(super) columns: Box<[Column]>,
+    pub(super) batch: Option<Batch>,
+    /// Work in order of arrival; the batch's is at the front.
+    pub(super) queue: VecDeque<Attachment>,
+    /// The batch began without intent.
+    pub(super) lacks_intent: bool,
+    /// It has ended a batch since it was last idle.
+    pub(super) has_served: bool,
+    /// What it holds may be of use to the next write of its band: it wrote a part of it.
+    pub(super) is_worth_keeping: bool,
+    /// Work in the queue whose client waits for it.
+    pub(super) awaited: u32,
+    /// Member requests and jobs that are out.
+    pub(super) outstanding: u32,
+    /// Copies out of its payloads that are out.
+    pub(super) copies: u32,
+}
+
+/// What other rooms ask of a stripe.
+impl Stripe {
+    /// A stripe that has no band yet.
+    pub(in super::super) fn new(geometry: &StripeGeometry, unit_sectors: u32) -> Self {
+        // A write for every block: more are seldom, and each stripe would grow by itself, late.
+        let blocks = unit_sectors.div_ceil(BLOCK_SECTORS) * u32::from(geometry.data_slots());
+        Self {
+            band: None,
+            map: geometry.row_map(ChunkRow(0)),
+            phase: Phase::Ready,
+            columns: vec![Column::EMPTY; usize::from(geometry.slots())].into_boxed_slice(),
+            batch: None,
+            lacks_intent: false,
+            queue: VecDeque::with_capacity(usize::try_from(blocks).expect("a unit is small")),
+            has_served: false,
+            is_worth_keeping: false,
+            awaited: 0,
+            outstanding: 0,
+            copies: 0,
+        }
+    }
+
+    /// Gives it to a band. The band that it had, if it had one.
+    pub(in super::super) fn assign(&mut self, band: Band, map: RowMap) -> Option<BandKey> {
+        assert!(self.queue.is_empty() && self.batch.is_none(), "an idle stripe has no work");
+        assert!(self.outstanding == 0 && self.copies == 0, "nothing of the old band is under way");
+        if !planted(Bug::OldBandBelieved) {
+            self.columns.fill(Column::EMPTY);
+        }
+        self.map = map;
+        self.band.replace(band).map(|old| old.key)
+    }
+
+    /// Takes its band from it, if it has one.
+    pub(in super::super) fn retire(&mut self) -> Option<BandKey> {
+        assert!(self.queue.is_empty() && self.batch.is_none(), "a retired stripe has no work");
+        self.band.take().map(|old| old.key)
+    }
+
+    /// Its work is done: for what comes next it is as if it had served no batch.
+    pub(in super::super) fn rest(&mut self) {
+        assert!(
+            self.queue.is_empty() && self.batch.is_none(),
+            "a stripe rests when it has no work"
+        );
+        assert!(self.outstanding == 0 && self.awaited == 0, "nor is any under way, or waited for");
+        self.has_served = false;
+    }
+
+    pub(in super::super) fn band_if_any(&self) -> Option<&Band> {
+        self.band.as_ref()
+    }
+
+    pub(in super::super) fn band(&self) -> &Band {
+        self.band.as_ref().expect("a stripe with work has a band")
+    }
+
+    pub(in super::super) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// It has ended a batch since it was last idle.
+    pub(in super::super) fn has_served(&self) -> bool {
+        self.has_served
+    }
+
+    /// What it holds may be of use to the next write of its band.
+    pub(in super::super) fn is_worth_keeping(&self) -> bool {
+        self.is_worth_keeping
+    }
+
+    pub(in super::super) fn has_batch(&self) -> bool {
+        self.batch.is_some()
+    }
+
+    /// How much the batch writes; none if there is none.
+    pub(in super::super) fn width(&self) -> Option<Width> {
+        let width = |batch: &Batch| if batch.is_full { Width::Full } else { Width::Part };
+        self.batch.as_ref().map(width)
+    }
+
+    pub(in super::super) fn has_work(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// A client waits for a part of what is queued.
+    pub(in super::super) fn is_awaited(&self) -> bool {
+        self.awaited > 0
+    }
+
+    /// Epochs of the dirty references that queued work holds.
+    pub(in super::super) fn dirty_epochs(&self) -> impl Iterator<Item = u64> {
+        self.queue.iter().filter_map(|work| work.dirty_epoch)
+    }
+
+    /// Whether queued writes cover every data column whole.
+    pub(in super::super) fn is_full(&self, unit_sectors: u32) -> bool {
+        let whole = SectorSet::run(0, unit_sectors);
+        self.data_slots().all(|slot| self.column(slot).queued.contains(whole))
+    }
+
+    /// Whether queued writes, the batch's too, touch any of these sectors of a data column.
+    pub(in super::super) fn has_queued(&self, data_index: u16, sectors: SectorSet) -> bool {
+        self.column(self.map.data_slot(data_index)).queued.meets(sectors)
+    }
+
+    /// Queued work, the batch's first, in order of arrival.
+    pub(in super::super) fn queue(&self) -> impl DoubleEndedIterator<Item = &Attachment> {
+        self.queue.iter()
+    }
+
+    /// Whether members may be written for the batch (I3): its writes all came before its region's intent was asked for, or
+    /// all after.
+    pub(in super::super) fn has_intent(&self, common: &Common) -> bool {
+        common.has_all_intents()
+            || self.batch.is_none()
+            || self.queue.front().is_none_or(|first| common.has_intent(first.piece))
+    }
+
+    /// Whether it may be waiting for superblocks: they may say that its region may be written, or that a member is out.
+    pub(in super::super) fn awaits_superblocks(&self) -> bool {
+        self.phase == Phase::AwaitRecord || self.phase == Phase::Compute && self.lacks_intent
+    }
+
+    /// Whether member requests or jobs are out.
+    pub(in super::super) fn has_outstanding(&self) -> bool {
+        self.outstanding > 0
+    }
+
+    /// Whether copies out of its payloads are out.
+    pub(in super::super) fn has_copies(&self) -> bool {
+        self.copies > 0
+    }
+
+    /// A copy out of its payloads begins. They are kept until it ends.
+    pub(in super::super) fn begin_copy(&mut self) {
+        self.copies += u32::from(!planted(Bug::CopyUnguarded));
+    }
+
+    pub(in super::super) fn end_copy(&mut self) {
+        assert!(self.copies > 0 || planted(Bug::CopyUnguarded), "a copy ends once");
+        self.copies -= u32::from(!planted(Bug::CopyUnguarded));
+    }
+
+    /// Whether what the members hold of a column is not what it is to be: the batch writes it, or its member missed that.
+    pub(in super::super) fn is_changing(&self, slot: Slot) -> bool {
+        let column = self.column(slot);
+        column.missed.is_some() || column.state == ColumnState::Writing
+    }
+
+    /// Slots with whose member this is under way.
+    pub(in super::super) fn slots_at(&self, state: ColumnState) -> impl Iterator<Item = Slot> {
+        self.slots().filter(move |slot| self.column(*slot).state == state)
+    }
+
+    /// Whether a request of the batch is with a member that sits out, or its answer waits for superblocks, which every
+    /// member is to have.
+    pub(in super::super) fn is_stuck(&self, clocks: &Clocks) -> bool {
+        if self.batch.is_none() || !clocks.is_any_out() {
+            return false;
+        }
+        let has_out = |slot| self.column(slot).state != ColumnState::Still;
+        self.phase == Phase::AwaitRecord || clocks.slots_out().any(has_out)
+    }
+
+    pub(in super::super) fn slots(&self) -> impl Iterator<Item = Slot> + use<> {
+        (0..u16::try_from(self.columns.len()).expect("slots are numbered by u16")).map(Slot)
+    }
+
+    /// Work joins what is queued.
+    pub(in super::super) fn join(&mut self, work: Attachment) {
+        self.awaited += u32::from(!work.is_answered);
+        self.note_queued(&work);
+        if planted(Bug::OlderLaidOver) && self.batch.is_none() {
+            self.queue.push_front(work);
+        } else {
+            self.queue.push_back(work);
+        }
+    }
+
+    /// Takes out of the queue a write that was answered and that `run` covers, if there is one behind the batch and not far
+    /// back. None while payloads are in use.
+    pub(in super::super) fn take_covered(&mut self, run: &Run) -> Option<Attachment> {
+        // A copy out of its payload may be under way.
+        if self.outstanding > 0 || self.copies > 0 {
+            return None;
+        }
+        let first = self.batch.as_ref().map_or(0, |batch| batch.count);
+        let last = self.queue.len();
+        let from = first.max(last.saturating_sub(SUPERSEDED_LOOKS_MAX));
+        let is_covered = |older: &Attachment| {
+            older.is_answered && (run.covers(&older.run) || planted(Bug::SupersedesPart))
+        };
+        let place = (from..last).rev().find(|place| is_covered(&self.queue[*place]))?;
+        self.queue.remove(place)
+    }
+}
+
+/// What its own rooms ask.
+impl Stripe {
+    pub(super) fn window(&self) -> SectorSet {
+        self.batch.as_ref().expect("a batch is under way").window
+    }
+
+    /// Whether a member that missed the write is still believed: no superblock says otherwise yet.
+    pub(super) fn is_missed(&self, view: &ArrayView) -> bool {
+        self.slots().any(|slot| {
+            let missed = self.column(slot).missed.map(|(member, _)| member);
+            missed.is_some() && view.member(slot).map(|member| member.id) == missed
+        })
+    }
+
+    /// The member sectors of an extent, on every slot.
+    pub(super) fn range(&self, extent: Extent) -> (MemberSector, u32) {
+        self.band().range(extent)
+    }
+
+    /// What the batch works on.
+    pub(super) fn attachments(&self) -> impl DoubleEndedIterator<Item = &Attachment> {
+        self.queue.range(..self.batch.as_ref().expect("a batch is under way").count)
+    }
+
+    /// What the batch works on in one data column.
+    pub(super) fn segments(
+        &self,
+        index: u16,
+    ) -> impl DoubleEndedIterator<Item = (&Attachment, Segment)> {
+        let band = self.band();
+        self.attachments().filter_map(move |attachment| {
+            band.segment(&attachment.run, index).map(|segment| (attachment, segment))
+        })
+    }
+
+    pub(super) fn column(&self, slot: Slot) -> &Column {
+        &self.columns[usize::from(slot.0)]
+    }
+
+    pub(super) fn column_mut(&mut self, slot: Slot) -> &mut Column {
+        &mut self.columns[usize::from(slot.0)]
+    }
+
+    /// Slots of data columns, by data index.
+    pub(super) fn data_slots(&self) -> impl Iterator<Item = Slot> + use<> {
+        let map = self.map;
+        (0..map.data_slots()).map(move |index| map.data_slot(index))
+    }
+
+    /// Adds to the sectors that queued writes cover.
+    pub(super) fn note_queued(&mut self, attachment: &Attachment) {
+        let band = *self.band();
+        for index in 0..self.map.data_slots() {
+            if let Some(segment) = band.segment(&attachment.run, index) {
+                let column = self.column_mut(self.map.data_slot(index));
+                let set = SectorSet::run(segment.offset, segment.sectors);
+                column.queued = column.queued.union(set);
+            }
+        }
+    }
+
+    /// Takes the next batch: what is queued, `count_max` writes of it at most.
+    pub(super) fn begin_batch(&mut self, unit_sectors: u32, count_max: usize) {
+        let whole = SectorSet::run(0, unit_sectors);
+        assert!(self.batch.is_none() && self.outstanding == 0, "one batch at a time");
+        assert!(!self.queue.is_empty(), "a batch has work");
+        let count_max = if sometimes(Point::OneRequestBatch) { 1 } else { count_max };
+        let count = self.queue.len().min(count_max);
+        let preferred = match () {
+            () if sometimes(Point::PreferRmw) => Some(Method::Rmw),
+            () if sometimes(Point::PreferRcw) => Some(Method::Rcw),
+            () => None,
+        };
+        let batch = Batch { is_full: false, count, window: whole, preferred };
+        self.batch = Some(batch);
+        self.columns.iter_mut().for_each(Column::begin);
+        let (mut window, mut last_end) = (SectorSet::EMPTY, 0);
+        let mut is_full = true;
+        for index in 0..self.map.data_slots() {
+            let mut touched = SectorSet::EMPTY;
+            for (_, segment) in self.segments(index) {
+                touched = touched.union(SectorSet::run(segment.offset, segment.sectors));
+                last_end = segment.offset + segment.sectors;
+            }
+            self.column_mut(self.map.data_slot(index)).touched = touched;
+            window = window.union(touched);
+            is_full &= touched.contains(whole);
+        }
+        assert!(!window.is_empty(), "an attachment has segments");
+        if planted(Bug::WindowEndsEarly) {
+            window = window.common(SectorSet::run(0, last_end));
+        }
+        let window = if sometimes(Point::WholeWindow) { whole } else { window.joined(whole) };
+        if window.extents().count() > 1 {
+            reached(Mark::WindowHasGaps);
+        }
+        self.batch = Some(Batch { window, is_full, ..batch });
+    }
+}

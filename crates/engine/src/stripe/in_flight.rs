@@ -1,0 +1,71 @@
+//! What is under way for a shard's stripes and reads: whose a request to a member, or a copy, is.
+
+use braid_geometry::Slot;
+
+use super::sectors::Extent;
+use crate::buffer::{Side, side_of};
+use crate::context::PieceKey;
+use crate::request::Piece;
+
+/// Whose a member request is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum IoOwner {
+    Column(ColumnIo),
+    Direct(DirectRead),
+    Reconstruct(ReadIo),
+    /// A read that was forsaken.
+    Forsaken(Slot),
+    Probe(Slot),
+}
+
+/// A request of a batch to a column's member.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ColumnIo {
+    /// The stripe's number.
+    pub(super) number: u32,
+    pub(super) slot: Slot,
+    pub(super) extent: Extent,
+    /// It writes again what could not be read.
+    pub(super) is_repair: bool,
+}
+
+/// A read past the stripes: part of a piece, inside one chunk.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DirectRead {
+    pub(super) key: PieceKey,
+    pub(super) piece: Piece,
+    /// Sectors of the piece, from and to.
+    pub(super) range: (u32, u32),
+    pub(super) slot: Slot,
+    /// It cannot be made around the member.
+    pub(super) insists: bool,
+}
+
+impl DirectRead {
+    /// All of `piece`, from a member whatever it takes.
+    pub(super) fn insisting(key: PieceKey, piece: Piece, slot: Slot) -> Self {
+        Self { key, piece, range: (0, piece.sectors), slot, insists: true }
+    }
+
+    /// Whether it may be made in another way, if there is one. Once only: a payload has two sides.
+    pub(super) fn may_be_forsaken(&self) -> bool {
+        !self.insists && side_of(self.piece.payload_offset_sectors).0 == Side::First
+    }
+}
+
+/// A request of a read to a column's member.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReadIo {
+    pub(super) place: u32,
+    pub(super) slot: Slot,
+    pub(super) extent: Extent,
+    /// It writes again what could not be read.
+    pub(super) is_repair: bool,
+}
+
+/// A copy that is out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CopyOut {
+    pub(super) key: PieceKey,
+    pub(super) stripe: u32,
+}

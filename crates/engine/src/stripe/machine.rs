@@ -1,0 +1,361 @@
+//! The machine of levels with parity: hands events to the owners, and what one says to the next.
+
+use braid_geometry::{MemberSector, Slot, StripeGeometry};
+use braid_hooks::{Bug, Mark, planted, reached};
+
+use super::band::{Attachment, BandKey, Bands, Want};
+use super::batch::{Action, Around, Content, Effects, Phase, Stripe, decide, facts};
+use super::damage::Damage;
+use super::epochs::DirtyEpochs;
+use super::in_flight::{CopyOut, IoOwner};
+use super::pool::Pool;
+use super::reconstruct::{PLACES, Reconstruct};
+use super::scheduler::{Admission, QueuedWork, Scheduler};
+use crate::Instant;
+use crate::array::{ArrayView, Gate};
+use crate::buffer::{BlockIndex, Buffer};
+use crate::context::{Common, PieceKey};
+use crate::effect::{MemberIoDone, MemberOperation};
+use crate::ids::IoId;
+use crate::job::Job;
+use crate::request::{Operation, Piece};
+use crate::slab::Slab;
+use crate::tuning::{CacheConfig, Tuning, UNIT_SECTORS_MAX};
+
+/// Bands of one piece that are fetched in advance: a large piece has other work to do meanwhile.
+const PREFETCHED_BANDS_MAX: u32 = 4;
+
+/// The machine of RAID-4, 5 and 6.
+#[derive(Debug)]
+pub(crate) struct Stripes {
+    pub(super) geometry: StripeGeometry,
+    pub(super) unit_sectors: u32,
+    pub(super) pool: Pool,
+    pub(super) scheduler: Scheduler,
+    pub(super) epochs: DirtyEpochs,
+    pub(super) reads: Reconstruct,
+    pub(super) damage: Damage,
+    /// All members are there, with all that they should hold.
+    pub(super) is_whole: bool,
+    /// Stripes that wait for superblocks: for their intent, or with their answer.
+    pub(super) awaiting_superblocks: u32,
+    pub(super) in_flight: Slab<IoOwner>,
+    pub(super) copies: Slab<CopyOut>,
+    /// Of the batch that is being looked at; kept for its memory.
+    pub(super) content: Content,
+}
+
+/// What is queued for a stripe, for the scheduler.
+struct Queued<'a> {
+    stripe: &'a Stripe,
+    epochs: &'a DirtyEpochs,
+    unit_sectors: u32,
+}
+
+impl QueuedWork for Queued<'_> {
+    fn is_full(&self) -> bool {
+        self.stripe.is_full(self.unit_sectors)
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.stripe.is_awaited()
+    }
+
+    fn is_flushed(&self) -> bool {
+        let mut epochs = self.stripe.dirty_epochs();
+        self.epochs.has_round() && epochs.any(|epoch| self.epochs.is_flushed(epoch))
+    }
+}
+
+impl Stripes {
+    pub(crate) fn new(geometry: StripeGeometry, config: CacheConfig, view: &ArrayView) -> Self {
+        let unit_max = config.unit_sectors_max.clamp(1, UNIT_SECTORS_MAX);
+        let unit_sectors = geometry.chunk_sectors().min(unit_max);
+        let fits = geometry.chunk_sectors().is_multiple_of(unit_sectors);
+        assert!(fits, "chunks and stripe units are powers of two");
+        let mut stripes = Self {
+            geometry,
+            unit_sectors,
+            pool: Pool::new(config.stripes_max),
+            scheduler: Scheduler::new(config.tuning),
+            epochs: DirtyEpochs::default(),
+            reads: Reconstruct::new(geometry, unit_sectors, config.stripes_max),
+            damage: Damage::default(),
+            is_whole: false,
+            awaiting_superblocks: 0,
+            in_flight: Slab::default(),
+            copies: Slab::default(),
+            content: Content::default(),
+        };
+        stripes.resize(config.tuning.stripes);
+        stripes.note_view(view);
+        stripes
+    }
+
+    pub(crate) fn arena_blocks(&self) -> u32 {
+        let slots = u32::from(self.geometry.slots());
+        (self.pool.stripes_max() + PLACES) * slots + slots
+    }
+
+    pub(crate) fn unit_sectors(&self) -> u32 {
+        self.unit_sectors
+    }
+
+    /// The piece will be handled soon: its bands' lines of the index are fetched, where that may take a while.
+    pub(crate) fn prefetch(&self, piece: &Piece) {
+        let is_past_stripes = self.is_whole && !self.epochs.is_any();
+        let is_worth_it = self.pool.is_worth_prefetching();
+        if !is_worth_it || piece.operation == Operation::Read && is_past_stripes {
+            return;
+        }
+        let address = self.geometry.locate(piece.start);
+        let start = self.geometry.row_start(address.row).0 + u64::from(address.offset_sectors);
+        let first = start / u64::from(self.unit_sectors);
+        // A piece over several columns has their bands in common.
+        let deep_sectors = piece.sectors.min(self.geometry.chunk_sectors());
+        let bands = deep_sectors.div_ceil(self.unit_sectors).min(PREFETCHED_BANDS_MAX);
+        (first..first + u64::from(bands)).for_each(|band| self.pool.prefetch(BandKey(band)));
+    }
+
+    pub(crate) fn handle_piece(&mut self, common: &mut Common, key: PieceKey, piece: &Piece) {
+        let want = match piece.operation {
+            Operation::Read => {
+                self.begin_read(common, key, piece);
+                return self.settle(common);
+            }
+            Operation::Write { durable } => Want::Write { durable },
+            Operation::WriteZeroes { may_punch, durable } => Want::Zero { may_punch, durable },
+            // What is trimmed may read as anything, so it may as well be zeroes with their parity;
+            // bands that are not trimmed whole are left as they are.
+            Operation::Trim if common.view.zero_is_fast => {
+                Want::Zero { may_punch: true, durable: false }
+            }
+            Operation::Trim => return,
+        };
+        let geometry = self.geometry;
+        let data_slots = geometry.data_slots();
+        for (band, run) in Bands::new(&geometry, self.unit_sectors, piece, (0, piece.sectors)) {
+            let whole = u32::from(data_slots) * self.unit_sectors;
+            if piece.operation == Operation::Trim && band.sectors_of(&run, data_slots) < whole {
+                continue;
+            }
+            self.attach(common, band, Attachment::new((key, piece.request, want, run)));
+        }
+        self.settle(common);
+    }
+
+    pub(crate) fn handle_io(&mut self, common: &mut Common, done: MemberIoDone) {
+        match self.in_flight.remove(done.id.0).expect("an answer to our own request") {
+            IoOwner::Column(io) => {
+                self.pool.stripe_mut(io.number).column_done(common, io, done.result);
+                self.scheduler.look_at(io.number);
+            }
+            IoOwner::Direct(read) => self.direct_done(common, &read, done.result),
+            IoOwner::Reconstruct(io) => {
+                self.with_reads(common, |reads, around| reads.io_done(around, io, done.result));
+            }
+            IoOwner::Forsaken(slot) => {
+                reached(Mark::LateRead);
+                common.stray_done(slot, done.result);
+            }
+            IoOwner::Probe(slot) => {
+                common.clocks.probed(slot);
+                common.stray_done(slot, done.result);
+            }
+        }
+        self.settle(common);
+    }
+
+    pub(crate) fn handle_job_done(&mut self, common: &mut Common, job: Job) {
+        match u32::try_from(job.id.0) {
+            Ok(number) if number < self.pool.stripes_max() => {
+                self.pool.stripe_mut(number).job_done();
+                self.scheduler.look_at(number);
+            }
+            Ok(read) => self.with_reads(common, |reads, around| reads.job_done(around, read)),
+            Err(_) => self.copy_out_done(common, job.id),
+        }
+        common.recycle(job);
+        self.settle(common);
+    }
+
+    /// Stripes that wait for superblocks may go on; and when writing ends, nothing is waited for.
+    pub(crate) fn handle_view(&mut self, common: &mut Common, geometry: &StripeGeometry) {
+        assert_eq!(self.geometry, *geometry, "blocks and bands are laid out for this one");
+        self.note_view(&common.view);
+        if self.awaiting_superblocks > 0 {
+            for number in self.pool.numbers() {
+                if self.pool.stripe(number).awaits_superblocks() {
+                    self.scheduler.look_at(number);
+                }
+            }
+        }
+        if common.view.gate != Gate::Open && !planted(Bug::DirtyAtClosing) {
+            self.scheduler.urge_all();
+        }
+        self.settle(common);
+    }
+
+    pub(super) fn note_view(&mut self, view: &ArrayView) {
+        let is_whole = |slot: u16| {
+            view.member(Slot(slot)).is_some_and(|member| {
+                member.recovered_sectors == u64::MAX && member.bad_blocks.is_empty()
+            })
+        };
+        let in_sync = view.resync_offset == u64::MAX;
+        self.is_whole = in_sync && (0..self.geometry.slots()).all(is_whole);
+    }
+
+    /// Everything that has been answered is to be on the members.
+    pub(crate) fn handle_write_back(&mut self, common: &mut Common, round: u64) {
+        let over = self.epochs.begin_round(round);
+        if let Some(round) = over.or(planted(Bug::RoundAtOnce).then_some(round)) {
+            common.written_back(round);
+        }
+        self.scheduler.urge_all();
+        self.settle(common);
+    }
+
+    pub(crate) fn handle_timeout(&mut self, common: &mut Common) {
+        self.scheduler.handle_timeout(common.now);
+        self.settle(common);
+    }
+
+    /// The first block of those for probes, one for each slot.
+    pub(super) fn probe_blocks(&self) -> u32 {
+        (self.pool.stripes_max() + PLACES) * u32::from(self.geometry.slots())
+    }
+
+    /// Reads a little, to see how long it takes.
+    pub(crate) fn probe(&mut self, common: &mut Common, slot: Slot, run: (MemberSector, u32)) {
+        let (sector, sectors) = run;
+        let io = IoId(self.in_flight.insert(IoOwner::Probe(slot)));
+        let block = BlockIndex(self.probe_blocks() + u32::from(slot.0));
+        let buffer = Buffer::Block { block, offset_sectors: 0 };
+        let run = (sector, sectors.min(self.unit_sectors));
+        common.counters.probes += 1;
+        common.submit((io, slot), run, MemberOperation::Read { buffer });
+    }
+
+    /// Whether a read that is out is for a batch.
+    pub(crate) fn is_for_write(&self, io: IoId) -> bool {
+        matches!(self.in_flight.get(io.0), Some(IoOwner::Column(_)))
+    }
+
+    /// Whether sectors that were answered were lost.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.damage.has_lost()
+    }
+
+    /// Pieces that found no stripe and wait for one.
+    pub(crate) fn waiting(&self) -> usize {
+        self.scheduler.line_length()
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.scheduler.poll_timeout()
+    }
+
+    pub(crate) fn handle_tuning(&mut self, common: &mut Common, tuning: Tuning) {
+        self.scheduler.set_tuning(tuning);
+        self.resize(tuning.stripes);
+        self.serve_line(common);
+        self.settle(common);
+    }
+
+    pub(super) fn resize(&mut self, stripes: u32) {
+        let (geometry, unit_sectors) = (&self.geometry, self.unit_sectors);
+        if self.pool.resize(stripes, || Stripe::new(geometry, unit_sectors)) {
+            self.scheduler.note_shrunk();
+        }
+        self.scheduler.grow(self.pool.numbers().len());
+    }
+
+    /// Lets every stripe, and every read that needs the other members, go on that can.
+    pub(super) fn settle(&mut self, common: &mut Common) {
+        loop {
+            while let Some(number) = self.scheduler.next_ready() {
+                self.step(common, number);
+            }
+            common.counters.cache.extra_probes = self.pool.extra_probes();
+            if !self.serve_reads(common)
+                && !self.scheduler.promote_first(&mut common.counters.cache)
+            {
+                return;
+            }
+        }
+    }
+
+    /// Lets a stripe go on until it waits for an event, stands in a list, or is idle.
+    pub(super) fn step(&mut self, common: &mut Common, number: u32) {
+        while self.pool.is_in_use(number) {
+            let stripe = self.pool.stripe(number);
+            let (facts, plan) = facts(stripe, &self.around(common, number));
+            let has_started = stripe.has_served();
+            let was_awaiting = stripe.awaits_superblocks();
+            let action = decide(&facts);
+            match action {
+                Action::Wait => return,
+                Action::Release => return self.put_back(common, number),
+                Action::PutOff(admission) => {
+                    let counters = &mut common.counters.cache;
+                    return self.scheduler.put_off((number, admission), common.now, counters);
+                }
+                _ => {}
+            }
+            let Self { pool, in_flight, damage, epochs, content, geometry, .. } = self;
+            let unit_sectors = self.unit_sectors;
+            let stripe = pool.stripe_mut(number);
+            stripe.act(
+                action,
+                plan.as_ref(),
+                &mut Effects {
+                    number,
+                    common: &mut *common,
+                    in_flight,
+                    damage,
+                    epochs,
+                    content,
+                    geometry,
+                    unit_sectors,
+                },
+            );
+            match (action, stripe.width()) {
+                (Action::Begin, Some(width)) => {
+                    let counters = &mut common.counters.cache;
+                    self.scheduler.begin((number, width), has_started, counters);
+                }
+                (Action::Narrow | Action::Finish | Action::Refuse, width) => {
+                    self.scheduler.set_width(number, width);
+                }
+                _ => {}
+            }
+            self.awaiting_superblocks += u32::from(stripe.awaits_superblocks());
+            self.awaiting_superblocks -= u32::from(was_awaiting);
+        }
+    }
+
+    /// What a stripe's facts depend on beside itself.
+    pub(super) fn around<'a>(&self, common: &'a Common, number: u32) -> Around<'a> {
+        let stripe = self.pool.stripe(number);
+        let band = stripe.band();
+        let admission = || {
+            let Self { epochs, unit_sectors, .. } = self;
+            let work = Queued { stripe, epochs, unit_sectors: *unit_sectors };
+            self.scheduler.admission(number, &work, common.view.gate)
+        };
+        let is_between = stripe.phase() == Phase::Ready && stripe.has_work();
+        Around {
+            view: &common.view,
+            clocks: &common.clocks,
+            parity_agrees: self.damage.parity_agrees(&common.view, band),
+            admission: if is_between { admission() } else { Admission::Now },
+            intent: stripe.has_intent(common),
+            read: match stripe.phase() {
+                Phase::Ready => self.reads.has_waiting(band.key),
+                Phase::Compute => self.reads.is_reading(band.key),
+                Phase::Fill | Phase::Write | Phase::AwaitRecord => false,
+            },
+        }
+    }
+}

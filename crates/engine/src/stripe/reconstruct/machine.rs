@@ -1,0 +1,290 @@
+//! The reads of a shard that need the other members: what there is to change, and which of them may begin.
+
+use std::collections::VecDeque;
+
+use braid_geometry::{RowMap, Slot, StripeGeometry};
+use braid_hooks::{Bug, Mark, planted, reached};
+
+use super::super::band::{Band, BandKey, Run};
+use super::super::batch::{ColumnState, Phase as BatchPhase, Stripe};
+use super::super::damage::Damage;
+use super::super::in_flight::IoOwner;
+use super::super::pool::Pool;
+use super::super::sectors::SectorSet;
+use super::decide::Phase;
+use crate::context::{Common, PieceKey};
+use crate::ids::RequestId;
+use crate::slab::Slab;
+
+/// Reads under way at once; more wait for one to end, which takes as long as the other members take.
+const READS_MAX: usize = 32;
+
+/// Places for reads. More than reads at once, since one that is abandoned keeps its place until the late answer: a few
+/// members may stall one after the other before there are none. What is not used is no memory.
+pub(in super::super) const PLACES: u32 = 64;
+
+/// A part of a client's read, in one band.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Want {
+    pub(in super::super) piece: PieceKey,
+    pub(in super::super) request: RequestId,
+    pub(in super::super) run: Run,
+    /// It waits for whatever member it takes.
+    pub(in super::super) insists: bool,
+}
+
+/// What a read waits for before it may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    /// That the others agree: see the table above.
+    ForBand,
+    /// That the batch of the band's stripe is over, whose payloads too many reads are being copied out of. Then it is
+    /// looked at anew.
+    ForBatch,
+}
+
+/// What a read that is over, or not to be had here, comes to.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) enum Outcome {
+    /// It begins again, from the start.
+    Anew(Band, Want),
+    /// It is asked of its own member, whatever that takes.
+    Insists(Band, Want),
+    /// The band's stripe may have waited for it.
+    Wake(BandKey),
+}
+
+/// One slot's part of a read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Column {
+    /// Requests that are under way with its member.
+    pub(super) out: u32,
+    /// Sectors that the client wants.
+    pub(super) touched: SectorSet,
+    /// Sectors of the block that hold what the member holds, or would hold if it could be read.
+    pub(super) valid: SectorSet,
+    /// Sectors that could not be read; writing them again may help.
+    pub(super) unreadable: SectorSet,
+}
+
+/// One read, or the place for one.
+#[derive(Debug)]
+pub(super) struct Read {
+    /// None while the place is free.
+    pub(super) band: Option<Band>,
+    pub(super) map: RowMap,
+    /// None once it is answered or abandoned.
+    pub(super) want: Option<Want>,
+    /// Its band may not be written.
+    pub(super) holds_band: bool,
+    /// It writes again what could not be read.
+    pub(super) repairs: bool,
+    pub(super) phase: Phase,
+    pub(super) columns: Box<[Column]>,
+    /// Sectors of the stripe unit that it is about.
+    pub(super) window: SectorSet,
+    /// Member requests and jobs that are out.
+    pub(super) outstanding: u32,
+}
+
+/// Everything around the reads that they look at or use.
+pub(in super::super) struct Around<'a> {
+    pub(in super::super) common: &'a mut Common,
+    pub(in super::super) in_flight: &'a mut Slab<IoOwner>,
+    pub(in super::super) pool: &'a Pool,
+    pub(in super::super) damage: &'a Damage,
+}
+
+impl Around<'_> {
+    /// The stripe of a band, if it has one that works on a batch.
+    pub(super) fn batch_of(&self, band: &Band) -> Option<&Stripe> {
+        self.pool.batch_of(band.key)
+    }
+
+    /// Whether what the members hold of a column is not what it is to be: its batch writes it, or it missed that.
+    pub(super) fn is_changing(&self, band: &Band, slot: Slot) -> bool {
+        self.batch_of(band).is_some_and(|stripe| stripe.is_changing(slot))
+    }
+}
+
+/// The reads of one shard that need the other members.
+#[derive(Debug)]
+pub(in super::super) struct Reconstruct {
+    pub(super) geometry: StripeGeometry,
+    pub(super) unit_sectors: u32,
+    /// Number of the first place, as blocks and jobs are numbered: behind all stripes.
+    pub(super) first: u32,
+    pub(super) reads: Box<[Read]>,
+    pub(super) free: Vec<u32>,
+    /// Reads that have not been looked at: for lack of room.
+    pub(super) arrived: VecDeque<(Band, Want)>,
+    /// Reads that their band's batch keeps out.
+    kept_out: VecDeque<(Band, Want, Waits)>,
+    pub(super) outcomes: VecDeque<Outcome>,
+}
+
+impl Reconstruct {
+    /// For a shard whose stripes are numbered below `first`.
+    pub(in super::super) fn new(geometry: StripeGeometry, unit_sectors: u32, first: u32) -> Self {
+        let map = geometry.row_map(braid_geometry::ChunkRow(0));
+        let blank = || Read {
+            band: None,
+            map,
+            want: None,
+            holds_band: false,
+            repairs: false,
+            phase: Phase::Fill,
+            columns: vec![Column::default(); usize::from(geometry.slots())].into_boxed_slice(),
+            window: SectorSet::EMPTY,
+            outstanding: 0,
+        };
+        Self {
+            geometry,
+            unit_sectors,
+            first,
+            reads: (0..PLACES).map(|_| blank()).collect(),
+            free: (0..PLACES).rev().collect(),
+            arrived: VecDeque::new(),
+            kept_out: VecDeque::new(),
+            outcomes: VecDeque::new(),
+        }
+    }
+
+    /// A part of a piece, which has been counted, is to be read.
+    pub(in super::super) fn read(&mut self, common: &mut Common, band: Band, want: Want) {
+        if common.clocks.is_any_out() && !want.insists {
+            common.counters.reads_around += 1;
+            for slot in common.clocks.slots_out().collect::<smallvec::SmallVec<[Slot; 4]>>() {
+                common.clocks.note_place(slot, band.start, self.unit_sectors);
+            }
+        }
+        self.arrived.push_back((band, want));
+    }
+
+    /// A part of a piece, which has been counted, is to be looked at anew when the batch of its band is over.
+    pub(in super::super) fn wait_for_batch(&mut self, band: Band, want: Want) {
+        self.kept_out.push_back((band, want, Waits::ForBatch));
+    }
+
+    /// Whether a band is being read, so that it may not be written.
+    pub(in super::super) fn is_reading(&self, key: BandKey) -> bool {
+        let is_band = |read: &Read| read.band.is_some_and(|band| band.key == key);
+        self.free.len() < self.reads.len()
+            && self.reads.iter().any(|read| read.holds_band && is_band(read))
+    }
+
+    /// Whether reads that a batch of a band kept out are to begin before its stripe begins another. Between two batches
+    /// they have their only chance, so a band that is written again and again would never let them in. What waits for room
+    /// only does not count: a write is not to wait for all reads that came before it.
+    pub(in super::super) fn has_waiting(&self, key: BandKey) -> bool {
+        self.kept_out.iter().any(|(band, ..)| band.key == key)
+    }
+
+    /// What reads have come to, in order.
+    pub(in super::super) fn poll(&mut self) -> Option<Outcome> {
+        self.outcomes.pop_front()
+    }
+
+    /// Whether one more read may begin.
+    fn has_room(&self) -> bool {
+        let wanted = || self.reads.iter().filter(|read| read.want.is_some()).count();
+        let taken = self.reads.len() - self.free.len();
+        !self.free.is_empty() && (taken < READS_MAX || wanted() < READS_MAX)
+    }
+
+    /// Lets reads begin that can now. True if any did.
+    pub(in super::super) fn serve(&mut self, around: &mut Around<'_>) -> bool {
+        let mut has_begun = false;
+        // Stripes wait for those that were kept out, so they have room first.
+        for _ in 0..self.kept_out.len() {
+            if !self.has_room() {
+                return has_begun;
+            }
+            let (band, want, waits) = self.kept_out.pop_front().expect("counted");
+            has_begun |= self.begin_or_wait(around, band, want, waits);
+        }
+        while self.has_room()
+            && let Some((band, want)) = self.arrived.pop_front()
+        {
+            has_begun |= self.begin_or_wait(around, band, want, Waits::ForBand);
+        }
+        has_begun
+    }
+
+    fn begin_or_wait(
+        &mut self,
+        around: &mut Around<'_>,
+        band: Band,
+        want: Want,
+        waits: Waits,
+    ) -> bool {
+        let may = may_begin(around, &band, want, waits)
+            || waits == Waits::ForBand && !want.insists && self.waits_for_repair(around, &band);
+        if !may {
+            reached(Mark::ReadWaitsForBand);
+            self.kept_out.push_back((band, want, waits));
+            return false;
+        }
+        self.outcomes.push_back(Outcome::Wake(band.key));
+        match waits {
+            Waits::ForBand => self.begin(around, band, want),
+            Waits::ForBatch => self.outcomes.push_back(Outcome::Anew(band, want)),
+        }
+        true
+    }
+
+    /// Whether the band's stripe may not write since a repair is held up by a member that sits out: as long as that lasts
+    /// nothing of the band changes.
+    fn waits_for_repair(&self, around: &Around<'_>, band: &Band) -> bool {
+        let is_computed =
+            |stripe: &Stripe| stripe.phase() == BatchPhase::Compute && !stripe.has_outstanding();
+        let is_held_up = |read: &Read| {
+            let is_out = |slot: Slot| read.columns[usize::from(slot.0)].out > 0;
+            read.repairs && around.common.clocks.slots_out().any(is_out)
+        };
+        let is_band = |read: &Read| read.band.is_some_and(|other| other.key == band.key);
+        around.batch_of(band).is_some_and(is_computed)
+            && self.reads.iter().any(|read| is_band(read) && is_held_up(read))
+    }
+
+    /// Members have begun to sit out: reads that wait for them are abandoned, and begin anew.
+    pub(in super::super) fn abandon(&mut self, around: &mut Around<'_>) {
+        for place in 0..self.reads.len() {
+            let read = &mut self.reads[place];
+            let (Some(band), Some(want)) = (read.band, read.want) else { continue };
+            let waits_for = |slot: Slot| read.columns[usize::from(slot.0)].out > 0;
+            let is_stuck = around.common.clocks.slots_out().any(waits_for);
+            if want.insists || !is_stuck || planted(Bug::WaitsBehindStuck) {
+                continue;
+            }
+            reached(Mark::ReadAbandoned);
+            read.want = None;
+            read.holds_band = false;
+            self.outcomes.push_back(Outcome::Anew(band, want));
+            self.outcomes.push_back(Outcome::Wake(band.key));
+        }
+    }
+}
+
+/// The table above.
+fn may_begin(around: &Around<'_>, band: &Band, want: Want, waits: Waits) -> bool {
+    let Some(stripe) = around.batch_of(band) else { return true };
+    if waits == Waits::ForBatch {
+        return stripe.is_stuck(&around.common.clocks);
+    }
+    let is_out = |slot: Slot| around.common.clocks.sits_out(slot);
+    let may = !want.insists
+        && !planted(Bug::WaitsBehindStuck)
+        && match stripe.phase() {
+            BatchPhase::Ready | BatchPhase::AwaitRecord => true,
+            BatchPhase::Fill => stripe.slots_at(ColumnState::Reading).any(is_out),
+            BatchPhase::Compute => !stripe.has_outstanding() && !stripe.has_intent(around.common),
+            BatchPhase::Write => {
+                stripe.has_outstanding() && stripe.slots_at(ColumnState::Writing).all(is_out)
+            }
+        };
+    if may {
+        reached(Mark::ReadsWhileStuck);
+    }
+    may
+}
