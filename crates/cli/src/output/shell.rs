@@ -5,15 +5,19 @@
 
 use std::borrow::Cow;
 
-/// The text as one word of a POSIX shell; as it is where no quotes are needed.
+use shlex::Quoter;
+
+/// The text as one word of a POSIX shell or of fish; as it is where no quotes are needed.
 pub(crate) fn shell_word(text: &str) -> Cow<'_, str> {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_./:=@%+,-".contains(letter);
     // A word that begins with a dash would be read as an option, and quotes do not change that.
-    if !text.is_empty() && !text.starts_with('-') && text.chars().all(is_plain) {
-        return Cow::Borrowed(text);
+    if text.starts_with('-') {
+        return Cow::Owned(quote(&format!("./{text}")).into_owned());
     }
-    let dashed = if text.starts_with('-') { "./" } else { "" };
-    Cow::Owned(format!("'{dashed}{}'", text.replace('\'', r"'\''")))
+    quote(text)
+}
+
+fn quote(text: &str) -> Cow<'_, str> {
+    Quoter::new().allow_nul(true).quote(text).expect("only a zero byte could be refused")
 }
 
 #[cfg(test)]
@@ -31,7 +35,8 @@ mod tests {
 
     #[test]
     fn no_name_can_run_anything() {
-        for name in ["a b", "$(touch x)", "`id`", "a'; echo b; '", "", "*", "a\nb", "größe", "\\"]
+        for name in
+            ["a b", "$(touch x)", "`id`", "a'; echo b; '", "", "*", "a\nb", "größe", "\\", "!x^y"]
         {
             let script = format!("printf %s {}", shell_word(name));
             let output = Command::new("sh").args(["-c", &script]).output().expect("a shell");
@@ -42,6 +47,7 @@ mod tests {
 
     #[test]
     fn a_file_that_looks_like_an_option_stays_a_file() {
-        assert_eq!(shell_word("-rf"), "'./-rf'");
+        assert_eq!(shell_word("-rf"), "./-rf");
+        assert_eq!(shell_word("-r f"), "'./-r f'");
     }
 }
