@@ -8,9 +8,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// Clients, the kernel with md and what boots it, ext4 and what cuts its power, ISA-L to compare parity with, and the compiler
-/// of libFuzzer.
-const NEEDED: [&str; 14] = [
+/// Clients, the kernel with md and what boots it, ext4 and what cuts its power, the language of two tests' helpers, ISA-L to
+/// compare parity with, and the compiler of libFuzzer.
+const NEEDED: [&str; 15] = [
     "qemu-system-x86",
     "qemu-utils",
     "qemu-block-extra",
@@ -22,6 +22,7 @@ const NEEDED: [&str; 14] = [
     "busybox-static",
     "cpio",
     "e2fsprogs",
+    "python3",
     "xfsprogs",
     "libisal-dev",
     "g++",

@@ -11,6 +11,8 @@
 //! - the summary of a failed run names the failing step and nothing after it
 //!   `[check: the_first_failure_ends_the_run]`.
 
+use std::collections::BTreeMap;
+use std::fmt::{Display, Formatter};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -167,9 +169,11 @@ fn fuzz_briefly() -> Result<Ending> {
     })
 }
 
-/// `cargo test`, its output passed on as it comes and its result lines added up.
+/// `cargo test`, its output passed on as it comes and its result lines added up. A test that is skipped although the
+/// machine has what it needs fails; the others that are skipped are counted, and named.
 fn test() -> Result<Ending> {
     let mut command = command(&["test", "--workspace"]);
+    command.env(braid_needs::VARIABLE, braid_needs::found());
     let mut child = command.stdout(Stdio::piped()).spawn().context("cargo test")?;
     let output = child.stdout.take().context("the output of cargo test")?;
     let mut counts = Counts::default();
@@ -181,18 +185,23 @@ fn test() -> Result<Ending> {
     let status = child.wait()?;
     ensure!(status.success(), "cargo test: {status}");
     ensure!(counts.passed > 0, "cargo test ran no tests at all");
-    Ok(Ending::Done(format!("{} passed, {} ignored", counts.passed, counts.ignored)))
+    Ok(Ending::Done(counts.to_string()))
 }
 
-/// Sums over the `test result:` lines.
+/// Sums over the `test result:` lines, and why tests were skipped.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
     passed: u64,
     ignored: u64,
+    skipped: BTreeMap<String, u64>,
 }
 
 impl Counts {
     fn add(&mut self, line: &str) {
+        // It may stand behind what the harness has begun to say.
+        if let Some((_, why)) = line.split_once(braid_needs::MARK) {
+            *self.skipped.entry(why.to_owned()).or_default() += 1;
+        }
         let Some(result) = line.strip_prefix("test result:") else { return };
         let number = |word: &str| {
             let before =
@@ -201,6 +210,16 @@ impl Counts {
         };
         self.passed += number(" passed").unwrap_or(0);
         self.ignored += number(" ignored").unwrap_or(0);
+    }
+}
+
+impl Display for Counts {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{} passed, {} ignored", self.passed, self.ignored)?;
+        for (why, times) in &self.skipped {
+            write!(formatter, ", {times} SKIPPED ({why})")?;
+        }
+        Ok(())
     }
 }
 
@@ -254,7 +273,11 @@ mod tests {
         counts.add("test result: ok. 17 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out");
         counts.add("test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
         counts.add("test passed ... ok");
-        assert_eq!(counts, Counts { passed: 20, ignored: 2 });
+        assert_eq!(counts, Counts { passed: 20, ignored: 2, ..Counts::default() });
+        assert_eq!(counts.to_string(), "20 passed, 2 ignored");
+        counts.add("SKIPPED: no luck");
+        counts.add("test one ... SKIPPED: no luck");
+        assert_eq!(counts.to_string(), "20 passed, 2 ignored, 2 SKIPPED (no luck)");
     }
 
     #[test]

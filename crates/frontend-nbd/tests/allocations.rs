@@ -11,6 +11,7 @@ use std::sync::Arc;
 use braid_frontend_nbd::memory::MemoryExport;
 use braid_frontend_nbd::{Endpoint, Server, Settings};
 use braid_nbd_proto::Command;
+use braid_needs::{Need, skip};
 use braid_ring::Workers;
 use common::Client;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -40,7 +41,8 @@ fn allocations(client: &mut Client, rounds: usize) -> usize {
 fn a_warm_connection_on_the_ring_allocates_nothing() {
     let workers = match Workers::start(&braid_ring::Settings::default()) {
         Ok(workers) => Arc::new(workers),
-        Err(error) => return println!("skipped: {error}"),
+        Err(error) if error.is_lack() => return skip(Need::Rings, &error.to_string()),
+        Err(error) => panic!("{error}"),
     };
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("nbd.sock");

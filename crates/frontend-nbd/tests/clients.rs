@@ -1,5 +1,5 @@
-//! The clients people use: libnbd's nbdinfo and nbdcopy, qemu's qemu-img and qemu-io, fio. A test whose tool is not
-//! installed says so and passes.
+//! The clients people use: libnbd's nbdinfo and nbdcopy, qemu's qemu-img and qemu-io, fio. A test whose program is not
+//! installed says so and passes; under `cargo xtask test`, which installs them, it fails.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // tests: a panic is a failure
 
@@ -11,17 +11,10 @@ use std::sync::Arc;
 
 use braid_frontend_nbd::memory::MemoryExport;
 use braid_frontend_nbd::{BlockSizes, Endpoint, Settings};
+use braid_needs::{Need, needs, skip};
 use common::{Served, serve, serve_memory};
 
 const SIZE: usize = 24 << 20;
-
-fn installed(tool: &str) -> bool {
-    let found = Command::new(tool).arg("--version").output().is_ok();
-    if !found {
-        println!("skipped: {tool} is not installed");
-    }
-    found
-}
 
 /// Runs a tool; answers what it printed; panics with everything it said if it failed.
 fn run(tool: &str, arguments: &[&str]) -> String {
@@ -59,9 +52,7 @@ fn image_file(folder: &Path) -> String {
 
 #[test]
 fn nbdinfo_reads_everything_we_say() {
-    if !installed("nbdinfo") {
-        return;
-    }
+    needs!("nbdinfo");
     let (served, export) = serve_memory(SIZE);
     export.bytes()[1 << 20..(1 << 20) + 5000].fill(1);
     let said = run("nbdinfo", &["--json", &uri(&served, "array")]);
@@ -99,9 +90,7 @@ fn nbdinfo_reads_everything_we_say() {
 
 #[test]
 fn nbdinfo_is_told_what_is_read_only_and_what_is_unknown() {
-    if !installed("nbdinfo") {
-        return;
-    }
+    needs!("nbdinfo");
     let frozen = MemoryExport::new("frozen array", 8192).with_read_only(true);
     let served = serve(vec![Arc::new(frozen)], Settings::default());
     let said = run("nbdinfo", &["--json", &uri(&served, "frozen array")]);
@@ -114,9 +103,7 @@ fn nbdinfo_is_told_what_is_read_only_and_what_is_unknown() {
 
 #[test]
 fn nbdcopy_in_and_out_keeps_every_byte() {
-    if !installed("nbdcopy") {
-        return;
-    }
+    needs!("nbdcopy");
     let (served, export) = serve_memory(SIZE);
     export.bytes().fill(0xee);
     let file = image_file(served.folder.path());
@@ -135,9 +122,7 @@ fn nbdcopy_in_and_out_keeps_every_byte() {
 
 #[test]
 fn qemu_img_converts_and_compares() {
-    if !installed("qemu-img") {
-        return;
-    }
+    needs!("qemu-img");
     let (served, export) = serve_memory(SIZE);
     export.bytes().fill(0xee);
     let file = image_file(served.folder.path());
@@ -153,9 +138,7 @@ fn qemu_img_converts_and_compares() {
 
 #[test]
 fn qemu_io_with_odd_offsets() {
-    if !installed("qemu-io") {
-        return;
-    }
+    needs!("qemu-io");
     let (served, export) = serve_memory((1 << 20) + 17);
     let uri = uri(&served, "array");
     let said = run(
@@ -197,9 +180,7 @@ fn qemu_io_with_odd_offsets() {
 
 #[test]
 fn qemu_io_aligns_to_our_minimum() {
-    if !installed("qemu-io") {
-        return;
-    }
+    needs!("qemu-io");
     let sizes = BlockSizes::new(4096, 65_536, 1 << 20).unwrap();
     let export = MemoryExport::new("coarse", 1 << 20).with_block_sizes(sizes);
     let served = serve(vec![Arc::new(export)], Settings::default());
@@ -212,9 +193,9 @@ fn qemu_io_aligns_to_our_minimum() {
 
 #[test]
 fn fio_verifies_what_it_wrote() {
-    if !installed("fio") || !run("fio", &["--enghelp"]).contains("nbd") {
-        println!("skipped: fio has no nbd engine");
-        return;
+    needs!("fio");
+    if !run("fio", &["--enghelp"]).contains("nbd") {
+        return skip(Need::Program, "no nbd engine in fio");
     }
     let (served, _export) = serve_memory(SIZE);
     let uri = format!("--uri={}", uri(&served, "array"));
@@ -242,9 +223,9 @@ fn fio_verifies_what_it_wrote() {
 
 #[test]
 fn blocks_that_fio_writes_are_not_copied() {
-    if !installed("fio") || !run("fio", &["--enghelp"]).contains("nbd") {
-        println!("skipped: fio has no nbd engine");
-        return;
+    needs!("fio");
+    if !run("fio", &["--enghelp"]).contains("nbd") {
+        return skip(Need::Program, "no nbd engine in fio");
     }
     let (served, _export) = serve_memory(SIZE);
     let uri = format!("--uri={}", uri(&served, "array"));
@@ -259,9 +240,7 @@ fn blocks_that_fio_writes_are_not_copied() {
 
 #[test]
 fn tcp_on_loopback_serves_the_same() {
-    if !installed("nbdcopy") {
-        return;
-    }
+    needs!("nbdcopy");
     let folder = tempfile::tempdir().unwrap();
     let export = Arc::new(MemoryExport::new("array", SIZE));
     let endpoint = Endpoint::Tcp("127.0.0.1:0".parse().unwrap());

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use braid_member::{Access, Holder, MemberKind, OpenError, Reach, open};
+use braid_needs::{Need, skip};
 
 const SIZE_BYTES: u64 = 1 << 20;
 
@@ -69,7 +70,7 @@ fn losetup(file: &Path, options: &[&str]) -> Option<PathBuf> {
     let output =
         Command::new("losetup").args(["--find", "--show"]).args(options).arg(file).output();
     let Some(output) = output.ok().filter(|output| output.status.success()) else {
-        eprintln!("skipped: no loop device can be attached here");
+        skip(Need::LoopDevices, "no loop device can be attached here");
         return None;
     };
     Some(PathBuf::from(String::from_utf8(output.stdout).expect("UTF-8").trim()))
@@ -145,7 +146,7 @@ fn a_mounted_block_device_is_refused_with_its_mount() {
     let mount = Command::new("mount").arg(&attached.device).arg(folder.path()).status();
     let is_mounted = [made, mount].into_iter().all(|status| status.is_ok_and(|it| it.success()));
     if !is_mounted {
-        eprintln!("skipped: no file system can be made and mounted here");
+        skip(Need::LoopDevices, "no file system can be made and mounted here");
         return;
     }
     let found =
@@ -238,7 +239,7 @@ fn a_disk_and_its_partition_are_not_members_at_once() {
     let partition = PathBuf::from(format!("{}p1", disk.0.display()));
     let _partition = added.is_ok_and(|it| it.success()).then(|| Partition(disk.0.clone()));
     if !partition.exists() {
-        eprintln!("skipped: no node is made for a partition here");
+        skip(Need::Other, "no node is made for a partition here");
         return;
     }
     let opened = open(&partition, Access::ReadWrite).expect("a partition");

@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::Command;
 
+use braid_needs::{Need, skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -137,11 +138,14 @@ impl Folder {
 
     /// What `mdadm --examine` prints, field by field; `None` without mdadm.
     pub(crate) fn mdadm(&self, name: &str) -> Option<BTreeMap<String, String>> {
-        let output =
-            ["mdadm", "/sbin/mdadm", "/usr/sbin/mdadm"].into_iter().find_map(|program| {
-                let mut command = Command::new(program);
-                command.arg("--examine").arg(self.path(name)).env("LC_ALL", "C").output().ok()
-            })?;
+        let output = ["mdadm", "/sbin/mdadm", "/usr/sbin/mdadm"].into_iter().find_map(|program| {
+            let mut command = Command::new(program);
+            command.arg("--examine").arg(self.path(name)).env("LC_ALL", "C").output().ok()
+        });
+        let Some(output) = output else {
+            skip(Need::Program, "no mdadm");
+            return None;
+        };
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success(), "{text}");
         let fields = text.lines().filter_map(|line| line.split_once(" : "));

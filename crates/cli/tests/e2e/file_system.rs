@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::kit::{
-    Array, Mount, RAID_5, RAID_6, RAID_10, Random, Shape, assert_same, needs, ok, say,
+    Array, Mount, Need, RAID_5, RAID_6, RAID_10, Random, Shape, assert_same, needs, ok, skip,
 };
 
 /// Puts a file into the file system on `disk`, or takes one out, with debugfs.
@@ -21,7 +21,7 @@ fn get(disk: &str, name: &str, to: &Path) -> Vec<u8> {
 /// Everything through NBD: mke2fs, files, a loss, e2fsck, the files again, more files.
 fn live_in_it(shape: Shape) {
     if !Mount::is_possible() {
-        return say("skipped: no /dev/fuse");
+        return skip(Need::Fuse, "no /dev/fuse");
     }
     let array = Array::create(shape);
     let mut served = array.serve();

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::kit::{
-    Array, Client, Hang, Hanging, Mount, RAID_1, RAID_5, RAID_6, Random, Shape, assert_same,
-    is_installed, run, say, wait_until,
+    Array, Client, Hang, Hanging, Mount, Need, RAID_1, RAID_5, RAID_6, Random, Shape, assert_same,
+    is_installed, run, say, skip, wait_until,
 };
 
 const BLOCK: usize = 4096;
@@ -212,7 +212,7 @@ fn hang_under_load(case: Case, array: &Array, hanging: &Hanging, members: &[Path
 fn mounted(array: &Array) -> Option<Hanging> {
     let hanging = Mount::is_possible().then(|| Hanging::over(&array.members)).flatten();
     if hanging.is_none() {
-        say("skipped: no FUSE can be mounted here");
+        skip(Need::Fuse, "no FUSE can be mounted here");
     }
     hanging
 }
@@ -255,7 +255,7 @@ fn on_loops(case: Case) -> Option<Seen> {
     let array = Array::create_sized(case.shape, MEMBER_SIZE);
     let hanging = mounted(&array)?;
     let Some(loops) = Loops::attach(&hanging.files()) else {
-        say("skipped: no loop device can be attached here");
+        skip(Need::LoopDevices, "no loop device can be attached here");
         return None;
     };
     Some(hang_under_load(case, &array, &hanging, &loops.0))
@@ -354,7 +354,7 @@ fn a_stop_gives_up_on_a_member_that_never_answers_its_superblock_on_rings() {
     let array = Array::create_sized(RAID_1, MEMBER_SIZE);
     let Some(hanging) = mounted(&array) else { return };
     let Some(loops) = Loops::attach(&hanging.files()) else {
-        return say("skipped: no loop device can be attached here");
+        return skip(Need::LoopDevices, "no loop device can be attached here");
     };
     let options = ["--io", "ring", "--stop-patience", "2"];
     let mut served = array.serve_with(&options, &loops.0);

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::kit::{Array, RAID_1, RAID_5, Refusal, needs, run, say};
+use crate::kit::{Array, Need, RAID_1, RAID_5, Refusal, needs, run, skip};
 
 /// Loop devices over files. They are detached when this is dropped.
 struct Loops(Vec<PathBuf>);
@@ -15,7 +15,7 @@ impl Loops {
         for file in files {
             let ran = run("losetup", ["--find".as_ref(), "--show".as_ref(), file.as_os_str()]);
             if !ran.status.success() {
-                say("skipped: no loop device can be attached here");
+                skip(Need::LoopDevices, "no loop device can be attached here");
                 return None;
             }
             loops.0.push(PathBuf::from(ran.stdout.trim()));

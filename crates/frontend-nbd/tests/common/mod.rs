@@ -17,6 +17,7 @@ use braid_frontend_nbd::{
 use braid_nbd_proto::{
     ClientEvent, ClientPlan, ClientSession, Command, ErrorCode, ExportInfo, Goal,
 };
+use braid_needs::{Need, skip};
 use braid_ring::Workers;
 
 pub struct Served {
@@ -43,7 +44,7 @@ pub fn workers() -> Option<&'static Arc<Workers>> {
     let start = || match Workers::start(&braid_ring::Settings::default()) {
         Ok(workers) => Some(Arc::new(workers)),
         Err(error) if error.is_lack() => {
-            println!("over threads instead: {error}");
+            skip(Need::Rings, &format!("over threads instead of rings: {error}"));
             None
         }
         Err(error) => panic!("{error}"),

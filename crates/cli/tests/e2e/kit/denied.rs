@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use super::array::Array;
-use super::process::{Ran, is_installed, run};
+use super::process::{Ran, run};
+use braid_needs::{Need, are_installed, skip};
 
 /// Installs a filter (seccomp) by which one system call answers an error, and becomes another program.
 const FILTER: &str = r#"
@@ -26,7 +27,7 @@ pub(crate) const FLOCK: u32 = 73;
 impl Array {
     /// Runs braid where the system call `number` answers `errno`; none where no filter can be had.
     pub(crate) fn braid_denied(&self, (number, errno): (u32, i32), words: &[&str]) -> Option<Ran> {
-        if !is_installed("python3") {
+        if !are_installed(&["python3"]) {
             return None;
         }
         let (number, errno) = (number.to_string(), errno.to_string());
@@ -34,7 +35,11 @@ impl Array {
             ["-c", FILTER, &number, &errno, env!("CARGO_BIN_EXE_braid")].map(str::to_owned).into();
         line.extend(self.command_line(words, &self.members));
         let ran = run("python3", line);
-        (ran.status.code() != Some(99)).then_some(ran)
+        if ran.status.code() == Some(99) {
+            skip(Need::Other, "no filter for system calls");
+            return None;
+        }
+        Some(ran)
     }
 
     /// Runs braid after `limits`, a line of shell such as `ulimit -n 8`.

@@ -1,8 +1,8 @@
 //! What every case needs: tools and whether they are here, arrays in temporary folders, the server
 //! as a child process, and bytes to write.
 //!
-//! A case that finds a tool missing says `skipped: no TOOL` and passes; `cargo xtask test` installs
-//! them, so there nothing is skipped.
+//! A case that finds a tool missing says so and passes; under `cargo xtask test`, which installs them, it fails
+//! (`braid_needs`).
 
 mod array;
 mod bytes;
@@ -14,12 +14,13 @@ mod process;
 mod served;
 
 pub(crate) use array::{Array, CHUNK_BYTES, Refusal, SUPERBLOCK_BYTES};
+pub(crate) use braid_needs::{Need, is_installed, needs, skip};
 pub(crate) use bytes::{Random, assert_same};
 pub(crate) use client::Client;
 pub(crate) use denied::FLOCK;
 pub(crate) use hanging::{Hang, Hanging};
 pub(crate) use mount::Mount;
-pub(crate) use process::{Background, Ran, is_installed, ok, run, say, wait_until};
+pub(crate) use process::{Background, Ran, ok, run, say, wait_until};
 pub(crate) use served::Served;
 
 /// A level, how many members, and how many of them may be lost whichever they are.
@@ -41,16 +42,3 @@ pub(crate) const RAID_1: Shape = Shape::new("1", 2, 1);
 pub(crate) const RAID_5: Shape = Shape::new("5", 4, 1);
 pub(crate) const RAID_6: Shape = Shape::new("6", 5, 2);
 pub(crate) const RAID_10: Shape = Shape::new("10", 4, 1);
-
-/// Ends the test early, and says why, if a program is not installed.
-macro_rules! needs {
-    ($($tool:literal),+) => {
-        for tool in [$($tool),+] {
-            if !$crate::kit::is_installed(tool) {
-                $crate::kit::say(&format!("skipped: no {tool}"));
-                return;
-            }
-        }
-    };
-}
-pub(crate) use needs;

@@ -1,9 +1,8 @@
-//! Other programs: whether they are here, running them with a deadline, running them beside us.
+//! Other programs: running them with a deadline, running them beside us.
 
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Seek, Write};
-use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -25,10 +24,6 @@ pub(crate) fn say(line: &str) {
 
 fn search_path() -> String {
     format!("{}:{MORE_FOLDERS}", std::env::var("PATH").unwrap_or_default())
-}
-
-pub(crate) fn is_installed(program: &str) -> bool {
-    search_path().split(':').any(|folder| Path::new(folder).join(program).is_file())
 }
 
 /// Waits for `ready`; panics with `what` when it takes too long.

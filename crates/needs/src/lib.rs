@@ -1,0 +1,152 @@
+//! What a test needs of the machine, and what becomes of it where that is not there.
+//!
+//! Where it stands: under the tests of crates that meet the world; in no product. A test that cannot run calls [`skip`]
+//! (or [`needs!`], for programs), which prints `SKIPPED: why` past the test harness, and returns.
+//!
+//! A test that passes without running looks like one that passed. So `cargo xtask test` looks for itself what the machine
+//! has ([`found`]), not by the code that the tests use, and says so in [`VARIABLE`]; a test that is skipped for want of
+//! something on that list fails. It counts the others, and names them in its summary.
+//!
+//! ```text
+//!   xtask: found() ─▶ BRAID_TEST_MUST_RUN=programs,loop-devices,... ─▶ test: skip(what, why) ─▶ panic | SKIPPED: why
+//! ```
+//!
+//! Invariants
+//! - What the machine has is no reason to skip [check: a_test_that_could_run_is_not_skipped].
+#![forbid(unsafe_code)]
+
+use std::fs::{File, read_to_string};
+use std::io::Write;
+use std::path::Path;
+
+/// What `cargo xtask test` found on the machine: names of [`Need`]s, between commas.
+pub const VARIABLE: &str = "BRAID_TEST_MUST_RUN";
+
+/// How the line of a skipped test begins.
+pub const MARK: &str = "SKIPPED: ";
+
+/// Where programs of administrators are that a user's PATH may not have.
+const MORE_FOLDERS: &str = "/usr/sbin:/sbin";
+
+/// What a test may miss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// A program; `cargo xtask test` installs all of them.
+    Program,
+    /// Loop devices that can be attached, and file systems that can be mounted.
+    LoopDevices,
+    /// A file system of this process's own that can be mounted.
+    Fuse,
+    /// io_uring.
+    Rings,
+    /// A property of the machine that nothing looks for beforehand.
+    Other,
+}
+
+impl Need {
+    /// Its name in [`VARIABLE`]; none for what is on no list.
+    const fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Program => Some("programs"),
+            Self::LoopDevices => Some("loop-devices"),
+            Self::Fuse => Some("fuse"),
+            Self::Rings => Some("io_uring"),
+            Self::Other => None,
+        }
+    }
+}
+
+/// The value of [`VARIABLE`] for this machine, once all programs are installed.
+#[must_use]
+pub fn found() -> String {
+    let is_root = rustix::process::geteuid().is_root();
+    let opens = |path| File::options().read(true).write(true).open(path).is_ok();
+    // Who may use io_uring: the setting is there since Linux 6.6, and a filter of system calls may forbid it as well.
+    let disabled = read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
+    let status = read_to_string("/proc/self/status").unwrap_or_default();
+    let is_filtered = !status.lines().any(|line| line == "Seccomp:\t0");
+    let found = [
+        (Need::Program, true),
+        (Need::LoopDevices, is_root && opens("/dev/loop-control")),
+        (Need::Fuse, is_root && opens("/dev/fuse")),
+        (Need::Rings, matches!(disabled.trim(), "" | "0") && !is_filtered),
+    ];
+    let names = found.iter().filter(|(_, is_here)| *is_here).filter_map(|(need, _)| need.name());
+    names.collect::<Vec<_>>().join(",")
+}
+
+/// Whether a test that misses `need` has to fail, by the value of [`VARIABLE`].
+fn must_run(found: &str, need: Need) -> bool {
+    need.name().is_some_and(|name| found.split(',').any(|one| one == name))
+}
+
+/// Says that this test does not run, and why.
+///
+/// # Panics
+/// If the machine has what it misses.
+#[track_caller]
+pub fn skip(need: Need, why: &str) {
+    let found = std::env::var(VARIABLE).unwrap_or_default();
+    assert!(!must_run(&found, need), "not to be skipped here ({VARIABLE}={found}): {why}");
+    // Past the harness, which keeps what a test prints if it passes.
+    writeln!(std::io::stdout(), "{MARK}{why}").expect("standard output is open");
+}
+
+/// Whether a program is in one of the usual folders.
+#[must_use]
+pub fn is_installed(program: &str) -> bool {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut folders = path.split(':').chain(MORE_FOLDERS.split(':'));
+    folders.any(|folder| Path::new(folder).join(program).is_file())
+}
+
+/// Whether all of these programs are installed; the first that is not is [skipped](skip).
+#[track_caller]
+#[must_use]
+pub fn are_installed(programs: &[&str]) -> bool {
+    let missing = programs.iter().find(|program| !is_installed(program));
+    missing.inspect(|program| skip(Need::Program, &format!("no {program}"))).is_none()
+}
+
+/// Ends a test early, and says why, if a program is not installed.
+#[macro_export]
+macro_rules! needs {
+    ($($program:literal),+) => {
+        if !$crate::are_installed(&[$($program),+]) {
+            return;
+        }
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Need; 5] = [Need::Program, Need::LoopDevices, Need::Fuse, Need::Rings, Need::Other];
+
+    #[test]
+    fn a_test_that_could_run_is_not_skipped() {
+        assert!(
+            ALL.into_iter().all(|need| !must_run("", need)),
+            "without xtask all may be skipped"
+        );
+        for need in ALL {
+            let all = "programs,loop-devices,fuse,io_uring";
+            assert_eq!(must_run(all, need), need != Need::Other, "{need:?}");
+            assert_eq!(must_run("programs,fuse", need), matches!(need, Need::Program | Need::Fuse));
+        }
+        assert!(!must_run("fuses", Need::Fuse));
+    }
+
+    #[test]
+    fn programs_are_always_expected() {
+        assert!(must_run(&found(), Need::Program));
+        assert!(!must_run(&found(), Need::Other));
+    }
+
+    #[test]
+    fn programs_are_looked_for() {
+        assert!(is_installed("sh") && !is_installed("no-such-program"));
+        assert!(are_installed(&["sh"]));
+    }
+}
