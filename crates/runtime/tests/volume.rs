@@ -231,10 +231,15 @@ fn zeroes_and_trims_of_any_alignment() {
             model[start..start + usize::try_from(length).expect("small")].fill(0);
         }
         assert!(read(&volume, 0, model.len()) == model, "{level}");
+        let trimmed = 3 << 20..4 << 20;
         let trim = VolumeOperation::Trim { offset: 3 << 20, length: 1 << 20, durable: true };
         volume.call(trim).result.expect("a trim");
-        let before = read(&volume, 0, 3 << 20);
-        assert!(before == model[..3 << 20], "{level}: a trim harms nothing outside it");
+        let found = read(&volume, 0, model.len());
+        assert!(found[..3 << 20] == model[..3 << 20], "{level}: a trim harms nothing before it");
+        assert!(found[4 << 20..] == model[4 << 20..], "{level}: a trim harms nothing behind it");
+        assert!(found.len() > 5 << 20, "{level}: there is something behind it");
+        let is_left = |&byte: &u8| byte == 0 || byte == 0xa5;
+        assert!(found[trimmed].iter().all(is_left), "{level}: zeroes, or what was there");
     }
 }
 
