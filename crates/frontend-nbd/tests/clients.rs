@@ -31,16 +31,9 @@ fn uri(served: &Served, export: &str) -> String {
 
 /// Bytes with structure: sparse blocks of noise between zeroes.
 fn image() -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = fastrand::Rng::with_seed(1);
     let mut bytes = vec![0; SIZE];
-    for block in bytes.chunks_exact_mut(65_536).step_by(3) {
-        for word in block.chunks_exact_mut(8) {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            word.copy_from_slice(&state.to_le_bytes());
-        }
-    }
+    bytes.chunks_exact_mut(65_536).step_by(3).for_each(|block| random.fill(block));
     bytes
 }
 

@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use braid_nbd_proto::{ClientEvent, ClientPlan, ClientSession, Command, ErrorCode, Goal};
+use fastrand::Rng;
 
 use super::model::{End, Model, SECTOR_BYTES, content};
-use super::random::Random;
 
 /// Requests in flight.
 const DEPTH: usize = 16;
@@ -107,7 +107,7 @@ impl Client {
     pub(super) fn load(
         &mut self,
         model: &mut Model,
-        random: &mut Random,
+        random: &mut Rng,
         sectors: Range<usize>,
         dying: &AtomicBool,
     ) -> Result<()> {
@@ -164,10 +164,10 @@ impl Client {
     fn ask_something(
         &mut self,
         model: &mut Model,
-        random: &mut Random,
+        random: &mut Rng,
         sectors: &Range<usize>,
     ) -> bool {
-        let kind = random.below(100);
+        let kind = random.u64(..100);
         if kind < 8 {
             let asked = Asked::Flush { covered: model.answers() };
             return self.send(Command::Flush, asked, &[]);
@@ -176,7 +176,7 @@ impl Client {
         if kind < 20 {
             return self.ask_read(range);
         }
-        self.ask_write(model, range, kind < 24, random.below(10) == 0)
+        self.ask_write(model, range, kind < 24, random.u64(..10) == 0)
     }
 
     fn ask_write(
@@ -206,11 +206,11 @@ impl Client {
     }
 
     /// A range that nothing in flight touches; short ones are likelier.
-    fn free_range(&self, random: &mut Random, sectors: &Range<usize>) -> Option<Range<usize>> {
+    fn free_range(&self, random: &mut Rng, sectors: &Range<usize>) -> Option<Range<usize>> {
         for _ in 0..8 {
-            let longest = [1, 8, 8, 128, WRITE_SECTORS_MAX][random.index(5)];
-            let length = random.index(usize::try_from(longest).ok()?) + 1;
-            let start = sectors.start + random.index(sectors.len().checked_sub(length)?);
+            let longest = [1, 8, 8, 128, WRITE_SECTORS_MAX][random.usize(..5)];
+            let length = random.usize(..usize::try_from(longest).ok()?) + 1;
+            let start = sectors.start + random.usize(..sectors.len().checked_sub(length)?);
             let range = start..start + length;
             let apart = |asked: &Asked| match asked {
                 Asked::Write { range: other, .. } | Asked::Read { range: other, .. } => {

@@ -17,7 +17,6 @@ mod foreign;
 mod model;
 mod offline;
 mod place;
-mod random;
 mod round;
 mod server;
 
@@ -26,10 +25,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use fastrand::Rng;
 
 use crate::tidy::repository_root;
 use place::{Kind, Place};
-use random::Random;
 use round::{Counts, Round, SHAPES, Shape};
 
 /// Rounds unless something else is said.
@@ -131,13 +130,13 @@ fn one(
     counts: &mut Counts,
 ) -> Result<()> {
     let seed = options.seed.wrapping_add(index);
-    let mut random = Random::new(seed);
+    let mut random = Rng::with_seed(seed);
     // From the seed alone, in turn: the same seed is the same level, place and plan.
     let (shapes, turn) = (shapes(options), usize::try_from(seed % (1 << 30))?);
     let kind = kinds[turn % kinds.len()];
     let shape = shapes[turn / kinds.len() % shapes.len()];
     let plans = round::plans(kind);
-    let plan = plans[random.index(plans.len())];
+    let plan = plans[random.usize(..plans.len())];
     let mut place = Place::new(kind)?;
     let done = Round::new(braid, (shape, plan), &mut place, random, counts)
         .and_then(|round| round.run(plan));

@@ -18,6 +18,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use fastrand::Rng;
 use rustix::process::Signal;
 
 use super::client::Client;
@@ -25,7 +26,7 @@ use super::foreign::Foreign;
 use super::model::{End, Model, SECTOR_BYTES};
 use super::offline;
 use super::place::{Kind, Place, output};
-use super::random::Random;
+
 use super::server::{Manner, Server, Started, send};
 
 /// Longest time from connecting to a signal.
@@ -93,7 +94,7 @@ pub(super) struct Round<'a> {
     place: &'a mut Place,
     members: Vec<PathBuf>,
     model: Model,
-    random: Random,
+    random: Rng,
     /// How it is served, one after another.
     cache: &'static str,
     /// A run was killed that had a cache, since fio wrote.
@@ -112,7 +113,7 @@ impl<'a> Round<'a> {
         braid: &'a Path,
         (shape, plan): (Shape, Plan),
         place: &'a mut Place,
-        random: Random,
+        random: Rng,
         counts: &'a mut Counts,
     ) -> Result<Self> {
         let folder = place.members();
@@ -159,11 +160,11 @@ impl<'a> Round<'a> {
             // An odd number: within a block of fio's, a chunk and a row.
             self.own_sectors = (sectors * 3 / 4) | 1;
             let start = (self.own_sectors * SECTOR_BYTES) as u64;
-            let seed = self.random.below(1 << 30);
+            let seed = self.random.u64(..1 << 30);
             let folder = self.place.folder();
             self.foreign = Some(Foreign::new(folder, start, size_bytes - start, seed));
         }
-        if self.random.below(2) == 0 {
+        if self.random.bool() {
             client.fill(&mut self.model, self.own_sectors)?;
         }
         drop(client);
@@ -198,7 +199,7 @@ impl<'a> Round<'a> {
         self.load_until(Signal::KILL)?;
         self.restart(self.after(Signal::KILL))?;
         for _ in 0..KILLS {
-            let end = match self.random.below(4) {
+            let end = match self.random.u64(..4) {
                 0 => {
                     self.kill_while_starting()?;
                     End::Process
@@ -230,15 +231,13 @@ impl<'a> Round<'a> {
 
     /// Members go in the middle; then the process.
     fn loss(&mut self) -> Result<bool> {
-        let lost = 1 + self.random.index(self.shape.lost_max);
+        let lost = 1 + self.random.usize(..self.shape.lost_max);
         let server = self.start(false)?;
-        let first = self.random.index(self.members.len());
+        let first = self.random.usize(..self.members.len());
         let slots: Vec<usize> = (0..lost).map(|add| (first + add) % self.members.len()).collect();
-        let losses: Vec<(PathBuf, bool)> = slots
-            .iter()
-            .map(|slot| (self.members[*slot].clone(), self.random.below(2) == 0))
-            .collect();
-        let kind = if self.random.below(2) == 0 { Signal::KILL } else { Signal::TERM };
+        let losses: Vec<(PathBuf, bool)> =
+            slots.iter().map(|slot| (self.members[*slot].clone(), self.random.bool())).collect();
+        let kind = if self.random.bool() { Signal::KILL } else { Signal::TERM };
         self.load_and(server, kind, losses)?;
         self.counts.members_lost += lost as u64;
         // By name: a request that was under way may have made one of them grow again.
@@ -355,7 +354,7 @@ impl<'a> Round<'a> {
 
     /// Once or twice.
     fn kill_while_starting(&mut self) -> Result<()> {
-        for _ in 0..=self.random.below(2) {
+        for _ in 0..=self.random.u64(..2) {
             let manner = Manner::Writing { cache: self.cache };
             let server = Server::spawn(self.braid, self.place.folder(), &self.members, manner)?;
             std::thread::sleep(self.delay(STARTING_MS_MAX));
@@ -392,12 +391,12 @@ impl<'a> Round<'a> {
     }
 
     fn delay(&mut self, most_ms: u64) -> Duration {
-        Duration::from_micros(self.random.below(most_ms * 1000))
+        Duration::from_micros(self.random.u64(..most_ms * 1000))
     }
 
     /// Starts it, with one cache or the other; a crash costs no member.
     fn start(&mut self, degraded: bool) -> Result<Server> {
-        self.cache = CACHES[self.random.index(CACHES.len())];
+        self.cache = CACHES[self.random.usize(..CACHES.len())];
         match Server::start(self.braid, self.place.folder(), &self.members, self.cache)? {
             Started::Serving(server) => {
                 let missing = server.degraded;
@@ -423,7 +422,7 @@ impl<'a> Round<'a> {
             self.counts.fio_blocks += foreign.verify(self.foreign_lost)?;
         }
         // How it ends now is part of what is tried: it has written nothing.
-        if self.random.below(2) == 0 {
+        if self.random.bool() {
             server.stop()?;
             self.counts.stops += 1;
         } else {
@@ -460,7 +459,7 @@ impl<'a> Round<'a> {
             offline::assert_redundant(self.shape.level, &self.members, examined)?;
         let mut members = self.members.clone();
         for _ in 0..self.shape.lost_max {
-            members.remove(self.random.index(members.len()));
+            members.remove(self.random.usize(..members.len()));
         }
         let server = Server::spawn(self.braid, self.place.folder(), &members, Manner::ReadOnly)?;
         let Started::Serving(server) = server.serving()? else {

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use crate::kit::{
-    Array, RAID_0, RAID_1, RAID_5, RAID_6, Random, SUPERBLOCK_BYTES, assert_same, needs,
+    Array, RAID_0, RAID_1, RAID_5, RAID_6, SUPERBLOCK_BYTES, assert_same, needs, random_bytes,
 };
 
 /// Where a superblock 1.x keeps the size of the array's part of a member, in sectors, the chunk, and
@@ -30,7 +30,7 @@ fn runs_without_the_first(array: &Array, verdict: &str) {
     assert_eq!(assembled["members"][0]["verdict"], verdict, "{assembled}");
     assert_ne!(assembled["members"][0]["reason"], "", "{assembled}");
     assert_eq!(assembled["degraded_slots"], 1, "{assembled}");
-    let bytes = Random::new(30).bytes(usize::try_from(served.size_bytes).expect("small"));
+    let bytes = random_bytes(30, usize::try_from(served.size_bytes).expect("small"));
     served.write_all(array, &bytes);
     assert_same(&served.read_all(array), &bytes, "without the first member");
     served.stop();
@@ -57,7 +57,7 @@ fn bad_2_swapped_members_are_no_mistake() {
     needs!("nbdcopy");
     let array = Array::create(RAID_6);
     let served = array.serve();
-    let bytes = Random::new(31).bytes(usize::try_from(served.size_bytes).expect("small"));
+    let bytes = random_bytes(31, usize::try_from(served.size_bytes).expect("small"));
     served.write_all(&array, &bytes);
     served.stop();
     // Named in another order, and under each other's names.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::kit::{Array, Mount, Need, RAID_1, RAID_5, Random, needs, ok, run, skip};
+use crate::kit::{Array, Mount, Need, RAID_1, RAID_5, needs, ok, random_bytes, run, skip};
 
 #[test]
 fn a_command_is_run_with_the_uri() {
@@ -98,7 +98,7 @@ fn the_recipes_in_the_documentation_work() {
     let served = array.serve();
     let size = usize::try_from(served.size_bytes).expect("small");
     let image = array.path("disk.img");
-    std::fs::write(&image, Random::new(50).bytes(size)).expect("an image");
+    std::fs::write(&image, random_bytes(50, size)).expect("an image");
     let folder = image.parent().expect("a folder").display().to_string();
     for recipe in recipes {
         let recipe = recipe.split("```").next().expect("its end");

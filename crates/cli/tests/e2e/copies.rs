@@ -1,7 +1,8 @@
 //! Whole disks in and out: nbdcopy with several connections, qemu-img.
 
 use crate::kit::{
-    Array, RAID_0, RAID_1, RAID_5, RAID_6, RAID_10, Random, Shape, assert_same, needs, ok, run,
+    Array, RAID_0, RAID_1, RAID_5, RAID_6, RAID_10, Shape, assert_same, needs, ok, random_bytes,
+    run,
 };
 
 /// In, out, lose members, out again, in again, out again, restart without them, out.
@@ -10,14 +11,14 @@ fn copy_through_losses(shape: Shape) {
     let mut served = array.serve();
     let served_bytes = served.size_bytes;
     let size = usize::try_from(served_bytes).expect("small");
-    let first = Random::new(1).bytes(size);
+    let first = random_bytes(1, size);
     served.write_all(&array, &first);
     assert_same(&served.read_all(&array), &first, "healthy");
     for slot in 0..shape.lost_max {
         served.lose(&array, slot);
         assert_same(&served.read_all(&array), &first, "after a loss");
     }
-    let second = Random::new(2).bytes(size);
+    let second = random_bytes(2, size);
     served.write_all(&array, &second);
     assert_same(&served.read_all(&array), &second, "written after the losses");
     let stopped = served.stop();
@@ -73,7 +74,7 @@ fn nbdcopy_over_threads() {
     needs!("nbdcopy");
     let array = Array::create(RAID_5);
     let served = array.serve_with(&["--io", "threads"], &array.members);
-    let bytes = Random::new(5).bytes(usize::try_from(served.size_bytes).expect("small"));
+    let bytes = random_bytes(5, usize::try_from(served.size_bytes).expect("small"));
     served.write_all(&array, &bytes);
     assert_same(&served.read_all(&array), &bytes, "over threads");
     assert_eq!(served.stop()["bytes_copied"], 0);
@@ -85,7 +86,7 @@ fn a_member_that_comes_back_is_stale() {
     needs!("nbdcopy");
     let array = Array::create(RAID_5);
     let served = array.serve_with(&[], &array.without(&[2]));
-    let bytes = Random::new(3).bytes(usize::try_from(served.size_bytes).expect("small"));
+    let bytes = random_bytes(3, usize::try_from(served.size_bytes).expect("small"));
     served.write_all(&array, &bytes);
     served.stop();
     let stale = std::fs::read(&array.members[2]).expect("a member");
@@ -105,7 +106,7 @@ fn convert(shape: Shape) {
     let array = Array::create(shape);
     let mut served = array.serve();
     let size = usize::try_from(served.size_bytes).expect("small");
-    let mut bytes = Random::new(4).bytes(size);
+    let mut bytes = random_bytes(4, size);
     // Zeroes in the middle, so that qemu-img uses its zeroing request as well.
     bytes[size / 4..size / 2].fill(0);
     let (source, back) = (array.path("source.img"), array.path("back.img"));

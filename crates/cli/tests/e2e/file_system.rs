@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::kit::{
-    Array, Mount, Need, RAID_5, RAID_6, RAID_10, Random, Shape, assert_same, needs, ok, skip,
+    Array, Mount, Need, RAID_5, RAID_6, RAID_10, Shape, assert_same, needs, ok, random_bytes, skip,
 };
 
 /// Puts a file into the file system on `disk`, or takes one out, with debugfs.
@@ -25,8 +25,8 @@ fn live_in_it(shape: Shape) {
     }
     let array = Array::create(shape);
     let mut served = array.serve();
-    let first = Random::new(10).bytes(3_000_001);
-    let second = Random::new(11).bytes(2_000_003);
+    let first = random_bytes(10, 3_000_001);
+    let second = random_bytes(11, 2_000_003);
     let (first_path, second_path) = (array.path("first"), array.path("second"));
     std::fs::write(&first_path, &first).expect("a file");
     std::fs::write(&second_path, &second).expect("a file");
@@ -89,7 +89,7 @@ fn an_image_with_ext4_is_copied_in() {
     file.set_len(served.size_bytes).expect("its size");
     let disk = image.display().to_string();
     ok("mke2fs", ["-q", "-F", "-t", "ext4", &disk]);
-    let bytes = Random::new(12).bytes(5_000_000);
+    let bytes = random_bytes(12, 5_000_000);
     let path = array.path("file");
     std::fs::write(&path, &bytes).expect("a file");
     put(&disk, &path, "file");

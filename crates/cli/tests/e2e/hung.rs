@@ -13,9 +13,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
+use fastrand::Rng;
+
 use crate::kit::{
-    Array, Client, Hang, Hanging, Mount, Need, RAID_1, RAID_5, RAID_6, Random, Shape, assert_same,
-    is_installed, run, say, skip, wait_until,
+    Array, Client, Hang, Hanging, Mount, Need, RAID_1, RAID_5, RAID_6, Shape, assert_same,
+    is_installed, random_bytes, run, say, skip, wait_until,
 };
 
 const BLOCK: usize = 4096;
@@ -41,7 +43,7 @@ const WRITES_AT_ONCE: u64 = 100;
 
 /// What the block at `index` holds once written.
 fn block(index: u64) -> Vec<u8> {
-    Random::new(index + 1).bytes(BLOCK)
+    random_bytes(index + 1, BLOCK)
 }
 
 fn at(index: u64) -> u64 {
@@ -86,14 +88,14 @@ impl Seen {
 /// Reads blocks that nobody writes any more until `ends`, several at once.
 fn read_on(socket: &Path, (seed, blocks): (u64, u64), ends: &AtomicBool) -> Seen {
     let mut client = Client::connect(socket, LIMIT * 2);
-    let (mut random, mut seen) = (Random::new(seed), Seen::default());
+    let (mut random, mut seen) = (Rng::with_seed(seed), Seen::default());
     let mut asked = BTreeMap::new();
     let mut cookie = 0;
     loop {
         while asked.len() < usize::try_from(READS_AT_ONCE).expect("few")
             && !ends.load(Ordering::Relaxed)
         {
-            let index = random.below(blocks);
+            let index = random.u64(..blocks);
             client.ask_read(cookie, at(index), BLOCK);
             asked.insert(cookie, (index, Instant::now()));
             cookie += 1;
@@ -115,7 +117,7 @@ fn read_on(socket: &Path, (seed, blocks): (u64, u64), ends: &AtomicBool) -> Seen
 /// Writes blocks from `first` on at random until `ends`, many at once; hears all answers in the end. What was written.
 fn write_on(socket: &Path, (seed, first, end): (u64, u64, u64), ends: &AtomicBool) -> Vec<u64> {
     let mut client = Client::connect(socket, PATIENCE);
-    let mut random = Random::new(seed);
+    let mut random = Rng::with_seed(seed);
     let mut written = Vec::new();
     let mut unanswered = 0;
     while !ends.load(Ordering::Relaxed) {
@@ -123,7 +125,7 @@ fn write_on(socket: &Path, (seed, first, end): (u64, u64, u64), ends: &AtomicBoo
             client.hear().expect("a write is answered when its member is back");
             unanswered -= 1;
         }
-        let index = first + random.below(end - first);
+        let index = first + random.u64(..end - first);
         client.ask_write(index, at(index), &block(index));
         written.push(index);
         unanswered += 1;

@@ -4,8 +4,8 @@ use std::fs::OpenOptions;
 use std::time::Duration;
 
 use crate::kit::{
-    Array, Background, RAID_1, RAID_5, RAID_6, RAID_10, Random, Served, Shape, assert_same, needs,
-    ok, wait_until,
+    Array, Background, RAID_1, RAID_5, RAID_6, RAID_10, Served, Shape, assert_same, needs, ok,
+    random_bytes, wait_until,
 };
 
 /// How a member goes.
@@ -126,7 +126,7 @@ fn a_truncated_member_is_not_read_as_zeroes() {
         let array = Array::create(shape);
         let mut served = array.serve();
         let size = usize::try_from(served.size_bytes).expect("small");
-        let mut bytes = Random::new(40).bytes(size);
+        let mut bytes = random_bytes(40, size);
         served.write_all(&array, &bytes);
         let file = OpenOptions::new().write(true).open(&array.members[0]);
         file.and_then(|file| file.set_len(0)).expect("a member");

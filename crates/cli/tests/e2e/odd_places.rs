@@ -6,21 +6,23 @@
 
 use std::process::Command;
 
+use fastrand::Rng;
+
 use crate::kit::{
-    Array, Background, CHUNK_BYTES, RAID_1, RAID_5, RAID_6, RAID_10, Random, Served, Shape,
-    assert_same, needs,
+    Array, Background, CHUNK_BYTES, RAID_1, RAID_5, RAID_6, RAID_10, Served, Shape, assert_same,
+    needs, random_bytes,
 };
 
 /// Commands for qemu-io, and what the array must hold after them.
 struct Script {
     commands: Vec<String>,
     model: Vec<u8>,
-    random: Random,
+    random: Rng,
 }
 
 impl Script {
     fn new(model: Vec<u8>, seed: u64) -> Self {
-        Self { commands: Vec::new(), model, random: Random::new(seed) }
+        Self { commands: Vec::new(), model, random: Rng::with_seed(seed) }
     }
 
     fn range(&mut self, at: usize, length: usize) -> &mut [u8] {
@@ -28,7 +30,7 @@ impl Script {
     }
 
     fn write(&mut self, flags: &str, at: usize, length: usize) {
-        let pattern = u8::try_from(1 + self.random.below(255)).expect("a byte");
+        let pattern = self.random.u8(1..);
         self.commands.push(format!("write {flags} -P {pattern} {at} {length}"));
         self.range(at, length).fill(pattern);
         // And what is right before and after is as it was.
@@ -109,11 +111,11 @@ fn script(model: Vec<u8>, data_members: usize, seed: u64) -> Script {
     script.zero("-f", size - 777, 777);
     script.trim(200_001, 262_145);
     for _ in 0..120 {
-        let landmark = landmarks[script.random.index(landmarks.len())];
-        let at = (landmark + script.random.index(2048)).saturating_sub(1024).min(size - 1);
-        let longest = if script.random.below(4) == 0 { 400_000 } else { 5_000 };
-        let length = (1 + script.random.index(longest)).min(size - at);
-        match script.random.below(8) {
+        let landmark = landmarks[script.random.usize(..landmarks.len())];
+        let at = (landmark + script.random.usize(..2048)).saturating_sub(1024).min(size - 1);
+        let longest = if script.random.u64(..4) == 0 { 400_000 } else { 5_000 };
+        let length = (1 + script.random.usize(..longest)).min(size - at);
+        match script.random.u64(..8) {
             0 => script.zero("", at, length),
             1 => script.zero("-u", at, length),
             2 => script.trim(at, length),
@@ -128,7 +130,7 @@ fn odd_places(shape: Shape, data_members: usize) {
     let array = Array::create(shape);
     let mut served = array.serve();
     let size = usize::try_from(served.size_bytes).expect("small");
-    let bytes = Random::new(5).bytes(size);
+    let bytes = random_bytes(5, size);
     served.write_all(&array, &bytes);
     let mut model = script(bytes, data_members, 6).run(&served);
     assert_same(&served.read_all(&array), &model, "healthy");
@@ -175,7 +177,7 @@ fn a_trim_leaves_zeroes_or_what_was_there() {
     let array = Array::create(RAID_5);
     let mut served = array.serve();
     let size = usize::try_from(served.size_bytes).expect("small");
-    let bytes = Random::new(8).bytes(size);
+    let bytes = random_bytes(8, size);
     served.write_all(&array, &bytes);
     let mut script = Script::new(bytes.clone(), 9);
     let ranges = [(1_000_001, 600_003), (3 << 20, 3 << 20), (size - 65_537, 65_537)];

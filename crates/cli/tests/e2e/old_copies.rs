@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::kit::{Array, RAID_1, RAID_5, Random, Served, Shape, assert_same, needs};
+use crate::kit::{Array, RAID_1, RAID_5, Served, Shape, assert_same, needs, random_bytes};
 
 fn bytes(served: &Served, seed: u64) -> Vec<u8> {
-    Random::new(seed).bytes(usize::try_from(served.size_bytes).expect("small"))
+    random_bytes(seed, usize::try_from(served.size_bytes).expect("small"))
 }
 
 /// Fills the array, from a start to a stop.

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::kit::{
-    Array, Background, RAID_0, RAID_1, RAID_5, RAID_6, RAID_10, Random, Served, Shape, assert_same,
-    needs, ok, wait_until,
+    Array, Background, RAID_0, RAID_1, RAID_5, RAID_6, RAID_10, Served, Shape, assert_same, needs,
+    ok, random_bytes, wait_until,
 };
 
 /// The part that is written and flushed; the load keeps off it and off the stripes it is in.
@@ -14,7 +14,7 @@ const KEPT_BYTES: usize = 6 << 20;
 
 /// Writes the kept part, with FUA or with a flush at the end.
 fn keep(array: &Array, served: &Served, seed: u64) -> Vec<u8> {
-    let bytes = Random::new(seed).bytes(KEPT_BYTES);
+    let bytes = random_bytes(seed, KEPT_BYTES);
     let path = array.path("kept.img");
     std::fs::write(&path, &bytes).expect("a file");
     let write = format!("write -s {} 0 {KEPT_BYTES}", path.display());

@@ -17,6 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 
+use fastrand::Rng;
+
 use super::client::{Client, ClientError};
 use super::process::failed;
 use crate::error::CliError;
@@ -24,7 +26,7 @@ use crate::error::CliError;
 /// Clients at once.
 pub(super) const CLIENTS: usize = 4;
 /// Longest request is 2 to this power, in bytes: more than a stripe of 4 data chunks of 64 KiB.
-const LENGTH_SHIFT_MAX: u64 = 19;
+const LENGTH_SHIFT_MAX: u32 = 19;
 
 /// A part of the array, and what must be in it.
 pub(super) struct Region {
@@ -81,7 +83,8 @@ impl Load {
             let client =
                 Client::connect(socket).map_err(|error| client_error("connect", &error))?;
             let shared = Arc::clone(&load.shared);
-            let mut worker = Worker { client, region, random: Random(seed), buffer: Vec::new() };
+            let mut worker =
+                Worker { client, region, random: Rng::with_seed(seed), buffer: Vec::new() };
             load.clients.push(thread::spawn(move || {
                 let outcome = worker.run(&shared);
                 // The others need not go on once one has failed.
@@ -122,7 +125,7 @@ impl Drop for Load {
 struct Worker {
     client: Client,
     region: Region,
-    random: Random,
+    random: Rng,
     buffer: Vec<u8>,
 }
 
@@ -152,7 +155,7 @@ impl Worker {
         let (start, length) = self.place();
         let offset = self.region.offset + start as u64;
         let content = &mut self.region.content[start..start + length];
-        match self.random.below(16) {
+        match self.random.u8(..16) {
             0..8 => {
                 self.buffer.resize(length, 0);
                 self.client.read(offset, &mut self.buffer)?;
@@ -176,12 +179,10 @@ impl Worker {
 
     /// A start and a length within the region; each power of two is as likely as the others.
     fn place(&mut self) -> (usize, usize) {
-        let size = self.region.content.len() as u64;
-        let longest = 1 << self.random.below(LENGTH_SHIFT_MAX + 1);
-        let length = (1 + self.random.below(longest)).min(size);
-        let start = self.random.below(size - length + 1);
-        let small = |number: u64| usize::try_from(number).expect("within a region in memory");
-        (small(start), small(length))
+        let size = self.region.content.len();
+        let longest = 1 << self.random.u32(..=LENGTH_SHIFT_MAX);
+        let length = self.random.usize(1..=longest).min(size);
+        (self.random.usize(..=size - length), length)
     }
 }
 
@@ -216,29 +217,6 @@ pub(super) fn client_error(doing: &str, error: &ClientError) -> CliError {
     failed(format!("a client met an error ({doing})")).caused_by(error)
 }
 
-/// SplitMix64 (Steele, Lea and Flood, 2014): small, fast, and the same everywhere.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// Less than `limit`; slightly uneven for huge limits, which matters to nothing here.
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
-    fn fill(&mut self, bytes: &mut [u8]) {
-        for chunk in bytes.chunks_mut(8) {
-            chunk.copy_from_slice(&self.next().to_le_bytes()[..chunk.len()]);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -253,17 +231,6 @@ mod tests {
             let error = compare(5000, &expected, &got).expect_err("one bit differs");
             assert_eq!(error.code(), crate::error::code::Code::VerifyFailed);
             assert!(error.to_string().contains(&format!("byte {} of", 5000 + at)), "{error}");
-        }
-    }
-
-    #[test]
-    fn random_bytes_fill_every_length() {
-        let mut random = Random(1);
-        for length in 0..40 {
-            let mut bytes = vec![0; length + 1];
-            random.fill(&mut bytes[..length]);
-            assert_eq!(bytes[length], 0, "nothing is written behind the end");
-            assert!(length < 9 || bytes[8..length].iter().any(|byte| *byte != 0), "{length}");
         }
     }
 }

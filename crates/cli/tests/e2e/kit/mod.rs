@@ -15,7 +15,7 @@ mod served;
 
 pub(crate) use array::{Array, CHUNK_BYTES, Refusal, SUPERBLOCK_BYTES};
 pub(crate) use braid_needs::{Need, is_installed, needs, skip};
-pub(crate) use bytes::{Random, assert_same};
+pub(crate) use bytes::{assert_same, random_bytes};
 pub(crate) use client::Client;
 pub(crate) use denied::FLOCK;
 pub(crate) use hanging::{Hang, Hanging};
