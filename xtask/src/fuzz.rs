@@ -38,10 +38,14 @@ const FLAGS: [&str; 9] = [
 ];
 
 /// What the command line asks for.
-#[derive(Debug, PartialEq, Eq)]
-struct Options {
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// How long each target runs
+    #[arg(long, value_name = "N", default_value_t = SECONDS_DEFAULT,
+          value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
-    /// Empty: all of them.
+    /// Which targets; all of them if none is named
+    #[arg(value_name = "TARGET")]
     targets: Vec<String>,
 }
 
@@ -54,9 +58,8 @@ pub(crate) enum Outcome {
 }
 
 /// The chore.
-pub(crate) fn run(args: &[String]) -> Result<()> {
-    let options = parse(args)?;
-    run_targets(options.seconds, &options.targets).map(|_| ())
+pub(crate) fn run(options: &Options) -> Result<Outcome> {
+    run_targets(options.seconds, &options.targets)
 }
 
 /// Builds and runs the named targets, or all, `seconds` each.
@@ -79,23 +82,6 @@ pub(crate) fn run_targets(seconds: u64, named: &[String]) -> Result<Outcome> {
         run_one(&folder, &target, name, seconds)?;
     }
     Ok(Outcome::Ran)
-}
-
-fn parse(args: &[String]) -> Result<Options> {
-    let mut options = Options { seconds: SECONDS_DEFAULT, targets: Vec::new() };
-    let mut rest = args.iter();
-    while let Some(arg) = rest.next() {
-        if arg == "--seconds" {
-            let value = rest.next().context("--seconds needs a number")?;
-            options.seconds = value.parse().with_context(|| format!("--seconds {value}"))?;
-            ensure!(options.seconds > 0, "--seconds 0 would run for ever");
-        } else if arg.starts_with('-') {
-            bail!("unknown option {arg}");
-        } else {
-            options.targets.push(arg.clone());
-        }
-    }
-    Ok(options)
 }
 
 fn has_nightly() -> bool {
@@ -191,24 +177,6 @@ fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn parsed(args: &[&str]) -> Result<Options> {
-        parse(&args.iter().map(ToString::to_string).collect::<Vec<_>>())
-    }
-
-    #[test]
-    fn options_are_read() {
-        let options = parsed(&["--seconds", "5", "bitmap"]).expect("good");
-        assert_eq!(options, Options { seconds: 5, targets: vec!["bitmap".to_string()] });
-        assert_eq!(parsed(&[]).expect("good").seconds, SECONDS_DEFAULT);
-    }
-
-    #[test]
-    fn bad_options_are_refused() {
-        for bad in [&["--seconds"][..], &["--seconds", "x"], &["--seconds", "0"], &["--fast"]] {
-            assert!(parsed(bad).is_err(), "{bad:?}");
-        }
-    }
 
     #[test]
     fn every_target_has_seeds_and_a_corpus_and_no_corpus_is_without_its_target() {

@@ -283,17 +283,24 @@ fn servers(folder: &Path, braid: &Path) -> Result<Vec<(&'static str, Vec<String>
     Ok(all.into_iter().filter(|(_, words)| is_there(&words[0])).collect())
 }
 
+/// What the command line asks for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// The braid to try, instead of one built from this tree
+    #[arg(long, value_name = "PATH")]
+    braid: Option<PathBuf>,
+}
+
 /// Runs the comparison, and prints it as a table.
-pub(crate) fn run(args: &[String]) -> Result<()> {
-    let braid = match args {
-        [] => {
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let braid = match &options.braid {
+        Some(path) => path.clone(),
+        None => {
             let status =
                 command(&["build", "--quiet", "--release", "--package", "braid"]).status()?;
             ensure!(status.success(), "braid is not built");
             PathBuf::from("target/release/braid")
         }
-        [flag, path] if flag == "--braid" => PathBuf::from(path),
-        _ => bail!("hostile-memory [--braid PATH]"),
     };
     let folder = tempfile::tempdir().context("a folder")?;
     let servers = servers(folder.path(), &braid)?;

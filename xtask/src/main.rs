@@ -24,48 +24,116 @@ mod tidy;
 
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
+use clap::{Parser, Subcommand};
 
-const USAGE: &str = "\
-usage: cargo xtask <chore>
+/// The project's own chores.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Line {
+    #[command(subcommand)]
+    chore: Chore,
+}
 
-  test   [--skip STEP]...            everything that must hold (STEP: see the headings it prints)
-  tidy                               the house rules
-  oracle [ARGS]...                   arrays of the real kernel against ours, both ways
-  sim    [--seconds N] [--from SEED] crash and recover in the simulator, for a bounded time
-  crash-loop [--rounds N | --seconds N] [--seed N] [--level 5] [--members tmpfs|ext4|both]
-                                     braid serve killed and restarted on real files
-  models                             the hand-overs between threads, by loom and shuttle
-  fuzz   [--seconds N] [TARGET]...   the parsers against chance (needs the nightly toolchain)
-  hostile-memory [--braid PATH]      clients that make a server hold memory: braid, nbdkit, qemu-nbd";
+#[derive(Debug, Subcommand)]
+enum Chore {
+    /// Everything that must hold, in one command; what continuous integration runs
+    Test(steps::Args),
+    /// The house rules
+    Tidy,
+    /// Arrays of the real kernel against ours, both ways
+    Oracle(oracle::Options),
+    /// Crash and recover in the simulator, for a bounded time
+    Sim(sim::Options),
+    /// `braid serve` killed and restarted on real files
+    CrashLoop(crash::Options),
+    /// The hand-overs between threads, under every schedule or very many (loom, shuttle)
+    Models,
+    /// The parsers against chance (needs the nightly toolchain)
+    Fuzz(fuzz::Options),
+    /// Clients that make a server hold memory: braid, nbdkit, qemu-nbd
+    HostileMemory(hostile::Options),
+}
 
 fn main() -> ExitCode {
-    let mut args: Vec<String> = std::env::args().skip(1).collect();
-    let chore = if args.is_empty() { String::new() } else { args.remove(0) };
-    match run(&chore, args) {
+    match run(&Line::parse().chore) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("xtask {chore}: {error:#}");
+            eprintln!("xtask: {error:#}");
             ExitCode::FAILURE
         }
     }
 }
 
-fn run(chore: &str, args: Vec<String>) -> Result<()> {
+fn run(chore: &Chore) -> Result<()> {
     match chore {
-        "test" => steps::run(&args),
-        "tidy" => tidy::run(),
-        "oracle" => oracle::run(args),
-        "sim" => sim::run(&args),
-        "crash-loop" => crash::run(&args),
-        "models" => models::run().map(|_| ()),
-        "fuzz" => fuzz::run(&args),
-        "hostile-memory" => hostile::run(&args),
-        "help" | "--help" | "-h" => {
-            println!("{USAGE}");
-            Ok(())
+        Chore::Test(args) => steps::run(args),
+        Chore::Tidy => tidy::run(),
+        Chore::Oracle(options) => oracle::run(options),
+        Chore::Sim(options) => sim::run(options),
+        Chore::CrashLoop(options) => crash::run(options).map(|_| ()),
+        Chore::Models => models::run().map(|_| ()),
+        Chore::Fuzz(options) => fuzz::run(options).map(|_| ()),
+        Chore::HostileMemory(options) => hostile::run(options),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &str) -> Result<Chore, clap::error::ErrorKind> {
+        let words = ["cargo xtask"].into_iter().chain(words.split_whitespace());
+        Line::try_parse_from(words).map(|line| line.chore).map_err(|error| error.kind())
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        use clap::CommandFactory;
+        Line::command().debug_assert();
+    }
+
+    #[test]
+    fn every_documented_line_is_read() {
+        for line in [
+            "test",
+            "test --skip oracle --skip sim",
+            "tidy",
+            "oracle --only raid6 --boots 1 --folder /tmp/x --proofs",
+            "oracle --list",
+            "oracle --make-fixtures --fixtures /tmp/x",
+            "sim --seconds 5 --from 7",
+            "crash-loop --rounds 3 --level 10 --members tmpfs --seed 1",
+            "crash-loop --seconds 3",
+            "models",
+            "fuzz --seconds 5 bitmap ppl",
+            "hostile-memory --braid /bin/braid",
+        ] {
+            assert!(parse(line).is_ok(), "{line}: {:?}", parse(line));
         }
-        "" => bail!("which chore?\n\n{USAGE}"),
-        other => bail!("no chore is called {other}\n\n{USAGE}"),
+    }
+
+    #[test]
+    fn what_is_wrong_is_refused() {
+        for line in [
+            "",
+            "luck",
+            "test --skip luck",
+            "test --skip",
+            "test --fast",
+            "oracle --only",
+            "oracle --boots few",
+            "sim --seconds",
+            "crash-loop --level 7",
+            "crash-loop --members nfs",
+            "crash-loop --rounds",
+            "crash-loop --rounds 1 --seconds 1",
+            "fuzz --seconds x",
+            "fuzz --seconds 0",
+            "fuzz --fast",
+            "hostile-memory --braid",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
     }
 }

@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 use crate::tidy::repository_root;
 
@@ -27,20 +27,20 @@ const SHAKEN_CYCLES: u64 = 60_000;
 /// Processes that share the planted bugs.
 const PLANTERS: usize = 2;
 
+/// What the command line asks for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// How long random worlds run
+    #[arg(long, value_name = "N", default_value_t = SECONDS_DEFAULT)]
+    seconds: u64,
+    /// The first seed
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    from: u64,
+}
+
 /// The chore.
-pub(crate) fn run(args: &[String]) -> Result<()> {
-    let (mut seconds, mut from) = (SECONDS_DEFAULT, 0);
-    let mut rest = args.iter();
-    while let Some(arg) = rest.next() {
-        let number = rest.next().and_then(|text| text.parse().ok());
-        let number: u64 = number.with_context(|| format!("{arg} needs a number"))?;
-        match arg.as_str() {
-            "--seconds" => seconds = number,
-            "--from" => from = number,
-            _ => bail!("unknown argument {arg}"),
-        }
-    }
-    run_for(seconds, from)
+pub(crate) fn run(options: &Options) -> Result<()> {
+    run_for(options.seconds, options.from)
 }
 
 /// Runs seeds from `from` on for `seconds` seconds, and what goes with it.

@@ -24,7 +24,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
+use clap::builder::PossibleValuesParser;
 use fastrand::Rng;
 
 use crate::tidy::repository_root;
@@ -35,48 +36,62 @@ use round::{Counts, Round, SHAPES, Shape};
 const ROUNDS_DEFAULT: u64 = 30;
 
 /// What the command line asks for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Options {
+    /// How many rounds
+    #[arg(long, value_name = "N", default_value_t = ROUNDS_DEFAULT)]
     rounds: u64,
-    /// Ends the loop after the round in which it passes.
+    /// As many rounds as begin within this time
+    #[arg(long, value_name = "N", conflicts_with = "rounds")]
     seconds: Option<u64>,
+    /// The first round's choices; by itself it is the time
+    #[arg(long, value_name = "N", default_value_t = now(), hide_default_value = true)]
     seed: u64,
+    /// Only arrays of one level
+    #[arg(long, value_parser = PossibleValuesParser::new(SHAPES.map(|shape| shape.level)))]
     level: Option<String>,
-    kinds: Vec<Kind>,
+    /// Where members are
+    #[arg(long, value_enum, default_value_t = Members::Both)]
+    members: Members,
+}
+
+/// Where members are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Members {
+    /// In memory
+    Tmpfs,
+    /// On ext4 over a loop device, whose power is cut
+    Ext4,
+    /// Rounds of each in turn
+    Both,
+}
+
+fn now() -> u64 {
+    std::time::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs())
 }
 
 impl Options {
-    fn read(args: &[String]) -> Result<Self> {
-        let seed = std::time::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs());
-        let kinds = vec![Kind::Tmpfs, Kind::Ext4];
-        let mut options = Self { rounds: ROUNDS_DEFAULT, seconds: None, seed, level: None, kinds };
-        let mut rest = args.iter();
-        while let Some(word) = rest.next() {
-            let value = rest.next().with_context(|| format!("{word} needs a value"))?;
-            let number = || value.parse().with_context(|| format!("{word} {value}"));
-            match word.as_str() {
-                "--rounds" => options.rounds = number()?,
-                "--seconds" => (options.seconds, options.rounds) = (Some(number()?), u64::MAX),
-                "--seed" => options.seed = number()?,
-                "--level" => options.level = Some(value.clone()),
-                "--members" => {
-                    options.kinds = match value.as_str() {
-                        "tmpfs" => vec![Kind::Tmpfs],
-                        "ext4" => vec![Kind::Ext4],
-                        "both" => vec![Kind::Tmpfs, Kind::Ext4],
-                        _ => bail!("--members tmpfs, ext4 or both"),
-                    }
-                }
-                _ => bail!("unknown argument {word}"),
-            }
+    /// For `cargo xtask test`.
+    pub(crate) fn short(seconds: u64) -> Self {
+        Self {
+            rounds: u64::MAX,
+            seconds: Some(seconds),
+            seed: now(),
+            level: None,
+            members: Members::Both,
         }
-        ensure!(!shapes(&options).is_empty(), "no level is called {:?}", options.level);
-        Ok(options)
     }
 
-    /// For `cargo xtask test`.
-    pub(crate) fn short(seconds: u64) -> Result<Self> {
-        Self::read(&["--seconds".to_owned(), seconds.to_string()])
+    fn rounds(&self) -> u64 {
+        if self.seconds.is_some() { u64::MAX } else { self.rounds }
+    }
+
+    fn kinds(&self) -> &'static [Kind] {
+        match self.members {
+            Members::Tmpfs => &[Kind::Tmpfs],
+            Members::Ext4 => &[Kind::Ext4],
+            Members::Both => &[Kind::Tmpfs, Kind::Ext4],
+        }
     }
 }
 
@@ -85,17 +100,12 @@ fn shapes(options: &Options) -> Vec<Shape> {
     SHAPES.into_iter().filter(wanted).collect()
 }
 
-/// The chore.
-pub(crate) fn run(args: &[String]) -> Result<()> {
-    run_with(&Options::read(args)?).map(|_| ())
-}
-
 /// Runs the rounds; what was left out, and why, or nothing.
-pub(crate) fn run_with(options: &Options) -> Result<String> {
+pub(crate) fn run(options: &Options) -> Result<String> {
     let begun = Instant::now();
     let braid = build()?;
     let (mut kinds, mut left_out) = (Vec::new(), String::new());
-    for kind in &options.kinds {
+    for kind in options.kinds() {
         match Place::is_possible(*kind) {
             Ok(()) => kinds.push(*kind),
             Err(error) => {
@@ -111,7 +121,7 @@ pub(crate) fn run_with(options: &Options) -> Result<String> {
     }
     let loop_begun = Instant::now();
     let mut counts = Counts::default();
-    for index in 0..options.rounds {
+    for index in 0..options.rounds() {
         let limit = options.seconds.map(Duration::from_secs);
         if limit.is_some_and(|limit| loop_begun.elapsed() >= limit) {
             break;
@@ -176,25 +186,4 @@ fn build() -> Result<PathBuf> {
         .filter(|message| message["target"]["name"] == "braid")
         .find_map(|message| message["executable"].as_str().map(PathBuf::from))
         .context("cargo names no executable")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(args: &[&str]) -> Result<Options> {
-        Options::read(&args.iter().map(ToString::to_string).collect::<Vec<_>>())
-    }
-
-    #[test]
-    fn options_are_read_and_bad_ones_refused() {
-        let options = read(&["--rounds", "3", "--level", "10", "--members", "tmpfs"]);
-        let options = options.expect("good");
-        assert_eq!((options.rounds, options.kinds.len()), (3, 1));
-        assert_eq!(shapes(&options).len(), 1);
-        assert_eq!(shapes(&read(&[]).expect("good")).len(), SHAPES.len());
-        for bad in [&["--rounds"][..], &["--level", "7"], &["--members", "nfs"], &["--fast", "1"]] {
-            assert!(read(bad).is_err(), "{bad:?}");
-        }
-    }
 }

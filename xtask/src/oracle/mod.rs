@@ -44,70 +44,66 @@ mod suite;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 
 use guest::Guest;
 use spec::Level;
 use suite::Bench;
 
-const USAGE: &str = "\
-usage: cargo xtask oracle [--proofs] [--only WORD] [--boots N] [--folder PATH]
-       cargo xtask oracle --list [--only WORD]
-       cargo xtask oracle --make-fixtures [--only WORD] [--fixtures PATH]
+/// The repository.
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+/// Boots at a time, unless said otherwise.
+const BOOTS_DEFAULT: usize = 2;
 
-  --proofs         the judge's own trial in full, which takes minutes more
-  --only WORD      only arrays whose name has WORD
-  --boots N        boots at a time (2)
-  --folder PATH    where images go (target/oracle); a few GiB
-  --fixtures PATH  where fixtures go (oracle/fixtures)";
-
-struct Options {
+/// What the command line asks for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Only arrays whose name has this in it
+    #[arg(long, value_name = "WORD", default_value = "", hide_default_value = true)]
     only: String,
+    /// Boots at a time
+    #[arg(long, value_name = "N", default_value_t = BOOTS_DEFAULT)]
     boots: usize,
-    folder: PathBuf,
-    list: bool,
+    /// Where images go, a few GiB: target/oracle, unless said otherwise
+    #[arg(long, value_name = "PATH")]
+    folder: Option<PathBuf>,
+    /// The judge's own trial in full, which takes minutes more
+    #[arg(long)]
     proofs: bool,
+    /// Say which arrays there are
+    #[arg(long)]
+    list: bool,
+    /// Make fixtures instead
+    #[arg(long, conflicts_with_all = ["list", "proofs"])]
     make_fixtures: bool,
+    /// Where fixtures go: oracle/fixtures, unless said otherwise
+    #[arg(long, value_name = "PATH", requires = "make_fixtures")]
     fixtures: Option<PathBuf>,
 }
 
 impl Options {
-    fn read(args: Vec<String>) -> Result<Self> {
-        let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-        let target = target
-            .unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join("target"));
-        let folder = target.join("oracle");
-        let mut options = Self {
+    /// For `cargo xtask test`.
+    pub(crate) const fn all() -> Self {
+        Self {
             only: String::new(),
-            boots: 2,
-            folder,
-            list: false,
+            boots: BOOTS_DEFAULT,
+            folder: None,
             proofs: false,
+            list: false,
             make_fixtures: false,
             fixtures: None,
-        };
-        let mut args = args.into_iter();
-        while let Some(word) = args.next() {
-            let mut next =
-                || args.next().with_context(|| format!("{word} needs a value\n\n{USAGE}"));
-            match word.as_str() {
-                "--only" => options.only = next()?,
-                "--boots" => options.boots = next()?.parse().context("--boots N")?,
-                "--folder" => options.folder = PathBuf::from(next()?),
-                "--make-fixtures" => options.make_fixtures = true,
-                "--fixtures" => options.fixtures = Some(PathBuf::from(next()?)),
-                "--proofs" => options.proofs = true,
-                "--list" => options.list = true,
-                _ => bail!("{word} is not known\n\n{USAGE}"),
-            }
         }
-        Ok(options)
+    }
+
+    fn folder(&self) -> PathBuf {
+        let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+        let target = || target.unwrap_or_else(|| Path::new(ROOT).join("target"));
+        self.folder.clone().unwrap_or_else(|| target().join("oracle"))
     }
 }
 
-/// Runs the oracle with the command line's further words.
-pub(crate) fn run(args: Vec<String>) -> Result<()> {
-    let options = Options::read(args)?;
+/// Runs the oracle.
+pub(crate) fn run(options: &Options) -> Result<()> {
     let mut specs = matrix::arrays();
     specs.retain(|spec| spec.name.contains(&options.only));
     if options.list {
@@ -118,15 +114,16 @@ pub(crate) fn run(args: Vec<String>) -> Result<()> {
         println!("{} arrays", specs.len());
         return Ok(());
     }
-    let guest = Guest::new(&options.folder.join("cache"))?;
-    let bench = Bench { folder: options.folder.clone(), guest, boots: options.boots };
+    let folder = options.folder();
+    let guest = Guest::new(&folder.join("cache"))?;
+    let bench = Bench { folder, guest, boots: options.boots };
     let begun = Instant::now();
     let told = |what: &str, count: usize| {
         println!("{:6.1} s  {count:4} {what}", begun.elapsed().as_secs_f64());
     };
     if options.make_fixtures {
-        let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../oracle/fixtures");
-        let target = options.fixtures.unwrap_or(target);
+        let usual = || Path::new(ROOT).join("oracle/fixtures");
+        let target = options.fixtures.clone().unwrap_or_else(usual);
         told("fixtures made", fixtures::make(&bench, &options.only, &target)?);
         return Ok(());
     }
