@@ -136,7 +136,7 @@ fn check(root: &Path) -> Result<(Vec<Finding>, usize)> {
     rooms::rooms_exist(&tree, &mut findings);
     rooms::forbid(&tree, &mut findings);
     crates::directions(&packages, &mut findings);
-    licence::check(&metadata, &mut findings);
+    licence::check(&metadata, &licence::allowed(root)?, &mut findings);
     docs::architecture(&tree, &packages, &mut findings);
     docs::named_checks(&tree, &mut findings);
     findings.sort_by(|a, b| (&a.path, a.line, a.rule).cmp(&(&b.path, b.line, b.rule)));
