@@ -1,7 +1,7 @@
 //! A Rust file split into code, comments and strings, byte for byte.
 //!
-//! Stands below every tidy rule that reads Rust. It is a scanner, not a parser: it knows where
-//! comments, strings and character literals begin and end, and nothing about grammar.
+//! Stands below every tidy rule that reads Rust. Tokens come from `proc-macro2`, which procedural macros stand on; what lies
+//! between tokens are comments, which no parser keeps. Nothing here knows grammar.
 //!
 //! Two views of the same length as the file, so that an offset in one is an offset in all:
 //!
@@ -17,6 +17,8 @@
 //!   `[check: braces_in_literals_and_comments_are_not_code]`.
 
 use std::path::{Path, PathBuf};
+
+use proc_macro2::{TokenStream, TokenTree};
 
 /// One Rust file and its two views.
 pub(super) struct Source {
@@ -41,7 +43,7 @@ enum Kind {
 impl Source {
     /// Splits `text`; `path` is only carried along.
     pub(super) fn new(path: impl AsRef<Path>, text: &str) -> Self {
-        let kinds = classify(text.as_bytes());
+        let kinds = classify(text);
         Self {
             path: path.as_ref().to_path_buf(),
             text: text.to_string(),
@@ -152,108 +154,35 @@ fn view(text: &str, kinds: &[Kind], wanted: Kind) -> String {
     String::from_utf8(bytes).expect("kinds change at letter boundaries")
 }
 
-fn classify(text: &[u8]) -> Vec<Kind> {
-    let mut kinds = vec![Kind::Code; text.len()];
-    let mut at = 0;
-    while at < text.len() {
-        let (kind, end) = match text[at] {
-            b'/' if text.get(at + 1) == Some(&b'/') => (Kind::Comment, line_end(text, at)),
-            b'/' if text.get(at + 1) == Some(&b'*') => (Kind::Comment, comment_end(text, at)),
-            b'"' => (Kind::Literal, string_end(text, at + 1)),
-            b'r' if !follows_word(text, at) || is_prefix(text, at) => {
-                match raw_string_end(text, at) {
-                    Some(end) => (Kind::Literal, end),
-                    None => (Kind::Code, at + 1),
-                }
-            }
-            b'\'' => match character_end(text, at) {
-                Some(end) => (Kind::Literal, end),
-                None => (Kind::Code, at + 1),
-            },
-            _ => (Kind::Code, at + 1),
-        };
-        kinds[at..end].fill(kind);
-        at = end;
+/// What no token covers is a comment, or white space. A file that does not lex is code to its end: it does not compile.
+fn classify(text: &str) -> Vec<Kind> {
+    let mut kinds = vec![Kind::Comment; text.len()];
+    match text.parse::<TokenStream>() {
+        Ok(stream) => mark(stream, text, &mut kinds),
+        Err(_) => kinds.fill(Kind::Code),
     }
     kinds
 }
 
-fn follows_word(text: &[u8], at: usize) -> bool {
-    at > 0 && (text[at - 1].is_ascii_alphanumeric() || text[at - 1] == b'_')
-}
-
-/// Whether the `r` at `at` is the second letter of a `br` or `cr` prefix.
-fn is_prefix(text: &[u8], at: usize) -> bool {
-    at > 0 && matches!(text[at - 1], b'b' | b'c') && !follows_word(text, at - 1)
-}
-
-fn line_end(text: &[u8], at: usize) -> usize {
-    text[at..].iter().position(|&byte| byte == b'\n').map_or(text.len(), |length| at + length)
-}
-
-fn comment_end(text: &[u8], start: usize) -> usize {
-    let mut depth = 0_usize;
-    let mut at = start;
-    while at < text.len() {
-        if text[at..].starts_with(b"/*") {
-            depth += 1;
-            at += 2;
-        } else if text[at..].starts_with(b"*/") {
-            depth -= 1;
-            at += 2;
-            if depth == 0 {
-                return at;
+fn mark(stream: TokenStream, text: &str, kinds: &mut [Kind]) {
+    for tree in stream {
+        let all = tree.span().byte_range();
+        // The tokens of a documentation comment stand where the comment does.
+        if text[all.clone()].starts_with("//") || text[all.clone()].starts_with("/*") {
+            continue;
+        }
+        match tree {
+            TokenTree::Literal(literal) if literal.to_string().contains(['"', '\'']) => {
+                kinds[all].fill(Kind::Literal);
             }
-        } else {
-            at += 1;
+            TokenTree::Group(group) => {
+                kinds[group.span_open().byte_range()].fill(Kind::Code);
+                kinds[group.span_close().byte_range()].fill(Kind::Code);
+                mark(group.stream(), text, kinds);
+            }
+            _ => kinds[all].fill(Kind::Code),
         }
     }
-    text.len()
-}
-
-fn string_end(text: &[u8], start: usize) -> usize {
-    let mut at = start;
-    while at < text.len() {
-        match text[at] {
-            b'\\' => at += 2,
-            b'"' => return at + 1,
-            _ => at += 1,
-        }
-    }
-    text.len()
-}
-
-/// The end of a raw string whose `r` is at `start`; `None` if it is no raw string.
-fn raw_string_end(text: &[u8], start: usize) -> Option<usize> {
-    let hashes = text[start + 1..].iter().take_while(|&&byte| byte == b'#').count();
-    let open = start + 1 + hashes;
-    if text.get(open) != Some(&b'"') {
-        return None;
-    }
-    let mut close = vec![b'"'];
-    close.resize(1 + hashes, b'#');
-    let body = open + 1;
-    let length = text[body..].windows(close.len()).position(|window| window == close);
-    Some(length.map_or(text.len(), |length| body + length + close.len()))
-}
-
-/// The end of a character literal that opens at `start`; `None` for a lifetime.
-fn character_end(text: &[u8], start: usize) -> Option<usize> {
-    if text.get(start + 1) == Some(&b'\\') {
-        let from = start + 3;
-        let length = text.get(from..)?.iter().position(|&byte| byte == b'\'')?;
-        return Some(from + length + 1);
-    }
-    let rest = std::str::from_utf8(text.get(start + 1..text.len().min(start + 6))?);
-    let letter = match rest {
-        Ok(rest) => rest.chars().next()?,
-        Err(broken) => {
-            let good = text.get(start + 1..start + 1 + broken.valid_up_to())?;
-            std::str::from_utf8(good).ok()?.chars().next()?
-        }
-    };
-    let close = start + 1 + letter.len_utf8();
-    (text.get(close) == Some(&b'\'')).then_some(close + 1)
 }
 
 #[cfg(test)]
