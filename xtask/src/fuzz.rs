@@ -14,6 +14,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::each::each;
 use crate::tidy::repository_root;
 
 /// How long each target runs unless `--seconds` says otherwise.
@@ -77,10 +78,10 @@ pub(crate) fn run_targets(seconds: u64, named: &[String]) -> Result<Outcome> {
     let chosen = if named.is_empty() { &known } else { named };
     let target = target_folder(&folder);
     build(&folder, &target)?;
-    for name in chosen {
-        println!("-- {name}, {seconds} s");
-        run_one(&folder, &target, name, seconds)?;
-    }
+    // A target has one thread: as many side by side as there are cores.
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let ended = each(cores, chosen, |_, name| run_one(&folder, &target, name, seconds));
+    ended.into_iter().collect::<Result<Vec<()>>>()?;
     Ok(Outcome::Ran)
 }
 
@@ -151,8 +152,10 @@ fn run_one(folder: &Path, target: &Path, name: &str, seconds: u64) -> Result<()>
     let seeds = ["seeds", "corpus"].map(|kind| folder.join(kind).join(name));
     command.args(seeds.iter().filter(|seeds| seeds.is_dir()));
     let before = names_in(&crashes)?;
-    let status = command.status().with_context(|| format!("running {name}"))?;
-    if status.success() {
+    let output = command.output().with_context(|| format!("running {name}"))?;
+    let said = [output.stdout, output.stderr].concat();
+    println!("-- {name}, {seconds} s\n{}", String::from_utf8_lossy(&said).trim_end());
+    if output.status.success() {
         return Ok(());
     }
     let found = names_in(&crashes)?;

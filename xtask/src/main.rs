@@ -12,6 +12,7 @@
 //! | `hostile-memory` | clients that make a server hold memory, beside other servers |
 
 mod crash;
+mod each;
 mod fuzz;
 mod hostile;
 mod lab;

@@ -9,9 +9,10 @@ use serde_json::Value;
 
 use super::super::host;
 use super::super::suite::{Bench, Made};
+use super::Turn;
 use super::program::Program;
 use super::tally::Tally;
-use super::{Turn, each};
+use crate::each::each;
 
 /// mdadm's words of one superblock, by field.
 type Fields = BTreeMap<String, String>;

@@ -11,7 +11,8 @@ use super::super::suite::{Bench, Given, Made, Maker};
 use super::array::{Array, copy};
 use super::program::Program;
 use super::tally::Tally;
-use super::{Turn, each, first_of_each_level, must_refuse};
+use super::{Turn, first_of_each_level, must_refuse};
+use crate::each::each;
 
 /// Arrays of every level that are written through the program.
 const SERVED_PER_LEVEL: usize = 4;

@@ -25,7 +25,6 @@ mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
@@ -94,32 +93,6 @@ fn judge(turns: &[Turn], verdicts: &[Result<Verdict>], tally: &Tally) {
         }
         tally.count("given stale and rebuilt by md", usize::from(!turn.given.stale.is_empty()));
     }
-}
-
-/// Does it to every item, some at a time; results in the order of items.
-fn each<T: Sync, R: Send>(
-    threads: usize,
-    items: &[T],
-    act: impl Fn(usize, &T) -> R + Sync,
-) -> Vec<R> {
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut done = Vec::new();
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(item) = items.get(index) else { return done };
-            done.push((index, act(index, item)));
-        }
-    };
-    let mut results: BTreeMap<usize, R> = BTreeMap::new();
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
-        for worker in workers {
-            let done = worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            results.extend(done);
-        }
-    });
-    results.into_values().collect()
 }
 
 /// The first `count` arrays of every level, by index.

@@ -8,7 +8,8 @@ use super::super::suite::{Bench, Made};
 use super::array::{Array, judge};
 use super::program::Program;
 use super::tally::Tally;
-use super::{each, first_of_each_level, must_refuse, present};
+use super::{first_of_each_level, must_refuse, present};
+use crate::each::each;
 
 /// Arrays of every level that are read through the program, too.
 const SERVED_PER_LEVEL: usize = 4;

@@ -7,7 +7,8 @@ use super::super::spec::Making;
 use super::super::suite::{Bench, Given, Made, Maker, Verdict};
 use super::array::{Array, copy};
 use super::tally::Tally;
-use super::{Turn, each, must_refuse, present};
+use super::{Turn, must_refuse, present};
+use crate::each::each;
 
 /// Which of md's arrays braid writes: all that `braid create` cannot make, and of the others one
 /// in this many.
