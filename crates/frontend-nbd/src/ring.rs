@@ -25,7 +25,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use braid_ring::{Handler, Operation, Segments, Worker, Workers};
+use braid_ring::{Handler, Operation, Segments, Wake, Worker, Workers};
 
 use crate::budget::Bell;
 use crate::connection::{Batch, Connection, Identity, Receive, Task};
@@ -166,7 +166,9 @@ impl Handler for Desk {
         state.list(index);
         self.put_off(&mut state, worker);
     }
+}
 
+impl Wake for Desk {
     fn wake(self: Arc<Self>, worker: &Worker, token: u64) {
         let mut state = lock(&self.state);
         match Errand::of(token) {
@@ -212,8 +214,8 @@ impl Desk {
     }
 
     fn call(self: &Arc<Self>, errand: Errand) -> Result<(), braid_ring::Refused> {
-        let handler: Arc<dyn Handler> = Arc::<Self>::clone(self);
-        self.workers.wake(self.index, handler, errand.token(0))
+        let sleeper: Arc<dyn Wake> = Arc::<Self>::clone(self);
+        self.workers.wake(self.index, sleeper, errand.token(0))
     }
 
     /// Takes a connection in; false if the workers have stopped.

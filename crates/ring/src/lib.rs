@@ -58,7 +58,7 @@ mod workers;
 pub use counters::Counters;
 pub use error::RingError;
 pub use memory::{Keep, Lease, Memory, Segment, Segments};
-pub use operation::{Completion, Descriptor, Handler, Operation, Zeroing};
+pub use operation::{Completion, Descriptor, Handler, Operation, Wake, Zeroing};
 pub use payload::{
     NoMemory, PAYLOAD_ALIGNMENT_BYTES, PAYLOAD_MEMORY_BYTES, Payload, set_payload_memory,
 };

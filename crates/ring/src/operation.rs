@@ -94,14 +94,16 @@ pub struct Completion {
     pub operation: Operation,
 }
 
-/// Whoever is told. It is told on a worker, must not wait, and must not panic: a panic ends the
+/// Where the ends of operations come. It is called on a worker, must not wait, and must not panic: a panic ends the
 /// process, since the kernel may be using memory that unwinding would free.
 pub trait Handler: Send + Sync {
     /// An operation has ended.
     fn complete(self: Arc<Self>, worker: &Worker, completion: Completion);
+}
 
-    /// A task or a moment has come: [`crate::Workers::wake`], [`Worker::afterwards`],
-    /// [`Worker::wake_at`].
+/// What is called when a task or a moment has come. The same holds as for a [`Handler`].
+pub trait Wake: Send + Sync {
+    /// It has: [`crate::Workers::wake`], [`Worker::afterwards`], [`Worker::wake_at`].
     fn wake(self: Arc<Self>, worker: &Worker, token: u64);
 
     /// The worker ends, and a moment that it was asked for with `token` will not come. Nothing can be given to workers

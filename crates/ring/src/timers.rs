@@ -5,11 +5,11 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::operation::Handler;
+use crate::operation::Wake;
 
 struct Timer {
     at: Instant,
-    handler: Arc<dyn Handler>,
+    sleeper: Arc<dyn Wake>,
     token: u64,
 }
 
@@ -41,16 +41,16 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    pub(crate) fn add(&mut self, at: Instant, handler: Arc<dyn Handler>, token: u64) {
-        self.heap.push(Timer { at, handler, token });
+    pub(crate) fn add(&mut self, at: Instant, sleeper: Arc<dyn Wake>, token: u64) {
+        self.heap.push(Timer { at, sleeper, token });
     }
 
     /// The next one whose moment has come.
-    pub(crate) fn due(&mut self, now: Instant) -> Option<(Arc<dyn Handler>, u64)> {
+    pub(crate) fn due(&mut self, now: Instant) -> Option<(Arc<dyn Wake>, u64)> {
         if self.heap.peek()?.at > now {
             return None;
         }
-        self.heap.pop().map(|timer| (timer.handler, timer.token))
+        self.heap.pop().map(|timer| (timer.sleeper, timer.token))
     }
 
     /// How long until the nearest.
@@ -59,8 +59,8 @@ impl Timers {
     }
 
     /// All that are left, in no order.
-    pub(crate) fn take(&mut self) -> impl Iterator<Item = (Arc<dyn Handler>, u64)> + use<> {
-        std::mem::take(&mut self.heap).into_iter().map(|timer| (timer.handler, timer.token))
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = (Arc<dyn Wake>, u64)> + use<> {
+        std::mem::take(&mut self.heap).into_iter().map(|timer| (timer.sleeper, timer.token))
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::counters::add;
 use crate::flight::{Ended, Flight};
-use crate::operation::{Descriptor, Handler, Operation};
+use crate::operation::{Descriptor, Handler, Operation, Wake};
 use crate::timers::Timers;
 use crate::workers::{Item, Mailbox, Shared};
 
@@ -21,7 +21,7 @@ const SENDING_GRACE: Duration = Duration::from_secs(2);
 
 /// A task of this worker's own.
 enum Task {
-    Wake(Arc<dyn Handler>, u64),
+    Wake(Arc<dyn Wake>, u64),
     Posted(Item),
 }
 
@@ -108,15 +108,15 @@ impl Worker {
         self.flight.borrow_mut().cancel(is_meant);
     }
 
-    /// Calls [`Handler::wake`] once this turn's completions have all been told.
-    pub fn afterwards(&self, handler: Arc<dyn Handler>, token: u64) {
-        self.tasks.borrow_mut().push(Task::Wake(handler, token));
+    /// Calls [`Wake::wake`] once this turn's completions have all been told.
+    pub fn afterwards(&self, sleeper: Arc<dyn Wake>, token: u64) {
+        self.tasks.borrow_mut().push(Task::Wake(sleeper, token));
     }
 
-    /// Calls [`Handler::wake`] at a moment, or soon after. There is no way to take it back: a handler
-    /// that has changed its mind does nothing. A stop forgets it, and says so ([`Handler::forgotten`]).
-    pub fn wake_at(&self, at: Instant, handler: Arc<dyn Handler>, token: u64) {
-        self.timers.borrow_mut().add(at, handler, token);
+    /// Calls [`Wake::wake`] at a moment, or soon after. There is no way to take it back: a sleeper
+    /// that has changed its mind does nothing. A stop forgets it, and says so ([`Wake::forgotten`]).
+    pub fn wake_at(&self, at: Instant, sleeper: Arc<dyn Wake>, token: u64) {
+        self.timers.borrow_mut().add(at, sleeper, token);
     }
 
     pub(crate) fn put_off(&self, item: Item) {
@@ -154,7 +154,7 @@ impl Worker {
         CURRENT.set(None);
         self.flight.borrow_mut().unregister_all();
         let forgotten = self.timers.borrow_mut().take();
-        forgotten.for_each(|(handler, token)| handler.forgotten(token));
+        forgotten.for_each(|(sleeper, token)| sleeper.forgotten(token));
     }
 
     /// Tells handlers of everything that has ended.
@@ -179,21 +179,21 @@ impl Worker {
         let now = Instant::now();
         loop {
             let due = self.timers.borrow_mut().due(now);
-            let Some((handler, token)) = due else { return };
-            handler.wake(self, token);
+            let Some((sleeper, token)) = due else { return };
+            sleeper.wake(self, token);
         }
     }
 
     fn perform(&self, task: Task) {
         match task {
-            Task::Wake(handler, token) | Task::Posted(Item::Wake(handler, token)) => {
-                handler.wake(self, token);
+            Task::Wake(sleeper, token) | Task::Posted(Item::Wake(sleeper, token)) => {
+                sleeper.wake(self, token);
             }
             Task::Posted(Item::Call(call)) => call(self),
             Task::Posted(Item::Submit(operation, handler, token)) => {
                 self.submit(operation, handler, token);
             }
-            Task::Posted(Item::WakeAt(at, handler, token)) => self.wake_at(at, handler, token),
+            Task::Posted(Item::WakeAt(at, sleeper, token)) => self.wake_at(at, sleeper, token),
             Task::Posted(Item::Cancel(handler, token)) => self.cancel(&handler, token),
         }
     }

@@ -24,7 +24,7 @@ use crate::counters::{Counters, Tally};
 use crate::error::RingError;
 use crate::flight::Flight;
 use crate::inbox::{Bell, Inbox};
-use crate::operation::{Descriptor, Handler, Operation};
+use crate::operation::{Descriptor, Handler, Operation, Wake};
 use crate::setup;
 use crate::worker::Worker;
 
@@ -52,10 +52,10 @@ pub type Call = Box<dyn FnOnce(&Worker) + Send>;
 
 /// Something for a worker.
 pub(crate) enum Item {
-    Wake(Arc<dyn Handler>, u64),
+    Wake(Arc<dyn Wake>, u64),
     Call(Call),
     Submit(Operation, Arc<dyn Handler>, u64),
-    WakeAt(Instant, Arc<dyn Handler>, u64),
+    WakeAt(Instant, Arc<dyn Wake>, u64),
     Cancel(Arc<dyn Handler>, u64),
 }
 
@@ -248,12 +248,12 @@ impl Workers {
         self.leave(on, Item::Call(call))
     }
 
-    /// Calls [`Handler::wake`] on worker `on` (modulo their number), without allocating.
+    /// Calls [`Wake::wake`] on worker `on` (modulo their number), without allocating.
     ///
     /// # Errors
     /// As [`Self::submit`].
-    pub fn wake(&self, on: usize, handler: Arc<dyn Handler>, token: u64) -> Result<(), Refused> {
-        self.leave(on, Item::Wake(handler, token))
+    pub fn wake(&self, on: usize, sleeper: Arc<dyn Wake>, token: u64) -> Result<(), Refused> {
+        self.leave(on, Item::Wake(sleeper, token))
     }
 
     /// [`Worker::wake_at`] on this thread's own worker if it is one of these, on worker `otherwise` (modulo their number)
@@ -265,15 +265,15 @@ impl Workers {
         &self,
         otherwise: usize,
         at: Instant,
-        handler: Arc<dyn Handler>,
+        sleeper: Arc<dyn Wake>,
         token: u64,
     ) -> Result<(), Refused> {
         match self.current() {
             Some(worker) => {
-                worker.wake_at(at, handler, token);
+                worker.wake_at(at, sleeper, token);
                 Ok(())
             }
-            None => self.leave(otherwise, Item::WakeAt(at, handler, token)),
+            None => self.leave(otherwise, Item::WakeAt(at, sleeper, token)),
         }
     }
 
@@ -315,7 +315,7 @@ impl Workers {
 
     /// Ends them, when everything that they were given is done: operations on files run to their end;
     /// what waits for a peer ends as cancelled, sends after two seconds; moments are forgotten
-    /// ([`Handler::forgotten`]). From
+    /// ([`Wake::forgotten`]). From
     /// then on only workers may give work to workers. On a worker's own thread this asks, and does not
     /// wait.
     pub fn stop(&self) {

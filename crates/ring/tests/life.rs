@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use braid_ring::{
-    Completion, Descriptor, Handler, Operation, Payload, Refused, Segments, Worker, Workers,
+    Completion, Descriptor, Handler, Operation, Payload, Refused, Segments, Wake, Worker, Workers,
 };
 use common::{FORGOTTEN, ear, file, workers};
 
@@ -35,6 +35,8 @@ fn afterwards_comes_after_everything_of_the_turn() {
                 worker.afterwards(self, 0);
             }
         }
+    }
+    impl Wake for Batch {
         fn wake(self: Arc<Self>, worker: &Worker, _: u64) {
             let count = self.completed.load(Ordering::SeqCst);
             Arc::clone(&self.ear).wake(worker, count);
@@ -119,7 +121,9 @@ impl Handler for Relay {
             workers.wake(next, self, completion.token).expect("a worker is let");
         }
     }
+}
 
+impl Wake for Relay {
     fn wake(self: Arc<Self>, worker: &Worker, token: u64) {
         let memory = Segments::from_iter([vec![1; 512].into()]);
         let (file, offset) = (Arc::clone(&self.file), token * 512);
@@ -160,7 +164,7 @@ fn sleepers_are_woken_from_many_threads() {
             scope.spawn(move || {
                 for count in 0..EACH {
                     let on = usize::try_from(thread + count).expect("small");
-                    workers.wake(on, Arc::clone(ear) as Arc<dyn Handler>, 1).expect("running");
+                    workers.wake(on, Arc::clone(ear) as Arc<dyn Wake>, 1).expect("running");
                 }
             });
         }

@@ -20,7 +20,7 @@ use std::ptr::NonNull;
 use braid_engine::buffer::{Buffer, Side, side_of};
 use braid_engine::job::{Memory, Span, Work};
 use braid_geometry::SECTOR_BYTES;
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(loom))]
 use braid_ring::Lease;
 use braid_ring::{Payload, Region};
 use smallvec::SmallVec;
@@ -208,7 +208,7 @@ impl ShardMemory {
 
     /// Leases the bytes of an effect that the engine has handed out, until it has ended; none for a read
     /// that was forsaken and whose request is over.
-    #[cfg(not(any(loom, shuttle)))]
+    #[cfg(not(loom))]
     #[allow(unsafe_code)]
     pub(crate) fn lease(&self, span: Span, fills: bool) -> Option<Lease> {
         let place = if fills { self.find_target(span)? } else { self.place(span.buffer) };

@@ -30,7 +30,6 @@ impl Clock {
     }
 
     /// When `moment` is for the operating system; none if that is beyond its counting.
-    #[cfg(not(shuttle))]
     pub(crate) fn at(&self, moment: Instant) -> Option<std::time::Instant> {
         self.origin.checked_add(Duration::from_nanos(moment.0))
     }

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::iter;
 
 use braid_dispatch::{Carry, Combiner};
-use braid_engine::array::{Array, ArrayEffect, ArrayView, MemberId, Notice, SuperblockState};
-use braid_engine::effect::{Attention, MemberIoDone, PieceReply, Report};
+use braid_engine::array::{Array, ArrayEffect, ArrayView, MemberId, Notice};
+use braid_engine::effect::{Attention, MemberFault, MemberIoDone, PieceReply, Report};
 use braid_engine::job::{self, Job};
 use braid_engine::request::{Fault, Piece, Regions, RequestId, ShardIndex};
 use braid_engine::{PREFETCH_PIECES, Shard, SitOut, Tuning};
@@ -19,10 +19,8 @@ use smallvec::SmallVec;
 use crate::arena::ShardMemory;
 use crate::clock::Clock;
 use crate::edges::Turnstile;
-use crate::lane::{self, Lane};
-use crate::member_threads::{MemberQueue, Work};
+use crate::executor::{self, Lane, Members, Operation};
 use crate::requests::{self, Requests};
-use crate::ring::Ring;
 use crate::scheduling::Scheduling;
 use crate::slate::{ArrayEffects, ShardEffects, Slate};
 use crate::sync::flaw::{self, Flaw};
@@ -33,6 +31,7 @@ use crate::turns::Turns;
 use crate::waiter::InFlight;
 use crate::walk::Walk;
 use crate::watch::Watch;
+use crate::workers::Drivers;
 
 /// Parts of a vector that is made without an elevator; as many as one makes with it.
 const VECTOR_PARTS_MAX: usize = 64;
@@ -99,7 +98,7 @@ impl Clients {
 pub(crate) struct Core {
     pub(crate) shards: Vec<ShardCell>,
     pub(crate) array: Combiner<Array, ArrayEvent>,
-    pub(crate) members: Vec<Arc<MemberQueue>>,
+    pub(crate) members: Members,
     /// The newest view, for those who look and ask nothing of the array.
     pub(crate) view: Mutex<Arc<ArrayView>>,
     pub(crate) clients: Clients,
@@ -115,7 +114,7 @@ pub(crate) struct Core {
     /// When members sit out, as a person has set it.
     pub(crate) sit_out: Mutex<SitOut>,
     /// Workers, where io_uring is used.
-    pub(crate) ring: Option<Ring>,
+    pub(crate) workers: Option<Drivers>,
 }
 
 /// Whether the array has stopped, and how; and what else is to end then.
@@ -123,7 +122,7 @@ pub(crate) struct Core {
 pub(crate) struct End {
     clean: Mutex<Option<bool>>,
     changed: Condvar,
-    /// What runs for the array beside workers.
+    /// The alarm, where no worker keeps the time.
     pub(crate) threads: Mutex<Vec<thread::JoinHandle<()>>>,
 }
 
@@ -187,8 +186,8 @@ impl Core {
 
     /// The same for every machine on the slate.
     pub(crate) fn drive_all(self: &Arc<Self>, mut slate: Slate) {
-        if let Some(ring) = self.ring.as_ref().filter(|ring| !ring.is_here()) {
-            slate.machines.retain(|machine| !ring.schedule(self, *machine));
+        if let Some(drivers) = self.workers.as_ref().filter(|drivers| !drivers.is_here()) {
+            slate.machines.retain(|machine| !drivers.schedule(self, *machine));
         }
         self.drive_here(slate);
     }
@@ -323,29 +322,36 @@ impl Core {
         machines: &mut VecDeque<Machine>,
     ) {
         let mut left: SmallVec<[MemberId; 16]> = SmallVec::new();
-        let home = (index, &effects.ended);
+        let (home, members) = ((index, &effects.ended), self.members.load());
         let mut ios = effects.member_ios.drain(..).peekable();
         while let Some((io, is_for_write)) = ios.next() {
-            let member = &self.members[usize::from(io.member.0)];
+            let Some(member) = members.open_to_new(io.member) else {
+                let done = MemberIoDone { id: io.id, result: Err(MemberFault::Gone) };
+                effects.ended.borrow_mut().push(ShardEvent::MemberIo(done));
+                continue;
+            };
             let lane = Lane::of_shard(self, member, home);
-            let is_followed = ios.peek().is_some_and(|(next, _)| lane::follows(&io, next));
+            let is_followed = ios.peek().is_some_and(|(next, _)| executor::follows(&io, next));
             if is_followed && member.scheduler.is_straight() {
                 let mut last = io;
                 let rest = iter::from_fn(|| {
-                    last = ios.next_if(|(next, _)| lane::follows(&last, next))?.0;
+                    last = ios.next_if(|(next, _)| executor::follows(&last, next))?.0;
                     Some((index, last))
                 });
                 lane.begin_together(iter::once((index, io)).chain(rest).take(VECTOR_PARTS_MAX));
-            } else if member.scheduler.leave(&lane, lane::request(&io, is_for_write), (index, io)) {
+            } else if member.scheduler.leave(
+                &lane,
+                executor::request(&io, is_for_write),
+                (index, io),
+            ) {
                 left.push(io.member);
             }
-            machines.extend(lane.into_touched().into_iter().map(Machine::Shard));
+            machines.extend(lane.into_heard());
         }
-        for member in left {
-            let member = &self.members[usize::from(member.0)];
+        for member in left.into_iter().filter_map(|id| members.get(id)) {
             let lane = Lane::of_shard(self, member, home);
             member.scheduler.dispatch(&lane);
-            machines.extend(lane.into_touched().into_iter().map(Machine::Shard));
+            machines.extend(lane.into_heard());
         }
     }
 
@@ -423,6 +429,7 @@ impl Core {
         while let Some(effect) = array.poll_effect() {
             match effect {
                 ArrayEffect::Publish(view) => {
+                    self.note_places(&view);
                     *self.view.lock().expect("setting does not panic") = Arc::clone(&view);
                     self.to_every_shard(machines, || ShardEvent::View(Arc::clone(&view)));
                 }
@@ -430,7 +437,7 @@ impl Core {
                     self.to_every_shard(machines, || ShardEvent::WriteBack(round));
                 }
                 ArrayEffect::Attend(attention) => {
-                    for member in &self.members {
+                    for member in self.members.load().iter() {
                         member.set_sits_out(attention.sitting_out.contains(&member.id()));
                     }
                     self.to_every_shard(machines, || ShardEvent::Attention(Arc::clone(&attention)));
@@ -439,14 +446,24 @@ impl Core {
                     self.to_every_shard(machines, || ShardEvent::ActivityQuery);
                 }
                 ArrayEffect::WriteSuperblock { member, state } => {
-                    self.write_superblock((member, state), effects);
+                    let time = self.telling.begins(&state);
+                    match self.members.load().get(member) {
+                        Some(handle) => {
+                            let write = handle.next_superblock(&state, time);
+                            effects.operations.push((member, write));
+                        }
+                        None => drop(self.array.push(ArrayEvent::SuperblockWritten(member, false))),
+                    }
                 }
-                ArrayEffect::Flush { member } => self.flush_member(member, effects),
+                ArrayEffect::Flush { member } => {
+                    effects.operations.push((member, Operation::Flush));
+                }
                 ArrayEffect::Answer { request, result } => effects.answers.push((request, result)),
                 ArrayEffect::Notice(notice) => {
                     if let Notice::Told { .. } = notice {
-                        self.telling
-                            .is_told(|id, slot| self.members[usize::from(id.0)].told_member(slot));
+                        let members = self.members.load();
+                        let telling = &self.telling;
+                        telling.is_told(|id, slot| Some(members.get(id)?.told_member(slot)));
                     }
                     if !flaw::has(Flaw::NoticesUnowned) {
                         self.watch.tell(notice);
@@ -459,36 +476,32 @@ impl Core {
         self.arm(self.alarm.set(Machine::Array, array.poll_timeout()));
     }
 
-    fn write_superblock(
-        &self,
-        (member, state): (MemberId, Arc<SuperblockState>),
-        effects: &mut ArrayEffects,
-    ) {
-        let queue = &self.members[usize::from(member.0)];
-        let time = self.telling.begins(&state);
-        let to_ring = |ring: &Ring| ring.write_superblock(queue, &state, time);
-        if queue.is_memory() {
-            effects.superblocks.push((member, state));
-        } else if !self.ring.as_ref().is_some_and(to_ring) {
-            queue.push(Work::Superblock(state));
+    /// Notes at the members where the view has them.
+    fn note_places(&self, view: &ArrayView) {
+        let members = self.members.load();
+        for (slot, view) in (0..).zip(&view.slots) {
+            if let Some(view) = view
+                && let Some(member) = members.get(view.id)
+            {
+                member.note_view(slot, view);
+            }
         }
     }
 
-    fn flush_member(&self, member: MemberId, effects: &mut ArrayEffects) {
-        let queue = &self.members[usize::from(member.0)];
-        if queue.is_memory() {
-            effects.flushes.push(member);
-        } else if !self.ring.as_ref().is_some_and(|ring| ring.flush(queue)) {
-            queue.push(Work::Flush);
-        }
-    }
-
-    /// Begins what has waited for a member's rings.
-    pub(crate) fn begin_kept(self: &Arc<Self>, member: &MemberQueue) {
-        let _guard = AbortOnPanic::new();
+    /// Has something done at a member for the array, which is looked at again anyway.
+    fn ask_for_array(self: &Arc<Self>, id: MemberId, operation: Operation) {
+        let members = self.members.load();
+        let Some(member) = members.open_to_new(id) else {
+            self.array.push(match operation {
+                Operation::Flush => ArrayEvent::Flushed(id, false),
+                _ => ArrayEvent::SuperblockWritten(id, false),
+            });
+            return;
+        };
         let lane = Lane::new(self, member);
-        lane.begin_kept();
-        lane.into_touched().into_iter().for_each(|shard| self.drive(Machine::Shard(shard)));
+        lane.submit(operation);
+        let heard = lane.into_heard();
+        debug_assert!(heard.iter().all(|machine| *machine == Machine::Array), "for the array only");
     }
 
     fn to_every_shard(&self, machines: &mut VecDeque<Machine>, event: impl Fn() -> ShardEvent) {
@@ -499,12 +512,8 @@ impl Core {
     }
 
     fn conclude(self: &Arc<Self>, effects: &mut ArrayEffects) {
-        for member in effects.flushes.drain(..) {
-            self.array.push(self.members[usize::from(member.0)].flush());
-        }
-        for (member, state) in effects.superblocks.drain(..) {
-            let queue = &self.members[usize::from(member.0)];
-            self.array.push(queue.write_superblock(&state, self.telling.time_of(state.events)));
+        for (id, operation) in effects.operations.drain(..) {
+            self.ask_for_array(id, operation);
         }
         for (request, result) in effects.answers.drain(..) {
             self.finish(request, self.clients.requests.get(request), result);

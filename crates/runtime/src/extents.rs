@@ -73,9 +73,10 @@ fn run(core: &Core, geometry: &Geometry, at: LogicalSector, left: u64) -> (bool,
         let view = core.view.lock().expect("setting does not panic");
         let member = view.readable(slot, sector, sectors)?;
         drop(view);
-        let member = &core.members[usize::from(member.0)];
+        let members = core.members.load();
+        let member = members.get(member)?;
         // A worker asks, and is not to be kept.
-        let may_keep = core.ring.is_some() && member.berth.is_suspect();
+        let may_keep = core.workers.is_some() && member.berth.is_suspect();
         Some(if may_keep { (false, sectors) } else { member.hole_at(sector, sectors) })
     };
     match geometry {

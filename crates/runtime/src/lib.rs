@@ -20,13 +20,11 @@
 // The hand-overs that loom explores need no more than the modules they are in.
 #![cfg_attr(loom, allow(dead_code))]
 
-// The models share the tests' kit, which names this crate from outside.
-#[cfg(all(test, shuttle))]
+// The models and the executor's tests share the tests' kit, which names this crate from outside.
+#[cfg(all(test, not(loom)))]
 extern crate self as braid_runtime;
 
 mod arena;
-#[cfg(not(loom))]
-mod berth;
 #[cfg(not(loom))]
 mod cache;
 #[cfg(not(loom))]
@@ -35,11 +33,9 @@ mod clock;
 mod core;
 mod edges;
 #[cfg(not(loom))]
+mod executor;
+#[cfg(not(loom))]
 mod extents;
-#[cfg(not(loom))]
-mod lane;
-#[cfg(not(loom))]
-mod member_threads;
 #[cfg(all(test, any(loom, shuttle)))]
 mod models;
 #[cfg(not(loom))]
@@ -47,13 +43,7 @@ mod open;
 #[cfg(not(loom))]
 mod options;
 #[cfg(not(loom))]
-mod places;
 mod requests;
-#[cfg(not(any(loom, shuttle)))]
-mod ring;
-#[cfg(shuttle)]
-#[path = "ring_none.rs"]
-mod ring;
 #[cfg(not(loom))]
 mod scheduling;
 #[cfg(not(loom))]
@@ -73,6 +63,8 @@ mod waiter;
 mod walk;
 #[cfg(not(loom))]
 mod watch;
+#[cfg(not(loom))]
+mod workers;
 
 #[cfg(not(loom))]
 pub use cache::Cache;

@@ -17,16 +17,16 @@ use crate::arena::ShardMemory;
 use crate::cache::{Cache, room_bytes};
 use crate::clock::{Clock, time_of_day};
 use crate::core::{ArrayEvent, Clients, Core, End, Machine, ShardCell};
-use crate::member_threads::MemberQueue;
+use crate::executor::{self, Members, Place};
 use crate::options::{Direct, Options};
 use crate::requests::Requests;
-use crate::ring::Ring;
 use crate::sync::{Arc, Mutex};
 use crate::telling::Telling;
 use crate::timer::{Alarm, Keeper};
 use crate::turns::Turns;
 use crate::volume::Volume;
 use crate::watch::Watch;
+use crate::workers::Drivers;
 
 /// A member as the caller opened it: the same index as in the list that assembly was given.
 pub struct OpenMember {
@@ -106,9 +106,9 @@ impl Volume {
         let of = |index: usize| members.get(index)?.as_ref().map(|member| &member.superblock);
         let opening = opening(assembled, of, &manner)?;
         let untold = names(&opening, &untold);
-        let queues = queues(&opening, members, options.threads_per_member.max(1));
-        let has_file = queues.iter().any(|queue| queue.raw().is_some());
-        let ring = Ring::start(options, has_file).map_err(OpenError::Ring)?;
+        let joining = joining(&opening, members);
+        let has_file = joining.iter().any(|one| one.open.device.raw().is_some());
+        let workers = Drivers::start(options, has_file).map_err(OpenError::Ring)?;
         let geometry = assembled.geometry.clone();
         let config = options.cache.config(&geometry, options.shards, room_bytes());
         let mut array = Array::new(opening.setup);
@@ -117,33 +117,32 @@ impl Volume {
         };
         let clients = Clients::new(Regions::new(&geometry, options.shards));
         let shard = || Shard::new(config, Arc::clone(&view));
-        let cell = |_| cell((shard(), &queues), &clients.requests);
+        let cell = |_| cell((shard(), &joining), &clients.requests);
         let shards = (0..options.shards).map(cell).collect::<Result<_, _>>()?;
-        let members = queues.len();
-        let keeper = if ring.is_some() { Keeper::Workers } else { Keeper::Thread };
-        let turns = Turns::new(options.scheduling.turns, (members, usize::from(options.shards)));
+        let keeper = if workers.is_some() { Keeper::Workers } else { Keeper::Thread };
+        let turns = Turns::new(options.scheduling.turns, usize::from(options.shards));
         turns
             .set_cache(answers_early(&geometry, &options.cache), dirty_sectors_max(&options.cache));
         let core = Arc::new(Core {
             shards,
             array: Combiner::new(array),
-            members: queues,
+            members: Members::new(options.threads_per_member.max(1)),
             view: Mutex::new(view),
             clients,
             kernel: braid_parity::kernel(),
             clock: Clock::new(),
-            alarm: Alarm::new((options.shards, members), keeper),
+            alarm: Alarm::new(options.shards, keeper),
             turns,
             scheduling: Mutex::default(),
             sit_out: Mutex::new(options.sit_out),
             watch: Watch::start(watch)?,
             end: End::default(),
             telling: Telling::new(&assembled.newest),
-            ring,
+            workers,
         });
-        core.ring.as_ref().inspect(|ring| ring.connect(&core));
+        core.workers.as_ref().inspect(|drivers| drivers.connect(&core));
+        begin(&core, joining)?;
         core.schedule(|chosen| chosen.clone_from(&options.scheduling));
-        spawn(&core, options)?;
         untold.into_iter().for_each(|id| lose(&core, id));
         let made = (options, zero_is_fast, config.stripes_max);
         Ok(Self::new(core, geometry, made, through_page_cache))
@@ -171,14 +170,14 @@ pub(crate) fn dirty_sectors_max(cache: &Cache) -> u64 {
 }
 
 fn cell(
-    (shard, members): (Shard, &[Arc<MemberQueue>]),
+    (shard, members): (Shard, &[Joining]),
     requests: &Arc<Requests>,
 ) -> Result<ShardCell, OpenError> {
     let (blocks, block_sectors) = (shard.arena_blocks(), shard.block_sectors());
     let memory = ShardMemory::new(blocks, block_sectors, Arc::clone(requests));
     let memory = memory.map_err(OpenError::Memory)?;
     // Where members wait, what goes out together is merged.
-    let is_memory = members.iter().all(|member| member.is_memory());
+    let is_memory = members.iter().all(|one| executor::is_memory(&*one.open.device));
     let stripe_sectors = block_sectors as usize * members.len();
     let warm = (WARM_SECTORS_MAX / stripe_sectors.max(1)).max(1);
     let jobs_max = if is_memory { warm } else { usize::MAX };
@@ -265,47 +264,39 @@ fn names(opening: &Opening, indices: &[usize]) -> Vec<MemberId> {
     joined.filter(|(_, one)| indices.contains(&one.index)).map(|(id, _)| id).collect()
 }
 
-/// The queues of the members that take part, by their names.
-fn queues(
-    opening: &Opening,
-    mut members: Vec<Option<OpenMember>>,
-    threads_max: usize,
-) -> Vec<Arc<MemberQueue>> {
-    let queue = |(id, joined): (u16, &Joined)| {
-        let member = members[joined.index].take().expect("its superblock was just looked at");
-        let OpenMember { device, superblock } = member;
+/// A member that takes part.
+struct Joining {
+    id: MemberId,
+    open: OpenMember,
+    place: Place,
+}
+
+/// The members that take part.
+fn joining(opening: &Opening, mut members: Vec<Option<OpenMember>>) -> Vec<Joining> {
+    let join = |(id, joined): (u16, &Joined)| {
+        let open = members[joined.index].take().expect("its superblock was just looked at");
         let is_it = |setup: &Option<MemberSetup>| setup.as_ref().is_some_and(|one| one.id.0 == id);
         let slot = (0..).zip(&opening.setup.slots).find(|(_, setup)| is_it(setup));
-        let place = (slot.map(|(slot, _)| slot), joined.recovered_sectors);
-        Arc::new(MemberQueue::new(MemberId(id), device, superblock, place, threads_max))
+        let slot = slot.map(|(slot, _)| slot);
+        let place = Place { slot, recovered_sectors: joined.recovered_sectors };
+        Joining { id: MemberId(id), open, place }
     };
-    (0..).zip(&opening.members).map(queue).collect()
+    (0..).zip(&opening.members).map(join).collect()
 }
 
-/// Starts every thread that is needed at once, and has rings know the members; if a thread cannot be started, those that run
-/// are ended, and their devices let go.
-fn spawn(core: &Arc<Core>, options: &Options) -> Result<(), OpenError> {
-    let started = spawn_each(core, options);
-    if started.is_err() {
-        core.members.iter().for_each(|member| member.stop());
+/// Takes the members in and begins to keep the time; if a thread cannot be started, those that run are ended, and their
+/// devices let go.
+fn begin(core: &Arc<Core>, joining: Vec<Joining>) -> std::io::Result<()> {
+    let begun = joining.into_iter().try_for_each(|Joining { id, open, place }| {
+        core.register_member(id, (open.device, open.superblock), place)
+    });
+    begun.and_then(|()| core.keep_time()).inspect_err(|_| {
+        core.members.stop();
         core.alarm.stop();
+        core.members.join();
         core.end.join();
-    }
-    started?;
-    core.ring.as_ref().inspect(|ring| ring.register(core));
-    Ok(())
-}
-
-fn spawn_each(core: &Arc<Core>, options: &Options) -> std::io::Result<()> {
-    for member in &core.members {
-        member.connect(core);
-        let is_on_ring =
-            core.ring.is_some() && member.raw().is_some() && !member.berth.is_suspect();
-        if !is_on_ring && !member.is_memory() {
-            member.man(core, options.threads_per_member.max(1))?;
-        }
-    }
-    core.keep_time()
+        core.unregister_members();
+    })
 }
 
 #[cfg(test)]

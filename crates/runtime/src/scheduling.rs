@@ -12,8 +12,7 @@ use braid_engine::SitOut;
 use braid_engine::array::MemberId;
 
 use crate::core::{AbortOnPanic, ArrayEvent, Core, Machine};
-use crate::lane::Lane;
-use crate::member_threads::MemberQueue;
+use crate::executor::{Lane, MemberHandle, Table};
 use crate::sync::Arc;
 use crate::volume::Volume;
 
@@ -102,7 +101,7 @@ impl Scheduling {
     }
 
     /// The settings of members that have an elevator.
-    fn sorting(&self, members: &[Arc<MemberQueue>], is_multiplexed: bool) -> Vec<Settings> {
+    fn sorting(&self, members: &Table, is_multiplexed: bool) -> Vec<Settings> {
         let settings = members
             .iter()
             .map(|member| self.settings_of(member.slot(), member.turns(), is_multiplexed));
@@ -153,28 +152,30 @@ impl Core {
         let _guard = AbortOnPanic::new();
         let mut chosen = self.scheduling.lock().expect("setting does not panic");
         change(&mut chosen);
-        let one_turns = self.members.iter().any(|member| member.turns());
+        let members = self.members.load();
+        let one_turns = members.iter().any(|member| member.turns());
         // The lock is kept, so that of two who set the last one is heard by all members.
         let mut turns = chosen.settings_of_turns(one_turns, self.turns.answers_early());
-        let sorting = chosen.sorting(&self.members, turns.is_on);
+        let sorting = chosen.sorting(&members, turns.is_on);
         turns.is_on &= !sorting.is_empty();
         self.turns.set(turns);
-        let mut touched = Vec::new();
-        for member in &self.members {
+        let mut heard = Vec::new();
+        for member in members.iter() {
             let lane = Lane::new(self, member);
             member
                 .scheduler
                 .set(&lane, chosen.settings_of(member.slot(), member.turns(), turns.is_on));
             // Whoever was held may not be any more.
             member.scheduler.dispatch_held(&lane);
-            touched.extend(lane.into_touched());
+            heard.extend(lane.into_heard());
         }
+        drop(members);
         let settings = *self.sit_out.lock().expect("setting does not panic");
         let settings = chosen.sit_out(settings, &sorting, turns.is_on);
         self.array.push(ArrayEvent::SitOut(settings));
         drop(chosen);
         self.drive(Machine::Array);
-        touched.into_iter().for_each(|shard| self.drive(Machine::Shard(shard)));
+        heard.into_iter().for_each(|machine| self.drive(machine));
     }
 
     /// The same once more, since something else has been set.
@@ -185,10 +186,11 @@ impl Core {
     /// The end of a slice has come for a member that had something held.
     pub(crate) fn dispatch_held(self: &Arc<Self>, member: MemberId) {
         let _guard = AbortOnPanic::new();
-        let member = &self.members[usize::from(member.0)];
+        let members = self.members.load();
+        let Some(member) = members.get(member) else { return };
         let lane = Lane::new(self, member);
         member.scheduler.dispatch_held(&lane);
-        lane.into_touched().into_iter().for_each(|shard| self.drive(Machine::Shard(shard)));
+        self.drive_heard(lane.into_heard(), None);
     }
 }
 
@@ -217,7 +219,7 @@ impl Volume {
     pub fn elevators(&self) -> Vec<ElevatorState> {
         let _guard = AbortOnPanic::new();
         let core = self.core();
-        let state = |member: &Arc<MemberQueue>| {
+        let state = |member: &Arc<MemberHandle>| {
             let lane = Lane::new(core, member);
             let state = ElevatorState {
                 slot: member.slot(),
@@ -225,10 +227,10 @@ impl Volume {
                 settings: member.scheduler.settings(&lane),
                 counters: member.scheduler.counters(&lane),
             };
-            lane.into_touched().into_iter().for_each(|shard| core.drive(Machine::Shard(shard)));
+            core.drive_heard(lane.into_heard(), None);
             state
         };
-        core.members.iter().map(state).collect()
+        core.members.load().iter().map(state).collect()
     }
 }
 

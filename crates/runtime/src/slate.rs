@@ -8,13 +8,13 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
-use braid_engine::array::{MemberId, Notice, SuperblockState};
+use braid_engine::array::{MemberId, Notice};
 use braid_engine::effect::{MemberIo, PieceReply};
 use braid_engine::job::Job;
 use braid_engine::request::{Fault, RequestId};
 
 use crate::core::{Machine, ShardEvent};
-use crate::sync::Arc;
+use crate::executor::Operation;
 
 /// Slates that a thread keeps: as deep as driving from within driving mostly goes.
 const SLATES_MAX: usize = 8;
@@ -43,15 +43,13 @@ pub(crate) struct ShardEffects {
     pub(crate) ended: RefCell<Vec<ShardEvent>>,
 }
 
-/// What turns of the array ask for, beyond what is queued under ownership.
+/// What turns of the array ask for, beyond what is told to shards under ownership.
 #[derive(Default)]
 pub(crate) struct ArrayEffects {
     pub(crate) notices: Vec<Notice>,
     pub(crate) answers: Vec<(RequestId, Result<(), Fault>)>,
-    /// Of members in memory, which are done at once.
-    pub(crate) flushes: Vec<MemberId>,
-    /// The same.
-    pub(crate) superblocks: Vec<(MemberId, Arc<SuperblockState>)>,
+    /// For members; at most one flush and one superblock of each at a time, so that their order does not matter.
+    pub(crate) operations: Vec<(MemberId, Operation)>,
 }
 
 thread_local! {

@@ -55,11 +55,6 @@ impl Telling {
         Self { last: Mutex::new(Last { times, state: None, told: None }) }
     }
 
-    /// The time of the update with this count, which is under way.
-    pub(crate) fn time_of(&self, events: u64) -> Timestamp {
-        self.lock().times.of(events, time_of_day())
-    }
-
     /// A member is to be told this: the time to tell.
     pub(crate) fn begins(&self, state: &Arc<SuperblockState>) -> Timestamp {
         let mut last = self.lock();
@@ -68,12 +63,12 @@ impl Telling {
     }
 
     /// The update that began last is through.
-    pub(crate) fn is_told(&self, member: impl Fn(MemberId, u16) -> ToldMember) {
+    pub(crate) fn is_told(&self, member: impl Fn(MemberId, u16) -> Option<ToldMember>) {
         let mut last = self.lock();
         let state = last.state.clone().expect("what is through has begun");
         let update_time = last.times.of(state.events, time_of_day());
         let in_slots = state.roles.iter().filter_map(|role| Some((role.member, role.slot?.0)));
-        let members = in_slots.map(|(id, slot)| member(id, slot)).collect();
+        let members = in_slots.filter_map(|(id, slot)| member(id, slot)).collect();
         last.told = Some(Told { events: state.events, update_time, members });
     }
 

@@ -32,6 +32,7 @@ use smallvec::SmallVec;
 
 use crate::clock::Clock;
 use crate::core::{ArrayEvent, Core, Machine, ShardEvent};
+use crate::executor::Lane;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::flaw::{self, Flaw};
 use crate::sync::{self, Arc, Condvar, Moment, Mutex, Weak, thread};
@@ -47,7 +48,8 @@ pub(crate) enum Keeper {
 }
 
 struct State {
-    /// The array's moment, then the shards', then those of members where something is held, then the next look at them.
+    /// The array's moment, the next look at members, then the shards' moments, then those of members where something is
+    /// held, as far as one was ever set.
     due: Vec<Option<Instant>>,
     /// For each of them, the moments that workers were given and that have not come yet; each is nearer than the one before.
     armed: Vec<SmallVec<[Instant; 4]>>,
@@ -99,10 +101,15 @@ pub(crate) enum Rang {
     Nothing,
 }
 
+/// The places of the array, and of the next look; the shards' come after them.
+const ARRAY: usize = 0;
+const LOOK: usize = 1;
+const SHARDS: usize = 2;
+
 fn place(machine: Machine) -> usize {
     match machine {
-        Machine::Array => 0,
-        Machine::Shard(index) => usize::from(index.0) + 1,
+        Machine::Array => ARRAY,
+        Machine::Shard(index) => usize::from(index.0) + SHARDS,
     }
 }
 
@@ -117,8 +124,8 @@ impl State {
 }
 
 impl Alarm {
-    pub(crate) fn new((shards, members): (u16, usize), keeper: Keeper) -> Self {
-        let places = usize::from(shards) + 1 + members + 1;
+    pub(crate) fn new(shards: u16, keeper: Keeper) -> Self {
+        let places = SHARDS + usize::from(shards);
         let (due, armed) = (vec![None; places], vec![SmallVec::new(); places]);
         Self {
             state: Mutex::new(State { due, armed, keeper, stopped: false }),
@@ -137,18 +144,16 @@ impl Alarm {
     /// Sets the moment at which what is held at a member is to be looked at.
     #[must_use]
     pub(crate) fn set_held(&self, member: MemberId, due: Instant) -> Option<Arm> {
-        self.set_place(self.shards.len() + 1 + usize::from(member.0), Some(due))
-    }
-
-    /// Sets the moment of the next look at the members.
-    fn set_look(&self, due: Instant) -> Option<Arm> {
-        let look = self.state.lock().expect("setting does not panic").due.len() - 1;
-        self.set_place(look, Some(due))
+        self.set_place(SHARDS + self.shards.len() + usize::from(member.0), Some(due))
     }
 
     #[must_use]
     fn set_place(&self, place: usize, due: Option<Instant>) -> Option<Arm> {
         let mut state = self.state.lock().expect("setting does not panic");
+        if state.due.len() <= place {
+            state.due.resize(place + 1, None);
+            state.armed.resize(place + 1, SmallVec::new());
+        }
         let was = std::mem::replace(&mut state.due[place], due);
         if flaw::has(Flaw::AlarmSilent) {
             return None;
@@ -183,7 +188,9 @@ impl Alarm {
 
     /// Who is woken at a place. Before a shard looks, so that what it says then is heard.
     fn wake_up(&self, place: usize) -> Woken {
-        let Some(shard) = place.checked_sub(1) else { return Woken::Due(Machine::Array) };
+        let Some(shard) = place.checked_sub(SHARDS) else {
+            return if place == LOOK { Woken::Look } else { Woken::Due(Machine::Array) };
+        };
         if let Some(known) = self.shards.get(shard) {
             known.store(0, Ordering::Release);
             let index = u16::try_from(shard).expect("made from a u16");
@@ -199,9 +206,8 @@ impl Alarm {
         if state.stopped {
             return Woken::Stopped;
         }
-        // The last place is for workers: this thread looks at members by itself.
-        let places = state.due.len() - 1;
-        let moments = (0..).zip(&state.due[..places]);
+        // Looks are set for workers: this thread looks at members by itself.
+        let moments = (0..).zip(&state.due).filter(|(place, _)| *place != LOOK);
         let first = moments.filter_map(|(place, due)| Some(((*due)?, place))).min();
         let left = first.map_or(LOOK_INTERVAL, |(due, _)| clock.until(due));
         if let Some((_, place)) = first
@@ -232,8 +238,7 @@ impl Alarm {
             Some(at) if at > now => state.arm(place).map_or(Rang::Nothing, Rang::Later),
             Some(_) => {
                 state.due[place] = None;
-                let is_look = place == state.due.len() - 1;
-                Rang::Woken(if is_look { Woken::Look } else { self.wake_up(place) })
+                Rang::Woken(self.wake_up(place))
             }
         }
     }
@@ -260,7 +265,7 @@ impl Core {
     pub(crate) fn keep_time(self: &Arc<Self>) -> std::io::Result<()> {
         let is_first = self.alarm.core.set(Arc::downgrade(self)).is_ok();
         assert!(is_first, "the time is kept once");
-        if self.ring.is_none() {
+        if self.workers.is_none() {
             return self.keep_time_by_thread();
         }
         self.set_next_look();
@@ -277,13 +282,14 @@ impl Core {
 
     fn set_next_look(&self) {
         let interval_ns = u64::try_from(LOOK_INTERVAL.as_nanos()).expect("half a second");
-        self.arm(self.alarm.set_look(Instant(self.clock.now().0 + interval_ns)));
+        let due = Instant(self.clock.now().0 + interval_ns);
+        self.arm(self.alarm.set_place(LOOK, Some(due)));
     }
 
     /// Gives a moment to a worker, if it is for one.
     pub(crate) fn arm(&self, arm: Option<Arm>) {
         let Some(arm) = arm else { return };
-        let is_kept = self.ring.as_ref().is_some_and(|ring| ring.arm(&self.clock, arm));
+        let is_kept = self.workers.as_ref().is_some_and(|drivers| drivers.arm(&self.clock, arm));
         if !is_kept {
             self.keep_time_without_workers();
         }
@@ -302,7 +308,6 @@ impl Core {
     }
 
     /// A moment that a worker was given has come.
-    #[cfg_attr(shuttle, allow(dead_code))]
     pub(crate) fn rang(self: &Arc<Self>, place: usize) {
         match self.alarm.rang(place, self.clock.now()) {
             Rang::Nothing => {}
@@ -345,21 +350,14 @@ fn run(core: &Weak<Core>) {
     }
 }
 
-/// A file that was deleted still takes writes, but nobody will ever find them again. And a member that has work for which
+/// A file that was deleted still takes writes, but no one will ever find them again. And a member that has work for which
 /// no thread could be started gets one now, if it can be had.
 fn look_at_members(core: &Arc<Core>) {
-    for member in &core.members {
-        member.man_if_needed();
+    for member in core.members.load().iter() {
         member.berth.look();
-        if member.berth.has_kept() {
-            core.begin_kept(member);
-        }
-        // Not here where the answer may take its time: everybody's moments are kept by this thread, or it is a worker.
-        if member.is_memory() || (core.ring.is_some() && !member.berth.is_suspect()) {
-            member.look(core);
-        } else {
-            member.look_by_thread();
-        }
+        let lane = Lane::new(core, member);
+        lane.look();
+        core.drive_heard(lane.into_heard(), None);
     }
 }
 
@@ -372,7 +370,7 @@ mod tests {
     /// running.
     #[test]
     fn an_alarm_that_rang_is_silent() {
-        let (alarm, clock) = (Alarm::new((1, 0), Keeper::Thread), Clock::new());
+        let (alarm, clock) = (Alarm::new(1, Keeper::Thread), Clock::new());
         assert_eq!(alarm.set(Machine::Array, Some(Instant(0))), None);
         assert_eq!(alarm.sleep(&clock), Woken::Due(Machine::Array));
         assert_eq!(alarm.sleep(&clock), Woken::Otherwise);
@@ -382,8 +380,7 @@ mod tests {
 
     #[test]
     fn a_shard_is_woken_for_each_of_its_moments() {
-        let (alarm, clock, shard) =
-            (Alarm::new((2, 3), Keeper::Thread), Clock::new(), ShardIndex(1));
+        let (alarm, clock, shard) = (Alarm::new(2, Keeper::Thread), Clock::new(), ShardIndex(1));
         for _ in 0..2 {
             assert_eq!(alarm.bring_forward(shard, Some(Instant(u64::MAX))), None);
             assert_eq!(alarm.bring_forward(shard, Some(Instant(0))), None);
@@ -395,8 +392,7 @@ mod tests {
 
     #[test]
     fn a_member_with_something_held_is_woken_beside_the_machines() {
-        let (alarm, clock, member) =
-            (Alarm::new((2, 3), Keeper::Thread), Clock::new(), MemberId(2));
+        let (alarm, clock, member) = (Alarm::new(2, Keeper::Thread), Clock::new(), MemberId(2));
         assert_eq!(alarm.set_held(member, Instant(0)), None);
         assert_eq!(alarm.set(Machine::Array, Some(Instant(1))), None);
         assert_eq!(alarm.sleep(&clock), Woken::Held(member));
@@ -440,7 +436,7 @@ mod tests {
 
     #[test]
     fn a_worker_is_woken_once_for_each_moment() {
-        let alarm = Alarm::new((1, 0), Keeper::Workers);
+        let alarm = Alarm::new(1, Keeper::Workers);
         let mut worker = Worker { alarm: &alarm, armed: Vec::new(), wakes: 0 };
         // Put off again and again, as by writes: armed once, and once more when that has come.
         (100..200).for_each(|due| worker.set(due));
@@ -463,7 +459,7 @@ mod tests {
     /// Each of them left the far one behind, and it was armed anew: thousands, with an age of minutes.
     #[test]
     fn near_and_far_moments_in_turns_leave_few_armed() {
-        let alarm = Alarm::new((1, 0), Keeper::Workers);
+        let alarm = Alarm::new(1, Keeper::Workers);
         let mut worker = Worker { alarm: &alarm, armed: Vec::new(), wakes: 0 };
         for near in (10..).step_by(10).take(1000) {
             worker.set(50_000);
@@ -480,7 +476,7 @@ mod tests {
     /// A shard's own note of its moment kept it from ever coming back.
     #[test]
     fn moments_for_which_there_was_no_thread_are_set_again() {
-        let (alarm, shard) = (Alarm::new((1, 0), Keeper::Workers), ShardIndex(0));
+        let (alarm, shard) = (Alarm::new(1, Keeper::Workers), ShardIndex(0));
         assert!(alarm.bring_forward(shard, Some(Instant(5))).is_some());
         assert!(alarm.set(Machine::Array, Some(Instant(7))).is_some());
         assert_eq!(alarm.bring_forward(shard, Some(Instant(5))), None, "armed already");
@@ -499,14 +495,14 @@ mod tests {
 
     #[test]
     fn workers_are_heeded_until_a_thread_keeps_the_time_or_it_ends() {
-        let alarm = Alarm::new((1, 1), Keeper::Workers);
+        let alarm = Alarm::new(1, Keeper::Workers);
         let arm = alarm.bring_forward(ShardIndex(0), Some(Instant(5))).expect("armed");
-        let look = alarm.set_look(Instant(7)).expect("armed");
+        let look = alarm.set_place(LOOK, Some(Instant(7))).expect("armed");
         assert_eq!(alarm.rang(look.place, Instant(7)), Rang::Woken(Woken::Look));
         assert!(alarm.hand_over() && !alarm.hand_over(), "once");
         assert_eq!(alarm.rang(arm.place, Instant(5)), Rang::Nothing);
         assert_eq!(alarm.sleep(&Clock::new()), Woken::Due(Machine::Shard(ShardIndex(0))));
-        let ended = Alarm::new((1, 1), Keeper::Workers);
+        let ended = Alarm::new(1, Keeper::Workers);
         let arm = ended.set_held(MemberId(0), Instant(5)).expect("armed");
         ended.stop();
         assert_eq!(ended.rang(arm.place, Instant(5)), Rang::Nothing);

@@ -1,6 +1,6 @@
 //! Whose turn it is: one multiplexer for all members of an array, and what it must know.
 //!
-//! Where it stands: dispatchers ask it before they choose ([`crate::lane`]), where it is on; else nobody asks. It keeps the
+//! Where it stands: dispatchers ask it before they choose ([`crate::executor`]), where it is on; else nobody asks. It keeps the
 //! demand: what waits at which member, how far behind the flusher is, and whether somebody waits for the flusher.
 //!
 //! ```text
@@ -18,7 +18,6 @@
 
 use braid_dispatch::{State, Turn};
 use braid_elevator::{Demand, Multiplexer, MultiplexerSettings, Slice};
-use braid_engine::array::MemberId;
 use braid_engine::request::ShardIndex;
 
 use crate::sync::Mutex;
@@ -39,8 +38,8 @@ struct Behind {
 pub(crate) struct Turns {
     is_on: AtomicBool,
     multiplexer: Mutex<Multiplexer>,
-    /// By member.
-    waits: Vec<AtomicU8>,
+    /// Members where reads wait, and where anything else does.
+    waits: [AtomicUsize; 2],
     /// By shard.
     behind: Vec<Behind>,
     dirty_sectors_max: AtomicU64,
@@ -51,11 +50,11 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    pub(crate) fn new(settings: MultiplexerSettings, (members, shards): (usize, usize)) -> Self {
+    pub(crate) fn new(settings: MultiplexerSettings, shards: usize) -> Self {
         Self {
             is_on: AtomicBool::new(settings.is_on),
             multiplexer: Mutex::new(Multiplexer::new(settings, 0)),
-            waits: (0..members).map(|_| AtomicU8::new(0)).collect(),
+            waits: Default::default(),
             behind: (0..shards).map(|_| Behind::default()).collect(),
             dirty_sectors_max: AtomicU64::new(0),
             answers_early: AtomicBool::new(false),
@@ -99,21 +98,29 @@ impl Turns {
         self.urgent.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// What still waits at a member. Told by its dispatcher.
-    pub(crate) fn tell(&self, member: MemberId, waits: braid_dispatch::Allowed) {
+    /// What still waits at a member, which was `known` to. Told by its dispatcher.
+    pub(crate) fn tell(&self, known: &AtomicU8, waits: braid_dispatch::Allowed) {
         let bits = if waits.reads { READS } else { 0 } | if waits.writes { WRITES } else { 0 };
-        let known = &self.waits[usize::from(member.0)];
-        if known.load(Ordering::Relaxed) != bits {
-            known.store(bits, Ordering::Relaxed);
+        let before = known.load(Ordering::Relaxed);
+        if before == bits {
+            return;
+        }
+        known.store(bits, Ordering::Relaxed);
+        for (kind, count) in [READS, WRITES].into_iter().zip(&self.waits) {
+            match (before & kind != 0, bits & kind != 0) {
+                (false, true) => drop(count.fetch_add(1, Ordering::Relaxed)),
+                (true, false) => drop(count.fetch_sub(1, Ordering::Relaxed)),
+                _ => {}
+            }
         }
     }
 
     /// Whose turn it is at a member.
-    pub(crate) fn turn(&self, now_ns: u64, member: MemberId, state: State) -> Turn {
+    pub(crate) fn turn(&self, now_ns: u64, known: &AtomicU8, state: State) -> Turn {
         if !self.is_on() {
             return Turn { reads: true, writes: true, until_ns: now_ns };
         }
-        self.tell(member, state.waits);
+        self.tell(known, state.waits);
         let demand = self.demand();
         let mut multiplexer = self.multiplexer.lock().expect("taking turns does not panic");
         multiplexer.turn(now_ns, demand)
@@ -128,12 +135,12 @@ impl Turns {
         // Who waits for a stripe waits for the flusher to have written one.
         let is_full = self.behind.iter().any(|one| one.waiting.load(Ordering::Relaxed) > 0);
         let backlog = if is_full { 1000 } else { (dirtiest.saturating_mul(1000) / each).min(1000) };
-        let waits = self.waits.iter().fold(0, |all, one| all | one.load(Ordering::Relaxed));
+        let [reads, writes] = &self.waits;
         Demand {
             backlog_permille: u32::try_from(backlog).expect("a thousand at most"),
             is_urgent: self.urgent.load(Ordering::Relaxed) > 0,
-            reads: waits & READS != 0,
-            writes: waits & WRITES != 0,
+            reads: reads.load(Ordering::Relaxed) > 0,
+            writes: writes.load(Ordering::Relaxed) > 0,
         }
     }
 

@@ -226,13 +226,14 @@ impl Volume {
     /// A number that is another one when members have ended anything.
     #[must_use]
     pub fn ended_at_members(&self) -> u64 {
-        self.core.members.iter().map(|member| member.berth.ended()).sum()
+        self.core.members.load().iter().map(|member| member.berth.ended()).sum()
     }
 
     /// Members that have been asked for something that has not ended.
     #[must_use]
     pub fn unanswered(&self) -> Vec<MemberId> {
-        let members = self.core.members.iter().filter(|member| member.is_unanswered());
+        let members = self.core.members.load();
+        let members = members.iter().filter(|member| member.is_unanswered());
         members.map(|member| member.id()).collect()
     }
 
@@ -320,11 +321,12 @@ impl Volume {
         let clean = self.core.end.wait();
         self.core.alarm.stop();
         if !flaw::has(Flaw::MembersNotStopped) {
-            self.core.members.iter().for_each(|member| member.stop());
+            self.core.members.stop();
         }
+        self.core.members.join();
         self.core.end.join();
-        self.core.ring.as_ref().inspect(|ring| ring.unregister(&self.core));
-        self.core.ring.as_ref().inspect(|ring| ring.stop());
+        self.core.unregister_members();
+        self.core.workers.as_ref().inspect(|drivers| drivers.stop());
         self.core.watch.end();
         Stopped { clean }
     }

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use braid_ring::{Completion, Descriptor, Handler, Settings, Worker, Workers};
+use braid_ring::{Completion, Descriptor, Handler, Settings, Wake, Worker, Workers};
 
 /// The number of no worker: a moment that does not come any more.
 pub const FORGOTTEN: usize = usize::MAX;
@@ -34,7 +34,9 @@ impl Handler for Ear {
         // A test may end while something of it is being cancelled.
         let _ = self.completions.lock().expect("no panic").send(completion);
     }
+}
 
+impl Wake for Ear {
     fn wake(self: Arc<Self>, worker: &Worker, token: u64) {
         let _ = self.wakes.lock().expect("no panic").send((worker.index(), token));
     }

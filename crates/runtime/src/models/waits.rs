@@ -12,12 +12,12 @@ use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread;
 
 use super::array::{explore, sample};
-use crate::berth::{self, Berth};
 use crate::clock::Clock;
 use crate::core::End;
 use crate::core::Machine;
 use crate::edges::Turnstile;
-use crate::member_threads::Queue;
+use crate::executor::berth::{self, Berth};
+use crate::executor::threads::Queue;
 use crate::sync::flaw::{Flaw, choose};
 use crate::timer::{Alarm, Arm, Keeper, Rang, Woken};
 use crate::volume::Outcome;
@@ -194,7 +194,7 @@ fn a_line_that_is_forgotten_is_caught() {
 /// The alarm sleeps towards a moment far away when a nearer one is set.
 fn set_a_nearer_moment() {
     explore("alarm: a nearer moment, and the stop", SCHEDULES_MAX, || {
-        let (alarm, clock) = (Arc::new(Alarm::new((1, 0), Keeper::Thread)), Clock::new());
+        let (alarm, clock) = (Arc::new(Alarm::new(1, Keeper::Thread)), Clock::new());
         let sleeper = Arc::clone(&alarm);
         let thread = thread::spawn(move || {
             let mut rings = 0;
@@ -228,7 +228,7 @@ fn an_alarm_that_rings_on_is_caught() {
 /// The same, and whoever set the moment waits for it before the stop.
 fn wait_for_a_nearer_moment() {
     explore("alarm: a nearer moment is not slept through", SCHEDULES_MAX, || {
-        let (alarm, clock) = (Arc::new(Alarm::new((1, 0), Keeper::Thread)), Clock::new());
+        let (alarm, clock) = (Arc::new(Alarm::new(1, Keeper::Thread)), Clock::new());
         let sleeper = Arc::clone(&alarm);
         let thread = thread::spawn(move || while sleeper.sleep(&clock) == Woken::Otherwise {});
         assert_eq!(
@@ -285,7 +285,7 @@ impl Inbox {
 /// the near one, once.
 fn keep_moments_with_a_worker() {
     let model = || {
-        let alarm = Arc::new(Alarm::new((2, 0), Keeper::Workers));
+        let alarm = Arc::new(Alarm::new(2, Keeper::Workers));
         let inbox = Arc::new(Inbox::default());
         let set = |shard: u16, moments: [u64; 2]| {
             let (alarm, inbox) = (Arc::clone(&alarm), Arc::clone(&inbox));

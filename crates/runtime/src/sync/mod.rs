@@ -70,6 +70,11 @@ mod with_shuttle {
         pub(crate) fn elapsed(&self) -> Duration {
             Duration::from_nanos(Self::now().0 - self.0)
         }
+
+        /// Never for the operating system: a model has no workers to wake.
+        pub(crate) fn checked_add(self, _: Duration) -> Option<std::time::Instant> {
+            None
+        }
     }
 
     /// See the product's.

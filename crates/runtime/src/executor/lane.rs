@@ -1,0 +1,317 @@
+//! One member, for as long as a thread has to do with it: the one way in to it, and the one way out.
+//!
+//! Where it stands: between the loop that drives the machines ([`crate::core`]) and the back ends
+//! ([`super::ring`], [`super::threads`]).
+//!
+//! ```text
+//!   shard ─MemberIo─▶ Scheduler ─┬─ none: as they come, at once ──────────────────┐
+//!                        ▲       └─ deadline: a Flight (merged, with a ticket) ───┼──▶ submit ──▶ ring │ threads │ memory
+//!   array ─flush, superblock─────┼────────────────────────────────────────────────┘                    │
+//!   machines ◀──answers──────────┴── ticket ◀───────────────────────────────────────── complete ◀──────┘
+//! ```
+//!
+//! Under `none` nothing is sorted and nothing waits, but writes that one turn of a shard asks for side by side, such as those
+//! of small sequential writes that a stripe has collected, go as one vector all the same ([`crate::core`]).
+//!
+//! Superblocks and flushes go past the scheduler and past the line for room ([`super::berth`]). There is at most one of each
+//! under way for a member, whoever asked for them waits, and they must not wait for a slice or a tag: a superblock is what
+//! lets an error be answered, and a flush is asked for when what it covers has been answered already, so it has nothing to be
+//! ordered behind. Nor is anything else ordered here: who needs one thing before another (parity after data is known, a
+//! forced write before its answer) waits for the first to end, as the engine does.
+//!
+//! Invariants
+//! - Every part is answered once, with its own result: a vector that fails is tried again part by part, by the member's
+//!   threads, so that a bad sector fails only the request that asked for it
+//!   (`tests/scheduling.rs`: `a_bad_sector_in_a_vector_fails_only_its_own_request`). Not so a forced write: a failed
+//!   one is a failed flush, and a second try that succeeds would hide that.
+//! - A ticket is given back when all parts have been answered, never before: `out` is what the device has.
+
+use std::cell::RefCell;
+
+use braid_dispatch::{
+    Allowed, Class, Device, Operation as Kind, Place, Request, State, Ticket, Turn, Vector,
+};
+use braid_engine::Instant;
+use braid_engine::effect::{IoId, MemberFault, MemberIo, MemberIoDone, MemberOperation};
+use braid_engine::request::ShardIndex;
+use braid_member::MemberError;
+use braid_ring::Worker;
+use smallvec::SmallVec;
+
+use super::berth::Way;
+use super::member::MemberHandle;
+use super::operation::{Flight, Item, Operation, Parts};
+use super::{ring, threads};
+use crate::core::{AbortOnPanic, ArrayEvent, Core, Machine, ShardEvent};
+use crate::sync::Arc;
+use crate::workers::Drivers;
+
+/// Machines that have heard something, each once; on the stack where an array has as many shards as are usual.
+pub(crate) type Heard = SmallVec<[Machine; 16]>;
+
+/// See the module.
+pub(crate) struct Lane<'a> {
+    core: &'a Core,
+    member: &'a MemberHandle,
+    /// The shard whose effects this thread carries out, and what has ended for it; it is looked at again anyway.
+    home: Option<(ShardIndex, &'a RefCell<Vec<ShardEvent>>)>,
+    /// Other machines that have an event because of us, and must be driven.
+    heard: RefCell<Heard>,
+}
+
+impl<'a> Lane<'a> {
+    pub(crate) fn new(core: &'a Core, member: &'a MemberHandle) -> Self {
+        Self { core, member, home: None, heard: RefCell::default() }
+    }
+
+    /// The same while the effects of a shard are carried out.
+    pub(crate) fn of_shard(
+        core: &'a Core,
+        member: &'a MemberHandle,
+        home: (ShardIndex, &'a RefCell<Vec<ShardEvent>>),
+    ) -> Self {
+        Self { home: Some(home), ..Self::new(core, member) }
+    }
+
+    /// Machines that must be driven now, each once.
+    pub(crate) fn into_heard(self) -> Heard {
+        self.heard.into_inner()
+    }
+
+    /// Has an operation carried out: at once by this thread, on a ring when there is room on one, or by the member's
+    /// threads.
+    pub(crate) fn submit(&self, operation: Operation) {
+        let (member, berth) = (self.member, &self.member.berth);
+        if member.is_memory() {
+            return self.perform(operation);
+        }
+        let Some(drivers) = &self.core.workers else { return member.crew.push(member, operation) };
+        match operation {
+            Operation::Io(_) => match berth.way() {
+                Way::Ring => self.submit_to(drivers, operation),
+                Way::Threads => member.crew.push(member, operation),
+                Way::Line => berth.keep(operation),
+            },
+            // Not by a worker where the answer may take its time.
+            Operation::Look if !berth.is_suspect() => return self.perform(operation),
+            Operation::Flush | Operation::Metadata { .. } if !berth.is_suspect() => {
+                berth.begin_aside();
+                self.submit_to(drivers, operation);
+            }
+            operation => member.crew.push(member, operation),
+        }
+        self.begin_kept();
+    }
+
+    /// Begins what has waited for room on rings, as far as there is any.
+    pub(crate) fn begin_kept(&self) {
+        let Some(drivers) = &self.core.workers else { return };
+        while let Some((operation, way)) = self.member.berth.next() {
+            match way {
+                Way::Ring => self.submit_to(drivers, operation),
+                Way::Threads | Way::Line => self.member.crew.push(self.member, operation),
+            }
+        }
+    }
+
+    /// Looks after the member, from time to time: work for which no thread could be started, what has waited for room, and
+    /// whether the device is still there.
+    pub(crate) fn look(&self) {
+        let _guard = AbortOnPanic::new();
+        self.member.crew.man_if_needed(self.member);
+        self.begin_kept();
+        if self.member.crew.begin_look() {
+            self.submit(Operation::Look);
+        }
+    }
+
+    /// Gives to a ring what has a place there. What a ring cannot do is for the member's threads.
+    fn submit_to(&self, drivers: &Drivers, operation: Operation) {
+        if let Err(operation) = ring::submit(self.core, drivers, self.member, operation) {
+            if operation.takes_room() {
+                self.member.berth.forgo();
+            } else {
+                self.member.berth.forgo_aside();
+            }
+            self.member.crew.push(self.member, operation);
+        }
+    }
+
+    /// Carries an operation out on this thread, and ends it.
+    pub(super) fn perform(&self, operation: Operation) {
+        let result = threads::perform(self.core, self.member, &operation);
+        self.complete(operation, result);
+    }
+
+    /// An operation has ended, whoever carried it out.
+    pub(super) fn complete(&self, operation: Operation, result: Result<(), MemberError>) {
+        let (id, crew) = (self.member.id(), &self.member.crew);
+        match operation {
+            Operation::Io(flight) => match result {
+                Err(_) if flight.parts().len() > 1 && !flight.is_forced() => {
+                    crew.push(self.member, Operation::Apart(flight));
+                }
+                result => self.land(flight, result.map_err(fault)),
+            },
+            Operation::Apart(flight) => self.land_first(flight, result.map_err(fault)),
+            Operation::Flush => self.tell_array(ArrayEvent::Flushed(id, result.is_ok())),
+            Operation::Metadata { .. } => {
+                self.tell_array(ArrayEvent::SuperblockWritten(id, result.is_ok()));
+            }
+            Operation::Look => {
+                crew.end_look();
+                if result.is_err() {
+                    self.tell_array(ArrayEvent::MemberLost(id));
+                }
+            }
+        }
+    }
+
+    /// Tells a shard how its request ended.
+    pub(super) fn answer(&self, shard: ShardIndex, id: IoId, result: Result<(), MemberFault>) {
+        let done = ShardEvent::MemberIo(MemberIoDone { id, result });
+        if let Some((_, ended)) = self.home.filter(|(home, _)| *home == shard) {
+            return ended.borrow_mut().push(done);
+        }
+        self.core.shard(shard).combiner.push(done);
+        self.note(Machine::Shard(shard));
+    }
+
+    fn tell_array(&self, event: ArrayEvent) {
+        self.core.array.push(event);
+        self.note(Machine::Array);
+    }
+
+    fn note(&self, machine: Machine) {
+        let mut heard = self.heard.borrow_mut();
+        if !heard.contains(&machine) {
+            heard.push(machine);
+        }
+    }
+
+    /// The whole of a flight has ended.
+    fn land(&self, flight: Flight, result: Result<(), MemberFault>) {
+        for (shard, io) in flight.parts() {
+            self.answer(*shard, io.id, result);
+        }
+        self.give_back(flight);
+    }
+
+    /// Its first part has. The rest goes behind what waits for the member's threads, since a bad sector takes seconds, and a
+    /// superblock must not wait for many of them.
+    fn land_first(&self, mut flight: Flight, result: Result<(), MemberFault>) {
+        let Parts::Many(parts) = &mut flight.parts else { panic!("one part does not fail apart") };
+        let (shard, io) = parts.remove(0);
+        let is_last = parts.is_empty();
+        self.answer(shard, io.id, result);
+        if is_last {
+            return self.give_back(flight);
+        }
+        self.member.crew.push(self.member, Operation::Apart(flight));
+    }
+
+    /// All of it has been answered.
+    fn give_back(&self, flight: Flight) {
+        if let Parts::Many(parts) = flight.parts {
+            self.member.part_lists.keep(parts);
+        }
+        self.member.scheduler.done(self, flight.ticket);
+    }
+
+    /// Several that lie side by side, past the scheduler.
+    pub(crate) fn begin_together(&self, items: impl Iterator<Item = Item>) {
+        let ended = self.begin_flight(None, items);
+        debug_assert!(ended.is_none(), "there was no ticket to give back");
+    }
+
+    fn begin_flight(
+        &self,
+        ticket: Option<Ticket>,
+        items: impl Iterator<Item = Item>,
+    ) -> Option<Ticket> {
+        if self.member.is_memory() {
+            for part in items {
+                let result = threads::transfer(self.core, self.member, &part);
+                self.answer(part.0, part.1.id, result.map_err(fault));
+            }
+            return ticket;
+        }
+        self.submit(Operation::Io(Flight::new(ticket, items, &self.member.part_lists)));
+        None
+    }
+}
+
+impl Device<Item> for Lane<'_> {
+    fn now_ns(&self) -> u64 {
+        self.core.clock.now().0
+    }
+
+    fn begin(&self, vector: Vector, parts: impl Iterator<Item = Item>) -> Option<Ticket> {
+        self.begin_flight(vector.ticket, parts)
+    }
+
+    fn turn(&self, now_ns: u64, state: State) -> Turn {
+        self.core.turns.turn(now_ns, &self.member.waits, state)
+    }
+
+    fn leave(&self, waits: Allowed, until_ns: Option<u64>) {
+        self.core.turns.tell(&self.member.waits, waits);
+        if let Some(until_ns) = until_ns {
+            self.core.arm(self.core.alarm.set_held(self.member.id(), Instant(until_ns)));
+        }
+    }
+
+    fn served(&self, is_read: bool, busy_ns: u64) {
+        self.core.turns.served(is_read, busy_ns);
+    }
+}
+
+impl Core {
+    /// Drives what has heard something: on a worker that tells completions, once the others of its turn are told.
+    pub(crate) fn drive_heard(self: &Arc<Self>, heard: Heard, worker: Option<&Worker>) {
+        for machine in heard {
+            match (worker, &self.workers) {
+                (Some(worker), Some(drivers)) => drivers.put_off(worker, Arc::clone(self), machine),
+                _ => self.drive(machine),
+            }
+        }
+    }
+}
+
+/// What an error is to the engine.
+pub(super) fn fault(error: MemberError) -> MemberFault {
+    match error {
+        MemberError::Gone | MemberError::Truncated => MemberFault::Gone,
+        MemberError::OutOfSpace | MemberError::FileTooLong => MemberFault::NoSpace,
+        MemberError::Media { .. }
+        | MemberError::OutOfBounds { .. }
+        | MemberError::ReadOnly
+        | MemberError::FlushFailedBefore
+        | MemberError::Injected => MemberFault::Media,
+    }
+}
+
+/// Whether `next` is written right behind `io`, in the same way, so that they may go as one vector.
+pub(crate) fn follows(io: &MemberIo, next: &MemberIo) -> bool {
+    let as_write = |io: &MemberIo| match io.operation {
+        MemberOperation::Write { durable, .. } => Some(durable),
+        MemberOperation::Read { .. } | MemberOperation::Zero { .. } => None,
+    };
+    io.member == next.member
+        && next.sector.0 == io.sector.0 + u64::from(io.sectors)
+        && as_write(io).is_some()
+        && as_write(io) == as_write(next)
+}
+
+/// What a member operation is to the elevator. What is read for a write waits with the writes; what is read for a client,
+/// around a member that is missing or slow, or to see whether a member is well again, with the reads.
+pub(crate) fn request(io: &MemberIo, is_for_write: bool) -> Request {
+    let operation = match io.operation {
+        MemberOperation::Read { .. } if is_for_write => Kind::PreRead,
+        MemberOperation::Read { .. } => Kind::Read,
+        MemberOperation::Write { durable, .. } => Kind::Write { durable },
+        MemberOperation::Zero { .. } => Kind::Other,
+    };
+    let (class, place) = (Class::BestEffort, Place::Sorted);
+    Request { operation, class, place, start: io.sector.0, sectors: io.sectors }
+}

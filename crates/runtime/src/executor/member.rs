@@ -1,0 +1,192 @@
+//! One member of a running array: its device, its superblock, and what stands before it.
+//!
+//! What it does not do: carry anything out (the back ends), or decide where that is done ([`super::lane`]).
+//!
+//! Which slot it has, and how far it is recovered, are the view's; what is kept here is what the last view said.
+
+use std::sync::OnceLock;
+
+use braid_dispatch::{Scheduler, Settings};
+use braid_engine::array::{MemberId, MemberView, SuperblockState, update_for};
+use braid_engine::effect::MemberIo;
+use braid_geometry::{MemberSector, SECTOR_BYTES};
+use braid_member::{Member, MemberKind, Raw};
+use braid_ondisk::{Superblock, Timestamp};
+use slab::Slab;
+
+use super::berth::Berth;
+use super::operation::{Item, Operation, PartLists};
+use super::ring::Ports;
+use super::threads::Crew;
+use crate::sync::Mutex;
+use crate::sync::atomic::AtomicU8;
+use crate::telling::ToldMember;
+
+/// See the module.
+pub(crate) struct MemberHandle {
+    id: MemberId,
+    pub(super) device: Box<dyn Member>,
+    raw: Option<Raw>,
+    /// What stands before it.
+    pub(crate) scheduler: Scheduler<Item>,
+    /// What waits there, for the multiplexer ([`crate::turns`]).
+    pub(crate) waits: AtomicU8,
+    /// Its place at the rings.
+    pub(crate) berth: Berth<Operation>,
+    /// What it has there, but for plain transfers, by the tokens of their operations. Places are used again, so that nothing
+    /// is allocated once the most that was ever out has been.
+    out: Mutex<Slab<Operation>>,
+    /// Where the ends of that come.
+    pub(super) ports: OnceLock<Ports>,
+    /// Its threads.
+    pub(super) crew: Crew,
+    pub(super) part_lists: PartLists,
+    data_offset_bytes: u64,
+    place: Mutex<Place>,
+    superblock: Mutex<Superblock>,
+}
+
+/// What the last view with the member in it said of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The slot that it occupies.
+    pub(crate) slot: Option<u16>,
+    /// [`MemberView::recovered_sectors`].
+    pub(crate) recovered_sectors: u64,
+}
+
+impl MemberHandle {
+    pub(super) fn new(
+        id: MemberId,
+        device: Box<dyn Member>,
+        superblock: Superblock,
+        place: Place,
+        threads_max: usize,
+    ) -> Self {
+        let identity = device.identity();
+        Self {
+            id,
+            berth: Berth::new(identity.queue_requests, identity.is_answered_outside),
+            scheduler: Scheduler::new(Settings::straight()),
+            waits: AtomicU8::new(0),
+            out: Mutex::default(),
+            ports: OnceLock::new(),
+            crew: Crew::new(threads_max),
+            part_lists: PartLists::default(),
+            raw: device.raw(),
+            device,
+            data_offset_bytes: superblock.device.data_offset_sectors * SECTOR_BYTES,
+            place: Mutex::new(place),
+            superblock: Mutex::new(superblock),
+        }
+    }
+
+    pub(crate) fn id(&self) -> MemberId {
+        self.id
+    }
+
+    /// The slot that it occupies, or did last.
+    pub(crate) fn slot(&self) -> Option<u16> {
+        self.place().slot
+    }
+
+    fn place(&self) -> Place {
+        *self.place.lock().expect("noting does not panic")
+    }
+
+    /// Notes what a view says of it.
+    pub(crate) fn note_view(&self, slot: u16, view: &MemberView) {
+        let place = Place { slot: Some(slot), recovered_sectors: view.recovered_sectors };
+        *self.place.lock().expect("noting does not panic") = place;
+    }
+
+    /// Whether the device turns, if it says so.
+    pub(crate) fn rotational(&self) -> Option<bool> {
+        self.device.identity().rotational
+    }
+
+    /// Whether what is asked reaches a device that turns. One that says nothing does not turn; and behind the page cache
+    /// the kernel decides what reaches the device when, so that an order here would only hold back copies of memory.
+    pub(crate) fn turns(&self) -> bool {
+        self.rotational() == Some(true) && self.device.is_direct()
+    }
+
+    /// The array reads around the member from now on, or does not any more. A file system on a disk that is slow may keep
+    /// whoever asks while it looks up where a file's bytes are; a device only takes what is asked, and as much at once as ever.
+    pub(crate) fn set_sits_out(&self, sits_out: bool) {
+        if self.device.identity().kind == MemberKind::File {
+            self.berth.set_sits_out(sits_out);
+        }
+    }
+
+    /// [`Member::hole_at`] of a range of the data area; in sectors, of which one that is only part of a hole is none.
+    pub(crate) fn hole_at(&self, start: MemberSector, sectors: u64) -> (bool, u64) {
+        let offset_bytes = self.data_offset_bytes + start.0 * SECTOR_BYTES;
+        let (is_hole, bytes) = self.device.hole_at(offset_bytes, sectors * SECTOR_BYTES);
+        match bytes / SECTOR_BYTES {
+            0 => (false, 1),
+            whole => (is_hole, whole.min(sectors)),
+        }
+    }
+
+    /// Whether it has been asked for something that has not ended.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        self.berth.is_busy() || self.crew.is_looking()
+    }
+
+    /// Whether nothing waits for it, and nothing is out.
+    #[cfg_attr(not(test), allow(dead_code, reason = "no job takes members out yet"))]
+    pub(super) fn is_idle(&self) -> bool {
+        !self.is_unanswered() && !self.berth.has_kept() && self.crew.is_idle()
+    }
+
+    /// Notes what goes to a ring; the token of its operation there.
+    pub(super) fn note_out(&self, operation: Operation) -> u64 {
+        self.out.lock().expect("noting does not panic").insert(operation) as u64
+    }
+
+    /// What has come back from there.
+    pub(super) fn take_back(&self, token: u64) -> Operation {
+        let place = usize::try_from(token).expect("one of our tokens");
+        self.out.lock().expect("noting does not panic").remove(place)
+    }
+
+    /// The device's open file, if it has one.
+    pub(super) fn raw(&self) -> Option<&Raw> {
+        self.raw.as_ref()
+    }
+
+    /// Whether carrying something out never waits.
+    pub(crate) fn is_memory(&self) -> bool {
+        is_memory(&*self.device)
+    }
+
+    /// Where on the device an operation's bytes are, and how many.
+    pub(super) fn range(&self, io: &MemberIo) -> (u64, u64) {
+        let offset_bytes = self.data_offset_bytes + io.sector.0 * SECTOR_BYTES;
+        (offset_bytes, u64::from(io.sectors) * SECTOR_BYTES)
+    }
+
+    /// What it is in the array, for whoever keeps a record.
+    pub(crate) fn told_member(&self, slot: u16) -> ToldMember {
+        let superblock = self.superblock.lock().expect("writing does not panic");
+        ToldMember { slot, number: superblock.device.number, uuid: superblock.device.uuid }
+    }
+
+    /// The superblock that tells of `state`. To be written durably, one at a time.
+    pub(crate) fn next_superblock(&self, state: &SuperblockState, time: Timestamp) -> Operation {
+        let recovered_sectors = self.place().recovered_sectors;
+        let mut superblock = self.superblock.lock().expect("writing does not panic");
+        let update = update_for(&superblock, self.id, recovered_sectors, state, time);
+        superblock.apply(&update);
+        Operation::Metadata {
+            bytes: superblock.to_bytes(),
+            offset_bytes: superblock.offset_bytes(),
+        }
+    }
+}
+
+/// Whether carrying something out at a device never waits. In models it may, so that there are more schedules.
+pub(crate) fn is_memory(device: &dyn Member) -> bool {
+    device.is_memory() && !cfg!(shuttle)
+}

@@ -1,0 +1,116 @@
+//! Zeroing on a ring: one operation after the other, until it is done.
+//!
+//! ```text
+//!   punch ──refused──▶ zero the range ──refused──▶ write zeroes     (`braid_member::Raw::way_to_zero`)
+//!     └──────────────────────┴──────────────────────────┴──▶ sync, if it is to be durable ──▶ answer
+//! ```
+//!
+//! Where it stands: the steps that [`super::ring`] takes for the one operation that is more than one there. What has more
+//! zeroes to write than one operation carries goes to the member's threads, for which [`braid_member::Member::zero`] takes
+//! the same steps: the order of ways is [`Raw::way_to_zero`]'s in both.
+//!
+//! Invariant: it is answered once, when the last operation has ended, and the answer is the one that
+//! [`super::threads::perform`] would give (`tests/threads.rs`, `tests/ring.rs`).
+
+use std::io;
+
+use braid_engine::effect::{MemberIo, MemberOperation};
+use braid_member::{Deed, Raw, ZeroWay};
+use braid_ring::{Memory, Operation, Segment, Segments, Zeroing as Way};
+
+use super::member::MemberHandle;
+use super::operation::deed;
+use super::ring::Step;
+
+/// Runs of zeroes that one operation writes.
+const RUNS_MAX: usize = 256;
+
+/// The best way that is left.
+pub(super) fn begin(raw: &Raw, member: &MemberHandle, io: &MemberIo) -> Step {
+    let (offset, length) = member.range(io);
+    let MemberOperation::Zero { may_punch, .. } = io.operation else { panic!("it is zeroing") };
+    let file = raw.check(deed(io), offset, length).and_then(|()| raw.file(0, 0, offset));
+    let file = match file {
+        Ok(file) => file,
+        Err(error) => return Step::Answer(Err(error)),
+    };
+    let how = match raw.way_to_zero(offset, length, may_punch) {
+        Some(ZeroWay::PunchHole) => Way::PunchHole,
+        Some(ZeroWay::ZeroRange) => Way::ZeroRange,
+        None => {
+            let memory = zeroes(length);
+            return memory.map_or(Step::Leave, |memory| {
+                Step::Submit(Operation::Write { file, offset, memory, durable: false })
+            });
+        }
+    };
+    Step::Submit(Operation::Zero { file, offset, length, how })
+}
+
+/// So many zeroes, unless they are too many.
+fn zeroes(length_bytes: u64) -> Option<Segments> {
+    let (zeroes, mut left) = (Raw::zeroes(), usize::try_from(length_bytes).ok()?);
+    if left.div_ceil(zeroes.len()) > RUNS_MAX {
+        return None;
+    }
+    let mut memory = Segments::new();
+    while left > 0 {
+        let run = left.min(zeroes.len());
+        memory.push(Segment::part(Memory::Constant(zeroes), 0..run));
+        left -= run;
+    }
+    Some(memory)
+}
+
+/// What comes after `operation`, which ended as `result`.
+pub(super) fn after(
+    raw: &Raw,
+    member: &MemberHandle,
+    io: &MemberIo,
+    (operation, result): (&Operation, io::Result<usize>),
+) -> Step {
+    match (operation, result) {
+        (Operation::Sync { .. }, result) => {
+            Step::Answer(result.map(drop).map_err(|error| raw.fault(Deed::Flush, error)))
+        }
+        (Operation::Zero { how, .. }, Err(error)) if raw.is_refused(way(*how), &error) => {
+            begin(raw, member, io)
+        }
+        (_, Err(error)) => Step::Answer(Err(raw.fault(deed(io), error))),
+        (_, Ok(_)) => {
+            let MemberOperation::Zero { durable, .. } = io.operation else {
+                panic!("it is zeroing");
+            };
+            if !durable {
+                return Step::Answer(Ok(()));
+            }
+            let file = raw.check(Deed::Flush, 0, 0).and_then(|()| raw.file(0, 0, 0));
+            file.map_or_else(
+                |error| Step::Answer(Err(error)),
+                |file| Step::Submit(Operation::Sync { file }),
+            )
+        }
+    }
+}
+
+fn way(how: Way) -> ZeroWay {
+    match how {
+        Way::PunchHole => ZeroWay::PunchHole,
+        Way::ZeroRange => ZeroWay::ZeroRange,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeroes_are_as_many_as_are_asked_for() {
+        let run = Raw::zeroes().len();
+        for length in [512, run, run + 512, RUNS_MAX * run] {
+            let memory = zeroes(length as u64).expect("few enough");
+            assert_eq!(memory.iter().map(Segment::length_bytes).sum::<usize>(), length);
+        }
+        assert!(zeroes((RUNS_MAX * run + 1) as u64).is_none());
+    }
+}
