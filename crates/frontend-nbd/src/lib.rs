@@ -46,7 +46,6 @@ mod socket;
 mod sync;
 mod task;
 mod threads;
-mod tray;
 
 pub use braid_nbd_proto::{BlockSizes, ErrorCode, Extent, NbdUri, Transport};
 pub use braid_ring::Payload;

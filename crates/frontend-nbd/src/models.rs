@@ -1,4 +1,5 @@
-//! Models of the hand-overs between connections, and to a desk: the registry and the tray under very many schedules.
+//! Models of the hand-overs between connections: the registry and the budget under very many schedules. That to a desk is
+//! `braid-ring`'s, with its models.
 //!
 //! Where it stands: unit tests that exist under `--cfg shuttle` only; `cargo xtask models` runs them, and those of one
 //! connection in [`crate::threads`]. Timeouts never pass in a model, so a wake-up that is lost is a deadlock.
@@ -8,14 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
-use shuttle::sync::mpsc;
 use shuttle::{Config, MaxSteps, Runner, thread};
 
 use crate::budget::{Bell, Budget, Grant, Need, Purse};
 use crate::registry::{Admission, Registry, Room};
 use crate::socket::Socket;
 use crate::sync::{Condvar, Flaw, Mutex, choose};
-use crate::tray::Tray;
 
 /// Every schedule of a model is from this seed on.
 const SEED: u64 = 1;
@@ -81,51 +80,6 @@ fn whoever_waits_for_room_or_for_the_end_is_woken() {
 fn a_connection_that_leaves_silently_is_caught() {
     choose(Flaw::LeaveSilent);
     sample("flawed", come_and_go);
-}
-
-/// Two threads leave two things each; the desk sleeps until it is called, and has turns until it has all four.
-fn leave_and_take() {
-    let tray = Arc::new(Tray::new());
-    let (call, called) = mpsc::channel();
-    let others: Vec<_> = (0..2)
-        .map(|thread| {
-            let (tray, call) = (Arc::clone(&tray), call.clone());
-            thread::spawn(move || {
-                for thing in 0..2 {
-                    if tray.leave(thread * 2 + thing) {
-                        call.send(()).expect("the desk is there");
-                    }
-                }
-            })
-        })
-        .collect();
-    let (mut all, mut things) = (Vec::new(), Vec::new());
-    while all.len() < 4 {
-        called.recv().expect("we have a sender ourselves");
-        loop {
-            tray.open();
-            tray.take(&mut things);
-            if things.is_empty() && tray.close() {
-                break;
-            }
-            all.append(&mut things);
-        }
-    }
-    others.into_iter().for_each(|other| other.join().expect("it does not panic"));
-    all.sort_unstable();
-    assert_eq!(all, [0, 1, 2, 3], "everything is taken, and once");
-}
-
-#[test]
-fn nothing_stays_in_the_tray() {
-    sample("tray: two leave, one takes", leave_and_take);
-}
-
-#[test]
-#[should_panic(expected = "deadlock")]
-fn a_desk_that_does_not_look_once_more_is_caught() {
-    choose(Flaw::NoLastLook);
-    sample("flawed", leave_and_take);
 }
 
 /// A bell that somebody sleeps at.

@@ -25,7 +25,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use braid_ring::{Handler, Operation, Segments, Wake, Worker, Workers};
+use braid_ring::{Handler, Inbox, Operation, Segments, Wake, Worker, Workers};
 
 use crate::budget::Bell;
 use crate::connection::{Batch, Connection, Identity, Receive, Task};
@@ -33,7 +33,6 @@ use crate::export::{Outcome, Receiver, Token};
 use crate::server::Shared;
 use crate::socket::Socket;
 use crate::task::{Done, perform};
-use crate::tray::Tray;
 
 /// A worker that tells a connection the time so late was stopped, or had no processor.
 const LATE: Duration = Duration::from_secs(1);
@@ -129,7 +128,7 @@ pub(crate) struct Desk {
     index: usize,
     state: Mutex<State>,
     /// Left by anybody.
-    left: Tray<Left>,
+    left: Inbox<Left>,
 }
 
 /// One desk for each worker.
@@ -139,7 +138,7 @@ pub(crate) fn desks(shared: &Arc<Shared>, workers: &Arc<Workers>) -> Vec<Arc<Des
         workers: Arc::clone(workers),
         index,
         state: Mutex::default(),
-        left: Tray::new(),
+        left: Inbox::new(true),
     };
     (0..workers.count()).map(|index| Arc::new(desk(index))).collect()
 }
@@ -207,9 +206,13 @@ impl Wake for Desk {
 
 impl Desk {
     fn leave(self: &Arc<Self>, left: Left) {
-        // Workers that have stopped have stopped every connection as well.
-        if self.left.leave(left) && self.call(Errand::Turn).is_err() {
-            self.left.discard();
+        let bell = self.left.push(left, false);
+        // Workers that have stopped have stopped every connection as well: what is left for one is for nobody.
+        if let Ok(braid_ring::Bell::Ring) = bell
+            && self.call(Errand::Turn).is_err()
+        {
+            let _awake = self.left.close();
+            self.left.take(&mut Vec::new());
         }
     }
 
@@ -289,13 +292,9 @@ impl Desk {
     fn turn(self: &Arc<Self>, state: &mut State, worker: &Worker) {
         let now = Instant::now();
         loop {
-            self.left.open();
             self.take_left(state);
-            if state.listed.is_empty() {
-                if self.left.close() {
-                    break;
-                }
-                continue;
+            if state.listed.is_empty() && self.left.sleep() {
+                break;
             }
             for place in 0..state.listed.len() {
                 self.advance(state, place, now);
@@ -307,7 +306,7 @@ impl Desk {
             self.carry(state, index, worker);
         }
         state.touched = touched;
-        // Bells are left in trays, which are nobody's lock.
+        // Bells are left in inboxes, which are nobody's lock for long.
         self.shared.budget.ring();
     }
 

@@ -29,8 +29,6 @@ pub(crate) enum Flaw {
     CloseForgetsReader,
     /// A completion that is dropped answers nothing.
     DropUnanswered,
-    /// A desk says that it will not look, and does not look once more.
-    NoLastLook,
     /// A connection that leaves wakes nobody.
     LeaveSilent,
     /// What is given back to the budget calls nobody.

@@ -1,16 +1,24 @@
-//! Where other threads leave things for a worker, and how they know whether to wake it.
+//! Where other threads leave things for one taker, and how they know whether to wake it.
 //!
 //! ```text
-//!   worker:  take ... take, nothing there ... sleep (says so, if still nothing) ... wait for the bell
-//!   other:   push; if the worker had said that it sleeps: ring the bell, once
+//!   taker:  take ... take, nothing there ... sleep (says so, if still nothing) ... wait for the bell
+//!   other:  push; if the taker had said that it sleeps: ring the bell, once
 //! ```
 //!
-//! What was pushed, and whether the worker sleeps, are under one lock. So whoever pushes either comes
-//! before the worker says that it sleeps, and then the worker sees the item and does not; or after,
+//! The taker is a worker, whose bell is an eventfd; or something that lives on a worker and has its turn there, such as the
+//! connections of a front end, whose bell is [`crate::Workers::wake`].
+//!
+//! What was pushed, and whether the taker sleeps, are under one lock. So a thread that pushes either comes
+//! before the taker says that it sleeps, and then the taker sees the item and does not; or after,
 //! and then it sees that it has to ring. [check: a_worker_is_never_left_asleep]
+//!
+//! The two other hand-overs of this kind have other takers. Insertion lists (`braid_dispatch`) have none of their own: a thread
+//! that pushes takes, unless another does, and no one sleeps. A member's queue (`braid_runtime`'s `executor/threads.rs`) has
+//! several, each of which waits for one item.
 
 use crate::sync::Mutex;
 
+#[derive(Debug)]
 struct State<T> {
     items: Vec<T>,
     is_asleep: bool,
@@ -18,29 +26,34 @@ struct State<T> {
     is_closed: bool,
 }
 
-/// Things for a worker.
-pub(crate) struct Inbox<T> {
+/// Things for one taker.
+#[derive(Debug)]
+pub struct Inbox<T> {
     state: Mutex<State<T>>,
 }
 
 /// What is to be done after a push.
 #[must_use]
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Bell {
-    /// The worker sleeps: wake it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bell {
+    /// The taker sleeps: wake it.
     Ring,
     /// It will look by itself.
     Leave,
 }
 
 impl<T> Inbox<T> {
-    pub(crate) fn new() -> Self {
-        let state = State { items: Vec::new(), is_asleep: false, is_closed: false };
+    /// An empty one, of a taker that is awake or sleeps.
+    pub fn new(is_asleep: bool) -> Self {
+        let state = State { items: Vec::new(), is_asleep, is_closed: false };
         Self { state: Mutex::new(state) }
     }
 
     /// Leaves an item. An inbox that was closed takes items from workers (`is_inside`) only.
-    pub(crate) fn push(&self, item: T, is_inside: bool) -> Result<Bell, T> {
+    ///
+    /// # Errors
+    /// It was; the item back.
+    pub fn push(&self, item: T, is_inside: bool) -> Result<Bell, T> {
         let mut state = self.state.lock().expect("pushing does not panic");
         if state.is_closed && !is_inside {
             return Err(item);
@@ -49,13 +62,13 @@ impl<T> Inbox<T> {
         Ok(Self::bell(&mut state))
     }
 
-    /// Has the worker look at something else than its inbox.
+    /// Has the taker look at something else than its inbox.
     pub(crate) fn disturb(&self) -> Bell {
         Self::bell(&mut self.state.lock().expect("pushing does not panic"))
     }
 
     /// Takes nothing more from outside.
-    pub(crate) fn close(&self) -> Bell {
+    pub fn close(&self) -> Bell {
         let mut state = self.state.lock().expect("pushing does not panic");
         state.is_closed = true;
         Self::bell(&mut state)
@@ -65,16 +78,16 @@ impl<T> Inbox<T> {
         if std::mem::take(&mut state.is_asleep) { Bell::Ring } else { Bell::Leave }
     }
 
-    /// Takes everything, into a list that is empty.
-    pub(crate) fn take(&self, items: &mut Vec<T>) {
+    /// Takes everything, into a list that is empty. The taker is awake.
+    pub fn take(&self, items: &mut Vec<T>) {
         debug_assert!(items.is_empty());
         let mut state = self.state.lock().expect("pushing does not panic");
         state.is_asleep = false;
         std::mem::swap(&mut state.items, items);
     }
 
-    /// Says that the worker sleeps from now on, unless there is something for it.
-    pub(crate) fn sleep(&self) -> bool {
+    /// Says that the taker sleeps from now on, unless there is something for it.
+    pub fn sleep(&self) -> bool {
         let mut state = self.state.lock().expect("pushing does not panic");
         state.is_asleep = state.items.is_empty();
         state.is_asleep
@@ -88,7 +101,7 @@ mod tests {
 
     #[test]
     fn the_bell_is_rung_once_for_a_sleeper() {
-        let inbox = Inbox::new();
+        let inbox = Inbox::new(false);
         assert_eq!(inbox.push(1, false), Ok(Bell::Leave), "it is awake");
         assert!(!inbox.sleep(), "there is something for it");
         let mut items = Vec::new();
@@ -101,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_closed_inbox_takes_from_workers_only() {
-        let inbox = Inbox::new();
+        let inbox = Inbox::new(false);
         assert_eq!(inbox.close(), Bell::Leave);
         assert_eq!(inbox.push(1, false), Err(1));
         assert_eq!(inbox.push(1, true), Ok(Bell::Leave));

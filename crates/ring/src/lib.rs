@@ -57,6 +57,7 @@ mod workers;
 
 pub use counters::Counters;
 pub use error::RingError;
+pub use inbox::{Bell, Inbox};
 pub use memory::{Keep, Lease, Memory, Segment, Segments};
 pub use operation::{Completion, Descriptor, Handler, Operation, Wake, Zeroing};
 pub use payload::{

@@ -68,8 +68,11 @@ impl Door {
 
 /// `threads` leave `each` items; the worker gets all of them, those of one thread in order.
 fn hand_over(threads: u32, each: u32, flaw: Flaw) {
-    let door =
-        Arc::new(Door { inbox: Inbox::new(), rung: Mutex::new(false), changed: Condvar::new() });
+    let door = Arc::new(Door {
+        inbox: Inbox::new(false),
+        rung: Mutex::new(false),
+        changed: Condvar::new(),
+    });
     let others: Vec<_> = (0..threads)
         .map(|thread| {
             let door = Arc::clone(&door);

@@ -86,7 +86,7 @@ impl Shared {
         let failed = |errno: Errno| RingError::System { call: "eventfd", error: errno.into() };
         let mailbox = |_| -> Result<Mailbox, RingError> {
             let bell = eventfd(0, flags).map_err(failed)?;
-            Ok(Mailbox { inbox: Inbox::new(), bell, tally: Arc::default() })
+            Ok(Mailbox { inbox: Inbox::new(false), bell, tally: Arc::default() })
         };
         let mailboxes = (0..workers).map(mailbox).collect::<Result<_, _>>()?;
         let (stopping, under_way) = (AtomicBool::new(false), AtomicUsize::new(workers));
