@@ -6,9 +6,9 @@
 
 use std::sync::TryLockError;
 
+use crate::flaw::{self, Flaw};
 use crate::inbox::{Count, Inbox, lists_for_all_cores};
-use crate::sync::flaw::{self, Flaw};
-use crate::sync::{TryMutex, TryMutexGuard};
+use braid_sync::{TryMutex, TryMutexGuard};
 
 /// A machine with an inbox.
 #[derive(Debug)]

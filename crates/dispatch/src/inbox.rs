@@ -8,9 +8,9 @@
 //! With one list the order of pushes is kept; with several, that of each thread
 //! [check: what_one_thread_pushes_keeps_its_order].
 
-use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use crate::sync::flaw::{self, Flaw};
-use crate::sync::{Mutex, thread_number};
+use crate::flaw::{self, Flaw};
+use braid_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use braid_sync::{Mutex, thread_number};
 
 /// Lists at most: one bit each.
 const LISTS_MAX: usize = 64;

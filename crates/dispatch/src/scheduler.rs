@@ -28,9 +28,9 @@ use braid_elevator::{
 
 use crate::combiner::{Carry, Combiner};
 use crate::counters::Counters;
-use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::flaw::{self, Flaw};
+use crate::flaw::{self, Flaw};
+use braid_sync::Mutex;
+use braid_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Dispatches that are chosen in one ownership, so that nobody owns the elevator for long. In models it is so low that
 /// a batch is full.

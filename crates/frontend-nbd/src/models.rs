@@ -8,35 +8,19 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
-use shuttle::{Config, MaxSteps, Runner, thread};
+use shuttle::thread;
 
 use crate::budget::{Bell, Budget, Grant, Need, Purse};
 use crate::registry::{Admission, Registry, Room};
 use crate::socket::Socket;
 use crate::sync::{Condvar, Flaw, Mutex, choose};
 
-/// Every schedule of a model is from this seed on.
-const SEED: u64 = 1;
-/// Switches of threads that deep priorities may force in one schedule.
-const CHANGES_MAX: usize = 3;
-/// No model takes this many steps unless somebody waits for ever.
-const STEPS_MAX: usize = 20_000;
 /// Enough that each flaw is found with room to spare.
 const SCHEDULES: usize = 1_000;
 
-fn run(scheduler: impl Scheduler + 'static, model: fn()) -> usize {
-    let mut config = Config::new();
-    config.max_steps = MaxSteps::FailAfter(STEPS_MAX);
-    config.silence_warnings = true;
-    Runner::new(scheduler, config).run(model)
-}
-
-/// Runs a model under random schedules, and under as many with few forced switches.
+/// Runs a model in which time stands still.
 pub(crate) fn sample(name: &str, model: fn()) {
-    let schedules = run(RandomScheduler::new_from_seed(SEED, SCHEDULES), model)
-        + run(PctScheduler::new_from_seed(SEED, CHANGES_MAX, SCHEDULES), model);
-    println!("model {name}: {schedules} schedules, half random, half with few switches");
+    braid_sync::models::sample(name, SCHEDULES, false, model);
 }
 
 /// A connected pair, ours as the server has it.

@@ -16,7 +16,7 @@
 //! that pushes takes, unless another does, and no one sleeps. A member's queue (`braid_runtime`'s `executor/threads.rs`) has
 //! several, each of which waits for one item.
 
-use crate::sync::Mutex;
+use braid_sync::Mutex;
 
 #[derive(Debug)]
 struct State<T> {

@@ -50,7 +50,6 @@ mod payload;
 mod region;
 mod room;
 mod setup;
-mod sync;
 mod timers;
 mod worker;
 mod workers;

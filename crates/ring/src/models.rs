@@ -4,19 +4,7 @@
 //! The bell is a flag that can be waited for, as the eventfd is. A worker that is left asleep is a
 //! deadlock, which both checkers find. The models with a flaw show that they would.
 
-use std::sync::Arc as Shared;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-#[cfg(loom)]
-use loom::{
-    sync::{Arc, Condvar, Mutex},
-    thread,
-};
-#[cfg(shuttle)]
-use shuttle::{
-    sync::{Arc, Condvar, Mutex},
-    thread,
-};
+use braid_sync::{Arc, Condvar, Mutex, thread};
 
 use crate::inbox::{Bell, Inbox};
 
@@ -89,29 +77,13 @@ fn hand_over(threads: u32, each: u32, flaw: Flaw) {
 
 #[cfg(loom)]
 fn explore(name: &str, threads: u32, each: u32, flaw: Flaw) {
-    let count = Shared::new(AtomicUsize::new(0));
-    let counted = Shared::clone(&count);
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
-    builder.check(move || {
-        counted.fetch_add(1, Ordering::Relaxed);
-        hand_over(threads, each, flaw);
-    });
-    let count = count.load(Ordering::Relaxed);
-    println!("model {name}: {count} schedules, all with up to 3 preemptions");
+    braid_sync::models::explore(name, 3, move || hand_over(threads, each, flaw));
 }
 
 #[cfg(shuttle)]
 fn explore(name: &str, threads: u32, each: u32, flaw: Flaw) {
-    const SCHEDULES: usize = 20_000;
-    let count = Shared::new(AtomicUsize::new(0));
-    let counted = Shared::clone(&count);
-    let model = move || {
-        counted.fetch_add(1, Ordering::Relaxed);
-        hand_over(threads * 2, each * 3, flaw);
-    };
-    shuttle::check_random(model, SCHEDULES);
-    println!("model {name}: {} schedules, random", count.load(Ordering::Relaxed));
+    let model = move || hand_over(threads * 2, each * 3, flaw);
+    braid_sync::models::sample(name, 10_000, false, model);
 }
 
 #[test]

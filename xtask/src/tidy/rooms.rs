@@ -8,8 +8,18 @@ use super::tree::Tree;
 use super::{Finding, Rule};
 
 /// Crates whose root says `#![forbid(unsafe_code)]`.
-const FORBIDDEN: [&str; 9] =
-    ["hooks", "geometry", "ondisk", "nbd-proto", "engine", "assembly", "dispatch", "member", "lab"];
+const FORBIDDEN: [&str; 10] = [
+    "hooks",
+    "sync",
+    "geometry",
+    "ondisk",
+    "nbd-proto",
+    "engine",
+    "assembly",
+    "dispatch",
+    "member",
+    "lab",
+];
 
 /// A file or folder where `unsafe` may stand.
 struct Room {

@@ -5,28 +5,12 @@ use std::sync::Mutex as Notes;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use braid_elevator::{Class, Depth, Operation, Place, Policy, Settings};
+use braid_sync::models::explore;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::tell;
-use crate::sync::flaw::{Flaw, choose};
+use crate::flaw::{Flaw, choose};
 use crate::{Combiner, Device, Request, Scheduler, Ticket, Vector};
-
-/// Runs `model` under every schedule with at most `preemptions` of them.
-fn explore(name: &str, preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
-    let count = Shared::new(AtomicUsize::new(0));
-    let counted = Shared::clone(&count);
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.max_branches = 20_000;
-    builder.check(move || {
-        counted.fetch_add(1, Ordering::Relaxed);
-        crate::sync::begin();
-        model();
-    });
-    let how = format!("all with up to {preemptions} preemptions");
-    tell(name, count.load(Ordering::Relaxed), &how);
-}
 
 type Noting = Combiner<Vec<u32>, u32>;
 

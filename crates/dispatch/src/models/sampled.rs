@@ -3,23 +3,13 @@
 use std::sync::{Arc, Mutex};
 
 use braid_elevator::{Class, Depth, Operation, Place, Settings, Turn};
+use braid_sync::models::sample;
 use shuttle::thread;
 
-use super::tell;
-use crate::sync::flaw::{Flaw, choose};
+use crate::flaw::{Flaw, choose};
 use crate::{Allowed, Device, Request, Scheduler, State, Ticket, Vector};
 
-const SCHEDULES: usize = 3_000;
-
-/// A longer run than usual, by this factor.
-const FACTOR_VARIABLE: &str = "BRAID_MODELS_FACTOR";
-
-fn sample(name: &str, model: impl Fn() + Send + Sync + 'static) {
-    let factor = std::env::var(FACTOR_VARIABLE).ok().and_then(|factor| factor.parse().ok());
-    let schedules = SCHEDULES * factor.unwrap_or(1);
-    shuttle::check_random(model, schedules);
-    tell(name, schedules, "at random");
-}
+const SCHEDULES: usize = 1_500;
 
 /// Gives what is out to threads that end it, and holds reads until it is told otherwise.
 struct Held {
@@ -61,7 +51,7 @@ fn request(item: u32) -> Request {
 
 /// Three threads insert, one ends, one switches the policy, one says that reads may go from now on.
 fn everything_at_once() {
-    sample("dispatcher: insertions, completions, a switch and a turn", || {
+    sample("dispatcher: insertions, completions, a switch and a turn", SCHEDULES, false, || {
         const ITEMS: u32 = 6;
         let depth = Depth { total: 2, kept_for_reads: 0, kept_for_writes: 0 };
         let settings = Settings { depth, ..Settings::default() };

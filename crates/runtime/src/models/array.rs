@@ -6,65 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use braid_geometry::Level;
 use braid_member::{Identity, Member, MemberError, MemoryMember};
-use shuttle::scheduler::{DfsScheduler, PctScheduler, RandomScheduler, Scheduler};
-use shuttle::{Config, MaxSteps, Runner};
 
-use super::tell;
-use crate::{Cache, CacheMode, Notice, OpenMember, Options, Scheduling, Volume, sync};
+use crate::{Cache, CacheMode, Notice, OpenMember, Options, Scheduling, Volume};
 
 #[allow(dead_code, unreachable_pub)]
 #[path = "../../tests/kit/mod.rs"]
 mod kit;
-
-/// Every schedule of a model is from this seed on.
-const SEED: u64 = 1;
-/// Switches of threads that deep priorities may force in one schedule.
-const CHANGES_MAX: usize = 3;
-/// No model takes this many steps unless somebody waits for ever.
-const STEPS_MAX: usize = 400_000;
-/// Stack of a modelled thread.
-const STACK_BYTES: usize = 256 << 10;
-
-/// A longer run than usual, by this factor.
-const FACTOR_VARIABLE: &str = "BRAID_MODELS_FACTOR";
-
-fn run(scheduler: impl Scheduler + 'static, model: impl Fn() + Send + Sync + 'static) -> usize {
-    let mut config = Config::new();
-    config.stack_size = STACK_BYTES;
-    config.max_steps = MaxSteps::FailAfter(STEPS_MAX);
-    config.silence_warnings = true;
-    Runner::new(scheduler, config).run(model)
-}
-
-/// Runs a small model, in which time stands still, under all schedules or the first `most`.
-pub(super) fn explore(name: &str, most: usize, model: impl Fn() + Send + Sync + 'static) {
-    let count = run(DfsScheduler::new(Some(most), false), move || {
-        sync::begin_time(false);
-        model();
-    });
-    let how = if count < most { "all there are" } else { "the first of them" };
-    tell(name, count, how);
-}
-
-/// Runs a large model under `schedules` random schedules, and as many with few forced switches,
-/// which reach what needs one thread to be left behind for long.
-pub(super) fn sample(
-    name: &str,
-    schedules: usize,
-    passes: bool,
-    model: impl Fn() + Send + Sync + 'static,
-) {
-    let factor = std::env::var(FACTOR_VARIABLE).ok().and_then(|text| text.parse().ok());
-    let schedules = schedules * factor.unwrap_or(1);
-    let model = Arc::new(move || {
-        sync::begin_time(passes);
-        model();
-    });
-    let (random, forced) = (Arc::clone(&model), model);
-    let count = run(RandomScheduler::new_from_seed(SEED, schedules), move || random())
-        + run(PctScheduler::new_from_seed(SEED, CHANGES_MAX, schedules), move || forced());
-    tell(name, count, "half random, half with few switches");
-}
 
 /// A member whose every access takes long enough for others to run.
 struct Slow {

@@ -12,29 +12,14 @@ use braid_engine::job::Span;
 use braid_engine::request::{Fault, Operation, Piece, Regions, Request, RequestId, Split, Way};
 use braid_geometry::{Geometry, Level, LogicalSector, Shape};
 use braid_ring::Payload;
+use braid_sync::models::explore;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::tell;
 use crate::arena::ShardMemory;
 use crate::edges::Turnstile;
 use crate::requests::{self, Requests};
 use crate::sync::flaw::{Flaw, choose};
-
-/// Runs `model` under every schedule with at most `preemptions` of them.
-fn explore(name: &str, preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
-    let count = Shared::new(AtomicUsize::new(0));
-    let counted = Shared::clone(&count);
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.max_branches = 20_000;
-    builder.check(move || {
-        counted.fetch_add(1, Ordering::Relaxed);
-        model();
-    });
-    let how = format!("all with up to {preemptions} preemptions");
-    tell(name, count.load(Ordering::Relaxed), &how);
-}
 
 /// What writes at the turnstile share.
 struct Gate {

@@ -15,8 +15,3 @@ mod exhaustive;
 mod volume;
 #[cfg(shuttle)]
 mod waits;
-
-/// What `cargo xtask models` shows.
-fn tell(model: &str, schedules: usize, how: &str) {
-    println!("model {model}: {schedules} schedules, {how}");
-}

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use braid_geometry::Level;
+use braid_sync::models::sample;
 use shuttle::thread;
 
-use super::array::{Array, sample};
+use super::array::Array;
 use crate::sync::flaw::{Flaw, choose};
 use crate::{
     Elevator, ElevatorTuning, Multiplex, Notice, Payload, Scheduling, Volume, VolumeError,

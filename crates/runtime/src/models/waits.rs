@@ -8,10 +8,10 @@ use braid_dispatch::Combiner;
 use braid_engine::Instant;
 use braid_engine::array::{MemberId, Notice};
 use braid_engine::request::{ShardIndex, Way};
+use braid_sync::models::{explore, sample};
 use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread;
 
-use super::array::{explore, sample};
 use crate::clock::Clock;
 use crate::core::End;
 use crate::core::Machine;

@@ -1,11 +1,6 @@
-//! Lines that a model can leave out, to show that it would notice.
-//!
-//! Where it stands: asked at the few places named below. In the product the answer is a constant
-//! `false`, and nothing of this is left after compilation.
+//! Lines of this crate that a model can leave out: asked at the few places named below.
 
-/// One thing done wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flaw {
+braid_sync::flaws! { pub(crate) enum Flaw {
     /// Leaving the turnstile begins nobody.
     LeaveSilent,
     /// Nobody waits at the turnstile.
@@ -40,32 +35,4 @@ pub(crate) enum Flaw {
     MembersNotStopped,
     /// Whoever leaves a ring does not look at the line.
     LineForgotten,
-}
-
-#[cfg(not(any(loom, shuttle)))]
-pub(crate) const fn has(_: Flaw) -> bool {
-    false
-}
-
-#[cfg(any(loom, shuttle))]
-mod chosen {
-    use std::cell::Cell;
-
-    use super::Flaw;
-
-    thread_local! {
-        // Both checkers run all threads of a model on the thread of its test.
-        static CHOSEN: Cell<Option<Flaw>> = const { Cell::new(None) };
-    }
-
-    pub(crate) fn has(flaw: Flaw) -> bool {
-        CHOSEN.get() == Some(flaw)
-    }
-
-    /// Leaves something out for the rest of this test.
-    pub(crate) fn choose(flaw: Flaw) {
-        CHOSEN.set(Some(flaw));
-    }
-}
-#[cfg(any(loom, shuttle))]
-pub(crate) use chosen::*;
+} }

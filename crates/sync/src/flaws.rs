@@ -1,0 +1,38 @@
+//! Lines that a model can leave out, to show that it would notice.
+
+/// Declares them: an enum, `has`, which is asked where such a line stands, and, for models, `choose`. In the product the
+/// answer is a constant `false`, and nothing of this is left after compilation.
+#[macro_export]
+macro_rules! flaws {
+    ($visibility:vis enum Flaw { $(#[doc = $what:literal] $name:ident,)* }) => {
+        /// One thing done wrong.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        $visibility enum Flaw {
+            $(#[doc = $what] $name,)*
+        }
+
+        #[cfg(not(any(loom, shuttle)))]
+        #[inline]
+        pub(crate) const fn has(_: Flaw) -> bool {
+            false
+        }
+
+        #[cfg(any(loom, shuttle))]
+        thread_local! {
+            // Both checkers run all threads of a model on the thread of its test.
+            static CHOSEN: ::std::cell::Cell<Option<Flaw>> = const { ::std::cell::Cell::new(None) };
+        }
+
+        #[cfg(any(loom, shuttle))]
+        pub(crate) fn has(flaw: Flaw) -> bool {
+            CHOSEN.get() == Some(flaw)
+        }
+
+        /// Leaves something out for the rest of this test.
+        #[cfg(any(loom, shuttle))]
+        #[allow(dead_code, reason = "not every checker has models of every crate")]
+        $visibility fn choose(flaw: Flaw) {
+            CHOSEN.set(Some(flaw));
+        }
+    };
+}

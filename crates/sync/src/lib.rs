@@ -1,0 +1,60 @@
+//! Locks, threads and time: the operating system's, or those of a model checker.
+//!
+//! Where it stands: below every crate with threads. What one thread hands to another there goes through the names below. In
+//! the product they are the standard library's and nothing else. Under `--cfg loom` and `--cfg shuttle` they are those
+//! crates', so that the very code that ships is run under every schedule of a small model, or under many of a large one.
+//! What it does not do: decide anything.
+//!
+//! ```text
+//!            product       loom                      shuttle
+//!   locks    std           every order of accesses   one order a run, from a seed
+//!   time     monotonic     (not modelled)            jumps when a thread sleeps
+//! ```
+//!
+//! [`flaws!`] leaves single lines out on purpose: the proof that a model would notice. [`models`] runs models.
+#![forbid(unsafe_code)]
+
+mod flaws;
+#[cfg(any(loom, shuttle))]
+pub mod models;
+
+#[cfg(not(any(loom, shuttle)))]
+mod product {
+    pub use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak, atomic, mpsc};
+    pub use std::sync::{Mutex as TryMutex, MutexGuard as TryMutexGuard};
+    pub use std::thread;
+    pub use std::time::Instant as Moment;
+
+    use atomic::{AtomicUsize, Ordering};
+
+    /// Sleeps on `changed` until it is notified or `longest` has passed.
+    ///
+    /// # Panics
+    /// When a holder of the lock has panicked.
+    pub fn sleep<T>(changed: &Condvar, guard: MutexGuard<'_, T>, longest: std::time::Duration) {
+        let woken = changed.wait_timeout(guard, longest);
+        drop(woken.expect("no holder of what is slept on panics"));
+    }
+
+    /// A number of this thread's, dealt out one after the other.
+    pub fn thread_number() -> usize {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        thread_local! {
+            static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed);
+        }
+        // A thread that is ending has none any more.
+        NUMBER.try_with(|number| *number).unwrap_or_default()
+    }
+}
+#[cfg(not(any(loom, shuttle)))]
+pub use product::*;
+
+#[cfg(shuttle)]
+mod with_shuttle;
+#[cfg(shuttle)]
+pub use with_shuttle::*;
+
+#[cfg(loom)]
+mod with_loom;
+#[cfg(loom)]
+pub use with_loom::*;

@@ -1,0 +1,96 @@
+//! How models are run: under every schedule, or under many; each says its name and how many schedules it went through.
+//!
+//! Where it stands: called by the crates' models, which are unit tests that exist under `--cfg loom` or `--cfg shuttle`
+//! only; `cargo xtask models` runs both, and reads what is printed here. A model that cannot fail shows nothing, so each has
+//! a twin that leaves one line out ([`crate::flaws!`]) and must be caught.
+
+/// What `cargo xtask models` shows.
+fn tell(model: &str, schedules: usize, how: &str) {
+    println!("model {model}: {schedules} schedules, {how}");
+}
+
+#[cfg(loom)]
+mod with_loom {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Runs `model` under every schedule with at most `preemptions` of them.
+    pub fn explore(name: &str, preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&count);
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(preemptions);
+        builder.max_branches = 20_000;
+        builder.check(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+            crate::with_loom::begin();
+            model();
+        });
+        let how = format!("all with up to {preemptions} preemptions");
+        super::tell(name, count.load(Ordering::Relaxed), &how);
+    }
+}
+#[cfg(loom)]
+pub use with_loom::*;
+
+#[cfg(shuttle)]
+mod with_shuttle {
+    use std::sync::Arc;
+
+    use shuttle::scheduler::{DfsScheduler, PctScheduler, RandomScheduler, Scheduler};
+    use shuttle::{Config, MaxSteps, Runner};
+
+    use crate::with_shuttle::begin_time;
+
+    /// Every schedule of a model is from this seed on.
+    const SEED: u64 = 1;
+    /// Switches of threads that deep priorities may force in one schedule.
+    const CHANGES_MAX: usize = 3;
+    /// No model takes this many steps unless a thread waits for ever.
+    const STEPS_MAX: usize = 400_000;
+    /// Stack of a modelled thread.
+    const STACK_BYTES: usize = 256 << 10;
+
+    /// A longer run than usual, by this factor.
+    const FACTOR_VARIABLE: &str = "BRAID_MODELS_FACTOR";
+
+    fn run(scheduler: impl Scheduler + 'static, model: impl Fn() + Send + Sync + 'static) -> usize {
+        let mut config = Config::new();
+        config.stack_size = STACK_BYTES;
+        config.max_steps = MaxSteps::FailAfter(STEPS_MAX);
+        config.silence_warnings = true;
+        Runner::new(scheduler, config).run(model)
+    }
+
+    /// Runs a small model, in which time stands still, under all schedules or the first `most`.
+    pub fn explore(name: &str, most: usize, model: impl Fn() + Send + Sync + 'static) {
+        let count = run(DfsScheduler::new(Some(most), false), move || {
+            begin_time(false);
+            model();
+        });
+        let how = if count < most { "all there are" } else { "the first of them" };
+        super::tell(name, count, how);
+    }
+
+    /// Runs a large model under `schedules` random schedules, and as many with few forced switches,
+    /// which reach what needs one thread to be left behind for long. With `passes` time passes when all sleep.
+    pub fn sample(
+        name: &str,
+        schedules: usize,
+        passes: bool,
+        model: impl Fn() + Send + Sync + 'static,
+    ) {
+        let factor = std::env::var(FACTOR_VARIABLE).ok().and_then(|text| text.parse().ok());
+        let schedules = schedules * factor.unwrap_or(1);
+        let model = Arc::new(move || {
+            begin_time(passes);
+            model();
+        });
+        let (random, forced) = (Arc::clone(&model), model);
+        let count = run(RandomScheduler::new_from_seed(SEED, schedules), move || random())
+            + run(PctScheduler::new_from_seed(SEED, CHANGES_MAX, schedules), move || forced());
+        super::tell(name, count, "half random, half with few switches");
+    }
+}
+#[cfg(shuttle)]
+pub use with_shuttle::*;

@@ -1,0 +1,127 @@
+//! Loom's names, with what it lacks.
+
+use std::cell::Cell;
+use std::sync::{LockResult, TryLockError, TryLockResult};
+
+use loom::sync::atomic::{AtomicUsize, Ordering};
+
+pub use loom::sync::{Arc, Mutex, MutexGuard, atomic};
+pub use loom::thread;
+
+/// Loom's, with the one method of the standard library's that it lacks.
+#[derive(Debug, Default)]
+pub struct Condvar(loom::sync::Condvar);
+
+impl Condvar {
+    /// None that waits yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Wakes one that waits.
+    pub fn notify_one(&self) {
+        self.0.notify_one();
+    }
+
+    /// Wakes all that wait.
+    pub fn notify_all(&self) {
+        self.0.notify_all();
+    }
+
+    /// Waits until it is notified.
+    ///
+    /// # Errors
+    /// A holder of the lock has panicked.
+    pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
+        self.0.wait(guard)
+    }
+
+    /// Waits while `condition` holds.
+    ///
+    /// # Errors
+    /// A holder of the lock has panicked.
+    pub fn wait_while<'a, T>(
+        &self,
+        mut guard: MutexGuard<'a, T>,
+        mut condition: impl FnMut(&mut T) -> bool,
+    ) -> LockResult<MutexGuard<'a, T>> {
+        while condition(&mut guard) {
+            guard = self.0.wait(guard)?;
+        }
+        Ok(guard)
+    }
+}
+
+// Loom runs all threads of a model on one, and a model again and again: the numbers start anew.
+std::thread_local! {
+    static NEXT: Cell<usize> = const { Cell::new(0) };
+}
+
+loom::thread_local! {
+    static NUMBER: usize = NEXT.replace(NEXT.get() + 1);
+}
+
+/// A model begins.
+pub(crate) fn begin() {
+    NEXT.set(0);
+}
+
+/// A number of this thread's, dealt out one after the other.
+#[must_use]
+pub fn thread_number() -> usize {
+    NUMBER.with(|number| *number)
+}
+
+/// Loom's, for machines that are tried, not waited for. Loom takes no notice of a mutex that is
+/// let go, since whoever waits for it sees no difference; but whoever tries does. So letting go
+/// is an access that a try depends on.
+#[derive(Debug)]
+pub struct TryMutex<T> {
+    inner: Mutex<T>,
+    let_go: AtomicUsize,
+}
+
+pub struct TryMutexGuard<'a, T> {
+    inner: MutexGuard<'a, T>,
+    let_go: &'a AtomicUsize,
+}
+
+impl<T> TryMutex<T> {
+    pub fn new(value: T) -> Self {
+        Self { inner: Mutex::new(value), let_go: AtomicUsize::new(0) }
+    }
+
+    pub fn lock(&self) -> LockResult<TryMutexGuard<'_, T>> {
+        let inner = self.inner.lock().expect("a model's locks are not poisoned");
+        Ok(TryMutexGuard { inner, let_go: &self.let_go })
+    }
+
+    pub fn try_lock(&self) -> TryLockResult<TryMutexGuard<'_, T>> {
+        self.let_go.load(Ordering::Relaxed);
+        match self.inner.try_lock() {
+            Ok(inner) => Ok(TryMutexGuard { inner, let_go: &self.let_go }),
+            Err(_) => Err(TryLockError::WouldBlock),
+        }
+    }
+}
+
+impl<T> Drop for TryMutexGuard<'_, T> {
+    fn drop(&mut self) {
+        self.let_go.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl<T> std::ops::Deref for TryMutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T> std::ops::DerefMut for TryMutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}

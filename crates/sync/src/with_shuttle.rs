@@ -1,0 +1,69 @@
+//! Shuttle's names, and a time that passes when a thread sleeps.
+
+use std::cell::Cell;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+pub use shuttle::sync::{Arc, Condvar, Mutex, MutexGuard, Weak, atomic, mpsc};
+pub use shuttle::sync::{Mutex as TryMutex, MutexGuard as TryMutexGuard};
+pub use shuttle::thread;
+
+thread_local! {
+    static NOW_NS: Cell<u64> = const { Cell::new(0) };
+    static TIME_PASSES: Cell<bool> = const { Cell::new(true) };
+}
+
+/// Sets the time to zero; with `passes` a sleep ends when its time has come, otherwise only
+/// when it is ended, so that a wake-up that was lost is a deadlock.
+pub(crate) fn begin_time(passes: bool) {
+    NOW_NS.set(0);
+    TIME_PASSES.set(passes);
+}
+
+/// A moment of the model's time.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment(u64);
+
+impl Moment {
+    /// Each look takes a nanosecond.
+    #[must_use]
+    pub fn now() -> Self {
+        NOW_NS.set(NOW_NS.get() + 1);
+        Self(NOW_NS.get())
+    }
+
+    /// The time since then.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        Duration::from_nanos(Self::now().0 - self.0)
+    }
+
+    /// Never for the operating system: a model has no workers to wake.
+    #[must_use]
+    pub fn checked_add(self, _: Duration) -> Option<std::time::Instant> {
+        None
+    }
+}
+
+/// Sleeps on `changed` until it is notified or, where time passes, `longest` has passed.
+///
+/// # Panics
+/// When a holder of the lock has panicked.
+pub fn sleep<T>(changed: &Condvar, guard: MutexGuard<'_, T>, longest: Duration) {
+    if TIME_PASSES.get() {
+        drop(guard);
+        thread::yield_now();
+        let passed = u64::try_from(longest.as_nanos()).expect("a model's sleeps are short");
+        NOW_NS.set(NOW_NS.get() + passed);
+    } else {
+        drop(changed.wait(guard).expect("no holder of what is slept on panics"));
+    }
+}
+
+/// A number of this thread's.
+#[must_use]
+pub fn thread_number() -> usize {
+    let mut hasher = DefaultHasher::new();
+    thread::current().id().hash(&mut hasher);
+    usize::try_from(hasher.finish() >> 32).expect("addresses have 64 bits here")
+}
