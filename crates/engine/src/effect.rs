@@ -5,6 +5,7 @@ use braid_hooks::{Bug, planted};
 
 use crate::Instant;
 use crate::buffer::Buffer;
+use crate::cause::{Answer, Asked, Cause};
 pub use crate::ids::IoId;
 use crate::ids::{MemberId, RequestId};
 use crate::request::{Fault, Operation, Piece};
@@ -55,6 +56,16 @@ impl MemberOperation {
     pub fn is_write(&self) -> bool {
         !matches!(self, Self::Read { .. })
     }
+
+    /// What a [`Cause`] calls it.
+    #[must_use]
+    pub fn asked(&self) -> Asked {
+        match self {
+            Self::Read { .. } => Asked::Read,
+            Self::Write { .. } => Asked::Write,
+            Self::Zero { .. } => Asked::Zero,
+        }
+    }
 }
 
 /// One request to one member. Sectors count from the start of the member's data area.
@@ -74,6 +85,16 @@ pub struct MemberIo {
     pub operation: MemberOperation,
 }
 
+impl MemberIo {
+    /// That it failed, for an executor to say. The data area starts at sector `data_offset` of the member.
+    #[must_use]
+    pub fn fault(&self, kind: FaultKind, data_offset: u64, answer: Answer) -> MemberFault {
+        let Self { member, sectors, operation, .. } = *self;
+        let (asked, sector) = (operation.asked(), data_offset + self.sector.0);
+        MemberFault { kind, cause: Cause { member, asked, sector, sectors, answer } }
+    }
+}
+
 /// What became of a [`MemberIo`]. Of a read whose request is over (it was forsaken) anything may be told,
 /// and its memory is nobody's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,9 +105,18 @@ pub struct MemberIoDone {
     pub result: Result<(), MemberFault>,
 }
 
+/// That a member request failed: what the machine goes by, and what it passes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemberFault {
+    /// What the machine makes of it.
+    pub kind: FaultKind,
+    /// What the member was asked, where, and what it answered.
+    pub cause: Cause,
+}
+
 /// Why a member request failed, as far as the machine cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemberFault {
+pub enum FaultKind {
     /// This range could not be read or written; others may be.
     Media,
     /// The member does not answer any more.
@@ -108,6 +138,8 @@ pub struct PieceReply {
     /// A read straight into the piece's payload was forsaken: it may write the payload's first side until it
     /// ends, which is after this answer. What was made instead is in the second ([`crate::buffer`]).
     pub leaves_payload: bool,
+    /// The last failure at a member that befell the piece, if it is answered with an error and there was one.
+    pub cause: Option<Cause>,
 }
 
 /// What a shard tells the array.
@@ -117,13 +149,13 @@ pub enum Report {
     WantWrite,
     /// A member failed a write; the shard holds the answer until a view says what became of it.
     MemberFailed {
-        /// Which.
-        member: MemberId,
+        /// How, and which.
+        cause: Cause,
     },
     /// A member could not grow to take a write, which is left half done.
     OutOfSpace {
-        /// Which.
-        member: MemberId,
+        /// At what, and which.
+        cause: Cause,
     },
     /// Writes have reached this member since the last [`Report::WrittenBack`]; said right before the
     /// next.
@@ -143,6 +175,8 @@ pub enum Report {
         start: LogicalSector,
         /// How many; at least one.
         sectors: u64,
+        /// The last failure at a member that befell the batch, if there was one.
+        cause: Option<Cause>,
     },
     /// The view with this epoch rules; see [`crate::Shard::handle_view`] for when that is said.
     ViewInForce {

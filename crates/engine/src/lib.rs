@@ -37,6 +37,7 @@
 pub mod array;
 mod badblocks;
 pub mod buffer;
+pub mod cause;
 mod context;
 mod counters;
 mod direct;

@@ -3,6 +3,7 @@
 use braid_engine::array::{
     Array, ArrayEffect, ArraySetup, Gate, MemberId, MemberSetup, Notice, SuperblockState,
 };
+use braid_engine::cause::{self, Answer, Cause};
 use braid_engine::effect::Report;
 use braid_engine::request::{RequestId, ShardIndex};
 use braid_engine::{BadBlocks, Instant};
@@ -13,6 +14,21 @@ const SHARD: ShardIndex = ShardIndex(0);
 
 fn array(level: Level, slots: u16, recovered: impl Fn(u16) -> u64) -> Array {
     Array::new(setup(level, slots, recovered))
+}
+
+/// A write that the member failed; no two members fail alike.
+fn cause_of(member: MemberId) -> Cause {
+    let (sector, answer) = (1000 + u64::from(member.0), Answer::Os(i32::from(member.0)));
+    Cause { member, asked: cause::Asked::Write, sector, sectors: 8, answer }
+}
+
+fn failed(member: MemberId) -> Report {
+    Report::MemberFailed { cause: cause_of(member) }
+}
+
+fn outcome(member: MemberId, fails: bool) -> Result<(), Cause> {
+    let asked = cause::Asked::Superblock;
+    if fails { Err(Cause { asked, ..cause_of(member) }) } else { Ok(()) }
 }
 
 /// A clean array, whole but for what is `recovered` of a slot.
@@ -71,8 +87,8 @@ fn a_flush_of_a_dirty_array_first_tells_who_is_away() {
     assert_eq!(again.superblocks.len(), 2);
     assert!(again.superblocks.iter().all(|(_, state)| state.events == 42));
     assert_eq!(again.flushes, [MemberId(0), MemberId(1)]);
-    array.handle_flushed(NOW, MemberId(0), true);
-    array.handle_flushed(NOW, MemberId(1), true);
+    array.handle_flushed(NOW, MemberId(0), Ok(()));
+    array.handle_flushed(NOW, MemberId(1), Ok(()));
     assert_eq!(
         asked(&mut array).answers,
         [],
@@ -132,7 +148,7 @@ fn asked(array: &mut Array) -> Asked {
 /// Lets every superblock asked for be written, except those of `failing`.
 fn write(array: &mut Array, asked: &Asked, failing: &[MemberId]) {
     for (member, _) in &asked.superblocks {
-        array.handle_superblock_written(NOW, *member, !failing.contains(member));
+        array.handle_superblock_written(NOW, *member, outcome(*member, failing.contains(member)));
     }
 }
 
@@ -161,10 +177,11 @@ fn a_recovering_member_is_no_survivor() {
     for (level, slots) in [(Level::Raid1, 2), (Level::Raid5, 3), (Level::Raid10, 2)] {
         let mut array = array(level, slots, |slot| if slot == 1 { 100 } else { u64::MAX });
         activate(&mut array);
-        array.handle_report(NOW, SHARD, Report::MemberFailed { member: MemberId(0) });
+        array.handle_report(NOW, SHARD, failed(MemberId(0)));
         let after = asked(&mut array);
         assert!(after.superblocks.is_empty(), "{level}: nothing is recorded against the good half");
-        assert_eq!(after.notices, [Notice::Broken { member: MemberId(0) }], "{level}");
+        let (member, cause) = (MemberId(0), cause_of(MemberId(0)));
+        assert_eq!(after.notices, [Notice::Broken { member, cause }], "{level}");
         assert_eq!(after.views.last().expect("a view").1, Gate::Broken, "{level}");
     }
 }
@@ -174,7 +191,7 @@ fn a_recovering_member_is_no_survivor() {
 fn a_recovering_member_may_fail() {
     let mut array = array(Level::Raid5, 3, |slot| if slot == 1 { 100 } else { u64::MAX });
     activate(&mut array);
-    array.handle_report(NOW, SHARD, Report::MemberFailed { member: MemberId(1) });
+    array.handle_report(NOW, SHARD, failed(MemberId(1)));
     let update = asked(&mut array);
     assert_eq!(update.superblocks.len(), 2);
     write(&mut array, &update, &[]);
@@ -194,7 +211,7 @@ fn a_loss_recorded_after_a_step_back_is_newer_than_the_lost_member() {
     assert_eq!(gate, Gate::Closed);
     array.handle_report(NOW, SHARD, Report::ViewInForce { epoch });
     for member in asked(&mut array).flushes {
-        array.handle_flushed(NOW, member, true);
+        array.handle_flushed(NOW, member, Ok(()));
     }
     let clean = asked(&mut array);
     assert_eq!(clean.superblocks[0].1.events, active - 1, "clean takes the count back");
@@ -221,7 +238,7 @@ fn a_loss_after_a_step_back_leaves_nobody_two_behind() {
     let (epoch, _) = *asked(&mut array).views.last().expect("the gate closes");
     array.handle_report(NOW, SHARD, Report::ViewInForce { epoch });
     for member in asked(&mut array).flushes {
-        array.handle_flushed(NOW, member, true);
+        array.handle_flushed(NOW, member, Ok(()));
     }
     let clean = asked(&mut array);
     write(&mut array, &clean, &[MemberId(3)]);
@@ -248,12 +265,12 @@ fn a_loss_at_rest_is_told_once_and_one_event_above() {
     let (epoch, _) = *asked(&mut array).views.last().expect("the gate closes");
     array.handle_report(due, SHARD, Report::ViewInForce { epoch });
     for member in asked(&mut array).flushes {
-        array.handle_flushed(due, member, true);
+        array.handle_flushed(due, member, Ok(()));
     }
     let clean = asked(&mut array);
     write(&mut array, &clean, &[]);
     asked(&mut array);
-    array.handle_report(due, SHARD, Report::MemberFailed { member: MemberId(3) });
+    array.handle_report(due, SHARD, failed(MemberId(3)));
     let record = asked(&mut array);
     assert_eq!(record.superblocks[0].1.events, clean.superblocks[0].1.events + 1);
     write(&mut array, &record, &[]);
@@ -290,13 +307,13 @@ fn long_superblocks_are_never_all_written_at_once() {
         asked(&mut array);
         array.handle_report(NOW, SHARD, Report::WantWrite);
         assert_eq!(waves(&mut array), all, "{level}: nobody knows what is on the disks");
-        array.handle_report(NOW, SHARD, Report::MemberFailed { member: MemberId(slots - 1) });
+        array.handle_report(NOW, SHARD, failed(MemberId(slots - 1)));
         assert_eq!(waves(&mut array), less_one, "{level}: a loss changes the tables");
         array.handle_stop(NOW);
         let (epoch, _) = *asked(&mut array).views.last().expect("the gate closes");
         array.handle_report(NOW, SHARD, Report::ViewInForce { epoch });
         for member in asked(&mut array).flushes {
-            array.handle_flushed(NOW, member, true);
+            array.handle_flushed(NOW, member, Ok(()));
         }
         assert_eq!(waves(&mut array).len(), 2, "{level}: twice, and only the first sector changes");
     }
@@ -320,10 +337,10 @@ fn a_member_that_fails_between_two_waves_leaves_nobody_two_behind() {
             let fails = is_first && *member == MemberId(1);
             let index = usize::from(member.0);
             events[index] = if fails { events[index] } else { state.events };
-            array.handle_superblock_written(NOW, *member, !fails);
+            array.handle_superblock_written(NOW, *member, outcome(*member, fails));
         }
         if is_first {
-            array.handle_report(NOW, SHARD, Report::MemberFailed { member: MemberId(3) });
+            array.handle_report(NOW, SHARD, failed(MemberId(3)));
         }
         is_first = false;
         let survivors = [events[0], events[2]];
@@ -341,11 +358,12 @@ fn a_full_file_system_costs_no_member() {
     activate(&mut array);
     let events = array.events();
     for member in [MemberId(2), MemberId(0), MemberId(2)] {
-        array.handle_report(NOW, SHARD, Report::OutOfSpace { member });
+        array.handle_report(NOW, SHARD, Report::OutOfSpace { cause: cause_of(member) });
     }
     let after = asked(&mut array);
     assert!(after.superblocks.is_empty(), "they stay active: whoever starts next will resync");
-    assert_eq!(after.notices, [Notice::OutOfSpace { member: MemberId(2) }]);
+    let (member, cause) = (MemberId(2), cause_of(MemberId(2)));
+    assert_eq!(after.notices, [Notice::OutOfSpace { member, cause }]);
     assert_eq!(after.views.last().expect("a view").1, Gate::Broken);
     assert_eq!((array.missing_count(), array.events()), (0, events));
     array.handle_stop(NOW);
@@ -366,7 +384,7 @@ fn every_change_is_said_twice() {
             let update = asked(array);
             views.extend(update.views.iter().map(|(epoch, gate)| (*epoch, *gate, events.len())));
             for member in &update.flushes {
-                array.handle_flushed(NOW, *member, true);
+                array.handle_flushed(NOW, *member, Ok(()));
             }
             if update.superblocks.is_empty() && update.flushes.is_empty() {
                 return (views, events.clone());
@@ -390,4 +408,54 @@ fn every_change_is_said_twice() {
     array.handle_report(NOW, SHARD, Report::ViewInForce { epoch });
     let (_, events) = finish(&mut array);
     assert_eq!(events, [(41, 0), (42, 0), (43, u64::MAX), (44, u64::MAX)]);
+}
+
+/// Notices said which member was out, and not why.
+#[test]
+fn each_loss_is_told_with_its_own_cause() {
+    let mut array = array(Level::Raid6, 5, |_| u64::MAX);
+    activate(&mut array);
+    array.handle_report(NOW, SHARD, failed(MemberId(3)));
+    // It fails again, at something else: what put it out stays what is told.
+    let again = Cause { sector: 7, ..cause_of(MemberId(3)) };
+    array.handle_report(NOW, SHARD, Report::MemberFailed { cause: again });
+    let update = asked(&mut array);
+    assert!(update.notices.is_empty(), "nothing is told before it is recorded");
+    write(&mut array, &update, &[MemberId(1)]);
+    let mut told = Vec::new();
+    loop {
+        let next = asked(&mut array);
+        told.extend(next.notices.iter().copied());
+        if next.superblocks.is_empty() {
+            break;
+        }
+        write(&mut array, &next, &[]);
+    }
+    let by_superblock = outcome(MemberId(1), true).expect_err("it fails");
+    let out = |member: u16, cause| {
+        let member = MemberId(member);
+        Notice::MemberOut { member, slot: braid_geometry::Slot(member.0), cause }
+    };
+    assert_eq!(told, [out(3, cause_of(MemberId(3))), out(1, by_superblock)]);
+}
+
+/// The same for the one that is too many, and for a file that was deleted.
+#[test]
+fn a_loss_too_many_is_told_with_its_cause() {
+    let mut array = array(Level::Raid5, 3, |_| u64::MAX);
+    activate(&mut array);
+    array.handle_member_gone(NOW, Cause::vanished(MemberId(0)));
+    array.handle_report(NOW, SHARD, failed(MemberId(2)));
+    let told = asked(&mut array).notices;
+    let broken = Notice::Broken { member: MemberId(2), cause: cause_of(MemberId(2)) };
+    assert!(told.contains(&broken), "{told:?}");
+    let mut array = self::array(Level::Raid1, 2, |_| u64::MAX);
+    activate(&mut array);
+    array.handle_member_gone(NOW, Cause::vanished(MemberId(0)));
+    let update = asked(&mut array);
+    write(&mut array, &update, &[]);
+    let told = asked(&mut array).notices;
+    let (member, cause) = (MemberId(0), Cause::vanished(MemberId(0)));
+    let slot = braid_geometry::Slot(0);
+    assert_eq!(told, [Notice::MemberOut { member, slot, cause }]);
 }

@@ -1,8 +1,9 @@
 //! One shard of a stripe cache, driven by hand: orders of events that the world meets too rarely.
 
 use braid_engine::array::{ArrayView, Gate, MemberId, MemberView};
+use braid_engine::cause::{Answer, Asked, Cause};
 use braid_engine::effect::{
-    MemberFault, MemberIo, MemberIoDone, MemberOperation, PieceReply, Report,
+    FaultKind, MemberIo, MemberIoDone, MemberOperation, PieceReply, Report,
 };
 use braid_engine::job::Job;
 use braid_engine::request::{Operation, Piece, RequestId};
@@ -191,7 +192,10 @@ fn what_is_read_for_a_write_is_told_from_what_is_read_for_a_client() {
     let past_the_stripes = d.ios.pop_front().expect("a read");
     assert!(!d.shard.is_for_write(&past_the_stripes));
     let now = d.t();
-    let done = MemberIoDone { id: past_the_stripes.id, result: Err(MemberFault::Media) };
+    let done = MemberIoDone {
+        id: past_the_stripes.id,
+        result: Err(past_the_stripes.fault(FaultKind::Media, 0, Answer::Os(5))),
+    };
     d.shard.handle_member_io(now, done);
     d.drain();
     assert!(!d.ios.is_empty(), "it is read through its stripe");
@@ -204,4 +208,56 @@ fn what_is_read_for_a_write_is_told_from_what_is_read_for_a_client() {
         assert!(is_read && d.shard.is_for_write(io), "{io:?}");
     }
     d.run();
+}
+
+/// A read of which every request fails, as `answer` says; what was asked of members, and the answer.
+fn read_that_fails(answer: Answer) -> (Vec<MemberIo>, Vec<Cause>, PieceReply) {
+    let mut d = Driver::new(tuning());
+    let request = d.ask(Operation::Read, 0, 8);
+    let (mut asked, mut causes) = (Vec::new(), Vec::new());
+    while let Some(io) = d.ios.pop_front() {
+        let fault = io.fault(FaultKind::Media, 2048, answer);
+        let now = d.t();
+        d.shard.handle_member_io(now, MemberIoDone { id: io.id, result: Err(fault) });
+        d.drain();
+        asked.push(io);
+        causes.push(fault.cause);
+    }
+    let reply = d.replies.iter().find(|reply| reply.request == request).expect("an answer");
+    (asked, causes, *reply)
+}
+
+/// A client's error said nothing of the member, the sector and the error behind it.
+#[test]
+fn a_read_that_fails_is_answered_with_what_failed() {
+    let (asked, causes, reply) = read_that_fails(Answer::Os(5));
+    assert!(reply.result.is_err() && asked.len() > 1);
+    assert_eq!(reply.cause.as_ref(), causes.last());
+    let (last, cause) = (asked.last().expect("a request"), reply.cause.expect("a cause"));
+    assert_eq!((cause.member, cause.asked), (last.member, Asked::Read));
+    assert_eq!((cause.sector, cause.sectors), (2048 + last.sector.0, last.sectors));
+}
+
+#[test]
+fn a_read_that_is_reconstructed_is_answered_without_a_cause() {
+    let mut d = Driver::new(tuning());
+    let request = d.ask(Operation::Read, 0, 8);
+    let io = d.ios.pop_front().expect("a read");
+    let fault = io.fault(FaultKind::Media, 0, Answer::Os(5));
+    let now = d.t();
+    d.shard.handle_member_io(now, MemberIoDone { id: io.id, result: Err(fault) });
+    d.drain();
+    d.run();
+    let reply = d.replies.iter().find(|reply| reply.request == request).expect("an answer");
+    assert_eq!((reply.result, reply.cause), (Ok(()), None));
+}
+
+#[test]
+fn a_cause_changes_nothing_but_what_is_said() {
+    let (asked, _, reply) = read_that_fails(Answer::Os(5));
+    for answer in [Answer::Os(28), Answer::CutShort, Answer::Injected] {
+        let (other_asked, _, other) = read_that_fails(answer);
+        assert_eq!(other_asked, asked);
+        assert_eq!(PieceReply { cause: None, ..other }, PieceReply { cause: None, ..reply });
+    }
 }

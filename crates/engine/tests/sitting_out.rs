@@ -1,6 +1,7 @@
 //! Who sits out, by what shards tell of the members' pace.
 
 use braid_engine::array::{Array, ArrayEffect, ArraySetup, MemberId, MemberSetup, Notice};
+use braid_engine::cause::Cause;
 use braid_engine::effect::{Pace, Report};
 use braid_engine::request::ShardIndex;
 use braid_engine::{BadBlocks, Instant, SitOut};
@@ -166,7 +167,10 @@ fn no_more_sit_out_than_the_level_can_lose() {
                 let mut told = Told::new(level, layout, slots);
                 if let Some(missing) = missing.filter(|_| level != Level::Raid0) {
                     told.hear(0, missing, Pace { completed: 1, mean_ns: 1, oldest_ns: 0 });
-                    told.array.handle_member_gone(Instant(told.now_ms * MS), MemberId(missing));
+                    told.array.handle_member_gone(
+                        Instant(told.now_ms * MS),
+                        Cause::vanished(MemberId(missing)),
+                    );
                     told.drain();
                 }
                 // Each much worse than those before, who may have to stay.
@@ -208,7 +212,7 @@ fn a_loss_takes_those_back_that_cannot_be_done_without() {
     let mut told = Told::new(Level::Raid5, 2, 4);
     told.run(1000, &[5, 5, 300, 5]);
     assert_eq!(told.out(), [2]);
-    told.array.handle_member_gone(Instant(told.now_ms * MS), MemberId(0));
+    told.array.handle_member_gone(Instant(told.now_ms * MS), Cause::vanished(MemberId(0)));
     told.drain();
     assert_eq!(told.out(), [0; 0]);
 }

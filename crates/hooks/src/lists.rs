@@ -219,6 +219,8 @@ named! {
         LossUnrecorded = "loss-unrecorded",
         /// Array: an update that tells of one loss counts for a later one (I4).
         OneLossForAll = "one-loss-for-all",
+        /// Array: losses that one update tells of are all said to have the cause of the first.
+        OneCauseForAll = "one-cause-for-all",
         /// Array: each failure is judged as if it were the only one.
         TooManyOut = "too-many-out",
         /// Array: a member that failed its flush need not be flushed again.

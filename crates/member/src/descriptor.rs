@@ -445,6 +445,10 @@ impl Descriptor {
 mod tests {
     use super::*;
 
+    fn failed_before(errno: Errno) -> Result<(), MemberError> {
+        Err(MemberError::FlushFailedBefore { errno: Some(errno.raw_os_error()) })
+    }
+
     /// A pipe's end refuses `fdatasync` with `EINVAL`: a flush that fails for certain, as any user.
     #[test]
     fn a_failed_flush_is_sticky() {
@@ -453,8 +457,8 @@ mod tests {
         let descriptor = Descriptor::new(file, Identity::memory(), 4096, Access::ReadWrite);
         let first = descriptor.flush().expect_err("a pipe cannot be flushed");
         assert_eq!(first, MemberError::Media { errno: Errno::INVAL.raw_os_error() });
-        assert_eq!(descriptor.flush(), Err(MemberError::FlushFailedBefore));
-        assert_eq!(descriptor.write_at(&[1], 0, true), Err(MemberError::FlushFailedBefore));
+        assert_eq!(descriptor.flush(), failed_before(Errno::INVAL));
+        assert_eq!(descriptor.write_at(&[1], 0, true), failed_before(Errno::INVAL));
     }
 
     #[test]
@@ -463,7 +467,7 @@ mod tests {
         let file = File::from(std::os::fd::OwnedFd::from(writer));
         let descriptor = Descriptor::new(file, Identity::memory(), 4096, Access::ReadWrite);
         assert!(descriptor.write_at(&[1], 0, true).is_err());
-        assert_eq!(descriptor.flush(), Err(MemberError::FlushFailedBefore));
+        assert_eq!(descriptor.flush(), failed_before(Errno::SPIPE));
     }
 
     #[test]
@@ -491,7 +495,7 @@ mod tests {
         let file = File::from(std::os::fd::OwnedFd::from(writer));
         let descriptor = Descriptor::new(file, Identity::memory(), 4096, Access::ReadWrite);
         assert!(descriptor.write_vectored_at(&mut [IoSlice::new(&[1])], 0, true).is_err());
-        assert_eq!(descriptor.flush(), Err(MemberError::FlushFailedBefore));
+        assert_eq!(descriptor.flush(), failed_before(Errno::SPIPE));
     }
 
     #[test]

@@ -19,7 +19,10 @@ pub enum MemberError {
     },
     /// The file system below a sparse file is full (`ENOSPC`, `EDQUOT`).
     #[error("no space is left below this member")]
-    OutOfSpace,
+    OutOfSpace {
+        /// The operating system's error number.
+        errno: i32,
+    },
     /// The file may not be so long (`EFBIG`): a limit of this process (`ulimit -f`), or of the file system.
     #[error("the file may not be written that far: a limit on the size of files (ulimit -f)")]
     FileTooLong,
@@ -37,7 +40,10 @@ pub enum MemberError {
     },
     /// The device is not there any more (`ENODEV`, `ENXIO`, `ESTALE`).
     #[error("the device is gone")]
-    Gone,
+    Gone {
+        /// The operating system's error number.
+        errno: i32,
+    },
     /// The file became shorter than it was when it was opened.
     #[error("the file was cut short while it was in use")]
     Truncated,
@@ -46,7 +52,10 @@ pub enum MemberError {
     ReadOnly,
     /// An earlier flush or durable write failed, so this one cannot promise anything.
     #[error("an earlier flush failed; what was written before it may be lost")]
-    FlushFailedBefore,
+    FlushFailedBefore {
+        /// The operating system's error number then, if it was an error of the operating system.
+        errno: Option<i32>,
+    },
     /// A fault that a test asked for.
     #[error("injected fault")]
     Injected,
@@ -55,9 +64,9 @@ pub enum MemberError {
 impl From<Errno> for MemberError {
     fn from(errno: Errno) -> Self {
         match errno {
-            Errno::NOSPC | Errno::DQUOT => Self::OutOfSpace,
+            Errno::NOSPC | Errno::DQUOT => Self::OutOfSpace { errno: errno.raw_os_error() },
             Errno::FBIG => Self::FileTooLong,
-            Errno::NODEV | Errno::NXIO | Errno::STALE => Self::Gone,
+            Errno::NODEV | Errno::NXIO | Errno::STALE => Self::Gone { errno: errno.raw_os_error() },
             other => Self::Media { errno: other.raw_os_error() },
         }
     }
@@ -294,7 +303,20 @@ impl OpenError {
 }
 
 impl MemberError {
-    /// The same for what a read of an open member answered.
+    /// The operating system's error number, if it is an error of the operating system, or comes of one.
+    #[must_use]
+    pub fn os_error(&self) -> Option<i32> {
+        match self {
+            Self::Media { errno } | Self::OutOfSpace { errno } | Self::Gone { errno } => {
+                Some(*errno)
+            }
+            Self::FileTooLong => Some(Errno::FBIG.raw_os_error()),
+            Self::FlushFailedBefore { errno } => *errno,
+            Self::OutOfBounds { .. } | Self::Truncated | Self::ReadOnly | Self::Injected => None,
+        }
+    }
+
+    /// [`OpenError::is_of_the_member`] for what a read of an open member answered.
     #[must_use]
     pub fn is_of_the_member(&self) -> bool {
         match self {
@@ -344,6 +366,15 @@ fn errno_words(errno: i32) -> std::io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_error_of_the_operating_system_loses_its_number() {
+        for errno in 1..134 {
+            let error = MemberError::from(Errno::from_raw_os_error(errno));
+            assert_eq!(error.os_error(), Some(errno), "{error:?}");
+        }
+        assert_eq!(MemberError::Truncated.os_error(), None);
+    }
 
     #[test]
     fn running_out_of_something_is_no_fault_of_the_member() {

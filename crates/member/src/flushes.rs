@@ -2,25 +2,30 @@
 //!
 //! The kernel reports a lost page once and then forgets it ("fsyncgate", LWN 752063), so a failure is for good
 //! `[check: a_failed_flush_is_sticky]`. What failed for lack of space is told as that ever after: it is no fault of the
-//! medium, and the array stops taking writes instead of losing the member.
+//! medium, and the array stops taking writes instead of losing the member. What went wrong first is told with each.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::io::Errno;
 
 use crate::MemberError;
 
-const NEVER: u8 = 0;
-const NO_SPACE: u8 = 1;
+const NEVER: u64 = 0;
+const NO_SPACE: u64 = 1;
 /// The worst is the greatest, and stays.
-const LOST: u8 = 2;
+const LOST: u64 = 2;
+
+/// Above it is the error number of what was the worst first, below it what that was.
+const ERRNO_SHIFT: u32 = 32;
 
 /// What has become of flushes so far.
 #[derive(Debug)]
-pub(crate) struct Flushes(AtomicU8);
+pub(crate) struct Flushes(AtomicU64);
 
 impl Flushes {
     /// None has failed.
     pub(crate) const fn new() -> Self {
-        Self(AtomicU8::new(NEVER))
+        Self(AtomicU64::new(NEVER))
     }
 
     /// A flush or a durable write has failed.
@@ -28,20 +33,30 @@ impl Flushes {
         let failed = match error {
             // Answered before anything is taken over: it says nothing of what was written before.
             MemberError::FileTooLong => NEVER,
-            MemberError::OutOfSpace => NO_SPACE,
+            MemberError::OutOfSpace { .. } => NO_SPACE,
             _ => LOST,
         };
-        self.0.fetch_max(failed, Ordering::AcqRel);
+        let errno = error.os_error().and_then(|errno| u32::try_from(errno).ok()).unwrap_or(0);
+        let failed = failed | u64::from(errno) << ERRNO_SHIFT;
+        let worse = |before| (class(failed) > class(before)).then_some(failed);
+        // One that is no worse changes nothing.
+        let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, worse);
     }
 
     /// Whether one can still promise anything.
     pub(crate) fn check(&self) -> Result<(), MemberError> {
-        match self.0.load(Ordering::Acquire) {
+        let failed = self.0.load(Ordering::Acquire);
+        let errno = i32::try_from(failed >> ERRNO_SHIFT).ok().filter(|errno| *errno != 0);
+        match class(failed) {
             NEVER => Ok(()),
-            NO_SPACE => Err(MemberError::OutOfSpace),
-            _ => Err(MemberError::FlushFailedBefore),
+            NO_SPACE => Err(errno.map_or(Errno::NOSPC, Errno::from_raw_os_error).into()),
+            _ => Err(MemberError::FlushFailedBefore { errno }),
         }
     }
+}
+
+fn class(failed: u64) -> u64 {
+    failed & ((1 << ERRNO_SHIFT) - 1)
 }
 
 #[cfg(test)]
@@ -53,11 +68,18 @@ mod tests {
         let flushes = Flushes::new();
         flushes.fail(MemberError::FileTooLong);
         assert_eq!(flushes.check(), Ok(()), "nothing was lost");
-        flushes.fail(MemberError::OutOfSpace);
+        flushes.fail(Errno::DQUOT.into());
         flushes.fail(MemberError::FileTooLong);
-        assert_eq!(flushes.check(), Err(MemberError::OutOfSpace));
+        flushes.fail(Errno::NOSPC.into());
+        assert_eq!(flushes.check(), Err(Errno::DQUOT.into()), "the first");
         flushes.fail(MemberError::Media { errno: 5 });
-        flushes.fail(MemberError::OutOfSpace);
-        assert_eq!(flushes.check(), Err(MemberError::FlushFailedBefore));
+        flushes.fail(Errno::DQUOT.into());
+        flushes.fail(MemberError::Media { errno: 200 });
+        let errno = Some(5);
+        assert_eq!(flushes.check(), Err(MemberError::FlushFailedBefore { errno }));
+        let flushes = Flushes::new();
+        flushes.fail(MemberError::Injected);
+        let errno = None;
+        assert_eq!(flushes.check(), Err(MemberError::FlushFailedBefore { errno }));
     }
 }

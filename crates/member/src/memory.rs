@@ -7,6 +7,8 @@
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
 
+use rustix::io::Errno;
+
 use crate::limits::{MEMORY_PIECE_BYTES, MEMORY_SHARDS, SECTOR_BYTES};
 use crate::{Identity, Member, MemberError, check_bounds};
 
@@ -174,7 +176,7 @@ impl Member for MemoryMember {
         _may_punch: bool,
     ) -> Result<(), MemberError> {
         check_bounds(offset_bytes, length_bytes, self.size_bytes)?;
-        let length = usize::try_from(length_bytes).map_err(|_| MemberError::OutOfSpace)?;
+        let length = usize::try_from(length_bytes).map_err(|_| Errno::NOSPC)?;
         for part in parts(offset_bytes, length) {
             self.zero_part(&part);
         }

@@ -8,6 +8,9 @@ use braid_member::layer::{Fault, Faulty, Operation, Slow};
 use braid_member::{Member, MemberError, MemoryMember};
 
 const SIZE_BYTES: u64 = 1 << 20;
+const NO_SPACE: MemberError = MemberError::OutOfSpace { errno: 28 };
+const FAILED_BEFORE: MemberError = MemberError::FlushFailedBefore { errno: None };
+const GONE: MemberError = MemberError::Gone { errno: 19 };
 
 fn faulty() -> Faulty<MemoryMember> {
     Faulty::new(MemoryMember::new(SIZE_BYTES))
@@ -32,10 +35,10 @@ fn a_read_fault_strikes_its_range_until_it_is_removed() {
 #[test]
 fn a_write_fault_of_two_times_writes_nothing_twice_and_then_is_spent() {
     let member = faulty();
-    let fault = Fault::everywhere(Operation::Write).times(2).error(MemberError::OutOfSpace);
+    let fault = Fault::everywhere(Operation::Write).times(2).error(NO_SPACE);
     member.faults().insert(fault);
-    assert_eq!(member.write_at(&[7; 16], 0, false), Err(MemberError::OutOfSpace));
-    assert_eq!(member.zero(0, 16, true), Err(MemberError::OutOfSpace));
+    assert_eq!(member.write_at(&[7; 16], 0, false), Err(NO_SPACE));
+    assert_eq!(member.zero(0, 16, true), Err(NO_SPACE));
     let mut buffer = [9; 16];
     member.read_at(&mut buffer, 0).expect("read");
     assert_eq!(buffer, [0; 16]);
@@ -49,8 +52,8 @@ fn a_flush_fault_strikes_once_and_flushes_fail_for_ever() {
     assert_eq!(member.write_at(&[1], 0, false), Ok(()));
     assert_eq!(member.write_at(&[1], 0, true), Err(MemberError::Injected));
     member.faults().clear();
-    assert_eq!(member.flush(), Err(MemberError::FlushFailedBefore));
-    assert_eq!(member.write_at(&[1], 0, true), Err(MemberError::FlushFailedBefore));
+    assert_eq!(member.flush(), Err(FAILED_BEFORE));
+    assert_eq!(member.write_at(&[1], 0, true), Err(FAILED_BEFORE));
     assert_eq!(member.write_at(&[1], 0, false), Ok(()), "a plain write promises nothing");
 }
 
@@ -64,13 +67,13 @@ fn a_member_killed_by_another_thread_is_gone_until_it_is_revived() {
         killed.send(()).expect("send");
     });
     wait_killed.recv().expect("recv");
-    assert_eq!(member.read_at(&mut [0], 0), Err(MemberError::Gone));
-    assert_eq!(member.write_at(&[0], 0, false), Err(MemberError::Gone));
-    assert_eq!(member.zero(0, 1, false), Err(MemberError::Gone));
-    assert_eq!(member.flush(), Err(MemberError::Gone));
+    assert_eq!(member.read_at(&mut [0], 0), Err(GONE));
+    assert_eq!(member.write_at(&[0], 0, false), Err(GONE));
+    assert_eq!(member.zero(0, 1, false), Err(GONE));
+    assert_eq!(member.flush(), Err(GONE));
     member.faults().revive();
     assert_eq!(member.read_at(&mut [0], 0), Ok(()));
-    assert_eq!(member.flush(), Err(MemberError::FlushFailedBefore), "a missed flush is missed");
+    assert_eq!(member.flush(), Err(FAILED_BEFORE), "a missed flush is missed");
 }
 
 #[test]

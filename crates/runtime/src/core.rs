@@ -9,7 +9,8 @@ use std::iter;
 
 use braid_dispatch::{Carry, Combiner};
 use braid_engine::array::{Array, ArrayEffect, ArrayView, MemberId, Notice};
-use braid_engine::effect::{Attention, MemberFault, MemberIoDone, PieceReply, Report};
+use braid_engine::cause::{Asked, Cause};
+use braid_engine::effect::{Attention, FaultKind, MemberFault, MemberIoDone, PieceReply, Report};
 use braid_engine::job::{self, Job};
 use braid_engine::request::{Fault, Piece, Regions, RequestId, ShardIndex};
 use braid_engine::{PREFETCH_PIECES, Shard, SitOut, Tuning};
@@ -52,10 +53,10 @@ pub(crate) enum ShardEvent {
 /// An event for the array.
 pub(crate) enum ArrayEvent {
     Report(ShardIndex, Report),
-    SuperblockWritten(MemberId, bool),
-    Flushed(MemberId, bool),
+    SuperblockWritten(MemberId, Result<(), Cause>),
+    Flushed(MemberId, Result<(), Cause>),
     FlushRequest(RequestId),
-    MemberLost(MemberId),
+    MemberLost(Cause),
     SitOut(SitOut),
     Timeout,
     Stop,
@@ -326,7 +327,9 @@ impl Core {
         let mut ios = effects.member_ios.drain(..).peekable();
         while let Some((io, is_for_write)) = ios.next() {
             let Some(member) = members.open_to_new(io.member) else {
-                let done = MemberIoDone { id: io.id, result: Err(MemberFault::Gone) };
+                let cause = Cause { asked: io.operation.asked(), ..Cause::vanished(io.member) };
+                let fault = MemberFault { kind: FaultKind::Gone, cause };
+                let done = MemberIoDone { id: io.id, result: Err(fault) };
                 effects.ended.borrow_mut().push(ShardEvent::MemberIo(done));
                 continue;
             };
@@ -420,7 +423,7 @@ impl Core {
                 }
                 ArrayEvent::Flushed(member, flushed) => array.handle_flushed(now, member, flushed),
                 ArrayEvent::FlushRequest(request) => array.handle_flush_request(now, request),
-                ArrayEvent::MemberLost(member) => array.handle_member_gone(now, member),
+                ArrayEvent::MemberLost(cause) => array.handle_member_gone(now, cause),
                 ArrayEvent::SitOut(settings) => array.handle_sit_out(now, settings),
                 ArrayEvent::Timeout => array.handle_timeout(now),
                 ArrayEvent::Stop => array.handle_stop(now),
@@ -452,7 +455,11 @@ impl Core {
                             let write = handle.next_superblock(&state, time);
                             effects.operations.push((member, write));
                         }
-                        None => drop(self.array.push(ArrayEvent::SuperblockWritten(member, false))),
+                        None => {
+                            let cause =
+                                Cause { asked: Asked::Superblock, ..Cause::vanished(member) };
+                            self.array.push(ArrayEvent::SuperblockWritten(member, Err(cause)));
+                        }
                     }
                 }
                 ArrayEffect::Flush { member } => {
@@ -492,9 +499,10 @@ impl Core {
     fn ask_for_array(self: &Arc<Self>, id: MemberId, operation: Operation) {
         let members = self.members.load();
         let Some(member) = members.open_to_new(id) else {
+            let cause = |asked| Err(Cause { asked, ..Cause::vanished(id) });
             self.array.push(match operation {
-                Operation::Flush => ArrayEvent::Flushed(id, false),
-                _ => ArrayEvent::SuperblockWritten(id, false),
+                Operation::Flush => ArrayEvent::Flushed(id, cause(Asked::Flush)),
+                _ => ArrayEvent::SuperblockWritten(id, cause(Asked::Superblock)),
             });
             return;
         };

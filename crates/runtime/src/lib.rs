@@ -28,6 +28,8 @@ mod arena;
 #[cfg(not(loom))]
 mod cache;
 #[cfg(not(loom))]
+mod cause;
+#[cfg(not(loom))]
 mod clock;
 #[cfg(not(loom))]
 mod core;
@@ -69,6 +71,8 @@ mod workers;
 #[cfg(not(loom))]
 pub use cache::Cache;
 #[cfg(not(loom))]
+pub use cause::{AnswerWords, CauseWords};
+#[cfg(not(loom))]
 pub use extents::Extent;
 #[cfg(not(loom))]
 pub use open::{OpenError, OpenMember};
@@ -86,5 +90,6 @@ pub use braid_dispatch::{
 };
 pub use braid_elevator::{MultiplexerSettings, Slice};
 pub use braid_engine::array::{MemberId, Notice};
+pub use braid_engine::cause::{Answer, Asked, Cause};
 pub use braid_engine::{CacheMode, Counters, SitOut};
 pub use braid_ring::{Payload, Workers};

@@ -3,6 +3,7 @@
 use braid_assembly::{AssembledArray, Occupant};
 use braid_dispatch::Combiner;
 use braid_engine::array::{Array, ArrayEffect, MemberId, MemberSetup, Notice};
+use braid_engine::cause::Asked;
 use braid_engine::open::{
     Joined, Levelled, Manner, Opening, OpeningError, can_miss, levelling, opening,
 };
@@ -105,7 +106,7 @@ impl Volume {
         };
         let of = |index: usize| members.get(index)?.as_ref().map(|member| &member.superblock);
         let opening = opening(assembled, of, &manner)?;
-        let untold = names(&opening, &untold);
+        let untold = names(&opening, untold);
         let joining = joining(&opening, members);
         let has_file = joining.iter().any(|one| one.open.device.raw().is_some());
         let workers = Drivers::start(options, has_file).map_err(OpenError::Ring)?;
@@ -143,15 +144,22 @@ impl Volume {
         core.workers.as_ref().inspect(|drivers| drivers.connect(&core));
         begin(&core, joining)?;
         core.schedule(|chosen| chosen.clone_from(&options.scheduling));
-        untold.into_iter().for_each(|id| lose(&core, id));
+        untold.into_iter().for_each(|(id, untold)| lose(&core, id, &untold));
         let made = (options, zero_is_fast, config.stripes_max);
         Ok(Self::new(core, geometry, made, through_page_cache))
     }
 }
 
+/// A member that could not be told, by its index in assembly's input, and how the writing of its superblock failed: where,
+/// how many bytes, and why.
+type Untold = (usize, (u64, u64), MemberError);
+
 /// A member that could not be told is lost from the start.
-fn lose(core: &Arc<Core>, id: MemberId) {
-    core.array.push(ArrayEvent::MemberLost(id));
+fn lose(core: &Arc<Core>, id: MemberId, (_, range, error): &Untold) {
+    let members = core.members.load();
+    let member = members.get(id).expect("it was just taken in");
+    let cause = member.cause(Asked::Superblock, *range, *error);
+    core.array.push(ArrayEvent::MemberLost(cause));
     core.drive(Machine::Array);
 }
 
@@ -190,7 +198,7 @@ fn bring_level(
     assembled: &AssembledArray,
     members: &mut [Option<OpenMember>],
     options: &Options,
-) -> Result<Vec<usize>, OpenError> {
+) -> Result<Vec<Untold>, OpenError> {
     if options.read_only {
         return Ok(Vec::new());
     }
@@ -206,11 +214,13 @@ fn bring_level(
     for levelled in levelling(assembled, of, time_of_day()).into_iter().flatten().flatten() {
         let index = levelled.0;
         let member = members[index].as_mut().expect("its superblock was just looked at");
-        if !untold.contains(&index)
-            && let Err(source) = tell(member, &levelled)
+        let is_known = |untold: &[Untold]| untold.iter().any(|(other, ..)| *other == index);
+        if !is_known(&untold)
+            && let Err((range, source)) = tell(member, &levelled)
         {
-            untold.push(index);
-            if !can_miss(assembled, &untold) {
+            untold.push((index, range, source));
+            let indices: Vec<usize> = untold.iter().map(|(index, ..)| *index).collect();
+            if !can_miss(assembled, &indices) {
                 return Err(OpenError::Untold { index, source });
             }
         }
@@ -218,13 +228,14 @@ fn bring_level(
     Ok(untold)
 }
 
-/// Writes a superblock before the start, at the second try if need be.
-fn tell(member: &mut OpenMember, (_, update): &Levelled) -> Result<(), MemberError> {
+/// Writes a superblock before the start, at the second try if need be. An error comes with its place.
+fn tell(member: &mut OpenMember, (_, update): &Levelled) -> Result<(), ((u64, u64), MemberError)> {
     let mut superblock = member.superblock.clone();
     superblock.apply(update);
     let bytes = superblock.to_bytes();
-    let write = || member.device.write_at(&bytes, superblock.offset_bytes(), true);
-    write().or_else(|_| write())?;
+    let range = (superblock.offset_bytes(), bytes.len() as u64);
+    let write = || member.device.write_at(&bytes, range.0, true);
+    write().or_else(|_| write()).map_err(|error| (range, error))?;
     member.superblock = superblock;
     Ok(())
 }
@@ -258,10 +269,14 @@ fn go_direct<'a>(
     Ok(left)
 }
 
-/// The names of members that take part, by their index in assembly's input.
-fn names(opening: &Opening, indices: &[usize]) -> Vec<MemberId> {
-    let joined = (0..).map(MemberId).zip(&opening.members);
-    joined.filter(|(_, one)| indices.contains(&one.index)).map(|(id, _)| id).collect()
+/// The names of those that could not be told.
+fn names(opening: &Opening, untold: Vec<Untold>) -> Vec<(MemberId, Untold)> {
+    let joined = |index: usize| opening.members.iter().position(|one| one.index == index);
+    let name = |untold: Untold| {
+        let place = u16::try_from(joined(untold.0)?).expect("members have 16-bit names");
+        Some((MemberId(place), untold))
+    };
+    untold.into_iter().filter_map(name).collect()
 }
 
 /// A member that takes part.

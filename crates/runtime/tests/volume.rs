@@ -267,7 +267,8 @@ fn a_full_file_system_is_told_and_costs_no_member() {
         let volume = array.open(|_| {});
         let model = churn(&volume, 5, || {});
         assert_eq!(volume.call(VolumeOperation::Flush).result, Ok(()));
-        let full = Fault::everywhere(Operation::Write).error(braid_member::MemberError::OutOfSpace);
+        let no_space = braid_member::MemberError::OutOfSpace { errno: 28 };
+        let full = Fault::everywhere(Operation::Write).error(no_space);
         // The superblocks are there already; only the data area cannot grow.
         let full = Fault { range_bytes: (1 << 20)..u64::MAX, ..full };
         array.faults[0].insert(full);

@@ -18,7 +18,7 @@
 
 use std::collections::BTreeSet;
 
-use braid_engine::effect::MemberFault;
+use braid_engine::effect::FaultKind;
 
 use crate::content::{SECTOR, bytes};
 use crate::lies::{Change, Fate, Lies};
@@ -102,12 +102,12 @@ impl Disk {
         self.log.iter().all(|logged| logged.sector == DEAD)
     }
 
-    pub(crate) fn read(&self, start: u64, sectors: u64) -> Result<&[u8], MemberFault> {
+    pub(crate) fn read(&self, start: u64, sectors: u64) -> Result<&[u8], FaultKind> {
         if self.ills.gone {
-            return Err(MemberFault::Gone);
+            return Err(FaultKind::Gone);
         }
         if !self.bad.is_empty() && self.bad.range(start..start + sectors).next().is_some() {
-            return Err(MemberFault::Media);
+            return Err(FaultKind::Media);
         }
         Ok(&self.seen[bytes(start, sectors)])
     }
@@ -118,13 +118,13 @@ impl Disk {
         (start, data): (u64, &[u8]),
         durable: bool,
         random: &mut Random,
-    ) -> Result<(), MemberFault> {
+    ) -> Result<(), FaultKind> {
         if self.ills.gone {
-            return Err(MemberFault::Gone);
+            return Err(FaultKind::Gone);
         }
         if self.ills.writes_fail {
             self.tear((start, data), random);
-            return Err(MemberFault::Media);
+            return Err(FaultKind::Media);
         }
         self.put(start, data, durable);
         Ok(())

@@ -26,6 +26,7 @@
 mod bad_blocks;
 mod cache;
 mod call;
+mod causes;
 mod chances;
 mod checker;
 mod content;

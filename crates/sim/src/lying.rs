@@ -18,7 +18,7 @@
 
 use std::collections::BTreeSet;
 
-use braid_engine::effect::MemberFault;
+use braid_engine::effect::FaultKind;
 use braid_geometry::{Family, Slot};
 
 use crate::chances::Purpose;
@@ -124,7 +124,7 @@ impl World {
         disk: usize,
         (start, data): (u64, &[u8]),
         durable: bool,
-    ) -> Result<(), MemberFault> {
+    ) -> Result<(), FaultKind> {
         let sectors = (data.len() / crate::content::SECTOR) as u64;
         let about_superblock = self.taint.superblock.contains(&start);
         let one = &mut self.disks[disk];

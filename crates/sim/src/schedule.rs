@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use braid_engine::array::{MemberId, SuperblockState};
+use braid_engine::cause::Cause;
 use braid_engine::effect::MemberIoDone;
 use braid_engine::job::Job;
 use braid_engine::request::Piece;
@@ -23,9 +24,9 @@ pub(crate) enum Event {
     Io(Vector),
     IoDone { shard: usize, done: MemberIoDone },
     Superblock { member: MemberId, state: Arc<SuperblockState> },
-    SuperblockDone { member: MemberId, written: bool },
+    SuperblockDone { member: MemberId, written: Result<(), Cause> },
     Flush { member: MemberId },
-    FlushDone { member: MemberId, flushed: bool },
+    FlushDone { member: MemberId, flushed: Result<(), Cause> },
 }
 
 const CLASSES: usize = 4;

@@ -16,12 +16,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use braid_engine::array::{ArrayEffect, MemberId, Notice};
-use braid_engine::effect::{MemberFault, MemberIo, MemberIoDone, MemberOperation, Report};
+use braid_engine::cause::{Asked, Cause};
+use braid_engine::effect::{
+    FaultKind, MemberFault, MemberIo, MemberIoDone, MemberOperation, Report,
+};
 use braid_engine::request::{RequestId, ShardIndex};
 use braid_engine::{Instant, job};
 use braid_geometry::Geometry;
 
 use crate::bad_blocks::BadLogs;
+use crate::causes::Failures;
 use crate::chances::{Chances, Purpose};
 use crate::content::SECTOR;
 use crate::coverage::Phase;
@@ -90,6 +94,8 @@ pub(crate) struct Engine {
     /// Disks that have failed a flush: out before a flush is answered well.
     pub(crate) unflushed: BTreeSet<usize>,
     pub(crate) slow: Slow,
+    /// What disks have failed at.
+    pub(crate) failures: Failures,
     /// Where the array stands between clean and active.
     pub(crate) phase: Phase,
 }
@@ -119,6 +125,7 @@ impl Engine {
             has_lost_cache: false,
             has_written: false,
             unflushed: BTreeSet::new(),
+            failures: Failures::default(),
             slow: Slow::default(),
             phase,
         }
@@ -388,7 +395,7 @@ impl World {
                 self.engine.pending.push(Event::SuperblockDone { member, written });
             }
             Event::SuperblockDone { member, written } => {
-                self.note("super-done", [u64::from(member.0), u64::from(written), 0]);
+                self.note("super-done", [u64::from(member.0), u64::from(written.is_ok()), 0]);
                 self.engine.machines.array.handle_superblock_written(now, member, written);
                 self.drain_array();
             }
@@ -402,10 +409,14 @@ impl World {
                     self.engine.unflushed.insert(index);
                 }
                 self.note("flush", [index as u64, u64::from(flushed), 0]);
+                let gone = self.disks[index].ills.gone;
+                let kind = if gone { FaultKind::Gone } else { FaultKind::Media };
+                let cause = |world: &mut Self| world.failed(member, (Asked::Flush, kind), (0, 0));
+                let flushed = if flushed { Ok(()) } else { Err(cause(self)) };
                 self.engine.pending.push(Event::FlushDone { member, flushed });
             }
             Event::FlushDone { member, flushed } => {
-                self.note("flush-done", [u64::from(member.0), u64::from(flushed), 0]);
+                self.note("flush-done", [u64::from(member.0), u64::from(flushed.is_ok()), 0]);
                 self.engine.machines.array.handle_flushed(now, member, flushed);
                 self.drain_array();
             }
@@ -416,7 +427,7 @@ impl World {
         &mut self,
         member: MemberId,
         state: &braid_engine::array::SuperblockState,
-    ) -> bool {
+    ) -> Result<(), Cause> {
         let time = self.engine.machines.time_of(state);
         let side = &mut self.engine.machines.members[usize::from(member.0)];
         let index = side.disk;
@@ -438,7 +449,12 @@ impl World {
             if written { "super" } else { "super-fails" },
             [index as u64, state.events, clean],
         );
-        written
+        if written {
+            return Ok(());
+        }
+        let kind = if ills.gone { FaultKind::Gone } else { FaultKind::Media };
+        let place = (start, (data.len() / SECTOR) as u64);
+        Err(self.failed(member, (Asked::Superblock, kind), place))
     }
 
     /// The bytes that a write wants to write, and whether they must be durable.
@@ -467,14 +483,19 @@ impl World {
 
     /// The disk does one request of a vector, and will say so; whether it could.
     pub(crate) fn do_part(&mut self, shard: usize, io: &MemberIo) -> bool {
-        let result = self.act(shard, io);
+        let result = self.act(shard, io).map_err(|kind| {
+            let (_, start) = self.place_of(io);
+            let place = (start, u64::from(io.sectors));
+            let cause = self.failed(io.member, (io.operation.asked(), kind), place);
+            MemberFault { kind, cause }
+        });
         let done = MemberIoDone { id: io.id, result };
         self.engine.pending.push(Event::IoDone { shard, done });
         result.is_ok()
     }
 
     /// The disk does what it was asked.
-    fn act(&mut self, shard: usize, io: &MemberIo) -> Result<(), MemberFault> {
+    fn act(&mut self, shard: usize, io: &MemberIo) -> Result<(), FaultKind> {
         let (index, start) = self.place_of(io);
         let (sectors, is_write) = (u64::from(io.sectors), io.operation.is_write());
         self.note(if is_write { "write" } else { "read" }, [index as u64, start, sectors]);
@@ -511,6 +532,9 @@ impl World {
             let flight = self.engine.clients.flights.get_mut(&reply.request);
             let flight: &mut Flight = flight.expect("only requests under way are answered");
             let answer = flight.progress.reply(reply.result);
+            if reply.result.is_err() {
+                self.check_error_cause(reply.cause.as_ref());
+            }
             if reply.leaves_payload {
                 self.engine.payloads.leave(reply.request);
             }
@@ -525,7 +549,7 @@ impl World {
         let released: Vec<RequestId> = std::iter::from_fn(|| shard.poll_release()).collect();
         let reports: Vec<Report> = std::iter::from_fn(|| shard.poll_report()).collect();
         let lost = |report: &Report| match report {
-            Report::WriteLost { start, sectors } => Some((start.0, *sectors)),
+            Report::WriteLost { start, sectors, .. } => Some((start.0, *sectors)),
             _ => None,
         };
         let lost: Vec<(u64, u64)> = reports.iter().filter_map(lost).collect();

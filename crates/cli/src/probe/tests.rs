@@ -90,7 +90,7 @@ fn a_blank_member_is_blank_and_different_from_another() {
 
 #[test]
 fn an_io_error_says_which_member_and_why() {
-    let error = io_error("c", "zeroing", &MemberError::OutOfSpace);
+    let error = io_error("c", "zeroing", &MemberError::OutOfSpace { errno: 28 });
     assert_eq!(error.code(), Code::MemberIo);
     assert_eq!(error.to_string(), "B055: zeroing c failed");
     assert!(error.to_json()["cause"].to_string().contains("no space"));

@@ -8,6 +8,7 @@
 //!   file_system  mke2fs and e2fsck              stopping   SIGTERM, SIGKILL, restart
 //!   exclusive    two servers, sockets           bad_input  everything that must be refused
 //!   captive      --run, TCP                    lost       answered, and then not written
+//!   causes       why a member went out
 //!   tuned        the stripe cache, set under load
 //!   scheduled    elevators and the multiplexer, set under load
 //!   two_writers  the same bytes by two names
@@ -25,6 +26,7 @@
 mod advertised;
 mod bad_input;
 mod captive;
+mod causes;
 mod copies;
 mod exclusive;
 mod file_system;

@@ -14,6 +14,7 @@ use super::superblock::{Change, SuperblockState};
 use super::view::{ArrayView, Gate};
 use super::waves::next_wave;
 use crate::Instant;
+use crate::cause::Cause;
 use crate::ids::{MemberId, ShardIndex};
 use crate::request::Fault;
 
@@ -204,7 +205,9 @@ impl Array {
     fn tell_losses(&mut self, losses: &[Unrecorded]) {
         for loss in losses {
             let (member, slot) = (loss.view.id, loss.slot);
-            self.effects.push_back(ArrayEffect::Notice(Notice::MemberOut { member, slot }));
+            let told = if planted(Bug::OneCauseForAll) { &losses[0] } else { loss };
+            let cause = told.cause;
+            self.effects.push_back(ArrayEffect::Notice(Notice::MemberOut { member, slot, cause }));
         }
     }
 
@@ -265,7 +268,8 @@ impl Array {
     }
 
     /// Takes a member out, if the level can make up for it; otherwise the array takes no writes.
-    pub(super) fn fail_member(&mut self, member: MemberId) {
+    pub(super) fn fail_member(&mut self, cause: Cause) {
+        let member = cause.member;
         if self.roster.spares.remove(&member) {
             return;
         }
@@ -276,7 +280,7 @@ impl Array {
         let is_lost =
             |slot: Slot| slot == failed || self.roster.is_lost(slot) && !planted(Bug::TooManyOut);
         if self.geometry.survives(&is_lost) {
-            self.roster.take_out(failed);
+            self.roster.take_out(failed, cause);
             self.forget_pace(member);
             if self.condition.read_only || planted(Bug::LossUnrecorded) {
                 // Nothing is ever missed, so nothing is recorded first.
@@ -285,13 +289,13 @@ impl Array {
                 self.condition.unpublished = true;
             }
         } else {
-            self.break_down(member);
+            self.break_down(cause);
         }
     }
 
-    /// Nothing can make up for `member`: no writes from now on.
-    pub(super) fn break_down(&mut self, member: MemberId) {
-        self.take_no_writes(Notice::Broken { member });
+    /// Nothing can make up for the member that failed: no writes from now on.
+    pub(super) fn break_down(&mut self, cause: Cause) {
+        self.take_no_writes(Notice::Broken { member: cause.member, cause });
     }
 
     /// Writes are refused from now on, and the superblocks stay as they are: active, so that the next start knows that

@@ -6,6 +6,7 @@ use braid_geometry::{LogicalSector, Slot};
 
 use super::superblock::SuperblockState;
 use super::view::ArrayView;
+use crate::cause::Cause;
 use crate::effect::Attention;
 use crate::ids::{MemberId, RequestId};
 use crate::request::Fault;
@@ -57,11 +58,15 @@ pub enum Notice {
         member: MemberId,
         /// The slot it had.
         slot: Slot,
+        /// How it failed.
+        cause: Cause,
     },
     /// More members failed than the level can make up for; writes are refused from now on.
     Broken {
         /// The member whose failure was one too many.
         member: MemberId,
+        /// How it failed.
+        cause: Cause,
     },
     /// A write that had been answered could not be carried out, nor could it be answered with an
     /// error any more. Every flush fails from now on, and these sectors cannot be read until they are written again. One
@@ -71,12 +76,16 @@ pub enum Notice {
         start: LogicalSector,
         /// How many; at least one.
         sectors: u64,
+        /// The last failure at a member before that, if it was one that the write had to do with.
+        cause: Option<Cause>,
     },
     /// The file system below a member is full. Nothing is wrong with the member, so it stays; but
     /// a write was left half done, so writes are refused until the array is started again.
     OutOfSpace {
         /// The member that could not grow.
         member: MemberId,
+        /// What could not be written.
+        cause: Cause,
     },
     /// A member has become much slower than its siblings: it is read around for now, and written.
     SitsOut {

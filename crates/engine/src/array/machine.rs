@@ -15,6 +15,7 @@ use super::sitting_out::SittingOut;
 use super::superblock::{DeviceRole, Events, SuperblockState};
 use super::view::MemberView;
 use crate::Instant;
+use crate::cause::Cause;
 use crate::effect::Report;
 use crate::ids::{MemberId, RequestId, ShardIndex};
 
@@ -208,7 +209,7 @@ impl Array {
                 reached(Mark::GateAsked);
                 self.condition.write_wanted = true;
             }
-            Report::MemberFailed { member } => self.fail_member(member),
+            Report::MemberFailed { cause } => self.fail_member(cause),
             Report::Pace { member, pace } => {
                 // Nothing else hangs on it, and it comes often.
                 return self.hear_pace(now, shard, (member, pace));
@@ -222,11 +223,14 @@ impl Array {
                     self.flushes.unwritten.remove(&shard);
                 }
             }
-            Report::WriteLost { start, sectors } => {
+            Report::WriteLost { start, sectors, cause } => {
                 self.flushes.lost = true;
-                self.effects.push_back(ArrayEffect::Notice(Notice::WriteLost { start, sectors }));
+                let notice = Notice::WriteLost { start, sectors, cause };
+                self.effects.push_back(ArrayEffect::Notice(notice));
             }
-            Report::OutOfSpace { member } => self.take_no_writes(Notice::OutOfSpace { member }),
+            Report::OutOfSpace { cause } => {
+                self.take_no_writes(Notice::OutOfSpace { member: cause.member, cause });
+            }
             Report::ViewInForce { epoch } => {
                 assert!(
                     epoch <= self.condition.epoch,
@@ -254,36 +258,53 @@ impl Array {
 
     /// A member is gone for good though it may still take writes: a file that was deleted. A level
     /// without redundancy then takes none, since they would be lost without an error.
-    pub fn handle_member_gone(&mut self, now: Instant, member: MemberId) {
+    pub fn handle_member_gone(&mut self, now: Instant, cause: Cause) {
         let is_direct = self.geometry.level().family() == Family::Direct;
-        if is_direct && self.roster.slot_of(member).is_some() {
-            self.break_down(member);
+        if is_direct && self.roster.slot_of(cause.member).is_some() {
+            self.break_down(cause);
         } else {
-            self.fail_member(member);
+            self.fail_member(cause);
         }
         self.step(now);
     }
 
     /// Takes the result of an [`ArrayEffect::WriteSuperblock`].
-    pub fn handle_superblock_written(&mut self, now: Instant, member: MemberId, written: bool) {
+    ///
+    /// # Panics
+    /// When no such effect is out for the member, or the cause is of another member.
+    pub fn handle_superblock_written(
+        &mut self,
+        now: Instant,
+        member: MemberId,
+        written: Result<(), Cause>,
+    ) {
         let update = self.update.as_mut().expect("superblocks are being written");
         assert!(update.missing.remove(&member), "this superblock was not asked for");
-        if !written && !planted(Bug::SuperblockErrorIgnored) {
-            self.fail_member(member);
+        if let Err(cause) = written
+            && !planted(Bug::SuperblockErrorIgnored)
+        {
+            assert_eq!(cause.member, member, "a member fails by what it was asked itself");
+            self.fail_member(cause);
         }
         self.step(now);
     }
 
     /// Takes the result of an [`ArrayEffect::Flush`].
-    pub fn handle_flushed(&mut self, now: Instant, member: MemberId, flushed: bool) {
+    ///
+    /// # Panics
+    /// When no such effect is out for the member, or the cause is of another member.
+    pub fn handle_flushed(&mut self, now: Instant, member: MemberId, flushed: Result<(), Cause>) {
         assert!(self.flushes.missing.remove(&member), "this flush was not asked for");
-        if !flushed && !planted(Bug::FlushErrorIgnored) {
+        if let Err(cause) = flushed
+            && !planted(Bug::FlushErrorIgnored)
+        {
+            assert_eq!(cause.member, member, "a member fails by what it was asked itself");
             // A failed flush is believed for good: what was in the cache is gone (fsyncgate).
             self.flushes.failed |= self.condition.on_disk == Activity::NotKept;
             if !planted(Bug::FailedFlushForgotten) {
                 self.flushes.unflushed.insert(member);
             }
-            self.fail_member(member);
+            self.fail_member(cause);
         }
         self.step(now);
     }

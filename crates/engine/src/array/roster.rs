@@ -11,6 +11,7 @@ use braid_geometry::Slot;
 
 use super::superblock::DeviceRole;
 use super::view::MemberView;
+use crate::cause::Cause;
 use crate::ids::MemberId;
 
 /// A member that failed, until a durable update tells so.
@@ -18,6 +19,8 @@ use crate::ids::MemberId;
 pub(super) struct Unrecorded {
     pub(super) view: MemberView,
     pub(super) slot: Slot,
+    /// How it failed.
+    pub(super) cause: Cause,
     /// The update that is being written tells so.
     in_update: bool,
 }
@@ -63,10 +66,10 @@ impl Roster {
     }
 
     /// Takes the member out of `slot`; the loss is unrecorded from now on.
-    pub(super) fn take_out(&mut self, slot: Slot) {
+    pub(super) fn take_out(&mut self, slot: Slot, cause: Cause) {
         assert!(!self.has_unrecorded_in(slot), "a slot is lost once");
         let view = self.slots[usize::from(slot.0)].take().expect("only a member can be taken out");
-        self.unrecorded.push(Unrecorded { view, slot, in_update: false });
+        self.unrecorded.push(Unrecorded { view, slot, cause, in_update: false });
     }
 
     fn has_unrecorded_in(&self, slot: Slot) -> bool {

@@ -11,7 +11,9 @@ use super::pieces::{PieceKey, Pieces};
 use crate::Instant;
 use crate::array::{ArrayView, Gate};
 use crate::counters::Counters;
-use crate::effect::{MemberFault, MemberIo, MemberIoDone, MemberOperation, PieceReply, Report};
+use crate::effect::{
+    FaultKind, MemberFault, MemberIo, MemberIoDone, MemberOperation, PieceReply, Report,
+};
 use crate::ids::{IoId, MemberId, RequestId};
 
 use crate::job::{Job, JobId};
@@ -156,10 +158,24 @@ impl Common {
 
     /// A read failed. A member that is gone altogether is reported; a bad sector is the family's.
     pub(crate) fn note_read_fault(&mut self, slot: Slot, fault: MemberFault) {
-        if fault == MemberFault::Gone
-            && let Some(member) = self.view.member(slot).map(|member| member.id)
-        {
-            self.report(Report::MemberFailed { member });
+        if fault.kind == FaultKind::Gone && self.still_in(slot, fault.cause.member) {
+            self.report_failed(fault);
+        }
+    }
+
+    /// A member failed what it cannot be kept for, or had no space for it.
+    pub(crate) fn report_failed(&mut self, fault: MemberFault) {
+        let cause = fault.cause;
+        self.report(match fault.kind {
+            FaultKind::NoSpace => Report::OutOfSpace { cause },
+            FaultKind::Media | FaultKind::Gone => Report::MemberFailed { cause },
+        });
+    }
+
+    /// What was asked of a member for `piece` has ended so: if the piece fails, this is why.
+    pub(crate) fn note_cause(&mut self, piece: PieceKey, result: Result<(), MemberFault>) {
+        if let Err(fault) = result {
+            self.pieces.note_cause(piece, fault.cause);
         }
     }
 
@@ -252,7 +268,8 @@ impl Common {
         assert!(piece.operation.is_write(), "reads are not refused at the gate");
         let (keeps_payload, leaves_payload) = (false, false);
         let result = Err(fault);
-        let reply = PieceReply { request: piece.request, result, keeps_payload, leaves_payload };
+        let (request, cause) = (piece.request, None);
+        let reply = PieceReply { request, result, keeps_payload, leaves_payload, cause };
         self.replies.extend(planted(Bug::RefusedTwice).then_some(reply));
         self.replies.push_back(reply);
     }

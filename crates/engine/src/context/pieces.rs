@@ -6,6 +6,7 @@
 //!                  └─ some kept ──────────▶ answered, kept ──last one let go──▶ released, forgotten
 //! ```
 
+use crate::cause::Cause;
 use crate::effect::PieceReply;
 use crate::ids::RequestId;
 use crate::request::{Fault, Piece};
@@ -35,6 +36,8 @@ struct Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
     entries: Slab<Entry>,
+    /// The last failure that befell a piece that is not answered yet; beside the entries, which are many and seldom fail.
+    causes: Vec<(PieceKey, Cause)>,
     /// Writes that have their intent, and those that wait for it.
     writes: u32,
     waiting: u32,
@@ -87,6 +90,20 @@ impl Pieces {
         entry.parts += 1;
     }
 
+    /// A member failed something that was asked of it for this piece.
+    pub(crate) fn note_cause(&mut self, key: PieceKey, cause: Cause) {
+        if self.entry(key).is_answered {
+            return;
+        }
+        self.take_cause(key);
+        self.causes.push((key, cause));
+    }
+
+    fn take_cause(&mut self, key: PieceKey) -> Option<Cause> {
+        let place = self.causes.iter().position(|(of, _)| *of == key)?;
+        Some(self.causes.swap_remove(place).1)
+    }
+
     /// A read into the payload was forsaken.
     pub(crate) fn leave(&mut self, key: PieceKey) {
         let entry = self.entry(key);
@@ -134,12 +151,16 @@ impl Pieces {
             return None;
         }
         entry.is_answered = true;
-        let reply = PieceReply {
+        let mut reply = PieceReply {
             request: entry.request,
             result: entry.worst.map_or(Ok(()), Err),
             keeps_payload: entry.kept > 0,
             leaves_payload: entry.is_left,
+            cause: None,
         };
+        if !self.causes.is_empty() {
+            reply.cause = self.take_cause(key).filter(|_| reply.result.is_err());
+        }
         if !reply.keeps_payload {
             self.forget(key);
         }

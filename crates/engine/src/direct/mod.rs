@@ -9,7 +9,7 @@ use braid_hooks::{Bug, planted};
 use braid_geometry::{DirectGeometry, LogicalSector, Slot};
 
 use crate::context::{Common, PieceKey};
-use crate::effect::{MemberFault, MemberIoDone, MemberOperation};
+use crate::effect::{FaultKind, MemberFault, MemberIoDone, MemberOperation};
 use crate::ids::IoId;
 use crate::request::{Fault, Operation, Piece};
 use crate::slab::Slab;
@@ -68,8 +68,10 @@ impl Direct {
         let done_one = self.in_flight.remove(done.id.0).expect("an answer to our own request");
         let InFlight { key, fault, written } = done_one;
         written.into_iter().for_each(|slot| common.note_written(slot));
-        let fault = |error| if error == MemberFault::NoSpace { Fault::NoSpace } else { fault };
+        let is_full = |error: &MemberFault| error.kind == FaultKind::NoSpace;
+        let fault = |error: MemberFault| if is_full(&error) { Fault::NoSpace } else { fault };
         let result = if planted(Bug::DirectErrorIgnored) { Ok(()) } else { done.result };
+        common.note_cause(key, result);
         common.part_done(key, result.map_err(fault));
     }
 }

@@ -7,7 +7,7 @@ use super::decide::{Action, Range, Stage, decide};
 use super::machine::{Extent, Mirror, Owner, Work};
 use crate::buffer::Buffer;
 use crate::context::Common;
-use crate::effect::{MemberFault, MemberOperation, Report};
+use crate::effect::{FaultKind, MemberFault, MemberOperation};
 use crate::ids::IoId;
 use crate::request::{Fault, LockKey};
 
@@ -28,9 +28,10 @@ impl Work {
             Err(_) if planted(Bug::ReadErrorServed) => self.was_read = true,
             Err(fault) => {
                 reached(Mark::CopyFails);
+                common.note_cause(self.extent.key, result);
                 common.note_read_fault(slot, fault);
-                self.halves = self.is_to_be_halved(common, fault);
-                self.failed.push((slot, fault));
+                self.halves = self.is_to_be_halved(common, fault.kind);
+                self.failed.push((slot, fault.kind));
             }
         }
     }
@@ -44,18 +45,16 @@ impl Work {
     ) {
         self.outstanding -= 1;
         common.note_written(slot);
+        common.note_cause(self.extent.key, result);
         match result {
             Ok(()) => self.written += 1,
             Err(_) if planted(Bug::CopyErrorIgnored) => self.written += 1,
             // What was bad stays bad.
-            Err(MemberFault::NoSpace) if self.stage == Stage::Mend => {}
+            Err(fault) if fault.kind == FaultKind::NoSpace && self.stage == Stage::Mend => {}
             Err(fault) => {
                 if let Some(member) = common.view.member(slot).map(|member| member.id) {
-                    self.is_full |= fault == MemberFault::NoSpace;
-                    common.report(match fault {
-                        MemberFault::NoSpace => Report::OutOfSpace { member },
-                        MemberFault::Media | MemberFault::Gone => Report::MemberFailed { member },
-                    });
+                    self.is_full |= fault.kind == FaultKind::NoSpace;
+                    common.report_failed(fault);
                     self.missed.push((slot, member));
                 }
             }

@@ -11,7 +11,7 @@ use braid_hooks::{Bug, Point, planted, sometimes};
 use super::machine::{Extent, Mirror, Work};
 use crate::array::Gate;
 use crate::context::Common;
-use crate::effect::MemberFault;
+use crate::effect::FaultKind;
 
 impl Mirror {
     /// The best copy that has not failed, if there is one.
@@ -52,9 +52,9 @@ impl Mirror {
 impl Work {
     /// Whether a read that failed is made again in halves: where copies may differ, until only what cannot be read itself
     /// is left. A member that is gone has nothing.
-    pub(super) fn is_to_be_halved(&self, common: &Common, fault: MemberFault) -> bool {
+    pub(super) fn is_to_be_halved(&self, common: &Common, fault: FaultKind) -> bool {
         let is_first = self.failed.is_empty();
-        let may_have_some = fault == MemberFault::Media && self.extent.sectors > 1;
+        let may_have_some = fault == FaultKind::Media && self.extent.sectors > 1;
         let agree = copies_agree(common, &self.extent);
         is_first && may_have_some && !agree && !planted(Bug::DoubtWhole)
     }

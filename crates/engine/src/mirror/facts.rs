@@ -8,7 +8,7 @@ use super::decide::{Facts, Range, Stage};
 use super::machine::{Mirror, Work};
 use crate::array::Gate;
 use crate::context::Common;
-use crate::effect::MemberFault;
+use crate::effect::FaultKind;
 
 impl Mirror {
     /// The work at a glance, for the decision table; and the copy to be read, if one is.
@@ -51,7 +51,7 @@ impl Work {
     /// Copies that could not be read and may be readable once they are written again; none if the array has come to take no
     /// writes while the range was waited for. The client waits for it: a member that sits out is mended by a later read.
     pub(super) fn to_mend(&self, common: &Common) -> SmallVec<[Slot; 2]> {
-        let may_help = |fault| fault == MemberFault::Media && common.may_repair();
+        let may_help = |fault| fault == FaultKind::Media && common.may_repair();
         let bad = self.failed.iter().filter(|(_, fault)| may_help(*fault)).map(|(slot, _)| *slot);
         let is_there =
             |slot: &Slot| common.view.member(*slot).is_some() && !common.clocks.sits_out(*slot);

@@ -10,7 +10,7 @@ use super::decide::{Range, Stage};
 use super::loads::Loads;
 use crate::buffer::{BlockIndex, Buffer, SECOND_SIDE, Side, side_of};
 use crate::context::{Common, PieceKey};
-use crate::effect::{MemberFault, MemberIoDone, MemberOperation};
+use crate::effect::{FaultKind, MemberIoDone, MemberOperation};
 use crate::ids::{IoId, MemberId};
 use crate::request::{LockKey, Operation, Piece, RangeLock};
 use crate::slab::Slab;
@@ -40,7 +40,7 @@ pub(super) struct Work {
     /// Requests to members that are out.
     pub(super) outstanding: u16,
     /// Read: copies that could not be read, and why.
-    pub(super) failed: SmallVec<[(Slot, MemberFault); 2]>,
+    pub(super) failed: SmallVec<[(Slot, FaultKind); 2]>,
     /// Read: the payload holds what a copy says.
     pub(super) was_read: bool,
     /// Read: it is made again in halves.

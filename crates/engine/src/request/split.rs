@@ -81,6 +81,14 @@ pub struct Split {
     done_sectors: u64,
 }
 
+impl Split {
+    /// The request that is being cut.
+    #[must_use]
+    pub fn request(&self) -> Request {
+        self.request
+    }
+}
+
 impl Iterator for Split {
     type Item = (ShardIndex, Piece);
 

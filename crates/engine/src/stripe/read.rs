@@ -94,6 +94,7 @@ impl Stripes {
             && !planted(Bug::ReadErrorIgnored)
         {
             reached(Mark::DirectReadFails);
+            common.note_cause(read.key, result);
             common.note_read_fault(read.slot, fault);
             self.reconstruct(common, (read.key, &read.piece), read.range, read.insists);
         }

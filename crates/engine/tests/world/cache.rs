@@ -2,6 +2,7 @@
 
 use braid_engine::CacheMode;
 use braid_engine::array::{MemberId, Notice};
+use braid_engine::cause::Cause;
 use braid_engine::request::{Fault, Operation};
 use braid_geometry::Level;
 
@@ -348,9 +349,9 @@ fn a_broken_array_stops_when_its_shards_have_drained() {
         scene.errors_allowed = true;
         let mut world = opened(&scene);
         assert!(try_write(&mut world, WRITE, 24, 4));
-        world.array.handle_member_gone(world.clock.now, MemberId(0));
+        world.array.handle_member_gone(world.clock.now, Cause::vanished(MemberId(0)));
         world.drain_array();
-        world.array.handle_member_gone(world.clock.now, MemberId(1));
+        world.array.handle_member_gone(world.clock.now, Cause::vanished(MemberId(1)));
         world.drain_array();
         world.array.handle_stop(world.clock.now);
         world.drain_array();

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use braid_engine::array::SuperblockState;
-use braid_engine::effect::MemberFault;
+use braid_engine::effect::FaultKind;
 
 use braid_testbed::content::bytes;
 
@@ -58,12 +58,12 @@ impl Device {
         }
     }
 
-    pub(crate) fn read(&self, start: u64, sectors: u64) -> Result<&[u8], MemberFault> {
+    pub(crate) fn read(&self, start: u64, sectors: u64) -> Result<&[u8], FaultKind> {
         if self.wrong.dead {
-            return Err(MemberFault::Gone);
+            return Err(FaultKind::Gone);
         }
         if self.bad.range(start..start + sectors).next().is_some() {
-            return Err(MemberFault::Media);
+            return Err(FaultKind::Media);
         }
         Ok(&self.seen[bytes(start, sectors)])
     }
@@ -74,9 +74,9 @@ impl Device {
         (start, data): (u64, &[u8]),
         durable: bool,
         (step, random): (u64, &mut Random),
-    ) -> Result<(), MemberFault> {
+    ) -> Result<(), FaultKind> {
         if self.wrong.dead {
-            return Err(MemberFault::Gone);
+            return Err(FaultKind::Gone);
         }
         let fails = self.wrong.writes_fail;
         for (sector, data) in (start..).zip(data.chunks_exact(SECTOR)) {
@@ -92,7 +92,7 @@ impl Device {
                 self.unflushed.entry(sector).or_default().push((step, data.to_vec()));
             }
         }
-        if fails { Err(MemberFault::Media) } else { Ok(()) }
+        if fails { Err(FaultKind::Media) } else { Ok(()) }
     }
 
     pub(crate) fn flush(&mut self) -> bool {

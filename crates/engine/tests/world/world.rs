@@ -15,8 +15,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use braid_engine::array::{Array, ArrayEffect, ArrayView, MemberId, Notice, SuperblockState};
+use braid_engine::cause::{Answer, Asked, Cause};
 use braid_engine::effect::{
-    Attention, MemberFault, MemberIo, MemberIoDone, MemberOperation, Report,
+    Attention, FaultKind, MemberFault, MemberIo, MemberIoDone, MemberOperation, Report,
 };
 use braid_engine::job::{self, Job};
 use braid_engine::request::{Fault, Piece, Progress, Regions, Request, RequestId, ShardIndex};
@@ -257,7 +258,8 @@ impl World {
                 self.drain_shard(shard);
             }
             Event::Io { shard, io, result: None } => {
-                let result = Some(self.act(shard, &io));
+                let fault = |kind: FaultKind| io.fault(kind, 0, Answer::Os(5));
+                let result = Some(self.act(shard, &io).map_err(fault));
                 self.pending.push(Event::Io { shard, io, result });
             }
             Event::Io { shard, io, result: Some(result) } => {
@@ -281,6 +283,7 @@ impl World {
                 self.pending.push(Event::Superblock { member, state, written });
             }
             Event::Superblock { member, written: Some(written), .. } => {
+                let written = outcome(member, Asked::Superblock, written);
                 self.array.handle_superblock_written(now, member, written);
                 self.drain_array();
             }
@@ -289,6 +292,7 @@ impl World {
                 self.pending.push(Event::Flush { member, flushed });
             }
             Event::Flush { member, flushed: Some(flushed) } => {
+                let flushed = outcome(member, Asked::Flush, flushed);
                 self.array.handle_flushed(now, member, flushed);
                 self.drain_array();
             }
@@ -296,7 +300,7 @@ impl World {
     }
 
     /// The device does what it was asked.
-    fn act(&mut self, shard: usize, io: &MemberIo) -> Result<(), MemberFault> {
+    fn act(&mut self, shard: usize, io: &MemberIo) -> Result<(), FaultKind> {
         let (start, length) = (io.sector.0, io.sectors as usize * SECTOR);
         let side = &mut self.shards[shard];
         let mut memory = Reach {
@@ -519,4 +523,10 @@ pub(crate) enum Did {
     /// It is a client's turn.
     Issue,
     Something,
+}
+
+/// How something that a whole member was asked ended.
+fn outcome(member: MemberId, asked: Asked, is_done: bool) -> Result<(), Cause> {
+    let answer = Answer::Os(5);
+    if is_done { Ok(()) } else { Err(Cause { member, asked, sector: 0, sectors: 0, answer }) }
 }

@@ -8,6 +8,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rustix::io::Errno;
+
 use crate::{Identity, Member, MemberError};
 
 /// What a fault strikes.
@@ -130,7 +132,7 @@ impl Faults {
     fn strike(&self, operation: Operation, range_bytes: Range<u64>) -> Result<(), MemberError> {
         if self.0.dead.load(Ordering::Acquire) {
             self.0.struck.fetch_add(1, Ordering::Relaxed);
-            return Err(MemberError::Gone);
+            return Err(Errno::NODEV.into());
         }
         let mut faults = self.lock();
         let found = faults.iter().position(|(_, fault)| {
@@ -150,7 +152,7 @@ impl Faults {
     /// As [`Faults::strike`] for a flush, which stays failed once it has.
     fn strike_flush(&self, range_bytes: Range<u64>) -> Result<(), MemberError> {
         if self.0.flush_failed.load(Ordering::Acquire) {
-            return Err(MemberError::FlushFailedBefore);
+            return Err(MemberError::FlushFailedBefore { errno: None });
         }
         self.strike(Operation::Flush, range_bytes)
             .inspect_err(|_| self.0.flush_failed.store(true, Ordering::Release))

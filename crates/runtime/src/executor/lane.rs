@@ -32,6 +32,7 @@ use braid_dispatch::{
     Allowed, Class, Device, Operation as Kind, Place, Request, State, Ticket, Turn, Vector,
 };
 use braid_engine::Instant;
+use braid_engine::cause::{Asked, Cause};
 use braid_engine::effect::{IoId, MemberFault, MemberIo, MemberIoDone, MemberOperation};
 use braid_engine::request::ShardIndex;
 use braid_member::MemberError;
@@ -151,20 +152,29 @@ impl<'a> Lane<'a> {
                 Err(_) if flight.parts().len() > 1 && !flight.is_forced() => {
                     crew.push(self.member, Operation::Apart(flight));
                 }
-                result => self.land(flight, result.map_err(fault)),
+                result => self.land(flight, result),
             },
-            Operation::Apart(flight) => self.land_first(flight, result.map_err(fault)),
-            Operation::Flush => self.tell_array(ArrayEvent::Flushed(id, result.is_ok())),
-            Operation::Metadata { .. } => {
-                self.tell_array(ArrayEvent::SuperblockWritten(id, result.is_ok()));
+            Operation::Apart(flight) => self.land_first(flight, result),
+            Operation::Flush => {
+                let cause = |error| self.member.cause(Asked::Flush, (0, 0), error);
+                self.tell_array(ArrayEvent::Flushed(id, result.map_err(cause)));
+            }
+            Operation::Metadata { bytes, offset_bytes } => {
+                let range = (offset_bytes, bytes.len() as u64);
+                let cause = |error| self.member.cause(Asked::Superblock, range, error);
+                self.tell_array(ArrayEvent::SuperblockWritten(id, result.map_err(cause)));
             }
             Operation::Look => {
                 crew.end_look();
                 if result.is_err() {
-                    self.tell_array(ArrayEvent::MemberLost(id));
+                    self.tell_array(ArrayEvent::MemberLost(Cause::vanished(id)));
                 }
             }
         }
+    }
+
+    fn answer_part(&self, (shard, io): &Item, result: Result<(), MemberError>) {
+        self.answer(*shard, io.id, result.map_err(|error| self.member.io_fault(io, error)));
     }
 
     /// Tells a shard how its request ended.
@@ -190,20 +200,18 @@ impl<'a> Lane<'a> {
     }
 
     /// The whole of a flight has ended.
-    fn land(&self, flight: Flight, result: Result<(), MemberFault>) {
-        for (shard, io) in flight.parts() {
-            self.answer(*shard, io.id, result);
-        }
+    fn land(&self, flight: Flight, result: Result<(), MemberError>) {
+        flight.parts().iter().for_each(|part| self.answer_part(part, result));
         self.give_back(flight);
     }
 
     /// Its first part has. The rest goes behind what waits for the member's threads, since a bad sector takes seconds, and a
     /// superblock must not wait for many of them.
-    fn land_first(&self, mut flight: Flight, result: Result<(), MemberFault>) {
+    fn land_first(&self, mut flight: Flight, result: Result<(), MemberError>) {
         let Parts::Many(parts) = &mut flight.parts else { panic!("one part does not fail apart") };
-        let (shard, io) = parts.remove(0);
+        let first = parts.remove(0);
         let is_last = parts.is_empty();
-        self.answer(shard, io.id, result);
+        self.answer_part(&first, result);
         if is_last {
             return self.give_back(flight);
         }
@@ -232,7 +240,7 @@ impl<'a> Lane<'a> {
         if self.member.is_memory() {
             for part in items {
                 let result = threads::transfer(self.core, self.member, &part);
-                self.answer(part.0, part.1.id, result.map_err(fault));
+                self.answer_part(&part, result);
             }
             return ticket;
         }
@@ -275,19 +283,6 @@ impl Core {
                 _ => self.drive(machine),
             }
         }
-    }
-}
-
-/// What an error is to the engine.
-pub(super) fn fault(error: MemberError) -> MemberFault {
-    match error {
-        MemberError::Gone | MemberError::Truncated => MemberFault::Gone,
-        MemberError::OutOfSpace | MemberError::FileTooLong => MemberFault::NoSpace,
-        MemberError::Media { .. }
-        | MemberError::OutOfBounds { .. }
-        | MemberError::ReadOnly
-        | MemberError::FlushFailedBefore
-        | MemberError::Injected => MemberFault::Media,
     }
 }
 

@@ -162,7 +162,7 @@ impl MemberHandle {
     }
 
     /// Where on the device an operation's bytes are, and how many.
-    pub(super) fn range(&self, io: &MemberIo) -> (u64, u64) {
+    pub(crate) fn range(&self, io: &MemberIo) -> (u64, u64) {
         let offset_bytes = self.data_offset_bytes + io.sector.0 * SECTOR_BYTES;
         (offset_bytes, u64::from(io.sectors) * SECTOR_BYTES)
     }

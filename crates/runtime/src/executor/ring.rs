@@ -17,6 +17,7 @@
 use std::io;
 
 use braid_engine::array::MemberId;
+use braid_engine::cause::Asked;
 use braid_engine::effect::{IoId, MemberIo, MemberOperation};
 use braid_engine::request::ShardIndex;
 use braid_member::{Deed, MemberError, Raw};
@@ -25,7 +26,7 @@ use braid_ring::{
     Worker,
 };
 
-use super::lane::{Lane, fault};
+use super::lane::Lane;
 use super::member::MemberHandle;
 use super::operation::{Item, Operation, Parts, deed, span_of};
 use super::zeroing;
@@ -187,6 +188,11 @@ fn after(
     }
 }
 
+/// How many bytes a transfer moves.
+fn length_of(memory: &Segments) -> u64 {
+    memory.iter().map(Segment::length_bytes).sum::<usize>() as u64
+}
+
 /// How something has ended, as the member sees it.
 fn ended(raw: &Raw, deed: Deed, result: io::Result<usize>, batch: u64) -> Result<(), MemberError> {
     result.map_err(|error| raw.fault(deed, error))?;
@@ -202,15 +208,21 @@ impl Handler for Port {
         let lane = Lane::new(&core, member);
         let Completion { token, result, operation: done, .. } = completion;
         if let Some(shard) = self.shard {
-            let deed = match &done {
-                RingOperation::Read { .. } => Deed::Read,
-                _ => Deed::Write { durable: false },
+            let (deed, asked, range) = match &done {
+                RingOperation::Read { offset, memory, .. } => {
+                    (Deed::Read, Asked::Read, (*offset, length_of(memory)))
+                }
+                RingOperation::Write { offset, memory, .. } => {
+                    (Deed::Write { durable: false }, Asked::Write, (*offset, length_of(memory)))
+                }
+                _ => unreachable!("a plain transfer reads or writes"),
             };
             // What it leased is given back before anyone hears of the end.
             drop(done);
             let result = ended(raw, deed, result, worker.batch());
             member.berth.leave();
-            lane.answer(shard, IoId(token), result.map_err(fault));
+            let result = result.map_err(|error| member.fault_at(asked, range, error));
+            lane.answer(shard, IoId(token), result);
         } else {
             let operation = member.take_back(token);
             let step = after(raw, member, &operation, (&done, result), worker.batch());

@@ -31,7 +31,7 @@ impl Slow {
         shuttle::thread::yield_now();
         assert!(!self.shared.closed.load(Ordering::SeqCst), "a member is used after the stop");
         let is_dead = self.is_fragile && self.shared.dead.load(Ordering::SeqCst);
-        if is_dead { Err(MemberError::Gone) } else { Ok(()) }
+        if is_dead { Err(MemberError::Gone { errno: 19 }) } else { Ok(()) }
     }
 }
 

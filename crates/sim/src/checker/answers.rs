@@ -102,7 +102,8 @@ impl World {
     /// The array says something.
     pub(crate) fn heard(&mut self, notice: Notice) {
         match notice {
-            Notice::MemberOut { member, .. } => {
+            Notice::MemberOut { member, cause, .. } => {
+                self.check_loss(member, &cause);
                 self.engine.slow.sitting_out.remove(&member);
                 let disk = self.disk_index(member);
                 self.note("out", [disk as u64, 0, 0]);
@@ -112,19 +113,21 @@ impl World {
                 self.check_spares_are_told(member);
                 self.tally.count("member-out");
             }
-            Notice::Broken { member } => {
+            Notice::Broken { member, cause } => {
+                self.check_loss(member, &cause);
                 self.note("broken", [u64::from(member.0), 0, 0]);
                 assert!(self.engine.trust.errors_allowed, "the array broke within tolerance");
                 self.tally.count("array-broken");
             }
-            Notice::WriteLost { start, sectors } => {
+            Notice::WriteLost { start, sectors, cause } => {
+                self.check_error_cause(cause.as_ref());
                 self.note("lost-answered", [start.0, sectors, 0]);
                 let allowed = self.engine.trust.errors_allowed;
                 assert!(allowed, "an answered write was lost within tolerance");
                 self.engine.held.has_lost = true;
                 self.tally.count("answered-write-lost");
             }
-            Notice::OutOfSpace { member } => panic!("no disk here is sparse: {member:?}"),
+            Notice::OutOfSpace { cause, .. } => panic!("no disk here is sparse: {cause:?}"),
             Notice::SitsOut { member, .. } => self.sits_out(member),
             Notice::Back { member, .. } => self.comes_back(member),
             Notice::Told { events } => self.note("told", [events, 0, 0]),

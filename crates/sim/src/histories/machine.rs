@@ -8,6 +8,7 @@ use braid_engine::array::{
     Array, ArrayEffect, ArrayView, DeviceRole, Gate, MemberId, Notice, SuperblockState,
     UpdateTimes, update_for,
 };
+use braid_engine::cause::{Answer, Asked, Cause};
 use braid_engine::effect::Report;
 use braid_engine::open::{Manner, levelling, opening};
 use braid_engine::request::ShardIndex;
@@ -186,7 +187,9 @@ impl History {
                 return Ok(());
             }
             self.carry_out(run, batch)?;
-            flushes.into_iter().for_each(|member| run.array.handle_flushed(run.now, member, true));
+            flushes
+                .into_iter()
+                .for_each(|member| run.array.handle_flushed(run.now, member, Ok(())));
             for report in reports {
                 run.array.handle_report(run.now, SHARD, report);
             }
@@ -240,7 +243,7 @@ impl History {
         }
         self.store(&stored, (&run.geometry, &held))?;
         for (member, _) in batch {
-            run.array.handle_superblock_written(run.now, member, true);
+            run.array.handle_superblock_written(run.now, member, Ok(()));
         }
         Ok(())
     }
@@ -290,7 +293,9 @@ impl History {
         let left: Vec<bool> =
             slots.map(|slot| slot.as_ref().is_some_and(|one| one.id != member)).collect();
         let must_survive = survives(&run.geometry, &left);
-        run.array.handle_report(run.now, SHARD, Report::MemberFailed { member });
+        let (asked, answer) = (Asked::Write, Answer::Injected);
+        let cause = Cause { member, asked, sector: 0, sectors: 1, answer };
+        run.array.handle_report(run.now, SHARD, Report::MemberFailed { cause });
         self.drain(run)?;
         assert_eq!(run.is_broken, !must_survive, "the level says whether it survives a loss");
         Ok(())

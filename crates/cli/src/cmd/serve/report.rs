@@ -13,7 +13,7 @@ use braid_geometry::SECTOR_BYTES;
 use braid_member::DirectError;
 use braid_ondisk::format_uuid;
 use braid_ring::{Limit, RingError};
-use braid_runtime::{Notice, Stopped, Volume};
+use braid_runtime::{AnswerWords, Cause, CauseWords, Notice, Stopped, Volume};
 use serde_json::{Value, json};
 
 use super::assemble::{Ready, is_well};
@@ -177,34 +177,39 @@ impl Reporter {
             self.labels.get(&member.0).map_or_else(String::new, |label| printable(label).into())
         };
         match notice {
-            Notice::MemberOut { member, slot } => self.member_out(&label(*member), slot.0),
-            Notice::Broken { member } => {
+            Notice::MemberOut { member, slot, cause } => {
+                self.member_out((&label(*member), slot.0), cause);
+            }
+            Notice::Broken { member, cause } => {
                 let label = label(*member);
                 if self.json {
-                    return self.event("broken", &json!({ "member": label }));
+                    return self.event_caused("broken", &json!({ "member": label }), Some(cause));
                 }
                 let text = format!(
-                    "{label} failed too, and {} cannot make up for it: writes are refused from \
+                    "{label} failed too ({}), and {} cannot make up for it: writes are refused from \
                      now on; stop, reconnect the members, and look with `braid examine`",
+                    CauseWords(cause),
                     self.name
                 );
                 self.say(Style::Error, &text);
             }
-            Notice::OutOfSpace { member } => {
+            Notice::OutOfSpace { member, cause } => {
                 let label = label(*member);
                 if self.json {
-                    return self.event("out-of-space", &json!({ "member": label }));
+                    let facts = json!({ "member": label });
+                    return self.event_caused("out-of-space", &facts, Some(cause));
                 }
                 let text = format!(
-                    "no space is left below {label}, or its file may not grow: writes to {} are refused from now on, and \
-                     nothing that was flushed is lost; free space, then stop and serve it again",
+                    "no space is left below {label}, or its file may not grow ({}): writes to {} are refused from now \
+                     on, and nothing that was flushed is lost; free space, then stop and serve it again",
+                    CauseWords(cause),
                     self.name
                 );
                 self.say(Style::Error, &text);
             }
-            Notice::WriteLost { start, sectors } => {
+            Notice::WriteLost { start, sectors, cause } => {
                 let start = start.0 * SECTOR_BYTES;
-                self.write_lost(start..start + sectors * SECTOR_BYTES);
+                self.write_lost(start..start + sectors * SECTOR_BYTES, cause.as_ref());
             }
             Notice::SitsOut { member, slot, latency_ms, siblings_us } => {
                 self.sits_out((&label(*member), slot.0), *latency_ms, *siblings_us);
@@ -217,17 +222,25 @@ impl Reporter {
         }
     }
 
-    fn write_lost(&self, bytes: Range<u64>) {
+    fn write_lost(&self, bytes: Range<u64>, cause: Option<&Cause>) {
         if self.json {
-            let facts = json!({ "offset": bytes.start, "length": bytes.end - bytes.start });
-            self.event("write-lost", &facts);
+            let mut facts = json!({ "offset": bytes.start, "length": bytes.end - bytes.start });
+            if let Some(cause) = cause {
+                facts["member"] = self.label(cause.member).into();
+            }
+            self.event_caused("write-lost", &facts, cause);
         }
+        let why = cause.map(|cause| {
+            let label = printable(self.label(cause.member));
+            format!(" ({label}: {})", CauseWords(cause))
+        });
+        let why = why.unwrap_or_default();
         let line = self.lost.lock().expect("adding does not panic").add(bytes);
         let text = match line {
             _ if self.json => return,
             Line::Nothing => return,
             Line::First(range) => format!(
-                "{range} of {} had been answered, but not flushed, and could not be written: more is \
+                "{range} of {} had been answered, but not flushed, and could not be written{why}: more is \
                  unreadable or lost there than the level can make up for; they read as an error \
                  until they are written again, and every flush fails until the array is served \
                  again, so that no client believes it is safe",
@@ -242,9 +255,10 @@ impl Reporter {
         self.say(Style::Error, &text);
     }
 
-    fn member_out(&self, label: &str, slot: u16) {
+    fn member_out(&self, (label, slot): (&str, u16), cause: &Cause) {
         if self.json {
-            return self.event("member-out", &json!({ "member": label, "slot": slot }));
+            let facts = json!({ "member": label, "slot": slot });
+            return self.event_caused("member-out", &facts, Some(cause));
         }
         let served = if self.tolerance.parity_in_doubt {
             "what it held reads as an error where parity may not fit, for the array was dirty when it was started; \
@@ -256,8 +270,9 @@ impl Reporter {
             "and the data is served from them"
         };
         let text = format!(
-            "{label} failed and is out of {} (slot {slot}); the others' superblocks say so, {served}",
-            self.name
+            "{label} failed and is out of {} (slot {slot}): {}; the others' superblocks say so, {served}",
+            self.name,
+            CauseWords(cause)
         );
         self.say(Style::Warning, &text);
     }
@@ -481,6 +496,24 @@ impl Reporter {
             _ => "warning",
         };
         errln!("{}: {}", self.paint.paint(style, word), printable(text));
+    }
+
+    /// An event, with the fields of what failed at a member.
+    fn event_caused(&self, event: &str, facts: &Value, cause: Option<&Cause>) {
+        let mut facts = facts.clone();
+        if let Some(Cause { asked, sector, sectors, answer, .. }) = cause.copied() {
+            facts["operation"] = asked.word().into();
+            if sectors > 0 {
+                facts["sector"] = sector.into();
+                facts["sectors"] = sectors.into();
+            }
+            facts["answer"] = answer.word().into();
+            if let Some(number) = answer.os_error() {
+                facts["os_error"] = number.into();
+            }
+            facts["error"] = AnswerWords(answer).to_string().into();
+        }
+        self.event(event, &facts);
     }
 
     fn event(&self, event: &str, facts: &Value) {

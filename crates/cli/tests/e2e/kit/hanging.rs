@@ -1,4 +1,5 @@
-//! A file system whose files can be made to hang: what a request asks is answered when the test says so, and not before.
+//! A file system whose files can be made to hang, or to fail: what a request asks is answered when the test says so, and not
+//! before, or with an error.
 //!
 //! It passes a folder through by FUSE. The kernel waits for its answers as it does for any FUSE: a few background reads at
 //! once, everybody else in line behind them, and no signal gets a thread out that waits for an answer.
@@ -6,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -38,18 +40,28 @@ pub(crate) enum Hang {
 }
 
 /// What is asked of a file.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Deed {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deed {
     Read,
     Write,
+    Flush,
     Look,
+}
+
+/// What of a file fails, and how.
+#[derive(Clone, Debug)]
+pub(crate) struct Fail {
+    pub(crate) deed: Deed,
+    /// Of the file; a flush is about all of it.
+    pub(crate) bytes: Range<u64>,
+    pub(crate) errno: i32,
 }
 
 impl Hang {
     fn holds(self, deed: Deed) -> bool {
         match self {
             Self::Reads => deed == Deed::Read,
-            Self::Writes => deed == Deed::Write,
+            Self::Writes => matches!(deed, Deed::Write | Deed::Flush),
             Self::Both => deed != Deed::Look,
             Self::Everything => true,
         }
@@ -63,6 +75,10 @@ struct State {
     /// By inode.
     hangs: BTreeMap<u64, Hang>,
     held: Vec<Answer>,
+    /// By inode.
+    fails: BTreeMap<u64, Fail>,
+    /// Bytes of requests that have failed.
+    failed: Vec<Range<u64>>,
 }
 
 /// The mounted folder. It is unmounted when this is dropped.
@@ -86,6 +102,7 @@ fn let_go(state: &Mutex<State>) {
     let held = {
         let mut state = state.lock().expect("no panic under this lock");
         state.hangs.clear();
+        state.fails.clear();
         std::mem::take(&mut state.held)
     };
     held.into_iter().for_each(|answer| answer());
@@ -119,6 +136,17 @@ impl Hanging {
     pub(crate) fn hang(&self, file: usize, hang: Hang) {
         let mut state = self.state.lock().expect("no panic under this lock");
         state.hangs.insert(inode(file), hang);
+    }
+
+    /// What is asked of a file from now on fails.
+    pub(crate) fn fail(&self, file: usize, fail: Fail) {
+        let mut state = self.state.lock().expect("no panic under this lock");
+        state.fails.insert(inode(file), fail);
+    }
+
+    /// Which bytes were asked for in requests that failed.
+    pub(crate) fn failed(&self) -> Vec<Range<u64>> {
+        self.state.lock().expect("no panic under this lock").failed.clone()
     }
 
     /// Requests that have no answer yet.
@@ -170,6 +198,19 @@ impl PassThrough {
         }
         drop(state);
         answer();
+    }
+
+    /// The error that a request is to be answered with, if it is.
+    fn error(&self, inode: INodeNo, deed: Deed, bytes: Range<u64>) -> Option<Errno> {
+        let mut state = self.state.lock().expect("no panic under this lock");
+        let fail = state.fails.get(&u64::from(inode))?;
+        let is_meant = fail.bytes.start < bytes.end && bytes.start < fail.bytes.end;
+        if fail.deed != deed || !(is_meant || deed == Deed::Flush) {
+            return None;
+        }
+        let errno = fail.errno;
+        state.failed.push(bytes);
+        Some(std::io::Error::from_raw_os_error(errno).into())
     }
 
     fn attributes(&self, inode: INodeNo) -> Option<FileAttr> {
@@ -230,6 +271,9 @@ impl Filesystem for PassThrough {
     ) {
         let Some(file) = self.file(inode) else { return reply.error(Errno::EBADF) };
         let file = file.try_clone().expect("a descriptor");
+        if let Some(error) = self.error(inode, Deed::Read, offset..offset + u64::from(size)) {
+            return reply.error(error);
+        }
         self.answer(inode, Deed::Read, move || {
             let mut bytes = vec![0; size as usize];
             match file.read_at(&mut bytes, offset) {
@@ -253,6 +297,9 @@ impl Filesystem for PassThrough {
     ) {
         let Some(file) = self.file(inode) else { return reply.error(Errno::EBADF) };
         let (file, data) = (file.try_clone().expect("a descriptor"), data.to_vec());
+        if let Some(error) = self.error(inode, Deed::Write, offset..offset + data.len() as u64) {
+            return reply.error(error);
+        }
         self.answer(inode, Deed::Write, move || match file.write_all_at(&data, offset) {
             Ok(()) => reply.written(u32::try_from(data.len()).expect("FUSE writes are short")),
             Err(error) => reply.error(error.into()),
@@ -260,6 +307,9 @@ impl Filesystem for PassThrough {
     }
 
     fn fsync(&self, _: &Request, inode: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.answer(inode, Deed::Write, move || reply.ok());
+        if let Some(error) = self.error(inode, Deed::Flush, 0..0) {
+            return reply.error(error);
+        }
+        self.answer(inode, Deed::Flush, move || reply.ok());
     }
 }

@@ -19,7 +19,7 @@ use super::steps::Builder;
 use super::stripe::{Column, ColumnState, Fresh, Phase, Stripe};
 use crate::buffer::Buffer;
 use crate::context::Common;
-use crate::effect::{MemberFault, MemberOperation, Report};
+use crate::effect::{FaultKind, MemberFault, MemberOperation, Report};
 use crate::ids::IoId;
 use crate::job::{JobId, Step};
 use crate::request::Fault;
@@ -280,11 +280,8 @@ impl Stripe {
     fn await_record(&mut self, effects: &mut Effects<'_>) {
         assert!(self.phase == Phase::Write && self.outstanding == 0, "all writes have ended");
         self.phase = Phase::AwaitRecord;
-        for (member, fault) in self.columns.iter().filter_map(|column| column.missed) {
-            effects.common.report(match fault {
-                MemberFault::NoSpace => Report::OutOfSpace { member },
-                MemberFault::Media | MemberFault::Gone => Report::MemberFailed { member },
-            });
+        for missed in self.columns.iter().filter_map(|column| column.missed) {
+            effects.common.report_failed(self.fault_of(missed));
         }
         if planted(Bug::HoldForgets) {
             self.columns.iter_mut().for_each(|column| column.missed = None);
@@ -315,7 +312,7 @@ impl Stripe {
     /// The batch cannot be served. If it had begun to write, the band is torn from now on.
     fn refuse(&mut self, effects: &mut Effects<'_>) {
         let is_full =
-            |column: &Column| column.missed.is_some_and(|(_, fault)| fault == MemberFault::NoSpace);
+            |column: &Column| column.missed.is_some_and(|(_, fault)| fault == FaultKind::NoSpace);
         let is_full = self.columns.iter().any(is_full);
         let fault = if is_full { Fault::NoSpace } else { Fault::Unwritable };
         if self.phase == Phase::AwaitRecord && !planted(Bug::TornForgotten) {
@@ -352,6 +349,7 @@ impl Stripe {
             self.note_lost(effects);
         }
         let band = *self.band();
+        let fault = self.faults.last().copied().filter(|_| result.is_err());
         let batch = self.batch.as_mut().expect("a batch is being answered");
         for _ in 0..std::mem::take(&mut batch.count) {
             let work = self.queue.pop_front().expect("a batch is a part of the queue");
@@ -360,6 +358,7 @@ impl Stripe {
                 effects.damage.written(band.sectors(effects.geometry, &work.run));
             }
             let common = &mut *effects.common;
+            common.note_cause(work.piece, fault.map_or(Ok(()), Err));
             if work.is_answered {
                 result.err().into_iter().for_each(|fault| common.part_lost(work.piece, fault));
                 common.release_payload(work.piece);
@@ -379,10 +378,11 @@ impl Stripe {
             lost.extend(band.sectors(effects.geometry, &work.run));
         }
         effects.damage.lose(&lost);
+        let cause = self.faults.last().map(|fault| fault.cause);
         for Range { start, end } in lost {
             reached(Mark::WriteLost);
             let start = LogicalSector(start);
-            effects.common.report(Report::WriteLost { start, sectors: end - start.0 });
+            effects.common.report(Report::WriteLost { start, sectors: end - start.0, cause });
         }
     }
 
@@ -405,6 +405,8 @@ impl Stripe {
         if state == ColumnState::Writing {
             common.note_written(slot);
         }
+        self.faults.extend(result.err());
+        let column = self.column_mut(slot);
         match (state, result) {
             (ColumnState::Writing, Ok(())) => {}
             (ColumnState::Reading, Ok(())) => {
@@ -419,11 +421,12 @@ impl Stripe {
             (ColumnState::Writing, Err(fault)) => {
                 reached(Mark::MissesWrite);
                 // A repair that finds no space changes nothing: what was bad stays bad.
-                let is_none = is_repair && fault == MemberFault::NoSpace;
+                let is_none = is_repair && fault.kind == FaultKind::NoSpace;
                 // Of several requests, one that fails for more than lack of space says what is wrong.
-                let is_said = column.missed.is_some() && fault == MemberFault::NoSpace;
+                let is_said = column.missed.is_some() && fault.kind == FaultKind::NoSpace;
                 if !(is_none || is_said || planted(Bug::WriteErrorIgnored)) {
-                    column.missed = common.view.member(slot).map(|member| (member.id, fault));
+                    let member = fault.cause.member;
+                    column.missed = common.still_in(slot, member).then_some((member, fault.kind));
                 }
             }
             (ColumnState::Still, _) => unreachable!("no request was out for the column"),

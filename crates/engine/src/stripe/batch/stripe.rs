@@ -12,8 +12,9 @@ use super::super::plan::Method;
 use super::super::scheduler::Width;
 use super::super::sectors::{BLOCK_SECTORS, Extent, SectorSet};
 use crate::array::ArrayView;
+use crate::cause::Asked;
 use crate::context::{Clocks, Common};
-use crate::effect::MemberFault;
+use crate::effect::{FaultKind, MemberFault};
 use crate::ids::MemberId;
 
 /// Work behind the batch that is looked through for what a later write has covered.
@@ -69,7 +70,7 @@ pub(super) struct Column {
     /// Sectors that could not be read in this batch; writing them again may help.
     pub(super) unreadable: SectorSet,
     /// The member that missed this batch's write, and why.
-    pub(super) missed: Option<(MemberId, MemberFault)>,
+    pub(super) missed: Option<(MemberId, FaultKind)>,
     /// Sectors of the block that hold what the member holds.
     pub(super) valid: SectorSet,
     /// Sectors that queued writes and the batch's writes cover.
@@ -129,6 +130,9 @@ pub(in super::super) struct Stripe {
     pub(super) is_worth_keeping: bool,
     /// Work in the queue whose client waits for it.
     pub(super) awaited: u32,
+    /// What failed at members in this batch, in order; why a column missed it, and why the batch was refused. Seldom
+    /// anything, hence beside the columns.
+    pub(super) faults: Vec<MemberFault>,
     /// Member requests and jobs that are out.
     pub(super) outstanding: u32,
     /// Copies out of its payloads that are out.
@@ -152,6 +156,7 @@ impl Stripe {
             has_served: false,
             is_worth_keeping: false,
             awaited: 0,
+            faults: Vec::new(),
             outstanding: 0,
             copies: 0,
         }
@@ -357,6 +362,17 @@ impl Stripe {
         self.queue.range(..self.batch.as_ref().expect("a batch is under way").count)
     }
 
+    /// How a column's member came to miss the batch.
+    ///
+    /// # Panics
+    /// When it did not.
+    pub(super) fn fault_of(&self, missed: (MemberId, FaultKind)) -> MemberFault {
+        let is_it = |fault: &&MemberFault| {
+            (fault.cause.member, fault.kind) == missed && fault.cause.asked != Asked::Read
+        };
+        *self.faults.iter().find(is_it).expect("a write that was missed has failed")
+    }
+
     /// What the batch works on in one data column.
     pub(super) fn segments(
         &self,
@@ -408,6 +424,7 @@ impl Stripe {
         };
         let batch = Batch { is_full: false, count, window: whole, preferred };
         self.batch = Some(batch);
+        self.faults.clear();
         self.columns.iter_mut().for_each(Column::begin);
         let (mut window, mut last_end) = (SectorSet::EMPTY, 0);
         let mut is_full = true;

@@ -12,7 +12,7 @@ use super::super::solve::{Blocks, solve};
 use super::decide::{Action, Facts, Phase, decide};
 use super::machine::{Around, Column, Outcome, Read, Reconstruct, Want};
 use crate::buffer::Buffer;
-use crate::effect::{MemberFault, MemberOperation, Report};
+use crate::effect::{FaultKind, MemberFault, MemberOperation};
 use crate::ids::IoId;
 use crate::job::{JobId, Step};
 use crate::request::Fault;
@@ -333,6 +333,9 @@ impl Reconstruct {
         let read = &mut self.reads[place as usize];
         assert!(read.outstanding > 0 && read.band.is_some(), "the request was of a read");
         read.outstanding -= 1;
+        if let (Some(want), Err(_)) = (read.want, result) {
+            around.common.note_cause(want.piece, result);
+        }
         let column = read.column_mut(slot);
         column.out -= 1;
         match result {
@@ -341,12 +344,10 @@ impl Reconstruct {
             Err(fault) if is_repair => {
                 around.common.note_written(slot);
                 // A repair that finds no space changes nothing: what was bad stays bad.
-                let member = around.common.view.member(slot).map(|member| member.id);
-                if fault != MemberFault::NoSpace
-                    && let Some(member) = member
-                {
+                let is_in = around.common.still_in(slot, fault.cause.member);
+                if fault.kind != FaultKind::NoSpace && is_in {
                     reached(Mark::MissesWrite);
-                    around.common.report(Report::MemberFailed { member });
+                    around.common.report_failed(fault);
                 }
             }
             Err(fault) => {

@@ -251,9 +251,9 @@ impl World {
         match effect {
             ArrayEffect::Publish(view) => self.shard.handle_view(now, view),
             ArrayEffect::WriteSuperblock { member, .. } => {
-                self.array.handle_superblock_written(now, member, true);
+                self.array.handle_superblock_written(now, member, Ok(()));
             }
-            ArrayEffect::Flush { member } => self.array.handle_flushed(now, member, true),
+            ArrayEffect::Flush { member } => self.array.handle_flushed(now, member, Ok(())),
             ArrayEffect::Attend(attention) => self.shard.handle_attention(now, attention),
             ArrayEffect::QueryActivity => self.shard.handle_activity_query(now),
             ArrayEffect::WriteBack { round } => self.shard.handle_write_back(now, round),
