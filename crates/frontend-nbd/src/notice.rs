@@ -70,6 +70,7 @@ impl Notices {
     }
 
     pub(crate) fn tell(&self, notice: Notice) {
+        tracing::debug!(target: "braid_frontend_nbd::client", notice = ?notice, "notice");
         let Some(listener) = &self.listener else { return };
         let now = Instant::now();
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);

@@ -20,10 +20,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use tracing::debug;
+
 use crate::limits::{LINGERING_MAX, TURNED_AWAY_MAX};
 use crate::socket::Socket;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{self, Condvar, Flaw, Mutex, MutexGuard};
+
+/// Where the log has what becomes of clients; `docs/operating.md` lists it.
+const CLIENT: &str = "braid_frontend_nbd::client";
 
 /// Since when a connection has had nothing to do; written by it at each turn, without a lock.
 #[derive(Debug)]
@@ -164,14 +169,17 @@ impl Registry {
                     return Admission::Full;
                 }
                 let (id, pulse) = book.enter(socket, State::TurnedAway);
+                debug!(target: CLIENT, client = id, "client is turned away: no room");
                 return Admission::TurnedAway { id, pulse };
             };
             let entry = book.connections.remove(&loser).expect("it was just found");
             entry.socket.cut();
+            debug!(target: CLIENT, client = loser, why = ?why, "client is cut for a new one");
             book.lingering += 1;
             evicted = Some(why);
         }
         let (id, pulse) = book.enter(socket, State::Negotiating);
+        debug!(target: CLIENT, client = id, clients = book.served(), "client has connected");
         Admission::Admitted { id, pulse, evicted }
     }
 
@@ -187,6 +195,7 @@ impl Registry {
         match self.lock().connections.get_mut(&id) {
             Some(entry) => {
                 entry.state = State::Transmitting;
+                debug!(target: CLIENT, client = id, "client has negotiated");
                 true
             }
             None => false,
@@ -199,6 +208,7 @@ impl Registry {
         if book.connections.remove(&id).is_none() {
             book.lingering -= 1;
         }
+        debug!(target: CLIENT, client = id, clients = book.served(), "client has left");
         drop(book);
         if !sync::has(Flaw::LeaveSilent) {
             self.changed.notify_all();

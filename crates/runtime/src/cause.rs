@@ -14,6 +14,7 @@ use braid_geometry::SECTOR_BYTES;
 use braid_member::MemberError;
 
 use crate::executor::MemberHandle;
+use crate::log;
 
 impl MemberHandle {
     /// That a member request failed.
@@ -31,7 +32,7 @@ impl MemberHandle {
         MemberFault { kind: kind_of(error), cause: self.cause(asked, range, error) }
     }
 
-    /// What failed, for the array.
+    /// What failed, for the array and for the log.
     pub(crate) fn cause(
         &self,
         asked: Asked,
@@ -40,7 +41,9 @@ impl MemberHandle {
     ) -> Cause {
         let sectors = u32::try_from(length_bytes.div_ceil(SECTOR_BYTES)).unwrap_or(u32::MAX);
         let sector = offset_bytes / SECTOR_BYTES;
-        Cause { member: self.id(), asked, sector, sectors, answer: answer_of(error) }
+        let cause = Cause { member: self.id(), asked, sector, sectors, answer: answer_of(error) };
+        log::member_failed(self, &cause);
+        cause
     }
 }
 

@@ -21,6 +21,7 @@ use crate::arena::ShardMemory;
 use crate::clock::Clock;
 use crate::edges::Turnstile;
 use crate::executor::{self, Lane, Members, Operation};
+use crate::log;
 use crate::requests::{self, Requests};
 use crate::scheduling::Scheduling;
 use crate::slate::{ArrayEffects, ShardEffects, Slate};
@@ -86,12 +87,13 @@ pub(crate) struct Clients {
     pub(crate) regions: Regions,
     /// What the shards were given.
     pub(crate) requests: Arc<Requests>,
+    pub(crate) failures: log::Failures,
 }
 
 impl Clients {
     pub(crate) fn new(regions: Regions) -> Self {
-        let (in_flight, turnstile, requests) = Default::default();
-        Self { in_flight, turnstile, regions, requests }
+        let (in_flight, turnstile, requests, failures) = Default::default();
+        Self { in_flight, turnstile, regions, requests, failures }
     }
 }
 
@@ -360,6 +362,7 @@ impl Core {
 
     fn reply(self: &Arc<Self>, reply: &PieceReply, machines: &mut VecDeque<Machine>) {
         let request = self.clients.requests.get(reply.request);
+        reply.cause.into_iter().for_each(|cause| request.note_cause(cause));
         let answer = request.reply(reply.result, (reply.keeps_payload, reply.leaves_payload));
         let answer = answer.or_else(|| self.hand_out(&request, machines));
         if let Some(answer) = answer {
@@ -373,6 +376,11 @@ impl Core {
         request: Arc<requests::Request>,
         answer: Result<(), Fault>,
     ) {
+        if let Err(fault) = answer {
+            let why = (fault, request.cause());
+            let members = self.members.load();
+            self.clients.failures.failed(self.clock.now(), &members, request.asked(), why);
+        }
         let (completion, payload) = self.clients.requests.finish(id, request, answer);
         self.complete(completion, answer, payload);
     }
@@ -452,6 +460,7 @@ impl Core {
                     let time = self.telling.begins(&state);
                     match self.members.load().get(member) {
                         Some(handle) => {
+                            log::superblock(handle, &state);
                             let write = handle.next_superblock(&state, time);
                             effects.operations.push((member, write));
                         }
@@ -472,6 +481,7 @@ impl Core {
                         let telling = &self.telling;
                         telling.is_told(|id, slot| Some(members.get(id)?.told_member(slot)));
                     }
+                    log::notice(&self.members.load(), &notice, || self.telling.state());
                     if !flaw::has(Flaw::NoticesUnowned) {
                         self.watch.tell(notice);
                     }

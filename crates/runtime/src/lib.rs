@@ -38,6 +38,8 @@ mod edges;
 mod executor;
 #[cfg(not(loom))]
 mod extents;
+#[cfg(not(loom))]
+mod log;
 #[cfg(all(test, any(loom, shuttle)))]
 mod models;
 #[cfg(not(loom))]

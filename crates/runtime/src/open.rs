@@ -19,6 +19,7 @@ use crate::cache::{Cache, room_bytes};
 use crate::clock::{Clock, time_of_day};
 use crate::core::{ArrayEvent, Clients, Core, End, Machine, ShardCell};
 use crate::executor::{self, Members, Place};
+use crate::log;
 use crate::options::{Direct, Options};
 use crate::requests::Requests;
 use crate::sync::{Arc, Mutex};
@@ -146,7 +147,17 @@ impl Volume {
         core.schedule(|chosen| chosen.clone_from(&options.scheduling));
         untold.into_iter().for_each(|(id, untold)| lose(&core, id, &untold));
         let made = (options, zero_is_fast, config.stripes_max);
-        Ok(Self::new(core, geometry, made, through_page_cache))
+        let volume = Self::new(core, geometry, made, through_page_cache);
+        volume.say_started(options.shards);
+        Ok(volume)
+    }
+
+    fn say_started(&self, shards: u16) {
+        let geometry = self.geometry();
+        let level = geometry.level().to_string();
+        let shape = (level.as_str(), geometry.slots(), self.missing_count());
+        let made = (self.size_bytes(), self.is_read_only(), shards);
+        log::started(shape, made, self.core().workers.is_some());
     }
 }
 

@@ -6,7 +6,8 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use braid_engine::request::{Fault, Piece, Progress, RequestId, ShardIndex, Split};
+use braid_engine::cause::Cause;
+use braid_engine::request::{self, Fault, Piece, Progress, RequestId, ShardIndex, Split};
 use braid_ring::Payload;
 
 use crate::arena::SharedBytes;
@@ -34,6 +35,8 @@ pub(crate) type Completion = Box<dyn FnOnce(Result<(), Fault>, Option<Payload>) 
 /// One request in flight.
 #[derive(Default)]
 pub(crate) struct Request {
+    /// What is asked; nothing of a flush.
+    asked: Option<request::Request>,
     payload: Option<SharedBytes>,
     second: Mutex<Option<Arc<Second>>>,
     course: Mutex<Course>,
@@ -69,6 +72,8 @@ struct Course {
     is_answered: bool,
     /// The payload's first side is left to reads that were forsaken.
     is_left: bool,
+    /// What failed at a member for the last piece that failed, if anything did.
+    cause: Option<Cause>,
 }
 
 impl Request {
@@ -112,6 +117,21 @@ impl Request {
             }
         }
         joined
+    }
+
+    /// What is asked; nothing of a flush.
+    pub(crate) fn asked(&self) -> Option<&request::Request> {
+        self.asked.as_ref()
+    }
+
+    /// Notes what failed at a member for one of its pieces.
+    pub(crate) fn note_cause(&self, cause: Cause) {
+        self.course.lock().expect("noting does not panic").cause = Some(cause);
+    }
+
+    /// What failed at a member for it, if anything did.
+    pub(crate) fn cause(&self) -> Option<Cause> {
+        self.course.lock().expect("looking does not panic").cause
     }
 
     /// Gives `hand_out` the pieces that are to go out now; the answer if there is nothing left to wait for.
@@ -222,6 +242,7 @@ impl Requests {
         let mut request = table.spares.pop().unwrap_or_default();
         let fresh = Arc::get_mut(&mut request).expect("nobody else has a spare request");
         *fresh = Request {
+            asked: pieces.as_ref().map(Split::request),
             payload: payload.map(SharedBytes::new),
             second: Mutex::default(),
             course: Mutex::new(Course { pieces, ..Course::default() }),

@@ -202,6 +202,7 @@ impl Volume {
 
     /// Its members are to be scheduled like this from now on, under load or not. Nothing that waits is lost.
     pub fn schedule(&self, scheduling: Scheduling) {
+        crate::log::tuned("scheduling", &scheduling);
         self.core().schedule(|chosen| *chosen = scheduling);
     }
 

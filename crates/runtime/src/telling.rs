@@ -72,6 +72,11 @@ impl Telling {
         last.told = Some(Told { events: state.events, update_time, members });
     }
 
+    /// The update that began last.
+    pub(crate) fn state(&self) -> Option<Arc<SuperblockState>> {
+        self.lock().state.clone()
+    }
+
     /// The last that is through.
     pub(crate) fn told(&self) -> Option<Told> {
         self.lock().told.clone()

@@ -11,6 +11,7 @@ use braid_ring::Payload;
 
 use crate::cache::Cache;
 use crate::core::{ArrayEvent, Core, Machine, ShardEvent};
+use crate::log;
 use crate::open::{answers_early, dirty_sectors_max};
 use crate::options::Options;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -181,6 +182,7 @@ impl Volume {
         let shards = core.clients.regions.shards();
         *set = Cache { unit_bytes: set.unit_bytes, ..cache }.in_force(&self.geometry, shards);
         core.turns.set_cache(answers_early(&self.geometry, &set), dirty_sectors_max(&set));
+        log::tuned("cache", &*set);
         let tuning = set.tuning(&self.geometry, shards);
         for (index, cell) in (0u16..).map(ShardIndex).zip(&core.shards) {
             cell.combiner.push(ShardEvent::Tuning(tuning));
@@ -199,6 +201,7 @@ impl Volume {
     /// The same from now on, under load or not; whoever sits out when it is turned off comes back at once.
     pub fn set_sit_out(&self, settings: SitOut) {
         let core = &self.core;
+        log::tuned("sit-out", &settings);
         *core.sit_out.lock().expect("setting does not panic") = settings;
         core.schedule_again();
     }
@@ -300,10 +303,13 @@ impl Volume {
             return core.tell(client, Outcome { result: Err(VolumeError::Stopping), payload });
         }
         let Some(request) = request else { return core.flush(Completion::Flush(client)) };
+        log::asked(&request);
         let (read_only, zero_is_fast) = (self.read_only, self.zero_is_fast);
         let allowed = Allowed { geometry: &self.geometry, read_only, zero_is_fast };
         if let Err(denial) = request::check(&request, allowed) {
-            return core.tell(client, Outcome { result: Err(denied(denial)), payload });
+            let denial = denied(denial);
+            log::refused(&request, &denial);
+            return core.tell(client, Outcome { result: Err(denial), payload });
         }
         core.set_out(&request, payload, client);
     }
@@ -311,7 +317,9 @@ impl Volume {
     /// Refuses new requests, waits for those in flight, flushes, and leaves the superblocks clean
     /// if they can be. A second call waits for the first.
     pub fn stop(&self) -> Stopped {
-        self.stopping.store(true, Ordering::SeqCst);
+        if !self.stopping.swap(true, Ordering::SeqCst) {
+            log::stopping();
+        }
         self.core.clients.in_flight.wait_for_none();
         let mut has_stopped = self.has_stopped.lock().expect("stopping does not panic");
         if !std::mem::replace(&mut *has_stopped, true) {

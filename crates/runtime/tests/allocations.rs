@@ -18,6 +18,9 @@ use braid_runtime::{
 };
 use kit::Array;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -183,6 +186,59 @@ fn a_submitted_request_allocates_its_closure() {
         });
         assert!(done.load(Ordering::Relaxed) >= WINDOW, "each is answered on the way");
         assert_eq!(calls, 2 * WINDOW, "one to make it and one to give it back, for each");
+    });
+}
+
+/// Counts what is said of requests, and formats nothing itself.
+struct Ears {
+    level: LevelFilter,
+    requests: Arc<AtomicUsize>,
+}
+
+impl Subscriber for Ears {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= self.level
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(self.level)
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let is_request = event.metadata().target() == "braid_runtime::request";
+        self.requests.fetch_add(usize::from(is_request), Ordering::Relaxed);
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// Without a subscriber is every other test here. A log of what is graver than requests costs them no more.
+#[test]
+fn a_log_that_leaves_requests_out_hears_and_allocates_nothing_of_them() {
+    alone(|| {
+        let array = Array::new(Level::Raid5, 4, 8);
+        let volume = open(&array, CacheMode::WriteBack, Elevator::None);
+        let mut client = Client { volume: &volume, row_bytes: 3 * 4096, payload: None };
+        for (level, hears) in [(LevelFilter::DEBUG, false), (LevelFilter::TRACE, true)] {
+            let requests = Arc::new(AtomicUsize::new(0));
+            let ears = Ears { level, requests: Arc::clone(&requests) };
+            let calls = tracing::subscriber::with_default(ears, || {
+                fewest(|index| match index % 2 {
+                    0 => client.read(index, 4096),
+                    _ => client.write(index, 4096, false),
+                })
+            });
+            let heard = requests.load(Ordering::Relaxed);
+            assert_eq!((calls, heard >= WINDOW), (0, hears), "{level}: {heard} heard");
+            assert!(hears || heard == 0, "{level}: {heard} heard");
+        }
     });
 }
 

@@ -4,6 +4,7 @@
 //!
 //! Which slot it has, and how far it is recovered, are the view's; what is kept here is what the last view said.
 
+use std::path::Path;
 use std::sync::OnceLock;
 
 use braid_dispatch::{Scheduler, Settings};
@@ -83,6 +84,11 @@ impl MemberHandle {
 
     pub(crate) fn id(&self) -> MemberId {
         self.id
+    }
+
+    /// What it is, for people: its path as it was given.
+    pub(crate) fn path(&self) -> &Path {
+        &self.device.identity().path
     }
 
     /// The slot that it occupies, or did last.

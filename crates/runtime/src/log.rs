@@ -1,0 +1,267 @@
+//! What the runtime says in the log (`tracing`): one function for each thing said, so that names and levels are in one room.
+//!
+//! Where it stands: called as things happen, and answers nothing. Whether there is a subscriber, and which, is the business
+//! of the program; without one a call is a look at a number, and nothing is formatted or allocated
+//! (`tests/allocations.rs`). A subscriber is called by workers while they own machines, so it must never wait.
+//!
+//! | Target | What |
+//! |---|---|
+//! | `braid_runtime::array` | start and stop, superblocks, members that go out or are slow, tuning |
+//! | `braid_runtime::member` | each request that failed at a member, each superblock |
+//! | `braid_runtime::request` | what clients ask, and what of it fails |
+//!
+//! Fields have the names that `braid serve --json` has for the same; docs/operating.md lists them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use braid_engine::Instant;
+use braid_engine::array::{MemberId, Notice, SuperblockState};
+use braid_engine::cause::Cause;
+use braid_engine::request::{ByteOperation, ByteRequest, Fault, Operation, Request};
+use braid_geometry::SECTOR_BYTES;
+use tracing::{debug, error, field, info, trace, warn};
+
+use crate::cause::AnswerWords;
+use crate::executor::{MemberHandle, Table};
+use crate::sync::Arc;
+
+const ARRAY: &str = "braid_runtime::array";
+const MEMBER: &str = "braid_runtime::member";
+const REQUEST: &str = "braid_runtime::request";
+
+/// Nanoseconds between two warnings of requests that failed.
+const BETWEEN_WARNINGS_NS: u64 = 1_000_000_000;
+
+/// An event with the fields of a cause behind its own.
+macro_rules! with_cause {
+    ($level:ident, $target:expr, $cause:expr, $member:expr, { $($fields:tt)* }, $text:literal) => {{
+        let cause: Option<Cause> = $cause;
+        let place = cause.filter(|cause| cause.sectors > 0);
+        $level!(
+            target: $target,
+            member = $member.map(|member: &MemberHandle| field::display(member.path().display())),
+            operation = cause.map(|cause| cause.asked.word()),
+            sector = place.map(|cause| cause.sector),
+            sectors = place.map(|cause| cause.sectors),
+            os_error = cause.and_then(|cause| cause.answer.os_error()),
+            error = cause.map(|cause| field::display(AnswerWords(cause.answer))),
+            $($fields)*
+            $text
+        )
+    }};
+}
+
+/// A request failed at a member. What the array makes of it is said by itself.
+pub(crate) fn member_failed(member: &MemberHandle, cause: &Cause) {
+    with_cause!(
+        debug, MEMBER, Some(*cause), Some(member), { slot = member.slot(), },
+        "request failed at a member"
+    );
+}
+
+/// A member's superblock is about to be written.
+pub(crate) fn superblock(member: &MemberHandle, state: &SuperblockState) {
+    debug!(
+        target: MEMBER,
+        member = %member.path().display(),
+        slot = member.slot(),
+        events = state.events,
+        resync_offset = state.resync_offset,
+        "superblock write"
+    );
+}
+
+/// The array has something to say.
+pub(crate) fn notice(
+    members: &Table,
+    notice: &Notice,
+    state: impl FnOnce() -> Option<Arc<SuperblockState>>,
+) {
+    let named = |id: &MemberId| members.get(*id).map(|member| &**member);
+    let path = |id: &MemberId| named(id).map(|member| field::display(member.path().display()));
+    match notice {
+        Notice::MemberOut { member, slot, cause } => {
+            let member = named(member);
+            with_cause!(
+                warn, ARRAY, Some(*cause), member, { slot = slot.0, },
+                "member is out"
+            );
+        }
+        Notice::Broken { member, cause } => {
+            let member = named(member);
+            with_cause!(
+                error, ARRAY, Some(*cause), member, { slot = member.and_then(MemberHandle::slot), },
+                "one member too many has failed: no more writes"
+            );
+        }
+        Notice::OutOfSpace { member, cause } => {
+            let member = named(member);
+            with_cause!(
+                error, ARRAY, Some(*cause), member, { slot = member.and_then(MemberHandle::slot), },
+                "no space below a member: no more writes"
+            );
+        }
+        Notice::WriteLost { start, sectors, cause } => {
+            let member = cause.as_ref().and_then(|cause| named(&cause.member));
+            let (offset, length) = (start.0 * SECTOR_BYTES, sectors * SECTOR_BYTES);
+            with_cause!(
+                error, ARRAY, *cause, member, { offset, length, },
+                "a write that had been answered is lost"
+            );
+        }
+        Notice::SitsOut { member, slot, latency_ms, siblings_us } => info!(
+            target: ARRAY,
+            member = path(member),
+            slot = slot.0,
+            latency_ms,
+            siblings_us,
+            "member is slow and is read around"
+        ),
+        Notice::Back { member, slot, after_ms } => info!(
+            target: ARRAY,
+            member = path(member),
+            slot = slot.0,
+            after_ms,
+            "member is read again"
+        ),
+        Notice::Told { events } => info!(
+            target: ARRAY,
+            events,
+            dirty = state().map(|state| state.resync_offset != u64::MAX),
+            "superblocks are written"
+        ),
+        Notice::Stopped { clean } => info!(target: ARRAY, clean, "array has stopped"),
+    }
+}
+
+/// A client asks for something.
+pub(crate) fn asked(request: &ByteRequest) {
+    trace!(
+        target: REQUEST,
+        operation = byte_word(request.operation),
+        offset = request.offset,
+        length = request.length,
+        "request"
+    );
+}
+
+/// What a client asked for is not done at all.
+pub(crate) fn refused(request: &ByteRequest, why: &impl std::fmt::Display) {
+    debug!(
+        target: REQUEST,
+        operation = byte_word(request.operation),
+        offset = request.offset,
+        length = request.length,
+        error = %why,
+        "request refused"
+    );
+}
+
+/// When requests that fail were last warned of.
+#[derive(Debug, Default)]
+pub(crate) struct Failures {
+    /// In nanoseconds of the array's clock.
+    next_ns: AtomicU64,
+    /// How many have not been warned of.
+    unsaid: AtomicU64,
+}
+
+impl Failures {
+    /// A request of a client failed: each is said, and each second at most one is warned of, for thousands may fail at once.
+    pub(crate) fn failed(
+        &self,
+        now: Instant,
+        members: &Table,
+        request: Option<&Request>,
+        (fault, cause): (Fault, Option<Cause>),
+    ) {
+        let request_operation = request.map_or("flush", |request| word(request.operation));
+        let offset = request.map(|request| request.start.0 * SECTOR_BYTES);
+        let length = request.map(|request| request.sectors * SECTOR_BYTES);
+        let member = cause.and_then(|cause| members.get(cause.member).map(|member| &**member));
+        with_cause!(
+            debug, REQUEST, cause, member,
+            { request = request_operation, offset, length, fault = %fault, },
+            "request failed"
+        );
+        if let Some(failed) = self.is_due(now) {
+            with_cause!(
+                warn, REQUEST, cause, member,
+                { request = request_operation, offset, length, fault = %fault, failed, },
+                "requests fail"
+            );
+        }
+    }
+
+    /// How many failed since the last warning, if it is time for another.
+    fn is_due(&self, now: Instant) -> Option<u64> {
+        self.unsaid.fetch_add(1, Ordering::Relaxed);
+        let next_ns = self.next_ns.load(Ordering::Relaxed);
+        let then_ns = now.0 + BETWEEN_WARNINGS_NS;
+        let is_due = now.0 >= next_ns
+            && self
+                .next_ns
+                .compare_exchange(next_ns, then_ns, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok();
+        is_due.then(|| self.unsaid.swap(0, Ordering::Relaxed))
+    }
+}
+
+/// The array runs.
+pub(crate) fn started(
+    (level, slots, missing): (&str, u16, usize),
+    (size_bytes, read_only, shards): (u64, bool, u16),
+    is_on_rings: bool,
+) {
+    let io = if is_on_rings { "ring" } else { "threads" };
+    info!(
+        target: ARRAY,
+        raid_level = level, slots, missing, size_bytes, read_only, shards, io, "array has started"
+    );
+}
+
+/// It is about to stop.
+pub(crate) fn stopping() {
+    info!(target: ARRAY, "array is being stopped");
+}
+
+/// It works in another way from now on; `how` is what was set.
+pub(crate) fn tuned(what: &str, how: &dyn std::fmt::Debug) {
+    info!(target: ARRAY, what, how = ?how, "tuned");
+}
+
+fn word(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Read => "read",
+        Operation::Write { .. } => "write",
+        Operation::WriteZeroes { .. } => "write-zeroes",
+        Operation::Trim => "trim",
+    }
+}
+
+fn byte_word(operation: ByteOperation) -> &'static str {
+    match operation {
+        ByteOperation::Read => "read",
+        ByteOperation::Write { .. } => "write",
+        ByteOperation::WriteZeroes { .. } => "write-zeroes",
+        ByteOperation::Trim { .. } => "trim",
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_of_failures_are_one_warning_a_second() {
+        let failures = Failures::default();
+        let at = |ms: u64| Instant(ms * 1_000_000);
+        assert_eq!(failures.is_due(at(5)), Some(1), "the first at once");
+        for ms in 6..1005 {
+            assert_eq!(failures.is_due(at(ms)), None);
+        }
+        assert_eq!(failures.is_due(at(1005)), Some(1000), "and how many there were");
+        assert_eq!(failures.is_due(at(1006)), None);
+    }
+}
