@@ -6,6 +6,7 @@ mod output;
 mod cmd;
 mod error;
 mod known;
+mod log;
 mod private;
 mod probe;
 mod refusal;

@@ -1,14 +1,19 @@
-//! Why a member went out and why a request failed: said in notices and in JSON, as it really was.
+//! Why a member went out and why a request failed: said in notices, in JSON and in the log, as it really was.
 //!
 //! The members lie on a FUSE that fails what it is told to fail; what braid says of it must name the operation, the sectors
 //! and the error.
 
+use std::os::unix::net::UnixDatagram;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::kit::{Array, Client, Deed, Fail, Hanging, RAID_5, Served, Shape, needs, run, say};
+use crate::kit::{
+    Array, Client, Deed, Fail, Hanging, RAID_0, RAID_5, Served, Shape, is_installed, needs, run,
+    say, wait_until,
+};
 
 const SECTOR: u64 = 512;
 const EIO: i32 = 5;
@@ -96,9 +101,10 @@ fn keep_busy(socket: &std::path::Path, ends: &AtomicBool, flushes: bool) {
     }
 }
 
-/// Has member 1 fail as `expected` says, under load. What the notice says.
-fn lose(failing: &Failing, io: &str, expected: &Expected) -> Value {
-    let mut served = failing.serve(&["--io", io]);
+/// Has member 1 fail as `expected` says, under load. What the notice says, and what the log.
+fn lose(failing: &Failing, io: &str, expected: &Expected) -> (Value, String) {
+    let options = ["--io", io, "--log", "debug", "--log-format", "json"];
+    let mut served = failing.serve(&options);
     let socket = served.socket.clone();
     let data = failing.data_offset();
     let bytes = match expected.operation {
@@ -107,7 +113,7 @@ fn lose(failing: &Failing, io: &str, expected: &Expected) -> Value {
     };
     let Expected { deed, errno, operation, .. } = *expected;
     let ends = AtomicBool::new(false);
-    std::thread::scope(|scope| {
+    let notice = std::thread::scope(|scope| {
         let _ends = Ends(&ends);
         if operation != "read" {
             scope.spawn(|| keep_busy(&socket, &ends, operation == "flush"));
@@ -124,7 +130,8 @@ fn lose(failing: &Failing, io: &str, expected: &Expected) -> Value {
             client.payload(1 << 20);
         }
         served.wait_for("member-out")
-    })
+    });
+    (notice, served.last_words())
 }
 
 fn number(value: &Value) -> u64 {
@@ -137,8 +144,8 @@ fn why_a_member_went_out_is_said() {
     for io in ["ring", "threads"] {
         for expected in &CASES {
             let Some(failing) = Failing::create(RAID_5) else { return };
-            let notice = lose(&failing, io, expected);
-            let what = format!("{io} {}: {notice}", expected.operation);
+            let (notice, log) = lose(&failing, io, expected);
+            let what = format!("{io} {}: {notice}\n{log}", expected.operation);
             assert_eq!(notice["member"], failing.files.files()[1].display().to_string(), "{what}");
             assert_eq!(notice["slot"], 1, "{what}");
             assert_eq!(notice["operation"], expected.operation, "{what}");
@@ -159,8 +166,39 @@ fn why_a_member_went_out_is_said() {
                     assert_eq!(number(&notice["sector"]), 8, "{what}");
                 }
             }
+            check_log(&log, &notice);
         }
     }
+}
+
+/// Every line of the log is an object with what all have, and the loss is in it as in the notice.
+fn check_log(log: &str, notice: &Value) {
+    let lines: Vec<Value> =
+        log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    for line in &lines {
+        for field in ["timestamp", "level", "target", "message"] {
+            assert!(line[field].is_string(), "no {field}: {line}");
+        }
+        let is_ours = line["target"].as_str().is_some_and(|target| target.starts_with("braid"));
+        assert!(is_ours, "{line}");
+    }
+    let find = |message: &str| {
+        let found = lines.iter().find(|line| line["message"] == message);
+        found.unwrap_or_else(|| panic!("no {message:?} in {log}"))
+    };
+    let out = find("member is out");
+    assert_eq!(out["level"], "WARN");
+    for field in ["member", "slot", "operation", "sector", "sectors", "os_error", "error"] {
+        assert_eq!(out[field], notice[field], "{field}: {out}");
+    }
+    let failed = lines.iter().any(|line| {
+        line["message"] == "request failed at a member" && line["sector"] == notice["sector"]
+    });
+    assert!(failed, "{log}");
+    for message in ["array has started", "superblocks are written", "array has stopped"] {
+        assert_eq!(find(message)["level"], "INFO");
+    }
+    assert_eq!(find("client has connected")["level"], "DEBUG");
 }
 
 /// What a person reads says the same in a sentence, and goes on with what it means.
@@ -185,4 +223,125 @@ fn why_a_member_went_out_is_said_to_a_person() {
         "Input/output error (os error 5); the others' superblocks say so",
     ];
     assert!(says.iter().all(|part| line.contains(part)), "{line}");
+    assert!(!ran.stderr.contains("braid_runtime"), "a log that nobody asked for: {}", ran.stderr);
+}
+
+/// A client's error came from somewhere; all that was said is that there was one.
+#[test]
+fn what_failed_a_request_is_in_the_log() {
+    needs!("qemu-io");
+    let Some(failing) = Failing::create(RAID_0) else { return };
+    let data = failing.data_offset();
+    for (level, each) in [("debug", true), ("warn", false)] {
+        let served = failing.serve(&["--log", level, "--log-format", "json"]);
+        // Not before: the kernel reads ahead of superblocks.
+        failing.files.fail(2, Fail { deed: Deed::Read, bytes: data..u64::MAX, errno: EIO });
+        // The third chunk is on the third member.
+        let read = |count: usize| {
+            let commands = (0..count).flat_map(|_| ["-c", "read 128k 4k"]);
+            run(
+                "qemu-io",
+                ["-r", "-f", "raw"].into_iter().chain(commands).chain([served.uri.as_str()]),
+            )
+        };
+        let ran = read(20);
+        assert!((ran.stdout + &ran.stderr).contains("Input/output error"));
+        let log = served.last_words();
+        let lines: Vec<Value> =
+            log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let count = |message: &str| lines.iter().filter(|line| line["message"] == message).count();
+        assert_eq!(count("request failed") >= 20, each, "{log}");
+        let warned = count("requests fail");
+        assert!((1..20).contains(&warned), "{warned} warnings: {log}");
+        let warning = lines.iter().find(|line| line["message"] == "requests fail").expect("one");
+        assert_eq!(warning["request"], "read", "{warning}");
+        assert_eq!(warning["os_error"], EIO, "{warning}");
+        assert_eq!(warning["member"], failing.files.files()[2].display().to_string());
+        assert!(number(&warning["offset"]) <= 128 << 10, "{warning}");
+        let (start, sectors) = (number(&warning["sector"]), number(&warning["sectors"]));
+        let failed = failing.files.failed();
+        let is_it = |bytes: &std::ops::Range<u64>| {
+            bytes.start < (start + sectors) * SECTOR && start * SECTOR < bytes.end
+        };
+        assert!(failed.iter().any(is_it), "{failed:?} {warning}");
+        failing.files.let_go();
+    }
+}
+
+#[test]
+fn a_level_that_is_none_is_refused() {
+    let array = Array::create(RAID_5);
+    for (words, setup) in [(&["--log", "inof"][..], "true"), (&[][..], "export BRAID_LOG=verbose")]
+    {
+        let mut line = array.command_line(&["serve"], &array.members);
+        line.extend(words.iter().map(ToString::to_string));
+        let script = format!("{setup}; exec \"$@\"");
+        let start = ["-c", &script, "sh", env!("CARGO_BIN_EXE_braid")].map(str::to_string);
+        let ran = run("/bin/sh", start.into_iter().chain(line));
+        assert_eq!(ran.status.code(), Some(2), "{ran:?}");
+        assert!(ran.stdout.contains("B001"), "{ran:?}");
+    }
+}
+
+#[test]
+fn the_environment_asks_for_a_log_and_an_option_overrules_it() {
+    let array = Array::create(RAID_5);
+    for (options, is_there) in [(&[][..], true), (&["--log", "off"][..], false)] {
+        let setup = "export BRAID_LOG=info";
+        let served = Served::start_under(setup, &array, options, &array.members);
+        let log = served.last_words();
+        let is_said = log.lines().any(|line| line.contains(" INFO braid_runtime::array: "));
+        assert_eq!(is_said, is_there, "{log}");
+    }
+}
+
+/// Under systemd nothing could be looked for but text.
+#[test]
+fn the_journal_of_systemd_gets_fields() {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root || !is_installed("unshare") {
+        return say("skipped: not root, or no unshare");
+    }
+    let array = Array::create(RAID_5);
+    let folder = array.path("journal");
+    std::fs::create_dir(&folder).expect("a folder");
+    let journal = UnixDatagram::bind(folder.join("socket")).expect("a socket");
+    let script = format!(
+        "mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/journal \
+         && mount --bind '{}' /run/systemd/journal || exit 77; \
+         JOURNAL_STREAM=$(stat -L -c %d:%i /proc/self/fd/2) exec \"$@\"",
+        folder.display()
+    );
+    let words = ["serve", "--log", "info", "--run", "true"];
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "/bin/sh", "-c", &script, "sh", env!("CARGO_BIN_EXE_braid")]);
+    command.args(array.command_line(&words, &array.members));
+    let output = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let mut child = output.spawn().expect("unshare");
+    let mut entries = Vec::new();
+    let mut bytes = [0; 1 << 16];
+    wait_until("braid to end", PATIENCE, || child.try_wait().expect("our child").is_some());
+    journal.set_nonblocking(true).expect("a socket");
+    while let Ok(length) = journal.recv(&mut bytes) {
+        entries.push(String::from_utf8_lossy(&bytes[..length]).into_owned());
+    }
+    let output = child.wait_with_output().expect("it has ended");
+    if output.status.code() == Some(77) {
+        return say("skipped: nothing can be mounted");
+    }
+    assert!(output.status.success(), "{output:?}");
+    let started =
+        entries.iter().find(|entry| entry.contains("BRAID_TARGET=braid_runtime::array\n"));
+    let started = started.unwrap_or_else(|| panic!("{entries:?} {output:?}"));
+    for field in [
+        "PRIORITY=6\n",
+        "SYSLOG_IDENTIFIER=braid\n",
+        "MESSAGE=array has started",
+        "BRAID_SLOTS=4\n",
+        "BRAID_RAID_LEVEL=",
+    ] {
+        assert!(started.contains(field), "no {field:?} in {started}");
+    }
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!stderr.contains("array has started"), "said twice: {stderr}");
 }

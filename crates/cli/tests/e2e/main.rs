@@ -8,7 +8,7 @@
 //!   file_system  mke2fs and e2fsck              stopping   SIGTERM, SIGKILL, restart
 //!   exclusive    two servers, sockets           bad_input  everything that must be refused
 //!   captive      --run, TCP                    lost       answered, and then not written
-//!   causes       why a member went out
+//!   causes       why a member went out, and a request failed
 //!   tuned        the stripe cache, set under load
 //!   scheduled    elevators and the multiplexer, set under load
 //!   two_writers  the same bytes by two names

@@ -31,6 +31,7 @@ use crate::error::code::Code;
 use crate::error::system::{is_shortage_of, system};
 use crate::error::{CliError, Exit, Risk};
 use crate::known::{Keeper, Teller};
+use crate::log::{Log, LogArgs};
 use crate::output::shell::shell_word;
 use crate::probe::io_error;
 use assemble::Ready;
@@ -97,6 +98,8 @@ pub(crate) struct Args {
     /// that braid chose itself, if it did.
     #[arg(long, value_name = "SOCKET")]
     control: Option<PathBuf>,
+    #[command(flatten)]
+    log: LogArgs,
     /// Seconds that a stop goes on without any answer from members that were asked for something; then it is
     /// given up.
     #[arg(long, value_name = "SECONDS", default_value_t = 60,
@@ -108,6 +111,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
+    let _log = Log::start(&args.log)?;
     let endpoints = args.uris.iter().map(|uri| endpoint(uri)).collect::<Result<Vec<_>, _>>()?;
     let watch = Watch::new().map_err(|error| system("signals cannot be watched", &error))?;
     let cache = args.cache.cache()?;
@@ -155,6 +159,7 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     let uris: Vec<String> =
         server.endpoints().iter().map(|endpoint| endpoint.uri(&name).to_string()).collect();
     reporter.serving(&volume, &uris);
+    tracing::info!(target: "braid::serve", array = name, uris = ?uris, "serving");
     let outcome = serve_until_end(&args, (&watch, &reporter), (&uris, globals));
     drop(control);
     let meter = server.meter();

@@ -153,6 +153,16 @@ impl Served {
         stopped
     }
 
+    /// Stops it, however it ends; what it said on standard error.
+    pub(crate) fn last_words(mut self) -> String {
+        self.signal(Signal::TERM);
+        self.wait();
+        let mut words = String::new();
+        let stderr = self.child.stderr.as_mut().expect("piped");
+        stderr.read_to_string(&mut words).expect("text");
+        words
+    }
+
     /// Ends it as a power failure would, as far as a process can have one.
     pub(crate) fn kill(mut self) {
         self.signal(Signal::KILL);

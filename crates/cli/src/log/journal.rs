@@ -1,0 +1,120 @@
+//! Entries of systemd's journal, in its native protocol: one datagram each, of fields that can be looked for.
+//!
+//! `MESSAGE` has the text with the fields behind it, for who reads; each field is there by itself as well, as `BRAID_` and its
+//! name, for who looks for it: `journalctl BRAID_MEMBER=/dev/sdc`.
+
+use std::fmt::{Debug, Write};
+use std::io;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::Context;
+
+use super::Lines;
+
+/// Where the journal listens.
+pub(super) const SOCKET: &str = "/run/systemd/journal/socket";
+
+/// What every field of ours begins with.
+const PREFIX: &str = "BRAID_";
+
+pub(super) fn connect(path: impl AsRef<Path>) -> io::Result<UnixDatagram> {
+    let socket = UnixDatagram::unbound()?;
+    socket.connect(path)?;
+    Ok(socket)
+}
+
+/// Turns events into entries.
+pub(super) struct Journal {
+    lines: Lines,
+}
+
+impl Journal {
+    pub(super) fn new(lines: Lines) -> Self {
+        Self { lines }
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Journal {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let Fields { message, text, bytes } = fields;
+        let mut entry = entry(priority(*event.metadata().level()), &format!("{message}{text}"));
+        put(&mut entry, "BRAID_TARGET", event.metadata().target());
+        entry.extend(bytes);
+        self.lines.push(entry);
+    }
+}
+
+/// The beginning of an entry, which is one already.
+pub(super) fn entry(priority: u8, message: &str) -> Vec<u8> {
+    let mut entry = Vec::new();
+    put(&mut entry, "PRIORITY", &priority.to_string());
+    put(&mut entry, "SYSLOG_IDENTIFIER", "braid");
+    put(&mut entry, "MESSAGE", message);
+    entry
+}
+
+/// As syslog counts.
+fn priority(level: Level) -> u8 {
+    match level {
+        Level::ERROR => 3,
+        Level::WARN => 4,
+        Level::INFO => 6,
+        Level::DEBUG | Level::TRACE => 7,
+    }
+}
+
+/// A value with an end of line in it says its length instead.
+fn put(entry: &mut Vec<u8>, name: &str, value: &str) {
+    entry.extend_from_slice(name.as_bytes());
+    if value.contains('\n') {
+        entry.push(b'\n');
+        entry.extend_from_slice(&(value.len() as u64).to_le_bytes());
+    } else {
+        entry.push(b'=');
+    }
+    entry.extend_from_slice(value.as_bytes());
+    entry.push(b'\n');
+}
+
+/// The fields of an event.
+#[derive(Default)]
+struct Fields {
+    message: String,
+    /// The others, as text.
+    text: String,
+    /// The same, as fields.
+    bytes: Vec<u8>,
+}
+
+impl Fields {
+    fn add(&mut self, field: &Field, value: &str) {
+        if field.name() == "message" {
+            value.clone_into(&mut self.message);
+            return;
+        }
+        write!(self.text, " {}={value}", field.name()).expect("memory takes text");
+        let name: String = field.name().chars().map(in_name).collect();
+        put(&mut self.bytes, &format!("{PREFIX}{name}"), value);
+    }
+}
+
+/// A character of a field's name, as the journal allows it.
+fn in_name(character: char) -> char {
+    if character.is_ascii_alphanumeric() { character.to_ascii_uppercase() } else { '_' }
+}
+
+impl Visit for Fields {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.add(field, value);
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.add(field, &format!("{value:?}"));
+    }
+}
