@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use braid_dispatch::Combiner;
 use braid_engine::Instant;
 use braid_engine::array::{MemberId, Notice};
+use braid_engine::cause::Cause;
 use braid_engine::request::{ShardIndex, Way};
 use braid_sync::models::{explore, sample};
 use shuttle::sync::{Condvar, Mutex};
@@ -431,15 +432,16 @@ fn watch_to_the_end() {
         let heard = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&heard);
         let hear = move |notice| {
-            let Notice::Broken { member } = notice else { panic!("only that was told") };
+            let Notice::Broken { member, .. } = notice else { panic!("only that was told") };
             let before = count.fetch_add(1, Ordering::Relaxed);
             assert_eq!(before, usize::from(member.0), "notices are heard in order");
         };
         let watch = Arc::new(Watch::start(hear).expect("a model has threads"));
         let teller = Arc::clone(&watch);
         let other = thread::spawn(move || teller.end());
-        watch.tell(Notice::Broken { member: MemberId(0) });
-        watch.tell(Notice::Broken { member: MemberId(1) });
+        for member in [0, 1].map(MemberId) {
+            watch.tell(Notice::Broken { member, cause: Cause::vanished(member) });
+        }
         watch.end();
         let ours = heard.load(Ordering::Relaxed);
         other.join().expect("it does not panic");
