@@ -4,6 +4,12 @@
 //! allowed. The reader does everything but sending; the writer sends replies in the order in which requests ended, as
 //! many per system call as are waiting. A request's end comes from any thread.
 //!
+//! Why there are two drivers of connections ([`crate::ring`] is the other), and not one over two kinds of ring: what they
+//! have in common is the [`Connection`], what it asks for ([`crate::task`]), and the registry. What differs is all that is
+//! here and there: who waits, and so who wakes whom (a lock and two conditions; an inbox and turns), and how a client that
+//! does not go on is noticed (the timeouts of calls; moments). Threads that pretended to be a ring would need one more that
+//! polls sockets, and each request a hand-over to it.
+//!
 //! ```text
 //!   reader:  advance ─► tasks ─► export          writer:  batch ─► send ─► sent
 //!              ▲  └─► receive                                 ▲               │

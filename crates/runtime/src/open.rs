@@ -24,7 +24,7 @@ use crate::options::{Direct, Options};
 use crate::requests::Requests;
 use crate::sync::{Arc, Mutex};
 use crate::telling::Telling;
-use crate::timer::{Alarm, Keeper};
+use crate::timer::Alarm;
 use crate::turns::Turns;
 use crate::volume::Volume;
 use crate::watch::Watch;
@@ -121,7 +121,6 @@ impl Volume {
         let shard = || Shard::new(config, Arc::clone(&view));
         let cell = |_| cell((shard(), &joining), &clients.requests);
         let shards = (0..options.shards).map(cell).collect::<Result<_, _>>()?;
-        let keeper = if workers.is_some() { Keeper::Workers } else { Keeper::Thread };
         let turns = Turns::new(options.scheduling.turns, usize::from(options.shards));
         turns
             .set_cache(answers_early(&geometry, &options.cache), dirty_sectors_max(&options.cache));
@@ -133,7 +132,7 @@ impl Volume {
             clients,
             kernel: braid_parity::kernel(),
             clock: Clock::new(),
-            alarm: Alarm::new(options.shards, keeper),
+            alarm: Alarm::new(options.shards),
             turns,
             scheduling: Mutex::default(),
             sit_out: Mutex::new(options.sit_out),

@@ -1,27 +1,30 @@
 //! The machines' alarm clock: when each wants to be woken, and who sees to it.
 //!
-//! Where rings do the work, workers do: each sleeps in its ring until the nearest moment that was given to it. A moment is
-//! given to the worker that sets it, which is awake and looks before it sleeps; whoever is no worker leaves it in a
-//! worker's inbox. Elsewhere, and when the workers have been stopped, one thread sleeps until the first moment.
+//! There is one clock, and two that may sleep for it. Where rings do the work, workers do: each sleeps in its ring until the
+//! nearest moment that was given to it. A moment is given to the worker that sets it, which is awake and looks before it
+//! sleeps; a thread that is no worker leaves it in a worker's inbox. Elsewhere, and when the workers have been stopped, one
+//! thread keeps what is armed, and sleeps until the first of it.
 //!
 //! ```text
-//!   set ──nearer than what is armed──▶ armed with a worker ──its moment──▶ rang ─┬─ due: the machine is woken
-//!    └───────later: only noted                  ▲                                ├─ put off meanwhile: armed anew
-//!                                               └────────────────────────────────┤
-//!                                                a nearer one has replaced it:   └─ nothing
+//!   set ──nearer than what is armed──▶ armed with a sleeper ──its moment──▶ rang ─┬─ due: the machine is woken
+//!    └───────later: only noted                  ▲                                 ├─ put off meanwhile: armed anew
+//!                                               └─────────────────────────────────┤
+//!                                                a nearer one has replaced it:    └─ nothing
 //! ```
 //!
-//! So a worker wakes once for each moment that was armed, and none is armed that was not the nearest of its machine when it
-//! was set. What a nearer one has replaced is still with its worker, and known: it is not armed once more when it is the
+//! So a sleeper wakes once for each moment that was armed, and none is armed that was not the nearest of its machine when it
+//! was set. What a nearer one has replaced is still with its sleeper, and known: it is not armed once more when it is the
 //! nearest again [check: near_and_far_moments_in_turns_leave_few_armed]. The clock rings once for each moment that was set. A machine may be owned by a thread that the operating
 //! system has put aside; ringing on would fill its inbox [check: an_alarm_that_rang_is_silent,
 //! a_worker_is_woken_once_for_each_moment].
 //!
-//! Invariant: where workers see to it, a place with a moment is armed for that moment or an earlier one, or somebody is on
-//! the way from here to a worker with it (`models::waits`: `a_moment_that_workers_keep_is_neither_lost_nor_told_twice`).
+//! Invariant: a place with a moment is armed for that moment or an earlier one, or a thread is on the way from here to a
+//! worker with it (`models::waits`: `a_moment_that_workers_keep_is_neither_lost_nor_told_twice`).
 //! Workers that stop say which moments they have forgotten; the thread takes over
 //! (`tests/ring.rs`: `a_moment_that_stopped_workers_forgot_comes_all_the_same`).
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -35,25 +38,19 @@ use crate::core::{ArrayEvent, Core, Machine, ShardEvent};
 use crate::executor::Lane;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::flaw::{self, Flaw};
-use crate::sync::{self, Arc, Condvar, Moment, Mutex, Weak, thread};
+use crate::sync::{self, Arc, Condvar, Mutex, Weak, thread};
 
-/// How often members are looked at for having vanished, and the longest sleep.
+/// How often members are looked at for having vanished, and the longest sleep of the thread.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
-
-/// Who sleeps until moments come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keeper {
-    Thread,
-    Workers,
-}
 
 struct State {
     /// The array's moment, the next look at members, then the shards' moments, then those of members where something is
     /// held, as far as one was ever set.
     due: Vec<Option<Instant>>,
-    /// For each of them, the moments that workers were given and that have not come yet; each is nearer than the one before.
+    /// For each of them, the moments that sleepers were given and that have not come yet; each is nearer than the one before.
     armed: Vec<SmallVec<[Instant; 4]>>,
-    keeper: Keeper,
+    /// Those with the thread, and their places; none while workers sleep for us.
+    with_thread: Option<BinaryHeap<Reverse<(Instant, usize)>>>,
     stopped: bool,
 }
 
@@ -75,25 +72,32 @@ pub(crate) struct Arm {
     pub(crate) at: Instant,
 }
 
-/// What a sleep ended in.
+/// What a sleep of the thread ended in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Woken {
+pub(crate) enum Slept {
     /// The thread is to end.
     Stopped,
+    /// A moment of this place has come.
+    Until(usize),
+    /// Something was changed.
+    Disturbed,
+}
+
+/// Who is to be woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Woken {
     /// This machine's moment has come.
     Due(Machine),
     /// The turn of what is held at this member may have come.
     Held(MemberId),
     /// The members are to be looked at.
     Look,
-    /// Something was changed, or it is time to look at the members.
-    Otherwise,
 }
 
-/// What a worker finds when a moment that it was given has come.
+/// What a sleeper finds when a moment that it was given has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rang {
-    /// Somebody is to be woken.
+    /// This is to be woken.
     Woken(Woken),
     /// It was put off.
     Later(Arm),
@@ -114,21 +118,26 @@ fn place(machine: Machine) -> usize {
 }
 
 impl State {
-    /// Notes that the place's moment is given to a worker, unless that one or a nearer one was.
-    fn arm(&mut self, place: usize) -> Option<Arm> {
+    /// Notes that the place's moment is given to a sleeper, unless that one or a nearer one was: to the thread, or to the
+    /// worker that is to be told.
+    fn arm(&mut self, place: usize, changed: &Condvar) -> Option<Arm> {
         let (due, armed) = (self.due[place], &mut self.armed[place]);
         let at = due.filter(|due| armed.last().is_none_or(|nearest| due < nearest))?;
         armed.push(at);
-        Some(Arm { place, at })
+        let Some(with_thread) = &mut self.with_thread else { return Some(Arm { place, at }) };
+        with_thread.push(Reverse((at, place)));
+        changed.notify_one();
+        None
     }
 }
 
 impl Alarm {
-    pub(crate) fn new(shards: u16, keeper: Keeper) -> Self {
+    /// One with workers that sleep for it.
+    pub(crate) fn new(shards: u16) -> Self {
         let places = SHARDS + usize::from(shards);
         let (due, armed) = (vec![None; places], vec![SmallVec::new(); places]);
         Self {
-            state: Mutex::new(State { due, armed, keeper, stopped: false }),
+            state: Mutex::new(State { due, armed, with_thread: None, stopped: false }),
             changed: Condvar::new(),
             shards: (0..shards).map(|_| AtomicU64::new(0)).collect(),
             core: OnceLock::new(),
@@ -154,17 +163,11 @@ impl Alarm {
             state.due.resize(place + 1, None);
             state.armed.resize(place + 1, SmallVec::new());
         }
-        let was = std::mem::replace(&mut state.due[place], due);
+        state.due[place] = due;
         if flaw::has(Flaw::AlarmSilent) {
             return None;
         }
-        if state.keeper == Keeper::Thread {
-            if was != due {
-                self.changed.notify_one();
-            }
-            return None;
-        }
-        state.arm(place)
+        state.arm(place, &self.changed)
     }
 
     /// Sets a shard's moment if it has none, or a later one. A moment that is too early does no harm:
@@ -200,42 +203,45 @@ impl Alarm {
         Woken::Held(MemberId(member))
     }
 
-    /// Sleeps, once, unless there is no reason to. A moment that has come is over.
-    pub(crate) fn sleep(&self, clock: &Clock) -> Woken {
+    /// The thread's sleep: once, unless there is no reason to.
+    pub(crate) fn sleep(&self, clock: &Clock) -> Slept {
         let mut state = self.state.lock().expect("setting does not panic");
         if state.stopped {
-            return Woken::Stopped;
+            return Slept::Stopped;
         }
-        // Looks are set for workers: this thread looks at members by itself.
-        let moments = (0..).zip(&state.due).filter(|(place, _)| *place != LOOK);
-        let first = moments.filter_map(|(place, due)| Some(((*due)?, place))).min();
-        let left = first.map_or(LOOK_INTERVAL, |(due, _)| clock.until(due));
+        let with_thread = state.with_thread.as_mut().expect("there is a thread");
+        let first = with_thread.peek().map(|Reverse(first)| *first);
+        let left = first.map_or(LOOK_INTERVAL, |(at, _)| clock.until(at));
         if let Some((_, place)) = first
             && left.is_zero()
         {
             if !flaw::has(Flaw::AlarmRingsOn) {
-                state.due[place] = None;
+                with_thread.pop();
             }
-            return self.wake_up(place);
+            return Slept::Until(place);
         }
         sync::sleep(&self.changed, state, left.min(LOOK_INTERVAL));
-        Woken::Otherwise
+        Slept::Disturbed
     }
 
-    /// A moment of `place` that a worker was given has come. One that has come is over.
+    /// A moment of `place` that a sleeper was given has come. One that has come is over.
     pub(crate) fn rang(&self, place: usize, now: Instant) -> Rang {
         let mut state = self.state.lock().expect("setting does not panic");
-        let is_ours = state.keeper == Keeper::Workers && !state.stopped;
-        // Its worker was late, and another one has answered for both.
-        if !is_ours || state.armed[place].last().is_none_or(|armed| *armed > now) {
+        // Its sleeper was late, and another one has answered for both.
+        if state.stopped || state.armed[place].last().is_none_or(|armed| *armed > now) {
             return Rang::Nothing;
+        }
+        if flaw::has(Flaw::AlarmRingsOn) {
+            return Rang::Woken(self.wake_up(place));
         }
         if !flaw::has(Flaw::ArmedStays) {
             state.armed[place].retain(|armed| *armed > now);
         }
         match state.due[place] {
             None => Rang::Nothing,
-            Some(at) if at > now => state.arm(place).map_or(Rang::Nothing, Rang::Later),
+            Some(at) if at > now => {
+                state.arm(place, &self.changed).map_or(Rang::Nothing, Rang::Later)
+            }
             Some(_) => {
                 state.due[place] = None;
                 Rang::Woken(self.wake_up(place))
@@ -243,18 +249,27 @@ impl Alarm {
         }
     }
 
-    /// From now on a thread keeps the time; false if it does already, or nobody has to.
-    fn hand_over(&self) -> bool {
+    /// From now on a thread sleeps for all moments; false if one does already, or none has to.
+    pub(crate) fn hand_over(&self) -> bool {
         let mut state = self.state.lock().expect("setting does not panic");
-        let was = std::mem::replace(&mut state.keeper, Keeper::Thread);
-        was == Keeper::Workers && !state.stopped
+        if state.stopped || state.with_thread.is_some() {
+            return false;
+        }
+        state.with_thread = Some(BinaryHeap::new());
+        // What workers were given they may have forgotten.
+        for place in 0..state.due.len() {
+            state.armed[place].clear();
+            let with_thread = state.arm(place, &self.changed);
+            assert!(with_thread.is_none(), "the thread has it");
+        }
+        true
     }
 
-    /// There was no thread for it; no worker has anything either. All moments stay, and whoever sets the next one, the same
+    /// There was no thread for it; no worker has anything either. All moments stay, and one who sets the next one, the same
     /// one once more as well, is given it to arm.
     fn hand_back(&self) {
         let mut state = self.state.lock().expect("setting does not panic");
-        state.keeper = Keeper::Workers;
+        state.with_thread = None;
         state.armed.iter_mut().for_each(SmallVec::clear);
         self.shards.iter().for_each(|known| known.store(0, Ordering::Release));
     }
@@ -265,8 +280,8 @@ impl Core {
     pub(crate) fn keep_time(self: &Arc<Self>) -> std::io::Result<()> {
         let is_first = self.alarm.core.set(Arc::downgrade(self)).is_ok();
         assert!(is_first, "the time is kept once");
-        if self.workers.is_none() {
-            return self.keep_time_by_thread();
+        if self.workers.is_none() && self.alarm.hand_over() {
+            self.keep_time_by_thread()?;
         }
         self.set_next_look();
         Ok(())
@@ -307,7 +322,7 @@ impl Core {
         }
     }
 
-    /// A moment that a worker was given has come.
+    /// A moment that a sleeper was given has come.
     pub(crate) fn rang(self: &Arc<Self>, place: usize) {
         match self.alarm.rang(place, self.clock.now()) {
             Rang::Nothing => {}
@@ -318,7 +333,6 @@ impl Core {
 
     fn wake_up(self: &Arc<Self>, woken: Woken) {
         match woken {
-            Woken::Stopped | Woken::Otherwise => {}
             Woken::Held(member) => self.dispatch_held(member),
             Woken::Look => {
                 look_at_members(self);
@@ -337,15 +351,11 @@ impl Core {
 
 /// The thread's body. It holds no lasting share of the core, so that dropping the volume ends it.
 fn run(core: &Weak<Core>) {
-    let mut last_look = Moment::now();
     while let Some(core) = core.upgrade() {
-        if last_look.elapsed() >= LOOK_INTERVAL {
-            last_look = Moment::now();
-            look_at_members(&core);
-        }
         match core.alarm.sleep(&core.clock) {
-            Woken::Stopped => return,
-            woken => core.wake_up(woken),
+            Slept::Stopped => return,
+            Slept::Until(place) => core.rang(place),
+            Slept::Disturbed => {}
         }
     }
 }
@@ -366,38 +376,59 @@ fn look_at_members(core: &Arc<Core>) {
 mod tests {
     use super::*;
 
+    /// One that a thread sleeps for.
+    fn with_thread(shards: u16) -> Alarm {
+        let alarm = Alarm::new(shards);
+        assert!(alarm.hand_over());
+        alarm
+    }
+
+    /// Who is woken next, if any is due: not if the thread would sleep.
+    fn next(alarm: &Alarm, clock: &Clock) -> Option<Woken> {
+        loop {
+            match alarm.sleep(clock) {
+                Slept::Until(place) => {
+                    if let Rang::Woken(woken) = alarm.rang(place, clock.now()) {
+                        return Some(woken);
+                    }
+                }
+                Slept::Stopped | Slept::Disturbed => return None,
+            }
+        }
+    }
+
     /// It rang on until the array had heard it, and filled the inbox of an array whose owner was not
     /// running.
     #[test]
     fn an_alarm_that_rang_is_silent() {
-        let (alarm, clock) = (Alarm::new(1, Keeper::Thread), Clock::new());
+        let (alarm, clock) = (with_thread(1), Clock::new());
         assert_eq!(alarm.set(Machine::Array, Some(Instant(0))), None);
-        assert_eq!(alarm.sleep(&clock), Woken::Due(Machine::Array));
-        assert_eq!(alarm.sleep(&clock), Woken::Otherwise);
+        assert_eq!(next(&alarm, &clock), Some(Woken::Due(Machine::Array)));
+        assert_eq!(next(&alarm, &clock), None);
         assert_eq!(alarm.set(Machine::Array, Some(Instant(0))), None);
-        assert_eq!(alarm.sleep(&clock), Woken::Due(Machine::Array));
+        assert_eq!(next(&alarm, &clock), Some(Woken::Due(Machine::Array)));
     }
 
     #[test]
     fn a_shard_is_woken_for_each_of_its_moments() {
-        let (alarm, clock, shard) = (Alarm::new(2, Keeper::Thread), Clock::new(), ShardIndex(1));
+        let (alarm, clock, shard) = (with_thread(2), Clock::new(), ShardIndex(1));
         for _ in 0..2 {
             assert_eq!(alarm.bring_forward(shard, Some(Instant(u64::MAX))), None);
             assert_eq!(alarm.bring_forward(shard, Some(Instant(0))), None);
             assert_eq!(alarm.bring_forward(shard, Some(Instant(5))), None);
-            assert_eq!(alarm.sleep(&clock), Woken::Due(Machine::Shard(shard)));
-            assert_eq!(alarm.sleep(&clock), Woken::Otherwise, "a later moment was not set");
+            assert_eq!(next(&alarm, &clock), Some(Woken::Due(Machine::Shard(shard))));
+            assert_eq!(next(&alarm, &clock), None, "a later moment was not set");
         }
     }
 
     #[test]
     fn a_member_with_something_held_is_woken_beside_the_machines() {
-        let (alarm, clock, member) = (Alarm::new(2, Keeper::Thread), Clock::new(), MemberId(2));
+        let (alarm, clock, member) = (with_thread(2), Clock::new(), MemberId(2));
         assert_eq!(alarm.set_held(member, Instant(0)), None);
         assert_eq!(alarm.set(Machine::Array, Some(Instant(1))), None);
-        assert_eq!(alarm.sleep(&clock), Woken::Held(member));
-        assert_eq!(alarm.sleep(&clock), Woken::Due(Machine::Array));
-        assert_eq!(alarm.sleep(&clock), Woken::Otherwise);
+        assert_eq!(next(&alarm, &clock), Some(Woken::Held(member)));
+        assert_eq!(next(&alarm, &clock), Some(Woken::Due(Machine::Array)));
+        assert_eq!(next(&alarm, &clock), None);
     }
 
     /// A worker's moments, and how often it was woken.
@@ -436,7 +467,7 @@ mod tests {
 
     #[test]
     fn a_worker_is_woken_once_for_each_moment() {
-        let alarm = Alarm::new(1, Keeper::Workers);
+        let alarm = Alarm::new(1);
         let mut worker = Worker { alarm: &alarm, armed: Vec::new(), wakes: 0 };
         // Put off again and again, as by writes: armed once, and once more when that has come.
         (100..200).for_each(|due| worker.set(due));
@@ -459,7 +490,7 @@ mod tests {
     /// Each of them left the far one behind, and it was armed anew: thousands, with an age of minutes.
     #[test]
     fn near_and_far_moments_in_turns_leave_few_armed() {
-        let alarm = Alarm::new(1, Keeper::Workers);
+        let alarm = Alarm::new(1);
         let mut worker = Worker { alarm: &alarm, armed: Vec::new(), wakes: 0 };
         for near in (10..).step_by(10).take(1000) {
             worker.set(50_000);
@@ -476,7 +507,7 @@ mod tests {
     /// A shard's own note of its moment kept it from ever coming back.
     #[test]
     fn moments_for_which_there_was_no_thread_are_set_again() {
-        let (alarm, shard) = (Alarm::new(1, Keeper::Workers), ShardIndex(0));
+        let (alarm, shard) = (Alarm::new(1), ShardIndex(0));
         assert!(alarm.bring_forward(shard, Some(Instant(5))).is_some());
         assert!(alarm.set(Machine::Array, Some(Instant(7))).is_some());
         assert_eq!(alarm.bring_forward(shard, Some(Instant(5))), None, "armed already");
@@ -489,20 +520,20 @@ mod tests {
         // The thread that is there now knows all of them.
         assert!(alarm.hand_over());
         let clock = Clock::new();
-        assert_eq!(alarm.sleep(&clock), Woken::Due(Machine::Shard(shard)));
-        assert_eq!(alarm.sleep(&clock), Woken::Due(Machine::Array));
+        assert_eq!(next(&alarm, &clock), Some(Woken::Due(Machine::Shard(shard))));
+        assert_eq!(next(&alarm, &clock), Some(Woken::Due(Machine::Array)));
     }
 
     #[test]
-    fn workers_are_heeded_until_a_thread_keeps_the_time_or_it_ends() {
-        let alarm = Alarm::new(1, Keeper::Workers);
+    fn a_thread_answers_for_workers_once_and_none_does_after_the_end() {
+        let alarm = Alarm::new(1);
         let arm = alarm.bring_forward(ShardIndex(0), Some(Instant(5))).expect("armed");
         let look = alarm.set_place(LOOK, Some(Instant(7))).expect("armed");
         assert_eq!(alarm.rang(look.place, Instant(7)), Rang::Woken(Woken::Look));
         assert!(alarm.hand_over() && !alarm.hand_over(), "once");
-        assert_eq!(alarm.rang(arm.place, Instant(5)), Rang::Nothing);
-        assert_eq!(alarm.sleep(&Clock::new()), Woken::Due(Machine::Shard(ShardIndex(0))));
-        let ended = Alarm::new(1, Keeper::Workers);
+        assert_eq!(next(&alarm, &Clock::new()), Some(Woken::Due(Machine::Shard(ShardIndex(0)))));
+        assert_eq!(alarm.rang(arm.place, Instant(5)), Rang::Nothing, "a worker that was late");
+        let ended = Alarm::new(1);
         let arm = ended.set_held(MemberId(0), Instant(5)).expect("armed");
         ended.stop();
         assert_eq!(ended.rang(arm.place, Instant(5)), Rang::Nothing);

@@ -20,7 +20,7 @@ use crate::edges::Turnstile;
 use crate::executor::berth::{self, Berth};
 use crate::executor::threads::Queue;
 use crate::sync::flaw::{Flaw, choose};
-use crate::timer::{Alarm, Arm, Keeper, Rang, Woken};
+use crate::timer::{Alarm, Arm, Rang, Slept, Woken};
 use crate::volume::Outcome;
 use crate::waiter::{self, InFlight};
 use crate::watch::Watch;
@@ -195,15 +195,19 @@ fn a_line_that_is_forgotten_is_caught() {
 /// The alarm sleeps towards a moment far away when a nearer one is set.
 fn set_a_nearer_moment() {
     explore("alarm: a nearer moment, and the stop", SCHEDULES_MAX, || {
-        let (alarm, clock) = (Arc::new(Alarm::new(1, Keeper::Thread)), Clock::new());
+        let (alarm, clock) = (Arc::new(Alarm::new(1)), Clock::new());
+        assert!(alarm.hand_over(), "a thread sleeps for it");
         let sleeper = Arc::clone(&alarm);
         let thread = thread::spawn(move || {
             let mut rings = 0;
             loop {
                 match sleeper.sleep(&clock) {
-                    Woken::Stopped => return rings,
-                    Woken::Due(_) => rings += 1,
-                    Woken::Otherwise | Woken::Held(_) | Woken::Look => {}
+                    Slept::Stopped => return rings,
+                    Slept::Until(place) => {
+                        let rang = sleeper.rang(place, clock.now());
+                        rings += usize::from(matches!(rang, Rang::Woken(Woken::Due(_))));
+                    }
+                    Slept::Disturbed => {}
                 }
             }
         });
@@ -229,9 +233,10 @@ fn an_alarm_that_rings_on_is_caught() {
 /// The same, and whoever set the moment waits for it before the stop.
 fn wait_for_a_nearer_moment() {
     explore("alarm: a nearer moment is not slept through", SCHEDULES_MAX, || {
-        let (alarm, clock) = (Arc::new(Alarm::new(1, Keeper::Thread)), Clock::new());
+        let (alarm, clock) = (Arc::new(Alarm::new(1)), Clock::new());
+        assert!(alarm.hand_over(), "a thread sleeps for it");
         let sleeper = Arc::clone(&alarm);
-        let thread = thread::spawn(move || while sleeper.sleep(&clock) == Woken::Otherwise {});
+        let thread = thread::spawn(move || while sleeper.sleep(&clock) == Slept::Disturbed {});
         assert_eq!(
             alarm.set(Machine::Array, Some(Instant(u64::MAX))),
             None,
@@ -286,7 +291,7 @@ impl Inbox {
 /// the near one, once.
 fn keep_moments_with_a_worker() {
     let model = || {
-        let alarm = Arc::new(Alarm::new(2, Keeper::Workers));
+        let alarm = Arc::new(Alarm::new(2));
         let inbox = Arc::new(Inbox::default());
         let set = |shard: u16, moments: [u64; 2]| {
             let (alarm, inbox) = (Arc::clone(&alarm), Arc::clone(&inbox));
