@@ -4,7 +4,8 @@
 name=${1##*/}
 name=${name%.sh}
 name=${name#*-}
-echo "@@CASE $name $(cut -d' ' -f1 /proc/uptime)" >&3
+read -r now rest </proc/uptime
+echo "@@CASE $name $now" >&3
 timeout -s KILL "$CASE_SECONDS" sh -e -c '. /library.sh; . "$1"' case "$1" >/tmp/log 2>&1
 status=$?
 if [ $status -ne 0 ]; then
@@ -23,4 +24,5 @@ if [ "$ENDING" != cut ]; then
         delpart /dev/vda "${region##*vda}" || true
     done
 fi
-echo "@@STATUS $status $(cut -d' ' -f1 /proc/uptime)" >&3
+read -r now rest </proc/uptime
+echo "@@STATUS $status $now" >&3
