@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::steps::command;
+use crate::build::Program;
 
 /// Attackers.
 const CLIENTS: usize = 63;
@@ -295,12 +295,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<()> {
     let braid = match &options.braid {
         Some(path) => path.clone(),
-        None => {
-            let status =
-                command(&["build", "--quiet", "--release", "--package", "braid"]).status()?;
-            ensure!(status.success(), "braid is not built");
-            PathBuf::from("target/release/braid")
-        }
+        None => Program::Braid.release()?,
     };
     let folder = tempfile::tempdir().context("a folder")?;
     let servers = servers(folder.path(), &braid)?;

@@ -4,11 +4,12 @@
 //! No figure is compared with anything; a busy machine fails nothing here.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::steps::command;
+use crate::build::Program;
 
 /// Suites that show a mechanism beside the state before it and the seed's fix.
 const COMPARED: [&str; 3] = ["wait", "lookup", "priority"];
@@ -17,7 +18,7 @@ const COMPARED: [&str; 3] = ["wait", "lookup", "priority"];
 pub(crate) fn run() -> Result<String> {
     let folder = tempfile::tempdir().context("a folder for the rows")?;
     let file = folder.path().join("lab.json");
-    let mut lab = command(&["run", "--quiet", "--package", "braid-lab", "--"]);
+    let mut lab = Command::new(Program::Lab.dev()?);
     lab.args(["all", "--small", "--json"]).arg(&file).arg("--svg").arg(folder.path());
     let status = lab.status().with_context(|| format!("{lab:?}"))?;
     ensure!(status.success(), "{lab:?}: {status}");

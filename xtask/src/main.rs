@@ -11,6 +11,7 @@
 //! | `fuzz` | the parsers against chance, for a bounded time |
 //! | `hostile-memory` | clients that make a server hold memory, beside other servers |
 
+mod build;
 mod crash;
 mod each;
 mod fuzz;

@@ -1,15 +1,18 @@
 //! `cargo xtask sim`: the simulator in release, for a bounded time.
 //!
 //! First the same seed in debug and in release, whose traces must have one number; then many seeds
-//! for most of the time; then histories of clones and strangers, and the small worlds. Last, in a build of its own with `--cfg braid_hooks`:
-//! every planted bug must be noticed, and every marked path be taken. What the program prints is the
-//! report.
+//! for most of the time, beside histories of clones and strangers, and the small worlds. Last, in a build of its own with
+//! `--cfg braid_hooks`: every planted bug must be noticed, and every marked path be taken. What the program prints is the
+//! report. The simulator has one thread, so two processes run at a time; each decides by its seed alone.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
+use crate::build::Program;
+use crate::each::each;
+use crate::steps::command;
 use crate::tidy::repository_root;
 
 /// How long the random worlds run unless `--seconds` says otherwise.
@@ -19,13 +22,15 @@ const SEEDS_COMPARED: u64 = 5;
 /// Starts of arrays among clones and strangers, for each second of random worlds.
 const STARTS_PER_SECOND: u64 = 2000;
 /// Of each small story: tellings without and with a failing member, and states of each crash point.
-const SMALL: [&str; 6] = ["--tellings-max", "1", "--failures-max", "1", "--states-max", "1"];
+const SMALL: &str = "--tellings-max 1 --failures-max 1 --states-max 1";
 
 /// Crash-and-recover cycles with rare choices, in which every mark must be reached and every legal
 /// state be visited.
 const SHAKEN_CYCLES: u64 = 60_000;
-/// Processes that share the planted bugs.
-const PLANTERS: usize = 2;
+/// Shares of the planted bugs. Some bugs take a hundred times as long as others, so there are many more shares than cores.
+const PLANTERS: usize = 24;
+/// Processes at a time; what they find does not depend on it.
+const CORES: usize = 2;
 
 /// What the command line asks for.
 #[derive(Debug, clap::Args)]
@@ -45,22 +50,30 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 /// Runs seeds from `from` on for `seconds` seconds, and what goes with it.
 pub(crate) fn run_for(seconds: u64, from: u64) -> Result<()> {
-    for seed in from..from + SEEDS_COMPARED {
-        let words = ["--seed", &seed.to_string(), "--twice"];
-        let (debug, release) = (output(&[], &words)?, output(&["--release"], &words)?);
-        ensure!(debug == release, "seed {seed} goes another way in release than in debug");
+    let (debug, release) = (Program::Sim.dev()?, Program::Sim.release()?);
+    let seeds: Vec<u64> = (from..from + SEEDS_COMPARED).collect();
+    for same in each(CORES, &seeds, |_, seed| is_the_same(*seed, (&debug, &release))) {
+        same?;
     }
     println!("{SEEDS_COMPARED} seeds are the same twice, and in debug and release");
-    let random = ["run", "--seconds", &seconds.to_string(), "--from", &from.to_string()];
-    show(&random)?;
-    let starts = (seconds * STARTS_PER_SECOND).to_string();
-    show(&["histories", "--cycles", &starts, "--from", &from.to_string()])?;
     // Every story when there is time, otherwise an even share of them.
     let shares = (SECONDS_DEFAULT / seconds.max(1)).max(1);
     let part = format!("{}/{shares}", from % shares);
-    let small = ["small", "--from", &from.to_string(), "--part", &part];
-    show(&[&small[..], &SMALL].concat())?;
+    let starts = seconds * STARTS_PER_SECOND;
+    let runs = [
+        format!("run --seconds {seconds} --from {from}"),
+        format!("small --from {from} --part {part} {SMALL}"),
+        format!("histories --cycles {starts} --from {from}"),
+    ];
+    show(&release, &runs)?;
     with_hooks(from)
+}
+
+fn is_the_same(seed: u64, (debug, release): (&Path, &Path)) -> Result<()> {
+    let line = format!("--seed {seed} --twice");
+    let (debug, release) = (output(debug, &line)?, output(release, &line)?);
+    ensure!(debug == release, "seed {seed} goes another way in release than in debug");
+    Ok(())
 }
 
 /// The build with hooks: the tests of the tests, and coverage.
@@ -69,47 +82,35 @@ fn with_hooks(from: u64) -> Result<()> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
     let target = target.join("hooks");
     let flags = std::env::var("RUSTFLAGS").unwrap_or_default() + " --cfg braid_hooks";
-    let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    build.args(["build", "--quiet", "--release", "--package", "braid-sim", "--target-dir"]);
-    build.arg(&target).env("RUSTFLAGS", flags).current_dir(&root);
+    let mut build = command(&["build", "--quiet", "--release", "--package", "braid-sim"]);
+    build.arg("--target-dir").arg(&target).env("RUSTFLAGS", flags);
     ensure!(build.status().context("cargo build")?.success(), "braid-sim with hooks");
-    let program = target.join("release/braid-sim");
-    let planted = (0..PLANTERS).map(|part| {
-        let mut command = Command::new(&program);
-        command.args(["planted", "--part", &format!("{part}/{PLANTERS}")]);
-        command.stdout(Stdio::piped()).spawn().context("braid-sim planted")
+    let shaken = format!("run --shake --marks --no-shrink --cycles {SHAKEN_CYCLES} --from {from}");
+    let planted = (0..PLANTERS).map(|part| format!("planted --part {part}/{PLANTERS}"));
+    let runs: Vec<String> = [shaken].into_iter().chain(planted).collect();
+    show(&target.join("release/braid-sim"), &runs)
+}
+
+/// Runs the program with each of these lines, as many at once as there are cores, and prints what each said once it has
+/// ended.
+fn show(program: &Path, lines: &[String]) -> Result<()> {
+    let said = each(CORES, lines, |_, line| {
+        let said = output(program, line)?;
+        print!("-- braid-sim {line}\n{said}");
+        Ok(())
     });
-    let mut free = 0;
-    for planter in planted.collect::<Result<Vec<_>>>()? {
-        let output = planter.wait_with_output()?;
-        print!("{}", String::from_utf8_lossy(&output.stdout));
-        free += usize::from(!output.status.success());
+    said.into_iter().collect()
+}
+
+/// What the program says; if it fails, that is printed, and an error.
+fn output(program: &Path, line: &str) -> Result<String> {
+    let mut command = Command::new(program);
+    let output = command.args(line.split(' ')).stderr(Stdio::inherit()).output();
+    let output = output.context("braid-sim")?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    if !output.status.success() {
+        print!("-- braid-sim {line}\n{said}");
     }
-    ensure!(free == 0, "a planted bug was not noticed");
-    let mut command = Command::new(&program);
-    command.args(["run", "--shake", "--marks", "--no-shrink", "--cycles"]);
-    command.args([SHAKEN_CYCLES.to_string(), "--from".to_owned(), from.to_string()]);
-    ensure!(command.status().context("braid-sim")?.success(), "{command:?}");
-    Ok(())
-}
-
-fn command(flags: &[&str], words: &[&str]) -> Result<Command> {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["run", "--quiet", "--package", "braid-sim"]).args(flags).arg("--").args(words);
-    command.current_dir(repository_root()?);
-    Ok(command)
-}
-
-fn output(flags: &[&str], words: &[&str]) -> Result<String> {
-    let mut command = command(flags, words)?;
-    let output = command.stderr(Stdio::inherit()).output().context("braid-sim")?;
-    ensure!(output.status.success(), "{command:?}: {}", output.status);
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-fn show(words: &[&str]) -> Result<()> {
-    let mut command = command(&["--release"], words)?;
-    let status = command.status().context("braid-sim")?;
-    ensure!(status.success(), "{command:?}: {status}");
-    Ok(())
+    ensure!(output.status.success(), "braid-sim {line}: {}", output.status);
+    Ok(said)
 }

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use clap::builder::PossibleValuesParser;
 
+use crate::build::Program;
 use crate::{crash, fuzz, lab, models, oracle, packages, sim, tidy};
 
 /// What the whole may take on two cores; a longer run is said at the end.
@@ -62,7 +63,7 @@ const STEPS: [Step; 13] = [
     Step { name: "docs", run: docs },
     Step { name: "fuzz", run: fuzz_briefly },
     Step { name: "oracle", run: || oracle::run(&oracle::Options::all()).map(done) },
-    Step { name: "demo", run: || cargo(&["run", "--quiet", "--package", "braid", "--", "demo"]) },
+    Step { name: "demo", run: || finish(Command::new(Program::Braid.dev()?).arg("demo")) },
 ];
 
 /// What the command line asks for.

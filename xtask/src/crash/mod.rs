@@ -20,15 +20,14 @@ mod place;
 mod round;
 mod server;
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::builder::PossibleValuesParser;
 use fastrand::Rng;
 
-use crate::tidy::repository_root;
+use crate::build::Program;
 use place::{Kind, Place};
 use round::{Counts, Round, SHAPES, Shape};
 
@@ -103,7 +102,7 @@ fn shapes(options: &Options) -> Vec<Shape> {
 /// Runs the rounds; what was left out, and why, or nothing.
 pub(crate) fn run(options: &Options) -> Result<String> {
     let begun = Instant::now();
-    let braid = build()?;
+    let braid = Program::Braid.release()?;
     let (mut kinds, mut left_out) = (Vec::new(), String::new());
     for kind in options.kinds() {
         match Place::is_possible(*kind) {
@@ -174,16 +173,4 @@ fn report(counts: &Counts, took: Duration) {
         counts.clean_checks,
         took.as_secs_f64()
     );
-}
-
-/// A release build of braid (quick if it is built already).
-fn build() -> Result<PathBuf> {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["build", "--release", "--package", "braid", "--message-format=json"]);
-    let said = place::output(command.current_dir(repository_root()?)).context("building braid")?;
-    said.lines()
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .filter(|message| message["target"]["name"] == "braid")
-        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .context("cargo names no executable")
 }

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::super::initramfs::output;
 use super::super::spec::{ArraySpec, Level};
+use crate::build;
 
 /// The `braid` program.
 pub(super) struct Program {
@@ -17,18 +18,7 @@ pub(super) struct Program {
 impl Program {
     /// Builds it (quick if it is built already).
     pub(super) fn build() -> Result<Self> {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let mut build = Command::new(cargo);
-        build.args(["build", "--release", "--package", "braid", "--message-format=json"]);
-        let said = output(build.current_dir(root)).context("building braid")?;
-        let path = String::from_utf8_lossy(&said)
-            .lines()
-            .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-            .filter(|message| message["target"]["name"] == "braid")
-            .find_map(|message| message["executable"].as_str().map(PathBuf::from))
-            .context("cargo names no executable")?;
-        Ok(Self { path })
+        Ok(Self { path: build::Program::Braid.release()? })
     }
 
     /// `braid create` of what the spec says. Members of equal size are files that it makes; of

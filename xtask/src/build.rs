@@ -1,0 +1,105 @@
+//! The workspace's own programs, built in as few ways as will do.
+//!
+//! Cargo chooses the features of dependencies for what is built together: `cargo build --package braid` after
+//! `cargo test --workspace` builds half of the tree again, because another crate's tests want more of libc. So every step
+//! that runs a program asks here, and names the whole workspace: programs for development are those that the step `test`
+//! has built, and those for release are built once, together.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::steps::command;
+
+/// What steps run in release.
+const RELEASED: [&str; 2] = ["braid", "braid-sim"];
+
+/// A program of the workspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Program {
+    Braid,
+    Lab,
+    Sim,
+}
+
+impl Program {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Braid => "braid",
+            Self::Lab => "braid-lab",
+            Self::Sim => "braid-sim",
+        }
+    }
+
+    /// An integration test of its package: cargo builds programs for those, as `cargo test` does.
+    const fn test(self) -> &'static str {
+        match self {
+            Self::Braid => "demo",
+            Self::Lab => "allocations",
+            Self::Sim => "dependencies",
+        }
+    }
+
+    /// Where it is, for development (quick if it is built already).
+    pub(crate) fn dev(self) -> Result<PathBuf> {
+        self.build(&["test", "--no-run", "--test", self.test()])
+    }
+
+    /// Where it is, for release (quick if it is built already).
+    pub(crate) fn release(self) -> Result<PathBuf> {
+        ensure!(RELEASED.contains(&self.name()), "{} has no use in release", self.name());
+        let bins = RELEASED.iter().flat_map(|name| ["--bin", name]);
+        let words: Vec<&str> = ["build", "--release"].into_iter().chain(bins).collect();
+        self.build(&words)
+    }
+
+    fn build(self, words: &[&str]) -> Result<PathBuf> {
+        let mut command = command(words);
+        command.args(["--quiet", "--workspace", "--message-format=json-render-diagnostics"]);
+        let output = command.stderr(Stdio::inherit()).output().context("cargo")?;
+        ensure!(output.status.success(), "{command:?}: {}", output.status);
+        let messages = String::from_utf8_lossy(&output.stdout);
+        executable(&messages, self.name())
+            .with_context(|| format!("cargo builds no {}", self.name()))
+    }
+}
+
+/// The program in cargo's messages, which is not the harness of its tests.
+fn executable(messages: &str, name: &str) -> Option<PathBuf> {
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut programs = messages.filter(|message| {
+        let is_program = message["target"]["kind"] == serde_json::json!(["bin"]);
+        message["target"]["name"] == name && is_program && message["profile"]["test"] == false
+    });
+    programs.find_map(|message| message["executable"].as_str().map(PathBuf::from))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_told_from_its_tests_and_from_others() {
+        let message = |name: &str, kind: &str, test: bool, path: &str| {
+            serde_json::json!({
+                "target": { "name": name, "kind": [kind] }, "profile": { "test": test },
+                "executable": path,
+            })
+            .to_string()
+        };
+        let messages = [
+            message("braid", "bin", true, "/harness"),
+            message("braid", "test", false, "/test"),
+            message("braid-sim", "bin", false, "/sim"),
+            message("braid", "bin", false, "/braid"),
+            "{}".to_owned(),
+            "words".to_owned(),
+        ];
+        let found = |name| executable(&messages.join("\n"), name);
+        assert_eq!(found("braid"), Some("/braid".into()));
+        assert_eq!(found("braid-sim"), Some("/sim".into()));
+        assert_eq!(found("braid-lab"), None);
+    }
+}
