@@ -119,12 +119,12 @@ fn a_printed_command_keeps_what_every_verb_takes_and_files_that_look_like_option
     folder.files(&["-a", "b"]);
     folder
         .braid_changing_nothing("create t --level 7 --json --state-dir s --destroy=-x -- -a b")
-        .says("braid create t --level 6 --destroy=-x --state-dir s --json './-a' b");
+        .says("braid create t --level 6 --destroy=-x --state-dir s --json ./-a b");
     folder.write("b", 0, b"something");
     let refused = folder
         .braid_changing_nothing("create t -l 1 --state-dir s -- -a b")
         .refused("B012", 12)
-        .says("braid create t --level 1 --destroy data --state-dir s './-a' b");
+        .says("braid create t --level 1 --destroy data --state-dir s ./-a b");
     let command = refused.err.lines().last().expect("a command");
     let words = command.split_once("braid ").expect("our command").1.replace('\'', "");
     folder.braid(&words).done().says("Created t");

@@ -149,17 +149,20 @@ impl Shard {
         self.common.clocks.look(&self.common.view);
         self.common.unconfirmed_epoch = Some(self.common.view.epoch);
         let view = Arc::clone(&self.common.view);
+        let mut unanswered = Vec::new();
         match view.gate {
             Gate::Open if planted(Bug::GatedLost) => {}
             Gate::Open => {
                 self.common.pieces.grant_intent();
+                unanswered = self.common.pieces.take_unanswered();
             }
+            Gate::ReadOnly | Gate::Broken => unanswered = self.common.pieces.take_unanswered(),
             // The request for a closed gate may have crossed this view on its way.
             Gate::Closed if !self.common.has_all_intents() => {
                 reached(Mark::AskedAgain);
                 self.common.report(Report::WantWrite);
             }
-            Gate::Closed | Gate::ReadOnly | Gate::Broken => {}
+            Gate::Closed => {}
         }
         match (&mut self.family, &*view.geometry) {
             (Machine::Direct(direct), Geometry::Direct(geometry)) => direct.handle_view(geometry),
@@ -170,6 +173,10 @@ impl Shard {
                 stripes.handle_view(&mut self.common, geometry);
             }
             _ => unreachable!("an array keeps its family of levels while it is open"),
+        }
+        let result = if view.gate == Gate::Open { Ok(()) } else { Err(Fault::Unwritable) };
+        for key in unanswered {
+            self.common.part_done(key, result);
         }
         self.common.confirm_view();
     }
@@ -333,7 +340,11 @@ impl Shard {
             Machine::Stripe(stripes) => stripes.handle_piece(&mut self.common, key, &piece),
         }
         // The part that stands for the cutting itself: without it a piece could end half cut.
-        self.common.part_done(key, Ok(()));
+        if has_intent {
+            self.common.part_done(key, Ok(()));
+        } else {
+            self.common.pieces.hold_answer(key);
+        }
         self.common.confirm_view();
     }
 }

@@ -127,6 +127,7 @@ mod tests {
         forbid(
             &tree(&[
                 ("crates/hooks/src/lib.rs", good),
+                ("crates/sync/src/lib.rs", good),
                 ("crates/geometry/src/lib.rs", good),
                 ("crates/ondisk/src/lib.rs", good),
                 ("crates/nbd-proto/src/lib.rs", good),

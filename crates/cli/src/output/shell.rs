@@ -17,6 +17,11 @@ pub(crate) fn shell_word(text: &str) -> Cow<'_, str> {
 }
 
 fn quote(text: &str) -> Cow<'_, str> {
+    // `--option=a,b` is as plain inside a command as without its signs; only a sign at its beginning means something.
+    let is_plain = |sign: char| sign.is_ascii_alphanumeric() || "_./:,=%+@-".contains(sign);
+    if !text.is_empty() && !text.starts_with(['=', '%', '@', '+']) && text.chars().all(is_plain) {
+        return Cow::Borrowed(text);
+    }
     Quoter::new().allow_nul(true).quote(text).expect("only a zero byte could be refused")
 }
 
@@ -28,7 +33,8 @@ mod tests {
 
     #[test]
     fn plain_words_stay_plain() {
-        for word in ["/dev/sdb", "host:tank", "nbd://127.0.0.1:10809/", "a_b-c.img"] {
+        for word in ["/dev/sdb", "host:tank", "nbd://127.0.0.1:10809/", "a_b-c.img", "a=b,c", "5%"]
+        {
             assert_eq!(shell_word(word), word);
         }
     }

@@ -41,6 +41,8 @@ pub(crate) struct Pieces {
     /// Writes that have their intent, and those that wait for it.
     writes: u32,
     waiting: u32,
+    /// Of those that wait, or are refused: one part of each stands for the answer ([`Self::hold_answer`]).
+    unanswered: Vec<PieceKey>,
     kept_sectors: u64,
 }
 
@@ -73,15 +75,25 @@ impl Pieces {
         self.waiting == 0 || self.entries.get(key.0).expect("a piece under way").has_intent
     }
 
-    /// The intent of all pieces is durable. How many had waited for it.
-    pub(crate) fn grant_intent(&mut self) -> u32 {
+    /// No part of this write is to be the last before its intent is durable, or never will be: no client is told that it is
+    /// done by superblocks that say otherwise, though there be nothing to write.
+    pub(crate) fn hold_answer(&mut self, key: PieceKey) {
+        assert!(!self.entry(key).has_intent, "only for want of intent");
+        self.unanswered.push(key);
+    }
+
+    /// The intent of all pieces is durable.
+    pub(crate) fn grant_intent(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
         if waiting > 0 {
-            let all = self.entries.iter_mut();
-            all.for_each(|(_, entry)| entry.has_intent = true);
+            self.entries.iter_mut().for_each(|(_, entry)| entry.has_intent = true);
             self.writes += waiting;
         }
-        waiting
+    }
+
+    /// Pieces whose answer was held, if it is to be held no longer.
+    pub(crate) fn take_unanswered(&mut self) -> Vec<PieceKey> {
+        std::mem::take(&mut self.unanswered)
     }
 
     pub(crate) fn add_part(&mut self, key: PieceKey) {

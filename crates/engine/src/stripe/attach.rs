@@ -44,6 +44,8 @@ impl Stripes {
         if self.epochs.is_any() {
             self.supersede(common, number, &mut work);
         }
+        work.lacks_intent = !common.has_intent(work.piece);
+        self.lacking_intent += u32::from(work.lacks_intent);
         self.answer_early(common, number, &mut work);
         self.pool.stripe_mut(number).join(work);
         self.scheduler.look_at(number);
@@ -54,6 +56,7 @@ impl Stripes {
         let dirty_sectors = common.kept_sectors_with(work.piece);
         let is_durable = work.want.is_durable() && !planted(Bug::FuaAnsweredEarly);
         let may = !is_durable
+            && !work.lacks_intent
             && common.view.gate == Gate::Open
             && self.scheduler.answers_early(dirty_sectors)
             && self.can_lose_more(common, number);
@@ -65,6 +68,20 @@ impl Stripes {
             common.part_kept(work.piece);
         }
         self.scheduler.note_dirty(dirty_sectors);
+    }
+
+    /// Superblocks say by now that every region may be written: what waited for that may be answered.
+    pub(super) fn grant_intent(&mut self, common: &mut Common) {
+        for number in self.pool.numbers() {
+            let mut granted: Vec<Attachment> = Vec::new();
+            granted.extend(self.pool.stripe_mut(number).grant_intent().map(|work| *work));
+            for mut work in granted {
+                self.answer_early(common, number, &mut work);
+                if work.is_answered {
+                    self.pool.stripe_mut(number).note_answered(&work);
+                }
+            }
+        }
     }
 
     /// Whether the level can make up for one more loss in the stripe's band: a write that is answered early there can be

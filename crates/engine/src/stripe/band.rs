@@ -62,7 +62,7 @@ impl Want {
 }
 
 /// A run of a chunk row's data sectors, and where the first is in a payload.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     from: u64,
     to: u64,
@@ -104,6 +104,8 @@ pub(super) struct Attachment {
     pub(super) run: Run,
     /// The client has its answer already.
     pub(super) is_answered: bool,
+    /// Superblocks do not say yet that its region may be written (I3).
+    pub(super) lacks_intent: bool,
     /// The epoch of the dirty reference that it holds ([`super::epochs`]), for its own bytes or for older ones that it
     /// covers; none if it carries nothing that was answered.
     pub(super) dirty_epoch: Option<u64>,
@@ -111,7 +113,15 @@ pub(super) struct Attachment {
 
 impl Attachment {
     pub(super) fn new((piece, request, want, run): (PieceKey, RequestId, Want, Run)) -> Self {
-        Self { piece, request, want, run, is_answered: false, dirty_epoch: None }
+        Self {
+            piece,
+            request,
+            want,
+            run,
+            is_answered: false,
+            lacks_intent: false,
+            dirty_epoch: None,
+        }
     }
 }
 

@@ -37,8 +37,10 @@ pub(crate) struct Stripes {
     pub(super) damage: Damage,
     /// All members are there, with all that they should hold.
     pub(super) is_whole: bool,
-    /// Stripes that wait for superblocks: for their intent, or with their answer.
-    pub(super) awaiting_superblocks: u32,
+    /// Writes that joined their stripe without intent since all had it.
+    pub(super) lacking_intent: u32,
+    /// Stripes whose answer waits for superblocks.
+    pub(super) awaiting_record: u32,
     pub(super) in_flight: Slab<IoOwner>,
     pub(super) copies: Slab<CopyOut>,
     /// Of the batch that is being looked at; kept for its memory.
@@ -82,7 +84,8 @@ impl Stripes {
             reads: Reconstruct::new(geometry, unit_sectors, config.stripes_max),
             damage: Damage::default(),
             is_whole: false,
-            awaiting_superblocks: 0,
+            lacking_intent: 0,
+            awaiting_record: 0,
             in_flight: Slab::default(),
             copies: Slab::default(),
             content: Content::default(),
@@ -179,16 +182,20 @@ impl Stripes {
         self.settle(common);
     }
 
-    /// Stripes that wait for superblocks may go on; and when writing ends, nothing is waited for.
+    /// Stripes that wait for superblocks, for their intent or with their answer, may go on; and when writing ends, nothing is waited for.
     pub(crate) fn handle_view(&mut self, common: &mut Common, geometry: &StripeGeometry) {
         assert_eq!(self.geometry, *geometry, "blocks and bands are laid out for this one");
         self.note_view(&common.view);
-        if self.awaiting_superblocks > 0 {
+        if self.awaiting_record > 0 || self.lacking_intent > 0 {
             for number in self.pool.numbers() {
-                if self.pool.stripe(number).awaits_superblocks() {
+                let stripe = self.pool.stripe(number);
+                if stripe.phase() == Phase::AwaitRecord || !stripe.has_intent() {
                     self.scheduler.look_at(number);
                 }
             }
+        }
+        if common.view.gate == Gate::Open && std::mem::take(&mut self.lacking_intent) > 0 {
+            self.grant_intent(common);
         }
         if common.view.gate != Gate::Open && !planted(Bug::DirtyAtClosing) {
             self.scheduler.urge_all();
@@ -292,7 +299,7 @@ impl Stripes {
             let stripe = self.pool.stripe(number);
             let (facts, plan) = facts(stripe, &self.around(common, number));
             let has_started = stripe.has_served();
-            let was_awaiting = stripe.awaits_superblocks();
+            let was_awaiting = stripe.phase() == Phase::AwaitRecord;
             let action = decide(&facts);
             match action {
                 Action::Wait => return,
@@ -330,8 +337,8 @@ impl Stripes {
                 }
                 _ => {}
             }
-            self.awaiting_superblocks += u32::from(stripe.awaits_superblocks());
-            self.awaiting_superblocks -= u32::from(was_awaiting);
+            self.awaiting_record += u32::from(stripe.phase() == Phase::AwaitRecord);
+            self.awaiting_record -= u32::from(was_awaiting);
         }
     }
 
@@ -350,7 +357,7 @@ impl Stripes {
             clocks: &common.clocks,
             parity_agrees: self.damage.parity_agrees(&common.view, band),
             admission: if is_between { admission() } else { Admission::Now },
-            intent: stripe.has_intent(common),
+            intent: stripe.has_intent(),
             read: match stripe.phase() {
                 Phase::Ready => self.reads.has_waiting(band.key),
                 Phase::Compute => self.reads.is_reading(band.key),

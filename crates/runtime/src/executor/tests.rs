@@ -92,7 +92,9 @@ fn a_member_registered_later_is_used_and_one_taken_out_is_closed() {
         drop(volume);
         // Read only, so that nothing is asked of members but by us.
         let options = Options { read_only: true, ..options };
-        let volume = files.open(2, &options, |notice| panic!("{notice:?}"));
+        let volume = files.open(2, &options, |notice| {
+            assert!(matches!(notice, Notice::Stopped { .. }), "{notice:?}");
+        });
         let (core, content) = (volume.core(), read(&volume, 0, size));
         for round in 0..3 {
             assert!(!is_free(&files.path(1)), "{io:?}, round {round}");
@@ -107,7 +109,10 @@ fn a_member_registered_later_is_used_and_one_taken_out_is_closed() {
             core.schedule_again();
             assert!(read(&volume, 0, size) == content, "{io:?}, round {round}");
         }
-        assert!(volume.unanswered().is_empty());
+        // A look at a member, which is done from time to time, may be under way.
+        while !volume.unanswered().is_empty() {
+            std::thread::yield_now();
+        }
         volume.stop();
     }
 }

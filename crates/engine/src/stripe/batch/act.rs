@@ -66,8 +66,7 @@ impl Stripe {
             }
             Action::Begin => {
                 assert_eq!(self.phase, Phase::Ready, "a batch begins when the one before is over");
-                self.begin_batch(effects.unit_sectors, self.alike(effects.common));
-                self.lacks_intent = !self.has_intent(effects.common);
+                self.begin_batch(effects.unit_sectors, self.alike());
                 self.phase = Phase::Fill;
             }
             Action::Read => self.read(plan.expect("a need has a plan"), effects),
@@ -86,15 +85,10 @@ impl Stripe {
         }
     }
 
-    /// How many of the queued writes, from the first on, have their intent, or how many lack it: a batch is not to wait for
-    /// the intent of some with the answers of others.
-    fn alike(&self, common: &Common) -> usize {
-        if common.has_all_intents() {
-            return usize::MAX;
-        }
-        let has_intent = |work: &&Attachment| common.has_intent(work.piece);
-        let has = self.queue.front().is_some_and(|first| has_intent(&first));
-        self.queue.iter().take_while(|work| has_intent(work) == has).count()
+    /// How many of the queued writes, from the first on, have their intent, or how many lack it.
+    fn alike(&self) -> usize {
+        let has_intent = self.has_intent();
+        self.queue.iter().take_while(|work| work.lacks_intent != has_intent).count()
     }
 
     /// Asks a column's member for an extent, or gives it to it.
@@ -171,10 +165,7 @@ impl Stripe {
     /// Writes every column whose member lacks its content.
     fn write(&mut self, effects: &mut Effects<'_>) {
         assert!(self.phase == Phase::Compute && self.outstanding == 0, "all that is new is made");
-        assert!(
-            self.has_intent(effects.common),
-            "I3: superblocks say so before members are written"
-        );
+        assert!(self.has_intent(), "I3: superblocks say so before members are written");
         self.phase = Phase::Write;
         let window = self.window();
         let durable = self.attachments().any(|attachment| attachment.want.is_durable());

@@ -4,15 +4,16 @@
 //! |-------------|-------------|------------|------|--------|--------|-------------|------------------------------------|
 //! | any         | yes         |            |      |        |        | Wait        | the request, job or copy that ends |
 //! | Ready       | no          | (no work)  |      |        |        | Release     |                                    |
+//! | Ready       | no          | (no intent)|      |        | no     | Wait        | a view with the gate open          |
+//! | Ready       | no          | (no intent)|      |        | yes    | Begin       |                                    |
 //! | Ready       | no          | (not yet)  |      |        |        | PutOff      |                                    |
 //! | Ready       | no          | (admitted) | yes  |        |        | Wait        | the reads that wait have begun     |
 //! | Ready       | no          | (admitted) | no   |        |        | Begin       |                                    |
+//! | Fill        | no          | (no intent)|      |        |        | Refuse      |                                    |
 //! | Fill        | no          | Reads      |      |        |        | Read        |                                    |
 //! | Fill        | no          | Nothing    |      |        |        | Compute     |                                    |
 //! | Fill        | no          | Less       |      |        |        | Narrow      |                                    |
 //! | Fill        | no          | Impossible |      |        |        | Refuse      |                                    |
-//! | Compute     | no          | (no intent)|      |        | no     | Wait        | a view with the gate open          |
-//! | Compute     | no          | (no intent)|      |        | yes    | Refuse      |                                    |
 //! | Compute     | no          |            | yes  |        |        | Wait        | the band is not read any more      |
 //! | Compute     | no          |            | no   |        |        | Write       |                                    |
 //! | Write       | no          |            |      | no     |        | Finish      |                                    |
@@ -21,8 +22,10 @@
 //! | AwaitRecord | no          |            |      | yes    | no     | Wait        | a view without the member          |
 //! | AwaitRecord | no          |            |      | yes    | yes    | Refuse      |                                    |
 //!
-//! An empty cell means that it does not matter; the first line wins. *read*: between batches, reads of the band wait to begin; later, the
-//! band is being read ([`super::reconstruct`]). When a stripe may begin is the scheduler's to say: `admission`. [check: the_table_is_total]
+//! An empty cell means that it does not matter; the first line wins. *Intent*: superblocks say that the region of what is
+//! queued first may be written (I3). *read*: between batches, reads of the band wait to begin; later, the band is being
+//! read ([`mod@super::super::reconstruct`]). When a stripe may begin is the scheduler's to say: `admission`.
+//! [check: the_table_is_total]
 
 use braid_hooks::{Mark, reached};
 
@@ -45,7 +48,7 @@ pub(in super::super) struct Facts {
     /// In [`Phase::Ready`]: reads of the band wait to begin before its next batch. In [`Phase::Compute`]: the band is being
     /// read, and may not be written.
     pub(super) read: bool,
-    /// Superblocks say that the batch's region may be written: members may be (I3). Only meaningful in [`Phase::Compute`].
+    /// Superblocks say that the region of what is queued first may be written: members may be (I3).
     pub(in super::super) intent: bool,
     /// A member that missed this batch's write is still in the view.
     pub(super) missed: bool,
@@ -85,6 +88,11 @@ pub(in super::super) fn decide(facts: &Facts) -> Action {
     let (mark, action) = match facts {
         Facts { outstanding: true, .. } => (Mark::StripeWaits, Action::Wait),
         Facts { phase: Phase::Ready, queued: false, .. } => (Mark::StripeIdle, Action::Release),
+        Facts { phase: Phase::Ready, intent: false, broken: false, .. } => {
+            (Mark::WriteWaitsForIntent, Action::Wait)
+        }
+        Facts { phase: Phase::Ready, intent: false, .. } => (Mark::StripeBegins, Action::Begin),
+        Facts { phase: Phase::Fill, intent: false, .. } => (Mark::GatedRefused, Action::Refuse),
         Facts { phase: Phase::Ready, admission: Admission::Now, read: true, .. } => {
             (Mark::StripeLetsReadsIn, Action::Wait)
         }
@@ -100,12 +108,6 @@ pub(in super::super) fn decide(facts: &Facts) -> Action {
             Need::Less => (Mark::BatchNarrowed, Action::Narrow),
             Need::Impossible => (Mark::StripeRefusesUnread, Action::Refuse),
         },
-        Facts { phase: Phase::Compute, intent: false, broken: false, .. } => {
-            (Mark::WriteWaitsForIntent, Action::Wait)
-        }
-        Facts { phase: Phase::Compute, intent: false, broken: true, .. } => {
-            (Mark::GatedRefused, Action::Refuse)
-        }
         Facts { phase: Phase::Compute, read: true, .. } => (Mark::WriteWaitsForReads, Action::Wait),
         Facts { phase: Phase::Compute, .. } => (Mark::StripeWrites, Action::Write),
         Facts { phase: Phase::Write, missed: false, .. } => (Mark::StripeFinishes, Action::Finish),
@@ -170,8 +172,9 @@ mod tests {
             if action == Action::Wait {
                 // Who ends each wait: the reads that begin, the reads that end, the view.
                 let ended = match facts.phase {
+                    Phase::Ready if !facts.intent => facts.queued && !facts.broken,
                     Phase::Ready => facts.queued && facts.admission == Admission::Now && facts.read,
-                    Phase::Compute => facts.read || !facts.intent && !facts.broken,
+                    Phase::Compute => facts.read,
                     Phase::AwaitRecord => facts.missed && !facts.broken,
                     Phase::Fill | Phase::Write => false,
                 };
@@ -179,21 +182,22 @@ mod tests {
             }
             if action == Action::Write {
                 assert!(!facts.read, "nothing is written to a band that is being read: {facts:?}");
-                assert!(facts.intent, "I3: nor before superblocks say that it may be: {facts:?}");
             }
             if action == Action::Finish {
                 assert!(!facts.missed, "I4: never done while a missed write is unrecorded");
             }
-            if action == Action::Refuse {
-                let nothing_written = facts.phase == Phase::Fill || !facts.intent;
-                assert!(nothing_written || facts.broken, "{facts:?}");
+            if matches!(action, Action::Read | Action::Compute) {
+                assert!(
+                    facts.intent,
+                    "I3: nothing is prepared before superblocks say so: {facts:?}"
+                );
             }
             let allowed: &[Action] = match facts.phase {
                 Phase::Ready => {
                     &[Action::Release, Action::Begin, Action::Wait, Action::PutOff(facts.admission)]
                 }
                 Phase::Fill => &[Action::Read, Action::Compute, Action::Narrow, Action::Refuse],
-                Phase::Compute => &[Action::Write, Action::Wait, Action::Refuse],
+                Phase::Compute => &[Action::Write, Action::Wait],
                 Phase::Write => &[Action::Finish, Action::AwaitRecord],
                 Phase::AwaitRecord => &[Action::Finish, Action::Wait, Action::Refuse],
             };

@@ -13,7 +13,7 @@ use super::super::scheduler::Width;
 use super::super::sectors::{BLOCK_SECTORS, Extent, SectorSet};
 use crate::array::ArrayView;
 use crate::cause::Asked;
-use crate::context::{Clocks, Common};
+use crate::context::Clocks;
 use crate::effect::{FaultKind, MemberFault};
 use crate::ids::MemberId;
 
@@ -122,8 +122,6 @@ pub(in super::super) struct Stripe {
     pub(super) batch: Option<Batch>,
     /// Work in order of arrival; the batch's is at the front.
     pub(super) queue: VecDeque<Attachment>,
-    /// The batch began without intent.
-    pub(super) lacks_intent: bool,
     /// It has ended a batch since it was last idle.
     pub(super) has_served: bool,
     /// What it holds may be of use to the next write of its band: it wrote a part of it.
@@ -151,7 +149,6 @@ impl Stripe {
             phase: Phase::Ready,
             columns: vec![Column::EMPTY; usize::from(geometry.slots())].into_boxed_slice(),
             batch: None,
-            lacks_intent: false,
             queue: VecDeque::with_capacity(usize::try_from(blocks).expect("a unit is small")),
             has_served: false,
             is_worth_keeping: false,
@@ -251,17 +248,19 @@ impl Stripe {
         self.queue.iter()
     }
 
-    /// Whether members may be written for the batch (I3): its writes all came before its region's intent was asked for, or
-    /// all after.
-    pub(in super::super) fn has_intent(&self, common: &Common) -> bool {
-        common.has_all_intents()
-            || self.batch.is_none()
-            || self.queue.front().is_none_or(|first| common.has_intent(first.piece))
+    /// Whether members may be written for what is queued first (I3). A batch takes writes that all have their intent, or
+    /// that all lack it.
+    pub(in super::super) fn has_intent(&self) -> bool {
+        self.queue.front().is_none_or(|first| !first.lacks_intent)
     }
 
-    /// Whether it may be waiting for superblocks: they may say that its region may be written, or that a member is out.
-    pub(in super::super) fn awaits_superblocks(&self) -> bool {
-        self.phase == Phase::AwaitRecord || self.phase == Phase::Compute && self.lacks_intent
+    /// Queued work, for which superblocks say by now that its region may be written.
+    pub(in super::super) fn grant_intent(&mut self) -> impl Iterator<Item = &mut Attachment> {
+        let lacking = self.queue.iter_mut().filter(|work| work.lacks_intent);
+        lacking.map(|work| {
+            work.lacks_intent = false;
+            work
+        })
     }
 
     /// Whether member requests or jobs are out.
@@ -318,6 +317,16 @@ impl Stripe {
         } else {
             self.queue.push_back(work);
         }
+    }
+
+    /// A queued write was answered; `work` is as it is now.
+    pub(in super::super) fn note_answered(&mut self, work: &Attachment) {
+        let is_it = |queued: &&mut Attachment| {
+            queued.piece == work.piece && queued.run == work.run && !queued.is_answered
+        };
+        let queued = self.queue.iter_mut().find(is_it).expect("it is queued");
+        *queued = *work;
+        self.awaited -= 1;
     }
 
     /// Takes out of the queue a write that was answered and that `run` covers, if there is one behind the batch and not far

@@ -278,7 +278,7 @@ fn may_begin(around: &Around<'_>, band: &Band, want: Want, waits: Waits) -> bool
         && match stripe.phase() {
             BatchPhase::Ready | BatchPhase::AwaitRecord => true,
             BatchPhase::Fill => stripe.slots_at(ColumnState::Reading).any(is_out),
-            BatchPhase::Compute => !stripe.has_outstanding() && !stripe.has_intent(around.common),
+            BatchPhase::Compute => false,
             BatchPhase::Write => {
                 stripe.has_outstanding() && stripe.slots_at(ColumnState::Writing).all(is_out)
             }

@@ -18,8 +18,6 @@
 //!   Compute, kept from writing     yes: nothing is written
 //!     by a repair that a member
 //!     that sits out holds up
-//!   Compute, kept from writing     yes: nothing is written
-//!     by superblocks
 //!   Fill, Compute otherwise        not now: it is about to write
 //!   Write, all that is left is     yes: the rest agrees     those being written, those that missed it
 //!     with members that sit out
