@@ -16,7 +16,7 @@
 //! a request has a second memory of the same length, which comes to be when it is first named: what is made instead
 //! goes there, at the same place. Offsets from [`SECOND_SIDE`] on name it.
 //!
-//! - A range of the second side is written by jobs and reads that were handed out after the forsaken one, and never
+//! - A range of the second side is written by computations and reads that were handed out after the forsaken one, and never
 //!   by it [check: a_late_read_changes_no_answer].
 //! - A range is named there at most once in a request's life: what was made for it counts.
 //! - When the request is answered, its good bytes are the second side's where something was written there, and the

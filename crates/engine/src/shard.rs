@@ -11,12 +11,12 @@ use braid_geometry::Geometry;
 use crate::Instant;
 use crate::array::{ArrayView, Gate};
 use crate::buffer::Buffer;
+use crate::computation::Computation;
 use crate::context::{Common, PROBE_SECTORS};
 use crate::counters::Counters;
 use crate::direct::Direct;
 use crate::effect::{Attention, MemberIo, MemberIoDone, MemberOperation, PieceReply, Report};
 use crate::ids::RequestId;
-use crate::job::Job;
 use crate::mirror::Mirror;
 use crate::request::{Fault, Piece};
 use crate::stripe::Stripes;
@@ -123,12 +123,16 @@ impl Shard {
         self.common.confirm_view();
     }
 
-    /// Takes a [`Job`] back that has been carried out.
-    pub fn handle_job_done(&mut self, now: Instant, job: Job) {
+    /// Takes a [`Computation`] back that has been carried out.
+    pub fn handle_computation_done(&mut self, now: Instant, computation: Computation) {
         self.common.now = now;
         match &mut self.family {
-            Machine::Stripe(stripes) => stripes.handle_job_done(&mut self.common, job),
-            Machine::Direct(_) | Machine::Mirror(_) => unreachable!("only stripes have jobs"),
+            Machine::Stripe(stripes) => {
+                stripes.handle_computation_done(&mut self.common, computation)
+            }
+            Machine::Direct(_) | Machine::Mirror(_) => {
+                unreachable!("only stripes have computations")
+            }
         }
         self.common.confirm_view();
     }
@@ -295,8 +299,8 @@ impl Shard {
     }
 
     /// 1. Work on bytes, for the driver to carry out.
-    pub fn poll_job(&mut self) -> Option<Job> {
-        self.common.jobs.pop_front()
+    pub fn poll_computation(&mut self) -> Option<Computation> {
+        self.common.computations.pop_front()
     }
 
     /// 2. Requests to members.

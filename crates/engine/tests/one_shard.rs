@@ -2,10 +2,10 @@
 
 use braid_engine::array::{ArrayView, Gate, MemberId, MemberView};
 use braid_engine::cause::{Answer, Asked, Cause};
+use braid_engine::computation::Computation;
 use braid_engine::effect::{
     FaultKind, MemberIo, MemberIoDone, MemberOperation, PieceReply, Report,
 };
-use braid_engine::job::Job;
 use braid_engine::request::{Operation, Piece, RequestId};
 use braid_engine::{BadBlocks, CacheConfig, CacheMode, Instant, Shard, Tuning};
 use braid_geometry::{Geometry, Level, LogicalSector, Shape};
@@ -18,7 +18,7 @@ struct Driver {
     now: u64,
     next: u64,
     ios: VecDeque<MemberIo>,
-    jobs: VecDeque<Job>,
+    computations: VecDeque<Computation>,
     replies: Vec<PieceReply>,
     releases: Vec<RequestId>,
     reports: Vec<Report>,
@@ -55,7 +55,7 @@ impl Driver {
             now: 1,
             next: 1,
             ios: VecDeque::new(),
-            jobs: VecDeque::new(),
+            computations: VecDeque::new(),
             replies: vec![],
             releases: vec![],
             reports: vec![],
@@ -66,7 +66,7 @@ impl Driver {
         Instant(self.now)
     }
     fn drain(&mut self) {
-        self.jobs.extend(std::iter::from_fn(|| self.shard.poll_job()));
+        self.computations.extend(std::iter::from_fn(|| self.shard.poll_computation()));
         self.ios.extend(std::iter::from_fn(|| self.shard.poll_member_io()));
         self.replies.extend(std::iter::from_fn(|| self.shard.poll_reply()));
         self.releases.extend(std::iter::from_fn(|| self.shard.poll_release()));
@@ -89,10 +89,10 @@ impl Driver {
         self.drain();
         request
     }
-    fn job(&mut self) -> bool {
-        let Some(job) = self.jobs.pop_front() else { return false };
+    fn computation(&mut self) -> bool {
+        let Some(computation) = self.computations.pop_front() else { return false };
         let now = self.t();
-        self.shard.handle_job_done(now, job);
+        self.shard.handle_computation_done(now, computation);
         self.drain();
         true
     }
@@ -104,7 +104,7 @@ impl Driver {
         true
     }
     fn run(&mut self) {
-        while self.job() || self.io() {}
+        while self.computation() || self.io() {}
     }
     fn answered(&self, id: RequestId) -> bool {
         self.replies.iter().any(|r| r.request == id)
@@ -124,7 +124,7 @@ fn a_hot_dirty_block_is_written_while_it_is_read() {
     driver.drain();
     for _ in 0..1000 {
         driver.ask(Operation::Read, 0, 1); // the next read is there before the last copy is done
-        driver.job();
+        driver.computation();
         driver.now += 1_000_000_000;
         let now = driver.t();
         driver.shard.handle_timeout(now);

@@ -162,8 +162,8 @@ impl Engine {
                     self.effects.written_back.push(round);
                 }
             }
-            let Some(job) = self.shard.poll_job() else { return };
-            self.shard.handle_job_done(Instant(now), job);
+            let Some(computation) = self.shard.poll_computation() else { return };
+            self.shard.handle_computation_done(Instant(now), computation);
         }
     }
 }

@@ -52,7 +52,7 @@ static ALLOCATOR: Counting = Counting;
 const WRITE: Operation = Operation::Write { durable: false };
 const WINDOW: u64 = 10_000;
 const WINDOWS: usize = 12;
-/// Where the memory of jobs goes on growing for longer than the windows last: fewer calls than one for so many requests.
+/// Where the memory of computations goes on growing for longer than the windows last: fewer calls than one for so many requests.
 const SELDOM: u64 = 1000;
 
 /// The fewest calls of the allocator in a window.

@@ -2,7 +2,7 @@
 //!
 //! The engine names bytes; at any moment the effects it has handed out name runs that do not
 //! overlap where one of them is written. That is the engine's discipline, kept by its states: a
-//! stripe has either member requests or a job out, never both on one block, and a payload is given
+//! stripe has either member requests or a computation out, never both on one block, and a payload is given
 //! back only once every piece has been answered and let go of. The compiler cannot see it, so the access is
 //! `unsafe` here, in one file, behind an interface that takes the engine's own names.
 //!
@@ -12,13 +12,13 @@
 //! itself.
 //!
 //! What is checked all the same, in release: every run lies inside its memory. In debug builds a
-//! job's targets are also checked against each other and against its sources.
+//! computation's targets are also checked against each other and against its sources.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::ptr::NonNull;
 
 use braid_engine::buffer::{Buffer, Side, side_of};
-use braid_engine::job::{Memory, Span, Work};
+use braid_engine::computation::{Memory, Span, Work};
 use braid_geometry::SECTOR_BYTES;
 #[cfg(not(loom))]
 use braid_ring::Lease;
@@ -321,7 +321,10 @@ fn places<'a>(spans: &[(&'a ShardMemory, Span)]) -> Few<Placed<'a>> {
 impl Memory for ShardMemory {
     #[allow(unsafe_code)]
     fn lend(&mut self, targets: &[Span], sources: &[Span], work: Work<'_>) {
-        debug_assert!(targets_are_alone(targets, sources), "a job's targets overlap nothing");
+        debug_assert!(
+            targets_are_alone(targets, sources),
+            "a computation's targets overlap nothing"
+        );
         let place = |span: &Span| (self.place(span.buffer), span.length_bytes);
         let target = |span: &Span| {
             let place = self.find_target(*span).expect("a request in flight");
@@ -334,13 +337,13 @@ impl Memory for ShardMemory {
         let _seen: Few<Seen> = writes.chain(reads).collect();
         let mut targets: Few<&mut [u8]> = targets
             .iter()
-            // SAFETY: a job's targets are its own (no member request on them is out) and overlap
+            // SAFETY: a computation's targets are its own (no member request on them is out) and overlap
             // neither each other nor its sources.
             .map(|(place, length)| unsafe { self.bytes_mut(place, *length) })
             .collect();
         let sources: Few<&[u8]> = sources
             .iter()
-            // SAFETY: nothing that writes a job's sources is out while it runs.
+            // SAFETY: nothing that writes a computation's sources is out while it runs.
             .map(|(place, length)| unsafe { self.bytes(place, *length) })
             .collect();
         work(&mut targets, &sources);

@@ -10,8 +10,8 @@ use std::iter;
 use braid_dispatch::{Carry, Combiner};
 use braid_engine::array::{Array, ArrayEffect, ArrayView, MemberId, Notice};
 use braid_engine::cause::{Asked, Cause};
+use braid_engine::computation::{self, Computation};
 use braid_engine::effect::{Attention, FaultKind, MemberFault, MemberIoDone, PieceReply, Report};
-use braid_engine::job::{self, Job};
 use braid_engine::request::{Fault, Piece, Regions, RequestId, ShardIndex};
 use braid_engine::{PREFETCH_PIECES, Shard, SitOut, Tuning};
 use braid_parity::Kernel;
@@ -42,7 +42,7 @@ const VECTOR_PARTS_MAX: usize = 64;
 pub(crate) enum ShardEvent {
     Piece(Piece),
     MemberIo(MemberIoDone),
-    JobDone(Job),
+    JobDone(Computation),
     View(Arc<ArrayView>),
     ActivityQuery,
     WriteBack(u64),
@@ -74,8 +74,8 @@ pub(crate) enum Machine {
 pub(crate) struct ShardCell {
     pub(crate) combiner: Combiner<Shard, ShardEvent>,
     pub(crate) memory: ShardMemory,
-    /// Jobs that are carried out before what came of them is written; at least one.
-    pub(crate) jobs_max: usize,
+    /// Computations that are carried out before what came of them is written; at least one.
+    pub(crate) computations_max: usize,
 }
 
 /// What clients have asked for, and not been told the end of.
@@ -255,7 +255,7 @@ impl Core {
             match event {
                 ShardEvent::Piece(piece) => shard.handle_piece(now, piece),
                 ShardEvent::MemberIo(done) => shard.handle_member_io(now, done),
-                ShardEvent::JobDone(job) => shard.handle_job_done(now, job),
+                ShardEvent::JobDone(computation) => shard.handle_computation_done(now, computation),
                 ShardEvent::WriteBack(round) => shard.handle_write_back(now, round),
                 ShardEvent::View(view) => shard.handle_view(now, view),
                 ShardEvent::ActivityQuery => shard.handle_activity_query(now),
@@ -264,9 +264,9 @@ impl Core {
                 ShardEvent::Timeout => shard.handle_timeout(now),
             }
         }
-        let ShardEffects { jobs, member_ios, replies, releases, .. } = effects;
-        while let Some(job) = shard.poll_job() {
-            jobs.push_back(job);
+        let ShardEffects { computations, member_ios, replies, releases, .. } = effects;
+        while let Some(computation) = shard.poll_computation() {
+            computations.push_back(computation);
         }
         while let Some(io) = shard.poll_member_io() {
             member_ios.push((io, shard.is_for_write(&io)));
@@ -294,7 +294,7 @@ impl Core {
         machines: &mut VecDeque<Machine>,
     ) {
         self.begin(index, effects, machines);
-        self.run_jobs(index, effects, self.shard(index).jobs_max);
+        self.run_jobs(index, effects, self.shard(index).computations_max);
         if std::mem::take(&mut effects.reports) {
             machines.push_back(Machine::Array);
         }
@@ -306,13 +306,13 @@ impl Core {
         }
     }
 
-    /// Carries so many jobs out.
-    fn run_jobs(&self, index: ShardIndex, effects: &mut ShardEffects, jobs_max: usize) {
+    /// Carries so many computations out.
+    fn run_jobs(&self, index: ShardIndex, effects: &mut ShardEffects, computations_max: usize) {
         let mut memory = self.shard(index).memory.clone();
-        let count = jobs_max.min(effects.jobs.len());
-        for job in effects.jobs.drain(..count) {
-            job::run(&job, self.kernel, &mut memory);
-            effects.ended.get_mut().push(ShardEvent::JobDone(job));
+        let count = computations_max.min(effects.computations.len());
+        for computation in effects.computations.drain(..count) {
+            computation::run(&computation, self.kernel, &mut memory);
+            effects.ended.get_mut().push(ShardEvent::JobDone(computation));
         }
     }
 

@@ -198,8 +198,8 @@ fn cell(
     let is_memory = members.iter().all(|one| executor::is_memory(&*one.open.device));
     let stripe_sectors = block_sectors as usize * members.len();
     let warm = (WARM_SECTORS_MAX / stripe_sectors.max(1)).max(1);
-    let jobs_max = if is_memory { warm } else { usize::MAX };
-    Ok(ShardCell { combiner: Combiner::new(shard), memory, jobs_max })
+    let computations_max = if is_memory { warm } else { usize::MAX };
+    Ok(ShardCell { combiner: Combiner::new(shard), memory, computations_max })
 }
 
 /// Makes what was read durable and brings members level with the newest, before anything counts on.

@@ -9,8 +9,8 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 
 use braid_engine::array::{MemberId, Notice};
+use braid_engine::computation::Computation;
 use braid_engine::effect::{MemberIo, PieceReply};
-use braid_engine::job::Job;
 use braid_engine::request::{Fault, RequestId};
 
 use crate::core::{Machine, ShardEvent};
@@ -32,7 +32,7 @@ pub(crate) struct Slate {
 #[derive(Default)]
 pub(crate) struct ShardEffects {
     /// Some may be left for after the next turn ([`crate::core`]).
-    pub(crate) jobs: VecDeque<Job>,
+    pub(crate) computations: VecDeque<Computation>,
     /// With whether it is read for a write.
     pub(crate) member_ios: Vec<(MemberIo, bool)>,
     pub(crate) replies: Vec<PieceReply>,
@@ -66,7 +66,10 @@ impl Slate {
 
     /// Keeps it for the thread's next drive.
     pub(crate) fn keep(self) {
-        assert!(self.machines.is_empty() && self.shard.jobs.is_empty(), "all has been done");
+        assert!(
+            self.machines.is_empty() && self.shard.computations.is_empty(),
+            "all has been done"
+        );
         let _ending = SPARES.try_with(|spares| {
             let mut spares = spares.borrow_mut();
             if spares.len() < SLATES_MAX {

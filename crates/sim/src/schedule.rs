@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use braid_engine::array::{MemberId, SuperblockState};
 use braid_engine::cause::Cause;
+use braid_engine::computation::Computation;
 use braid_engine::effect::MemberIoDone;
-use braid_engine::job::Job;
 use braid_engine::request::Piece;
 
 use crate::elevators::Vector;
@@ -20,7 +20,7 @@ use crate::random::Random;
 /// Something that has begun and will be done.
 pub(crate) enum Event {
     Piece { shard: usize, piece: Piece },
-    Job { shard: usize, job: Job },
+    Computation { shard: usize, computation: Computation },
     Io(Vector),
     IoDone { shard: usize, done: MemberIoDone },
     Superblock { member: MemberId, state: Arc<SuperblockState> },
@@ -34,7 +34,7 @@ const CLASSES: usize = 4;
 impl Event {
     fn class(&self) -> usize {
         match self {
-            Self::Piece { .. } | Self::Job { .. } => 0,
+            Self::Piece { .. } | Self::Computation { .. } => 0,
             Self::Io(_) => 1,
             Self::IoDone { .. } => 2,
             Self::Superblock { .. }

@@ -1,7 +1,7 @@
 //! The driver: one array with its disks, clients and oracle, under virtual time.
 //!
 //! ```text
-//!   clients ─pieces─▶ shards ─requests, jobs─▶ disks, memory
+//!   clients ─pieces─▶ shards ─requests, computations─▶ disks, memory
 //!                      │  ▲            by way of elevators
 //!              reports ▼  │ views, queries (in order)
 //!                     array ─superblocks, flushes─▶ disks
@@ -21,7 +21,7 @@ use braid_engine::effect::{
     FaultKind, MemberFault, MemberIo, MemberIoDone, MemberOperation, Report,
 };
 use braid_engine::request::{RequestId, ShardIndex};
-use braid_engine::{Instant, job};
+use braid_engine::{Instant, computation};
 use braid_geometry::Geometry;
 
 use crate::bad_blocks::BadLogs;
@@ -372,16 +372,16 @@ impl World {
                 self.engine.machines.shards[shard].shard.handle_piece(now, piece);
                 self.drain_shard(shard);
             }
-            Event::Job { shard, job } => {
-                self.note("job", [job.id.0, job.steps.len() as u64, 0]);
+            Event::Computation { shard, computation } => {
+                self.note("compute", [computation.id.0, computation.steps.len() as u64, 0]);
                 let side = &mut self.engine.machines.shards[shard];
                 let mut memory = Reach {
                     arena: &mut side.arena,
                     block_bytes: side.block_bytes,
                     payloads: &mut self.engine.payloads,
                 };
-                job::run(&job, braid_parity::kernel(), &mut memory);
-                side.shard.handle_job_done(now, job);
+                computation::run(&computation, braid_parity::kernel(), &mut memory);
+                side.shard.handle_computation_done(now, computation);
                 self.drain_shard(shard);
             }
             Event::Io(vector) => self.do_vector(vector),
@@ -520,8 +520,8 @@ impl World {
     }
 
     pub(crate) fn drain_shard(&mut self, index: usize) {
-        while let Some(job) = self.engine.machines.shards[index].shard.poll_job() {
-            self.engine.pending.push(Event::Job { shard: index, job });
+        while let Some(computation) = self.engine.machines.shards[index].shard.poll_computation() {
+            self.engine.pending.push(Event::Computation { shard: index, computation });
         }
         while let Some(io) = self.engine.machines.shards[index].shard.poll_member_io() {
             self.check_io(index, &io);

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use braid_engine::buffer::{Buffer, Side, side_of};
-use braid_engine::job::{Memory, Span};
+use braid_engine::computation::{Memory, Span};
 use braid_engine::request::RequestId;
 
 use crate::content::SECTOR;

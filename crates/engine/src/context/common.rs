@@ -16,15 +16,15 @@ use crate::effect::{
 };
 use crate::ids::{IoId, MemberId, RequestId};
 
-use crate::job::{Job, JobId};
+use crate::computation::{Computation, ComputationId};
 use crate::request::{Fault, Piece};
 
-/// Jobs whose memory is kept for later ones.
-const SPARE_JOBS_MAX: usize = 256;
+/// Computations whose memory is kept for later ones.
+const SPARE_COMPUTATIONS_MAX: usize = 256;
 
-/// Steps, and buffers, that a job has room for from the start: as many as a band of small writes needs on most arrays. Else
-/// each of many jobs would grow when it first meets such a band, which comes late and seldom.
-const JOB_ROOM: usize = 128;
+/// Steps, and buffers, that a computation has room for from the start: as many as a band of small writes needs on most arrays. Else
+/// each of many computations would grow when it first meets such a band, which comes late and seldom.
+const COMPUTATION_ROOM: usize = 128;
 
 /// Shared state of a shard; each family is handed it with every event.
 #[derive(Debug)]
@@ -36,8 +36,8 @@ pub(crate) struct Common {
     pub(crate) unconfirmed_epoch: Option<u64>,
     pub(crate) last_write: Instant,
     pub(crate) in_flight: u32,
-    pub(crate) jobs: VecDeque<Job>,
-    spare_jobs: Vec<Job>,
+    pub(crate) computations: VecDeque<Computation>,
+    spare_computations: Vec<Computation>,
     pub(crate) member_ios: VecDeque<MemberIo>,
     pub(crate) replies: VecDeque<PieceReply>,
     pub(crate) releases: VecDeque<RequestId>,
@@ -59,8 +59,8 @@ impl Common {
             unconfirmed_epoch: None,
             last_write: Instant::default(),
             in_flight: 0,
-            jobs: VecDeque::new(),
-            spare_jobs: Vec::new(),
+            computations: VecDeque::new(),
+            spare_computations: Vec::new(),
             member_ios: VecDeque::new(),
             replies: VecDeque::new(),
             releases: VecDeque::new(),
@@ -131,24 +131,24 @@ impl Common {
         self.report(Report::WrittenBack { round });
     }
 
-    /// An empty job, in memory that was used before if there is some.
-    pub(crate) fn blank_job(&mut self, id: JobId) -> Job {
-        let mut job = self.spare_jobs.pop().unwrap_or_default();
-        job.steps.reserve(JOB_ROOM);
-        job.buffers.reserve(JOB_ROOM);
-        Job { id, ..job }
+    /// An empty computation, in memory that was used before if there is some.
+    pub(crate) fn blank_computation(&mut self, id: ComputationId) -> Computation {
+        let mut computation = self.spare_computations.pop().unwrap_or_default();
+        computation.steps.reserve(COMPUTATION_ROOM);
+        computation.buffers.reserve(COMPUTATION_ROOM);
+        Computation { id, ..computation }
     }
 
-    pub(crate) fn submit_job(&mut self, job: Job) {
-        self.jobs.push_back(job);
+    pub(crate) fn submit_computation(&mut self, computation: Computation) {
+        self.computations.push_back(computation);
     }
 
-    /// Takes the memory of a job back.
-    pub(crate) fn recycle(&mut self, mut job: Job) {
-        if self.spare_jobs.len() < SPARE_JOBS_MAX {
-            job.steps.clear();
-            job.buffers.clear();
-            self.spare_jobs.push(job);
+    /// Takes the memory of a computation back.
+    pub(crate) fn recycle(&mut self, mut computation: Computation) {
+        if self.spare_computations.len() < SPARE_COMPUTATIONS_MAX {
+            computation.steps.clear();
+            computation.buffers.clear();
+            self.spare_computations.push(computation);
         }
     }
 

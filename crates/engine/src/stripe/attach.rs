@@ -73,9 +73,7 @@ impl Stripes {
     /// Superblocks say by now that every region may be written: what waited for that may be answered.
     pub(super) fn grant_intent(&mut self, common: &mut Common) {
         for number in self.pool.numbers() {
-            let mut granted: Vec<Attachment> = Vec::new();
-            granted.extend(self.pool.stripe_mut(number).grant_intent().map(|work| *work));
-            for mut work in granted {
+            for mut work in self.pool.stripe_mut(number).grant_intent() {
                 self.answer_early(common, number, &mut work);
                 if work.is_answered {
                     self.pool.stripe_mut(number).note_answered(&work);

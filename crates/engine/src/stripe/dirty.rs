@@ -24,8 +24,8 @@ use super::machine::Stripes;
 use super::reconstruct::Want as Wanted;
 use super::sectors::SectorSet;
 use crate::buffer::Buffer;
+use crate::computation::{Computation, ComputationId, Step};
 use crate::context::{Common, PieceKey};
-use crate::job::{Job, JobId, Step};
 use crate::request::Piece;
 
 /// Where a run of a column's sectors is.
@@ -95,7 +95,7 @@ impl Stripes {
         let stripe = self.pool.stripe(index);
         let segment = stripe.band().segment(run, data_index).expect("it was found there");
         let name = self.copies.insert(CopyOut { key, stripe: index });
-        let mut job: Job = common.blank_job(JobId(name));
+        let mut computation: Computation = common.blank_computation(ComputationId(name));
         let (mut place, end) = (segment.offset, segment.offset + segment.sectors);
         while place < end {
             let into = place - segment.offset;
@@ -105,7 +105,7 @@ impl Stripes {
             match found.step {
                 Some(step) => {
                     common.counters.cache.copied_sectors += u64::from(found.to - place);
-                    job.steps.push(step);
+                    computation.steps.push(step);
                 }
                 None => {
                     let range = (from + into, from + found.to - segment.offset);
@@ -114,14 +114,15 @@ impl Stripes {
             }
             place = found.to;
         }
-        assert!(!job.steps.is_empty(), "something is dirty here");
+        assert!(!computation.steps.is_empty(), "something is dirty here");
         common.add_part(key);
         self.pool.stripe_mut(index).begin_copy();
-        common.submit_job(job);
+        common.submit_computation(computation);
     }
 
-    pub(super) fn copy_out_done(&mut self, common: &mut Common, job: JobId) {
-        let CopyOut { key, stripe } = self.copies.remove(job.0).expect("a copy that is out");
+    pub(super) fn copy_out_done(&mut self, common: &mut Common, computation: ComputationId) {
+        let CopyOut { key, stripe } =
+            self.copies.remove(computation.0).expect("a copy that is out");
         self.pool.stripe_mut(stripe).end_copy();
         common.part_done(key, Ok(()));
         self.scheduler.look_at(stripe);

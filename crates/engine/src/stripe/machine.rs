@@ -14,10 +14,10 @@ use super::scheduler::{Admission, QueuedWork, Scheduler};
 use crate::Instant;
 use crate::array::{ArrayView, Gate};
 use crate::buffer::{BlockIndex, Buffer};
+use crate::computation::Computation;
 use crate::context::{Common, PieceKey};
 use crate::effect::{MemberIoDone, MemberOperation};
 use crate::ids::IoId;
-use crate::job::Job;
 use crate::request::{Operation, Piece};
 use crate::slab::Slab;
 use crate::tuning::{CacheConfig, Tuning, UNIT_SECTORS_MAX};
@@ -169,16 +169,22 @@ impl Stripes {
         self.settle(common);
     }
 
-    pub(crate) fn handle_job_done(&mut self, common: &mut Common, job: Job) {
-        match u32::try_from(job.id.0) {
+    pub(crate) fn handle_computation_done(
+        &mut self,
+        common: &mut Common,
+        computation: Computation,
+    ) {
+        match u32::try_from(computation.id.0) {
             Ok(number) if number < self.pool.stripes_max() => {
-                self.pool.stripe_mut(number).job_done();
+                self.pool.stripe_mut(number).computation_done();
                 self.scheduler.look_at(number);
             }
-            Ok(read) => self.with_reads(common, |reads, around| reads.job_done(around, read)),
-            Err(_) => self.copy_out_done(common, job.id),
+            Ok(read) => {
+                self.with_reads(common, |reads, around| reads.computation_done(around, read))
+            }
+            Err(_) => self.copy_out_done(common, computation.id),
         }
-        common.recycle(job);
+        common.recycle(computation);
         self.settle(common);
     }
 

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::plan::{Plan, Recovery};
 use super::sectors::Extent;
 use crate::buffer::{BlockIndex, Buffer};
-use crate::job::{Job, Sources, Step};
+use crate::computation::{Computation, Sources, Step};
 
 /// Where the blocks of a stripe, or of a read, are in the shard's arena: one for each slot.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ impl Blocks {
 
 /// Names data columns by exponent: each of `content`'s, none where it has none.
 pub(super) fn by_exponent(
-    job: &mut Job,
+    computation: &mut Computation,
     map: &RowMap,
     content: impl Fn(u16) -> Option<Buffer>,
 ) -> Sources {
@@ -42,12 +42,12 @@ pub(super) fn by_exponent(
     for index in 0..map.data_slots() {
         sources[usize::from(map.exponent(index))] = content(index);
     }
-    job.sources(sources.into_iter())
+    computation.sources(sources.into_iter())
 }
 
 /// Solves for what is lost of `extent`; `out` says where a data column's bytes go.
 pub(super) fn solve(
-    job: &mut Job,
+    computation: &mut Computation,
     (map, blocks): (&RowMap, Blocks),
     plan: &Plan,
     extent: Extent,
@@ -61,8 +61,8 @@ pub(super) fn solve(
         blocks.at(slot, offset)
     };
     let data = |index: u16| blocks.at(map.data_slot(index), offset);
-    let known = |job: &mut Job, lost: &[u16]| {
-        by_exponent(job, map, |index| (!lost.contains(&index)).then(|| data(index)))
+    let known = |computation: &mut Computation, lost: &[u16]| {
+        by_exponent(computation, map, |index| (!lost.contains(&index)).then(|| data(index)))
     };
     let step = match plan.recovery {
         Recovery::None => return,
@@ -70,22 +70,22 @@ pub(super) fn solve(
             reached(Mark::RecoversFromP);
             let others = (0..map.data_slots()).filter(|index| *index != one);
             let others: SmallVec<[Buffer; 16]> = others.map(data).collect();
-            let sources = job.sources(others.into_iter().chain([p]).map(Some));
+            let sources = computation.sources(others.into_iter().chain([p]).map(Some));
             Step::Xor { target: out(one), sources, sectors }
         }
         Recovery::FromQ(one) => {
             reached(Mark::RecoversFromQ);
-            let sources = known(job, &[one]);
+            let sources = known(computation, &[one]);
             Step::RecoverFromQ { sources, q: q(), lost: map.exponent(one), out: out(one), sectors }
         }
         Recovery::FromBoth(one, two) => {
             reached(Mark::RecoversTwo);
-            let sources = known(job, &[one, two]);
+            let sources = known(computation, &[one, two]);
             let lost = (map.exponent(one), map.exponent(two));
             let (one, two) = (out(one), out(two));
             let out = if planted(Bug::RecoveredSwapped) { (two, one) } else { (one, two) };
             Step::RecoverTwo { sources, p, q: q(), lost, out, sectors }
         }
     };
-    job.steps.push(step);
+    computation.steps.push(step);
 }

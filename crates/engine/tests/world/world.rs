@@ -1,7 +1,7 @@
 //! The driver: carries out effects in an order that the seed chooses, so that any order can come.
 //!
 //! ```text
-//!   clients ─pieces─▶ shards ─requests, jobs─▶ devices, memory
+//!   clients ─pieces─▶ shards ─requests, computations─▶ devices, memory
 //!                      │  ▲
 //!              reports ▼  │ views, queries (in order)
 //!                     array ─superblocks, flushes─▶ devices
@@ -16,10 +16,10 @@ use std::sync::Arc;
 
 use braid_engine::array::{Array, ArrayEffect, ArrayView, MemberId, Notice, SuperblockState};
 use braid_engine::cause::{Answer, Asked, Cause};
+use braid_engine::computation::{self, Computation};
 use braid_engine::effect::{
     Attention, FaultKind, MemberFault, MemberIo, MemberIoDone, MemberOperation, Report,
 };
-use braid_engine::job::{self, Job};
 use braid_engine::request::{Fault, Piece, Progress, Regions, Request, RequestId, ShardIndex};
 use braid_engine::{Counters, Instant, Shard, Tuning};
 use braid_geometry::Geometry;
@@ -38,7 +38,7 @@ const STEPS_MAX: u64 = 400_000;
 pub(crate) enum Event {
     Piece { shard: usize, piece: Piece },
     Io { shard: usize, io: MemberIo, result: Option<Result<(), MemberFault>> },
-    Job { shard: usize, job: Job },
+    Computation { shard: usize, computation: Computation },
     Superblock { member: MemberId, state: Arc<SuperblockState>, written: Option<bool> },
     Flush { member: MemberId, flushed: Option<bool> },
 }
@@ -183,7 +183,7 @@ impl World {
         for (index, event) in self.pending.iter().enumerate() {
             if !(self.habits.hold)(event) {
                 let class = match event {
-                    Event::Piece { .. } | Event::Job { .. } => 0,
+                    Event::Piece { .. } | Event::Computation { .. } => 0,
                     Event::Io { result: None, .. } => 1,
                     Event::Io { result: Some(_), .. } => 2,
                     Event::Superblock { .. } | Event::Flush { .. } => 3,
@@ -267,15 +267,15 @@ impl World {
                 self.shards[shard].shard.handle_member_io(now, done);
                 self.drain_shard(shard);
             }
-            Event::Job { shard, job } => {
+            Event::Computation { shard, computation } => {
                 let side = &mut self.shards[shard];
                 let mut memory = Reach {
                     arena: &mut side.arena,
                     block_bytes: side.block_bytes,
                     payloads: &mut self.payloads,
                 };
-                job::run(&job, braid_parity::kernel(), &mut memory);
-                side.shard.handle_job_done(now, job);
+                computation::run(&computation, braid_parity::kernel(), &mut memory);
+                side.shard.handle_computation_done(now, computation);
                 self.drain_shard(shard);
             }
             Event::Superblock { member, state, written: None } => {
@@ -340,8 +340,8 @@ impl World {
     }
 
     pub(crate) fn drain_shard(&mut self, index: usize) {
-        while let Some(job) = self.shards[index].shard.poll_job() {
-            self.pending.push(Event::Job { shard: index, job });
+        while let Some(computation) = self.shards[index].shard.poll_computation() {
+            self.pending.push(Event::Computation { shard: index, computation });
         }
         while let Some(io) = self.shards[index].shard.poll_member_io() {
             self.check_io(index, &io);

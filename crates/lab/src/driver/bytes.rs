@@ -1,7 +1,7 @@
 //! The memory of a driver: a shard's blocks and clients' payloads in one run of bytes, lent out in parts.
 
 use braid_engine::buffer::Buffer;
-use braid_engine::job::{Memory, Span, Work};
+use braid_engine::computation::{Memory, Span, Work};
 use braid_engine::request::RequestId;
 use smallvec::SmallVec;
 

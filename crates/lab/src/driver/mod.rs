@@ -1,7 +1,7 @@
 //! A tight driver of one engine shard: no threads, no system calls but the clock; what is left is the engine and the bytes.
 //!
 //! ```text
-//!   issue(request) ─▶ Split ─▶ Shard ─▶ jobs: job::run over [`Bytes`]
+//!   issue(request) ─▶ Split ─▶ Shard ─▶ computations: computation::run over [`Bytes`]
 //!                               ▲  └──▶ member I/O: a copy, or nothing
 //!                               └──────  results, in batches: all that are out, again and again
 //! ```
@@ -23,7 +23,7 @@ use braid_engine::effect::Report;
 use braid_engine::effect::{MemberIo, MemberIoDone, MemberOperation};
 use braid_engine::request::{Operation, Regions, Request, RequestId};
 use braid_engine::{
-    BadBlocks, CacheConfig, Counters, Instant, Shard, Tuning, UNIT_SECTORS_MAX, job,
+    BadBlocks, CacheConfig, Counters, Instant, Shard, Tuning, UNIT_SECTORS_MAX, computation,
 };
 use braid_geometry::{Geometry, Level, LogicalSector, SECTOR_BYTES, Shape, default_layout};
 use braid_parity::Kernel;
@@ -183,16 +183,16 @@ impl Driver {
         self.now = self.time();
 
         let mut any = false;
-        // What a job has made is written while it is in the processor's caches.
+        // What a computation has made is written while it is in the processor's caches.
         loop {
             while let Some(io) = self.shard.poll_member_io() {
                 carry_out(&mut self.members, &mut self.bytes, &io);
                 self.results.push(MemberIoDone { id: io.id, result: Ok(()) });
             }
-            let Some(job) = self.shard.poll_job() else { break };
+            let Some(computation) = self.shard.poll_computation() else { break };
             any = true;
-            job::run(&job, self.kernel, &mut self.bytes);
-            self.shard.handle_job_done(self.now, job);
+            computation::run(&computation, self.kernel, &mut self.bytes);
+            self.shard.handle_computation_done(self.now, computation);
         }
         any |= !self.results.is_empty();
         for done in self.results.drain(..) {

@@ -5,8 +5,8 @@
 
 use braid_dispatch::Ticket;
 use braid_engine::buffer::Buffer;
+use braid_engine::computation::Span;
 use braid_engine::effect::{MemberIo, MemberOperation};
-use braid_engine::job::Span;
 use braid_engine::request::ShardIndex;
 use braid_member::Deed;
 

@@ -12,8 +12,8 @@ use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
 use std::sync::OnceLock;
 
+use braid_engine::computation::Span;
 use braid_engine::effect::MemberOperation;
-use braid_engine::job::Span;
 use braid_member::MemberError;
 use smallvec::SmallVec;
 
@@ -170,7 +170,7 @@ impl Crew {
     }
 
     /// Whether nothing waits for them.
-    #[cfg_attr(not(test), allow(dead_code, reason = "no job takes members out yet"))]
+    #[cfg_attr(not(test), allow(dead_code, reason = "no computation takes members out yet"))]
     pub(super) fn is_idle(&self) -> bool {
         self.queue.is_empty()
     }

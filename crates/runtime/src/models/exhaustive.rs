@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use braid_dispatch::Combiner;
 use braid_engine::buffer::{BlockIndex, Buffer};
-use braid_engine::job::Span;
+use braid_engine::computation::Span;
 use braid_engine::request::{Fault, Operation, Piece, Regions, Request, RequestId, Split, Way};
 use braid_geometry::{Geometry, Level, LogicalSector, Shape};
 use braid_ring::Payload;

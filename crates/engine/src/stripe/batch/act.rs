@@ -18,16 +18,16 @@ use super::decide::Action;
 use super::steps::Builder;
 use super::stripe::{Column, ColumnState, Fresh, Phase, Stripe};
 use crate::buffer::Buffer;
+use crate::computation::{ComputationId, Step};
 use crate::context::Common;
 use crate::effect::{FaultKind, MemberFault, MemberOperation, Report};
 use crate::ids::IoId;
-use crate::job::{JobId, Step};
 use crate::request::Fault;
 use crate::slab::Slab;
 
 /// What a batch acts on beside its stripe.
 pub(in super::super) struct Effects<'a> {
-    /// The stripe's number, which names its blocks and its jobs.
+    /// The stripe's number, which names its blocks and its computations.
     pub(in super::super) number: u32,
     pub(in super::super) common: &'a mut Common,
     pub(in super::super) in_flight: &'a mut Slab<IoOwner>,
@@ -146,19 +146,21 @@ impl Stripe {
         count(effects.common, self, plan);
         effects.content.find(self);
         let blocks = effects.blocks();
-        let job = effects.common.blank_job(JobId(u64::from(effects.number)));
-        let job = Builder { stripe: self, blocks, content: effects.content, job }.build(plan);
+        let computation =
+            effects.common.blank_computation(ComputationId(u64::from(effects.number)));
+        let computation =
+            Builder { stripe: self, blocks, content: effects.content, computation }.build(plan);
         let copied = |step: &Step| match step {
             Step::Copy { sectors, .. } => u64::from(*sectors),
             _ => 0,
         };
-        let copied = job.steps.iter().map(copied).sum::<u64>();
+        let copied = computation.steps.iter().map(copied).sum::<u64>();
         effects.common.counters.cache.copied_sectors += copied;
-        if job.steps.is_empty() {
-            effects.common.recycle(job);
+        if computation.steps.is_empty() {
+            effects.common.recycle(computation);
         } else {
             self.outstanding += 1;
-            effects.common.submit_job(job);
+            effects.common.submit_computation(computation);
         }
     }
 
@@ -424,9 +426,9 @@ impl Stripe {
         }
     }
 
-    /// The batch's job is done.
-    pub(in super::super) fn job_done(&mut self) {
-        assert!(self.phase == Phase::Compute && self.outstanding > 0, "one job at a time");
+    /// The batch's computation is done.
+    pub(in super::super) fn computation_done(&mut self) {
+        assert!(self.phase == Phase::Compute && self.outstanding > 0, "one computation at a time");
         self.outstanding -= 1;
     }
 }

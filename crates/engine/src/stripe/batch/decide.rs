@@ -2,7 +2,7 @@
 //!
 //! | Phase       | outstanding | need       | read | missed | broken | action      | what ends a Wait                   |
 //! |-------------|-------------|------------|------|--------|--------|-------------|------------------------------------|
-//! | any         | yes         |            |      |        |        | Wait        | the request, job or copy that ends |
+//! | any         | yes         |            |      |        |        | Wait        | the request, computation or copy that ends |
 //! | Ready       | no          | (no work)  |      |        |        | Release     |                                    |
 //! | Ready       | no          | (no intent)|      |        | no     | Wait        | a view with the gate open          |
 //! | Ready       | no          | (no intent)|      |        | yes    | Begin       |                                    |
@@ -41,7 +41,7 @@ pub(in super::super) struct Facts {
     pub(super) queued: bool,
     /// Only meaningful in [`Phase::Ready`].
     pub(super) admission: Admission,
-    /// Requests or jobs are out; or, once it has begun, copies out of its payloads.
+    /// Requests or computations are out; or, once it has begun, copies out of its payloads.
     pub(super) outstanding: bool,
     /// Only meaningful in [`Phase::Fill`].
     pub(super) need: Need,

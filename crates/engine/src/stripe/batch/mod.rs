@@ -1,7 +1,7 @@
 //! A stripe, and the machine of the batch that it writes.
 //!
 //! ```text
-//!            work queued             all read               job done           all written
+//!            work queued             all read               computation done           all written
 //!   Ready ───────────────▶ Fill ───────────────▶ Compute ───────────▶ Write ───────────────▶ Ready
 //!     ▲                     │ ▲ a read failed:                          │ some members missed it
 //!     │                     └─┘ plan again                              ▼

@@ -1,4 +1,4 @@
-//! The steps of a batch's job: solve for lost columns, gather small writes, make parity.
+//! The steps of a batch's computation: solve for lost columns, gather small writes, make parity.
 //!
 //! A column has one block, and everything happens there in place. Under rcw, small writes are laid over the old content
 //! of their column, and parity is made from payloads and blocks into the parity columns' blocks. Under rmw, part by part,
@@ -15,20 +15,20 @@ use super::super::solve::{Blocks, by_exponent, solve};
 use super::content::{Content, Part};
 use super::stripe::{Fresh, Stripe};
 use crate::buffer::Buffer;
-use crate::job::{Job, Step};
+use crate::computation::{Computation, Step};
 
-/// Builds the job for one batch and settles the columns' states as they will be after it.
+/// Builds the computation for one batch and settles the columns' states as they will be after it.
 pub(super) struct Builder<'a> {
     pub(super) stripe: &'a mut Stripe,
     pub(super) blocks: Blocks,
     /// What the batch writes.
     pub(super) content: &'a Content,
-    pub(super) job: Job,
+    pub(super) computation: Computation,
 }
 
 impl Builder<'_> {
     /// All steps of the batch under `plan`.
-    pub(super) fn build(mut self, plan: &Plan) -> Job {
+    pub(super) fn build(mut self, plan: &Plan) -> Computation {
         self.solve(plan);
         match plan.method {
             Method::NoParity => {
@@ -42,7 +42,7 @@ impl Builder<'_> {
             Method::Rmw => self.modify_parity(),
         }
         self.settle_written();
-        self.job
+        self.computation
     }
 
     fn window(&self) -> SectorSet {
@@ -50,7 +50,7 @@ impl Builder<'_> {
     }
 
     fn push(&mut self, step: Step) {
-        self.job.steps.push(step);
+        self.computation.steps.push(step);
     }
 
     fn data_slot(&self, index: u16) -> Slot {
@@ -61,7 +61,7 @@ impl Builder<'_> {
     fn solve(&mut self, plan: &Plan) {
         let (map, blocks) = (self.stripe.map, self.blocks);
         for extent in plan.solved.extents() {
-            solve(&mut self.job, (&map, blocks), plan, extent, |index| {
+            solve(&mut self.computation, (&map, blocks), plan, extent, |index| {
                 blocks.at(map.data_slot(index), extent.offset)
             });
         }
@@ -119,7 +119,7 @@ impl Builder<'_> {
     fn reconstruct_slice(&mut self, Extent { offset, sectors }: Extent) {
         let map = self.stripe.map;
         let (stripe, content, blocks) = (&*self.stripe, self.content, self.blocks);
-        let sources = by_exponent(&mut self.job, &map, |index| {
+        let sources = by_exponent(&mut self.computation, &map, |index| {
             content_at(content, (stripe, blocks), index, offset)
         });
         let p = self.blocks.at(map.p_slot(), offset);

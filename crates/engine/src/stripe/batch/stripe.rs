@@ -131,7 +131,7 @@ pub(in super::super) struct Stripe {
     /// What failed at members in this batch, in order; why a column missed it, and why the batch was refused. Seldom
     /// anything, hence beside the columns.
     pub(super) faults: Vec<MemberFault>,
-    /// Member requests and jobs that are out.
+    /// Member requests and computations that are out.
     pub(super) outstanding: u32,
     /// Copies out of its payloads that are out.
     pub(super) copies: u32,
@@ -254,16 +254,17 @@ impl Stripe {
         self.queue.front().is_none_or(|first| !first.lacks_intent)
     }
 
-    /// Queued work, for which superblocks say by now that its region may be written.
-    pub(in super::super) fn grant_intent(&mut self) -> impl Iterator<Item = &mut Attachment> {
-        let lacking = self.queue.iter_mut().filter(|work| work.lacks_intent);
-        lacking.map(|work| {
+    /// Superblocks say by now that the region may be written of what lacked its intent; gives that.
+    pub(in super::super) fn grant_intent(&mut self) -> Vec<Attachment> {
+        let mut granted = Vec::new();
+        for work in self.queue.iter_mut().filter(|work| work.lacks_intent) {
             work.lacks_intent = false;
-            work
-        })
+            granted.push(*work);
+        }
+        granted
     }
 
-    /// Whether member requests or jobs are out.
+    /// Whether member requests or computations are out.
     pub(in super::super) fn has_outstanding(&self) -> bool {
         self.outstanding > 0
     }

@@ -12,9 +12,9 @@ use super::super::solve::{Blocks, solve};
 use super::decide::{Action, Facts, Phase, decide};
 use super::machine::{Around, Column, Outcome, Read, Reconstruct, Want};
 use crate::buffer::Buffer;
+use crate::computation::{ComputationId, Step};
 use crate::effect::{FaultKind, MemberFault, MemberOperation};
 use crate::ids::IoId;
-use crate::job::{JobId, Step};
 use crate::request::Fault;
 
 impl Read {
@@ -213,10 +213,10 @@ impl Reconstruct {
         assert!(read.phase == Phase::Fill && read.outstanding == 0, "all that is needed is read");
         read.phase = Phase::Compute;
         around.common.counters.reconstructions += u64::from(plan.recovery != Recovery::None);
-        let mut job = around.common.blank_job(JobId(u64::from(number)));
+        let mut computation = around.common.blank_computation(ComputationId(u64::from(number)));
         let map = read.map;
         for extent in plan.solved.extents() {
-            solve(&mut job, (&map, blocks), plan, extent, |index| {
+            solve(&mut computation, (&map, blocks), plan, extent, |index| {
                 match read.straight(index, plan.solved) {
                     Some((payload, from)) => payload.plus(extent.offset - from),
                     None => blocks.at(map.data_slot(index), extent.offset),
@@ -238,14 +238,14 @@ impl Reconstruct {
             let sectors = segment.sectors;
             around.common.counters.cache.copied_sectors += u64::from(sectors);
             let offset_sectors = segment.payload_offset;
-            job.steps.push(Step::Copy {
+            computation.steps.push(Step::Copy {
                 from: blocks.at(slot, segment.offset),
                 to: Buffer::Payload { request: want.request, offset_sectors },
                 sectors,
             });
         }
         read.outstanding += 1;
-        around.common.submit_job(job);
+        around.common.submit_computation(computation);
     }
 
     /// The first block goes on here; the rest becomes a read of its own.
@@ -359,11 +359,11 @@ impl Reconstruct {
         self.step(around, place);
     }
 
-    /// The job of read number `number` is done.
-    pub(in super::super) fn job_done(&mut self, around: &mut Around<'_>, number: u32) {
+    /// The computation of read number `number` is done.
+    pub(in super::super) fn computation_done(&mut self, around: &mut Around<'_>, number: u32) {
         let place = number - self.first;
         let read = &mut self.reads[place as usize];
-        assert!(read.phase == Phase::Compute && read.outstanding > 0, "one job at a time");
+        assert!(read.phase == Phase::Compute && read.outstanding > 0, "one computation at a time");
         read.outstanding -= 1;
         self.step(around, place);
     }

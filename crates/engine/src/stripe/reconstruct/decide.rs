@@ -11,7 +11,7 @@
 //! | no          | yes    | Fill    | Impossible | yes   | Refuse   |
 //! | no          | yes    | Compute |            |       | Answer   |
 //!
-//! The first line that fits wins. Every Wait is for a member request or a job that is out, whose end wakes the read.
+//! The first line that fits wins. Every Wait is for a member request or a computation that is out, whose end wakes the read.
 //! [check: the_table_is_total]
 
 use super::super::plan::Need;
@@ -28,7 +28,7 @@ pub(super) enum Phase {
 /// A read at a glance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
-    /// Member requests or a job are out.
+    /// Member requests or a computation are out.
     pub(super) outstanding: bool,
     /// A client still waits for it.
     pub(super) wanted: bool,

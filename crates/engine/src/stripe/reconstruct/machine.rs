@@ -83,7 +83,7 @@ pub(super) struct Read {
     pub(super) columns: Box<[Column]>,
     /// Sectors of the stripe unit that it is about.
     pub(super) window: SectorSet,
-    /// Member requests and jobs that are out.
+    /// Member requests and computations that are out.
     pub(super) outstanding: u32,
 }
 
@@ -112,7 +112,7 @@ impl Around<'_> {
 pub(in super::super) struct Reconstruct {
     pub(super) geometry: StripeGeometry,
     pub(super) unit_sectors: u32,
-    /// Number of the first place, as blocks and jobs are numbered: behind all stripes.
+    /// Number of the first place, as blocks and computations are numbered: behind all stripes.
     pub(super) first: u32,
     pub(super) reads: Box<[Read]>,
     pub(super) free: Vec<u32>,

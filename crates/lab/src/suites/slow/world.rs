@@ -236,9 +236,9 @@ impl World {
                 is_quiet = false;
                 self.carry_out(effect);
             }
-            while let Some(job) = self.shard.poll_job() {
+            while let Some(computation) = self.shard.poll_computation() {
                 is_quiet = false;
-                self.shard.handle_job_done(now, job);
+                self.shard.handle_computation_done(now, computation);
             }
             if is_quiet {
                 return;

@@ -10,35 +10,35 @@ use smallvec::SmallVec;
 
 use crate::buffer::Buffer;
 
-/// Name of a job, until it is done.
+/// Name of a computation, until it is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct JobId(pub u64);
+pub struct ComputationId(pub u64);
 
 /// Steps to be carried out in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Job {
-    /// Its name; it comes back whole in [`crate::Shard::handle_job_done`], so that its memory is
+pub struct Computation {
+    /// Its name; it comes back whole in [`crate::Shard::handle_computation_done`], so that its memory is
     /// used again.
-    pub id: JobId,
+    pub id: ComputationId,
     /// What to do.
     pub steps: Vec<Step>,
     /// What [`Sources`] name. Where Q is involved they are by exponent, and none is zeroes.
     pub buffers: Vec<Option<Buffer>>,
 }
 
-/// A run of a job's buffers.
+/// A run of a computation's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sources {
     first: u32,
     count: u32,
 }
 
-impl Job {
+impl Computation {
     /// Adds buffers for a step to name.
     pub(crate) fn sources(&mut self, buffers: impl Iterator<Item = Option<Buffer>>) -> Sources {
         let first = self.buffers.len();
         self.buffers.extend(buffers);
-        let number = |n: usize| u32::try_from(n).expect("a job has a few buffers");
+        let number = |n: usize| u32::try_from(n).expect("a computation has a few buffers");
         Sources { first: number(first), count: number(self.buffers.len() - first) }
     }
 
@@ -160,10 +160,10 @@ pub type Work<'a> = &'a mut dyn FnMut(&mut [&mut [u8]], &[&[u8]]);
 const COLUMNS: usize = 16;
 type Few<T> = SmallVec<[T; COLUMNS]>;
 
-/// Carries out `job` over `memory` with `kernel`.
-pub fn run(job: &Job, kernel: &Kernel, memory: &mut impl Memory) {
-    for step in &job.steps {
-        Runner { job, kernel, memory: &mut *memory }.run(step);
+/// Carries out `computation` over `memory` with `kernel`.
+pub fn run(computation: &Computation, kernel: &Kernel, memory: &mut impl Memory) {
+    for step in &computation.steps {
+        Runner { computation, kernel, memory: &mut *memory }.run(step);
     }
 }
 
@@ -173,7 +173,7 @@ fn span(buffer: Buffer, sectors: u32) -> Span {
 }
 
 struct Runner<'a, M> {
-    job: &'a Job,
+    computation: &'a Computation,
     kernel: &'a Kernel,
     memory: &'a mut M,
 }
@@ -191,7 +191,7 @@ impl<M: Memory> Runner<'_, M> {
                 self.memory.lend(&[span(to, sectors)], &[], &mut |to, _| to[0].fill(0));
             }
             Step::Xor { target, sources, sectors } => {
-                let named = self.job.buffers_of(sources).iter().flatten();
+                let named = self.computation.buffers_of(sources).iter().flatten();
                 let sources: Few<Span> = named.map(|buffer| span(*buffer, sectors)).collect();
                 self.memory.lend(&[span(target, sectors)], &sources, &mut |target, sources| {
                     kernel.xor(target[0], sources);
@@ -247,7 +247,7 @@ impl<M: Memory> Runner<'_, M> {
         (columns, sectors, also): (Sources, u32, &[Span]),
         work: ColumnWork<'_>,
     ) {
-        let columns = self.job.buffers_of(columns);
+        let columns = self.computation.buffers_of(columns);
         let present = columns.iter().flatten().map(|buffer| span(*buffer, sectors));
         let sources: Few<Span> = present.chain(also.iter().copied()).collect();
         self.memory.lend(targets, &sources, &mut |targets, sources| {
@@ -260,5 +260,5 @@ impl<M: Memory> Runner<'_, M> {
     }
 }
 
-/// What a job does with targets, data columns by exponent, and further sources.
+/// What a computation does with targets, data columns by exponent, and further sources.
 type ColumnWork<'a> = &'a mut dyn FnMut(&mut [&mut [u8]], &[Option<&[u8]>], &[&[u8]]);
