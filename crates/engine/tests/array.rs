@@ -1,7 +1,8 @@
 //! The control machine alone, by hand: stories of arrays that went wrong, one symptom each.
 
 use braid_engine::array::{
-    Array, ArrayEffect, ArraySetup, Gate, MemberId, MemberSetup, Notice, SuperblockState,
+    Array, ArrayEffect, ArraySetup, Gate, MemberId, MemberSetup, MetadataArea, MetadataRecord,
+    Notice, SuperblockState,
 };
 use braid_engine::cause::{self, Answer, Cause};
 use braid_engine::effect::Report;
@@ -128,7 +129,7 @@ fn asked(array: &mut Array) -> Asked {
     };
     while let Some(effect) = array.poll_effect() {
         match effect {
-            ArrayEffect::WriteSuperblock { member, state } => {
+            ArrayEffect::WriteMetadata { member, record: MetadataRecord::Superblock(state) } => {
                 asked.superblocks.push((member, state));
             }
             ArrayEffect::Flush { member } => asked.flushes.push(member),
@@ -148,7 +149,8 @@ fn asked(array: &mut Array) -> Asked {
 /// Lets every superblock asked for be written, except those of `failing`.
 fn write(array: &mut Array, asked: &Asked, failing: &[MemberId]) {
     for (member, _) in &asked.superblocks {
-        array.handle_superblock_written(NOW, *member, outcome(*member, failing.contains(member)));
+        let written = outcome(*member, failing.contains(member));
+        array.handle_metadata_written(NOW, (*member, MetadataArea::Superblock), written);
     }
 }
 
@@ -337,7 +339,8 @@ fn a_member_that_fails_between_two_waves_leaves_nobody_two_behind() {
             let fails = is_first && *member == MemberId(1);
             let index = usize::from(member.0);
             events[index] = if fails { events[index] } else { state.events };
-            array.handle_superblock_written(NOW, *member, outcome(*member, fails));
+            let written = outcome(*member, fails);
+            array.handle_metadata_written(NOW, (*member, MetadataArea::Superblock), written);
         }
         if is_first {
             array.handle_report(NOW, SHARD, failed(MemberId(3)));

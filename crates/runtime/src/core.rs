@@ -8,7 +8,9 @@ use std::collections::VecDeque;
 use std::iter;
 
 use braid_dispatch::{Carry, Combiner};
-use braid_engine::array::{Array, ArrayEffect, ArrayView, MemberId, Notice};
+use braid_engine::array::{
+    Array, ArrayEffect, ArrayView, MemberId, MetadataArea, MetadataRecord, Notice,
+};
 use braid_engine::cause::{Asked, Cause};
 use braid_engine::computation::{self, Computation};
 use braid_engine::effect::{Attention, FaultKind, MemberFault, MemberIoDone, PieceReply, Report};
@@ -54,7 +56,7 @@ pub(crate) enum ShardEvent {
 /// An event for the array.
 pub(crate) enum ArrayEvent {
     Report(ShardIndex, Report),
-    SuperblockWritten(MemberId, Result<(), Cause>),
+    MetadataWritten(MemberId, MetadataArea, Result<(), Cause>),
     Flushed(MemberId, Result<(), Cause>),
     FlushRequest(RequestId),
     MemberLost(Cause),
@@ -426,8 +428,8 @@ impl Core {
         for event in events.drain(..) {
             match event {
                 ArrayEvent::Report(shard, report) => array.handle_report(now, shard, report),
-                ArrayEvent::SuperblockWritten(member, written) => {
-                    array.handle_superblock_written(now, member, written);
+                ArrayEvent::MetadataWritten(member, area, written) => {
+                    array.handle_metadata_written(now, (member, area), written);
                 }
                 ArrayEvent::Flushed(member, flushed) => array.handle_flushed(now, member, flushed),
                 ArrayEvent::FlushRequest(request) => array.handle_flush_request(now, request),
@@ -456,7 +458,8 @@ impl Core {
                 ArrayEffect::QueryActivity => {
                     self.to_every_shard(machines, || ShardEvent::ActivityQuery);
                 }
-                ArrayEffect::WriteSuperblock { member, state } => {
+                ArrayEffect::WriteMetadata { member, record } => {
+                    let MetadataRecord::Superblock(state) = record;
                     let time = self.telling.begins(&state);
                     match self.members.load().get(member) {
                         Some(handle) => {
@@ -467,7 +470,11 @@ impl Core {
                         None => {
                             let cause =
                                 Cause { asked: Asked::Superblock, ..Cause::vanished(member) };
-                            self.array.push(ArrayEvent::SuperblockWritten(member, Err(cause)));
+                            self.array.push(ArrayEvent::MetadataWritten(
+                                member,
+                                MetadataArea::Superblock,
+                                Err(cause),
+                            ));
                         }
                     }
                 }
@@ -512,7 +519,10 @@ impl Core {
             let cause = |asked| Err(Cause { asked, ..Cause::vanished(id) });
             self.array.push(match operation {
                 Operation::Flush => ArrayEvent::Flushed(id, cause(Asked::Flush)),
-                _ => ArrayEvent::SuperblockWritten(id, cause(Asked::Superblock)),
+                Operation::Metadata { area, .. } => {
+                    ArrayEvent::MetadataWritten(id, area, cause(Asked::Superblock))
+                }
+                _ => unreachable!("the array asks for nothing else"),
             });
             return;
         };

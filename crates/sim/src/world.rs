@@ -15,7 +15,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use braid_engine::array::{ArrayEffect, MemberId, Notice};
+use braid_engine::array::{ArrayEffect, MemberId, MetadataArea, MetadataRecord, Notice};
 use braid_engine::cause::{Asked, Cause};
 use braid_engine::effect::{
     FaultKind, MemberFault, MemberIo, MemberIoDone, MemberOperation, Report,
@@ -396,7 +396,8 @@ impl World {
             }
             Event::SuperblockDone { member, written } => {
                 self.note("super-done", [u64::from(member.0), u64::from(written.is_ok()), 0]);
-                self.engine.machines.array.handle_superblock_written(now, member, written);
+                let area = MetadataArea::Superblock;
+                self.engine.machines.array.handle_metadata_written(now, (member, area), written);
                 self.drain_array();
             }
             Event::Flush { member } => {
@@ -571,7 +572,8 @@ impl World {
                         side.inbox.push_back(Message::View(Arc::clone(&view)));
                     }
                 }
-                ArrayEffect::WriteSuperblock { member, state } => {
+                ArrayEffect::WriteMetadata { member, record } => {
+                    let MetadataRecord::Superblock(state) = record;
                     self.engine.pending.push(Event::Superblock { member, state });
                 }
                 ArrayEffect::Flush { member } => {

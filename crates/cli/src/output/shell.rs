@@ -17,9 +17,9 @@ pub(crate) fn shell_word(text: &str) -> Cow<'_, str> {
 }
 
 fn quote(text: &str) -> Cow<'_, str> {
-    // `--option=a,b` is as plain inside a command as without its signs; only a sign at its beginning means something.
+    // `--option=a,b` is as plain inside a command as without its signs.
     let is_plain = |sign: char| sign.is_ascii_alphanumeric() || "_./:,=%+@-".contains(sign);
-    if !text.is_empty() && !text.starts_with(['=', '%', '@', '+']) && text.chars().all(is_plain) {
+    if !text.is_empty() && text.chars().all(is_plain) {
         return Cow::Borrowed(text);
     }
     Quoter::new().allow_nul(true).quote(text).expect("only a zero byte could be refused")

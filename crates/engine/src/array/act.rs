@@ -7,7 +7,7 @@ use std::sync::Arc;
 use braid_geometry::{Family, Slot};
 
 use super::decide::{Action, Activity, FlushPurpose, decide};
-use super::effect::{ArrayEffect, Notice};
+use super::effect::{ArrayEffect, MetadataRecord, Notice};
 use super::machine::{Array, Closing, Flushes, Update};
 use super::roster::Unrecorded;
 use super::superblock::{Change, SuperblockState};
@@ -137,8 +137,8 @@ impl Array {
 
     fn ask_for_superblocks(&mut self, members: &BTreeSet<MemberId>, state: &Arc<SuperblockState>) {
         for member in members {
-            let state = Arc::clone(state);
-            self.effects.push_back(ArrayEffect::WriteSuperblock { member: *member, state });
+            let record = MetadataRecord::Superblock(Arc::clone(state));
+            self.effects.push_back(ArrayEffect::WriteMetadata { member: *member, record });
         }
     }
 

@@ -16,12 +16,12 @@ use crate::request::Fault;
 pub enum ArrayEffect {
     /// Give this view to every shard.
     Publish(Arc<ArrayView>),
-    /// Write this member's superblock, durably, and say when.
-    WriteSuperblock {
+    /// Write this beside the member's data, durably, and say when ([`super::Array::handle_metadata_written`]).
+    WriteMetadata {
         /// Whose.
         member: MemberId,
-        /// What it shall say.
-        state: Arc<SuperblockState>,
+        /// What, and hence where.
+        record: MetadataRecord,
     },
     /// Flush this member's volatile cache, and say when.
     Flush {
@@ -46,6 +46,30 @@ pub enum ArrayEffect {
     },
     /// Tell whoever watches.
     Notice(Notice),
+}
+
+/// Where something is written beside a member's data. One record for each at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MetadataArea {
+    /// The superblock.
+    Superblock,
+}
+
+/// What is written there. The driver makes bytes of it: it knows the member's own numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MetadataRecord {
+    /// What the superblock shall say of the array.
+    Superblock(Arc<SuperblockState>),
+}
+
+impl MetadataRecord {
+    /// The area that it is for.
+    #[must_use]
+    pub const fn area(&self) -> MetadataArea {
+        match self {
+            Self::Superblock(_) => MetadataArea::Superblock,
+        }
+    }
 }
 
 /// Something a person or a monitor wants to know.

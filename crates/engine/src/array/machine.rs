@@ -7,7 +7,7 @@ use braid_geometry::{Family, Geometry, Slot};
 use braid_hooks::{Bug, Mark, planted, reached};
 
 use super::decide::{Activity, FlushPurpose};
-use super::effect::{ArrayEffect, Notice};
+use super::effect::{ArrayEffect, MetadataArea, Notice};
 use super::roster::Roster;
 use super::set::Set;
 use super::setup::ArraySetup;
@@ -268,16 +268,17 @@ impl Array {
         self.step(now);
     }
 
-    /// Takes the result of an [`ArrayEffect::WriteSuperblock`].
+    /// Takes the result of an [`ArrayEffect::WriteMetadata`].
     ///
     /// # Panics
     /// When no such effect is out for the member, or the cause is of another member.
-    pub fn handle_superblock_written(
+    pub fn handle_metadata_written(
         &mut self,
         now: Instant,
-        member: MemberId,
+        (member, area): (MemberId, MetadataArea),
         written: Result<(), Cause>,
     ) {
+        let MetadataArea::Superblock = area;
         let update = self.update.as_mut().expect("superblocks are being written");
         assert!(update.missing.remove(&member), "this superblock was not asked for");
         if let Err(cause) = written

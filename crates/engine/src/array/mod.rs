@@ -32,7 +32,7 @@ mod watch;
 mod waves;
 
 pub use crate::ids::MemberId;
-pub use effect::{ArrayEffect, Notice};
+pub use effect::{ArrayEffect, MetadataArea, MetadataRecord, Notice};
 pub use machine::Array;
 pub use setup::{ArraySetup, MemberSetup};
 pub use superblock::{DeviceRole, SuperblockState};

@@ -14,7 +14,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use braid_engine::array::{Array, ArrayEffect, ArrayView, MemberId, Notice, SuperblockState};
+use braid_engine::array::{
+    Array, ArrayEffect, ArrayView, MemberId, MetadataArea, MetadataRecord, Notice, SuperblockState,
+};
 use braid_engine::cause::{Answer, Asked, Cause};
 use braid_engine::computation::{self, Computation};
 use braid_engine::effect::{
@@ -284,7 +286,11 @@ impl World {
             }
             Event::Superblock { member, written: Some(written), .. } => {
                 let written = outcome(member, Asked::Superblock, written);
-                self.array.handle_superblock_written(now, member, written);
+                self.array.handle_metadata_written(
+                    now,
+                    (member, MetadataArea::Superblock),
+                    written,
+                );
                 self.drain_array();
             }
             Event::Flush { member, flushed: None } => {
@@ -393,7 +399,8 @@ impl World {
                         side.inbox.push_back(Message::View(Arc::clone(&view)));
                     }
                 }
-                ArrayEffect::WriteSuperblock { member, state } => {
+                ArrayEffect::WriteMetadata { member, record } => {
+                    let MetadataRecord::Superblock(state) = record;
                     self.check_superblock(member, &state);
                     self.pending.push(Event::Superblock { member, state, written: None });
                 }

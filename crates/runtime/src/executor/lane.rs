@@ -159,10 +159,10 @@ impl<'a> Lane<'a> {
                 let cause = |error| self.member.cause(Asked::Flush, (0, 0), error);
                 self.tell_array(ArrayEvent::Flushed(id, result.map_err(cause)));
             }
-            Operation::Metadata { bytes, offset_bytes } => {
+            Operation::Metadata { area, bytes, offset_bytes } => {
                 let range = (offset_bytes, bytes.len() as u64);
                 let cause = |error| self.member.cause(Asked::Superblock, range, error);
-                self.tell_array(ArrayEvent::SuperblockWritten(id, result.map_err(cause)));
+                self.tell_array(ArrayEvent::MetadataWritten(id, area, result.map_err(cause)));
             }
             Operation::Look => {
                 crew.end_look();

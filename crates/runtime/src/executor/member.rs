@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use braid_dispatch::{Scheduler, Settings};
-use braid_engine::array::{MemberId, MemberView, SuperblockState, update_for};
+use braid_engine::array::{MemberId, MemberView, MetadataArea, SuperblockState, update_for};
 use braid_engine::effect::MemberIo;
 use braid_geometry::{MemberSector, SECTOR_BYTES};
 use braid_member::{Member, MemberKind, Raw};
@@ -186,6 +186,7 @@ impl MemberHandle {
         let update = update_for(&superblock, self.id, recovered_sectors, state, time);
         superblock.apply(&update);
         Operation::Metadata {
+            area: MetadataArea::Superblock,
             bytes: superblock.to_bytes(),
             offset_bytes: superblock.offset_bytes(),
         }

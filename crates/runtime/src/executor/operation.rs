@@ -4,6 +4,7 @@
 //! out. It owns nothing that a back end needs while it works but names: bytes are found, or leased, when it begins.
 
 use braid_dispatch::Ticket;
+use braid_engine::array::MetadataArea;
 use braid_engine::buffer::Buffer;
 use braid_engine::computation::Span;
 use braid_engine::effect::{MemberIo, MemberOperation};
@@ -23,8 +24,10 @@ pub(crate) enum Operation {
     Apart(Flight),
     /// Everything written before, durable.
     Flush,
-    /// A superblock, durably written.
+    /// A record of the array's, durably written beside the data.
     Metadata {
+        /// Of which area.
+        area: MetadataArea,
         /// All of it.
         bytes: Vec<u8>,
         /// Where on the device.

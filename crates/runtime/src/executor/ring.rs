@@ -123,7 +123,7 @@ fn first(
             raw.check(Deed::Flush, 0, 0).ok()?;
             Some(RingOperation::Sync { file: raw.file(0, 0, 0).ok()? })
         }
-        Operation::Metadata { bytes, offset_bytes: offset } => {
+        Operation::Metadata { bytes, offset_bytes: offset, .. } => {
             let (bytes, offset) = (bytes.clone(), *offset);
             let (address, length) = (bytes.as_ptr().addr(), bytes.len());
             raw.check(operation.deed(), offset, length as u64).ok()?;

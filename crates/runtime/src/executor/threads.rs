@@ -222,7 +222,9 @@ pub(super) fn perform(
         Operation::Io(flight) if flight.parts().len() > 1 => vector(core, member, flight),
         Operation::Io(flight) | Operation::Apart(flight) => transfer(core, member, flight.first()),
         Operation::Flush => device.flush(),
-        Operation::Metadata { bytes, offset_bytes } => device.write_at(bytes, *offset_bytes, true),
+        Operation::Metadata { bytes, offset_bytes, .. } => {
+            device.write_at(bytes, *offset_bytes, true)
+        }
         Operation::Look if device.has_vanished() => Err(MemberError::Truncated),
         Operation::Look => Ok(()),
     }

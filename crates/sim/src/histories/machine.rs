@@ -5,8 +5,8 @@ use std::sync::Arc;
 use braid_assembly::{AssembledArray, Known, KnownMember};
 use braid_engine::Instant;
 use braid_engine::array::{
-    Array, ArrayEffect, ArrayView, DeviceRole, Gate, MemberId, Notice, SuperblockState,
-    UpdateTimes, update_for,
+    Array, ArrayEffect, ArrayView, DeviceRole, Gate, MemberId, MetadataArea, MetadataRecord,
+    Notice, SuperblockState, UpdateTimes, update_for,
 };
 use braid_engine::cause::{Answer, Asked, Cause};
 use braid_engine::effect::Report;
@@ -170,7 +170,10 @@ impl History {
                         reports.push(Report::ViewInForce { epoch: view.epoch });
                         run.view = view;
                     }
-                    ArrayEffect::WriteSuperblock { member, state } => batch.push((member, state)),
+                    ArrayEffect::WriteMetadata { member, record } => {
+                        let MetadataRecord::Superblock(state) = record;
+                        batch.push((member, state));
+                    }
                     ArrayEffect::Flush { member } => flushes.push(member),
                     ArrayEffect::QueryActivity => {
                         reports.push(Report::Activity { last_write: Instant(0), writing: false });
@@ -243,7 +246,8 @@ impl History {
         }
         self.store(&stored, (&run.geometry, &held))?;
         for (member, _) in batch {
-            run.array.handle_superblock_written(run.now, member, Ok(()));
+            let area = MetadataArea::Superblock;
+            run.array.handle_metadata_written(run.now, (member, area), Ok(()));
         }
         Ok(())
     }

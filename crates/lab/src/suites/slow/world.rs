@@ -250,8 +250,8 @@ impl World {
         let now = Instant(self.now);
         match effect {
             ArrayEffect::Publish(view) => self.shard.handle_view(now, view),
-            ArrayEffect::WriteSuperblock { member, .. } => {
-                self.array.handle_superblock_written(now, member, Ok(()));
+            ArrayEffect::WriteMetadata { member, record } => {
+                self.array.handle_metadata_written(now, (member, record.area()), Ok(()));
             }
             ArrayEffect::Flush { member } => self.array.handle_flushed(now, member, Ok(())),
             ArrayEffect::Attend(attention) => self.shard.handle_attention(now, attention),
