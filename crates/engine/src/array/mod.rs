@@ -17,6 +17,7 @@
 //! It does not know sectors, requests' content, devices or threads.
 
 mod act;
+mod attention;
 mod decide;
 mod effect;
 mod facts;
@@ -28,7 +29,6 @@ mod sitting_out;
 mod superblock;
 mod update;
 mod view;
-mod watch;
 mod waves;
 
 pub use crate::ids::MemberId;

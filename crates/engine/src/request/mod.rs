@@ -5,15 +5,15 @@
 //! folds the replies into the one answer that the client gets. Requests in bytes are courses of such
 //! requests ([`Course`]), and go through a [`Turnstile`].
 
-mod barrier;
 mod edges;
 mod operation;
+mod range_lock;
 mod split;
 mod turnstile;
 
 pub use crate::ids::{RequestId, ShardIndex};
-pub(crate) use barrier::{LockKey, RangeLock};
 pub use edges::{Allowed, ByteOperation, ByteRequest, Course, Denial, Next, Patch, Step, check};
 pub use operation::{Fault, Operation, Progress, Request};
+pub(crate) use range_lock::{LockKey, RangeLock};
 pub use split::{Piece, Regions, Split};
 pub use turnstile::{Ticket, Turnstile, Way};

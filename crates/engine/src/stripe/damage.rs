@@ -10,7 +10,7 @@
 //!
 //! ```text
 //!   answered early ── its batch fails ──▶ lost: reads fail ── a later batch writes it ──▶ as any other sector
-//!                                           └─ a later write is queued: reads are served from it ([`super::dirty`])
+//!                                           └─ a later write is queued: reads are served from it ([`super::read_dirty`])
 //! ```
 //!
 //! md's format has no place for either. Flushes fail until the array is started again ([`crate::array`]).

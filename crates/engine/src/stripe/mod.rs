@@ -1,7 +1,7 @@
 //! Levels with parity: 4, 5 and 6.
 //!
 //! Reads of ranges whose member can be asked go straight from the member into the client's payload ([`read`]); what the
-//! cache has and the members do not have yet is laid over it ([`dirty`]). What its member cannot give is made from the
+//! cache has and the members do not have yet is laid over it ([`read_dirty`]). What its member cannot give is made from the
 //! others ([`mod@reconstruct`]). Writes go through a *stripe*: the band of one stripe unit's height over all slots. A band
 //! has at most one stripe, so everything that changes its parity happens in one place and one after the other.
 //!
@@ -14,7 +14,7 @@
 //!                 ▼             │ next_ready
 //!              stripe ◀─ step ──┘         facts ─▶ decide ─▶ act, of one stripe's batch ([`mod@batch`])
 //!                 │
-//!   read ─────────┴─ dirty, reconstruct   reads, beside what stripes write
+//!   read ─────────┴─ read_dirty, reconstruct   reads, beside what stripes write
 //!                    damage               what is torn or lost
 //! ```
 //!
@@ -25,7 +25,6 @@ mod attach;
 mod band;
 mod batch;
 mod damage;
-mod dirty;
 mod epochs;
 mod in_flight;
 mod index;
@@ -34,6 +33,7 @@ mod machine;
 mod plan;
 mod pool;
 mod read;
+mod read_dirty;
 mod reconstruct;
 mod scheduler;
 mod sectors;

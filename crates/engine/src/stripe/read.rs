@@ -1,7 +1,7 @@
 //! Reads that need no stripe: from the member straight into the client's payload.
 //!
 //! Possible where the member of the data column can be asked, and the cache has nothing that the
-//! member does not have yet ([`super::dirty`]). When such a read fails, or cannot be made, the range
+//! member does not have yet ([`super::read_dirty`]). When such a read fails, or cannot be made, the range
 //! is made from the other members ([`super::reconstruct`]).
 
 use braid_geometry::{LogicalSector, MemberSector, Slot, StripeGeometry};
