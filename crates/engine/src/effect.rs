@@ -96,7 +96,7 @@ impl MemberIo {
 }
 
 /// What became of a [`MemberIo`]. Of a read whose request is over (it was forsaken) anything may be told,
-/// and its memory is nobody's.
+/// and its memory belongs to no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberIoDone {
     /// Which one.

@@ -221,7 +221,7 @@ impl Shard {
         self.common.now = now;
         let Common { clocks, view, .. } = &mut self.common;
         match &mut self.family {
-            // Nobody can stand in for anybody.
+            // No member can stand in for another.
             Machine::Direct(_) => {}
             Machine::Mirror(mirror) => {
                 clocks.attend(now, attention, view);

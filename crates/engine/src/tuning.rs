@@ -72,7 +72,7 @@ pub struct SitOut {
 }
 
 impl SitOut {
-    /// Nobody sits out, and nothing is measured.
+    /// No member sits out, and nothing is measured.
     pub const OFF: Self = Self { is_on: false, factor: 8, min_ms: 500, write_slack_ms: 0 };
 }
 

@@ -15,7 +15,7 @@ use crate::ids::{MemberId, ShardIndex};
 use crate::tuning::SitOut;
 
 impl Array {
-    /// When members are to sit out, from now on. Until this is called nobody does.
+    /// When members are to sit out, from now on. Until this is called none does.
     pub fn handle_sit_out(&mut self, now: Instant, settings: SitOut) {
         self.sitting_out.settings = settings;
         if !settings.is_on {

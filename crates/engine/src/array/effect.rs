@@ -44,7 +44,7 @@ pub enum ArrayEffect {
         /// How it went.
         result: Result<(), Fault>,
     },
-    /// Tell whoever watches.
+    /// Tell a person, or a monitor.
     Notice(Notice),
 }
 

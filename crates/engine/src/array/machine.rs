@@ -96,7 +96,7 @@ pub(super) struct Flushes {
     pub(super) round: u64,
     pub(super) running: Vec<RequestId>,
     pub(super) failed: bool,
-    /// A write that had been answered was lost. Nobody knows whose it was, so no flush is answered
+    /// A write that had been answered was lost. It is not known whose it was, so no flush is answered
     /// well from then on.
     pub(super) lost: bool,
     /// Members that have been written since their last flush began.

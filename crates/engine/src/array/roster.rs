@@ -48,7 +48,7 @@ impl Roster {
         self.slots.iter().filter(|slot| slot.is_none()).count()
     }
 
-    /// Whether anybody waits without a slot.
+    /// Whether a member waits without a slot.
     pub(super) fn has_spares(&self) -> bool {
         !self.spares.is_empty()
     }

@@ -7,7 +7,7 @@
 //! ```text
 //!   events   40 clean ─▶ 41 active ─▶ 42 active ─▶ 43 clean ─▶ 44 clean
 //!                          │ writes begin here, at 41   │
-//!                          └──── 42 is waited for by nobody ────┘
+//!                          └──── nothing waits for 42 ──────────┘
 //!   an old copy says   40: two behind ..........42: two behind
 //! ```
 //!
@@ -51,7 +51,7 @@ pub struct SuperblockState {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Events {
     count: u64,
-    /// What a member may carry that could not be told of a step back; 0 when everybody was told.
+    /// What a member may carry that could not be told of a step back; 0 when every member was told.
     untold: u64,
     may_step_back: bool,
 }
@@ -101,12 +101,12 @@ impl Events {
 
     /// Whether an update that tells of a loss is newer than anything that the lost member says. It
     /// may have missed a step back and carry the higher count still; then the loss is told twice,
-    /// one count at a time, so that a power cut leaves nobody two behind.
+    /// one count at a time, so that a power cut leaves no member two behind.
     pub(super) fn are_beyond_the_lost(self) -> bool {
         self.count > self.untold
     }
 
-    /// Everybody in the array has the count; who has not is lost, and that is recorded beyond him.
+    /// Every member of the array has the count; one that has not is lost, and that is recorded with a count beyond its own.
     pub(super) fn everybody_was_told(&mut self) {
         self.untold = 0;
     }

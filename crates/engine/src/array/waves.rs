@@ -11,15 +11,15 @@
 //!   RAID-1 of 4     0 1 │ 2 3        either half starts alone
 //!   RAID-10, near   0 2 │ 1 3        one copy of each in either half
 //!   RAID-6 of 5     0 1 │ 2 3 │ 4    as many as the level can miss, less those that it misses already
-//!   RAID-5 of 4,    1 │ 2 │ 3        nobody can be missed: one at a time, and the one that tears
+//!   RAID-5 of 4,    1 │ 2 │ 3        none can be missed: one at a time, and the one that tears
 //!     0 lost                         is all that needs mending
 //! ```
 //!
-//! It does not know bytes, nor whether a table has changed: whoever asks does.
+//! It does not know bytes, nor whether a table has changed: the caller does.
 
 use braid_geometry::{Geometry, Slot};
 
-/// Takes the next wave out of those that wait; whoever has no slot can tear without harm.
+/// Takes the next wave out of those that wait; a member without a slot can tear without harm.
 pub(crate) fn next_wave<T>(
     geometry: &Geometry,
     is_lost: &dyn Fn(Slot) -> bool,
@@ -32,7 +32,7 @@ pub(crate) fn next_wave<T>(
         let is_gone = |other: Slot| is_lost(other) || other == slot || taken.contains(&other);
         taken.len() < present.div_ceil(2) && geometry.survives(&is_gone)
     };
-    // Who cannot be missed comes last, and alone.
+    // A member that cannot be missed comes last, and alone.
     let is_borne = |(slot, _): &(Option<Slot>, T)| slot.is_none_or(|slot| bears(&[], slot));
     if !waiting.iter().any(is_borne) {
         return waiting.drain(..waiting.len().min(1)).map(|(_, item)| item).collect();

@@ -6,7 +6,7 @@
 //! own, and not seen here.
 //!
 //! A member that sits out is asked for a little every [`PROBE_MS`], so that it is seen when it answers again: the place
-//! that was read last (or the first there is), into a block that nobody else uses. Nobody waits for a probe, and there is one at a time.
+//! that was read last (or the first there is), into a block of its own. Nothing waits for a probe, and there is one at a time.
 //!
 //! While the array does not watch, none of this costs anything.
 
@@ -142,11 +142,11 @@ impl Clocks {
         if is_read {
             self.note_place(slot, sector, sectors);
         }
-        let nobody = Stamp { since: now, slot, is_read, is_under_way: false };
+        let unused = Stamp { since: now, slot, is_read, is_under_way: false };
         if self.stamps.len() <= place(id) {
-            self.stamps.resize(place(id) + 1, nobody);
+            self.stamps.resize(place(id) + 1, unused);
         }
-        self.stamps[place(id)] = Stamp { is_under_way: true, ..nobody };
+        self.stamps[place(id)] = Stamp { is_under_way: true, ..unused };
         self.next_report.get_or_insert(now.plus_milliseconds(REPORT_MS));
     }
 
@@ -182,7 +182,7 @@ impl Clocks {
             let oldest = own.filter_map(|stamp| stamp.age_ns(now, slack_ms)).max();
             let (completed, sum_ns) = (lane.completed, lane.sum_ns);
             (lane.completed, lane.sum_ns) = (0, 0);
-            // Once more when nothing is old any more, so that nobody goes on counting with what was.
+            // Once more when nothing is old any more, so that the array does not go on counting with what was.
             let was_old = std::mem::replace(&mut lane.was_old, oldest.is_some());
             if completed > 0 || was_old || oldest.is_some() {
                 let mean_ns = sum_ns / u64::from(completed.max(1));
@@ -192,7 +192,7 @@ impl Clocks {
         self.next_report = is_any.then(|| now.plus_milliseconds(REPORT_MS));
     }
 
-    /// Time in which nobody looked says nothing of members: a process that was stopped, a machine that slept.
+    /// Time in which the shard did not look says nothing of members: a process that was stopped, a machine that slept.
     fn forgive_pause(&mut self, now: Instant) {
         let late_ns = self.next_report.map_or(0, |due| now.0.saturating_sub(due.0));
         if late_ns <= REPORT_MS * 1_000_000 {
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(clocks.poll_timeout(), None, "nothing is under way");
     }
 
-    /// A process that was stopped for two seconds saw nobody take two seconds.
+    /// A process that was stopped for two seconds saw no member take two seconds.
     #[test]
     fn a_pause_of_our_own_is_nobodys_age() {
         let mut clocks = Clocks::new(1);

@@ -105,7 +105,7 @@ impl Common {
         });
     }
 
-    /// A read that nobody waits for any more has come back: a probe, or one that was forsaken.
+    /// A read that no client waits for any more has come back: a probe, or one that was forsaken.
     pub(crate) fn stray_done(&mut self, slot: Slot, result: Result<(), MemberFault>) {
         result.err().into_iter().for_each(|fault| self.note_read_fault(slot, fault));
     }

@@ -1,14 +1,14 @@
 //! Order among overlapping writes: a first-come, first-served lock on ranges of sectors.
 //!
 //! Two copies of a mirror must not see two overlapping writes in different orders, and a repair
-//! must not put old bytes over new ones. Whoever changes copies holds the range meanwhile; who
-//! comes later and overlaps waits, also behind those that wait already, so that nobody starves
+//! must not put old bytes over new ones. Work that changes copies holds the range meanwhile; work
+//! that comes later and overlaps waits, also behind what waits already, so that none starves
 //! [check: waiters_are_served_in_order].
 
 use braid_hooks::{Bug, planted};
 use std::collections::VecDeque;
 
-/// Who holds or waits for a range.
+/// The name of work that holds a range or waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LockKey(pub(crate) u64);
 

@@ -2,7 +2,7 @@
 //!
 //! A write that covers part of a sector reads the sector, lays its bytes over it and writes it back;
 //! meanwhile no other write may touch that sector. Such writes are rare (every common client
-//! aligns), so each has the array to itself. First come, first served: nobody overtakes anybody, so
+//! aligns), so each has the array to itself. First come, first served: no write overtakes another, so
 //! neither kind starves the other [check: nobody_overtakes_and_nobody_starves].
 //!
 //! Where it stands: pure, like the rest of the engine. A driver asks with [`Turnstile::ask`], lets the
@@ -14,7 +14,7 @@
 //! ```
 //!
 //! # Invariants
-//! - Whoever is in alone is the only one in [check: nobody_overtakes_and_nobody_starves].
+//! - A write that is in alone is the only one in [check: nobody_overtakes_and_nobody_starves].
 
 use std::collections::VecDeque;
 
@@ -70,10 +70,10 @@ impl Turnstile {
         ticket.0 < self.next_in
     }
 
-    /// One that was in is done. True if somebody who waited is in now.
+    /// One that was in is done. True if one that waited is in now.
     ///
     /// # Panics
-    /// When nobody was in this way.
+    /// When none was in this way.
     pub fn leave(&mut self, way: Way) -> bool {
         self.inside = match (way, self.inside) {
             (Way::Alone, Inside::Alone) => Inside::Beside(0),

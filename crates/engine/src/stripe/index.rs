@@ -6,12 +6,12 @@
 //! ```
 //!
 //! A line has four places of 16 bytes each: four bands, side by side so that they are compared at once and without a
-//! branch that nobody can foresee, and their stripes. The table has at least two places for every stripe that there
+//! branch that no processor can foresee, and their stripes. The table has at least two places for every stripe that there
 //! is, so it is never more than half full, whatever the size of the cache, and nineteen lookups of twenty look at one line; that
 //! is what keeps a lookup as cheap at a million stripes as at 256, as far as the table decides it. (A fixed number of chained
 //! buckets, as md had for long, grows with the cache instead: 16 K stripes in 512 buckets are 32 to a chain.)
 //!
-//! The rest is decided by the processor's caches: a large table is not in them, and a line comes from memory. So whoever
+//! The rest is decided by the processor's caches: a large table is not in them, and a line comes from memory. So a driver that
 //! knows what will be asked says so in advance ([`Index::prefetch`]), and several lines come at the same time. A small table
 //! is in the caches anyhow, and then nothing is done.
 //!
@@ -27,7 +27,7 @@
 use braid_hints::prefetch;
 
 /// No band has this key: a member has fewer sectors.
-const NOBODY: u64 = u64::MAX;
+const NO_BAND: u64 = u64::MAX;
 
 /// Places in a line.
 const PLACES: usize = 4;
@@ -46,7 +46,7 @@ struct Line {
 const _: () = assert!(size_of::<Line>() == 64, "16 bytes for each place");
 
 impl Line {
-    const EMPTY: Self = Self { bands: [NOBODY; PLACES], stripes: [0; PLACES] };
+    const EMPTY: Self = Self { bands: [NO_BAND; PLACES], stripes: [0; PLACES] };
 
     /// Where the band is, if it is here.
     #[inline]
@@ -58,12 +58,12 @@ impl Line {
     }
 
     fn is_full(&self) -> bool {
-        self.bands[PLACES - 1] != NOBODY
+        self.bands[PLACES - 1] != NO_BAND
     }
 
     /// Places in use.
     fn used(&self) -> usize {
-        self.bands.iter().take_while(|band| **band != NOBODY).count()
+        self.bands.iter().take_while(|band| **band != NO_BAND).count()
     }
 
     fn set(&mut self, place: usize, (band, stripe): (u64, u32)) {
@@ -139,7 +139,7 @@ impl Index {
     /// When it has one, or when there are more than the index was made for.
     pub fn insert(&mut self, band: u64, stripe: u32) {
         let (line, place) = self.find(band);
-        assert!(place.is_none() && band != NOBODY, "a band has one stripe at most");
+        assert!(place.is_none() && band != NO_BAND, "a band has one stripe at most");
         assert!(2 * self.occupied < PLACES * self.lines.len(), "at most half full");
         let line = &mut self.lines[line];
         line.set(line.used(), (band, stripe));
@@ -159,7 +159,7 @@ impl Index {
             let line = &mut self.lines[gap];
             let (was_full, last) = (line.is_full(), line.used() - 1);
             line.set(place, (line.bands[last], line.stripes[last]));
-            line.set(last, (NOBODY, 0));
+            line.set(last, (NO_BAND, 0));
             // Nothing went past a line that had room.
             let Some((from, moved)) = was_full.then(|| self.passed(gap)).flatten() else {
                 return stripe;
@@ -177,7 +177,7 @@ impl Index {
             further = (further + 1) & (self.lines.len() - 1);
             let Line { bands, .. } = &self.lines[further];
             let went_past = |band: &u64| {
-                *band != NOBODY
+                *band != NO_BAND
                     && self.distance(self.home(*band), further) >= self.distance(line, further)
             };
             if let Some(place) = bands.iter().position(went_past) {

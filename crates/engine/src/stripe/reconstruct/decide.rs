@@ -97,7 +97,7 @@ mod tests {
     fn the_table_is_total() {
         for facts in all_facts() {
             let action = decide(&facts);
-            // Whoever waits has something out, whose end wakes it.
+            // What waits has something out, whose end wakes it.
             assert_eq!(action == Action::Wait, facts.outstanding, "{facts:?}");
             if facts.outstanding {
                 continue;
