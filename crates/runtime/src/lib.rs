@@ -46,7 +46,6 @@ mod models;
 mod open;
 #[cfg(not(loom))]
 mod options;
-#[cfg(not(loom))]
 mod requests;
 #[cfg(not(loom))]
 mod scheduling;
