@@ -11,7 +11,7 @@
 //!   time     monotonic     (not modelled)            jumps when a thread sleeps
 //! ```
 //!
-//! [`flaws!`] leaves single lines out on purpose: the proof that a model would notice. [`models`] runs models.
+//! [`flaws!`] leaves single lines out on purpose: the proof that a model would notice. `models` runs models.
 #![forbid(unsafe_code)]
 
 mod flaws;
