@@ -150,6 +150,7 @@ impl Pieces {
     }
 
     /// Notes that a part is done; the piece's answer, if it was the last part.
+    #[inline]
     pub(crate) fn part_done(
         &mut self,
         key: PieceKey,

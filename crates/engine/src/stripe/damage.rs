@@ -21,12 +21,12 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use braid_geometry::LogicalSector;
 use braid_hooks::{Bug, planted};
 use rangemap::RangeSet;
 
 use super::band::{Band, BandKey};
 use crate::array::ArrayView;
+use crate::request::Piece;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -83,7 +83,7 @@ impl Damage {
     }
 }
 
-/// Sectors of the array, `from..to` of what starts at `start`.
-pub(super) fn part_of(start: LogicalSector, (from, to): (u32, u32)) -> Range<u64> {
-    start.0 + u64::from(from)..start.0 + u64::from(to)
+/// The sectors of the array that a piece is about.
+pub(super) fn sectors_of(piece: &Piece) -> Range<u64> {
+    piece.start.0..piece.start.0 + u64::from(piece.sectors)
 }

@@ -33,20 +33,14 @@ pub(super) struct ColumnIo {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DirectRead {
     pub(super) key: PieceKey,
+    /// That part alone.
     pub(super) piece: Piece,
-    /// Sectors of the piece, from and to.
-    pub(super) range: (u32, u32),
     pub(super) slot: Slot,
     /// It cannot be made around the member.
     pub(super) insists: bool,
 }
 
 impl DirectRead {
-    /// All of `piece`, from a member whatever it takes.
-    pub(super) fn insisting(key: PieceKey, piece: Piece, slot: Slot) -> Self {
-        Self { key, piece, range: (0, piece.sectors), slot, insists: true }
-    }
-
     /// Whether it may be made in another way, if there is one. Once only: a payload has two sides.
     pub(super) fn may_be_forsaken(&self) -> bool {
         !self.insists && side_of(self.piece.payload_offset_sectors).0 == Side::First

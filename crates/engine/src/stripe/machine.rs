@@ -5,7 +5,7 @@ use braid_hooks::{Bug, Mark, planted, reached};
 
 use super::band::{Attachment, BandKey, Bands, Want};
 use super::batch::{Action, Around, Content, Effects, Phase, Stripe, decide, facts};
-use super::damage::Damage;
+use super::damage::{Damage, sectors_of};
 use super::epochs::DirtyEpochs;
 use super::in_flight::{CopyOut, IoOwner};
 use super::pool::Pool;
@@ -148,22 +148,39 @@ impl Stripes {
     }
 
     pub(crate) fn handle_io(&mut self, common: &mut Common, done: MemberIoDone) {
-        match self.in_flight.remove(done.id.0).expect("an answer to our own request") {
-            IoOwner::Column(io) => {
-                self.pool.stripe_mut(io.number).column_done(common, io, done.result);
+        // Where it stands: a whole owner is not copied for the few fields that are needed nearly always.
+        let owner = self.in_flight.get(done.id.0).expect("an answer to our own request");
+        match (owner, done.result) {
+            (IoOwner::Direct(read), Ok(())) => {
+                let (key, sectors) = (read.key, sectors_of(&read.piece));
+                self.in_flight.remove(done.id.0);
+                self.direct_done(common, key, sectors);
+            }
+            (IoOwner::Direct(read), Err(fault)) => {
+                let read = *read;
+                self.in_flight.remove(done.id.0);
+                self.direct_failed(common, &read, fault);
+            }
+            (IoOwner::Column(io), result) => {
+                let io = *io;
+                self.in_flight.remove(done.id.0);
+                self.pool.stripe_mut(io.number).column_done(common, io, result);
                 self.scheduler.look_at(io.number);
             }
-            IoOwner::Direct(read) => self.direct_done(common, &read, done.result),
-            IoOwner::Reconstruct(io) => {
-                self.with_reads(common, |reads, around| reads.io_done(around, io, done.result));
+            (IoOwner::Reconstruct(io), result) => {
+                let io = *io;
+                self.in_flight.remove(done.id.0);
+                self.with_reads(common, |reads, around| reads.io_done(around, io, result));
             }
-            IoOwner::Forsaken(slot) => {
+            (&IoOwner::Forsaken(slot), result) => {
                 reached(Mark::LateRead);
-                common.stray_done(slot, done.result);
+                self.in_flight.remove(done.id.0);
+                common.stray_done(slot, result);
             }
-            IoOwner::Probe(slot) => {
+            (&IoOwner::Probe(slot), result) => {
+                self.in_flight.remove(done.id.0);
                 common.clocks.probed(slot);
-                common.stray_done(slot, done.result);
+                common.stray_done(slot, result);
             }
         }
         self.settle(common);

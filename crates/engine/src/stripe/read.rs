@@ -8,7 +8,7 @@ use braid_geometry::{LogicalSector, MemberSector, Slot, StripeGeometry};
 use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes};
 
 use super::band::{Band, BandKey, Bands, Run};
-use super::damage::part_of;
+use super::damage::sectors_of;
 use super::in_flight::{DirectRead, IoOwner};
 use super::machine::Stripes;
 use super::reconstruct::{Around, Outcome, Reconstruct, Want};
@@ -18,6 +18,7 @@ use crate::effect::{MemberFault, MemberOperation};
 use crate::ids::{IoId, RequestId};
 use crate::request::{Fault, Operation, Piece};
 use smallvec::SmallVec;
+use std::ops::Range;
 
 impl Stripes {
     pub(super) fn begin_read(&mut self, common: &mut Common, key: PieceKey, piece: &Piece) {
@@ -46,61 +47,64 @@ impl Stripes {
         piece: &Piece,
         range: (u32, u32),
     ) {
-        if self.damage.is_lost([part_of(piece.start, range)].into_iter()) {
+        let piece = part_of(piece, range);
+        let sectors = piece.sectors;
+        if self.damage.is_lost([sectors_of(&piece)].into_iter()) {
             reached(Mark::LostIsNotRead);
             common.add_part(key);
             return common.part_done(key, Err(Fault::Lost));
         }
-        let (from, to) = range;
-        let address = self.geometry.locate(LogicalSector(piece.start.0 + u64::from(from)));
+        let address = self.geometry.locate(piece.start);
         let slot = self.geometry.row_map(address.row).data_slot(address.data_index);
         let start = self.geometry.row_start(address.row).0 + u64::from(address.offset_sectors);
-        let (start, sectors) = (MemberSector(start), to - from);
+        let start = MemberSector(start);
         let is_readable = common.view.readable(slot, start, u64::from(sectors)).is_some();
         let chunk_sectors = self.geometry.chunk_sectors();
         assert!(address.offset_sectors + sectors <= chunk_sectors, "it lies inside one chunk");
         let around = common.clocks.sits_out(slot) && self.may_go_around(common, start, sectors);
         if !is_readable || around || sometimes(Point::ThroughStripe) {
-            return self.reconstruct(common, (key, piece), range, false);
+            return self.reconstruct(common, (key, &piece), false);
         }
-        let read = DirectRead { key, piece: *piece, range, slot, insists: false };
-        self.read_direct(common, key, read, start);
+        self.read_direct(common, DirectRead { key, piece, slot, insists: false }, start);
     }
 
     /// Reads from the member into the payload.
     pub(super) fn read_direct(
         &mut self,
         common: &mut Common,
-        key: PieceKey,
         read: DirectRead,
         start: MemberSector,
     ) {
+        let DirectRead { key, piece, slot, .. } = read;
         common.add_part(key);
         common.counters.direct_reads += 1;
-        let DirectRead { piece, range: (from, to), slot, .. } = read;
-        let offset_sectors = piece.payload_offset_sectors + from;
-        let buffer = Buffer::Payload { request: piece.request, offset_sectors };
         let io = IoId(self.in_flight.insert(IoOwner::Direct(read)));
-        common.submit((io, slot), (start, to - from), MemberOperation::Read { buffer });
+        let offset_sectors = piece.payload_offset_sectors;
+        let buffer = Buffer::Payload { request: piece.request, offset_sectors };
+        common.submit((io, slot), (start, piece.sectors), MemberOperation::Read { buffer });
     }
 
-    pub(super) fn direct_done(
+    /// A read past the stripes has put its bytes where they belong.
+    pub(super) fn direct_done(&self, common: &mut Common, key: PieceKey, sectors: Range<u64>) {
+        // A write that this read overtook may have been answered and lost meanwhile.
+        let is_lost = self.damage.is_lost([sectors].into_iter());
+        common.part_done(key, if is_lost { Err(Fault::Lost) } else { Ok(()) });
+    }
+
+    /// The member has not given what was read past the stripes: the others may.
+    pub(super) fn direct_failed(
         &mut self,
         common: &mut Common,
         read: &DirectRead,
-        result: Result<(), MemberFault>,
+        fault: MemberFault,
     ) {
-        if let Err(fault) = result
-            && !planted(Bug::ReadErrorIgnored)
-        {
+        if !planted(Bug::ReadErrorIgnored) {
             reached(Mark::DirectReadFails);
-            common.note_cause(read.key, result);
+            common.note_cause(read.key, Err(fault));
             common.note_read_fault(read.slot, fault);
-            self.reconstruct(common, (read.key, &read.piece), read.range, read.insists);
+            self.reconstruct(common, (read.key, &read.piece), read.insists);
         }
-        // A write that this read overtook may have been answered and lost meanwhile.
-        let is_lost = self.damage.is_lost([part_of(read.piece.start, read.range)].into_iter());
-        common.part_done(read.key, if is_lost { Err(Fault::Lost) } else { Ok(()) });
+        self.direct_done(common, read.key, sectors_of(&read.piece));
     }
 
     /// Reads a range inside one chunk from the other members.
@@ -108,11 +112,10 @@ impl Stripes {
         &mut self,
         common: &mut Common,
         (key, piece): (PieceKey, &Piece),
-        range: (u32, u32),
         insists: bool,
     ) {
         let geometry = self.geometry;
-        for (band, run) in Bands::new(&geometry, self.unit_sectors, piece, range) {
+        for (band, run) in Bands::new(&geometry, self.unit_sectors, piece, (0, piece.sectors)) {
             common.add_part(key);
             let want = Want { piece: key, request: piece.request, run, insists };
             self.reads.read(common, band, want);
@@ -121,6 +124,9 @@ impl Stripes {
 
     /// Lets reads that need the other members begin, and takes what they have come to. True if there was any.
     pub(super) fn serve_reads(&mut self, common: &mut Common) -> bool {
+        if self.reads.is_quiet() {
+            return false;
+        }
         let mut has_gone_on = self.with_reads(common, |reads, around| reads.serve(around));
         while let Some(outcome) = self.reads.poll() {
             has_gone_on = true;
@@ -162,9 +168,9 @@ impl Stripes {
             let start = self.place_of(&piece);
             let sectors = piece.sectors;
             if common.view.readable(slot, start, u64::from(sectors)).is_some() {
-                self.read_direct(common, key, DirectRead::insisting(key, piece, slot), start);
+                self.read_direct(common, DirectRead { key, piece, slot, insists: true }, start);
             } else {
-                self.reconstruct(common, (key, &piece), (0, sectors), insists);
+                self.reconstruct(common, (key, &piece), insists);
             }
         }
         common.part_done(key, Ok(()));
@@ -239,9 +245,8 @@ impl Stripes {
             }
         }
         for (name, read) in forsaken {
-            let DirectRead { key, piece, range, slot, .. } = read;
-            let from = Piece { start: LogicalSector(piece.start.0 + u64::from(range.0)), ..piece };
-            if !self.may_go_around(common, self.place_of(&from), range.1 - range.0) {
+            let DirectRead { key, piece, slot, .. } = read;
+            if !self.may_go_around(common, self.place_of(&piece), piece.sectors) {
                 continue;
             }
             reached(Mark::ReadForsaken);
@@ -256,8 +261,18 @@ impl Stripes {
             let same = planted(Bug::ForsakenSameMemory);
             let payload_offset_sectors = if same { offset } else { offset + SECOND_SIDE };
             let piece = Piece { payload_offset_sectors, ..piece };
-            self.reconstruct(common, (key, &piece), range, false);
+            self.reconstruct(common, (key, &piece), false);
             common.part_done(key, Ok(()));
         }
+    }
+}
+
+/// Sectors `from..to` of a piece, as one.
+fn part_of(piece: &Piece, (from, to): (u32, u32)) -> Piece {
+    Piece {
+        start: LogicalSector(piece.start.0 + u64::from(from)),
+        sectors: to - from,
+        payload_offset_sectors: piece.payload_offset_sectors + from,
+        ..*piece
     }
 }

@@ -389,6 +389,7 @@ impl Stripe {
         let ColumnIo { slot, extent, is_repair, .. } = io;
         assert!(self.outstanding > 0 && self.batch.is_some(), "the request was of a batch");
         self.outstanding -= 1;
+        self.faults.extend(result.err());
         let column = self.column_mut(slot);
         column.out -= 1;
         let state = column.state;
@@ -398,8 +399,6 @@ impl Stripe {
         if state == ColumnState::Writing {
             common.note_written(slot);
         }
-        self.faults.extend(result.err());
-        let column = self.column_mut(slot);
         match (state, result) {
             (ColumnState::Writing, Ok(())) => {}
             (ColumnState::Reading, Ok(())) => {

@@ -67,6 +67,8 @@ pub(in super::super) struct Content {
     parts: Vec<Part>,
     /// By column: behind its last part.
     ends: Vec<usize>,
+    /// By column: sectors that are copied into its block, and those that are not.
+    sets: Vec<(SectorSet, SectorSet)>,
     /// Where something straight begins, or ends, in any column.
     cuts: SectorSet,
 }
@@ -76,15 +78,19 @@ impl Content {
     pub(super) fn find(&mut self, stripe: &Stripe) {
         self.parts.clear();
         self.ends.clear();
+        self.sets.clear();
         let mut cuts = SectorSet::EMPTY;
         for index in 0..stripe.map.data_slots() {
             let first = self.parts.len();
             self.find_in(stripe, index);
             let parts = &mut self.parts[first..];
             parts.sort_unstable_by_key(|part| part.extent.offset);
+            let (mut gathered, mut straight) = (SectorSet::EMPTY, SectorSet::EMPTY);
             let gathers = parts.iter().filter(|part| part.is_small()).count() > 1;
             for part in parts {
                 part.is_gathered = gathers && part.is_small();
+                let set = if part.is_gathered { &mut gathered } else { &mut straight };
+                *set = set.union(part.extent.set());
                 if !part.is_gathered {
                     let edges = [part.extent.offset, part.extent.end()];
                     let edges = edges.into_iter().filter(|place| *place < 128);
@@ -98,6 +104,7 @@ impl Content {
                 reached(Mark::WritesSideBySide);
             }
             self.ends.push(self.parts.len());
+            self.sets.push((gathered, straight));
         }
         self.cuts = cuts;
     }
@@ -141,11 +148,7 @@ impl Content {
 
     /// Sectors of a data column that are copied into its block, and those that are not.
     pub(super) fn sets_of(&self, index: u16) -> (SectorSet, SectorSet) {
-        let of_kind = |is_gathered: bool| {
-            let parts = self.of(index).iter().filter(move |part| part.is_gathered == is_gathered);
-            parts.map(|part| part.extent).collect()
-        };
-        (of_kind(true), of_kind(false))
+        self.sets[usize::from(index)]
     }
 
     /// The straight part of a data column at `place`; none where the block has the bytes.

@@ -185,6 +185,11 @@ impl Reconstruct {
         self.outcomes.pop_front()
     }
 
+    /// Whether no read is to begin, and none has come to anything.
+    pub(in super::super) fn is_quiet(&self) -> bool {
+        self.kept_out.is_empty() && self.arrived.is_empty() && self.outcomes.is_empty()
+    }
+
     /// Whether one more read may begin.
     fn has_room(&self) -> bool {
         let wanted = || self.reads.iter().filter(|read| read.want.is_some()).count();
