@@ -9,6 +9,12 @@ use braid_parity::Kernel;
 use smallvec::SmallVec;
 
 use crate::buffer::Buffer;
+use crate::sectors::SectorSet;
+use crate::work::Difference;
+
+/// Bytes of a sector.
+const SECTOR_LENGTH: usize = 512;
+const _: () = assert!(SECTOR_LENGTH as u64 == SECTOR_BYTES, "as long as everywhere else");
 
 /// Name of a computation, until it is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,6 +30,17 @@ pub struct Computation {
     pub steps: Vec<Step>,
     /// What [`Sources`] name. Where Q is involved they are by exponent, and none is zeroes.
     pub buffers: Vec<Option<Buffer>>,
+    /// The result: what the [`Step::Find`] among its steps have found.
+    pub found: Difference,
+}
+
+/// Which parity a result is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parity {
+    /// The sum of the data columns.
+    P,
+    /// The sum of the data columns times powers of the generator.
+    Q,
 }
 
 /// A run of a computation's buffers.
@@ -136,6 +153,18 @@ pub enum Step {
         /// Length.
         sectors: u32,
     },
+    /// Notes in [`Computation::found`] which sectors are not all zeroes: where a parity and what the data makes of it were
+    /// added up, these are the sectors that differ.
+    Find {
+        /// Where they are, from the start of a stripe unit: offsets in it are those of the result.
+        unit: Buffer,
+        /// First sector in it.
+        offset: u32,
+        /// Length.
+        sectors: u32,
+        /// What they are.
+        parity: Parity,
+    },
 }
 
 /// A run of bytes in a driver's memory.
@@ -160,11 +189,14 @@ pub type Work<'a> = &'a mut dyn FnMut(&mut [&mut [u8]], &[&[u8]]);
 const COLUMNS: usize = 16;
 type Few<T> = SmallVec<[T; COLUMNS]>;
 
-/// Carries out `computation` over `memory` with `kernel`.
-pub fn run(computation: &Computation, kernel: &Kernel, memory: &mut impl Memory) {
+/// Carries out `computation` over `memory` with `kernel`; what it finds is noted in it.
+pub fn run(computation: &mut Computation, kernel: &Kernel, memory: &mut impl Memory) {
+    let mut found = Difference::default();
+    let mut runner = Runner { computation, kernel, memory, found: &mut found };
     for step in &computation.steps {
-        Runner { computation, kernel, memory: &mut *memory }.run(step);
+        runner.run(step);
     }
+    computation.found = found;
 }
 
 fn span(buffer: Buffer, sectors: u32) -> Span {
@@ -176,6 +208,7 @@ struct Runner<'a, M> {
     computation: &'a Computation,
     kernel: &'a Kernel,
     memory: &'a mut M,
+    found: &'a mut Difference,
 }
 
 impl<M: Memory> Runner<'_, M> {
@@ -235,6 +268,17 @@ impl<M: Memory> Runner<'_, M> {
                     let p = if p.is_some() { targets.next() } else { None };
                     let q = if q.is_some() { targets.next() } else { None };
                     kernel.pq_update(delta[0], exponent, p, q);
+                });
+            }
+            Step::Find { unit, offset, sectors, parity } => {
+                let set = match parity {
+                    Parity::P => &mut self.found.p,
+                    Parity::Q => &mut self.found.q,
+                };
+                self.memory.lend(&[], &[span(unit.plus(offset), sectors)], &mut |_, bytes| {
+                    let sectors = (offset..).zip(bytes[0].chunks_exact(SECTOR_LENGTH));
+                    let differ = sectors.filter(|(_, bytes)| bytes.iter().any(|byte| *byte != 0));
+                    *set = differ.fold(*set, |set, (at, _)| set.union(SectorSet::run(at, 1)));
                 });
             }
         }

@@ -7,8 +7,9 @@ use crate::Instant;
 use crate::buffer::Buffer;
 use crate::cause::{Answer, Asked, Cause};
 pub use crate::ids::IoId;
-use crate::ids::{MemberId, RequestId};
+use crate::ids::{MemberId, RequestId, WorkId};
 use crate::request::{Fault, Operation, Piece};
+use crate::work::Outcome;
 
 /// What to do with a run of a member's sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,6 +190,13 @@ pub enum Report {
         last_write: Instant,
         /// Whether it has one now.
         writing: bool,
+    },
+    /// Background work is done, or cannot be; once for each [`crate::Shard::handle_work`].
+    WorkDone {
+        /// Which.
+        id: WorkId,
+        /// What came of it.
+        outcome: Outcome,
     },
     /// How fast a member was in the last moments; only while the array watches ([`Attention`]).
     Pace {

@@ -15,3 +15,7 @@ pub struct RequestId(pub u64);
 /// Name of one member request of one shard; never reused within a shard's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IoId(pub u64);
+
+/// Name of background work, chosen by the job that asks for it, unique among what one shard has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkId(pub u64);

@@ -47,11 +47,13 @@ pub mod ids;
 mod mirror;
 pub mod open;
 pub mod request;
+mod sectors;
 mod shard;
 mod slab;
 mod stripe;
 mod time;
 mod tuning;
+pub mod work;
 
 pub use badblocks::{BadBlocks, BadRange};
 pub use counters::{CacheCounters, Counters};

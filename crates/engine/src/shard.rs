@@ -21,6 +21,7 @@ use crate::mirror::Mirror;
 use crate::request::{Fault, Piece};
 use crate::stripe::Stripes;
 use crate::tuning::{CacheConfig, Tuning};
+use crate::work::{Purpose, Work};
 
 /// How many pieces ahead a driver that has several calls [`Shard::prefetch`]: about as many lines as a processor fetches at once.
 pub const PREFETCH_PIECES: usize = 16;
@@ -81,7 +82,7 @@ impl Shard {
     /// Whether nothing is under way.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.common.pieces.is_empty() && self.common.in_flight == 0
+        self.common.pieces.is_empty() && self.common.in_flight == 0 && self.common.works == 0
     }
 
     /// The piece will be handled soon, behind others: what has to be fetched from memory for it may come meanwhile. A hint
@@ -109,6 +110,21 @@ impl Shard {
             Gate::ReadOnly => self.common.refuse(&piece, Fault::ReadOnly),
             Gate::Broken => self.common.refuse(&piece, Fault::Unwritable),
         }
+    }
+
+    /// Takes background work; [`Report::WorkDone`] says what came of it. The band must be one of the shard's own
+    /// ([`crate::request::Regions`]).
+    ///
+    /// # Panics
+    /// On levels without parity, which have none to compare.
+    pub fn handle_work(&mut self, now: Instant, work: Work) {
+        self.common.now = now;
+        self.common.works += 1;
+        match &mut self.family {
+            Machine::Stripe(stripes) => stripes.handle_work(&mut self.common, work),
+            Machine::Direct(_) | Machine::Mirror(_) => panic!("no parity is there to compare"),
+        }
+        self.common.confirm_view();
     }
 
     /// Takes the result of a [`MemberIo`].
@@ -308,15 +324,15 @@ impl Shard {
         self.common.member_ios.pop_front()
     }
 
-    /// Whether a request that was just polled reads what a write must know first, and not for a client or a probe. For
-    /// drivers that serve readers and the flusher in turns.
+    /// What a request that was just polled is for. For drivers that serve readers and the flusher in turns, and let
+    /// background work wait.
     #[must_use]
-    pub fn is_for_write(&self, io: &MemberIo) -> bool {
+    pub fn purpose_of(&self, io: &MemberIo) -> Purpose {
         let fills_block =
             matches!(io.operation, MemberOperation::Read { buffer: Buffer::Block { .. } });
         match &self.family {
-            Machine::Stripe(stripes) => fills_block && stripes.is_for_write(io.id),
-            Machine::Direct(_) | Machine::Mirror(_) => false,
+            Machine::Stripe(stripes) if fills_block => stripes.purpose_of(io.id),
+            Machine::Direct(_) | Machine::Mirror(_) | Machine::Stripe(_) => Purpose::Client,
         }
     }
 

@@ -7,6 +7,7 @@ use braid_engine::effect::{
     FaultKind, MemberIo, MemberIoDone, MemberOperation, PieceReply, Report,
 };
 use braid_engine::request::{Operation, Piece, RequestId};
+use braid_engine::work::Purpose;
 use braid_engine::{BadBlocks, CacheConfig, CacheMode, Instant, Shard, Tuning};
 use braid_geometry::{Geometry, Level, LogicalSector, Shape};
 use std::collections::VecDeque;
@@ -190,7 +191,7 @@ fn what_is_read_for_a_write_is_told_from_what_is_read_for_a_client() {
     let mut d = Driver::new(Tuning { mode: CacheMode::WriteThrough, ..tuning() });
     d.ask(Operation::Read, 0, 8);
     let past_the_stripes = d.ios.pop_front().expect("a read");
-    assert!(!d.shard.is_for_write(&past_the_stripes));
+    assert_eq!(d.shard.purpose_of(&past_the_stripes), Purpose::Client);
     let now = d.t();
     let done = MemberIoDone {
         id: past_the_stripes.id,
@@ -199,13 +200,13 @@ fn what_is_read_for_a_write_is_told_from_what_is_read_for_a_client() {
     d.shard.handle_member_io(now, done);
     d.drain();
     assert!(!d.ios.is_empty(), "it is read through its stripe");
-    assert!(d.ios.iter().all(|io| !d.shard.is_for_write(io)));
+    assert!(d.ios.iter().all(|io| d.shard.purpose_of(io) == Purpose::Client));
     d.run();
     d.ask(Operation::Write { durable: true }, 128 * 3 * 50, 8);
     assert!(!d.ios.is_empty());
     for io in &d.ios {
         let is_read = matches!(io.operation, MemberOperation::Read { .. });
-        assert!(is_read && d.shard.is_for_write(io), "{io:?}");
+        assert!(is_read && d.shard.purpose_of(io) == Purpose::Write, "{io:?}");
     }
     d.run();
 }

@@ -523,6 +523,12 @@ named! {
         LateRead = "late-read",
         /// Stripe: a read begins to be made from the other members.
         ReadReconstructs = "read-reconstructs",
+        /// Background work: a band is read whole.
+        WorkBegins = "work-begins",
+        /// Background work: parity is not what the data makes it.
+        ParityDiffers = "parity-differs",
+        /// Background work: a column cannot be read.
+        WorkRefused = "work-refused",
         /// Stripe: the same while the stripe of its band is stuck in a write.
         ReadsWhileStuck = "reads-while-stuck",
         /// Stripe: a read waits to begin, since its band is being written.

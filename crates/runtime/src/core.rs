@@ -271,7 +271,7 @@ impl Core {
             computations.push_back(computation);
         }
         while let Some(io) = shard.poll_member_io() {
-            member_ios.push((io, shard.is_for_write(&io)));
+            member_ios.push((io, shard.purpose_of(&io)));
         }
         while let Some(reply) = shard.poll_reply() {
             replies.push(reply);
@@ -312,8 +312,8 @@ impl Core {
     fn run_jobs(&self, index: ShardIndex, effects: &mut ShardEffects, computations_max: usize) {
         let mut memory = self.shard(index).memory.clone();
         let count = computations_max.min(effects.computations.len());
-        for computation in effects.computations.drain(..count) {
-            computation::run(&computation, self.kernel, &mut memory);
+        for mut computation in effects.computations.drain(..count) {
+            computation::run(&mut computation, self.kernel, &mut memory);
             effects.ended.get_mut().push(ShardEvent::JobDone(computation));
         }
     }
@@ -329,7 +329,7 @@ impl Core {
         let mut left: SmallVec<[MemberId; 16]> = SmallVec::new();
         let (home, members) = ((index, &effects.ended), self.members.load());
         let mut ios = effects.member_ios.drain(..).peekable();
-        while let Some((io, is_for_write)) = ios.next() {
+        while let Some((io, purpose)) = ios.next() {
             let Some(member) = members.open_to_new(io.member) else {
                 let cause = Cause { asked: io.operation.asked(), ..Cause::vanished(io.member) };
                 let fault = MemberFault { kind: FaultKind::Gone, cause };
@@ -346,11 +346,7 @@ impl Core {
                     Some((index, last))
                 });
                 lane.begin_together(iter::once((index, io)).chain(rest).take(VECTOR_PARTS_MAX));
-            } else if member.scheduler.leave(
-                &lane,
-                executor::request(&io, is_for_write),
-                (index, io),
-            ) {
+            } else if member.scheduler.leave(&lane, executor::request(&io, purpose), (index, io)) {
                 left.push(io.member);
             }
             machines.extend(lane.into_heard());

@@ -12,6 +12,7 @@ use braid_engine::array::{MemberId, Notice};
 use braid_engine::computation::Computation;
 use braid_engine::effect::{MemberIo, PieceReply};
 use braid_engine::request::{Fault, RequestId};
+use braid_engine::work::Purpose;
 
 use crate::core::{Machine, ShardEvent};
 use crate::executor::Operation;
@@ -33,8 +34,8 @@ pub(crate) struct Slate {
 pub(crate) struct ShardEffects {
     /// Some may be left for after the next turn ([`crate::core`]).
     pub(crate) computations: VecDeque<Computation>,
-    /// With whether it is read for a write.
-    pub(crate) member_ios: Vec<(MemberIo, bool)>,
+    /// With what it is for.
+    pub(crate) member_ios: Vec<(MemberIo, Purpose)>,
     pub(crate) replies: Vec<PieceReply>,
     pub(crate) releases: Vec<RequestId>,
     /// The array has something to hear.

@@ -372,7 +372,7 @@ impl World {
                 self.engine.machines.shards[shard].shard.handle_piece(now, piece);
                 self.drain_shard(shard);
             }
-            Event::Computation { shard, computation } => {
+            Event::Computation { shard, mut computation } => {
                 self.note("compute", [computation.id.0, computation.steps.len() as u64, 0]);
                 let side = &mut self.engine.machines.shards[shard];
                 let mut memory = Reach {
@@ -380,7 +380,7 @@ impl World {
                     block_bytes: side.block_bytes,
                     payloads: &mut self.engine.payloads,
                 };
-                computation::run(&computation, braid_parity::kernel(), &mut memory);
+                computation::run(&mut computation, braid_parity::kernel(), &mut memory);
                 side.shard.handle_computation_done(now, computation);
                 self.drain_shard(shard);
             }

@@ -55,13 +55,15 @@ impl Array {
     }
 
     fn stands(&self, update: &Update) -> Superblocks {
+        if !update.missing.is_empty() {
+            return Superblocks::Out;
+        }
         let is_broken = self.condition.broken;
         let targets = self.roster.superblock_targets(true);
         let is_last = update.later.is_disjoint(&targets);
         // The lost member's own count must be passed: said once more.
         let is_behind = self.roster.has_unrecorded() && !self.events.are_beyond_the_lost();
         match () {
-            () if !update.missing.is_empty() => Superblocks::Out,
             () if !is_last && !is_broken => Superblocks::WaveDurable,
             // A member that holds data cannot be told, so nothing counts as recorded: a write that another member missed is
             // never answered well (I4).

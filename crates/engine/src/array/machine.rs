@@ -214,6 +214,7 @@ impl Array {
                 // Nothing else hangs on it, and it comes often.
                 return self.hear_pace(now, shard, (member, pace));
             }
+            Report::WorkDone { .. } => unreachable!("the array has no jobs: it asks for no work"),
             Report::MemberWritten { member } => {
                 self.flushes.unflushed.insert(member);
             }

@@ -10,14 +10,14 @@ use super::clocks::Clocks;
 use super::pieces::{PieceKey, Pieces};
 use crate::Instant;
 use crate::array::{ArrayView, Gate};
+use crate::computation::{Computation, ComputationId};
 use crate::counters::Counters;
 use crate::effect::{
     FaultKind, MemberFault, MemberIo, MemberIoDone, MemberOperation, PieceReply, Report,
 };
-use crate::ids::{IoId, MemberId, RequestId};
-
-use crate::computation::{Computation, ComputationId};
+use crate::ids::{IoId, MemberId, RequestId, WorkId};
 use crate::request::{Fault, Piece};
+use crate::work::{Difference, Outcome};
 
 /// Computations whose memory is kept for later ones.
 const SPARE_COMPUTATIONS_MAX: usize = 256;
@@ -36,6 +36,8 @@ pub(crate) struct Common {
     pub(crate) unconfirmed_epoch: Option<u64>,
     pub(crate) last_write: Instant,
     pub(crate) in_flight: u32,
+    /// Background work that has not had its result.
+    pub(crate) works: u32,
     pub(crate) computations: VecDeque<Computation>,
     spare_computations: Vec<Computation>,
     pub(crate) member_ios: VecDeque<MemberIo>,
@@ -59,6 +61,7 @@ impl Common {
             unconfirmed_epoch: None,
             last_write: Instant::default(),
             in_flight: 0,
+            works: 0,
             computations: VecDeque::new(),
             spare_computations: Vec::new(),
             member_ios: VecDeque::new(),
@@ -136,7 +139,7 @@ impl Common {
         let mut computation = self.spare_computations.pop().unwrap_or_default();
         computation.steps.reserve(COMPUTATION_ROOM);
         computation.buffers.reserve(COMPUTATION_ROOM);
-        Computation { id, ..computation }
+        Computation { id, found: Difference::default(), ..computation }
     }
 
     pub(crate) fn submit_computation(&mut self, computation: Computation) {
@@ -150,6 +153,13 @@ impl Common {
             computation.buffers.clear();
             self.spare_computations.push(computation);
         }
+    }
+
+    /// Background work is over.
+    pub(crate) fn work_done(&mut self, id: WorkId, outcome: Outcome) {
+        assert!(self.works > 0, "more results than work");
+        self.works -= 1;
+        self.report(Report::WorkDone { id, outcome });
     }
 
     pub(crate) fn report(&mut self, report: Report) {

@@ -16,10 +16,10 @@ use std::ops::Range;
 
 use braid_geometry::{ChunkRow, LogicalSector, MemberSector, StripeGeometry};
 
-use super::sectors::{BLOCK_SECTORS, Extent};
 use crate::context::PieceKey;
 use crate::ids::RequestId;
 use crate::request::Piece;
+use crate::sectors::{BLOCK_SECTORS, Extent};
 
 /// Which run of member sectors a stripe covers: the member sector divided by the stripe unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -126,6 +126,18 @@ impl Attachment {
 }
 
 impl Band {
+    /// The band that begins at `start` on every member.
+    pub(super) fn at(geometry: &StripeGeometry, unit_sectors: u32, start: MemberSector) -> Self {
+        assert!(start.0.is_multiple_of(u64::from(unit_sectors)), "bands begin at whole units");
+        let row = geometry.row_of(start);
+        let chunk_sectors = geometry.chunk_sectors();
+        let offset = start.0 - geometry.row_start(row).0;
+        let offset_in_chunk = u32::try_from(offset).expect("inside a chunk");
+        assert!(offset_in_chunk < chunk_sectors, "a row is a chunk high");
+        let key = BandKey(start.0 / u64::from(unit_sectors));
+        Self { key, row, start, chunk_sectors, offset_in_chunk, unit_sectors }
+    }
+
     /// Sectors into the chunk at which it begins.
     pub(super) fn offset_in_chunk(&self) -> u32 {
         self.offset_in_chunk

@@ -2,10 +2,10 @@
 
 use braid_geometry::Slot;
 
-use super::sectors::Extent;
 use crate::buffer::{Side, side_of};
 use crate::context::PieceKey;
 use crate::request::Piece;
+use crate::sectors::Extent;
 
 /// Whose a member request is.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 use braid_geometry::{MemberSector, Slot, StripeGeometry};
 use braid_hooks::{Bug, Mark, planted, reached};
 
-use super::band::{Attachment, BandKey, Bands, Want};
+use super::band::{Attachment, Band, BandKey, Bands, Want};
 use super::batch::{Action, Around, Content, Effects, Phase, Stripe, decide, facts};
 use super::damage::{Damage, sectors_of};
 use super::epochs::DirtyEpochs;
@@ -21,6 +21,7 @@ use crate::ids::IoId;
 use crate::request::{Operation, Piece};
 use crate::slab::Slab;
 use crate::tuning::{CacheConfig, Tuning, UNIT_SECTORS_MAX};
+use crate::work::{Purpose, Work};
 
 /// Bands of one piece that are fetched in advance: a large piece has other work to do meanwhile.
 const PREFETCHED_BANDS_MAX: u32 = 4;
@@ -197,7 +198,10 @@ impl Stripes {
                 self.scheduler.look_at(number);
             }
             Ok(read) => {
-                self.with_reads(common, |reads, around| reads.computation_done(around, read))
+                let found = computation.found;
+                self.with_reads(common, |reads, around| {
+                    reads.computation_done(around, (read, found));
+                });
             }
             Err(_) => self.copy_out_done(common, computation.id),
         }
@@ -267,9 +271,22 @@ impl Stripes {
         common.submit((io, slot), run, MemberOperation::Read { buffer });
     }
 
-    /// Whether a read that is out is for a batch.
-    pub(crate) fn is_for_write(&self, io: IoId) -> bool {
-        matches!(self.in_flight.get(io.0), Some(IoOwner::Column(_)))
+    /// What a read into a block is for.
+    pub(crate) fn purpose_of(&self, io: IoId) -> Purpose {
+        match self.in_flight.get(io.0) {
+            Some(IoOwner::Column(_)) => Purpose::Write,
+            Some(IoOwner::Reconstruct(io)) => {
+                self.reads.class_of(io.place).map_or(Purpose::Client, Purpose::Background)
+            }
+            _ => Purpose::Client,
+        }
+    }
+
+    /// Takes background work for one band.
+    pub(crate) fn handle_work(&mut self, common: &mut Common, work: Work) {
+        let band = Band::at(&self.geometry, self.unit_sectors, work.start);
+        self.reads.ask(band, work);
+        self.settle(common);
     }
 
     /// Whether sectors that were answered were lost.

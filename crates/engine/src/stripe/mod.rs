@@ -36,7 +36,6 @@ mod read;
 mod read_dirty;
 mod reconstruct;
 mod scheduler;
-mod sectors;
 mod solve;
 
 pub use index::Index;

@@ -9,7 +9,7 @@
 //!
 //! What is in memory costs nothing; sectors that cannot be read but are needed cost the same sectors of every other
 //! column, if P and Q suffice to solve for them. The cheaper way wins, counted in sectors and requests, of which each is worth a
-//! block ([`super::sectors`]); rcw on a tie: it needs no old
+//! block ([`crate::sectors`]); rcw on a tie: it needs no old
 //! parity, so it also heals parity that is wrong. rmw is never chosen where parity is not known to
 //! agree with the data. That every plan suffices is checked by brute force
 //! [check: every_plan_loads_enough].
@@ -18,7 +18,7 @@ use braid_geometry::{RowMap, Slot};
 use braid_hooks::{Bug, planted};
 use smallvec::SmallVec;
 
-use super::sectors::{BLOCK_SECTORS, SectorSet};
+use crate::sectors::{BLOCK_SECTORS, SectorSet};
 
 /// As many as most arrays have data columns; more cost an allocation.
 const COLUMNS: usize = 16;
@@ -179,6 +179,21 @@ pub(super) fn plan(facts: &StripeFacts) -> Option<Plan> {
     }
 }
 
+/// A plan that brings every column into memory, parity too, none if one cannot be read: to compare them.
+pub(super) fn plan_whole(facts: &StripeFacts) -> Option<Plan> {
+    let window = facts.window;
+    let columns = || facts.data.iter().chain([&facts.p]).chain(facts.q.as_ref());
+    let is_there = columns().all(|column| column.at_hand().contains(window));
+    is_there.then(|| Plan {
+        method: Method::NoParity,
+        recovery: Recovery::None,
+        solved: SectorSet::EMPTY,
+        data: facts.data.iter().map(|column| column.reads(window)).collect(),
+        p: facts.p.reads(window),
+        q: facts.q.map_or(SectorSet::EMPTY, |q| q.reads(window)),
+    })
+}
+
 /// A plan that brings what is wanted of the data columns into memory, solving for what is lost.
 fn load(
     facts: &StripeFacts,
@@ -254,7 +269,7 @@ fn rmw(facts: &StripeFacts) -> Option<Plan> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stripe::sectors::Extent;
+    use crate::sectors::Extent;
 
     /// Deals out numbers, digit by digit.
     struct Digits(u64);

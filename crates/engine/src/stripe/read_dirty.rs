@@ -22,11 +22,11 @@ use super::batch::Stripe;
 use super::in_flight::CopyOut;
 use super::machine::Stripes;
 use super::reconstruct::Want as Wanted;
-use super::sectors::SectorSet;
 use crate::buffer::Buffer;
 use crate::computation::{Computation, ComputationId, Step};
 use crate::context::{Common, PieceKey};
 use crate::request::Piece;
+use crate::sectors::SectorSet;
 
 /// Where a run of a column's sectors is.
 struct Found {

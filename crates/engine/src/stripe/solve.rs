@@ -9,9 +9,9 @@ use braid_hooks::{Bug, Mark, planted, reached};
 use smallvec::SmallVec;
 
 use super::plan::{Plan, Recovery};
-use super::sectors::Extent;
 use crate::buffer::{BlockIndex, Buffer};
 use crate::computation::{Computation, Sources, Step};
+use crate::sectors::Extent;
 
 /// Where the blocks of a stripe, or of a read, are in the shard's arena: one for each slot.
 #[derive(Clone, Copy, Debug)]

@@ -269,14 +269,14 @@ impl World {
                 self.shards[shard].shard.handle_member_io(now, done);
                 self.drain_shard(shard);
             }
-            Event::Computation { shard, computation } => {
+            Event::Computation { shard, mut computation } => {
                 let side = &mut self.shards[shard];
                 let mut memory = Reach {
                     arena: &mut side.arena,
                     block_bytes: side.block_bytes,
                     payloads: &mut self.payloads,
                 };
-                computation::run(&computation, braid_parity::kernel(), &mut memory);
+                computation::run(&mut computation, braid_parity::kernel(), &mut memory);
                 side.shard.handle_computation_done(now, computation);
                 self.drain_shard(shard);
             }

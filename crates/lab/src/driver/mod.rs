@@ -189,9 +189,9 @@ impl Driver {
                 carry_out(&mut self.members, &mut self.bytes, &io);
                 self.results.push(MemberIoDone { id: io.id, result: Ok(()) });
             }
-            let Some(computation) = self.shard.poll_computation() else { break };
+            let Some(mut computation) = self.shard.poll_computation() else { break };
             any = true;
-            computation::run(&computation, self.kernel, &mut self.bytes);
+            computation::run(&mut computation, self.kernel, &mut self.bytes);
             self.shard.handle_computation_done(self.now, computation);
         }
         any |= !self.results.is_empty();

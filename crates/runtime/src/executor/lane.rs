@@ -35,6 +35,7 @@ use braid_engine::Instant;
 use braid_engine::cause::{Asked, Cause};
 use braid_engine::effect::{IoId, MemberFault, MemberIo, MemberIoDone, MemberOperation};
 use braid_engine::request::ShardIndex;
+use braid_engine::work::{self, Purpose};
 use braid_member::MemberError;
 use braid_ring::Worker;
 use smallvec::SmallVec;
@@ -299,14 +300,21 @@ pub(crate) fn follows(io: &MemberIo, next: &MemberIo) -> bool {
 }
 
 /// What a member operation is to the elevator. What is read for a write waits with the writes; what is read for a client,
-/// around a member that is missing or slow, or to see whether a member is well again, with the reads.
-pub(crate) fn request(io: &MemberIo, is_for_write: bool) -> Request {
+/// around a member that is missing or slow, or to see whether a member is well again, with the reads; and what is read for
+/// background work, in its class.
+pub(crate) fn request(io: &MemberIo, purpose: Purpose) -> Request {
     let operation = match io.operation {
-        MemberOperation::Read { .. } if is_for_write => Kind::PreRead,
+        MemberOperation::Read { .. } if purpose == Purpose::Write => Kind::PreRead,
         MemberOperation::Read { .. } => Kind::Read,
         MemberOperation::Write { durable, .. } => Kind::Write { durable },
         MemberOperation::Zero { .. } => Kind::Other,
     };
-    let (class, place) = (Class::BestEffort, Place::Sorted);
+    let class = match purpose {
+        Purpose::Background(work::Class::Idle) => Class::Idle,
+        Purpose::Background(work::Class::BestEffort) | Purpose::Client | Purpose::Write => {
+            Class::BestEffort
+        }
+    };
+    let place = Place::Sorted;
     Request { operation, class, place, start: io.sector.0, sectors: io.sectors }
 }

@@ -11,7 +11,6 @@ use super::super::damage::Damage;
 use super::super::epochs::DirtyEpochs;
 use super::super::in_flight::{ColumnIo, IoOwner};
 use super::super::plan::{Method, Plan, Recovery};
-use super::super::sectors::{Extent, SectorSet};
 use super::super::solve::Blocks;
 use super::content::{Content, Part, Source};
 use super::decide::Action;
@@ -23,6 +22,7 @@ use crate::context::Common;
 use crate::effect::{FaultKind, MemberFault, MemberOperation, Report};
 use crate::ids::IoId;
 use crate::request::Fault;
+use crate::sectors::{Extent, SectorSet};
 use crate::slab::Slab;
 
 /// What a batch acts on beside its stripe.

@@ -21,10 +21,10 @@
 use braid_hooks::{Bug, Mark, planted, reached};
 
 use super::super::band::Want;
-use super::super::sectors::{BLOCK_SECTORS, Extent, SectorSet};
 use super::stripe::Stripe;
 use crate::buffer::Buffer;
 use crate::ids::RequestId;
+use crate::sectors::{BLOCK_SECTORS, Extent, SectorSet};
 
 /// Where the new bytes of a part are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

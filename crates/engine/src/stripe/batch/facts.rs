@@ -4,11 +4,11 @@ use braid_geometry::Slot;
 
 use super::super::plan::{ColumnFacts, Need, Plan, StripeFacts, plan};
 use super::super::scheduler::Admission;
-use super::super::sectors::{Extent, SectorSet};
 use super::decide::Facts;
 use super::stripe::{Phase, Stripe};
 use crate::array::{ArrayView, Gate};
 use crate::context::Clocks;
+use crate::sectors::{Extent, SectorSet};
 
 /// What is known beside the stripe itself.
 #[derive(Clone, Copy, Debug)]

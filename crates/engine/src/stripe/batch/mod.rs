@@ -16,7 +16,7 @@
 //! do.
 //!
 //! A *batch* is what a stripe works on at a time: all the writes that had come by the time it was begun. Its *window* is the set of sectors of the stripe unit that any of them touches, in
-//! whatever column, with the gaps that are too small to be worth a request ([`super::sectors`]); every read,
+//! whatever column, with the gaps that are too small to be worth a request ([`crate::sectors`]); every read,
 //! every parity byte and every write of the batch stays inside it.
 //!
 //! What a batch has read or made stays in the stripe's blocks and is used again, until another band

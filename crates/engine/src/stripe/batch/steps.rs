@@ -10,12 +10,12 @@ use braid_geometry::Slot;
 use braid_hooks::{Bug, Mark, planted, reached};
 
 use super::super::plan::{Method, Plan};
-use super::super::sectors::{Extent, SectorSet};
 use super::super::solve::{Blocks, by_exponent, solve};
 use super::content::{Content, Part};
 use super::stripe::{Fresh, Stripe};
 use crate::buffer::Buffer;
 use crate::computation::{Computation, Step};
+use crate::sectors::{Extent, SectorSet};
 
 /// Builds the computation for one batch and settles the columns' states as they will be after it.
 pub(super) struct Builder<'a> {

@@ -10,12 +10,12 @@ use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes};
 use super::super::band::{Attachment, Band, BandKey, Run, Segment};
 use super::super::plan::Method;
 use super::super::scheduler::Width;
-use super::super::sectors::{BLOCK_SECTORS, Extent, SectorSet};
 use crate::array::ArrayView;
 use crate::cause::Asked;
 use crate::context::Clocks;
 use crate::effect::{FaultKind, MemberFault};
 use crate::ids::MemberId;
+use crate::sectors::{BLOCK_SECTORS, Extent, SectorSet};
 
 /// Work behind the batch that is looked through for what a later write has covered.
 const SUPERSEDED_LOOKS_MAX: usize = 32;

@@ -6,16 +6,17 @@ use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes};
 use super::super::band::Band;
 use super::super::batch::Phase as BatchPhase;
 use super::super::in_flight::{IoOwner, ReadIo};
-use super::super::plan::{ColumnFacts, Need, Plan, Recovery, StripeFacts, plan};
-use super::super::sectors::{Extent, SectorSet};
+use super::super::plan::{ColumnFacts, Need, Plan, Recovery, StripeFacts, plan, plan_whole};
 use super::super::solve::{Blocks, solve};
 use super::decide::{Action, Facts, Phase, decide};
-use super::machine::{Around, Column, Outcome, Read, Reconstruct, Want};
+use super::machine::{Around, Column, Origin, Outcome, Read, Reconstruct, Want};
 use crate::buffer::Buffer;
-use crate::computation::{ComputationId, Step};
+use crate::computation::{Computation, ComputationId, Parity, Step};
 use crate::effect::{FaultKind, MemberFault, MemberOperation};
 use crate::ids::IoId;
 use crate::request::Fault;
+use crate::sectors::{Extent, SectorSet};
+use crate::work::{self, Difference, Task, Work};
 
 impl Read {
     fn band(&self) -> &Band {
@@ -35,9 +36,18 @@ impl Read {
     }
 
     /// The read is about this from now on.
-    fn aim(&mut self, want: Want, unit_sectors: u32) {
-        let (band, map) = (*self.band(), self.map);
+    fn aim(&mut self, origin: Origin, unit_sectors: u32) {
         let whole = SectorSet::run(0, unit_sectors);
+        match origin {
+            Origin::Client(want) => self.aim_at(&want, whole),
+            Origin::Background(_) => self.window = whole,
+        }
+        self.origin = Some(origin);
+        self.phase = Phase::Fill;
+    }
+
+    fn aim_at(&mut self, want: &Want, whole: SectorSet) {
+        let (band, map) = (*self.band(), self.map);
         let mut window = SectorSet::EMPTY;
         for index in 0..map.data_slots() {
             let segment = band.segment(&want.run, index);
@@ -49,8 +59,11 @@ impl Read {
         }
         assert!(!window.is_empty(), "a read wants something of its band");
         self.window = if sometimes(Point::WholeWindow) { whole } else { window.joined(whole) };
-        self.want = Some(want);
-        self.phase = Phase::Fill;
+    }
+
+    /// The client's part that it is for.
+    fn client(&self) -> Want {
+        self.origin.and_then(|origin| origin.client()).expect("a client wants it")
     }
 
     fn facts_of(&self, around: &Around<'_>, slot: Slot, is_left_out: bool) -> ColumnFacts {
@@ -72,11 +85,11 @@ impl Read {
         }
     }
 
-    /// How the read goes on without the columns that are left out, if it can.
-    fn plan(&self, around: &Around<'_>, is_left_out: impl Fn(Slot) -> bool) -> Option<Plan> {
+    /// What is known of the stripe without the columns that are left out.
+    fn stripe_facts(&self, around: &Around<'_>, is_left_out: impl Fn(Slot) -> bool) -> StripeFacts {
         let facts_of = |slot: Slot| self.facts_of(around, slot, is_left_out(slot));
         let data = (0..self.map.data_slots()).map(|index| self.map.data_slot(index));
-        plan(&StripeFacts {
+        StripeFacts {
             window: self.window,
             data: data.map(facts_of).collect(),
             p: facts_of(self.map.p_slot()),
@@ -84,7 +97,7 @@ impl Read {
             is_write: false,
             preferred: None,
             parity_agrees: around.damage.parity_agrees(&around.common.view, self.band()),
-        })
+        }
     }
 
     /// What it lacks it may lack in different places, so that a part of it can be had.
@@ -99,38 +112,50 @@ impl Read {
             !self.column(slot).unreadable.is_empty()
                 || is_there && !self.window.extents().all(is_readable)
         };
-        let run = self.want.as_ref().expect("it is wanted").run;
-        self.slots().any(is_local) && run.cut(self.band()).is_some()
+        self.slots().any(is_local) && self.client().run.cut(self.band()).is_some()
     }
 
     fn facts(&self, around: &Around<'_>) -> (Facts, Option<Plan>) {
         let outstanding = self.outstanding > 0;
         let mut facts = Facts {
             outstanding,
-            wanted: self.want.is_some(),
+            wanted: self.origin.is_some(),
             phase: self.phase,
             need: Need::Nothing,
             is_final: true,
         };
-        let Some(want) = self.want.filter(|_| !outstanding && self.phase == Phase::Fill) else {
+        if outstanding || self.phase != Phase::Fill {
             return (facts, None);
+        }
+        let plan = match self.origin {
+            None => return (facts, None),
+            Some(Origin::Client(want)) => self.plan(around, &want),
+            Some(Origin::Background(_)) => plan_whole(&self.stripe_facts(around, |_| false)),
         };
-        let (band, clocks) = (self.band(), &around.common.clocks);
-        let is_changing = |slot: Slot| around.is_changing(band, slot);
-        let plan = self
-            .plan(around, |slot| clocks.sits_out(slot) || is_changing(slot))
-            .or_else(|| want.insists.then(|| self.plan(around, is_changing)).flatten());
-        facts.need = match &plan {
-            None if self.is_divisible(around) => Need::Less,
-            None => Need::Impossible,
-            Some(plan) if plan.reads() > 0 => Need::Reads,
-            Some(_) => Need::Nothing,
+        facts.need = match (&plan, self.origin) {
+            (Some(plan), _) if plan.reads() > 0 => Need::Reads,
+            (Some(_), _) => Need::Nothing,
+            (None, Some(Origin::Client(_))) if self.is_divisible(around) => Need::Less,
+            (None, _) => Need::Impossible,
         };
-        if plan.is_none() {
-            let is_left_out = |slot: Slot| clocks.sits_out(slot) || is_changing(slot);
+        if let (None, Some(Origin::Client(want))) = (&plan, self.origin) {
+            let is_left_out = |slot: Slot| self.is_left_out(around, slot);
             facts.is_final = want.insists || !self.slots().any(is_left_out);
         }
         (facts, plan)
+    }
+
+    /// Whether a client's read does without a column, if it can: its member sits out, or is being written.
+    fn is_left_out(&self, around: &Around<'_>, slot: Slot) -> bool {
+        around.common.clocks.sits_out(slot) || around.is_changing(self.band(), slot)
+    }
+
+    /// How a client's read goes on, if it can.
+    fn plan(&self, around: &Around<'_>, want: &Want) -> Option<Plan> {
+        let is_changing = |slot: Slot| around.is_changing(self.band(), slot);
+        plan(&self.stripe_facts(around, |slot| self.is_left_out(around, slot))).or_else(|| {
+            want.insists.then(|| plan(&self.stripe_facts(around, is_changing))).flatten()
+        })
     }
 
     /// The place in the client's payload of what is solved for, where a column that cannot be read is all that is wanted: it
@@ -139,7 +164,7 @@ impl Read {
         if !self.column(self.map.data_slot(index)).unreadable.is_empty() {
             return None; // It is to be written again, from the block.
         }
-        let want = self.want.as_ref().expect("it is wanted");
+        let want = self.client();
         let segment = self.band().segment(&want.run, index)?;
         let wants = SectorSet::run(segment.offset, segment.sectors);
         let offset_sectors = segment.payload_offset;
@@ -149,15 +174,18 @@ impl Read {
 }
 
 impl Reconstruct {
-    pub(super) fn begin(&mut self, around: &mut Around<'_>, band: Band, want: Want) {
-        reached(Mark::ReadReconstructs);
+    pub(super) fn begin(&mut self, around: &mut Around<'_>, band: Band, origin: Origin) {
+        reached(match origin {
+            Origin::Client(_) => Mark::ReadReconstructs,
+            Origin::Background(_) => Mark::WorkBegins,
+        });
         let place = self.free.pop().expect("there is room");
         let map = self.geometry.row_map(band.row);
         let read = &mut self.reads[place as usize];
-        assert!(read.want.is_none() && read.outstanding == 0, "a free place has no work");
+        assert!(read.origin.is_none() && read.outstanding == 0, "a free place has no work");
         read.columns.fill(Column::default());
         (read.band, read.map, read.holds_band) = (Some(band), map, true);
-        read.aim(want, self.unit_sectors);
+        read.aim(origin, self.unit_sectors);
         self.step(around, place);
     }
 
@@ -173,11 +201,7 @@ impl Reconstruct {
                 Action::Divide => self.divide(around, place),
                 Action::Insist => self.insist(place),
                 Action::Answer => self.answer(around, place),
-                Action::Refuse => {
-                    reached(Mark::ReadRefused);
-                    let want = self.reads[place as usize].want.take().expect("it is wanted");
-                    around.common.part_done(want.piece, Err(Fault::Unreadable));
-                }
+                Action::Refuse => self.refuse(around, place),
             }
         }
     }
@@ -206,24 +230,64 @@ impl Reconstruct {
         }
     }
 
-    /// Solves for what is lost, and copies into the payload what was not solved for right there.
     fn compute(&mut self, around: &mut Around<'_>, place: u32, plan: &Plan) {
-        let (number, blocks) = (self.first + place, self.blocks(place));
+        let number = self.first + place;
         let read = &mut self.reads[place as usize];
         assert!(read.phase == Phase::Fill && read.outstanding == 0, "all that is needed is read");
         read.phase = Phase::Compute;
-        around.common.counters.reconstructions += u64::from(plan.recovery != Recovery::None);
         let mut computation = around.common.blank_computation(ComputationId(u64::from(number)));
+        match read.origin.expect("it is wanted") {
+            Origin::Client(want) => self.make(around, place, (&want, plan), &mut computation),
+            Origin::Background(Work { task: Task::Compare, .. }) => {
+                self.compare(place, &mut computation);
+            }
+        }
+        self.reads[place as usize].outstanding += 1;
+        around.common.submit_computation(computation);
+    }
+
+    /// Adds every data column to P, and its multiple to Q: what is not zero then differs.
+    fn compare(&mut self, place: u32, computation: &mut Computation) {
+        let blocks = self.blocks(place);
+        let read = &mut self.reads[place as usize];
+        let (map, sectors) = (read.map, self.unit_sectors);
+        let at = |slot: Slot| blocks.at(slot, 0);
+        let (p, q) = (at(map.p_slot()), map.q_slot().map(at));
+        for index in 0..map.data_slots() {
+            let delta = at(map.data_slot(index));
+            let exponent = map.exponent(index);
+            computation.steps.push(Step::Update { delta, exponent, p: Some(p), q, sectors });
+        }
+        for (parity, unit) in [(Parity::P, Some(p)), (Parity::Q, q)] {
+            let find = unit.map(|unit| Step::Find { unit, offset: 0, sectors, parity });
+            computation.steps.extend(find);
+        }
+        // What the members hold of parity is not in the blocks any more.
+        for slot in [Some(map.p_slot()), map.q_slot()].into_iter().flatten() {
+            read.column_mut(slot).valid = SectorSet::EMPTY;
+        }
+    }
+
+    /// Solves for what is lost, and copies into the payload what was not solved for right there.
+    fn make(
+        &mut self,
+        around: &mut Around<'_>,
+        place: u32,
+        (want, plan): (&Want, &Plan),
+        computation: &mut Computation,
+    ) {
+        let blocks = self.blocks(place);
+        let read = &mut self.reads[place as usize];
+        around.common.counters.reconstructions += u64::from(plan.recovery != Recovery::None);
         let map = read.map;
         for extent in plan.solved.extents() {
-            solve(&mut computation, (&map, blocks), plan, extent, |index| {
+            solve(computation, (&map, blocks), plan, extent, |index| {
                 match read.straight(index, plan.solved) {
                     Some((payload, from)) => payload.plus(extent.offset - from),
                     None => blocks.at(map.data_slot(index), extent.offset),
                 }
             });
         }
-        let want = read.want.expect("it is wanted");
         for index in 0..map.data_slots() {
             let slot = map.data_slot(index);
             let is_solved = plan.recovery.columns().any(|one| one == index);
@@ -244,35 +308,60 @@ impl Reconstruct {
                 sectors,
             });
         }
-        read.outstanding += 1;
-        around.common.submit_computation(computation);
     }
 
     /// The first block goes on here; the rest becomes a read of its own.
     fn divide(&mut self, around: &mut Around<'_>, place: u32) {
         reached(Mark::ReadDivided);
         let read = &mut self.reads[place as usize];
-        let (band, want) = (*read.band(), read.want.expect("it is wanted"));
+        let (band, want) = (*read.band(), read.client());
         let (first, rest) = want.run.cut(&band).expect("it is divisible");
         around.common.add_part(want.piece);
         self.arrived.push_front((band, Want { run: rest, ..want }));
         // One bad sector made a whole extent unreadable; a shorter one may be read.
         read.columns.iter_mut().for_each(|column| column.unreadable = SectorSet::EMPTY);
-        read.aim(Want { run: first, ..want }, self.unit_sectors);
+        read.aim(Origin::Client(Want { run: first, ..want }), self.unit_sectors);
     }
 
     fn insist(&mut self, place: u32) {
         reached(Mark::AroundFails);
         let read = &mut self.reads[place as usize];
-        let want = read.want.take().expect("it is wanted");
-        let want = Want { insists: true, ..want };
+        let want = Want { insists: true, ..read.client() };
+        read.origin = None;
         self.outcomes.push_back(Outcome::Insists(*read.band(), want));
     }
 
-    /// Answers, then writes again what could not be read.
+    /// The bytes are there: a client gets its answer, a job its result.
     fn answer(&mut self, around: &mut Around<'_>, place: u32) {
         let read = &mut self.reads[place as usize];
-        let (band, want) = (*read.band(), read.want.take().expect("it is wanted"));
+        match read.origin.take().expect("it is wanted") {
+            Origin::Client(want) => self.answer_client(around, place, &want),
+            Origin::Background(work) => {
+                let found = read.found;
+                if !found.p.union(found.q).is_empty() {
+                    reached(Mark::ParityDiffers);
+                }
+                around.common.work_done(work.id, work::Outcome::Compared(found));
+            }
+        }
+    }
+
+    fn refuse(&mut self, around: &mut Around<'_>, place: u32) {
+        match self.reads[place as usize].origin.take().expect("it is wanted") {
+            Origin::Client(want) => {
+                reached(Mark::ReadRefused);
+                around.common.part_done(want.piece, Err(Fault::Unreadable));
+            }
+            Origin::Background(work) => {
+                reached(Mark::WorkRefused);
+                around.common.work_done(work.id, work::Outcome::Unreadable);
+            }
+        }
+    }
+
+    /// Answers, then writes again what could not be read.
+    fn answer_client(&mut self, around: &mut Around<'_>, place: u32, want: &Want) {
+        let band = *self.reads[place as usize].band();
         let is_lost = around.damage.is_lost(band.sectors(&self.geometry, &want.run));
         if is_lost {
             reached(Mark::LostIsNotRead);
@@ -315,7 +404,7 @@ impl Reconstruct {
 
     fn release(&mut self, place: u32) {
         let read = &mut self.reads[place as usize];
-        assert!(read.outstanding == 0 && read.want.is_none(), "nothing of it is under way");
+        assert!(read.outstanding == 0 && read.origin.is_none(), "nothing of it is under way");
         let band = read.band.take().expect("it had one");
         (read.holds_band, read.repairs) = (false, false);
         self.free.push(place);
@@ -333,7 +422,7 @@ impl Reconstruct {
         let read = &mut self.reads[place as usize];
         assert!(read.outstanding > 0 && read.band.is_some(), "the request was of a read");
         read.outstanding -= 1;
-        if let (Some(want), Err(_)) = (read.want, result) {
+        if let (Some(Origin::Client(want)), Err(_)) = (read.origin, result) {
             around.common.note_cause(want.piece, result);
         }
         let column = read.column_mut(slot);
@@ -360,11 +449,16 @@ impl Reconstruct {
     }
 
     /// The computation of read number `number` is done.
-    pub(in super::super) fn computation_done(&mut self, around: &mut Around<'_>, number: u32) {
+    pub(in super::super) fn computation_done(
+        &mut self,
+        around: &mut Around<'_>,
+        (number, found): (u32, Difference),
+    ) {
         let place = number - self.first;
         let read = &mut self.reads[place as usize];
         assert!(read.phase == Phase::Compute && read.outstanding > 0, "one computation at a time");
         read.outstanding -= 1;
+        read.found = found;
         self.step(around, place);
     }
 }

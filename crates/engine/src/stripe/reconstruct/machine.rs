@@ -10,14 +10,18 @@ use super::super::batch::{ColumnState, Phase as BatchPhase, Stripe};
 use super::super::damage::Damage;
 use super::super::in_flight::IoOwner;
 use super::super::pool::Pool;
-use super::super::sectors::SectorSet;
 use super::decide::Phase;
 use crate::context::{Common, PieceKey};
 use crate::ids::RequestId;
+use crate::sectors::SectorSet;
 use crate::slab::Slab;
+use crate::work::{Class, Difference, Work};
 
-/// Reads under way at once; more wait for one to end, which takes as long as the other members take.
+/// Clients' reads under way at once; more wait for one to end, which takes as long as the other members take.
 const READS_MAX: usize = 32;
+
+/// Reads under way at once for background work: places are left for clients' reads that are abandoned.
+const BACKGROUND_MAX: usize = 16;
 
 /// Places for reads. More than reads at once, since one that is abandoned keeps its place until the late answer: a few
 /// members may stall one after the other before there are none. What is not used is no memory.
@@ -31,6 +35,33 @@ pub(in super::super) struct Want {
     pub(in super::super) run: Run,
     /// It waits for whatever member it takes.
     pub(in super::super) insists: bool,
+}
+
+/// Whom a read is for.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) enum Origin {
+    /// A client waits for it.
+    Client(Want),
+    /// It was asked for by a job, and gets a result.
+    Background(Work),
+}
+
+impl Origin {
+    /// It waits for whatever member it takes: nothing is made around one that is slow.
+    pub(super) fn insists(&self) -> bool {
+        match self {
+            Self::Client(want) => want.insists,
+            Self::Background(_) => true,
+        }
+    }
+
+    /// The client's part.
+    pub(super) fn client(&self) -> Option<Want> {
+        match self {
+            Self::Client(want) => Some(*want),
+            Self::Background(_) => None,
+        }
+    }
 }
 
 /// What a read waits for before it may begin.
@@ -73,8 +104,8 @@ pub(super) struct Read {
     /// None while the place is free.
     pub(super) band: Option<Band>,
     pub(super) map: RowMap,
-    /// None once it is answered or abandoned.
-    pub(super) want: Option<Want>,
+    /// Whom it is for; none once it is answered or abandoned.
+    pub(super) origin: Option<Origin>,
     /// Its band may not be written.
     pub(super) holds_band: bool,
     /// It writes again what could not be read.
@@ -85,6 +116,8 @@ pub(super) struct Read {
     pub(super) window: SectorSet,
     /// Member requests and computations that are out.
     pub(super) outstanding: u32,
+    /// What its last computation has found.
+    pub(super) found: Difference,
 }
 
 /// Everything around the reads that they look at or use.
@@ -118,8 +151,10 @@ pub(in super::super) struct Reconstruct {
     pub(super) free: Vec<u32>,
     /// Reads that have not been looked at: for lack of room.
     pub(super) arrived: VecDeque<(Band, Want)>,
+    /// Background work that has not been looked at.
+    asked: VecDeque<(Band, Work)>,
     /// Reads that their band's batch keeps out.
-    kept_out: VecDeque<(Band, Want, Waits)>,
+    kept_out: VecDeque<(Band, Origin, Waits)>,
     pub(super) outcomes: VecDeque<Outcome>,
 }
 
@@ -130,13 +165,14 @@ impl Reconstruct {
         let blank = || Read {
             band: None,
             map,
-            want: None,
+            origin: None,
             holds_band: false,
             repairs: false,
             phase: Phase::Fill,
             columns: vec![Column::default(); usize::from(geometry.slots())].into_boxed_slice(),
             window: SectorSet::EMPTY,
             outstanding: 0,
+            found: Difference::default(),
         };
         Self {
             geometry,
@@ -145,6 +181,7 @@ impl Reconstruct {
             reads: (0..PLACES).map(|_| blank()).collect(),
             free: (0..PLACES).rev().collect(),
             arrived: VecDeque::new(),
+            asked: VecDeque::new(),
             kept_out: VecDeque::new(),
             outcomes: VecDeque::new(),
         }
@@ -163,7 +200,20 @@ impl Reconstruct {
 
     /// A part of a piece, which has been counted, is to be looked at anew when the batch of its band is over.
     pub(in super::super) fn wait_for_batch(&mut self, band: Band, want: Want) {
-        self.kept_out.push_back((band, want, Waits::ForBatch));
+        self.kept_out.push_back((band, Origin::Client(want), Waits::ForBatch));
+    }
+
+    /// Background work is to be done on a band when clients' reads leave room.
+    pub(in super::super) fn ask(&mut self, band: Band, work: Work) {
+        self.asked.push_back((band, work));
+    }
+
+    /// The class of background work that a read at `place` is for.
+    pub(in super::super) fn class_of(&self, place: u32) -> Option<Class> {
+        match self.reads[place as usize].origin {
+            Some(Origin::Background(work)) => Some(work.class),
+            Some(Origin::Client(_)) | None => None,
+        }
     }
 
     /// Whether a band is being read, so that it may not be written.
@@ -187,14 +237,27 @@ impl Reconstruct {
 
     /// Whether no read is to begin, and none has come to anything.
     pub(in super::super) fn is_quiet(&self) -> bool {
-        self.kept_out.is_empty() && self.arrived.is_empty() && self.outcomes.is_empty()
+        self.kept_out.is_empty()
+            && self.arrived.is_empty()
+            && self.asked.is_empty()
+            && self.outcomes.is_empty()
     }
 
-    /// Whether one more read may begin.
+    /// Whether one more read of a client may begin.
     fn has_room(&self) -> bool {
-        let wanted = || self.reads.iter().filter(|read| read.want.is_some()).count();
+        let wanted = || self.count(|origin| matches!(origin, Origin::Client(_)));
         let taken = self.reads.len() - self.free.len();
         !self.free.is_empty() && (taken < READS_MAX || wanted() < READS_MAX)
+    }
+
+    /// Whether one more band of background work may be taken on.
+    fn has_room_for_work(&self) -> bool {
+        let under_way = || self.count(|origin| matches!(origin, Origin::Background(_)));
+        self.arrived.is_empty() && self.has_room() && under_way() < BACKGROUND_MAX
+    }
+
+    fn count(&self, is_one: impl Fn(&Origin) -> bool) -> usize {
+        self.reads.iter().filter(|read| read.origin.as_ref().is_some_and(&is_one)).count()
     }
 
     /// Lets reads begin that can now. True if any did.
@@ -205,13 +268,17 @@ impl Reconstruct {
             if !self.has_room() {
                 return has_begun;
             }
-            let (band, want, waits) = self.kept_out.pop_front().expect("counted");
-            has_begun |= self.begin_or_wait(around, band, want, waits);
+            let (band, origin, waits) = self.kept_out.pop_front().expect("counted");
+            has_begun |= self.begin_or_wait(around, band, origin, waits);
         }
         while self.has_room()
             && let Some((band, want)) = self.arrived.pop_front()
         {
-            has_begun |= self.begin_or_wait(around, band, want, Waits::ForBand);
+            has_begun |= self.begin_or_wait(around, band, Origin::Client(want), Waits::ForBand);
+        }
+        while !self.asked.is_empty() && self.has_room_for_work() {
+            let (band, work) = self.asked.pop_front().expect("just seen");
+            has_begun |= self.begin_or_wait(around, band, Origin::Background(work), Waits::ForBand);
         }
         has_begun
     }
@@ -220,20 +287,22 @@ impl Reconstruct {
         &mut self,
         around: &mut Around<'_>,
         band: Band,
-        want: Want,
+        origin: Origin,
         waits: Waits,
     ) -> bool {
-        let may = may_begin(around, &band, want, waits)
-            || waits == Waits::ForBand && !want.insists && self.waits_for_repair(around, &band);
+        let may = may_begin(around, &band, &origin, waits)
+            || waits == Waits::ForBand && !origin.insists() && self.waits_for_repair(around, &band);
         if !may {
             reached(Mark::ReadWaitsForBand);
-            self.kept_out.push_back((band, want, waits));
+            self.kept_out.push_back((band, origin, waits));
             return false;
         }
         self.outcomes.push_back(Outcome::Wake(band.key));
-        match waits {
-            Waits::ForBand => self.begin(around, band, want),
-            Waits::ForBatch => self.outcomes.push_back(Outcome::Anew(band, want)),
+        match (waits, origin) {
+            (Waits::ForBatch, Origin::Client(want)) => {
+                self.outcomes.push_back(Outcome::Anew(band, want));
+            }
+            (Waits::ForBand | Waits::ForBatch, _) => self.begin(around, band, origin),
         }
         true
     }
@@ -256,14 +325,16 @@ impl Reconstruct {
     pub(in super::super) fn abandon(&mut self, around: &mut Around<'_>) {
         for place in 0..self.reads.len() {
             let read = &mut self.reads[place];
-            let (Some(band), Some(want)) = (read.band, read.want) else { continue };
+            let (Some(band), Some(Origin::Client(want))) = (read.band, read.origin) else {
+                continue;
+            };
             let waits_for = |slot: Slot| read.columns[usize::from(slot.0)].out > 0;
             let is_stuck = around.common.clocks.slots_out().any(waits_for);
             if want.insists || !is_stuck || planted(Bug::WaitsBehindStuck) {
                 continue;
             }
             reached(Mark::ReadAbandoned);
-            read.want = None;
+            read.origin = None;
             read.holds_band = false;
             self.outcomes.push_back(Outcome::Anew(band, want));
             self.outcomes.push_back(Outcome::Wake(band.key));
@@ -272,13 +343,13 @@ impl Reconstruct {
 }
 
 /// The table above.
-fn may_begin(around: &Around<'_>, band: &Band, want: Want, waits: Waits) -> bool {
+fn may_begin(around: &Around<'_>, band: &Band, origin: &Origin, waits: Waits) -> bool {
     let Some(stripe) = around.batch_of(band) else { return true };
     if waits == Waits::ForBatch {
         return stripe.is_stuck(&around.common.clocks);
     }
     let is_out = |slot: Slot| around.common.clocks.sits_out(slot);
-    let may = !want.insists
+    let may = !origin.insists()
         && !planted(Bug::WaitsBehindStuck)
         && match stripe.phase() {
             BatchPhase::Ready | BatchPhase::AwaitRecord => true,

@@ -1,4 +1,5 @@
-//! Reads that need the other members: of what is missing, of what could not be read, and around members that sit out.
+//! Reads that need the other members: of what is missing, of what could not be read, around members that sit out; and what
+//! background work reads.
 //!
 //! # Theory
 //!
@@ -34,6 +35,10 @@
 //! comes. What cannot be made around members that sit out, or that are being written, *insists*: it is asked of its own
 //! member whatever that takes, and if that fails it is made, when its band's batch is over, from every column there is.
 //!
+//! *Background work* reads every column of a band while the band is not written, as one that insists, and has a result in
+//! place of an answer: for a comparison every data column is added to P, and its multiple to Q, and what is not zero then
+//! differs. It begins when no client's read waits for a place, and takes a part of the places only.
+//!
 //! *Repair.* What could not be read and has been solved for is written again, so that a bad sector gets a new place, while
 //! the band's stripe still waits. It changes no content. A client's answer does not wait for it.
 //!
@@ -42,6 +47,8 @@
 //! - A band that is always written lets reads in [check: a_read_is_let_in_between_two_writes_of_its_band].
 //! - A read does not wait for a write that is stuck [check: reads_pass_a_stuck_write].
 //! - What was abandoned changes nothing when it comes [check: a_late_read_changes_no_answer].
+//! - Work that is compared while its band is written gets the old state or the new one, and none between
+//!   [check: a_band_is_compared_between_two_writes].
 
 mod act;
 mod decide;

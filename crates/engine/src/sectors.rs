@@ -16,77 +16,85 @@
 use braid_hooks::{Bug, planted};
 
 /// Sectors of a block. Gaps that are shorter are closed; writes that are shorter are gathered.
-pub(super) const BLOCK_SECTORS: u32 = 8;
+pub(crate) const BLOCK_SECTORS: u32 = 8;
 
 /// A run of sectors of the stripe unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Extent {
-    pub(super) offset: u32,
-    pub(super) sectors: u32,
+pub(crate) struct Extent {
+    pub(crate) offset: u32,
+    pub(crate) sectors: u32,
 }
 
 impl Extent {
     /// The first sector behind it.
-    pub(super) fn end(self) -> u32 {
+    pub(crate) fn end(self) -> u32 {
         self.offset + self.sectors
     }
 
-    pub(super) fn set(self) -> SectorSet {
+    pub(crate) fn set(self) -> SectorSet {
         SectorSet::run(self.offset, self.sectors)
     }
 }
 
 /// A set of the sectors of a stripe unit, which has at most 128.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct SectorSet(u128);
+pub struct SectorSet(u128);
 
 impl SectorSet {
-    pub(super) const EMPTY: Self = Self(0);
+    pub(crate) const EMPTY: Self = Self(0);
 
-    pub(super) fn run(offset: u32, sectors: u32) -> Self {
+    pub(crate) fn run(offset: u32, sectors: u32) -> Self {
         assert!(sectors <= 128 && offset + sectors <= 128, "a stripe unit has 128 sectors at most");
         let ones = if sectors == 128 { u128::MAX } else { (1 << sectors) - 1 };
         // An empty run may stand at the very end.
         Self(if sectors == 0 { 0 } else { ones << offset })
     }
 
-    pub(super) fn is_empty(self) -> bool {
+    /// Whether it has none.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
     /// How many sectors it has.
-    pub(super) fn sectors(self) -> u32 {
+    #[must_use]
+    pub fn sectors(self) -> u32 {
         self.0.count_ones()
     }
 
-    pub(super) fn union(self, other: Self) -> Self {
+    pub(crate) fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    pub(super) fn common(self, other: Self) -> Self {
+    pub(crate) fn common(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    pub(super) fn without(self, other: Self) -> Self {
+    pub(crate) fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    pub(super) fn meets(self, other: Self) -> bool {
+    pub(crate) fn meets(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    pub(super) fn contains(self, other: Self) -> bool {
+    pub(crate) fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
+    /// Its sectors, in order, counted from the start of the stripe unit.
+    pub fn offsets(self) -> impl Iterator<Item = u32> {
+        self.extents().flat_map(|extent| extent.offset..extent.end())
+    }
+
     /// The first member at `from` or behind it.
-    pub(super) fn first_from(self, from: u32) -> Option<u32> {
+    pub(crate) fn first_from(self, from: u32) -> Option<u32> {
         let rest = self.0.checked_shr(from).filter(|rest| *rest != 0)?;
         Some(from + rest.trailing_zeros())
     }
 
     /// Its extents, in order.
-    pub(super) fn extents(self) -> impl Iterator<Item = Extent> {
+    pub(crate) fn extents(self) -> impl Iterator<Item = Extent> {
         let mut rest = self;
         std::iter::from_fn(move || {
             let offset = rest.first_from(0)?;
@@ -97,7 +105,7 @@ impl SectorSet {
     }
 
     /// With its small gaps, where `allowed` has all of them.
-    pub(super) fn joined(self, allowed: Self) -> Self {
+    pub(crate) fn joined(self, allowed: Self) -> Self {
         let mut joined = self;
         let mut last: Option<Extent> = None;
         for extent in self.extents() {
