@@ -33,7 +33,7 @@ const COMPLETIONS_PER_ENTRY: u32 = 4;
 /// Threads of the kernel's that may be kept on behalf of one worker: what it cannot begin at once is theirs. It starts one
 /// more only when the others are kept. By itself it would stop at four for each processor, and a few members that hang
 /// would take them all, with what the other members need one for in line behind; so many are more than two members may have
-/// out (`braid_runtime`'s `executor/berth.rs`).
+/// out (`braid_runtime`'s `members/ring_admission.rs`).
 const KERNEL_THREADS_MAX: u32 = 1024;
 
 /// A ring for the thread that calls this, and for no other.

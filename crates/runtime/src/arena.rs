@@ -1,12 +1,13 @@
-//! Memory that several threads use at once, each its own part: the room for that trick.
+//! The bytes that the engine names: a shard's own blocks, and clients' payloads, lent to several threads at once.
 //!
-//! The engine names bytes; at any moment the effects it has handed out name runs that do not
+//! Where it stands: above the runs of bytes themselves ([`crate::shared_bytes`]) and the requests that have them
+//! ([`crate::requests`]). The engine names bytes; at any moment the effects it has handed out name runs that do not
 //! overlap where one of them is written. That is the engine's discipline, kept by its states: a
 //! stripe has either member requests or a computation out, never both on one block, and a payload is given
 //! back only once every piece has been answered and let go of. The compiler cannot see it, so the access is
-//! `unsafe` here, in one file, behind an interface that takes the engine's own names.
+//! `unsafe` here and there, behind an interface that takes the engine's own names.
 //!
-//! A read that was forsaken is the exception that the engine makes room for: its run is nobody else's from then on,
+//! A read that was forsaken is the exception that the engine makes room for: its run is its own from then on,
 //! whatever is made instead goes to the request's second side, and the request, with its first side, lives until the
 //! last that may write it has let go. A request that is over is not there any more; a read that finds it so is over
 //! itself.
@@ -15,109 +16,21 @@
 //! computation's targets are also checked against each other and against its sources.
 
 use std::io::{IoSlice, IoSliceMut};
-use std::ptr::NonNull;
 
 use braid_engine::buffer::{Buffer, Side, side_of};
 use braid_engine::computation::{Memory, Span, Work};
 use braid_geometry::SECTOR_BYTES;
 #[cfg(not(loom))]
 use braid_ring::Lease;
-use braid_ring::{Payload, Region};
 use smallvec::SmallVec;
 
 use crate::requests::{Request, Requests, Second};
+use crate::shared_bytes::SharedBytes;
 use crate::sync::Arc;
 use crate::sync::witness::{Seen, Witness};
 
 /// Runs that are lent at once, on the stack: more than a step of work names on most arrays.
 type Few<T> = SmallVec<[T; 16]>;
-
-/// A run of bytes with one owner, lent out in parts to several threads.
-pub(crate) struct SharedBytes {
-    start: NonNull<u8>,
-    length_bytes: usize,
-    owner: Owner,
-    witness: Witness,
-}
-
-/// Whose memory it is; nobody else has it.
-enum Owner {
-    Payload(Payload),
-    Region(#[allow(dead_code)] Region),
-}
-
-// SAFETY: the bytes are owned, through `owner`, and bytes may move between threads.
-#[allow(unsafe_code)]
-unsafe impl Send for SharedBytes {}
-
-// SAFETY: through a shared reference bytes are reached only by `bytes` and `bytes_mut`, whose
-// callers promise that no two accesses overlap where one of them writes.
-#[allow(unsafe_code)]
-unsafe impl Sync for SharedBytes {}
-
-#[allow(unsafe_code)]
-impl SharedBytes {
-    pub(crate) fn new(payload: Payload) -> Self {
-        let (start, length_bytes) = (payload.as_non_null(), payload.len());
-        let witness = Witness::new(length_bytes);
-        Self { start, length_bytes, owner: Owner::Payload(payload), witness }
-    }
-
-    /// Zeroes, of which those that are never used cost nothing.
-    fn reserve(length_bytes: usize) -> std::io::Result<Self> {
-        let region = Region::reserve(length_bytes)?;
-        let (start, witness) = (region.as_non_null(), Witness::new(length_bytes));
-        Ok(Self { start, length_bytes, owner: Owner::Region(region), witness })
-    }
-
-    /// The payload back, when nobody uses it any more.
-    ///
-    /// # Panics
-    /// When it never was one.
-    pub(crate) fn into_payload(self) -> Payload {
-        let _seen = self.witness.write(0, self.length_bytes);
-        match self.owner {
-            Owner::Payload(payload) => payload,
-            Owner::Region(_) => panic!("a shard's blocks are no payload"),
-        }
-    }
-
-    pub(crate) fn length_bytes(&self) -> usize {
-        self.length_bytes
-    }
-
-    /// Copies bytes that nobody writes any more.
-    pub(crate) fn copy_to(&self, offset: usize, target: &mut [u8]) {
-        let _seen = self.witness.read(offset, target.len());
-        // SAFETY: the request is answered, and this run was not left to a read that was forsaken, so the
-        // effects that wrote it have ended.
-        target.copy_from_slice(unsafe { self.bytes(offset, target.len()) });
-    }
-
-    fn check(&self, offset: usize, length: usize) {
-        let end = offset.checked_add(length);
-        assert!(end.is_some_and(|end| end <= self.length_bytes), "a run lies inside its memory");
-    }
-
-    /// # Safety
-    /// Nobody writes any of these bytes while the reference lives.
-    unsafe fn bytes(&self, offset: usize, length: usize) -> &[u8] {
-        self.check(offset, length);
-        // SAFETY: inside the owner's live memory (checked above), initialised since it was made, and not
-        // written meanwhile (the caller's promise).
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(offset), length) }
-    }
-
-    /// # Safety
-    /// Nobody else reads or writes any of these bytes while the reference lives.
-    #[allow(clippy::mut_from_ref)]
-    unsafe fn bytes_mut(&self, offset: usize, length: usize) -> &mut [u8] {
-        self.check(offset, length);
-        // SAFETY: inside the owner's live memory (checked above), initialised since it was made, and ours
-        // alone meanwhile (the caller's promise).
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(offset), length) }
-    }
-}
 
 /// The memory that one shard's effects name: its own blocks, and clients' payloads.
 #[derive(Clone)]
@@ -220,7 +133,7 @@ impl ShardMemory {
         // ended none that conflicts with it is out, whether it is forsaken or not; and whoever ends it drops
         // the lease first.
         unsafe {
-            let start = memory.start.add(offset);
+            let start = memory.start().add(offset);
             Some(match place {
                 Place::Block(_) => {
                     let blocks = Arc::clone(&self.blocks);
@@ -257,7 +170,7 @@ impl ShardMemory {
         how: impl Fn(&Witness, usize, usize) -> Seen,
     ) -> Seen {
         let (memory, offset) = self.memory_of(place);
-        how(&memory.witness, offset, length)
+        how(memory.witness(), offset, length)
     }
 
     fn memory_of<'a>(&'a self, place: &'a Place) -> (&'a SharedBytes, usize) {

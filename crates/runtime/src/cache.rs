@@ -88,6 +88,16 @@ impl Cache {
         }
     }
 
+    /// Whether writes are answered before the members have them.
+    pub(crate) fn answers_early(&self, geometry: &Geometry) -> bool {
+        matches!(geometry, Geometry::Stripe(_)) && self.mode == CacheMode::WriteBack
+    }
+
+    /// Sectors that may be answered and not on the members.
+    pub(crate) fn dirty_sectors_max(&self) -> u64 {
+        self.dirty_bytes_max / SECTOR_BYTES
+    }
+
     /// The settings as an array works by them: a unit is no larger than a chunk, memory is whole stripes, and what may be
     /// dirty is whole sectors, the same in each shard. Levels without a stripe cache hear none of it.
     #[must_use]

@@ -76,7 +76,7 @@ fn run(core: &Core, geometry: &Geometry, at: LogicalSector, left: u64) -> (bool,
         let members = core.members.load();
         let member = members.get(member)?;
         // A worker asks, and is not to be kept.
-        let may_keep = core.workers.is_some() && member.berth.is_suspect();
+        let may_keep = core.workers.is_some() && member.admission.is_suspect();
         Some(if may_keep { (false, sectors) } else { member.hole_at(sector, sectors) })
     };
     match geometry {

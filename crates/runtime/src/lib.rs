@@ -14,8 +14,26 @@
 //!                              workers with a ring each, or a queue and a few threads per member
 //! ```
 //!
-//! No thread ever waits for a shard: whoever has an event for one leaves it in the shard's inbox
-//! and tries to become its owner ([`braid_dispatch::Combiner`]); who fails goes on with other work.
+//! No thread ever waits for a shard: one that has an event for it leaves that in the shard's inbox
+//! and tries to become its owner ([`braid_dispatch::Combiner`]); if another is, it goes on with other work.
+//!
+//! # Layers
+//!
+//! A file imports from the layers below its own, and from what stands left of it
+//! (`cargo xtask tidy`: no circles of files). Who is above is told by events: what a layer cannot do itself it leaves in a
+//! machine's inbox, and says which machine has something to do.
+//!
+//! ```text
+//!   volume, extents          open                        the array as its user sees it; how it comes to be
+//!   completions   timekeeper, elevators   membership     what wakes machines: ends, moments, settings, members that come and go
+//!   drive                                                the loop: events into machines, effects out
+//!   steps                    executor/                   a client's request, step by step; the way to a member
+//!   core                                                 what the threads of one array share
+//!   ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+//!   client_request, requests, arena   members/   alarm, workers   turns   telling   watch   write_admission   log
+//!                                                        parts of it, each of which knows little of the others
+//!   client, events, options, cache, scheduling, cause, clock, waiter, shared_bytes, sync/          values, and hand-overs
+//! ```
 #![deny(unsafe_code)]
 // The hand-overs that loom explores need no more than the modules they are in.
 #![cfg_attr(loom, allow(dead_code))]
@@ -24,22 +42,39 @@
 #[cfg(all(test, not(loom)))]
 extern crate self as braid_runtime;
 
+#[cfg(not(loom))]
+mod alarm;
 mod arena;
 #[cfg(not(loom))]
 mod cache;
 #[cfg(not(loom))]
 mod cause;
 #[cfg(not(loom))]
+mod client;
+#[cfg(not(loom))]
+mod client_request;
+#[cfg(not(loom))]
 mod clock;
 #[cfg(not(loom))]
+mod completions;
+#[cfg(not(loom))]
 mod core;
-mod edges;
+#[cfg(not(loom))]
+mod drive;
+#[cfg(not(loom))]
+mod elevators;
+#[cfg(not(loom))]
+mod events;
 #[cfg(not(loom))]
 mod executor;
 #[cfg(not(loom))]
 mod extents;
 #[cfg(not(loom))]
 mod log;
+#[cfg(not(loom))]
+mod members;
+#[cfg(not(loom))]
+mod membership;
 #[cfg(all(test, any(loom, shuttle)))]
 mod models;
 #[cfg(not(loom))]
@@ -50,12 +85,15 @@ mod requests;
 #[cfg(not(loom))]
 mod scheduling;
 #[cfg(not(loom))]
-mod slate;
+mod scratch;
+mod shared_bytes;
+#[cfg(not(loom))]
+mod steps;
 mod sync;
 #[cfg(not(loom))]
 mod telling;
 #[cfg(not(loom))]
-mod timer;
+mod timekeeper;
 #[cfg(not(loom))]
 mod turns;
 #[cfg(not(loom))]
@@ -63,16 +101,17 @@ mod volume;
 #[cfg(not(loom))]
 mod waiter;
 #[cfg(not(loom))]
-mod walk;
-#[cfg(not(loom))]
 mod watch;
 #[cfg(not(loom))]
 mod workers;
+mod write_admission;
 
 #[cfg(not(loom))]
 pub use cache::Cache;
 #[cfg(not(loom))]
 pub use cause::{AnswerWords, CauseWords};
+#[cfg(not(loom))]
+pub use client::{Done, Outcome, VolumeError, VolumeOperation};
 #[cfg(not(loom))]
 pub use extents::Extent;
 #[cfg(not(loom))]
@@ -84,7 +123,7 @@ pub use scheduling::{Elevator, ElevatorState, ElevatorTuning, Multiplex, Schedul
 #[cfg(not(loom))]
 pub use telling::{Told, ToldMember};
 #[cfg(not(loom))]
-pub use volume::{Done, Outcome, Stopped, Volume, VolumeError, VolumeOperation};
+pub use volume::{Stopped, Volume};
 
 pub use braid_dispatch::{
     Counters as ElevatorCounters, Depth, Policy, Settings as ElevatorSettings,

@@ -22,7 +22,8 @@ use braid_geometry::SECTOR_BYTES;
 use tracing::{debug, error, field, info, trace, warn};
 
 use crate::cause::AnswerWords;
-use crate::executor::{MemberHandle, Table};
+use crate::members::Table;
+use crate::members::handle::MemberHandle;
 use crate::sync::Arc;
 
 const ARRAY: &str = "braid_runtime::array";

@@ -2,29 +2,31 @@
 
 use braid_assembly::{AssembledArray, Occupant};
 use braid_dispatch::Combiner;
+use braid_engine::Shard;
 use braid_engine::array::{Array, ArrayEffect, MemberId, MemberSetup, Notice};
 use braid_engine::cause::Asked;
 use braid_engine::open::{
     Joined, Levelled, Manner, Opening, OpeningError, can_miss, levelling, opening,
 };
 use braid_engine::request::Regions;
-use braid_engine::{CacheMode, Shard};
-use braid_geometry::{Geometry, SECTOR_BYTES};
 use braid_member::{DirectError, Member, MemberError, MemberKind};
 use braid_ondisk::Superblock;
 use braid_ring::RingError;
 
+use crate::alarm::Alarm;
 use crate::arena::ShardMemory;
-use crate::cache::{Cache, room_bytes};
+use crate::cache::room_bytes;
 use crate::clock::{Clock, time_of_day};
-use crate::core::{ArrayEvent, Clients, Core, End, Machine, ShardCell};
-use crate::executor::{self, Members, Place};
+use crate::core::{Clients, Core, End, ShardCell};
+use crate::events::{ArrayEvent, Machine};
+use crate::executor::fault;
 use crate::log;
+use crate::members::Members;
+use crate::members::handle::{self, Place};
 use crate::options::{Direct, Options};
 use crate::requests::Requests;
 use crate::sync::{Arc, Mutex};
 use crate::telling::Telling;
-use crate::timer::Alarm;
 use crate::turns::Turns;
 use crate::volume::Volume;
 use crate::watch::Watch;
@@ -122,8 +124,8 @@ impl Volume {
         let cell = |_| cell((shard(), &joining), &clients.requests);
         let shards = (0..options.shards).map(cell).collect::<Result<_, _>>()?;
         let turns = Turns::new(options.scheduling.turns, usize::from(options.shards));
-        turns
-            .set_cache(answers_early(&geometry, &options.cache), dirty_sectors_max(&options.cache));
+        let cache = &options.cache;
+        turns.set_cache(cache.answers_early(&geometry), cache.dirty_sectors_max());
         let core = Arc::new(Core {
             shards,
             array: Combiner::new(array),
@@ -141,7 +143,6 @@ impl Volume {
             telling: Telling::new(&assembled.newest),
             workers,
         });
-        core.workers.as_ref().inspect(|drivers| drivers.connect(&core));
         begin(&core, joining)?;
         core.schedule(|chosen| chosen.clone_from(&options.scheduling));
         untold.into_iter().for_each(|(id, untold)| lose(&core, id, &untold));
@@ -168,7 +169,7 @@ type Untold = (usize, (u64, u64), MemberError);
 fn lose(core: &Arc<Core>, id: MemberId, (_, range, error): &Untold) {
     let members = core.members.load();
     let member = members.get(id).expect("it was just taken in");
-    let cause = member.cause(Asked::Superblock, *range, *error);
+    let cause = fault::cause(member, Asked::Superblock, *range, *error);
     core.array.push(ArrayEvent::MemberLost(cause));
     core.drive(Machine::Array);
 }
@@ -176,16 +177,6 @@ fn lose(core: &Arc<Core>, id: MemberId, (_, range, error): &Untold) {
 /// Sectors of stripes that are computed before they are written where members are memory: as many as stay in a processor's
 /// own cache until then.
 const WARM_SECTORS_MAX: usize = 512;
-
-/// Whether writes are answered before the members have them.
-pub(crate) fn answers_early(geometry: &Geometry, cache: &Cache) -> bool {
-    matches!(geometry, Geometry::Stripe(_)) && cache.mode == CacheMode::WriteBack
-}
-
-/// Sectors that may be answered and not on the members.
-pub(crate) fn dirty_sectors_max(cache: &Cache) -> u64 {
-    cache.dirty_bytes_max / SECTOR_BYTES
-}
 
 fn cell(
     (shard, members): (Shard, &[Joining]),
@@ -195,7 +186,7 @@ fn cell(
     let memory = ShardMemory::new(blocks, block_sectors, Arc::clone(requests));
     let memory = memory.map_err(OpenError::Memory)?;
     // Where members wait, what goes out together is merged.
-    let is_memory = members.iter().all(|one| executor::is_memory(&*one.open.device));
+    let is_memory = members.iter().all(|one| handle::is_memory(&*one.open.device));
     let stripe_sectors = block_sectors as usize * members.len();
     let warm = (WARM_SECTORS_MAX / stripe_sectors.max(1)).max(1);
     let computations_max = if is_memory { warm } else { usize::MAX };

@@ -10,7 +10,7 @@ use braid_engine::cause::Cause;
 use braid_engine::request::{self, Fault, Piece, Progress, RequestId, ShardIndex, Split};
 use braid_ring::Payload;
 
-use crate::arena::SharedBytes;
+use crate::shared_bytes::SharedBytes;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::flaw::{self, Flaw};
 use crate::sync::{Arc, Mutex, MutexGuard, thread};
@@ -27,7 +27,7 @@ const SPARES_MAX: usize = 256;
 
 /// Kept with a request, and given back with its end.
 #[cfg(not(loom))]
-pub(crate) use crate::walk::Completion;
+pub(crate) use crate::client_request::Completion;
 /// The same in models of requests alone.
 #[cfg(loom)]
 pub(crate) type Completion = Box<dyn FnOnce(Result<(), Fault>, Option<Payload>) + Send>;
@@ -39,7 +39,7 @@ pub(crate) struct Request {
     asked: Option<request::Request>,
     payload: Option<SharedBytes>,
     second: Mutex<Option<Arc<Second>>>,
-    course: Mutex<Course>,
+    state: Mutex<State>,
     completion: Mutex<Option<Completion>>,
 }
 
@@ -63,7 +63,7 @@ impl Second {
 }
 
 #[derive(Default)]
-struct Course {
+struct State {
     progress: Progress,
     pieces: Option<Split>,
     /// Pieces that were answered early and need the payload still. Below zero while a piece's letting
@@ -126,12 +126,12 @@ impl Request {
 
     /// Notes what failed at a member for one of its pieces.
     pub(crate) fn note_cause(&self, cause: Cause) {
-        self.course.lock().expect("noting does not panic").cause = Some(cause);
+        self.state.lock().expect("noting does not panic").cause = Some(cause);
     }
 
     /// What failed at a member for it, if anything did.
     pub(crate) fn cause(&self) -> Option<Cause> {
-        self.course.lock().expect("looking does not panic").cause
+        self.state.lock().expect("looking does not panic").cause
     }
 
     /// Gives `hand_out` the pieces that are to go out now; the answer if there is nothing left to wait for.
@@ -139,20 +139,20 @@ impl Request {
         &self,
         mut hand_out: impl FnMut(ShardIndex, Piece),
     ) -> Option<Result<(), Fault>> {
-        let mut course = self.course.lock().expect("cutting does not panic");
-        while course.progress.outstanding() < PIECES_OUT_MAX {
+        let mut state = self.state.lock().expect("cutting does not panic");
+        while state.progress.outstanding() < PIECES_OUT_MAX {
             // After a failure the rest is pointless: the client gets one answer for all of it.
-            let next = if course.progress.has_failed() {
+            let next = if state.progress.has_failed() {
                 None
             } else {
-                course.pieces.as_mut().and_then(Iterator::next)
+                state.pieces.as_mut().and_then(Iterator::next)
             };
             let Some((shard, piece)) = next else {
                 let last =
-                    if flaw::has(Flaw::CutTwice) { course.pieces } else { course.pieces.take() };
-                return last.and_then(|_| course.progress.issued_all());
+                    if flaw::has(Flaw::CutTwice) { state.pieces } else { state.pieces.take() };
+                return last.and_then(|_| state.progress.issued_all());
             };
-            course.progress.issue();
+            state.progress.issue();
             hand_out(shard, piece);
         }
         None
@@ -165,24 +165,24 @@ impl Request {
         result: Result<(), Fault>,
         (keeps_payload, leaves_payload): (bool, bool),
     ) -> Option<Result<(), Fault>> {
-        let mut course = self.course.lock().expect("counting does not panic");
-        course.held += i64::from(keeps_payload);
-        course.is_left |= leaves_payload;
-        course.progress.reply(result)
+        let mut state = self.state.lock().expect("counting does not panic");
+        state.held += i64::from(keeps_payload);
+        state.is_left |= leaves_payload;
+        state.progress.reply(result)
     }
 
     /// Notes that it is answered. Whether its payload is needed still, and whether it is left.
     fn answer(&self) -> (bool, bool) {
-        let mut course = self.course.lock().expect("counting does not panic");
-        course.is_answered = true;
-        (course.held != 0, course.is_left)
+        let mut state = self.state.lock().expect("counting does not panic");
+        state.is_answered = true;
+        (state.held != 0, state.is_left)
     }
 
     /// Notes that a piece needs the payload no longer. Whether nothing does.
     fn let_go(&self) -> bool {
-        let mut course = self.course.lock().expect("counting does not panic");
-        course.held -= 1;
-        course.is_answered && course.held == 0
+        let mut state = self.state.lock().expect("counting does not panic");
+        state.held -= 1;
+        state.is_answered && state.held == 0
     }
 }
 
@@ -245,7 +245,7 @@ impl Requests {
             asked: pieces.as_ref().map(Split::request),
             payload: payload.map(SharedBytes::new),
             second: Mutex::default(),
-            course: Mutex::new(Course { pieces, ..Course::default() }),
+            state: Mutex::new(State { pieces, ..State::default() }),
             completion: Mutex::new(Some(completion)),
         };
         let before = table.in_flight.insert(id.0, Arc::clone(&request));

@@ -3,18 +3,14 @@
 //! Settings are the array's, with exceptions for single slots. What is `auto` is decided by what the device says of itself:
 //! a member that turns gets the deadline elevator, every other one none; the multiplexer is on where a member turns.
 //! A device that says nothing counts as one that does not turn.
+//!
+//! What it does not do: carry the settings to the members ([`crate::elevators`]).
 
 use std::collections::BTreeMap;
 
 use braid_dispatch::{Counters, Depth, Policy, Settings};
-use braid_elevator::{MultiplexerSettings, Slice};
+use braid_elevator::MultiplexerSettings;
 use braid_engine::SitOut;
-use braid_engine::array::MemberId;
-
-use crate::core::{AbortOnPanic, ArrayEvent, Core, Machine};
-use crate::executor::{Lane, MemberHandle, Table};
-use crate::sync::Arc;
-use crate::volume::Volume;
 
 const NS_IN_MS: u64 = 1_000_000;
 
@@ -75,7 +71,12 @@ pub struct Scheduling {
 
 impl Scheduling {
     /// The settings of the member in `slot`, which turns or not, with the multiplexer on or off.
-    fn settings_of(&self, slot: Option<u16>, turns: bool, is_multiplexed: bool) -> Settings {
+    pub(crate) fn settings_of(
+        &self,
+        slot: Option<u16>,
+        turns: bool,
+        is_multiplexed: bool,
+    ) -> Settings {
         let exception = slot.and_then(|slot| self.exceptions.get(&slot));
         let policy = match exception.unwrap_or(&self.elevator) {
             Elevator::Deadline => Policy::Deadline,
@@ -100,17 +101,24 @@ impl Scheduling {
         }
     }
 
-    /// The settings of members that have an elevator.
-    fn sorting(&self, members: &Table, is_multiplexed: bool) -> Vec<Settings> {
-        let settings = members
-            .iter()
-            .map(|member| self.settings_of(member.slot(), member.turns(), is_multiplexed));
+    /// The settings of those `members`, by slot and whether they turn, that have an elevator.
+    pub(crate) fn sorting(
+        &self,
+        members: impl Iterator<Item = (Option<u16>, bool)>,
+        is_multiplexed: bool,
+    ) -> Vec<Settings> {
+        let settings = members.map(|(slot, turns)| self.settings_of(slot, turns, is_multiplexed));
         settings.filter(|settings| settings.policy == Policy::Deadline).collect()
     }
 
     /// When members sit out: what elevators hold back is not their member's doing. A write may be held until it expires,
     /// and a second to get its turn; a read until it expires, or for as long as the multiplexer may hold it.
-    fn sit_out(&self, settings: SitOut, sorting: &[Settings], is_multiplexed: bool) -> SitOut {
+    pub(crate) fn sit_out(
+        &self,
+        settings: SitOut,
+        sorting: &[Settings],
+        is_multiplexed: bool,
+    ) -> SitOut {
         let write_ms = sorting.iter().map(|one| one.write_expiry_ns / NS_IN_MS + 1000);
         let turns_ns = if is_multiplexed { self.turns.period_ns.saturating_mul(2) } else { 0 };
         let read_ms = sorting.iter().map(|one| one.read_expiry_ns.max(turns_ns) / NS_IN_MS + 100);
@@ -123,7 +131,11 @@ impl Scheduling {
 
     /// The settings of the multiplexer over members of which one turns, or none does. Where every writer waits for the
     /// members there is no flusher to give a share to, and nothing to hold reads for.
-    fn settings_of_turns(&self, one_turns: bool, answers_early: bool) -> MultiplexerSettings {
+    pub(crate) fn settings_of_turns(
+        &self,
+        one_turns: bool,
+        answers_early: bool,
+    ) -> MultiplexerSettings {
         let is_on = match self.multiplex {
             Multiplex::On => true,
             Multiplex::Auto => one_turns && answers_early,
@@ -144,95 +156,6 @@ pub struct ElevatorState {
     pub settings: Settings,
     /// What it did.
     pub counters: Counters,
-}
-
-impl Core {
-    /// Has all members scheduled as `scheduling` says, from now on.
-    pub(crate) fn schedule(self: &Arc<Self>, change: impl FnOnce(&mut Scheduling)) {
-        let _guard = AbortOnPanic::new();
-        let mut chosen = self.scheduling.lock().expect("setting does not panic");
-        change(&mut chosen);
-        let members = self.members.load();
-        let one_turns = members.iter().any(|member| member.turns());
-        // The lock is kept, so that of two who set the last one is heard by all members.
-        let mut turns = chosen.settings_of_turns(one_turns, self.turns.answers_early());
-        let sorting = chosen.sorting(&members, turns.is_on);
-        turns.is_on &= !sorting.is_empty();
-        self.turns.set(turns);
-        let mut heard = Vec::new();
-        for member in members.iter() {
-            let lane = Lane::new(self, member);
-            member
-                .scheduler
-                .set(&lane, chosen.settings_of(member.slot(), member.turns(), turns.is_on));
-            // Whoever was held may not be any more.
-            member.scheduler.dispatch_held(&lane);
-            heard.extend(lane.into_heard());
-        }
-        drop(members);
-        let settings = *self.sit_out.lock().expect("setting does not panic");
-        let settings = chosen.sit_out(settings, &sorting, turns.is_on);
-        self.array.push(ArrayEvent::SitOut(settings));
-        drop(chosen);
-        self.drive(Machine::Array);
-        heard.into_iter().for_each(|machine| self.drive(machine));
-    }
-
-    /// The same once more, since something else has been set.
-    pub(crate) fn schedule_again(self: &Arc<Self>) {
-        self.schedule(|_| {});
-    }
-
-    /// The end of a slice has come for a member that had something held.
-    pub(crate) fn dispatch_held(self: &Arc<Self>, member: MemberId) {
-        let _guard = AbortOnPanic::new();
-        let members = self.members.load();
-        let Some(member) = members.get(member) else { return };
-        let lane = Lane::new(self, member);
-        member.scheduler.dispatch_held(&lane);
-        self.drive_heard(lane.into_heard(), None);
-    }
-}
-
-impl Volume {
-    /// How its members are scheduled.
-    pub fn scheduling(&self) -> Scheduling {
-        self.core().scheduling.lock().expect("setting does not panic").clone()
-    }
-
-    /// Its members are to be scheduled like this from now on, under load or not. Nothing that waits is lost.
-    pub fn schedule(&self, scheduling: Scheduling) {
-        crate::log::tuned("scheduling", &scheduling);
-        self.core().schedule(|chosen| *chosen = scheduling);
-    }
-
-    /// Whether reads and write-back take turns now.
-    pub fn is_multiplexed(&self) -> bool {
-        self.core().turns.is_on()
-    }
-
-    /// The last hundred periods of the multiplexer, the oldest first; times count from when the array was started.
-    pub fn slices(&self) -> Vec<Slice> {
-        self.core().turns.slices()
-    }
-
-    /// Every member's elevator.
-    pub fn elevators(&self) -> Vec<ElevatorState> {
-        let _guard = AbortOnPanic::new();
-        let core = self.core();
-        let state = |member: &Arc<MemberHandle>| {
-            let lane = Lane::new(core, member);
-            let state = ElevatorState {
-                slot: member.slot(),
-                rotational: member.rotational(),
-                settings: member.scheduler.settings(&lane),
-                counters: member.scheduler.counters(&lane),
-            };
-            core.drive_heard(lane.into_heard(), None);
-            state
-        };
-        core.members.load().iter().map(state).collect()
-    }
 }
 
 #[cfg(test)]

@@ -1,80 +1,32 @@
 //! The array as a client sees it: bytes to read and write, from any thread.
 
+use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 
+use braid_elevator::Slice;
 use braid_engine::array::{Array, MemberId};
-use braid_engine::request::{self, Allowed, ByteOperation, ByteRequest, Denial, Fault, ShardIndex};
+use braid_engine::request::{self, Allowed, ByteOperation, ByteRequest, Denial, ShardIndex};
 use braid_engine::{Counters, Shard, SitOut};
 use braid_geometry::{Geometry, SECTOR_BYTES};
 use braid_member::DirectError;
 use braid_ring::Payload;
 
 use crate::cache::Cache;
-use crate::core::{ArrayEvent, Core, Machine, ShardEvent};
+use crate::client::{Done, Outcome, VolumeError, VolumeOperation};
+use crate::client_request::{Asker, Client, Completion};
+use crate::core::{AbortOnPanic, Core};
+use crate::events::{ArrayEvent, Machine, ShardEvent};
+use crate::executor::submitter::Submitter;
 use crate::log;
-use crate::open::{answers_early, dirty_sectors_max};
+use crate::members::handle::MemberHandle;
 use crate::options::Options;
+use crate::scheduling::{ElevatorState, Scheduling};
+use crate::scratch::DriveScratch;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::flaw::{self, Flaw};
 use crate::sync::{Arc, Mutex};
 use crate::telling::Told;
 use crate::waiter;
-use crate::walk::{Asker, Client, Completion};
-
-/// What a client asks. Offsets and lengths are in bytes and need no alignment.
-#[derive(Debug)]
-#[allow(missing_docs)] // the fields are what the variant's line says
-pub enum VolumeOperation {
-    /// Fill the payload from `offset`.
-    Read { offset: u64, payload: Payload },
-    /// Write the payload at `offset`; `durable` before the answer.
-    Write { offset: u64, payload: Payload, durable: bool },
-    /// Make every write answered so far durable.
-    Flush,
-    /// Make a range read as zeroes. With `may_punch` space may be given back; with `fast` refuse
-    /// ([`VolumeError::NotFast`]) rather than write zeroes out.
-    WriteZeroes { offset: u64, length: u64, may_punch: bool, fast: bool, durable: bool },
-    /// The content of a range is not needed any more.
-    Trim { offset: u64, length: u64, durable: bool },
-}
-
-/// Why a request failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum VolumeError {
-    /// The array or the way it was opened does not allow writes.
-    #[error("the array is read-only")]
-    ReadOnly,
-    /// More members failed than the level can make up for, here or altogether.
-    #[error("input/output error: {0}")]
-    Io(Fault),
-    /// The file system below a member is full.
-    #[error("no space is left below a member")]
-    NoSpace,
-    /// Zeroing this range would not be faster than writing zeroes.
-    #[error("zeroing is not fast here")]
-    NotFast,
-    /// There is no memory for the bytes around those that do not fill sectors.
-    #[error("there is no memory for the request")]
-    NoMemory,
-    /// The range does not lie inside the array.
-    #[error("the range lies outside the array")]
-    OutOfRange,
-    /// The array is being stopped.
-    #[error("the array is stopping")]
-    Stopping,
-}
-
-/// The end of a request.
-#[derive(Debug)]
-pub struct Outcome {
-    /// How it went.
-    pub result: Result<(), VolumeError>,
-    /// The payload that came with the request.
-    pub payload: Option<Payload>,
-}
-
-/// Called once, on any thread; it must not wait for the volume.
-pub type Done = Box<dyn FnOnce(Outcome) + Send>;
 
 /// How an array stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,7 +133,7 @@ impl Volume {
         let core = &self.core;
         let shards = core.clients.regions.shards();
         *set = Cache { unit_bytes: set.unit_bytes, ..cache }.in_force(&self.geometry, shards);
-        core.turns.set_cache(answers_early(&self.geometry, &set), dirty_sectors_max(&set));
+        core.turns.set_cache(set.answers_early(&self.geometry), set.dirty_sectors_max());
         log::tuned("cache", &*set);
         let tuning = set.tuning(&self.geometry, shards);
         for (index, cell) in (0u16..).map(ShardIndex).zip(&core.shards) {
@@ -229,7 +181,7 @@ impl Volume {
     /// A number that is another one when members have ended anything.
     #[must_use]
     pub fn ended_at_members(&self) -> u64 {
-        self.core.members.load().iter().map(|member| member.berth.ended()).sum()
+        self.core.members.load().iter().map(|member| member.admission.ended()).sum()
     }
 
     /// Members that have been asked for something that has not ended.
@@ -269,6 +221,45 @@ impl Volume {
         self.core.shards.iter().map(|cell| cell.combiner.owner_misses()).sum()
     }
 
+    /// How its members are scheduled.
+    pub fn scheduling(&self) -> Scheduling {
+        self.core.scheduling.lock().expect("setting does not panic").clone()
+    }
+
+    /// Its members are to be scheduled like this from now on, under load or not. Nothing that waits is lost.
+    pub fn schedule(&self, scheduling: Scheduling) {
+        log::tuned("scheduling", &scheduling);
+        self.core.schedule(|chosen| *chosen = scheduling);
+    }
+
+    /// Whether reads and write-back take turns now.
+    pub fn is_multiplexed(&self) -> bool {
+        self.core.turns.is_on()
+    }
+
+    /// The last hundred periods of the multiplexer, the oldest first; times count from when the array was started.
+    pub fn slices(&self) -> Vec<Slice> {
+        self.core.turns.slices()
+    }
+
+    /// Every member's elevator.
+    pub fn elevators(&self) -> Vec<ElevatorState> {
+        let _guard = AbortOnPanic::new();
+        let core = &self.core;
+        let state = |member: &Arc<MemberHandle>| {
+            let submitter = Submitter::new(core, member);
+            let state = ElevatorState {
+                slot: member.slot(),
+                rotational: member.rotational(),
+                settings: member.scheduler.settings(&submitter),
+                counters: member.scheduler.counters(&submitter),
+            };
+            core.drive_heard(submitter.into_heard(), None);
+            state
+        };
+        core.members.load().iter().map(state).collect()
+    }
+
     /// Number of slots without a member.
     #[must_use]
     pub fn missing_count(&self) -> usize {
@@ -302,7 +293,9 @@ impl Volume {
         if !was_running && self.stopping.load(Ordering::SeqCst) {
             return core.tell(client, Outcome { result: Err(VolumeError::Stopping), payload });
         }
-        let Some(request) = request else { return core.flush(Completion::Flush(client)) };
+        let Some(request) = request else {
+            return self.drive(|machines| core.flush(Completion::Flush(client), machines));
+        };
         log::asked(&request);
         let (read_only, zero_is_fast) = (self.read_only, self.zero_is_fast);
         let allowed = Allowed { geometry: &self.geometry, read_only, zero_is_fast };
@@ -311,7 +304,14 @@ impl Volume {
             log::refused(&request, &denial);
             return core.tell(client, Outcome { result: Err(denial), payload });
         }
-        core.set_out(&request, payload, client);
+        self.drive(|machines| core.start(&request, payload, client, machines));
+    }
+
+    /// Lets `begin` say which machines have something to do, and drives them.
+    fn drive(&self, begin: impl FnOnce(&mut VecDeque<Machine>)) {
+        let mut scratch = DriveScratch::take();
+        begin(&mut scratch.machines);
+        self.core.drive_all(scratch);
     }
 
     /// Refuses new requests, waits for those in flight, flushes, and leaves the superblocks clean

@@ -1,13 +1,7 @@
-//! Workers as those who drive the machines and keep their moments.
+//! The workers of a volume: which one drives a machine, and which sleeps for a moment.
 //!
-//! ```text
-//!   other threads: event into the shard's inbox ──▶ a worker is told once, until it has looked
-//!   worker, a turn: completions → events (all of them) → shards driven → operations → one submit
-//! ```
-//!
-//! A thread that is no worker never drives a machine while there are workers: it would have to hand
-//! each operation over, and this way it hands over one event. When the workers have been stopped it
-//! does drive, and threads carry out what comes of it ([`crate::executor`]).
+//! A machine is given to a worker by a token, and a worker is told of it once, until it has looked. Who drives it then, and
+//! who rings, are values that layers above give ([`Wake`]); here only the tokens are known.
 //!
 //! Invariant: a shard whose inbox was pushed to is driven afterwards. `scheduled` is cleared before it is
 //! driven, so a push either finds it cleared, and schedules, or is seen (`volume_tests` over both ways).
@@ -18,25 +12,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use braid_engine::request::ShardIndex;
 use braid_ring::{RingError, Settings, Wake, Worker, Workers};
 
+use crate::alarm::Arm;
 use crate::clock::Clock;
-use crate::core::{Core, Machine};
+use crate::events::Machine;
 use crate::options::{Io, Options};
-use crate::slate::Slate;
-use crate::sync::{Arc, Weak};
-use crate::timer::Arm;
+use crate::sync::Arc;
 
 /// The token of the array; shards have their index.
 const ARRAY: u64 = u64::MAX;
-
-/// Moments. The token is the place that [`crate::timer`] knows them by. It keeps no array: a moment may be far away.
-struct AlarmPort(Weak<Core>);
 
 /// The workers of a volume, and what they tell it by.
 pub(crate) struct Drivers {
     pub(crate) workers: Arc<Workers>,
     /// Whether they are the volume's alone.
     is_own: bool,
-    alarm: OnceLock<Arc<AlarmPort>>,
+    /// Who is told that a moment has come. The token is the place that [`crate::alarm`] knows it by.
+    alarm: OnceLock<Arc<dyn Wake>>,
     /// Machines that a worker has been told to look at and has not looked at yet: shards, the array.
     scheduled: Vec<AtomicBool>,
 }
@@ -63,10 +54,10 @@ impl Drivers {
         Self { workers, is_own, alarm: OnceLock::new(), scheduled }
     }
 
-    /// Says whom they serve, now that the core has its place.
-    pub(crate) fn connect(&self, core: &Arc<Core>) {
-        let is_first = self.alarm.set(Arc::new(AlarmPort(Arc::downgrade(core)))).is_ok();
-        assert!(is_first, "a core is connected once");
+    /// Says who is told of moments.
+    pub(crate) fn connect(&self, alarm: Arc<dyn Wake>) {
+        let is_first = self.alarm.set(alarm).is_ok();
+        assert!(is_first, "workers are connected once");
     }
 
     /// Whether a worker has been told of a machine, which worker that is, and by which token.
@@ -87,13 +78,13 @@ impl Drivers {
         self.workers.current().is_some()
     }
 
-    /// Has a worker drive `machine`; false when there are none any more.
-    pub(crate) fn schedule(&self, core: &Arc<Core>, machine: Machine) -> bool {
+    /// Has a worker tell `driver` of `machine`; false when there are none any more.
+    pub(crate) fn schedule<D: Wake + 'static>(&self, driver: &Arc<D>, machine: Machine) -> bool {
         let (slot, on, token) = self.scheduling(machine);
         if slot.swap(true, Ordering::SeqCst) {
             return true;
         }
-        let told = self.workers.wake(on, Arc::clone(core) as Arc<dyn Wake>, token);
+        let told = self.workers.wake(on, Arc::clone(driver) as Arc<dyn Wake>, token);
         if told.is_err() {
             slot.store(false, Ordering::SeqCst);
         }
@@ -101,11 +92,27 @@ impl Drivers {
     }
 
     /// The same for a worker that has just pushed a completion: once the others of this turn are told.
-    pub(crate) fn put_off(&self, worker: &Worker, core: Arc<Core>, machine: Machine) {
+    pub(crate) fn put_off<D: Wake + 'static>(
+        &self,
+        worker: &Worker,
+        driver: &Arc<D>,
+        machine: Machine,
+    ) {
         let (slot, _, token) = self.scheduling(machine);
         if !slot.swap(true, Ordering::SeqCst) {
-            worker.afterwards(core, token);
+            worker.afterwards(Arc::clone(driver) as Arc<dyn Wake>, token);
         }
+    }
+
+    /// The machine that a worker is told of by `token`, which is driven from now on.
+    pub(crate) fn begin(&self, token: u64) -> Machine {
+        let machine = match token {
+            ARRAY => Machine::Array,
+            index => Machine::Shard(ShardIndex(u16::try_from(index).expect("one of our tokens"))),
+        };
+        // Before looking, so that a thread that pushes from now on tells a worker again.
+        self.scheduling(machine).0.store(false, Ordering::SeqCst);
+        machine
     }
 
     /// Has a worker wake the alarm at a moment; false when there are none any more.
@@ -122,32 +129,5 @@ impl Drivers {
         if self.is_own {
             self.workers.stop();
         }
-    }
-}
-
-impl Wake for Core {
-    fn wake(self: Arc<Self>, _: &Worker, token: u64) {
-        let machine = match token {
-            ARRAY => Machine::Array,
-            index => Machine::Shard(ShardIndex(u16::try_from(index).expect("one of our tokens"))),
-        };
-        let drivers = self.workers.as_ref().expect("only workers tell a core anything");
-        // Before looking, so that whoever pushes from now on tells a worker again.
-        drivers.scheduling(machine).0.store(false, Ordering::SeqCst);
-        let mut slate = Slate::take();
-        slate.machines.push_back(machine);
-        self.drive_here(slate);
-    }
-}
-
-impl Wake for AlarmPort {
-    fn wake(self: Arc<Self>, _: &Worker, token: u64) {
-        let Some(core) = self.0.upgrade() else { return };
-        core.rang(usize::try_from(token).expect("one of our tokens"));
-    }
-
-    fn forgotten(self: Arc<Self>, _: u64) {
-        let Some(core) = self.0.upgrade() else { return };
-        core.keep_time_without_workers();
     }
 }

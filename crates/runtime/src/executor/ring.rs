@@ -2,12 +2,13 @@
 //!
 //! What no ring can do it gives back, and the member's threads do it ([`super::threads`]): members without a descriptor,
 //! vectors that are tried again part by part, ranges of zeroes that are longer than one operation where the kernel makes
-//! none, durable writes where the flag for them is refused, whatever is wrong with a request (they say what), and everything
-//! once the workers have been stopped. How much of a member comes here, and whether anything does, is [`super::berth`]'s.
+//! none, durable writes where the flag for them is refused, what is wrong with a request (they say what), and everything
+//! once the workers have been stopped. How much of a member comes here, and whether anything does, is said in
+//! [`crate::members::ring_admission`]; where its ends come is [`crate::completions`].
 //!
 //! ```text
 //!   submit ──▶ first ──▶ ring ──▶ completion ──▶ after ─┬─▶ the next one ──▶ ring
-//!                                                       ├─▶ an answer ────▶ Lane::complete
+//!                                                       ├─▶ an answer ────▶ Submitter::complete
 //!                                                       └─▶ for threads
 //! ```
 //!
@@ -16,54 +17,16 @@
 
 use std::io;
 
-use braid_engine::array::MemberId;
-use braid_engine::cause::Asked;
-use braid_engine::effect::{IoId, MemberIo, MemberOperation};
-use braid_engine::request::ShardIndex;
+use braid_engine::effect::{MemberIo, MemberOperation};
 use braid_member::{Deed, MemberError, Raw};
-use braid_ring::{
-    Completion, Descriptor, Handler, Lease, Memory, Operation as RingOperation, Segment, Segments,
-    Worker,
-};
+use braid_ring::{Descriptor, Lease, Memory, Operation as RingOperation, Segment, Segments};
 
-use super::lane::Lane;
-use super::member::MemberHandle;
-use super::operation::{Item, Operation, Parts, deed, span_of};
-use super::zeroing;
+use super::zeroing::{self, Step};
 use crate::core::Core;
-use crate::sync::{Arc, Weak};
+use crate::members::handle::MemberHandle;
+use crate::members::operation::{Item, Operation, Parts, deed, span_of};
+use crate::sync::Arc;
 use crate::workers::Drivers;
-
-/// Where what is asked of one member ends.
-pub(super) struct Port {
-    core: Weak<Core>,
-    member: MemberId,
-    /// Whose plain transfers: the token is the [`IoId`]. For the rest it is that of a place.
-    shard: Option<ShardIndex>,
-}
-
-/// All ports of a member.
-pub(crate) struct Ports {
-    of_shards: Vec<Arc<Port>>,
-    rest: Arc<Port>,
-}
-
-impl Ports {
-    pub(super) fn new(core: &Arc<Core>, member: MemberId) -> Self {
-        let port = |shard| Arc::new(Port { core: Arc::downgrade(core), member, shard });
-        let shards = 0..u16::try_from(core.shards.len()).expect("made from a u16");
-        let of_shards = shards.map(|shard| port(Some(ShardIndex(shard)))).collect();
-        Self { of_shards, rest: port(None) }
-    }
-}
-
-/// What comes after an operation of the ring.
-pub(super) enum Step {
-    Answer(Result<(), MemberError>),
-    Submit(RingOperation),
-    /// It is for the member's threads.
-    Leave,
-}
 
 /// Gives an operation to a ring; gives back what is for the member's threads.
 pub(super) fn submit(
@@ -167,7 +130,7 @@ fn transfer(
 }
 
 /// What comes after an operation of the ring that `operation` was.
-fn after(
+pub(crate) fn after(
     raw: &Raw,
     member: &MemberHandle,
     operation: &Operation,
@@ -189,62 +152,22 @@ fn after(
 }
 
 /// How many bytes a transfer moves.
-fn length_of(memory: &Segments) -> u64 {
+pub(crate) fn length_of(memory: &Segments) -> u64 {
     memory.iter().map(Segment::length_bytes).sum::<usize>() as u64
 }
 
 /// How something has ended, as the member sees it.
-fn ended(raw: &Raw, deed: Deed, result: io::Result<usize>, batch: u64) -> Result<(), MemberError> {
+pub(crate) fn ended(
+    raw: &Raw,
+    deed: Deed,
+    result: io::Result<usize>,
+    batch: u64,
+) -> Result<(), MemberError> {
     result.map_err(|error| raw.fault(deed, error))?;
     raw.confirm(deed, batch)
 }
 
-impl Handler for Port {
-    fn complete(self: Arc<Self>, worker: &Worker, completion: Completion) {
-        let Some(core) = self.core.upgrade() else { return };
-        let members = core.members.load();
-        let member = members.get(self.member).expect("what is closed has nothing out");
-        let raw = member.raw().expect("only members with a descriptor are on rings");
-        let lane = Lane::new(&core, member);
-        let Completion { token, result, operation: done, .. } = completion;
-        if let Some(shard) = self.shard {
-            let (deed, asked, range) = match &done {
-                RingOperation::Read { offset, memory, .. } => {
-                    (Deed::Read, Asked::Read, (*offset, length_of(memory)))
-                }
-                RingOperation::Write { offset, memory, .. } => {
-                    (Deed::Write { durable: false }, Asked::Write, (*offset, length_of(memory)))
-                }
-                _ => unreachable!("a plain transfer reads or writes"),
-            };
-            // What it leased is given back before anyone hears of the end.
-            drop(done);
-            let result = ended(raw, deed, result, worker.batch());
-            member.berth.leave();
-            let result = result.map_err(|error| member.fault_at(asked, range, error));
-            lane.answer(shard, IoId(token), result);
-        } else {
-            let operation = member.take_back(token);
-            let step = after(raw, member, &operation, (&done, result), worker.batch());
-            drop(done);
-            if let Step::Submit(next) = step {
-                return worker.submit(next, self, member.note_out(operation));
-            }
-            match operation.takes_room() {
-                true => member.berth.leave(),
-                false => member.berth.end_aside(),
-            }
-            match step {
-                Step::Answer(result) => lane.complete(operation, result),
-                _ => member.crew.push(member, operation),
-            }
-        }
-        lane.begin_kept();
-        core.drive_heard(lane.into_heard(), Some(worker));
-    }
-}
-
 /// The open files of a member. One that has none left to open does without numbers.
-pub(super) fn files(member: &MemberHandle) -> Vec<Descriptor> {
+pub(crate) fn files(member: &MemberHandle) -> Vec<Descriptor> {
     member.raw().and_then(|raw| raw.files().ok()).unwrap_or_default()
 }

@@ -15,12 +15,19 @@
 use std::io;
 
 use braid_engine::effect::{MemberIo, MemberOperation};
-use braid_member::{Deed, Raw, ZeroWay};
+use braid_member::{Deed, MemberError, Raw, ZeroWay};
 use braid_ring::{Memory, Operation, Segment, Segments, Zeroing as Way};
 
-use super::member::MemberHandle;
-use super::operation::deed;
-use super::ring::Step;
+use crate::members::handle::MemberHandle;
+use crate::members::operation::deed;
+
+/// What comes after an operation of the ring.
+pub(crate) enum Step {
+    Answer(Result<(), MemberError>),
+    Submit(Operation),
+    /// It is for the member's threads.
+    Leave,
+}
 
 /// Runs of zeroes that one operation writes.
 const RUNS_MAX: usize = 256;

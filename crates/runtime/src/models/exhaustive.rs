@@ -17,13 +17,13 @@ use loom::sync::Arc;
 use loom::thread;
 
 use crate::arena::ShardMemory;
-use crate::edges::Turnstile;
 use crate::requests::{self, Requests};
 use crate::sync::flaw::{Flaw, choose};
+use crate::write_admission::WriteAdmission;
 
-/// What writes at the turnstile share.
+/// What the writes share.
 struct Gate {
-    turnstile: Turnstile<Way>,
+    admission: WriteAdmission<Way>,
     inside: AtomicUsize,
     passed: AtomicUsize,
 }
@@ -37,18 +37,18 @@ impl Gate {
         thread::yield_now();
         self.inside.fetch_sub(weight, Ordering::Relaxed);
         self.passed.fetch_add(1, Ordering::Relaxed);
-        self.turnstile.leave(way, |next| self.pass(next));
+        self.admission.leave(way, |next| self.pass(next));
     }
 }
 
 /// Two aligned writes and one that is not.
-fn pass_the_turnstile() {
-    explore("turnstile: alone is alone", 3, || {
+fn admit_writes() {
+    explore("write admission: alone is alone", 3, || {
         let (inside, passed) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let gate = Shared::new(Gate { turnstile: Turnstile::default(), inside, passed });
+        let gate = Shared::new(Gate { admission: WriteAdmission::default(), inside, passed });
         let pass = |way: Way| {
             let gate = Shared::clone(&gate);
-            move || gate.turnstile.enter(way, way).into_iter().for_each(|way| gate.pass(way))
+            move || gate.admission.enter(way, way).into_iter().for_each(|way| gate.pass(way))
         };
         let others = [thread::spawn(pass(Way::Beside)), thread::spawn(pass(Way::Alone))];
         pass(Way::Beside)();
@@ -62,14 +62,14 @@ const ALONE: usize = 100;
 
 #[test]
 fn an_unaligned_write_is_alone_under_every_schedule() {
-    pass_the_turnstile();
+    admit_writes();
 }
 
 #[test]
 #[should_panic(expected = "alone means alone")]
-fn a_turnstile_where_nobody_waits_is_caught() {
+fn an_admission_where_no_write_waits_is_caught() {
     choose(Flaw::EnterAtOnce);
-    pass_the_turnstile();
+    admit_writes();
 }
 
 /// The pieces that are to go out now, and the answer if there is nothing to wait for.

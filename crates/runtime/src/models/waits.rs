@@ -13,17 +13,17 @@ use braid_sync::models::{explore, sample};
 use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread;
 
+use crate::alarm::{Alarm, Arm, Rang, Slept, Woken};
+use crate::client::Outcome;
 use crate::clock::Clock;
 use crate::core::End;
-use crate::core::Machine;
-use crate::edges::Turnstile;
-use crate::executor::berth::{self, Berth};
-use crate::executor::threads::Queue;
+use crate::events::Machine;
+use crate::members::crew::Queue;
+use crate::members::ring_admission::{RingAdmission, Route};
 use crate::sync::flaw::{Flaw, choose};
-use crate::timer::{Alarm, Arm, Rang, Slept, Woken};
-use crate::volume::Outcome;
 use crate::waiter::{self, InFlight};
 use crate::watch::Watch;
+use crate::write_admission::WriteAdmission;
 
 /// Small models have fewer schedules than this, or are cut off here.
 const SCHEDULES_MAX: usize = 30_000;
@@ -66,46 +66,46 @@ fn effects_under_ownership_are_caught() {
 }
 
 /// A write that ends as soon as it has begun.
-fn pass(turnstile: &Turnstile<Way>, way: Way, passed: &AtomicUsize) {
+fn pass(admission: &WriteAdmission<Way>, way: Way, passed: &AtomicUsize) {
     passed.fetch_add(1, Ordering::Relaxed);
-    turnstile.leave(way, |next| pass(turnstile, next, passed));
+    admission.leave(way, |next| pass(admission, next, passed));
 }
 
 /// Two aligned writes and one that is not, twice.
-fn pass_the_turnstile() {
+fn admit_writes() {
     let model = || {
-        let turnstile = Arc::new(Turnstile::default());
+        let admission = Arc::new(WriteAdmission::default());
         let passed = Arc::new(AtomicUsize::new(0));
         let others: Vec<_> = (0..2)
             .map(|_| {
-                let (turnstile, passed) = (Arc::clone(&turnstile), Arc::clone(&passed));
+                let (admission, passed) = (Arc::clone(&admission), Arc::clone(&passed));
                 thread::spawn(move || {
-                    let is_in = turnstile.enter(Way::Beside, Way::Beside);
-                    is_in.into_iter().for_each(|way| pass(&turnstile, way, &passed));
+                    let is_in = admission.enter(Way::Beside, Way::Beside);
+                    is_in.into_iter().for_each(|way| pass(&admission, way, &passed));
                 })
             })
             .collect();
         for _ in 0..2 {
-            let is_in = turnstile.enter(Way::Alone, Way::Alone);
-            is_in.into_iter().for_each(|way| pass(&turnstile, way, &passed));
+            let is_in = admission.enter(Way::Alone, Way::Alone);
+            is_in.into_iter().for_each(|way| pass(&admission, way, &passed));
         }
         others.into_iter().for_each(|other| other.join().expect("it does not panic"));
         assert_eq!(passed.load(Ordering::Relaxed), 4, "everybody has passed");
     };
-    explore("turnstile: everybody passes", SCHEDULES_MAX, model);
-    sample("turnstile: everybody passes", SCHEDULES_MAX / 10, false, model);
+    explore("write admission: every write begins", SCHEDULES_MAX, model);
+    sample("write admission: every write begins", SCHEDULES_MAX / 10, false, model);
 }
 
 #[test]
-fn nobody_is_left_at_the_turnstile() {
-    pass_the_turnstile();
+fn every_write_is_admitted() {
+    admit_writes();
 }
 
 #[test]
 #[should_panic(expected = "everybody has passed")]
-fn a_turnstile_that_begins_nobody_is_caught() {
+fn an_admission_that_begins_no_write_is_caught() {
     choose(Flaw::LeaveSilent);
-    pass_the_turnstile();
+    admit_writes();
 }
 
 /// One thread queues work, two do it, and a stop comes while some is queued.
@@ -148,40 +148,40 @@ fn a_queue_that_ends_with_work_in_it_is_caught() {
 
 /// Three requests for one place at the rings, each by a thread that carries out what it may.
 fn wait_for_room() {
-    let ask = |berth: &Berth<usize>, done: &AtomicUsize, request: usize| {
+    let ask = |admission: &RingAdmission<usize>, done: &AtomicUsize, request: usize| {
         let carry_out = |request| {
             done.fetch_add(request, Ordering::Relaxed);
-            berth.leave();
+            admission.leave();
         };
-        match berth.way() {
-            berth::Way::Ring => carry_out(request),
-            berth::Way::Line => berth.keep(request),
-            berth::Way::Threads => panic!("nothing is suspected"),
+        match admission.route() {
+            Route::Ring => carry_out(request),
+            Route::Line => admission.keep(request),
+            Route::Threads => panic!("nothing is suspected"),
         }
-        while let Some((request, _)) = berth.next() {
+        while let Some((request, _)) = admission.next() {
             carry_out(request);
         }
     };
     let model = move || {
-        let berth = Arc::new(Berth::new(Some(2), false));
+        let admission = Arc::new(RingAdmission::new(Some(2), false));
         let done = Arc::new(AtomicUsize::new(0));
         let others: Vec<_> = [10, 100]
             .map(|request| {
-                let (berth, done) = (Arc::clone(&berth), Arc::clone(&done));
-                thread::spawn(move || ask(&berth, &done, request))
+                let (admission, done) = (Arc::clone(&admission), Arc::clone(&done));
+                thread::spawn(move || ask(&admission, &done, request))
             })
             .into();
-        ask(&berth, &done, 1);
+        ask(&admission, &done, 1);
         others.into_iter().for_each(|other| other.join().expect("it does not panic"));
         assert_eq!(done.load(Ordering::Relaxed), 111, "whoever waits for room gets it, once");
-        assert!(!berth.is_busy(), "places are given back");
+        assert!(!admission.is_busy(), "places are given back");
     };
-    explore("berth: three for one place", SCHEDULES_MAX, model);
-    sample("berth: three for one place", SCHEDULES_MAX / 10, false, model);
+    explore("ring admission: three for one place", SCHEDULES_MAX, model);
+    sample("ring admission: three for one place", SCHEDULES_MAX / 10, false, model);
 }
 
 #[test]
-fn whoever_waits_for_room_gets_it() {
+fn what_waits_for_room_gets_it() {
     wait_for_room();
 }
 

@@ -1,17 +1,17 @@
 //! Lines of this crate that a model can leave out: asked at the few places named below.
 
 braid_sync::flaws! { pub(crate) enum Flaw {
-    /// Leaving the turnstile begins nobody.
+    /// A write that ends begins none that it admits.
     LeaveSilent,
-    /// Nobody waits at the turnstile.
+    /// A write begins whether it is admitted or not.
     EnterAtOnce,
     /// A member's queue ends as soon as it is stopped, with work still in it.
     QueueEndsEarly,
-    /// Whoever finds a request's pieces used up does not note it.
+    /// A thread that finds a request's pieces used up does not note it.
     CutTwice,
     /// A request whose payload was kept beyond its answer stays for ever.
     PayloadStays,
-    /// The memory of a request is kept for the next while somebody still has it.
+    /// The memory of a request is kept for the next while another thread still has it.
     KeptInUse,
     /// Setting the alarm does not wake its thread.
     AlarmSilent,
@@ -21,9 +21,9 @@ braid_sync::flaws! { pub(crate) enum Flaw {
     ArmedStays,
     /// A request is counted as in flight only after it was seen that the volume is not stopping.
     CheckBeforeCount,
-    /// The last answer does not wake whoever waits for it.
+    /// The last answer does not wake the stop that waits for it.
     LastAnswerSilent,
-    /// Whoever ends a request does not wake its caller.
+    /// The end of a request does not wake its caller.
     CallerSleepsOn,
     /// The end of the array wakes only one of those that wait for it.
     EndWakesOne,
@@ -33,6 +33,6 @@ braid_sync::flaws! { pub(crate) enum Flaw {
     WatchNotEnded,
     /// Stopping does not end the members' threads.
     MembersNotStopped,
-    /// Whoever leaves a ring does not look at the line.
+    /// A request that leaves a ring does not look at the line.
     LineForgotten,
 } }

@@ -1,7 +1,8 @@
 //! One member, for as long as a thread has to do with it: the one way in to it, and the one way out.
 //!
-//! Where it stands: between the loop that drives the machines ([`crate::core`]) and the back ends
-//! ([`super::ring`], [`super::threads`]).
+//! Where it stands: between the loop that drives the machines ([`crate::drive`]) and the back ends
+//! ([`super::ring`], [`super::threads`]). It drives nothing: the caller is told which machines have heard something
+//! ([`Submitter::into_heard`]).
 //!
 //! ```text
 //!   shard ─MemberIo─▶ Scheduler ─┬─ none: as they come, at once ──────────────────┐
@@ -11,12 +12,12 @@
 //! ```
 //!
 //! Under `none` nothing is sorted and nothing waits, but writes that one turn of a shard asks for side by side, such as those
-//! of small sequential writes that a stripe has collected, go as one vector all the same ([`crate::core`]).
+//! of small sequential writes that a stripe has collected, go as one vector all the same ([`crate::drive`]).
 //!
-//! Superblocks and flushes go past the scheduler and past the line for room ([`super::berth`]). There is at most one of each
-//! under way for a member, whoever asked for them waits, and they must not wait for a slice or a tag: a superblock is what
+//! Superblocks and flushes go past the scheduler and past the line for room ([`crate::members::ring_admission`]). There is
+//! at most one of each under way for a member, what asked for them waits, and they must not wait for a slice or a tag: a superblock is what
 //! lets an error be answered, and a flush is asked for when what it covers has been answered already, so it has nothing to be
-//! ordered behind. Nor is anything else ordered here: who needs one thing before another (parity after data is known, a
+//! ordered behind. Nor is anything else ordered here: what needs one thing before another (parity after data is known, a
 //! forced write before its answer) waits for the first to end, as the engine does.
 //!
 //! Invariants
@@ -37,22 +38,21 @@ use braid_engine::effect::{IoId, MemberFault, MemberIo, MemberIoDone, MemberOper
 use braid_engine::request::ShardIndex;
 use braid_engine::work::{self, Purpose};
 use braid_member::MemberError;
-use braid_ring::Worker;
 use smallvec::SmallVec;
 
-use super::berth::Way;
-use super::member::MemberHandle;
-use super::operation::{Flight, Item, Operation, Parts};
-use super::{ring, threads};
-use crate::core::{AbortOnPanic, ArrayEvent, Core, Machine, ShardEvent};
-use crate::sync::Arc;
+use super::{fault, ring, threads};
+use crate::core::{AbortOnPanic, Core};
+use crate::events::{ArrayEvent, Machine, ShardEvent};
+use crate::members::handle::MemberHandle;
+use crate::members::operation::{Flight, Item, Operation, Parts};
+use crate::members::ring_admission::Route;
 use crate::workers::Drivers;
 
 /// Machines that have heard something, each once; on the stack where an array has as many shards as are usual.
 pub(crate) type Heard = SmallVec<[Machine; 16]>;
 
 /// See the module.
-pub(crate) struct Lane<'a> {
+pub(crate) struct Submitter<'a> {
     core: &'a Core,
     member: &'a MemberHandle,
     /// The shard whose effects this thread carries out, and what has ended for it; it is looked at again anyway.
@@ -61,7 +61,7 @@ pub(crate) struct Lane<'a> {
     heard: RefCell<Heard>,
 }
 
-impl<'a> Lane<'a> {
+impl<'a> Submitter<'a> {
     pub(crate) fn new(core: &'a Core, member: &'a MemberHandle) -> Self {
         Self { core, member, home: None, heard: RefCell::default() }
     }
@@ -83,24 +83,24 @@ impl<'a> Lane<'a> {
     /// Has an operation carried out: at once by this thread, on a ring when there is room on one, or by the member's
     /// threads.
     pub(crate) fn submit(&self, operation: Operation) {
-        let (member, berth) = (self.member, &self.member.berth);
+        let (member, admission) = (self.member, &self.member.admission);
         if member.is_memory() {
             return self.perform(operation);
         }
-        let Some(drivers) = &self.core.workers else { return member.crew.push(member, operation) };
+        let Some(drivers) = &self.core.workers else { return member.leave_to_threads(operation) };
         match operation {
-            Operation::Io(_) => match berth.way() {
-                Way::Ring => self.submit_to(drivers, operation),
-                Way::Threads => member.crew.push(member, operation),
-                Way::Line => berth.keep(operation),
+            Operation::Io(_) => match admission.route() {
+                Route::Ring => self.submit_to(drivers, operation),
+                Route::Threads => member.leave_to_threads(operation),
+                Route::Line => admission.keep(operation),
             },
             // Not by a worker where the answer may take its time.
-            Operation::Look if !berth.is_suspect() => return self.perform(operation),
-            Operation::Flush | Operation::Metadata { .. } if !berth.is_suspect() => {
-                berth.begin_aside();
+            Operation::Look if !admission.is_suspect() => return self.perform(operation),
+            Operation::Flush | Operation::Metadata { .. } if !admission.is_suspect() => {
+                admission.begin_aside();
                 self.submit_to(drivers, operation);
             }
-            operation => member.crew.push(member, operation),
+            operation => member.leave_to_threads(operation),
         }
         self.begin_kept();
     }
@@ -108,10 +108,10 @@ impl<'a> Lane<'a> {
     /// Begins what has waited for room on rings, as far as there is any.
     pub(crate) fn begin_kept(&self) {
         let Some(drivers) = &self.core.workers else { return };
-        while let Some((operation, way)) = self.member.berth.next() {
-            match way {
-                Way::Ring => self.submit_to(drivers, operation),
-                Way::Threads | Way::Line => self.member.crew.push(self.member, operation),
+        while let Some((operation, route)) = self.member.admission.next() {
+            match route {
+                Route::Ring => self.submit_to(drivers, operation),
+                Route::Threads | Route::Line => self.member.leave_to_threads(operation),
             }
         }
     }
@@ -120,7 +120,7 @@ impl<'a> Lane<'a> {
     /// whether the device is still there.
     pub(crate) fn look(&self) {
         let _guard = AbortOnPanic::new();
-        self.member.crew.man_if_needed(self.member);
+        self.member.man_if_needed();
         self.begin_kept();
         if self.member.crew.begin_look() {
             self.submit(Operation::Look);
@@ -131,38 +131,38 @@ impl<'a> Lane<'a> {
     fn submit_to(&self, drivers: &Drivers, operation: Operation) {
         if let Err(operation) = ring::submit(self.core, drivers, self.member, operation) {
             if operation.takes_room() {
-                self.member.berth.forgo();
+                self.member.admission.forgo();
             } else {
-                self.member.berth.forgo_aside();
+                self.member.admission.forgo_aside();
             }
-            self.member.crew.push(self.member, operation);
+            self.member.leave_to_threads(operation);
         }
     }
 
     /// Carries an operation out on this thread, and ends it.
-    pub(super) fn perform(&self, operation: Operation) {
+    pub(crate) fn perform(&self, operation: Operation) {
         let result = threads::perform(self.core, self.member, &operation);
         self.complete(operation, result);
     }
 
-    /// An operation has ended, whoever carried it out.
-    pub(super) fn complete(&self, operation: Operation, result: Result<(), MemberError>) {
+    /// An operation has ended, whichever back end carried it out.
+    pub(crate) fn complete(&self, operation: Operation, result: Result<(), MemberError>) {
         let (id, crew) = (self.member.id(), &self.member.crew);
         match operation {
             Operation::Io(flight) => match result {
                 Err(_) if flight.parts().len() > 1 && !flight.is_forced() => {
-                    crew.push(self.member, Operation::Apart(flight));
+                    self.member.leave_to_threads(Operation::Apart(flight));
                 }
                 result => self.land(flight, result),
             },
             Operation::Apart(flight) => self.land_first(flight, result),
             Operation::Flush => {
-                let cause = |error| self.member.cause(Asked::Flush, (0, 0), error);
+                let cause = |error| fault::cause(self.member, Asked::Flush, (0, 0), error);
                 self.tell_array(ArrayEvent::Flushed(id, result.map_err(cause)));
             }
             Operation::Metadata { area, bytes, offset_bytes } => {
                 let range = (offset_bytes, bytes.len() as u64);
-                let cause = |error| self.member.cause(Asked::Superblock, range, error);
+                let cause = |error| fault::cause(self.member, Asked::Superblock, range, error);
                 self.tell_array(ArrayEvent::MetadataWritten(id, area, result.map_err(cause)));
             }
             Operation::Look => {
@@ -175,11 +175,11 @@ impl<'a> Lane<'a> {
     }
 
     fn answer_part(&self, (shard, io): &Item, result: Result<(), MemberError>) {
-        self.answer(*shard, io.id, result.map_err(|error| self.member.io_fault(io, error)));
+        self.answer(*shard, io.id, result.map_err(|error| fault::of_io(self.member, io, error)));
     }
 
     /// Tells a shard how its request ended.
-    pub(super) fn answer(&self, shard: ShardIndex, id: IoId, result: Result<(), MemberFault>) {
+    pub(crate) fn answer(&self, shard: ShardIndex, id: IoId, result: Result<(), MemberFault>) {
         let done = ShardEvent::MemberIo(MemberIoDone { id, result });
         if let Some((_, ended)) = self.home.filter(|(home, _)| *home == shard) {
             return ended.borrow_mut().push(done);
@@ -216,7 +216,7 @@ impl<'a> Lane<'a> {
         if is_last {
             return self.give_back(flight);
         }
-        self.member.crew.push(self.member, Operation::Apart(flight));
+        self.member.leave_to_threads(Operation::Apart(flight));
     }
 
     /// All of it has been answered.
@@ -250,7 +250,7 @@ impl<'a> Lane<'a> {
     }
 }
 
-impl Device<Item> for Lane<'_> {
+impl Device<Item> for Submitter<'_> {
     fn now_ns(&self) -> u64 {
         self.core.clock.now().0
     }
@@ -272,18 +272,6 @@ impl Device<Item> for Lane<'_> {
 
     fn served(&self, is_read: bool, busy_ns: u64) {
         self.core.turns.served(is_read, busy_ns);
-    }
-}
-
-impl Core {
-    /// Drives what has heard something: on a worker that tells completions, once the others of its turn are told.
-    pub(crate) fn drive_heard(self: &Arc<Self>, heard: Heard, worker: Option<&Worker>) {
-        for machine in heard {
-            match (worker, &self.workers) {
-                (Some(worker), Some(drivers)) => drivers.put_off(worker, Arc::clone(self), machine),
-                _ => self.drive(machine),
-            }
-        }
     }
 }
 

@@ -1,9 +1,9 @@
 //! What a thread writes down while it drives machines: which to look at, and what their turns ask for.
 //!
-//! Where it stands: the loop ([`crate::core`]) takes a slate, fills and empties it, and gives it back. A thread keeps its
-//! slates, so that nothing is allocated for a request once they are as large as the load makes them
-//! (`tests/allocations.rs`). It needs a second where an answer makes it drive again from within: a request of several steps,
-//! or a client that asks for the next thing when it is answered.
+//! Where it stands: the loop ([`crate::drive`]) takes one, fills and empties it, and gives it back. A thread keeps its
+//! own, so that nothing is allocated for a request once they are as large as the load makes them
+//! (`tests/allocations.rs`). It needs a second where an answer makes it drive again from within: a client that asks for the
+//! next thing when it is answered.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -14,15 +14,15 @@ use braid_engine::effect::{MemberIo, PieceReply};
 use braid_engine::request::{Fault, RequestId};
 use braid_engine::work::Purpose;
 
-use crate::core::{Machine, ShardEvent};
-use crate::executor::Operation;
+use crate::events::{Machine, ShardEvent};
+use crate::members::operation::Operation;
 
-/// Slates that a thread keeps: as deep as driving from within driving mostly goes.
-const SLATES_MAX: usize = 8;
+/// Those that a thread keeps: as deep as driving from within driving mostly goes.
+const SCRATCH_MAX: usize = 8;
 
 /// The lists of one drive; all are empty at its beginning and at its end.
 #[derive(Default)]
-pub(crate) struct Slate {
+pub(crate) struct DriveScratch {
     /// To be looked at, in order.
     pub(crate) machines: VecDeque<Machine>,
     pub(crate) shard: ShardEffects,
@@ -32,7 +32,7 @@ pub(crate) struct Slate {
 /// What turns of a shard ask for.
 #[derive(Default)]
 pub(crate) struct ShardEffects {
-    /// Some may be left for after the next turn ([`crate::core`]).
+    /// Some may be left for after the next turn ([`crate::drive`]).
     pub(crate) computations: VecDeque<Computation>,
     /// With what it is for.
     pub(crate) member_ios: Vec<(MemberIo, Purpose)>,
@@ -47,6 +47,8 @@ pub(crate) struct ShardEffects {
 /// What turns of the array ask for, beyond what is told to shards under ownership.
 #[derive(Default)]
 pub(crate) struct ArrayEffects {
+    /// Shards that were told something.
+    pub(crate) machines: VecDeque<Machine>,
     pub(crate) notices: Vec<Notice>,
     pub(crate) answers: Vec<(RequestId, Result<(), Fault>)>,
     /// For members; at most one flush and one superblock of each at a time, so that their order does not matter.
@@ -54,10 +56,10 @@ pub(crate) struct ArrayEffects {
 }
 
 thread_local! {
-    static SPARES: RefCell<Vec<Slate>> = const { RefCell::new(Vec::new()) };
+    static SPARES: RefCell<Vec<DriveScratch>> = const { RefCell::new(Vec::new()) };
 }
 
-impl Slate {
+impl DriveScratch {
     /// An empty one.
     pub(crate) fn take() -> Self {
         // A thread that is ending has none any more.
@@ -73,7 +75,7 @@ impl Slate {
         );
         let _ending = SPARES.try_with(|spares| {
             let mut spares = spares.borrow_mut();
-            if spares.len() < SLATES_MAX {
+            if spares.len() < SCRATCH_MAX {
                 spares.push(self);
             }
         });

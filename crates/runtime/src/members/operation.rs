@@ -1,6 +1,6 @@
 //! What one member is asked for, in the same words for both back ends.
 //!
-//! An operation is asked for once ([`super::Lane::submit`]) and ends once ([`super::Lane::complete`]), whoever carries it
+//! An operation is asked for once ([`crate::executor::submitter`]) and ends once there, whichever back end carries it
 //! out. It owns nothing that a back end needs while it works but names: bytes are found, or leased, when it begins.
 
 use braid_dispatch::Ticket;
@@ -53,7 +53,7 @@ pub(crate) enum Parts {
 
 impl Operation {
     /// As what its end counts to the member.
-    pub(super) fn deed(&self) -> Deed {
+    pub(crate) fn deed(&self) -> Deed {
         match self {
             Self::Io(flight) | Self::Apart(flight) => deed(&flight.first().1),
             Self::Flush => Deed::Flush,
@@ -63,14 +63,14 @@ impl Operation {
     }
 
     /// Whether it waits for room at the rings. What the array waits for goes past the line.
-    pub(super) fn takes_room(&self) -> bool {
+    pub(crate) fn takes_room(&self) -> bool {
         matches!(self, Self::Io(_) | Self::Apart(_))
     }
 }
 
 impl Flight {
     /// Those items, of which there is at least one; in a list of `lists`, if it takes one.
-    pub(super) fn new(
+    pub(crate) fn new(
         ticket: Option<Ticket>,
         mut items: impl Iterator<Item = Item>,
         lists: &PartLists,
@@ -84,7 +84,7 @@ impl Flight {
     }
 
     /// All parts that are left.
-    pub(super) fn parts(&self) -> &[Item] {
+    pub(crate) fn parts(&self) -> &[Item] {
         match &self.parts {
             Parts::One(part) => std::slice::from_ref(part),
             Parts::Many(parts) => parts,
@@ -92,17 +92,17 @@ impl Flight {
     }
 
     /// What all parts have in common is seen in the first.
-    pub(super) fn first(&self) -> &Item {
+    pub(crate) fn first(&self) -> &Item {
         &self.parts()[0]
     }
 
     /// Whether it makes zeroes. Zeroing is not merged.
-    pub(super) fn is_zeroing(&self) -> bool {
+    pub(crate) fn is_zeroing(&self) -> bool {
         matches!(self.first().1.operation, MemberOperation::Zero { .. })
     }
 
     /// Whether it is to be durable when it ends.
-    pub(super) fn is_forced(&self) -> bool {
+    pub(crate) fn is_forced(&self) -> bool {
         matches!(
             self.first().1.operation,
             MemberOperation::Write { durable: true, .. }
@@ -112,7 +112,7 @@ impl Flight {
 }
 
 /// As what a request counts to the member. Zeroes are written, and flushed if they are to be durable.
-pub(super) fn deed(io: &MemberIo) -> Deed {
+pub(crate) fn deed(io: &MemberIo) -> Deed {
     match io.operation {
         MemberOperation::Read { .. } => Deed::Read,
         MemberOperation::Write { durable, .. } => Deed::Write { durable },
@@ -121,7 +121,7 @@ pub(super) fn deed(io: &MemberIo) -> Deed {
 }
 
 /// The memory of a transfer of so many bytes.
-pub(super) fn span_of(io: &MemberIo, length_bytes: u64) -> Span {
+pub(crate) fn span_of(io: &MemberIo, length_bytes: u64) -> Span {
     let buffer: Buffer = match io.operation {
         MemberOperation::Read { buffer } | MemberOperation::Write { buffer, .. } => buffer,
         MemberOperation::Zero { .. } => panic!("zeroing moves no bytes"),
@@ -143,7 +143,7 @@ impl PartLists {
         self.0.lock().expect("keeping does not panic").pop().unwrap_or_default()
     }
 
-    pub(super) fn keep(&self, mut parts: Vec<Item>) {
+    pub(crate) fn keep(&self, mut parts: Vec<Item>) {
         parts.clear();
         let mut lists = self.0.lock().expect("keeping does not panic");
         if lists.len() < PART_LISTS_MAX {

@@ -1,12 +1,12 @@
-//! Whose turn it is to change the array.
+//! The admission of writes: which of those that change the array may begin.
 //!
-//! Who may is decided by the engine's [`request::Turnstile`], which knows no threads; this keeps those
-//! that may not yet. Nobody waits here: a write that is not in is left behind, and whoever leaves
-//! begins those that are let in. An aligned write that finds no other waiting is in at once
+//! That is decided by the engine's [`request::Turnstile`], which knows no threads; this keeps the writes
+//! that may not begin yet. No thread waits here: a write that is not admitted is left behind, and the thread that ends one
+//! begins those that are admitted by that. An aligned write that finds no other waiting is admitted at once
 //! [check: an_unaligned_write_is_alone].
 //!
-//! Those that are let in are begun one after the other by one thread: a write that ends at once lets
-//! others in, and must not begin them from within its own beginning, or thousands would stand on one
+//! Those that are admitted are begun one after the other by one thread: a write that ends at once admits
+//! others, and must not begin them from within its own beginning, or thousands would stand on one
 //! stack [check: a_long_queue_takes_no_stack].
 
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ use crate::sync::Mutex;
 use crate::sync::flaw::{self, Flaw};
 
 /// Many aligned writes, or one that is not.
-pub(crate) struct Turnstile<W> {
+pub(crate) struct WriteAdmission<W> {
     state: Mutex<State<W>>,
 }
 
@@ -25,19 +25,19 @@ struct State<W> {
     order: request::Turnstile,
     /// In the order of their tickets.
     waiting: VecDeque<(Ticket, W)>,
-    /// Somebody begins those that are in.
+    /// A thread begins those that are admitted.
     is_beginning: bool,
 }
 
-impl<W> Default for Turnstile<W> {
+impl<W> Default for WriteAdmission<W> {
     fn default() -> Self {
         let (order, waiting) = (request::Turnstile::default(), VecDeque::new());
         Self { state: Mutex::new(State { order, waiting, is_beginning: false }) }
     }
 }
 
-impl<W> Turnstile<W> {
-    /// Gives a write back if it is in; otherwise it comes out when somebody leaves.
+impl<W> WriteAdmission<W> {
+    /// Gives a write back if it is admitted; otherwise it comes out when one that was has left.
     pub(crate) fn enter(&self, way: Way, write: W) -> Option<W> {
         let mut state = self.state.lock().expect("counting does not panic");
         let ticket = state.order.ask(way);
@@ -48,7 +48,7 @@ impl<W> Turnstile<W> {
         None
     }
 
-    /// A write has been answered: `begin` is called with each that is in because of that, here or on
+    /// A write has been answered: `begin` is called with each that is admitted by that, here or on
     /// a thread that is doing so already.
     pub(crate) fn leave(&self, way: Way, mut begin: impl FnMut(W)) {
         let mut state = self.state.lock().expect("counting does not panic");
@@ -77,7 +77,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     struct World {
-        turnstile: Turnstile<Way>,
+        admission: WriteAdmission<Way>,
         aligned: AtomicUsize,
         alone: AtomicUsize,
         done: AtomicUsize,
@@ -86,7 +86,12 @@ mod tests {
     impl World {
         fn new() -> Self {
             let zero = || AtomicUsize::new(0);
-            Self { turnstile: Turnstile::default(), aligned: zero(), alone: zero(), done: zero() }
+            Self {
+                admission: WriteAdmission::default(),
+                aligned: zero(),
+                alone: zero(),
+                done: zero(),
+            }
         }
 
         fn write(&self, way: Way) {
@@ -100,7 +105,7 @@ mod tests {
                 self.aligned.fetch_sub(1, Ordering::SeqCst);
             }
             self.done.fetch_add(1, Ordering::SeqCst);
-            self.turnstile.leave(way, |way| self.write(way));
+            self.admission.leave(way, |way| self.write(way));
         }
     }
 
@@ -114,7 +119,7 @@ mod tests {
                     for round in 0..2_000 {
                         let way = if (thread + round) % 5 == 0 { Way::Alone } else { Way::Beside };
                         world
-                            .turnstile
+                            .admission
                             .enter(way, way)
                             .into_iter()
                             .for_each(|way| world.write(way));
@@ -122,17 +127,17 @@ mod tests {
                 });
             }
         });
-        assert_eq!(world.done.load(Ordering::SeqCst), 8_000, "everybody has had a turn");
+        assert_eq!(world.done.load(Ordering::SeqCst), 8_000, "every write was admitted");
     }
 
     #[test]
     fn a_long_queue_takes_no_stack() {
         let world = World::new();
-        assert_eq!(world.turnstile.enter(Way::Beside, Way::Beside), Some(Way::Beside));
+        assert_eq!(world.admission.enter(Way::Beside, Way::Beside), Some(Way::Beside));
         for _ in 0..1_000_000 {
-            assert_eq!(world.turnstile.enter(Way::Alone, Way::Alone), None);
+            assert_eq!(world.admission.enter(Way::Alone, Way::Alone), None);
         }
-        world.turnstile.leave(Way::Beside, |way| world.write(way));
+        world.admission.leave(Way::Beside, |way| world.write(way));
         assert_eq!(world.done.load(Ordering::SeqCst), 1_000_000);
     }
 }

@@ -1,5 +1,8 @@
 //! The machines' alarm clock: when each wants to be woken, and who sees to it.
 //!
+//! Where it stands: it knows moments and places. What is done when one has come is [`crate::timekeeper`]'s, which also gives
+//! it the way to start a thread.
+//!
 //! There is one clock, and two that may sleep for it. Where rings do the work, workers do: each sleeps in its ring until the
 //! nearest moment that was given to it. A moment is given to the worker that sets it, which is awake and looks before it
 //! sleeps; a thread that is no worker leaves it in a worker's inbox. Elsewhere, and when the workers have been stopped, one
@@ -25,6 +28,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::io;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -34,14 +38,13 @@ use braid_engine::request::ShardIndex;
 use smallvec::SmallVec;
 
 use crate::clock::Clock;
-use crate::core::{ArrayEvent, Core, Machine, ShardEvent};
-use crate::executor::Lane;
+use crate::events::Machine;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::flaw::{self, Flaw};
-use crate::sync::{self, Arc, Condvar, Mutex, Weak, thread};
+use crate::sync::{self, Condvar, Mutex};
 
 /// How often members are looked at for having vanished, and the longest sleep of the thread.
-const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 struct State {
     /// The array's moment, the next look at members, then the shards' moments, then those of members where something is
@@ -60,9 +63,12 @@ pub(crate) struct Alarm {
     changed: Condvar,
     /// The shards' moments again, so that a turn that changes nothing takes no lock. Zero is none.
     shards: Vec<AtomicU64>,
-    /// Whom the thread serves.
-    core: OnceLock<Weak<Core>>,
+    /// Starts the thread.
+    start: OnceLock<Start>,
 }
+
+/// Starts a thread that sleeps for the alarm, unless what it would wake is gone.
+pub(crate) type Start = Box<dyn Fn() -> io::Result<()> + Send + Sync>;
 
 /// A moment to be given to a worker, and the place that it belongs to.
 #[must_use]
@@ -140,8 +146,14 @@ impl Alarm {
             state: Mutex::new(State { due, armed, with_thread: None, stopped: false }),
             changed: Condvar::new(),
             shards: (0..shards).map(|_| AtomicU64::new(0)).collect(),
-            core: OnceLock::new(),
+            start: OnceLock::new(),
         }
+    }
+
+    /// Says how its thread is started.
+    pub(crate) fn connect(&self, start: Start) {
+        let is_first = self.start.set(start).is_ok();
+        assert!(is_first, "the time is kept once");
     }
 
     /// Sets or clears a machine's moment.
@@ -154,6 +166,12 @@ impl Alarm {
     #[must_use]
     pub(crate) fn set_held(&self, member: MemberId, due: Instant) -> Option<Arm> {
         self.set_place(SHARDS + self.shards.len() + usize::from(member.0), Some(due))
+    }
+
+    /// Sets the moment of the next look at members.
+    #[must_use]
+    pub(crate) fn set_look(&self, due: Instant) -> Option<Arm> {
+        self.set_place(LOOK, Some(due))
     }
 
     #[must_use]
@@ -265,6 +283,24 @@ impl Alarm {
         true
     }
 
+    /// From now on a thread sleeps for all moments, if none does and any has to.
+    ///
+    /// # Errors
+    /// There is no thread to be had. A later call tries again.
+    pub(crate) fn keep_by_thread(&self) -> io::Result<()> {
+        if !self.hand_over() {
+            return Ok(());
+        }
+        let started = self.start.get().map_or(Ok(()), |start| start());
+        started.inspect_err(|_| self.hand_back())
+    }
+
+    /// The workers have been stopped: their moments are the thread's.
+    pub(crate) fn keep_without_workers(&self) {
+        // If it cannot be started, the thread that sets the next moment tries again; it then looks at the members, too.
+        let _next_time = self.keep_by_thread();
+    }
+
     /// There was no thread for it; no worker has anything either. All moments stay, and one who sets the next one, the same
     /// one once more as well, is given it to arm.
     fn hand_back(&self) {
@@ -272,102 +308,6 @@ impl Alarm {
         state.with_thread = None;
         state.armed.iter_mut().for_each(SmallVec::clear);
         self.shards.iter().for_each(|known| known.store(0, Ordering::Release));
-    }
-}
-
-impl Core {
-    /// Begins to keep the time.
-    pub(crate) fn keep_time(self: &Arc<Self>) -> std::io::Result<()> {
-        let is_first = self.alarm.core.set(Arc::downgrade(self)).is_ok();
-        assert!(is_first, "the time is kept once");
-        if self.workers.is_none() && self.alarm.hand_over() {
-            self.keep_time_by_thread()?;
-        }
-        self.set_next_look();
-        Ok(())
-    }
-
-    fn keep_time_by_thread(self: &Arc<Self>) -> std::io::Result<()> {
-        let core = Arc::downgrade(self);
-        let body = move || run(&core);
-        let thread = thread::Builder::new().name("braid-alarm".into()).spawn(body)?;
-        self.end.threads.lock().expect("starting does not panic").push(thread);
-        Ok(())
-    }
-
-    fn set_next_look(&self) {
-        let interval_ns = u64::try_from(LOOK_INTERVAL.as_nanos()).expect("half a second");
-        let due = Instant(self.clock.now().0 + interval_ns);
-        self.arm(self.alarm.set_place(LOOK, Some(due)));
-    }
-
-    /// Gives a moment to a worker, if it is for one.
-    pub(crate) fn arm(&self, arm: Option<Arm>) {
-        let Some(arm) = arm else { return };
-        let is_kept = self.workers.as_ref().is_some_and(|drivers| drivers.arm(&self.clock, arm));
-        if !is_kept {
-            self.keep_time_without_workers();
-        }
-    }
-
-    /// The workers have been stopped: their moments are the thread's.
-    pub(crate) fn keep_time_without_workers(&self) {
-        if !self.alarm.hand_over() {
-            return;
-        }
-        let core = self.alarm.core.get().and_then(Weak::upgrade);
-        if core.is_some_and(|core| core.keep_time_by_thread().is_err()) {
-            // Whoever sets the next moment tries again; the thread then looks at the members, too.
-            self.alarm.hand_back();
-        }
-    }
-
-    /// A moment that a sleeper was given has come.
-    pub(crate) fn rang(self: &Arc<Self>, place: usize) {
-        match self.alarm.rang(place, self.clock.now()) {
-            Rang::Nothing => {}
-            Rang::Later(arm) => self.arm(Some(arm)),
-            Rang::Woken(woken) => self.wake_up(woken),
-        }
-    }
-
-    fn wake_up(self: &Arc<Self>, woken: Woken) {
-        match woken {
-            Woken::Held(member) => self.dispatch_held(member),
-            Woken::Look => {
-                look_at_members(self);
-                self.set_next_look();
-            }
-            Woken::Due(machine) => {
-                match machine {
-                    Machine::Array => self.array.push(ArrayEvent::Timeout),
-                    Machine::Shard(index) => self.shard(index).combiner.push(ShardEvent::Timeout),
-                };
-                self.drive(machine);
-            }
-        }
-    }
-}
-
-/// The thread's body. It holds no lasting share of the core, so that dropping the volume ends it.
-fn run(core: &Weak<Core>) {
-    while let Some(core) = core.upgrade() {
-        match core.alarm.sleep(&core.clock) {
-            Slept::Stopped => return,
-            Slept::Until(place) => core.rang(place),
-            Slept::Disturbed => {}
-        }
-    }
-}
-
-/// A file that was deleted still takes writes, but no one will ever find them again. And a member that has work for which
-/// no thread could be started gets one now, if it can be had.
-fn look_at_members(core: &Arc<Core>) {
-    for member in core.members.load().iter() {
-        member.berth.look();
-        let lane = Lane::new(core, member);
-        lane.look();
-        core.drive_heard(lane.into_heard(), None);
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A ring gives a request to the kernel on the worker's own thread. Mostly the kernel only takes it. But it may keep the
 //! thread, for as long as the member likes: where it has no room for one more request, and where a file system asks
-//! somebody else first. A worker that is kept carries no client and no other member, so one member that hangs would stop
+//! another process or machine first. A worker that is kept carries no client and no other member, so one member that hangs would stop
 //! everything. Hence:
 //!
 //! ```text
@@ -10,7 +10,7 @@
 //!   a request ────┼─ rings have `room` of it already ─▶ in line ─┐
 //!                 └─ else ──────────────────────────────────────┴▶ a ring
 //!
-//!   suspect:  OUTSIDE  the file system asks somebody else (FUSE, the network), or nobody knows: for good
+//!   suspect:  OUTSIDE  the file system asks another process or machine (FUSE, the network), or that is not known: for good
 //!             SITS_OUT the array reads around it, while it does; files only
 //!             STUCK    nothing of it has ended from one look to the next, until it has been well for a while
 //! ```
@@ -20,8 +20,8 @@
 //! alone. Superblocks and flushes, of which there is one each, go past the line; that they are out is known all the same.
 //!
 //! Invariants
-//! - What is in line goes on when there is room, whoever sees it: one that keeps a request looks at the room afterwards,
-//!   and one that leaves looks at the line afterwards (`models::waits`: `whoever_waits_for_room_gets_it`).
+//! - What is in line goes on when there is room, on the thread that sees it: one that keeps a request looks at the room
+//!   afterwards, and one that leaves looks at the line afterwards (`models::waits`: `what_waits_for_room_gets_it`).
 //! - Rings have `room` requests at most [check: no_more_is_out_than_there_is_room_for].
 
 use std::collections::VecDeque;
@@ -35,7 +35,7 @@ const OUTSIDE: u8 = 1;
 const SITS_OUT: u8 = 2;
 const STUCK: u8 = 4;
 
-/// Requests that rings may have where nobody says for how many there is room.
+/// Requests that rings may have where the device does not say for how many there is room.
 const ROOM_UNKNOWN: u32 = 128;
 
 /// Looks in a row after which a member that was stuck is trusted again.
@@ -43,12 +43,12 @@ const CALM_LOOKS: u32 = 4;
 
 /// Where a request is to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// To a ring, where it has a place now, to be given back ([`Berth::leave`], [`Berth::forgo`]).
+pub(crate) enum Route {
+    /// To a ring, where it has a place now, to be given back ([`RingAdmission::leave`], [`RingAdmission::forgo`]).
     Ring,
     /// To the member's threads.
     Threads,
-    /// Into the line ([`Berth::keep`]).
+    /// Into the line ([`RingAdmission::keep`]).
     Line,
 }
 
@@ -60,13 +60,13 @@ struct Seen {
     calm_looks: u32,
 }
 
-/// One request that has ended, in [`Berth::requests`].
+/// One request that has ended, in [`RingAdmission::requests`].
 const ENDED: u64 = 1 << 32;
 
-/// One member's place at the rings. Every worker writes here for each request, and none is to lose by it what else it
-/// knows of the member: hence the cache lines of its own.
+/// What of one member is admitted to the rings. Every worker writes here for each request, and none is to lose by it what
+/// else it knows of the member: hence the cache lines of its own.
 #[repr(align(128))]
-pub(crate) struct Berth<W> {
+pub(crate) struct RingAdmission<W> {
     room: u32,
     /// Requests that rings have, and above them those that have ended, on rings or by threads, as far as 32 bits go: one
     /// change for each end.
@@ -75,13 +75,13 @@ pub(crate) struct Berth<W> {
     aside: AtomicU32,
     /// Why nothing is for rings; none is zero.
     reasons: AtomicU8,
-    /// How many are in line, so that nobody takes the lock to find nobody.
+    /// How many are in line, so that no thread takes the lock to find none.
     kept: AtomicUsize,
     line: Mutex<VecDeque<W>>,
     seen: Mutex<Seen>,
 }
 
-impl<W> Berth<W> {
+impl<W> RingAdmission<W> {
     /// Of a member whose device has room for so many requests, if that is known.
     pub(crate) fn new(device_requests: Option<u32>, is_outside: bool) -> Self {
         let room = device_requests.map_or(ROOM_UNKNOWN, |requests| (requests / 2).max(1));
@@ -102,17 +102,17 @@ impl<W> Berth<W> {
     }
 
     /// Where the next request is to go.
-    pub(crate) fn way(&self) -> Way {
+    pub(crate) fn route(&self) -> Route {
         if self.is_suspect() {
-            Way::Threads
+            Route::Threads
         } else if self.enter() {
-            Way::Ring
+            Route::Ring
         } else {
-            Way::Line
+            Route::Line
         }
     }
 
-    /// Takes a place, if there is one. Nobody ever holds one only to look: two who did would each see the other's, and go.
+    /// Takes a place, if there is one. No thread ever holds one only to look: two that did would each see the other's, and go.
     fn enter(&self) -> bool {
         let next =
             |requests: u64| (requests % ENDED < u64::from(self.room)).then_some(requests + 1);
@@ -130,7 +130,7 @@ impl<W> Berth<W> {
         self.requests.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Puts a request in line. Whoever does looks whether there is room meanwhile ([`Self::has_kept`]).
+    /// Puts a request in line. The caller looks afterwards whether there is room meanwhile ([`Self::has_kept`]).
     pub(crate) fn keep(&self, work: W) {
         self.line.lock().expect("queueing does not panic").push_back(work);
         self.kept.fetch_add(1, Ordering::SeqCst);
@@ -142,18 +142,18 @@ impl<W> Berth<W> {
     }
 
     /// The first in line, if it can go now, and where to.
-    pub(crate) fn next(&self) -> Option<(W, Way)> {
+    pub(crate) fn next(&self) -> Option<(W, Route)> {
         while self.has_kept() {
-            let way = match self.way() {
-                Way::Line => return None,
-                way => way,
+            let route = match self.route() {
+                Route::Line => return None,
+                route => route,
             };
             if let Some(work) = self.line.lock().expect("queueing does not panic").pop_front() {
                 self.kept.fetch_sub(1, Ordering::SeqCst);
-                return Some((work, way));
+                return Some((work, route));
             }
-            // Somebody was quicker; and whoever came meanwhile may have found our place taken.
-            if way == Way::Ring {
+            // Another thread was quicker; and one that came meanwhile may have found our place taken.
+            if route == Route::Ring {
                 self.forgo();
             }
         }
@@ -223,68 +223,78 @@ mod tests {
 
     #[test]
     fn no_more_is_out_than_there_is_room_for() {
-        let berth: Berth<u32> = Berth::new(Some(5), false);
-        assert_eq!([berth.way(), berth.way(), berth.way()], [Way::Ring, Way::Ring, Way::Line]);
-        berth.keep(7);
-        berth.keep(8);
-        assert_eq!(berth.next(), None);
-        berth.leave();
-        assert_eq!(berth.next(), Some((7, Way::Ring)));
-        assert_eq!(berth.next(), None);
-        berth.forgo();
-        assert_eq!(berth.next(), Some((8, Way::Ring)));
-        assert!(!berth.has_kept());
-        let one: Berth<u32> = Berth::new(Some(1), false);
-        assert_eq!([one.way(), one.way()], [Way::Ring, Way::Line], "a device always takes one");
+        let admission: RingAdmission<u32> = RingAdmission::new(Some(5), false);
+        assert_eq!(
+            [admission.route(), admission.route(), admission.route()],
+            [Route::Ring, Route::Ring, Route::Line]
+        );
+        admission.keep(7);
+        admission.keep(8);
+        assert_eq!(admission.next(), None);
+        admission.leave();
+        assert_eq!(admission.next(), Some((7, Route::Ring)));
+        assert_eq!(admission.next(), None);
+        admission.forgo();
+        assert_eq!(admission.next(), Some((8, Route::Ring)));
+        assert!(!admission.has_kept());
+        let one: RingAdmission<u32> = RingAdmission::new(Some(1), false);
+        assert_eq!(
+            [one.route(), one.route()],
+            [Route::Ring, Route::Line],
+            "a device always takes one"
+        );
     }
 
     #[test]
     fn what_is_in_line_for_a_member_that_hangs_goes_to_its_threads() {
-        let berth: Berth<u32> = Berth::new(Some(2), false);
-        assert_eq!((berth.way(), berth.way()), (Way::Ring, Way::Line));
-        berth.keep(7);
-        berth.look();
-        assert_eq!(berth.next(), None);
-        berth.look();
-        assert_eq!((berth.next(), berth.way()), (Some((7, Way::Threads)), Way::Threads));
+        let admission: RingAdmission<u32> = RingAdmission::new(Some(2), false);
+        assert_eq!((admission.route(), admission.route()), (Route::Ring, Route::Line));
+        admission.keep(7);
+        admission.look();
+        assert_eq!(admission.next(), None);
+        admission.look();
+        assert_eq!(
+            (admission.next(), admission.route()),
+            (Some((7, Route::Threads)), Route::Threads)
+        );
         // It ends something: not trusted at once.
-        berth.leave();
-        (1..CALM_LOOKS).for_each(|_| berth.look());
-        assert_eq!(berth.way(), Way::Threads);
-        berth.look();
-        assert_eq!(berth.way(), Way::Ring);
+        admission.leave();
+        (1..CALM_LOOKS).for_each(|_| admission.look());
+        assert_eq!(admission.route(), Route::Threads);
+        admission.look();
+        assert_eq!(admission.route(), Route::Ring);
     }
 
     #[test]
     fn a_busy_member_is_not_stuck_and_an_idle_one_is_not_either() {
-        let berth: Berth<u32> = Berth::new(None, false);
-        (0..9).for_each(|_| berth.look());
-        assert!(!berth.is_suspect(), "it has nothing to do");
-        assert_eq!(berth.way(), Way::Ring);
+        let admission: RingAdmission<u32> = RingAdmission::new(None, false);
+        (0..9).for_each(|_| admission.look());
+        assert!(!admission.is_suspect(), "it has nothing to do");
+        assert_eq!(admission.route(), Route::Ring);
         for _ in 0..9 {
-            assert_eq!(berth.way(), Way::Ring);
-            berth.look();
-            berth.leave();
+            assert_eq!(admission.route(), Route::Ring);
+            admission.look();
+            admission.leave();
         }
-        assert!(!berth.is_suspect(), "something ends all the time");
-        berth.begin_aside();
-        berth.look();
-        berth.look();
-        assert!(berth.is_suspect(), "its threads are stuck as well");
-        berth.leave();
-        berth.end_aside();
-        berth.begin_aside();
-        berth.forgo_aside();
-        assert!(!berth.is_busy(), "what never began is not waited for");
+        assert!(!admission.is_suspect(), "something ends all the time");
+        admission.begin_aside();
+        admission.look();
+        admission.look();
+        assert!(admission.is_suspect(), "its threads are stuck as well");
+        admission.leave();
+        admission.end_aside();
+        admission.begin_aside();
+        admission.forgo_aside();
+        assert!(!admission.is_busy(), "what never began is not waited for");
     }
 
     #[test]
-    fn what_asks_somebody_else_is_never_for_rings() {
-        let berth: Berth<u32> = Berth::new(Some(128), true);
-        (0..9).for_each(|_| berth.look());
-        assert_eq!(berth.way(), Way::Threads);
-        berth.set_sits_out(true);
-        berth.set_sits_out(false);
-        assert_eq!(berth.way(), Way::Threads);
+    fn what_is_answered_outside_is_never_for_rings() {
+        let admission: RingAdmission<u32> = RingAdmission::new(Some(128), true);
+        (0..9).for_each(|_| admission.look());
+        assert_eq!(admission.route(), Route::Threads);
+        admission.set_sits_out(true);
+        admission.set_sits_out(false);
+        assert_eq!(admission.route(), Route::Threads);
     }
 }

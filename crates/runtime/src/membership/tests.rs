@@ -11,7 +11,7 @@ use braid_engine::array::MemberId;
 use braid_geometry::Level;
 use braid_member::{Access, Member, create_file, open};
 
-use super::Place;
+use crate::members::handle::Place;
 use crate::{Io, Notice, OpenMember, Options, Payload, Volume, VolumeOperation};
 
 #[allow(dead_code, unreachable_pub, reason = "the kit of the tests outside, arrays in memory too")]

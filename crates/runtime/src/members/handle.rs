@@ -1,6 +1,6 @@
 //! One member of a running array: its device, its superblock, and what stands before it.
 //!
-//! What it does not do: carry anything out (the back ends), or decide where that is done ([`super::lane`]).
+//! What it does not do: carry anything out (the back ends), or decide where that is done ([`crate::executor`]).
 //!
 //! Which slot it has, and how far it is recovered, are the view's; what is kept here is what the last view said.
 
@@ -13,38 +13,46 @@ use braid_engine::effect::MemberIo;
 use braid_geometry::{MemberSector, SECTOR_BYTES};
 use braid_member::{Member, MemberKind, Raw};
 use braid_ondisk::{Superblock, Timestamp};
+use braid_ring::Handler;
 use slab::Slab;
 
-use super::berth::Berth;
+use super::crew::Crew;
 use super::operation::{Item, Operation, PartLists};
-use super::ring::Ports;
-use super::threads::Crew;
-use crate::sync::Mutex;
+use super::ring_admission::RingAdmission;
 use crate::sync::atomic::AtomicU8;
+use crate::sync::{Arc, Mutex};
 use crate::telling::ToldMember;
 
 /// See the module.
 pub(crate) struct MemberHandle {
     id: MemberId,
-    pub(super) device: Box<dyn Member>,
+    pub(crate) device: Box<dyn Member>,
     raw: Option<Raw>,
     /// What stands before it.
     pub(crate) scheduler: Scheduler<Item>,
     /// What waits there, for the multiplexer ([`crate::turns`]).
     pub(crate) waits: AtomicU8,
-    /// Its place at the rings.
-    pub(crate) berth: Berth<Operation>,
+    /// How much of it is for rings.
+    pub(crate) admission: RingAdmission<Operation>,
     /// What it has there, but for plain transfers, by the tokens of their operations. Places are used again, so that nothing
     /// is allocated once the most that was ever out has been.
     out: Mutex<Slab<Operation>>,
     /// Where the ends of that come.
-    pub(super) ports: OnceLock<Ports>,
+    pub(crate) ports: OnceLock<Ports>,
     /// Its threads.
-    pub(super) crew: Crew,
-    pub(super) part_lists: PartLists,
+    pub(crate) crew: Crew,
+    pub(crate) part_lists: PartLists,
     data_offset_bytes: u64,
     place: Mutex<Place>,
     superblock: Mutex<Superblock>,
+}
+
+/// Where operations that a ring was given end.
+pub(crate) struct Ports {
+    /// Plain transfers, by shard: the token is their [`IoId`](braid_engine::effect::IoId).
+    pub(crate) of_shards: Vec<Arc<dyn Handler>>,
+    /// All else: the token is that of its place ([`MemberHandle::note_out`]).
+    pub(crate) rest: Arc<dyn Handler>,
 }
 
 /// What the last view with the member in it said of it.
@@ -57,7 +65,7 @@ pub(crate) struct Place {
 }
 
 impl MemberHandle {
-    pub(super) fn new(
+    pub(crate) fn new(
         id: MemberId,
         device: Box<dyn Member>,
         superblock: Superblock,
@@ -67,7 +75,7 @@ impl MemberHandle {
         let identity = device.identity();
         Self {
             id,
-            berth: Berth::new(identity.queue_requests, identity.is_answered_outside),
+            admission: RingAdmission::new(identity.queue_requests, identity.is_answered_outside),
             scheduler: Scheduler::new(Settings::straight()),
             waits: AtomicU8::new(0),
             out: Mutex::default(),
@@ -118,10 +126,10 @@ impl MemberHandle {
     }
 
     /// The array reads around the member from now on, or does not any more. A file system on a disk that is slow may keep
-    /// whoever asks while it looks up where a file's bytes are; a device only takes what is asked, and as much at once as ever.
+    /// the thread that asks while it looks up where a file's bytes are; a device only takes what is asked, and as much at once as ever.
     pub(crate) fn set_sits_out(&self, sits_out: bool) {
         if self.device.identity().kind == MemberKind::File {
-            self.berth.set_sits_out(sits_out);
+            self.admission.set_sits_out(sits_out);
         }
     }
 
@@ -135,30 +143,40 @@ impl MemberHandle {
         }
     }
 
+    /// Leaves an operation for its threads.
+    pub(crate) fn leave_to_threads(&self, operation: Operation) {
+        self.crew.push(operation, self.admission.is_suspect());
+    }
+
+    /// Has a thread started if there is work for it and none to do it.
+    pub(crate) fn man_if_needed(&self) {
+        self.crew.man_if_needed(self.admission.is_suspect());
+    }
+
     /// Whether it has been asked for something that has not ended.
     pub(crate) fn is_unanswered(&self) -> bool {
-        self.berth.is_busy() || self.crew.is_looking()
+        self.admission.is_busy() || self.crew.is_looking()
     }
 
     /// Whether nothing waits for it, and nothing is out.
     #[cfg_attr(not(test), allow(dead_code, reason = "no job takes members out yet"))]
-    pub(super) fn is_idle(&self) -> bool {
-        !self.is_unanswered() && !self.berth.has_kept() && self.crew.is_idle()
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.is_unanswered() && !self.admission.has_kept() && self.crew.is_idle()
     }
 
     /// Notes what goes to a ring; the token of its operation there.
-    pub(super) fn note_out(&self, operation: Operation) -> u64 {
+    pub(crate) fn note_out(&self, operation: Operation) -> u64 {
         self.out.lock().expect("noting does not panic").insert(operation) as u64
     }
 
     /// What has come back from there.
-    pub(super) fn take_back(&self, token: u64) -> Operation {
+    pub(crate) fn take_back(&self, token: u64) -> Operation {
         let place = usize::try_from(token).expect("one of our tokens");
         self.out.lock().expect("noting does not panic").remove(place)
     }
 
     /// The device's open file, if it has one.
-    pub(super) fn raw(&self) -> Option<&Raw> {
+    pub(crate) fn raw(&self) -> Option<&Raw> {
         self.raw.as_ref()
     }
 
@@ -173,7 +191,7 @@ impl MemberHandle {
         (offset_bytes, u64::from(io.sectors) * SECTOR_BYTES)
     }
 
-    /// What it is in the array, for whoever keeps a record.
+    /// What it is in the array, for a record of it.
     pub(crate) fn told_member(&self, slot: u16) -> ToldMember {
         let superblock = self.superblock.lock().expect("writing does not panic");
         ToldMember { slot, number: superblock.device.number, uuid: superblock.device.uuid }

@@ -1,0 +1,125 @@
+//! What members have ended: told to the machines, which are driven.
+//!
+//! Where it stands: above the loop. Rings call a port here for each operation that has ended; a member's own threads carry
+//! an operation out and tell of its end. What an end means for the operation is the executor's
+//! ([`crate::executor::submitter`]), the same for both.
+//!
+//! ```text
+//!   worker ──▶ Port::complete ──▶ ring::after ─┬─ the next one ──▶ ring
+//!                                              └─ ended ─┐
+//!   member's thread ──▶ threads::perform ────────────────┴──▶ Submitter::complete ──▶ machines ──▶ drive
+//! ```
+
+use braid_engine::array::MemberId;
+use braid_engine::cause::Asked;
+use braid_engine::effect::IoId;
+use braid_engine::request::ShardIndex;
+use braid_member::Deed;
+use braid_ring::{Completion, Handler, Operation as RingOperation, Worker};
+
+use crate::core::{AbortOnPanic, Core};
+use crate::executor::submitter::Submitter;
+use crate::executor::zeroing::Step;
+use crate::executor::{fault, ring};
+use crate::members::crew::Start;
+use crate::members::handle::{MemberHandle, Ports};
+use crate::members::operation::Operation;
+use crate::sync::{Arc, Weak, thread};
+
+/// Says to a new member where its operations end, and what its threads do.
+pub(crate) fn connect(core: &Arc<Core>, member: &Arc<MemberHandle>) {
+    member.crew.connect(start_of(core, member));
+    let is_first = member.ports.set(ports(core, member.id())).is_ok();
+    assert!(is_first, "a member is registered once");
+}
+
+/// Where what is asked of one member ends on rings.
+struct Port {
+    core: Weak<Core>,
+    member: MemberId,
+    /// Whose plain transfers: the token is the [`IoId`]. For the rest it is that of a place.
+    shard: Option<ShardIndex>,
+}
+
+fn ports(core: &Arc<Core>, member: MemberId) -> Ports {
+    let port = |shard| Arc::new(Port { core: Arc::downgrade(core), member, shard });
+    let shards = 0..u16::try_from(core.shards.len()).expect("made from a u16");
+    let of_shards = shards.map(|shard| port(Some(ShardIndex(shard))) as Arc<dyn Handler>).collect();
+    Ports { of_shards, rest: port(None) }
+}
+
+impl Handler for Port {
+    fn complete(self: Arc<Self>, worker: &Worker, completion: Completion) {
+        let Some(core) = self.core.upgrade() else { return };
+        let members = core.members.load();
+        let member = members.get(self.member).expect("what is closed has nothing out");
+        let raw = member.raw().expect("only members with a descriptor are on rings");
+        let submitter = Submitter::new(&core, member);
+        let Completion { token, result, operation: done, .. } = completion;
+        if let Some(shard) = self.shard {
+            let (deed, asked, range) = match &done {
+                RingOperation::Read { offset, memory, .. } => {
+                    (Deed::Read, Asked::Read, (*offset, ring::length_of(memory)))
+                }
+                RingOperation::Write { offset, memory, .. } => (
+                    Deed::Write { durable: false },
+                    Asked::Write,
+                    (*offset, ring::length_of(memory)),
+                ),
+                _ => unreachable!("a plain transfer reads or writes"),
+            };
+            // What it leased is given back before any machine hears of the end.
+            drop(done);
+            let result = ring::ended(raw, deed, result, worker.batch());
+            member.admission.leave();
+            let result = result.map_err(|error| fault::at(member, asked, range, error));
+            submitter.answer(shard, IoId(token), result);
+        } else {
+            let operation = member.take_back(token);
+            let step = ring::after(raw, member, &operation, (&done, result), worker.batch());
+            drop(done);
+            if let Step::Submit(next) = step {
+                return worker.submit(next, self, member.note_out(operation));
+            }
+            match operation.takes_room() {
+                true => member.admission.leave(),
+                false => member.admission.end_aside(),
+            }
+            match step {
+                Step::Answer(result) => submitter.complete(operation, result),
+                _ => member.leave_to_threads(operation),
+            }
+        }
+        submitter.begin_kept();
+        core.drive_heard(submitter.into_heard(), Some(worker));
+    }
+}
+
+fn start_of(core: &Arc<Core>, member: &Arc<MemberHandle>) -> Start {
+    let (core, member) = (Arc::downgrade(core), Arc::downgrade(member));
+    Box::new(move || {
+        let core = Weak::clone(&core);
+        let member = member.upgrade().expect("a caller that wants a thread has the member");
+        thread::Builder::new().name("braid-member".into()).spawn(move || run(&core, &member))
+    })
+}
+
+/// A thread's body: works the queue until it is stopped.
+fn run(core: &Weak<Core>, member: &MemberHandle) {
+    while let Some(operation) = member.crew.next() {
+        let Some(core) = core.upgrade() else { return };
+        // The member's scheduler is a machine as well.
+        let _guard = AbortOnPanic::new();
+        let submitter = Submitter::new(&core, member);
+        // A look is no request: that it ends says nothing of those.
+        let is_request = !matches!(operation, Operation::Look);
+        if is_request {
+            member.admission.begin_aside();
+        }
+        submitter.perform(operation);
+        core.drive_heard(submitter.into_heard(), None);
+        if is_request {
+            member.admission.end_aside();
+        }
+    }
+}

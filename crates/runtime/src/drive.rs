@@ -1,0 +1,399 @@
+//! The one loop that drives machines: takes effects, carries out what it can, queues the rest.
+//!
+//! Any thread with an event enters at [`Core::drive`] and stays until it finds nothing more to do.
+//! A list of machines to look at, kept in its [`DriveScratch`], takes the place of recursion: a shard's report
+//! wakes the array, whose view wakes the shards, and so on; and what layers below have events for, they only put there.
+//!
+//! Where there are workers the loop is theirs:
+//!
+//! ```text
+//!   other threads: event into the shard's inbox ──▶ a worker is told once, until it has looked
+//!   worker, a turn: completions → events (all of them) → shards driven → operations → one submit
+//! ```
+//!
+//! A thread that is no worker never drives a machine while there are workers: it would have to hand
+//! each operation over, and this way it hands over one event. When the workers have been stopped it
+//! does drive, and threads carry out what comes of it ([`crate::executor`]).
+
+use std::collections::VecDeque;
+use std::iter;
+
+use braid_dispatch::{Carry, Combiner};
+use braid_engine::array::{
+    Array, ArrayEffect, ArrayView, MemberId, MetadataArea, MetadataRecord, Notice,
+};
+use braid_engine::cause::{Asked, Cause};
+use braid_engine::computation;
+use braid_engine::effect::{FaultKind, MemberFault, MemberIoDone};
+use braid_engine::request::ShardIndex;
+use braid_engine::{PREFETCH_PIECES, Shard};
+use braid_ring::{Wake, Worker};
+use smallvec::SmallVec;
+
+use crate::core::{AbortOnPanic, Core};
+use crate::events::{ArrayEvent, Machine, ShardEvent};
+use crate::executor::submitter::{Heard, Submitter, follows, request};
+use crate::log;
+use crate::members::operation::Operation;
+use crate::scratch::{ArrayEffects, DriveScratch, ShardEffects};
+use crate::sync::Arc;
+use crate::sync::flaw::{self, Flaw};
+
+/// Parts of a vector that is made without an elevator; as many as one makes with it.
+const VECTOR_PARTS_MAX: usize = 64;
+
+impl Core {
+    /// Has `first` driven, and whatever comes of it: by this thread, or by a worker where there are any
+    /// and this is none.
+    pub(crate) fn drive(self: &Arc<Self>, first: Machine) {
+        let mut scratch = DriveScratch::take();
+        scratch.machines.push_back(first);
+        self.drive_all(scratch);
+    }
+
+    /// The same for every machine on the list.
+    pub(crate) fn drive_all(self: &Arc<Self>, mut scratch: DriveScratch) {
+        if let Some(drivers) = self.workers.as_ref().filter(|drivers| !drivers.is_here()) {
+            scratch.machines.retain(|machine| !drivers.schedule(self, *machine));
+        }
+        self.drive_here(scratch);
+    }
+
+    /// Drives the machines on the list, and whatever comes of it, until nothing is left for this thread.
+    pub(crate) fn drive_here(self: &Arc<Self>, mut scratch: DriveScratch) {
+        let _guard = AbortOnPanic::new();
+        while let Some(machine) = scratch.machines.pop_front() {
+            match machine {
+                Machine::Shard(index) => self.drive_shard(index, &mut scratch),
+                Machine::Array => self.drive_array(&mut scratch),
+            }
+        }
+        scratch.keep();
+    }
+
+    /// Drives what has heard something: on a worker that tells completions, once the others of its turn are told.
+    pub(crate) fn drive_heard(self: &Arc<Self>, heard: Heard, worker: Option<&Worker>) {
+        for machine in heard {
+            match (worker, &self.workers) {
+                (Some(worker), Some(drivers)) => drivers.put_off(worker, self, machine),
+                _ => self.drive(machine),
+            }
+        }
+    }
+
+    fn drive_shard(self: &Arc<Self>, index: ShardIndex, scratch: &mut DriveScratch) {
+        let DriveScratch { machines, shard: effects, .. } = scratch;
+        let carry = Carry {
+            drive: |shard: &mut Shard, events: &mut Vec<_>, effects: &mut ShardEffects| {
+                events.append(effects.ended.get_mut());
+                self.turn_shard(index, shard, events, effects);
+            },
+            after: |effects: &mut ShardEffects| {
+                self.carry_out(index, effects, machines);
+                !effects.ended.get_mut().is_empty()
+            },
+            leave: |effects: &mut ShardEffects, combiner: &Combiner<_, _>| {
+                self.run_jobs(index, effects, usize::MAX);
+                for event in effects.ended.get_mut().drain(..) {
+                    combiner.push(event);
+                }
+            },
+        };
+        self.shard(index).combiner.combine_carrying(false, effects, carry);
+    }
+
+    /// One turn with ownership: events in, effects out. Reports are passed on under ownership, so
+    /// that the array hears them in order.
+    fn turn_shard(
+        &self,
+        index: ShardIndex,
+        shard: &mut Shard,
+        events: &mut Vec<ShardEvent>,
+        effects: &mut ShardEffects,
+    ) {
+        let now = self.clock.now();
+        let prefetch = |shard: &Shard, event: &ShardEvent| {
+            if let ShardEvent::Piece(piece) = event {
+                shard.prefetch(piece);
+            }
+        };
+        events.iter().skip(1).take(PREFETCH_PIECES - 1).for_each(|event| prefetch(shard, event));
+        let mut events = events.drain(..);
+        while let Some(event) = events.next() {
+            let ahead = events.as_slice().get(PREFETCH_PIECES - 1);
+            ahead.into_iter().for_each(|event| prefetch(shard, event));
+            match event {
+                ShardEvent::Piece(piece) => shard.handle_piece(now, piece),
+                ShardEvent::MemberIo(done) => shard.handle_member_io(now, done),
+                ShardEvent::JobDone(computation) => shard.handle_computation_done(now, computation),
+                ShardEvent::WriteBack(round) => shard.handle_write_back(now, round),
+                ShardEvent::View(view) => shard.handle_view(now, view),
+                ShardEvent::ActivityQuery => shard.handle_activity_query(now),
+                ShardEvent::Tuning(tuning) => shard.handle_tuning(now, tuning),
+                ShardEvent::Attention(attention) => shard.handle_attention(now, attention),
+                ShardEvent::Timeout => shard.handle_timeout(now),
+            }
+        }
+        let ShardEffects { computations, member_ios, replies, releases, .. } = effects;
+        while let Some(computation) = shard.poll_computation() {
+            computations.push_back(computation);
+        }
+        while let Some(io) = shard.poll_member_io() {
+            member_ios.push((io, shard.purpose_of(&io)));
+        }
+        while let Some(reply) = shard.poll_reply() {
+            replies.push(reply);
+        }
+        while let Some(release) = shard.poll_release() {
+            releases.push(release);
+        }
+        while let Some(report) = shard.poll_report() {
+            effects.reports = true;
+            self.array.push(ArrayEvent::Report(index, report));
+        }
+        if self.turns.is_on() {
+            self.turns.note(index, shard.dirty_sectors(), shard.waiting());
+        }
+        self.arm(self.alarm.bring_forward(index, shard.poll_timeout()));
+    }
+
+    fn carry_out(
+        self: &Arc<Self>,
+        index: ShardIndex,
+        effects: &mut ShardEffects,
+        machines: &mut VecDeque<Machine>,
+    ) {
+        self.begin(index, effects, machines);
+        self.run_jobs(index, effects, self.shard(index).computations_max);
+        if std::mem::take(&mut effects.reports) {
+            machines.push_back(Machine::Array);
+        }
+        for reply in effects.replies.drain(..) {
+            self.reply(&reply, machines);
+        }
+        for request in effects.releases.drain(..) {
+            self.clients.requests.let_go(request);
+        }
+    }
+
+    /// Carries so many computations out.
+    fn run_jobs(&self, index: ShardIndex, effects: &mut ShardEffects, computations_max: usize) {
+        let mut memory = self.shard(index).memory.clone();
+        let count = computations_max.min(effects.computations.len());
+        for mut computation in effects.computations.drain(..count) {
+            computation::run(&mut computation, self.kernel, &mut memory);
+            effects.ended.get_mut().push(ShardEvent::JobDone(computation));
+        }
+    }
+
+    /// Gives member operations to their members' schedulers: all of them first, so that adjacent ones are
+    /// merged. What has ended already is for the shard, which is looked at again.
+    fn begin(
+        &self,
+        index: ShardIndex,
+        effects: &mut ShardEffects,
+        machines: &mut VecDeque<Machine>,
+    ) {
+        let mut left: SmallVec<[MemberId; 16]> = SmallVec::new();
+        let (home, members) = ((index, &effects.ended), self.members.load());
+        let mut ios = effects.member_ios.drain(..).peekable();
+        while let Some((io, purpose)) = ios.next() {
+            let Some(member) = members.open_to_new(io.member) else {
+                let cause = Cause { asked: io.operation.asked(), ..Cause::vanished(io.member) };
+                let fault = MemberFault { kind: FaultKind::Gone, cause };
+                let done = MemberIoDone { id: io.id, result: Err(fault) };
+                effects.ended.borrow_mut().push(ShardEvent::MemberIo(done));
+                continue;
+            };
+            let submitter = Submitter::of_shard(self, member, home);
+            let is_followed = ios.peek().is_some_and(|(next, _)| follows(&io, next));
+            if is_followed && member.scheduler.is_straight() {
+                let mut last = io;
+                let rest = iter::from_fn(|| {
+                    last = ios.next_if(|(next, _)| follows(&last, next))?.0;
+                    Some((index, last))
+                });
+                submitter
+                    .begin_together(iter::once((index, io)).chain(rest).take(VECTOR_PARTS_MAX));
+            } else if member.scheduler.leave(&submitter, request(&io, purpose), (index, io)) {
+                left.push(io.member);
+            }
+            machines.extend(submitter.into_heard());
+        }
+        for member in left.into_iter().filter_map(|id| members.get(id)) {
+            let submitter = Submitter::of_shard(self, member, home);
+            member.scheduler.dispatch(&submitter);
+            machines.extend(submitter.into_heard());
+        }
+    }
+
+    fn drive_array(self: &Arc<Self>, scratch: &mut DriveScratch) {
+        let DriveScratch { machines, array: effects, .. } = scratch;
+        let carry = Carry {
+            drive: |array: &mut Array, events: &mut Vec<_>, effects: &mut ArrayEffects| {
+                self.turn_array(array, events, effects);
+            },
+            after: |effects: &mut ArrayEffects| {
+                self.conclude(effects);
+                false
+            },
+            leave: |_: &mut ArrayEffects, _: &Combiner<_, _>| {},
+        };
+        self.array.combine_carrying(false, effects, carry);
+        machines.append(&mut effects.machines);
+    }
+
+    /// One turn with ownership. Views, superblock writes, flushes and notices are queued under
+    /// ownership, so that they keep their order; queueing never waits.
+    fn turn_array(
+        &self,
+        array: &mut Array,
+        events: &mut Vec<ArrayEvent>,
+        effects: &mut ArrayEffects,
+    ) {
+        let now = self.clock.now();
+        for event in events.drain(..) {
+            match event {
+                ArrayEvent::Report(shard, report) => array.handle_report(now, shard, report),
+                ArrayEvent::MetadataWritten(member, area, written) => {
+                    array.handle_metadata_written(now, (member, area), written);
+                }
+                ArrayEvent::Flushed(member, flushed) => array.handle_flushed(now, member, flushed),
+                ArrayEvent::FlushRequest(request) => array.handle_flush_request(now, request),
+                ArrayEvent::MemberLost(cause) => array.handle_member_gone(now, cause),
+                ArrayEvent::SitOut(settings) => array.handle_sit_out(now, settings),
+                ArrayEvent::Timeout => array.handle_timeout(now),
+                ArrayEvent::Stop => array.handle_stop(now),
+            }
+        }
+        while let Some(effect) = array.poll_effect() {
+            match effect {
+                ArrayEffect::Publish(view) => {
+                    self.note_places(&view);
+                    *self.view.lock().expect("setting does not panic") = Arc::clone(&view);
+                    self.to_every_shard(&mut effects.machines, || {
+                        ShardEvent::View(Arc::clone(&view))
+                    });
+                }
+                ArrayEffect::WriteBack { round } => {
+                    self.to_every_shard(&mut effects.machines, || ShardEvent::WriteBack(round));
+                }
+                ArrayEffect::Attend(attention) => {
+                    for member in self.members.load().iter() {
+                        member.set_sits_out(attention.sitting_out.contains(&member.id()));
+                    }
+                    self.to_every_shard(&mut effects.machines, || {
+                        ShardEvent::Attention(Arc::clone(&attention))
+                    });
+                }
+                ArrayEffect::QueryActivity => {
+                    self.to_every_shard(&mut effects.machines, || ShardEvent::ActivityQuery);
+                }
+                ArrayEffect::WriteMetadata { member, record } => {
+                    let MetadataRecord::Superblock(state) = record;
+                    let time = self.telling.begins(&state);
+                    match self.members.load().get(member) {
+                        Some(handle) => {
+                            log::superblock(handle, &state);
+                            let write = handle.next_superblock(&state, time);
+                            effects.operations.push((member, write));
+                        }
+                        None => {
+                            let cause =
+                                Cause { asked: Asked::Superblock, ..Cause::vanished(member) };
+                            self.array.push(ArrayEvent::MetadataWritten(
+                                member,
+                                MetadataArea::Superblock,
+                                Err(cause),
+                            ));
+                        }
+                    }
+                }
+                ArrayEffect::Flush { member } => {
+                    effects.operations.push((member, Operation::Flush));
+                }
+                ArrayEffect::Answer { request, result } => effects.answers.push((request, result)),
+                ArrayEffect::Notice(notice) => {
+                    if let Notice::Told { .. } = notice {
+                        let members = self.members.load();
+                        let telling = &self.telling;
+                        telling.is_told(|id, slot| Some(members.get(id)?.told_member(slot)));
+                    }
+                    log::notice(&self.members.load(), &notice, || self.telling.state());
+                    if !flaw::has(Flaw::NoticesUnowned) {
+                        self.watch.tell(notice);
+                    }
+                    effects.notices.push(notice);
+                }
+            }
+        }
+        // Under ownership, so that an older moment never replaces a newer one.
+        self.arm(self.alarm.set(Machine::Array, array.poll_timeout()));
+    }
+
+    /// Notes at the members where the view has them.
+    fn note_places(&self, view: &ArrayView) {
+        let members = self.members.load();
+        for (slot, view) in (0..).zip(&view.slots) {
+            if let Some(view) = view
+                && let Some(member) = members.get(view.id)
+            {
+                member.note_view(slot, view);
+            }
+        }
+    }
+
+    /// Has something done at a member for the array, which is looked at again anyway.
+    fn ask_for_array(self: &Arc<Self>, id: MemberId, operation: Operation) {
+        let members = self.members.load();
+        let Some(member) = members.open_to_new(id) else {
+            let cause = |asked| Err(Cause { asked, ..Cause::vanished(id) });
+            self.array.push(match operation {
+                Operation::Flush => ArrayEvent::Flushed(id, cause(Asked::Flush)),
+                Operation::Metadata { area, .. } => {
+                    ArrayEvent::MetadataWritten(id, area, cause(Asked::Superblock))
+                }
+                _ => unreachable!("the array asks for nothing else"),
+            });
+            return;
+        };
+        let submitter = Submitter::new(self, member);
+        submitter.submit(operation);
+        let heard = submitter.into_heard();
+        debug_assert!(heard.iter().all(|machine| *machine == Machine::Array), "for the array only");
+    }
+
+    fn to_every_shard(&self, machines: &mut VecDeque<Machine>, event: impl Fn() -> ShardEvent) {
+        for (index, cell) in (0u16..).map(ShardIndex).zip(&self.shards) {
+            cell.combiner.push(event());
+            machines.push_back(Machine::Shard(index));
+        }
+    }
+
+    fn conclude(self: &Arc<Self>, effects: &mut ArrayEffects) {
+        for (id, operation) in effects.operations.drain(..) {
+            self.ask_for_array(id, operation);
+        }
+        for (request, result) in effects.answers.drain(..) {
+            let in_flight = self.clients.requests.get(request);
+            self.finish(request, in_flight, result, &mut effects.machines);
+        }
+        for notice in effects.notices.drain(..) {
+            if flaw::has(Flaw::NoticesUnowned) {
+                self.watch.tell(notice);
+            }
+            if let Notice::Stopped { clean } = notice {
+                self.end.set(clean);
+            }
+        }
+    }
+}
+
+impl Wake for Core {
+    fn wake(self: Arc<Self>, _: &Worker, token: u64) {
+        let drivers = self.workers.as_ref().expect("only workers tell a core anything");
+        let mut scratch = DriveScratch::take();
+        scratch.machines.push_back(drivers.begin(token));
+        self.drive_here(scratch);
+    }
+}

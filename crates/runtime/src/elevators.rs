@@ -1,0 +1,60 @@
+//! What is set of scheduling ([`crate::scheduling`]), carried to the members, and held requests let go when their slice comes.
+//!
+//! Where it stands: above the loop, which is to drive what the members' schedulers then let go.
+
+use braid_engine::array::MemberId;
+
+use crate::core::{AbortOnPanic, Core};
+use crate::events::{ArrayEvent, Machine};
+use crate::executor::submitter::Submitter;
+use crate::scheduling::Scheduling;
+use crate::sync::Arc;
+
+impl Core {
+    /// Has all members scheduled as `scheduling` says, from now on.
+    pub(crate) fn schedule(self: &Arc<Self>, change: impl FnOnce(&mut Scheduling)) {
+        let _guard = AbortOnPanic::new();
+        let mut chosen = self.scheduling.lock().expect("setting does not panic");
+        change(&mut chosen);
+        let members = self.members.load();
+        let one_turns = members.iter().any(|member| member.turns());
+        // The lock is kept, so that of two who set the last one is heard by all members.
+        let mut turns = chosen.settings_of_turns(one_turns, self.turns.answers_early());
+        let each = members.iter().map(|member| (member.slot(), member.turns()));
+        let sorting = chosen.sorting(each, turns.is_on);
+        turns.is_on &= !sorting.is_empty();
+        self.turns.set(turns);
+        let mut heard = Vec::new();
+        for member in members.iter() {
+            let submitter = Submitter::new(self, member);
+            member
+                .scheduler
+                .set(&submitter, chosen.settings_of(member.slot(), member.turns(), turns.is_on));
+            // Whoever was held may not be any more.
+            member.scheduler.dispatch_held(&submitter);
+            heard.extend(submitter.into_heard());
+        }
+        drop(members);
+        let settings = *self.sit_out.lock().expect("setting does not panic");
+        let settings = chosen.sit_out(settings, &sorting, turns.is_on);
+        self.array.push(ArrayEvent::SitOut(settings));
+        drop(chosen);
+        self.drive(Machine::Array);
+        heard.into_iter().for_each(|machine| self.drive(machine));
+    }
+
+    /// The same once more, since something else has been set.
+    pub(crate) fn schedule_again(self: &Arc<Self>) {
+        self.schedule(|_| {});
+    }
+
+    /// The end of a slice has come for a member that had something held.
+    pub(crate) fn dispatch_held(self: &Arc<Self>, member: MemberId) {
+        let _guard = AbortOnPanic::new();
+        let members = self.members.load();
+        let Some(member) = members.get(member) else { return };
+        let submitter = Submitter::new(self, member);
+        member.scheduler.dispatch_held(&submitter);
+        self.drive_heard(submitter.into_heard(), None);
+    }
+}

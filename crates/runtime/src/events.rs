@@ -1,0 +1,46 @@
+//! What machines are told: the events of shards and of the array.
+//!
+//! Where it stands: below all that tells them anything. An event is left in the machine's inbox
+//! ([`braid_dispatch::Combiner`]); then the machine is driven ([`crate::drive`]).
+
+use braid_engine::SitOut;
+use braid_engine::Tuning;
+use braid_engine::array::{ArrayView, MemberId, MetadataArea};
+use braid_engine::cause::Cause;
+use braid_engine::computation::Computation;
+use braid_engine::effect::{Attention, MemberIoDone, Report};
+use braid_engine::request::{Piece, RequestId, ShardIndex};
+
+use crate::sync::Arc;
+
+/// An event for a shard.
+pub(crate) enum ShardEvent {
+    Piece(Piece),
+    MemberIo(MemberIoDone),
+    JobDone(Computation),
+    View(Arc<ArrayView>),
+    ActivityQuery,
+    WriteBack(u64),
+    Tuning(Tuning),
+    Attention(Arc<Attention>),
+    Timeout,
+}
+
+/// An event for the array.
+pub(crate) enum ArrayEvent {
+    Report(ShardIndex, Report),
+    MetadataWritten(MemberId, MetadataArea, Result<(), Cause>),
+    Flushed(MemberId, Result<(), Cause>),
+    FlushRequest(RequestId),
+    MemberLost(Cause),
+    SitOut(SitOut),
+    Timeout,
+    Stop,
+}
+
+/// A machine to look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Machine {
+    Shard(ShardIndex),
+    Array,
+}

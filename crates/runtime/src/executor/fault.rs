@@ -1,0 +1,99 @@
+//! What failed at a member, for the machines and for the log: the one place where an error of a
+//! [`Member`](braid_member::Member) becomes a [`MemberFault`], for every way that a request takes to the device.
+//!
+//! Invariant: no error of the operating system loses its number, and no place its sector, on the way to the notice
+//! [check: every_error_keeps_its_number_or_its_word].
+
+use braid_engine::cause::{Answer, Asked, Cause};
+use braid_engine::effect::{FaultKind, MemberFault, MemberIo};
+use braid_geometry::SECTOR_BYTES;
+use braid_member::MemberError;
+
+use crate::log;
+use crate::members::handle::MemberHandle;
+
+/// That a member request failed.
+pub(crate) fn of_io(member: &MemberHandle, io: &MemberIo, error: MemberError) -> MemberFault {
+    at(member, io.operation.asked(), member.range(io), error)
+}
+
+/// The same of what is known by its place on the device only: offset and length in bytes.
+pub(crate) fn at(
+    member: &MemberHandle,
+    asked: Asked,
+    range: (u64, u64),
+    error: MemberError,
+) -> MemberFault {
+    MemberFault { kind: kind_of(error), cause: cause(member, asked, range, error) }
+}
+
+/// What failed, for the array and for the log.
+pub(crate) fn cause(
+    member: &MemberHandle,
+    asked: Asked,
+    (offset_bytes, length_bytes): (u64, u64),
+    error: MemberError,
+) -> Cause {
+    let sectors = u32::try_from(length_bytes.div_ceil(SECTOR_BYTES)).unwrap_or(u32::MAX);
+    let sector = offset_bytes / SECTOR_BYTES;
+    let cause = Cause { member: member.id(), asked, sector, sectors, answer: answer_of(error) };
+    log::member_failed(member, &cause);
+    cause
+}
+
+/// What the machines make of an error.
+fn kind_of(error: MemberError) -> FaultKind {
+    match error {
+        MemberError::Gone { .. } | MemberError::Truncated => FaultKind::Gone,
+        MemberError::OutOfSpace { .. } | MemberError::FileTooLong => FaultKind::NoSpace,
+        MemberError::Media { .. }
+        | MemberError::OutOfBounds { .. }
+        | MemberError::ReadOnly
+        | MemberError::FlushFailedBefore { .. }
+        | MemberError::Injected => FaultKind::Media,
+    }
+}
+
+fn answer_of(error: MemberError) -> Answer {
+    match error {
+        MemberError::Media { errno }
+        | MemberError::OutOfSpace { errno }
+        | MemberError::Gone { errno } => Answer::Os(errno),
+        MemberError::FileTooLong => Answer::Os(error.os_error().expect("it has one")),
+        MemberError::Truncated => Answer::CutShort,
+        MemberError::OutOfBounds { .. } => Answer::OutOfBounds,
+        MemberError::ReadOnly => Answer::ReadOnly,
+        MemberError::FlushFailedBefore { errno } => Answer::FlushFailedBefore(errno),
+        MemberError::Injected => Answer::Injected,
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+    use crate::cause::AnswerWords;
+
+    /// Each error had to be put right by hand: which sector, which error, was not said anywhere.
+    #[test]
+    fn every_error_keeps_its_number_or_its_word() {
+        for error in [
+            MemberError::Media { errno: 5 },
+            MemberError::OutOfSpace { errno: 122 },
+            MemberError::Gone { errno: 116 },
+            MemberError::FileTooLong,
+            MemberError::Truncated,
+            MemberError::OutOfBounds { offset_bytes: 1, length_bytes: 2, size_bytes: 3 },
+            MemberError::ReadOnly,
+            MemberError::FlushFailedBefore { errno: None },
+            MemberError::FlushFailedBefore { errno: Some(5) },
+            MemberError::Injected,
+        ] {
+            assert_eq!(answer_of(error).os_error(), error.os_error(), "{error:?}");
+            assert!(!AnswerWords(answer_of(error)).to_string().is_empty());
+        }
+        assert_eq!(kind_of(MemberError::OutOfSpace { errno: 122 }), FaultKind::NoSpace);
+        assert_eq!(kind_of(MemberError::Gone { errno: 116 }), FaultKind::Gone);
+        assert_eq!(kind_of(MemberError::FlushFailedBefore { errno: Some(28) }), FaultKind::Media);
+    }
+}

@@ -1,0 +1,185 @@
+//! A member's own threads: the queue of what is for them, and how many there are. Each waits for one call to the operating
+//! system at a time ([`crate::executor`]).
+//!
+//! A member that stalls holds up its own threads and no other member's.
+//!
+//! Where rings do the work a member has no thread until there is something that a ring cannot do; then it has one. If the
+//! operating system has no thread to give just then, the work waits, and the alarm tries again
+//! (`tests/threads.rs`: `an_array_on_rings_has_no_threads_of_its_own`). A member that may keep the caller has all of its
+//! threads there as well, and nothing of it is for rings ([`super::ring_admission`]).
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::OnceLock;
+
+use super::operation::Operation;
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::flaw::{self, Flaw};
+use crate::sync::{Condvar, Mutex, thread};
+
+/// Starts one thread, which works the queue until there is nothing more ([`Crew::next`]).
+pub(crate) type Start = Box<dyn Fn() -> io::Result<thread::JoinHandle<()>> + Send + Sync>;
+
+/// A member's threads, and what waits for them.
+pub(crate) struct Crew {
+    queue: Queue<Operation>,
+    threads: Mutex<Vec<thread::JoinHandle<()>>>,
+    /// How many there are.
+    count: AtomicUsize,
+    /// How many are started where rings cannot be used.
+    count_max: usize,
+    /// A look is asked for, and has not ended.
+    is_looking: AtomicBool,
+    /// Starts one.
+    start: OnceLock<Start>,
+}
+
+/// Work that waits for a thread.
+pub(crate) struct Queue<W> {
+    state: Mutex<QueueState<W>>,
+    changed: Condvar,
+}
+
+struct QueueState<W> {
+    work: VecDeque<W>,
+    stopped: bool,
+}
+
+impl<W> Queue<W> {
+    pub(crate) fn new() -> Self {
+        let state = Mutex::new(QueueState { work: VecDeque::new(), stopped: false });
+        Self { state, changed: Condvar::new() }
+    }
+
+    pub(crate) fn push(&self, work: W) {
+        self.state.lock().expect("queueing does not panic").work.push_back(work);
+        self.changed.notify_one();
+    }
+
+    /// Whether nothing waits.
+    fn is_empty(&self) -> bool {
+        self.state.lock().expect("queueing does not panic").work.is_empty()
+    }
+
+    /// Whether the threads are to end.
+    fn is_stopped(&self) -> bool {
+        self.state.lock().expect("queueing does not panic").stopped
+    }
+
+    /// Ends the threads once the queue is empty.
+    pub(crate) fn stop(&self) {
+        self.state.lock().expect("queueing does not panic").stopped = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits for work; `None` once the queue is stopped and empty.
+    pub(crate) fn next(&self) -> Option<W> {
+        let state = self.state.lock().expect("queueing does not panic");
+        let idle = |state: &mut QueueState<W>| state.work.is_empty() && !state.stopped;
+        let waited = self.changed.wait_while(state, idle);
+        let mut state = waited.expect("queueing does not panic");
+        if state.stopped && flaw::has(Flaw::QueueEndsEarly) {
+            return None;
+        }
+        state.work.pop_front()
+    }
+}
+
+impl Crew {
+    pub(super) fn new(count_max: usize) -> Self {
+        Self {
+            queue: Queue::new(),
+            threads: Mutex::default(),
+            count: AtomicUsize::new(0),
+            count_max,
+            is_looking: AtomicBool::new(false),
+            start: OnceLock::new(),
+        }
+    }
+
+    /// Says how a thread is started.
+    pub(crate) fn connect(&self, start: Start) {
+        let is_first = self.start.set(start).is_ok();
+        assert!(is_first, "a member is registered once");
+    }
+
+    /// Leaves an operation for the threads, of which there is one at least from then on; all of them where nothing of the
+    /// member is for rings.
+    pub(super) fn push(&self, operation: Operation, all: bool) {
+        self.queue.push(operation);
+        self.man_if_needed(all);
+    }
+
+    /// Waits for an operation; none when the thread that asks is to end.
+    pub(crate) fn next(&self) -> Option<Operation> {
+        self.queue.next()
+    }
+
+    /// Starts a thread if there is work and none to do it; all of them where nothing of the member is for rings.
+    pub(super) fn man_if_needed(&self, all: bool) {
+        // One does what a ring cannot do.
+        let wanted = if all { self.count_max } else { 1 };
+        if self.count.load(Ordering::Acquire) < wanted && !self.queue.is_empty() {
+            // If there is none to be had, the alarm tries again.
+            let _next_time = self.man(wanted);
+        }
+    }
+
+    /// Starts all of them.
+    ///
+    /// # Errors
+    /// There are not so many to be had.
+    pub(crate) fn man_all(&self) -> io::Result<()> {
+        self.man(self.count_max)
+    }
+
+    /// Starts threads until there are so many, unless the member was stopped: no one would wait for them, and they would
+    /// keep the device open. What is left for them then will not be done, as with a read that was forsaken.
+    fn man(&self, count: usize) -> io::Result<()> {
+        let mut threads = self.threads.lock().expect("starting does not panic");
+        // Stopping comes before threads are taken out to be waited for: one that is started in spite of it is among them.
+        if self.queue.is_stopped() {
+            return Ok(());
+        }
+        let start = self.start.get().expect("it is registered");
+        for _ in self.count.load(Ordering::Acquire)..count {
+            threads.push(start()?);
+            self.count.fetch_add(1, Ordering::AcqRel);
+        }
+        Ok(())
+    }
+
+    /// Ends the threads once the queue is empty.
+    pub(crate) fn stop(&self) {
+        self.queue.stop();
+    }
+
+    /// Waits for all of them to end.
+    pub(crate) fn join(&self) {
+        let next = || self.threads.lock().expect("starting does not panic").pop();
+        while let Some(thread) = next() {
+            thread.join().expect("a thread of an array does not panic");
+        }
+    }
+
+    /// Whether nothing waits for them.
+    #[cfg_attr(not(test), allow(dead_code, reason = "no computation takes members out yet"))]
+    pub(super) fn is_idle(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Whether a look has not ended.
+    pub(super) fn is_looking(&self) -> bool {
+        self.is_looking.load(Ordering::Acquire)
+    }
+
+    /// Notes that a look is asked for; false if one is already.
+    pub(crate) fn begin_look(&self) -> bool {
+        !self.is_looking.swap(true, Ordering::AcqRel)
+    }
+
+    /// It has ended.
+    pub(crate) fn end_look(&self) {
+        self.is_looking.store(false, Ordering::Release);
+    }
+}

@@ -1,0 +1,224 @@
+//! A client's request, step by step: each step given to the shards, its end awaited, the next one taken.
+//!
+//! Where it stands: below the loop ([`crate::drive`]), which calls it with what machines answered and drives what it has
+//! events for: the `machines` of each call. It drives nothing itself.
+//!
+//! ```text
+//!   Volume ─▶ start ─▶ admitted? ─▶ step ─▶ request ─▶ pieces ─▶ shards
+//!                                    ▲                             │
+//!                                    └──── complete ◀── replies ───┘     no step left ─▶ the client is told
+//! ```
+//!
+//! No thread waits: what is left of a client's request lies with the request that its step became, and the thread that
+//! carries out the last reply to that takes it up again.
+
+use std::collections::VecDeque;
+
+use braid_engine::effect::PieceReply;
+use braid_engine::request::{ByteRequest, Fault, Next, Operation, Request, RequestId, Step};
+use braid_geometry::LogicalSector;
+use braid_ring::Payload;
+
+use crate::client::{Outcome, VolumeError};
+use crate::client_request::{Client, ClientRequest, Completion, zeroed};
+use crate::core::Core;
+use crate::events::{ArrayEvent, Machine, ShardEvent};
+use crate::requests;
+use crate::sync::Arc;
+
+/// Machines that must be driven.
+type Machines = VecDeque<Machine>;
+
+impl Core {
+    /// Tells a client how its request ended.
+    pub(crate) fn tell(&self, client: Client, outcome: Outcome) {
+        if client.is_urgent {
+            self.turns.appease();
+        }
+        client.tell(outcome);
+        self.clients.in_flight.leave();
+    }
+
+    /// Begins a request that is allowed.
+    pub(crate) fn start(
+        &self,
+        request: &ByteRequest,
+        payload: Option<Payload>,
+        client: Client,
+        machines: &mut Machines,
+    ) {
+        let request = ClientRequest::new(request, payload, client);
+        let request = match request.admitted {
+            Some(way) => self.clients.write_admission.enter(way, request),
+            None => Some(request),
+        };
+        if let Some(request) = request {
+            self.advance(request, Ok(()), machines);
+        }
+    }
+
+    /// The step before came out as `result`: takes the next one, or answers.
+    fn advance(
+        &self,
+        mut request: ClientRequest,
+        result: Result<(), VolumeError>,
+        machines: &mut Machines,
+    ) {
+        match request.plan.next(result) {
+            Next::Answer(result) => {
+                self.leave(&mut request, machines);
+                self.tell(request.client, Outcome { result, payload: request.payload });
+            }
+            Next::Step(Step::Whole { operation, start, sectors }) => {
+                let payload = request.payload.take();
+                let completion = Completion::Whole(request);
+                self.issue((start, sectors), operation, (payload, completion), machines);
+            }
+            Next::Step(Step::Fetch { patch, start, sectors }) => {
+                if request.is_read() {
+                    // What is fetched comes to be the payload, so that a long read needs its memory once.
+                    request.payload = None;
+                }
+                let Ok(fetched) = zeroed(sectors) else {
+                    return self.advance(request, Err(VolumeError::NoMemory), machines);
+                };
+                let range = (start, sectors);
+                let completion = Completion::Fetched(request, patch, range);
+                self.issue(range, Operation::Read, (Some(fetched), completion), machines);
+            }
+            Next::Step(Step::Take { patch }) => {
+                request.payload.as_mut().expect("what was fetched").cut(patch.middle());
+                self.advance(request, Ok(()), machines);
+            }
+            Next::Step(Step::Store { patch, durable }) => {
+                if request.lay_over(&patch).is_err() {
+                    return self.advance(request, Err(VolumeError::NoMemory), machines);
+                }
+                let around = Some(request.take_around());
+                let (range, operation) =
+                    ((patch.start, patch.sectors), Operation::Write { durable });
+                self.issue(range, operation, (around, Completion::Stored(request)), machines);
+            }
+            Next::Step(Step::Flush) => {
+                self.leave(&mut request, machines);
+                self.flush(Completion::Flushed(request), machines);
+            }
+        }
+    }
+
+    /// Goes on with what lay with a request.
+    fn complete(
+        &self,
+        completion: Completion,
+        result: Result<(), Fault>,
+        payload: Option<Payload>,
+        machines: &mut Machines,
+    ) {
+        let result = result.map_err(error);
+        match completion {
+            Completion::Whole(mut request) => {
+                request.payload = payload;
+                self.advance(request, result, machines);
+            }
+            Completion::Fetched(mut request, _, _) if request.is_read() => {
+                request.payload = payload;
+                self.advance(request, result, machines);
+            }
+            Completion::Fetched(mut request, patch, (start, sectors)) => {
+                let mut result = result;
+                if let (Ok(()), Some(fetched)) = (result, &payload) {
+                    result = request.around(&patch).map(|around| {
+                        around[patch.place(start, sectors)].copy_from_slice(fetched);
+                    });
+                }
+                drop(payload);
+                self.advance(request, result, machines);
+            }
+            Completion::Stored(request) | Completion::Flushed(request) => {
+                self.advance(request, result, machines);
+            }
+            Completion::Flush(client) => self.tell(client, Outcome { result, payload }),
+        }
+    }
+
+    /// Asks the array for a flush.
+    pub(crate) fn flush(&self, completion: Completion, machines: &mut Machines) {
+        let id = self.clients.requests.name();
+        drop(self.clients.requests.insert(id, None, None, completion));
+        self.array.push(ArrayEvent::FlushRequest(id));
+        machines.push_back(Machine::Array);
+    }
+
+    /// What was admitted to change the array is done with it; what is let in by that begins.
+    fn leave(&self, request: &mut ClientRequest, machines: &mut Machines) {
+        if let Some(way) = request.admitted.take() {
+            let admission = &self.clients.write_admission;
+            admission.leave(way, |next| self.advance(next, Ok(()), machines));
+        }
+    }
+
+    /// Gives a request in whole sectors to the shards.
+    fn issue(
+        &self,
+        (start, sectors): (LogicalSector, u64),
+        operation: Operation,
+        (payload, completion): (Option<Payload>, Completion),
+        machines: &mut Machines,
+    ) {
+        let id = self.clients.requests.name();
+        let pieces = self.clients.regions.split(&Request { id, operation, start, sectors });
+        let request = self.clients.requests.insert(id, Some(pieces), payload, completion);
+        let answer = self.hand_out(&request, machines);
+        assert!(answer.is_none(), "a request that is not empty has a piece to wait for");
+    }
+
+    /// Hands out a request's next pieces; its answer if there is nothing to wait for.
+    fn hand_out(
+        &self,
+        request: &requests::Request,
+        machines: &mut Machines,
+    ) -> Option<Result<(), Fault>> {
+        request.cut(|index, piece| {
+            self.shard(index).combiner.push(ShardEvent::Piece(piece));
+            if !machines.contains(&Machine::Shard(index)) {
+                machines.push_back(Machine::Shard(index));
+            }
+        })
+    }
+
+    /// A shard has answered a piece.
+    pub(crate) fn reply(&self, reply: &PieceReply, machines: &mut Machines) {
+        let request = self.clients.requests.get(reply.request);
+        reply.cause.into_iter().for_each(|cause| request.note_cause(cause));
+        let answer = request.reply(reply.result, (reply.keeps_payload, reply.leaves_payload));
+        let answer = answer.or_else(|| self.hand_out(&request, machines));
+        if let Some(answer) = answer {
+            self.finish(reply.request, request, answer, machines);
+        }
+    }
+
+    /// A request in whole sectors, or a flush, has been answered.
+    pub(crate) fn finish(
+        &self,
+        id: RequestId,
+        request: Arc<requests::Request>,
+        answer: Result<(), Fault>,
+        machines: &mut Machines,
+    ) {
+        if let Err(fault) = answer {
+            let why = (fault, request.cause());
+            let members = self.members.load();
+            self.clients.failures.failed(self.clock.now(), &members, request.asked(), why);
+        }
+        let (completion, payload) = self.clients.requests.finish(id, request, answer);
+        self.complete(completion, answer, payload, machines);
+    }
+}
+
+fn error(fault: Fault) -> VolumeError {
+    match fault {
+        Fault::ReadOnly => VolumeError::ReadOnly,
+        Fault::NoSpace => VolumeError::NoSpace,
+        Fault::Unreadable | Fault::Lost | Fault::Unwritable => VolumeError::Io(fault),
+    }
+}
