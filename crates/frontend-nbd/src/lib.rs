@@ -23,12 +23,29 @@
 //!
 //! Invariants
 //! - Each request gets at most one reply, even from an export that forgets or panics: `tests/server.rs`.
-//! - A client that stalls, dies or lies costs its own connection and nobody else's: `tests/hostile.rs`.
+//! - A client that stalls, dies or lies costs its own connection and no other: `tests/hostile.rs`.
 //! - No number that a client sends is believed before so many bytes have come: `connection`, and `tests/hostile.rs`.
 //! - [`Server::stop`] returns within its deadline plus [`limits::STOP_GRACE`]: `tests/stop.rs`.
 
+//!
+//! # Layers
+//!
+//! A file imports from the layers below its own (`cargo xtask tidy`: no circles of files).
+//!
+//! ```text
+//!   server                     the crate's face: start, stop
+//!   acceptor        tuner      takes clients in; reads and sets while it runs
+//!   ring   threads             two ways to carry a connection
+//!   task                       what a connection asks of its export, carried out
+//!   connection/                the machine
+//!   shared                     what all threads of a server share
+//!   ──────────────────────────────────────────────────────────────────────────────────────────
+//!   registry  budget  counters  notice  settings  socket  endpoint  export  memory  limits  sync
+//! ```
+
 #![forbid(unsafe_code)]
 
+mod acceptor;
 mod budget;
 mod connection;
 mod counters;
@@ -42,10 +59,13 @@ mod notice;
 mod registry;
 mod ring;
 mod server;
+mod settings;
+mod shared;
 mod socket;
 mod sync;
 mod task;
 mod threads;
+mod tuner;
 
 pub use braid_nbd_proto::{BlockSizes, ErrorCode, Extent, NbdUri, Transport};
 pub use braid_ring::Payload;
@@ -53,4 +73,6 @@ pub use counters::{Counts, Cuts};
 pub use endpoint::{BindError, Endpoint, Listener};
 pub use export::{Completion, Export, IoError, Operation, Outcome};
 pub use notice::{Listener as NoticeListener, Notice};
-pub use server::{Meter, Server, Settings, StartError, StopReport, Tuner};
+pub use server::{Server, StartError, StopReport};
+pub use settings::Settings;
+pub use tuner::{Meter, Tuner};

@@ -1,4 +1,4 @@
-//! Models of the hand-overs between connections: the registry and the budget under very many schedules. That to a desk is
+//! Models of the hand-overs between connections: the registry and the budget under very many schedules. That to a worker is
 //! `braid-ring`'s, with its models.
 //!
 //! Where it stands: unit tests that exist under `--cfg shuttle` only; `cargo xtask models` runs them, and those of one

@@ -1,22 +1,22 @@
 //! The transport on io_uring workers: each connection lives on one of them, and no thread is its own.
 //!
-//! Where it stands: it carries out what a [`Connection`] asks, with operations of `braid-ring`. A *desk* is the part of a
-//! server that one worker has: the connections dealt to it, each in a *seat*. A desk does nothing while a turn's
-//! completions are told, and then everything at once:
+//! Where it stands: it carries out what a [`Connection`] asks, with operations of `braid-ring`. [`WorkerConnections`] are the
+//! part of a server that one worker has: the connections dealt to it, each with its socket and its operations, a *link*.
+//! Nothing is done while a turn's completions are told, and then everything at once:
 //!
 //! ```text
 //!   completions: received, sent ─┐
 //!   other threads: finished ─────┼─► listed ─► advance ─► tasks ─► export
 //!   moments: deadlines ──────────┘                ▲  (ends at once) │
 //!                                                 └──── finished ◄──┘
-//!                     then, once for each seat: one send with all replies, one receive
+//!                     then, once for each link: one send with all replies, one receive
 //! ```
 //!
 //! So requests that came together are submitted together, and replies that are ready together leave in one system
-//! call. What ends on another thread is left in the desk's list, and the worker is woken if it sleeps.
+//! call. What ends on another thread is left in a list, and the worker is woken if it sleeps.
 //!
 //! Invariants
-//! - A seat is free only when none of its memory is out and none of its requests with the export, so that a token names
+//! - A link is dropped only when none of its memory is out and none of its requests with the export, so that a token names
 //!   one connection: asserted in `complete`, and all of `tests/over_the_ring.rs`.
 //! - A panic, ours or an export's, ends here: `tests/hostile.rs::a_panicking_export_costs_one_connection`.
 
@@ -30,16 +30,16 @@ use braid_ring::{Handler, Inbox, Operation, Segments, Wake, Worker, Workers};
 use crate::budget::Bell;
 use crate::connection::{Batch, Connection, Identity, Receive, Task};
 use crate::export::{Outcome, Receiver, Token};
-use crate::server::Shared;
+use crate::shared::Shared;
 use crate::socket::Socket;
 use crate::task::{Done, perform};
 
 /// A worker that tells a connection the time so late was stopped, or had no processor.
 const LATE: Duration = Duration::from_secs(1);
 
-/// What a worker's token says to a desk; a seat's index stands above it.
+/// What a worker's token tells of; a link's index stands above it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Errand {
+enum Event {
     Received = 0,
     Sent = 1,
     Deadline = 2,
@@ -48,46 +48,46 @@ enum Errand {
     LookAll = 5,
 }
 
-impl Errand {
+impl Event {
     const BITS: u32 = 3;
 
-    fn token(self, seat: usize) -> u64 {
-        ((seat as u64) << Self::BITS) | self as u64
+    fn token(self, link: usize) -> u64 {
+        ((link as u64) << Self::BITS) | self as u64
     }
 
     fn of(token: u64) -> (Self, usize) {
-        let errands =
+        let events =
             [Self::Received, Self::Sent, Self::Deadline, Self::Turn, Self::CloseAll, Self::LookAll];
         let number = usize::try_from(token & ((1 << Self::BITS) - 1)).expect("three bits");
-        let seat = usize::try_from(token >> Self::BITS).expect("made from an index");
-        (errands[number], seat)
+        let link = usize::try_from(token >> Self::BITS).expect("made from an index");
+        (events[number], link)
     }
 }
 
-/// Something for a seat, from whatever thread.
+/// Something for a link, from any thread.
 enum Left {
     /// The end of an operation.
     Finished { token: Token, outcome: Option<Outcome> },
-    /// There may be memory for it now; by then it may be somebody else's, whom it tells nothing new.
+    /// There may be memory for it now; by then it may be another connection's, which it tells nothing new.
     Memory { index: usize },
 }
 
-/// Has a seat ask for memory again.
-struct SeatBell {
-    desk: Weak<Desk>,
+/// Has a link ask for memory again.
+struct LinkBell {
+    connections: Weak<WorkerConnections>,
     index: usize,
 }
 
-impl Bell for SeatBell {
+impl Bell for LinkBell {
     fn ring(&self) {
-        if let Some(desk) = self.desk.upgrade() {
-            desk.leave(Left::Memory { index: self.index });
+        if let Some(connections) = self.connections.upgrade() {
+            connections.leave(Left::Memory { index: self.index });
         }
     }
 }
 
-/// One connection.
-struct Seat {
+/// One connection, with its socket and what of it is out.
+struct Link {
     id: u64,
     connection: Connection,
     /// Until it is closed.
@@ -105,14 +105,14 @@ struct Seat {
     is_touched: bool,
 }
 
-/// What only the desk's worker touches.
+/// What only the worker touches.
 #[derive(Default)]
 struct State {
-    seats: Vec<Option<Box<Seat>>>,
+    links: Vec<Option<Box<Link>>>,
     free: Vec<usize>,
-    /// Seats to be advanced.
+    /// Links to be advanced.
     listed: Vec<usize>,
-    /// Seats that were, in this turn.
+    /// Those that were, in this turn.
     touched: Vec<usize>,
     /// Memory of lists that are empty between turns.
     left: Vec<Left>,
@@ -121,45 +121,45 @@ struct State {
 }
 
 /// See the module.
-pub(crate) struct Desk {
+pub(crate) struct WorkerConnections {
     shared: Arc<Shared>,
     workers: Arc<Workers>,
     /// The worker's.
     index: usize,
     state: Mutex<State>,
-    /// Left by anybody.
+    /// Left by any thread.
     left: Inbox<Left>,
 }
 
-/// One desk for each worker.
-pub(crate) fn desks(shared: &Arc<Shared>, workers: &Arc<Workers>) -> Vec<Arc<Desk>> {
-    let desk = |index| Desk {
+/// The connections of each worker; none yet.
+pub(crate) fn deal(shared: &Arc<Shared>, workers: &Arc<Workers>) -> Vec<Arc<WorkerConnections>> {
+    let of = |index| WorkerConnections {
         shared: Arc::clone(shared),
         workers: Arc::clone(workers),
         index,
         state: Mutex::default(),
         left: Inbox::new(true),
     };
-    (0..workers.count()).map(|index| Arc::new(desk(index))).collect()
+    (0..workers.count()).map(|index| Arc::new(of(index))).collect()
 }
 
-impl Receiver for Desk {
+impl Receiver for WorkerConnections {
     fn receive(self: Arc<Self>, token: Token, outcome: Option<Outcome>) {
         self.leave(Left::Finished { token, outcome });
     }
 }
 
-impl Handler for Desk {
+impl Handler for WorkerConnections {
     fn complete(self: Arc<Self>, worker: &Worker, completion: braid_ring::Completion) {
         let braid_ring::Completion { token, result, mut operation, .. } = completion;
-        let (errand, index) = Errand::of(token);
+        let (event, index) = Event::of(token);
         let memory = operation.memory().map(std::mem::take).expect("both have memory");
         drop(operation);
         let mut state = lock(&self.state);
-        let seat = state.seat(index);
-        self.guard(seat, |seat| match errand {
-            Errand::Received => seat.received(memory, result),
-            Errand::Sent => seat.sent(memory, result),
+        let link = state.link(index);
+        self.guard(link, |link| match event {
+            Event::Received => link.received(memory, result),
+            Event::Sent => link.sent(memory, result),
             other => unreachable!("{other:?} is no operation"),
         });
         state.list(index);
@@ -167,33 +167,33 @@ impl Handler for Desk {
     }
 }
 
-impl Wake for Desk {
+impl Wake for WorkerConnections {
     fn wake(self: Arc<Self>, worker: &Worker, token: u64) {
         let mut state = lock(&self.state);
-        match Errand::of(token) {
-            (Errand::Deadline, index) => {
-                // It may be somebody else's seat by now; then this tells it nothing new.
-                let Some(seat) = state.seats[index].as_mut() else { return };
+        match Event::of(token) {
+            (Event::Deadline, index) => {
+                // It may be another connection's place by now; then this tells it nothing new.
+                let Some(link) = state.links[index].as_mut() else { return };
                 let now = Instant::now();
-                if seat.wakes_at.is_some_and(|at| at + LATE <= now) {
-                    seat.connection.was_not_looked_after(now);
+                if link.wakes_at.is_some_and(|at| at + LATE <= now) {
+                    link.connection.was_not_looked_after(now);
                 }
                 // One that was put forward has been there already.
-                seat.wakes_at = seat.wakes_at.filter(|at| *at > now);
-                seat.connection.handle_time(now);
+                link.wakes_at = link.wakes_at.filter(|at| *at > now);
+                link.connection.handle_time(now);
                 state.list(index);
             }
-            (Errand::CloseAll, _) => {
-                for index in 0..state.seats.len() {
-                    if let Some(seat) = state.seats[index].as_mut() {
-                        seat.connection.close();
+            (Event::CloseAll, _) => {
+                for index in 0..state.links.len() {
+                    if let Some(link) = state.links[index].as_mut() {
+                        link.connection.close();
                         state.list(index);
                     }
                 }
             }
-            (Errand::LookAll, _) => {
-                for index in 0..state.seats.len() {
-                    if state.seats[index].is_some() {
+            (Event::LookAll, _) => {
+                for index in 0..state.links.len() {
+                    if state.links[index].is_some() {
                         state.list(index);
                     }
                 }
@@ -204,50 +204,50 @@ impl Wake for Desk {
     }
 }
 
-impl Desk {
+impl WorkerConnections {
     fn leave(self: &Arc<Self>, left: Left) {
         let bell = self.left.push(left, false);
-        // Workers that have stopped have stopped every connection as well: what is left for one is for nobody.
+        // Workers that have stopped have stopped every connection as well: what is left for one is dropped.
         if let Ok(braid_ring::Bell::Ring) = bell
-            && self.call(Errand::Turn).is_err()
+            && self.call(Event::Turn).is_err()
         {
             let _awake = self.left.close();
             self.left.take(&mut Vec::new());
         }
     }
 
-    fn call(self: &Arc<Self>, errand: Errand) -> Result<(), braid_ring::Refused> {
+    fn call(self: &Arc<Self>, event: Event) -> Result<(), braid_ring::Refused> {
         let sleeper: Arc<dyn Wake> = Arc::<Self>::clone(self);
-        self.workers.wake(self.index, sleeper, errand.token(0))
+        self.workers.wake(self.index, sleeper, event.token(0))
     }
 
     /// Takes a connection in; false if the workers have stopped.
     pub(crate) fn begin(self: &Arc<Self>, identity: Identity, socket: Arc<Socket>) -> bool {
-        let desk = Arc::clone(self);
-        let seat = Box::new(move |worker: &Worker| desk.seat(worker, identity, socket));
-        self.workers.post(self.index, seat).is_ok()
+        let connections = Arc::clone(self);
+        let add = Box::new(move |worker: &Worker| connections.add(worker, identity, socket));
+        self.workers.post(self.index, add).is_ok()
     }
 
     /// Ends all connections, whatever they are doing.
     pub(crate) fn close_all(self: &Arc<Self>) {
-        // Workers that have stopped serve nobody any more.
-        let _ = self.call(Errand::CloseAll);
+        // Workers that have stopped have no connections any more.
+        let _ = self.call(Event::CloseAll);
     }
 
     /// Has all connections look at what has changed: the server stops.
     pub(crate) fn look_all(self: &Arc<Self>) {
         // As in `close_all`.
-        let _ = self.call(Errand::LookAll);
+        let _ = self.call(Event::LookAll);
     }
 
-    fn seat(self: &Arc<Self>, worker: &Worker, identity: Identity, socket: Arc<Socket>) {
+    fn add(self: &Arc<Self>, worker: &Worker, identity: Identity, socket: Arc<Socket>) {
         let id = identity.id;
         let mut state = lock(&self.state);
         let index = state.free.pop().unwrap_or_else(|| {
-            state.seats.push(None);
-            state.seats.len() - 1
+            state.links.push(None);
+            state.links.len() - 1
         });
-        let bell: Arc<dyn Bell> = Arc::new(SeatBell { desk: Arc::downgrade(self), index });
+        let bell: Arc<dyn Bell> = Arc::new(LinkBell { connections: Arc::downgrade(self), index });
         let connection = || Connection::new(&self.shared, identity, Instant::now(), bell);
         let Ok(connection) = catch_unwind(AssertUnwindSafe(connection)) else {
             self.shared.counters.panics.add(1);
@@ -255,7 +255,7 @@ impl Desk {
             drop(socket);
             return self.shared.registry.leave(id);
         };
-        let seat = Box::new(Seat {
+        let link = Box::new(Link {
             id,
             connection,
             socket: Some(socket),
@@ -268,7 +268,7 @@ impl Desk {
             is_listed: false,
             is_touched: false,
         });
-        state.seats[index] = Some(seat);
+        state.links[index] = Some(link);
         state.list(index);
         self.turn(&mut state, worker);
     }
@@ -276,19 +276,19 @@ impl Desk {
     /// Has a turn once all completions have been told.
     fn put_off(self: &Arc<Self>, state: &mut State, worker: &Worker) {
         if !std::mem::replace(&mut state.is_put_off, true) {
-            worker.afterwards(Arc::<Self>::clone(self), Errand::Turn.token(0));
+            worker.afterwards(Arc::<Self>::clone(self), Event::Turn.token(0));
         }
     }
 
-    /// Runs our own code for one seat; if it panics, that connection is over.
-    fn guard(&self, seat: &mut Seat, body: impl FnOnce(&mut Seat)) {
-        if catch_unwind(AssertUnwindSafe(|| body(seat))).is_err() {
+    /// Runs our own code for one link; if it panics, that connection is over.
+    fn guard(&self, link: &mut Link, body: impl FnOnce(&mut Link)) {
+        if catch_unwind(AssertUnwindSafe(|| body(link))).is_err() {
             self.shared.counters.panics.add(1);
-            seat.connection.close();
+            link.connection.close();
         }
     }
 
-    /// Goes on with everybody who is listed, until nobody is.
+    /// Goes on with all that are listed, until none is.
     fn turn(self: &Arc<Self>, state: &mut State, worker: &Worker) {
         let now = Instant::now();
         loop {
@@ -306,7 +306,7 @@ impl Desk {
             self.carry(state, index, worker);
         }
         state.touched = touched;
-        // Bells are left in inboxes, which are nobody's lock for long.
+        // Bells are left in inboxes, whose locks are held for a moment only.
         self.shared.budget.ring();
     }
 
@@ -317,15 +317,15 @@ impl Desk {
             match one {
                 Left::Finished { token, outcome } => {
                     let index = usize::try_from(token.connection).expect("made from an index");
-                    let seat = state.seat(index);
-                    self.guard(seat, |seat| seat.connection.finished(token.slot, outcome));
+                    let link = state.link(index);
+                    self.guard(link, |link| link.connection.finished(token.slot, outcome));
                     state.list(index);
                 }
                 Left::Memory { index } => {
-                    let Some(seat) = state.seats[index].as_mut() else { continue };
-                    let is_gone = || seat.socket.as_ref().is_some_and(|socket| socket.is_hung_up());
-                    if seat.connection.waits_for_memory() && is_gone() {
-                        seat.connection.close();
+                    let Some(link) = state.links[index].as_mut() else { continue };
+                    let is_gone = || link.socket.as_ref().is_some_and(|socket| socket.is_hung_up());
+                    if link.connection.waits_for_memory() && is_gone() {
+                        link.connection.close();
                     }
                     state.list(index);
                 }
@@ -334,115 +334,115 @@ impl Desk {
         state.left = left;
     }
 
-    /// Has one listed seat go on, and carries out on the export what it asks.
+    /// Has one listed link go on, and carries out on the export what it asks.
     fn advance(self: &Arc<Self>, state: &mut State, place: usize, now: Instant) {
-        let State { seats, listed, touched, tasks, .. } = state;
+        let State { links, listed, touched, tasks, .. } = state;
         let index = listed[place];
-        let seat = seats[index].as_mut().expect("whoever is listed has a seat");
-        seat.is_listed = false;
-        if !std::mem::replace(&mut seat.is_touched, true) {
+        let link = links[index].as_mut().expect("one that is listed is there");
+        link.is_listed = false;
+        if !std::mem::replace(&mut link.is_touched, true) {
             touched.push(index);
         }
-        self.guard(seat, |seat| {
-            seat.connection.advance(now);
-            seat.connection.take_tasks(tasks);
+        self.guard(link, |link| {
+            link.connection.advance(now);
+            link.connection.take_tasks(tasks);
         });
         if tasks.is_empty() {
             return;
         }
-        let export = seat.connection.export().map(Arc::clone);
+        let export = link.connection.export().map(Arc::clone);
         let export = export.expect("a task comes after negotiation");
         let receiver: Arc<dyn Receiver> = Arc::<Self>::clone(self);
         for task in tasks.drain(..) {
-            if seat.connection.is_closed() {
-                seat.connection.abandon(task.slot());
+            if link.connection.is_closed() {
+                link.connection.abandon(task.slot());
                 continue;
             }
             match perform(task, &*export, &receiver, index as u64) {
                 Done::Submitted => {}
                 Done::Described { slot, extents, asked } => {
-                    self.guard(seat, |seat| seat.connection.described(slot, &extents, asked));
+                    self.guard(link, |link| link.connection.described(slot, &extents, asked));
                 }
                 Done::Panicked { undone } => {
                     self.shared.counters.panics.add(1);
-                    seat.connection.close();
-                    undone.into_iter().for_each(|slot| seat.connection.abandon(slot));
+                    link.connection.close();
+                    undone.into_iter().for_each(|slot| link.connection.abandon(slot));
                 }
             }
         }
     }
 
-    /// Gives a seat's operations to the ring, and lets it go when it is over.
+    /// Gives a link's operations to the ring, and drops it when it is over.
     fn carry(self: &Arc<Self>, state: &mut State, index: usize, worker: &Worker) {
-        let seat = state.seat(index);
-        seat.is_touched = false;
-        self.guard(seat, |seat| {
-            let Some(socket) = &seat.socket else { return };
-            if seat.connection.is_closed() {
+        let link = state.link(index);
+        link.is_touched = false;
+        self.guard(link, |link| {
+            let Some(socket) = &link.socket else { return };
+            if link.connection.is_closed() {
                 return socket.cut();
             }
             let descriptor = || socket.descriptor();
-            let next = match seat.continued.take() {
+            let next = match link.continued.take() {
                 Some(batch) => {
-                    seat.connection.goes_on_sending();
+                    link.connection.goes_on_sending();
                     Some(batch)
                 }
-                None => seat.connection.batch(),
+                None => link.connection.batch(),
             };
             if let Some(mut batch) = next {
-                let mut memory = std::mem::take(&mut seat.to_send);
+                let mut memory = std::mem::take(&mut link.to_send);
                 batch.lend(&mut memory);
                 let send = Operation::Send { socket: descriptor(), memory, more: false };
-                seat.sending = Some(batch);
-                worker.submit(send, Arc::<Self>::clone(self), Errand::Sent.token(index));
+                link.sending = Some(batch);
+                worker.submit(send, Arc::<Self>::clone(self), Event::Sent.token(index));
             }
-            if seat.connection.takes_end_of_sending() {
+            if link.connection.takes_end_of_sending() {
                 socket.stop_sending();
             }
-            if let Some(mut receive) = seat.connection.receive() {
-                let mut memory = std::mem::take(&mut seat.to_receive);
+            if let Some(mut receive) = link.connection.receive() {
+                let mut memory = std::mem::take(&mut link.to_receive);
                 receive.lend(&mut memory);
                 let whole = receive.is_whole();
                 let operation = Operation::Receive { socket: descriptor(), memory, whole };
-                seat.receiving = Some(receive);
-                worker.submit(operation, Arc::<Self>::clone(self), Errand::Received.token(index));
+                link.receiving = Some(receive);
+                worker.submit(operation, Arc::<Self>::clone(self), Event::Received.token(index));
             }
             // One that moves on has its deadline moved on; it is looked at when the first one comes.
-            let is_earlier = |at: &Instant| seat.wakes_at.is_none_or(|wakes_at| *at < wakes_at);
-            if let Some(at) = seat.connection.deadline().filter(is_earlier) {
-                seat.wakes_at = Some(at);
-                worker.wake_at(at, Arc::<Self>::clone(self), Errand::Deadline.token(index));
+            let is_earlier = |at: &Instant| link.wakes_at.is_none_or(|wakes_at| *at < wakes_at);
+            if let Some(at) = link.connection.deadline().filter(is_earlier) {
+                link.wakes_at = Some(at);
+                worker.wake_at(at, Arc::<Self>::clone(self), Event::Deadline.token(index));
             }
         });
-        if seat.connection.is_closed()
-            && let Some(batch) = seat.continued.take()
+        if link.connection.is_closed()
+            && let Some(batch) = link.continued.take()
         {
-            seat.connection.sent(batch, Err(io::ErrorKind::BrokenPipe.into()));
+            link.connection.sent(batch, Err(io::ErrorKind::BrokenPipe.into()));
         }
-        let is_idle = seat.receiving.is_none() && seat.sending.is_none();
-        if seat.connection.is_closed() && is_idle && seat.socket.take().is_some() {
-            self.shared.registry.leave(seat.id);
+        let is_idle = link.receiving.is_none() && link.sending.is_none();
+        if link.connection.is_closed() && is_idle && link.socket.take().is_some() {
+            self.shared.registry.leave(link.id);
         }
-        if seat.connection.is_gone() && is_idle {
-            state.seats[index] = None;
+        if link.connection.is_gone() && is_idle {
+            state.links[index] = None;
             state.free.push(index);
         }
     }
 }
 
 impl State {
-    fn seat(&mut self, index: usize) -> &mut Seat {
-        self.seats[index].as_mut().expect("a seat is kept while anything of it is away")
+    fn link(&mut self, index: usize) -> &mut Link {
+        self.links[index].as_mut().expect("a link is kept while anything of it is out")
     }
 
     fn list(&mut self, index: usize) {
-        if !std::mem::replace(&mut self.seat(index).is_listed, true) {
+        if !std::mem::replace(&mut self.link(index).is_listed, true) {
             self.listed.push(index);
         }
     }
 }
 
-impl Seat {
+impl Link {
     fn received(&mut self, mut memory: Segments, result: io::Result<usize>) {
         let mut receive = self.receiving.take().expect("one receive is out");
         receive.take_back(&mut memory);

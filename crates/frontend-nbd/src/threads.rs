@@ -6,7 +6,7 @@
 //!
 //! Why there are two drivers of connections ([`crate::ring`] is the other), and not one over two kinds of ring: what they
 //! have in common is the [`Connection`], what it asks for ([`crate::task`]), and the registry. What differs is all that is
-//! here and there: who waits, and so who wakes whom (a lock and two conditions; an inbox and turns), and how a client that
+//! here and there: who waits, and so what wakes what (a lock and two conditions; an inbox and turns), and how a client that
 //! does not go on is noticed (the timeouts of calls; moments). Threads that pretended to be a ring would need one more that
 //! polls sockets, and each request a hand-over to it.
 //!
@@ -18,7 +18,7 @@
 //! ```
 //!
 //! Invariants
-//! - Nobody waits for a wake-up that does not come: `models`, under shuttle.
+//! - No thread waits for a wake-up that does not come: `models`, under shuttle.
 //! - A panic, ours or an export's, ends here: `tests/hostile.rs::a_panicking_export_costs_one_connection`.
 
 #[cfg(all(test, shuttle))]
@@ -34,7 +34,7 @@ use crate::budget::Bell;
 use crate::connection::{Batch, Connection, Identity, Receive, Task};
 use crate::export::{Outcome, Receiver, Token};
 use crate::limits::{CONTENDED_DEADLINE, STACK_BYTES, STOP_PROGRESS_DEADLINE, STRIDE_BYTES};
-use crate::server::Shared;
+use crate::shared::Shared;
 use crate::socket::Socket;
 use crate::sync::thread::{Builder, JoinHandle};
 use crate::sync::{self, Condvar, Flaw, Mutex, MutexGuard};
@@ -85,14 +85,14 @@ impl Bell for LineBell {
     }
 }
 
-/// The connection, locked. Whatever was given back to the budget meanwhile, those who wait for it are told when the
-/// lock is free: theirs is another connection's, whose threads may be telling us.
-struct Held<'a> {
+/// The connection, locked. Connections that wait for what it gave back to the budget are told when the lock is free: they
+/// have locks of their own, and their threads may be telling us.
+struct Locked<'a> {
     line: &'a Line,
     connection: Option<MutexGuard<'a, Connection>>,
 }
 
-impl Deref for Held<'_> {
+impl Deref for Locked<'_> {
     type Target = Connection;
 
     fn deref(&self) -> &Connection {
@@ -100,20 +100,20 @@ impl Deref for Held<'_> {
     }
 }
 
-impl DerefMut for Held<'_> {
+impl DerefMut for Locked<'_> {
     fn deref_mut(&mut self) -> &mut Connection {
         self.connection.as_deref_mut().expect("until it is dropped")
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for Locked<'_> {
     fn drop(&mut self) {
         self.connection = None;
         self.line.shared.budget.ring();
     }
 }
 
-impl Held<'_> {
+impl Locked<'_> {
     /// Waits for room, unless there are others to be told first.
     fn wait_for_room(mut self) {
         if !self.line.shared.budget.is_due()
@@ -143,9 +143,9 @@ enum Step {
 }
 
 impl Line {
-    fn lock(&self) -> Held<'_> {
+    fn lock(&self) -> Locked<'_> {
         let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
-        Held { line: self, connection: Some(connection) }
+        Locked { line: self, connection: Some(connection) }
     }
 
     /// The reader's next step; waits until there is one.

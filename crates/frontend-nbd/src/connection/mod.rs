@@ -16,19 +16,20 @@
 //! ```
 //!
 //! A client that has something half done has to go on with it: with the payload that it is sending, with the reply that
-//! it is being sent. Either has to move a stride until its deadline. What the export or the budget is waited for has
-//! none: that is not the client's fault.
+//! it is being sent. Either has to move a stride until its deadline ([`progress`]). What the export or the budget is waited
+//! for has none: that is not the client's fault.
 //!
 //! How to drive it: after anything that was told to it, [`Connection::advance`]; then carry out what `take_tasks`,
 //! `receive`, `batch` and `takes_end_of_sending` give. At most one receive and one batch are out at a time.
 //!
 //! Invariants
-//! - Whoever has been let in is evicted for being idle only, if that is wanted: `tests/hostile.rs`, `crate::registry`.
+//! - A client that has been let in is evicted for being idle only, if that is wanted: `tests/hostile.rs`, `crate::registry`.
 //! - A request is taken only when there is room for it: `tests/server.rs::a_connection_with_its_fill_in_flight_is_not_read_from`.
 
 mod ahead;
 mod intake;
 mod outbox;
+mod progress;
 
 use std::io;
 use std::sync::Arc;
@@ -46,12 +47,12 @@ use crate::registry::Pulse;
 use braid_ring::Payload;
 
 use crate::limits::{
-    CLOSE_TIMEOUT, CONTENDED_DEADLINE, EXTENTS_MAX, STOP_PROGRESS_DEADLINE, STRIDE_BYTES,
-    TURNED_AWAY_DEADLINE,
+    CLOSE_TIMEOUT, CONTENDED_DEADLINE, EXTENTS_MAX, STOP_PROGRESS_DEADLINE, TURNED_AWAY_DEADLINE,
 };
-use crate::server::Shared;
+use crate::shared::Shared;
 use intake::{Event, Intake, Write};
 use outbox::{Begun, Grown, Kind, Ledger, Outbox};
+use progress::Progress;
 
 pub(crate) use intake::Receive;
 pub(crate) use outbox::Batch;
@@ -84,16 +85,6 @@ enum Stage {
     Closed,
 }
 
-/// What earlier receives have moved of the stride that has to be moved, and how long they took: a payload may come in as
-/// many pieces as its client likes, and each of them is no reason to begin counting anew.
-#[derive(Debug, Default)]
-struct Stride {
-    moved_bytes: usize,
-    spent: Duration,
-    /// When the last of them was asked for, while its time has not been added.
-    uncounted_since: Option<Instant>,
-}
-
 /// A request that waits for room.
 #[derive(Debug)]
 enum Waiting {
@@ -113,14 +104,7 @@ pub(crate) struct Connection {
     tasks: Vec<Task>,
     /// The end of sending has been asked for.
     ends_sending: bool,
-    /// When it was last told what time it is.
-    now: Instant,
-    /// Since when the payload that is being received has not moved on, and the replies that are being sent.
-    receiving_since: Option<Instant>,
-    sending_since: Option<Instant>,
-    /// Since when a receive is out.
-    asked_at: Instant,
-    stride: Stride,
+    progress: Progress,
     pulse: Arc<Pulse>,
 }
 
@@ -161,11 +145,7 @@ impl Connection {
             waiting: None,
             tasks: Vec::new(),
             ends_sending: false,
-            now,
-            receiving_since: None,
-            sending_since: None,
-            asked_at: now,
-            stride: Stride::default(),
+            progress: Progress::new(now),
             pulse,
         }
     }
@@ -199,11 +179,11 @@ impl Connection {
     /// Since when the client has not gone on with what it has half done.
     fn stalled_since(&self) -> Option<Instant> {
         match self.stage {
-            Stage::Transmitting => self.receiving_since.into_iter().chain(self.sending_since).min(),
+            Stage::Transmitting => self.progress.stalled_since(),
             Stage::Draining => {
                 let stopping = self.shared.stopping_since();
-                self.sending_since
-                    .map(|since| stopping.map_or(since, |stopping| since.max(stopping)))
+                let since = self.progress.sending_since();
+                since.map(|since| stopping.map_or(since, |stopping| since.max(stopping)))
             }
             Stage::Negotiating { .. } | Stage::Ending { .. } | Stage::Closed => None,
         }
@@ -215,7 +195,7 @@ impl Connection {
         let time = self.shared.settings.progress_deadline;
         let look = self.stalled_since().map(|since| {
             let soon = since + self.patience().min(CONTENDED_DEADLINE);
-            if soon > self.now { soon } else { since + time }
+            if soon > self.progress.now() { soon } else { since + time }
         });
         self.stage_deadline().into_iter().chain(look).min()
     }
@@ -230,7 +210,7 @@ impl Connection {
 
     /// The same without the latter, for a transport whose calls notice that by themselves.
     pub(crate) fn end_stage(&mut self, now: Instant) {
-        self.now = now;
+        self.progress.set_now(now);
         if self.stage_deadline().is_some_and(|deadline| deadline <= now) {
             self.close();
         }
@@ -239,15 +219,12 @@ impl Connection {
     /// Says that it could have been told the time long ago: the server did not run, or was busy. What has not moved on
     /// meanwhile is no fault of the client's.
     pub(crate) fn was_not_looked_after(&mut self, now: Instant) {
-        self.stride = Stride::default();
-        for since in [&mut self.receiving_since, &mut self.sending_since] {
-            *since = since.map(|_| now);
-        }
+        self.progress.begin_anew(now);
     }
 
     /// Whether the payload that is being received has not moved on for too long.
     pub(crate) fn is_not_sent_to(&self, now: Instant) -> bool {
-        self.receiving_since.is_some_and(|since| since + self.patience() <= now)
+        self.progress.receiving_since().is_some_and(|since| since + self.patience() <= now)
     }
 
     /// The client has not gone on with what it has half done.
@@ -263,7 +240,7 @@ impl Connection {
     /// Since when a payload or replies have not moved on.
     #[cfg(test)]
     pub(crate) fn is_half_done(&self) -> bool {
-        self.receiving_since.is_some() || self.sending_since.is_some()
+        self.progress.stalled_since().is_some()
     }
 
     /// Whether there is nothing more to do with the socket. Operations may still be with the export.
@@ -289,7 +266,7 @@ impl Connection {
     /// Ends the connection in whatever stage it is.
     pub(crate) fn close(&mut self) {
         if let Stage::Negotiating { .. } = self.stage {
-            // An end of negotiation has no one left to tell; the counter is its record.
+            // An end of negotiation has no client left to tell; the counter is its record.
             self.shared.counters.negotiations_failed.add(1);
         }
         if self.stage != Stage::Closed {
@@ -304,7 +281,7 @@ impl Connection {
 
     fn give_up_receiving(&mut self) {
         self.waiting = None;
-        self.receiving_since = None;
+        self.progress.end_receive();
         self.outbox.stop_waiting(&self.shared.budget);
         if let Some(slot) = self.intake.abandon() {
             self.give_up_write(slot);
@@ -318,7 +295,7 @@ impl Connection {
 
     /// Goes on as far as bytes and room allow.
     pub(crate) fn advance(&mut self, now: Instant) {
-        self.now = now;
+        self.progress.set_now(now);
         self.count_receive();
         self.go_on();
         self.beat(now);
@@ -330,19 +307,16 @@ impl Connection {
 
     /// Notes whether it has something to do. For a transport that does not advance it when replies are out.
     pub(crate) fn beat(&self, now: Instant) {
-        let is_idle = self.outbox.in_flight() == 0 && self.receiving_since.is_none();
+        let is_idle = self.outbox.in_flight() == 0 && self.progress.receiving_since().is_none();
         self.pulse.beat(is_idle.then_some(now));
     }
 
-    /// Counts the time of a receive that was not filled. Time between receives is the server's, and not counted; nor is
-    /// more than a receive takes that is looked after.
     fn count_receive(&mut self) {
-        if let Some(since) = self.stride.uncounted_since.take() {
-            let time = self.now.saturating_duration_since(since);
-            self.stride.spent += time.min(CONTENDED_DEADLINE);
-            if self.stage == Stage::Transmitting && self.stride.spent >= self.patience() {
-                self.cut_for_stalling();
-            }
+        if let Some(spent) = self.progress.count_receive()
+            && self.stage == Stage::Transmitting
+            && spent >= self.patience()
+        {
+            self.cut_for_stalling();
         }
     }
 
@@ -379,7 +353,7 @@ impl Connection {
             self.outbox.has_come(slot, false, &self.shared.budget);
         }
         // The client has sent all that there was room for.
-        self.stride = Stride::default();
+        self.progress.stride_is_done();
         true
     }
 
@@ -391,7 +365,7 @@ impl Connection {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Transmit(bytes) => {
-                // Before the client can know: whoever has been let in is never evicted.
+                // Before the client can know: one that has been let in is never evicted.
                 let is_last = self.intake.is_negotiated();
                 if is_last && !self.shared.registry.note_negotiated(self.id) {
                     return self.close();
@@ -408,7 +382,7 @@ impl Connection {
                 self.waiting = Some(Waiting::Refused { cookie, refusal });
             }
             Event::Written(Write { slot, offset, fua, payload, copied_bytes, .. }) => {
-                self.stride = Stride::default();
+                self.progress.stride_is_done();
                 self.outbox.has_come(slot, true, &self.shared.budget);
                 self.shared.counters.bytes_written.add(payload.len() as u64);
                 self.shared.counters.bytes_copied.add(copied_bytes as u64);
@@ -416,7 +390,7 @@ impl Connection {
                 self.tasks.push(Task::Submit { slot, operation });
             }
             Event::Skipped { slot } => {
-                self.stride = Stride::default();
+                self.progress.stride_is_done();
                 self.outbox.has_come(slot, false, &self.shared.budget);
                 self.refuse_memory(slot);
             }
@@ -526,9 +500,7 @@ impl Connection {
             _ => None,
         };
         if let Some(receive) = &receive {
-            self.asked_at = self.now;
-            let since = self.now.checked_sub(self.stride.spent).unwrap_or(self.now);
-            self.receiving_since = receive.is_in_payload().then_some(since);
+            self.progress.begin_receive(receive.is_in_payload());
         }
         receive
     }
@@ -536,16 +508,10 @@ impl Connection {
     /// How a receive went; 0 bytes are the end of the stream.
     pub(crate) fn received(&mut self, receive: Receive, result: io::Result<usize>) {
         let bytes = result.unwrap_or(0);
-        let since = self.receiving_since.take();
+        let was_in_payload = self.progress.end_receive();
         match self.stage {
             Stage::Negotiating { .. } | Stage::Transmitting if bytes > 0 => {
-                self.stride.moved_bytes += bytes;
-                let is_short = since.is_some() && receive.is_short_of(bytes);
-                if is_short && self.stride.moved_bytes < STRIDE_BYTES {
-                    self.stride.uncounted_since = Some(self.asked_at);
-                } else {
-                    self.stride = Stride::default();
-                }
+                self.progress.moved(bytes, was_in_payload && receive.is_short_of(bytes));
                 self.intake.received(receive, bytes);
                 if self.stage_deadline().is_some() {
                     self.shared.registry.note_active(self.id);
@@ -581,18 +547,18 @@ impl Connection {
             return None;
         }
         let batch = self.outbox.batch()?;
-        self.sending_since = Some(self.now);
+        self.progress.begin_send();
         Some(batch)
     }
 
     /// Some of a batch is out, and more is to be sent.
     pub(crate) fn goes_on_sending(&mut self) {
-        self.sending_since = Some(self.now);
+        self.progress.begin_send();
     }
 
     /// A batch is out, or will never be.
     pub(crate) fn sent(&mut self, batch: Batch, result: io::Result<()>) {
-        self.sending_since = None;
+        self.progress.end_send();
         self.outbox.sent(batch, result.is_ok(), &self.shared.budget);
         if result.is_err() {
             // The client is gone: its requests still finish, their replies have nowhere to go.

@@ -6,7 +6,7 @@ use super::*;
 use crate::budget::tests::Rung;
 use crate::export::IoError;
 
-struct Desk {
+struct World {
     outbox: Outbox,
     counters: Counters,
     budget: Budget,
@@ -16,7 +16,7 @@ fn outbox(budget: &Budget) -> Outbox {
     Outbox::new(budget.purse(), Arc::<Rung>::default())
 }
 
-impl Desk {
+impl World {
     fn new(limit_bytes: usize) -> Self {
         let budget = Budget::new(limit_bytes, 4);
         Self { outbox: outbox(&budget), counters: Counters::default(), budget }
@@ -49,49 +49,52 @@ impl Desk {
 
 #[test]
 fn room_is_by_number_by_bytes_and_by_the_common_budget() {
-    let mut desk = Desk::new(1 << 30);
+    let mut world = World::new(1 << 30);
     let slots: Vec<u32> = (0..IN_FLIGHT_REQUESTS_MAX as u64)
-        .map(|cookie| desk.read(cookie, 1).expect("there is room"))
+        .map(|cookie| world.read(cookie, 1).expect("there is room"))
         .collect();
-    assert_eq!(desk.read(1000, 1), None, "one more than the limit");
-    desk.fill(slots[3], 1, 1);
-    assert_eq!(desk.read(1000, 1), None, "a reply that is not out is in flight");
-    desk.send();
-    assert!(desk.read(1000, 1).is_some());
+    assert_eq!(world.read(1000, 1), None, "one more than the limit");
+    world.fill(slots[3], 1, 1);
+    assert_eq!(world.read(1000, 1), None, "a reply that is not out is in flight");
+    world.send();
+    assert!(world.read(1000, 1).is_some());
 
-    let mut desk = Desk::new(1 << 30);
+    let mut world = World::new(1 << 30);
     let half = u32::try_from(IN_FLIGHT_BYTES_MAX / 2).expect("64 MiB");
-    assert!(desk.read(0, half).is_some() && desk.read(1, half).is_some());
-    assert_eq!(desk.read(2, 1), None, "too many bytes");
+    assert!(world.read(0, half).is_some() && world.read(1, half).is_some());
+    assert_eq!(world.read(2, 1), None, "too many bytes");
 
-    let mut desk = Desk::new(1 << 20);
-    let begun = desk.outbox.begin(0, Kind::Read { offset: 0, length: 600 << 10 }, &desk.budget);
+    let mut world = World::new(1 << 20);
+    let begun = world.outbox.begin(0, Kind::Read { offset: 0, length: 600 << 10 }, &world.budget);
     assert_eq!(begun, Begun::TooLarge, "half of the budget is the largest");
-    let first = desk.read(0, 512 << 10).expect("all that a request may have");
-    assert_eq!(desk.read(1, 512 << 10), None, "the budget is spent");
-    desk.outbox.stop_waiting(&desk.budget);
-    let mut other = outbox(&desk.budget);
-    let theirs = other.begin(0, Kind::Read { offset: 0, length: 64 << 10 }, &desk.budget);
+    let first = world.read(0, 512 << 10).expect("all that a request may have");
+    assert_eq!(world.read(1, 512 << 10), None, "the budget is spent");
+    world.outbox.stop_waiting(&world.budget);
+    let mut other = outbox(&world.budget);
+    let theirs = other.begin(0, Kind::Read { offset: 0, length: 64 << 10 }, &world.budget);
     let Begun::Slot(theirs, _) = theirs else { panic!("it has its own: {theirs:?}") };
-    assert!(matches!(desk.outbox.begin(1, Kind::Other, &desk.budget), Begun::Slot(..)), "no cost");
-    assert_eq!(desk.budget.held_bytes(), (512 + 64) << 10);
-    desk.fill(first, 1, 512 << 10);
-    desk.send();
-    other.abandon(theirs, &desk.budget);
-    assert_eq!(desk.budget.held_bytes(), 0);
+    assert!(
+        matches!(world.outbox.begin(1, Kind::Other, &world.budget), Begun::Slot(..)),
+        "no cost"
+    );
+    assert_eq!(world.budget.held_bytes(), (512 + 64) << 10);
+    world.fill(first, 1, 512 << 10);
+    world.send();
+    other.abandon(theirs, &world.budget);
+    assert_eq!(world.budget.held_bytes(), 0);
 }
 
 #[test]
 fn a_long_reply_is_lent_a_stride_at_a_time() {
-    let mut desk = Desk::new(1 << 30);
+    let mut world = World::new(1 << 30);
     let length = 2 * STRIDE_BYTES + 5;
     let lengths = [10, length, 7];
     for (cookie, length) in (0..).zip(lengths) {
-        let slot = desk.read(cookie, length as u32).expect("room");
-        desk.fill(slot, cookie as u8 + 1, length);
+        let slot = world.read(cookie, length as u32).expect("room");
+        world.fill(slot, cookie as u8 + 1, length);
     }
     let mut sent = Vec::new();
-    while let Some(mut batch) = desk.outbox.batch() {
+    while let Some(mut batch) = world.outbox.batch() {
         let by_parts: Vec<u8> = batch.parts().flatten().copied().collect();
         let mut segments = Segments::new();
         loop {
@@ -108,7 +111,7 @@ fn a_long_reply_is_lent_a_stride_at_a_time() {
             }
         }
         assert!(sent.ends_with(&by_parts) || by_parts.len() <= STRIDE_BYTES);
-        desk.outbox.sent(batch, true, &desk.budget);
+        world.outbox.sent(batch, true, &world.budget);
     }
     let mut rest = &sent[..];
     for (byte, length) in (1_u8..).zip(lengths) {
@@ -117,36 +120,36 @@ fn a_long_reply_is_lent_a_stride_at_a_time() {
         rest = behind;
     }
     assert!(rest.is_empty());
-    assert_eq!(desk.budget.held_bytes(), 0);
+    assert_eq!(world.budget.held_bytes(), 0);
 }
 
 #[test]
 fn replies_go_out_in_the_order_in_which_they_were_made() {
-    let mut desk = Desk::new(1 << 30);
-    let slots: Vec<u32> = (0..3).map(|cookie| desk.read(cookie, 4).expect("room")).collect();
-    desk.fill(slots[2], 2, 4);
-    desk.finish(slots[0], Some(Outcome { status: Err(IoError::NoSpace), payload: None }));
-    desk.fill(slots[1], 1, 4);
-    let bytes = desk.send();
+    let mut world = World::new(1 << 30);
+    let slots: Vec<u32> = (0..3).map(|cookie| world.read(cookie, 4).expect("room")).collect();
+    world.fill(slots[2], 2, 4);
+    world.finish(slots[0], Some(Outcome { status: Err(IoError::NoSpace), payload: None }));
+    world.fill(slots[1], 1, 4);
+    let bytes = world.send();
     let expected = [
         &[0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 2, 2, 2][..],
         &[0x67, 0x44, 0x66, 0x98, 0, 0, 0, 28, 0, 0, 0, 0, 0, 0, 0, 0],
         &[0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1],
     ];
     assert_eq!(bytes, expected.concat());
-    assert_eq!(desk.budget.held_bytes(), 0);
-    assert!(desk.outbox.batch().is_none() && desk.outbox.is_quiet());
+    assert_eq!(world.budget.held_bytes(), 0);
+    assert!(world.outbox.batch().is_none() && world.outbox.is_quiet());
 }
 
 #[test]
 fn a_batch_that_is_sent_in_pieces_loses_no_byte() {
-    let mut desk = Desk::new(1 << 30);
+    let mut world = World::new(1 << 30);
     for cookie in 0..3 {
-        let slot = desk.read(cookie, 5).expect("room");
-        desk.fill(slot, cookie as u8 + 1, 5);
+        let slot = world.read(cookie, 5).expect("room");
+        world.fill(slot, cookie as u8 + 1, 5);
     }
-    let mut batch = desk.outbox.batch().expect("replies wait");
-    assert!(desk.outbox.batch().is_none(), "one batch is out at a time");
+    let mut batch = world.outbox.batch().expect("replies wait");
+    assert!(world.outbox.batch().is_none(), "one batch is out at a time");
     let whole: Vec<u8> = batch.parts().flatten().copied().collect();
     for sent in 0..whole.len() {
         let rest: Vec<u8> = batch.parts().flatten().copied().collect();
@@ -158,41 +161,41 @@ fn a_batch_that_is_sent_in_pieces_loses_no_byte() {
 
 #[test]
 fn what_comes_after_the_end_is_counted_and_thrown_away() {
-    let mut desk = Desk::new(1 << 30);
+    let mut world = World::new(1 << 30);
     let [early, late, dropped] =
-        [0, 1, 2].map(|cookie| desk.read(cookie, 8).expect("there is room"));
-    desk.fill(early, 1, 8);
-    desk.outbox.close(&desk.budget);
-    assert_eq!((desk.outbox.in_flight(), desk.budget.held_bytes()), (2, 2 * 4096));
-    desk.fill(late, 1, 8);
-    desk.finish(dropped, None);
-    assert_eq!((desk.outbox.in_flight(), desk.budget.held_bytes()), (0, 0));
-    assert!(desk.outbox.batch().is_none());
-    let counts = desk.counters.read(0, &desk.budget);
+        [0, 1, 2].map(|cookie| world.read(cookie, 8).expect("there is room"));
+    world.fill(early, 1, 8);
+    world.outbox.close(&world.budget);
+    assert_eq!((world.outbox.in_flight(), world.budget.held_bytes()), (2, 2 * 4096));
+    world.fill(late, 1, 8);
+    world.finish(dropped, None);
+    assert_eq!((world.outbox.in_flight(), world.budget.held_bytes()), (0, 0));
+    assert!(world.outbox.batch().is_none());
+    let counts = world.counters.read(0, &world.budget);
     assert_eq!((counts.errors, counts.contract_breaches), ([0; 8], 0));
 }
 
 #[test]
 fn memory_for_replies_is_used_again() {
-    let mut desk = Desk::new(1 << 30);
-    let slot = desk.read(0, 1).expect("room");
-    desk.fill(slot, 1, 1);
-    desk.send();
-    let first = desk.outbox.spare_heads[0].as_ptr();
+    let mut world = World::new(1 << 30);
+    let slot = world.read(0, 1).expect("room");
+    world.fill(slot, 1, 1);
+    world.send();
+    let first = world.outbox.spare_heads[0].as_ptr();
     for cookie in 1..10 {
-        assert_eq!(desk.read(cookie, 1), Some(slot), "the slot as well");
-        desk.fill(slot, 1, 1);
-        desk.send();
+        assert_eq!(world.read(cookie, 1), Some(slot), "the slot as well");
+        world.fill(slot, 1, 1);
+        world.send();
     }
-    assert_eq!(desk.outbox.spare_heads.len(), 1);
-    assert_eq!(desk.outbox.spare_heads[0].as_ptr(), first);
+    assert_eq!(world.outbox.spare_heads.len(), 1);
+    assert_eq!(world.outbox.spare_heads[0].as_ptr(), first);
 }
 
 #[test]
 #[should_panic(expected = "a request is answered once")]
 fn a_second_answer_is_refused() {
-    let mut desk = Desk::new(1 << 30);
-    let slot = desk.read(0, 1).expect("room");
-    desk.fill(slot, 1, 1);
-    desk.fill(slot, 1, 1);
+    let mut world = World::new(1 << 30);
+    let slot = world.read(0, 1).expect("room");
+    world.fill(slot, 1, 1);
+    world.fill(slot, 1, 1);
 }

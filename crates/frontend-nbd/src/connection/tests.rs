@@ -9,7 +9,7 @@ use crate::export::IoError;
 use crate::limits::{CONTENDED_DEADLINE, PROGRESS_DEADLINE, STRIDE_BYTES};
 use crate::memory::MemoryExport;
 use crate::registry::{Admission, Room};
-use crate::server::Settings;
+use crate::settings::Settings;
 use crate::socket::Socket;
 
 struct Table {
@@ -481,7 +481,7 @@ fn fewer_connections_get_no_more_than_there_is() {
         std::iter::once(first).chain(more).collect()
     };
     let shared = Arc::clone(&tables[0].shared);
-    crate::server::Tuner::of(&shared).set_connections_max(1);
+    crate::tuner::Tuner::of(&shared).set_connections_max(1);
     let shares: usize =
         tables.iter().map(|_| shared.budget.own_left(&mut shared.budget.purse())).sum();
     assert!(shares <= shared.budget.limit_bytes() / 4, "{shares}");

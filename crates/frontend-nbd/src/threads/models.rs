@@ -16,7 +16,8 @@ use crate::connection::Identity;
 use crate::export::{Completion, Export, Operation, Outcome};
 use crate::models::{pair, sample};
 use crate::registry::{Admission, Room};
-use crate::server::{Settings, Shared};
+use crate::settings::Settings;
+use crate::shared::Shared;
 use crate::socket::Socket;
 use crate::sync::{Flaw, choose};
 

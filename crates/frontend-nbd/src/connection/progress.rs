@@ -1,0 +1,165 @@
+//! Since when a client has not gone on with what it has half done: a payload that it sends, or replies that it is sent.
+//!
+//! Where it stands: a part of [`super::Connection`], which tells it the time and what goes out and comes in. How much patience
+//! there is, and what follows when it is at an end, is decided there.
+//!
+//! A client may send a payload in as many pieces as it likes, and each of them is no reason to begin counting anew: what counts
+//! is the *stride*, [`STRIDE_BYTES`] or all that it was asked for.
+
+use std::time::{Duration, Instant};
+
+use crate::limits::{CONTENDED_DEADLINE, STRIDE_BYTES};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Progress {
+    /// When it was last told what time it is.
+    now: Instant,
+    /// Since when the payload that is being received has not moved on, and the replies that are being sent.
+    receiving_since: Option<Instant>,
+    sending_since: Option<Instant>,
+    /// Since when a receive is out.
+    asked_at: Instant,
+    stride: Stride,
+}
+
+/// What earlier receives have moved of the stride that has to be moved, and how long they took.
+#[derive(Debug, Default)]
+struct Stride {
+    moved_bytes: usize,
+    spent: Duration,
+    /// When the last of them was asked for, while its time has not been added.
+    uncounted_since: Option<Instant>,
+}
+
+impl Progress {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            now,
+            receiving_since: None,
+            sending_since: None,
+            asked_at: now,
+            stride: Stride::default(),
+        }
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        self.now
+    }
+
+    pub(super) fn set_now(&mut self, now: Instant) {
+        self.now = now;
+    }
+
+    pub(super) fn receiving_since(&self) -> Option<Instant> {
+        self.receiving_since
+    }
+
+    pub(super) fn sending_since(&self) -> Option<Instant> {
+        self.sending_since
+    }
+
+    /// The earlier of the two.
+    pub(super) fn stalled_since(&self) -> Option<Instant> {
+        self.receiving_since.into_iter().chain(self.sending_since).min()
+    }
+
+    /// Counts from now on only.
+    pub(super) fn begin_anew(&mut self, now: Instant) {
+        self.stride = Stride::default();
+        for since in [&mut self.receiving_since, &mut self.sending_since] {
+            *since = since.map(|_| now);
+        }
+    }
+
+    /// The client has sent all that it was asked for, or more than a stride.
+    pub(super) fn stride_is_done(&mut self) {
+        self.stride = Stride::default();
+    }
+
+    /// Memory for bytes of the client is out from now on.
+    pub(super) fn begin_receive(&mut self, is_in_payload: bool) {
+        self.asked_at = self.now;
+        let since = self.now.checked_sub(self.stride.spent).unwrap_or(self.now);
+        self.receiving_since = is_in_payload.then_some(since);
+    }
+
+    /// It is not out any more; whether it was for a payload.
+    pub(super) fn end_receive(&mut self) -> bool {
+        self.receiving_since.take().is_some()
+    }
+
+    /// So many bytes came, and the client owes more of what it was asked for, or not.
+    pub(super) fn moved(&mut self, bytes: usize, is_short: bool) {
+        self.stride.moved_bytes += bytes;
+        if is_short && self.stride.moved_bytes < STRIDE_BYTES {
+            self.stride.uncounted_since = Some(self.asked_at);
+        } else {
+            self.stride_is_done();
+        }
+    }
+
+    /// Counts the time of a receive that was not filled, if there was one: the time that the stride has taken. Time between
+    /// receives is the server's, and not counted; nor is more than a receive takes that is looked after.
+    pub(super) fn count_receive(&mut self) -> Option<Duration> {
+        let since = self.stride.uncounted_since.take()?;
+        let time = self.now.saturating_duration_since(since);
+        self.stride.spent += time.min(CONTENDED_DEADLINE);
+        Some(self.stride.spent)
+    }
+
+    /// Replies are out, or the rest of them, from now on.
+    pub(super) fn begin_send(&mut self) {
+        self.sending_since = Some(self.now);
+    }
+
+    /// They are not out any more.
+    pub(super) fn end_send(&mut self) {
+        self.sending_since = None;
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn many_small_pieces_are_counted_as_one_stride() {
+        let began = Instant::now();
+        let mut progress = Progress::new(began);
+        let piece = CONTENDED_DEADLINE.min(SECOND);
+        for count in 1..4 {
+            progress.begin_receive(true);
+            assert_eq!(progress.stalled_since(), Some(began), "each piece belongs to the first");
+            progress.set_now(began + count * piece);
+            assert!(progress.end_receive());
+            progress.moved(1, true);
+            assert_eq!(progress.count_receive(), Some(count * piece));
+        }
+        progress.begin_receive(true);
+        assert!(progress.end_receive());
+        progress.moved(STRIDE_BYTES, true);
+        assert_eq!(progress.count_receive(), None, "a stride is moved");
+        progress.begin_receive(true);
+        assert_eq!(progress.receiving_since(), Some(progress.now()), "the next one begins anew");
+    }
+
+    #[test]
+    fn time_that_the_server_did_not_look_is_not_counted() {
+        let began = Instant::now();
+        let mut progress = Progress::new(began);
+        progress.begin_receive(true);
+        progress.begin_send();
+        progress.begin_anew(began + SECOND);
+        assert_eq!(progress.stalled_since(), Some(began + SECOND));
+        assert!(progress.end_receive());
+        progress.moved(1, true);
+        progress.set_now(began + 100 * CONTENDED_DEADLINE);
+        assert_eq!(progress.count_receive(), Some(CONTENDED_DEADLINE));
+        progress.end_send();
+        assert_eq!(progress.stalled_since(), None);
+    }
+}

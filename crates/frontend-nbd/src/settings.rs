@@ -1,0 +1,93 @@
+//! How a server is to be, and what of it may be set while it runs.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::limits;
+
+/// How a server is to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Connections at a time; may be set while it runs ([`Tuner`]).
+    pub connections_max: usize,
+    /// Connections that have not negotiated yet.
+    pub negotiating_max: usize,
+    /// Time for the whole negotiation.
+    pub handshake_deadline: Duration,
+    /// Memory for payloads, of all connections together; may be set while it runs. It is the process's
+    /// ([`braid_ring::set_payload_memory`]): a third of it is memory that is registered with rings, the rest is what
+    /// requests are granted, and half of what is granted is the largest request, rounded down to a power of two.
+    pub payload_bytes_max: usize,
+    /// Connections that have been idle for longer go when all are in use and another client comes; `None`: never. May be
+    /// set while it runs.
+    pub idle_limit: Option<Duration>,
+    /// Time in which a client that sends a payload, or is sent a reply, has to move [`limits::STRIDE_BYTES`], or all of it.
+    pub progress_deadline: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            connections_max: limits::CONNECTIONS_MAX,
+            negotiating_max: limits::NEGOTIATING_MAX,
+            handshake_deadline: limits::HANDSHAKE_DEADLINE,
+            payload_bytes_max: limits::PAYLOAD_BYTES_MAX,
+            idle_limit: None,
+            progress_deadline: limits::PROGRESS_DEADLINE,
+        }
+    }
+}
+
+/// What may be set while a server runs.
+#[derive(Debug)]
+pub(crate) struct Bounds {
+    connections_max: AtomicUsize,
+    /// Milliseconds; [`NEVER`] for none.
+    idle_limit_ms: AtomicU64,
+    payload_bytes_max: AtomicUsize,
+}
+
+const NEVER: u64 = u64::MAX;
+
+impl Bounds {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let bounds = Self {
+            connections_max: AtomicUsize::new(settings.connections_max),
+            idle_limit_ms: AtomicU64::new(NEVER),
+            payload_bytes_max: AtomicUsize::new(settings.payload_bytes_max),
+        };
+        bounds.set_idle_limit(settings.idle_limit);
+        bounds
+    }
+
+    pub(crate) fn connections_max(&self) -> usize {
+        self.connections_max.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_connections_max(&self, count: usize) {
+        self.connections_max.store(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn payload_bytes_max(&self) -> usize {
+        self.payload_bytes_max.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_payload_bytes_max(&self, bytes: usize) {
+        self.payload_bytes_max.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn idle_limit(&self) -> Option<Duration> {
+        let ms = self.idle_limit_ms.load(Ordering::Relaxed);
+        (ms != NEVER).then(|| Duration::from_millis(ms))
+    }
+
+    pub(crate) fn set_idle_limit(&self, limit: Option<Duration>) {
+        let ms = |limit: Duration| u64::try_from(limit.as_millis()).unwrap_or(NEVER);
+        self.idle_limit_ms.store(limit.map_or(NEVER, ms), Ordering::Relaxed);
+    }
+}
+
+/// What requests are granted of so much memory for payloads.
+pub(crate) fn granted_of(payload_bytes_max: usize) -> usize {
+    payload_bytes_max - payload_bytes_max / 3
+}

@@ -1,0 +1,57 @@
+//! What all threads of a server share: the exports, what is set and counted, memory, and the connections by name.
+//!
+//! Where it stands: below the connections, which work with it, and below all that carries them.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use crate::budget::Budget;
+use crate::counters::{Counters, Counts};
+use crate::export::Export;
+use crate::notice::{Listener, Notices};
+use crate::registry::Registry;
+use crate::settings::{Bounds, Settings, granted_of};
+
+/// What all threads of a server share.
+pub(crate) struct Shared {
+    pub(crate) exports: Vec<Arc<dyn Export>>,
+    pub(crate) settings: Settings,
+    pub(crate) counters: Counters,
+    pub(crate) budget: Budget,
+    pub(crate) bounds: Bounds,
+    pub(crate) notices: Notices,
+    pub(crate) registry: Registry,
+    pub(crate) stopping: AtomicBool,
+    pub(crate) stopping_since: OnceLock<Instant>,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        exports: Vec<Arc<dyn Export>>,
+        settings: Settings,
+        listener: Option<Listener>,
+    ) -> Self {
+        Self {
+            exports,
+            settings,
+            counters: Counters::default(),
+            budget: Budget::new(granted_of(settings.payload_bytes_max), settings.connections_max),
+            bounds: Bounds::new(&settings),
+            notices: Notices::new(listener),
+            registry: Registry::default(),
+            stopping: AtomicBool::new(false),
+            stopping_since: OnceLock::new(),
+        }
+    }
+
+    /// Since when the server stops, if it does.
+    pub(crate) fn stopping_since(&self) -> Option<Instant> {
+        self.stopping_since.get().copied()
+    }
+
+    /// What has been counted.
+    pub(crate) fn counts(&self) -> Counts {
+        self.counters.read(self.registry.count(), &self.budget)
+    }
+}
