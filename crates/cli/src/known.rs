@@ -20,12 +20,11 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use braid_assembly::{Known, KnownMember, ProbedMember};
+use braid_assembly::{AssembledArray, Known, KnownMember, ProbedMember};
 use braid_ondisk::{Timestamp, format_uuid};
-use braid_runtime::{Told, Volume};
+use braid_runtime::{OpenMember, Told, Volume};
 use serde_json::{Value, json};
 
-use crate::cmd::serve::assemble::Ready;
 use crate::state::make_folders;
 
 /// The format of the files.
@@ -114,12 +113,12 @@ fn write(state_dir: &Path, known: &Known) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// What is known of an array that is about to be started: the newest superblock, and who is in a slot.
-fn at_start(ready: &Ready) -> Known {
-    let newest = &ready.array.newest;
-    // Who is one event behind is brought level before anything else.
-    let device = |index: usize| Some(&ready.members.get(index)?.as_ref()?.superblock.device);
-    let members = (0..).zip(&ready.array.slots).filter_map(|(slot, occupant)| {
+/// What is known of an array that is about to be started: the newest superblock, and which member is in a slot.
+fn at_start(array: &AssembledArray, open: &[Option<OpenMember>]) -> Known {
+    let newest = &array.newest;
+    // A member that is one event behind is brought level before anything else.
+    let device = |index: usize| Some(&open.get(index)?.as_ref()?.superblock.device);
+    let members = (0..).zip(&array.slots).filter_map(|(slot, occupant)| {
         let device = device(occupant.as_ref()?.member)?;
         Some(KnownMember { slot, number: device.number, uuid: device.uuid })
     });
@@ -160,10 +159,14 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// The keeper of an array that is about to be started.
-    pub(crate) fn new(state_dir: &Path, ready: &Ready) -> Self {
+    /// The keeper of an array that is about to be started with these members open.
+    pub(crate) fn new(
+        state_dir: &Path,
+        array: &AssembledArray,
+        open: &[Option<OpenMember>],
+    ) -> Self {
         let (sender, receiver) = channel();
-        let (state_dir, known) = (state_dir.to_path_buf(), at_start(ready));
+        let (state_dir, known) = (state_dir.to_path_buf(), at_start(array, open));
         Self { state_dir, known, words: (sender, Some(receiver)), thread: None }
     }
 

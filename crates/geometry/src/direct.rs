@@ -30,7 +30,7 @@
 use alloc::vec::Vec;
 use braid_hooks::{Bug, planted};
 
-use crate::geometry::capacity;
+use crate::shape::capacity;
 use crate::units::narrow;
 use crate::words::{RAID0_ALTERNATE, RAID0_ORIGINAL, RAID0_UNSPECIFIED};
 use crate::{GeometryError, Level, LogicalSector, MemberSector, Shape, Slot};

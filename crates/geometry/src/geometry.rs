@@ -9,37 +9,14 @@
 //! slots stay at or below 1920, the entries that fit a 4 KiB version-1 superblock. Products of the
 //! two stay below 2^65 and are formed in 128 bits, once, here (`tests/refusals.rs`).
 
-use alloc::vec::Vec;
-
+use crate::shape::{SECTORS_MAX, SLOTS_MAX, Shape};
 use crate::{DirectGeometry, Family, GeometryError, Level, MirrorGeometry, Slot, StripeGeometry};
-
-/// No member and no array has this many sectors: 2^54, which is 8 EiB.
-pub const SECTORS_MAX: u64 = 1 << 54;
-
-/// The most slots a version-1 superblock of 4 KiB can list.
-pub const SLOTS_MAX: u16 = 1920;
 
 /// The most slots of a raid6: exponents of Q repeat after 255, and md goes no further.
 const RAID6_SLOTS_MAX: u16 = 255;
 
 /// The smallest chunk md takes where parity or copies are kept: one 4 KiB page.
 const CHUNK_SECTORS_MIN: u32 = 8;
-
-/// The numbers that describe an array, not yet believed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shape {
-    /// The level.
-    pub level: Level,
-    /// md's layout number; without meaning for linear, raid1 and raid4.
-    pub layout: u32,
-    /// Sectors in a chunk. May be 0 for linear (no rounding) and is ignored for raid1.
-    pub chunk_sectors: u32,
-    /// Slots of the array, present or not; md calls it `raid_disks`.
-    pub slots: u16,
-    /// Sectors of data area per slot. Redundant levels: the superblock's `size`, the same for every
-    /// slot. Linear and raid0: each member's own data size.
-    pub member_sectors: Vec<u64>,
-}
 
 /// Where an array's bytes live.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,14 +126,6 @@ impl Geometry {
             Geometry::Mirror(mirror) => mirror.copies() - 1,
             Geometry::Stripe(stripe) => stripe.parity_slots(),
         }
-    }
-}
-
-/// A capacity computed in 128 bits, as the 64 it must fit.
-pub(crate) fn capacity(sectors: u128) -> Result<u64, GeometryError> {
-    match u64::try_from(sectors) {
-        Ok(sectors) if sectors < SECTORS_MAX => Ok(sectors),
-        _ => Err(GeometryError::CapacityTooLarge),
     }
 }
 

@@ -5,9 +5,6 @@
 //! with data layout and have no name here. Guarded by `tests/words.rs`.
 
 use core::fmt;
-use core::str::FromStr;
-
-use crate::GeometryError;
 
 /// How an array arranges data over its slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -117,24 +114,6 @@ impl fmt::Display for Family {
             Family::Direct => "direct",
             Family::Mirror => "mirror",
             Family::Stripe => "stripe",
-        })
-    }
-}
-
-impl FromStr for Level {
-    type Err = GeometryError;
-
-    /// Takes the words `mdadm --level` takes for these levels.
-    fn from_str(word: &str) -> Result<Level, GeometryError> {
-        Ok(match word {
-            "linear" => Level::Linear,
-            "0" | "raid0" | "stripe" => Level::Raid0,
-            "1" | "raid1" | "mirror" => Level::Raid1,
-            "4" | "raid4" => Level::Raid4,
-            "5" | "raid5" => Level::Raid5,
-            "6" | "raid6" => Level::Raid6,
-            "10" | "raid10" => Level::Raid10,
-            _ => return Err(GeometryError::LevelWordUnknown),
         })
     }
 }

@@ -31,7 +31,7 @@
 //! the first under md's own arithmetic (a chunk that wraps to the next row lands in a row of offset
 //! copies) and are refused.
 
-use crate::geometry::capacity;
+use crate::shape::capacity;
 use crate::units::narrow;
 use crate::words::{RAID10_FAR_SETS, RAID10_OFFSET};
 use crate::{GeometryError, Level, LogicalSector, MemberSector, Shape, Slot};

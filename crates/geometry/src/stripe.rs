@@ -14,8 +14,8 @@
 //! Invariants: `locate` and `logical` are inverse; rows cover the used part of every slot
 //! (`tests/stripe.rs`). md uses whole chunks of a member and leaves the rest alone.
 
-use crate::geometry::capacity;
 use crate::row::Placement;
+use crate::shape::capacity;
 use crate::units::narrow;
 use crate::{ChunkRow, GeometryError, Level, LogicalSector, MemberSector, RowMap, Shape, Slot};
 

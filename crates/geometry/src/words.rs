@@ -1,4 +1,4 @@
-//! md's layout numbers and mdadm's words for them.
+//! md's layout numbers, and mdadm's words for them and for levels.
 //!
 //! The numbers are on-disk format; the words are what people type and what `mdadm --examine` prints
 //! (checked against mdadm 4.2 on made-up superblocks). Linear, raid1 and raid4 have no layout: md
@@ -16,6 +16,7 @@
 
 use alloc::format;
 use alloc::string::{String, ToString};
+use core::str::FromStr;
 
 use crate::{GeometryError, Level};
 
@@ -176,4 +177,22 @@ fn find_word(words: &[(&str, u32)], word: &str) -> Option<u32> {
 
 fn find_name(words: &[(&str, u32)], layout: u32) -> Option<String> {
     words.iter().find(|entry| entry.1 == layout).map(|entry| entry.0.to_string())
+}
+
+impl FromStr for Level {
+    type Err = GeometryError;
+
+    /// Takes the words `mdadm --level` takes for these levels.
+    fn from_str(word: &str) -> Result<Level, GeometryError> {
+        Ok(match word {
+            "linear" => Level::Linear,
+            "0" | "raid0" | "stripe" => Level::Raid0,
+            "1" | "raid1" | "mirror" => Level::Raid1,
+            "4" | "raid4" => Level::Raid4,
+            "5" | "raid5" => Level::Raid5,
+            "6" | "raid6" => Level::Raid6,
+            "10" | "raid10" => Level::Raid10,
+            _ => return Err(GeometryError::LevelWordUnknown),
+        })
+    }
 }

@@ -24,6 +24,7 @@
 //! - One device under two names has one [`IdentityKey`] (`tests/refusals.rs`).
 #![forbid(unsafe_code)]
 
+mod access;
 mod below;
 mod block;
 mod descriptor;
@@ -43,6 +44,7 @@ mod zeroing;
 
 use std::io::{IoSlice, IoSliceMut};
 
+pub use access::Access;
 pub use below::Reach;
 pub use block::BlockMember;
 pub use direct::DirectError;
@@ -50,7 +52,7 @@ pub use error::{FileKind, Holder, MemberError, OpenError, is_shortage};
 pub use file::FileMember;
 pub use identity::{DeviceNumber, Identity, IdentityKey, MemberKind};
 pub use memory::MemoryMember;
-pub use open::{Access, create_file, open};
+pub use open::{create_file, open};
 pub use raw::{Deed, Raw};
 pub use zeroing::ZeroWay;
 

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use crate::access::Access;
 use crate::below;
 use crate::block::BlockMember;
 use crate::descriptor::Descriptor;
@@ -33,18 +34,6 @@ use crate::limits::{
 };
 use crate::lock::{self, Sharing};
 use crate::{DeviceNumber, Identity, IdentityKey, Member, MemberKind};
-
-/// What the opener will do, and so whom it must keep out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Access {
-    /// A look at metadata that somebody else may be using: no lock, no question who holds it.
-    /// What is read may be from any moment.
-    Examine,
-    /// Reading that must be consistent: other readers are welcome, a writer is not.
-    ReadOnly,
-    /// Reading and writing, alone.
-    ReadWrite,
-}
 
 /// Opens an existing regular file or block device.
 ///

@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-use crate::probe::Bytes;
+use crate::snippet::Bytes;
 
 /// Something recognised that is not md's.
 #[derive(Debug, Clone, PartialEq, Eq)]

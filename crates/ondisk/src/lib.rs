@@ -33,6 +33,7 @@ pub mod limits;
 pub mod placement;
 pub mod ppl;
 pub mod probe;
+mod snippet;
 pub mod superblock;
 
 pub use bad_blocks::{BadBlockLog, BadBlockLogError, BadBlockLogPlace, BadRange};
@@ -44,7 +45,8 @@ pub use journal::{
 };
 pub use placement::{Placement, PlacementError, PlacementRequest, placement};
 pub use ppl::{PplEntry, PplError, PplHeader, PplPlace, UnvalidatedPplHeader};
-pub use probe::{Probe, Snippet, probe, probe_ranges};
+pub use probe::{Probe, probe, probe_ranges};
+pub use snippet::Snippet;
 pub use superblock::{
     ArrayFacts, Claim, DeviceFacts, DeviceFlags, Features, IntentFacts, NewSuperblock,
     NewSuperblockError, NewV0, Reshape, Role, StateFacts, Superblock, SuperblockError,

@@ -1,4 +1,4 @@
-//! What is on this device? Recognises md superblocks of every version, and who else lives there.
+//! What is on this device? Recognises md superblocks of every version, and what else is there.
 //!
 //! Without input or output: [`probe_ranges`] says which bytes to read, the caller reads them, [`probe`] looks.
 //!
@@ -14,6 +14,7 @@ use core::ops::Range;
 
 use crate::foreign::{Foreign, recognise_foreign};
 use crate::limits::{SECTOR_BYTES, SUPERBLOCK_BYTES_MAX};
+use crate::snippet::{Bytes, Snippet};
 use crate::superblock::{Superblock, SuperblockError, UnvalidatedV0, UnvalidatedV1, Version};
 
 /// Bytes read at the start: the furthest signature is a ZFS uberblock, below 256 KiB.
@@ -21,21 +22,12 @@ const START_BYTES: u64 = 260 << 10;
 /// The end area starts at the last 64 KiB boundary but one: 0.90 lives there.
 const END_ALIGN_BYTES: u64 = 64 << 10;
 
-/// Bytes that the caller has read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Snippet {
-    /// Where on the device.
-    pub offset: u64,
-    /// The bytes; fewer than asked for if the device ended.
-    pub bytes: Vec<u8>,
-}
-
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Probe {
     /// Every superblock with md's magic at a place where md would look, sound or not.
     pub superblocks: Vec<Result<Superblock, SuperblockError>>,
-    /// Everybody else's signatures.
+    /// Signatures of all else.
     pub foreign: Vec<Foreign>,
 }
 
@@ -90,28 +82,6 @@ fn superblock_at(
         Some(UnvalidatedV1::recognise(found, version)?.validate(device_bytes, offset))
     } else {
         Some(UnvalidatedV0::recognise(found)?.validate(device_bytes, offset))
-    }
-}
-
-/// The bytes at hand, addressed as on the device.
-pub(crate) struct Bytes<'a> {
-    pub(crate) device_bytes: u64,
-    snippets: &'a [Snippet],
-}
-
-impl<'a> Bytes<'a> {
-    /// `length` bytes at `offset`, if one snippet has all of them.
-    pub(crate) fn get(&self, offset: u64, length: usize) -> Option<&'a [u8]> {
-        self.up_to(offset, length).filter(|bytes| bytes.len() == length)
-    }
-
-    /// As many of `length` bytes at `offset` as one snippet has, if it has any.
-    fn up_to(&self, offset: u64, length: usize) -> Option<&'a [u8]> {
-        self.snippets.iter().find_map(|snippet| {
-            let skip = usize::try_from(offset.checked_sub(snippet.offset)?).ok()?;
-            let from = snippet.bytes.get(skip..).filter(|bytes| !bytes.is_empty())?;
-            Some(from.get(..length).unwrap_or(from))
-        })
     }
 }
 

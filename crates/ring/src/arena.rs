@@ -21,8 +21,10 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use crate::payload::PAYLOAD_MEMORY_BYTES;
 use crate::region::Region;
+
+/// What the process may have for payloads unless [`crate::set_payload_memory`] says otherwise.
+pub const PAYLOAD_MEMORY_BYTES: usize = 192 << 20;
 
 /// Bytes of a slab: a huge page.
 pub(crate) const SLAB_BYTES: usize = 2 << 20;

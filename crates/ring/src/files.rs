@@ -14,11 +14,13 @@
 //! Invariant: a number means the descriptor that it was given for, which cannot have been closed meanwhile, since the table
 //! holds it [check: a_file_is_let_go_when_it_is_unregistered, registered_files_are_used_like_others].
 
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 
 use io_uring::IoUring;
 
-use crate::operation::Descriptor;
+/// An open file or socket; stays open while an operation holds it.
+pub type Descriptor = Arc<OwnedFd>;
 
 /// Files that one ring can know: all members of a large array, twice.
 const FILES: u16 = 512;

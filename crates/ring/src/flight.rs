@@ -22,10 +22,10 @@ use io_uring::{IoUring, opcode, squeue};
 use smallvec::SmallVec;
 
 use crate::counters::{Tally, add};
-use crate::files::Files;
+use crate::files::{Descriptor, Files};
 use crate::fixed::Fixed;
 use crate::memory::Segments;
-use crate::operation::{Completion, Descriptor, Handler, Operation, Zeroing};
+use crate::operation::{Completion, Handler, Operation, Zeroing};
 
 /// The names of entries that are no operations.
 const BELL: u64 = u64::MAX;

@@ -54,14 +54,14 @@ mod timers;
 mod worker;
 mod workers;
 
+pub use arena::PAYLOAD_MEMORY_BYTES;
 pub use counters::Counters;
 pub use error::RingError;
+pub use files::Descriptor;
 pub use inbox::{Bell, Inbox};
 pub use memory::{Keep, Lease, Memory, Segment, Segments};
-pub use operation::{Completion, Descriptor, Handler, Operation, Wake, Zeroing};
-pub use payload::{
-    NoMemory, PAYLOAD_ALIGNMENT_BYTES, PAYLOAD_MEMORY_BYTES, Payload, set_payload_memory,
-};
+pub use operation::{Completion, Handler, Operation, Wake, Zeroing};
+pub use payload::{NoMemory, PAYLOAD_ALIGNMENT_BYTES, Payload, set_payload_memory};
 pub use region::{Region, few_heaps};
 pub use room::{Limit, Room};
 pub use worker::Worker;

@@ -4,11 +4,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use crate::files::Descriptor;
 use crate::memory::{Segment, Segments};
 use crate::worker::Worker;
-
-/// An open file or socket; stays open while an operation holds it.
-pub type Descriptor = Arc<OwnedFd>;
 
 /// How zeroes are made without writing them (fallocate(2)); the file's size stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -32,13 +32,10 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::arena::{self, Arena, NAMED_BYTES_MIN, SLAB_BYTES};
+use crate::arena::{self, Arena, NAMED_BYTES_MIN, PAYLOAD_MEMORY_BYTES, SLAB_BYTES};
 
 /// Where a payload's bytes begin: at a multiple of this.
 pub const PAYLOAD_ALIGNMENT_BYTES: usize = 4096;
-
-/// What the process may have for payloads unless [`set_payload_memory`] says otherwise.
-pub const PAYLOAD_MEMORY_BYTES: usize = 192 << 20;
 
 /// Sizes that are kept by size: 4 KiB and its doubles, to those of a slab.
 const CLASSES: usize = 10;

@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::counters::add;
+use crate::files::Descriptor;
 use crate::flight::{Ended, Flight};
-use crate::operation::{Descriptor, Handler, Operation, Wake};
+use crate::operation::{Handler, Operation, Wake};
 use crate::timers::Timers;
 use crate::workers::{Item, Mailbox, Shared};
 

@@ -22,9 +22,10 @@ use rustix::io::Errno;
 
 use crate::counters::{Counters, Tally};
 use crate::error::RingError;
+use crate::files::Descriptor;
 use crate::flight::Flight;
 use crate::inbox::{Bell, Inbox};
-use crate::operation::{Descriptor, Handler, Operation, Wake};
+use crate::operation::{Handler, Operation, Wake};
 use crate::setup;
 use crate::worker::Worker;
 

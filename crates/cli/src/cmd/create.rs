@@ -16,6 +16,7 @@
 
 mod apply;
 mod destroy;
+mod opened;
 mod plan;
 mod report;
 #[cfg(test)]

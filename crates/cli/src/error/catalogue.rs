@@ -3,8 +3,10 @@
 //! An explanation says what the state is, what braid did about it (mostly: nothing was written)
 //! and where the way out lies. It is about the kind of error; the error itself carries the names.
 
-use super::Exit;
+use std::str::FromStr;
+
 use super::code::Code;
+use super::exit::Exit;
 
 /// One code's text.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +19,41 @@ pub(crate) struct Entry {
     pub(crate) exit: Exit,
     /// A paragraph.
     pub(crate) explanation: &'static str,
+}
+
+impl Code {
+    /// Its entry in the catalogue.
+    pub(crate) const fn entry(self) -> &'static Entry {
+        let mut at = 0;
+        while at < CATALOGUE.len() {
+            if CATALOGUE[at].code as u16 == self as u16 {
+                return &CATALOGUE[at];
+            }
+            at += 1;
+        }
+        panic!("a code without an entry in the catalogue")
+    }
+
+    /// The status to exit with.
+    pub(crate) const fn exit(self) -> Exit {
+        self.entry().exit
+    }
+}
+
+/// The text is no code that exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no such code; codes look like B031")]
+pub(crate) struct UnknownCode;
+
+impl FromStr for Code {
+    type Err = UnknownCode;
+
+    /// Reads `B031`; case does not matter.
+    fn from_str(text: &str) -> Result<Self, UnknownCode> {
+        let text = text.to_ascii_uppercase();
+        let found = CATALOGUE.iter().map(|entry| entry.code).find(|code| code.to_string() == text);
+        found.ok_or(UnknownCode)
+    }
 }
 
 /// All of them, in the order of their numbers.

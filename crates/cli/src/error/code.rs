@@ -4,10 +4,6 @@
 //! no longer needed leaves a gap. Titles, exit statuses and explanations stand in `catalogue`.
 
 use std::fmt;
-use std::str::FromStr;
-
-use super::Exit;
-use super::catalogue::{CATALOGUE, Entry};
 
 /// What went wrong, for scripts and for `braid help CODE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -115,43 +111,8 @@ pub(crate) enum Code {
     Interrupted = 90,
 }
 
-impl Code {
-    /// Its entry in the catalogue.
-    pub(crate) const fn entry(self) -> &'static Entry {
-        let mut at = 0;
-        while at < CATALOGUE.len() {
-            if CATALOGUE[at].code as u16 == self as u16 {
-                return &CATALOGUE[at];
-            }
-            at += 1;
-        }
-        panic!("a code without an entry in the catalogue")
-    }
-
-    /// The status to exit with.
-    pub(crate) const fn exit(self) -> Exit {
-        self.entry().exit
-    }
-}
-
 impl fmt::Display for Code {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "B{:03}", *self as u16)
-    }
-}
-
-/// The text is no code that exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no such code; codes look like B031")]
-pub(crate) struct UnknownCode;
-
-impl FromStr for Code {
-    type Err = UnknownCode;
-
-    /// Reads `B031`; case does not matter.
-    fn from_str(text: &str) -> Result<Self, UnknownCode> {
-        let text = text.to_ascii_uppercase();
-        let found = CATALOGUE.iter().map(|entry| entry.code).find(|code| code.to_string() == text);
-        found.ok_or(UnknownCode)
     }
 }

@@ -3,10 +3,14 @@
 use braid_engine::buffer::Buffer;
 use braid_engine::computation::{Memory, Span, Work};
 use braid_engine::request::RequestId;
+use braid_geometry::SECTOR_BYTES;
 use smallvec::SmallVec;
 
-use super::SECTOR;
 use crate::pages::Pages;
+
+/// Bytes in a sector, as memory counts.
+pub(super) const SECTOR: usize = 512;
+const _: () = assert!(SECTOR as u64 == SECTOR_BYTES, "the same sector");
 
 /// More runs than a step of work names on most arrays.
 const RUNS: usize = 16;

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use braid_engine::request::{Operation, RequestId};
+use braid_engine::request::Operation;
 
 use super::Driver;
 use crate::random::Random;
@@ -82,23 +82,5 @@ impl Load {
             answered += driver.take_answered();
         }
         start.elapsed().as_secs_f64()
-    }
-}
-
-/// Names of payloads that nobody uses.
-#[derive(Debug)]
-pub(super) struct Free(Vec<RequestId>);
-
-impl Free {
-    pub(super) fn new(payloads: usize) -> Self {
-        Self((0..payloads as u64).rev().map(RequestId).collect())
-    }
-
-    pub(super) fn take(&mut self) -> Option<RequestId> {
-        self.0.pop()
-    }
-
-    pub(super) fn give(&mut self, id: RequestId) {
-        self.0.push(id);
     }
 }

@@ -13,6 +13,7 @@
 //! - What is written is what is read, healthy and degraded: `what_is_written_is_read`.
 
 mod bytes;
+mod free;
 mod load;
 
 use std::sync::Arc;
@@ -27,13 +28,9 @@ use braid_engine::{
 };
 use braid_geometry::{Geometry, Level, LogicalSector, SECTOR_BYTES, Shape, default_layout};
 use braid_parity::Kernel;
-use bytes::Bytes;
-use load::Free;
+use bytes::{Bytes, SECTOR};
+use free::Free;
 pub use load::{Load, Pattern, Places};
-
-/// Bytes in a sector, as memory counts.
-const SECTOR: usize = 512;
-const _: () = assert!(SECTOR as u64 == SECTOR_BYTES, "the same sector");
 
 /// What members hold to begin with: an even number of slots agrees on it.
 const UNWRITTEN: u8 = 0x35;

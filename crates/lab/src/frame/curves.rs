@@ -2,23 +2,8 @@
 
 use std::fmt::Write;
 
-use super::plot::{colour, escape};
-use super::table::number;
-
-/// A plot of lines.
-#[derive(Clone, Debug)]
-pub struct Curves {
-    /// What is shown.
-    pub title: String,
-    /// What stands below, and its unit.
-    pub x: &'static str,
-    /// What stands at the side, and its unit.
-    pub y: &'static str,
-    /// Words at places of x; none: numbers at its two ends.
-    pub ticks: &'static [(f64, &'static str)],
-    /// A line for each variant.
-    pub lines: Vec<(&'static str, Vec<(f64, f64)>)>,
-}
+use super::report::Curves;
+use super::svg::{colour, escape, number};
 
 const LEFT: f64 = 90.0;
 const WIDTH: f64 = 840.0;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Report;
+use super::report::Report;
 
 /// An array of `{suite, case, metric, unit, variant, median, min, max, runs}`.
 #[must_use]

@@ -4,8 +4,8 @@
 use std::fmt::Write;
 
 use super::curves::draw;
-use super::table::number;
-use super::{Better, Case, Figure, Metric, Report};
+use super::report::{Better, Case, Figure, Metric, Report, Series};
+use super::svg::{colour, escape, number};
 
 const WIDTH: f64 = 960.0;
 /// Where bars begin; the cases' names stand left of it.
@@ -17,16 +17,6 @@ const GAP: f64 = 10.0;
 const TITLE: f64 = 46.0;
 /// Beyond this ratio of largest to smallest the scale is logarithmic.
 const LINEAR_MAX: f64 = 60.0;
-
-pub(super) fn colour(variant: &str, others: &[&str]) -> &'static str {
-    const OTHERS: [&str; 5] = ["#7f6bb0", "#4f9d69", "#c25b56", "#5aa7b5", "#a08060"];
-    match variant {
-        "before" => "#9aa0a6",
-        "seed" => "#e0a030",
-        "braid" => "#1f6fb2",
-        _ => OTHERS[others.iter().position(|other| *other == variant).unwrap_or(0) % OTHERS.len()],
-    }
-}
 
 /// The plot as SVG.
 #[must_use]
@@ -155,7 +145,7 @@ fn panel(out: &mut String, top: f64, metric: Metric, report: &Report, variants: 
     y
 }
 
-fn bar(out: &mut String, y: f64, (series, scale): (&super::Series, &Scale), fill: &str) {
+fn bar(out: &mut String, y: f64, (series, scale): (&Series, &Scale), fill: &str) {
     let spread = series.spread();
     let length = scale.length(spread.median);
     let (from, to) = (LEFT + scale.length(spread.min), LEFT + scale.length(spread.max));
@@ -174,13 +164,9 @@ fn bar(out: &mut String, y: f64, (series, scale): (&super::Series, &Scale), fill
     );
 }
 
-pub(super) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::{Curves, Series};
+    use super::super::Curves;
     use super::*;
 
     #[test]

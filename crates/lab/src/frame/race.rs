@@ -1,6 +1,6 @@
 //! Rounds: every contender takes its turn on the same work, each round beginning with another one.
 
-use super::{Case, Figure, Metric, Series, Settings};
+use super::report::{Case, Figure, Metric, Series, Settings};
 
 /// One who takes part: a variant, and its turn, which gives a value for each metric.
 pub struct Contender<'a> {

@@ -3,7 +3,8 @@
 
 use std::fmt::Write;
 
-use super::{Better, Case, Figure, Report, Settings, Target};
+use super::report::{Better, Case, Figure, Report, Settings, Target};
+use super::svg::number;
 
 /// The report as text.
 #[must_use]
@@ -161,23 +162,9 @@ fn times(ratio: f64) -> String {
     if ratio.is_finite() { format!("{}x", number(ratio)) } else { "-".to_owned() }
 }
 
-/// Four figures.
-#[must_use]
-pub fn number(value: f64) -> String {
-    match value.abs() {
-        0.0 => "0".to_owned(),
-        size if size >= 1e6 => format!("{:.2}M", value / 1e6),
-        size if size >= 1000.0 => format!("{value:.0}"),
-        size if size >= 100.0 => format!("{value:.1}"),
-        size if size >= 10.0 => format!("{value:.2}"),
-        size if size >= 0.01 => format!("{value:.3}"),
-        _ => format!("{value:.2e}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::{Metric, Series};
+    use super::super::report::{Metric, Series};
     use super::*;
 
     fn case(values: [(&'static str, f64); 2], metric: Metric) -> Case {

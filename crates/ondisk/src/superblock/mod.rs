@@ -9,6 +9,7 @@
 mod check;
 mod error;
 mod facts;
+mod new;
 mod v0_90;
 mod v1;
 mod write;
@@ -22,9 +23,9 @@ pub use facts::{
     ArrayFacts, DeviceFacts, DeviceFlags, Features, IntentFacts, Reshape, Role, StateFacts,
     Timestamp, UnknownVersion, Version, format_uuid,
 };
+pub use new::{NewSuperblock, NewSuperblockError, NewV0, SuperblockUpdate};
 pub use v0_90::UnvalidatedV0;
 pub use v1::UnvalidatedV1;
-pub use write::{NewSuperblock, NewSuperblockError, NewV0, SuperblockUpdate};
 
 use crate::limits::SECTOR_BYTES;
 

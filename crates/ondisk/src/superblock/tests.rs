@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::checksum::{checksum_v0, checksum_v1};
 use crate::placement::{PlacementRequest, placement};
-use crate::probe::{Snippet, probe, probe_ranges};
+use crate::probe::{probe, probe_ranges};
+use crate::snippet::Snippet;
 
 const DEVICE_BYTES: u64 = 64 << 20;
 

@@ -18,7 +18,7 @@ use super::facts::{
     ArrayFacts, DeviceFacts, DeviceFlags, Features, IntentFacts, Reshape, Role, StateFacts,
     Timestamp, Version,
 };
-use super::write::{NewV0, SuperblockUpdate};
+use super::new::{NewV0, SuperblockUpdate};
 use super::{Raw, Superblock};
 use crate::checksum::{checksum_v0, fold_v0};
 use crate::limits::{MAGIC, SECTOR_BYTES, SUPERBLOCK_BYTES_MAX, V0_DEVICES_MAX};

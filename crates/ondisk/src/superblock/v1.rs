@@ -268,11 +268,16 @@ impl<'a> UnvalidatedV1<'a> {
     }
 }
 
+/// Bytes that a version 1 superblock with `role_count` roles is written as; `None` beyond md's limit.
+pub(super) fn written_bytes_of(role_count: u32) -> Option<usize> {
+    let roles = usize::try_from(role_count).ok().filter(|_| role_count <= V1_ROLES_MAX)?;
+    Some((V1_FIXED_BYTES + 2 * roles).next_multiple_of(512))
+}
+
 /// Bytes of the superblock rounded up to sectors, as mdadm writes it.
 fn written_bytes(fixed: &Fixed) -> Result<usize, SuperblockFault> {
     let count = fixed.state.role_count.get();
-    super::write::v1_written_bytes(count)
-        .ok_or(SuperblockFault::RoleCount { count, max: V1_ROLES_MAX })
+    written_bytes_of(count).ok_or(SuperblockFault::RoleCount { count, max: V1_ROLES_MAX })
 }
 
 fn array_facts(fixed: &Fixed, level: Level) -> ArrayFacts {

@@ -4,117 +4,15 @@
 //! could not read back we do not write.
 
 use braid_hooks::{Bug, planted};
-use std::sync::Arc;
-
-use thiserror::Error;
 use zerocopy::byteorder::little_endian::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use super::error::SuperblockError;
-use super::facts::{ArrayFacts, DeviceFlags, Features, Role, Timestamp, Version};
-use super::v1::{FLAG_FAILFAST, FLAG_WRITE_MOSTLY, Fixed, UnvalidatedV1};
+use super::facts::{Features, Role, Timestamp, Version};
+use super::new::{NAME_BYTES_MAX, NewSuperblock, NewSuperblockError, NewV0, SuperblockUpdate};
+use super::v1::{FLAG_FAILFAST, FLAG_WRITE_MOSTLY, Fixed, UnvalidatedV1, written_bytes_of};
 use super::{Superblock, v0_90};
 use crate::checksum::checksum_v1;
 use crate::limits::{MAGIC, SECTOR_BYTES, V0_DEVICES_MAX, V1_FIXED_BYTES, V1_ROLES_MAX};
-use crate::placement::Placement;
-
-/// Longest name in bytes: the field has 32, the last stays zero.
-const NAME_BYTES_MAX: usize = 31;
-
-/// Everything a new version 1 superblock says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewSuperblock {
-    /// What every member of the array says alike. `preferred_minor` is ignored.
-    pub array: ArrayFacts,
-    /// Where things go on this device; also says the version.
-    pub placement: Placement,
-    /// The member's permanent number.
-    pub device_number: u32,
-    /// The member's identity.
-    pub device_uuid: [u8; 16],
-    /// Flags.
-    pub device_flags: DeviceFlags,
-    /// Every device's role, by device number; this one's is at `device_number`.
-    pub roles: Arc<[Role]>,
-    /// mdadm starts at 0; md counts from there when it first writes.
-    pub events: u64,
-    /// `u64::MAX`: redundancy is right (or there is none); 0: md will resync.
-    pub resync_offset: u64,
-}
-
-/// Everything that a new version 0.90 superblock says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewV0 {
-    /// What every member of the array says alike. There is no name; `preferred_minor` is its place.
-    pub array: ArrayFacts,
-    /// Size of the device, which says where the superblock is.
-    pub device_bytes: u64,
-    /// The member's permanent number.
-    pub device_number: u32,
-    /// Flags.
-    pub device_flags: DeviceFlags,
-    /// Every device's role, by device number.
-    pub roles: Arc<[Role]>,
-    /// Every device's major and minor number, by device number; zeroes for numbers that nobody has.
-    pub nodes: Arc<[(u32, u32)]>,
-    /// mdadm starts at 0; md counts from there when it first writes.
-    pub events: u64,
-    /// `u64::MAX`: redundancy is right (or there is none); 0: md will resync.
-    pub resync_offset: u64,
-}
-
-/// Why a new superblock cannot be made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum NewSuperblockError {
-    /// Another version than the one that is made.
-    #[error("this makes superblocks of version 1, not 0.90")]
-    Version0,
-    /// No place on the device.
-    #[error("a device of {device_bytes} bytes is too small for a 0.90 superblock")]
-    TooSmall {
-        /// Size of the device.
-        device_bytes: u64,
-    },
-    /// The name does not fit, or has a zero byte in it.
-    #[error("the name takes {bytes} bytes, at most {NAME_BYTES_MAX} without a zero byte fit")]
-    Name {
-        /// Bytes of the name.
-        bytes: usize,
-    },
-    /// More devices than a superblock can hold.
-    #[error("{count} devices are more than fit")]
-    Devices {
-        /// Devices asked for.
-        count: usize,
-    },
-    /// What was asked for makes no valid superblock.
-    #[error("the superblock would not be valid: {0}")]
-    Invalid(#[from] SuperblockError),
-}
-
-/// What a running array changes in the superblocks of its members.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SuperblockUpdate {
-    /// The new event count.
-    pub events: u64,
-    /// When it is made: the same for all members, and later than the one before; 0.90 keeps the seconds.
-    pub update_time: Timestamp,
-    /// `u64::MAX`: clean; otherwise redundancy is right before this sector.
-    pub resync_offset: u64,
-    /// Every device's role, by device number; devices beyond the list are written as spares.
-    pub roles: Arc<[Role]>,
-    /// `Some`: this member is recovered only up to this sector of its data area. 0.90 cannot say it and writes the
-    /// member as a spare instead.
-    pub recovery_offset: Option<u64>,
-    /// This member's role; wins over its entry in `roles`.
-    pub role_of_this: Role,
-}
-
-/// Bytes that a version 1 superblock with `role_count` roles is written as; `None` beyond md's limit.
-pub(super) fn v1_written_bytes(role_count: u32) -> Option<usize> {
-    let roles = usize::try_from(role_count).ok().filter(|_| role_count <= V1_ROLES_MAX)?;
-    Some((V1_FIXED_BYTES + 2 * roles).next_multiple_of(512))
-}
 
 impl Superblock {
     /// Makes the superblock of one member of a new array (1.0, 1.1 or 1.2).
@@ -134,7 +32,7 @@ impl Superblock {
         }
         let too_many = NewSuperblockError::Devices { count: new.roles.len() };
         let length_bytes =
-            u32::try_from(new.roles.len()).ok().and_then(v1_written_bytes).ok_or(too_many)?;
+            u32::try_from(new.roles.len()).ok().and_then(written_bytes_of).ok_or(too_many)?;
         let mut raw = vec![0xff; length_bytes];
         let (head, _) =
             Fixed::mut_from_prefix(&mut raw).expect("a superblock is longer than its head");
@@ -191,14 +89,14 @@ impl Superblock {
     #[must_use]
     pub fn written_bytes(&self) -> usize {
         let own =
-            if self.version.is_v1() { v1_written_bytes(self.device.number + 1) } else { None };
+            if self.version.is_v1() { written_bytes_of(self.device.number + 1) } else { None };
         self.raw.0.len().max(own.unwrap_or(0))
     }
 
     /// Sets or clears the mark that says the bad-block log is not empty; version 1 with a log only.
     ///
     /// # Panics
-    /// If there is no log: whoever records a bad block has written a log first.
+    /// If there is no log: a log is written before a bad block is recorded.
     pub fn set_bad_blocks(&mut self, present: bool) {
         assert!(self.device.bad_block_log.is_some(), "no bad-block log to speak of");
         let features = self.state.features.without(Features::BAD_BLOCKS);
@@ -220,7 +118,7 @@ impl Superblock {
     fn apply_v1(&mut self, update: &SuperblockUpdate) {
         let roles = self.roles_after(update);
         let role_count = u32::try_from(roles.len()).expect("at most 1920 roles");
-        let length_bytes = v1_written_bytes(role_count).expect("at most 1920 roles");
+        let length_bytes = written_bytes_of(role_count).expect("at most 1920 roles");
         if length_bytes > self.raw.0.len() {
             assert!(self.has_room(length_bytes), "the longer list of roles has no room");
             self.raw.0.resize(length_bytes, 0xff);

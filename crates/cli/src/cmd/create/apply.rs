@@ -20,7 +20,8 @@ use braid_ondisk::{ArrayFacts, DeviceFlags, NewSuperblock, Role, Superblock, Tim
 use uuid::Uuid;
 
 use super::destroy::signature_sectors;
-use super::plan::{Plan, Seat, Source, Sync};
+use super::opened::Source;
+use super::plan::{Plan, Seat, Sync};
 use crate::cmd::Globals;
 use crate::error::code::Code;
 use crate::error::system::system;

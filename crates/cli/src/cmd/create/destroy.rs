@@ -14,7 +14,7 @@ use std::ops::Range;
 use braid_ondisk::{Foreign, ForeignKind, Probe, Role, Snippet, Superblock, format_uuid, probe};
 
 use super::Args;
-use super::plan::{Existing, Opened, Source};
+use super::opened::{Existing, Opened, Source};
 use crate::error::code::Code;
 use crate::error::{CliError, Risk};
 use crate::output::shell::shell_word;

@@ -1,56 +1,26 @@
 //! What would be written where, decided before anything is.
 //!
-//! Opens the members that exist (alone, as for writing), measures them, recognises what is on them
-//! and judges the shape. Writes nothing; a file that is to be made is only a size here.
+//! Has the members opened and looked at, and judges the shape. Writes nothing; a file that is to be made is only a size
+//! here.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use braid_geometry::{Family, Geometry, Level, Shape, Slot};
-use braid_member::{Access, IdentityKey, Member, Reach};
-use braid_ondisk::{
-    Placement, PlacementError, PlacementRequest, Probe, Snippet, Version, placement, probe,
-    probe_ranges,
-};
+use braid_geometry::{Family, Geometry, Level, SECTOR_BYTES, Shape, Slot};
+use braid_ondisk::{Placement, PlacementError, PlacementRequest, Version, placement};
 
 use super::destroy::Doomed;
+use super::opened::{Opened, Source, open_all};
 use super::words::{self, Wanted};
 use super::{Args, destroy};
 use crate::error::code::Code;
 use crate::error::{CliError, Risk};
-use crate::output::shell::shell_word;
 use crate::output::size::format_size;
-use crate::probe::{io_error, open_error, open_member};
 
-/// Bytes in a sector.
-const SECTOR_BYTES: u64 = 512;
 /// The word for a slot without a member.
 const MISSING: &str = "missing";
-
-/// Where a member comes from.
-pub(super) enum Source {
-    /// It is there: opened, and looked at.
-    Existing(Existing),
-    /// A file that is to be made.
-    ToMake,
-}
-
-/// A member that is there.
-pub(super) struct Existing {
-    pub(super) device: Box<dyn Member>,
-    /// Its first and last bytes as they are now.
-    pub(super) snippets: Vec<Snippet>,
-    pub(super) probe: Probe,
-}
-
-impl Existing {
-    /// Whether its first and last bytes are all zero.
-    pub(super) fn is_zero(&self) -> bool {
-        self.snippets.iter().all(|snippet| snippet.bytes.iter().all(|byte| *byte == 0))
-    }
-}
 
 /// One member of the new array.
 pub(super) struct Seat {
@@ -148,7 +118,7 @@ fn kept_sectors(args: &Args, placement: Placement, member_size_sectors: u64) -> 
 pub(super) fn plan(args: &Args) -> Result<Plan, CliError> {
     let wanted = words::read(args)?;
     let roster = roster(args, &wanted)?;
-    let opened = open_all(args, &wanted, &roster)?;
+    let opened = open_all(args, &wanted, &roster.given)?;
     let named = destroy::check(args, &opened)?;
     let (places, member_size_sectors) = places(&wanted, &roster, &opened)?;
     let kept: BTreeMap<&str, Range<u64>> = opened
@@ -224,122 +194,6 @@ fn roster(args: &Args, wanted: &Wanted) -> Result<Roster, CliError> {
         return refuse("every member is missing");
     }
     Ok(roster)
-}
-
-/// A member before it has a place.
-pub(super) struct Opened {
-    pub(super) label: String,
-    path: PathBuf,
-    size_bytes: u64,
-    pub(super) source: Source,
-}
-
-fn open_all(args: &Args, wanted: &Wanted, roster: &Roster) -> Result<Vec<Opened>, CliError> {
-    let paths: Vec<&Path> =
-        roster.given.iter().map(|&index| args.members[index].as_path()).collect();
-    let keys = keys(args, wanted, &paths)?;
-    let mut opened = Vec::new();
-    for (path, key) in paths.into_iter().zip(keys) {
-        opened.push(open(path, key, wanted)?);
-    }
-    Ok(opened)
-}
-
-/// What two names of one thing have in common.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Key {
-    Existing(IdentityKey),
-    /// The folder without links in it, and the name.
-    ToMake(PathBuf),
-}
-
-/// Looks at each without locking it, so that one member named twice is called that and not busy.
-fn keys(args: &Args, wanted: &Wanted, paths: &[&Path]) -> Result<Vec<Key>, CliError> {
-    let mut seen: BTreeMap<Key, &Path> = BTreeMap::new();
-    let mut reached: Vec<(&Path, Reach)> = Vec::new();
-    let mut keys = Vec::new();
-    for &path in paths {
-        let key = match braid_member::open(path, Access::Examine) {
-            Ok(device) => Key::Existing(device.identity().key),
-            Err(braid_member::OpenError::Missing { .. }) => to_make(args, wanted, path)?,
-            Err(error) => return Err(open_error(&error)),
-        };
-        let reach = Reach::of(path);
-        let shared =
-            reached.iter().find_map(|(before, other)| Some((*before, reach.shared_with(other)?)));
-        reached.push((path, reach));
-        let same = |before| (before, "they are the same file or device".to_owned());
-        if let Some((before, how)) = seen.insert(key.clone(), path).map(same).or(shared) {
-            let (label, before) = (path.display().to_string(), before.display().to_string());
-            let what = format!("{label} was named twice");
-            let twice = CliError::new(Code::SameMemberTwice, what).about(label.clone());
-            let command = format!("ls -li {} {}", shell_word(&before), shell_word(&label));
-            return Err(twice
-                .because(format!("{before} and {label} have the same bytes: {how}"))
-                .remedy(Risk::Look, "Compare them", command));
-        }
-        keys.push(key);
-    }
-    Ok(keys)
-}
-
-fn to_make(args: &Args, wanted: &Wanted, path: &Path) -> Result<Key, CliError> {
-    let label = path.display().to_string();
-    let missing = |what: String| CliError::new(Code::MemberMissing, what).about(label.clone());
-    if wanted.member_bytes.is_none() {
-        let mut better = args.clone();
-        better.member_size = Some("1G".to_string());
-        return Err(open_error(&braid_member::OpenError::Missing { path: path.into() }).remedy(
-            Risk::Change,
-            "Make it as a file",
-            better.command_line(),
-        ));
-    }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
-    let folder_label = folder.display().to_string();
-    let (Ok(real), Some(file_name)) = (folder.canonicalize(), path.file_name()) else {
-        let command = format!("mkdir -p {}", shell_word(&folder_label));
-        return Err(missing(format!("{label} cannot be made: there is no folder {folder_label}"))
-            .remedy(Risk::Change, "Make the folder", command));
-    };
-    if real.starts_with("/dev") && !real.starts_with("/dev/shm") {
-        return Err(missing(format!("{label} does not exist, and braid makes no files in /dev"))
-            .remedy(Risk::Look, "See what is there", "lsblk"));
-    }
-    Ok(Key::ToMake(real.join(file_name)))
-}
-
-fn open(path: &Path, key: Key, wanted: &Wanted) -> Result<Opened, CliError> {
-    let label = path.display().to_string();
-    let Key::Existing(key) = key else {
-        let size_bytes = wanted.member_bytes.expect("checked when it was found missing");
-        let size_bytes = size_bytes - size_bytes % SECTOR_BYTES;
-        return Ok(Opened { label, path: path.into(), size_bytes, source: Source::ToMake });
-    };
-    let device = open_member(path, Access::ReadWrite)?;
-    if device.identity().key != key {
-        return Err(open_error(&braid_member::OpenError::Replaced { path: path.into() }));
-    }
-    let size_bytes = device.size_bytes();
-    let snippets = read_ends(device.as_ref(), &label)?;
-    let probe = probe(size_bytes, &snippets);
-    let source = Source::Existing(Existing { device, snippets, probe });
-    Ok(Opened { label, path: path.into(), size_bytes, source })
-}
-
-/// The first and last bytes: everything that is recognised is within them.
-fn read_ends(device: &dyn Member, label: &str) -> Result<Vec<Snippet>, CliError> {
-    let mut snippets = Vec::new();
-    for range in probe_ranges(device.size_bytes()) {
-        let length = usize::try_from(range.end - range.start).expect("under 400 KiB");
-        let mut bytes = vec![0; length];
-        device
-            .read_at(&mut bytes, range.start)
-            .map_err(|error| io_error(label, "reading", &error))?;
-        snippets.push(Snippet { offset: range.start, bytes });
-    }
-    Ok(snippets)
 }
 
 /// A place on each member, and the size that all of them use.

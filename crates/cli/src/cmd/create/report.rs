@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use super::apply::Made;
 use super::destroy::Doomed;
-use super::plan::{Plan, Seat, Source, Sync};
+use super::opened::Source;
+use super::plan::{Plan, Seat, Sync};
 use crate::cmd::Globals;
 use crate::output::colour::Style;
 use crate::output::printable::printable;

@@ -6,7 +6,8 @@ use braid_member::layer::{Fault, Faulty, Operation};
 use clap::Parser;
 use tempfile::TempDir;
 
-use super::plan::{Plan, Source, plan};
+use super::opened::Source;
+use super::plan::{Plan, plan};
 use super::{Args, apply};
 use crate::cmd::Globals;
 use crate::error::CliError;

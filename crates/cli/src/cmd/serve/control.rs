@@ -17,7 +17,7 @@ mod clients;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use braid_frontend_nbd::{BindError, Tuner};
+use braid_frontend_nbd::Tuner;
 use braid_ring::Room;
 use braid_runtime::Volume;
 use serde_json::{Map, Value, json};
@@ -25,17 +25,10 @@ use serde_json::{Map, Value, json};
 use super::{cache, clients as limits, scheduling, sit_out};
 use clients::{Answer, Clients};
 
+pub(super) use clients::ControlError;
+
 /// What is looked at and tuned.
 pub(super) type Served = (Arc<Volume>, Tuner);
-
-/// Why there is no control socket.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ControlError {
-    #[error(transparent)]
-    Bind(#[from] BindError),
-    #[error("cannot start the control thread: {0}")]
-    System(#[from] std::io::Error),
-}
 
 /// The socket and its clients; dropped, they end, and the socket is taken away.
 pub(super) struct Control {

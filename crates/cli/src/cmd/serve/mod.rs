@@ -216,7 +216,7 @@ fn open_kept(
     reporter: &Arc<Reporter>,
     state_dir: &Path,
 ) -> Result<(Arc<Volume>, Keeper), CliError> {
-    let mut keeper = Keeper::new(state_dir, &ready);
+    let mut keeper = Keeper::new(state_dir, &ready.array, &ready.members);
     let volume = open(ready, options, reporter, keeper.teller())?;
     if !options.read_only {
         let teller = Arc::clone(reporter);

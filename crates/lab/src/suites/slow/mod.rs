@@ -12,7 +12,7 @@ use std::time::Duration;
 use braid_engine::SitOut;
 
 use crate::frame::{Contender, Metric, Report, Settings, Suite, Target, race};
-use world::World;
+use world::{Outcome, World};
 
 pub(super) const SUITE: Suite =
     Suite { name: "slow", about: "a member of a RAID-6 stalls for 10 ms to 60 s under load", run };
@@ -31,19 +31,6 @@ const NOTICED: [Metric; 2] = [Metric::less("noticed after", "ms"), Metric::less(
 
 /// Milliseconds.
 const STALLS: [u64; 5] = [10, 100, 1_000, 10_000, 60_000];
-
-/// What came of it.
-#[derive(Clone, Debug, Default)]
-struct Outcome {
-    /// The stall.
-    start_ns: u64,
-    end_ns: u64,
-    /// Reads that were under way in it.
-    read_ns: Vec<u64>,
-    errors: u64,
-    noticed_ns: Option<u64>,
-    back_ns: Option<u64>,
-}
 
 fn run(settings: &Settings) -> Report {
     let mut report = Report::default();

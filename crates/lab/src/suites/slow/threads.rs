@@ -13,8 +13,7 @@ use braid_geometry::Level;
 use braid_member::layer::{Delays, Slow};
 use braid_runtime::{Io, Notice, Options, Payload, Volume, VolumeOperation};
 
-use super::Outcome;
-use super::world::{BLOCK_SECTORS, READERS, SLOTS, STALLED, THINK_NS, WRITERS};
+use super::world::{BLOCK_SECTORS, Outcome, READERS, SLOTS, STALLED, THINK_NS, WRITERS};
 use crate::array::{self, Plan};
 use crate::random::Random;
 

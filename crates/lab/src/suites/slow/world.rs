@@ -11,9 +11,21 @@ use braid_engine::request::{Operation, Regions, Request, RequestId, ShardIndex};
 use braid_engine::{BadBlocks, CacheConfig, Instant, Shard, SitOut, Tuning};
 use braid_geometry::{Geometry, Level, LogicalSector, Shape, default_layout};
 
-use super::Outcome;
 use crate::disk::{Disk, DiskPlan, DiskRequest};
 use crate::random::Random;
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outcome {
+    /// The stall.
+    pub(super) start_ns: u64,
+    pub(super) end_ns: u64,
+    /// Reads that were under way in it.
+    pub(super) read_ns: Vec<u64>,
+    pub(super) errors: u64,
+    pub(super) noticed_ns: Option<u64>,
+    pub(super) back_ns: Option<u64>,
+}
 
 pub(super) const SLOTS: u16 = 6;
 pub(super) const STALLED: usize = 1;

@@ -24,12 +24,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use braid_frontend_nbd::Listener;
+use braid_frontend_nbd::{BindError, Listener};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, SocketFlags, accept_with, send};
-
-use super::ControlError;
 
 /// Longest request, in bytes, its end of line not counted.
 const LINE_BYTES_MAX: usize = 4096;
@@ -48,6 +46,15 @@ const STOP_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long a shortage of the system is given to pass.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// Why there is no control socket.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ControlError {
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    #[error("cannot start the control thread: {0}")]
+    System(#[from] std::io::Error),
+}
 
 /// What a line is answered with; called by several threads at once. Makes the answer without a newline.
 pub(super) trait Answer: Send + Sync {

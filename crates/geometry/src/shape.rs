@@ -1,0 +1,35 @@
+//! The numbers that describe an array, not yet believed, and the bounds that they are held against.
+
+use alloc::vec::Vec;
+
+use crate::{GeometryError, Level};
+
+/// No member and no array has this many sectors: 2^54, which is 8 EiB.
+pub const SECTORS_MAX: u64 = 1 << 54;
+
+/// The most slots a version-1 superblock of 4 KiB can list.
+pub const SLOTS_MAX: u16 = 1920;
+
+/// The numbers that describe an array, not yet believed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// The level.
+    pub level: Level,
+    /// md's layout number; without meaning for linear, raid1 and raid4.
+    pub layout: u32,
+    /// Sectors in a chunk. May be 0 for linear (no rounding) and is ignored for raid1.
+    pub chunk_sectors: u32,
+    /// Slots of the array, present or not; md calls it `raid_disks`.
+    pub slots: u16,
+    /// Sectors of data area per slot. Redundant levels: the superblock's `size`, the same for every
+    /// slot. Linear and raid0: each member's own data size.
+    pub member_sectors: Vec<u64>,
+}
+
+/// A capacity computed in 128 bits, as the 64 it must fit.
+pub(crate) fn capacity(sectors: u128) -> Result<u64, GeometryError> {
+    match u64::try_from(sectors) {
+        Ok(sectors) if sectors < SECTORS_MAX => Ok(sectors),
+        _ => Err(GeometryError::CapacityTooLarge),
+    }
+}

@@ -1,0 +1,260 @@
+//! What a suite is told, and what it says: settings, and a report of cases and figures.
+
+/// How a suite is to be run.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Rounds; each contender takes one turn in each.
+    pub runs: usize,
+    /// So little work that the figures mean nothing.
+    pub small: bool,
+    /// Only cases whose names contain this.
+    pub only: Option<String>,
+    /// "CASE/VARIANT" to repeat for ever.
+    pub profile: Option<String>,
+}
+
+impl Settings {
+    /// Whether the case of this name is wanted.
+    #[must_use]
+    pub fn wants(&self, case: &str) -> bool {
+        let profiled = self.profile.as_ref().is_none_or(|profile| profile.starts_with(case));
+        profiled && self.only.as_ref().is_none_or(|only| case.contains(only.as_str()))
+    }
+}
+
+/// One suite.
+#[derive(Debug)]
+pub struct Suite {
+    /// What it is called on the command line.
+    pub name: &'static str,
+    /// What it shows, in a line.
+    pub about: &'static str,
+    /// Runs it.
+    pub run: fn(&Settings) -> Report,
+}
+
+/// Which way a metric gets better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// More is better.
+    More,
+    /// Less is better.
+    Less,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Its name.
+    pub name: &'static str,
+    /// Its unit.
+    pub unit: &'static str,
+    /// Which way it gets better.
+    pub better: Better,
+}
+
+impl Metric {
+    /// A metric of which more is better.
+    #[must_use]
+    pub const fn more(name: &'static str, unit: &'static str) -> Self {
+        Self { name, unit, better: Better::More }
+    }
+
+    /// A metric of which less is better.
+    #[must_use]
+    pub const fn less(name: &'static str, unit: &'static str) -> Self {
+        Self { name, unit, better: Better::Less }
+    }
+}
+
+/// What one variant reached, round by round.
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// "before", "seed", "braid", or a peer's name.
+    pub variant: &'static str,
+    /// One value for each round.
+    pub values: Vec<f64>,
+}
+
+/// The middle and both ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// The middle value.
+    pub median: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// Of some values; zeroes when there are none.
+    #[must_use]
+    pub fn of(values: &[f64]) -> Self {
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let at = |index: usize| sorted.get(index).copied().unwrap_or(0.0);
+        let middle = sorted.len() / 2;
+        let median = if sorted.len().is_multiple_of(2) && middle > 0 {
+            f64::midpoint(at(middle - 1), at(middle))
+        } else {
+            at(middle)
+        };
+        Self { median, min: at(0), max: at(sorted.len().saturating_sub(1)) }
+    }
+
+    /// Half of the distance between the ends, in percent of the median.
+    #[must_use]
+    pub fn percent(&self) -> f64 {
+        if self.median == 0.0 { 0.0 } else { (self.max - self.min) / 2.0 / self.median * 100.0 }
+    }
+}
+
+impl Series {
+    /// The middle and both ends.
+    #[must_use]
+    pub fn spread(&self) -> Spread {
+        Spread::of(&self.values)
+    }
+
+    /// How many times as much as `base`, round by round; where both are nothing, as much.
+    #[must_use]
+    pub fn over(&self, base: &Self) -> Spread {
+        let ratio = |(a, b): (&f64, &f64)| if a == b { 1.0 } else { a / b };
+        Spread::of(&self.values.iter().zip(&base.values).map(ratio).collect::<Vec<_>>())
+    }
+}
+
+/// What a figure has to reach.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// Which metric of the case.
+    pub metric: &'static str,
+    /// Whose.
+    pub of: &'static str,
+    /// Over whose, or as it is.
+    pub over: Option<&'static str>,
+    /// At least (more is better) or at most (less is better) this.
+    pub bound: f64,
+    /// Where the bound is from, if not from a seed or a mechanism.
+    pub source: &'static str,
+}
+
+impl Target {
+    /// `of` over `over`, at least (or, where less is better, at most) `bound`.
+    #[must_use]
+    pub const fn ratio(
+        metric: &'static str,
+        of: &'static str,
+        over: &'static str,
+        bound: f64,
+    ) -> Self {
+        Self { metric, of, over: Some(over), bound, source: "" }
+    }
+
+    /// The figure itself.
+    #[must_use]
+    pub const fn value(
+        metric: &'static str,
+        of: &'static str,
+        bound: f64,
+        source: &'static str,
+    ) -> Self {
+        Self { metric, of, over: None, bound, source }
+    }
+}
+
+/// One metric of a case, for every variant.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    /// What is measured.
+    pub metric: Metric,
+    /// By variant; the first is what the others are compared with.
+    pub series: Vec<Series>,
+}
+
+/// One piece of work, done by every variant.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// What work.
+    pub name: String,
+    /// What was measured.
+    pub figures: Vec<Figure>,
+    /// What it has to reach.
+    pub targets: Vec<Target>,
+}
+
+impl Case {
+    /// With targets.
+    #[must_use]
+    pub fn with(mut self, targets: impl IntoIterator<Item = Target>) -> Self {
+        self.targets.extend(targets);
+        self
+    }
+
+    /// What `variant` reached in a metric.
+    #[must_use]
+    pub fn series(&self, metric: &str, variant: &str) -> Option<&Series> {
+        let figure = self.figures.iter().find(|figure| figure.metric.name == metric)?;
+        figure.series.iter().find(|series| series.variant == variant)
+    }
+}
+
+/// What a suite found.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The work.
+    pub cases: Vec<Case>,
+    /// What has to be known to read the figures; what was skipped, and why; others' figures that are quoted.
+    pub notes: Vec<String>,
+    /// Counters of the last round: (case and variant, line).
+    pub counters: Vec<(String, String)>,
+    /// For the plot only.
+    pub curves: Vec<Curves>,
+}
+
+impl Report {
+    /// Adds a case, if it was run.
+    pub fn add(&mut self, case: Option<Case>) {
+        self.cases.extend(case);
+    }
+
+    /// Adds a line that has to be known to read the figures.
+    pub fn note(&mut self, line: impl Into<String>) {
+        self.notes.push(line.into());
+    }
+
+    /// Adds the engine's counters, those that are not zero.
+    pub fn engine(&mut self, whose: impl Into<String>, counters: &braid_engine::Counters) {
+        self.counter(whose, named(counters));
+    }
+
+    /// Adds counters.
+    pub fn counter(&mut self, whose: impl Into<String>, line: impl Into<String>) {
+        let (whose, line) = (whose.into(), line.into());
+        self.counters.retain(|(other, _)| *other != whose);
+        self.counters.push((whose, line));
+    }
+}
+
+/// The engine's counters that are not zero, in a line.
+#[must_use]
+pub fn named(counters: &braid_engine::Counters) -> String {
+    let counted = counters.named().into_iter().filter(|(_, count)| *count > 0);
+    counted.map(|(name, count)| format!("{name}: {count}")).collect::<Vec<_>>().join(", ")
+}
+
+/// A plot of lines.
+#[derive(Clone, Debug)]
+pub struct Curves {
+    /// What is shown.
+    pub title: String,
+    /// What stands below, and its unit.
+    pub x: &'static str,
+    /// What stands at the side, and its unit.
+    pub y: &'static str,
+    /// Words at places of x; none: numbers at its two ends.
+    pub ticks: &'static [(f64, &'static str)],
+    /// A line for each variant.
+    pub lines: Vec<(&'static str, Vec<(f64, f64)>)>,
+}

@@ -1,0 +1,30 @@
+//! What all drawings, and the table, have in common: a variant's colour, text in SVG, a number in four figures.
+
+/// A variant's colour among `others`.
+pub(super) fn colour(variant: &str, others: &[&str]) -> &'static str {
+    const OTHERS: [&str; 5] = ["#7f6bb0", "#4f9d69", "#c25b56", "#5aa7b5", "#a08060"];
+    match variant {
+        "before" => "#9aa0a6",
+        "seed" => "#e0a030",
+        "braid" => "#1f6fb2",
+        _ => OTHERS[others.iter().position(|other| *other == variant).unwrap_or(0) % OTHERS.len()],
+    }
+}
+
+/// As it may stand in SVG.
+pub(super) fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// Four figures.
+pub(super) fn number(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        size if size >= 1e6 => format!("{:.2}M", value / 1e6),
+        size if size >= 1000.0 => format!("{value:.0}"),
+        size if size >= 100.0 => format!("{value:.1}"),
+        size if size >= 10.0 => format!("{value:.2}"),
+        size if size >= 0.01 => format!("{value:.3}"),
+        _ => format!("{value:.2e}"),
+    }
+}
