@@ -6,12 +6,20 @@
 //! has built, and those for release are built once, together.
 
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::steps::command;
+use crate::tidy;
+
+/// The cargo that runs this program.
+pub(crate) fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let root = tidy::repository_root().unwrap_or_else(|_| ".".into());
+    command.args(args).current_dir(root);
+    command
+}
 
 /// What steps run in release.
 const RELEASED: [&str; 2] = ["braid", "braid-sim"];

@@ -10,9 +10,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::build::Program;
+use crate::build::{Program, command};
 use crate::each::each;
-use crate::steps::command;
 use crate::tidy::repository_root;
 
 /// How long the random worlds run unless `--seconds` says otherwise.

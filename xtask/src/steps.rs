@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use clap::builder::PossibleValuesParser;
 
-use crate::build::Program;
+use crate::build::{Program, command};
 use crate::{crash, fuzz, lab, models, oracle, packages, sim, tidy};
 
 /// What the whole may take on two cores; a longer run is said at the end.
@@ -218,14 +218,6 @@ impl Display for Counts {
         }
         Ok(())
     }
-}
-
-/// The cargo that runs this program.
-pub(crate) fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    let root = tidy::repository_root().unwrap_or_else(|_| ".".into());
-    command.args(args).current_dir(root);
-    command
 }
 
 fn cargo(args: &[&str]) -> Result<Ending> {

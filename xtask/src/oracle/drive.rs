@@ -6,11 +6,9 @@
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-
-use super::guest::Member;
 
 /// Bytes in a sector.
 const SECTOR: u64 = 512;
@@ -21,6 +19,29 @@ const EXTRACT_SECTORS_MAX: u64 = 1 << 21;
 /// The largest stretch that is looked at as a whole when holes are sought.
 const GRAIN: usize = 16 << 10;
 const BUFFER: usize = 1 << 20;
+
+/// A member of a case, as the drive begins.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    /// Its size in sectors.
+    pub(crate) sectors: u64,
+    /// What it holds at first; zeros if `None`.
+    pub(crate) image: Option<PathBuf>,
+}
+
+impl Member {
+    /// A member that reads as zeros.
+    pub(crate) fn zeros(sectors: u64) -> Self {
+        Self { sectors, image: None }
+    }
+
+    /// A member as large as its image.
+    pub(crate) fn image(path: &Path) -> Result<Self> {
+        let bytes = std::fs::metadata(path).with_context(|| path.display().to_string())?.len();
+        ensure!(bytes % 512 == 0, "{} has no whole number of sectors", path.display());
+        Ok(Self { sectors: bytes / 512, image: Some(path.to_owned()) })
+    }
+}
 
 /// Where a member lies on the big drive, in sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

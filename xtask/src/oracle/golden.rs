@@ -5,7 +5,8 @@
 //! members failed, stale, spare, half-way through something, with lists and bitmaps, and arrays
 //! whose machine lost power. Content is stamps, so that the text of a fixture holds everything.
 
-use super::guest::{Case, Ending, Member};
+use super::drive::Member;
+use super::guest::{Case, Ending};
 use super::matrix::{RAID5_LAYOUTS, RAID6_LAYOUTS, RAID10_LAYOUTS};
 use super::script;
 use super::spec::{ArraySpec, Level, Making};

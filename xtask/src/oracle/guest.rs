@@ -19,35 +19,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::cpio::Archive;
-use super::drive::{self, Region};
+use super::drive::{self, Member, Region};
 use super::initramfs::Initramfs;
 use super::report::Report;
 
 /// Regions that one drive can have at a time (the kernel's limit is 255 partitions).
 const REGIONS_MAX: usize = 250;
-
-/// A member of a case.
-#[derive(Clone, Debug)]
-pub(crate) struct Member {
-    /// Its size in sectors.
-    pub(crate) sectors: u64,
-    /// What it holds at first; zeros if `None`.
-    pub(crate) image: Option<PathBuf>,
-}
-
-impl Member {
-    /// A member that reads as zeros.
-    pub(crate) fn zeros(sectors: u64) -> Self {
-        Self { sectors, image: None }
-    }
-
-    /// A member as large as its image.
-    pub(crate) fn image(path: &Path) -> Result<Self> {
-        let bytes = std::fs::metadata(path).with_context(|| path.display().to_string())?.len();
-        ensure!(bytes % 512 == 0, "{} has no whole number of sectors", path.display());
-        Ok(Self { sectors: bytes / 512, image: Some(path.to_owned()) })
-    }
-}
 
 /// Some members and what the guest is to do with them.
 #[derive(Clone, Debug)]

@@ -12,7 +12,8 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 
 use super::content;
-use super::guest::{Case, Ending, Job, Member};
+use super::drive::Member;
+use super::guest::{Case, Ending, Job};
 use super::spec::Level;
 use super::suite::{Bench, Given, Made, Maker};
 

@@ -3,8 +3,9 @@
 //! Stands beside `golden`, which holds healthy arrays. Stamps of generation 2 and later are
 //! writes made after something had happened, so that a stale member shows in its content.
 
+use super::drive::Member;
 use super::golden::Golden;
-use super::guest::{Case, Ending, Member};
+use super::guest::{Case, Ending};
 
 /// Device sectors of every member here.
 const SECTORS: u64 = 4240;

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 
 use super::content;
-use super::guest::{Case, Ending, Guest, Job, Member};
+use super::drive::Member;
+use super::guest::{Case, Ending, Guest, Job};
 use super::report::{CaseReport, Report};
 use super::script;
 use super::spec::ArraySpec;

@@ -6,6 +6,7 @@
 //! ```text
 //! Tree ── text ───┐
 //!      ── rooms ──┼── findings ── printed
+//!      ── circles ┤
 //!      ── docs ───┤
 //! metadata ─ crates┘
 //! ```
@@ -14,6 +15,7 @@
 //! - every rule has a test that plants a violation and sees it found;
 //! - the repository itself is clean `[check: the_repository_is_tidy]`.
 
+mod circles;
 mod crates;
 mod docs;
 mod licence;
@@ -46,11 +48,12 @@ enum Rule {
     NamedChecks,
     GplText,
     Links,
+    Circles,
 }
 
 impl Rule {
     /// Every rule; a rule that is missing here could not be named by a document.
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Dependencies,
         Self::Licences,
         Self::ForbidUnsafe,
@@ -63,6 +66,7 @@ impl Rule {
         Self::NamedChecks,
         Self::GplText,
         Self::Links,
+        Self::Circles,
     ];
 
     const fn name(self) -> &'static str {
@@ -79,6 +83,7 @@ impl Rule {
             Self::NamedChecks => "named-checks",
             Self::GplText => "gpl-text",
             Self::Links => "links",
+            Self::Circles => "circles",
         }
     }
 }
@@ -135,6 +140,7 @@ fn check(root: &Path) -> Result<(Vec<Finding>, usize)> {
     }
     rooms::rooms_exist(&tree, &mut findings);
     rooms::forbid(&tree, &mut findings);
+    circles::check(&tree, &mut findings);
     crates::directions(&packages, &mut findings);
     licence::check(&metadata, &licence::allowed(root)?, &mut findings);
     docs::architecture(&tree, &packages, &mut findings);

@@ -68,11 +68,15 @@ impl Source {
         name.contains("/tests/") || name.ends_with("/tests.rs") || name.ends_with("_tests.rs")
     }
 
-    /// The code view without inline `#[cfg(test)] mod … { … }` blocks.
+    /// The code view without what only tests have: `#[cfg(test)] mod … { … }`, `#[cfg(all(test, …))] mod …;`.
     pub(super) fn production_code(&self) -> String {
         let mut code = self.code.clone().into_bytes();
         let mut from = 0;
-        while let Some(found) = self.code[from..].find("#[cfg(test)]") {
+        let next = |from: usize| {
+            let marks = ["#[cfg(test)]", "#[cfg(all(test"];
+            marks.iter().filter_map(|mark| self.code[from..].find(mark)).min()
+        };
+        while let Some(found) = next(from) {
             let start = from + found;
             let end = block_end(&self.code, start).unwrap_or(start + 1);
             for byte in &mut code[start..end] {

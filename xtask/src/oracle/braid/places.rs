@@ -5,7 +5,8 @@ use anyhow::{Context, Result, ensure};
 use braid_geometry::Level;
 use braid_ondisk::{PlacementRequest, Version, placement};
 
-use super::super::guest::{Case, Ending, Member};
+use super::super::drive::Member;
+use super::super::guest::{Case, Ending};
 use super::super::report::CaseReport;
 use super::super::suite::Bench;
 use super::tally::Tally;
