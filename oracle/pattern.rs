@@ -4,7 +4,7 @@
 //! reader compute it again.  It knows nothing of arrays.
 //!
 //! * A **stamp** is one 512-byte sector that holds the same 8-byte little-endian word 64 times.
-//!   The word is a bijection of (generation, sector number), so it can be read back: whoever finds
+//!   The word is a bijection of (generation, sector number), so it can be read back: a check that finds
 //!   the sector on a member knows which logical sector it is.  XOR and GF(256) products of stamps
 //!   also repeat every 8 bytes, so P and Q of stamped rows are one word per sector too.
 //! * A **stream** is bytes of full entropy: word `i` of stream `seed` is a hash of both.

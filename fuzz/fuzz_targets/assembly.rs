@@ -101,7 +101,7 @@ fn damage(devices: &mut [Device], damage: [u8; 5]) {
             let near = 38 + u64::from(damage[4] & 7);
             device.superblock[200..208].copy_from_slice(&near.to_le_bytes());
         }
-        // Somebody's role.
+        // Another member's role.
         4 if device.superblock.len() > 256 + 2 * count => {
             let place = 256 + at % count * 2;
             let role = i16::from(damage[4] as i8).to_le_bytes();

@@ -47,7 +47,7 @@ pub struct AssembledArray {
     pub slots: Vec<Option<Occupant>>,
     /// Indices into the members that were given, of those that wait.
     pub spares: Vec<usize>,
-    /// The newest superblock: what is true of the array, and everybody's roles.
+    /// The newest superblock: what is true of the array, and every device's role.
     pub newest: Superblock,
     /// Index of the member that it is from.
     pub newest_member: usize,

@@ -77,7 +77,7 @@ impl Verdicts {
     }
 }
 
-/// The members that have a sound superblock, in order of their labels; everybody else gets a verdict.
+/// The members that have a sound superblock, in order of their labels; every other gets a verdict.
 pub(crate) fn candidates<'a>(
     members: &'a [ProbedMember],
     verdicts: &mut Verdicts,

@@ -14,7 +14,7 @@
 //!
 //! - *The sound ones may all be out.* The claim is two events or more ahead; or it is one ahead and counts at least as
 //!   many members out as there are sound ones. (One ahead with fewer out, some sound one is in its table, and would have
-//!   been told if that update had ended: so it did not, and nobody missed anything.)
+//!   been told if that update had ended: so it did not, and no member missed anything.)
 //! - *The others may be an array.* Slots without a sound member are at least as many as the level needs. So a raid5 of
 //!   which one superblock rots starts as ever.
 //!

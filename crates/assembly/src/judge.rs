@@ -147,7 +147,7 @@ fn judge_old(
     (Verdict::Stale { behind }, reason)
 }
 
-/// Everybody who could have a slot was set aside.
+/// Every member that could have a slot was set aside.
 fn only_old(old: &[Candidate<'_>], known: &Known) -> Option<Refusal> {
     let events = old.iter().map(Candidate::events).max()?;
     let (known_events, members) = (known.events, known.members.clone());
@@ -223,7 +223,7 @@ fn role_in(table_of: &Candidate<'_>, candidate: &Candidate<'_>) -> Role {
 /// md and braid count one event back when the array turns clean. If a member cannot be told, it stays
 /// at the higher count, and the update that puts it out brings the others to that same count again. It
 /// still counts them in and they do not count it in: theirs is the later word. (If both call each
-/// other out, nobody can tell.)
+/// other out, nothing tells which is right.)
 fn is_superseded(one: &Candidate<'_>, group: &[Candidate<'_>]) -> bool {
     let counts_in = |table_of: &Candidate<'_>, whom: &Candidate<'_>| {
         own_slot(whom).is_some_and(|slot| role_in(table_of, whom) == Role::Active(slot))
@@ -236,9 +236,9 @@ fn is_superseded(one: &Candidate<'_>, group: &[Candidate<'_>]) -> bool {
     })
 }
 
-/// Whether an equally new member counts in some of those that this one counts in, and nobody else.
+/// Whether an equally new member counts in some of those that this one counts in, and no other.
 ///
-/// Between two updates of one count members only leave. So the shorter table is the later word, also on somebody who
+/// Between two updates of one count members only leave. So the shorter table is the later word, also on a member that
 /// is in both: an update that was cut short has reached one of them, and the other was then brought level without it.
 /// Nothing is lost by that. A write is answered only after an update that tells who is missing, with a count of
 /// its own.
@@ -268,8 +268,8 @@ fn is_of_older_update(one: &Candidate<'_>, other: &Candidate<'_>) -> bool {
 }
 
 /// The newest members that disagree with another of them about who has which slot; each with whom it disagrees.
-/// One update writes one table to everybody, so equally new tables are equal. Spare and faulty are not compared:
-/// nobody is read on account of either.
+/// One update writes one table to every member, so equally new tables are equal. Spare and faulty are not compared:
+/// no member is read on account of either.
 fn contradictory(group: &[Candidate<'_>], accept_older: bool) -> Vec<(usize, String)> {
     let newest = newest_members(group, accept_older);
     let differ = |a: &Candidate<'_>, b: &Candidate<'_>| slots_in(a) != slots_in(b);

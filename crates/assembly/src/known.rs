@@ -1,7 +1,7 @@
 //! What is known of an array from elsewhere: how new it was when it was last seen.
 //!
 //! Superblocks tell which of them are older than the others. That all of them are old, or the only ones that are there, or one
-//! within an event of the others, they cannot tell; whoever ran the array last can have written it down. This is that
+//! within an event of the others, they cannot tell; the machine that ran the array last can have written it down. This is that
 //! memory, and the comparison with it. It only ever makes members stale, never fresh.
 //!
 //! ```text

@@ -21,7 +21,7 @@
 //!
 //! - **A member one event behind is still up to date, a member two behind is stale.** Superblocks are written one
 //!   after the other. If power fails in between, some members have the new count and some the old one, and no data
-//!   write that the change was to allow has happened: nobody has missed anything. The next change starts only when
+//!   write that the change was to allow has happened: no member has missed anything. The next change starts only when
 //!   this one is on every member that still belongs to the array, so an honest difference is never more than one.
 //!   The kernel and mdadm draw the same line.
 //! - **The newest superblock's role table decides, not the count alone.** A member that failed in the very last
@@ -33,7 +33,7 @@
 //!   told of a loss may have been cut in the middle of the next update, and who missed everything since is the only
 //!   sound one (`damaged`).
 //! - **Spares need no count**: md skips them in some updates. Nothing is read from them.
-//! - **A clone of a member beside the member** (a snapshot, a `dd`): nobody can tell which of the two is right, whatever
+//! - **A clone of a member beside the member** (a snapshot, a `dd`): nothing tells which of the two is right, whatever
 //!   the counts say. The count steps back when the array turns clean, so a clone taken before has one event more and
 //!   older data; and if either was started without the other, each may hold writes that the other lacks. Refused, by
 //!   name, unless neither is in the array any more. A clone that is presented
@@ -41,10 +41,10 @@
 //! - **A member that calls the newest out, and that the newest counts in**, is of another line: updates only put members out,
 //!   so a clone stood for one of the two meanwhile. Not used; mdadm draws the same line.
 //! - **Two halves that ran apart** each call the other faulty. If one has more events, it is the array, and the other
-//!   is refused with that reason. If their counts are equal nobody can tell, and the array is refused.
-//! - **Equally new members, one of whom puts out somebody whom the other counts in**, and counts in nobody else: the
+//!   is refused with that reason. If their counts are equal nothing tells which is right, and the array is refused.
+//! - **Equally new members, one of which puts out a member that the other counts in**, and counts in no other: the
 //!   shorter table is the later word. Counts step back when the array turns clean, and an update that a power failure
-//!   cuts short reaches some; members only leave between two updates of one count. Who is in both tables is used.
+//!   cuts short reaches some; members only leave between two updates of one count. A member that is in both tables is used.
 //!
 //! # Old copies
 //!
@@ -57,7 +57,7 @@
 //!   back when the array turns clean, so a run that was stopped ends with the count that it began with. All members of
 //!   one update have one time.
 //! - *Less than what is known from elsewhere* ([`Known`]): stale ([`Reason::OlderThanKnown`]), and refused if there is
-//!   nobody else ([`Refusal::OlderThanKnown`]): an array all of which was put back looks like one whose newer members are
+//!   no other ([`Refusal::OlderThanKnown`]): an array all of which was put back looks like one whose newer members are
 //!   not there, and only a person can tell ([`Options::accept_older`]).
 //!
 //! docs/on-disk.md has the table of what can be told and what cannot, with a test for each row.

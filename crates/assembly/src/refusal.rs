@@ -134,7 +134,7 @@ pub enum Refusal {
         /// The most that a sound one has.
         sound_events: u64,
     },
-    /// Nobody here is as new as the array was when it was last seen.
+    /// No member here is as new as the array was when it was last seen.
     #[error(
         "the array is known to have been newer: it had events {known_events}, the newest here has {events}; \
          {} had them", members_words(.members)

@@ -1,6 +1,6 @@
 //! What a member that is missing from a dirty array puts at risk.
 //!
-//! Parity of a stripe that was being written may not match its data. With every member there that harms nobody:
+//! Parity of a stripe that was being written may not match its data. With every member there that does no harm:
 //! data is read, not computed. With one missing, its data would be computed from such parity, and wrong. A slot that
 //! holds only parity (raid4's last, parity-first and parity-last layouts) can be missing without harm.
 //! Mirrors are never at risk: a copy is a copy.

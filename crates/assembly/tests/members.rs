@@ -227,7 +227,7 @@ fn a_clone_is_no_array_beside_its_member_however_far_behind() {
     assert_eq!(codes(&assembly), ["fresh", "duplicate", "duplicate"]);
     let labels = vec!["clone".into(), "m1".into()];
     assert_eq!(assembly.array, Err(Refusal::SlotClaimedTwice { slot: 1, labels }));
-    // Where neither is in the array any more, nobody minds.
+    // Where neither is in the array any more, it does not matter.
     for index in [0, 1, 2] {
         set_role(&mut members[index], 1, Role::Faulty);
     }
@@ -468,7 +468,7 @@ fn a_member_levelled_while_the_told_one_was_away_does_not_stop_the_array() {
     let assembly = judge(&members);
     assert_eq!(codes(&assembly), ["faulty", "fresh", "fresh"]);
     let array = assembly.array.expect("an array");
-    // Somebody may have written since, without an answer.
+    // A client may have written since, without an answer.
     assert!(array.dirty && array.degraded == 1 && array.slots[0].is_none());
 }
 

@@ -16,7 +16,7 @@ fn at(seconds: u64) -> Timestamp {
     Timestamp { seconds: 1_700_000_000 + seconds, microseconds: 0 }
 }
 
-/// Everybody is told the same: how many events since the array was made, when, and whether it is clean.
+/// Every member is told the same: how many events since the array was made, when, and whether it is clean.
 fn tell(members: &mut [ProbedMember], events: u64, seconds: u64, resync_offset: u64) {
     edit_all(members, |superblock| {
         superblock.state.events = EVENTS + events;
@@ -126,7 +126,7 @@ fn a_step_back_that_was_cut_short_costs_nobody() {
         tell(&mut members[told..=told], 0, 9, CLEAN);
         for judged in [judge(&members), judge_knowing(&members, &known)] {
             assert_eq!(codes(&judged), all_fresh(slots), "{level}");
-            assert!(judged.array.expect("an array").dirty, "somebody says so");
+            assert!(judged.array.expect("an array").dirty, "a member says so");
         }
     }
 }

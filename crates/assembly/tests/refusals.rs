@@ -75,11 +75,11 @@ fn a_stale_copy_is_not_served_when_the_newer_ones_are_damaged() {
 
 #[test]
 fn one_update_that_was_cut_short_stops_nobody_who_cannot_be_out() {
-    // Everybody was in, and the first to be told was cut in the middle.
+    // All were in, and the first to be told was cut in the middle.
     let mut members = array(Level::Raid1, 2);
     add_events(&mut members[0], 1);
     damage(&mut members[0]);
-    assert_eq!(judge(&members).array.expect("nobody was out").degraded, 1);
+    assert_eq!(judge(&members).array.expect("none was out").degraded, 1);
     // It told of a loss: the only sound one may be the one that was lost.
     let mut members = array(Level::Raid1, 2);
     fail(&mut members, 1);

@@ -145,7 +145,7 @@ pub(crate) struct Teller(Sender<Word>);
 
 impl Teller {
     pub(crate) fn tell(&self) {
-        // Without the thread nothing is kept, and whoever could not start it has said so.
+        // Without the thread nothing is kept, and the start that could not start it has said so.
         let _ = self.0.send(Word::Told);
     }
 }
@@ -170,7 +170,7 @@ impl Keeper {
         Self { state_dir, known, words: (sender, Some(receiver)), thread: None }
     }
 
-    /// For whoever hears what happens.
+    /// For the watcher of the array.
     pub(crate) fn teller(&self) -> Teller {
         Teller(self.words.0.clone())
     }

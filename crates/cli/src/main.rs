@@ -83,7 +83,7 @@ fn usage(error: &clap::Error) -> Result<Exit, CliError> {
             let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
             let what = lines.next().unwrap_or("the command line was not understood");
             let what = what.strip_prefix("error: ").unwrap_or(what);
-            // clap offers `--` for every option it does not know; nobody means that here.
+            // clap offers `--` for every option it does not know; that is never meant here.
             let is_noise = |line: &&str| {
                 line.starts_with("For more information") || line.starts_with("tip: to pass '-")
             };

@@ -1,7 +1,7 @@
 //! What braid makes is for its user alone, whatever the umask says.
 //!
 //! The process's umask is set once, at the start: so files, folders and sockets of every crate come out private, also those
-//! that somebody makes tomorrow. A umask that takes the user's own rights away is not heard either. The command behind
+//! that another program makes tomorrow. A umask that takes the user's own rights away is not heard either. The command behind
 //! `--run` is the user's own, and has the umask that braid was started with.
 //!
 //! What it does not do: ask who may replace a thing, which is a matter of the folder it lies in ([`check_above`]).
@@ -17,7 +17,7 @@ pub(crate) fn umask() -> Mode {
     rustix::process::umask(Mode::RWXG | Mode::RWXO)
 }
 
-/// Somebody else's folder, or one that others may enter, is no place for our socket: they could put
+/// Another user's folder, or one that others may enter, is no place for our socket: they could put
 /// their own in its stead and read and write everything in between. Why it is none, if so.
 pub(crate) fn check_own(folder: &Path) -> Result<(), String> {
     let metadata = std::fs::symlink_metadata(folder).map_err(|error| error.to_string())?;
@@ -31,7 +31,7 @@ pub(crate) fn check_own(folder: &Path) -> Result<(), String> {
     }
 }
 
-/// Whether nobody else can move a folder away and put another in its place: every folder above belongs to the user or to
+/// Whether no other user can move a folder away and put another in its place: every folder above belongs to the user or to
 /// root, and where others may write, only owners may rename. Why not, if not.
 pub(crate) fn check_above(folder: &Path) -> Result<(), String> {
     let folder = std::fs::canonicalize(folder).map_err(|error| error.to_string())?;

@@ -246,7 +246,7 @@ fn too_few(error: CliError, examine: String, verdicts: &[MemberVerdict], all: &s
     error.remedy(Risk::Look, "See what each member is", examine)
 }
 
-/// Going on from old copies, for whoever put them back.
+/// Going on from old copies, for the operator who put them back.
 fn accept_older(error: CliError, members: &str) -> CliError {
     let examine = format!("braid examine {members}");
     let look = format!("braid serve --read-only --accept-older {members}");

@@ -5,7 +5,7 @@
 //! | SIGTERM, SIGINT, SIGHUP, SIGQUIT | stop cleanly; a second one ends the process at once |
 //! | SIGPWR, SIGXCPU | the same: power, or the time that the user may compute, is running out |
 //! | SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGSTKFLT, real-time ones | told once each, and ignored |
-//! | SIGXFSZ, SIGPIPE | ignored: the write that is too long, or that nobody reads, says so itself |
+//! | SIGXFSZ, SIGPIPE | ignored: the write that is too long, or that is not read, says so itself |
 //! | SIGTSTP, SIGCONT, SIGCHLD, faults such as SIGSEGV | as everywhere |
 //!
 //! They are all caught, not ignored by disposition: that would be handed on to the command behind `--run`, which has

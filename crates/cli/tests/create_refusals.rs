@@ -85,7 +85,7 @@ fn a_member_that_somebody_uses_is_refused() {
     folder.files(&["a", "b"]);
     let held = std::fs::File::open(folder.path("b")).expect("it is there");
     rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive)
-        .expect("nobody else has it");
+        .expect("no other process has it");
     folder.braid_changing_nothing("create t --level 1 a b").refused("B061", 11).says("ps -fp");
 }
 

@@ -151,7 +151,7 @@ fn a_member_that_is_in_use_may_be_looked_at() {
     let folder = raid5();
     let held = std::fs::File::open(folder.path("a")).expect("it is there");
     rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive)
-        .expect("nobody else has it");
+        .expect("no other process has it");
     folder.braid_changing_nothing("examine a b c").done();
 }
 

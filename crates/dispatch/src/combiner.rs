@@ -39,7 +39,7 @@ struct Owned<M, E> {
 }
 
 impl<M, E> Combiner<M, E> {
-    /// One that keeps the order of events, whoever pushed them.
+    /// One that keeps the order of events, whichever threads pushed them.
     pub fn new(machine: M) -> Self {
         Self::with_lists(machine, 1)
     }
@@ -57,13 +57,13 @@ impl<M, E> Combiner<M, E> {
         }
     }
 
-    /// Leaves an event. Somebody must call [`Self::combine`] afterwards: whoever left it, unless the answer is false;
-    /// then somebody else has that duty already.
+    /// Leaves an event. [`Self::combine`] must be called afterwards: by the caller, unless the answer is false;
+    /// then another thread has that duty already.
     pub fn push(&self, event: E) -> bool {
         self.inbox.push(event)
     }
 
-    /// Becomes owner if nobody is, as often as there are events: `drive` is given the machine and the events, which it
+    /// Becomes owner if no thread is, as often as there are events: `drive` is given the machine and the events, which it
     /// drains; `after` carries out what came of it, without ownership.
     pub fn combine<R>(
         &self,
@@ -116,7 +116,7 @@ impl<M, E> Combiner<M, E> {
                 if is_driven {
                     (carry.drive)(machine, batch, carried);
                 }
-                assert!(batch.is_empty(), "whoever drives takes every event");
+                assert!(batch.is_empty(), "one that drives takes every event");
                 is_driven
             };
             (is_due, carries) = (false, false);
@@ -135,7 +135,7 @@ impl<M, E> Combiner<M, E> {
         self.owner_misses.get()
     }
 
-    /// Looks at the machine, waiting for it; for counters, never on the data path. Whoever looks is an owner to all
+    /// Looks at the machine, waiting for it; for counters, never on the data path. One that looks is an owner to all
     /// others, who leave their events to it: so `combine`, which is to call [`Self::combine`], comes afterwards.
     pub fn inspect<R>(&self, look: impl FnOnce(&M) -> R, combine: impl FnOnce()) -> R {
         let owned = self.machine.lock().expect("a machine that panicked stays stopped");

@@ -11,13 +11,13 @@ braid_sync::flaws! { pub enum Flaw {
     UnmarkedLate,
     /// Effects are carried out while the machine is still owned.
     EffectsOwned,
-    /// Whoever looked at a machine leaves without combining what others left to it.
+    /// A thread that looked at a machine leaves without combining what others left to it.
     LookLeaves,
     /// A scheduler that is switched to `none` does not look at what it holds.
     SwitchSilent,
     /// What was set before replaces what was set after it.
     OlderSet,
-    /// A completion frees its tag and lets nobody out.
+    /// A completion frees its tag and lets no entry out.
     DoneSilent,
     /// What a full batch left behind is left behind.
     BatchLeaves,

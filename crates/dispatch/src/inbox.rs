@@ -40,7 +40,7 @@ impl<E> Inbox<E> {
         Self { lists: (0..lists).map(list).collect(), marks: Marks(AtomicU64::new(0)) }
     }
 
-    /// Leaves something. Whether there was nothing before: then somebody must drain it.
+    /// Leaves something. Whether there was nothing before: then the caller must have it drained.
     pub(crate) fn push(&self, event: E) -> bool {
         let index = match self.lists.len() {
             1 => 0,
@@ -48,7 +48,7 @@ impl<E> Inbox<E> {
         };
         self.lists[index].0.lock().expect("no holder of a list panics").push(event);
         let mark = 1 << index;
-        // Set by somebody who pushed before, and taken away by a drain that is still to come: a drain
+        // Set by a thread that pushed before, and taken away by a drain that is still to come: a drain
         // that had been here before our push would have taken it away before that, and we would see it.
         if self.marks.0.load(Ordering::Acquire) & mark != 0 {
             return false;
@@ -104,7 +104,7 @@ pub(crate) fn lists_for_all_cores() -> usize {
     lists
 }
 
-/// How often something happened, counted by whoever it happens to.
+/// How often something happened, counted by the threads that it happens to.
 #[derive(Debug)]
 pub(crate) struct Count(AtomicUsize);
 

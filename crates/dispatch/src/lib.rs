@@ -7,20 +7,20 @@
 //!   thread ─push─▶ insertion lists ─┐
 //!   thread ─push─▶ insertion lists ─┤  one drain   ┌──────────────┐  a batch   ┌────────┐
 //!   thread ─push─▶ insertion lists ─┴─────────────▶│   machine    │───────────▶│ Device │
-//!        └─ tries to become dispatcher             └──────────────┘  (nobody   └───┬────┘
-//!           (try-lock; or goes on)                   owned by one     owns it)     │
+//!        └─ tries to become dispatcher             └──────────────┘  (without  └───┬────┘
+//!           (try-lock; or goes on)                   owned by one     ownership)   │
 //!   completion ─push─▶ the same lists ◀──────────────────────────────────────────── ┘
 //! ```
 //!
 //! # What a late arrival sees
 //!
-//! Whoever pushes onto an empty list must see to it that the list is drained, by trying to become the owner. Whoever finds
-//! something there before it leaves at once: somebody else has that duty already. Whoever tries and fails leaves as well:
+//! A thread that pushes onto an empty list must see to it that the list is drained, by trying to become the owner. One that
+//! finds something there before it leaves at once: another has that duty already. One that tries and fails leaves as well:
 //! there is an owner. So a late arrival sees a list and, at most, a lock that is taken; it waits for neither the elevator
 //! nor the device. The list's own lock is held for a push or a swap of two vectors, and there are several lists, so that
 //! threads seldom meet at one.
 //!
-//! # Why nobody is forgotten
+//! # Why no entry is forgotten
 //!
 //! The owner gives ownership up and *then* looks at the lists once more. That look and the mark that the first pusher
 //! leaves are atomic changes of one word, hence one comes before the other:
@@ -29,7 +29,7 @@
 //! - the look before the mark: ownership was given up before the look, so the pusher's try comes after that; it succeeds,
 //!   or fails because of another owner, of whom the same holds.
 //!
-//! And who left because a mark was there: the mark's own pusher, or an owner, has the duty until a drain takes the mark
+//! As for a thread that left because a mark was there: the mark's own pusher, or an owner, has the duty until a drain takes the mark
 //! away, and a drain takes the marks before the lists' content, never after.
 //! [check: an_insertion_is_never_forgotten, a_combiner_without_its_last_look_is_caught,
 //! a_last_look_that_only_reads_is_caught, a_drain_that_unmarks_too_late_is_caught]
@@ -37,7 +37,7 @@
 //! # Policy `none`
 //!
 //! Nothing is shared: one load of the policy, and the entry is the device's. Switching while entries wait loses none of
-//! them: what is in the lists or in the elevator goes out under the policy that it finds there, driven by whoever left it,
+//! them: what is in the lists or in the elevator goes out under the policy that it finds there, driven by the thread that left it,
 //! by completions and by the switch itself, which is an event in the same lists
 //! [check: a_switch_of_policy_loses_nothing].
 #![forbid(unsafe_code)]

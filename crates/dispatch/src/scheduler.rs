@@ -6,7 +6,7 @@
 //!   done ────▶ lists ──────────────────┘   (tags freed, entries sorted and merged)         ┆
 //! ```
 //!
-//! Completions take the same way as insertions: they free tags, and whoever drains them lets more out. A device that has
+//! Completions take the same way as insertions: they free tags, and the thread that drains them lets more out. A device that has
 //! done something already when [`Device::begin`] returns says so, and the dispatcher takes the completion along into its
 //! next turn, or leaves it in the lists if another is dispatcher by then; nothing recurses.
 //!
@@ -14,8 +14,8 @@
 //!
 //! Before a batch is chosen the device is asked whose turn it is ([`Device::turn`]), with what waits and what is out at
 //! this member. A slice that its side does not use here is given away ([`Turn::allowed_at`]). What is held waits in the elevator; when the dispatcher leaves it says what waits and, if something was
-//! held, until when ([`Device::leave`]): whoever implements that calls [`Scheduler::dispatch_held`] then. Under `none`
-//! nobody is asked and nothing is held.
+//! held, until when ([`Device::leave`]): the implementor has [`Scheduler::dispatch_held`] called then. Under `none`
+//! the device is not asked and nothing is held.
 //!
 //! # Memory
 //!
@@ -32,7 +32,7 @@ use crate::flaw::{self, Flaw};
 use braid_sync::Mutex;
 use braid_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Dispatches that are chosen in one ownership, so that nobody owns the elevator for long. In models it is so low that
+/// Dispatches that are chosen in one ownership, so that no thread owns the elevator for long. In models it is so low that
 /// a batch is full.
 const BATCH_MAX: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
@@ -261,7 +261,7 @@ impl<T> Scheduler<T> {
         Counters { owner_misses: self.combiner.owner_misses(), ..counters }
     }
 
-    /// Becomes dispatcher if nobody is and there is anything to do.
+    /// Becomes dispatcher if no thread is and there is anything to do.
     pub fn dispatch(&self, device: &impl Device<T>) {
         self.dispatch_if(device, false);
     }

@@ -2,7 +2,7 @@
 
 use crate::entry::Direction;
 
-/// How many dispatches a member may have at once, and how many of them nobody else may take.
+/// How many dispatches a member may have at once, and how many of them are kept for reads, and for writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
     /// Dispatches at once; at least 1 is always allowed.

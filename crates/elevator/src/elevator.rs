@@ -208,7 +208,7 @@ impl Elevator {
         allowed.has(direction) && self.out.allows(self.settings.depth, direction)
     }
 
-    /// The oldest entry of all that may go, if it has aged. Only by age, so that nobody who has aged is passed again.
+    /// The oldest entry of all that may go, if it has aged. Only by age, so that none that has aged is passed again.
     fn take_aged(&mut self, now_ns: u64, allowed: Allowed) -> Option<Node> {
         if planted(Bug::AgedPassedOver) {
             return None;

@@ -9,7 +9,7 @@ pub struct EntryId(pub u64);
 pub enum Class {
     /// Before everything else.
     RealTime,
-    /// What nobody said anything about.
+    /// What was given no class.
     BestEffort,
     /// When nothing else waits, or it has waited for [`crate::Settings::aging_ns`].
     Idle,
@@ -75,7 +75,7 @@ pub struct Allowed {
 }
 
 impl Allowed {
-    /// Nobody is held.
+    /// Nothing is held.
     pub const ALL: Self = Self { reads: true, writes: true };
 
     pub(crate) const fn has(self, direction: Direction) -> bool {

@@ -33,8 +33,8 @@
 //!
 //! # Who is held
 //!
-//! Whoever asks for the next dispatch says which kinds are [`Allowed`]; a [`Multiplexer`] above holds one of them at times.
-//! What is held is passed over as if it were not there, and ages meanwhile: the clock above sees to it that nobody is held
+//! The caller that asks for the next dispatch says which kinds are [`Allowed`]; a [`Multiplexer`] above holds one of them at times.
+//! What is held is passed over as if it were not there, and ages meanwhile: the clock above sees to it that nothing is held
 //! for long. [`Elevator::waits`] is its demand.
 //!
 //! # Merging
@@ -50,7 +50,7 @@
 //!
 //! Invariants
 //! - Every entry is dispatched exactly once: `every_entry_goes_out_once_whatever_comes`.
-//! - Nobody waits for ever: `nobody_is_passed_over_for_ever`.
+//! - No entry waits for ever: `none_is_passed_over_for_ever`.
 //! - What is held does not go, and goes when it may: `what_is_held_waits_and_the_other_goes`.
 //! - Never more out than [`Depth`] allows: `tags_are_never_exceeded`.
 

@@ -9,7 +9,7 @@
 //! members of a stripe turn together. It says who may be given to the members now and until when; who asks for what, and
 //! how long it took, it is told. The idea is Dillon's, for the flusher of HAMMER (2011): reads that are held back for a
 //! part of a second let the flusher work without a seek after each write. There the gain was paid for with most of the
-//! reads, because readers that wait hold locks that the flusher needs; here nobody who waits holds anything.
+//! reads, because readers that wait hold locks that the flusher needs; here what waits holds no lock.
 //!
 //! # The rules
 //!
@@ -21,15 +21,15 @@
 //! - What is under way when a slice ends is not called back, so a side may take more than its slice. The difference
 //!   between its set point and the time that members were busy with it is carried into the next period, as far as both
 //!   sides wanted all they could get, and leaves each side an eighth of its part.
-//! - Who has waited for one period and a half without being served goes next, alone: where one request takes as long as a
+//! - A side that has waited for one period and a half without being served goes next, alone: where one request takes as long as a
 //!   slice, slices pass unseen, or a side has nothing left of its own to make up for what it took. A turn of which nothing
 //!   is served for a period, because the member that it is for does not answer, is over.
 //!
 //! Invariants
 //! - The share is held: `the_share_is_within_five_points_of_its_set_point`.
-//! - Nobody is held for two periods: `nobody_is_held_for_two_periods`.
+//! - Neither side is held for two periods: `neither_is_held_for_two_periods`.
 //! - Nor by a side whose member does not answer: `a_stalled_member_holds_nobody_for_long`.
-//! - An idle slice costs nobody anything: `an_idle_slice_is_given_away_at_once`,
+//! - An idle slice costs neither side anything: `an_idle_slice_is_given_away_at_once`,
 //!   `a_member_without_work_of_the_slices_side_is_given_away`.
 
 use std::collections::VecDeque;
@@ -54,7 +54,7 @@ const URGENT_PERMILLE: u32 = 230;
 /// What can be tuned, live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MultiplexerSettings {
-    /// Without it everybody may always go.
+    /// Without it both sides may always go.
     pub is_on: bool,
     /// Nanoseconds of a period.
     pub period_ns: u64,
@@ -80,7 +80,7 @@ impl Default for MultiplexerSettings {
 pub struct Demand {
     /// How far behind the flusher is, in thousandths of what it may be at most.
     pub backlog_permille: u32,
-    /// Somebody waits for the flusher: a flush, a forced write. A cache without room is a whole backlog.
+    /// A client waits for the flusher: a flush, a forced write. A cache without room is a whole backlog.
     pub is_urgent: bool,
     /// Reads wait for members.
     pub reads: bool,
@@ -181,7 +181,7 @@ impl Multiplexer {
         let end_ns = self.slice.start_ns.saturating_add(period_ns);
         if now_ns >= end_ns {
             self.end();
-            // Periods follow each other without a gap as long as somebody looks.
+            // Periods follow each other without a gap as long as a dispatcher asks.
             let is_late = now_ns >= end_ns.saturating_add(period_ns);
             self.begin(if is_late { now_ns } else { end_ns }, demand);
         }
@@ -208,7 +208,7 @@ impl Multiplexer {
         }
     }
 
-    /// The turn of who has waited for a period and a half, if anybody has; of both, the one who came first. If nothing of
+    /// The turn of the side that has waited for a period and a half, if one has; of both, the one that came first. If nothing of
     /// them is served for a period, as when their member stalls, they go behind the other side.
     fn owed(&mut self, now_ns: u64, demand: Demand) -> Option<Turn> {
         if let Some((side, until_ns)) = self.owed
@@ -272,7 +272,7 @@ impl Multiplexer {
         let backlog = demand.backlog_permille.clamp(urgent, 1000);
         let share_permille = least + (most - least) * backlog / 1000;
         let set_ns = part(period_ns, share_permille);
-        // What is carried leaves each side a part of its own, so that nobody is held for a whole period.
+        // What is carried leaves each side a part of its own, so that neither is held for a whole period.
         let (least_ns, most_ns) = (set_ns / 8, period_ns - (period_ns - set_ns) / 8);
         let flusher_ns = set_ns.saturating_add_signed(self.carried_ns).clamp(least_ns, most_ns);
         self.slice = Slice { start_ns, share_permille, flusher_ns, ..Slice::default() };
@@ -327,7 +327,7 @@ mod tests {
         let mut next_is_read = false;
         while now_ns < 20_000 * MS {
             let turn = multiplexer.turn(now_ns, demand);
-            assert!(turn.reads || turn.writes, "somebody may go");
+            assert!(turn.reads || turn.writes, "one side may go");
             assert!(turn.until_ns > now_ns && turn.until_ns <= now_ns + settings.period_ns);
             let is_read = if turn.reads && turn.writes { next_is_read } else { turn.reads };
             next_is_read = !is_read;
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_held_for_two_periods() {
+    fn neither_is_held_for_two_periods() {
         let settings = MultiplexerSettings { share_max_permille: 1000, ..Default::default() };
         for services in [(MS, MS), (90 * MS, MS), (MS, 90 * MS), (150 * MS, 190 * MS)] {
             for backlog_permille in [0, 500, 1000] {

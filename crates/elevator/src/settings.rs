@@ -27,7 +27,7 @@ pub struct Settings {
     /// Nanoseconds after which an entry is served before higher classes.
     pub aging_ns: u64,
     /// Nanoseconds for which a kind that is not allowed is held at most; then one of it goes all the same. A multiplexer sees
-    /// to it that nobody is held for two of its periods, over all members; this is the same for each member by itself.
+    /// to it that nothing is held for two of its periods, over all members; this is the same for each member by itself.
     pub hold_max_ns: u64,
     /// Dispatches in one direction, in the order of sectors, before the choice is made anew; at least 1.
     pub batch: u32,

@@ -2,17 +2,17 @@
 //!
 //! Where it stands: one per server. Each connection has a [`Purse`]; it asks before a request has memory, for as much as
 //! the memory's capacity, and gives back when the reply is out. A connection that has to wait is not read from; its
-//! [`Bell`] is rung when it is worth another try. Nobody waits here.
+//! [`Bell`] is rung when it is worth another try. No thread waits here.
 //!
 //! ```text
 //!   limit │ own: 1/4 │                      common: 3/4                           │
 //!           each connection's share,   │ partial: 1/4 │ the largest request: 1/2  │
-//!           for nobody else            unfinished growing writes, at most
+//!           for no other               unfinished growing writes, at most
 //! ```
 //!
 //! - *Own*: every connection has its part of a quarter, whatever others do, so a small request never waits.
 //! - *Common*: a connection takes no more than twice what it leaves to others; so those that come later find something,
-//!   and no one takes all. One that has something already waits for replies of its own to go out; one that has nothing waits in
+//!   and none takes all. One that has something already waits for replies of its own to go out; one that has nothing waits in
 //!   line, and may have all that is free when it is its turn; those whose clients have moved as much before take turns
 //!   with those of which that is not known. Those that go by this rule overtake the line
 //!   for a while, so that the longest requests do not hold up all others.
@@ -20,7 +20,7 @@
 //!   end could wait for each other; so together they hold at most a part that leaves room for the largest request, and
 //!   beyond it only one of them, the claimant, goes on until it is whole. Everything else ends by itself.
 //!
-//! Bells are rung by whoever gave something back, when it holds no lock that a bell's owner may want: [`Budget::give`]
+//! Bells are rung by the thread that gave something back, when it holds no lock that a bell's owner may want: [`Budget::give`]
 //! only notes whose turn it is, [`Budget::ring`] rings.
 //!
 //! Invariants
@@ -54,7 +54,7 @@ pub(crate) enum Need {
 /// What a connection has.
 #[derive(Debug)]
 pub(crate) struct Purse {
-    /// Its own, for nobody else.
+    /// Its own, and no other's.
     own_bytes: usize,
     held_bytes: usize,
     /// Of what is held from the common part: for a write that is growing.
@@ -304,7 +304,7 @@ impl Budget {
                 is_called: false,
                 is_proven: purse.moved_bytes >= bytes,
             };
-            // Whoever gives back looks at this number after having given: see `give`.
+            // A thread that gives back looks at this number after having given: see `give`.
             self.waiting.fetch_add(1, Ordering::SeqCst);
             purse.is_waiting = true;
             let is_claimant = lines.claimant == Some(purse.name);
@@ -427,7 +427,7 @@ impl Budget {
         }
     }
 
-    /// Has everybody who waits look: something else has changed.
+    /// Has every connection that waits look: something else has changed.
     pub(crate) fn call_all(&self) {
         let mut lines = self.lock();
         let Lines { whole, growth, due, .. } = &mut *lines;

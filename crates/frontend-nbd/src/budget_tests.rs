@@ -210,7 +210,7 @@ fn a_claimant_that_leaves_claims_nothing() {
     assert_eq!(table.budget.lock().claimant, Some(table.purses[1].name));
     table.budget.leave(&mut table.purses[1]);
     table.give(0, 2 * MIB);
-    assert!(table.take(2, 2 * MIB, Need::Growth), "nobody else claims anything");
+    assert!(table.take(2, 2 * MIB, Need::Growth), "no other claims anything");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What a server counts.
 //!
-//! Where it stands: written by every thread with relaxed atomics, read as one [`Counts`] by whoever asks. Nothing is
+//! Where it stands: written by every thread with relaxed atomics, read as one [`Counts`] by the program that asks. Nothing is
 //! decided by these numbers.
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,10 +1,10 @@
-//! Where a server listens: a Unix socket nobody else may open, or a loopback port.
+//! Where a server listens: a Unix socket that no other user may open, or a loopback port.
 //!
-//! Where it stands: used once, when a server starts, and by whoever wants a socket made with the same care. Everything
+//! Where it stands: used once, when a server starts, and by a program that wants a socket made with the same care. Everything
 //! that can go wrong with a path or a port is a [`BindError`] here, before a thread exists.
 //!
 //! A Unix socket, step by step: lock the directory (two servers starting at once take turns); if the path exists, it is
-//! removed only if it is a socket and refuses a connection, that is, nobody listens; set mode 0600 on the socket
+//! removed only if it is a socket and refuses a connection, that is, no process listens; set mode 0600 on the socket
 //! *before* `bind`, because Linux creates the file with the socket's own mode, so it never has a wider one; bind,
 //! listen, check the mode of the file; unlock.
 //!
@@ -231,7 +231,7 @@ fn lock_directory(path: &Path) -> Result<OwnedFd, BindError> {
     }
 }
 
-/// Removes a socket that nobody listens on; leaves everything else alone, with an error.
+/// Removes a socket that no process listens on; leaves everything else alone, with an error.
 fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<(), BindError> {
     let system = |errno: Errno| BindError::System {
         address: path.display().to_string(),
@@ -248,7 +248,7 @@ fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<(), BindError> 
     let probe =
         socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None).map_err(system)?;
     match connect(&probe, address) {
-        // Nobody listens: this, and only this, proves the file stale.
+        // No process listens: this, and only this, proves the file stale.
         Err(Errno::CONNREFUSED) => rustix::fs::unlink(path).map_err(system),
         // A full backlog is a live server too.
         Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS) => Err(BindError::InUse(path.to_owned())),

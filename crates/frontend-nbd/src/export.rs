@@ -102,7 +102,7 @@ pub(crate) struct Token {
     pub(crate) slot: u32,
 }
 
-/// Whoever waits for the ends of operations.
+/// What is told of the ends of operations: the transport of a connection.
 pub(crate) trait Receiver: Send + Sync {
     /// The end of one; no outcome if the completion was dropped.
     fn receive(self: Arc<Self>, token: Token, outcome: Option<Outcome>);

@@ -61,7 +61,7 @@ pub const CONTENDED_DEADLINE: Duration = Duration::from_secs(10);
 pub(crate) const TAKEN_TO_LEFT: usize = 2;
 
 /// Requests that may overtake the first that waits for memory, if they leave more than they take: enough that a line of
-/// very long requests holds up nobody for long, and few enough that its first is soon served. Models have none.
+/// very long requests holds up no other for long, and few enough that its first is soon served. Models have none.
 pub(crate) const OVERTAKING_MAX: usize = if cfg!(shuttle) { 0 } else { 4096 };
 
 /// The same for replies while the server stops.

@@ -48,14 +48,14 @@ fn come_and_go() {
         clients.push(thread::spawn(serve));
     }
     registry.start_draining();
-    assert_eq!(registry.wait_until_empty(Duration::MAX), 0, "everybody has left");
+    assert_eq!(registry.wait_until_empty(Duration::MAX), 0, "all have left");
     let served = clients.into_iter().map(|client| client.join().expect("it does not panic"));
-    assert!(served.filter(|is_in| *is_in).count() >= 1, "somebody was not evicted");
+    assert!(served.filter(|is_in| *is_in).count() >= 1, "one was not evicted");
     assert_eq!(registry.count(), 0);
 }
 
 #[test]
-fn whoever_waits_for_room_or_for_the_end_is_woken() {
+fn what_waits_for_room_or_for_the_end_is_woken() {
     sample("registry: evicted, served, drained", come_and_go);
 }
 
@@ -66,7 +66,7 @@ fn a_connection_that_leaves_silently_is_caught() {
     sample("flawed", come_and_go);
 }
 
-/// A bell that somebody sleeps at.
+/// A bell that a thread sleeps at.
 #[derive(Default)]
 struct Sleeper {
     is_rung: Mutex<bool>,
@@ -75,14 +75,14 @@ struct Sleeper {
 
 impl Bell for Sleeper {
     fn ring(&self) {
-        *self.is_rung.lock().expect("nobody panics holding it") = true;
+        *self.is_rung.lock().expect("ringing does not panic") = true;
         self.rung.notify_one();
     }
 }
 
 impl Sleeper {
     fn sleep(&self) {
-        let is_rung = self.is_rung.lock().expect("nobody panics holding it");
+        let is_rung = self.is_rung.lock().expect("ringing does not panic");
         let mut is_rung = self.rung.wait_while(is_rung, |is_rung| !*is_rung).expect("as above");
         *is_rung = false;
     }

@@ -1,6 +1,6 @@
 //! What an operator is told: things that clients feel, and that only the operator can change.
 //!
-//! Where it stands: told by any thread of the server, heard by whoever started it. A notice of one kind is told once, and
+//! Where it stands: told by any thread of the server, heard by the program that started it. A notice of one kind is told once, and
 //! again when a while has passed, so that a flood of clients is no flood of lines.
 
 use std::sync::PoisonError;

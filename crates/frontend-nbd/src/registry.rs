@@ -4,7 +4,7 @@
 //! state. A connection is in it from before its thread starts until after its thread has closed the socket.
 //!
 //! ```text
-//!             ┌─ full, nobody negotiating, nobody idle for too long ──► turned away: told why ──► gone
+//!             ┌─ full, none negotiating, none idle for too long ──► turned away: told why ──► gone
 //!   admit ────┤                                                             └─ too many of these: closed
 //!             └─► negotiating ──► transmitting ──► gone
 //!                     │                 └─ idle for longer than is allowed, and its place is wanted ─┐
@@ -113,7 +113,7 @@ pub(crate) enum Evicted {
 pub(crate) enum Admission {
     /// It is in, under this id; perhaps in the place of another one.
     Admitted { id: u64, pulse: Arc<Pulse>, evicted: Option<Evicted> },
-    /// There is no room and nobody to evict; it can be told so.
+    /// There is no room and no connection to evict; it can be told so.
     TurnedAway { id: u64, pulse: Arc<Pulse> },
     /// Nor is there time to tell it.
     Full,
@@ -226,7 +226,7 @@ impl Registry {
         drop(self.changed.wait_timeout_while(self.lock(), timeout, crowded));
     }
 
-    /// Waits, at most `timeout`, until nobody is left; answers how many are.
+    /// Waits, at most `timeout`, until no connection is left; answers how many are.
     pub(crate) fn wait_until_empty(&self, timeout: Duration) -> usize {
         let occupied = |book: &mut Book| !book.connections.is_empty() || book.lingering > 0;
         let waited = self.changed.wait_timeout_while(self.lock(), timeout, occupied);
@@ -244,7 +244,7 @@ impl Registry {
         }
     }
 
-    /// Cuts everybody; answers how many there were.
+    /// Cuts all connections; answers how many there were.
     pub(crate) fn cut_all(&self) -> usize {
         let book = self.lock();
         book.connections.values().for_each(|entry| entry.socket.cut());
@@ -287,7 +287,7 @@ mod tests {
         for id in [first, third, fourth] {
             assert!(registry.note_negotiated(id.unwrap()));
         }
-        assert_eq!(enter(&registry).0, None, "nobody who has negotiated is evicted");
+        assert_eq!(enter(&registry).0, None, "none that has negotiated is evicted");
         assert_eq!(registry.count(), 3);
         let turned_away = registry.lock().next_id - 1;
         assert_eq!(registry.wait_until_empty(Duration::ZERO), 5, "one lingers, one is turned away");
@@ -315,7 +315,7 @@ mod tests {
         clients[0].1.beat(Some(now));
         clients[1].1.beat(None);
         clients[2].1.beat(Some(now));
-        assert!(admit().is_none(), "nobody has been idle for a minute");
+        assert!(admit().is_none(), "none has been idle for a minute");
         let room = Room { idle_limit: Some(Duration::ZERO), ..THREE };
         clients[2].1.beat(Some(now + Duration::from_millis(5)));
         std::thread::sleep(Duration::from_millis(10));

@@ -12,8 +12,8 @@ braid_sync::flaws! { pub(crate) enum Flaw {
     CloseForgetsReader,
     /// A completion that is dropped answers nothing.
     DropUnanswered,
-    /// A connection that leaves wakes nobody.
+    /// A connection that leaves does not wake the acceptor, or the stop.
     LeaveSilent,
-    /// What is given back to the budget calls nobody.
+    /// What is given back to the budget rings no bell.
     GiveSilent,
 } }

@@ -97,7 +97,7 @@ fn a_socket_that_is_no_longer_ours_is_left_alone() {
 fn servers_starting_at_once_share_one_winner() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
-    drop(UnixListener::bind(&path).unwrap()); // stale: everybody wants to replace it
+    drop(UnixListener::bind(&path).unwrap()); // stale: every thread wants to replace it
     let contenders: Vec<_> = (0..8)
         .map(|_| {
             let path = path.clone();

@@ -1,4 +1,4 @@
-//! Clients that stall, die and lie cost their own connection and nobody else's.
+//! Clients that stall, die and lie cost their own connection and no other.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // tests: a panic is a failure
 
@@ -375,7 +375,7 @@ fn idle_clients_shut_nobody_out_where_there_is_an_idle_limit() {
     let export = Arc::new(MemoryExport::new("a", 4096));
     let (served, told) = serve_heard(vec![export], settings);
     let mut clients: Vec<Client> = (0..3).map(|_| Client::connect(&served.socket)).collect();
-    assert!(Client::try_connect(&served.socket, "", true).is_none(), "nobody is idle yet");
+    assert!(Client::try_connect(&served.socket, "", true).is_none(), "none is idle yet");
     std::thread::sleep(Duration::from_millis(300));
     assert!(clients[0].read(0, 1).is_ok() && clients[1].read(0, 1).is_ok());
     let mut late = Client::connect(&served.socket);

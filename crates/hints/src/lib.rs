@@ -4,7 +4,7 @@
 //! something takes and never what comes of it: on a processor that has no such instruction, or none that Rust can name,
 //! it is nothing at all.
 
-/// The value will be read soon: its first cache line is fetched, and nobody waits for it.
+/// The value will be read soon: its first cache line is fetched, and the processor does not wait for it.
 #[inline(always)]
 #[allow(unsafe_code)]
 pub fn prefetch<T>(value: &T) {

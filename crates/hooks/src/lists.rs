@@ -119,7 +119,7 @@ named! {
         QueueLost = "queue-lost",
         /// Cache: what is delayed when the gate closes stays delayed.
         DirtyAtClosing = "dirty-at-closing",
-        /// Cache: writes are answered early though the level can lose nobody more.
+        /// Cache: writes are answered early though the level can lose no more members.
         EarlyWithoutSpare = "early-without-spare",
         /// Cache: a write-back round is over as soon as it is asked for.
         RoundAtOnce = "round-at-once",
@@ -141,7 +141,7 @@ named! {
         FailedBatchBelieved = "failed-batch-believed",
         /// Cache: parity that was not made by a write is believed to be what it was.
         OldParityBelieved = "old-parity-believed",
-        /// Cache: nobody is told that an answered write was lost.
+        /// Cache: no notice says that an answered write was lost.
         LostUntold = "lost-untold",
         /// Cache: what was answered and lost reads as what the members hold.
         LostReadsOld = "lost-reads-old",
@@ -161,7 +161,7 @@ named! {
         PartLostUntold = "part-lost-untold",
         /// Cache: a later write takes the place of one that it covers in part.
         SupersedesPart = "supersedes-part",
-        /// Cache: nobody waits for a copy out of a payload.
+        /// Cache: a copy out of a payload is not waited for.
         CopyUnguarded = "copy-unguarded",
         /// Cache: blocks are believed to hold what was written past them.
         PayloadKeepsValid = "payload-keeps-valid",
@@ -185,7 +185,7 @@ named! {
         ReadErrorServed = "read-error-served",
         /// Mirror: the range lock lets overlapping writes in at once.
         LockNeverWaits = "lock-never-waits",
-        /// Mirror: a range given up lets everybody in who waits.
+        /// Mirror: a range given up lets all in that wait.
         LockLetsAllIn = "lock-lets-all-in",
         /// Direct: a failed request of a member is answered as done.
         DirectErrorIgnored = "direct-error-ignored",
@@ -255,7 +255,7 @@ named! {
         PartLost = "part-lost",
         /// Elevator: a finished vector does not make room for the next.
         RoomKept = "room-kept",
-        /// Elevator: who has aged waits like anybody else.
+        /// Elevator: what has aged waits like all else.
         AgedPassedOver = "aged-passed-over",
         /// Elevator: who has expired is not looked for.
         ExpiredPassedOver = "expired-passed-over",
@@ -269,7 +269,7 @@ named! {
         SliceKept = "slice-kept",
         /// Multiplexer: it asks to be asked again much too late.
         WokenLate = "woken-late",
-        /// Multiplexer: that somebody waits for the flusher counts for nothing.
+        /// Multiplexer: that a client waits for the flusher counts for nothing.
         UrgentIgnored = "urgent-ignored",
         /// Requests: every piece takes its bytes from the start of the request.
         PieceFromStart = "piece-from-start",
@@ -287,7 +287,7 @@ named! {
         CourseGoesOn = "course-goes-on",
         /// Requests: zeroes leave out the part of a sector at their end.
         ZeroesCutShort = "zeroes-cut-short",
-        /// Requests: while exactly two wait at the turnstile nobody is let in.
+        /// Requests: while exactly two wait at the turnstile none is let in.
         LastStaysOut = "last-stays-out",
         /// NBD: the flag for durable writes is not looked at.
         FuaUnread = "fua-unread",
@@ -415,7 +415,7 @@ named! {
         StripeRefusesUnread = "stripe-refuses-unread",
         /// Stripe, compute: members are written.
         StripeWrites = "stripe-writes",
-        /// Stripe, write: everybody has it.
+        /// Stripe, write: every member has it.
         StripeFinishes = "stripe-finishes",
         /// Stripe, write: a member missed it and is still believed.
         StripeHolds = "stripe-holds",

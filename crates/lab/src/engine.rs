@@ -1,7 +1,7 @@
 //! The shipped engine in virtual time: one shard, without bytes, behind calls that suites share.
 //!
 //! Where it stands: under the suites that drive disks of their own. It takes clients' requests, asks for member I/O, and
-//! carries out at once, and for nothing, what is work on bytes. It has no disks: whoever drives it says when a member is done.
+//! carries out at once, and for nothing, what is work on bytes. It has no disks: the suite that drives it says when a member is done.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

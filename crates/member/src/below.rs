@@ -132,7 +132,7 @@ fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
     one.start < other.end && other.start < one.end
 }
 
-/// Refuses a member whose bytes somebody has another way, and locks them on every layer. The locks go with the files.
+/// Refuses a member whose bytes another process has by another way, and locks them on every layer. The locks go with the files.
 ///
 /// # Errors
 /// [`OpenError::Busy`], with the layer and who has it.
@@ -193,7 +193,7 @@ fn twin(layer: &Layer, access: Access, kernel: &Kernel) -> Option<Holder> {
     Some(kernel.loop_holder(twin.name))
 }
 
-/// Locks a layer as far as we may open it: none if we may not, and its locks keep nobody from it.
+/// Locks a layer as far as we may open it: none if we may not, and its locks keep no process from it.
 fn lock_layer(layer: &Layer, access: Access, kernel: &Kernel) -> Result<Option<File>, Holder> {
     let sharing = match access {
         Access::ReadWrite if layer.is_whole => Sharing::Exclusive,

@@ -6,11 +6,11 @@
 //! - Whole or an error: short transfers and `EINTR` are continued (`tests/contract.rs`).
 //! - A flush that failed fails every later one (`flushes`, `tests::a_failed_flush_is_sticky`).
 //! - A file that lost its end never grows again, since what then lies before the new end reads as
-//!   zeroes that nobody wrote (`tests::a_file_cut_short_takes_no_writes`).
+//!   zeroes that were never written (`tests::a_file_cut_short_takes_no_writes`).
 //! - Nor is such a file believed. A write that was on its way when the end was lost makes the file longer
 //!   again, with a hole in between that reads as zeroes: so the length is looked at after every read, too, and
 //!   what was once found short stays so (`tests::a_file_that_grew_again_is_not_believed`). A write that ends
-//!   exactly at the file's old end, before anybody has looked, cannot be told.
+//!   exactly at the file's old end, before the length was looked at, cannot be told.
 
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut};
@@ -123,7 +123,7 @@ impl Descriptor {
         self.file.metadata().is_ok_and(|metadata| is_lost(&metadata))
     }
 
-    /// Whether somebody has truncated the file. Block devices have no length here.
+    /// Whether the file has been truncated. Block devices have no length here.
     fn is_cut_short(&self, metadata: &std::fs::Metadata) -> bool {
         if metadata.is_file() && metadata.len() < self.size_bytes {
             self.was_cut_short.store(true, Ordering::Release);
@@ -370,7 +370,7 @@ impl Descriptor {
         if self.direct.get().is_none() {
             let file = direct::reopen(&self.file, self.writable)?;
             let shared = direct::share(&file)?;
-            // Somebody who was quicker did the same.
+            // Another thread was quicker and did the same.
             let _ = self.direct.set(Direct { file, shared });
         }
         Ok(())

@@ -132,7 +132,7 @@ mod tests {
         let read = |errno: Errno| is_kept(Err(errno.into()));
         let errno = Errno::INVAL.raw_os_error();
         assert_eq!(read(Errno::INVAL), Err(DirectError::System { call: "pread", errno }));
-        assert_eq!(read(Errno::IO), Ok(()), "a bad sector is found when it is read for somebody");
+        assert_eq!(read(Errno::IO), Ok(()), "a bad sector is found when a client reads it");
         assert_eq!(is_kept(Ok(512)), Ok(()));
     }
 

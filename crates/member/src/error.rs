@@ -239,7 +239,7 @@ pub enum OpenError {
         /// What it is.
         kind: FileKind,
     },
-    /// Somebody else uses it.
+    /// Another process uses it.
     #[error("{} is busy: {holder}", .path.display())]
     Busy {
         /// As given.
@@ -328,7 +328,7 @@ impl MemberError {
 
 /// Errors that devices and file systems have of their own.
 fn is_of_a_device(errno: i32) -> bool {
-    // What a list does not know is no evidence: nobody loses a member for an error that has another reason.
+    // What a list does not know is no evidence: no array loses a member for an error that has another reason.
     const DEVICE: [Errno; 15] = [
         Errno::IO,
         Errno::NXIO,

@@ -76,10 +76,10 @@ pub struct Identity {
     /// Whether the device turns; unknown for memory and where sysfs does not say.
     pub rotational: Option<bool>,
     /// Requests that the block layer has room for, of the device or of that below the file's file system; more of them
-    /// wait in the kernel, and keep whoever asks. Unknown for memory and where sysfs does not say.
+    /// wait in the kernel, and keep the thread that asks. Unknown for memory and where sysfs does not say.
     pub queue_requests: Option<u32>,
-    /// Whether somebody outside the kernel answers for the file system, or nobody knows (FUSE, the network): the kernel
-    /// may keep whoever asks until then, even one that asked not to be kept.
+    /// Whether a process or a machine outside the kernel answers for the file system, or that is not known (FUSE, the
+    /// network): the kernel may keep the thread that asks until then, even one that asked not to be kept.
     pub is_answered_outside: bool,
     /// The block device, or the device below the file's file system; none for memory.
     pub device: Option<DeviceNumber>,

@@ -3,7 +3,7 @@
 //! Read from `/sys` and `/proc` as text, so that an ordinary user can ask and no unsafe call is
 //! needed. The roots are fields, so that tests can build a small kernel in a folder.
 //!
-//! What it does not do: keep anybody out. These looks are advice with a good error message; the
+//! What it does not do: keep any process out. These looks are advice with a good error message; the
 //! lock and `O_EXCL` taken afterwards are what excludes (`open`).
 //!
 //! Who holds a device `D`: a holder in sysfs, an array in mdstat, a mount, swap, a loop device over
@@ -72,7 +72,7 @@ impl Kernel {
         Self { sys, proc, dev }
     }
 
-    /// Who holds the device or file with this key, if anybody does.
+    /// What holds the device or file with this key, if anything does.
     pub(crate) fn holder_of(&self, key: IdentityKey) -> Option<Holder> {
         let related = self.related_to(key);
         self.holder_among(key, &related).or_else(|| self.loop_device_over(key, &related))

@@ -1,4 +1,4 @@
-//! One device: a file, a block device or memory, opened so that nobody else writes it.
+//! One device: a file, a block device or memory, opened so that no other process writes it.
 //!
 //! Where it stands: the lowest room. The runtime calls [`Member`]; this crate calls the operating
 //! system. It knows bytes at offsets and nothing of arrays, superblocks or parity.
@@ -150,7 +150,7 @@ pub trait Member: Send + Sync {
         (false, length_bytes)
     }
 
-    /// Whether nobody will ever find this device again: a file that was deleted takes writes as
+    /// Whether no program will ever find this device again: a file that was deleted takes writes as
     /// long as it is open, and loses them when it is closed; one that was cut short has lost what
     /// it held. Asks the operating system; cheap.
     fn has_vanished(&self) -> bool {

@@ -13,14 +13,14 @@ pub const SECTOR_BYTES: u64 = 512;
 /// locking), and a child that is between fork and exec still holds its parent's.
 pub const LOCK_WAIT_MS: u64 = 400;
 
-/// How long it waits if nobody is seen to have the lock: whoever had it is dead, and the kernel has still to end what was
+/// How long it waits if no process is seen to have the lock: the one that had it is dead, and the kernel has still to end what was
 /// in flight on its rings (some 40 ms); or lives in another PID namespace.
 pub const LOCK_WAIT_DEAD_MS: u64 = 3000;
 
 /// Pause between two tries for that lock.
 pub const LOCK_RETRY_MS: u64 = 10;
 
-/// Layers below a device that are followed: far more than anybody stacks, and an end if sysfs had none.
+/// Layers below a device that are followed: far more than are ever stacked, and an end if sysfs had none.
 pub(crate) const LAYERS_MAX: usize = 64;
 
 /// Letters of another process's command line that are shown.

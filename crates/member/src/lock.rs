@@ -23,7 +23,7 @@ use crate::{DeviceNumber, Holder};
 pub(crate) enum Sharing {
     /// Readers that say so.
     Shared,
-    /// Nobody.
+    /// No process.
     Exclusive,
 }
 
@@ -44,12 +44,12 @@ pub(crate) fn take_patiently(
     if let Some(foreign) = kernel.foreign_lock(device, metadata.ino()) {
         return Ok(Some(foreign));
     }
-    // Refused, and nobody else is listed: then it is another member of this very process.
+    // Refused, and no other process is listed: then it is another member of this very process.
     let own = owners().contains(&LockOwner::ThisProcess).then(std::process::id);
     Ok(Some(Holder::Lock { process_id: own, command: None }))
 }
 
-/// Takes the lock, trying again for so long. `Ok(false)`: somebody else has it.
+/// Takes the lock, trying again for so long. `Ok(false)`: another process has it.
 fn take(file: &File, sharing: Sharing, wait_ms: u64) -> Result<bool, Errno> {
     let operation = match sharing {
         Sharing::Shared => FlockOperation::NonBlockingLockShared,

@@ -14,7 +14,7 @@ use crate::{Identity, Member, MemberError, check_bounds};
 
 type Pieces = HashMap<u64, Piece>;
 
-/// Where a piece begins in memory: at a multiple of this, as the memory of whoever reads and writes does. A copy whose target
+/// Where a piece begins in memory: at a multiple of this, as the memory of its readers and writers does. A copy whose target
 /// lies a few bytes further into its page than its source into its own takes up to twice as long (`rep movsb` of AMD's
 /// Zen 3 and 4), and what an allocator gives lies 16 bytes into a page.
 const PIECE_ALIGNMENT_BYTES: usize = 4 << 10;

@@ -9,7 +9,7 @@
 //! The path is examined before it is opened because opening alone can do something: a tape rewinds,
 //! a pipe blocks. It is examined again afterwards because it may have been exchanged in between.
 //!
-//! What it does not do: keep out a program that takes no lock and asks nobody (`dd`); nothing in
+//! What it does not do: keep out a program that takes no lock and asks for none (`dd`); nothing in
 //! user space can for a regular file.
 
 use std::fs::{self, File, OpenOptions};
@@ -143,7 +143,7 @@ fn open_file(
         return Err(match Errno::from_io_error(&error) {
             Some(Errno::BUSY) => {
                 let holder = kernel.holder_of(key).or_else(|| below::locked_by(path, key, kernel));
-                // Whoever had it may have been killed, and the kernel be ending what was in flight.
+                // The process that had it may have been killed, and the kernel be ending what was in flight.
                 let limit_ms = if holder.is_some() { LOCK_WAIT_MS } else { LOCK_WAIT_DEAD_MS };
                 if is_exclusive && is_within(limit_ms) {
                     thread::sleep(Duration::from_millis(LOCK_RETRY_MS));

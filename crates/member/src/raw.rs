@@ -1,7 +1,7 @@
 //! A member's open file, for a caller that submits I/O to it by itself.
 //!
-//! Whoever does keeps the member's promises with the calls below: the checks before, [`Raw::fault`]
-//! or [`Raw::confirm`] after. The runtime's io_uring path does; everything else goes through [`crate::Member`].
+//! That caller keeps the member's promises with the calls below: the checks before, [`Raw::fault`]
+//! or [`Raw::confirm`] after. The runtime's io_uring path is one; everything else goes through [`crate::Member`].
 //!
 //! Invariant: a durable write or a flush that failed here fails all later ones there, and the other
 //! way round (`tests::failures_are_shared_with_the_member`).

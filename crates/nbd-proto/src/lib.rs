@@ -5,7 +5,7 @@
 //! spawns or looks at a clock.
 //!
 //! What it does not do: TLS (STARTTLS is answered as unsupported), extended headers, the oldstyle handshake, and
-//! touching the payload of READ and WRITE. Payload bytes go between the socket and the buffer of whoever owns the
+//! touching the payload of READ and WRITE. Payload bytes go between the socket and the buffer of the owner of the
 //! socket; a session only says where in the byte stream they stand.
 //!
 //! ```text

@@ -81,7 +81,7 @@ fn every_byte_is_as_md_made_it() {
                 .filter(|(_, md, ours)| md != ours)
                 .collect();
             // Without redundancy md never wrote it again: mdadm's own zero stands for the checkpoint, which
-            // nobody reads in a clean array.
+            // is not read in a clean array.
             let unread = [CHECKSUM, CHECKPOINT_EVENTS, CHECKPOINT];
             let is_direct = md.array.level.family() == Family::Direct;
             let is_unread = |(at, md, _): &(usize, u32, u32)| {

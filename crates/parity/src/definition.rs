@@ -1,7 +1,7 @@
 //! What P, Q and the recoveries are, one byte at a time: the definition that every kernel is tested against.
 //!
 //! Where it stands: beside the kernels, sharing no code with them but the field. Slow on purpose; the simulator and the
-//! tests may use it as an oracle, nobody uses it to serve I/O.
+//! tests may use it as an oracle, nothing uses it to serve I/O.
 //!
 //! Shapes, exponents and the meaning of `None` are those of [`crate::Kernel`].
 

@@ -50,7 +50,7 @@ pub static POWERS: [u8; 255] = {
     table
 };
 
-/// `LOGARITHMS[a]` is the e in 0..255 with g^e = a. There is none for zero: that entry is 255 and nobody may use it.
+/// `LOGARITHMS[a]` is the e in 0..255 with g^e = a. There is none for zero: that entry is 255 and may not be used.
 pub static LOGARITHMS: [u8; 256] = {
     let mut table = [255; 256];
     let mut element: u8 = 1;

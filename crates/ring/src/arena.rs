@@ -5,7 +5,7 @@
 //! ring registers each slab of it when it first sees one, under the slab's own number.
 //!
 //! ```text
-//!   arena │ slab 0: 64 KiB │ slab 1: 8 KiB │ slab 2: 64 KiB │ slab 3: nobody's yet │ ...
+//!   arena │ slab 0: 64 KiB │ slab 1: 8 KiB │ slab 2: 64 KiB │ slab 3: no size yet │ ...
 //!           of one size each; two MiB, one huge page where there are any
 //! ```
 //!
@@ -79,7 +79,7 @@ impl Arena {
         Some(Self { region, offset_bytes, slabs, carving })
     }
 
-    /// Zeroed memory of this size, which nobody had before; none when the arena is full.
+    /// Zeroed memory of this size, which was never handed out before; none when the arena is full.
     ///
     /// # Panics
     /// When the size is no power of two, or more than a slab.

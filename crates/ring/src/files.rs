@@ -1,13 +1,13 @@
 //! Which open files one ring knows by number: an operation on one of them spares the kernel looking it up.
 //!
 //! What the ring knows is open for as long as it knows it, whatever the process closes. So a file is taken out again
-//! before it is closed, which the kernel does at once; whoever forgets that has it open until the worker ends. A process
+//! before it is closed, which the kernel does at once; one that is not taken out stays open until the worker ends. A process
 //! that is killed is another matter: the kernel ends its rings on its own, some 40 ms later, when nothing is in flight on
 //! them any more. Until then a registered file keeps its lock, which is as it should be: what is in flight past the page
-//! cache outlives the process, and nobody else is to have the file before that has ended.
+//! cache outlives the process, and no other process is to have the file before that has ended.
 //!
 //! Sockets are not for it: a client may be silent for ever, and before Linux 6.13 a ring lets go of what it knows in the order of
-//! the requests on it, so that one receive that nobody answers would keep every file that is let go after it.
+//! the requests on it, so that one receive that is never answered would keep every file that is let go after it.
 //!
 //! Where the kernel has no such table (5.19 has), operations name descriptors, as ever.
 //!

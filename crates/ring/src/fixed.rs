@@ -1,6 +1,6 @@
 //! Which slabs of the payloads' memory one ring has registered.
 //!
-//! A slab is registered when an operation of this ring first names it: pages that nobody uses are not
+//! A slab is registered when an operation of this ring first names it: pages that are never used are not
 //! pinned. Where the kernel refuses (it is too old, or pinned memory is limited), operations name
 //! addresses, as ever.
 //!

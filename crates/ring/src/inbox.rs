@@ -13,7 +13,7 @@
 //! and then it sees that it has to ring. [check: a_worker_is_never_left_asleep]
 //!
 //! The two other hand-overs of this kind have other takers. Insertion lists (`braid_dispatch`) have none of their own: a thread
-//! that pushes takes, unless another does, and no one sleeps. A member's queue (`braid_runtime`'s `members/crew.rs`) has
+//! that pushes takes, unless another does, and none sleeps. A member's queue (`braid_runtime`'s `members/crew.rs`) has
 //! several, each of which waits for one item.
 
 use braid_sync::Mutex;

@@ -1,7 +1,7 @@
 //! Workers: plain threads, each with one io_uring, and the aligned memory that they move.
 //!
 //! Where it stands: below whatever talks to devices and sockets. It knows files, sockets, buffers and
-//! moments; nothing of arrays, members or protocols. Whoever has work to do gives it to a worker
+//! moments; nothing of arrays, members or protocols. A thread that has work to do gives it to a worker
 //! ([`Workers::post`]), and code that runs on a worker gives operations to that worker's own ring
 //! ([`Worker::submit`]). The end of an operation comes back on the same worker, to a [`Handler`].
 //!

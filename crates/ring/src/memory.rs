@@ -18,7 +18,7 @@ pub trait Keep: Send + Sync {}
 
 impl<T: Send + Sync + ?Sized> Keep for T {}
 
-/// A run of somebody else's memory, kept alive by an `Arc`.
+/// A run of memory that has another owner, kept alive by an `Arc`.
 pub struct Lease {
     start: NonNull<u8>,
     length_bytes: usize,
@@ -26,7 +26,7 @@ pub struct Lease {
 }
 
 // SAFETY: the bytes are reached by the kernel only, through the operation that has the lease; that no
-// thread touches them in conflict meanwhile is the promise of whoever made it.
+// thread touches them in conflict meanwhile is the promise of the caller that made it.
 #[allow(unsafe_code)]
 unsafe impl Send for Lease {}
 
@@ -39,7 +39,7 @@ impl Lease {
     ///
     /// # Safety
     /// The bytes are initialised, and stay where they are for as long as `keeper` is held. Until the
-    /// lease is dropped nobody writes them, and if they are to be read into, nobody reads them either.
+    /// lease is dropped nothing else writes them, and if they are to be read into, nothing else reads them either.
     #[allow(unsafe_code)]
     pub unsafe fn new(start: NonNull<u8>, length_bytes: usize, keeper: Arc<dyn Keep>) -> Self {
         Self { start, length_bytes, _keeper: keeper }
@@ -64,7 +64,7 @@ pub enum Memory {
     Payload(Payload),
     /// Owned, small: a header, a reply.
     Bytes(Vec<u8>),
-    /// Somebody else's.
+    /// Another owner's.
     Lease(Lease),
     /// Constant; can be written from, never read into.
     Constant(&'static [u8]),

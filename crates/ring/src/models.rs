@@ -15,7 +15,7 @@ enum Flaw {
     None,
     /// The worker sleeps although something was there when it said so.
     SleepsAnyway,
-    /// Whoever pushes never rings.
+    /// A thread that pushes never rings.
     Silent,
 }
 

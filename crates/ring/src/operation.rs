@@ -63,7 +63,7 @@ impl Operation {
         }
     }
 
-    /// Whether it may take for ever, since it waits for somebody outside.
+    /// Whether it may take for ever, since it waits for a client.
     pub(crate) fn waits_for_a_peer(&self) -> bool {
         matches!(self, Self::Accept { .. } | Self::Receive { .. })
     }

@@ -17,7 +17,7 @@
 //!
 //! - [`Payload::zeroed`]: what an earlier one held is gone [check: a_zeroed_payload_forgets_the_last_one].
 //! - [`Payload::for_overwriting`]: it may be there still, and the taker promises that every byte is
-//!   written before anybody outside sees it. Debug builds fill it with a pattern, so that a test that
+//!   written before any client sees it. Debug builds fill it with a pattern, so that a test that
 //!   breaks the promise sees that pattern [check: an_unwritten_payload_shows_in_debug_builds].
 //!
 //! Either way every byte is initialised: memory comes zeroed from the allocator and from the system.
@@ -86,7 +86,7 @@ struct Spare {
     capacity_bytes: usize,
 }
 
-// SAFETY: nobody else has the pointer; whoever has it owns the memory.
+// SAFETY: there is one copy of the pointer; its holder owns the memory.
 #[allow(unsafe_code)]
 unsafe impl Send for Spare {}
 
@@ -134,7 +134,7 @@ fn capacity_of(class: usize) -> usize {
 }
 
 impl Spare {
-    /// Whether it is the arena's, which nobody frees.
+    /// Whether it is the arena's, which is never freed.
     fn is_carved(&self) -> bool {
         Arena::of_process().is_some_and(|arena| arena.holds(self.start.as_ptr()))
     }
@@ -153,7 +153,7 @@ impl Spare {
         } else {
             let access = libc::PROT_READ | libc::PROT_WRITE;
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            // SAFETY: a new mapping at an address that the system chooses touches nobody's memory.
+            // SAFETY: a new mapping at an address that the system chooses touches no memory that is in use.
             let start =
                 unsafe { libc::mmap(std::ptr::null_mut(), capacity_bytes, access, flags, -1, 0) };
             if start == libc::MAP_FAILED { std::ptr::null_mut() } else { start.cast() }
@@ -293,14 +293,14 @@ impl Payload {
     }
 
     /// A payload whose bytes may be those of an earlier one, of a length that no client decides. The taker promises to
-    /// write every byte before anybody outside of this process sees it.
+    /// write every byte before another process sees it.
     pub fn for_overwriting(length_bytes: usize) -> Self {
         Self::try_for_overwriting(length_bytes)
             .unwrap_or_else(|_| handle_alloc_error(layout(Self::capacity_for(length_bytes))))
     }
 
     /// A payload whose bytes may be those of an earlier one. The taker promises to write every byte
-    /// before anybody outside of this process sees it.
+    /// before another process sees it.
     ///
     /// # Errors
     /// There is no memory for it.

@@ -40,7 +40,7 @@ impl Region {
     /// Gives the memory of a range back, in whole pages: it reads as zeroes, and costs nothing again.
     ///
     /// # Safety
-    /// Nobody reads or writes these bytes meanwhile, and no reference to them is alive.
+    /// No thread reads or writes these bytes meanwhile, and no reference to them is alive.
     ///
     /// # Panics
     /// When the range is not whole pages inside the region.

@@ -1,6 +1,6 @@
 //! How much memory this process may still have, and what says so.
 //!
-//! Where it stands: asked once at the start, and when somebody sets how much is to be used. Three things bound a
+//! Where it stands: asked once at the start, and when the operator sets how much is to be used. Three things bound a
 //! process: what the machine has available, what its control group (v2 and v1, up to the root) leaves, and the limits
 //! of the process on addresses (`RLIMIT_AS`) and data (`RLIMIT_DATA`). The latter two count addresses, used or not, so
 //! they are a number of their own. What cannot be read bounds nothing.

@@ -201,7 +201,7 @@ impl Worker {
 
     /// Submits what this turn queued, and sleeps if there is nothing to do.
     fn sleep(&self) {
-        // Looked at only after it was said that we sleep: whoever ends the last thing looks at that
+        // Looked at only after it was said that we sleep: a thread that ends the last thing looks at that
         // after having ended it.
         let is_idle = self.tasks.borrow().is_empty()
             && self.mailbox().inbox.sleep()

@@ -2,7 +2,7 @@
 //!
 //! # Stopping
 //!
-//! A stop first closes the inboxes to everybody but the workers themselves. Then each worker ends what
+//! A stop first closes the inboxes to all threads but the workers themselves. Then each worker ends what
 //! waits for peers and goes on until nothing is under way on *any* of them, because whatever one does
 //! may give another something to do. What is under way is one number: every item in an inbox counts
 //! one until it has been dealt with, and every worker counts one while it has operations in flight or
@@ -230,7 +230,7 @@ impl Workers {
             let unregister = move |worker: &Worker| {
                 worker.unregister(&file);
                 drop(file);
-                // Nobody may be waiting.
+                // The caller may have stopped waiting.
                 let _ = done.send(());
             };
             let _ = self.post(on, Box::new(unregister));
@@ -363,13 +363,13 @@ fn run(
         Ok(ring) => ring,
         Err(error) => {
             shared.uncount(1);
-            // Whoever starts us waits for this; if it has gone, there is nobody to tell.
+            // The thread that starts us waits for this; if it has gone, there is none to tell.
             let _ = ready.send(Err(error));
             return;
         }
     };
     let _ = ready.send(Ok(()));
-    // Whoever starts us listens until all have spoken.
+    // The thread that starts us listens until all have spoken.
     drop(ready);
     let tally = Arc::clone(&shared.mailboxes[index].tally);
     let _guard = AbortOnPanic;

@@ -149,7 +149,7 @@ fn a_stop_under_load_loses_nothing() {
         workers.stop();
         let left = relay.left.load(Ordering::SeqCst);
         assert!(left == 0 || left > u64::MAX / 2, "{left} were left undone");
-        assert_eq!(Arc::strong_count(&relay), 1, "nobody holds it any more");
+        assert_eq!(Arc::strong_count(&relay), 1, "nothing holds it any more");
     }
 }
 
@@ -194,7 +194,7 @@ fn a_file_is_let_go_when_it_is_unregistered() {
     workers.register(&writer);
     workers.unregister(&writer);
     drop(writer);
-    assert!(is_over(&mut reader), "nobody has it open");
+    assert!(is_over(&mut reader), "no process has it open");
     let (mut reader, writer) = std::io::pipe().expect("a pipe");
     let writer: Descriptor = Arc::new(writer.into());
     workers.register(&writer);

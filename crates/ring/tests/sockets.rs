@@ -101,7 +101,7 @@ fn sending_to_nobody_is_an_error_and_no_signal() {
     drop(client);
     let memory = Segments::from_iter([vec![1; 10].into()]);
     workers.submit(0, Operation::Send { socket, memory, more: false }, ear, 0).expect("running");
-    let error = heard.next().result.expect_err("nobody is there");
+    let error = heard.next().result.expect_err("nothing listens there");
     assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
 }
 

@@ -413,7 +413,7 @@ mod tests {
         (100..200).for_each(|due| worker.set(due));
         assert_eq!((worker.armed.len(), worker.pass(150)), (1, 0));
         assert_eq!((worker.pass(198), worker.pass(199), worker.wakes), (0, 1, 2));
-        // Brought forward: what is left of the later one wakes nobody.
+        // Brought forward: what is left of the later one wakes nothing.
         worker.set(300);
         worker.set(250);
         worker.set(310);
@@ -477,6 +477,6 @@ mod tests {
         let arm = ended.set_held(MemberId(0), Instant(5)).expect("armed");
         ended.stop();
         assert_eq!(ended.rang(arm.place, Instant(5)), Rang::Nothing);
-        assert!(!ended.hand_over(), "nobody has to");
+        assert!(!ended.hand_over(), "no thread has to");
     }
 }

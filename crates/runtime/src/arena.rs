@@ -130,7 +130,7 @@ impl ShardMemory {
         let length_bytes = span.length_bytes;
         // SAFETY: inside the memory (checked), which the lease keeps, with the request or the shard's blocks, and
         // initialised since it was made. The engine has handed out an effect on this run, so until that has
-        // ended none that conflicts with it is out, whether it is forsaken or not; and whoever ends it drops
+        // ended none that conflicts with it is out, whether it is forsaken or not; and the thread that ends it drops
         // the lease first.
         unsafe {
             let start = memory.start().add(offset);

@@ -1,4 +1,4 @@
-//! All that the threads of one array share, and what anyone may do with it: look a shard up, arm the alarm.
+//! All that the threads of one array share, and what every layer above may do with it: look a shard up, arm the alarm.
 //!
 //! Where it stands: above the parts that know nothing of each other (machines, memory, members, requests, the alarm), below
 //! all that works with several of them: the executor, the steps of requests, the loop. It drives nothing itself.

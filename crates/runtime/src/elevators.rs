@@ -30,7 +30,7 @@ impl Core {
             member
                 .scheduler
                 .set(&submitter, chosen.settings_of(member.slot(), member.turns(), turns.is_on));
-            // Whoever was held may not be any more.
+            // What was held may not be any more.
             member.scheduler.dispatch_held(&submitter);
             heard.extend(submitter.into_heard());
         }

@@ -196,11 +196,11 @@ pub(crate) struct Requests {
 #[derive(Default)]
 struct Table {
     in_flight: HashMap<u64, Arc<Request>, BuildHasherDefault<Spread>>,
-    /// Nobody else has these.
+    /// Only this table has these.
     spares: Vec<Arc<Request>>,
 }
 
-/// Spreads names, which are numbers in a row that nobody outside chooses.
+/// Spreads names, which are numbers in a row that no client chooses.
 #[derive(Default)]
 struct Spread(u64);
 
@@ -240,7 +240,7 @@ impl Requests {
     ) -> Arc<Request> {
         let mut table = self.table(id);
         let mut request = table.spares.pop().unwrap_or_default();
-        let fresh = Arc::get_mut(&mut request).expect("nobody else has a spare request");
+        let fresh = Arc::get_mut(&mut request).expect("only the table has a spare request");
         *fresh = Request {
             asked: pieces.as_ref().map(Split::request),
             payload: payload.map(SharedBytes::new),
@@ -273,11 +273,11 @@ impl Requests {
         request: Arc<Request>,
         result: Result<(), Fault>,
     ) -> (Completion, Option<Payload>) {
-        let completion = request.completion.lock().expect("nobody panicked holding it").take();
+        let completion = request.completion.lock().expect("taking it does not panic").take();
         let completion = completion.expect("a request is answered once");
         let (is_held, is_left) = request.answer();
         if is_left {
-            // Whoever may write the first side has the request, which ends with the last of them.
+            // A read that may still write the first side has the request, which ends with the last of them.
             let joined = request.join(result);
             drop(self.remove(id));
             return (completion, Some(joined));
@@ -304,7 +304,7 @@ impl Requests {
         self.tables.iter().map(in_flight).sum()
     }
 
-    /// Takes a request out that nobody names any more, for its payload; its memory is kept for another.
+    /// Takes a request out that nothing names any more, for its payload; its memory is kept for another.
     fn end(&self, id: RequestId) -> Option<Payload> {
         let mut request = self.remove(id);
         if flaw::has(Flaw::KeptInUse) {
@@ -325,7 +325,7 @@ impl Requests {
     }
 }
 
-/// What nobody needs any more. Another thread may hold it for the length of a copy that it has finished
+/// What nothing needs any more. Another thread may hold it for the length of a copy that it has finished
 /// already, or for a look at its answer; both are a few instructions from letting go.
 fn alone<T>(shared: &mut Arc<T>) -> &mut T {
     while Arc::get_mut(shared).is_none() {

@@ -4,7 +4,7 @@
 //! the same, and each update a later one than the last, whatever the clock does: it is what tells an old copy of a member
 //! from the member where counts come again.
 //!
-//! What it does not do: decide when superblocks are written (the array), or keep anything for the next start (whoever asks
+//! What it does not do: decide when superblocks are written (the array), or keep anything for the next start (the program that asks
 //! [`crate::Volume::told`]).
 
 use braid_engine::array::{MemberId, SuperblockState, UpdateTimes};

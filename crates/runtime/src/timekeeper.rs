@@ -64,7 +64,7 @@ impl Core {
         }
     }
 
-    /// A file that was deleted still takes writes, but no one will ever find them again. And a member that has work for which
+    /// A file that was deleted still takes writes, but no program will ever find them again. And a member that has work for which
     /// no thread could be started gets one now, if it can be had.
     fn look_at_members(self: &Arc<Self>) {
         for member in self.members.load().iter() {

@@ -1,7 +1,7 @@
 //! Whose turn it is: one multiplexer for all members of an array, and what it must know.
 //!
-//! Where it stands: dispatchers ask it before they choose ([`crate::executor`]), where it is on; else nobody asks. It keeps the
-//! demand: what waits at which member, how far behind the flusher is, and whether somebody waits for the flusher.
+//! Where it stands: dispatchers ask it before they choose ([`crate::executor`]), where it is on; else it is not asked. It keeps the
+//! demand: what waits at which member, how far behind the flusher is, and whether a client waits for the flusher.
 //!
 //! ```text
 //!   shards ──dirty sectors, writers without a stripe──┐
@@ -12,8 +12,8 @@
 //! The clock is one, so that the members of a stripe turn together; what a side does not use at a member, the other side
 //! has there at once. A read that is answered from the cache never comes here.
 //!
-//! What is noted is a hint: a number that is a moment old makes a slice a little longer or shorter. Nobody's wake-up hangs
-//! on it: who is held is woken at the end of the slice whatever is noted
+//! What is noted is a hint: a number that is a moment old makes a slice a little longer or shorter. No wake-up hangs
+//! on it: what is held is woken at the end of the slice whatever is noted
 //! (`tests/scheduling.rs`: `what_is_held_goes_when_its_slice_comes`).
 
 use braid_dispatch::{State, Turn};
@@ -88,7 +88,7 @@ impl Turns {
         behind.waiting.store(waiting as u64, Ordering::Relaxed);
     }
 
-    /// Somebody waits for the flusher from now on.
+    /// A client waits for the flusher from now on.
     pub(crate) fn urge(&self) {
         self.urgent.fetch_add(1, Ordering::Relaxed);
     }

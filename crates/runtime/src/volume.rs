@@ -140,7 +140,7 @@ impl Volume {
             cell.combiner.push(ShardEvent::Tuning(tuning));
             core.drive(Machine::Shard(index));
         }
-        // Whether there is a flusher decides what the multiplexer is if nobody has said.
+        // Whether there is a flusher decides what the multiplexer is if it was not set.
         core.schedule_again();
     }
 
@@ -150,7 +150,7 @@ impl Volume {
         *self.core.sit_out.lock().expect("setting does not panic")
     }
 
-    /// The same from now on, under load or not; whoever sits out when it is turned off comes back at once.
+    /// The same from now on, under load or not; a member that sits out when it is turned off comes back at once.
     pub fn set_sit_out(&self, settings: SitOut) {
         let core = &self.core;
         log::tuned("sit-out", &settings);
@@ -274,8 +274,8 @@ impl Volume {
         self.ask(operation, Asker::Done(done));
     }
 
-    /// [`Self::submit`], waiting for the outcome on this thread, which drives the array meanwhile as far as nobody else
-    /// does. Allocates nothing in the steady state.
+    /// [`Self::submit`], waiting for the outcome on this thread, which drives the array meanwhile as far as no other
+    /// thread does. Allocates nothing in the steady state.
     pub fn call(&self, operation: VolumeOperation) -> Outcome {
         waiter::wait_for(|waiter| self.ask(operation, Asker::Caller(waiter)))
     }
@@ -354,7 +354,7 @@ fn denied(denial: Denial) -> VolumeError {
     }
 }
 
-/// Whether somebody waits for the members to have it.
+/// Whether the client waits for the members to have it.
 fn is_waited_for(operation: &VolumeOperation) -> bool {
     match operation {
         VolumeOperation::Flush => true,

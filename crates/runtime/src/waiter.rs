@@ -1,14 +1,14 @@
 //! Who waits: a caller for the end of its request, and a stop for the last answer.
 //!
-//! Where it stands: [`crate::Volume::call`] waits here; whoever ends the request tells. Mostly that is the caller itself,
-//! who has driven the machines on its way: then nobody sleeps and nobody is woken.
+//! Where it stands: [`crate::Volume::call`] waits here; the thread that ends the request tells. Mostly that is the caller itself,
+//! which has driven the machines on its way: then no thread sleeps and none is woken.
 //!
 //! ```text
 //!   caller: ask ─▶ drive ─▶ wait ─┬─ told already: on it goes
-//!                                 └─ sleeps ◀─ told by whoever ended it
+//!                                 └─ sleeps ◀─ told by the thread that ended it
 //! ```
 //!
-//! A wake-up is a call to the operating system, so it is left out where nobody sleeps. Whether somebody does is said under
+//! A wake-up is a call to the operating system, so it is left out where the caller does not sleep. Whether it does is said under
 //! the lock that guards what is told [check: a_caller_hears_of_the_end, a_caller_that_is_not_woken_is_caught].
 //!
 //! A thread has one place to wait at, and uses it again.
@@ -85,7 +85,7 @@ pub(crate) struct InFlight {
 #[derive(Default)]
 struct Count {
     requests: usize,
-    /// Somebody sleeps until there are none.
+    /// A stop sleeps until there are none.
     is_awaited: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Telling whoever watches what happens to the array, from a thread that nothing waits for.
+//! Telling the watcher what happens to the array, from a thread that nothing waits for.
 //!
 //! A watcher writes to terminals and pipes, which may be slow, full or closed. None of that may
 //! hold up an answer, so the data path only leaves the notice in a channel.
@@ -27,7 +27,7 @@ impl Watch {
         let (ended, done) = channel();
         thread::Builder::new().name("braid-watch".into()).spawn(move || {
             notices.iter().for_each(hear);
-            // Nobody may be waiting any more.
+            // The stop may not be waiting any more.
             let _ = ended.send(());
         })?;
         Ok(Self { notices: Mutex::new(Some(sender)), done: Mutex::new(done) })

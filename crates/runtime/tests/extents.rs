@@ -1,4 +1,4 @@
-//! Holes of members, seen through the levels: nothing that was answered is one, and what nobody wrote is.
+//! Holes of members, seen through the levels: nothing that was answered is one, and what was never written is.
 
 #[path = "kit/client.rs"]
 mod client;

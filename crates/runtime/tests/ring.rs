@@ -289,7 +289,7 @@ fn wait_for_writes(volume: &Volume, before: u64) {
     panic!("it was not written in ten seconds");
 }
 
-/// Nobody asks the array for anything any more, and what is dirty has still to be written when it is old enough.
+/// No client asks the array for anything any more, and what is dirty has still to be written when it is old enough.
 #[test]
 fn a_moment_that_stopped_workers_forgot_comes_all_the_same() {
     let workers = Arc::new(Workers::start(&Settings::default()).expect("io_uring"));
@@ -306,7 +306,7 @@ fn a_moment_that_stopped_workers_forgot_comes_all_the_same() {
     assert!(volume.stop().clean);
 }
 
-/// The rings know the members by number, and go on: whoever comes next does not wait for them.
+/// The rings know the members by number, and go on: a program that opens them next does not wait for that.
 #[test]
 fn who_stops_leaves_the_members_to_others_at_once() {
     let workers = Arc::new(Workers::start(&Settings::default()).expect("io_uring"));

@@ -259,7 +259,7 @@ fn what_is_held_goes_when_its_slice_comes() {
     assert!(slices.iter().any(|slice| slice.busy_reads_ns > 0 && slice.busy_writes_ns > 0));
     // Two periods are 40 ms; a machine that is busy with other things may add a little.
     let longest = longest.into_inner().expect("unpoisoned");
-    assert!(longest < Duration::from_secs(2), "somebody waited for {longest:?}");
+    assert!(longest < Duration::from_secs(2), "a request waited for {longest:?}");
     assert!(volume.stop().clean, "nothing is left behind");
 }
 

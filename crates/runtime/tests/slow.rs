@@ -45,7 +45,7 @@ fn open(level: Level, slots: u16, notices: &Arc<Mutex<Vec<Notice>>>) -> (Volume,
     });
     let heard = Arc::clone(notices);
     let options = Options { io: Io::Threads, ..Options::default() };
-    let hear = move |notice| heard.lock().expect("nobody panics").push(notice);
+    let hear = move |notice| heard.lock().expect("hearing does not panic").push(notice);
     let volume = Volume::open(&array, members.collect(), &options, hear).expect("it opens");
     (volume, delays)
 }
@@ -56,7 +56,7 @@ fn block(index: u64) -> Vec<u8> {
     (0..BLOCK).map(|_| u8::try_from(random.below(256)).expect("below 256")).collect()
 }
 
-/// Reads blocks that nobody writes any more until `ends`; how long each took.
+/// Reads blocks that are not written any more until `ends`; how long each took.
 fn read_on(volume: &Volume, seed: u64, blocks: u64, ends: &AtomicBool) -> Vec<Duration> {
     let mut random = Random(seed);
     let mut times = Vec::new();
@@ -113,12 +113,12 @@ fn story(level: Level, slots: u16) {
     let (longest, count) = (times.iter().max().expect("some"), times.len());
     let late = times.iter().filter(|time| **time > LIMIT).count();
     assert!(late * 100 < count, "{level}: {late} of {count} reads took long, up to {longest:?}");
-    // A busy machine may take its time, but nobody waited for the member.
+    // A busy machine may take its time, but no read waited for the member.
     assert!(*longest < STALL - LIMIT, "{level}: a read took {longest:?}");
     let counters = volume.counters();
     assert!(counters.reads_around > 0 && counters.forsaken_reads > 0, "{counters:?}");
     assert!(volume.sat_out_ms() > 2000);
-    let heard = notices.lock().expect("nobody panics").clone();
+    let heard = notices.lock().expect("hearing does not panic").clone();
     let is_out = |notice: &Notice| matches!(notice, Notice::SitsOut { slot, .. } if slot.0 == 1);
     let is_back = |notice: &Notice| matches!(notice, Notice::Back { slot, .. } if slot.0 == 1);
     assert!(heard.iter().any(is_out) && heard.iter().any(is_back), "{heard:?}");

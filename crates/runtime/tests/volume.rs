@@ -258,7 +258,7 @@ fn an_idle_array_turns_clean_by_itself() {
     assert!(volume.stop().clean);
 }
 
-/// A full file system below a sparse member is the client's error, not the member's: nobody is put
+/// A full file system below a sparse member is the client's error, not the member's: no member is put
 /// out, and what was flushed before can be read.
 #[test]
 fn a_full_file_system_is_told_and_costs_no_member() {
@@ -289,7 +289,7 @@ fn a_panic_that_drops_a_volume_stops_it_and_does_not_end_the_process() {
     write(&volume, 0, &[1; 4096], false);
     let owner = std::thread::spawn(move || {
         let _volume = volume;
-        panic!("meant: whoever owns a volume may panic");
+        panic!("meant: the owner of a volume may panic");
     });
     owner.join().expect_err("it panicked");
     assert!(!array.assemble().1.array.expect("an array").dirty, "it was stopped in order");
@@ -322,7 +322,7 @@ fn a_member_one_event_behind_is_brought_level_before_the_next_update() {
     written.expect("memory takes writes");
     let (_, assembly) = array.assemble();
     assert!(assembly.array.expect("one behind is fresh").dirty, "member 3 says so");
-    assert!(array.open(|_| {}).stop().clean, "nobody wrote");
+    assert!(array.open(|_| {}).stop().clean, "nothing was written");
     assert_eq!(superblock(3).state.events, newest);
     let (_, assembly) = array.assemble();
     assert!(assembly.array.expect("all are level").dirty, "what member 3 said is not forgotten");

@@ -74,7 +74,7 @@ pub fn thread_number() -> usize {
 }
 
 /// Loom's, for machines that are tried, not waited for. Loom takes no notice of a mutex that is
-/// let go, since whoever waits for it sees no difference; but whoever tries does. So letting go
+/// let go, since a thread that waits for it sees no difference; but one that tries does. So letting go
 /// is an access that a try depends on.
 #[derive(Debug)]
 pub struct TryMutex<T> {

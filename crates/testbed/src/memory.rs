@@ -23,7 +23,7 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// Memory of a read, or of a write, which nobody changes.
+    /// Memory of a read, or of a write, which is not changed.
     #[must_use]
     pub fn new(data: Vec<u8>, may_change: bool) -> Self {
         Self { data, may_change, second: None, is_left: false }
@@ -42,7 +42,7 @@ impl Payload {
 }
 
 /// Clients' memory by request, and the first sides that were left to reads that were forsaken: those may
-/// be written at any time, and nobody looks.
+/// be written at any time, and are not looked at.
 #[derive(Default)]
 pub struct Payloads {
     live: BTreeMap<RequestId, Payload>,
@@ -50,7 +50,7 @@ pub struct Payloads {
 }
 
 impl Payloads {
-    /// Nobody's.
+    /// Of no request yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -296,7 +296,7 @@ impl Client {
             }
             ClientEvent::Completed { cookie, result } => Heard::Answer(cookie, result),
             ClientEvent::Close(reason) => bail!("the session ended: {reason}"),
-            other => bail!("nobody asked for {other:?}"),
+            other => bail!("{other:?} was not asked for"),
         })
     }
 

@@ -1,4 +1,4 @@
-//! fio as the client that nobody here wrote.
+//! fio as the client that is not ours.
 //!
 //! It writes each block of its part of the array at most once, at random, with a checksum and a number in it, and
 //! syncs every few writes; its log says which blocks were answered. After the crash it reads back all that it had

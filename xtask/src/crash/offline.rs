@@ -1,4 +1,4 @@
-//! What the members hold when nobody serves them.
+//! What the members hold when no server has them.
 //!
 //! - `mdadm --examine`: every member's superblock is sound, of this array, in its slot, and they agree.
 //! - Parity and copies, by arithmetic on the files alone: the members' data areas of RAID-4 and 5 add up to zero

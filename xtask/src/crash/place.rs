@@ -18,7 +18,7 @@ const TMPFS: &str = "/dev/shm";
 const IMAGE_BYTES: u64 = 128 << 20;
 /// The file system's own commits come so late that only what was flushed counts.
 const MOUNT_OPTIONS: &str = "loop,commit=300";
-/// Somebody may still look at it for a moment, as udev does.
+/// Another program may still look at it for a moment, as udev does.
 const UNMOUNT_TRIES: u32 = 50;
 
 /// A folder for members.
@@ -94,7 +94,7 @@ impl Place {
         run(Command::new("xfs_io").args(["-x", "-c", "shutdown"]).arg(self.members()))
     }
 
-    /// Mounts again what the disk holds. Whoever had files open must be gone.
+    /// Mounts again what the disk holds. Processes that had files open must be gone.
     pub(super) fn restore_power(&mut self) -> Result<()> {
         self.unmount()?;
         self.mount()

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The model client has the lower part of the array, fio (in rounds of kills) the upper; their border is in the
-//! middle of a stripe. Whatever nobody wrote is compared, too.
+//! middle of a stripe. What was never written is compared, too.
 
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};

@@ -115,7 +115,7 @@ impl Server {
         }
     }
 
-    /// Its process, for whoever shall kill it.
+    /// Its process, to be killed.
     pub(super) fn process(&self) -> Result<Pid> {
         Pid::from_raw(i32::try_from(self.child.id())?).context("a process has a number")
     }

@@ -161,7 +161,7 @@ fn bad_blocks_are_where_md_recorded_them() {
     let all: BTreeMap<_, _> = fixtures().into_iter().collect();
     for (name, slot, ranges) in expected {
         let array = assembled(&all[name], false).array.expect("it can be run");
-        let occupant = array.slots[slot].as_ref().expect("nobody is missing");
+        let occupant = array.slots[slot].as_ref().expect("none is missing");
         assert_eq!(occupant.bad_sectors, ranges, "{name} slot {slot}");
     }
 }

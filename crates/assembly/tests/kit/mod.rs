@@ -103,7 +103,7 @@ pub(crate) fn set_role(member: &mut ProbedMember, number: usize, role: Role) {
     });
 }
 
-/// What md does when a member fails: everybody else writes so, with one more event.
+/// What md does when a member fails: it writes so to all others, with one more event.
 pub(crate) fn fail(members: &mut [ProbedMember], failed: usize) {
     let number = usize::try_from(superblock(&members[failed]).device.number).expect("small");
     for (index, member) in members.iter_mut().enumerate() {
@@ -164,7 +164,7 @@ pub(crate) fn codes(assembly: &Assembly) -> Vec<&'static str> {
     assembly.verdicts.iter().map(|judged| judged.verdict.code()).collect()
 }
 
-/// The labels of the occupants, slot by slot; empty where nobody is.
+/// The labels of the occupants, slot by slot; empty where none is.
 pub(crate) fn occupants(members: &[ProbedMember], assembly: &Assembly) -> Vec<String> {
     let array = assembly.array.as_ref().expect("an array");
     let label = |occupant: &braid_assembly::Occupant| members[occupant.member].label.clone();

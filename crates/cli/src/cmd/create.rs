@@ -73,7 +73,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// The command line again, for somebody to copy; never with `-n`.
+    /// The command line again, for the operator to copy; never with `-n`.
     fn command_line(&self) -> String {
         let mut words = vec!["braid create".to_string(), shell_word(&self.name).into_owned()];
         let mut option = |name: &str, value: &str| words.push(option_words(name, value));

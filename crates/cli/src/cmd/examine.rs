@@ -1,7 +1,7 @@
 //! `braid examine`: what is on members, and what they would make together. Never writes.
 //!
 //! ```text
-//!   open (no lock: somebody may be using it) -> probe -> facts of each member
+//!   open (no lock: another program may be using it) -> probe -> facts of each member
 //!                                                  \--> assemble -> verdicts, array or refusal
 //! ```
 //!

@@ -138,7 +138,7 @@ pub(crate) const CATALOGUE: [Entry; 50] = [
         title: "the members already hold data",
         exit: Exit::Refused,
         explanation: "At least one member carries an md superblock, a file system, a partition table, LVM or \
-                      LUKS, or bytes at its ends that nobody recognises (`data`). braid never writes over it \
+                      LUKS, or bytes at its ends that are not recognised (`data`). braid never writes over it \
                       unless each such thing is named with `--destroy NAME`. Before it does, it saves the \
                       members' first and last bytes.",
     },
@@ -335,7 +335,7 @@ pub(crate) const CATALOGUE: [Entry; 50] = [
         explanation: "Reading or writing a member failed, and not in a way that the array can heal by \
                       itself. The kernel log has more about devices; `smartctl -a` about their health.",
     },
-    // Held by someone else.
+    // Held by another process.
     Entry {
         code: Code::MemberSilent,
         title: "a member does not answer",
@@ -365,7 +365,7 @@ pub(crate) const CATALOGUE: [Entry; 50] = [
         title: "the member cannot be locked",
         exit: Exit::Failed,
         explanation: "braid locks each member (flock), so that no second server writes it. The file system below \
-                      gave no lock, and nobody else has one: network file systems without a lock daemon, some \
+                      gave no lock, and no other process has one: network file systems without a lock daemon, some \
                       FUSE file systems and some security modules do that. Nothing was written. A copy on a file \
                       system with locks, or a loop device over the file, can be served.",
     },
@@ -388,7 +388,7 @@ pub(crate) const CATALOGUE: [Entry; 50] = [
         code: Code::ListenNotLoopback,
         title: "refusing to listen on a network address",
         exit: Exit::Refused,
-        explanation: "Plain NBD has no password and no encryption: whoever reaches the port can read and \
+        explanation: "Plain NBD has no password and no encryption: every client that reaches the port can read and \
                       write the array. braid listens on Unix sockets and on loopback addresses only.",
     },
     Entry {
@@ -411,7 +411,7 @@ pub(crate) const CATALOGUE: [Entry; 50] = [
         title: "no array answers there",
         exit: Exit::Failed,
         explanation: "`braid tune` talks to the process that serves the array, through a control socket. \
-                      That socket is not there, or nobody answers at it. It lies beside the NBD socket \
+                      That socket is not there, or no server answers at it. It lies beside the NBD socket \
                       if `braid serve` chose that itself, else where `serve --control` says.",
     },
     Entry {

@@ -14,7 +14,7 @@ pub(crate) enum Exit {
     Attention = 3,
     /// No such array, or no array at all.
     NoSuchArray = 10,
-    /// Busy or locked by someone else.
+    /// Busy, or locked by another process.
     Busy = 11,
     /// Refused by a safety check; nothing was written.
     Refused = 12,

@@ -24,7 +24,7 @@ macro_rules! outjson {
     };
 }
 
-/// `eprint!` that does not mind when nobody listens.
+/// `eprint!` that does not mind when the terminal is gone.
 macro_rules! err {
     ($($text:tt)*) => {{
         use std::io::Write as _;
@@ -32,7 +32,7 @@ macro_rules! err {
     }};
 }
 
-/// `eprintln!` that does not mind when nobody listens: a person may close a terminal, an array goes on.
+/// `eprintln!` that does not mind when the terminal is gone: a person may close a terminal, an array goes on.
 macro_rules! errln {
     ($($text:tt)*) => {{
         use std::io::Write as _;

@@ -1,6 +1,6 @@
 //! Text from disks and wires, made safe to print.
 //!
-//! An array name is 32 bytes that anybody may have written. Control characters in it could move
+//! An array name is 32 bytes that any program may have written. Control characters in it could move
 //! the cursor, clear the screen or hide a line; direction marks could reorder one, separators make two of one, and what
 //! shows nothing makes two names look alike. They are shown as escapes instead
 //! `[check: control_characters_are_shown_not_obeyed, what_cannot_be_seen_is_shown]`.

@@ -39,7 +39,7 @@ pub(crate) enum SizeError {
         /// Its first letter.
         letter: char,
     },
-    /// A unit that nobody knows.
+    /// A unit that does not exist.
     #[error("unknown unit '{unit}'; units: B s K M G T P E, and KiB MiB GiB TiB PiB EiB")]
     UnknownUnit {
         /// The unit as written.

@@ -69,7 +69,7 @@ fn tcp_picks_a_free_port_on_loopback() {
     ok("qemu-io", ["-f", "raw", "-c", "write -P 9 12345 54321", tcp.as_str()]);
     ok("qemu-io", ["-f", "raw", "-c", "read -P 9 12345 54321", served.uri.as_str()]);
     served.stop();
-    assert!(!run("nbdinfo", ["--size", &tcp]).status.success(), "somebody still listens");
+    assert!(!run("nbdinfo", ["--size", &tcp]).status.success(), "a server still listens");
 }
 
 #[test]

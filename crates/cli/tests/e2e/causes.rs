@@ -29,7 +29,7 @@ struct Failing {
 }
 
 impl Failing {
-    /// None where nobody may mount.
+    /// None where the test may not mount.
     fn create(shape: Shape) -> Option<Self> {
         let array = Array::create(shape);
         let files = Hanging::over(&array.members);
@@ -223,7 +223,7 @@ fn why_a_member_went_out_is_said_to_a_person() {
         "Input/output error (os error 5); the others' superblocks say so",
     ];
     assert!(says.iter().all(|part| line.contains(part)), "{line}");
-    assert!(!ran.stderr.contains("braid_runtime"), "a log that nobody asked for: {}", ran.stderr);
+    assert!(!ran.stderr.contains("braid_runtime"), "a log that was not asked for: {}", ran.stderr);
 }
 
 /// A client's error came from somewhere; all that was said is that there was one.

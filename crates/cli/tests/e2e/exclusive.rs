@@ -1,4 +1,4 @@
-//! One writer, ever; one server per socket; nobody else at the socket.
+//! One writer, ever; one server per socket; no other user at the socket.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
@@ -90,7 +90,7 @@ fn what_is_no_socket_is_left_alone() {
     let uri = format!("nbd+unix:///?socket={}", file.display());
     array.refused(&["serve", "--nbd", &uri], &array.members).is("B070", 11);
     assert_eq!(std::fs::read(&file).expect("it"), b"text");
-    // And a socket of somebody else who listens.
+    // And a socket at which another process listens.
     let other = array.path("other.sock");
     let listener = UnixListener::bind(&other).expect("a socket");
     let uri = format!("nbd+unix:///?socket={}", other.display());

@@ -159,7 +159,7 @@ fn out_of_descriptors_it_says_so_and_goes_on_when_there_are_some() {
     assert_eq!(served.wait_for("few-descriptors")["connections"], 256);
     let mut clients = Vec::new();
     let mut waiting = loop {
-        assert!(clients.len() < 60, "it has told nobody");
+        assert!(clients.len() < 60, "it has told no client");
         // One more than there is room for is not answered until another one has left.
         let mut stream = UnixStream::connect(&served.socket).expect("it listens");
         stream.set_read_timeout(Some(Duration::from_millis(500))).expect("a socket");

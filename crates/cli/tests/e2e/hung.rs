@@ -1,5 +1,5 @@
 //! A member that answers nothing for seconds, as a dead disk, a network file system without its network, or a loop device
-//! over one of those does: whoever reads does not notice, and when it answers again nothing is lost.
+//! over one of those does: a client that reads does not notice, and when it answers again nothing is lost.
 //!
 //! The members lie on a FUSE that hangs when it is told to. In the kernel a request to it then takes the thread that asks
 //! out of circulation, and no signal brings it back. So a worker that asked by itself would be lost, with all clients
@@ -85,7 +85,7 @@ impl Seen {
     }
 }
 
-/// Reads blocks that nobody writes any more until `ends`, several at once.
+/// Reads blocks that are not written any more until `ends`, several at once.
 fn read_on(socket: &Path, (seed, blocks): (u64, u64), ends: &AtomicBool) -> Seen {
     let mut client = Client::connect(socket, LIMIT * 2);
     let (mut random, mut seen) = (Rng::with_seed(seed), Seen::default());
@@ -184,7 +184,7 @@ fn hang_under_load(case: Case, array: &Array, hanging: &Hanging, members: &[Path
         let writers: Vec<_> = (0..WRITERS).map(|seed| scope.spawn(write(seed))).collect();
         thread::sleep(HEALTHY);
         case.hung.iter().for_each(|member| hanging.hang(*member, case.hang));
-        // Not before: what was read once is in the page cache, and asks nobody.
+        // Not before: what was read once is in the page cache, and asks no server.
         let read = |seed| move || read_on(socket, (seed, half), reads_end);
         let readers: Vec<_> = (0..READERS).map(|seed| scope.spawn(read(seed))).collect();
         wait_until("something to hang", HANG, || hanging.held() > 0);
@@ -246,7 +246,7 @@ impl Loops {
 impl Drop for Loops {
     fn drop(&mut self) {
         for device in &self.0 {
-            // One that is left attached is in nobody's way.
+            // One that is left attached is in no other's way.
             let _ = run("losetup", ["--detach", device.to_str().expect("text")]);
         }
     }

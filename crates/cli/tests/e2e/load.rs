@@ -11,7 +11,7 @@ use crate::kit::{
 /// How a member goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loss {
-    /// Its file is deleted; it could be written for ever, but nobody would find it.
+    /// Its file is deleted; it could be written for ever, but no program would find it.
     Deleted,
     /// Its file is cut to nothing: reads fail at once.
     Truncated,

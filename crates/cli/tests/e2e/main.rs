@@ -1,4 +1,4 @@
-//! The `braid` command from the outside: real arrays of files, served to clients that nobody here
+//! The `braid` command from the outside: real arrays of files, served to clients that none of us
 //! wrote (libnbd's tools, QEMU's, fio, e2fsprogs).
 //!
 //! ```text

@@ -49,7 +49,7 @@ impl Script {
         self.commands.push(format!("read -P 0 {at} {length}"));
     }
 
-    /// Trims, and then writes the whole range again, since nobody knows what it holds.
+    /// Trims, and then writes the whole range again, since it is not known what it holds.
     fn trim(&mut self, at: usize, length: usize) {
         self.commands.push(format!("discard {at} {length}"));
         self.write("", at, length);

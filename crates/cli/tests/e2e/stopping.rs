@@ -206,7 +206,7 @@ fn killed_while_degraded_is_refused() {
     served.stop();
 }
 
-/// An array that nobody has written for a while is clean on disk, so a kill costs nothing.
+/// An array that was not written for a while is clean on disk, so a kill costs nothing.
 #[test]
 fn killed_while_idle_is_clean() {
     needs!("qemu-io", "nbdcopy");

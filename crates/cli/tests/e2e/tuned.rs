@@ -134,10 +134,10 @@ fn the_control_socket_is_for_its_owner_and_takes_no_place_that_is_taken() {
     let array = Array::create(RAID_5);
     let control = array.path("control.sock");
     let options = ["--control", control.to_str().expect("a plain path")];
-    std::fs::write(&control, "somebody's notes").expect("a file");
+    std::fs::write(&control, "an operator's notes").expect("a file");
     let refusal = array.braid(&["serve", options[0], options[1], "--run", "true"], &array.members);
     assert!(refusal.stdout.contains("B070"), "{refusal:?}");
-    assert_eq!(std::fs::read(&control).expect("it is there"), b"somebody's notes");
+    assert_eq!(std::fs::read(&control).expect("it is there"), b"an operator's notes");
     std::fs::remove_file(&control).expect("it is there");
     // What a process that is gone left behind.
     drop(std::os::unix::net::UnixListener::bind(&control).expect("a socket"));
@@ -171,7 +171,7 @@ fn twenty_silent_control_clients_do_not_delay_tune() {
     let control_word = control.to_str().expect("a plain path");
     let served = array.serve_with(&["--control", control_word], &array.members);
     let connect = |_| UnixStream::connect(&control).expect("a control socket");
-    // And as many as anybody can have; the socket's own queue is bounded, too.
+    // And as many as one user can have; the socket's own queue is bounded, too.
     for count in [20, 200] {
         let silent: Vec<UnixStream> = (0..count).map(connect).collect();
         let begun = Instant::now();

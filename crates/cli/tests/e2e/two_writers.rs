@@ -74,7 +74,7 @@ fn two_sets_of_loop_devices_over_the_same_files_are_not_two_arrays() {
     // The files themselves are no way round it either.
     array.serve_refused(&[], &array.members).is("B061", 11);
     served.stop();
-    // Nobody uses them, and still each could be written by two.
+    // They are not in use, and still each could be written by two.
     let refusal = array.serve_refused(&[], &second.0);
     refusal.is("B060", 11);
     let remedies = refusal.json["remedies"].to_string();

@@ -14,7 +14,7 @@ use crate::{Combiner, Device, Request, Scheduler, Ticket, Vector};
 
 type Noting = Combiner<Vec<u32>, u32>;
 
-/// Hands one event to a machine that notes what it is given; effects are counted in `carried_out`. Whoever is not the
+/// Hands one event to a machine that notes what it is given; effects are counted in `carried_out`. A thread that is not the
 /// first leaves at once.
 fn hand_over(combiner: &Noting, carried_out: &AtomicUsize, event: u32) {
     if combiner.push(event) {
@@ -116,7 +116,7 @@ fn a_look_that_leaves_events_behind_is_caught() {
     look_while_handing_over();
 }
 
-/// Notes what it is given. Ends it at once, or keeps the ticket for whoever ends it.
+/// Notes what it is given. Ends it at once, or keeps the ticket for the thread that ends it.
 #[derive(Default)]
 struct Given {
     items: Notes<Vec<u32>>,
@@ -237,7 +237,7 @@ fn a_completion_that_lets_nobody_out_is_caught() {
     insert_and_end_later();
 }
 
-/// One thread inserts while the other switches to `none` and back; then nobody comes any more.
+/// One thread inserts while the other switches to `none` and back; then no thread comes any more.
 fn switch_while_inserting(name: &'static str, preemptions: usize) {
     explore(name, preemptions, || {
         let scheduler = Arc::new(Scheduler::with_lists(narrow(), 2));
@@ -274,7 +274,7 @@ fn set_one_after_the_other() {
             let (scheduler, device) = (Arc::clone(&scheduler), Shared::clone(&device));
             let (before, order) = (Arc::clone(&before), Shared::clone(&order));
             move || {
-                let _held = before.lock().expect("nobody panics");
+                let _held = before.lock().expect("noting does not panic");
                 scheduler.set(&*device, settings);
                 order.lock().expect("noting does not panic").push(settings.policy);
             }

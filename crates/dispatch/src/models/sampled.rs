@@ -25,7 +25,7 @@ impl Device<u32> for Held {
 
     fn begin(&self, vector: Vector, parts: impl Iterator<Item = u32>) -> Option<Ticket> {
         self.seen.lock().expect("noting does not panic").extend(parts);
-        // Whoever listens may have gone at the very end of a story.
+        // The listener may have gone at the very end of a story.
         let _ = self.out.send(vector);
         None
     }

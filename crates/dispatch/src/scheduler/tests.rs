@@ -126,7 +126,7 @@ fn what_is_held_goes_when_it_is_its_turn_and_at_once_when_switched_to_none() {
     scheduler.insert(&device, read(300), 2);
     assert_eq!(device.given().len(), 2, "a write is out: the slice is used");
     scheduler.set(&device, Settings::straight());
-    assert_eq!(device.given().len(), 3, "nobody is held under none");
+    assert_eq!(device.given().len(), 3, "nothing is held under none");
     scheduler.insert(&device, read(400), 3);
     assert!(device.out.borrow()[3].0.ticket.is_none(), "it went straight");
     assert_eq!(scheduler.settings(&device).policy, Policy::None);
@@ -189,7 +189,7 @@ impl Device<u32> for Busy {
     }
 
     fn turn(&self, now_ns: u64, _: State) -> Turn {
-        // Held every other time, and released by whoever comes next.
+        // Held every other time, and released by the thread that comes next.
         let reads = now_ns % 16 < 8;
         Turn { reads, writes: !reads, until_ns: now_ns }
     }
@@ -226,7 +226,7 @@ fn insertions_from_many_threads_are_ended_once_whatever_is_set_meanwhile() {
         let mut left = seen.len();
         while left > 0 {
             let patience = std::time::Duration::from_secs(20);
-            let (vector, parts) = receiver.recv_timeout(patience).expect("nobody is forgotten");
+            let (vector, parts) = receiver.recv_timeout(patience).expect("no entry is forgotten");
             assert_eq!(vector.parts as usize, parts.len());
             parts.iter().for_each(|item| seen[*item as usize] += 1);
             left -= parts.len();

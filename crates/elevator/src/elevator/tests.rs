@@ -179,9 +179,9 @@ fn what_is_held_waits_and_the_other_goes() {
     assert_eq!(elevator.poll_dispatch(later_ns, reads).expect("one waits").start, 200);
 }
 
-/// A stream of reads that always continues upwards, in a class above: whoever else waits is served within its time.
+/// A stream of reads that always continues upwards, in a class above: what else waits is served within its time.
 #[test]
-fn nobody_is_passed_over_for_ever() {
+fn none_is_passed_over_for_ever() {
     let settings = Settings {
         depth: Depth { total: 4, kept_for_reads: 1, kept_for_writes: 1 },
         ..Settings::default()

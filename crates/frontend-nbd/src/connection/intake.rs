@@ -1,6 +1,6 @@
 //! The receiving half of a connection: where bytes from the socket go, and what they come to.
 //!
-//! Where it stands: between whoever receives ([`Receive`] is what they fill) and the session of `braid-nbd-proto`. It
+//! Where it stands: between the transport ([`Receive`] is what it fills) and the session of `braid-nbd-proto`. It
 //! does no I/O and knows no limits but its own buffer's.
 //!
 //! A WRITE's payload is received where it stays. What makes that hard is the stream: a receive that wants the next
@@ -405,14 +405,14 @@ impl Intake {
         Some(Receive { write, input, input_bytes, guesses })
     }
 
-    /// Lends out what bytes go into that nobody will look at.
+    /// Lends out what bytes go into that are not looked at.
     pub(super) fn receive_waste(&mut self) -> Option<Receive> {
         let input = self.input.take()?;
         let input_bytes = input.len();
         Some(Receive { write: None, input, input_bytes, guesses: Vec::new() })
     }
 
-    /// Takes back what was lent; its bytes are nobody's, and so are those before them. The slot of a WRITE that ends here
+    /// Takes back what was lent; its bytes belong to no request, nor do those before them. The slot of a WRITE that ends here
     /// in the middle of its payload.
     pub(super) fn waste(&mut self, receive: Receive) -> Option<u32> {
         self.input = Some(receive.input);

@@ -2,7 +2,7 @@
 //!
 //! Where it stands: a request begins here when there is room for it, is ended by its outcome, and counts as in flight
 //! until its reply has been sent, so that a client that does not read its replies stops being read from. It does no
-//! I/O: replies go out as a [`Batch`] that somebody sends.
+//! I/O: replies go out as a [`Batch`] that the transport sends.
 //!
 //! ```text
 //!   begin ──► slot ── finish ──► reply ── batch ──► sent: room for another

@@ -101,7 +101,7 @@ impl Table {
         self.connection.take_tasks(&mut self.tasks);
         let submit = |task| match task {
             Task::Submit { slot, operation } => (slot, operation),
-            Task::Describe { .. } => panic!("nobody asked for extents"),
+            Task::Describe { .. } => panic!("extents were not asked for"),
         };
         self.tasks.drain(..).map(submit).collect()
     }

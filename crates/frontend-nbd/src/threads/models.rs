@@ -151,7 +151,7 @@ fn a_request_that_is_forgotten_is_caught() {
 /// Two connections, and memory for one of their long reads at a time.
 fn share_memory() {
     let shared = shared();
-    // Three quarters are common, and nobody has any for himself: room for one read, and a write beside it.
+    // Three quarters are common, and no connection has any of its own: room for one read, and a write beside it.
     shared.budget.set_limit(4 * 4096);
     shared.budget.set_connections_max(1 << 20);
     let serving = || {

@@ -22,7 +22,7 @@ pub struct DiskPlan {
     pub overhead_ns: u64,
     /// Writes that the cache holds.
     pub cache_sectors: u64,
-    /// What is read beyond a read while nobody asks for something else.
+    /// What is read beyond a read while nothing else is asked for.
     pub read_ahead_sectors: u64,
     /// The longest run that is done in one go.
     pub run_sectors_max: u64,

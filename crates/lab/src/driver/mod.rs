@@ -226,7 +226,7 @@ impl Driver {
         }
     }
 
-    /// A payload that nobody uses, for a request.
+    /// A payload that no request uses, for the next one.
     pub fn free_payload(&mut self) -> Option<RequestId> {
         self.free.take()
     }
@@ -255,7 +255,7 @@ impl Driver {
     }
 }
 
-/// A view of an array in which everybody agrees, and writes may start.
+/// A view of an array whose members all agree, and writes may start.
 fn view(plan: &Plan, geometry: Geometry) -> ArrayView {
     let member = |slot: u16| {
         (plan.missing != Some(slot)).then(|| MemberView {

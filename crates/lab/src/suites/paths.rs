@@ -186,7 +186,7 @@ impl Bare {
         self.payloads[payload].copy_from_slice(&self.members[slot][at..at + length]);
     }
 
-    /// Old data and old parity are xored where they are, as whoever knows both to be in memory would do it.
+    /// Old data and old parity are xored where they are, as code that knows both to be in memory would do it.
     fn modify_block(&mut self, payload: usize) {
         let length = self.payloads[payload].len();
         let (slot, at) = self.somewhere(length);

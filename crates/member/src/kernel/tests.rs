@@ -1,5 +1,5 @@
 //! A small kernel in a folder: one disk `sdx` (8:200) with a partition `sdx1` (8:201), and a second
-//! disk `sdy` (8:210) that nobody uses.
+//! disk `sdy` (8:210) that is not in use.
 
 use super::*;
 use crate::Access;
@@ -192,7 +192,7 @@ fn a_writer_below_a_mapped_device_keeps_it_from_being_opened() {
     );
     rustix::fs::flock(&locked, rustix::fs::FlockOperation::LockExclusive).expect("flock");
     for access in [Access::ReadWrite, Access::ReadOnly] {
-        let refused = hold(access).expect_err("somebody writes there").to_string();
+        let refused = hold(access).expect_err("another has it open for writing").to_string();
         let step = format!("loop7 is a loop device over {}: ", image.display());
         assert!(refused.contains(&step), "{refused}");
     }

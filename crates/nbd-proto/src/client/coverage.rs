@@ -1,7 +1,7 @@
 //! Which bytes of a READ have arrived.
 //!
 //! Where it stands: one per READ in flight, inside the client session. It catches a server that sends bytes twice,
-//! sends bytes nobody asked for, or claims success with bytes missing: the class of bug that turns a lost chunk into
+//! sends bytes that were not asked for, or claims success with bytes missing: the class of bug that turns a lost chunk into
 //! silent zeroes.
 //!
 //! Invariants

@@ -107,7 +107,7 @@ impl ClientSession {
                 let mut cursor = Cursor::new(data);
                 let id = cursor.u32();
                 if id.is_none() || cursor.rest() != wire::CONTEXT_ALLOCATION.as_bytes() {
-                    return self.broken("a meta context nobody asked for");
+                    return self.broken("a meta context that was not asked for");
                 }
                 self.info.context_id = id;
                 self.await_more();

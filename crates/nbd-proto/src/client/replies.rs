@@ -58,7 +58,7 @@ impl ClientSession {
         };
         let structured = self.info.structured;
         let Some(entry) = self.in_flight.get_mut(&cookie) else {
-            return self.broken("a reply to a request nobody made");
+            return self.broken("a reply to a request that was not made");
         };
         match entry.command {
             Command::Read { .. } | Command::BlockStatus { .. } if structured => {
@@ -87,7 +87,7 @@ impl ClientSession {
         };
         let done = flags & wire::CHUNK_FLAG_DONE != 0;
         if !self.in_flight.contains_key(&cookie) {
-            return self.broken("a chunk for a request nobody made");
+            return self.broken("a chunk for a request that was not made");
         }
         if kind == wire::CHUNK_OFFSET_DATA {
             let Some(length) = length.checked_sub(8).filter(|length| *length > 0) else {

@@ -1,7 +1,7 @@
 //! The server's half of a session: fed bytes, asked for events.
 //!
 //! Where it stands: one per connection, owned by the thread that reads the socket. Replies in the transmission phase do
-//! not pass through it: they are written with the [`ReplyCodec`] of [`Negotiated`] by whoever finishes a request. What
+//! not pass through it: they are written with the [`ReplyCodec`] of [`Negotiated`] by the thread that finishes a request. What
 //! it does not do: time (the handshake deadline is the socket owner's), memory for payloads, I/O, TLS.
 //!
 //! ```text

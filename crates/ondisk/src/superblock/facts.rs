@@ -85,7 +85,7 @@ impl FromStr for Version {
 pub enum Role {
     /// It occupies this slot (possibly still recovering: see [`DeviceFacts::recovery_offset_sectors`]).
     Active(u16),
-    /// It waits; also what md writes for device numbers that nobody has.
+    /// It waits; also what md writes for device numbers that no device has.
     Spare,
     /// It failed.
     Faulty,

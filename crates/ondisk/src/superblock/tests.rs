@@ -225,7 +225,7 @@ fn what_a_damaged_superblock_claims_can_be_told() {
     let expected = Claim { array_uuid: sound.array.uuid, events: sound.state.events, missing: 0 };
     assert_eq!(claim(&raw), Some(expected));
     raw[256..258].copy_from_slice(&0xfffe_u16.to_le_bytes());
-    assert_eq!(claim(&raw), Some(Claim { missing: 1, ..expected }), "slot 0 has nobody");
+    assert_eq!(claim(&raw), Some(Claim { missing: 1, ..expected }), "slot 0 has no device");
     raw[4] = 9;
     assert_eq!(claim(&raw), None, "of another version");
     let sound = read_v0(&v0_bytes()).unwrap();

@@ -368,7 +368,7 @@ fn seconds(value: U32) -> Timestamp {
     Timestamp { seconds: u64::from(value.get()), microseconds: 0 }
 }
 
-/// This device's role, then everybody's. Descriptors that nobody uses count as spares, as in 1.x.
+/// This device's role, then every device's. Descriptors that are not in use count as spares, as in 1.x.
 fn decode_roles(whole: &Whole, slots: u32) -> Result<(Role, Vec<Role>), SuperblockFault> {
     let mut roles = Vec::with_capacity(whole.disks.len());
     for (device, descriptor) in (0..).zip(&whole.disks) {
@@ -453,7 +453,7 @@ fn decode_reshape(whole: &Whole) -> Result<Option<Reshape>, SuperblockFault> {
     }))
 }
 
-/// Patches the bytes of a 0.90 superblock. Returns this device's role and flags and everybody's roles as the format
+/// Patches the bytes of a 0.90 superblock. Returns this device's role and flags and every device's role as the format
 /// can say them.
 ///
 /// A member that is still recovering is written as a spare: the format has no recovery offset.
@@ -473,7 +473,7 @@ pub(super) fn patch(raw: &mut [u8], update: &SuperblockUpdate) -> (Role, DeviceF
         patch_descriptor(descriptor, number, *role, slots);
     }
     if let Some(own) = whole.disks.get(own_number) {
-        // A descriptor that nobody used yet has no number; this device keeps its own.
+        // A descriptor that was never used has no number; this device keeps its own.
         whole.this_disk = Descriptor { number: whole.this_disk.number, ..*own };
     }
     patch_counts(whole);

@@ -47,7 +47,7 @@ macro_rules! moves_and_sums {
 
         #[inline(always)]
         unsafe fn stream(self, target: *mut u8) {
-            // SAFETY: the caller promises 32 writable bytes at a multiple of 32, and fences before anyone looks.
+            // SAFETY: the caller promises 32 writable bytes at a multiple of 32, and fences before another thread looks.
             unsafe { _mm256_stream_si256(target.cast(), self.0) }
         }
 

@@ -49,7 +49,7 @@ macro_rules! moves_and_sums {
 
         #[inline(always)]
         unsafe fn stream(self, target: *mut u8) {
-            // SAFETY: the caller promises 64 writable bytes at a multiple of 64, and fences before anyone looks.
+            // SAFETY: the caller promises 64 writable bytes at a multiple of 64, and fences before another thread looks.
             unsafe { _mm512_stream_si512(target.cast(), self.0) }
         }
 

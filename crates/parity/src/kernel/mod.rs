@@ -8,7 +8,7 @@
 //!
 //! Invariants: lengths are checked here, in release too, because everything below trusts them
 //! (`tests/kernels.rs::mistakes_are_refused`); a [`Kernel`] exists only if the processor has its instructions
-//! (`choose.rs` makes them, nobody else can).
+//! (`choose.rs` makes them, no other file can).
 
 #![allow(unsafe_code)]
 

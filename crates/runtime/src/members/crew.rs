@@ -133,7 +133,7 @@ impl Crew {
         self.man(self.count_max)
     }
 
-    /// Starts threads until there are so many, unless the member was stopped: no one would wait for them, and they would
+    /// Starts threads until there are so many, unless the member was stopped: nothing would wait for them, and they would
     /// keep the device open. What is left for them then will not be done, as with a read that was forsaken.
     fn man(&self, count: usize) -> io::Result<()> {
         let mut threads = self.threads.lock().expect("starting does not panic");

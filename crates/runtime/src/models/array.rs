@@ -124,7 +124,7 @@ impl Array {
         self.shared.dead.store(true, Ordering::SeqCst);
     }
 
-    /// From now on nobody may touch a member.
+    /// From now on nothing may touch a member.
     pub(super) fn close(&self) {
         self.shared.closed.store(true, Ordering::SeqCst);
     }

@@ -53,7 +53,7 @@ fn admit_writes() {
         let others = [thread::spawn(pass(Way::Beside)), thread::spawn(pass(Way::Alone))];
         pass(Way::Beside)();
         others.into_iter().for_each(|other| other.join().expect("it does not panic"));
-        assert_eq!(gate.passed.load(Ordering::Relaxed), 3, "everybody has passed");
+        assert_eq!(gate.passed.load(Ordering::Relaxed), 3, "every write has begun");
     });
 }
 
@@ -79,7 +79,7 @@ fn cut(request: &requests::Request) -> (Vec<Piece>, Option<Result<(), Fault>>) {
     (pieces, answer)
 }
 
-/// Ends a request, and tells whoever asked.
+/// Ends a request, and tells the thread that asked.
 fn finish(
     requests: &Requests,
     id: RequestId,
@@ -143,7 +143,7 @@ fn use_a_request_again() {
         let ask = |requests: &Requests, id: RequestId, byte: u8| {
             let counted = Shared::clone(&answered);
             let completion = Box::new(move |_: Result<(), _>, bytes: Option<Payload>| {
-                assert!(bytes.is_none_or(|bytes| bytes[0] == byte), "everybody's own payload");
+                assert!(bytes.is_none_or(|bytes| bytes[0] == byte), "each thread's own payload");
                 counted.fetch_add(1, Ordering::Relaxed);
             });
             let payload = Payload::from(vec![byte; 512]);
@@ -176,7 +176,7 @@ fn the_memory_of_a_request_is_used_again_under_every_schedule() {
 }
 
 #[test]
-#[should_panic(expected = "nobody else has a spare request")]
+#[should_panic(expected = "only the table has a spare request")]
 fn memory_that_is_kept_while_it_is_used_is_caught() {
     choose(Flaw::KeptInUse);
     use_a_request_again();
@@ -274,7 +274,7 @@ fn block(index: u32) -> Span {
     Span { buffer, length_bytes: 512 }
 }
 
-/// Two threads fill a block each and say so; whoever owns the machine then reads both.
+/// Two threads fill a block each and say so; the thread that owns the machine then reads both.
 fn fill_and_hand_over(says_so_first: bool) {
     explore("arena: blocks go with their events", 4, move || {
         let requests = Arc::new(Requests::default());

@@ -1,7 +1,7 @@
 //! Shuttle's large models: a volume with all its threads over memory members.
 //!
 //! Nothing hangs, every request is answered once, the arena's promise holds at every access
-//! ([`crate::sync::witness`]), and after the stop nobody touches a member.
+//! ([`crate::sync::witness`]), and after the stop nothing touches a member.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -176,7 +176,7 @@ fn a_stop_that_leaves_threads_waiting_is_caught() {
     stop_in_the_middle();
 }
 
-/// A member dies, the array is stopped at once: whoever watches hears first of the one, then of
+/// A member dies, the array is stopped at once: the watcher hears first of the one, then of
 /// the other.
 fn lose_a_member_and_stop() {
     sample("volume: a member dies, then the stop", SCHEDULES, true, || {

@@ -1,4 +1,4 @@
-//! Shuttle's small models: whoever waits is woken. Time stands still, so a wake-up that is lost is
+//! Shuttle's small models: a thread that waits is woken. Time stands still, so a wake-up that is lost is
 //! a deadlock, and whichever of several waiters a notification wakes is tried.
 
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::write_admission::WriteAdmission;
 /// Small models have fewer schedules than this, or are cut off here.
 const SCHEDULES_MAX: usize = 30_000;
 
-/// An effect that looks at the machine: whoever still owned it would wait for itself.
+/// An effect that looks at the machine: a thread that still owned it would wait for itself.
 fn effects_that_need_the_machine() {
     let model = || {
         let combiner = Arc::new(Combiner::new(0));
@@ -90,7 +90,7 @@ fn admit_writes() {
             is_in.into_iter().for_each(|way| pass(&admission, way, &passed));
         }
         others.into_iter().for_each(|other| other.join().expect("it does not panic"));
-        assert_eq!(passed.load(Ordering::Relaxed), 4, "everybody has passed");
+        assert_eq!(passed.load(Ordering::Relaxed), 4, "every write has begun");
     };
     explore("write admission: every write begins", SCHEDULES_MAX, model);
     sample("write admission: every write begins", SCHEDULES_MAX / 10, false, model);
@@ -102,7 +102,7 @@ fn every_write_is_admitted() {
 }
 
 #[test]
-#[should_panic(expected = "everybody has passed")]
+#[should_panic(expected = "every write has begun")]
 fn an_admission_that_begins_no_write_is_caught() {
     choose(Flaw::LeaveSilent);
     admit_writes();
@@ -173,7 +173,7 @@ fn wait_for_room() {
             .into();
         ask(&admission, &done, 1);
         others.into_iter().for_each(|other| other.join().expect("it does not panic"));
-        assert_eq!(done.load(Ordering::Relaxed), 111, "whoever waits for room gets it, once");
+        assert_eq!(done.load(Ordering::Relaxed), 111, "what waits for room gets it, once");
         assert!(!admission.is_busy(), "places are given back");
     };
     explore("ring admission: three for one place", SCHEDULES_MAX, model);
@@ -186,7 +186,7 @@ fn what_waits_for_room_gets_it() {
 }
 
 #[test]
-#[should_panic(expected = "whoever waits for room gets it")]
+#[should_panic(expected = "what waits for room gets it")]
 fn a_line_that_is_forgotten_is_caught() {
     choose(Flaw::LineForgotten);
     wait_for_room();
@@ -230,7 +230,7 @@ fn an_alarm_that_rings_on_is_caught() {
     set_a_nearer_moment();
 }
 
-/// The same, and whoever set the moment waits for it before the stop.
+/// The same, and the thread that set the moment waits for it before the stop.
 fn wait_for_a_nearer_moment() {
     explore("alarm: a nearer moment is not slept through", SCHEDULES_MAX, || {
         let (alarm, clock) = (Arc::new(Alarm::new(1)), Clock::new());
@@ -374,7 +374,7 @@ fn a_caller_that_is_not_woken_is_caught() {
     call_and_be_told();
 }
 
-/// Two requests are answered while somebody waits for that.
+/// Two requests are answered while a stop waits for that.
 fn wait_for_the_last_answer() {
     explore("requests in flight: the last answer", SCHEDULES_MAX, || {
         let in_flight = Arc::new(InFlight::default());
@@ -389,7 +389,7 @@ fn wait_for_the_last_answer() {
             });
         }
         in_flight.wait_for_none();
-        assert_eq!(answered.load(Ordering::Relaxed), 2, "nobody waits too short");
+        assert_eq!(answered.load(Ordering::Relaxed), 2, "no wait is too short");
     });
 }
 

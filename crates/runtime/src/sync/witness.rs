@@ -1,4 +1,4 @@
-//! Whoever touches shared bytes is seen: checks the arena's promise while a model runs.
+//! Each access to shared bytes is seen: checks the arena's promise while a model runs.
 //!
 //! Where it stands: a field of the arena's memory. In the product it has no size and does nothing;
 //! under a model checker it has a mark for each sector, and two accesses to one sector of which

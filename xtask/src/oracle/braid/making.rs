@@ -200,7 +200,7 @@ impl Hand<'_> {
         array.fill(self.seed)?;
         array.scribble(self.seed + 1)?;
         std::fs::remove_file(&images[slot])?;
-        // Nobody has noticed yet: some of this goes to the file that nobody will find again.
+        // The server has not noticed yet: some of this goes to the file that no program will find again.
         array.scribble(self.seed + 2)?;
         let deadline = Instant::now() + NOTICE_DEADLINE;
         while array.missing() == 0 {

@@ -3,7 +3,7 @@
 //! A thing answers to its own name: an array's name (with or without `host:`), a file system's
 //! label; without one to its kind (`ext4`, `gpt`, ...), a nameless array to its UUID. Everything
 //! answers to its UUID, too, or without one to `KIND@MEMBER`; a name that several different things
-//! have is refused, and these are given instead. Bytes that nobody recognises are a thing, `data`.
+//! have is refused, and these are given instead. Bytes that are not recognised are a thing, `data`.
 //!
 //! Wiping takes away signatures until nothing is recognised, first in memory
 //! (`signature_sectors`), so that what will be written is known before anything is.

@@ -2,7 +2,7 @@
 //!
 //! Where it stands: around `braid-nbd-proto`'s client half, which catches a server that sends bytes
 //! twice, or claims success with bytes missing. One request at a time. Any answer but success is an
-//! error here: a healthy disk would not give it, and the demo promises that nobody sees one.
+//! error here: a healthy disk would not give it, and the demo promises that no client sees one.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;

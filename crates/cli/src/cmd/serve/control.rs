@@ -36,7 +36,7 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Listens at `path`. A socket that nobody answers at is replaced.
+    /// Listens at `path`. A socket that no process answers at is replaced.
     pub(super) fn start(path: &Path, served: Served) -> Result<Self, ControlError> {
         let answers = Box::new(Answers { served, setting: Mutex::default() });
         Ok(Self { _clients: Clients::start(path, answers)? })

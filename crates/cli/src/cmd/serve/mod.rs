@@ -191,11 +191,11 @@ fn start_server(
 ) -> Result<Server, CliError> {
     let (sender, notices) = std::sync::mpsc::channel();
     let told = Arc::clone(reporter);
-    // Whoever reads what is told may be slow, and those who tell serve clients.
+    // The reader of what is told may be slow, and the threads that tell it serve clients.
     let tell = move || notices.iter().for_each(|notice| told.client_notice(notice));
     let thread = std::thread::Builder::new().name("braid-notices".into()).spawn(tell);
     thread.map_err(|error| system("the server could not be started", &error))?;
-    // A thread that has ended has nobody to tell any more.
+    // A thread that has ended hears nothing any more.
     let listener: NoticeListener = Arc::new(move |notice| {
         let _ = sender.send(notice);
     });

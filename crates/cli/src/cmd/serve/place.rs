@@ -64,7 +64,7 @@ pub(crate) fn control_path(name: &str) -> PathBuf {
     runtime_folder().join(format!("{name}.control"))
 }
 
-/// Nobody else may enter the folder of our socket, or put another in its place.
+/// No other user may enter the folder of our socket, or put another in its place.
 fn check(folder: &Path) -> Result<(), CliError> {
     let checked = check_own(folder).and_then(|()| check_above(folder));
     checked.map_err(|why| folder_error(folder, &why))

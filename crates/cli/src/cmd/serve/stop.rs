@@ -29,7 +29,7 @@ pub(super) fn stop(
     let (done, stopped) = channel();
     let stopping = Arc::clone(volume);
     let thread = thread::Builder::new().name("braid-stop".into()).spawn(move || {
-        // Nobody listens any more when it was given up.
+        // There is no listener any more when it was given up.
         let _ = done.send(stopping.stop());
     });
     if thread.is_err() {

@@ -63,7 +63,7 @@ impl Watch {
             for number in signals.forever() {
                 if !is_ending(number) {
                     if seen.insert(number) {
-                        // Nobody listens any more once serving has ended.
+                        // There is no listener any more once serving has ended.
                         let _ = told.send(Heard::Ignored(number));
                     }
                     continue;
@@ -83,12 +83,12 @@ impl Watch {
         let script = format!("umask {:04o}; {command}", umask.bits());
         let mut child: Child =
             Command::new("/bin/sh").args(["-c", &script]).env("uri", uri).spawn()?;
-        // Before anybody waits for it: a number that was waited for may be another's by then.
+        // Before it is waited for: a number that was waited for may be another's by then.
         let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let handle = id.and_then(|id| pidfd_open(id, PidfdFlags::empty()).ok());
         let told = self.sender.clone();
         thread::Builder::new().name("braid-command".into()).spawn(move || {
-            // Nobody listens any more once serving has ended for another reason.
+            // There is no listener any more once serving has ended for another reason.
             let _ = told.send(Heard::Ending(Ending::Command(child.wait())));
         })?;
         Ok(Running(handle))

@@ -2,7 +2,7 @@
 //! before, or with an error.
 //!
 //! It passes a folder through by FUSE. The kernel waits for its answers as it does for any FUSE: a few background reads at
-//! once, everybody else in line behind them, and no signal gets a thread out that waits for an answer.
+//! once, all others in line behind them, and no signal gets a thread out that waits for an answer.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -20,7 +20,7 @@ use fuser::{
 };
 use tempfile::TempDir;
 
-/// What the kernel takes if nobody says otherwise.
+/// What the kernel takes by default.
 const BACKGROUND_MAX: u16 = 12;
 
 /// Everything is asked for anew.
@@ -109,7 +109,7 @@ fn let_go(state: &Mutex<State>) {
 }
 
 impl Hanging {
-    /// These files, by their names, in a folder of their own; none where nobody may mount.
+    /// These files, by their names, in a folder of their own; none where the test may not mount.
     pub(crate) fn over(files: &[PathBuf]) -> Option<Self> {
         let name =
             |path: &PathBuf| path.file_name().expect("a file").to_str().expect("text").into();

@@ -2,7 +2,7 @@
 //! apart from it and one dispatcher by try-lock. Both choose one request for each time that they own the elevator.
 //!
 //! Simpler than the originals in their own favour: a request's end takes no ownership of its own, but goes along with
-//! the next choice, and nobody looks whether a request could be merged before it is inserted.
+//! the next choice, and it is not looked whether a request could be merged before it is inserted.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
@@ -46,14 +46,14 @@ impl<T> Counted<T> {
             }
             Err(TryLockError::WouldBlock) => {
                 let since = Instant::now();
-                let guard = self.lock.lock().expect("nobody panics");
+                let guard = self.lock.lock().expect("no holder panics");
                 let waited = u64::try_from(since.elapsed().as_nanos()).expect("not for ages");
                 self.contention.attempts.fetch_add(1, Ordering::Relaxed);
                 self.contention.failed.fetch_add(1, Ordering::Relaxed);
                 self.contention.waited_ns.fetch_add(waited, Ordering::Relaxed);
                 guard
             }
-            Err(TryLockError::Poisoned(_)) => panic!("nobody panics"),
+            Err(TryLockError::Poisoned(_)) => panic!("no holder panics"),
         }
     }
 }
@@ -116,7 +116,7 @@ impl Between for Single {
 /// The seed's fix.
 pub(super) struct Listed {
     list: Counted<Vec<Entry>>,
-    /// Whether somebody dispatches; whoever finds it set leaves.
+    /// Whether a thread dispatches; one that finds it set leaves.
     is_dispatching: AtomicBool,
     elevator: Counted<Elevator>,
     attempts: AtomicU64,
@@ -141,7 +141,7 @@ impl Listed {
         std::array::from_fn(|index| all.iter().map(|counts| counts[index]).sum())
     }
 
-    /// One choice under the flag and the lock; nothing if somebody else dispatches, or nothing waits.
+    /// One choice under the flag and the lock; nothing if another thread dispatches, or nothing waits.
     fn dispatch(
         &self,
         ended: Option<Tag>,
@@ -178,7 +178,7 @@ impl Between for Listed {
                 Ok(chosen) => {
                     ended = chosen;
                     whose.drain(..).for_each(|seat| seats.answer(seat));
-                    // Somebody may have left an entry and found us dispatching.
+                    // Another thread may have left an entry and found us dispatching.
                     if ended.is_none() && !self.has_work() {
                         return;
                     }

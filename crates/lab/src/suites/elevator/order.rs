@@ -73,14 +73,14 @@ impl<E> Arm<E> {
     }
 
     fn begin(&self, start: u64, end: E) {
-        let (order, ends) = &mut *self.order.lock().expect("nobody panics");
+        let (order, ends) = &mut *self.order.lock().expect("no holder panics");
         order.push(start);
-        ends.send(end).expect("whoever ends it lives longer");
+        ends.send(end).expect("the thread that ends it lives longer");
     }
 
-    /// What was asked; nothing more will be, so that whoever ends it ends.
+    /// What was asked; nothing more will be, so that the thread that ends requests ends.
     fn close(&self) -> Vec<u64> {
-        let (order, ends) = &mut *self.order.lock().expect("nobody panics");
+        let (order, ends) = &mut *self.order.lock().expect("no holder panics");
         let (nowhere, _) = channel();
         *ends = nowhere;
         std::mem::take(order)
@@ -100,7 +100,7 @@ impl Single<'_> {
     fn dispatch(&self) {
         loop {
             let (dispatch, whose) = {
-                let mut elevator = self.elevator.lock().expect("nobody panics");
+                let mut elevator = self.elevator.lock().expect("no holder panics");
                 let Some(dispatch) = elevator.poll_dispatch(0, Allowed::ALL) else { return };
                 let seat = |entry: &Entry| u32::try_from(entry.id.0).expect("a seat");
                 (dispatch, elevator.parts(dispatch.tag).map(seat).collect::<Whose>())
@@ -113,7 +113,7 @@ impl Single<'_> {
 impl Between for Single<'_> {
     fn submit(&self, _: &Seats, seat: u32, places: &[u64]) {
         {
-            let mut elevator = self.elevator.lock().expect("nobody panics");
+            let mut elevator = self.elevator.lock().expect("no holder panics");
             for place in places {
                 let entry = Entry {
                     id: EntryId(u64::from(seat)),
@@ -139,7 +139,7 @@ fn single(rounds: u64) -> Vec<u64> {
         scope.spawn(move || {
             for (tag, whose) in ended {
                 thread::sleep(SERVICE);
-                single.elevator.lock().expect("nobody panics").handle_done(tag);
+                single.elevator.lock().expect("no holder panics").handle_done(tag);
                 single.dispatch();
                 whose.into_iter().for_each(|seat| seats.answer(seat));
             }

@@ -11,7 +11,7 @@ use crate::random::Random;
 /// Requests that a thread makes at once, then waits for.
 pub(super) const DEPTH: u32 = 4;
 /// How often a thread that waits lets others run before it goes to sleep. To be woken costs many times what a request
-/// costs here, whoever does it.
+/// costs here, in either variant.
 const YIELDS: u32 = 20;
 /// Sectors of the null member.
 const SECTORS: u64 = 1 << 30;
@@ -108,7 +108,7 @@ pub(super) fn run_on(between: &impl Between, seats: &Seats, rounds: u64) -> Took
         // Before the threads are let go: this one may not run again until they are through.
         let (start, before) = (Instant::now(), Usage::now());
         barrier.wait();
-        let ends = all.into_iter().map(|one| one.join().expect("nobody panics"));
+        let ends = all.into_iter().map(|one| one.join().expect("no holder panics"));
         let end = ends.max().expect("at least one");
         took = Some((end.duration_since(start).as_secs_f64(), Usage::now() - before));
     });

@@ -5,7 +5,7 @@ use braid_elevator::{Allowed, Demand, Multiplexer, MultiplexerSettings, Turn};
 /// A rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
-    /// Everybody, always: the elevators alone.
+    /// Both sides, always: the elevators alone.
     FreeForAll,
     /// Writes only when no read waits.
     ReadFirst,
@@ -15,7 +15,7 @@ pub(super) enum Rule {
     /// needs the leaf alone.
     HammerBefore,
     /// With it: in the flusher's slice, readers wait with their next read until the slice is over, whether the flusher has
-    /// something to do or not; the slice follows the backlog, and nobody looks what came of it.
+    /// something to do or not; the slice follows the backlog, and what came of it is not looked at.
     Hammer,
     /// The shipped multiplexer.
     Braid,

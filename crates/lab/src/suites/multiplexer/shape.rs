@@ -6,7 +6,7 @@
 //!   commenter   one block anywhere, then fsync  flooder     new files one behind the other, never fsync
 //! ```
 //!
-//! Everybody waits for an answer before the next request, but a flooder, who has several under way.
+//! Every client waits for an answer before its next request, but a flooder, which has several under way.
 
 use crate::random::Random;
 
@@ -15,7 +15,7 @@ pub(super) const BLOCK_SECTORS: u64 = 32;
 /// Requests of one file: 64 KiB.
 pub(super) const FILE_BLOCKS: u64 = 4;
 const FILE_SECTORS: u64 = BLOCK_SECTORS * FILE_BLOCKS;
-/// What it takes anybody to make a request.
+/// What it takes a client to make a request.
 pub(super) const THINK_NS: u64 = 100_000;
 /// Requests that a flooder has under way.
 const FLOOD_DEPTH: u64 = 16;
@@ -35,7 +35,7 @@ impl Shape {
     pub(super) const BLOGBENCH: Self =
         Self { readers: 100, writers: 3, rewriters: 1, commenters: 5, flooders: 0 };
 
-    /// Everybody.
+    /// All of them.
     pub(super) fn clients(&self, capacity: u64) -> Vec<Client> {
         let Self { readers, writers, rewriters, commenters, flooders } = *self;
         let kinds = [
@@ -59,7 +59,7 @@ pub(super) enum Kind {
     Flooder,
 }
 
-/// What somebody asks for.
+/// What a client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
     Read { start: u64, sectors: u64 },

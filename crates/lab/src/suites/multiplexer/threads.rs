@@ -22,7 +22,7 @@ use crate::array::{self, Plan};
 pub(super) const SERVICE: Duration = Duration::from_millis(3);
 const WARM_UP: Duration = Duration::from_millis(500);
 
-/// Runs everybody for so long; time is real. Of the rules the runtime has two: free-for-all, and its own.
+/// Runs all clients for so long; time is real. Of the rules the runtime has two: free-for-all, and its own.
 pub(super) fn run(rule: Rule, shape: Shape, time: Duration) -> Outcome {
     let plan = Plan { level: Level::Raid5, slots: 4, chunk_sectors: 128, member_bytes: 256 << 20 };
     let multiplex = if rule == Rule::Braid { Multiplex::On } else { Multiplex::Off };
@@ -50,7 +50,7 @@ pub(super) fn run(rule: Rule, shape: Shape, time: Duration) -> Outcome {
         ends.store(true, Ordering::Relaxed);
     });
     assert!(volume.stop().clean, "everything was written");
-    let mut outcome = outcome.into_inner().expect("nobody panics");
+    let mut outcome = outcome.into_inner().expect("no holder panics");
     outcome.read_ns.sort_unstable();
     outcome.fsync_ns.sort_unstable();
     outcome
@@ -83,7 +83,7 @@ fn ask(
             continue;
         }
         let works = client.works - works;
-        let mut outcome = outcome.lock().expect("nobody panics");
+        let mut outcome = outcome.lock().expect("no holder panics");
         match wish {
             Wish::Read { .. } => outcome.read_ns.push(took),
             Wish::Fsync => outcome.fsync_ns.push(took),

@@ -155,7 +155,7 @@ impl World {
         self.outcome
     }
 
-    /// Everybody who can asks.
+    /// Every client that can asks.
     fn ask(&mut self) {
         for index in 0..self.clients.len() {
             while self.clients[index].may_ask() && self.clients[index].ready_at <= self.now {
@@ -288,7 +288,7 @@ impl World {
         self.carry_out();
     }
 
-    /// Begins the next round of fsyncs, if none runs and somebody waits for one.
+    /// Begins the next round of fsyncs, if none runs and a client waits for one.
     fn begin_round(&mut self) {
         let Fsyncs { running, waiting, round, flushing } = &mut self.fsyncs;
         if round.is_none() && *flushing == 0 && !waiting.is_empty() {

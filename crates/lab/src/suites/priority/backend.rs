@@ -34,7 +34,7 @@ pub(super) trait Backend {
     /// When it wants to be called next, whatever happens.
     fn timeout(&self) -> Option<u64>;
 
-    /// Everything answered is to go to the disks; nobody waits for more of it.
+    /// Everything answered is to go to the disks; no client waits for more of it.
     fn flush(&mut self, now: u64);
 
     /// What it asks for since the last call.

@@ -11,7 +11,7 @@
 //! A model of the mechanism and of nothing else: stripes of 4 KiB blocks, found by band, the least recently used free one
 //! taken for a new band, and once there was none, none before a quarter is free; a full one is written, a partial one first reads what it lacks, the cheaper way. A request that
 //! finds no stripe waits, and all behind it. As in md at the time: delayed stripes are activated as soon as there is
-//! nothing else to handle and nobody pre-reads (md plugs its queue on top of that, but whoever waits for a page unplugs it); a block that comes later is taken along until
+//! nothing else to handle and no stripe pre-reads (md plugs its queue on top of that, but a reader that waits for a page unplugs it); a block that comes later is taken along until
 //! the stripe is written; blocks that were read or written stay valid until the stripe is taken for another band.
 //! Reads go past the stripes. Handling costs no time. No bytes are moved: this is about when, and how many.
 
@@ -81,7 +81,7 @@ pub(super) struct Md {
     handle: VecDeque<usize>,
     delayed: VecDeque<usize>,
     hold: VecDeque<usize>,
-    /// Nobody takes a stripe until less than three quarters are taken.
+    /// No request takes a stripe until less than three quarters are taken.
     is_blocked: bool,
     pre_reading: u32,
     full_writes: u32,

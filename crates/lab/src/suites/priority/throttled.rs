@@ -79,7 +79,7 @@ fn serve(requests: &Receiver<DiskRequest>, done: &Sender<u64>) {
         };
         result.expect("memory works");
         for request in waiting.drain(..count) {
-            // Whoever asked may have left.
+            // The client that asked may have left.
             let _gone = done.send(request.id);
         }
     }

@@ -25,7 +25,7 @@ pub(super) struct Stream {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
     pub(super) time_ns: u64,
-    /// Of phases in which somebody wrote, and in which somebody read.
+    /// Of phases in which a client wrote, and in which one read.
     pub(super) write_ns: u64,
     pub(super) read_ns: u64,
     pub(super) written_sectors: u64,

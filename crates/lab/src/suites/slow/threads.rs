@@ -19,7 +19,7 @@ use crate::random::Random;
 
 const ORDINARY: Duration = Duration::from_millis(2);
 const BEFORE: Duration = Duration::from_secs(1);
-/// Longer than anybody takes to come back.
+/// Longer than a member takes to be read again.
 const PATIENCE: Duration = Duration::from_secs(30);
 const BLOCK_BYTES: u64 = BLOCK_SECTORS * 512;
 
@@ -30,7 +30,7 @@ pub(super) fn run(sit_out: SitOut, stall: Duration) -> Outcome {
     let outcome = Arc::new(Mutex::new(Outcome::default()));
     let heard = Arc::clone(&outcome);
     let hear = move |notice: Notice| {
-        let mut outcome = heard.lock().expect("nobody panics");
+        let mut outcome = heard.lock().expect("no holder panics");
         match notice {
             Notice::SitsOut { .. } => _ = outcome.noticed_ns.get_or_insert(since()),
             Notice::Back { .. } => outcome.back_ns = Some(since()),
@@ -46,11 +46,11 @@ pub(super) fn run(sit_out: SitOut, stall: Duration) -> Outcome {
         let slow = Slow::new(member);
         slow.delays().set_read(ORDINARY);
         slow.delays().set_write(ORDINARY);
-        known.lock().expect("nobody panics").push(slow.delays());
+        known.lock().expect("no holder panics").push(slow.delays());
         slow
     };
     let volume = array::open_heard(plan, &options, wrap, hear);
-    let stalled = delays.lock().expect("nobody panics")[STALLED].clone();
+    let stalled = delays.lock().expect("no holder panics")[STALLED].clone();
     let (ends, errors) = (AtomicBool::new(false), AtomicU64::new(0));
     let (start_ns, end_ns, reads) = thread::scope(|scope| {
         let (volume, ends, errors) = (&volume, &ends, &errors);
@@ -78,7 +78,7 @@ pub(super) fn run(sit_out: SitOut, stall: Duration) -> Outcome {
         (start_ns, end_ns, reads)
     });
     assert!(volume.stop().clean, "everything was written");
-    let mut outcome = outcome.lock().expect("nobody panics").clone();
+    let mut outcome = outcome.lock().expect("no holder panics").clone();
     let in_stall = reads.into_iter().filter(|(from, to)| *to >= start_ns && *from < end_ns);
     outcome.read_ns = in_stall.map(|(from, to)| to - from).collect();
     (outcome.start_ns, outcome.end_ns) = (start_ns, end_ns);

@@ -7,7 +7,7 @@
 //!
 //! What they share with each other, and with md at the time: a writer asks for one stripe after the other and goes on as
 //! soon as it has one; one daemon does all the work on stripes, up to eight in a go, and gives them back together; once
-//! somebody found none free, all wait until less than three quarters are taken. The work on a stripe is braid's: the same
+//! a writer found none free, all wait until less than three quarters are taken. The work on a stripe is braid's: the same
 //! parity kernel, the same copies into the same kind of member. Kinder to them than md was: no lookup, no state machine.
 //!
 //! Invariants
@@ -31,7 +31,7 @@ const HASHES: usize = 8;
 /// Who is woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Discipline {
-    /// Everybody, from one queue, when a batch is freed.
+    /// All, from one queue, when a batch is freed.
     WakeAll,
     /// One for each stripe that is freed, from the queue of its hash value.
     WakeOnePerHash,
@@ -46,7 +46,7 @@ struct Pool {
 
 struct Free {
     stripes: Vec<usize>,
-    /// Somebody found none free; until less than three quarters are taken, nobody takes one.
+    /// A writer found none free; until less than three quarters are taken, none takes one.
     is_blocked: bool,
 }
 
@@ -150,7 +150,7 @@ impl Files for Model {
 
 impl Drop for Model {
     fn drop(&mut self) {
-        self.shared.handle.lock().expect("nobody panics").is_over = true;
+        self.shared.handle.lock().expect("no holder panics").is_over = true;
         self.shared.given.notify_all();
         if let Some(daemon) = self.daemon.take() {
             daemon.join().expect("the daemon does not panic");
@@ -160,11 +160,11 @@ impl Drop for Model {
 
 impl Unwritten {
     fn add(&self) {
-        *self.count.lock().expect("nobody panics") += 1;
+        *self.count.lock().expect("no holder panics") += 1;
     }
 
     fn done(&self) {
-        let mut count = self.count.lock().expect("nobody panics");
+        let mut count = self.count.lock().expect("no holder panics");
         *count -= 1;
         if *count == 0 {
             self.none.notify_one();
@@ -172,8 +172,8 @@ impl Unwritten {
     }
 
     fn wait_for_none(&self) {
-        let count = self.count.lock().expect("nobody panics");
-        drop(self.none.wait_while(count, |count| *count > 0).expect("nobody panics"));
+        let count = self.count.lock().expect("no holder panics");
+        drop(self.none.wait_while(count, |count| *count > 0).expect("no holder panics"));
     }
 }
 
@@ -186,14 +186,14 @@ impl Shared {
     /// A free stripe for a row; waits for one.
     fn take(&self, row: u64) -> usize {
         let pool = self.pool(row);
-        let mut free = pool.lock.lock().expect("nobody panics");
+        let mut free = pool.lock.lock().expect("no holder panics");
         let may_take = |free: &Free| {
             let taken = pool.capacity - free.stripes.len();
             !free.stripes.is_empty() && (!free.is_blocked || taken < pool.capacity * 3 / 4)
         };
         while !may_take(&free) {
             free.is_blocked = true;
-            free = pool.freed.wait(free).expect("nobody panics");
+            free = pool.freed.wait(free).expect("no holder panics");
             self.wake_ups.fetch_add(1, Ordering::Relaxed);
         }
         free.is_blocked = false;
@@ -201,7 +201,7 @@ impl Shared {
     }
 
     fn give(&self, work: Work) {
-        let mut handle = self.handle.lock().expect("nobody panics");
+        let mut handle = self.handle.lock().expect("no holder panics");
         handle.works.push_back(work);
         drop(handle);
         self.given.notify_one();
@@ -212,9 +212,9 @@ impl Shared {
         let mut blocks = vec![0; STRIPES * (DATA + 1) * BLOCK_BYTES];
         let mut batch = Vec::new();
         loop {
-            let handle = self.handle.lock().expect("nobody panics");
+            let handle = self.handle.lock().expect("no holder panics");
             let idle = |handle: &mut Handle| handle.works.is_empty() && !handle.is_over;
-            let mut handle = self.given.wait_while(handle, idle).expect("nobody panics");
+            let mut handle = self.given.wait_while(handle, idle).expect("no holder panics");
             let count = handle.works.len().min(BATCH);
             batch.extend(handle.works.drain(..count));
             if batch.is_empty() {
@@ -253,7 +253,7 @@ impl Shared {
         match self.discipline {
             Discipline::WakeAll => {
                 let pool = &self.pools[0];
-                let mut free = pool.lock.lock().expect("nobody panics");
+                let mut free = pool.lock.lock().expect("no holder panics");
                 free.stripes.extend(batch.iter().map(|work| work.stripe));
                 drop(free);
                 pool.freed.notify_all();
@@ -261,7 +261,7 @@ impl Shared {
             Discipline::WakeOnePerHash => {
                 for work in batch {
                     let pool = self.pool(work.stripe as u64);
-                    pool.lock.lock().expect("nobody panics").stripes.push(work.stripe);
+                    pool.lock.lock().expect("no holder panics").stripes.push(work.stripe);
                     pool.freed.notify_one();
                 }
             }

@@ -6,12 +6,12 @@
 //! ```
 //!
 //! It knows lines and nothing of what they say. A client that cannot be understood, or says nothing, is told so
-//! before it is cut off. Nobody waits for a client: not another client, and not a stop, which waits a moment for
+//! before it is cut off. Nothing waits for a client: not another client, and not a stop, which waits a moment for
 //! answers that are being made and for nothing else.
 //!
 //! Invariants
 //! - A deadline covers the whole request, however many bytes it comes in `[check: a_byte_now_and_then_is_no_way_to_stay]`.
-//! - Silent clients delay nobody `[check: the_longest_silent_makes_room]`.
+//! - Silent clients delay no other `[check: the_longest_silent_makes_room]`.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -88,7 +88,7 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    /// Listens at `path`. A socket that nobody answers at is replaced.
+    /// Listens at `path`. A socket that no process answers at is replaced.
     pub(super) fn start(path: &Path, answer: Box<dyn Answer>) -> Result<Self, ControlError> {
         Self::start_with(path, answer, DEADLINE)
     }
