@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use braid_assembly::{AssembledArray, Known, KnownMember, ProbedMember};
 use braid_ondisk::{Timestamp, format_uuid};
-use braid_runtime::{OpenMember, Told, Volume};
+use braid_runtime::{OpenMember, Recorded, Volume};
 use serde_json::{Value, json};
 
 use crate::state::make_folders;
@@ -134,19 +134,19 @@ fn at_start(array: &AssembledArray, open: &[Option<OpenMember>]) -> Known {
 /// What the thread is told.
 enum Word {
     /// There is something new to write.
-    Told,
+    Recorded,
     /// The array has stopped.
     Ended,
 }
 
 /// Says that there is something new.
 #[derive(Clone)]
-pub(crate) struct Teller(Sender<Word>);
+pub(crate) struct Notifier(Sender<Word>);
 
-impl Teller {
-    pub(crate) fn tell(&self) {
+impl Notifier {
+    pub(crate) fn notify(&self) {
         // Without the thread nothing is kept, and the start that could not start it has said so.
-        let _ = self.0.send(Word::Told);
+        let _ = self.0.send(Word::Recorded);
     }
 }
 
@@ -171,8 +171,8 @@ impl Keeper {
     }
 
     /// For the watcher of the array.
-    pub(crate) fn teller(&self) -> Teller {
-        Teller(self.words.0.clone())
+    pub(crate) fn notifier(&self) -> Notifier {
+        Notifier(self.words.0.clone())
     }
 
     /// Writes what is known now, and from now on what is new. `fails` is told once that it cannot be written.
@@ -216,26 +216,26 @@ fn keep(
     words: &Receiver<Word>,
 ) -> io::Result<()> {
     let mut write_new = || {
-        let told = volume.upgrade().and_then(|volume| volume.told());
-        let next = told.map(|told| after(&known, told)).filter(|next| *next != known);
+        let recorded = volume.upgrade().and_then(|volume| volume.recorded());
+        let next = recorded.map(|recorded| after(&known, recorded)).filter(|next| *next != known);
         let Some(next) = next else { return Ok(()) };
         known = next;
         write(state_dir, &known)
     };
     let mut next = words.recv();
-    while let Ok(Word::Told) = next {
+    while let Ok(Word::Recorded) = next {
         write_new()?;
         // What comes meanwhile is written together.
         let until = Instant::now() + PAUSE;
         let pause = || words.recv_timeout(until.saturating_duration_since(Instant::now()));
         let mut heard = pause();
         let mut is_due = false;
-        while let Ok(Word::Told) = heard {
+        while let Ok(Word::Recorded) = heard {
             is_due = true;
             heard = pause();
         }
         next = match heard {
-            Err(RecvTimeoutError::Timeout) if is_due => Ok(Word::Told),
+            Err(RecvTimeoutError::Timeout) if is_due => Ok(Word::Recorded),
             Err(RecvTimeoutError::Timeout) => words.recv(),
             Ok(word) => Ok(word),
             Err(RecvTimeoutError::Disconnected) => Ok(Word::Ended),
@@ -244,13 +244,13 @@ fn keep(
     write_new()
 }
 
-fn after(known: &Known, told: Told) -> Known {
-    let members = told.members.into_iter();
+fn after(known: &Known, recorded: Recorded) -> Known {
+    let members = recorded.members.into_iter();
     let members =
         members.map(|one| KnownMember { slot: one.slot, number: one.number, uuid: one.uuid });
     Known {
-        events: told.events,
-        update_time: told.update_time,
+        events: recorded.events,
+        update_time: recorded.update_time,
         members: members.collect(),
         ..known.clone()
     }

@@ -20,8 +20,8 @@ use crate::requests::Requests;
 use crate::scheduling::Scheduling;
 use crate::sync::flaw::{self, Flaw};
 use crate::sync::{Arc, Condvar, Mutex, thread};
-use crate::telling::Telling;
 use crate::turns::Turns;
+use crate::updates::Updates;
 use crate::waiter::InFlight;
 use crate::watch::Watch;
 use crate::workers::Drivers;
@@ -70,7 +70,7 @@ pub(crate) struct Core {
     pub(crate) watch: Watch,
     pub(crate) end: End,
     /// The times of superblocks, and what they said last.
-    pub(crate) telling: Telling,
+    pub(crate) updates: Updates,
     /// When members sit out, as a person has set it.
     pub(crate) sit_out: Mutex<SitOut>,
     /// Workers, where io_uring is used.

@@ -172,7 +172,7 @@ impl Core {
             self.reply(&reply, machines);
         }
         for request in effects.releases.drain(..) {
-            self.clients.requests.let_go(request);
+            self.clients.requests.release_payload(request);
         }
     }
 
@@ -291,7 +291,7 @@ impl Core {
                 }
                 ArrayEffect::WriteMetadata { member, record } => {
                     let MetadataRecord::Superblock(state) = record;
-                    let time = self.telling.begins(&state);
+                    let time = self.updates.begins(&state);
                     match self.members.load().get(member) {
                         Some(handle) => {
                             log::superblock(handle, &state);
@@ -316,10 +316,10 @@ impl Core {
                 ArrayEffect::Notice(notice) => {
                     if let Notice::Told { .. } = notice {
                         let members = self.members.load();
-                        let telling = &self.telling;
-                        telling.is_told(|id, slot| Some(members.get(id)?.told_member(slot)));
+                        let updates = &self.updates;
+                        updates.record(|id, slot| Some(members.get(id)?.recorded_member(slot)));
                     }
-                    log::notice(&self.members.load(), &notice, || self.telling.state());
+                    log::notice(&self.members.load(), &notice, || self.updates.state());
                     if !flaw::has(Flaw::NoticesUnowned) {
                         self.watch.tell(notice);
                     }

@@ -30,7 +30,7 @@
 //!   steps                    executor/                   a client's request, step by step; the way to a member
 //!   core                                                 what the threads of one array share
 //!   ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-//!   client_request, requests, arena   members/   alarm, workers   turns   telling   watch   write_admission   log
+//!   client_request, requests, arena   members/   alarm, workers   turns   updates   watch   write_admission   log
 //!                                                        parts of it, each of which knows little of the others
 //!   client, events, options, cache, scheduling, cause, clock, waiter, shared_bytes, sync/          values, and hand-overs
 //! ```
@@ -91,11 +91,11 @@ mod shared_bytes;
 mod steps;
 mod sync;
 #[cfg(not(loom))]
-mod telling;
-#[cfg(not(loom))]
 mod timekeeper;
 #[cfg(not(loom))]
 mod turns;
+#[cfg(not(loom))]
+mod updates;
 #[cfg(not(loom))]
 mod volume;
 #[cfg(not(loom))]
@@ -121,7 +121,7 @@ pub use options::{Direct, Io, Options};
 #[cfg(not(loom))]
 pub use scheduling::{Elevator, ElevatorState, ElevatorTuning, Multiplex, Scheduling};
 #[cfg(not(loom))]
-pub use telling::{Told, ToldMember};
+pub use updates::{Recorded, RecordedMember};
 #[cfg(not(loom))]
 pub use volume::{Stopped, Volume};
 

@@ -26,8 +26,8 @@ use crate::members::handle::{self, Place};
 use crate::options::{Direct, Options};
 use crate::requests::Requests;
 use crate::sync::{Arc, Mutex};
-use crate::telling::Telling;
 use crate::turns::Turns;
+use crate::updates::Updates;
 use crate::volume::Volume;
 use crate::watch::Watch;
 use crate::workers::Drivers;
@@ -49,7 +49,7 @@ pub enum OpenError {
     /// A superblock must be brought up to date first and cannot be written, twice; the array cannot be
     /// run without its member. Trying again later is safe.
     #[error("a superblock could not be written, and the array cannot do without its member")]
-    Untold {
+    NotRecorded {
         /// The member's index in the list that assembly was given.
         index: usize,
         /// Why not.
@@ -86,7 +86,7 @@ impl Volume {
     /// choose may be `None` and are dropped. `watch` hears of everything a person wants to know.
     ///
     /// # Errors
-    /// A chosen member that is not open or cannot be told, an array that may only be read, or no threads.
+    /// A chosen member that is not open or whose superblock cannot be written, an array that may only be read, or no threads.
     pub fn open(
         assembled: &AssembledArray,
         mut members: Vec<Option<OpenMember>>,
@@ -96,7 +96,7 @@ impl Volume {
         if let Some(reason) = assembled.read_only.as_ref().filter(|_| !options.read_only) {
             return Err(OpenError::ReadOnly { reason: reason.to_string() });
         }
-        let untold = bring_level(assembled, &mut members, options)?;
+        let not_recorded = bring_level(assembled, &mut members, options)?;
         let through_page_cache = go_direct(open_devices(&members), options.direct)?;
         let device = |slot: &Occupant| members.get(slot.member)?.as_ref().map(|open| &open.device);
         let mut devices = assembled.slots.iter().flatten().filter_map(device);
@@ -109,7 +109,7 @@ impl Volume {
         };
         let of = |index: usize| members.get(index)?.as_ref().map(|member| &member.superblock);
         let opening = opening(assembled, of, &manner)?;
-        let untold = names(&opening, untold);
+        let not_recorded = names(&opening, not_recorded);
         let joining = joining(&opening, members);
         let has_file = joining.iter().any(|one| one.open.device.raw().is_some());
         let workers = Drivers::start(options, has_file).map_err(OpenError::Ring)?;
@@ -140,12 +140,12 @@ impl Volume {
             sit_out: Mutex::new(options.sit_out),
             watch: Watch::start(watch)?,
             end: End::default(),
-            telling: Telling::new(&assembled.newest),
+            updates: Updates::new(&assembled.newest),
             workers,
         });
         begin(&core, joining)?;
         core.schedule(|chosen| chosen.clone_from(&options.scheduling));
-        untold.into_iter().for_each(|(id, untold)| lose(&core, id, &untold));
+        not_recorded.into_iter().for_each(|(id, not_recorded)| lose(&core, id, &not_recorded));
         let made = (options, zero_is_fast, config.stripes_max);
         let volume = Self::new(core, geometry, made, through_page_cache);
         volume.say_started(options.shards);
@@ -161,12 +161,12 @@ impl Volume {
     }
 }
 
-/// A member that could not be told, by its index in assembly's input, and how the writing of its superblock failed: where,
+/// A member whose superblock could not be written, by its index in assembly's input, and how that failed: where,
 /// how many bytes, and why.
-type Untold = (usize, (u64, u64), MemberError);
+type NotRecorded = (usize, (u64, u64), MemberError);
 
-/// A member that could not be told is lost from the start.
-fn lose(core: &Arc<Core>, id: MemberId, (_, range, error): &Untold) {
+/// A member whose superblock could not be written is lost from the start.
+fn lose(core: &Arc<Core>, id: MemberId, (_, range, error): &NotRecorded) {
     let members = core.members.load();
     let member = members.get(id).expect("it was just taken in");
     let cause = fault::cause(member, Asked::Superblock, *range, *error);
@@ -194,12 +194,12 @@ fn cell(
 }
 
 /// Makes what was read durable and brings members level with the newest, before anything counts on.
-/// Gives back who could not be told: they are lost.
+/// Gives back those that could not be brought level: they are lost.
 fn bring_level(
     assembled: &AssembledArray,
     members: &mut [Option<OpenMember>],
     options: &Options,
-) -> Result<Vec<Untold>, OpenError> {
+) -> Result<Vec<NotRecorded>, OpenError> {
     if options.read_only {
         return Ok(Vec::new());
     }
@@ -210,27 +210,31 @@ fn bring_level(
         let _fails_again = member.map(|member| member.device.flush());
     }
     let of = |index: usize| members.get(index)?.as_ref().map(|member| &member.superblock);
-    let mut untold = Vec::new();
+    let mut not_recorded = Vec::new();
     // One after the other, so that a power cut tears one at most.
     for levelled in levelling(assembled, of, time_of_day()).into_iter().flatten().flatten() {
         let index = levelled.0;
         let member = members[index].as_mut().expect("its superblock was just looked at");
-        let is_known = |untold: &[Untold]| untold.iter().any(|(other, ..)| *other == index);
-        if !is_known(&untold)
-            && let Err((range, source)) = tell(member, &levelled)
+        let is_known =
+            |not_recorded: &[NotRecorded]| not_recorded.iter().any(|(other, ..)| *other == index);
+        if !is_known(&not_recorded)
+            && let Err((range, source)) = bring_one_level(member, &levelled)
         {
-            untold.push((index, range, source));
-            let indices: Vec<usize> = untold.iter().map(|(index, ..)| *index).collect();
+            not_recorded.push((index, range, source));
+            let indices: Vec<usize> = not_recorded.iter().map(|(index, ..)| *index).collect();
             if !can_miss(assembled, &indices) {
-                return Err(OpenError::Untold { index, source });
+                return Err(OpenError::NotRecorded { index, source });
             }
         }
     }
-    Ok(untold)
+    Ok(not_recorded)
 }
 
 /// Writes a superblock before the start, at the second try if need be. An error comes with its place.
-fn tell(member: &mut OpenMember, (_, update): &Levelled) -> Result<(), ((u64, u64), MemberError)> {
+fn bring_one_level(
+    member: &mut OpenMember,
+    (_, update): &Levelled,
+) -> Result<(), ((u64, u64), MemberError)> {
     let mut superblock = member.superblock.clone();
     superblock.apply(update);
     let bytes = superblock.to_bytes();
@@ -270,14 +274,14 @@ fn go_direct<'a>(
     Ok(left)
 }
 
-/// The names of those that could not be told.
-fn names(opening: &Opening, untold: Vec<Untold>) -> Vec<(MemberId, Untold)> {
+/// The names of those that could not be brought level.
+fn names(opening: &Opening, not_recorded: Vec<NotRecorded>) -> Vec<(MemberId, NotRecorded)> {
     let joined = |index: usize| opening.members.iter().position(|one| one.index == index);
-    let name = |untold: Untold| {
-        let place = u16::try_from(joined(untold.0)?).expect("members have 16-bit names");
-        Some((MemberId(place), untold))
+    let name = |not_recorded: NotRecorded| {
+        let place = u16::try_from(joined(not_recorded.0)?).expect("members have 16-bit names");
+        Some((MemberId(place), not_recorded))
     };
-    untold.into_iter().filter_map(name).collect()
+    not_recorded.into_iter().filter_map(name).collect()
 }
 
 /// A member that takes part.

@@ -66,9 +66,9 @@ impl Second {
 struct State {
     progress: Progress,
     pieces: Option<Split>,
-    /// Pieces that were answered early and need the payload still. Below zero while a piece's letting
-    /// go has been heard of before its answer.
-    held: i64,
+    /// Pieces that were answered early and need the payload still. Below zero while a piece's release
+    /// has been heard of before its answer.
+    payload_users: i64,
     is_answered: bool,
     /// The payload's first side is left to reads that were forsaken.
     is_left: bool,
@@ -166,7 +166,7 @@ impl Request {
         (keeps_payload, leaves_payload): (bool, bool),
     ) -> Option<Result<(), Fault>> {
         let mut state = self.state.lock().expect("counting does not panic");
-        state.held += i64::from(keeps_payload);
+        state.payload_users += i64::from(keeps_payload);
         state.is_left |= leaves_payload;
         state.progress.reply(result)
     }
@@ -175,14 +175,14 @@ impl Request {
     fn answer(&self) -> (bool, bool) {
         let mut state = self.state.lock().expect("counting does not panic");
         state.is_answered = true;
-        (state.held != 0, state.is_left)
+        (state.payload_users != 0, state.is_left)
     }
 
     /// Notes that a piece needs the payload no longer. Whether nothing does.
-    fn let_go(&self) -> bool {
+    fn release_payload(&self) -> bool {
         let mut state = self.state.lock().expect("counting does not panic");
-        state.held -= 1;
-        state.is_answered && state.held == 0
+        state.payload_users -= 1;
+        state.is_answered && state.payload_users == 0
     }
 }
 
@@ -275,7 +275,7 @@ impl Requests {
     ) -> (Completion, Option<Payload>) {
         let completion = request.completion.lock().expect("taking it does not panic").take();
         let completion = completion.expect("a request is answered once");
-        let (is_held, is_left) = request.answer();
+        let (is_used, is_left) = request.answer();
         if is_left {
             // A read that may still write the first side has the request, which ends with the last of them.
             let joined = request.join(result);
@@ -283,13 +283,13 @@ impl Requests {
             return (completion, Some(joined));
         }
         drop(request);
-        let payload = if is_held { None } else { self.end(id) };
+        let payload = if is_used { None } else { self.end(id) };
         (completion, payload)
     }
 
     /// A piece that was answered early needs its request's payload no longer.
-    pub(crate) fn let_go(&self, id: RequestId) {
-        let is_over = self.get(id).let_go();
+    pub(crate) fn release_payload(&self, id: RequestId) {
+        let is_over = self.get(id).release_payload();
         if is_over && !flaw::has(Flaw::PayloadStays) {
             drop(self.end(id));
         }

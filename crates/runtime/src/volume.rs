@@ -25,7 +25,7 @@ use crate::scratch::DriveScratch;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::flaw::{self, Flaw};
 use crate::sync::{Arc, Mutex};
-use crate::telling::Told;
+use crate::updates::Recorded;
 use crate::waiter;
 
 /// How an array stopped.
@@ -161,8 +161,8 @@ impl Volume {
     /// The last update of superblocks of this run that all members have, durably ([`crate::Notice::Told`]
     /// says that there is one).
     #[must_use]
-    pub fn told(&self) -> Option<Told> {
-        self.core.telling.told()
+    pub fn recorded(&self) -> Option<Recorded> {
+        self.core.updates.recorded()
     }
 
     /// Members that sit out now.

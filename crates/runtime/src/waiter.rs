@@ -22,12 +22,12 @@ use crate::sync::{Arc, Condvar, Mutex};
 /// One caller's place to wait at.
 #[derive(Default)]
 pub(crate) struct Waiter {
-    state: Mutex<Told>,
+    state: Mutex<Answer>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Told {
+struct Answer {
     outcome: Option<Outcome>,
     /// The caller sleeps.
     sleeps: bool,
@@ -55,8 +55,8 @@ impl Waiter {
     fn wait(&self) -> Outcome {
         let mut state = self.state.lock().expect("telling does not panic");
         state.sleeps = state.outcome.is_none();
-        let untold = |state: &mut Told| state.outcome.is_none();
-        let mut state = self.changed.wait_while(state, untold).expect("telling does not panic");
+        let is_missing = |state: &mut Answer| state.outcome.is_none();
+        let mut state = self.changed.wait_while(state, is_missing).expect("telling does not panic");
         state.sleeps = false;
         state.outcome.take().expect("waited for")
     }

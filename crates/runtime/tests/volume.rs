@@ -147,7 +147,7 @@ fn a_member_that_cannot_be_told_and_is_needed_stops_the_start() {
     array.faults[1].insert(Fault::everywhere(Operation::Write).times(4));
     array.faults[2].insert(Fault::everywhere(Operation::Write).times(2));
     let refused = array.try_open(|_| {}).map(|_| ());
-    assert!(matches!(refused, Err(OpenError::Untold { index: 2, .. })), "{refused:?}");
+    assert!(matches!(refused, Err(OpenError::NotRecorded { index: 2, .. })), "{refused:?}");
     let volume = array.open(|_| {});
     assert_eq!(volume.missing_count(), 1, "member 1 fails twice again");
     assert!(volume.stop().clean);

@@ -21,7 +21,7 @@ use super::operation::{Item, Operation, PartLists};
 use super::ring_admission::RingAdmission;
 use crate::sync::atomic::AtomicU8;
 use crate::sync::{Arc, Mutex};
-use crate::telling::ToldMember;
+use crate::updates::RecordedMember;
 
 /// See the module.
 pub(crate) struct MemberHandle {
@@ -192,9 +192,9 @@ impl MemberHandle {
     }
 
     /// What it is in the array, for a record of it.
-    pub(crate) fn told_member(&self, slot: u16) -> ToldMember {
+    pub(crate) fn recorded_member(&self, slot: u16) -> RecordedMember {
         let superblock = self.superblock.lock().expect("writing does not panic");
-        ToldMember { slot, number: superblock.device.number, uuid: superblock.device.uuid }
+        RecordedMember { slot, number: superblock.device.number, uuid: superblock.device.uuid }
     }
 
     /// The superblock that tells of `state`. To be written durably, one at a time.

@@ -106,7 +106,7 @@ fn answer_early() {
         drop(request);
         assert_eq!(pieces.len(), 2);
         let theirs = Arc::clone(&requests);
-        let other = thread::spawn(move || (0..2).for_each(|_| theirs.let_go(id)));
+        let other = thread::spawn(move || (0..2).for_each(|_| theirs.release_payload(id)));
         for _ in 0..2 {
             let request = requests.get(id);
             let answer = request.reply(Ok(()), (true, false));
@@ -130,7 +130,7 @@ fn an_early_answer_and_its_releases_end_a_request_under_every_schedule() {
 
 #[test]
 #[should_panic(expected = "nothing stays")]
-fn a_payload_that_is_never_let_go_is_caught() {
+fn a_payload_that_is_never_released_is_caught() {
     choose(Flaw::PayloadStays);
     answer_early();
 }
@@ -160,7 +160,7 @@ fn use_a_request_again() {
         let second = (0..16).map(|_| requests.name()).last().expect("sixteen");
         ask(&requests, first, 1);
         let theirs = Arc::clone(&requests);
-        let other = thread::spawn(move || theirs.let_go(first));
+        let other = thread::spawn(move || theirs.release_payload(first));
         end(&requests, first, true);
         ask(&requests, second, 2);
         end(&requests, second, false);

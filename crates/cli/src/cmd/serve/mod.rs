@@ -30,7 +30,7 @@ use super::Globals;
 use crate::error::code::Code;
 use crate::error::system::{is_shortage_of, system};
 use crate::error::{CliError, Exit, Risk};
-use crate::known::{Keeper, Teller};
+use crate::known::{Keeper, Notifier};
 use crate::log::{Log, LogArgs};
 use crate::output::shell::shell_word;
 use crate::probe::io_error;
@@ -217,7 +217,7 @@ fn open_kept(
     state_dir: &Path,
 ) -> Result<(Arc<Volume>, Keeper), CliError> {
     let mut keeper = Keeper::new(state_dir, &ready.array, &ready.members);
-    let volume = open(ready, options, reporter, keeper.teller())?;
+    let volume = open(ready, options, reporter, keeper.notifier())?;
     if !options.read_only {
         let teller = Arc::clone(reporter);
         let fails = move |path: &Path, error: &std::io::Error| teller.not_kept(path, error);
@@ -233,12 +233,12 @@ fn open(
     ready: Ready,
     options: &Options,
     reporter: &Arc<Reporter>,
-    teller: Teller,
+    notifier: Notifier,
 ) -> Result<Arc<Volume>, CliError> {
     let watcher = Arc::clone(reporter);
     let labels: Vec<String> = ready.verdicts.iter().map(|one| one.label.clone()).collect();
     let volume = Volume::open(&ready.array, ready.members, options, move |notice| match notice {
-        Notice::Told { .. } => teller.tell(),
+        Notice::Told { .. } => notifier.notify(),
         _ => watcher.notice(&notice),
     });
     let volume = volume.map_err(|error| not_opened(&error, &labels))?;
@@ -252,11 +252,11 @@ fn open(
 fn not_opened(error: &OpenError, labels: &[String]) -> CliError {
     let what = "the array could not be started";
     match error {
-        OpenError::Untold { index, source } if source.is_of_the_member() => {
+        OpenError::NotRecorded { index, source } if source.is_of_the_member() => {
             let what = format!("{} could not be written before the start", labels[*index]);
             CliError::new(Code::ArrayFailed, what).caused_by(error)
         }
-        OpenError::Untold { index, source } => {
+        OpenError::NotRecorded { index, source } => {
             io_error(&labels[*index], "writing", source).because(error.to_string())
         }
         OpenError::Thread(source) | OpenError::Memory(source) => {

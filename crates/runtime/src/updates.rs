@@ -1,11 +1,11 @@
-//! What superblocks were told last: the time of an update, and which update all members have.
+//! Updates of superblocks: the time of each, and which one all members have.
 //!
 //! The array says what superblocks shall say, but for the time, of which it knows nothing. All members of one update get
 //! the same, and each update a later one than the last, whatever the clock does: it is what tells an old copy of a member
 //! from the member where counts come again.
 //!
 //! What it does not do: decide when superblocks are written (the array), or keep anything for the next start (the program that asks
-//! [`crate::Volume::told`]).
+//! [`crate::Volume::recorded`]).
 
 use braid_engine::array::{MemberId, SuperblockState, UpdateTimes};
 use braid_ondisk::{Superblock, Timestamp};
@@ -15,18 +15,18 @@ use crate::sync::{Arc, Mutex, MutexGuard};
 
 /// An update that all members that are in the array have, durably.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct Recorded {
     /// Its count.
     pub events: u64,
     /// Its time.
     pub update_time: Timestamp,
-    /// Who has it.
-    pub members: Vec<ToldMember>,
+    /// The members that have it.
+    pub members: Vec<RecordedMember>,
 }
 
-/// A member that was told.
+/// A member that has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ToldMember {
+pub struct RecordedMember {
     /// Its slot.
     pub slot: u16,
     /// Its number in the table of roles.
@@ -37,7 +37,7 @@ pub struct ToldMember {
 
 /// The times of updates, and the last that is through.
 #[derive(Debug)]
-pub(crate) struct Telling {
+pub(crate) struct Updates {
     last: Mutex<Last>,
 }
 
@@ -46,16 +46,16 @@ struct Last {
     times: UpdateTimes,
     /// The update that began last.
     state: Option<Arc<SuperblockState>>,
-    told: Option<Told>,
+    recorded: Option<Recorded>,
 }
 
-impl Telling {
+impl Updates {
     pub(crate) fn new(newest: &Superblock) -> Self {
         let times = UpdateTimes::after(newest);
-        Self { last: Mutex::new(Last { times, state: None, told: None }) }
+        Self { last: Mutex::new(Last { times, state: None, recorded: None }) }
     }
 
-    /// A member is to be told this: the time to tell.
+    /// This is to be written to a member: the time to write.
     pub(crate) fn begins(&self, state: &Arc<SuperblockState>) -> Timestamp {
         let mut last = self.lock();
         last.state = Some(Arc::clone(state));
@@ -63,13 +63,13 @@ impl Telling {
     }
 
     /// The update that began last is through.
-    pub(crate) fn is_told(&self, member: impl Fn(MemberId, u16) -> Option<ToldMember>) {
+    pub(crate) fn record(&self, member: impl Fn(MemberId, u16) -> Option<RecordedMember>) {
         let mut last = self.lock();
         let state = last.state.clone().expect("what is through has begun");
         let update_time = last.times.of(state.events, time_of_day());
         let in_slots = state.roles.iter().filter_map(|role| Some((role.member, role.slot?.0)));
         let members = in_slots.filter_map(|(id, slot)| member(id, slot)).collect();
-        last.told = Some(Told { events: state.events, update_time, members });
+        last.recorded = Some(Recorded { events: state.events, update_time, members });
     }
 
     /// The update that began last.
@@ -78,12 +78,12 @@ impl Telling {
     }
 
     /// The last that is through.
-    pub(crate) fn told(&self) -> Option<Told> {
-        self.lock().told.clone()
+    pub(crate) fn recorded(&self) -> Option<Recorded> {
+        self.lock().recorded.clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, Last> {
-        self.last.lock().expect("telling does not panic")
+        self.last.lock().expect("noting does not panic")
     }
 }
 
