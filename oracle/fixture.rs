@@ -77,6 +77,22 @@ impl Fixture {
         Self::parse(&text)
     }
 
+    /// Every fixture of a folder with its name, in order of names.
+    ///
+    /// # Errors
+    /// As [`Self::load`], or the folder cannot be read.
+    pub fn all(folder: &Path) -> Result<Vec<(String, Self)>, String> {
+        let error = |error: std::io::Error| format!("{}: {error}", folder.display());
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(folder).map_err(error)? {
+            let path = entry.map_err(error)?.path();
+            names.extend(path.file_stem().and_then(|name| Some(name.to_str()?.to_owned())));
+        }
+        names.sort();
+        let load = |name: String| Self::load(folder, &name).map(|fixture| (name, fixture));
+        names.into_iter().map(load).collect()
+    }
+
     /// Reads the text form.
     ///
     /// # Errors

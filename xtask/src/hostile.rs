@@ -23,6 +23,12 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::build::Program;
 
+#[allow(dead_code, reason = "shared by path; each user needs a part")]
+#[path = "../../crates/cli/tests/e2e/kit/raw_client.rs"]
+mod raw_client;
+
+use raw_client::RawClient;
+
 /// Attackers.
 const CLIENTS: usize = 63;
 /// Longest request that all three servers take.
@@ -134,54 +140,22 @@ impl Drop for Server {
     }
 }
 
-/// A client in the transmission phase, whose replies have no structure.
-struct Client(UnixStream);
+/// A client that gets an answer soon, or an error.
+fn connect(socket: &Path) -> std::io::Result<RawClient> {
+    RawClient::connect(socket, PATIENCE)
+}
 
-impl Client {
-    fn connect(socket: &Path) -> std::io::Result<Self> {
-        let mut stream = UnixStream::connect(socket)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        stream.read_exact(&mut [0; 18])?;
-        // Fixed newstyle without zeroes; EXPORT_NAME of the empty name.
-        stream.write_all(&3_u32.to_be_bytes())?;
-        stream.write_all(b"IHAVEOPT\0\0\0\x01\0\0\0\0")?;
-        stream.read_exact(&mut [0; 10])?;
-        Ok(Self(stream))
+/// Writes 4 KiB, or reads them.
+fn ask(client: &mut RawClient, round: u64) -> std::io::Result<()> {
+    let (offset, mut data) = (round / 2 % 1000 * 4096, [7; 4096]);
+    let mut reply = [0; 16];
+    if round.is_multiple_of(2) {
+        client.0.write_all(&[&RawClient::header(1, offset, 4096)[..], &data].concat())?;
+        return client.0.read_exact(&mut reply);
     }
-
-    fn header(kind: u16, offset: u64, bytes: u32) -> Vec<u8> {
-        let mut header = 0x2560_9513_u32.to_be_bytes().to_vec();
-        header.extend([0, 0]);
-        header.extend(kind.to_be_bytes());
-        header.extend(7_u64.to_be_bytes());
-        header.extend(offset.to_be_bytes());
-        header.extend(bytes.to_be_bytes());
-        header
-    }
-
-    fn attack(&mut self, kind: usize) -> std::io::Result<()> {
-        let (read, write) = (Self::header(0, 0, REQUEST_BYTES), Self::header(1, 0, REQUEST_BYTES));
-        self.0.write_all(&match kind % 4 {
-            0 => [&write[..], &[1]].concat(),
-            1 => [&write[..], &[1; 4096]].concat(),
-            2 => read,
-            _ => read.repeat(20),
-        })
-    }
-
-    /// Writes 4 KiB, or reads them.
-    fn ask(&mut self, round: u64) -> std::io::Result<()> {
-        let (offset, mut data) = (round / 2 % 1000 * 4096, [7; 4096]);
-        let mut reply = [0; 16];
-        if round.is_multiple_of(2) {
-            self.0.write_all(&[&Self::header(1, offset, 4096)[..], &data].concat())?;
-            return self.0.read_exact(&mut reply);
-        }
-        self.0.write_all(&Self::header(0, offset, 4096))?;
-        self.0.read_exact(&mut reply)?;
-        self.0.read_exact(&mut data)
-    }
+    client.0.write_all(&RawClient::header(0, offset, 4096))?;
+    client.0.read_exact(&mut reply)?;
+    client.0.read_exact(&mut data)
 }
 
 /// What came of an attack.
@@ -197,16 +171,16 @@ struct Outcome {
 }
 
 fn attack(server: &mut Server) -> Result<Outcome> {
-    let mut good = Client::connect(&server.socket).context("the first client")?;
+    let mut good = connect(&server.socket).context("the first client")?;
     for round in 0..100 {
-        good.ask(round).context("before the attack")?;
+        ask(&mut good, round).context("before the attack")?;
     }
     let before_bytes = server.resident_bytes();
     let mut most_bytes = before_bytes;
     let mut attackers = Vec::new();
     for kind in 0..CLIENTS {
-        if let Ok(mut client) = Client::connect(&server.socket)
-            && client.attack(kind).is_ok()
+        if let Ok(mut client) = connect(&server.socket)
+            && client.attack(kind, 0, REQUEST_BYTES).is_ok()
         {
             attackers.push(client);
         }
@@ -215,7 +189,7 @@ fn attack(server: &mut Server) -> Result<Outcome> {
     let (start, mut waits, mut served) = (Instant::now(), Vec::new(), Ok(()));
     while start.elapsed() < SERVED && served.is_ok() {
         let asked = Instant::now();
-        served = good.ask(waits.len() as u64);
+        served = ask(&mut good, waits.len() as u64);
         waits.push(asked.elapsed());
         most_bytes = most_bytes.max(server.resident_bytes());
         std::thread::sleep(POLL / 5);

@@ -27,18 +27,9 @@ use fixture::Fixture;
 /// Every committed fixture with its name, in order of names.
 fn fixtures() -> Vec<(String, Fixture)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../oracle/fixtures");
-    let entries = std::fs::read_dir(&folder).expect("the fixtures are committed");
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.expect("readable").path())
-        .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
-        .collect();
-    names.sort();
-    assert!(names.len() >= 121, "only {} fixtures", names.len());
-    let load = |name: String| {
-        let fixture = Fixture::load(&folder, &name).expect("it reads");
-        (name, fixture)
-    };
-    names.into_iter().map(load).collect()
+    let all = Fixture::all(&folder).expect("the fixtures are committed");
+    assert!(all.len() >= 121, "only {} fixtures", all.len());
+    all
 }
 
 /// Every member as assembly wants it, called `m0`, `m1`, ...

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::kit::{Array, RAID_5, Served, needs, wait_until};
+use crate::kit::{Array, RAID_5, RawClient, Served, needs, wait_until};
 
 /// Attackers.
 const CLIENTS: usize = 63;
@@ -15,89 +15,51 @@ const REQUEST_BYTES: u32 = 64 << 20;
 /// More than a good client waits for 4 KiB, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A client in the transmission phase, whose replies have no structure.
-struct Client(UnixStream);
+/// A client that gets an answer soon, or an error.
+fn connect(socket: &Path) -> std::io::Result<RawClient> {
+    RawClient::connect(socket, PATIENCE)
+}
 
-impl Client {
-    fn connect(socket: &Path) -> std::io::Result<Self> {
-        let mut stream = UnixStream::connect(socket)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        stream.read_exact(&mut [0; 18])?;
-        Self::greeted(stream)
-    }
-
-    fn greeted(mut stream: UnixStream) -> std::io::Result<Self> {
-        stream.write_all(&3_u32.to_be_bytes())?;
-        stream.write_all(b"IHAVEOPT\0\0\0\x01\0\0\0\0")?;
-        stream.read_exact(&mut [0; 10])?;
-        Ok(Self(stream))
-    }
-
-    fn header(kind: u16, offset: u64, bytes: u32) -> Vec<u8> {
-        let mut header = 0x2560_9513_u32.to_be_bytes().to_vec();
-        header.extend([0, 0]);
-        header.extend(kind.to_be_bytes());
-        header.extend(7_u64.to_be_bytes());
-        header.extend(offset.to_be_bytes());
-        header.extend(bytes.to_be_bytes());
-        header
-    }
-
-    /// Says that it will write much, or asks for much; unaligned, some of them.
-    fn attack(&mut self, kind: usize) {
-        let offset = kind as u64 / 4 % 2;
-        let bytes = REQUEST_BYTES;
-        let (read, write) = (Self::header(0, offset, bytes), Self::header(1, offset, bytes));
-        let message = match kind % 4 {
-            0 => [&write[..], &[1]].concat(),
-            1 => [&write[..], &[1; 4096]].concat(),
-            2 => read,
-            _ => read.repeat(20),
-        };
-        self.0.write_all(&message).expect("a header is taken");
-    }
-
-    /// Writes 4 KiB and reads them.
-    fn ask(&mut self, round: u8) {
-        let (data, mut found, mut reply) = ([round; 4096], [0; 4096], [0; 16]);
-        let offset = u64::from(round) * 4096;
-        let write = Self::header(1, offset, 4096);
-        self.0.write_all(&[&write[..], &data].concat()).expect("it is taken");
-        self.0.read_exact(&mut reply).expect("it is answered");
-        self.0.write_all(&Self::header(0, offset, 4096)).expect("it is taken");
-        self.0.read_exact(&mut reply).and_then(|()| self.0.read_exact(&mut found)).expect("data");
-        assert_eq!(found, data);
-    }
+/// Writes 4 KiB and reads them.
+fn ask(client: &mut RawClient, round: u8) {
+    let (data, mut found, mut reply) = ([round; 4096], [0; 4096], [0; 16]);
+    let offset = u64::from(round) * 4096;
+    let write = RawClient::header(1, offset, 4096);
+    client.0.write_all(&[&write[..], &data].concat()).expect("it is taken");
+    client.0.read_exact(&mut reply).expect("it is answered");
+    client.0.write_all(&RawClient::header(0, offset, 4096)).expect("it is taken");
+    client.0.read_exact(&mut reply).and_then(|()| client.0.read_exact(&mut found)).expect("data");
+    assert_eq!(found, data);
 }
 
 /// The attack, on a server under a limit that `setup` sets.
 fn attacked(setup: &str, io: &str) {
     let array = Array::create_sized(RAID_5, "32M");
     let served = Served::start_under(setup, &array, &["--io", io], &array.members);
-    let mut good = Client::connect(&served.socket).expect("let in");
-    (0..100).for_each(|round| good.ask(round));
+    let mut good = connect(&served.socket).expect("let in");
+    (0..100).for_each(|round| ask(&mut good, round));
     let before = served.status_bytes("VmRSS");
     let mut attackers = Vec::new();
     for kind in 0..CLIENTS {
-        let mut attacker = Client::connect(&served.socket).expect("let in");
-        attacker.attack(kind);
+        let mut attacker = connect(&served.socket).expect("let in");
+        let offset = kind as u64 / 4 % 2; // unaligned, some of them
+        attacker.attack(kind, offset, REQUEST_BYTES).expect("a header is taken");
         attackers.push(attacker);
     }
     let (start, mut longest) = (Instant::now(), Duration::ZERO);
     for round in 0..200 {
         let asked = Instant::now();
-        good.ask(round);
+        ask(&mut good, round);
         longest = longest.max(asked.elapsed());
     }
     assert!(longest < PATIENCE && start.elapsed() < 4 * PATIENCE, "{longest:?} at most");
     let grown = served.status_bytes("VmHWM").saturating_sub(before) >> 20;
     assert!(grown <= 256, "{setup}, {io}: it holds {grown} MiB more");
     // A newcomer is served as well, also with a request that is not small.
-    let mut late = Client::connect(&served.socket).expect("let in");
-    late.ask(7);
+    let mut late = connect(&served.socket).expect("let in");
+    ask(&mut late, 7);
     drop(attackers);
-    late.0.write_all(&Client::header(0, 0, 8 << 20)).expect("it is taken");
+    late.0.write_all(&RawClient::header(0, 0, 8 << 20)).expect("it is taken");
     let mut reply = vec![0; 16 + (8 << 20)];
     late.0.read_exact(&mut reply).expect("the memory is there again");
     drop((good, late));
@@ -130,15 +92,15 @@ fn more_clients_than_there_are_addresses_for_do_not_kill_it_on_threads() {
     let array = Array::create_sized(RAID_5, "32M");
     let setup = "ulimit -v 409600";
     let served = Served::start_under(setup, &array, &["--io", "threads"], &array.members);
-    let mut good = Client::connect(&served.socket).expect("let in");
+    let mut good = connect(&served.socket).expect("let in");
     let mut attackers = Vec::new();
     for kind in 0..250 {
-        if let Ok(mut attacker) = Client::connect(&served.socket) {
+        if let Ok(mut attacker) = connect(&served.socket) {
             // It may be one that asks for more than there is.
-            let _ = attacker.0.write_all(&Client::header(0, 0, 1 << 20).repeat(20));
+            let _ = attacker.0.write_all(&RawClient::header(0, 0, 1 << 20).repeat(20));
             attackers.push(attacker);
         }
-        good.ask(kind);
+        ask(&mut good, kind);
     }
     assert!(attackers.len() >= 16, "only {} were let in", attackers.len());
     let left = (409_600_u64 << 10).saturating_sub(served.status_bytes("VmPeak")) >> 20;
@@ -166,7 +128,7 @@ fn out_of_descriptors_it_says_so_and_goes_on_when_there_are_some() {
         if stream.read_exact(&mut [0; 18]).is_err() {
             break stream;
         }
-        clients.push(Client::greeted(stream).expect("let in"));
+        clients.push(RawClient::greeted(stream).expect("let in"));
     };
     served.wait_for("no-descriptors");
     assert!(served.events("descriptors-again").is_empty() && clients.len() > 10);
@@ -175,7 +137,7 @@ fn out_of_descriptors_it_says_so_and_goes_on_when_there_are_some() {
     waiting.read_exact(&mut [0; 18]).expect("its greeting, now that there is room");
     served.wait_for("descriptors-again");
     drop(waiting);
-    wait_until("the clients to leave", PATIENCE, || Client::connect(&served.socket).is_ok());
+    wait_until("the clients to leave", PATIENCE, || connect(&served.socket).is_ok());
     served.stop();
 }
 
@@ -209,7 +171,7 @@ fn a_full_server_tells_its_client_and_its_operator() {
     needs!("qemu-io");
     let array = Array::create(RAID_5);
     let mut served = array.serve_with(&["--connections", "2"], &array.members);
-    let clients = [0, 1].map(|_| Client::connect(&served.socket).expect("let in"));
+    let clients = [0, 1].map(|_| connect(&served.socket).expect("let in"));
     let ran = crate::kit::run("qemu-io", ["-f", "raw", "-c", "read 0 512", &served.uri]);
     let said = format!("{}{}", ran.stdout, ran.stderr);
     assert!(!ran.status.success() && said.contains("all 2 connections are in use"), "{said}");

@@ -91,17 +91,7 @@ impl Array {
 
 fn fixtures() -> Vec<(String, Fixture)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../oracle/fixtures");
-    let entries = std::fs::read_dir(&folder).expect("the fixtures are committed");
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.expect("readable").path())
-        .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
-        .collect();
-    names.sort();
-    let load = |name: String| {
-        let fixture = Fixture::load(&folder, &name).expect("it reads");
-        (name, fixture)
-    };
-    names.into_iter().map(load).collect()
+    Fixture::all(&folder).expect("the fixtures are committed")
 }
 
 /// What md holds: of every sector the stamp of the latest generation that any member has.
