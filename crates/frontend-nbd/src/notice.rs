@@ -35,7 +35,7 @@ pub enum Notice {
     },
 }
 
-/// Who is told.
+/// What notices are told to.
 pub type Listener = Arc<dyn Fn(Notice) + Send + Sync>;
 
 /// See the module.

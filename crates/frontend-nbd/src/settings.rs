@@ -8,7 +8,7 @@ use crate::limits;
 /// How a server is to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Connections at a time; may be set while it runs ([`Tuner`]).
+    /// Connections at a time; may be set while it runs ([`crate::Tuner`]).
     pub connections_max: usize,
     /// Connections that have not negotiated yet.
     pub negotiating_max: usize,

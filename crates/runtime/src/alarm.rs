@@ -1,4 +1,4 @@
-//! The machines' alarm clock: when each wants to be woken, and who sees to it.
+//! The machines' alarm clock: when each wants to be woken, and what sleeps until then.
 //!
 //! Where it stands: it knows moments and places. What is done when one has come is [`crate::timekeeper`]'s, which also gives
 //! it the way to start a thread.
@@ -89,7 +89,7 @@ pub(crate) enum Slept {
     Disturbed,
 }
 
-/// Who is to be woken.
+/// What is to be woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Woken {
     /// This machine's moment has come.
@@ -207,7 +207,7 @@ impl Alarm {
         self.changed.notify_one();
     }
 
-    /// Who is woken at a place. Before a shard looks, so that what it says then is heard.
+    /// What is woken at a place. Before a shard looks, so that what it says then is heard.
     fn wake_up(&self, place: usize) -> Woken {
         let Some(shard) = place.checked_sub(SHARDS) else {
             return if place == LOOK { Woken::Look } else { Woken::Due(Machine::Array) };
@@ -301,7 +301,7 @@ impl Alarm {
         let _next_time = self.keep_by_thread();
     }
 
-    /// There was no thread for it; no worker has anything either. All moments stay, and one who sets the next one, the same
+    /// There was no thread for it; no worker has anything either. All moments stay, and the thread that sets the next one, the same
     /// one once more as well, is given it to arm.
     fn hand_back(&self) {
         let mut state = self.state.lock().expect("setting does not panic");
@@ -323,7 +323,7 @@ mod tests {
         alarm
     }
 
-    /// Who is woken next, if any is due: not if the thread would sleep.
+    /// What is woken next, if anything is due: not if the thread would sleep.
     fn next(alarm: &Alarm, clock: &Clock) -> Option<Woken> {
         loop {
             match alarm.sleep(clock) {

@@ -11,7 +11,7 @@ use crate::client::{Done, Outcome, VolumeError};
 use crate::sync::Arc;
 use crate::waiter::Waiter;
 
-/// Who asked, and is told once.
+/// What is told of a request's end, once.
 pub(crate) enum Asker {
     /// Called.
     Done(Done),

@@ -59,7 +59,7 @@ pub(crate) struct Core {
     pub(crate) shards: Vec<ShardCell>,
     pub(crate) array: Combiner<Array, ArrayEvent>,
     pub(crate) members: Members,
-    /// The newest view, for those who look and ask nothing of the array.
+    /// The newest view, for code that looks and asks nothing of the array.
     pub(crate) view: Mutex<Arc<ArrayView>>,
     pub(crate) clients: Clients,
     pub(crate) kernel: &'static Kernel,

@@ -18,7 +18,7 @@ impl Core {
         change(&mut chosen);
         let members = self.members.load();
         let one_turns = members.iter().any(|member| member.turns());
-        // The lock is kept, so that of two who set the last one is heard by all members.
+        // The lock is kept, so that of two settings the last one is heard by all members.
         let mut turns = chosen.settings_of_turns(one_turns, self.turns.answers_early());
         let each = members.iter().map(|member| (member.slot(), member.turns()));
         let sorting = chosen.sorting(each, turns.is_on);

@@ -20,7 +20,7 @@
 //! # Layers
 //!
 //! A file imports from the layers below its own, and from what stands left of it
-//! (`cargo xtask tidy`: no circles of files). Who is above is told by events: what a layer cannot do itself it leaves in a
+//! (`cargo xtask tidy`: no circles of files). Layers above are told by events: what a layer cannot do itself it leaves in a
 //! machine's inbox, and says which machine has something to do.
 //!
 //! ```text

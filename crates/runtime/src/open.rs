@@ -251,7 +251,7 @@ fn open_devices(members: &[Option<OpenMember>]) -> impl Iterator<Item = (usize, 
     members.filter_map(|(index, member)| Some((index, &*member.as_ref()?.device)))
 }
 
-/// Takes members past the page cache, as far as that is wanted; who cannot, although it may, and why.
+/// Takes members past the page cache, as far as that is wanted; those that cannot, although they may, and why.
 fn go_direct<'a>(
     devices: impl Iterator<Item = (usize, &'a dyn Member)>,
     direct: Direct,

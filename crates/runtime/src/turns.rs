@@ -93,7 +93,7 @@ impl Turns {
         self.urgent.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One who waited does no more.
+    /// A client that waited does no more.
     pub(crate) fn appease(&self) {
         self.urgent.fetch_sub(1, Ordering::Relaxed);
     }
@@ -132,7 +132,7 @@ impl Turns {
         let dirtiest = dirty.max().unwrap_or(0);
         let each = self.dirty_sectors_max.load(Ordering::Relaxed) / self.behind.len() as u64;
         let each = each.max(1);
-        // Who waits for a stripe waits for the flusher to have written one.
+        // A piece that waits for a stripe waits for the flusher to have written one.
         let is_full = self.behind.iter().any(|one| one.waiting.load(Ordering::Relaxed) > 0);
         let backlog = if is_full { 1000 } else { (dirtiest.saturating_mul(1000) / each).min(1000) };
         let [reads, writes] = &self.waits;

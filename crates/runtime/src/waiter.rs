@@ -1,4 +1,4 @@
-//! Who waits: a caller for the end of its request, and a stop for the last answer.
+//! Waiting: a caller for the end of its request, and a stop for the last answer.
 //!
 //! Where it stands: [`crate::Volume::call`] waits here; the thread that ends the request tells. Mostly that is the caller itself,
 //! which has driven the machines on its way: then no thread sleeps and none is woken.

@@ -1,7 +1,7 @@
 //! The workers of a volume: which one drives a machine, and which sleeps for a moment.
 //!
-//! A machine is given to a worker by a token, and a worker is told of it once, until it has looked. Who drives it then, and
-//! who rings, are values that layers above give ([`Wake`]); here only the tokens are known.
+//! A machine is given to a worker by a token, and a worker is told of it once, until it has looked. What drives it then, and
+//! what is called when a moment has come, are values that layers above give ([`Wake`]); here only the tokens are known.
 //!
 //! Invariant: a shard whose inbox was pushed to is driven afterwards. `scheduled` is cleared before it is
 //! driven, so a push either finds it cleared, and schedules, or is seen (`volume_tests` over both ways).
@@ -26,7 +26,7 @@ pub(crate) struct Drivers {
     pub(crate) workers: Arc<Workers>,
     /// Whether they are the volume's alone.
     is_own: bool,
-    /// Who is told that a moment has come. The token is the place that [`crate::alarm`] knows it by.
+    /// What is told that a moment has come. The token is the place that [`crate::alarm`] knows it by.
     alarm: OnceLock<Arc<dyn Wake>>,
     /// Machines that a worker has been told to look at and has not looked at yet: shards, the array.
     scheduled: Vec<AtomicBool>,
@@ -54,7 +54,7 @@ impl Drivers {
         Self { workers, is_own, alarm: OnceLock::new(), scheduled }
     }
 
-    /// Says who is told of moments.
+    /// Says what is told of moments.
     pub(crate) fn connect(&self, alarm: Arc<dyn Wake>) {
         let is_first = self.alarm.set(alarm).is_ok();
         assert!(is_first, "workers are connected once");

@@ -63,7 +63,7 @@ impl Core {
     }
 
     /// Begins nothing more at a member, and waits until everything that was asked of it has ended; false if that took
-    /// longer than `patience`, and it has not. No worker may call it, nor may one that holds [`Members::load`].
+    /// longer than `patience`, and it has not. No worker may call it, nor may one that holds [`crate::members::Members::load`].
     #[cfg_attr(not(test), allow(dead_code, reason = "no job takes members out yet"))]
     pub(crate) fn drain_member(self: &Arc<Self>, id: MemberId, patience: Duration) -> bool {
         self.members.close_to_new(id);
