@@ -128,6 +128,18 @@ impl BadLogs {
         all
     }
 
+    /// One more member has a log.
+    #[cfg(test)]
+    pub(crate) fn add(
+        &mut self,
+        (disk, superblock): (usize, &Superblock),
+        ranges: Vec<Range<u64>>,
+        geometry: &Geometry,
+    ) {
+        self.logs.push(Log::of(disk, superblock, ranges));
+        self.gather(geometry);
+    }
+
     /// Finds out who cannot be read together.
     pub(crate) fn gather(&mut self, geometry: &Geometry) {
         let logged = |rows: &Range<u64>| -> BTreeSet<usize> {
@@ -299,10 +311,8 @@ mod tests {
         let mut world = World::create(design, chances, Trace::new(false));
         for (disk, range) in logs {
             let superblock = world.superblock_on(*disk).unwrap();
-            let log = Log::of(*disk, &superblock, vec![range.clone()]);
-            world.bad_logs.logs.push(log);
+            world.bad_logs.add((*disk, &superblock), vec![range.clone()], &world.geometry);
         }
-        world.bad_logs.gather(&world.geometry);
         world.bad_logs.write(&mut world.disks);
         if told {
             open_all(&mut world);

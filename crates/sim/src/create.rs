@@ -48,6 +48,8 @@ pub(crate) struct Design {
     pub(crate) first_number: u16,
     /// Some members have a bad-block log with something in it.
     pub(crate) has_bad_blocks: bool,
+    /// Sectors by which the data areas of the first disks are longer than the others'.
+    pub(crate) extra_sectors: [u64; 3],
 }
 
 impl Design {
@@ -104,12 +106,13 @@ impl Design {
         unused.chain((0..disks).map(|disk| self.role(disk))).collect()
     }
 
-    /// Sectors of each disk's data area, and of the whole disk.
-    fn sectors(&self) -> (u64, u64) {
+    /// Sectors of a disk's data area, and of the whole disk.
+    fn sectors(&self, disk: usize) -> (u64, u64) {
+        let extra_sectors = self.extra_sectors.get(disk).unwrap_or(&0);
         // Level 1 has no chunk; mdadm counts its members in whole 64 KiB, and so does placement.
         let unit_sectors = if self.level == Level::Raid1 { 128 } else { 1 };
-        let data_sectors =
-            (self.rows * u64::from(self.chunk_sectors)).next_multiple_of(unit_sectors);
+        let data_sectors = (self.rows * u64::from(self.chunk_sectors) + extra_sectors)
+            .next_multiple_of(unit_sectors);
         if self.version == Version::V0_90 {
             return (data_sectors, data_sectors.next_multiple_of(V0_RESERVED) + V0_RESERVED);
         }
@@ -121,7 +124,7 @@ impl Design {
         if self.version == Version::V0_90 {
             return self.superblock_v0(disk);
         }
-        let (data_sectors, sectors) = self.sectors();
+        let (data_sectors, sectors) = self.sectors(disk);
         let chunk_sectors = if self.level == Level::Raid1 { 0 } else { self.chunk_sectors };
         let at_start = self.version != Version::V1_0;
         let request = PlacementRequest {
@@ -147,7 +150,7 @@ impl Design {
     }
 
     fn superblock_v0(&self, disk: usize) -> Superblock {
-        let (data_sectors, sectors) = self.sectors();
+        let (data_sectors, sectors) = self.sectors(disk);
         let has_size = !matches!(self.level, Level::Raid0 | Level::Linear);
         let unused = (0..self.first_number).map(|_| (0, 0));
         let disks = u32::from(self.slots + self.spares);
@@ -182,7 +185,7 @@ impl Design {
     pub(crate) fn disks(&self) -> Vec<Disk> {
         let disk = |index: usize| {
             let superblock = self.superblock(index);
-            let mut disk = Disk::new(self.sectors().1);
+            let mut disk = Disk::new(self.sectors(index).1);
             if self.role(index) == Role::Spare {
                 disk.seen.fill(SPARE_BYTE);
             }
@@ -207,6 +210,7 @@ pub(crate) fn designs(rows: u64, chunk_sectors: u32, version: Version) -> Vec<De
         spares: 0,
         first_number: 0,
         has_bad_blocks: false,
+        extra_sectors: [0; 3],
     };
     let plain = |level, slots| of(level, default_layout(level), slots);
     let mut designs = vec![plain(Level::Raid1, 2), plain(Level::Raid1, 3), plain(Level::Raid4, 4)];
@@ -240,5 +244,6 @@ pub(crate) fn smallest() -> Design {
         spares: 0,
         first_number: 0,
         has_bad_blocks: false,
+        extra_sectors: [0; 3],
     }
 }

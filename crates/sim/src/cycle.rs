@@ -44,7 +44,7 @@ use crate::workload::Workload;
 use crate::world::{Clock, Did, Engine, Trust, World};
 
 /// Milliseconds of rest before an array turns clean.
-const CLEAN_DELAY_MS: u64 = 200;
+pub(crate) const CLEAN_DELAY_MS: u64 = 200;
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -257,7 +257,7 @@ impl World {
         });
         match end {
             End::PowerCut | End::Kill => self.crash(end == End::PowerCut),
-            End::Stop => self.stop(),
+            End::Stop => _ = self.stop(),
         }
         self.unsure.extend(self.engine.plan.victims.iter().copied());
         end
@@ -325,12 +325,19 @@ impl World {
         }
     }
 
-    pub(crate) fn stop(&mut self) {
+    /// An orderly stop; whether the array is clean.
+    pub(crate) fn stop(&mut self) -> bool {
         self.tally.count("orderly-stop");
         self.settle();
         self.engine.machines.array.handle_stop(self.clock.now);
         self.drain_array();
         self.settle();
+        self.has_stopped()
+    }
+
+    /// The array was told to stop, and nothing is under way any more; whether it is clean. What its disks keep without power is
+    /// what they have flushed.
+    pub(crate) fn has_stopped(&mut self) -> bool {
         let stopped = self.engine.notices.iter().find_map(|notice| match notice {
             Notice::Stopped { clean } => Some(*clean),
             _ => None,
@@ -343,6 +350,7 @@ impl World {
             self.model.flushed(self.clock.step, u64::MAX);
         }
         self.lose_power();
+        clean
     }
 
     /// Starts the array again and reads it. False if it cannot be started.
@@ -475,6 +483,7 @@ fn write_image(disks: &mut [Disk], geometry: &Geometry, data_offset: u64, conten
 pub(crate) fn manner(random: &mut Random, cut: &Cut) -> Manner {
     let shards = *random.pick(&[1, 1, 2]);
     Manner {
+        read_only: false,
         shards: if cut.one_shard { 1 } else { shards },
         cache: cache::any(random, cut),
         zero_is_fast: random.chance(50),

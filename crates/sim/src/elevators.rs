@@ -125,6 +125,11 @@ impl Elevators {
         }
     }
 
+    /// Requests that no disk was given yet.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &MemberIo> {
+        self.waiting.values().map(|(_, io)| io)
+    }
+
     /// Whether anything waits or is out.
     pub(crate) fn is_empty(&self) -> bool {
         self.each.iter().all(Elevator::is_empty)

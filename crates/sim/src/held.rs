@@ -85,9 +85,9 @@ impl Held {
 pub(crate) fn may_answer_early(side: &ShardSide, geometry: &Geometry) -> bool {
     let Geometry::Stripe(stripe) = geometry else { return false };
     let view = &side.view;
-    let is_whole = |one: &braid_engine::array::MemberView| one.recovered_sectors == u64::MAX;
-    let whole = view.slots.iter().flatten().filter(|member| is_whole(member)).count();
-    let is_redundant = usize::from(stripe.slots()) - whole < usize::from(stripe.parity_slots());
+    // A member that is being recovered counts, for it does where it is.
+    let present = view.slots.iter().flatten().count();
+    let is_redundant = usize::from(stripe.slots()) - present < usize::from(stripe.parity_slots());
     side.cache.tuning.mode == CacheMode::WriteBack && view.gate == Gate::Open && is_redundant
 }
 

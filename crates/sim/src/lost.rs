@@ -31,6 +31,8 @@ pub(crate) struct LostSectors {
     sectors: BTreeMap<u64, Loss>,
     /// Writes of which a part was answered early and lost before the rest was answered: their answer says so.
     to_be_told: BTreeSet<RequestId>,
+    /// Ranges of reports that came together with the answers that are being looked at, and are noted after them.
+    pub(crate) reported_now: Vec<(u64, u64)>,
 }
 
 impl LostSectors {
@@ -39,6 +41,12 @@ impl LostSectors {
         for (_, loss) in self.sectors.range_mut(start..start + sectors) {
             loss.may_be_rewritten = true;
         }
+    }
+
+    /// Whether a report that came with an answer is about any of these sectors.
+    fn is_reported_now(&self, (start, sectors): (u64, u64)) -> bool {
+        let meets = |(from, count): &(u64, u64)| *from < start + sectors && start < from + count;
+        self.reported_now.iter().any(meets)
     }
 
     /// A write that began at step `began` was answered well.
@@ -92,7 +100,9 @@ impl World {
                     .map(|(_, loss)| loss);
                 if result == Err(Fault::Lost) {
                     let explains = |loss: &Loss| loss.rewritten.is_none_or(|at| at >= began);
-                    assert!(losses.any(explains), "{request:?} fails, and nothing there is lost");
+                    let is_reported = self.engine.lost.is_reported_now(range);
+                    let is_explained = is_reported || losses.any(explains);
+                    assert!(is_explained, "{request:?} fails, and nothing there is lost");
                     self.tally.count("lost-is-not-read");
                 } else if result.is_ok() {
                     // A read that began before the loss may have been served from memory, which had what was answered.

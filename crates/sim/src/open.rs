@@ -128,6 +128,8 @@ impl Machines {
 /// How the array is run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manner {
+    /// Writes are refused.
+    pub(crate) read_only: bool,
     pub(crate) shards: u16,
     pub(crate) cache: CacheConfig,
     pub(crate) zero_is_fast: bool,
@@ -185,7 +187,7 @@ pub(crate) fn start(
     manner: Manner,
 ) -> Machines {
     let wanted = open::Manner {
-        read_only: false,
+        read_only: manner.read_only,
         shards: manner.shards,
         zero_is_fast: manner.zero_is_fast,
         clean_delay_ms: manner.clean_delay_ms,

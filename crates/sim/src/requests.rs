@@ -52,6 +52,8 @@ pub(crate) struct Clients {
     /// Those that wait for their turn, in order.
     pub(crate) waiting: VecDeque<RequestId>,
     pub(crate) connections: Vec<Connection>,
+    /// How requests in whole sectors ended that are no step of a call, and flushes that a client asked for.
+    pub(crate) answers: BTreeMap<RequestId, Result<(), Fault>>,
 }
 
 impl Clients {
@@ -59,6 +61,12 @@ impl Clients {
         let wired: usize = self.connections.iter().map(Connection::unanswered).sum();
         let direct = |call: &&Call| call.who == Who::Direct;
         wired + self.calls.values().filter(direct).count() + self.flushes.len()
+    }
+
+    /// Requests in whole sectors, and flushes.
+    #[cfg(test)]
+    pub(crate) fn in_flight_whole(&self) -> usize {
+        self.flights.len() + self.flushes.len()
     }
 
     /// Whether nobody waits for anything.
@@ -192,6 +200,7 @@ impl World {
             let what = (operation, start.0, sectors);
             return self.step_answered(call, what, flight.began, (data, result));
         }
+        self.engine.clients.answers.insert(id, result);
         self.check_error_allowed(result, &flight.request);
         let range = (start.0, sectors);
         let times = (flight.began, self.clock.step);
@@ -250,7 +259,10 @@ impl World {
             self.check_flushed(asked);
         }
         match who {
-            FlushFor::Client => self.flush_known(asked, result.is_ok()),
+            FlushFor::Client => {
+                self.engine.clients.answers.insert(id, result);
+                self.flush_known(asked, result.is_ok());
+            }
             FlushFor::Call(call) => self.go_on(call, result),
             FlushFor::Wire { connection, cookie } => {
                 self.reply_to_flush(connection, cookie, result);

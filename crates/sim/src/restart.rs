@@ -20,7 +20,7 @@ use crate::checker::{redundancy, verdicts};
 use crate::content::SECTOR;
 use crate::cycle::manner;
 use crate::fault::Mishap;
-use crate::open::{self, Machines};
+use crate::open::{self, Machines, Manner};
 use crate::random::Random;
 use crate::schedule::Order;
 use crate::world::{Engine, World};
@@ -42,7 +42,18 @@ enum Outcome {
     PowerCut,
 }
 
+/// Members as they are when the array starts.
+struct Ready {
+    /// Of each disk that was presented.
+    superblocks: Vec<Option<Superblock>>,
+    /// Disks whose first flush failed.
+    harmed: Vec<usize>,
+    /// Disks that could not be told, and can be missed.
+    untold: Vec<usize>,
+}
+
 /// It does not come to a start: power was cut, or a disk that could not be told is needed.
+#[derive(Debug)]
 struct NoStart;
 
 impl World {
@@ -67,6 +78,18 @@ impl World {
                 return Ok(assembled);
             }
         }
+    }
+
+    /// Starts the array in this manner, not in one that is drawn.
+    ///
+    /// # Panics
+    /// When these disks cannot be started, or power is cut meanwhile.
+    #[cfg(test)]
+    pub(crate) fn open_as(&mut self, presented: &[usize], manner: Manner) {
+        let decision = self.decide(presented);
+        let assembled = decision.assembly.array.clone().expect("these disks can be started");
+        let ready = self.make_ready(&decision, &assembled).expect("nothing has to be levelled");
+        self.start(ready, &assembled, presented, manner);
     }
 
     /// Assembles what is presented and checks the decision. Looks at superblocks only.
@@ -99,6 +122,18 @@ impl World {
 
     /// Checks what a clean array promises, and starts it. False if power was cut meanwhile.
     pub(crate) fn enter(&mut self, decision: &Decision, assembled: &AssembledArray) -> bool {
+        let Ok(ready) = self.make_ready(decision, assembled) else { return false };
+        let manner = manner(&mut self.chances.openings, &self.chances.cut);
+        self.start(ready, assembled, &decision.presented, manner);
+        true
+    }
+
+    /// Checks what a clean array promises, flushes its members and brings them level.
+    fn make_ready(
+        &mut self,
+        decision: &Decision,
+        assembled: &AssembledArray,
+    ) -> Result<Ready, NoStart> {
         let Decision { presented, .. } = decision;
         self.take_stock(assembled, presented);
         if !assembled.dirty {
@@ -109,14 +144,21 @@ impl World {
         }
         let harmed = self.make_durable(assembled, presented);
         let mut superblocks = decision.superblocks.clone();
-        let levelled = self.level(assembled, &mut superblocks, presented);
-        let Ok(untold) = levelled else { return false };
-        let manner = manner(&mut self.chances.openings, &self.chances.cut);
-        let machines = open::start(assembled, superblocks, presented, manner);
-        self.join(machines, presented, &untold);
+        let untold = self.level(assembled, &mut superblocks, presented)?;
+        Ok(Ready { superblocks, harmed, untold })
+    }
+
+    fn start(
+        &mut self,
+        ready: Ready,
+        assembled: &AssembledArray,
+        presented: &[usize],
+        manner: Manner,
+    ) {
+        let machines = open::start(assembled, ready.superblocks, presented, manner);
+        self.join(machines, presented, &ready.untold);
         // Until the first update tells them, or puts them out.
-        self.unsure.extend(harmed);
-        true
+        self.unsure.extend(ready.harmed);
     }
 
     /// Whose superblock is not what it was told last.

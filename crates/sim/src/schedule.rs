@@ -79,6 +79,13 @@ impl Pending {
         &events[fixed.index(events)]
     }
 
+    /// Takes out what is not to happen for now.
+    #[cfg(test)]
+    pub(crate) fn set_aside(&mut self, is_held: &dyn Fn(&Event) -> bool) -> Vec<Event> {
+        let held = self.classes.iter_mut().map(|events| events.extract_if(.., |one| is_held(one)));
+        held.flatten().collect()
+    }
+
     pub(crate) fn drain(&mut self) -> Vec<Event> {
         self.classes.iter_mut().flat_map(std::mem::take).collect()
     }

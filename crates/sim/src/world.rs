@@ -134,7 +134,7 @@ impl Engine {
 
 impl Engine {
     /// When the next machine, or whoever is held by the multiplexer, wants to be told what time it is.
-    fn due(&self) -> Option<Instant> {
+    pub(crate) fn due(&self) -> Option<Instant> {
         self.machines.due().into_iter().chain(self.elevators.due()).min()
     }
 }
@@ -304,7 +304,7 @@ impl World {
     }
 
     /// Time jumps to the next timeout of any machine.
-    fn tick(&mut self) {
+    pub(crate) fn tick(&mut self) {
         self.check_due();
         let Some(due) = self.engine.due() else { return };
         let now = self.clock.now.max(due);
@@ -529,6 +529,13 @@ impl World {
             self.check_logged(&io);
             self.queue_io(index, io);
         }
+        let shard = &mut self.engine.machines.shards[index].shard;
+        let reports: Vec<Report> = std::iter::from_fn(|| shard.poll_report()).collect();
+        let lost = |report: &Report| match report {
+            Report::WriteLost { start, sectors, .. } => Some((start.0, *sectors)),
+            _ => None,
+        };
+        self.engine.lost.reported_now = reports.iter().filter_map(lost).collect();
         while let Some(reply) = self.engine.machines.shards[index].shard.poll_reply() {
             let flight = self.engine.clients.flights.get_mut(&reply.request);
             let flight: &mut Flight = flight.expect("only requests under way are answered");
@@ -548,12 +555,7 @@ impl World {
         }
         let shard = &mut self.engine.machines.shards[index].shard;
         let released: Vec<RequestId> = std::iter::from_fn(|| shard.poll_release()).collect();
-        let reports: Vec<Report> = std::iter::from_fn(|| shard.poll_report()).collect();
-        let lost = |report: &Report| match report {
-            Report::WriteLost { start, sectors, .. } => Some((start.0, *sectors)),
-            _ => None,
-        };
-        let lost: Vec<(u64, u64)> = reports.iter().filter_map(lost).collect();
+        let lost = std::mem::take(&mut self.engine.lost.reported_now);
         if !lost.is_empty() {
             self.lose_answered();
         }
@@ -574,9 +576,11 @@ impl World {
                 }
                 ArrayEffect::WriteMetadata { member, record } => {
                     let MetadataRecord::Superblock(state) = record;
+                    self.check_is_in(member);
                     self.engine.pending.push(Event::Superblock { member, state });
                 }
                 ArrayEffect::Flush { member } => {
+                    self.check_is_in(member);
                     self.engine.pending.push(Event::Flush { member });
                 }
                 ArrayEffect::Attend(attention) => {

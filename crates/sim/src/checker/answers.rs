@@ -3,9 +3,11 @@
 use braid_engine::array::{MemberId, Notice};
 use braid_engine::effect::MemberIo;
 use braid_engine::request::{Fault, Request};
+use braid_geometry::Family;
 
 use crate::content::SECTOR;
 use crate::model::Model;
+use crate::schedule::Event;
 use crate::world::{Trust, World};
 
 impl Model {
@@ -66,6 +68,39 @@ impl World {
         assert_eq!(member, Some(io.member), "{io:?} goes to a member that is not in the view");
         let end = io.sector.0 + u64::from(io.sectors);
         assert!(io.sectors > 0 && end <= self.geometry.used_sectors(io.slot), "{io:?}");
+        if io.operation.is_write() {
+            return self.check_alone(io);
+        }
+        let readable = view.readable(io.slot, io.sector, u64::from(io.sectors));
+        assert!(readable.is_some(), "{io:?} reads what is not to be read");
+    }
+
+    /// No other write under way meets this one on its member, or which of them is the last would be left to chance. Clients of a
+    /// level without redundancy have the order that they ask for.
+    fn check_alone(&self, io: &MemberIo) {
+        if self.geometry.level().family() == Family::Direct {
+            return;
+        }
+        let end = io.sector.0 + u64::from(io.sectors);
+        let meets = |other: &&MemberIo| {
+            other.member == io.member
+                && other.operation.is_write()
+                && other.sector.0 < end
+                && io.sector.0 < other.sector.0 + u64::from(other.sectors)
+        };
+        let out = self.engine.pending.iter().filter_map(|event| match event {
+            Event::Io(vector) => Some(vector.parts.iter().map(|(_, other)| other)),
+            _ => None,
+        });
+        let met = out.flatten().chain(self.engine.elevators.waiting()).find(meets);
+        assert!(met.is_none(), "{io:?} overlaps {met:?}, and their order is not one");
+    }
+
+    /// The array asks something of a member as a whole: it has not said that this one is out.
+    pub(crate) fn check_is_in(&self, member: MemberId) {
+        let is_it = |notice: &Notice| matches!(notice, Notice::MemberOut { member: out, .. } if *out == member);
+        let is_out = self.engine.notices.iter().any(is_it);
+        assert!(!is_out, "{member:?} is out, and the array asks something of it");
     }
 
     /// A member begins to sit out: the level can do without all that do.

@@ -90,8 +90,9 @@ pub(crate) fn check_clean(
     data_offset: u64,
     exempt: &Exempt<'_>,
 ) {
-    let slots = assembled.slots.iter();
-    let slots = slots.map(|slot| slot.as_ref().map(|one| (presented[one.member], data_offset)));
+    // Of a member that is being recovered nothing is promised here: what it holds is checked by reading.
+    let whole = assembled.slots.iter().map(|slot| slot.as_ref().filter(|one| one.is_in_sync()));
+    let slots = whole.map(|slot| slot.map(|one| (presented[one.member], data_offset)));
     let areas = Areas { disks, slots: slots.collect(), is_honest: false };
     match &assembled.geometry {
         Geometry::Direct(_) => {}

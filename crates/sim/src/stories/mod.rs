@@ -15,6 +15,9 @@ use crate::schedule::{Fixed, Order};
 use crate::trace::Trace;
 use crate::world::{Trust, World};
 
+#[cfg(test)]
+mod tests;
+
 /// Sectors of a chunk of the smallest array.
 const CHUNK: u64 = 8;
 

@@ -1,0 +1,296 @@
+//! The stripe cache: what is answered early, what is put off, and what a read sees of it.
+
+use braid_engine::array::Notice;
+use braid_engine::request::{Fault, Operation};
+use braid_engine::{CacheConfig, CacheMode, Tuning};
+use braid_geometry::Level;
+
+use super::for_seeds;
+use super::scene::{Scene, design};
+use super::script::Script;
+use crate::schedule::Event;
+
+/// RAID-5 of four, chunks of 8 sectors: 24 sectors of data to a row.
+fn scene(seed: u64) -> Scene {
+    let mut scene = Scene::new(design(Level::Raid5, 2, 8, 4, 40), seed).write_back();
+    scene.manner.shards = 1;
+    scene.manner.cache.unit_sectors_max = 8;
+    scene.manner.cache.tuning.dirty_sectors_max = 4000;
+    scene.manner.cache.tuning.age_max_ms = 50;
+    scene.with_stripes(8)
+}
+
+/// The gate is open, and nothing is under way.
+fn opened(scene: &Scene) -> Script {
+    let mut story = scene.open();
+    story.issue(Operation::Write { durable: true }, 0, 1);
+    story.run_without_time();
+    story
+}
+
+#[test]
+fn a_read_sees_what_was_answered() {
+    for_seeds(20, |seed| {
+        let mut story = opened(&scene(seed));
+        story.hold_io();
+        // Two writes that overlap, on no member yet; the model knows which sector has which.
+        assert!(story.try_write(2, 6), "answered though no member has it");
+        assert!(story.try_write(4, 1));
+        let zeroes = Operation::WriteZeroes { may_punch: false, durable: false };
+        let zeroes = story.issue(zeroes, 6, 1);
+        story.run_without_time();
+        assert!(story.went_well(&[zeroes]));
+        let dirty = story.counters().cache.dirty_reads;
+        assert_eq!(story.try_read(2, 6), Ok(()), "only the cache is asked");
+        assert_eq!(story.counters().cache.dirty_reads, dirty + 1);
+        story.release();
+        story.read(0, 24).expect("the rest comes from the member");
+        story.ends_well();
+    });
+}
+
+#[test]
+fn a_partial_stripe_is_written_when_it_is_old() {
+    for_seeds(4, |seed| {
+        let mut story = opened(&scene(seed));
+        assert!(story.try_write(0, 4));
+        let writes = story.counters().member_writes;
+        story.run_without_time();
+        assert_eq!(story.counters().member_writes, writes, "it may fill up");
+        story.tick();
+        story.run_without_time();
+        assert!(story.counters().member_writes > writes, "it is old");
+    });
+}
+
+#[test]
+fn a_stripe_that_fills_up_reads_nothing() {
+    for_seeds(4, |seed| {
+        let mut story = opened(&scene(seed));
+        let before = story.counters();
+        for start in (24..48).step_by(4) {
+            assert!(story.try_write(start, 4));
+        }
+        let after = story.counters();
+        assert_eq!(after.pre_reads, before.pre_reads);
+        assert_eq!(after.full_stripe_writes, before.full_stripe_writes + 1);
+        assert_eq!(after.member_writes, before.member_writes + 4);
+        story.ends_well();
+    });
+}
+
+#[test]
+fn a_full_cache_delays_nothing() {
+    for_seeds(4, |seed| {
+        let mut story = opened(&scene(seed).with_stripes(2));
+        for row in 1..20 {
+            assert!(story.try_write(row * 24, 4), "row {row}");
+        }
+        assert!(story.counters().cache.stripe_waits > 0);
+        story.ends_well();
+    });
+}
+
+#[test]
+fn beyond_the_dirty_limit_writes_are_answered_when_they_are_written() {
+    for_seeds(4, |seed| {
+        let mut scene = scene(seed);
+        scene.manner.cache.tuning.dirty_sectors_max = 8;
+        let mut story = opened(&scene);
+        story.hold_io();
+        assert!(story.try_write(24, 4));
+        assert!(story.try_write(48, 4));
+        assert!(!story.try_write(72, 4), "one too many");
+        story.release();
+        story.settle();
+        story.ends_well();
+    });
+}
+
+/// A second mishap would lose it, so nothing is promised before it is done.
+#[test]
+fn an_array_that_can_lose_nobody_more_answers_nothing_early() {
+    for_seeds(4, |seed| {
+        let mut scene = scene(seed);
+        scene.missing.push(2);
+        let mut story = opened(&scene);
+        story.hold_io();
+        assert!(!story.try_write(24, 24));
+        story.release();
+        story.settle();
+        assert_eq!(story.counters().cache.early_answers, 0);
+    });
+}
+
+#[test]
+fn a_write_takes_an_older_ones_place_and_its_debt() {
+    for_seeds(4, |seed| {
+        let mut story = opened(&scene(seed));
+        for _ in 0..5 {
+            assert!(story.try_write(24, 4));
+        }
+        assert_eq!(story.counters().cache.superseded_writes, 4);
+        let (writes, flush) = (story.counters().member_writes, story.flush());
+        story.run_without_time();
+        assert_eq!(story.answer(flush), Some(Ok(())));
+        assert_eq!(story.counters().member_writes, writes + 2, "one column and parity");
+        story.ends_well();
+    });
+}
+
+/// Parity that a batch has made is not read again by the next one.
+#[test]
+fn what_is_in_the_cache_is_not_read_again() {
+    for_seeds(4, |seed| {
+        let mut story = opened(&scene(seed).write_through());
+        for start in [24, 32, 40, 24] {
+            assert!(story.try_write(start, 8));
+        }
+        let counters = story.counters();
+        assert_eq!(counters.rmw_writes + counters.rcw_writes, 5, "one was before");
+        assert!(counters.cache.cached_columns >= 3, "{counters:?}");
+        assert!(counters.pre_reads < 10, "{counters:?}");
+        story.ends_well();
+    });
+}
+
+/// Members that nothing was written to since their last flush are left in peace.
+#[test]
+fn a_flush_reaches_only_members_that_were_written() {
+    for_seeds(4, |seed| {
+        let mut story = opened(&scene(seed));
+        let flushed = |story: &mut Script| {
+            story.hold(|event| matches!(event, Event::Flush { .. }));
+            let flush = story.flush();
+            story.run_without_time();
+            let members = story.held().len();
+            story.release();
+            story.run_without_time();
+            assert!(story.went_well(&[flush]));
+            members
+        };
+        flushed(&mut story);
+        assert!(story.try_write(24, 1));
+        assert_eq!(flushed(&mut story), 2, "data and parity");
+        assert_eq!(flushed(&mut story), 0, "nothing was written");
+    });
+}
+
+/// More fails than the level can make up for, after the answer: flushes say so from then on.
+#[test]
+fn a_write_that_is_lost_after_its_answer_fails_every_flush() {
+    for_seeds(6, |seed| {
+        let mut scene = scene(seed);
+        scene.errors_allowed = true;
+        let mut story = opened(&scene);
+        for disk in 0..4 {
+            (8..16).for_each(|sector| story.bad_sector(disk, sector));
+        }
+        assert!(story.try_write(24, 4), "answered: the bad sectors were not met yet");
+        assert!(story.flush_alone().is_err());
+        let is_told =
+            |notice: &Notice| matches!(notice, Notice::WriteLost { start, .. } if start.0 == 24);
+        assert!(story.heard(is_told));
+        assert!(story.flush_alone().is_err(), "it may be another client");
+    });
+}
+
+/// The members hold what was there before the client was answered. To read that is to lie.
+#[test]
+fn an_answered_write_that_was_lost_is_not_read_as_the_old_bytes() {
+    for_seeds(6, |seed| {
+        let mut scene = scene(seed);
+        scene.errors_allowed = true;
+        let mut story = opened(&scene);
+        // In the second row the first data column is on disk 3: only that can be read.
+        for disk in 0..3 {
+            (8..16).for_each(|sector| story.bad_sector(disk, sector));
+        }
+        assert!(story.try_read(24, 4).is_ok(), "the old bytes can be read");
+        assert!(story.try_write(24, 4), "answered: parity cannot be made");
+        assert!(story.try_read(24, 4).is_ok(), "out of the payload");
+        assert!(story.flush_alone().is_err());
+        for (start, sectors) in [(24, 4), (27, 1), (20, 5), (26, 4)] {
+            assert_eq!(story.try_read(start, sectors), Err(Fault::Lost), "{start}+{sectors}");
+        }
+        assert!(story.try_read(28, 4).is_ok(), "the rest of the column is as it was");
+        // A whole row needs no reads, and gives the bad sectors a new place.
+        assert!(story.try_write(24, 24));
+        assert!(story.try_read(24, 24).is_ok(), "out of the payload");
+        assert!(story.flush_alone().is_err());
+        assert!(story.try_read(24, 24).is_ok(), "it is on the members");
+    });
+}
+
+#[test]
+fn switching_to_write_through_leaves_nothing_behind() {
+    for_seeds(4, |seed| {
+        let scene = scene(seed);
+        let mut story = opened(&scene);
+        assert!(story.try_write(24, 4));
+        story.tune(Tuning { mode: CacheMode::WriteThrough, ..scene.manner.cache.tuning });
+        story.run_without_time();
+        assert_eq!(story.dirty_sectors(), 0);
+        story.ends_well();
+    });
+}
+
+#[test]
+fn one_bad_sector_loses_no_answered_write_of_a_dirty_array() {
+    for_seeds(2, |seed| {
+        let mut scene = scene(seed);
+        (scene.resync_offset, scene.errors_allowed) = (0, true);
+        let mut story = opened(&scene);
+        story.bad_sector(0, 9);
+        assert!(!story.try_write(24, 4), "one mishap loses it, so it is not promised");
+    });
+}
+
+/// Row 1 of chunks of 64 KiB: P in slot 2, data in 3, 0, 1. One bad sector in each of two columns, 40 KiB apart.
+fn with_two_bad_sectors(seed: u64, tuning: Tuning) -> Script {
+    let mut scene = Scene::new(design(Level::Raid5, 2, 128, 4, 4), seed);
+    scene.manner.shards = 1;
+    let stripes_max = tuning.stripes;
+    scene.manner.cache = CacheConfig { unit_sectors_max: 128, stripes_max, tuning };
+    let mut story = opened(&scene);
+    story.bad_sector(0, 128 + 10);
+    story.bad_sector(1, 128 + 100);
+    story
+}
+
+#[test]
+fn two_bad_sectors_far_apart_lose_no_answered_write() {
+    for_seeds(2, |seed| {
+        let tuning = Tuning { stripes: 8, mode: CacheMode::WriteBack, ..Tuning::default() };
+        let mut story = with_two_bad_sectors(seed, tuning);
+        assert!(story.try_write(384 + 128, 1));
+        assert!(story.try_write(384 + 256 + 127, 1));
+        assert_eq!(story.flush_alone(), Ok(()));
+    });
+}
+
+#[test]
+fn two_bad_sectors_far_apart_can_be_read() {
+    for_seeds(2, |seed| {
+        let tuning = Tuning { stripes: 2, mode: CacheMode::WriteThrough, ..Tuning::default() };
+        let mut story = with_two_bad_sectors(seed, tuning);
+        assert!(story.read(384 + 128, 128).is_ok());
+    });
+}
+
+#[test]
+fn a_broken_array_stops_when_its_shards_have_drained() {
+    for_seeds(6, |seed| {
+        let mut scene = scene(seed);
+        scene.errors_allowed = true;
+        let mut story = opened(&scene);
+        assert!(story.try_write(24, 4));
+        story.vanishes(0);
+        story.vanishes(1);
+        story.tell_to_stop();
+        while story.stopped().is_none() {
+            story.step(false);
+        }
+        assert_eq!(story.dirty_sectors(), 0, "stopped while answered writes are only in memory");
+    });
+}

@@ -1,0 +1,31 @@
+//! Stories of one thing each, told under many schedules: what a client asks at just which moment, what befalls which disk, and
+//! what does not happen for now.
+//!
+//! Each is a world like any other ([`script`]), with the same model and checkers. The seed decides the schedule and what the
+//! scene leaves open; `BRAID_STORY_SEEDS` multiplies the number of seeds. A test is named after the symptom that it guards
+//! against.
+
+mod scene;
+mod script;
+
+mod beyond;
+mod cache;
+mod failing;
+mod flushes;
+mod healthy;
+mod limits;
+mod slow;
+mod superblocks;
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+/// Tells `story` for `count` seeds, times `BRAID_STORY_SEEDS`; says of which if it fails.
+fn for_seeds(count: u64, mut story: impl FnMut(u64)) {
+    let times = std::env::var("BRAID_STORY_SEEDS").ok().and_then(|times| times.parse().ok());
+    for seed in 0..count * times.unwrap_or(1) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| story(seed))) {
+            eprintln!("the story of seed {seed}");
+            resume_unwind(panic);
+        }
+    }
+}

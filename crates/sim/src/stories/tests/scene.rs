@@ -1,0 +1,207 @@
+//! What a story begins with: an array on its disks, and how it is run.
+
+use std::ops::Range;
+
+use braid_engine::{CacheConfig, CacheMode, Tuning};
+use braid_geometry::{Geometry, Level, Shape, Slot};
+use braid_ondisk::{SuperblockUpdate, Timestamp, Version};
+
+use super::script::Script;
+use crate::chances::Chances;
+use crate::content::SECTOR;
+use crate::create::{Design, MADE_AT_SECONDS, smallest};
+use crate::cut::Cut;
+use crate::cycle::CLEAN_DELAY_MS;
+use crate::open::Manner;
+use crate::random::Random;
+use crate::trace::Trace;
+use crate::world::World;
+
+/// The event count that every story begins with.
+pub(super) const EVENTS: u64 = 40;
+
+/// More stripes than that are never asked for.
+const STRIPES_MAX: u32 = 40;
+
+/// Disks of which so many have a role make for superblocks of two sectors.
+const LONG_NUMBERS: u16 = 300;
+
+/// 4 KiB, 64 KiB, and 256 KiB where the stripe unit is smaller than the chunk.
+pub(super) const CHUNKS: [u32; 3] = [8, 128, 512];
+
+#[derive(Clone)]
+pub(super) struct Scene {
+    pub(super) design: Design,
+    pub(super) seed: u64,
+    pub(super) manner: Manner,
+    /// Disks that are not there.
+    pub(super) missing: Vec<usize>,
+    /// What superblocks say: redundancy agrees before this sector.
+    pub(super) resync_offset: u64,
+    /// A disk that holds what it should only below this sector of its data area.
+    pub(super) recovering: Option<(usize, u64)>,
+    /// A disk with a bad-block log, and sectors of its data area.
+    pub(super) bad_blocks: Option<(usize, Range<u64>)>,
+    /// Whether answers may be errors.
+    pub(super) errors_allowed: bool,
+}
+
+impl Scene {
+    pub(super) fn new(design: Design, seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let stripes = *random.pick(&[1, 2, 8]);
+        let tuning = Tuning { stripes, mode: CacheMode::WriteThrough, ..Tuning::default() };
+        // In a quarter of the stories superblocks tear, and are written in waves.
+        let first_number = if seed % 4 == 3 { LONG_NUMBERS } else { 0 };
+        let scene = Self {
+            design: Design { first_number, ..design },
+            seed,
+            manner: Manner {
+                read_only: false,
+                shards: *random.pick(&[1, 2, 3]),
+                cache: CacheConfig { unit_sectors_max: 128, stripes_max: stripes, tuning },
+                zero_is_fast: random.chance(50),
+                clean_delay_ms: CLEAN_DELAY_MS,
+            },
+            missing: Vec::new(),
+            resync_offset: u64::MAX,
+            recovering: None,
+            bad_blocks: None,
+            errors_allowed: false,
+        };
+        if random.chance(60) { scene.write_back() } else { scene }
+    }
+
+    /// The same, answering writes when the members have them, with stripes as high as can be.
+    pub(super) fn write_through(mut self) -> Self {
+        self.manner.cache.unit_sectors_max = 128;
+        self.manner.cache.tuning.mode = CacheMode::WriteThrough;
+        self
+    }
+
+    /// The same with a cache that answers early, in a manner that the seed chooses.
+    pub(super) fn write_back(mut self) -> Self {
+        let mut random = Random::new(self.seed ^ 0xcac4e);
+        let unit_sectors_max = *random.pick(&[2, 8, 128]);
+        let stripes = *random.pick(&[1, 2, 8, STRIPES_MAX]);
+        let tuning = Tuning {
+            stripes,
+            mode: CacheMode::WriteBack,
+            bypass_threshold: *random.pick(&[0, 1, 3]),
+            dirty_sectors_max: *random.pick(&[4, 64, 4000]),
+            age_max_ms: *random.pick(&[1, 50, 1000]),
+        };
+        self.manner.cache = CacheConfig { unit_sectors_max, stripes_max: stripes, tuning };
+        self
+    }
+
+    pub(super) fn with_stripes(mut self, stripes: u32) -> Self {
+        self.manner.cache.tuning.stripes = stripes;
+        self.manner.cache.stripes_max = stripes;
+        self
+    }
+
+    pub(super) fn with_shards(mut self, shards: u16) -> Self {
+        self.manner.shards = shards;
+        self
+    }
+
+    /// The array as this scene has it, started.
+    pub(super) fn open(&self) -> Script {
+        let cut = Cut { straight: true, ..Cut::default() };
+        let mut world =
+            World::create(&self.design, Chances::new(self.seed, cut), Trace::new(false));
+        self.lay_out(&mut world);
+        let disks = 0..world.disks.len();
+        let presented: Vec<usize> = disks.filter(|disk| !self.missing.contains(disk)).collect();
+        world.open_as(&presented, self.manner);
+        for side in &mut world.engine.machines.shards {
+            // Nobody may count on what is in memory at first.
+            side.arena.fill(0x5A);
+        }
+        world.engine.plan.errors_allowed = self.errors_allowed;
+        world.trust();
+        Script::new(world, Random::new(self.seed ^ 0x5ce7e))
+    }
+
+    /// Makes the disks what the scene says.
+    fn lay_out(&self, world: &mut World) {
+        let data_offset = world.taint.data_offset;
+        if let Some((disk, ranges)) = &self.bad_blocks {
+            let superblock = world.superblock_on(*disk).expect("it is new");
+            world.bad_logs.add((*disk, &superblock), vec![ranges.clone()], &world.geometry);
+            world.bad_logs.write(&mut world.disks);
+        }
+        for disk in 0..world.disks.len() {
+            let mut superblock = world.superblock_on(disk).expect("it is new");
+            let recovering = self.recovering.filter(|(recovering, _)| *recovering == disk);
+            superblock.apply(&SuperblockUpdate {
+                events: EVENTS,
+                update_time: Timestamp { seconds: MADE_AT_SECONDS, microseconds: 0 },
+                resync_offset: self.resync_offset,
+                roles: self.design.roles(),
+                recovery_offset: recovering.map(|(_, sectors)| sectors),
+                role_of_this: self.design.role(disk),
+            });
+            let start = superblock.offset_bytes() / SECTOR as u64;
+            world.disks[disk].put(start, &superblock.to_bytes(), true);
+            world.metadata.told(disk, &superblock, true);
+            if let Some((_, sectors)) = recovering {
+                let used = world.geometry.used_sectors(Slot(disk as u16));
+                let rest = vec![0xAB; (used - sectors) as usize * SECTOR];
+                world.disks[disk].put(data_offset + sectors, &rest, true);
+            }
+        }
+    }
+}
+
+/// An array of `slots` members of `rows` chunks.
+pub(super) fn design(
+    level: Level,
+    layout: u32,
+    chunk_sectors: u32,
+    slots: u16,
+    rows: u64,
+) -> Design {
+    Design { level, layout, slots, chunk_sectors, rows, version: Version::V1_2, ..smallest() }
+}
+
+/// Every level and layout that keeps anything twice, with `chunk_sectors`.
+pub(super) fn redundant_designs(chunk_sectors: u32) -> Vec<Design> {
+    let rows = (128 / u64::from(chunk_sectors)).clamp(2, 9);
+    let of = |level, layout, slots| design(level, layout, chunk_sectors, slots, rows);
+    let mut all = vec![of(Level::Raid1, 0, 2), of(Level::Raid1, 0, 3), of(Level::Raid4, 0, 4)];
+    all.extend((0..6).map(|layout| of(Level::Raid5, layout, 4)));
+    all.extend([of(Level::Raid5, 2, 2), of(Level::Raid5, 2, 3), of(Level::Raid6, 2, 4)]);
+    all.extend(
+        (0..=20).filter(|layout| is_raid6(*layout)).map(|layout| of(Level::Raid6, layout, 5)),
+    );
+    for (near, far, offset, slots) in
+        [(2, 1, 0, 4), (2, 1, 0, 5), (3, 1, 0, 5), (1, 2, 0, 3), (1, 2, 0, 4), (1, 2, 1, 3)]
+    {
+        all.push(of(Level::Raid10, near | far << 8 | offset << 16, slots));
+    }
+    all
+}
+
+fn is_raid6(layout: u32) -> bool {
+    let (level, chunk_sectors, slots) = (Level::Raid6, 8, 5);
+    Geometry::new(&Shape { level, layout, chunk_sectors, slots, member_sectors: vec![64; 5] })
+        .is_ok()
+}
+
+/// Levels without redundancy, among them members of unequal size.
+pub(super) fn plain_designs(chunk_sectors: u32) -> Vec<Design> {
+    let chunk = u64::from(chunk_sectors);
+    let of = |level, layout, slots, rows| design(level, layout, chunk_sectors, slots, rows);
+    let unequal = |level, layout| Design {
+        extra_sectors: [3, 3 * chunk, chunk + 1],
+        ..of(level, layout, 3, 2)
+    };
+    vec![
+        unequal(Level::Raid0, 1),
+        unequal(Level::Raid0, 2),
+        of(Level::Raid0, 1, 2, 4),
+        unequal(Level::Linear, 0),
+    ]
+}

@@ -1,0 +1,552 @@
+//! A world in which a story says what comes next; the schedule in between is the seed's.
+//!
+//! ```text
+//!   issue, flush ──▶ world ──▶ answers          befall, plan: what goes wrong, at once or at some step
+//!                     │  ▲
+//!              hold ──▼──┘ release              events that do not happen for now are set aside
+//! ```
+//!
+//! Time passes only when a story lets it: [`Script::run_without_time`] does all that can happen now, [`Script::tick`] goes to
+//! the next moment that a machine named, [`Script::settle`] does both until nothing is left.
+//!
+//! Besides what every world checks, each step checks I3 and I5 as they are written ([`Script::check_told`]).
+
+use braid_engine::array::{MemberId, Notice};
+use braid_engine::cause::Asked;
+use braid_engine::effect::FaultKind;
+use braid_engine::request::{Fault as Refused, Operation, RequestId};
+use braid_engine::{Counters, SitOut, Tuning};
+use braid_geometry::{Family, Slot};
+
+use crate::content::{SECTOR, bytes, image};
+use crate::disk::Ills;
+use crate::fault::{Fault, Mishap};
+use crate::random::Random;
+use crate::schedule::Event;
+use crate::world::{Did, World};
+
+/// More steps than any story takes: beyond, something goes round in circles.
+const STEPS_MAX: u64 = 400_000;
+
+/// Times that time passes before a shard that still is busy is no more waited for.
+const TICKS_MAX: u32 = 100;
+
+pub(super) const WRITE: Operation = Operation::Write { durable: false };
+
+/// What clients ask for, and how often.
+#[derive(Clone, Copy)]
+pub(super) struct Mix {
+    pub(super) reads: u64,
+    pub(super) writes: u64,
+    pub(super) zeroes: u64,
+    pub(super) trims: u64,
+    pub(super) flushes: u64,
+    pub(super) requests: u32,
+    pub(super) in_flight_max: usize,
+}
+
+impl Mix {
+    pub(super) const ALL: Self = Self {
+        reads: 40,
+        writes: 50,
+        zeroes: 6,
+        trims: 4,
+        flushes: 4,
+        requests: 40,
+        in_flight_max: 8,
+    };
+}
+
+pub(super) struct Script {
+    pub(super) world: World,
+    /// For what the story itself leaves to chance.
+    pub(super) random: Random,
+    is_held: Box<dyn Fn(&Event) -> bool>,
+    set_aside: Vec<Event>,
+    /// Redundancy agreed when the story began.
+    was_clean: bool,
+}
+
+impl Script {
+    pub(super) fn new(world: World, random: Random) -> Self {
+        let was_clean = !world.standing().is_dirty;
+        Self { world, random, is_held: Box::new(|_| false), set_aside: Vec::new(), was_clean }
+    }
+
+    /// These events do not happen until [`Self::release`], or until others are held instead.
+    pub(super) fn hold(&mut self, is_held: impl Fn(&Event) -> bool + 'static) {
+        self.release();
+        self.is_held = Box::new(is_held);
+    }
+
+    /// No disk does anything that a shard asks for.
+    pub(super) fn hold_io(&mut self) {
+        self.hold(|event| matches!(event, Event::Io(_)));
+    }
+
+    pub(super) fn release(&mut self) {
+        self.is_held = Box::new(|_| false);
+        for event in std::mem::take(&mut self.set_aside) {
+            self.world.engine.pending.push(event);
+        }
+    }
+
+    /// What is held, and under way all the same.
+    pub(super) fn held(&self) -> &[Event] {
+        &self.set_aside
+    }
+
+    pub(super) fn step(&mut self, may_issue: bool) -> Did {
+        self.set_aside.extend(self.world.engine.pending.set_aside(&*self.is_held));
+        assert!(self.world.clock.step < STEPS_MAX, "it goes round in circles");
+        let did = self.world.step(may_issue);
+        self.check_told();
+        did
+    }
+
+    /// Until nothing can happen without time, or without what is held.
+    pub(super) fn run_without_time(&mut self) {
+        self.world.engine.slow.time_stands = true;
+        while self.step(false) != Did::Nothing {}
+        self.world.engine.slow.time_stands = false;
+    }
+
+    /// Time jumps to the next moment that a machine has named.
+    pub(super) fn tick(&mut self) {
+        self.world.tick();
+        self.check_told();
+    }
+
+    /// Long enough for an array that is left alone to turn clean.
+    pub(super) fn rest(&mut self) {
+        for _ in 0..12 {
+            self.run_without_time();
+            self.tick();
+        }
+        self.run_without_time();
+    }
+
+    /// So much time passes, with all that happens in it.
+    pub(super) fn pass_time(&mut self, milliseconds: u64) {
+        let end = self.world.clock.now.plus_milliseconds(milliseconds);
+        self.run_without_time();
+        while self.world.clock.now < end {
+            self.run_without_time();
+            if self.world.engine.due().is_none_or(|due| due > end) {
+                self.world.clock.now = end;
+            }
+            self.tick();
+        }
+        self.run_without_time();
+    }
+
+    /// Until everything is answered and no shard has anything left to do.
+    pub(super) fn settle(&mut self) {
+        let mut ticks = 0;
+        loop {
+            let is_answered = self.world.engine.clients.is_idle();
+            let is_quiet = self.world.is_quiet() && self.set_aside.is_empty();
+            if is_answered && is_quiet && self.is_idle() {
+                return;
+            }
+            // A member that sits out is probed for as long as it does.
+            if is_answered && ticks > TICKS_MAX && !self.world.engine.slow.sitting_out.is_empty() {
+                self.run_without_time();
+                break;
+            }
+            match self.step(false) {
+                Did::Nothing => {
+                    assert!(is_answered, "requests hang");
+                    break;
+                }
+                Did::Tick if is_answered => ticks += 1,
+                _ => {}
+            }
+        }
+        assert!(self.is_idle(), "a shard has something left");
+    }
+
+    fn is_idle(&self) -> bool {
+        self.world.engine.machines.shards.iter().all(|side| side.shard.is_idle())
+    }
+
+    pub(super) fn tell_to_stop(&mut self) {
+        self.world.engine.machines.array.handle_stop(self.world.clock.now);
+        self.world.drain_array();
+    }
+
+    /// Whether the array has stopped; if so, whether it is clean.
+    pub(super) fn stopped(&self) -> Option<bool> {
+        self.world.engine.notices.iter().find_map(|notice| match notice {
+            Notice::Stopped { clean } => Some(*clean),
+            _ => None,
+        })
+    }
+
+    /// No request will come any more; until the array has stopped. Whether it says it is clean.
+    pub(super) fn stop(&mut self) -> bool {
+        self.tell_to_stop();
+        self.settle();
+        self.world.has_stopped()
+    }
+
+    /// A story in which no client noticed anything: what is on the disks is right, the array stops clean, and all of it is there
+    /// again after a restart.
+    pub(super) fn ends_well(mut self) {
+        self.check_members();
+        assert!(self.stop(), "what is left stops clean");
+        let world = &mut self.world;
+        world.unsure.extend(world.engine.plan.victims.iter().copied());
+        world.disks.iter_mut().for_each(|disk| disk.ills = Ills::default());
+        let all: Vec<usize> = (0..world.disks.len()).collect();
+        let opened = world.open(&all, !world.standing().is_dirty);
+        opened.expect("what stopped clean starts again");
+        assert!(world.read_all().is_some(), "all of it can be read");
+    }
+
+    /// Power is cut, and what is left is read: what was flushed is there.
+    pub(super) fn loses_power(mut self) {
+        let world = &mut self.world;
+        world.crash(true);
+        let victims = world.engine.plan.victims.clone();
+        world.unsure.extend(&victims);
+        world.disks.iter_mut().for_each(|disk| disk.ills = Ills::default());
+        let all: Vec<usize> = (0..world.disks.len()).collect();
+        match world.open(&all, false) {
+            Ok(_) => assert!(world.read_all().is_some(), "all of it can be read"),
+            Err(refusal) => assert!(!victims.is_empty(), "{refusal}"),
+        }
+    }
+
+    pub(super) fn issue(&mut self, operation: Operation, start: u64, sectors: u64) -> RequestId {
+        self.world.issue(operation, start, sectors)
+    }
+
+    pub(super) fn flush(&mut self) -> RequestId {
+        self.world.flush()
+    }
+
+    pub(super) fn answer(&self, id: RequestId) -> Option<Result<(), Refused>> {
+        self.world.engine.clients.answers.get(&id).copied()
+    }
+
+    /// Whether all of these were answered well.
+    pub(super) fn went_well(&self, ids: &[RequestId]) -> bool {
+        ids.iter().all(|id| self.answer(*id) == Some(Ok(())))
+    }
+
+    /// One flush, and what came of it.
+    pub(super) fn flush_alone(&mut self) -> Result<(), Refused> {
+        let id = self.flush();
+        self.settle();
+        self.answer(id).expect("it settled")
+    }
+
+    /// One write, alone, and what came of it.
+    pub(super) fn write(&mut self, start: u64, sectors: u64) -> Result<(), Refused> {
+        let id = self.issue(WRITE, start, sectors);
+        self.settle();
+        self.answer(id).expect("it settled")
+    }
+
+    /// One read, alone, and what came of it. The model looks at the bytes.
+    pub(super) fn read(&mut self, start: u64, sectors: u64) -> Result<(), Refused> {
+        let id = self.issue(Operation::Read, start, sectors);
+        self.settle();
+        self.answer(id).expect("it settled")
+    }
+
+    /// Issues a write and lets everything happen but time; whether it was answered well.
+    pub(super) fn try_write(&mut self, start: u64, sectors: u64) -> bool {
+        let id = self.issue(WRITE, start, sectors);
+        self.run_without_time();
+        self.went_well(&[id])
+    }
+
+    /// Issues a read and lets everything happen but time; its answer.
+    pub(super) fn try_read(&mut self, start: u64, sectors: u64) -> Result<(), Refused> {
+        let id = self.issue(Operation::Read, start, sectors);
+        self.run_without_time();
+        self.answer(id).expect("nothing else is needed for it")
+    }
+
+    /// The bytes that a read will give are kept for [`Self::take_kept`].
+    pub(super) fn keep(&mut self, id: RequestId) {
+        self.world.engine.clients.flights.get_mut(&id).expect("just issued").keep = true;
+    }
+
+    pub(super) fn kept(&self, id: RequestId) -> Vec<u8> {
+        self.world.engine.payloads[&id].data.clone()
+    }
+
+    pub(super) fn forget(&mut self, id: RequestId) {
+        self.world.engine.payloads.remove(&id);
+    }
+
+    /// The whole array, as clients read it.
+    pub(super) fn read_all(&mut self) -> Vec<u8> {
+        const LENGTH: u64 = 1000;
+        let capacity = self.capacity();
+        let mut content = Vec::new();
+        for start in (0..capacity).step_by(LENGTH as usize) {
+            let id = self.issue(Operation::Read, start, LENGTH.min(capacity - start));
+            self.keep(id);
+            self.settle();
+            assert!(self.went_well(&[id]), "all can be read");
+            content.extend(self.kept(id));
+            self.forget(id);
+        }
+        content
+    }
+
+    /// Clients ask for what `mix` says, until all is answered.
+    pub(super) fn run(&mut self, mix: &Mix) {
+        let mut left = mix.requests;
+        while left > 0 {
+            let may_issue = self.world.engine.clients.in_flight_whole() < mix.in_flight_max;
+            match self.step(may_issue) {
+                Did::Issue => {
+                    self.issue_any(mix);
+                    left -= 1;
+                }
+                Did::Nothing => panic!("requests hang"),
+                Did::Tick | Did::Something => {}
+            }
+        }
+        self.settle();
+    }
+
+    pub(super) fn issue_any(&mut self, mix: &Mix) {
+        let kinds = [mix.reads, mix.writes, mix.zeroes, mix.trims, mix.flushes];
+        let kind = self.random.weighted(&kinds);
+        let durable = self.random.chance(25);
+        let may_punch = self.random.chance(50);
+        let operation = match kind {
+            0 => Operation::Read,
+            1 => Operation::Write { durable },
+            2 => Operation::WriteZeroes { may_punch, durable },
+            3 => Operation::Trim,
+            _ => {
+                self.flush();
+                return;
+            }
+        };
+        let capacity = self.capacity();
+        let longest = *self.random.pick(&[1, 4, 16, 64, 400]);
+        let sectors = (1 + self.random.below(longest)).min(capacity);
+        // Half of the requests meet near the start, so that they overlap.
+        let room = capacity - sectors + 1;
+        let room = if self.random.chance(50) { room.min(40) } else { room };
+        let start = self.random.below(room);
+        self.issue(operation, start, sectors);
+    }
+
+    /// Something happens to a disk, now.
+    pub(super) fn befall(&mut self, disk: usize, mishap: Mishap) {
+        self.expect_harm(disk);
+        self.world.befall(Fault { step: 0, disk, mishap, ordinal: 0 });
+    }
+
+    /// The same, so many steps from now.
+    pub(super) fn plan(&mut self, steps: u64, disk: usize, mishap: Mishap) {
+        self.expect_harm(disk);
+        let step = self.world.clock.step + steps;
+        self.world.engine.plan.faults.push(Fault { step, disk, mishap, ordinal: 0 });
+    }
+
+    fn expect_harm(&mut self, disk: usize) {
+        self.world.engine.plan.victims.insert(disk);
+        self.world.trust();
+    }
+
+    /// A sector of a disk's data area cannot be read until it is written.
+    pub(super) fn bad_sector(&mut self, disk: usize, sector: u64) {
+        self.befall(disk, self.bad_at(sector));
+    }
+
+    pub(super) fn bad_at(&self, sector: u64) -> Mishap {
+        Mishap::BadSectors { start: self.world.taint.data_offset + sector, sectors: 1 }
+    }
+
+    /// Plans `count` mishaps of the first `steps` steps, all of them on `disks`.
+    pub(super) fn plan_mishaps(&mut self, disks: &[usize], count: u64, steps: u64) {
+        for _ in 0..count {
+            let disk = *self.random.pick(disks);
+            let mishap = match self.random.below(8) {
+                0 => Mishap::Dies,
+                1 => Mishap::WritesFail,
+                2 => Mishap::FlushesFail,
+                3 => Mishap::SuperblocksFail,
+                _ => {
+                    let used = self.world.geometry.used_sectors(Slot(disk as u16));
+                    let sector = self.random.below(used);
+                    self.bad_at(sector)
+                }
+            };
+            let step = self.random.below(steps);
+            self.plan(step, disk, mishap);
+        }
+    }
+
+    /// The driver finds that a member has gone.
+    pub(super) fn vanishes(&mut self, disk: usize) {
+        self.expect_harm(disk);
+        let asked = (Asked::Superblock, FaultKind::Gone);
+        let cause = self.world.failed(self.member(disk), asked, (0, 0));
+        self.world.engine.machines.array.handle_member_gone(self.world.clock.now, cause);
+        self.world.drain_array();
+    }
+
+    pub(super) fn allow_errors(&mut self) {
+        self.world.engine.plan.errors_allowed = true;
+        self.world.trust();
+    }
+
+    pub(super) fn tune(&mut self, tuning: Tuning) {
+        self.world.befall(Fault { step: 0, disk: 0, mishap: Mishap::Tunes(tuning), ordinal: 0 });
+    }
+
+    pub(super) fn watch(&mut self, settings: SitOut) {
+        let mishap = Mishap::Watches(settings);
+        self.world.befall(Fault { step: 0, disk: 0, mishap, ordinal: 0 });
+        self.run_without_time();
+    }
+
+    pub(super) fn capacity(&self) -> u64 {
+        self.world.geometry.capacity_sectors()
+    }
+
+    /// What the engine calls a disk.
+    pub(super) fn member(&self, disk: usize) -> MemberId {
+        let members = &self.world.engine.machines.members;
+        let id = members.iter().position(|member| member.disk == disk);
+        MemberId(id.expect("it takes part") as u16)
+    }
+
+    pub(super) fn sits_out(&self, disk: usize) -> bool {
+        self.world.engine.slow.sitting_out.contains(&self.member(disk))
+    }
+
+    pub(super) fn counters(&self) -> Counters {
+        let mut sum = Counters::default();
+        let shards = self.world.engine.machines.shards.iter();
+        shards.for_each(|side| sum.add(side.shard.counters()));
+        sum
+    }
+
+    pub(super) fn dirty_sectors(&self) -> u64 {
+        let shards = self.world.engine.machines.shards.iter();
+        shards.map(|side| side.shard.dirty_sectors()).sum()
+    }
+
+    pub(super) fn heard(&self, is_it: impl Fn(&Notice) -> bool) -> bool {
+        self.world.engine.notices.iter().any(is_it)
+    }
+
+    pub(super) fn is_broken(&self) -> bool {
+        self.heard(|notice| matches!(notice, Notice::Broken { .. }))
+    }
+
+    /// Whether the array has said that this disk is out.
+    pub(super) fn is_out(&self, disk: usize) -> bool {
+        let id = self.member(disk);
+        self.heard(|notice| matches!(notice, Notice::MemberOut { member, .. } if *member == id))
+    }
+
+    pub(super) fn is_any_out(&self) -> bool {
+        self.heard(|notice| matches!(notice, Notice::MemberOut { .. }))
+    }
+
+    /// What the members' superblocks say on the disks, slot by slot: events, and whether clean.
+    pub(super) fn superblocks(&self) -> Vec<(u64, bool)> {
+        (0..usize::from(self.world.geometry.slots())).map(|disk| self.superblock(disk)).collect()
+    }
+
+    pub(super) fn superblock(&self, disk: usize) -> (u64, bool) {
+        let superblock = self.world.superblock_on(disk).expect("a disk has its superblock");
+        (superblock.state.events, superblock.state.is_clean())
+    }
+
+    /// The part of a disk that the array uses.
+    pub(super) fn data(&self, disk: usize) -> &[u8] {
+        &self.world.disks[disk].seen[self.data_bytes(disk)]
+    }
+
+    pub(super) fn data_bytes(&self, disk: usize) -> std::ops::Range<usize> {
+        let used = self.world.geometry.used_sectors(Slot(disk as u16));
+        bytes(self.world.taint.data_offset, used)
+    }
+
+    pub(super) fn has_unflushed(&self, disk: usize) -> bool {
+        self.world.disks[disk].has_unflushed()
+    }
+
+    /// At rest: every member that is in holds exactly what geometry and the definition of parity say.
+    pub(super) fn check_members(&mut self) {
+        let content = self.read_all();
+        let expected = image(&self.world.geometry, &content);
+        for disk in self.disks_in_slots() {
+            let found = self.data(disk).chunks_exact(SECTOR);
+            for (sector, (found, expected)) in
+                found.zip(expected[disk].chunks_exact(SECTOR)).enumerate()
+            {
+                assert!(found == expected, "sector {sector} of disk {disk} is not what it must be");
+            }
+        }
+    }
+
+    /// Disks of members that occupy a slot and have not been said to be out.
+    fn disks_in_slots(&self) -> Vec<usize> {
+        let members = self.world.engine.machines.members.iter().map(|member| member.disk);
+        let is_in = |disk: &usize| !self.world.is_spare(*disk) && !self.is_out(*disk);
+        members.filter(is_in).collect()
+    }
+
+    /// Whether a superblock says clean, or is about to. One that cannot be told anything does not count.
+    pub(super) fn says_clean(&self) -> bool {
+        let engine = &self.world.engine;
+        let is_told = engine.machines.members.iter().any(|member| {
+            let ills = &self.world.disks[member.disk].ills;
+            let is_member = !self.world.is_spare(member.disk) && !self.is_out(member.disk);
+            let can_be_told = !ills.gone && !ills.superblocks_fail;
+            member.superblock.state.is_clean() && is_member && can_be_told
+        });
+        let is_turning = |event: &Event| match event {
+            Event::Superblock { state, .. } => state.resync_offset == u64::MAX,
+            _ => false,
+        };
+        is_told || engine.pending.iter().chain(&self.set_aside).any(is_turning)
+    }
+
+    /// While any superblock says clean, or is about to, no member is being written, and what was written is not volatile (I3,
+    /// I5); a repair is no such write, for it changes nothing.
+    fn check_told(&mut self) {
+        let has_intent = self.world.geometry.level().family() != Family::Direct;
+        if !has_intent || !self.was_clean || !self.says_clean() {
+            return;
+        }
+        let all = self.world.engine.pending.iter().chain(&self.set_aside);
+        let vectors = all.filter_map(|event| match event {
+            Event::Io(vector) => Some(&vector.parts),
+            _ => None,
+        });
+        let writes = vectors.flatten().filter(|(_, io)| io.operation.is_write()).copied();
+        for (shard, io) in writes.collect::<Vec<_>>() {
+            let (disk, start) = self.world.place_of(&io);
+            let (data, _) = self.world.bytes_to_write(shard, &io);
+            let seen = &self.world.disks[disk].seen[bytes(start, u64::from(io.sectors))];
+            assert!(seen == data, "{io:?} is under way and a superblock says clean");
+        }
+        for disk in self.disks_in_slots() {
+            let disk = &self.world.disks[disk];
+            let ills = &disk.ills;
+            if ills.gone || ills.flushes_fail || ills.writes_fail || ills.superblocks_fail {
+                continue;
+            }
+            for (sector, _, before) in disk.logged() {
+                let is_new = disk.seen[bytes(sector, 1)] != *before;
+                assert!(!is_new, "sector {sector} is volatile and a superblock says clean");
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! What superblocks say, and when: the invariants I3, I4 and I5 as stories, and the event count.
+
+use braid_engine::array::MemberId;
+use braid_geometry::Level;
+use braid_ondisk::Role;
+
+use super::for_seeds;
+use super::scene::{EVENTS, Scene, design};
+use super::script::{Script, WRITE};
+use crate::fault::Mishap;
+use crate::schedule::Event;
+
+fn levels() -> [(Level, u32); 4] {
+    [(Level::Raid1, 0), (Level::Raid5, 2), (Level::Raid6, 2), (Level::Raid10, 0x103)]
+}
+
+fn open(level: Level, layout: u32, seed: u64) -> Script {
+    Scene::new(design(level, layout, 8, 4, 4), seed).write_through().open()
+}
+
+fn superblock_of(member: u16) -> impl Fn(&Event) -> bool {
+    move |event| matches!(event, Event::Superblock { member: MemberId(one), .. } if *one == member)
+}
+
+#[test]
+fn gate_opens_after_superblocks() {
+    for (level, layout) in levels() {
+        for_seeds(6, |seed| {
+            let mut story = open(level, layout, seed);
+            let before: Vec<Vec<u8>> = (0..4).map(|disk| story.data(disk).to_vec()).collect();
+            story.hold(superblock_of(1));
+            let write = story.issue(WRITE, 3, 20);
+            story.run_without_time();
+            let asked =
+                story.world.engine.pending.iter().any(|event| matches!(event, Event::Io(_)));
+            assert!(!asked, "{level}: nothing is asked of members before");
+            assert!((0..4).all(|disk| story.data(disk) == before[disk]), "nor written");
+            assert_eq!(story.answer(write), None, "nor answered");
+            story.release();
+            story.run_without_time();
+            assert_eq!(story.answer(write), Some(Ok(())));
+            assert_eq!(story.superblocks(), [(EVENTS + 2, false); 4], "said twice");
+        });
+    }
+}
+
+#[test]
+fn missed_write_waits_for_superblocks() {
+    for (level, layout) in levels() {
+        for_seeds(6, |seed| {
+            let mut story = open(level, layout, seed);
+            story.issue(WRITE, 0, 1);
+            story.run_without_time();
+            story.befall(0, Mishap::WritesFail);
+            story.hold(superblock_of(2));
+            // All of it, so that slot 0 gets its share whatever the layout.
+            let write = story.issue(WRITE, 0, story.capacity());
+            story.run_without_time();
+            let told = story.world.superblock_on(1).expect("it is written");
+            assert_eq!(told.state.events, EVENTS + 3);
+            let number = usize::from(story.world.metadata.design.number(0));
+            assert_eq!(told.state.roles[number], Role::Faulty, "the loss is told");
+            assert_eq!(story.answer(write), None, "but not by all survivors");
+            assert!(!story.is_any_out());
+            story.release();
+            story.run_without_time();
+            assert_eq!(story.answer(write), Some(Ok(())), "{level}");
+            assert!(story.is_out(0));
+            assert_eq!(story.superblocks()[1..], [(EVENTS + 4, false); 3]);
+        });
+    }
+}
+
+#[test]
+fn clean_only_after_drain_and_flush() {
+    for (level, layout) in levels() {
+        for_seeds(6, |seed| {
+            let mut story = open(level, layout, seed);
+            story.issue(WRITE, 0, 1);
+            story.run_without_time();
+            story.hold_io();
+            let write = story.issue(WRITE, 3, 20);
+            story.rest();
+            assert!(!story.says_clean(), "{level}: a write is under way");
+            story.hold(|event| matches!(event, Event::Flush { member: MemberId(1) }));
+            story.rest();
+            assert_eq!(story.answer(write), Some(Ok(())));
+            assert!(story.has_unflushed(1), "{level}: member 1 was written");
+            assert!(!story.says_clean(), "{level}: member 1 is not flushed");
+            story.release();
+            story.rest();
+            assert_eq!(story.superblocks(), [(EVENTS + 4, true); 4], "{level}");
+            assert!((0..4).all(|disk| !story.has_unflushed(disk)));
+        });
+    }
+}
+
+/// The same when it is told to stop: what is under way is finished first.
+#[test]
+fn stop_waits_for_writes_under_way() {
+    for (level, layout) in levels() {
+        for_seeds(6, |seed| {
+            let mut story = open(level, layout, seed);
+            story.issue(WRITE, 0, 1);
+            story.run_without_time();
+            story.hold_io();
+            story.issue(WRITE, 3, 20);
+            story.run_without_time();
+            story.tell_to_stop();
+            story.rest();
+            assert_eq!(story.stopped(), None, "{level}: a write is under way");
+            story.release();
+            story.settle();
+            assert!(story.world.has_stopped(), "{level}: clean");
+            assert_eq!(story.superblocks(), [(EVENTS + 4, true); 4], "{level}");
+        });
+    }
+}
+
+#[test]
+fn clean_and_active_leave_events_where_they_were() {
+    const SPARE: usize = 4;
+    for (level, layout) in levels() {
+        for_seeds(3, |seed| {
+            let mut scene = Scene::new(design(level, layout, 8, 4, 4), seed);
+            scene.design.spares = 1;
+            let mut story = scene.open();
+            let asleep = story.world.disks[SPARE].seen.clone();
+            for start in 0..3 {
+                story.issue(WRITE, start, 1);
+                story.run_without_time();
+                assert_eq!(story.superblocks(), [(EVENTS + 1, false); 4], "{level}");
+                story.rest();
+                assert_eq!(story.superblocks(), [(EVENTS, true); 4], "{level}");
+            }
+            assert!(story.world.disks[SPARE].seen == asleep, "a spare sleeps");
+            // A loss counts up, and from then on every change does, and wakes the spare.
+            story.befall(0, Mishap::Dies);
+            story.issue(WRITE, 0, story.capacity());
+            story.run_without_time();
+            assert_eq!(story.superblocks()[1..], [(EVENTS + 3, false); 3], "{level}");
+            assert_eq!(story.superblock(SPARE).0, EVENTS + 3);
+            for round in 0..3 {
+                story.rest();
+                assert_eq!(story.superblocks()[1..], [(EVENTS + 5 + 4 * round, true); 3]);
+                story.issue(WRITE, 0, 1);
+                story.run_without_time();
+                assert_eq!(story.superblocks()[1..], [(EVENTS + 7 + 4 * round, false); 3]);
+                assert_eq!(story.superblock(SPARE).0, EVENTS + 7 + 4 * round);
+            }
+        });
+    }
+}
+
+/// A member whose superblock cannot be written is as lost as one that misses a write.
+#[test]
+fn member_that_cannot_be_told_is_out_before_the_gate_opens() {
+    for (level, layout) in levels() {
+        for_seeds(6, |seed| {
+            let mut story = open(level, layout, seed);
+            story.befall(3, Mishap::SuperblocksFail);
+            assert_eq!(story.write(0, 1), Ok(()));
+            assert!(story.is_out(3), "{level}");
+            story.ends_well();
+        });
+    }
+}
