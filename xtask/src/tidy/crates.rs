@@ -74,7 +74,7 @@ const ROWS: [Row; 22] = [
         ],
         registry: PURE_REGISTRY,
     },
-    // What tests of the engine share with the simulator; in no product.
+    // What the simulator stands on; in no product.
     Row {
         name: "braid-testbed",
         workspace: &["braid-engine", "braid-geometry", "braid-parity"],
