@@ -4,11 +4,10 @@
 //! came from. What members hold is computed here from the geometry and the *definition* of parity
 //! alone, never with the code that the engine runs.
 
-use braid_geometry::{Geometry, Slot};
-use braid_testbed::content::lay_out;
-pub(crate) use braid_testbed::content::{SECTOR, bytes, parity, places};
-
+use crate::members::lay_out;
+pub(crate) use crate::members::{SECTOR, bytes, parity, places};
 use crate::random::mix;
+use braid_geometry::{Geometry, Slot};
 
 /// Which write a sector's bytes come from; 0 is zeroes.
 pub(crate) type Version = u32;

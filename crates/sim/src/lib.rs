@@ -44,12 +44,15 @@ mod lost;
 mod lying;
 #[cfg(test)]
 mod lying_tests;
+mod members;
+mod memory;
 mod metadata;
 mod model;
 mod moments;
 mod open;
 mod patience;
 mod pauses;
+mod random;
 mod requests;
 mod restart;
 mod schedule;
@@ -65,7 +68,6 @@ mod world;
 
 use braid_geometry::Level;
 use braid_ondisk::Version;
-use braid_testbed::{memory, random};
 
 pub use coverage::{CYCLES_FOR_ALL_STATES, legal_states, never_entered, never_visited};
 pub use cut::{Cut, Kind, Number};

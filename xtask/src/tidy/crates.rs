@@ -30,7 +30,7 @@ const PURE_REGISTRY: &[&str] =
     &["thiserror", "zerocopy", "crc32c", "rangemap", "slotmap", "smallvec"];
 /// Crates that a dev-dependency may always name: the pure ones, and what a test asks of the machine before it asks anything
 /// else of the world.
-const FOR_TESTS: [&str; 10] = [
+const FOR_TESTS: [&str; 9] = [
     "braid-hooks",
     "braid-geometry",
     "braid-parity",
@@ -40,10 +40,9 @@ const FOR_TESTS: [&str; 10] = [
     "braid-elevator",
     "braid-engine",
     "braid-needs",
-    "braid-testbed",
 ];
 
-const ROWS: [Row; 22] = [
+const ROWS: [Row; 21] = [
     // Nothing without the simulator's cfg, hence allowed at the very bottom.
     Row { name: "braid-hooks", workspace: &[], registry: &[] },
     // Nothing but an instruction that has no effect.
@@ -74,12 +73,6 @@ const ROWS: [Row; 22] = [
         ],
         registry: PURE_REGISTRY,
     },
-    // What the simulator stands on; in no product.
-    Row {
-        name: "braid-testbed",
-        workspace: &["braid-engine", "braid-geometry", "braid-parity"],
-        registry: &[],
-    },
     // What tests ask of the machine; in no product.
     Row { name: "braid-needs", workspace: &[], registry: &["rustix"] },
     // The simulator takes the place of everything that talks to the world.
@@ -94,7 +87,6 @@ const ROWS: [Row; 22] = [
             "braid-ondisk",
             "braid-assembly",
             "braid-nbd-proto",
-            "braid-testbed",
         ],
         registry: &[],
     },

@@ -6,18 +6,16 @@ use braid_geometry::{ChunkRow, Geometry, LogicalSector, MemberSector, Slot, Stri
 use braid_parity::definition;
 
 /// Bytes in a sector.
-pub const SECTOR: usize = 512;
+pub(crate) const SECTOR: usize = 512;
 
 /// The bytes of a run of sectors.
-#[must_use]
-pub fn bytes(start: u64, sectors: u64) -> Range<usize> {
+pub(crate) fn bytes(start: u64, sectors: u64) -> Range<usize> {
     let start = start as usize * SECTOR;
     start..start + sectors as usize * SECTOR
 }
 
 /// Where a sector and its copies live.
-#[must_use]
-pub fn places(geometry: &Geometry, sector: u64) -> Vec<(Slot, MemberSector)> {
+pub(crate) fn places(geometry: &Geometry, sector: u64) -> Vec<(Slot, MemberSector)> {
     let sector = LogicalSector(sector);
     match geometry {
         Geometry::Direct(direct) => {
@@ -40,8 +38,11 @@ pub fn places(geometry: &Geometry, sector: u64) -> Vec<(Slot, MemberSector)> {
 ///
 /// # Panics
 /// When there are no columns.
-#[must_use]
-pub fn parity(stripe: &StripeGeometry, row: ChunkRow, columns: &[&[u8]]) -> Vec<(Slot, Vec<u8>)> {
+pub(crate) fn parity(
+    stripe: &StripeGeometry,
+    row: ChunkRow,
+    columns: &[&[u8]],
+) -> Vec<(Slot, Vec<u8>)> {
     let map = stripe.row_map(row);
     let length = columns[0].len();
     let (mut p, mut q) = (vec![0; length], vec![0; length]);
@@ -61,7 +62,7 @@ pub fn parity(stripe: &StripeGeometry, row: ChunkRow, columns: &[&[u8]]) -> Vec<
 ///
 /// # Panics
 /// When a member is smaller than the array's part of it.
-pub fn lay_out(geometry: &Geometry, content: &[u8], members: &mut [Vec<u8>]) {
+pub(crate) fn lay_out(geometry: &Geometry, content: &[u8], members: &mut [Vec<u8>]) {
     for (sector, data) in (0..).zip(content.chunks_exact(SECTOR)) {
         for (slot, place) in places(geometry, sector) {
             members[slot.index()][bytes(place.0, 1)].copy_from_slice(data);

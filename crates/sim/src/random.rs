@@ -4,18 +4,17 @@
 
 /// A generator.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
     /// The same numbers for the same seed.
-    #[must_use]
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(mix(seed) | 1)
     }
 
     /// The next number.
     #[allow(clippy::should_implement_trait, reason = "it never ends, and is no iterator")]
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -23,17 +22,17 @@ impl Random {
     }
 
     /// A number below `bound`, which is not zero.
-    pub fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         (self.next() >> 16) % bound
     }
 
     /// True in `percent` of a hundred cases.
-    pub fn chance(&mut self, percent: u64) -> bool {
+    pub(crate) fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
     /// One of `list`, which is not empty.
-    pub fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
+    pub(crate) fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
         &list[self.below(list.len() as u64) as usize]
     }
 
@@ -41,7 +40,7 @@ impl Random {
     ///
     /// # Panics
     /// When it is.
-    pub fn weighted(&mut self, weights: &[u64]) -> usize {
+    pub(crate) fn weighted(&mut self, weights: &[u64]) -> usize {
         let mut left = self.below(weights.iter().sum());
         for (index, weight) in weights.iter().enumerate() {
             if left < *weight {
@@ -53,7 +52,7 @@ impl Random {
     }
 
     /// Puts the list into another order.
-    pub fn shuffle<T>(&mut self, list: &mut [T]) {
+    pub(crate) fn shuffle<T>(&mut self, list: &mut [T]) {
         for last in (1..list.len()).rev() {
             list.swap(last, self.below(last as u64 + 1) as usize);
         }
@@ -61,14 +60,12 @@ impl Random {
 }
 
 /// A hash of a hash and a number; neither order nor grouping can be swapped.
-#[must_use]
-pub fn fold(hash: u64, number: u64) -> u64 {
+pub(crate) fn fold(hash: u64, number: u64) -> u64 {
     mix(hash.rotate_left(23) ^ mix(number ^ 0xd6e8_feb8_6659_fd93))
 }
 
 /// Spreads near numbers far apart (the finish of splitmix64).
-#[must_use]
-pub fn mix(number: u64) -> u64 {
+pub(crate) fn mix(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

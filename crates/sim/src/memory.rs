@@ -9,23 +9,22 @@ use braid_engine::buffer::{Buffer, Side, side_of};
 use braid_engine::computation::{Memory, Span};
 use braid_engine::request::RequestId;
 
-use crate::content::SECTOR;
+use crate::members::SECTOR;
 
 /// A client's memory.
-pub struct Payload {
+pub(crate) struct Payload {
     /// Its bytes, whole sectors.
-    pub data: Vec<u8>,
+    pub(crate) data: Vec<u8>,
     /// It is a read's.
-    pub may_change: bool,
+    pub(crate) may_change: bool,
     /// What was made instead of what was forsaken, and which sectors of it.
     second: Option<(Vec<u8>, Vec<bool>)>,
     is_left: bool,
 }
 
 impl Payload {
-    /// Memory of a read, or of a write, which is not changed.
-    #[must_use]
-    pub fn new(data: Vec<u8>, may_change: bool) -> Self {
+    /// Memory of a read, or of a write, which nobody changes.
+    pub(crate) fn new(data: Vec<u8>, may_change: bool) -> Self {
         Self { data, may_change, second: None, is_left: false }
     }
 
@@ -42,17 +41,16 @@ impl Payload {
 }
 
 /// Clients' memory by request, and the first sides that were left to reads that were forsaken: those may
-/// be written at any time, and are not looked at.
+/// be written at any time, and nobody looks.
 #[derive(Default)]
-pub struct Payloads {
+pub(crate) struct Payloads {
     live: BTreeMap<RequestId, Payload>,
     left: BTreeMap<RequestId, Vec<u8>>,
 }
 
 impl Payloads {
-    /// Of no request yet.
-    #[must_use]
-    pub fn new() -> Self {
+    /// Nobody's.
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
@@ -60,7 +58,7 @@ impl Payloads {
     ///
     /// # Panics
     /// When the request has no payload.
-    pub fn leave(&mut self, request: RequestId) {
+    pub(crate) fn leave(&mut self, request: RequestId) {
         self.live.get_mut(&request).expect("the payload of a read").is_left = true;
     }
 
@@ -68,7 +66,7 @@ impl Payloads {
     ///
     /// # Panics
     /// When a second side was made although the first was not left.
-    pub fn join(&mut self, request: RequestId) {
+    pub(crate) fn join(&mut self, request: RequestId) {
         let Some(payload) = self.live.get_mut(&request) else { return };
         if !payload.is_left {
             return assert!(payload.second.is_none(), "the second side was used for nothing");
@@ -100,13 +98,13 @@ impl std::ops::DerefMut for Payloads {
 }
 
 /// What a shard can reach.
-pub struct Reach<'a> {
+pub(crate) struct Reach<'a> {
     /// Its blocks, one behind the other.
-    pub arena: &'a mut Vec<u8>,
+    pub(crate) arena: &'a mut Vec<u8>,
     /// Bytes of one.
-    pub block_bytes: usize,
+    pub(crate) block_bytes: usize,
     /// Clients' memory.
-    pub payloads: &'a mut Payloads,
+    pub(crate) payloads: &'a mut Payloads,
 }
 
 impl Reach<'_> {
@@ -114,7 +112,7 @@ impl Reach<'_> {
     ///
     /// # Panics
     /// When it leaves its block or payload, was given back, or would change what a write still shows.
-    pub fn bytes(&mut self, buffer: Buffer, length: usize, to_change: bool) -> &mut [u8] {
+    pub(crate) fn bytes(&mut self, buffer: Buffer, length: usize, to_change: bool) -> &mut [u8] {
         match buffer {
             Buffer::Block { block, offset_sectors } => {
                 let offset = offset_sectors as usize * SECTOR;
