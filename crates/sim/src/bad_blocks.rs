@@ -19,26 +19,21 @@
 //! - The engine changes neither a log nor what superblocks say of it
 //!   [check: a_log_that_is_changed_is_noticed].
 
+mod world;
+
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use braid_engine::effect::MemberIo;
-use braid_geometry::{Geometry, MemberSector, Slot};
+use braid_geometry::{Geometry, Slot};
 use braid_ondisk::{BadBlockLog, BadBlockLogPlace, BadRange, Features, Superblock};
 
-use crate::chances::{Chances, Purpose};
-use crate::content::{SECTOR, bytes, places};
+use crate::content::{SECTOR, bytes};
 use crate::disk::Disk;
 use crate::open;
 use crate::random::Random;
-use crate::world::World;
 
 /// What a logged sector holds until somebody writes it.
 const POISON: [u8; SECTOR] = [0xBD; SECTOR];
-/// Restarts in a hundred that find a log damaged.
-const DAMAGED_PERCENT: u64 = 3;
-/// A record that md would not write: it has no length.
-const NONSENSE: u64 = 5 << 10;
 
 /// One member's log.
 #[derive(Clone, Debug)]
@@ -224,80 +219,11 @@ impl BadLogs {
     }
 }
 
-impl World {
-    /// Makes logs for the members of a new array, if it is to have any.
-    pub(crate) fn new_bad_logs(
-        chances: &Chances,
-        geometry: &Geometry,
-        superblocks: &[Option<Superblock>],
-    ) -> BadLogs {
-        BadLogs::any(&mut chances.of(Purpose::BadBlocks, 1), geometry, superblocks)
-    }
-
-    /// A log may be damaged while the array is stopped.
-    pub(crate) fn damage_a_log(&mut self) {
-        let mut random = self.chances.of(Purpose::BadBlocks, 2);
-        if self.bad_logs.is_empty() || !random.chance(DAMAGED_PERCENT) {
-            return;
-        }
-        let log = random.below(self.bad_logs.logs.len() as u64) as usize;
-        let log = &mut self.bad_logs.logs[log];
-        if log.is_damaged || log.ranges.is_empty() {
-            return;
-        }
-        log.bytes[..8].copy_from_slice(&NONSENSE.to_le_bytes());
-        log.is_damaged = true;
-        self.disks[log.disk].put(log.start, &log.bytes, true);
-        self.unsure.insert(log.disk);
-        self.tally.count("bad-block-log-damaged");
-    }
-
-    /// Logs are kept as they were made.
-    pub(crate) fn check_bad_logs(&self) {
-        self.bad_logs.check_kept(&self.disks);
-    }
-
-    /// Nobody is chosen whose log makes no sense.
-    pub(crate) fn check_damaged_are_out(&self, chosen: impl Iterator<Item = usize>) {
-        for disk in chosen {
-            let mut logs = self.bad_logs.logs.iter();
-            let is_damaged = logs.any(|log| log.disk == disk && log.is_damaged);
-            assert!(!is_damaged, "disk {disk} was chosen with a damaged bad-block log");
-        }
-    }
-
-    /// A request to a member: no read covers what its log names; writes go through.
-    pub(crate) fn check_logged(&mut self, io: &MemberIo) {
-        if self.bad_logs.is_empty() {
-            return;
-        }
-        let disk = self.disk_index(io.member);
-        let sectors = io.sector.0..io.sector.0 + u64::from(io.sectors);
-        if !self.bad_logs.names(disk, &sectors) {
-            return;
-        }
-        assert!(io.operation.is_write(), "a read covers what the log of disk {disk} names: {io:?}");
-        self.tally.count("write-through-bad-blocks");
-    }
-
-    /// A client reads: is any of it in a log?
-    pub(crate) fn count_routed(&mut self, (start, sectors): (u64, u64)) {
-        if self.bad_logs.is_empty() {
-            return;
-        }
-        let here = |(slot, place): (Slot, MemberSector)| {
-            self.bad_logs.names(slot.index(), &(place.0..place.0 + 1))
-        };
-        let mut all = (start..start + sectors).flat_map(|one| places(&self.geometry, one));
-        if all.any(here) {
-            self.tally.count("read-around-bad-blocks");
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chances::Chances;
+    use crate::world::World;
     use braid_engine::request::Operation;
     use braid_geometry::{ChunkRow, Level, default_layout};
 

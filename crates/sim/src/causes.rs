@@ -5,11 +5,10 @@
 //! and answers that come out name one, and it must be that of the disk, the operation and the sectors that it came from; and
 //! a member goes out only by what a member must not survive.
 
-use braid_engine::array::MemberId;
-use braid_engine::cause::{Answer, Asked, Cause};
-use braid_engine::effect::FaultKind;
+mod world;
 
-use crate::world::World;
+use braid_engine::cause::Asked;
+use braid_engine::effect::FaultKind;
 
 /// Something that a disk failed at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,54 +23,3 @@ struct Failure {
 /// All of one run, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Failures(Vec<Failure>);
-
-impl World {
-    /// A member's disk fails at something; what the engine is told of it.
-    pub(crate) fn failed(
-        &mut self,
-        member: MemberId,
-        (asked, kind): (Asked, FaultKind),
-        (start, sectors): (u64, u64),
-    ) -> Cause {
-        let failure = Failure { disk: self.disk_index(member), asked, start, sectors, kind };
-        let failures = &mut self.engine.failures.0;
-        failures.push(failure);
-        let answer = Answer::Os(i32::try_from(failures.len()).expect("far fewer failures"));
-        Cause { member, asked, sector: start, sectors: sectors as u32, answer }
-    }
-
-    /// What comes out as a cause is what went in.
-    fn check_cause(&self, cause: &Cause) -> Failure {
-        let number = cause.answer.os_error().expect("disks fail with a number");
-        let number = usize::try_from(number).expect("numbers count from 1");
-        let failure = self.engine.failures.0[number - 1];
-        let found = (cause.asked, cause.sector, u64::from(cause.sectors));
-        assert_eq!(
-            (self.disk_index(cause.member), found),
-            (failure.disk, (failure.asked, failure.start, failure.sectors)),
-            "{cause:?} is said, and {failure:?} is what befell the disk"
-        );
-        failure
-    }
-
-    /// A member goes out, or is missed, by a cause.
-    pub(crate) fn check_loss(&mut self, member: MemberId, cause: &Cause) {
-        assert_eq!(cause.member, member, "{cause:?} is no reason for another member's loss");
-        let Failure { asked, kind, .. } = self.check_cause(cause);
-        let is_bad_sector = asked == Asked::Read && kind == FaultKind::Media;
-        assert!(!is_bad_sector, "disk {} is lost for a bad sector", self.disk_index(member));
-        self.tally.count("losses-with-their-cause");
-    }
-
-    /// A client is answered with an error, or what it was answered is lost, by a cause.
-    pub(crate) fn check_error_cause(&mut self, cause: Option<&Cause>) {
-        match cause {
-            Some(cause) => {
-                self.check_cause(cause);
-                self.tally.count("errors-with-their-cause");
-            }
-            // Nothing was asked of a member for it: too many are out, or the sectors are known to be bad.
-            None => self.tally.count("errors-without-a-cause"),
-        }
-    }
-}

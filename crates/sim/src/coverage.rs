@@ -9,6 +9,8 @@
 //! (refused), which leaves the layouts whose parity does not move; starting in another phase than
 //! clean.
 
+mod world;
+
 use std::collections::BTreeSet;
 
 use braid_engine::array::Gate;
@@ -16,7 +18,6 @@ use braid_engine::request::Operation;
 use braid_geometry::{Family, Level};
 
 use crate::tally::Tally;
-use crate::world::World;
 
 /// Where the array stands, as its views tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,22 +141,6 @@ fn name(level: Level, missing: usize, is_dirty: bool, phase: Phase, what: &str) 
 /// The same without what was done there.
 fn place(state: &str) -> &str {
     state.rsplit_once(' ').map_or(state, |(place, _)| place)
-}
-
-impl World {
-    /// Something is done in the state that the array is in now.
-    pub(crate) fn visit(&mut self, doing: Doing) {
-        self.visit_fault(doing.name());
-    }
-
-    /// A disk comes to harm in the state that the array is in now.
-    pub(crate) fn visit_fault(&mut self, what: &str) {
-        let view = &self.engine.machines.shards[0].view;
-        let missing = view.slots.iter().filter(|slot| slot.is_none()).count();
-        let is_dirty = view.resync_offset != u64::MAX;
-        let name = name(self.geometry.level(), missing, is_dirty, self.engine.phase, what);
-        *self.tally.states.entry(name).or_default() += 1;
-    }
 }
 
 /// The legal states that a tally has not visited.

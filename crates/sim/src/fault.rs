@@ -16,7 +16,6 @@ use braid_geometry::{Family, Geometry, Slot};
 use crate::chances::{Chances, Purpose};
 use crate::cut::Kind;
 use crate::disk::Disk;
-use crate::lying;
 use crate::random::Random;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,12 +108,15 @@ pub(crate) struct Fault {
 impl Fault {
     /// Whether no disk owns up to it: one says something else than it does, or has no part in it.
     pub(crate) fn is_lie(&self) -> bool {
-        self.ordinal >= lying::FIRST_ORDINAL
+        self.ordinal >= FIRST_LIE
     }
 }
 
 /// Ordinals that a disk has for its faults.
 const ORDINALS_PER_DISK: u64 = 8;
+
+/// The first ordinal of lies: behind those of all disks.
+pub(crate) const FIRST_LIE: u64 = 1000;
 
 /// The faults of one run.
 #[derive(Clone, Debug, Default)]

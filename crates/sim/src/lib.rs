@@ -16,6 +16,9 @@
 //!                                 checker ◀─────┘
 //! ```
 //!
+//! Each subject has its data in a file of its own, below the world, which owns them all; what the world does with a subject
+//! stands in that subject's child `world.rs`, above the world. So no two files import each other.
+//!
 //! # Invariants
 //! - A seed gives the same run, step for step, each time [check: a_seed_repeats_bit_for_bit].
 //! - A checker panics at the first thing that is wrong; nothing is repaired behind its back

@@ -23,15 +23,13 @@ use braid_geometry::{Family, Slot};
 
 use crate::chances::Purpose;
 use crate::cut::Kind;
-use crate::fault::{Fault, Mishap};
+use crate::fault::{FIRST_LIE, Fault, Mishap};
 use crate::lies::Fate;
 use crate::random::Random;
 use crate::world::World;
 
 /// Worlds in a hundred whose disks may lie.
 const LYING_WORLDS_PERCENT: u64 = 20;
-/// Ordinals of lies among the faults of a cycle: behind those of all disks.
-pub(crate) const FIRST_ORDINAL: u64 = 1000;
 /// Longest that a slow disk does nothing: longer than the array waits before it turns clean.
 const SLOW_MAX_MS: u64 = 500;
 /// How much time goes by whenever a slow disk is looked at.
@@ -62,7 +60,7 @@ impl World {
             let about_superblock = !is_direct && standing.tolerates(&with) && random.chance(50);
             let step = now + random.below(steps);
             let mishap = self.lie(disk, about_superblock, &mut random);
-            let ordinal = FIRST_ORDINAL + number;
+            let ordinal = FIRST_LIE + number;
             if self.chances.leaves_out(Kind::Fault, ordinal) {
                 continue;
             }

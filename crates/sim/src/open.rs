@@ -12,11 +12,11 @@ use std::sync::Arc;
 
 use braid_assembly::{AssembledArray, Assembly, Options, ProbedMember, assemble};
 use braid_engine::array::{
-    Array, ArrayEffect, ArrayView, MemberId, SuperblockState, UpdateTimes, update_for,
+    Array, ArrayEffect, ArrayView, Gate, MemberId, SuperblockState, UpdateTimes, update_for,
 };
 use braid_engine::effect::{Attention, Report};
 use braid_engine::request::Regions;
-use braid_engine::{CacheConfig, Instant, Shard, Tuning, open};
+use braid_engine::{CacheConfig, CacheMode, Instant, Shard, Tuning, open};
 use braid_geometry::Geometry;
 use braid_ondisk::{
     BadBlockLog, BadBlockLogError, BadRange, Features, Snippet, Superblock, Timestamp, probe,
@@ -25,7 +25,6 @@ use braid_ondisk::{
 
 use crate::content::{SECTOR, bytes};
 use crate::disk::Disk;
-use crate::held::may_answer_early;
 
 /// A disk that takes part, by [`MemberId`].
 #[derive(Clone)]
@@ -102,9 +101,20 @@ pub(crate) struct Machines {
 }
 
 impl ShardSide {
+    /// Whether it may answer a write early, by what it has been told.
+    fn may_answer_early(&self, geometry: &Geometry) -> bool {
+        let Geometry::Stripe(stripe) = geometry else { return false };
+        let Self { view, cache, .. } = self;
+        // A member that is being recovered counts, for it does where it is.
+        let present = view.slots.iter().flatten().count();
+        let is_redundant =
+            usize::from(stripe.slots()) - present < usize::from(stripe.parity_slots());
+        cache.tuning.mode == CacheMode::WriteBack && view.gate == Gate::Open && is_redundant
+    }
+
     /// It is being told something by which it may answer writes early, or not, from step `now` on.
     pub(crate) fn note_early(&mut self, geometry: &Geometry, now: u64) {
-        if may_answer_early(self, geometry) {
+        if self.may_answer_early(geometry) {
             self.early_until = u64::MAX;
         } else if self.early_until == u64::MAX {
             self.early_until = now;

@@ -1,0 +1,20 @@
+//! What the world visits: the state in which something is done or befalls it.
+
+use super::{Doing, name};
+use crate::world::World;
+
+impl World {
+    /// Something is done in the state that the array is in now.
+    pub(crate) fn visit(&mut self, doing: Doing) {
+        self.visit_fault(doing.name());
+    }
+
+    /// A disk comes to harm in the state that the array is in now.
+    pub(crate) fn visit_fault(&mut self, what: &str) {
+        let view = &self.engine.machines.shards[0].view;
+        let missing = view.slots.iter().filter(|slot| slot.is_none()).count();
+        let is_dirty = view.resync_offset != u64::MAX;
+        let name = name(self.geometry.level(), missing, is_dirty, self.engine.phase, what);
+        *self.tally.states.entry(name).or_default() += 1;
+    }
+}

@@ -1,0 +1,127 @@
+//! What the world does to superblocks: it tears them, and looks at what is on the disks.
+
+use std::collections::BTreeSet;
+
+use braid_engine::array::MemberId;
+use braid_geometry::Slot;
+use braid_ondisk::{Role, Superblock};
+
+use crate::chances::Purpose;
+use crate::content::{SECTOR, bytes};
+use crate::create::SPARE_BYTE;
+use crate::open;
+use crate::schedule::Event;
+use crate::world::World;
+
+impl World {
+    /// Any sectors of a superblock are written, and nobody hears of it.
+    pub(crate) fn tear_superblock(
+        &mut self,
+        disk: usize,
+        superblock: &Superblock,
+        purpose: Purpose,
+    ) {
+        let (start, data) = (superblock.offset_bytes() / SECTOR as u64, superblock.to_bytes());
+        let random = match purpose {
+            Purpose::Openings => &mut self.chances.openings,
+            _ => &mut self.chances.disks,
+        };
+        self.disks[disk].tear((start, &data), random);
+        self.metadata.told(disk, superblock, false);
+        let is_cut = purpose == Purpose::Openings || !self.disks[disk].ills.superblocks_fail;
+        if is_cut && data.len() > SECTOR && !self.is_spare(disk) {
+            self.metadata.torn_together.insert(disk);
+            if purpose != Purpose::Openings {
+                self.metadata.missing = self.metadata.missing_in(superblock);
+            }
+        }
+    }
+
+    /// No cut while superblocks are written costs more members than the level can miss; if it can
+    /// miss none any more, one.
+    fn check_torn_together(&mut self) {
+        let torn = std::mem::take(&mut self.metadata.torn_together);
+        let victims = &self.engine.plan.victims;
+        let is_gone = |disk: &usize| !victims.contains(disk) && self.superblock_on(*disk).is_none();
+        let gone: BTreeSet<u16> =
+            torn.into_iter().filter(is_gone).map(|disk| disk as u16).collect();
+        if gone.is_empty() {
+            return;
+        }
+        let missing = &self.metadata.missing;
+        let is_lost = |slot: Slot| missing.contains(&slot.0) || gone.contains(&slot.0);
+        let is_borne = self.geometry.survives(&is_lost);
+        assert!(
+            is_borne || gone.len() == 1,
+            "superblocks {gone:?} tore together; {missing:?} missing"
+        );
+        self.tally.count(if is_borne {
+            "superblock-tear-survived"
+        } else {
+            "superblock-tear-fatal"
+        });
+    }
+
+    /// Whether superblocks are under way that are not on disks but for their first sector.
+    pub(crate) fn superblocks_may_tear(&self) -> bool {
+        self.engine.pending.iter().any(|event| {
+            let Event::Superblock { member, state } = event else { return false };
+            let mut side = self.engine.machines.members[usize::from(member.0)].clone();
+            let before = side.superblock.to_bytes();
+            let mut times = self.engine.machines.times;
+            let time = times.of(state.events, open::NOW);
+            let (_, data) = side.superblock_for(*member, (state, time));
+            data.iter().zip(&before).skip(SECTOR).any(|(one, other)| one != other)
+        })
+    }
+
+    /// Disks whose superblock turns out to be torn may be in or out, as assembly will find.
+    pub(crate) fn find_torn(&mut self) {
+        self.check_torn_together();
+        for disk in self.metadata.torn.clone() {
+            if self.superblock_on(disk).is_none() {
+                self.tally.count("superblock-torn");
+                self.unsure.insert(disk);
+            }
+        }
+    }
+
+    /// The superblock on a disk, if it passes.
+    pub(crate) fn superblock_on(&self, disk: usize) -> Option<Superblock> {
+        open::probe_disk(&self.disks[disk], disk).probe.newest().cloned()
+    }
+
+    /// Whether a disk was made as a spare.
+    pub(crate) fn is_spare(&self, disk: usize) -> bool {
+        disk >= usize::from(self.geometry.slots())
+    }
+
+    /// Disks that wait in the array that runs.
+    pub(crate) fn spares(&self) -> impl Iterator<Item = usize> {
+        let members = self.engine.machines.members.iter().map(|member| member.disk);
+        members.filter(|disk| self.is_spare(*disk))
+    }
+
+    /// Nothing was ever written to a spare but its superblock.
+    pub(crate) fn check_spares_are_untouched(&self) {
+        let sectors = self.geometry.used_sectors(Slot(0));
+        for disk in usize::from(self.geometry.slots())..self.disks.len() {
+            let data = &self.disks[disk].seen[bytes(self.taint.data_offset, sectors)];
+            let is_untouched = data.iter().all(|byte| *byte == SPARE_BYTE);
+            assert!(is_untouched, "data was written to spare {disk}");
+        }
+    }
+
+    /// A loss is being published: spares that nothing befell say so, too.
+    pub(crate) fn check_spares_are_told(&mut self, lost: MemberId) {
+        let number = usize::from(self.metadata.design.number(self.disk_index(lost)));
+        let spares: Vec<usize> = self.spares().collect();
+        for disk in spares.into_iter().filter(|disk| !self.engine.plan.victims.contains(disk)) {
+            let superblock = self.superblock_on(disk);
+            let superblock = superblock.unwrap_or_else(|| panic!("spare {disk} has no superblock"));
+            let role = superblock.state.roles[number];
+            assert_eq!(role, Role::Faulty, "spare {disk} was not told that {number} is out");
+            self.tally.count("spare-told-of-a-loss");
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! What the world does with requests in whole sectors: it hands them out in pieces, and looks at each answer.
+
+use braid_engine::request::{Fault, Operation, Progress, Request, RequestId};
+use braid_geometry::{Family, LogicalSector};
+
+use super::{Flight, FlushFor};
+use crate::call::written;
+use crate::content::{SECTOR, Version};
+use crate::coverage::Doing;
+use crate::memory::Payload;
+use crate::model::End;
+use crate::schedule::Event;
+use crate::world::World;
+
+impl World {
+    pub(crate) fn name(&mut self) -> RequestId {
+        let name = self.next_request;
+        self.next_request = RequestId(name.0 + 1);
+        name
+    }
+
+    /// Asks for whole sectors, past the turnstile: nothing else may be in there.
+    pub(crate) fn issue(&mut self, operation: Operation, start: u64, sectors: u64) -> RequestId {
+        self.tally.requests += 1;
+        let id = self.next_request;
+        let (version, payload) = match operation {
+            Operation::Write { .. } => {
+                let (offset, length) = (start * SECTOR as u64, sectors * SECTOR as u64);
+                let data = written(id, offset, length);
+                (Some(id.0 as Version + 1), Some(Payload::new(data, false)))
+            }
+            Operation::WriteZeroes { .. } | Operation::Trim => (Some(0), None),
+            Operation::Read => {
+                let data = vec![0x77; sectors as usize * SECTOR];
+                (None, Some(Payload::new(data, true)))
+            }
+        };
+        if let Some(version) = version {
+            self.model.begin((start, sectors), id.0, version);
+        }
+        self.start_flight(operation, (start, sectors), payload, None)
+    }
+
+    /// A request in whole sectors goes to the engine; it belongs to `call`, if to any.
+    pub(crate) fn start_flight(
+        &mut self,
+        operation: Operation,
+        (start, sectors): (u64, u64),
+        payload: Option<Payload>,
+        call: Option<RequestId>,
+    ) -> RequestId {
+        if operation.is_write() {
+            self.check_nobody_patches(call, (start, sectors));
+        }
+        // A read may mend what cannot be read.
+        let may_write = operation.is_write() || !self.engine.plan.victims.is_empty();
+        if self.taint.may_lie && may_write {
+            self.rows_are_asked((start, sectors));
+        }
+        if operation == Operation::Read {
+            self.count_routed((start, sectors));
+        } else {
+            self.engine.lost.write_begins((start, sectors));
+        }
+        let id = self.name();
+        let began = self.clock.step;
+        self.visit(Doing::of(operation));
+        let word = match operation {
+            Operation::Read => "ask-read",
+            Operation::Write { durable: false } => "ask-write",
+            Operation::Write { durable: true } => "ask-fua",
+            Operation::WriteZeroes { .. } => "ask-zero",
+            Operation::Trim => "ask-trim",
+        };
+        self.note(word, [id.0, start, sectors]);
+        let request = Request { id, operation, start: LogicalSector(start), sectors };
+        let progress = Progress::default();
+        let mut flight = Flight { request, progress, began, keep: false, call };
+        if let Some(payload) = payload {
+            self.engine.payloads.insert(id, payload);
+        }
+        for (shard, piece) in self.engine.machines.regions.split(&request) {
+            flight.progress.issue();
+            self.engine.pending.push(Event::Piece { shard: usize::from(shard.0), piece });
+        }
+        assert_eq!(flight.progress.issued_all(), None, "no piece has been answered yet");
+        self.engine.clients.flights.insert(id, flight);
+        id
+    }
+
+    /// The client itself asks for a flush.
+    pub(crate) fn flush(&mut self) -> RequestId {
+        self.tally.requests += 1;
+        self.start_flush(self.clock.step, FlushFor::Client)
+    }
+
+    pub(crate) fn start_flush(&mut self, asked: u64, who: FlushFor) -> RequestId {
+        let id = self.name();
+        self.visit(Doing::Flush);
+        self.note("ask-flush", [id.0, 0, 0]);
+        self.engine.clients.flushes.insert(id, (asked, who));
+        self.engine.machines.array.handle_flush_request(self.clock.now, id);
+        self.drain_array();
+        id
+    }
+
+    pub(crate) fn answered(&mut self, id: RequestId, result: Result<(), Fault>) {
+        self.note("answer", [id.0, u64::from(result.is_ok()), 0]);
+        let flight = self.engine.clients.flights.remove(&id).expect("a request under way");
+        self.engine.payloads.join(id);
+        let Request { operation, start, sectors, .. } = flight.request;
+        self.check_lost(&flight.request, flight.began, result);
+        if operation.is_write() && result.is_ok() {
+            self.superblocks_have_told();
+            let shards = &self.engine.machines.shards;
+            if shards.iter().any(|side| side.early_until >= flight.began) {
+                // A later write that is under way may have taken its place before it was answered.
+                let write = flight.call.unwrap_or(id).0;
+                self.model.released((start.0, sectors), write);
+            }
+        }
+        if let Some(call) = flight.call {
+            let is_held = self.engine.held.holds(id);
+            let payload = (!is_held).then(|| self.engine.payloads.remove(&id)).flatten();
+            let data = payload.map(|payload| payload.data);
+            let what = (operation, start.0, sectors);
+            return self.step_answered(call, what, flight.began, (data, result));
+        }
+        self.engine.clients.answers.insert(id, result);
+        self.check_error_allowed(result, &flight.request);
+        let range = (start.0, sectors);
+        let times = (flight.began, self.clock.step);
+        match operation {
+            Operation::Read => {
+                if result.is_ok() {
+                    let data = &self.engine.payloads[&id].data;
+                    self.tally.sectors_checked += sectors;
+                    if self.taint.is_calm() {
+                        let trust = self.trust_now();
+                        self.model.check_read(range, data, times, trust);
+                    } else {
+                        let data = data.clone();
+                        self.check_read_among_lies(start.0, &data, times);
+                    }
+                }
+            }
+            Operation::Write { durable } | Operation::WriteZeroes { durable, .. } => {
+                let end = if result.is_ok() { End::Done { durable } } else { End::Unsure };
+                self.end_write(range, id.0, times, end);
+            }
+            Operation::Trim => self.end_write(range, id.0, times, End::Unsure),
+        }
+        let stays = flight.keep && result.is_ok() || self.engine.held.holds(id);
+        if !stays {
+            self.engine.payloads.remove(&id);
+        }
+    }
+
+    /// The client knows how a write ended.
+    pub(crate) fn end_write(&mut self, range: (u64, u64), write: u64, times: (u64, u64), end: End) {
+        self.model.end(range, write, times, end);
+        self.cover(range);
+    }
+
+    /// A write was answered: before it, superblocks were written to every member, by which those that
+    /// are absent are out and those that take part are in, whatever happened before.
+    fn superblocks_have_told(&mut self) {
+        self.engine.has_written = true;
+        self.out.append(&mut self.absent);
+        if self.geometry.level().family() != Family::Direct {
+            for member in &self.engine.machines.members {
+                self.unsure.remove(&member.disk);
+            }
+        }
+    }
+
+    pub(crate) fn flush_answered(&mut self, id: RequestId, result: Result<(), Fault>) {
+        self.note("answer", [id.0, u64::from(result.is_ok()), 1]);
+        let (asked, who) = self.engine.clients.flushes.remove(&id).expect("a flush under way");
+        let is_direct = self.geometry.level().family() == Family::Direct;
+        let believed = self.engine.unflushed.difference(&self.out).next();
+        let told = result.is_err() || is_direct || believed.is_none();
+        assert!(told, "a flush is answered, disk {believed:?} failed it and nobody was told");
+        if result.is_ok() {
+            self.check_flushed(asked);
+        }
+        match who {
+            FlushFor::Client => {
+                self.engine.clients.answers.insert(id, result);
+                self.flush_known(asked, result.is_ok());
+            }
+            FlushFor::Call(call) => self.go_on(call, result),
+            FlushFor::Wire { connection, cookie } => {
+                self.reply_to_flush(connection, cookie, result);
+            }
+        }
+    }
+
+    /// The client that asked for a flush at step `asked` knows how it went.
+    pub(crate) fn flush_known(&mut self, asked: u64, is_well: bool) {
+        if is_well {
+            self.model.flushed(asked, self.engine.clients.oldest_read());
+        } else {
+            assert!(self.engine.trust.errors_allowed, "a flush failed within tolerance");
+        }
+    }
+
+    /// The whole array, as clients read it; none if some of it cannot be read.
+    pub(crate) fn read_all(&mut self) -> Option<Vec<u8>> {
+        let capacity = self.geometry.capacity_sectors();
+        let length = 64;
+        let starts: Vec<u64> = (0..capacity).step_by(length as usize).collect();
+        let mut reads = Vec::new();
+        for start in starts {
+            let id = self.issue(Operation::Read, start, length.min(capacity - start));
+            self.engine.clients.flights.get_mut(&id).expect("just issued").keep = true;
+            reads.push(id);
+        }
+        self.settle();
+        let mut content = Vec::with_capacity(capacity as usize * SECTOR);
+        let mut is_whole = true;
+        for id in reads {
+            match self.engine.payloads.remove(&id) {
+                Some(payload) => content.extend_from_slice(&payload.data),
+                None => is_whole = false,
+            }
+        }
+        is_whole.then_some(content)
+    }
+}

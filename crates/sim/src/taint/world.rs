@@ -1,0 +1,277 @@
+//! What the world makes of lies: which sectors may be wrong, and whether the offline check finds them.
+
+use std::collections::BTreeSet;
+
+use braid_assembly::AssembledArray;
+use braid_geometry::{ChunkRow, Geometry, LogicalSector, MemberSector, Slot};
+
+use super::{Taint, columns, logical, row, strip};
+use crate::checker::redundancy::{self, Areas};
+use crate::content::{SECTOR, places};
+use crate::disk::Disk;
+use crate::lies::Change;
+use crate::world::World;
+
+impl World {
+    /// Takes note of what became of a disk's lies.
+    pub(crate) fn hear_of_lies(&mut self, disk: usize) {
+        let changes = std::mem::take(&mut self.disks[disk].lies.changes);
+        for (sector, change) in changes {
+            self.tally.count(match change {
+                Change::Tainted => "sectors-tainted",
+                Change::Other => "sectors-tainted-again",
+                Change::Healed => "sectors-healed",
+                Change::Undone => "sectors-untainted-by-power-cut",
+            });
+            self.taint.changed.insert((disk, sector), self.clock.step);
+            self.doubt(disk, sector);
+        }
+    }
+
+    /// The strip of a tainted sector is doubtful.
+    fn doubt(&mut self, disk: usize, sector: u64) {
+        let column = self.taint.column(disk, sector);
+        let strip = column.and_then(|(slot, sector)| strip(&self.geometry, slot, sector));
+        if let Some(strip) = strip.filter(|_| self.disks[disk].lies.honest(sector).is_some()) {
+            self.taint.doubtful.insert(strip);
+        }
+    }
+
+    /// The array wrote to a disk: did it write what belongs there?
+    pub(crate) fn assess_write(&mut self, disk: usize, (start, sectors): (u64, u64)) {
+        if !self.disks[disk].lies.changes.is_empty() {
+            self.hear_of_lies(disk);
+        }
+        if self.taint.is_calm() {
+            return;
+        }
+        for sector in start..start + sectors {
+            let Some((slot, place)) = self.taint.column(disk, sector) else { continue };
+            let Some(strip) = strip(&self.geometry, slot, place) else { continue };
+            let logical = logical(&self.geometry, slot, place);
+            let is_polluted = logical.is_some_and(|one| self.taint.polluted.contains(&one));
+            if !is_polluted && !self.taint.doubtful.contains(&strip) {
+                continue;
+            }
+            // A read under way may have seen what was there, or that it could not be read.
+            self.taint.changed.insert((disk, sector), self.clock.step);
+            if let Some(logical) = logical {
+                self.assess(logical);
+            }
+        }
+    }
+
+    /// Whether the array itself wrote wrong bytes to a sector.
+    fn assess(&mut self, logical: u64) {
+        let mut is_polluted = false;
+        for (slot, place) in places(&self.geometry, logical) {
+            let Some(disk) = self.taint.occupants[slot.index()] else {
+                is_polluted |= self.taint.polluted.contains(&logical);
+                continue;
+            };
+            let data = self.disks[disk].honest(self.taint.data_offset + place.0);
+            let version = self.model.identify(logical, data);
+            let held = &self.engine.held;
+            let is_held = |write: u64| held.is_held(write);
+            let is_right = |one| self.model.may_be_stored(logical, one, &is_held);
+            is_polluted |= !version.is_some_and(is_right);
+        }
+        if is_polluted && self.taint.polluted.insert(logical) {
+            self.tally.count("sectors-polluted");
+        } else if !is_polluted && self.taint.polluted.remove(&logical) {
+            self.taint.cleansed.insert(logical);
+            self.tally.count("sectors-cleansed");
+        }
+    }
+
+    /// Whether a read of a sector that began at step `began` may have given wrong bytes.
+    pub(crate) fn may_be_wrong(&self, logical: u64, began: u64) -> bool {
+        if self.taint.polluted.contains(&logical) {
+            return true;
+        }
+        places(&self.geometry, logical).into_iter().any(|(slot, place)| {
+            let Some(disk) = self.taint.occupants[slot.index()] else {
+                return self.is_computed_wrongly(place);
+            };
+            let at = self.taint.data_offset + place.0;
+            let is_own = self.disks[disk].lies.is_tainted(at..at + 1)
+                || self.taint.changed_since(disk, at..at + 1, began);
+            is_own
+                || (!self.is_healthy((slot, disk), place, began) && self.is_computed_wrongly(place))
+        })
+    }
+
+    /// Whether what is computed for a column may be wrong. Only parity computes.
+    fn is_computed_wrongly(&self, place: MemberSector) -> bool {
+        matches!(self.geometry, Geometry::Stripe(_)) && self.taint.doubtful.contains(&place.0)
+    }
+
+    /// Whether a column was read from its disk for sure. One bad sector makes a whole range of the
+    /// chunk be computed, and a disk that sits out is read around.
+    fn is_healthy(&self, (slot, disk): (Slot, usize), place: MemberSector, began: u64) -> bool {
+        let Geometry::Stripe(stripe) = &self.geometry else { return true };
+        let start = self.taint.data_offset + stripe.row_start(stripe.row_of(place)).0;
+        let chunk = start..start + u64::from(stripe.chunk_sectors());
+        let one = &self.disks[disk];
+        let is_viewed = |side: &crate::open::ShardSide| side.view.member(slot).is_some();
+        !one.ills.gone
+            && !self.engine.slow.were_out.contains(&disk)
+            && one.bad.range(chunk.clone()).next().is_none()
+            && !self.taint.changed_since(disk, chunk, began)
+            && self.engine.machines.shards.iter().all(is_viewed)
+    }
+
+    /// Whether any value of this sector's may have come from a lie: such values settle nothing.
+    pub(crate) fn is_doubtful(&self, logical: u64) -> bool {
+        self.taint.polluted.contains(&logical)
+            || places(&self.geometry, logical).into_iter().any(|(slot, place)| {
+                let strip = strip(&self.geometry, slot, place.0);
+                strip.is_some_and(|strip| self.taint.doubtful.contains(&strip))
+            })
+    }
+
+    /// Whether what a disk says about itself is not what it was told last.
+    pub(crate) fn is_superblock_tainted(&self, disk: usize) -> bool {
+        self.disks[disk].lies.is_tainted(self.taint.superblock.clone())
+    }
+
+    /// Clients write these sectors.
+    pub(crate) fn rows_are_asked(&mut self, (start, sectors): (u64, u64)) {
+        let rows = rows_of(&self.geometry, (start, sectors));
+        self.taint.asked.iter_mut().for_each(|asked| asked.extend(rows.iter().copied()));
+    }
+
+    /// A disk has flushed in truth: only what is under way can be lost from now on.
+    pub(crate) fn flushed_in_truth(&mut self, disk: usize) {
+        let flights = self.engine.clients.flights.values();
+        let writes = flights.filter(|flight| flight.request.operation.is_write());
+        let ranges = writes.map(|flight| (flight.request.start.0, flight.request.sectors));
+        let ranges = ranges.chain(self.engine.held.ranges().map(|(_, range)| range));
+        self.taint.asked[disk] = ranges.flat_map(|range| rows_of(&self.geometry, range)).collect();
+    }
+
+    /// A disk has lost power. What it claimed to be durable and lost was written since it last
+    /// flushed in truth, or is its superblock.
+    pub(crate) fn check_confined(&self, disk: usize) {
+        let changes = self.disks[disk].lies.changes.iter();
+        for (sector, _) in changes.filter(|(_, change)| *change == Change::Tainted) {
+            let Some((slot, place)) = self.taint.column(disk, *sector) else { continue };
+            let Some(strip) = strip(&self.geometry, slot, place) else { continue };
+            let is_asked = self.taint.asked[disk].contains(&row(&self.geometry, strip));
+            assert!(is_asked, "disk {disk} lost sector {sector}, which nobody had written");
+        }
+    }
+
+    /// The array is at rest and about to start: what is known of lies is brought up to date, and the
+    /// offline check is held against it.
+    pub(crate) fn take_stock(&mut self, assembled: &AssembledArray, presented: &[usize]) {
+        if !self.taint.may_lie && self.taint.is_calm() {
+            return;
+        }
+        let occupants = assembled.slots.iter();
+        let occupants = occupants.map(|slot| slot.as_ref().map(|one| presented[one.member]));
+        self.taint.occupants = occupants.collect();
+        for disk in 0..self.disks.len() {
+            self.hear_of_lies(disk);
+        }
+        self.taint.changed.clear();
+        for disk in self.taint.occupants.clone().into_iter().flatten() {
+            let tainted: Vec<u64> = self.disks[disk].lies.tainted().collect();
+            tainted.into_iter().for_each(|sector| self.doubt(disk, sector));
+        }
+        if self.taint.is_calm() {
+            return;
+        }
+        let mut logicals = self.taint.polluted.clone();
+        logicals.extend(&self.taint.cleansed);
+        for strip in &self.taint.doubtful {
+            for (slot, place) in columns(&self.geometry, *strip) {
+                logicals.extend(logical(&self.geometry, slot, place.0));
+            }
+        }
+        logicals.into_iter().for_each(|logical| self.assess(logical));
+        // What is in a cache may still be undone.
+        let is_stable = !self.disks.iter().any(Disk::has_unflushed);
+        self.check_offline(is_stable);
+        if is_stable {
+            // A disk that is away may come back with what it held before.
+            let Self { taint, geometry, .. } = self;
+            let Taint { cleansed, occupants, .. } = taint;
+            let is_away = |(slot, _): (Slot, MemberSector)| occupants[slot.index()].is_none();
+            cleansed.retain(|logical| places(geometry, *logical).into_iter().any(is_away));
+        }
+    }
+
+    /// The offline check sees every tainted sector that is alone in its strip; strips that are whole
+    /// again are believed again.
+    fn check_offline(&mut self, is_stable: bool) {
+        let slots: Vec<Option<(usize, u64)>> = self
+            .taint
+            .occupants
+            .iter()
+            .map(|slot| slot.map(|disk| (disk, self.taint.data_offset)))
+            .collect();
+        let seen = Areas { disks: &self.disks, slots: slots.clone(), is_honest: false };
+        let honest = Areas { disks: &self.disks, slots: slots.clone(), is_honest: true };
+        let mut believed = Vec::new();
+        let (mut alone, mut found) = (0, 0);
+        for strip in &self.taint.doubtful {
+            let columns = columns(&self.geometry, *strip);
+            let places = columns.iter().filter_map(|(slot, place)| {
+                slots[slot.index()].map(|(disk, offset)| (disk, offset + place.0))
+            });
+            let is_tainted =
+                |(disk, at): &(usize, u64)| self.disks[*disk].lies.is_tainted(*at..*at + 1);
+            let tainted = places.clone().filter(is_tainted).count();
+            let agrees = redundancy::agrees(&self.geometry, &seen, *strip);
+            if tainted == 1 && redundancy::agrees(&self.geometry, &honest, *strip) == Some(true) {
+                alone += 1;
+                found += u64::from(agrees == Some(false));
+            }
+            let is_direct = matches!(self.geometry, Geometry::Direct(_));
+            let is_whole = places.count() == columns.len() && (is_direct || agrees == Some(true));
+            if is_stable && tainted == 0 && is_whole {
+                believed.push(*strip);
+            }
+        }
+        assert_eq!(found, alone, "the offline check missed tainted sectors that are alone");
+        self.tally.count_many("tainted-alone", alone);
+        self.tally.count_many("tainted-found", found);
+        believed.iter().for_each(|strip| {
+            self.taint.doubtful.remove(strip);
+        });
+    }
+
+    /// Everything was written anew: `content` is what every member agrees on, right or wrong.
+    pub(crate) fn agree_on(&mut self, content: &[u8]) {
+        for (sector, data) in (0..).zip(content.chunks_exact(SECTOR)) {
+            let version = self.model.identify(sector, data);
+            match version.filter(|version| self.model.may_read(sector, *version, u64::MAX)) {
+                Some(version) => {
+                    self.model.settle(sector, version);
+                    self.taint.polluted.remove(&sector);
+                    self.taint.cleansed.remove(&sector);
+                }
+                None => {
+                    // What was read wrongly is what redundancy is made of: md cannot know.
+                    assert!(self.may_be_wrong(sector, 0), "sector {sector} was rebuilt wrongly");
+                    self.taint.polluted.insert(sector);
+                    self.tally.count("sectors-rebuilt-wrong");
+                }
+            }
+        }
+        self.taint.doubtful.clear();
+        self.taint.forget_asked();
+    }
+}
+
+fn rows_of(geometry: &Geometry, (start, sectors): (u64, u64)) -> BTreeSet<u64> {
+    let sectors = start..start + sectors;
+    match geometry {
+        Geometry::Stripe(stripe) => {
+            let row = |sector| stripe.locate(LogicalSector(sector)).row;
+            sectors.map(row).map(|ChunkRow(row)| row).collect()
+        }
+        _ => sectors.collect(),
+    }
+}
