@@ -165,7 +165,7 @@ fn holds_without(seed: u64) -> bool {
 
 /// Who noticed, from the panic that was noted.
 fn caught(seed: Option<u64>, cycles: u64) -> Catch {
-    let noticed = NOTICED.lock().expect("nobody panics while holding it").take();
+    let noticed = NOTICED.lock().expect("no thread panics while holding it").take();
     let (file, words) = noticed.unwrap_or_default();
     let place: Vec<&str> = file.trim_start_matches("crates/").split(['/', '.']).collect();
     let by = match place[..] {
@@ -184,6 +184,6 @@ fn note(panic: &PanicHookInfo<'_>) {
     let payload = panic.payload();
     let words = payload.downcast_ref::<String>().map(String::as_str);
     let words = words.or(payload.downcast_ref::<&str>().copied()).unwrap_or_default();
-    let mut noticed = NOTICED.lock().expect("nobody panics while holding it");
+    let mut noticed = NOTICED.lock().expect("no thread panics while holding it");
     *noticed = Some((file.to_owned(), words.to_owned()));
 }

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A logged sector is a scar that stays: the atlas counts the members that are logged in one row (in a
-//! mirror: anywhere) as lost together, on top of whoever comes to harm. Sometimes a log is damaged while
+//! mirror: anywhere) as lost together, on top of the disks that come to harm. Sometimes a log is damaged while
 //! the array is stopped; its member is left out from then on. The offline rebuild writes each log
 //! anew, empty or as it was.
 //!
@@ -32,7 +32,7 @@ use crate::disk::Disk;
 use crate::open;
 use crate::random::Random;
 
-/// What a logged sector holds until somebody writes it.
+/// What a logged sector holds until a client writes it.
 const POISON: [u8; SECTOR] = [0xBD; SECTOR];
 
 /// One member's log.
@@ -181,7 +181,7 @@ impl BadLogs {
         })
     }
 
-    /// Whether a sector is logged and nobody has written it since.
+    /// Whether a sector is logged and was not written since.
     pub(crate) fn is_poison(&self, disk: usize, sector: u64, data: &[u8]) -> bool {
         data == POISON && self.names(disk, &(sector..sector + 1))
     }
@@ -260,7 +260,7 @@ mod tests {
         Design { level: Level::Raid1, layout: 0, ..smallest() }
     }
 
-    /// Writes to a sector of a disk's data area behind everybody's back.
+    /// Writes to a sector of a disk's data area behind the back of engine and model.
     fn spoil(world: &mut World, disk: usize, sector: u64) {
         let at = world.taint.data_offset + sector;
         world.disks[disk].put(at, &[7; SECTOR], true);

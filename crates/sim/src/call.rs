@@ -3,7 +3,7 @@
 //! Where it stands: between the clients (direct ones and those behind [`crate::wire`]) and the requests
 //! in sectors of [`crate::requests`]. The steps of a request, who waits for whom, and what is not even
 //! tried are the shipped `engine/request` (`edges.rs`, `turnstile.rs`); here is what the runtime's
-//! `Volume` adds: memory, and somebody who carries the steps out.
+//! `Volume` adds: memory, and a driver that carries the steps out.
 //!
 //! ```text
 //!   ask ──▶ check ──▶ turnstile ──▶ fetch ─▶ store │ whole │ flush ──▶ answered ──▶ concluded
@@ -16,7 +16,7 @@
 //! the version that was read and what the client wrote, not from what was stored.
 //!
 //! # Invariants
-//! - Nobody writes beside a sector that is being patched [check: a_write_beside_a_patch_is_noticed].
+//! - No other request writes a sector that is being patched [check: a_write_beside_a_patch_is_noticed].
 //! - A request that is answered has changed all of its sectors
 //!   [check: a_merged_sector_survives_flush_and_power_cut].
 
@@ -41,7 +41,7 @@ pub(crate) enum Who {
         cookie: u64,
     },
     /// The connection it came from is gone.
-    Nobody,
+    Gone,
 }
 
 /// Why a request was not served.
@@ -75,7 +75,7 @@ pub(crate) struct Call {
     /// Sectors that were fetched to be patched, and what they were.
     bases: Vec<(u64, Version)>,
     parts: Vec<Part>,
-    /// The sectors that it patches now: nobody else may change them.
+    /// The sectors that it patches now: no other request may change them.
     patching: Option<(u64, u64)>,
 }
 

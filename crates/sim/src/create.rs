@@ -29,7 +29,7 @@ pub(crate) const METADATA_SECTORS: u64 = 40;
 /// Sectors that the end of a device with a 0.90 superblock is kept free in.
 const V0_RESERVED: u64 = 128;
 
-/// What a spare holds that nobody ever wrote.
+/// What a spare holds that was never written.
 pub(crate) const SPARE_BYTE: u8 = 0xA5;
 
 /// An array that can be made.

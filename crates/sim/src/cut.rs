@@ -70,7 +70,7 @@ pub struct Cut {
     pub one_stripe: bool,
     /// No write is answered early.
     pub write_through: bool,
-    /// Elevators order nothing, and nobody is held.
+    /// Elevators order nothing, and the multiplexer holds nothing.
     pub straight: bool,
     /// No request is longer.
     pub sectors_max: Option<u64>,

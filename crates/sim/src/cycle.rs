@@ -290,7 +290,7 @@ impl World {
         self.model.lose_power(true);
     }
 
-    /// A disk was doing something: any part of it is done, and nobody hears of it.
+    /// A disk was doing something: any part of it is done, and the engine does not hear of it.
     fn half_do(&mut self, event: Event) {
         let id = event.waits_for();
         if id.is_none_or(|id| self.disks[self.disk_index(id)].ills.gone) {

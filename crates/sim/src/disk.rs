@@ -316,7 +316,7 @@ mod tests {
             disk.put(1, &[2; 2 * SECTOR], false);
             disk.lose_power(&mut Random::new(seed));
             left.insert([disk.seen[0], disk.seen[SECTOR], disk.seen[2 * SECTOR]]);
-            assert_eq!(disk.seen[3 * SECTOR], 0, "nobody wrote it");
+            assert_eq!(disk.seen[3 * SECTOR], 0, "it was not written");
         }
         // 2 values of the first, 3 of the second, 2 of the third.
         assert_eq!(left.len(), 12);
@@ -391,7 +391,7 @@ mod tests {
             disk.lose_power(&mut Random::new(seed));
             assert!([1, 2].contains(&disk.seen[0]) && [0, 3].contains(&disk.seen[SECTOR]));
             assert_eq!((disk.honest(0)[0], disk.honest(1)[0]), (2, 3), "it was claimed");
-            assert_eq!(disk.honest(2)[0], disk.seen[2 * SECTOR], "nobody claimed it");
+            assert_eq!(disk.honest(2)[0], disk.seen[2 * SECTOR], "it was not claimed");
             assert_eq!(disk.lies.is_tainted(0..1), disk.seen[0] == 1);
             assert_eq!(disk.lies.is_tainted(1..2), disk.seen[SECTOR] == 0);
             lost += u64::from(disk.seen[0] == 1);

@@ -45,7 +45,7 @@ pub(crate) struct Elevators {
     /// By member: since when it has been busy with what it does now.
     busy_since_ns: Vec<u64>,
     multiplexer: Multiplexer,
-    /// When the multiplexer wants to be asked again, if anybody waits.
+    /// When the multiplexer wants to be asked again, if any request waits.
     wake_ns: Option<u64>,
     waiting: BTreeMap<EntryId, (Waiting, MemberIo)>,
     patience: Patience,
@@ -123,7 +123,7 @@ impl Elevators {
         self.each.iter().all(Elevator::is_empty)
     }
 
-    /// When somebody who is held may be let go.
+    /// When a request that is held may be let go.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.wake_ns.map(Instant)
     }

@@ -5,7 +5,7 @@
 //! bytes are not. Which of the two it is, is decided here, before the run, and nowhere else. Lies, which
 //! no level here can see, come on top and make a third kind of run: [`crate::lying`].
 //!
-//! Every fault has an ordinal: eight for each disk, whoever else comes to harm. A stall and its end
+//! Every fault has an ordinal: eight for each disk, whichever others come to harm. A stall and its end
 //! are one fault.
 
 use std::collections::BTreeSet;
@@ -56,15 +56,15 @@ pub(crate) enum Mishap {
     },
     /// It acknowledges flushes and FUA and makes nothing durable.
     FlushesLie,
-    /// No harm to any disk: somebody tunes the cache.
+    /// No harm to any disk: an operator tunes the cache.
     Tunes(Tuning),
-    /// Nor this: somebody says when members sit out.
+    /// Nor this: an operator says when members sit out.
     Watches(SitOut),
     /// The disk answers nothing for a while, in a run of which nothing else is known to be wrong, and before it goes
-    /// on nobody who reads may wait for it.
+    /// on no read may wait for it.
     Pauses,
     GoesOn,
-    /// Nor this: somebody sets elevators and multiplexer.
+    /// Nor this: an operator sets elevators and multiplexer.
     SetsElevators {
         seed: u64,
     },
@@ -147,7 +147,7 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    /// Whether the level makes up for everybody who is missing and all of `harmed`.
+    /// Whether the level makes up for every member that is missing and all of `harmed`.
     pub(crate) fn tolerates(&self, harmed: &BTreeSet<usize>) -> bool {
         let with = |logged: &BTreeSet<usize>| harmed.union(logged).copied().collect();
         self.bears(harmed) && self.logged.iter().all(|logged| self.bears(&with(logged)))

@@ -36,7 +36,7 @@ struct HeldRequest {
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     requests: BTreeMap<RequestId, HeldRequest>,
-    /// An answered write was lost: nobody knows whose, so no flush goes well any more in this run.
+    /// An answered write was lost: the array cannot tell whose, so no flush goes well any more in this run.
     pub(crate) has_lost: bool,
 }
 

@@ -248,7 +248,7 @@ impl History {
                 let mut others = (0..self.devices.len()).filter(is_silent);
                 others.any(|other| self.devices[other].is_twin_of(device))
             };
-            // Who stands in for nobody is of one branch with the others of that kind.
+            // Disks that stand in for no other are of one branch with the others of that kind.
             let (instead, own): (Vec<usize>, Vec<usize>) =
                 chosen.iter().partition(|i| is_instead(i));
             let is_of_one = own.iter().all(|index| answered(index) == answered(&own[0]));
@@ -409,7 +409,7 @@ mod tests {
         mixed().check_choice(&[0, 1], &[0, 1], &BTreeSet::new());
     }
 
-    /// A clone in the place of its member excuses nobody else.
+    /// A clone in the place of its member excuses no other disk.
     #[test]
     #[should_panic(expected = "mixed Some")]
     fn a_mixed_choice_beside_a_clone_is_noticed() {

@@ -55,7 +55,7 @@ pub(crate) struct Lies {
     claimed: BTreeSet<usize>,
     /// Entries below this index are covered by a false flush.
     claimed_end: usize,
-    /// What happened since somebody looked.
+    /// What happened since the world last looked.
     pub(crate) changes: Vec<(u64, Change)>,
 }
 

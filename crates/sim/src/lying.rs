@@ -12,7 +12,7 @@
 //! | flushes and FUA are only claimed | as for superblocks: one of them may be lost |
 //!
 //! Data lies may befall any number of disks: nothing is promised of them but that they stay where
-//! they are. A superblock is what says who missed a write; if nobody could tell the truth about
+//! they are. A superblock is what says who missed a write; if no disk could tell the truth about
 //! that, a stale member would rightly be believed. So disks that lie about superblocks count as
 //! harmed, together with all others that are.
 

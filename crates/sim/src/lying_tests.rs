@@ -76,7 +76,7 @@ fn rot(world: &mut World, logical: u64) -> (usize, u64) {
     (disk, start)
 }
 
-/// Changes a byte behind everybody's back.
+/// Changes a byte behind the back of engine and model.
 fn spoil(world: &mut World, logical: u64) {
     let (disk, sector) = place(world, logical);
     world.disks[disk].seen[bytes(sector, 1)][100] ^= 1;
@@ -262,7 +262,7 @@ fn a_false_flush_loses_what_was_written_since_the_true_one_and_nothing_else() {
 
 /// The check of confinement can fail: a row is lost that the simulator has not seen written.
 #[test]
-#[should_panic(expected = "which nobody had written")]
+#[should_panic(expected = "which no client had written")]
 fn a_loss_in_a_row_that_nobody_wrote_is_noticed() {
     let mut world = raid5();
     let (liar, start) = place(&world, 0);
@@ -288,7 +288,7 @@ fn a_rotten_superblock_is_seen_and_its_disk_is_left_out() {
         open(&mut world);
         let is_in = world.taint.occupants[2].is_some();
         let is_unreadable = world.tally.of("superblock-unreadable") > before;
-        // Beyond the roles, and in the timestamps that nobody sums, rot is without consequence.
+        // Beyond the roles, and in the timestamps, which are in no sum, rot is without consequence.
         assert!(is_in != is_unreadable, "seed {seed}");
         world.read_all();
         assert_eq!(world.tally.of("wrong-sectors-served"), 0);

@@ -23,7 +23,7 @@ pub(crate) struct Payload {
 }
 
 impl Payload {
-    /// Memory of a read, or of a write, which nobody changes.
+    /// Memory of a read, or of a write, which no step changes.
     pub(crate) fn new(data: Vec<u8>, may_change: bool) -> Self {
         Self { data, may_change, second: None, is_left: false }
     }
@@ -41,7 +41,7 @@ impl Payload {
 }
 
 /// Clients' memory by request, and the first sides that were left to reads that were forsaken: those may
-/// be written at any time, and nobody looks.
+/// be written at any time, and no step looks.
 #[derive(Default)]
 pub(crate) struct Payloads {
     live: BTreeMap<RequestId, Payload>,
@@ -49,7 +49,7 @@ pub(crate) struct Payloads {
 }
 
 impl Payloads {
-    /// Nobody's.
+    /// Of no request.
     pub(crate) fn new() -> Self {
         Self::default()
     }

@@ -1,10 +1,10 @@
 //! What the simulator knows of superblocks: which of them were cut in the middle, who was told that
-//! somebody else is out, and what spares must say and must not hold.
+//! another disk is out, and what spares must say and must not hold.
 //!
 //! Assembly goes by superblocks alone; here is written down, without looking at events, what was done
 //! to them. A superblock of more than one sector tears: some of its sectors are new, some old, and it
 //! passes no checksum. Two disks *ran apart* if each was told that the other is out, in different runs
-//! that were cut: then nobody can tell which of them to believe, and a refusal that says so is right.
+//! that were cut: then assembly cannot tell which of them to believe, and a refusal that says so is right.
 //!
 //! ```text
 //!   run 1, b withheld:  a is told "b is out" ── power cut        a ≠ b: the array is refused,
@@ -13,7 +13,7 @@
 //!
 //! # Invariants
 //! - A superblock of one sector never tears; a torn one is never believed, and its disk is not called
-//!   stale before somebody else was told [check: worlds_with_long_superblocks_and_spares_hold].
+//!   stale before another disk was told [check: worlds_with_long_superblocks_and_spares_hold].
 //! - Superblocks that tear together belong to members that the level can miss, or to one alone
 //!   [check: superblocks_that_tear_together_are_noticed].
 //! - A spare's data area never changes, and a spare is told of each loss before the array goes on
@@ -156,7 +156,7 @@ mod tests {
                 world.metadata.told(disk, &superblock, true);
             }
         }
-        world.open(&[2, 1, 0, 3], false).expect_err("nobody can tell whom to believe")
+        world.open(&[2, 1, 0, 3], false).expect_err("assembly cannot tell whom to believe")
     }
 
     #[test]
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "contradictory? nobody ran apart")]
+    #[should_panic(expected = "contradictory? no disks ran apart")]
     fn a_contradiction_without_a_cause_is_noticed() {
         present_two_that_ran_apart(false);
     }

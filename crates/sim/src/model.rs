@@ -29,8 +29,8 @@ const CURRENT: u64 = u64::MAX;
 
 /// The write of what is on stable storage.
 const STABLE: u64 = 0;
-/// The write of what may be in a cache and was written by nobody who still waits.
-const NOBODY: u64 = u64::MAX;
+/// The write of what may be in a cache, when no client waits for it any more.
+const UNAWAITED: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -75,7 +75,7 @@ pub(crate) struct Model {
     merged: BTreeMap<(u64, Version), Box<[u8]>>,
 }
 
-/// Merged sectors kept before those that nobody can read any more are forgotten.
+/// Merged sectors kept before those that cannot be read any more are forgotten.
 const MERGED_MAX: usize = 64;
 
 impl Clone for Model {
@@ -254,7 +254,7 @@ impl Model {
     /// Power was cut: what may be on stable storage is what may be read. `of_all`: nothing is left in
     /// any cache; otherwise what is there may still be lost.
     pub(crate) fn lose_power(&mut self, of_all: bool) {
-        let write = if of_all { STABLE } else { NOBODY };
+        let write = if of_all { STABLE } else { UNAWAITED };
         for cell in &mut self.cells {
             if let [entry] = cell.as_mut_slice() {
                 *entry = Entry { write, ..settled(entry.version) };
@@ -332,7 +332,7 @@ impl Model {
         }
     }
 
-    /// Time begins anew, with nobody reading: what was superseded cannot be read.
+    /// Time begins anew, with no read under way: what was superseded cannot be read.
     pub(crate) fn begin_anew(&mut self) {
         let entries = self.cells.iter_mut().flatten();
         let superseded = entries.filter(|entry| entry.superseded != CURRENT);

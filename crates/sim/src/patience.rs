@@ -1,15 +1,15 @@
-//! How long anybody waits in front of a disk: who goes before whom in an elevator, and whom the multiplexer holds.
+//! How long a request waits in front of a disk: which goes before which in an elevator, and which the multiplexer holds.
 //!
 //! A disk of the simulator takes as long as the seed says, so a bound in nanoseconds alone would say nothing. What is
-//! checked instead adds up to one: who has aged goes before everybody younger, so from then on it waits for those before it
-//! and for the disk; who is held is let go within [`HELD_PERIODS_MAX`] periods; and nobody who may go is
+//! checked instead adds up to one: a request that has aged goes before every younger one, so from then on it waits for those
+//! before it and for the disk; one that is held is let go within [`HELD_PERIODS_MAX`] periods; and none that may go is
 //! left when a dispatcher goes home. Everything here is the simulator's own arithmetic, by the rules that the headers of the
 //! elevator and the multiplexer state.
 //!
-//! - Nobody passes one that has aged, of whatever class.
+//! - No request passes one that has aged, of whatever class.
 //! - One that has expired is passed by less than a batch of younger ones of its class and direction.
 //! - A write is passed by as many batches of reads of its class as writes may be starved, and no more.
-//! - The multiplexer lets somebody go, names a moment within a period, gives an idle slice away, and holds nobody for long.
+//! - The multiplexer lets one side go, names a moment within a period, gives an idle slice away, and holds no side for long.
 //! - What is urgent gets more than the least share.
 
 use braid_elevator::{
@@ -106,7 +106,7 @@ pub(crate) struct Patience {
     until_ns: u64,
     /// When the last period began that is over.
     ended_ns: Option<u64>,
-    /// What the share of the one that runs is to be above, if somebody waits for the flusher.
+    /// What the share of the one that runs is to be above, if a request waits for the flusher.
     share_above: Option<u32>,
 }
 
@@ -159,7 +159,7 @@ impl Patience {
         let latest_ns = now_ns.saturating_add(period_ns);
         let is_near = turn.until_ns > now_ns && turn.until_ns <= latest_ns;
         assert!(is_near, "{turn:?} at {now_ns}: the dispatcher is not woken in time");
-        assert!(turn.reads || turn.writes, "nobody's turn comes");
+        assert!(turn.reads || turn.writes, "neither side's turn comes");
         let is_alone = demand.reads != demand.writes;
         let goes = !is_alone || (turn.reads || !demand.reads) && (turn.writes || !demand.writes);
         assert!(goes, "an idle slice is not given away: {demand:?} {turn:?}");
@@ -191,14 +191,14 @@ impl Patience {
         self.ended_ns = Some(ended.start_ns);
         let share = ended.share_permille;
         let is_enough = self.share_above.is_none_or(|least| share > least);
-        assert!(is_enough, "somebody waits for the flusher, and its share is {share} of 1000");
+        assert!(is_enough, "a request waits for the flusher, and its share is {share} of 1000");
         let MultiplexerSettings { share_min_permille, share_max_permille, .. } = self.settings;
         let most = share_max_permille.min(999);
         let differs = most > share_min_permille.saturating_add(10);
         self.share_above = (demand.is_urgent && differs).then_some(share_min_permille);
     }
 
-    /// Nothing more goes to a disk now: nobody is left who could, and who is held is not held for long.
+    /// Nothing more goes to a disk now: no request is left that could, and one that is held is not held for long.
     pub(crate) fn check_left(
         &mut self,
         now_ns: u64,
@@ -210,7 +210,11 @@ impl Patience {
         let could = |is_read| has_tag(elevator.settings(), elevator.out(), is_read);
         let could = [waits.reads && could(true), waits.writes && could(false)];
         let is_left = could[0] && allowed.reads || could[1] && allowed.writes;
-        assert!(!is_left, "somebody who may go is left: {waits:?} wait, {:?} out", elevator.out());
+        assert!(
+            !is_left,
+            "a request that may go is left: {waits:?} wait, {:?} out",
+            elevator.out()
+        );
         // It is seen at the next look.
         let most_ns = self.limits[member].hold_ns.saturating_add(self.period_max_ns);
         for (since, is_held) in self.held_at[member].iter_mut().zip(could) {

@@ -1,4 +1,4 @@
-//! Disks that pause: in most runs members are watched, and a disk answers nothing for a while. Nobody who reads may wait
+//! Disks that pause: in most runs members are watched, and a disk answers nothing for a while. No read may wait
 //! for it longer than it takes to notice.
 //!
 //! Before the disk goes on, everything else does until no read is under way. That has to come about whenever the array

@@ -64,7 +64,7 @@ impl Clients {
         self.flights.len() + self.flushes.len()
     }
 
-    /// Whether nobody waits for anything.
+    /// Whether no client waits for anything.
     pub(crate) fn is_idle(&self) -> bool {
         self.flights.is_empty()
             && self.flushes.is_empty()

@@ -294,15 +294,15 @@ impl World {
     fn join(&mut self, machines: Machines, presented: &[usize], untold: &[usize]) {
         let chosen: BTreeSet<usize> = disks_of(&machines).into_iter().collect();
         if presented.len() == self.disks.len() {
-            // Nobody who is not here can know better.
+            // There is no disk left that could know better.
             self.unsure.retain(|disk| !chosen.contains(disk));
         }
         let before: BTreeSet<usize> = disks_of(&self.engine.machines).into_iter().collect();
         if before.symmetric_difference(&chosen).any(|disk| !self.is_spare(*disk)) {
             self.model.unpin();
         }
-        let everybody = 0..self.disks.len();
-        self.absent = everybody.filter(|disk| !chosen.contains(disk)).collect();
+        let all = 0..self.disks.len();
+        self.absent = all.filter(|disk| !chosen.contains(disk)).collect();
         self.unsure.extend(self.absent.iter().filter(|disk| !self.out.contains(disk)));
         let order = Order::seeded(&mut self.chances.openings);
         let order = self.chances.order(order);

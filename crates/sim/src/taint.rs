@@ -88,7 +88,7 @@ impl Taint {
         Some((Slot(slot as u16), sector.checked_sub(self.data_offset)?))
     }
 
-    /// A disk has flushed in truth while nobody wrote.
+    /// A disk has flushed in truth while no client wrote.
     pub(crate) fn forget_asked_of(&mut self, disk: usize) {
         self.asked[disk].clear();
     }

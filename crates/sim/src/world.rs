@@ -133,7 +133,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// When the next machine, or whoever is held by the multiplexer, wants to be told what time it is.
+    /// When the next machine, or the multiplexer for the requests that it holds, wants to be told what time it is.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.machines.due().into_iter().chain(self.elevators.due()).min()
     }
@@ -153,7 +153,7 @@ pub(crate) struct World {
     pub(crate) disks: Vec<Disk>,
     /// Disks that the array has said are out: never to be believed again until they are rebuilt.
     pub(crate) out: BTreeSet<usize>,
-    /// Disks that came to harm, or were not there, when nobody said anything: in or out.
+    /// Disks that came to harm, or were not there, and of which the array said nothing: in or out.
     pub(crate) unsure: BTreeSet<usize>,
     /// Disks that do not take part in this run: out as soon as it answers a write.
     pub(crate) absent: BTreeSet<usize>,
@@ -604,7 +604,7 @@ impl World {
         }
     }
 
-    /// Nobody stalls any more; until everything is answered and only time could bring more.
+    /// No disk stalls any more; until everything is answered and only time could bring more.
     pub(crate) fn settle(&mut self) {
         self.engine.plan.faults.clear();
         self.disks.iter_mut().for_each(|disk| disk.ills.stalled = false);

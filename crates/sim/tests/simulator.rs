@@ -88,7 +88,7 @@ fn random_worlds_hold_and_meet_every_kind_of_fault() {
         "disk-pauses",
         "sits-out",
         "comes-back",
-        "nobody-waits-for-a-pause",
+        "no-read-waits-for-a-pause",
         "run-within",
         "run-with-faults",
         "answered-early",

@@ -48,7 +48,7 @@ impl World {
         self.bad_logs.check_kept(&self.disks);
     }
 
-    /// Nobody is chosen whose log makes no sense.
+    /// No member is chosen whose log makes no sense.
     pub(crate) fn check_damaged_are_out(&self, chosen: impl Iterator<Item = usize>) {
         for disk in chosen {
             let mut logs = self.bad_logs.logs.iter();

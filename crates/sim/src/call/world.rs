@@ -247,7 +247,7 @@ impl World {
         }
     }
 
-    /// From now on nobody else may change what is around the patch, nor be changing it.
+    /// From now on no other request may change what is around the patch, nor be changing it.
     fn begin_patch(&mut self, id: RequestId, patch: Patch) {
         let range = (patch.start.0, patch.sectors);
         self.check_nobody_patches(Some(id), range);
@@ -268,7 +268,7 @@ impl World {
         assert!(!beside, "a write begins while a sector of it is being patched");
     }
 
-    /// The array has answered; whoever asked learns of it.
+    /// The array has answered; the client that asked learns of it.
     fn hand_back(&mut self, call: Call, result: Result<(), CallError>) {
         match call.who {
             Who::Direct => {
@@ -276,7 +276,7 @@ impl World {
                 self.conclude(&call, result);
             }
             Who::Wire { connection, cookie } => self.reply(connection, cookie, call, result),
-            Who::Nobody => self.end_parts(&call, End::Unsure),
+            Who::Gone => self.end_parts(&call, End::Unsure),
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! [`agrees`] asks the same of one strip ([`crate::taint`]), of what disks give or of what honest
 //! disks would hold. Left out of the promise are strips that lies have touched and sectors of a bad-block log that
-//! nobody has written, and nothing else.
+//! no client has written, and nothing else.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -71,7 +71,7 @@ pub(crate) struct Exempt<'a> {
 }
 
 impl Exempt<'_> {
-    /// One sector, unless it is logged and nobody has written it.
+    /// One sector, unless it is logged and was not written since.
     fn sound<'a>(&self, areas: &Areas<'a>, slot: Slot, sector: u64) -> Option<&'a [u8]> {
         let (disk, _) = areas.slots[slot.index()]?;
         let data = areas.get(slot, sector, 1)?;

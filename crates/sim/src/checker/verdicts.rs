@@ -115,7 +115,7 @@ pub(crate) fn check(assembly: &Assembly, known: &Known<'_>) {
             // A disk that took an update back has the table of the one before.
             let lies = known.presented.iter().any(|disk| known.lying.contains(disk));
             let apart = lies || known.metadata.ran_apart(known.presented);
-            assert!(apart, "contradictory? nobody ran apart: {:?}", assembly.verdicts);
+            assert!(apart, "contradictory? no disks ran apart: {:?}", assembly.verdicts);
         }
         Err(Refusal::NewestDamaged { labels, .. }) => {
             let is_damaged =

@@ -21,7 +21,7 @@ const FIRST_ORDINAL: u64 = 3000;
 const PERCENT: u64 = 40;
 
 /// Nothing waits.
-const NOBODY: Allowed = Allowed { reads: false, writes: false };
+const NONE: Allowed = Allowed { reads: false, writes: false };
 
 impl World {
     /// Adds changes of the elevators to the plan of a run of about `steps` steps from `now` on.
@@ -74,7 +74,7 @@ impl World {
     }
 
     /// What waits, and how much it matters: what is dirty of what may be is the flusher's backlog, and urgent is what
-    /// somebody waits for.
+    /// a client waits for.
     fn demand(&self) -> Demand {
         let elevators = &self.engine.elevators;
         let waits = elevators.each.iter().map(Elevator::waits);
@@ -95,7 +95,7 @@ impl World {
         }
     }
 
-    /// Gives the disks what their elevators let out, as long as the multiplexer lets anybody go.
+    /// Gives the disks what their elevators let out, as long as the multiplexer lets any side go.
     fn dispatch(&mut self) {
         loop {
             let demand = self.demand();
@@ -106,7 +106,7 @@ impl World {
             let mut sent = 0;
             for member in 0..elevators.each.len() {
                 let elevator = &mut elevators.each[member];
-                while elevator.waits() != NOBODY {
+                while elevator.waits() != NONE {
                     let out = elevator.out();
                     let allowed = turn.allowed_at(elevator.waits(), out);
                     let Some(dispatch) = elevator.poll_dispatch(now_ns, allowed) else {

@@ -252,7 +252,7 @@ impl History {
         Ok(())
     }
 
-    /// A client's write, to everybody in the view; sometimes a member fails it.
+    /// A client's write, to all members in the view; sometimes a member fails it.
     fn write(&mut self, run: &mut Run) -> Result<(), Cut> {
         while run.view.gate != Gate::Open {
             let epoch = run.view.epoch;

@@ -14,7 +14,7 @@ use crate::schedule::Event;
 use crate::world::World;
 
 impl World {
-    /// Any sectors of a superblock are written, and nobody hears of it.
+    /// Any sectors of a superblock are written, and the array does not hear of it.
     pub(crate) fn tear_superblock(
         &mut self,
         disk: usize,

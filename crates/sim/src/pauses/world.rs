@@ -51,7 +51,7 @@ impl World {
         }
     }
 
-    /// The disk is about to go on: nobody who reads has waited for it.
+    /// The disk is about to go on: no read has waited for it.
     pub(crate) fn goes_on(&mut self, disk: usize) {
         if self.all_can_be_read_around(disk) {
             self.serve_reads(disk);
@@ -87,7 +87,7 @@ impl World {
         while unnoticed < STEPS_MAX {
             let flights = &self.engine.clients.flights;
             if !flights.values().any(|flight| flight.request.operation == Operation::Read) {
-                self.tally.count("nobody-waits-for-a-pause");
+                self.tally.count("no-read-waits-for-a-pause");
                 return;
             }
             if self.step(false) == Did::Nothing || !self.all_can_be_read_around(disk) {

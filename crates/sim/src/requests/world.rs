@@ -180,7 +180,10 @@ impl World {
         let is_direct = self.geometry.level().family() == Family::Direct;
         let believed = self.engine.unflushed.difference(&self.out).next();
         let told = result.is_err() || is_direct || believed.is_none();
-        assert!(told, "a flush is answered, disk {believed:?} failed it and nobody was told");
+        assert!(
+            told,
+            "a flush is answered, disk {believed:?} failed it and no superblock was told"
+        );
         if result.is_ok() {
             self.check_flushed(asked);
         }

@@ -11,7 +11,7 @@
 //! before it is given up. A failure is the same if its message has the same [`shape`]: the first wrong
 //! thing may be another sector, but not another kind of wrong.
 //!
-//! It has no clock: whoever calls says when it is enough.
+//! It has no clock: its caller says when it is enough.
 //!
 //! # Invariants
 //! - What is returned fails, and the printed command repeats it

@@ -299,7 +299,7 @@ impl Points {
         text
     }
 
-    /// Every loss that leaves somebody who knows what happened.
+    /// Every loss that leaves a disk whose superblock says what happened.
     fn losses(&self, stage: &Stage) -> Vec<Loss> {
         let Doubt { out, unsure, items, unflushed: on_disks, .. } = &self.doubt;
         let loss = |lost: &BTreeSet<usize>| {

@@ -30,7 +30,7 @@ pub(super) struct Stage {
     pub(super) losses: Vec<BTreeSet<usize>>,
     /// Where superblocks are: disk and sector.
     pub(super) superblocks: Vec<(usize, u64)>,
-    /// Whether a member may fail without anybody being told of an error.
+    /// Whether a member may fail without a client being told of an error.
     pub(super) tolerates: bool,
     probed: Vec<ProbedMember>,
     assembled: AssembledArray,

@@ -217,7 +217,7 @@ fn old_parity_in_a_write(seed: u64, dead: usize, second: usize) {
 /// A part of a row is written, and answered if the cache does that, when all that it would have to
 /// read has gone bad in the meantime; what it writes has not, on the `good` disk. It is not read as it was before, until
 /// whole rows are written, which need no reads.
-/// Every flush fails from then on: of several clients nobody knows whose write it was. A write that
+/// Every flush fails from then on: the array cannot tell which client's write it was. A write that
 /// goes on in the next row may not be answered yet; then it is told.
 fn lost_after_its_answer(seed: u64, good: usize, (start, sectors): (u64, u64)) {
     let mut world = doomed(seed, [0, 1]);

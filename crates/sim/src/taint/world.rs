@@ -158,7 +158,7 @@ impl World {
             let Some((slot, place)) = self.taint.column(disk, *sector) else { continue };
             let Some(strip) = strip(&self.geometry, slot, place) else { continue };
             let is_asked = self.taint.asked[disk].contains(&row(&self.geometry, strip));
-            assert!(is_asked, "disk {disk} lost sector {sector}, which nobody had written");
+            assert!(is_asked, "disk {disk} lost sector {sector}, which no client had written");
         }
     }
 

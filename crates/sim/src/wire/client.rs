@@ -229,7 +229,7 @@ impl World {
         }
     }
 
-    /// The connection breaks: nobody waits any more for what is under way.
+    /// The connection breaks: no client waits any more for what is under way.
     pub(super) fn cut(&mut self, index: usize) {
         self.tally.count("nbd-cut");
         self.note("cut", [index as u64, 0, 0]);
@@ -241,7 +241,7 @@ impl World {
         let mut orphans = 0;
         for call in self.engine.clients.calls.values_mut() {
             if matches!(call.who, Who::Wire { connection, .. } if connection == index) {
-                call.who = Who::Nobody;
+                call.who = Who::Gone;
                 orphans += 1;
             }
         }

@@ -3,7 +3,7 @@
 //! Where it stands: a connection takes the place of a socket, its two ends and the threads around
 //! them. What the server does with a request is `frontend-nbd` and the command's `VolumeExport`,
 //! without their threads: the session admits, [`crate::call`] is the volume, the session's codec
-//! answers. The client's half is `ClientSession`, which notices replies that nobody waits for,
+//! answers. The client's half is `ClientSession`, which notices replies that it does not wait for,
 //! answers given twice, and data that is missing or comes twice.
 //!
 //! ```text
@@ -20,7 +20,7 @@
 //!
 //! # Invariants
 //! - Every cookie is answered once [check: every_command_is_answered_over_any_wire].
-//! - A client that breaks the protocol costs nobody but itself
+//! - A client that breaks the protocol costs no other client anything
 //!   [check: random_worlds_hold_and_meet_every_kind_of_fault].
 
 mod client;

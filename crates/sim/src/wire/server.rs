@@ -115,7 +115,7 @@ impl World {
         let Request { cookie, command } = request;
         let connection = self.connection(index);
         connection.server.serving += 1;
-        let asked = connection.client.asked.get(&cookie).expect("somebody asked");
+        let asked = connection.client.asked.get(&cookie).expect("the client asked");
         assert_eq!(asked.command, command, "the session made something else of it");
         let (id, at) = (asked.id, asked.at);
         let codec = connection.server.negotiated.expect("requests come later").codec;

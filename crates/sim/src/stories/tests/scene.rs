@@ -116,7 +116,7 @@ impl Scene {
         let presented: Vec<usize> = disks.filter(|disk| !self.missing.contains(disk)).collect();
         world.open_as(&presented, self.manner);
         for side in &mut world.engine.machines.shards {
-            // Nobody may count on what is in memory at first.
+            // What is in memory at first is nothing that a shard may count on.
             side.arena.fill(0x5A);
         }
         world.engine.plan.errors_allowed = self.errors_allowed;
