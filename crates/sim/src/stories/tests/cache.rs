@@ -7,7 +7,7 @@ use braid_geometry::Level;
 
 use super::for_seeds;
 use super::scene::{Scene, design};
-use super::script::Script;
+use super::script::{Script, WRITE};
 use crate::schedule::Event;
 
 /// RAID-5 of four, chunks of 8 sectors: 24 sectors of data to a row.
@@ -275,6 +275,36 @@ fn two_bad_sectors_far_apart_can_be_read() {
         let tuning = Tuning { stripes: 2, mode: CacheMode::WriteThrough, ..Tuning::default() };
         let mut story = with_two_bad_sectors(seed, tuning);
         assert!(story.read(384 + 128, 128).is_ok());
+    });
+}
+
+/// Bad sectors on all members, of which no two are at the same 4 KiB of them: each is what the level can make up for, however
+/// many of them a request meets, and whatever else is written with it.
+#[test]
+fn bad_sectors_that_never_meet_cost_no_request() {
+    const CHUNK: u64 = 128;
+    const BLOCK: usize = 8;
+    for_seeds(12, |seed| {
+        let mut scene = Scene::new(design(Level::Raid5, 2, CHUNK as u32, 4, 2), seed);
+        scene.manner.shards = 1;
+        let mut story = opened(&scene);
+        for block in (0..2 * CHUNK).step_by(BLOCK) {
+            let disk = story.random.below(4) as usize;
+            let sector = block + story.random.below(BLOCK as u64);
+            story.bad_sector(disk, sector);
+        }
+        for _ in 0..30 {
+            let sectors = *story.random.pick(&[1, 2, 9, 40, 200]);
+            let start = story.random.below(story.capacity() - sectors);
+            let operation = *story.random.pick(&[Operation::Read, WRITE, WRITE]);
+            story.issue(operation, start, sectors);
+            if story.random.chance(20) {
+                assert_eq!(story.flush_alone(), Ok(()));
+            }
+        }
+        story.settle();
+        assert!(!story.is_any_out());
+        story.ends_well();
     });
 }
 
