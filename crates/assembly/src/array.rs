@@ -2,7 +2,7 @@
 //!
 //! What it does not do: look at members again; who is in which slot is settled (`judge`).
 
-use braid_hooks::{Bug, planted};
+use braid_hooks::{Bug, planted, spoiled};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -126,7 +126,8 @@ pub(crate) fn build(
     let shape = shape(roster, slot_count, &lost)?;
     let geometry = Geometry::new(&shape)?;
     let survives = geometry.survives(&|slot: Slot| lost.contains(&slot.0));
-    if !survives && !planted(Bug::TooFewAccepted) {
+    let survives = spoiled(Bug::TooFewAccepted, survives, true);
+    if !survives {
         return Err(too_few(slot_count, geometry.lost_max(), &lost));
     }
     damaged::check(roster, members, &geometry)?;
@@ -269,10 +270,12 @@ fn resync_offset(roster: &Roster<'_>, geometry: &Geometry) -> u64 {
     if geometry.level().family() == Family::Direct {
         return u64::MAX;
     }
+    if planted(Bug::DirtyForgotten) {
+        return u64::MAX;
+    }
     let offsets =
         roster.active.iter().map(|(_, candidate)| candidate.superblock.state.resync_offset);
-    let offset = offsets.min().unwrap_or(u64::MAX);
-    if planted(Bug::DirtyForgotten) { u64::MAX } else { offset }
+    offsets.min().unwrap_or(u64::MAX)
 }
 
 fn has_ppl(roster: &Roster<'_>) -> bool {
@@ -331,8 +334,11 @@ fn events_next_min(roster: &Roster<'_>) -> u64 {
 fn occupants(roster: &Roster<'_>, geometry: &Geometry, slot_count: u16) -> Vec<Option<Occupant>> {
     let mut slots = vec![None; usize::from(slot_count)];
     for (slot, candidate) in &roster.active {
-        let moved = u16::from(planted(Bug::NextSlot));
-        slots[usize::from((slot + moved) % slot_count)] = Some(Occupant {
+        let mut place = slot % slot_count;
+        if planted(Bug::NextSlot) {
+            place = (slot + 1) % slot_count;
+        }
+        slots[usize::from(place)] = Some(Occupant {
             member: candidate.index,
             recovered_until: candidate
                 .superblock

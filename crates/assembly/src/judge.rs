@@ -18,7 +18,7 @@
 //!                         and there is no array
 //! ```
 
-use braid_hooks::{Bug, planted};
+use braid_hooks::{Bug, planted, spoiled};
 use braid_ondisk::{Features, Role};
 
 use crate::Options;
@@ -119,9 +119,10 @@ fn set_old_aside<'a>(
     group: &[Candidate<'a>],
     known: Option<&Known>,
 ) -> (Vec<Candidate<'a>>, Vec<Candidate<'a>>) {
+    let known = spoiled(Bug::KnownIgnored, known, None);
     let is_old = |candidate: &Candidate<'_>| {
         let is_older = known.is_some_and(|known| known.is_beyond(candidate.superblock));
-        is_older && own_slot(candidate).is_some() && !planted(Bug::KnownIgnored)
+        is_older && own_slot(candidate).is_some()
     };
     group.iter().copied().partition(|candidate| !is_old(candidate))
 }
@@ -193,14 +194,19 @@ fn newest<'a>(group: &[Candidate<'a>], accept_older: bool) -> Option<Candidate<'
 fn newest_members<'a>(group: &[Candidate<'a>], accept_older: bool) -> Vec<Candidate<'a>> {
     let active = || group.iter().copied().filter(|candidate| own_slot(candidate).is_some());
     let counts = || active().map(|candidate| candidate.events());
-    let events = if planted(Bug::OldestCounts) { counts().min() } else { counts().max() };
+    let mut events = counts().max();
+    if planted(Bug::OldestCounts) {
+        events = counts().min();
+    }
     let newest: Vec<_> = active().filter(|one| Some(one.events()) == events).collect();
     let is_old = |one: &Candidate<'_>| {
         let is_older = |other: &Candidate<'_>| !accept_older && is_of_older_update(one, other);
         is_superseded(one, group) || is_outrun(one, group) || group.iter().any(is_older)
     };
-    let (superseded, last): (Vec<_>, Vec<_>) =
-        newest.into_iter().partition(|one| is_old(one) && !planted(Bug::SupersededCounts));
+    if planted(Bug::SupersededCounts) {
+        return newest;
+    }
+    let (superseded, last): (Vec<_>, Vec<_>) = newest.into_iter().partition(is_old);
     if last.is_empty() { superseded } else { last }
 }
 
@@ -259,12 +265,14 @@ fn is_outrun(one: &Candidate<'_>, group: &[Candidate<'_>]) -> bool {
 ///
 /// With another table the tables decide: a member that was brought level has the time of whom it was brought level with.
 fn is_of_older_update(one: &Candidate<'_>, other: &Candidate<'_>) -> bool {
+    if planted(Bug::UpdateTimeIgnored) {
+        return false;
+    }
     let time = |candidate: &Candidate<'_>| candidate.superblock.state.update_time;
     other.events() == one.events()
         && own_slot(other).is_some()
         && time(one) < time(other)
         && slots_in(one) == slots_in(other)
-        && !planted(Bug::UpdateTimeIgnored)
 }
 
 /// The newest members that disagree with another of them about who has which slot; each with whom it disagrees.
@@ -316,7 +324,8 @@ fn judge_alone(
         return Ok(slot);
     }
     let behind = newest_events.saturating_sub(events);
-    let ran_apart = table_role == Some(Role::Faulty) && role_in(candidate, &newest) == Role::Faulty;
+    let calls_newest_out = role_in(candidate, &newest) == Role::Faulty;
+    let ran_apart = table_role == Some(Role::Faulty) && calls_newest_out;
     let apart = Reason::RanApart { events, newest_events, newest: newest.label() };
     if behind > EVENTS_BEHIND_MAX {
         let reason = if ran_apart { apart } else { Reason::EventsBehind { events, newest_events } };
@@ -328,16 +337,16 @@ fn judge_alone(
         let reason = Reason::OlderUpdate { events, updated, newest_updated };
         return Err((Verdict::Stale { behind }, reason));
     }
+    let calls_newest_out = spoiled(Bug::SupersededCounts, calls_newest_out, false);
+    let mut table_role = table_role;
+    if planted(Bug::FaultyAccepted) && table_role == Some(Role::Faulty) {
+        table_role = Some(Role::Active(slot));
+    }
     match table_role {
         // Updates only put members out: one that the newest counts in and that calls it out is of another line, in
         // which a clone stood for one of the two.
-        Some(Role::Active(_))
-            if role_in(candidate, &newest) == Role::Faulty && !planted(Bug::SupersededCounts) =>
-        {
-            return Err((Verdict::Faulty, apart));
-        }
+        Some(Role::Active(_)) if calls_newest_out => return Err((Verdict::Faulty, apart)),
         Some(Role::Active(in_table)) if in_table == slot => {}
-        Some(Role::Faulty) if planted(Bug::FaultyAccepted) => {}
         Some(Role::Faulty) if ran_apart => return Err((Verdict::Faulty, apart)),
         Some(Role::Faulty) => {
             return Err((Verdict::Faulty, Reason::MarkedFaulty { newest: newest.label() }));

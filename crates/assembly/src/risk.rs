@@ -18,7 +18,10 @@ pub(crate) fn at_risk(geometry: &Geometry, lost: &[u16], resync_offset: u64) -> 
         return None;
     }
     let slots: Vec<u16> = lost.iter().copied().filter(|&slot| holds_data(stripe, slot)).collect();
-    if slots.is_empty() || planted(Bug::WriteHoleServed) {
+    if slots.is_empty() {
+        return None;
+    }
+    if planted(Bug::WriteHoleServed) {
         return None;
     }
     let first_row = stripe.row_of(MemberSector(resync_offset));

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use braid_hooks::{Bug, planted};
+use braid_hooks::{Bug, planted, spoiled};
 
 use crate::counters::Counters;
 use crate::depth::Out;
@@ -170,9 +170,10 @@ impl Elevator {
 
     /// A dispatch is done; its tag is free, and its name means nothing any more.
     pub fn handle_done(&mut self, tag: Tag) {
-        if !planted(Bug::RoomKept) {
-            self.out.give_back(self.nodes.get(tag.0).entry.operation.direction());
+        if planted(Bug::RoomKept) {
+            return self.nodes.free(tag.0);
         }
+        self.out.give_back(self.nodes.get(tag.0).entry.operation.direction());
         self.nodes.free(tag.0);
     }
 
@@ -186,7 +187,8 @@ impl Elevator {
             } else if !*is_allowed {
                 let since_ns = *since.get_or_insert(now_ns);
                 let is_long = since_ns.saturating_add(self.settings.hold_max_ns) <= now_ns;
-                *is_allowed = is_long && !planted(Bug::HeldForEver);
+                let is_long = spoiled(Bug::HeldForEver, is_long, false);
+                *is_allowed = is_long;
             }
         }
         let [reads, writes] = lifted;
@@ -261,8 +263,8 @@ impl Elevator {
             Direction::Read => self.settings.read_expiry_ns,
             Direction::Write => self.settings.write_expiry_ns,
         };
-        let is_expired = self.nodes.get(oldest).came_ns.saturating_add(expiry_ns) <= now_ns
-            && !planted(Bug::ExpiredPassedOver);
+        let is_expired = self.nodes.get(oldest).came_ns.saturating_add(expiry_ns) <= now_ns;
+        let is_expired = spoiled(Bug::ExpiredPassedOver, is_expired, false);
         let node = if is_expired {
             oldest
         } else {

@@ -34,7 +34,7 @@
 
 use std::collections::VecDeque;
 
-use braid_hooks::{Bug, Mark, planted, reached};
+use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 
 use crate::entry::Allowed;
 
@@ -189,32 +189,36 @@ impl Multiplexer {
             reached(Mark::TurnOwed);
             return turn;
         }
-        let is_kept = planted(Bug::SliceKept);
         let turns_ns = self.slice.start_ns.saturating_add(self.slice.flusher_ns);
         if now_ns < turns_ns {
             if demand.reads {
                 reached(if demand.writes { Mark::ReadsHeld } else { Mark::SliceGivenAway });
             }
             self.slice.held_reads |= demand.reads && demand.writes;
-            Turn { reads: !demand.writes && !is_kept, writes: true, until_ns: turns_ns }
+            let reads = !demand.writes;
+            let reads = spoiled(Bug::SliceKept, reads, false);
+            Turn { reads, writes: true, until_ns: turns_ns }
         } else {
             if demand.writes {
                 reached(if demand.reads { Mark::WritesHeld } else { Mark::SliceGivenAway });
             }
             self.slice.held_writes |= demand.reads && demand.writes;
-            let periods = if planted(Bug::WokenLate) { 100 } else { 1 };
-            let until_ns = self.slice.start_ns.saturating_add(periods * period_ns);
-            Turn { reads: true, writes: !demand.reads && !is_kept, until_ns }
+            let writes = !demand.reads;
+            let writes = spoiled(Bug::SliceKept, writes, false);
+            let mut until_ns = self.slice.start_ns.saturating_add(period_ns);
+            if planted(Bug::WokenLate) {
+                until_ns = until_ns.saturating_add(99 * period_ns);
+            }
+            Turn { reads: true, writes, until_ns }
         }
     }
 
     /// The turn of the side that has waited for a period and a half, if one has; of both, the one that came first. If nothing of
     /// them is served for a period, as when their member stalls, they go behind the other side.
     fn owed(&mut self, now_ns: u64, demand: Demand) -> Option<Turn> {
-        if let Some((side, until_ns)) = self.owed
-            && until_ns <= now_ns
-            && !planted(Bug::OwedTurnKept)
-        {
+        let passed = self.owed.filter(|(_, until_ns)| *until_ns <= now_ns);
+        let passed = spoiled(Bug::OwedTurnKept, passed, None);
+        if let Some((side, _)) = passed {
             reached(Mark::OwedTurnPassedOn);
             self.waiting_since_ns[side] = Some(now_ns);
             self.owed = None;
@@ -227,11 +231,11 @@ impl Multiplexer {
         let due =
             |since: &Option<u64>| since.filter(|since| since.saturating_add(patience_ns) <= now_ns);
         let side = match self.waiting_since_ns.each_ref().map(due) {
-            _ if planted(Bug::OwedForgotten) => None,
             [None, None] => None,
             [Some(reads), Some(writes)] => Some(usize::from(writes <= reads)),
             [reads, _] => Some(usize::from(reads.is_none())),
         };
+        let side = spoiled(Bug::OwedForgotten, side, None);
         let until_ns = now_ns.saturating_add(self.settings.period_ns.max(1));
         let same = self.owed.filter(|(owed, _)| Some(*owed) == side);
         self.owed = same.or(side.map(|side| (side, until_ns)));
@@ -267,7 +271,8 @@ impl Multiplexer {
             self.settings;
         let most = share_max_permille.min(999);
         let least = share_min_permille.min(most);
-        let is_urgent = demand.is_urgent && !planted(Bug::UrgentIgnored);
+        let is_urgent = demand.is_urgent;
+        let is_urgent = spoiled(Bug::UrgentIgnored, is_urgent, false);
         let urgent = if is_urgent { URGENT_PERMILLE } else { 0 };
         let backlog = demand.backlog_permille.clamp(urgent, 1000);
         let share_permille = least + (most - least) * backlog / 1000;

@@ -80,8 +80,9 @@ impl Nodes {
         let Linked { last_part, sectors, parts, came_ns, .. } = *self.get(back);
         let joint = self.get(front).last_part;
         debug_assert_eq!(self.get(front).end(), self.get(back).entry.start);
-        if !planted(Bug::PartLost) {
-            self.get_mut(joint).next_part = Some(back);
+        self.get_mut(joint).next_part = Some(back);
+        if planted(Bug::PartLost) {
+            self.get_mut(joint).next_part = None;
         }
         let head = self.get_mut(front);
         head.last_part = last_part;

@@ -199,9 +199,11 @@ impl DirectGeometry {
     #[must_use]
     pub fn locate(&self, sector: LogicalSector) -> DirectExtent {
         assert!(sector.0 < self.capacity_sectors(), "sector {sector} is beyond the array");
-        let zone = &self.zones[self.zones.partition_point(|zone| {
-            zone.end < sector.0 || zone.end == sector.0 && !planted(Bug::ZoneEnd)
-        })];
+        let mut number = self.zones.partition_point(|zone| zone.end <= sector.0);
+        if planted(Bug::ZoneEnd) {
+            number = self.zones.partition_point(|zone| zone.end < sector.0);
+        }
+        let zone = &self.zones[number];
         let in_zone = sector.0 - zone.start;
         let left = self.capacity_sectors - sector.0;
         if zone.width == 1 {
@@ -213,8 +215,10 @@ impl DirectGeometry {
         }
         let (chunk, width) = (u64::from(self.chunk_sectors), u64::from(zone.width));
         let (number, offset) = (in_zone / chunk, in_zone % chunk);
-        let turned = number / width * u64::from(planted(Bug::StripesTurn));
-        let turn = (number + turned + u64::from(zone.phase)) % width;
+        let mut turn = (number + u64::from(zone.phase)) % width;
+        if planted(Bug::StripesTurn) {
+            turn = (turn + number / width) % width;
+        }
         DirectExtent {
             slot: self.zone_slots[zone.first + usize::from(narrow(turn))],
             sector: MemberSector(zone.member_start + number / width * chunk + offset),

@@ -35,7 +35,7 @@ use crate::shape::capacity;
 use crate::units::narrow;
 use crate::words::{RAID10_FAR_SETS, RAID10_OFFSET};
 use crate::{GeometryError, Level, LogicalSector, MemberSector, Shape, Slot};
-use braid_hooks::{Bug, planted};
+use braid_hooks::{Bug, planted, spoiled};
 
 /// The map of a raid1 or raid10 array.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -179,15 +179,20 @@ impl MirrorGeometry {
         let (near, far) = (u64::from(self.near), u64::from(self.far));
         let (near_copy, far_copy) = (u64::from(copy) / far, u64::from(copy) % far);
         let dealt = sector.0 / chunk * near + near_copy;
-        let dealt = if planted(Bug::NearDeal) { dealt ^ 1 } else { dealt };
+        let dealt = spoiled(Bug::NearDeal, dealt, dealt ^ 1);
         let (row, base) = (dealt / slots, dealt % slots);
-        let member_row = match self.is_offset {
-            true if planted(Bug::OffsetRows) => row * far + (far - 1 - far_copy),
+        let mut member_row = match self.is_offset {
             true => row * far + far_copy,
-            false if planted(Bug::FarStride) => row + far_copy * (self.deal_rows - 1),
             false => row + far_copy * self.deal_rows,
         };
-        let shift = near + u64::from(planted(Bug::FarShift));
+        if planted(Bug::OffsetRows) && self.is_offset {
+            member_row = row * far + (far - 1 - far_copy);
+        }
+        if planted(Bug::FarStride) && !self.is_offset {
+            member_row = row + far_copy * (self.deal_rows - 1);
+        }
+        let shift = near;
+        let shift = spoiled(Bug::FarShift, shift, near.wrapping_add(1));
         let slot = Slot(narrow((base + far_copy * shift) % slots));
         (slot, MemberSector(member_row * chunk + sector.0 % chunk))
     }

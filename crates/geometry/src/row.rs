@@ -43,7 +43,7 @@ use crate::words::{
     RIGHT_ASYMMETRIC_6, RIGHT_SYMMETRIC, RIGHT_SYMMETRIC_6,
 };
 use crate::{ChunkRow, Level, Slot};
-use braid_hooks::{Bug, planted};
+use braid_hooks::{Bug, planted, spoiled};
 
 /// What a slot holds in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -152,29 +152,39 @@ impl Placement {
     pub(crate) fn row_map(&self, row: ChunkRow) -> RowMap {
         let ring = if self.q_place == QPlace::LastSlot { self.slots - 1 } else { self.slots };
         let turn = |row: u64| narrow(row % u64::from(ring));
-        let p = match self.walk {
-            Walk::Left if planted(Bug::LeftWalkLate) => ring - 1 - turn(row.0 + 1),
+        let mut p = match self.walk {
             Walk::Left => ring - 1 - turn(row.0),
             Walk::LeftAhead => ring - 1 - turn(row.0 + 1),
-            Walk::Right if planted(Bug::RightWalkLate) => turn(row.0 + 1),
             Walk::Right => turn(row.0),
-            Walk::First if planted(Bug::FirstParityWalks) => turn(row.0),
             Walk::First => 0,
-            Walk::Last if planted(Bug::LastParityEarly) => self.data_slots() - 1,
             Walk::Last => self.data_slots(),
         };
-        let q = match self.q_place {
+        if planted(Bug::LeftWalkLate) && self.walk == Walk::Left {
+            p = ring - 1 - turn(row.0 + 1);
+        }
+        if planted(Bug::RightWalkLate) && self.walk == Walk::Right {
+            p = turn(row.0 + 1);
+        }
+        if planted(Bug::FirstParityWalks) && self.walk == Walk::First {
+            p = turn(row.0);
+        }
+        if planted(Bug::LastParityEarly) && self.walk == Walk::Last {
+            p -= 1;
+        }
+        let mut q = match self.q_place {
             QPlace::None => None,
-            QPlace::AfterP if planted(Bug::QBeforeP) => Some(Slot(previous(p, ring))),
             QPlace::AfterP => Some(Slot(next(p, ring))),
             QPlace::BeforeP => Some(Slot(previous(p, ring))),
             QPlace::LastSlot => Some(Slot(self.slots - 1)),
         };
+        if planted(Bug::QBeforeP) && self.q_place == QPlace::AfterP {
+            q = Some(Slot(previous(p, ring)));
+        }
         let last_parity = match (self.q_place, q) {
-            (QPlace::AfterP, Some(_)) if planted(Bug::FollowingFromP) => p,
             (QPlace::AfterP, Some(q)) => q.0,
             _ => p,
         };
+        let last_parity = spoiled(Bug::FollowingFromP, last_parity, p);
         let data = match self.order {
             Order::Ascending => DataOrder::Ascending,
             Order::Following => DataOrder::Following { start: next(last_parity, ring), ring },
@@ -243,8 +253,10 @@ impl RowMap {
         let Some(q) = self.q else { return data_index };
         match self.exponents {
             Exponents::SlotNumber => slot,
-            Exponents::AfterQ if planted(Bug::ExponentIsIndex) => data_index,
             Exponents::AfterQ => {
+                if planted(Bug::ExponentIsIndex) {
+                    return data_index;
+                }
                 let start = next(q.0, self.slots);
                 let distance = |slot: u16| (slot + self.slots - start) % self.slots;
                 distance(slot) - u16::from(distance(self.p.0) < distance(slot))

@@ -48,6 +48,16 @@ pub fn planted(bug: Bug) -> bool {
     is_planted
 }
 
+/// `right`, or `wrong` where this bug is planted.
+///
+/// Stands on a line of its own behind the right value, by whose name it goes on. Every build makes `wrong`: a constant,
+/// or what costs nothing and cannot panic; what is dearer goes under an `if planted(..)`.
+#[inline]
+#[must_use]
+pub fn spoiled<T: Copy>(bug: Bug, right: T, wrong: T) -> T {
+    if planted(bug) { wrong } else { right }
+}
+
 /// Whether to choose what is rare but legal.
 #[inline]
 #[must_use]
@@ -120,6 +130,15 @@ mod tests {
         }
         plant(None);
         assert!(!planted(Bug::ALL[0]));
+    }
+
+    #[test]
+    fn only_the_planted_bug_spoils() {
+        plant(Some(Bug::ALL[1]));
+        assert_eq!(Bug::ALL[..3].iter().map(|bug| spoiled(*bug, 7, 8)).sum::<u8>(), 7 + 8 + 7);
+        assert_eq!(visits().planted, 1);
+        plant(None);
+        assert_eq!(spoiled(Bug::ALL[1], 7, 8), 7);
     }
 
     fn choices(seed: u64) -> Vec<bool> {

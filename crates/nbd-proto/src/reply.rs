@@ -8,7 +8,7 @@
 //! allows it for everything but READ and BLOCK_STATUS); a READ is one OFFSET_DATA chunk, so "don't fragment" is always
 //! honoured; an error is an ERROR chunk with a message whenever the client can read one.
 
-use braid_hooks::{Bug, planted};
+use braid_hooks::{Bug, spoiled};
 
 use crate::error::ErrorCode;
 use crate::limits::NAME_BYTES_MAX;
@@ -57,8 +57,8 @@ impl AsRef<[u8]> for ReplyHeader {
 
 impl ReplyHeader {
     fn simple(cookie: u64, error: u32) -> Self {
-        let cookie = if planted(Bug::CookieOfBefore) { cookie.wrapping_sub(1) } else { cookie };
-        let error = if planted(Bug::ErrorUntold) { 0 } else { error };
+        let cookie = spoiled(Bug::CookieOfBefore, cookie, cookie.wrapping_sub(1));
+        let error = spoiled(Bug::ErrorUntold, error, 0);
         let mut header = Self { bytes: [0; 28], length: 0 };
         header.push(&wire::SIMPLE_REPLY_MAGIC.to_be_bytes());
         header.push(&error.to_be_bytes());
@@ -122,7 +122,7 @@ impl ReplyCodec {
         let payload = length.checked_add(8).expect("READ is limited to 64 MiB");
         let kind = wire::CHUNK_OFFSET_DATA;
         let mut header = ReplyHeader::chunk(wire::CHUNK_FLAG_DONE, kind, cookie, payload);
-        let offset = if planted(Bug::DataElsewhere) { 0 } else { offset };
+        let offset = spoiled(Bug::DataElsewhere, offset, 0);
         header.push(&offset.to_be_bytes());
         header
     }

@@ -19,7 +19,7 @@
 //! Invariants
 //! - Nothing is admitted that reaches past the export: `tests::no_admitted_range_leaves_the_export`.
 
-use braid_hooks::{Bug, planted};
+use braid_hooks::{Bug, spoiled};
 
 use crate::collect::Cursor;
 use crate::error::ErrorCode;
@@ -167,11 +167,14 @@ pub(crate) fn admit(
     let Some(known) = known_flags(kind, structured) else {
         return refuse(ErrorCode::Invalid, "unknown command");
     };
-    if flags & !known != 0 && !planted(Bug::FlagsUnchecked) {
+    let unknown = flags & !known;
+    let unknown = spoiled(Bug::FlagsUnchecked, unknown, 0);
+    if unknown != 0 {
         return refuse(ErrorCode::Invalid, "unknown flag for this command");
     }
     let set = |flag: u16| flags & flag != 0;
-    let fua = set(wire::CMD_FLAG_FUA) && !planted(Bug::FuaUnread);
+    let fua = set(wire::CMD_FLAG_FUA);
+    let fua = spoiled(Bug::FuaUnread, fua, false);
     let command = match kind {
         wire::CMD_READ => Command::Read { offset, length, dont_fragment: set(wire::CMD_FLAG_DF) },
         wire::CMD_WRITE => Command::Write { offset, length, fua },
@@ -223,7 +226,9 @@ fn check_range(
     if writes && export.read_only {
         return fail(ErrorCode::Permission, "the export is read-only");
     }
-    if length == 0 && !planted(Bug::ZeroLengthAdmitted) {
+    let is_empty = length == 0;
+    let is_empty = spoiled(Bug::ZeroLengthAdmitted, is_empty, false);
+    if is_empty {
         return fail(ErrorCode::Invalid, "length is zero");
     }
     let minimum = export.block_sizes.minimum_bytes();
@@ -236,7 +241,9 @@ fn check_range(
         return fail(ErrorCode::Invalid, "longer than the maximum block size");
     }
     let end = offset.checked_add(u64::from(length));
-    if end.is_none_or(|end| end > export.size_bytes) && !planted(Bug::EndUnchecked) {
+    let is_beyond = end.is_none_or(|end| end > export.size_bytes);
+    let is_beyond = spoiled(Bug::EndUnchecked, is_beyond, false);
+    if is_beyond {
         let grows = matches!(command, Command::Write { .. } | Command::WriteZeroes { .. });
         let error = if grows { ErrorCode::NoSpace } else { ErrorCode::Invalid };
         return fail(error, "beyond the end of the export");

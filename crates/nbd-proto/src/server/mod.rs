@@ -34,7 +34,7 @@
 
 mod negotiate;
 
-use braid_hooks::{Bug, planted};
+use braid_hooks::{Bug, spoiled};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -431,7 +431,8 @@ impl ServerSession {
     }
 
     fn on_refused(&mut self, header: &RequestHeader, refusal: Refusal) {
-        let has_payload = header.kind == wire::CMD_WRITE && !planted(Bug::RefusedUndrained);
+        let has_payload = header.kind == wire::CMD_WRITE;
+        let has_payload = spoiled(Bug::RefusedUndrained, has_payload, false);
         let payload = if has_payload { header.length } else { 0 };
         if payload > DISCARD_BYTES_MAX {
             return self.close(CloseReason::PayloadTooLarge(payload));

@@ -6,7 +6,7 @@
 //!
 //! Not here: making a new superblock and changing one (`write`).
 
-use braid_hooks::{Bug, planted};
+use braid_hooks::{Bug, spoiled};
 use std::mem::{offset_of, size_of};
 
 use braid_geometry::Level;
@@ -298,8 +298,8 @@ fn array_facts(fixed: &Fixed, level: Level) -> ArrayFacts {
 
 fn decode_roles(stored: &[U16], slots: u32) -> Result<Vec<Role>, SuperblockFault> {
     let mut roles = Vec::with_capacity(stored.len());
-    let shift = usize::from(planted(Bug::RolesShifted));
-    for (device, value) in (0..).zip(stored.iter().skip(shift)) {
+    let stored = spoiled(Bug::RolesShifted, stored, stored.get(1..).unwrap_or_default());
+    for (device, value) in (0..).zip(stored) {
         let out_of_range =
             SuperblockFault::RoleOutOfRange { device, role: u32::from(value.get()), slots };
         let role = Role::from_v1(value.get()).ok_or(out_of_range)?;

@@ -3,7 +3,7 @@
 //! A new superblock is built as bytes and then goes through the same validation as one read from a disk: what we
 //! could not read back we do not write.
 
-use braid_hooks::{Bug, planted};
+use braid_hooks::{Bug, planted, spoiled};
 use zerocopy::byteorder::little_endian::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -137,21 +137,15 @@ impl Superblock {
         head.identity.feature_map = U32::new(features.0);
         head.state.events = U64::new(update.events);
         head.state.update_time = U64::new(self.state.update_time.to_v1());
-        if !planted(Bug::DirtyNotWritten) {
-            head.state.resync_offset = U64::new(update.resync_offset);
-        }
+        let resync_offset = U64::new(update.resync_offset);
+        let resync_offset = spoiled(Bug::DirtyNotWritten, resync_offset, head.state.resync_offset);
+        head.state.resync_offset = resync_offset;
         head.state.role_count = U32::new(role_count);
         if !is_journal {
             head.device.recovery_offset = U64::new(update.recovery_offset.unwrap_or(0));
         }
         self.state.update_time = Timestamp::from_v1(head.state.update_time.get());
-        if planted(Bug::ChecksumEarly) {
-            seal(&mut self.raw.0);
-            write_roles(&mut self.raw.0, &roles);
-        } else {
-            write_roles(&mut self.raw.0, &roles);
-            seal(&mut self.raw.0);
-        }
+        write_roles_and_seal(&mut self.raw.0, &roles);
         self.state.features = features;
         self.device.recovery_offset_sectors = update.recovery_offset;
         self.state.role = update.role_of_this;
@@ -233,6 +227,16 @@ fn write_roles(raw: &mut [u8], roles: &[Role]) {
     for (to, role) in slots.iter_mut().zip(roles) {
         *to = role.to_v1().to_le_bytes();
     }
+}
+
+/// The checksum is of the roles, too.
+fn write_roles_and_seal(raw: &mut [u8], roles: &[Role]) {
+    if planted(Bug::ChecksumEarly) {
+        seal(raw);
+        return write_roles(raw, roles);
+    }
+    write_roles(raw, roles);
+    seal(raw);
 }
 
 /// Writes the checksum.

@@ -23,7 +23,7 @@ mod lanes;
 mod scalar;
 mod table;
 
-use braid_hooks::{Bug, planted};
+use braid_hooks::{Bug, planted, spoiled};
 use std::fmt;
 
 pub use entry::STREAM_BYTES_MIN;
@@ -76,8 +76,10 @@ impl Kernel {
     /// `target` = the sum of `sources`: P, or any one lost column from all the others and P. No sources give zeroes.
     pub fn xor(&self, target: &mut [u8], sources: &[&[u8]]) {
         check(target.len(), sources);
-        let forgotten = usize::from(planted(Bug::XorForgetsLast) && sources.len() > 1);
-        let sources = &sources[..sources.len() - forgotten];
+        let mut sources = sources;
+        if planted(Bug::XorForgetsLast) && sources.len() > 1 {
+            sources = &sources[..sources.len() - 1];
+        }
         // SAFETY: a kernel exists only for instructions that are there; lengths are checked.
         unsafe { (self.0.xor)(target, sources) }
     }
@@ -122,7 +124,7 @@ impl Kernel {
         match (p, q) {
             (Some(p), Some(q)) => {
                 check(delta.len(), &[p, q]);
-                let exponent = exponent + u16::from(planted(Bug::UpdateExponent));
+                let exponent = spoiled(Bug::UpdateExponent, exponent, exponent.wrapping_add(1));
                 // SAFETY: a kernel exists only for instructions that are there; lengths are checked.
                 unsafe { (self.0.pq_update)(delta, power(exponent), p, q) }
             }
@@ -143,7 +145,7 @@ impl Kernel {
         check(out.len(), &[q]);
         check_lost(sources, lost);
         self.q(sources, out);
-        let lost = lost + u16::from(planted(Bug::QSolvedWrong));
+        let lost = spoiled(Bug::QSolvedWrong, lost, lost.wrapping_add(1));
         // SAFETY: a kernel exists only for instructions that are there; lengths are checked.
         unsafe { (self.0.solve_one)(q, inverse(power(lost)), out) }
     }
