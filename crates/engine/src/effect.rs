@@ -1,7 +1,7 @@
 //! What a shard asks its driver to do, and how the driver reports back.
 
 use braid_geometry::{LogicalSector, MemberSector, Slot};
-use braid_hooks::{Bug, planted};
+use braid_hooks::{Bug, spoiled};
 
 use crate::Instant;
 use crate::buffer::Buffer;
@@ -38,13 +38,13 @@ pub enum MemberOperation {
 impl MemberOperation {
     /// What is to be done on members for sectors of `piece` from `done` on.
     pub(crate) fn of_piece(piece: &Piece, done: u32) -> Self {
-        let done = if planted(Bug::PayloadRestarts) { 0 } else { done };
+        let done = spoiled(Bug::PayloadRestarts, done, 0);
         let offset_sectors = piece.payload_offset_sectors + done;
         let buffer = Buffer::Payload { request: piece.request, offset_sectors };
         match piece.operation {
             Operation::Read => Self::Read { buffer },
             Operation::Write { durable } => {
-                let durable = durable && !planted(Bug::FuaDropped);
+                let durable = spoiled(Bug::FuaDropped, durable, false);
                 Self::Write { buffer, durable }
             }
             Operation::WriteZeroes { may_punch, durable } => Self::Zero { may_punch, durable },

@@ -1,6 +1,6 @@
 //! Carrying decisions out: the only place where the array's state follows from a decision, and its effects leave it.
 
-use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes};
+use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes, spoiled};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -205,8 +205,10 @@ impl Array {
     fn tell_losses(&mut self, losses: &[Unrecorded]) {
         for loss in losses {
             let (member, slot) = (loss.view.id, loss.slot);
-            let told = if planted(Bug::OneCauseForAll) { &losses[0] } else { loss };
-            let cause = told.cause;
+            let mut cause = loss.cause;
+            if planted(Bug::OneCauseForAll) {
+                cause = losses[0].cause;
+            }
             self.effects.push_back(ArrayEffect::Notice(Notice::MemberOut { member, slot, cause }));
         }
     }
@@ -223,13 +225,16 @@ impl Array {
     }
 
     fn flush(&mut self, purpose: FlushPurpose) {
-        let is_dropped = match purpose {
-            FlushPurpose::Clients => planted(Bug::FlushDropped),
-            FlushPurpose::Last => planted(Bug::CleanUnflushed),
-        };
+        let mut has_written = !self.condition.read_only;
+        if planted(Bug::FlushDropped) && purpose == FlushPurpose::Clients {
+            has_written = false;
+        }
+        if planted(Bug::CleanUnflushed) && purpose == FlushPurpose::Last {
+            has_written = false;
+        }
         let Flushes { missing, unflushed, .. } = &mut self.flushes;
         assert!(missing.is_empty() && self.flushing.is_none(), "one flush at a time");
-        if !self.condition.read_only && !is_dropped {
+        if has_written {
             let is_due =
                 |member: &MemberId| purpose == FlushPurpose::Last || unflushed.remove(member);
             missing.extend(self.roster.told(false).filter(is_due));
@@ -277,13 +282,18 @@ impl Array {
         if self.geometry.level().family() == Family::Direct {
             return; // Each error is the client's own; there is nothing to take over.
         }
-        let is_lost =
-            |slot: Slot| slot == failed || self.roster.is_lost(slot) && !planted(Bug::TooManyOut);
-        if self.geometry.survives(&is_lost) {
+        let is_lost = |slot: Slot| slot == failed || self.roster.is_lost(slot);
+        let mut survives = self.geometry.survives(&is_lost);
+        if planted(Bug::TooManyOut) {
+            survives = self.geometry.survives(&|slot: Slot| slot == failed);
+        }
+        if survives {
             self.roster.take_out(failed, cause);
             self.forget_pace(member);
-            if self.condition.read_only || planted(Bug::LossUnrecorded) {
-                // Nothing is ever missed, so nothing is recorded first.
+            let misses_nothing = self.condition.read_only;
+            let misses_nothing = spoiled(Bug::LossUnrecorded, misses_nothing, true);
+            if misses_nothing {
+                // So nothing is recorded first.
                 let losses = self.roster.take_unrecorded();
                 self.tell_losses(&losses);
                 self.condition.unpublished = true;
@@ -369,7 +379,8 @@ impl Array {
             _ => Gate::Closed,
         };
         let is_recorded = gate != Gate::Open || self.condition.on_disk != Activity::Clean;
-        assert!(is_recorded || planted(Bug::GateEarly), "I3: superblocks say active first");
+        let is_recorded = spoiled(Bug::GateEarly, is_recorded, true);
+        assert!(is_recorded, "I3: superblocks say active first");
         let view = ArrayView {
             epoch: self.condition.epoch,
             geometry: Arc::clone(&self.geometry),

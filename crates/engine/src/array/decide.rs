@@ -7,7 +7,7 @@
 //! The order is the policy: what has ended is settled, a failed member is recorded before anything else (I4), then writers
 //! are let in, then flushes are served, then the array turns clean. [check: the_table_keeps_its_promises]
 
-use braid_hooks::{Bug, planted};
+use braid_hooks::{Bug, spoiled};
 
 /// What durable superblocks say about writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,17 +183,19 @@ pub(super) fn decide(facts: &ArrayFacts) -> Action {
     let lacks_last_round = writes == Writes::Broken && facts.last_round != Round::Over;
     let lacks_close = may_write && on_disk == Activity::Active;
     let lacks_last_flush = may_write && on_disk == Activity::NotKept && !facts.last_flush_done;
-    let lacks_last_flush = lacks_last_flush && !planted(Bug::StopUnflushed);
+    let lacks_last_flush = spoiled(Bug::StopUnflushed, lacks_last_flush, false);
     // Said once only, an update leaves a member that missed it one event behind, as if it had missed no write. So no flush is
     // answered before the second time (I8), which comes at once, or with the next update if that is near.
-    let is_forgotten = planted(Bug::SaidOnce);
-    let to_say_again = facts.said_once && may_write && !is_forgotten;
+    let to_say_again = facts.said_once && may_write;
+    let to_say_again = spoiled(Bug::SaidOnce, to_say_again, false);
     let is_followed = closing != Closing::No || facts.stopping && on_disk == Activity::Active;
     let is_awaited = caches == Caches::Flushed(FlushPurpose::Clients);
-    let stays_dirty = planted(Bug::StaysDirty);
+    let turns_clean = may_be_clean;
+    let turns_clean = spoiled(Bug::StaysDirty, turns_clean, false);
 
     let flushed_for = |purpose| caches == Caches::Flushed(purpose);
-    let flush_again = unrecorded && writes != Writes::Broken && !planted(Bug::FlushedUnrecorded);
+    let flush_again = unrecorded && writes != Writes::Broken;
+    let flush_again = spoiled(Bug::FlushedUnrecorded, flush_again, false);
     let rows = [
         (facts.unpublished, Action::Publish),
         (superblocks == Superblocks::WaveDurable, Action::WriteWave),
@@ -201,7 +203,7 @@ pub(super) fn decide(facts: &ArrayFacts) -> Action {
         (superblocks == Superblocks::Durable, Action::CompleteUpdate),
         (flushed_for(FlushPurpose::Clients) && flush_again, Action::FlushAgain),
         (flushed_for(FlushPurpose::Clients) && !to_say_again, Action::Answer),
-        (flushed_for(FlushPurpose::Last) && may_be_clean && !stays_dirty, Action::TurnClean),
+        (flushed_for(FlushPurpose::Last) && turns_clean, Action::TurnClean),
         (flushed_for(FlushPurpose::Last), Action::DropClose),
         (facts.stopped, Action::Wait),
         (s_free && to_record, Action::Record),

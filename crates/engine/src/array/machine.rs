@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use braid_geometry::{Family, Geometry, Slot};
-use braid_hooks::{Bug, Mark, planted, reached};
+use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 
 use super::decide::{Activity, FlushPurpose};
 use super::effect::{ArrayEffect, MetadataArea, Notice};
@@ -240,9 +240,9 @@ impl Array {
                 if epoch != self.condition.epoch {
                     reached(Mark::OldEpochConfirmed);
                 }
-                if (epoch == self.condition.epoch || planted(Bug::EpochIgnored))
-                    && let Some(unconfirmed) = &mut self.closing.unconfirmed
-                {
+                let is_newest = epoch == self.condition.epoch;
+                let is_newest = spoiled(Bug::EpochIgnored, is_newest, true);
+                if is_newest && let Some(unconfirmed) = &mut self.closing.unconfirmed {
                     unconfirmed.remove(&shard);
                 }
             }
@@ -282,9 +282,8 @@ impl Array {
         let MetadataArea::Superblock = area;
         let update = self.update.as_mut().expect("superblocks are being written");
         assert!(update.missing.remove(&member), "this superblock was not asked for");
-        if let Err(cause) = written
-            && !planted(Bug::SuperblockErrorIgnored)
-        {
+        let written = spoiled(Bug::SuperblockErrorIgnored, written, Ok(()));
+        if let Err(cause) = written {
             assert_eq!(cause.member, member, "a member fails by what it was asked itself");
             self.fail_member(cause);
         }
@@ -297,15 +296,16 @@ impl Array {
     /// When no such effect is out for the member, or the cause is of another member.
     pub fn handle_flushed(&mut self, now: Instant, member: MemberId, flushed: Result<(), Cause>) {
         assert!(self.flushes.missing.remove(&member), "this flush was not asked for");
-        if let Err(cause) = flushed
-            && !planted(Bug::FlushErrorIgnored)
-        {
+        let flushed = spoiled(Bug::FlushErrorIgnored, flushed, Ok(()));
+        if let Err(cause) = flushed {
             assert_eq!(cause.member, member, "a member fails by what it was asked itself");
             // A failed flush is believed for good: what was in the cache is gone (fsyncgate).
             self.flushes.failed |= self.condition.on_disk == Activity::NotKept;
-            if !planted(Bug::FailedFlushForgotten) {
-                self.flushes.unflushed.insert(member);
+            if planted(Bug::FailedFlushForgotten) {
+                self.fail_member(cause);
+                return self.step(now);
             }
+            self.flushes.unflushed.insert(member);
             self.fail_member(cause);
         }
         self.step(now);

@@ -89,8 +89,10 @@ impl Roster {
 
     /// Whether the update that is being written records every loss so far.
     pub(super) fn records_all(&self) -> bool {
-        let records_all = self.unrecorded.iter().all(|loss| loss.in_update);
-        records_all || planted(Bug::OneLossForAll)
+        if planted(Bug::OneLossForAll) {
+            return true;
+        }
+        self.unrecorded.iter().all(|loss| loss.in_update)
     }
 
     /// The losses so far, which need no further update.
@@ -114,10 +116,12 @@ impl Roster {
 
     /// The same, by slot.
     pub(super) fn told(&self, spares_too: bool) -> impl Iterator<Item = MemberId> {
-        let slots = self.slots.iter().flatten().map(|member| member.id);
+        let mut slots = self.slots.iter().flatten().map(|member| member.id);
+        if planted(Bug::MemberNotTold) {
+            slots.next();
+        }
         let spares = self.spares.iter().copied().filter(move |_| spares_too);
-        let forgotten = usize::from(planted(Bug::MemberNotTold));
-        slots.skip(forgotten).chain(spares)
+        slots.chain(spares)
     }
 
     /// The role table.

@@ -20,7 +20,7 @@
 //! update tells it from the others.
 
 use crate::ids::MemberId;
-use braid_hooks::{Bug, Mark, planted, reached};
+use braid_hooks::{Bug, Mark, reached, spoiled};
 use std::sync::Arc;
 
 use braid_geometry::Slot;
@@ -80,7 +80,8 @@ impl Events {
 
     /// Counts one update. True when spares must be written too.
     pub(super) fn advance(&mut self, change: Change) -> bool {
-        let only_toggles = !change.devices && !change.degraded || planted(Bug::LossCountsBack);
+        let only_toggles = !change.devices && !change.degraded;
+        let only_toggles = spoiled(Bug::LossCountsBack, only_toggles, true);
         let steps_back = change.spare_sleeps
             && only_toggles
             && change.to_clean_and_in_sync

@@ -86,10 +86,13 @@ pub fn update_for(
         .roles
         .iter()
         .map(|role| match role {
-            Role::Active(_) if !planted(Bug::LostStaysInTable) => Role::Faulty,
+            Role::Active(_) => Role::Faulty,
             _ => *role,
         })
         .collect();
+    if planted(Bug::LostStaysInTable) {
+        roles.clone_from(&superblock.state.roles);
+    }
     let mut role_of_this = Role::Faulty;
     for device in state.roles.iter() {
         let role = device.slot.map_or(Role::Spare, |slot| Role::Active(slot.0));

@@ -4,7 +4,7 @@
 //! client's payload and the member. Overlapping writes need no order here: one member sees them
 //! all, and what a client overlaps in flight may end either way.
 
-use braid_hooks::{Bug, planted};
+use braid_hooks::{Bug, planted, spoiled};
 
 use braid_geometry::{DirectGeometry, LogicalSector, Slot};
 
@@ -54,11 +54,13 @@ impl Direct {
             let operation = MemberOperation::of_piece(piece, done);
             let fault = piece.operation.fault();
             common.add_part(key);
-            let is_zero = matches!(operation, MemberOperation::Zero { .. });
-            let extra = u32::from(is_zero && planted(Bug::ZeroTooLong));
+            let mut length = sectors;
+            if planted(Bug::ZeroTooLong) && matches!(operation, MemberOperation::Zero { .. }) {
+                length += 1;
+            }
             let written = operation.is_write().then_some(extent.slot);
             let io = IoId(self.in_flight.insert(InFlight { key, fault, written }));
-            common.submit((io, extent.slot), (extent.sector, sectors + extra), operation);
+            common.submit((io, extent.slot), (extent.sector, length), operation);
             common.counters.direct_reads += u64::from(!operation.is_write());
             done += sectors;
         }
@@ -70,7 +72,8 @@ impl Direct {
         written.into_iter().for_each(|slot| common.note_written(slot));
         let is_full = |error: &MemberFault| error.kind == FaultKind::NoSpace;
         let fault = |error: MemberFault| if is_full(&error) { Fault::NoSpace } else { fault };
-        let result = if planted(Bug::DirectErrorIgnored) { Ok(()) } else { done.result };
+        let result = done.result;
+        let result = spoiled(Bug::DirectErrorIgnored, result, Ok(()));
         common.note_cause(key, result);
         common.part_done(key, result.map_err(fault));
     }

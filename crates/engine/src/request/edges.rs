@@ -26,7 +26,7 @@
 use std::collections::VecDeque;
 
 use braid_geometry::{Geometry, LogicalSector, SECTOR_BYTES};
-use braid_hooks::{Bug, planted};
+use braid_hooks::{Bug, planted, spoiled};
 
 use super::operation::Operation;
 use super::turnstile::Way;
@@ -103,7 +103,8 @@ pub fn check(request: &ByteRequest, allowed: Allowed<'_>) -> Result<(), Denial> 
         return Err(Denial::ReadOnly);
     }
     let must_be_fast = matches!(request.operation, ByteOperation::WriteZeroes { fast: true, .. });
-    if must_be_fast && !is_fast(request, allowed) && !planted(Bug::FastIgnored) {
+    let must_be_fast = spoiled(Bug::FastIgnored, must_be_fast, false);
+    if must_be_fast && !is_fast(request, allowed) {
         return Err(Denial::NotFast);
     }
     Ok(())
@@ -139,7 +140,8 @@ impl Patch {
     fn new(offset: u64, length_bytes: u64) -> Self {
         let start = offset / SECTOR_BYTES;
         let sectors = (offset + length_bytes).div_ceil(SECTOR_BYTES) - start;
-        let skip_bytes = if planted(Bug::PatchAtStart) { 0 } else { offset - start * SECTOR_BYTES };
+        let skip_bytes = offset - start * SECTOR_BYTES;
+        let skip_bytes = spoiled(Bug::PatchAtStart, skip_bytes, 0);
         Self { start: LogicalSector(start), sectors, skip_bytes, length_bytes }
     }
 
@@ -165,12 +167,12 @@ impl Patch {
         let all = (self.start, self.sectors);
         let (first, second) = match (cuts_first, cuts_last) {
             (true, true) if self.sectors <= 2 => (Some(all), None),
-            (true, true) if planted(Bug::EdgeForgotten) => (Some((self.start, 1)), None),
             (true, true) => (Some((self.start, 1)), Some((last, 1))),
             (true, false) => (Some((self.start, 1)), None),
             (false, true) => (Some((last, 1)), None),
             (false, false) => (None, None),
         };
+        let second = spoiled(Bug::EdgeForgotten, second, None);
         first.into_iter().chain(second)
     }
 }
@@ -284,7 +286,8 @@ impl Course {
             ByteOperation::WriteZeroes { may_punch, durable, .. } => {
                 let operation = Operation::WriteZeroes { may_punch, durable: false };
                 zeroes(&mut steps, operation, (offset, length));
-                steps.extend((durable && !planted(Bug::ZeroesUnflushed)).then_some(Step::Flush));
+                let durable = spoiled(Bug::ZeroesUnflushed, durable, false);
+                steps.extend(durable.then_some(Step::Flush));
             }
             ByteOperation::Trim { durable } => {
                 let (start, end) = inside(offset, length);
@@ -295,7 +298,7 @@ impl Course {
             }
         }
         let stores = steps.iter().any(|step| matches!(step, Step::Store { .. }));
-        let stores = stores && !planted(Bug::PatchesBeside);
+        let stores = spoiled(Bug::PatchesBeside, stores, false);
         let changes = operation != ByteOperation::Read && steps.first.is_some();
         let way = changes.then_some(if stores { Way::Alone } else { Way::Beside });
         Self { way, steps }
@@ -309,10 +312,15 @@ impl Course {
 
     /// What to do after the step before came out as `done`; `Ok` at the beginning.
     pub fn next<E>(&mut self, done: Result<(), E>) -> Next<E> {
-        match (done, self.steps.take_next()) {
+        let step = self.steps.take_next();
+        if planted(Bug::CourseGoesOn)
+            && let Some(step) = step
+        {
+            return Next::Step(step);
+        }
+        match (done, step) {
             (Ok(()), Some(step)) => Next::Step(step),
             (Ok(()), None) => Next::Answer(Ok(())),
-            (Err(_), Some(step)) if planted(Bug::CourseGoesOn) => Next::Step(step),
             (Err(error), _) => Next::Answer(Err(error)),
         }
     }
@@ -338,9 +346,10 @@ fn zeroes(steps: &mut Steps, operation: Operation, (offset, length): (u64, u64))
         return store(steps, offset, length, false);
     }
     store(steps, offset, start - offset, false);
-    if !planted(Bug::ZeroesCutShort) {
-        store(steps, end, offset + length - end, false);
+    if planted(Bug::ZeroesCutShort) {
+        return whole(steps, operation, start, end - start);
     }
+    store(steps, end, offset + length - end, false);
     whole(steps, operation, start, end - start);
 }
 

@@ -5,7 +5,7 @@
 //! that comes later and overlaps waits, also behind what waits already, so that none starves
 //! [check: waiters_are_served_in_order].
 
-use braid_hooks::{Bug, planted};
+use braid_hooks::{Bug, spoiled};
 use std::collections::VecDeque;
 
 /// The name of work that holds a range or waits for it.
@@ -38,7 +38,7 @@ impl RangeLock {
         assert!(sectors > 0, "a range has sectors");
         let entry = Entry { key, start, end: start + sectors };
         let free = !self.held.iter().chain(&self.waiting).any(|other| other.overlaps(&entry));
-        let free = free || planted(Bug::LockNeverWaits);
+        let free = spoiled(Bug::LockNeverWaits, free, true);
         if free {
             self.held.push(entry);
         } else {
@@ -56,7 +56,8 @@ impl RangeLock {
         for entry in std::mem::take(&mut self.waiting) {
             let overlaps =
                 self.held.iter().chain(&still_waiting).any(|other| other.overlaps(&entry));
-            if overlaps && !planted(Bug::LockLetsAllIn) {
+            let overlaps = spoiled(Bug::LockLetsAllIn, overlaps, false);
+            if overlaps {
                 still_waiting.push_back(entry);
             } else {
                 granted.push(entry.key);

@@ -4,7 +4,7 @@
 //! chunk rows, so that a stripe never has two owners; for the others a plain run of sectors.
 
 use braid_geometry::{Geometry, LogicalSector};
-use braid_hooks::{Bug, Point, planted, sometimes};
+use braid_hooks::{Bug, Point, sometimes, spoiled};
 
 use super::operation::{Operation, Request};
 use crate::ids::{RequestId, ShardIndex};
@@ -100,17 +100,15 @@ impl Iterator for Split {
         }
         let start = LogicalSector(self.request.start.0 + self.done_sectors);
         let sectors = left.min(self.regions.sectors - start.0 % self.regions.sectors);
+        // Operations without a payload may be longer than 2^32 sectors; they never look.
+        let payload_offset_sectors = u32::try_from(self.done_sectors).unwrap_or(u32::MAX);
+        let payload_offset_sectors = spoiled(Bug::PieceFromStart, payload_offset_sectors, 0);
         let piece = Piece {
             request: self.request.id,
             operation: self.request.operation,
             start,
             sectors: u32::try_from(sectors).expect("a region is far below 2^32 sectors"),
-            // Operations without a payload may be longer than 2^32 sectors; they never look.
-            payload_offset_sectors: if planted(Bug::PieceFromStart) {
-                0
-            } else {
-                u32::try_from(self.done_sectors).unwrap_or(u32::MAX)
-            },
+            payload_offset_sectors,
         };
         self.done_sectors += sectors;
         Some((self.regions.shard_of(start), piece))

@@ -21,7 +21,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use braid_hooks::{Bug, planted};
+use braid_hooks::{Bug, planted, spoiled};
 use rangemap::RangeSet;
 
 use super::band::{Band, BandKey};
@@ -52,7 +52,8 @@ impl Damage {
 
     /// Whether parity may be believed for this band: redundancy is in sync there and no write was left half done (I7).
     pub(super) fn parity_agrees(&self, view: &ArrayView, band: &Band) -> bool {
-        let agrees = band.end().0 <= view.resync_offset || planted(Bug::DirtyBelieved);
+        let agrees = band.end().0 <= view.resync_offset;
+        let agrees = spoiled(Bug::DirtyBelieved, agrees, true);
         agrees && !self.is_torn(band.key)
     }
 
@@ -63,9 +64,10 @@ impl Damage {
 
     /// Whether any sector of these ranges is lost.
     pub(super) fn is_lost(&self, mut ranges: impl Iterator<Item = Range<u64>>) -> bool {
-        self.has_lost()
-            && ranges.any(|range| self.lost.overlaps(&range))
-            && !planted(Bug::LostReadsOld)
+        if planted(Bug::LostReadsOld) {
+            return false;
+        }
+        self.has_lost() && ranges.any(|range| self.lost.overlaps(&range))
     }
 
     /// A batch that had answered these sectors failed.
@@ -76,7 +78,10 @@ impl Damage {
 
     /// A batch has written these sectors.
     pub(super) fn written(&mut self, ranges: impl Iterator<Item = Range<u64>>) {
-        if !self.has_lost() || planted(Bug::LostForGood) {
+        if !self.has_lost() {
+            return;
+        }
+        if planted(Bug::LostForGood) {
             return;
         }
         ranges.for_each(|range| self.lost.remove(range));

@@ -1,7 +1,7 @@
 //! The machine of levels with parity: hands events to the owners, and what one says to the next.
 
 use braid_geometry::{MemberSector, Slot, StripeGeometry};
-use braid_hooks::{Bug, Mark, planted, reached};
+use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 
 use super::band::{Attachment, Band, BandKey, Bands, Want};
 use super::batch::{Action, Around, Content, Effects, Phase, Stripe, decide, facts};
@@ -224,7 +224,9 @@ impl Stripes {
         if common.view.gate == Gate::Open && std::mem::take(&mut self.lacking_intent) > 0 {
             self.grant_intent(common);
         }
-        if common.view.gate != Gate::Open && !planted(Bug::DirtyAtClosing) {
+        let is_closed = common.view.gate != Gate::Open;
+        let is_closed = spoiled(Bug::DirtyAtClosing, is_closed, false);
+        if is_closed {
             self.scheduler.urge_all();
         }
         self.settle(common);
@@ -243,7 +245,8 @@ impl Stripes {
     /// Everything that has been answered is to be on the members.
     pub(crate) fn handle_write_back(&mut self, common: &mut Common, round: u64) {
         let over = self.epochs.begin_round(round);
-        if let Some(round) = over.or(planted(Bug::RoundAtOnce).then_some(round)) {
+        let over = spoiled(Bug::RoundAtOnce, over, over.or(Some(round)));
+        if let Some(round) = over {
             common.written_back(round);
         }
         self.scheduler.urge_all();
@@ -312,9 +315,10 @@ impl Stripes {
 
     pub(super) fn resize(&mut self, stripes: u32) {
         let (geometry, unit_sectors) = (&self.geometry, self.unit_sectors);
-        if self.pool.resize(stripes, || Stripe::new(geometry, unit_sectors)) {
-            self.scheduler.note_shrunk();
+        if planted(Bug::ShrinkLosesWaiting) && stripes < self.pool.numbers().end {
+            self.scheduler.leave_line();
         }
+        self.pool.resize(stripes, || Stripe::new(geometry, unit_sectors));
         self.scheduler.grow(self.pool.numbers().len());
     }
 

@@ -163,10 +163,14 @@ pub(super) fn plan(facts: &StripeFacts) -> Option<Plan> {
         return load(facts, Method::NoParity, |_| SectorSet::EMPTY);
     }
     let rcw = load(facts, Method::Rcw, |column| {
-        let rest = facts.window.without(column.touched);
-        let forgets_old = planted(Bug::MergeForgetsOld) && !column.touched.is_empty();
-        let kept = if forgets_old { SectorSet::EMPTY } else { rest };
-        if planted(Bug::RcwForgetsLost) { kept.common(column.at_hand()) } else { kept }
+        let mut kept = facts.window.without(column.touched);
+        if planted(Bug::MergeForgetsOld) && !column.touched.is_empty() {
+            kept = SectorSet::EMPTY;
+        }
+        if planted(Bug::RcwForgetsLost) {
+            kept = kept.common(column.at_hand());
+        }
+        kept
     });
     let rmw = rmw(facts);
     match (rcw, rmw) {

@@ -167,19 +167,19 @@ impl Pool {
     }
 
     /// Makes as many stripes as are asked for, or retires those that are too many: at once if they are idle, else when
-    /// they are put back. Whether there are to be fewer than before.
-    pub(super) fn resize(&mut self, stripes: u32, blank: impl Fn() -> Stripe) -> bool {
+    /// they are put back.
+    pub(super) fn resize(&mut self, stripes: u32, blank: impl Fn() -> Stripe) {
         let target = stripes.clamp(1, self.stripes_max);
         let target = if sometimes(Point::OneStripe) { 1 } else { target };
         if target == self.target {
-            return false;
+            return;
         }
         while self.numbers().end < target {
             self.stripes.push(blank());
             self.usages.push(Usage::Retired);
         }
         self.links.grow(self.stripes.len());
-        let is_smaller = target < std::mem::replace(&mut self.target, target);
+        self.target = target;
         let mut index = self.index.successor(self.stripes.len());
         for number in self.numbers() {
             let usage = &mut self.usages[number as usize];
@@ -197,7 +197,6 @@ impl Pool {
             }
         }
         self.index = index;
-        is_smaller
     }
 }
 

@@ -5,7 +5,7 @@
 //! is made from the other members ([`super::reconstruct`]).
 
 use braid_geometry::{LogicalSector, MemberSector, Slot, StripeGeometry};
-use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes};
+use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes, spoiled};
 
 use super::band::{Band, BandKey, Bands, Run};
 use super::damage::sectors_of;
@@ -23,7 +23,8 @@ use std::ops::Range;
 impl Stripes {
     pub(super) fn begin_read(&mut self, common: &mut Common, key: PieceKey, piece: &Piece) {
         let chunk_sectors = self.geometry.chunk_sectors();
-        let looks = self.epochs.is_any() && !planted(Bug::ReadsPastDirt);
+        let looks = self.epochs.is_any();
+        let looks = spoiled(Bug::ReadsPastDirt, looks, false);
         let mut from = 0;
         while from < piece.sectors {
             let start = piece.start.0 + u64::from(from);
@@ -98,12 +99,13 @@ impl Stripes {
         read: &DirectRead,
         fault: MemberFault,
     ) {
-        if !planted(Bug::ReadErrorIgnored) {
-            reached(Mark::DirectReadFails);
-            common.note_cause(read.key, Err(fault));
-            common.note_read_fault(read.slot, fault);
-            self.reconstruct(common, (read.key, &read.piece), read.insists);
+        if planted(Bug::ReadErrorIgnored) {
+            return self.direct_done(common, read.key, sectors_of(&read.piece));
         }
+        reached(Mark::DirectReadFails);
+        common.note_cause(read.key, Err(fault));
+        common.note_read_fault(read.slot, fault);
+        self.reconstruct(common, (read.key, &read.piece), read.insists);
         self.direct_done(common, read.key, sectors_of(&read.piece));
     }
 
@@ -258,8 +260,9 @@ impl Stripes {
             }
             let (side, offset) = side_of(piece.payload_offset_sectors);
             assert_eq!(side, Side::First, "what was made instead is not forsaken");
-            let same = planted(Bug::ForsakenSameMemory);
-            let payload_offset_sectors = if same { offset } else { offset + SECOND_SIDE };
+            let payload_offset_sectors = offset + SECOND_SIDE;
+            let payload_offset_sectors =
+                spoiled(Bug::ForsakenSameMemory, payload_offset_sectors, offset);
             let piece = Piece { payload_offset_sectors, ..piece };
             self.reconstruct(common, (key, &piece), false);
             common.part_done(key, Ok(()));

@@ -17,7 +17,7 @@
 
 use braid_hooks::{Bug, Mark, planted, reached};
 
-use super::band::{Bands, Run, Want};
+use super::band::{Attachment, Bands, Run, Segment, Want};
 use super::batch::Stripe;
 use super::in_flight::CopyOut;
 use super::machine::Stripes;
@@ -131,13 +131,23 @@ impl Stripes {
 
 /// The newest that is queued at `place`, as far as it is the newest, or up to the next that is
 /// queued.
-fn find(stripe: &Stripe, data_index: u16, (place, end): (u32, u32), to: Buffer) -> Found {
+fn find(stripe: &Stripe, data_index: u16, range: (u32, u32), to: Buffer) -> Found {
+    let segment_of = |work: &Attachment| stripe.band().segment(&work.run, data_index);
+    if planted(Bug::OldestDirtRead) {
+        return find_first(stripe.queue(), segment_of, range, to);
+    }
+    find_first(stripe.queue().rev(), segment_of, range, to)
+}
+
+fn find_first<'a>(
+    works: impl Iterator<Item = &'a Attachment>,
+    segment_of: impl Fn(&Attachment) -> Option<Segment>,
+    (place, end): (u32, u32),
+    to: Buffer,
+) -> Found {
     let mut end = end;
-    let (newest_first, oldest_first) = (stripe.queue().rev(), stripe.queue());
-    let old = planted(Bug::OldestDirtRead);
-    let works = newest_first.filter(|_| !old).chain(oldest_first.filter(|_| old));
     for work in works {
-        let Some(segment) = stripe.band().segment(&work.run, data_index) else { continue };
+        let Some(segment) = segment_of(work) else { continue };
         if segment.offset > place {
             end = end.min(segment.offset);
         } else if place < segment.offset + segment.sectors {

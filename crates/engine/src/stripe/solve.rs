@@ -5,7 +5,7 @@
 //! differ in where the result goes.
 
 use braid_geometry::{RowMap, Slot};
-use braid_hooks::{Bug, Mark, planted, reached};
+use braid_hooks::{Bug, Mark, reached, spoiled};
 use smallvec::SmallVec;
 
 use super::plan::{Plan, Recovery};
@@ -83,7 +83,8 @@ pub(super) fn solve(
             let sources = known(computation, &[one, two]);
             let lost = (map.exponent(one), map.exponent(two));
             let (one, two) = (out(one), out(two));
-            let out = if planted(Bug::RecoveredSwapped) { (two, one) } else { (one, two) };
+            let (one, two) = spoiled(Bug::RecoveredSwapped, (one, two), (two, one));
+            let out = (one, two);
             Step::RecoverTwo { sources, p, q: q(), lost, out, sectors }
         }
     };

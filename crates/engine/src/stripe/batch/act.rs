@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use braid_geometry::{LogicalSector, Slot, StripeGeometry};
-use braid_hooks::{Bug, Mark, planted, reached};
+use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 use rangemap::RangeSet;
 
 use super::super::band::Attachment;
@@ -128,7 +128,8 @@ impl Stripe {
         effects.common.counters.pre_reads += plan.reads() as u64;
         for (slot, set) in plan.columns(&map) {
             for extent in set.extents() {
-                let offset = if planted(Bug::ReadsAtUnitStart) { 0 } else { extent.offset };
+                let offset = extent.offset;
+                let offset = spoiled(Bug::ReadsAtUnitStart, offset, 0);
                 let buffer = blocks.at(slot, offset);
                 self.submit((slot, extent), MemberOperation::Read { buffer }, effects);
                 if planted(Bug::OneExtentRead) {
@@ -171,7 +172,7 @@ impl Stripe {
         self.phase = Phase::Write;
         let window = self.window();
         let durable = self.attachments().any(|attachment| attachment.want.is_durable());
-        let durable = durable && !planted(Bug::StripeIgnoresFua);
+        let durable = spoiled(Bug::StripeIgnoresFua, durable, false);
         let mut content = std::mem::take(effects.content);
         content.find(self);
         if planted(Bug::AnsweredUnwritten) {
@@ -196,8 +197,10 @@ impl Stripe {
         durable: bool,
         effects: &mut Effects<'_>,
     ) {
-        let is_degraded = effects.common.view.slots.contains(&None);
-        if is_degraded && slot == self.map.p_slot() && planted(Bug::DegradedWithoutP) {
+        if planted(Bug::DegradedWithoutP)
+            && effects.common.view.slots.contains(&None)
+            && slot == self.map.p_slot()
+        {
             return self.write_blocks(slot, SectorSet::EMPTY, durable, effects);
         }
         let fresh = self.column(slot).fresh;
@@ -260,8 +263,10 @@ impl Stripe {
             effects.common.counters.read_repairs += 1;
         }
         for (set, is_repair) in [(made, false), (repaired, true)] {
-            let is_wrong = is_repair && planted(Bug::RepairWritesWrong);
-            let from = if is_wrong { Slot((slot.0 + 1) % effects.geometry.slots()) } else { slot };
+            let mut from = slot;
+            if planted(Bug::RepairWritesWrong) && is_repair {
+                from = Slot((slot.0 + 1) % effects.geometry.slots());
+            }
             for extent in set.extents() {
                 let buffer = blocks.at(from, extent.offset);
                 let operation = MemberOperation::Write { buffer, durable };
@@ -308,7 +313,9 @@ impl Stripe {
             |column: &Column| column.missed.is_some_and(|(_, fault)| fault == FaultKind::NoSpace);
         let is_full = self.columns.iter().any(is_full);
         let fault = if is_full { Fault::NoSpace } else { Fault::Unwritable };
-        if self.phase == Phase::AwaitRecord && !planted(Bug::TornForgotten) {
+        let has_written = self.phase == Phase::AwaitRecord;
+        let has_written = spoiled(Bug::TornForgotten, has_written, false);
+        if has_written {
             reached(Mark::TearsBand);
             effects.damage.tear(self.band().key);
         }
@@ -324,9 +331,10 @@ impl Stripe {
         self.is_worth_keeping = !batch.is_full;
         for column in &mut self.columns {
             if result.is_err() {
-                let believes = planted(Bug::FailedBatchBelieved);
-                let all = column.valid.union(batch.window);
-                column.valid = if believes { all } else { SectorSet::EMPTY };
+                let valid = SectorSet::EMPTY;
+                let valid =
+                    spoiled(Bug::FailedBatchBelieved, valid, column.valid.union(batch.window));
+                column.valid = valid;
             }
             column.queued = SectorSet::EMPTY;
         }
@@ -338,7 +346,9 @@ impl Stripe {
 
     /// Answers what the batch works on, or, where that was answered, releases its payload.
     fn answer_batch(&mut self, result: Result<(), Fault>, effects: &mut Effects<'_>) {
-        if result.is_err() && !planted(Bug::LostUntold) {
+        let is_lost = result.is_err();
+        let is_lost = spoiled(Bug::LostUntold, is_lost, false);
+        if is_lost {
             self.note_lost(effects);
         }
         let band = *self.band();
@@ -416,7 +426,9 @@ impl Stripe {
                 let is_none = is_repair && fault.kind == FaultKind::NoSpace;
                 // Of several requests, one that fails for more than lack of space says what is wrong.
                 let is_said = column.missed.is_some() && fault.kind == FaultKind::NoSpace;
-                if !(is_none || is_said || planted(Bug::WriteErrorIgnored)) {
+                let says_nothing = is_none || is_said;
+                let says_nothing = spoiled(Bug::WriteErrorIgnored, says_nothing, true);
+                if !says_nothing {
                     let member = fault.cause.member;
                     column.missed = common.still_in(slot, member).then_some((member, fault.kind));
                 }

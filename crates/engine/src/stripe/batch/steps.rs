@@ -7,7 +7,7 @@
 //! lie side by side, in slices in which each column is in one place ([`super::content`]).
 
 use braid_geometry::Slot;
-use braid_hooks::{Bug, Mark, planted, reached};
+use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 
 use super::super::plan::{Method, Plan};
 use super::super::solve::{Blocks, by_exponent, solve};
@@ -125,10 +125,10 @@ impl Builder<'_> {
         let p = self.blocks.at(map.p_slot(), offset);
         let q = map.q_slot().map(|slot| self.blocks.at(slot, offset));
         let step = match q {
-            Some(q) if planted(Bug::SwapPAndQ) => {
-                Step::Generate { sources, p: Some(q), q: p, sectors }
+            Some(q) => {
+                let (p, q) = spoiled(Bug::SwapPAndQ, (p, q), (q, p));
+                Step::Generate { sources, p: Some(p), q, sectors }
             }
-            Some(q) => Step::Generate { sources, p: Some(p), q, sectors },
             None => Step::Xor { target: p, sources, sectors },
         };
         self.push(step);
@@ -147,11 +147,12 @@ impl Builder<'_> {
         assert!(parity.0.or(parity.1).is_some(), "there is old parity to modify");
         let content = self.content;
         for index in 0..map.data_slots() {
-            let is_forgotten = index == 1 && planted(Bug::RmwForgetsColumn);
             for part in content.of(index) {
-                if !is_forgotten {
-                    self.follow(index, part, parity);
+                if planted(Bug::RmwForgetsColumn) && index == 1 {
+                    self.gather_part(index, part);
+                    continue;
                 }
+                self.follow(index, part, parity);
                 self.gather_part(index, part);
             }
         }
@@ -166,9 +167,9 @@ impl Builder<'_> {
         let old = self.stripe.column(self.data_slot(index)).valid;
         assert!(old.contains(part.extent.set()), "the difference is to bytes that are known");
         let delta = self.blocks.at(self.data_slot(index), offset);
-        if let Some(source) = part.payload()
-            && !planted(Bug::RmwNoDifference)
-        {
+        let payload = part.payload();
+        let payload = spoiled(Bug::RmwNoDifference, payload, None);
+        if let Some(source) = payload {
             self.push(Step::XorInto { target: delta, source, sectors });
         }
         let exponent = self.stripe.map.exponent(index);
@@ -179,10 +180,9 @@ impl Builder<'_> {
     /// What the blocks hold when the members have the batch.
     fn settle_written(&mut self) {
         let window = self.window();
-        let believes_all = planted(Bug::PayloadKeepsValid);
         for index in 0..self.stripe.map.data_slots() {
             let (gathered, straight) = self.content.sets_of(index);
-            let straight = if believes_all { SectorSet::EMPTY } else { straight };
+            let straight = spoiled(Bug::PayloadKeepsValid, straight, SectorSet::EMPTY);
             let slot = self.data_slot(index);
             let column = self.stripe.column_mut(slot);
             column.valid = column.valid.union(gathered).without(straight);
@@ -190,11 +190,15 @@ impl Builder<'_> {
         let map = self.stripe.map;
         for slot in [Some(map.p_slot()), map.q_slot()].into_iter().flatten() {
             let column = self.stripe.column_mut(slot);
+            if planted(Bug::PayloadKeepsValid) && matches!(column.fresh, Fresh::Zeroes { .. }) {
+                continue;
+            }
+            if planted(Bug::OldParityBelieved) && column.fresh == Fresh::Nothing {
+                continue;
+            }
             column.valid = match column.fresh {
                 Fresh::Block => column.valid.union(window),
-                Fresh::Zeroes { .. } if believes_all => column.valid,
                 // Without a member that takes it parity is not made: what the block holds of it is old.
-                Fresh::Nothing if planted(Bug::OldParityBelieved) => column.valid,
                 Fresh::Nothing | Fresh::Zeroes { .. } => column.valid.without(window),
             };
         }

@@ -163,9 +163,11 @@ impl Stripe {
     pub(in super::super) fn assign(&mut self, band: Band, map: RowMap) -> Option<BandKey> {
         assert!(self.queue.is_empty() && self.batch.is_none(), "an idle stripe has no work");
         assert!(self.outstanding == 0 && self.copies == 0, "nothing of the old band is under way");
-        if !planted(Bug::OldBandBelieved) {
-            self.columns.fill(Column::EMPTY);
+        if planted(Bug::OldBandBelieved) {
+            self.map = map;
+            return self.band.replace(band).map(|old| old.key);
         }
+        self.columns.fill(Column::EMPTY);
         self.map = map;
         self.band.replace(band).map(|old| old.key)
     }
@@ -276,12 +278,18 @@ impl Stripe {
 
     /// A copy out of its payloads begins. They are kept until it ends.
     pub(in super::super) fn begin_copy(&mut self) {
-        self.copies += u32::from(!planted(Bug::CopyUnguarded));
+        if planted(Bug::CopyUnguarded) {
+            return;
+        }
+        self.copies += 1;
     }
 
     pub(in super::super) fn end_copy(&mut self) {
-        assert!(self.copies > 0 || planted(Bug::CopyUnguarded), "a copy ends once");
-        self.copies -= u32::from(!planted(Bug::CopyUnguarded));
+        if planted(Bug::CopyUnguarded) {
+            return;
+        }
+        assert!(self.copies > 0, "a copy ends once");
+        self.copies -= 1;
     }
 
     /// Whether what the members hold of a column is not what it is to be: the batch writes it, or its member missed that.
@@ -314,10 +322,9 @@ impl Stripe {
         self.awaited += u32::from(!work.is_answered);
         self.note_queued(&work);
         if planted(Bug::OlderLaidOver) && self.batch.is_none() {
-            self.queue.push_front(work);
-        } else {
-            self.queue.push_back(work);
+            return self.queue.push_front(work);
         }
+        self.queue.push_back(work);
     }
 
     /// A queued write was answered; `work` is as it is now.
@@ -341,7 +348,10 @@ impl Stripe {
         let last = self.queue.len();
         let from = first.max(last.saturating_sub(SUPERSEDED_LOOKS_MAX));
         let is_covered = |older: &Attachment| {
-            older.is_answered && (run.covers(&older.run) || planted(Bug::SupersedesPart))
+            if planted(Bug::SupersedesPart) {
+                return older.is_answered;
+            }
+            older.is_answered && run.covers(&older.run)
         };
         let place = (from..last).rev().find(|place| is_covered(&self.queue[*place]))?;
         self.queue.remove(place)
@@ -436,13 +446,12 @@ impl Stripe {
         self.batch = Some(batch);
         self.faults.clear();
         self.columns.iter_mut().for_each(Column::begin);
-        let (mut window, mut last_end) = (SectorSet::EMPTY, 0);
+        let mut window = SectorSet::EMPTY;
         let mut is_full = true;
         for index in 0..self.map.data_slots() {
             let mut touched = SectorSet::EMPTY;
             for (_, segment) in self.segments(index) {
                 touched = touched.union(SectorSet::run(segment.offset, segment.sectors));
-                last_end = segment.offset + segment.sectors;
             }
             self.column_mut(self.map.data_slot(index)).touched = touched;
             window = window.union(touched);
@@ -450,6 +459,8 @@ impl Stripe {
         }
         assert!(!window.is_empty(), "an attachment has segments");
         if planted(Bug::WindowEndsEarly) {
+            let last = (0..self.map.data_slots()).flat_map(|index| self.segments(index)).last();
+            let last_end = last.map_or(0, |(_, segment)| segment.offset + segment.sectors);
             window = window.common(SectorSet::run(0, last_end));
         }
         let window = if sometimes(Point::WholeWindow) { whole } else { window.joined(whole) };

@@ -40,7 +40,7 @@ pub use priority::Bypass;
 
 use std::collections::VecDeque;
 
-use braid_hooks::{Bug, Mark, planted, reached};
+use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 
 use super::band::{Attachment, Band, BandKey};
 use super::list::{Links, List};
@@ -182,7 +182,8 @@ impl Scheduler {
     /// Whether a write may be answered before the members have it, as far as settings say; `dirty_sectors` with it.
     pub(super) fn answers_early(&self, dirty_sectors: u64) -> bool {
         let is_too_much = dirty_sectors > u64::from(self.tuning.dirty_sectors_max);
-        self.tuning.mode == CacheMode::WriteBack && (!is_too_much || planted(Bug::DirtyUnlimited))
+        let is_too_much = spoiled(Bug::DirtyUnlimited, is_too_much, false);
+        self.tuning.mode == CacheMode::WriteBack && !is_too_much
     }
 
     /// So much is dirty. Beyond half of what may be, each write that comes sends an older one on its way.
@@ -345,13 +346,6 @@ impl Scheduler {
     pub(super) fn note_retired(&mut self) {
         if !self.line.is_empty() {
             self.urge_first();
-        }
-    }
-
-    /// There are to be fewer stripes.
-    pub(super) fn note_shrunk(&mut self) {
-        if planted(Bug::ShrinkLosesWaiting) {
-            self.line.pop_back();
         }
     }
 
