@@ -173,7 +173,7 @@ fn array_with_spare(level: Level, slots: u16) -> Array {
 }
 
 /// A half-recovered mirror whose good half failed went on taking writes onto the other half, told
-/// the superblocks that the good half was faulty, and ended as an array that nobody could start.
+/// the superblocks that the good half was faulty, and ended as an array that no assembly could start.
 #[test]
 fn a_recovering_member_is_no_survivor() {
     for (level, slots) in [(Level::Raid1, 2), (Level::Raid5, 3), (Level::Raid10, 2)] {
@@ -233,7 +233,7 @@ fn a_loss_recorded_after_a_step_back_is_newer_than_the_lost_member() {
 /// A loss after a step back was told two events above the survivors; a power cut in the middle left
 /// some of them two behind, and they counted as stale though they had missed nothing.
 #[test]
-fn a_loss_after_a_step_back_leaves_nobody_two_behind() {
+fn a_loss_after_a_step_back_leaves_no_member_two_behind() {
     let mut array = array_with_spare(Level::Raid5, 4);
     activate(&mut array);
     array.handle_stop(NOW);
@@ -256,7 +256,7 @@ fn a_loss_after_a_step_back_leaves_nobody_two_behind() {
     assert!(events.len() == 4 && is_one_at_a_time, "{events:?}");
 }
 
-/// As above, while the array is at rest: everybody was told of the step back, so once is enough.
+/// As above, while the array is at rest: every member was told of the step back, so once is enough.
 #[test]
 fn a_loss_at_rest_is_told_once_and_one_event_above() {
     let mut array = array_with_spare(Level::Raid5, 4);
@@ -280,7 +280,7 @@ fn a_loss_at_rest_is_told_once_and_one_event_above() {
     assert!(matches!(after.notices[..], [Notice::MemberOut { member: MemberId(3), .. }]));
 }
 
-/// Who is asked to write superblocks together, until nobody is.
+/// The members that are asked to write superblocks together, until none is.
 fn waves(array: &mut Array) -> Vec<Vec<u16>> {
     let mut waves = Vec::new();
     loop {
@@ -308,7 +308,7 @@ fn long_superblocks_are_never_all_written_at_once() {
         let mut array = array_that_tears(level, slots);
         asked(&mut array);
         array.handle_report(NOW, SHARD, Report::WantWrite);
-        assert_eq!(waves(&mut array), all, "{level}: nobody knows what is on the disks");
+        assert_eq!(waves(&mut array), all, "{level}: what is on the disks is unknown");
         array.handle_report(NOW, SHARD, failed(MemberId(slots - 1)));
         assert_eq!(waves(&mut array), less_one, "{level}: a loss changes the tables");
         array.handle_stop(NOW);
@@ -324,7 +324,7 @@ fn long_superblocks_are_never_all_written_at_once() {
 /// The rest of the waves is written all the same, without the member that failed meanwhile: else
 /// they were two events behind the first after the next update.
 #[test]
-fn a_member_that_fails_between_two_waves_leaves_nobody_two_behind() {
+fn a_member_that_fails_between_two_waves_leaves_no_member_two_behind() {
     let mut array = array_that_tears(Level::Raid1, 4);
     asked(&mut array);
     array.handle_report(NOW, SHARD, Report::WantWrite);
@@ -364,7 +364,7 @@ fn a_full_file_system_costs_no_member() {
         array.handle_report(NOW, SHARD, Report::OutOfSpace { cause: cause_of(member) });
     }
     let after = asked(&mut array);
-    assert!(after.superblocks.is_empty(), "they stay active: whoever starts next will resync");
+    assert!(after.superblocks.is_empty(), "they stay active: the next start will resync");
     let (member, cause) = (MemberId(2), cause_of(MemberId(2)));
     assert_eq!(after.notices, [Notice::OutOfSpace { member, cause }]);
     assert_eq!(after.views.last().expect("a view").1, Gate::Broken);

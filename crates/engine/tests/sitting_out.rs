@@ -119,7 +119,7 @@ fn a_slow_mean_takes_a_while() {
 }
 
 #[test]
-fn all_slow_is_nobody_slow() {
+fn all_slow_is_none_slow() {
     let mut told = Told::new(Level::Raid6, 2, 5);
     told.run(5000, &[400, 700, 500, 800, 300]);
     assert_eq!(told.out(), [0; 0]);
@@ -200,7 +200,7 @@ fn geometry(level: Level, layout: u32, slots: u16) -> Geometry {
     Geometry::new(&shape).expect("a plain shape")
 }
 
-/// Whether nobody can be done without.
+/// Whether no member can be done without.
 fn may_none(geometry: &Geometry, gone: Option<u16>) -> bool {
     (0..geometry.slots())
         .filter(|slot| Some(*slot) != gone)

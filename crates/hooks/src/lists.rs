@@ -257,13 +257,13 @@ named! {
         RoomKept = "room-kept",
         /// Elevator: what has aged waits like all else.
         AgedPassedOver = "aged-passed-over",
-        /// Elevator: who has expired is not looked for.
+        /// Elevator: an entry that has expired is not looked for.
         ExpiredPassedOver = "expired-passed-over",
-        /// Elevator: who is held is never let go by it.
+        /// Elevator: an entry that is held is never let go by it.
         HeldForEver = "held-for-ever",
         /// Multiplexer: a side that nothing was served of for long gets no turn of its own.
         OwedForgotten = "owed-forgotten",
-        /// Multiplexer: a turn that was owed is kept by who cannot use it.
+        /// Multiplexer: a turn that was owed is kept by a side that cannot use it.
         OwedTurnKept = "owed-turn-kept",
         /// Multiplexer: a slice belongs to its side, whether that has anything to do or not.
         SliceKept = "slice-kept",

@@ -177,7 +177,7 @@ impl Array {
         let Update { becomes, again, .. } = self.end_update();
         assert!(!self.condition.broken, "what is broken records nothing any more");
         let losses = self.roster.take_unrecorded();
-        self.events.everybody_was_told();
+        self.events.note_on_every_member();
         self.effects.push_back(ArrayEffect::Notice(Notice::Told { events: self.events.count() }));
         self.condition.said_once = !again;
         self.condition.absent_untold = false;

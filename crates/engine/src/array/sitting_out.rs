@@ -24,7 +24,7 @@
 //!
 //! # Invariants
 //! - Never more sit out than the level can do without [check: no_more_sit_out_than_the_level_can_lose].
-//! - If all are slow, none is [check: all_slow_is_nobody_slow].
+//! - If all are slow, none is [check: all_slow_is_none_slow].
 //! - A member that sits out and answers again comes back [check: a_member_that_is_well_again_comes_back].
 
 use std::collections::BTreeMap;

@@ -108,7 +108,7 @@ impl Events {
     }
 
     /// Every member of the array has the count; one that has not is lost, and that is recorded with a count beyond its own.
-    pub(super) fn everybody_was_told(&mut self) {
+    pub(super) fn note_on_every_member(&mut self) {
         self.untold = 0;
     }
 }

@@ -265,7 +265,7 @@ mod tests {
 
     /// A process that was stopped for two seconds saw no member take two seconds.
     #[test]
-    fn a_pause_of_our_own_is_nobodys_age() {
+    fn a_pause_of_our_own_ages_no_request() {
         let mut clocks = Clocks::new(1);
         clocks.watches = true;
         let at = |ms: u64| Instant(ms * 1_000_000);

@@ -3,7 +3,7 @@
 //! A write that covers part of a sector reads the sector, lays its bytes over it and writes it back;
 //! meanwhile no other write may touch that sector. Such writes are rare (every common client
 //! aligns), so each has the array to itself. First come, first served: no write overtakes another, so
-//! neither kind starves the other [check: nobody_overtakes_and_nobody_starves].
+//! neither kind starves the other [check: no_write_overtakes_or_starves].
 //!
 //! Where it stands: pure, like the rest of the engine. A driver asks with [`Turnstile::ask`], lets the
 //! write begin once [`Turnstile::is_in`], and says [`Turnstile::leave`] when nothing of it is under
@@ -14,7 +14,7 @@
 //! ```
 //!
 //! # Invariants
-//! - A write that is in alone is the only one in [check: nobody_overtakes_and_nobody_starves].
+//! - A write that is in alone is the only one in [check: no_write_overtakes_or_starves].
 
 use std::collections::VecDeque;
 
@@ -107,7 +107,7 @@ mod tests {
 
     /// All orders of eight asks and leaves of both kinds.
     #[test]
-    fn nobody_overtakes_and_nobody_starves() {
+    fn no_write_overtakes_or_starves() {
         for story in 0..3_u32.pow(8) {
             let mut turnstile = Turnstile::default();
             let (mut asked, mut left) = (Vec::new(), 0);
@@ -137,12 +137,12 @@ mod tests {
             present.iter().filter(|(one, _)| turnstile.is_in(*one)).map(|(_, way)| *way).collect();
         assert!(inside.len() <= 1 || inside.iter().all(|way| *way == Way::Beside), "{inside:?}");
         let ways: Vec<Way> = present.iter().map(|(_, way)| *way).collect();
-        assert_eq!(inside, ways[..inside.len()], "somebody overtook");
+        assert_eq!(inside, ways[..inside.len()], "a write overtook another");
         let next = ways.get(inside.len());
         let could = |way: &Way| match way {
             Way::Beside => !inside.contains(&Way::Alone),
             Way::Alone => inside.is_empty(),
         };
-        assert!(!next.is_some_and(could), "somebody waits for nothing");
+        assert!(!next.is_some_and(could), "a write waits for nothing");
     }
 }
