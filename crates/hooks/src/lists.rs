@@ -281,13 +281,13 @@ named! {
         EdgeForgotten = "edge-forgotten",
         /// Requests: durable zeroes are answered without a flush.
         ZeroesUnflushed = "zeroes-unflushed",
-        /// Requests: a write that is not aligned does not ask to be alone.
-        PatchesBeside = "patches-beside",
+        /// Requests: a write that is not aligned is admitted as a shared one.
+        PatchesShared = "patches-shared",
         /// Requests: after a step that failed the next one follows.
         CourseGoesOn = "course-goes-on",
         /// Requests: zeroes leave out the part of a sector at their end.
         ZeroesCutShort = "zeroes-cut-short",
-        /// Requests: while exactly two wait at the turnstile none is let in.
+        /// Requests: while exactly two wait for write admission none is let in.
         LastStaysOut = "last-stays-out",
         /// NBD: the flag for durable writes is not looked at.
         FuaUnread = "fua-unread",

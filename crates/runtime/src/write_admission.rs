@@ -1,6 +1,6 @@
 //! The admission of writes: which of those that change the array may begin.
 //!
-//! That is decided by the engine's [`request::Turnstile`], which knows no threads; this keeps the writes
+//! That is decided by the engine's [`request::WriteAdmission`], which knows no threads; this keeps the writes
 //! that may not begin yet. No thread waits here: a write that is not admitted is left behind, and the thread that ends one
 //! begins those that are admitted by that. An aligned write that finds no other waiting is admitted at once
 //! [check: an_unaligned_write_is_alone].
@@ -22,7 +22,7 @@ pub(crate) struct WriteAdmission<W> {
 }
 
 struct State<W> {
-    order: request::Turnstile,
+    order: request::WriteAdmission,
     /// In the order of their tickets.
     waiting: VecDeque<(Ticket, W)>,
     /// A thread begins those that are admitted.
@@ -31,7 +31,7 @@ struct State<W> {
 
 impl<W> Default for WriteAdmission<W> {
     fn default() -> Self {
-        let (order, waiting) = (request::Turnstile::default(), VecDeque::new());
+        let (order, waiting) = (request::WriteAdmission::default(), VecDeque::new());
         Self { state: Mutex::new(State { order, waiting, is_beginning: false }) }
     }
 }
@@ -95,7 +95,7 @@ mod tests {
         }
 
         fn write(&self, way: Way) {
-            if way == Way::Alone {
+            if way == Way::Exclusive {
                 assert_eq!(self.alone.fetch_add(1, Ordering::SeqCst), 0);
                 assert_eq!(self.aligned.load(Ordering::SeqCst), 0);
                 self.alone.fetch_sub(1, Ordering::SeqCst);
@@ -117,7 +117,8 @@ mod tests {
                 let world = &world;
                 scope.spawn(move || {
                     for round in 0..2_000 {
-                        let way = if (thread + round) % 5 == 0 { Way::Alone } else { Way::Beside };
+                        let way =
+                            if (thread + round) % 5 == 0 { Way::Exclusive } else { Way::Shared };
                         world
                             .admission
                             .enter(way, way)
@@ -133,11 +134,11 @@ mod tests {
     #[test]
     fn a_long_queue_takes_no_stack() {
         let world = World::new();
-        assert_eq!(world.admission.enter(Way::Beside, Way::Beside), Some(Way::Beside));
+        assert_eq!(world.admission.enter(Way::Shared, Way::Shared), Some(Way::Shared));
         for _ in 0..1_000_000 {
-            assert_eq!(world.admission.enter(Way::Alone, Way::Alone), None);
+            assert_eq!(world.admission.enter(Way::Exclusive, Way::Exclusive), None);
         }
-        world.admission.leave(Way::Beside, |way| world.write(way));
+        world.admission.leave(Way::Shared, |way| world.write(way));
         assert_eq!(world.done.load(Ordering::SeqCst), 1_000_000);
     }
 }

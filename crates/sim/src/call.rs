@@ -2,7 +2,7 @@
 //!
 //! Where it stands: between the clients (direct ones and those behind [`crate::wire`]) and the requests
 //! in sectors of [`crate::requests`]. The steps of a request, who waits for whom, and what is not even
-//! tried are the shipped `engine/request` (`edges.rs`, `turnstile.rs`); here is what the runtime's
+//! tried are the shipped `engine/request` (`edges.rs`, `write_admission.rs`); here is what the runtime's
 //! `Volume` adds: memory, and a driver that carries the steps out.
 //!
 //! ```text

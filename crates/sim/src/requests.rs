@@ -7,7 +7,7 @@ mod world;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use braid_engine::request::{Fault, Progress, Request, RequestId, Turnstile};
+use braid_engine::request::{Fault, Progress, Request, RequestId, WriteAdmission};
 
 use crate::call::{Call, Who};
 use crate::wire::Connection;
@@ -43,7 +43,7 @@ pub(crate) struct Clients {
     pub(crate) flushes: BTreeMap<RequestId, (u64, FlushFor)>,
     /// Requests in bytes that the array has not answered.
     pub(crate) calls: BTreeMap<RequestId, Call>,
-    pub(crate) turnstile: Turnstile,
+    pub(crate) admission: WriteAdmission,
     /// Those that wait for their turn, in order.
     pub(crate) waiting: VecDeque<RequestId>,
     pub(crate) connections: Vec<Connection>,

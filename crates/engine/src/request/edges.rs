@@ -4,7 +4,7 @@
 //! at its edges are read, the client's bytes laid over them, and the whole written back.
 //!
 //! Where it stands: between a front end, which speaks of bytes, and [`super::Request`]. A driver asks
-//! [`check`], makes a [`Course`], goes through the [`super::Turnstile`] if the course has a
+//! [`check`], makes a [`Course`], goes through the [`super::WriteAdmission`] if the course has a
 //! [`Course::way`], and then carries out one [`Step`] after another until it is told to answer. No
 //! step touches memory here: [`Patch`] says where bytes go, the driver moves them.
 //!
@@ -29,7 +29,7 @@ use braid_geometry::{Geometry, LogicalSector, SECTOR_BYTES};
 use braid_hooks::{Bug, planted, spoiled};
 
 use super::operation::Operation;
-use super::turnstile::Way;
+use super::write_admission::Way;
 
 /// What a client asks of a range of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -211,7 +211,7 @@ pub enum Step {
         /// What was fetched.
         patch: Patch,
     },
-    /// Leave the turnstile, then flush the array.
+    /// Leave the write admission, then flush the array.
     Flush,
 }
 
@@ -220,7 +220,7 @@ pub enum Step {
 pub enum Next<E> {
     /// Carry this out, then ask again.
     Step(Step),
-    /// Leave the turnstile, if that has not been done, then answer this.
+    /// Leave the write admission, if that has not been done, then answer this.
     Answer(Result<(), E>),
 }
 
@@ -298,13 +298,13 @@ impl Course {
             }
         }
         let stores = steps.iter().any(|step| matches!(step, Step::Store { .. }));
-        let stores = spoiled(Bug::PatchesBeside, stores, false);
+        let stores = spoiled(Bug::PatchesShared, stores, false);
         let changes = operation != ByteOperation::Read && steps.first.is_some();
-        let way = changes.then_some(if stores { Way::Alone } else { Way::Beside });
+        let way = changes.then_some(if stores { Way::Exclusive } else { Way::Shared });
         Self { way, steps }
     }
 
-    /// How it goes through the turnstile; nothing if it does not change anything.
+    /// How it goes through the write admission; nothing if it does not change anything.
     #[must_use]
     pub fn way(&self) -> Option<Way> {
         self.way
@@ -451,7 +451,7 @@ mod tests {
     fn a_long_write_fetches_its_edges_only() {
         let operation = ByteOperation::Write { durable: false };
         let mut course = Course::new(&ByteRequest { operation, offset: 700, length: 1 << 20 });
-        assert_eq!(course.way(), Some(Way::Alone));
+        assert_eq!(course.way(), Some(Way::Exclusive));
         let mut fetched = 0;
         while let Next::Step(step) = course.next::<()>(Ok(())) {
             if let Step::Fetch { sectors, .. } = step {
@@ -471,17 +471,17 @@ mod tests {
     }
 
     #[test]
-    fn only_what_changes_something_goes_through_the_turnstile() {
+    fn only_what_changes_something_goes_through_the_write_admission() {
         let way = |operation, offset, length| {
             Course::new(&ByteRequest { operation, offset, length }).way()
         };
         let zero = ByteOperation::WriteZeroes { may_punch: false, fast: false, durable: true };
         assert_eq!(way(ByteOperation::Read, 3, 9), None);
-        assert_eq!(way(ByteOperation::Write { durable: true }, 512, 1024), Some(Way::Beside));
-        assert_eq!(way(ByteOperation::Write { durable: true }, 512, 1023), Some(Way::Alone));
-        assert_eq!(way(zero, 1, 1024), Some(Way::Alone));
-        assert_eq!(way(zero, 0, 1024), Some(Way::Beside));
-        assert_eq!(way(ByteOperation::Trim { durable: true }, 1, 2000), Some(Way::Beside));
+        assert_eq!(way(ByteOperation::Write { durable: true }, 512, 1024), Some(Way::Shared));
+        assert_eq!(way(ByteOperation::Write { durable: true }, 512, 1023), Some(Way::Exclusive));
+        assert_eq!(way(zero, 1, 1024), Some(Way::Exclusive));
+        assert_eq!(way(zero, 0, 1024), Some(Way::Shared));
+        assert_eq!(way(ByteOperation::Trim { durable: true }, 1, 2000), Some(Way::Shared));
         assert_eq!(way(ByteOperation::Trim { durable: true }, 1, 700), None, "no whole sector");
         assert_eq!(way(ByteOperation::Write { durable: true }, 100, 0), None);
     }

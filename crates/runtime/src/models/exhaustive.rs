@@ -30,9 +30,9 @@ struct Gate {
 
 impl Gate {
     fn pass(&self, way: Way) {
-        let weight = if way == Way::Alone { ALONE } else { 1 };
+        let weight = if way == Way::Exclusive { ALONE } else { 1 };
         let others = self.inside.fetch_add(weight, Ordering::Relaxed);
-        let may = if way == Way::Alone { others == 0 } else { others < ALONE };
+        let may = if way == Way::Exclusive { others == 0 } else { others < ALONE };
         assert!(may, "alone means alone");
         thread::yield_now();
         self.inside.fetch_sub(weight, Ordering::Relaxed);
@@ -50,8 +50,8 @@ fn admit_writes() {
             let gate = Shared::clone(&gate);
             move || gate.admission.enter(way, way).into_iter().for_each(|way| gate.pass(way))
         };
-        let others = [thread::spawn(pass(Way::Beside)), thread::spawn(pass(Way::Alone))];
-        pass(Way::Beside)();
+        let others = [thread::spawn(pass(Way::Shared)), thread::spawn(pass(Way::Exclusive))];
+        pass(Way::Shared)();
         others.into_iter().for_each(|other| other.join().expect("it does not panic"));
         assert_eq!(gate.passed.load(Ordering::Relaxed), 3, "every write has begun");
     });

@@ -80,13 +80,13 @@ fn admit_writes() {
             .map(|_| {
                 let (admission, passed) = (Arc::clone(&admission), Arc::clone(&passed));
                 thread::spawn(move || {
-                    let is_in = admission.enter(Way::Beside, Way::Beside);
+                    let is_in = admission.enter(Way::Shared, Way::Shared);
                     is_in.into_iter().for_each(|way| pass(&admission, way, &passed));
                 })
             })
             .collect();
         for _ in 0..2 {
-            let is_in = admission.enter(Way::Alone, Way::Alone);
+            let is_in = admission.enter(Way::Exclusive, Way::Exclusive);
             is_in.into_iter().for_each(|way| pass(&admission, way, &passed));
         }
         others.into_iter().for_each(|other| other.join().expect("it does not panic"));

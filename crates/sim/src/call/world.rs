@@ -70,11 +70,11 @@ impl World {
         }
         self.engine.clients.calls.insert(id, call);
         let Some(way) = way else { return self.go_on(id, Ok(())) };
-        if way == Way::Alone {
+        if way == Way::Exclusive {
             self.tally.count("unaligned-change");
         }
-        let ticket = self.engine.clients.turnstile.ask(way);
-        let is_in = self.engine.clients.turnstile.is_in(ticket);
+        let ticket = self.engine.clients.admission.ask(way);
+        let is_in = self.engine.clients.admission.is_in(ticket);
         let call = self.engine.clients.calls.get_mut(&id).expect("just put there");
         (call.ticket, call.inside) = ((!is_in).then_some(ticket), Some(way));
         if is_in {
@@ -89,13 +89,13 @@ impl World {
         let clients = &mut self.engine.clients;
         let call = clients.calls.get_mut(&id).expect("a request under way");
         let Some(way) = call.inside.take() else { return };
-        if !clients.turnstile.leave(way) {
+        if !clients.admission.leave(way) {
             return;
         }
         while let Some(next) = self.engine.clients.waiting.front().copied() {
             let clients = &mut self.engine.clients;
             let call = clients.calls.get_mut(&next).expect("it waits");
-            if !call.ticket.is_none_or(|ticket| clients.turnstile.is_in(ticket)) {
+            if !call.ticket.is_none_or(|ticket| clients.admission.is_in(ticket)) {
                 break;
             }
             call.ticket = None;

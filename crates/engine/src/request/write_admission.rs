@@ -1,20 +1,20 @@
-//! Who may change the array now: many aligned writes beside each other, or one that is not.
+//! Which writes may change the array now: many that are aligned, shared, or one that is not, exclusive.
 //!
 //! A write that covers part of a sector reads the sector, lays its bytes over it and writes it back;
 //! meanwhile no other write may touch that sector. Such writes are rare (every common client
 //! aligns), so each has the array to itself. First come, first served: no write overtakes another, so
 //! neither kind starves the other [check: no_write_overtakes_or_starves].
 //!
-//! Where it stands: pure, like the rest of the engine. A driver asks with [`Turnstile::ask`], lets the
-//! write begin once [`Turnstile::is_in`], and says [`Turnstile::leave`] when nothing of it is under
+//! Where it stands: pure, like the rest of the engine. A driver asks with [`WriteAdmission::ask`], lets the
+//! write begin once [`WriteAdmission::is_in`], and says [`WriteAdmission::leave`] when nothing of it is under
 //! way any more. Neither the runtime nor the simulator waits: they keep what may not begin yet.
 //!
 //! ```text
-//!   ask ─▶ waiting: beside, alone, beside, beside, ... ─▶ inside: many beside, or one alone ─▶ leave
+//!   ask ─▶ waiting: shared, exclusive, shared, ... ─▶ inside: many shared, or one exclusive ─▶ leave
 //! ```
 //!
 //! # Invariants
-//! - A write that is in alone is the only one in [check: no_write_overtakes_or_starves].
+//! - An exclusive write that is in is the only one in [check: no_write_overtakes_or_starves].
 
 use std::collections::VecDeque;
 
@@ -23,39 +23,39 @@ use braid_hooks::{Bug, planted};
 /// How a write goes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Beside others of its kind; the engine orders those that overlap.
-    Beside,
+    /// With others of its kind; the engine orders those that overlap.
+    Shared,
     /// With the array to itself.
-    Alone,
+    Exclusive,
 }
 
 /// A place in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(u64);
 
-/// Who is in.
+/// What is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Inside {
-    Beside(usize),
-    Alone,
+    Shared(usize),
+    Exclusive,
 }
 
 /// Many aligned writes, or one that is not.
 #[derive(Clone, Debug)]
-pub struct Turnstile {
+pub struct WriteAdmission {
     inside: Inside,
     /// Tickets below this one have been let in.
     next_in: u64,
     waiting: VecDeque<Way>,
 }
 
-impl Default for Turnstile {
+impl Default for WriteAdmission {
     fn default() -> Self {
-        Self { inside: Inside::Beside(0), next_in: 0, waiting: VecDeque::new() }
+        Self { inside: Inside::Shared(0), next_in: 0, waiting: VecDeque::new() }
     }
 }
 
-impl Turnstile {
+impl WriteAdmission {
     /// Takes a place at the end of the queue; it may be in at once.
     pub fn ask(&mut self, way: Way) -> Ticket {
         let ticket = Ticket(self.next_in + self.waiting.len() as u64);
@@ -76,8 +76,8 @@ impl Turnstile {
     /// When none was in this way.
     pub fn leave(&mut self, way: Way) -> bool {
         self.inside = match (way, self.inside) {
-            (Way::Alone, Inside::Alone) => Inside::Beside(0),
-            (Way::Beside, Inside::Beside(count)) if count > 0 => Inside::Beside(count - 1),
+            (Way::Exclusive, Inside::Exclusive) => Inside::Shared(0),
+            (Way::Shared, Inside::Shared(count)) if count > 0 => Inside::Shared(count - 1),
             (way, inside) => panic!("{way:?} leaves, and inside is {inside:?}"),
         };
         let before = self.next_in;
@@ -91,8 +91,8 @@ impl Turnstile {
         }
         while let Some(way) = self.waiting.front() {
             self.inside = match (way, self.inside) {
-                (Way::Beside, Inside::Beside(count)) => Inside::Beside(count + 1),
-                (Way::Alone, Inside::Beside(0)) => Inside::Alone,
+                (Way::Shared, Inside::Shared(count)) => Inside::Shared(count + 1),
+                (Way::Exclusive, Inside::Shared(0)) => Inside::Exclusive,
                 _ => break,
             };
             self.waiting.pop_front();
@@ -109,39 +109,39 @@ mod tests {
     #[test]
     fn no_write_overtakes_or_starves() {
         for story in 0..3_u32.pow(8) {
-            let mut turnstile = Turnstile::default();
+            let mut admission = WriteAdmission::default();
             let (mut asked, mut left) = (Vec::new(), 0);
             for turn in 0..8 {
                 match story / 3_u32.pow(turn) % 3 {
-                    0 => asked.push((turnstile.ask(Way::Beside), Way::Beside)),
-                    1 => asked.push((turnstile.ask(Way::Alone), Way::Alone)),
+                    0 => asked.push((admission.ask(Way::Shared), Way::Shared)),
+                    1 => asked.push((admission.ask(Way::Exclusive), Way::Exclusive)),
                     _ if asked.get(left).is_some() => {
-                        turnstile.leave(asked[left].1);
+                        admission.leave(asked[left].1);
                         left += 1;
                     }
                     _ => {}
                 }
-                check(&turnstile, &asked[left..]);
+                check(&admission, &asked[left..]);
             }
             while left < asked.len() {
-                assert!(turnstile.is_in(asked[left].0), "the oldest is always in");
-                turnstile.leave(asked[left].1);
+                assert!(admission.is_in(asked[left].0), "the oldest is always in");
+                admission.leave(asked[left].1);
                 left += 1;
-                check(&turnstile, &asked[left..]);
+                check(&admission, &asked[left..]);
             }
         }
     }
 
-    fn check(turnstile: &Turnstile, present: &[(Ticket, Way)]) {
+    fn check(admission: &WriteAdmission, present: &[(Ticket, Way)]) {
         let inside: Vec<Way> =
-            present.iter().filter(|(one, _)| turnstile.is_in(*one)).map(|(_, way)| *way).collect();
-        assert!(inside.len() <= 1 || inside.iter().all(|way| *way == Way::Beside), "{inside:?}");
+            present.iter().filter(|(one, _)| admission.is_in(*one)).map(|(_, way)| *way).collect();
+        assert!(inside.len() <= 1 || inside.iter().all(|way| *way == Way::Shared), "{inside:?}");
         let ways: Vec<Way> = present.iter().map(|(_, way)| *way).collect();
         assert_eq!(inside, ways[..inside.len()], "a write overtook another");
         let next = ways.get(inside.len());
         let could = |way: &Way| match way {
-            Way::Beside => !inside.contains(&Way::Alone),
-            Way::Alone => inside.is_empty(),
+            Way::Shared => !inside.contains(&Way::Exclusive),
+            Way::Exclusive => inside.is_empty(),
         };
         assert!(!next.is_some_and(could), "a write waits for nothing");
     }
