@@ -198,7 +198,7 @@ pub enum Report {
         /// What came of it.
         outcome: Outcome,
     },
-    /// How fast a member was in the last moments; only while the array watches ([`Attention`]).
+    /// How fast a member was in the last moments; only while the array watches ([`SlowMembers`]).
     Pace {
         /// Which.
         member: MemberId,
@@ -219,9 +219,9 @@ pub struct Pace {
     pub oldest_ns: u64,
 }
 
-/// What shards are to look at, and to look away from; see [`crate::Shard::handle_attention`].
+/// Which members sit out because they are slow, and whether shards measure them; see [`crate::Shard::handle_slow_members`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Attention {
+pub struct SlowMembers {
     /// Grows with each.
     pub number: u64,
     /// Whether members' pace is measured and reported.

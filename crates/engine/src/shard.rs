@@ -15,7 +15,7 @@ use crate::computation::Computation;
 use crate::context::{Common, PROBE_SECTORS};
 use crate::counters::Counters;
 use crate::direct::Direct;
-use crate::effect::{Attention, MemberIo, MemberIoDone, MemberOperation, PieceReply, Report};
+use crate::effect::{MemberIo, MemberIoDone, MemberOperation, PieceReply, Report, SlowMembers};
 use crate::ids::RequestId;
 use crate::mirror::Mirror;
 use crate::request::{Fault, Piece};
@@ -233,19 +233,19 @@ impl Shard {
 
     /// The array has decided which members to watch, and which sit out. Unlike a view this does not wait
     /// for what is under way: reads of a member that sits out are let go of and made in another way.
-    pub fn handle_attention(&mut self, now: Instant, attention: Arc<Attention>) {
+    pub fn handle_slow_members(&mut self, now: Instant, slow_members: Arc<SlowMembers>) {
         self.common.now = now;
         let Common { clocks, view, .. } = &mut self.common;
         match &mut self.family {
             // No member can stand in for another.
             Machine::Direct(_) => {}
             Machine::Mirror(mirror) => {
-                clocks.attend(now, attention, view);
-                mirror.handle_attention(&mut self.common);
+                clocks.note_slow_members(now, slow_members, view);
+                mirror.handle_slow_members(&mut self.common);
             }
             Machine::Stripe(stripes) => {
-                clocks.attend(now, attention, view);
-                stripes.handle_attention(&mut self.common);
+                clocks.note_slow_members(now, slow_members, view);
+                stripes.handle_slow_members(&mut self.common);
             }
         }
         self.common.confirm_view();

@@ -140,7 +140,7 @@ fn asked(array: &mut Array) -> Asked {
                 array.handle_report(NOW, SHARD, Report::WrittenBack { round });
             }
             ArrayEffect::Answer { request, .. } => asked.answers.push(request),
-            ArrayEffect::QueryActivity | ArrayEffect::Attend(_) => {}
+            ArrayEffect::QueryActivity | ArrayEffect::SlowMembers(_) => {}
         }
     }
     asked

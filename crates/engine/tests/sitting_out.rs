@@ -56,8 +56,8 @@ impl Told {
             match effect {
                 ArrayEffect::Notice(Notice::Told { .. }) => {}
                 ArrayEffect::Notice(notice) => self.notices.push(notice),
-                ArrayEffect::Attend(attention) => {
-                    self.sitting_out.clone_from(&attention.sitting_out);
+                ArrayEffect::SlowMembers(slow_members) => {
+                    self.sitting_out.clone_from(&slow_members.sitting_out);
                 }
                 _ => {}
             }

@@ -130,7 +130,9 @@ impl Core {
                 ShardEvent::View(view) => shard.handle_view(now, view),
                 ShardEvent::ActivityQuery => shard.handle_activity_query(now),
                 ShardEvent::Tuning(tuning) => shard.handle_tuning(now, tuning),
-                ShardEvent::Attention(attention) => shard.handle_attention(now, attention),
+                ShardEvent::SlowMembers(slow_members) => {
+                    shard.handle_slow_members(now, slow_members)
+                }
                 ShardEvent::Timeout => shard.handle_timeout(now),
             }
         }
@@ -278,12 +280,12 @@ impl Core {
                 ArrayEffect::WriteBack { round } => {
                     self.to_every_shard(&mut effects.machines, || ShardEvent::WriteBack(round));
                 }
-                ArrayEffect::Attend(attention) => {
+                ArrayEffect::SlowMembers(slow_members) => {
                     for member in self.members.load().iter() {
-                        member.set_sits_out(attention.sitting_out.contains(&member.id()));
+                        member.set_sits_out(slow_members.sitting_out.contains(&member.id()));
                     }
                     self.to_every_shard(&mut effects.machines, || {
-                        ShardEvent::Attention(Arc::clone(&attention))
+                        ShardEvent::SlowMembers(Arc::clone(&slow_members))
                     });
                 }
                 ArrayEffect::QueryActivity => {

@@ -8,7 +8,7 @@ use braid_engine::Tuning;
 use braid_engine::array::{ArrayView, MemberId, MetadataArea};
 use braid_engine::cause::Cause;
 use braid_engine::computation::Computation;
-use braid_engine::effect::{Attention, MemberIoDone, Report};
+use braid_engine::effect::{MemberIoDone, Report, SlowMembers};
 use braid_engine::request::{Piece, RequestId, ShardIndex};
 
 use crate::sync::Arc;
@@ -22,7 +22,7 @@ pub(crate) enum ShardEvent {
     ActivityQuery,
     WriteBack(u64),
     Tuning(Tuning),
-    Attention(Arc<Attention>),
+    SlowMembers(Arc<SlowMembers>),
     Timeout,
 }
 

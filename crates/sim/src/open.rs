@@ -14,7 +14,7 @@ use braid_assembly::{AssembledArray, Assembly, Options, ProbedMember, assemble};
 use braid_engine::array::{
     Array, ArrayEffect, ArrayView, Gate, MemberId, SuperblockState, UpdateTimes, update_for,
 };
-use braid_engine::effect::{Attention, Report};
+use braid_engine::effect::{Report, SlowMembers};
 use braid_engine::request::Regions;
 use braid_engine::{CacheConfig, CacheMode, Instant, Shard, Tuning, open};
 use braid_geometry::Geometry;
@@ -65,7 +65,7 @@ pub(crate) enum Message {
     Query,
     WriteBack(u64),
     Tuning(Tuning),
-    Attention(Arc<Attention>),
+    SlowMembers(Arc<SlowMembers>),
 }
 
 /// A shard with its memory and what is on its way to it and from it.

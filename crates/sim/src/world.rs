@@ -344,7 +344,7 @@ impl World {
             }
             Message::Query => side.shard.handle_activity_query(now),
             Message::WriteBack(round) => side.shard.handle_write_back(now, round),
-            Message::Attention(attention) => side.shard.handle_attention(now, attention),
+            Message::SlowMembers(slow_members) => side.shard.handle_slow_members(now, slow_members),
             Message::Tuning(tuning) => {
                 side.cache.tuning = tuning;
                 side.age_before_ms = side.age_before_ms.max(tuning.age_max_ms);
@@ -583,9 +583,9 @@ impl World {
                     self.check_is_in(member);
                     self.engine.pending.push(Event::Flush { member });
                 }
-                ArrayEffect::Attend(attention) => {
+                ArrayEffect::SlowMembers(slow_members) => {
                     for side in &mut self.engine.machines.shards {
-                        side.inbox.push_back(Message::Attention(Arc::clone(&attention)));
+                        side.inbox.push_back(Message::SlowMembers(Arc::clone(&slow_members)));
                     }
                 }
                 ArrayEffect::QueryActivity => {

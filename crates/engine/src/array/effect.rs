@@ -7,7 +7,7 @@ use braid_geometry::{LogicalSector, Slot};
 use super::superblock::SuperblockState;
 use super::view::ArrayView;
 use crate::cause::Cause;
-use crate::effect::Attention;
+use crate::effect::SlowMembers;
 use crate::ids::{MemberId, RequestId};
 use crate::request::Fault;
 
@@ -29,7 +29,7 @@ pub enum ArrayEffect {
         member: MemberId,
     },
     /// Give this to every shard, which need not wait for what is under way.
-    Attend(Arc<Attention>),
+    SlowMembers(Arc<SlowMembers>),
     /// Ask every shard for its activity.
     QueryActivity,
     /// Ask every shard to bring what it has answered to the members.

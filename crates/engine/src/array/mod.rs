@@ -17,7 +17,6 @@
 //! It does not know sectors, requests' content, devices or threads.
 
 mod act;
-mod attention;
 mod decide;
 mod effect;
 mod facts;
@@ -26,6 +25,7 @@ mod roster;
 mod set;
 mod setup;
 mod sitting_out;
+mod slow_members;
 mod superblock;
 mod update;
 mod view;

@@ -16,7 +16,7 @@ use braid_geometry::{MemberSector, Slot};
 
 use crate::Instant;
 use crate::array::ArrayView;
-use crate::effect::{Attention, MemberOperation, Pace};
+use crate::effect::{MemberOperation, Pace, SlowMembers};
 use crate::ids::IoId;
 
 /// Between two reports.
@@ -69,7 +69,7 @@ pub(crate) struct Clocks {
     is_any_out: bool,
     next_report: Option<Instant>,
     next_probe: Option<Instant>,
-    attention: Arc<Attention>,
+    slow_members: Arc<SlowMembers>,
 }
 
 fn place(id: IoId) -> usize {
@@ -85,7 +85,7 @@ impl Clocks {
             is_any_out: false,
             next_report: None,
             next_probe: None,
-            attention: Arc::default(),
+            slow_members: Arc::default(),
         }
     }
 
@@ -104,21 +104,26 @@ impl Clocks {
         slots.filter(|(_, lane)| lane.sits_out).map(|(slot, _)| slot)
     }
 
-    pub(crate) fn attend(&mut self, now: Instant, attention: Arc<Attention>, view: &ArrayView) {
-        if !attention.watches || !self.watches {
+    pub(crate) fn note_slow_members(
+        &mut self,
+        now: Instant,
+        slow_members: Arc<SlowMembers>,
+        view: &ArrayView,
+    ) {
+        if !slow_members.watches || !self.watches {
             self.stamps.clear();
             self.next_report = None;
             self.lanes.iter_mut().for_each(|lane| (lane.completed, lane.sum_ns) = (0, 0));
         }
-        self.watches = attention.watches;
-        self.attention = attention;
+        self.watches = slow_members.watches;
+        self.slow_members = slow_members;
         self.look(view);
         self.next_probe = self.is_any_out().then(|| now.plus_milliseconds(PROBE_MS));
     }
 
     /// The members, or their slots, have changed.
     pub(crate) fn look(&mut self, view: &ArrayView) {
-        let sitting_out = &self.attention.sitting_out;
+        let sitting_out = &self.slow_members.sitting_out;
         for (slot, lane) in (0..).map(Slot).zip(&mut self.lanes) {
             let member = view.member(slot).map(|member| member.id);
             lane.sits_out = member.is_some_and(|member| sitting_out.contains(&member));
@@ -174,7 +179,7 @@ impl Clocks {
         if self.next_report.is_none_or(|due| now < due) {
             return;
         }
-        let (mut is_any, slack_ms) = (false, self.attention.write_slack_ms);
+        let (mut is_any, slack_ms) = (false, self.slow_members.write_slack_ms);
         self.forgive_pause(now);
         for (slot, lane) in (0..).map(Slot).zip(&mut self.lanes) {
             let own = self.stamps.iter().filter(|stamp| stamp.slot == slot);

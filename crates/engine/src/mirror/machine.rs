@@ -175,7 +175,7 @@ impl Mirror {
 
     /// Members begin to sit out, or come back: forsakes reads of members that do, and reads other copies instead, where
     /// there are any that may be believed.
-    pub(crate) fn handle_attention(&mut self, common: &mut Common) {
+    pub(crate) fn handle_slow_members(&mut self, common: &mut Common) {
         if !common.clocks.is_any_out() {
             return;
         }

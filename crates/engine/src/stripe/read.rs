@@ -224,7 +224,7 @@ impl Stripes {
     }
 
     /// Members begin to sit out, or come back: lets go of reads that are under way with those that do.
-    pub(crate) fn handle_attention(&mut self, common: &mut Common) {
+    pub(crate) fn handle_slow_members(&mut self, common: &mut Common) {
         if common.clocks.is_any_out() {
             self.forsake_direct(common);
             self.with_reads(common, |reads, around| reads.abandon(around));

@@ -183,7 +183,7 @@ impl History {
                     ArrayEffect::Notice(Notice::Told { .. }) => self.told(run),
                     ArrayEffect::Notice(_)
                     | ArrayEffect::Answer { .. }
-                    | ArrayEffect::Attend(_) => {}
+                    | ArrayEffect::SlowMembers(_) => {}
                 }
             }
             if is_quiet {

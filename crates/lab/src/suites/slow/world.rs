@@ -266,7 +266,9 @@ impl World {
                 self.array.handle_metadata_written(now, (member, record.area()), Ok(()));
             }
             ArrayEffect::Flush { member } => self.array.handle_flushed(now, member, Ok(())),
-            ArrayEffect::Attend(attention) => self.shard.handle_attention(now, attention),
+            ArrayEffect::SlowMembers(slow_members) => {
+                self.shard.handle_slow_members(now, slow_members)
+            }
             ArrayEffect::QueryActivity => self.shard.handle_activity_query(now),
             ArrayEffect::WriteBack { round } => self.shard.handle_write_back(now, round),
             ArrayEffect::Notice(Notice::SitsOut { .. }) => {

@@ -1,4 +1,4 @@
-//! What the array does about its members' pace: who may sit out, and telling shards and the driver.
+//! What the array does about slow members: which may sit out, and telling shards and the driver.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::machine::Array;
 use super::roster::Roster;
 use super::sitting_out::{Change, MS, SittingOut};
 use crate::Instant;
-use crate::effect::{Attention, Pace};
+use crate::effect::{Pace, SlowMembers};
 use crate::ids::{MemberId, ShardIndex};
 use crate::tuning::SitOut;
 
@@ -25,7 +25,7 @@ impl Array {
             }
             self.sitting_out.members.clear();
         }
-        self.tell_attention();
+        self.tell_slow_members();
         self.step(now);
     }
 
@@ -76,13 +76,13 @@ impl Array {
                 let (latency_ms, siblings_us) = (latency_ns / MS, siblings_ns / 1000);
                 let notice = Notice::SitsOut { member, slot, latency_ms, siblings_us };
                 self.effects.push_back(ArrayEffect::Notice(notice));
-                self.tell_attention();
+                self.tell_slow_members();
             }
             Some(Change::Back { after_ns }) => {
                 reached(Mark::ComesBack);
                 let notice = Notice::Back { member, slot, after_ms: after_ns / MS };
                 self.effects.push_back(ArrayEffect::Notice(notice));
-                self.tell_attention();
+                self.tell_slow_members();
             }
         }
     }
@@ -99,7 +99,7 @@ impl Array {
             }
         }
         if was_out || is_too_many {
-            self.tell_attention();
+            self.tell_slow_members();
         }
     }
 
@@ -108,15 +108,15 @@ impl Array {
         member.is_some_and(|member| self.sitting_out.is_out(member.id))
     }
 
-    fn tell_attention(&mut self) {
+    fn tell_slow_members(&mut self) {
         self.sitting_out.number += 1;
-        let attention = Attention {
+        let slow_members = SlowMembers {
             number: self.sitting_out.number,
             watches: self.sitting_out.settings.is_on,
             write_slack_ms: self.sitting_out.settings.write_slack_ms,
             sitting_out: self.sitting_out.out().collect(),
         };
-        self.effects.push_back(ArrayEffect::Attend(Arc::new(attention)));
+        self.effects.push_back(ArrayEffect::SlowMembers(Arc::new(slow_members)));
     }
 }
 
