@@ -11,12 +11,12 @@
 //!
 //! # A payload's second side
 //!
-//! A read that goes from a member straight into a payload may be *forsaken*: the member has stalled, and the
+//! A read that goes from a member straight into a payload may be *abandoned*: the member has stalled, and the
 //! range is made from the others. The device may still write the range, at any later time, so nothing else may. Hence
 //! a request has a second memory of the same length, which comes to be when it is first named: what is made instead
 //! goes there, at the same place. Offsets from [`SECOND_SIDE`] on name it.
 //!
-//! - A range of the second side is written by computations and reads that were handed out after the forsaken one, and never
+//! - A range of the second side is written by computations and reads that were handed out after the abandoned one, and never
 //!   by it [check: a_late_read_changes_no_answer].
 //! - A range is named there at most once in a request's life: what was made for it counts.
 //! - When the request is answered, its good bytes are the second side's where something was written there, and the
@@ -36,7 +36,7 @@ pub const SECOND_SIDE: u32 = 1 << 31;
 pub enum Side {
     /// The client's own.
     First,
-    /// What is made instead of what was forsaken.
+    /// What is made instead of what was abandoned.
     Second,
 }
 

@@ -92,7 +92,7 @@ counters! {
         /// Extents and parts of bands read around a member that sits out.
         reads_around,
         /// Reads under way on a member that began to sit out, made in another way.
-        forsaken_reads,
+        abandoned_reads,
         /// Reads asked of members that sit out, only to see how long they take.
         probes,
         with

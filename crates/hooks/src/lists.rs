@@ -329,12 +329,12 @@ named! {
         NextSlot = "next-slot",
         /// Sitting out: more members sit out than the level can do without.
         SitOutUnbounded = "sit-out-unbounded",
-        /// Sitting out: what is made instead of a forsaken read goes where that still may write.
-        ForsakenSameMemory = "forsaken-same-memory",
-        /// Sitting out: a read that was forsaken is not made in another way.
-        ForsakenForgotten = "forsaken-forgotten",
+        /// Sitting out: what is made instead of an abandoned read goes where that still may write.
+        AbandonedSameMemory = "abandoned-same-memory",
+        /// Sitting out: a read that was abandoned is not made in another way.
+        AbandonedForgotten = "abandoned-forgotten",
         /// Sitting out: reads under way when a member begins to sit out stay with it.
-        ForsakesNothing = "forsakes-nothing",
+        AbandonsNothing = "abandons-nothing",
         /// Sitting out: reads wait behind a write that is stuck on the member.
         WaitsBehindStuck = "waits-behind-stuck",
     }
@@ -517,9 +517,9 @@ named! {
         ComesBack = "comes-back",
         /// Array: a member is slow, but cannot be done without.
         SlowButNeeded = "slow-but-needed",
-        /// A read under way on a member that begins to sit out is forsaken.
-        ReadForsaken = "read-forsaken",
-        /// A forsaken read comes back.
+        /// A read straight into a payload is under way on a member that begins to sit out, and abandoned.
+        DirectReadAbandoned = "direct-read-abandoned",
+        /// An abandoned read comes back.
         LateRead = "late-read",
         /// Stripe: a read begins to be made from the other members.
         ReadReconstructs = "read-reconstructs",

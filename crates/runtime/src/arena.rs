@@ -7,7 +7,7 @@
 //! back only once every piece has been answered and let go of. The compiler cannot see it, so the access is
 //! `unsafe` here and there, behind an interface that takes the engine's own names.
 //!
-//! A read that was forsaken is the exception that the engine makes room for: its run is its own from then on,
+//! A read that was abandoned is the exception that the engine makes room for: its run is its own from then on,
 //! whatever is made instead goes to the request's second side, and the request, with its first side, lives until the
 //! last that may write it has let go. A request that is over is not there any more; a read that finds it so is over
 //! itself.
@@ -107,20 +107,20 @@ impl ShardMemory {
         write(unsafe { self.bytes(&place, span.length_bytes) })
     }
 
-    /// Lends the bytes that a member read fills to `fill`; none if the read was forsaken and its request
+    /// Lends the bytes that a member read fills to `fill`; none if the read was abandoned and its request
     /// is over.
     #[allow(unsafe_code)]
     pub(crate) fn write<R>(&self, span: Span, fill: impl FnOnce(&mut [u8]) -> R) -> Option<R> {
         let place = self.find_target(span)?;
         let _seen = self.see(&place, span.length_bytes, Witness::write);
         // SAFETY: the engine has handed out an effect that writes this run, so no other that
-        // touches it is out. If the read is forsaken meanwhile, none will be: the run is its own until
+        // touches it is out. If the read is abandoned meanwhile, none will be: the run is its own until
         // the place is let go of.
         Some(fill(unsafe { self.bytes_mut(&place, span.length_bytes) }))
     }
 
     /// Leases the bytes of an effect that the engine has handed out, until it has ended; none for a read
-    /// that was forsaken and whose request is over.
+    /// that was abandoned and whose request is over.
     #[cfg(not(loom))]
     #[allow(unsafe_code)]
     pub(crate) fn lease(&self, span: Span, fills: bool) -> Option<Lease> {
@@ -130,7 +130,7 @@ impl ShardMemory {
         let length_bytes = span.length_bytes;
         // SAFETY: inside the memory (checked), which the lease keeps, with the request or the shard's blocks, and
         // initialised since it was made. The engine has handed out an effect on this run, so until that has
-        // ended none that conflicts with it is out, whether it is forsaken or not; and the thread that ends it drops
+        // ended none that conflicts with it is out, whether it is abandoned or not; and the thread that ends it drops
         // the lease first.
         unsafe {
             let start = memory.start().add(offset);
@@ -200,7 +200,7 @@ pub(crate) fn read_all<R>(
 }
 
 /// Lends the bytes that several member reads fill at once, which may be of several shards; none if one of
-/// them was forsaken and its request is over.
+/// them was abandoned and its request is over.
 #[allow(unsafe_code)]
 pub(crate) fn write_all<'a, R>(
     spans: &[(&'a ShardMemory, Span)],

@@ -43,7 +43,7 @@ pub(crate) struct Request {
     completion: Mutex<Option<Completion>>,
 }
 
-/// A payload's second side: what is made instead of reads that were forsaken, which may write the first one
+/// A payload's second side: what is made instead of reads that were abandoned, which may write the first one
 /// until they end (`braid_engine::buffer`).
 pub(crate) struct Second {
     bytes: SharedBytes,
@@ -70,7 +70,7 @@ struct State {
     /// has been heard of before its answer.
     payload_users: i64,
     is_answered: bool,
-    /// The payload's first side is left to reads that were forsaken.
+    /// The payload's first side is left to reads that were abandoned.
     is_left: bool,
     /// What failed at a member for the last piece that failed, if anything did.
     cause: Option<Cause>,
@@ -95,7 +95,7 @@ impl Request {
         }))
     }
 
-    /// The bytes of a read of which parts were forsaken: what was made on the second side, and the rest of
+    /// The bytes of a read of which parts were abandoned: what was made on the second side, and the rest of
     /// the first, of which nothing is written any more.
     fn join(&self, result: Result<(), Fault>) -> Payload {
         let second = self.second.lock().expect("making it does not panic").take();
@@ -159,7 +159,7 @@ impl Request {
     }
 
     /// Notes a piece's answer, whether it needs the payload still, and whether it leaves the first side of it
-    /// to reads that were forsaken; the request's answer if it was the last.
+    /// to reads that were abandoned; the request's answer if it was the last.
     pub(crate) fn reply(
         &self,
         result: Result<(), Fault>,
@@ -261,7 +261,7 @@ impl Requests {
         self.find(id).expect("a request in flight")
     }
 
-    /// A request, unless it is over: a read of it was forsaken then.
+    /// A request, unless it is over: a read of it was abandoned then.
     pub(crate) fn find(&self, id: RequestId) -> Option<Arc<Request>> {
         self.table(id).in_flight.get(&id.0).map(Arc::clone)
     }

@@ -79,7 +79,7 @@ impl SharedBytes {
     /// Copies bytes that nothing writes any more.
     pub(crate) fn copy_to(&self, offset: usize, target: &mut [u8]) {
         let _seen = self.witness.read(offset, target.len());
-        // SAFETY: the request is answered, and this run was not left to a read that was forsaken, so the
+        // SAFETY: the request is answered, and this run was not left to a read that was abandoned, so the
         // effects that wrote it have ended.
         target.copy_from_slice(unsafe { self.bytes(offset, target.len()) });
     }

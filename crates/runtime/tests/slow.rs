@@ -116,7 +116,7 @@ fn story(level: Level, slots: u16) {
     // A busy machine may take its time, but no read waited for the member.
     assert!(*longest < STALL - LIMIT, "{level}: a read took {longest:?}");
     let counters = volume.counters();
-    assert!(counters.reads_around > 0 && counters.forsaken_reads > 0, "{counters:?}");
+    assert!(counters.reads_around > 0 && counters.abandoned_reads > 0, "{counters:?}");
     assert!(volume.sat_out_ms() > 2000);
     let heard = notices.lock().expect("hearing does not panic").clone();
     let is_out = |notice: &Notice| matches!(notice, Notice::SitsOut { slot, .. } if slot.0 == 1);

@@ -17,7 +17,7 @@ pub(crate) struct Payload {
     pub(crate) data: Vec<u8>,
     /// It is a read's.
     pub(crate) may_change: bool,
-    /// What was made instead of what was forsaken, and which sectors of it.
+    /// What was made instead of what was abandoned, and which sectors of it.
     second: Option<(Vec<u8>, Vec<bool>)>,
     is_left: bool,
 }
@@ -40,7 +40,7 @@ impl Payload {
     }
 }
 
-/// Clients' memory by request, and the first sides that were left to reads that were forsaken: those may
+/// Clients' memory by request, and the first sides that were left to reads that were abandoned: those may
 /// be written at any time, and no step looks.
 #[derive(Default)]
 pub(crate) struct Payloads {
@@ -54,7 +54,7 @@ impl Payloads {
         Self::default()
     }
 
-    /// The first side is left to a read that was forsaken.
+    /// The first side is left to a read that was abandoned.
     ///
     /// # Panics
     /// When the request has no payload.
@@ -128,7 +128,7 @@ impl Reach<'_> {
                 let start = offset_sectors as usize * SECTOR;
                 let Payloads { live, left } = &mut *self.payloads;
                 if let (Side::First, Some(left)) = (side, left.get_mut(&request)) {
-                    assert!(to_change, "what was forsaken is not looked at");
+                    assert!(to_change, "what was abandoned is not looked at");
                     return &mut left[start..start + length];
                 }
                 let payload = live.get_mut(&request);

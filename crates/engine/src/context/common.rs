@@ -108,7 +108,7 @@ impl Common {
         });
     }
 
-    /// A read that no client waits for any more has come back: a probe, or one that was forsaken.
+    /// A read that no client waits for any more has come back: a probe, or one that was abandoned.
     pub(crate) fn stray_done(&mut self, slot: Slot, result: Result<(), MemberFault>) {
         result.err().into_iter().for_each(|fault| self.note_read_fault(slot, fault));
     }
@@ -233,8 +233,8 @@ impl Common {
     }
 
     /// A read straight into the payload of `piece` is not waited for any more.
-    pub(crate) fn forsake(&mut self, piece: PieceKey) {
-        self.counters.forsaken_reads += 1;
+    pub(crate) fn abandon(&mut self, piece: PieceKey) {
+        self.counters.abandoned_reads += 1;
         self.pieces.leave(piece);
     }
 

@@ -27,7 +27,7 @@ struct Entry {
     /// Parts whose writing goes on after they were answered.
     kept: u32,
     is_answered: bool,
-    /// A read into its payload was forsaken.
+    /// A read into its payload was abandoned.
     is_left: bool,
     worst: Option<Fault>,
 }
@@ -116,10 +116,13 @@ impl Pieces {
         Some(self.causes.swap_remove(place).1)
     }
 
-    /// A read into the payload was forsaken.
+    /// A read into the payload was abandoned.
     pub(crate) fn leave(&mut self, key: PieceKey) {
         let entry = self.entry(key);
-        assert!(!entry.is_write && entry.parts > 0, "only a read that is not answered is forsaken");
+        assert!(
+            !entry.is_write && entry.parts > 0,
+            "only a read that is not answered is abandoned"
+        );
         entry.is_left = true;
     }
 

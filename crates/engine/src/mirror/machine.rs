@@ -80,8 +80,8 @@ impl Work {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Owner {
     Work(LockKey),
-    /// A read that was forsaken.
-    Forsaken,
+    /// A read that was abandoned.
+    Abandoned,
     Probe,
 }
 
@@ -137,7 +137,7 @@ impl Mirror {
     pub(crate) fn handle_io(&mut self, common: &mut Common, done: MemberIoDone) {
         let (owner, slot) = self.in_flight.remove(done.id.0).expect("an answer to our own request");
         match owner {
-            Owner::Forsaken => {
+            Owner::Abandoned => {
                 reached(Mark::LateRead);
                 self.loads.end(slot);
                 common.stray_done(slot, done.result);
@@ -173,7 +173,7 @@ impl Mirror {
         self.settle(common);
     }
 
-    /// Members begin to sit out, or come back: forsakes reads of members that do, and reads other copies instead, where
+    /// Members begin to sit out, or come back: abandons reads of members that do, and reads other copies instead, where
     /// there are any that may be believed.
     pub(crate) fn handle_slow_members(&mut self, common: &mut Common) {
         if !common.clocks.is_any_out() {
@@ -183,12 +183,12 @@ impl Mirror {
         let slow = under_way.filter(|(_, (_, slot))| common.clocks.sits_out(*slot));
         let slow: Vec<u64> = slow.map(|(name, _)| name).collect();
         for name in slow {
-            self.forsake(common, name);
+            self.abandon(common, name);
         }
         self.settle(common);
     }
 
-    fn forsake(&mut self, common: &mut Common, name: u64) {
+    fn abandon(&mut self, common: &mut Common, name: u64) {
         let Some((Owner::Work(key), _)) = self.in_flight.get(name).copied() else { return };
         let work = self.works.get(key.0).expect("work lasts as long as its requests");
         let (side, offset_sectors) = side_of(work.extent.piece.payload_offset_sectors);
@@ -197,14 +197,14 @@ impl Mirror {
         if work.stage != Stage::Read || side == Side::Second || !has_other {
             return;
         }
-        reached(Mark::ReadForsaken);
-        common.forsake(work.extent.key);
-        self.in_flight.get_mut(name).expect("just seen").0 = Owner::Forsaken;
+        reached(Mark::DirectReadAbandoned);
+        common.abandon(work.extent.key);
+        self.in_flight.get_mut(name).expect("just seen").0 = Owner::Abandoned;
         let work = self.works.get_mut(key.0).expect("just seen");
-        if !planted(Bug::ForsakenSameMemory) {
+        if !planted(Bug::AbandonedSameMemory) {
             work.extent.piece.payload_offset_sectors = offset_sectors + SECOND_SIDE;
         }
-        if !planted(Bug::ForsakenForgotten) {
+        if !planted(Bug::AbandonedForgotten) {
             work.outstanding -= 1;
             self.ready.push_back(key);
         }

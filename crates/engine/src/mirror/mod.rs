@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A copy whose member sits out is read if there is no other. Reads that are under way there when it begins to sit
-//! out are forsaken: another copy is read into the payload's second side ([`crate::buffer`]), once for each
-//! read; what was forsaken comes back late and changes nothing [check: a_late_read_changes_no_answer].
+//! out are abandoned: another copy is read into the payload's second side ([`crate::buffer`]), once for each
+//! read; what was abandoned comes back late and changes nothing [check: a_late_read_changes_no_answer].
 //!
 //! Where copies may differ (beyond the resync offset of an array that was found dirty, or once writes are refused) they
 //! tell one story all the same: each *sector* is read from the first copy, in the order of copies, that has it, however it

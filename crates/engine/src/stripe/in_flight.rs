@@ -13,8 +13,8 @@ pub(super) enum IoOwner {
     Column(ColumnIo),
     Direct(DirectRead),
     Reconstruct(ReadIo),
-    /// A read that was forsaken.
-    Forsaken(Slot),
+    /// A read that was abandoned.
+    Abandoned(Slot),
     Probe(Slot),
 }
 
@@ -42,7 +42,7 @@ pub(super) struct DirectRead {
 
 impl DirectRead {
     /// Whether it may be made in another way, if there is one. Once only: a payload has two sides.
-    pub(super) fn may_be_forsaken(&self) -> bool {
+    pub(super) fn may_be_abandoned(&self) -> bool {
         !self.insists && side_of(self.piece.payload_offset_sectors).0 == Side::First
     }
 }

@@ -173,7 +173,7 @@ impl Stripes {
                 self.in_flight.remove(done.id.0);
                 self.with_reads(common, |reads, around| reads.io_done(around, io, result));
             }
-            (&IoOwner::Forsaken(slot), result) => {
+            (&IoOwner::Abandoned(slot), result) => {
                 reached(Mark::LateRead);
                 self.in_flight.remove(done.id.0);
                 common.stray_done(slot, result);

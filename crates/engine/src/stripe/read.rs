@@ -226,43 +226,43 @@ impl Stripes {
     /// Members begin to sit out, or come back: lets go of reads that are under way with those that do.
     pub(crate) fn handle_slow_members(&mut self, common: &mut Common) {
         if common.clocks.is_any_out() {
-            self.forsake_direct(common);
+            self.abandon_direct(common);
             self.with_reads(common, |reads, around| reads.abandon(around));
         }
         self.settle(common);
     }
 
     /// Lets go of reads straight into payloads that are with members that sit out.
-    fn forsake_direct(&mut self, common: &mut Common) {
-        if planted(Bug::ForsakesNothing) {
+    fn abandon_direct(&mut self, common: &mut Common) {
+        if planted(Bug::AbandonsNothing) {
             return;
         }
-        let mut forsaken = Vec::new();
+        let mut abandoned = Vec::new();
         for (name, owner) in self.in_flight.iter_mut() {
             if let IoOwner::Direct(read) = owner
                 && common.clocks.sits_out(read.slot)
-                && read.may_be_forsaken()
+                && read.may_be_abandoned()
             {
-                forsaken.push((name, *read));
+                abandoned.push((name, *read));
             }
         }
-        for (name, read) in forsaken {
+        for (name, read) in abandoned {
             let DirectRead { key, piece, slot, .. } = read;
             if !self.may_go_around(common, self.place_of(&piece), piece.sectors) {
                 continue;
             }
-            reached(Mark::ReadForsaken);
-            common.forsake(key);
+            reached(Mark::DirectReadAbandoned);
+            common.abandon(key);
             let owner = self.in_flight.get_mut(name).expect("just seen");
-            *owner = IoOwner::Forsaken(slot);
-            if planted(Bug::ForsakenForgotten) {
+            *owner = IoOwner::Abandoned(slot);
+            if planted(Bug::AbandonedForgotten) {
                 continue;
             }
             let (side, offset) = side_of(piece.payload_offset_sectors);
-            assert_eq!(side, Side::First, "what was made instead is not forsaken");
+            assert_eq!(side, Side::First, "what was made instead is not abandoned");
             let payload_offset_sectors = offset + SECOND_SIDE;
             let payload_offset_sectors =
-                spoiled(Bug::ForsakenSameMemory, payload_offset_sectors, offset);
+                spoiled(Bug::AbandonedSameMemory, payload_offset_sectors, offset);
             let piece = Piece { payload_offset_sectors, ..piece };
             self.reconstruct(common, (key, &piece), false);
             common.part_done(key, Ok(()));

@@ -112,7 +112,7 @@ fn transfer(
     let (mut addresses, mut lengths, mut length_bytes) = (0, 0, 0);
     for (shard, io) in parts {
         let span = span_of(io, member.range(io).1);
-        // None for a read that was forsaken, and is over: threads end it.
+        // None for a read that was abandoned, and is over: threads end it.
         let lease: Lease = core.shard(*shard).memory.lease(span, deed == Deed::Read)?;
         addresses |= lease.address();
         lengths |= span.length_bytes;

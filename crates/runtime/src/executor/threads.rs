@@ -45,7 +45,7 @@ pub(super) fn transfer(
     match io.operation {
         MemberOperation::Read { .. } => {
             let read = |bytes: &mut [u8]| device.read_at(bytes, offset_bytes);
-            // A read that was forsaken has no request to read for.
+            // A read that was abandoned has no request to read for.
             memory.write(span_of(io, length_bytes), read).unwrap_or(Ok(()))
         }
         MemberOperation::Write { durable, .. } => {

@@ -134,7 +134,7 @@ impl Crew {
     }
 
     /// Starts threads until there are so many, unless the member was stopped: nothing would wait for them, and they would
-    /// keep the device open. What is left for them then will not be done, as with a read that was forsaken.
+    /// keep the device open. What is left for them then will not be done, as with a read that was abandoned.
     fn man(&self, count: usize) -> io::Result<()> {
         let mut threads = self.threads.lock().expect("starting does not panic");
         // Stopping comes before threads are taken out to be waited for: one that is started in spite of it is among them.

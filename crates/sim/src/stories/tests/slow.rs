@@ -1,4 +1,4 @@
-//! A member stalls: no read waits for it, nothing that was forsaken comes back into an answer, and it is read
+//! A member stalls: no read waits for it, nothing that was abandoned comes back into an answer, and it is read
 //! again when it is well.
 
 use braid_engine::array::{MemberId, Notice};
@@ -117,7 +117,7 @@ fn reads_go_around_a_stalled_member() {
             assert!(sits_out(&story), "{level}");
             assert!(story.went_well(&under_way), "{level}: they were let go of");
             let counters = story.counters();
-            assert!(counters.forsaken_reads > 0, "{level}");
+            assert!(counters.abandoned_reads > 0, "{level}");
             assert!(counters.reads_around > around);
             // Without any more time.
             let later = ask_for_all(&mut story, 3);
