@@ -12,7 +12,7 @@ use crate::Instant;
 use crate::array::{ArrayView, Gate};
 use crate::buffer::Buffer;
 use crate::computation::Computation;
-use crate::context::{Common, PROBE_SECTORS};
+use crate::context::{Common, PROBE_SECTORS, PieceKey};
 use crate::counters::Counters;
 use crate::direct::Direct;
 use crate::effect::{MemberIo, MemberIoDone, MemberOperation, PieceReply, Report, SlowMembers};
@@ -96,10 +96,13 @@ impl Shard {
     /// Takes a piece of a client's request; it is answered once, by [`Self::poll_reply`].
     pub fn handle_piece(&mut self, now: Instant, piece: Piece) {
         self.common.now = now;
-        match self.common.view.gate {
+        let mut gate = self.common.view.gate;
+        if planted(Bug::GateIgnored) && gate == Gate::Closed {
+            gate = Gate::Open;
+        }
+        match gate {
             _ if !piece.operation.is_write() => self.begin(piece, true),
             Gate::Open => self.begin(piece, true),
-            Gate::Closed if planted(Bug::GateIgnored) => self.begin(piece, true),
             Gate::Closed => {
                 if self.common.has_all_intents() {
                     self.common.report(Report::WantWrite);
@@ -171,11 +174,7 @@ impl Shard {
         let view = Arc::clone(&self.common.view);
         let mut unanswered = Vec::new();
         match view.gate {
-            Gate::Open if planted(Bug::GatedLost) => {}
-            Gate::Open => {
-                self.common.pieces.grant_intent();
-                unanswered = self.common.pieces.take_unanswered();
-            }
+            Gate::Open => unanswered = self.grant_intent(),
             Gate::ReadOnly | Gate::Broken => unanswered = self.common.pieces.take_unanswered(),
             // The request for a closed gate may have crossed this view on its way.
             Gate::Closed if !self.common.has_all_intents() => {
@@ -199,6 +198,15 @@ impl Shard {
             self.common.part_done(key, result);
         }
         self.common.confirm_view();
+    }
+
+    /// Superblocks say by now that writes may begin. Gives the pieces whose answer was held until then.
+    fn grant_intent(&mut self) -> Vec<PieceKey> {
+        if planted(Bug::GatedLost) {
+            return Vec::new();
+        }
+        self.common.pieces.grant_intent();
+        self.common.pieces.take_unanswered()
     }
 
     /// The array wants to know about recent writes; answered by [`Report::Activity`].

@@ -1,6 +1,6 @@
 //! What the three families share: the view, the pieces, the effects on their way out.
 
-use braid_hooks::{Bug, Mark, planted, reached};
+use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -123,11 +123,10 @@ impl Common {
         for slot in (0..self.view.slots.len()).filter_map(|slot| u16::try_from(slot).ok()) {
             let was_written = std::mem::take(&mut self.written[usize::from(slot)]);
             let member = self.view.member(Slot(slot)).map(|member| member.id);
-            let is_forgotten = slot == 0 && planted(Bug::FlushSetForgets);
-            if was_written
-                && !is_forgotten
-                && let Some(member) = member
-            {
+            if planted(Bug::FlushSetForgets) && slot == 0 {
+                continue;
+            }
+            if was_written && let Some(member) = member {
                 self.report(Report::MemberWritten { member });
             }
         }
@@ -225,7 +224,7 @@ impl Common {
     pub(crate) fn part_done(&mut self, piece: PieceKey, result: Result<(), Fault>) {
         if let Some(reply) = self.pieces.part_done(piece, result) {
             self.last_write = self.now;
-            if reply.keeps_payload && planted(Bug::PayloadReleasedEarly) {
+            if planted(Bug::PayloadReleasedEarly) && reply.keeps_payload {
                 self.releases.push_back(reply.request);
             }
             self.replies.push_back(reply);
@@ -261,17 +260,19 @@ impl Common {
 
     /// A part that was answered early is lost: if its piece is not, it can still be told.
     pub(crate) fn part_lost(&mut self, piece: PieceKey, fault: Fault) {
-        if !planted(Bug::PartLostUntold) {
-            self.pieces.part_lost(piece, fault);
+        if planted(Bug::PartLostUntold) {
+            return;
         }
+        self.pieces.part_lost(piece, fault);
     }
 
     /// A part that was answered early needs its payload no longer.
     pub(crate) fn release_payload(&mut self, piece: PieceKey) {
         self.last_write = self.now;
         let released = self.pieces.release_payload(piece);
-        let is_kept = planted(Bug::PayloadReleasedEarly) || planted(Bug::PayloadNeverReleased);
-        self.releases.extend(released.filter(|_| !is_kept));
+        let released = spoiled(Bug::PayloadReleasedEarly, released, None);
+        let released = spoiled(Bug::PayloadNeverReleased, released, None);
+        self.releases.extend(released);
     }
 
     pub(crate) fn refuse(&mut self, piece: &Piece, fault: Fault) {
@@ -280,15 +281,16 @@ impl Common {
         let result = Err(fault);
         let (request, cause) = (piece.request, None);
         let reply = PieceReply { request, result, keeps_payload, leaves_payload, cause };
-        self.replies.extend(planted(Bug::RefusedTwice).then_some(reply));
+        if planted(Bug::RefusedTwice) {
+            self.replies.push_back(reply);
+        }
         self.replies.push_back(reply);
     }
 
     /// Says that the view rules, if it does by now.
     pub(crate) fn confirm_view(&mut self) {
-        let drained = planted(Bug::UndrainedConfirmed)
-            || self.view.gate != Gate::Closed
-            || self.pieces.writes() == 0;
+        let drained = self.view.gate != Gate::Closed || self.pieces.writes() == 0;
+        let drained = spoiled(Bug::UndrainedConfirmed, drained, true);
         if !drained && self.unconfirmed_epoch.is_some() {
             reached(Mark::CloseWaitsForDrain);
         }

@@ -1,7 +1,7 @@
 //! Carrying decisions out: the only place where work goes on and its effects leave it.
 
 use braid_geometry::{MemberSector, Slot};
-use braid_hooks::{Bug, Mark, planted, reached};
+use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 
 use super::decide::{Action, Range, Stage, decide};
 use super::machine::{Extent, Mirror, Owner, Work};
@@ -20,12 +20,15 @@ impl Work {
         result: Result<(), MemberFault>,
     ) {
         self.outstanding -= 1;
+        if planted(Bug::ReadErrorServed) && result.is_err() {
+            self.was_read = true;
+            return;
+        }
         match result {
             Ok(()) => {
                 common.counters.direct_reads += u64::from(self.range == Range::NotAsked);
                 self.was_read = true;
             }
-            Err(_) if planted(Bug::ReadErrorServed) => self.was_read = true,
             Err(fault) => {
                 reached(Mark::CopyFails);
                 common.note_cause(self.extent.key, result);
@@ -46,9 +49,9 @@ impl Work {
         self.outstanding -= 1;
         common.note_written(slot);
         common.note_cause(self.extent.key, result);
+        let result = spoiled(Bug::CopyErrorIgnored, result, Ok(()));
         match result {
             Ok(()) => self.written += 1,
-            Err(_) if planted(Bug::CopyErrorIgnored) => self.written += 1,
             // What was bad stays bad.
             Err(fault) if fault.kind == FaultKind::NoSpace && self.stage == Stage::Mend => {}
             Err(fault) => {
@@ -166,7 +169,7 @@ impl Mirror {
         reached(Mark::CopyRepaired);
         common.counters.read_repairs += 1;
         let offset_sectors = extent.piece.payload_offset_sectors + extent.done;
-        let offset_sectors = if planted(Bug::RepairElsewhere) { 0 } else { offset_sectors };
+        let offset_sectors = spoiled(Bug::RepairElsewhere, offset_sectors, 0);
         let buffer = Buffer::Payload { request: extent.piece.request, offset_sectors };
         for copy in self.copies(&extent).into_iter().filter(|(slot, _)| slots.contains(slot)) {
             self.submit(common, key, copy, MemberOperation::Write { buffer, durable: false });

@@ -6,7 +6,7 @@
 //! what was read.
 
 use braid_geometry::{MemberSector, Slot};
-use braid_hooks::{Bug, Point, planted, sometimes};
+use braid_hooks::{Bug, Point, planted, sometimes, spoiled};
 
 use super::machine::{Extent, Mirror, Work};
 use crate::array::Gate;
@@ -38,7 +38,10 @@ impl Mirror {
 
     /// Where copies may differ, what is read at once comes from one of them: how many sectors of the extent do.
     pub(super) fn cut_in_doubt(&self, common: &Common, extent: &Extent) -> u32 {
-        if copies_agree(common, extent) || planted(Bug::DoubtUncut) {
+        if copies_agree(common, extent) {
+            return extent.sectors;
+        }
+        if planted(Bug::DoubtUncut) {
             return extent.sectors;
         }
         let mut sectors = u64::from(extent.sectors);
@@ -56,13 +59,16 @@ impl Work {
         let is_first = self.failed.is_empty();
         let may_have_some = fault == FaultKind::Media && self.extent.sectors > 1;
         let agree = copies_agree(common, &self.extent);
-        is_first && may_have_some && !agree && !planted(Bug::DoubtWhole)
+        let agree = spoiled(Bug::DoubtWhole, agree, true);
+        is_first && may_have_some && !agree
     }
 }
 
 /// Whether all copies of an extent are alike: they were when the array was started, and no write was left half done.
 fn copies_agree(common: &Common, extent: &Extent) -> bool {
+    if planted(Bug::CopiesBelieved) {
+        return true;
+    }
     let end = extent.start().0 + u64::from(extent.sectors);
-    let agree = end <= common.view.resync_offset && common.view.gate != Gate::Broken;
-    agree || planted(Bug::CopiesBelieved)
+    end <= common.view.resync_offset && common.view.gate != Gate::Broken
 }

@@ -1,7 +1,7 @@
 //! Folding the work on an extent into the small value that decisions are made from.
 
 use braid_geometry::{MemberSector, Slot};
-use braid_hooks::{Bug, planted};
+use braid_hooks::{Bug, spoiled};
 use smallvec::SmallVec;
 
 use super::decide::{Facts, Range, Stage};
@@ -22,7 +22,7 @@ impl Mirror {
         let copy = if reads { self.choose_copy(common, work) } else { None };
         let broken = common.view.gate == Gate::Broken;
         let missed = work.is_missed(common);
-        let missed = missed && (broken || !planted(Bug::MirrorAnswersEarly));
+        let missed = spoiled(Bug::MirrorAnswersEarly, missed, missed && broken);
         let facts = Facts {
             stage: work.stage,
             outstanding,

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use braid_geometry::{LogicalSector, MemberSector, MirrorGeometry, Slot};
-use braid_hooks::{Bug, Mark, planted, reached};
+use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 use smallvec::SmallVec;
 
 use super::decide::{Range, Stage};
@@ -201,13 +201,14 @@ impl Mirror {
         common.abandon(work.extent.key);
         self.in_flight.get_mut(name).expect("just seen").0 = Owner::Abandoned;
         let work = self.works.get_mut(key.0).expect("just seen");
-        if !planted(Bug::AbandonedSameMemory) {
-            work.extent.piece.payload_offset_sectors = offset_sectors + SECOND_SIDE;
+        let second_side = offset_sectors + SECOND_SIDE;
+        let second_side = spoiled(Bug::AbandonedSameMemory, second_side, offset_sectors);
+        work.extent.piece.payload_offset_sectors = second_side;
+        if planted(Bug::AbandonedForgotten) {
+            return;
         }
-        if !planted(Bug::AbandonedForgotten) {
-            work.outstanding -= 1;
-            self.ready.push_back(key);
-        }
+        work.outstanding -= 1;
+        self.ready.push_back(key);
     }
 
     /// A block for each slot's probes.

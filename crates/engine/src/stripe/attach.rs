@@ -5,7 +5,7 @@
 //! stripes when they become idle instead of handing them on; a closing gate lets the line run dry.
 
 use braid_geometry::{ChunkRow, Slot};
-use braid_hooks::{Bug, Mark, planted, reached};
+use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 
 use super::band::{Attachment, Band};
 use super::machine::Stripes;
@@ -34,7 +34,8 @@ impl Stripes {
     }
 
     fn assign(&mut self, number: u32, band: Band) {
-        let row = ChunkRow(band.row.0 + u64::from(planted(Bug::NextRowsMap)));
+        let row = band.row;
+        let row = spoiled(Bug::NextRowsMap, row, ChunkRow(row.0.wrapping_add(1)));
         self.pool.assign(number, band, self.geometry.row_map(row));
     }
 
@@ -54,7 +55,8 @@ impl Stripes {
     /// Answers a write now, if it may be.
     fn answer_early(&mut self, common: &mut Common, number: u32, work: &mut Attachment) {
         let dirty_sectors = common.kept_sectors_with(work.piece);
-        let is_durable = work.want.is_durable() && !planted(Bug::FuaAnsweredEarly);
+        let is_durable = work.want.is_durable();
+        let is_durable = spoiled(Bug::FuaAnsweredEarly, is_durable, false);
         let may = !is_durable
             && !work.lacks_intent
             && common.view.gate == Gate::Open
@@ -85,7 +87,10 @@ impl Stripes {
     /// Whether the level can make up for one more loss in the stripe's band: a write that is answered early there can be
     /// carried out even if a member fails it.
     fn can_lose_more(&self, common: &Common, number: u32) -> bool {
-        if self.is_whole && !self.damage.has_torn() || planted(Bug::EarlyWithoutSpare) {
+        if self.is_whole && !self.damage.has_torn() {
+            return true;
+        }
+        if planted(Bug::EarlyWithoutSpare) {
             return true;
         }
         let band = self.pool.stripe(number).band();
@@ -102,10 +107,11 @@ impl Stripes {
             reached(Mark::Superseded);
             common.counters.cache.superseded_writes += 1;
             common.release_payload(older.piece);
-            let (Some(epoch), false) = (older.dirty_epoch, planted(Bug::DebtForgotten)) else {
-                older.dirty_epoch.into_iter().for_each(|epoch| self.release_dirty(common, epoch));
+            let Some(epoch) = older.dirty_epoch else { continue };
+            if planted(Bug::DebtForgotten) {
+                self.release_dirty(common, epoch);
                 continue;
-            };
+            }
             if let Some(own) = work.dirty_epoch.replace(epoch) {
                 work.dirty_epoch = Some(epoch.min(own));
                 self.release_dirty(common, epoch.max(own));

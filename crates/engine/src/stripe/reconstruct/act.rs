@@ -391,8 +391,10 @@ impl Reconstruct {
             }
             reached(Mark::RepairsStripe);
             around.common.counters.read_repairs += 1;
-            let is_wrong = planted(Bug::RepairWritesWrong);
-            let from = if is_wrong { Slot((slot.0 + 1) % self.geometry.slots()) } else { slot };
+            let mut from = slot;
+            if planted(Bug::RepairWritesWrong) {
+                from = Slot((slot.0 + 1) % self.geometry.slots());
+            }
             for extent in repaired.extents() {
                 let buffer = blocks.at(from, extent.offset);
                 let io = ReadIo { place, slot, extent, is_repair: true };

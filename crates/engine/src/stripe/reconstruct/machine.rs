@@ -330,7 +330,10 @@ impl Reconstruct {
             };
             let waits_for = |slot: Slot| read.columns[usize::from(slot.0)].out > 0;
             let is_stuck = around.common.clocks.slots_out().any(waits_for);
-            if want.insists || !is_stuck || planted(Bug::WaitsBehindStuck) {
+            if want.insists || !is_stuck {
+                continue;
+            }
+            if planted(Bug::WaitsBehindStuck) {
                 continue;
             }
             reached(Mark::ReadAbandoned);
@@ -348,9 +351,11 @@ fn may_begin(around: &Around<'_>, band: &Band, origin: &Origin, waits: Waits) ->
     if waits == Waits::ForBatch {
         return stripe.is_stuck(&around.common.clocks);
     }
+    if planted(Bug::WaitsBehindStuck) {
+        return false;
+    }
     let is_out = |slot: Slot| around.common.clocks.sits_out(slot);
     let may = !origin.insists()
-        && !planted(Bug::WaitsBehindStuck)
         && match stripe.phase() {
             BatchPhase::Ready | BatchPhase::AwaitRecord => true,
             BatchPhase::Fill => stripe.slots_at(ColumnState::Reading).any(is_out),
