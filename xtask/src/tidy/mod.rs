@@ -5,8 +5,9 @@
 //!
 //! ```text
 //! Tree ── text ───┐
-//!      ── rooms ──┼── findings ── printed
-//!      ── circles ┤
+//!      ── rooms ──┤
+//!      ── circles ┼── findings ── printed
+//!      ── plants ─┤
 //!      ── docs ───┤
 //! metadata ─ crates┘
 //! ```
@@ -19,6 +20,7 @@ mod circles;
 mod crates;
 mod docs;
 mod licence;
+mod plants;
 mod rooms;
 mod source;
 #[cfg(test)]
@@ -49,11 +51,12 @@ enum Rule {
     GplText,
     Links,
     Circles,
+    PlantedBugs,
 }
 
 impl Rule {
     /// Every rule; a rule that is missing here could not be named by a document.
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::Dependencies,
         Self::Licences,
         Self::ForbidUnsafe,
@@ -67,6 +70,7 @@ impl Rule {
         Self::GplText,
         Self::Links,
         Self::Circles,
+        Self::PlantedBugs,
     ];
 
     const fn name(self) -> &'static str {
@@ -84,6 +88,7 @@ impl Rule {
             Self::GplText => "gpl-text",
             Self::Links => "links",
             Self::Circles => "circles",
+            Self::PlantedBugs => "planted-bugs",
         }
     }
 }
@@ -133,6 +138,7 @@ fn check(root: &Path) -> Result<(Vec<Finding>, usize)> {
     for source in &tree.sources {
         text::check_source(source, &mut findings);
         rooms::check(source, &mut findings);
+        plants::check(source, &mut findings);
     }
     for document in &tree.documents {
         text::check_document(document, &mut findings);
