@@ -6,7 +6,7 @@
 //! `Volume` adds: memory, and a driver that carries the steps out.
 //!
 //! ```text
-//!   ask ──▶ check ──▶ turnstile ──▶ fetch ─▶ store │ whole │ flush ──▶ answered ──▶ concluded
+//!   ask ──▶ check ──▶ write admission ──▶ fetch ─▶ store │ whole │ flush ──▶ answered ──▶ concluded
 //!            denied        waits      (requests in sectors)    by the array    the client knows
 //! ```
 //!

@@ -68,7 +68,7 @@ fn random_worlds_hold_and_meet_every_kind_of_fault() {
         "run-beyond",
         "merged-sector",
         "part-of-a-sector-read",
-        "turnstile-waits",
+        "write-admission-waits",
         "call-denied",
         "nbd-refused",
         "nbd-out-of-order",

@@ -80,7 +80,7 @@ impl World {
         if is_in {
             self.go_on(id, Ok(()));
         } else {
-            self.tally.count("turnstile-waits");
+            self.tally.count("write-admission-waits");
             self.engine.clients.waiting.push_back(id);
         }
     }

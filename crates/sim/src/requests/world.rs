@@ -19,7 +19,7 @@ impl World {
         name
     }
 
-    /// Asks for whole sectors, past the turnstile: nothing else may be in there.
+    /// Asks for whole sectors, past the write admission: nothing else may be in there.
     pub(crate) fn issue(&mut self, operation: Operation, start: u64, sectors: u64) -> RequestId {
         self.tally.requests += 1;
         let id = self.next_request;
