@@ -66,6 +66,8 @@ mod taint;
 mod tally;
 mod trace;
 mod wire;
+#[cfg(test)]
+mod work_tests;
 mod workload;
 mod world;
 

@@ -18,9 +18,6 @@ use super::source::{Source, block_end, word_after, words};
 use super::tree::Tree;
 use super::{Finding, Rule};
 
-/// Folders that are not looked at yet.
-const LEFT_OUT: [&str; 1] = ["crates/sim/"];
-
 /// Circles that stay, by a file of theirs, and why.
 const STAY: [(&str, &str); 1] = [(
     "crates/ring/src/worker.rs",
