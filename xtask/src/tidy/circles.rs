@@ -67,7 +67,7 @@ pub(super) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
     for root in &tree.sources {
         let name = root.name();
         let is_root = name.ends_with("src/lib.rs") || name.ends_with("src/main.rs");
-        if is_root && !LEFT_OUT.iter().any(|folder| name.starts_with(folder)) {
+        if is_root {
             check_crate(tree, root, findings);
         }
     }
