@@ -62,33 +62,45 @@ struct Method {
 /// From which file to which, and where that is said.
 type Edges = Vec<BTreeMap<usize, usize>>;
 
-/// Finds circles of files in every crate.
+/// Finds circles of files in every crate, and circles that are said to stay and are gone.
 pub(super) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
+    let mut staying = BTreeSet::new();
     for root in &tree.sources {
         let name = root.name();
         let is_root = name.ends_with("src/lib.rs") || name.ends_with("src/main.rs");
         if is_root {
-            check_crate(tree, root, findings);
+            check_crate(tree, root, &mut staying, findings);
+        }
+    }
+    for (file, reason) in STAY {
+        if !staying.contains(file) && tree.sources.iter().any(|source| source.name() == file) {
+            let text =
+                format!("no circle of files here any more ({reason}): drop it from the list");
+            findings.push(Finding::new(Rule::Circles, file, 1, text));
         }
     }
 }
 
-fn check_crate(tree: &Tree, root: &Source, findings: &mut Vec<Finding>) {
+fn check_crate(
+    tree: &Tree,
+    root: &Source,
+    staying: &mut BTreeSet<&'static str>,
+    findings: &mut Vec<Finding>,
+) {
     let modules = modules(tree, root);
     let edges = edges(&modules);
     let mut reported = BTreeSet::new();
     for start in 0..modules.len() {
         let Some(circle) = shortest_circle(&edges, start) else { continue };
-        let stays = STAY
-            .iter()
-            .any(|(file, _)| circle.iter().any(|module| modules[*module].source.name() == *file));
-        if !stays && !circle.iter().any(|module| reported.contains(module)) {
+        let files: Vec<String> =
+            circle.iter().chain([&start]).map(|module| modules[*module].source.name()).collect();
+        let stays = STAY.iter().find(|(file, _)| files.iter().any(|name| name == file));
+        if let Some((file, _)) = stays {
+            staying.insert(*file);
+            continue;
+        }
+        if !circle.iter().any(|module| reported.contains(module)) {
             let line = modules[start].source.line_of(edges[start][&circle[1 % circle.len()]]);
-            let files: Vec<String> = circle
-                .iter()
-                .chain([&start])
-                .map(|module| modules[*module].source.name())
-                .collect();
             let text = format!("a circle of files: {}", files.join(" -> "));
             findings.push(Finding::new(Rule::Circles, &files[0], line, text));
         }
@@ -469,6 +481,21 @@ mod tests {
         assert_eq!(circles(&[ROOT, a, b]), ROUND);
         let other = ("a.rs", "pub struct Core;\nfn f(car: &Car) { car.drive() }\n");
         assert_eq!(circles(&[ROOT, other, b]), [""; 0], "another type's");
+    }
+
+    #[test]
+    fn a_circle_that_is_gone_leaves_the_list() {
+        let source = |path: &str, text| Source::new(format!("crates/ring/src/{path}"), text);
+        let found = |handler| {
+            let root = source("lib.rs", "mod worker;\nmod handler;\n");
+            let worker = source("worker.rs", "use crate::handler::Handler;\npub struct Worker;\n");
+            let sources = vec![root, worker, source("handler.rs", handler)];
+            let mut findings = Vec::new();
+            check(&Tree { sources, documents: Vec::new() }, &mut findings);
+            findings.len()
+        };
+        assert_eq!(found("use crate::worker::Worker;\npub trait Handler {}\n"), 0, "it stays");
+        assert_eq!(found("pub trait Handler {}\n"), 1);
     }
 
     #[test]

@@ -23,8 +23,8 @@ pub(super) const EVENTS: u64 = 40;
 /// More stripes than that are never asked for.
 const STRIPES_MAX: u32 = 40;
 
-/// Disks of which so many have a role make for superblocks of two sectors.
-const LONG_NUMBERS: u16 = 300;
+/// Numbers from this one on make for superblocks of two sectors.
+const LONG_FROM: u16 = 300;
 
 /// 4 KiB, 64 KiB, and 256 KiB where the stripe unit is smaller than the chunk.
 pub(super) const CHUNKS: [u32; 3] = [8, 128, 512];
@@ -52,7 +52,7 @@ impl Scene {
         let stripes = *random.pick(&[1, 2, 8]);
         let tuning = Tuning { stripes, mode: CacheMode::WriteThrough, ..Tuning::default() };
         // In a quarter of the stories superblocks tear, and are written in waves.
-        let first_number = if seed % 4 == 3 { LONG_NUMBERS } else { 0 };
+        let first_number = if seed % 4 == 3 { LONG_FROM } else { 0 };
         let scene = Self {
             design: Design { first_number, ..design },
             seed,
