@@ -49,6 +49,8 @@ pub enum Outcome {
     Compared(Difference),
     /// Some of it could not be read, or has no member, and so it was not compared.
     Unreadable,
+    /// A member that it needs sits out, or began to: held up, the band would hold up clients. To be asked for again later.
+    SitsOut,
 }
 
 /// Sectors of a stripe unit whose parity is not what the data makes it.

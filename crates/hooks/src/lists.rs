@@ -133,6 +133,10 @@ named! {
         FuaAnsweredEarly = "fua-answered-early",
         /// Cache: a write that takes another's place does not take over what it owes.
         DebtForgotten = "debt-forgotten",
+        /// Background work: a band is compared while it is written.
+        ComparesWhileWritten = "compares-while-written",
+        /// Background work: a comparison leaves out the second data column.
+        CompareForgetsColumn = "compare-forgets-column",
         /// Cache: reads do not look for what the members do not have yet.
         ReadsPastDirt = "reads-past-dirt",
         /// Cache: of several writes a read sees the oldest.
@@ -527,6 +531,8 @@ named! {
         WorkBegins = "work-begins",
         /// Background work: parity is not what the data makes it.
         ParityDiffers = "parity-differs",
+        /// Background work: put off, since a member sits out.
+        WorkSitsOut = "work-sits-out",
         /// Background work: a column cannot be read.
         WorkRefused = "work-refused",
         /// Stripe: the same while the stripe of its band is stuck in a write.

@@ -44,6 +44,8 @@ pub(crate) enum Purpose {
     Elevators,
     /// Who is watched, and which disk pauses.
     Pauses,
+    /// What is compared in the background.
+    Background,
 }
 
 /// The streams of the cycle that runs, and what is left out of it.

@@ -155,6 +155,7 @@ impl World {
         self.plan_tuning(times);
         self.plan_elevators(times);
         self.plan_pauses(times);
+        self.plan_background(times);
         self.trust();
         let moment = Moment::any(self);
         let end = self.clock.step + steps;

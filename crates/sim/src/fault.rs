@@ -68,6 +68,11 @@ pub(crate) enum Mishap {
     SetsElevators {
         seed: u64,
     },
+    /// Nor this: a job compares a band of this chunk row.
+    Compares {
+        row: u64,
+        seed: u64,
+    },
 }
 
 impl Mishap {
@@ -91,6 +96,7 @@ impl Mishap {
             Self::Pauses => "disk-pauses",
             Self::GoesOn => "disk-goes-on",
             Self::SetsElevators { .. } => "elevators-set",
+            Self::Compares { .. } => "band-is-compared",
         }
     }
 }

@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::cast_possible_truncation, reason = "a small world: all its numbers are small")]
 
+mod background;
 mod bad_blocks;
 mod cache;
 mod call;

@@ -36,6 +36,11 @@ pub(crate) struct LostSectors {
 }
 
 impl LostSectors {
+    /// Whether nothing was lost.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sectors.is_empty()
+    }
+
     /// A write of these sectors begins.
     pub(crate) fn write_begins(&mut self, (start, sectors): (u64, u64)) {
         for (_, loss) in self.sectors.range_mut(start..start + sectors) {

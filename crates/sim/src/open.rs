@@ -16,6 +16,7 @@ use braid_engine::array::{
 };
 use braid_engine::effect::{Report, SlowMembers};
 use braid_engine::request::Regions;
+use braid_engine::work::Work;
 use braid_engine::{CacheConfig, CacheMode, Instant, Shard, Tuning, open};
 use braid_geometry::Geometry;
 use braid_ondisk::{
@@ -66,6 +67,7 @@ pub(crate) enum Message {
     WriteBack(u64),
     Tuning(Tuning),
     SlowMembers(Arc<SlowMembers>),
+    Work(Work),
 }
 
 /// A shard with its memory and what is on its way to it and from it.

@@ -24,6 +24,7 @@ use braid_engine::request::{RequestId, ShardIndex};
 use braid_engine::{Instant, computation};
 use braid_geometry::Geometry;
 
+use crate::background::Background;
 use crate::bad_blocks::BadLogs;
 use crate::causes::Failures;
 use crate::chances::{Chances, Purpose};
@@ -82,6 +83,7 @@ pub(crate) struct Engine {
     pub(crate) payloads: Payloads,
     pub(crate) held: Held,
     pub(crate) lost: LostSectors,
+    pub(crate) background: Background,
     pub(crate) clients: Clients,
     pub(crate) plan: Plan,
     pub(crate) order: Order,
@@ -111,6 +113,7 @@ impl Engine {
             payloads: Payloads::new(),
             held: Held::default(),
             lost: LostSectors::default(),
+            background: Background::default(),
             clients: Clients::default(),
             plan: Plan::default(),
             order,
@@ -295,6 +298,7 @@ impl World {
             Mishap::Pauses => disk.ills.stalled = true,
             Mishap::GoesOn => self.goes_on(index),
             Mishap::SetsElevators { seed } => self.set_elevators(&mut Random::new(seed)),
+            Mishap::Compares { row, seed } => self.ask_for_comparison(row, seed),
             Mishap::Tunes(tuning) => {
                 for side in &mut self.engine.machines.shards {
                     side.inbox.push_back(Message::Tuning(tuning));
@@ -345,6 +349,7 @@ impl World {
             Message::Query => side.shard.handle_activity_query(now),
             Message::WriteBack(round) => side.shard.handle_write_back(now, round),
             Message::SlowMembers(slow_members) => side.shard.handle_slow_members(now, slow_members),
+            Message::Work(work) => side.shard.handle_work(now, work),
             Message::Tuning(tuning) => {
                 side.cache.tuning = tuning;
                 side.age_before_ms = side.age_before_ms.max(tuning.age_max_ms);
@@ -530,7 +535,7 @@ impl World {
             self.queue_io(index, io);
         }
         let shard = &mut self.engine.machines.shards[index].shard;
-        let reports: Vec<Report> = std::iter::from_fn(|| shard.poll_report()).collect();
+        let mut reports: Vec<Report> = std::iter::from_fn(|| shard.poll_report()).collect();
         let lost = |report: &Report| match report {
             Report::WriteLost { start, sectors, .. } => Some((start.0, *sectors)),
             _ => None,
@@ -561,6 +566,7 @@ impl World {
         }
         released.iter().for_each(|request| self.release(index, *request));
         lost.into_iter().for_each(|range| self.lose_sectors(range, &released));
+        reports.retain(|report| !self.take_result(index, report));
         self.engine.machines.shards[index].reports.extend(reports);
         self.check_held(index);
     }
@@ -623,6 +629,7 @@ impl World {
             }
         }
         self.engine.slow.time_stands = false;
+        assert!(self.engine.background.is_over(), "background work hangs");
     }
 
     /// Whether nothing is on its way, whatever time may bring.

@@ -15,7 +15,7 @@ use crate::context::{Common, PieceKey};
 use crate::ids::RequestId;
 use crate::sectors::SectorSet;
 use crate::slab::Slab;
-use crate::work::{Class, Difference, Work};
+use crate::work::{self, Class, Difference, Work};
 
 /// Clients' reads under way at once; more wait for one to end, which takes as long as the other members take.
 const READS_MAX: usize = 32;
@@ -290,6 +290,13 @@ impl Reconstruct {
         origin: Origin,
         waits: Waits,
     ) -> bool {
+        if let Origin::Background(work) = origin
+            && around.common.clocks.is_any_out()
+        {
+            self.outcomes.push_back(Outcome::Wake(band.key));
+            sits_out(around, &work);
+            return true;
+        }
         let may = may_begin(around, &band, &origin, waits)
             || waits == Waits::ForBand && !origin.insists() && self.waits_for_repair(around, &band);
         if !may {
@@ -325,12 +332,10 @@ impl Reconstruct {
     pub(in super::super) fn abandon(&mut self, around: &mut Around<'_>) {
         for place in 0..self.reads.len() {
             let read = &mut self.reads[place];
-            let (Some(band), Some(Origin::Client(want))) = (read.band, read.origin) else {
-                continue;
-            };
+            let (Some(band), Some(origin)) = (read.band, read.origin) else { continue };
             let waits_for = |slot: Slot| read.columns[usize::from(slot.0)].out > 0;
             let is_stuck = around.common.clocks.slots_out().any(waits_for);
-            if want.insists || !is_stuck {
+            if !is_stuck || origin.client().is_some_and(|want| want.insists) {
                 continue;
             }
             if planted(Bug::WaitsBehindStuck) {
@@ -339,10 +344,19 @@ impl Reconstruct {
             reached(Mark::ReadAbandoned);
             read.origin = None;
             read.holds_band = false;
-            self.outcomes.push_back(Outcome::Anew(band, want));
+            match origin {
+                Origin::Client(want) => self.outcomes.push_back(Outcome::Anew(band, want)),
+                Origin::Background(work) => sits_out(around, &work),
+            }
             self.outcomes.push_back(Outcome::Wake(band.key));
         }
     }
+}
+
+/// Background work is not done while a member sits out: its band would be held, and clients with it.
+fn sits_out(around: &mut Around<'_>, work: &Work) {
+    reached(Mark::WorkSitsOut);
+    around.common.work_done(work.id, work::Outcome::SitsOut);
 }
 
 /// The table above.
@@ -353,6 +367,9 @@ fn may_begin(around: &Around<'_>, band: &Band, origin: &Origin, waits: Waits) ->
     }
     if planted(Bug::WaitsBehindStuck) {
         return false;
+    }
+    if planted(Bug::ComparesWhileWritten) && matches!(origin, Origin::Background(_)) {
+        return true;
     }
     let is_out = |slot: Slot| around.common.clocks.sits_out(slot);
     let may = !origin.insists()

@@ -37,7 +37,8 @@
 //!
 //! *Background work* reads every column of a band while the band is not written, as one that insists, and has a result in
 //! place of an answer: for a comparison every data column is added to P, and its multiple to Q, and what is not zero then
-//! differs. It begins when no client's read waits for a place, and takes a part of the places only.
+//! differs. It begins when no client's read waits for a place, and takes a part of the places only. While a member sits out it
+//! gives its band up: what waits for that band would wait for the member.
 //!
 //! *Repair.* What could not be read and has been solved for is written again, so that a bad sector gets a new place, while
 //! the band's stripe still waits. It changes no content. A client's answer does not wait for it.
