@@ -1,4 +1,4 @@
-//! Settings of the stripe cache: what it is made for, and what can change while it works.
+//! Settings of the engine, and their defaults: of the stripe cache, and of when a slow member sits out.
 
 /// When a write is answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

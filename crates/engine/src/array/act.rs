@@ -8,9 +8,10 @@ use braid_geometry::{Family, Slot};
 
 use super::decide::{Action, Activity, FlushPurpose, decide};
 use super::effect::{ArrayEffect, MetadataRecord, Notice};
+use super::event_count::Change;
 use super::machine::{Array, Closing, Flushes, Update};
 use super::roster::Unrecorded;
-use super::superblock::{Change, SuperblockState};
+use super::update::SuperblockState;
 use super::view::{ArrayView, Gate};
 use super::waves::next_wave;
 use crate::Instant;
@@ -25,7 +26,7 @@ enum Why {
     Activity,
     /// A member is out, or was away.
     Devices,
-    /// What they say is said a second time ([`super::superblock`]).
+    /// What they say is said a second time ([`super::event_count`]).
     Again,
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use braid_geometry::{LogicalSector, Slot};
 
-use super::superblock::SuperblockState;
+use super::update::SuperblockState;
 use super::view::ArrayView;
 use crate::cause::Cause;
 use crate::effect::SlowMembers;

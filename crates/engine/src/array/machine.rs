@@ -8,11 +8,12 @@ use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 
 use super::decide::{Activity, FlushPurpose};
 use super::effect::{ArrayEffect, MetadataArea, Notice};
+use super::event_count::Events;
 use super::roster::Roster;
 use super::set::Set;
 use super::setup::ArraySetup;
 use super::sitting_out::SittingOut;
-use super::superblock::{DeviceRole, Events, SuperblockState};
+use super::update::{DeviceRole, SuperblockState};
 use super::view::MemberView;
 use crate::Instant;
 use crate::cause::Cause;

@@ -10,7 +10,7 @@
 //!     ▲   write superblocks "active",          close the gate, wait for every shard,   │
 //!     │   then open the gate                   flush members, write "clean"            │
 //!     └────────────────────────────────────────────────────────────────────────────────┘
-//!   a little later, and nothing waits for it: the same once more, with one more event (`superblock`)
+//!   a little later, and nothing waits for it: the same once more, with one more event (`event_count`)
 //!   at any time: a member failed ─▶ write the survivors' superblocks ─▶ publish a view without it
 //! ```
 //!
@@ -19,6 +19,7 @@
 mod act;
 mod decide;
 mod effect;
+mod event_count;
 mod facts;
 mod machine;
 mod roster;
@@ -26,7 +27,6 @@ mod set;
 mod setup;
 mod sitting_out;
 mod slow_members;
-mod superblock;
 mod update;
 mod view;
 mod waves;
@@ -35,7 +35,6 @@ pub use crate::ids::MemberId;
 pub use effect::{ArrayEffect, MetadataArea, MetadataRecord, Notice};
 pub use machine::Array;
 pub use setup::{ArraySetup, MemberSetup};
-pub use superblock::{DeviceRole, SuperblockState};
-pub use update::{UpdateTimes, level_with, update_for};
+pub use update::{DeviceRole, SuperblockState, UpdateTimes, level_with, update_for};
 pub use view::{ArrayView, Gate, MemberView};
 pub(crate) use waves::next_wave;

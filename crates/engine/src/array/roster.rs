@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use braid_geometry::Slot;
 
-use super::superblock::DeviceRole;
+use super::update::DeviceRole;
 use super::view::MemberView;
 use crate::cause::Cause;
 use crate::ids::MemberId;

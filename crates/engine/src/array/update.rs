@@ -3,13 +3,35 @@
 //! Every driver writes superblocks this way. The time is the driver's to tell: one for all members of an update, which is
 //! what tells an old copy of a member from the member where the counts are equal.
 
+use braid_geometry::Slot;
 use braid_hooks::{Bug, planted};
 use std::sync::Arc;
 
 use braid_ondisk::{Role, Superblock, SuperblockUpdate, Timestamp};
 
-use super::superblock::SuperblockState;
 use crate::ids::MemberId;
+
+/// Role of one device as the superblocks' table shall say. Devices not listed are faulty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceRole {
+    /// The member.
+    pub member: MemberId,
+    /// Its index in the table.
+    pub device_number: u16,
+    /// Its slot; none for a spare.
+    pub slot: Option<Slot>,
+}
+
+/// What all superblocks of the array shall say after an update.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SuperblockState {
+    /// The event counter.
+    pub events: u64,
+    /// Zero while active; where redundancy agrees up to otherwise (`u64::MAX`: everywhere).
+    pub resync_offset: u64,
+    /// Every device that is part of the array.
+    pub roles: Arc<[DeviceRole]>,
+}
 
 /// The times that updates carry.
 #[derive(Clone, Copy, Debug)]

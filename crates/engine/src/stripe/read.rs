@@ -4,8 +4,11 @@
 //! member does not have yet ([`super::read_dirty`]). When such a read fails, or cannot be made, the range
 //! is made from the other members ([`super::reconstruct`]).
 
+use std::ops::Range;
+
 use braid_geometry::{LogicalSector, MemberSector, Slot, StripeGeometry};
 use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes, spoiled};
+use smallvec::SmallVec;
 
 use super::band::{Band, BandKey, Bands, Run};
 use super::damage::sectors_of;
@@ -17,8 +20,6 @@ use crate::context::{Common, PieceKey};
 use crate::effect::{MemberFault, MemberOperation};
 use crate::ids::{IoId, RequestId};
 use crate::request::{Fault, Operation, Piece};
-use smallvec::SmallVec;
-use std::ops::Range;
 
 impl Stripes {
     pub(super) fn begin_read(&mut self, common: &mut Common, key: PieceKey, piece: &Piece) {

@@ -2,6 +2,7 @@
 
 use braid_geometry::Slot;
 use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes};
+use smallvec::SmallVec;
 
 use super::super::band::Band;
 use super::super::batch::Phase as BatchPhase;
@@ -122,6 +123,7 @@ impl Read {
             wanted: self.origin.is_some(),
             phase: self.phase,
             need: Need::Nothing,
+            to_repair: false,
             is_final: true,
         };
         if outstanding || self.phase != Phase::Fill {
@@ -192,7 +194,8 @@ impl Reconstruct {
     /// Lets a read go on until it waits for an event, or is over.
     fn step(&mut self, around: &mut Around<'_>, place: u32) {
         loop {
-            let (facts, plan) = self.reads[place as usize].facts(around);
+            let (mut facts, plan) = self.reads[place as usize].facts(around);
+            facts.to_repair = !self.to_repair(around, place).is_empty();
             match decide(&facts) {
                 Action::Wait => return,
                 Action::Release => return self.release(place),
@@ -201,6 +204,7 @@ impl Reconstruct {
                 Action::Divide => self.divide(around, place),
                 Action::Insist => self.insist(place),
                 Action::Answer => self.answer(around, place),
+                Action::Repair => self.repair(around, place),
                 Action::Refuse => self.refuse(around, place),
             }
         }
@@ -362,7 +366,6 @@ impl Reconstruct {
         }
     }
 
-    /// Answers, then writes again what could not be read.
     fn answer_client(&mut self, around: &mut Around<'_>, place: u32, want: &Want) {
         let band = *self.reads[place as usize].band();
         let is_lost = around.damage.is_lost(band.sectors(&self.geometry, &want.run));
@@ -371,27 +374,39 @@ impl Reconstruct {
         }
         let result = if is_lost { Err(Fault::Lost) } else { Ok(()) };
         around.common.part_done(want.piece, result);
+    }
+
+    /// What of a read that has been answered can be written again, by slot: what could not be read and was solved for.
+    fn to_repair(&self, around: &Around<'_>, place: u32) -> SmallVec<[(Slot, SectorSet); 2]> {
+        let read = &self.reads[place as usize];
+        if read.origin.is_some() || read.phase != Phase::Compute || !read.holds_band {
+            return SmallVec::new();
+        }
+        let band = read.band();
         // A stripe that is writing goes on doing so, and must not be met.
-        let is_written = around.batch_of(&band).is_some_and(|stripe| {
+        let is_written = around.batch_of(band).is_some_and(|stripe| {
             matches!(stripe.phase(), BatchPhase::Write | BatchPhase::AwaitRecord)
         });
         // Another read of the band may be repairing the same sectors.
         let is_repairing =
             |read: &Read| read.repairs && read.band.is_some_and(|other| other.key == band.key);
-        if !is_written && around.common.may_repair() && !self.reads.iter().any(is_repairing) {
-            self.repair(around, place);
+        if is_written || !around.common.may_repair() || self.reads.iter().any(is_repairing) {
+            return SmallVec::new();
         }
+        let repaired = |slot: Slot| {
+            let column = read.column(slot);
+            (slot, column.unreadable.common(column.valid))
+        };
+        let may_help = |(slot, set): &(Slot, SectorSet)| {
+            let is_there = around.common.view.member(*slot).is_some();
+            !set.is_empty() && is_there && !around.common.clocks.sits_out(*slot)
+        };
+        read.slots().map(repaired).filter(may_help).collect()
     }
 
     fn repair(&mut self, around: &mut Around<'_>, place: u32) {
         let blocks = self.blocks(place);
-        for slot in self.reads[place as usize].slots() {
-            let column = self.reads[place as usize].column(slot);
-            let repaired = column.unreadable.common(column.valid);
-            let is_there = around.common.view.member(slot).is_some();
-            if repaired.is_empty() || !is_there || around.common.clocks.sits_out(slot) {
-                continue;
-            }
+        for (slot, repaired) in self.to_repair(around, place) {
             reached(Mark::RepairsStripe);
             around.common.counters.read_repairs += 1;
             let mut from = slot;
@@ -401,10 +416,11 @@ impl Reconstruct {
             for extent in repaired.extents() {
                 let buffer = blocks.at(from, extent.offset);
                 let io = ReadIo { place, slot, extent, is_repair: true };
-                self.reads[place as usize].repairs = true;
                 self.submit(around, io, MemberOperation::Write { buffer, durable: false });
             }
         }
+        let read = &mut self.reads[place as usize];
+        (read.repairs, read.phase) = (true, Phase::Repair);
     }
 
     fn release(&mut self, place: u32) {

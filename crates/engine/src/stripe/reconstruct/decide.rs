@@ -3,6 +3,7 @@
 //! | outstanding | wanted | phase   | need       | final | action   |
 //! |-------------|--------|---------|------------|-------|----------|
 //! | yes         |        |         |            |       | Wait     |
+//! | no          | no     | Compute | to repair  |       | Repair   |
 //! | no          | no     |         |            |       | Release  |
 //! | no          | yes    | Fill    | Reads      |       | Read     |
 //! | no          | yes    | Fill    | Nothing    |       | Compute  |
@@ -23,6 +24,8 @@ pub(super) enum Phase {
     Fill,
     /// Its bytes are being computed.
     Compute,
+    /// What could not be read is being written again.
+    Repair,
 }
 
 /// A read at a glance.
@@ -35,6 +38,8 @@ pub(super) struct Facts {
     pub(super) phase: Phase,
     /// Only meaningful in [`Phase::Fill`].
     pub(super) need: Need,
+    /// What could not be read has been solved for, and may be written again. Only meaningful when nothing waits for it.
+    pub(super) to_repair: bool,
     /// Nothing was left out that could be asked after all: a member that sits out, or one that is being written.
     pub(super) is_final: bool,
 }
@@ -46,6 +51,8 @@ pub(super) enum Action {
     Wait,
     /// Its place is free for another.
     Release,
+    /// Write again what could not be read.
+    Repair,
     /// Read what is lacking.
     Read,
     /// Solve, and copy out.
@@ -54,7 +61,7 @@ pub(super) enum Action {
     Divide,
     /// Read again, from whatever member it takes, and however long that lasts.
     Insist,
-    /// Answer: the bytes are there. What could not be read is written again.
+    /// Answer: the bytes are there.
     Answer,
     /// Answer: impossible.
     Refuse,
@@ -64,8 +71,9 @@ pub(super) enum Action {
 pub(super) fn decide(facts: &Facts) -> Action {
     match *facts {
         Facts { outstanding: true, .. } => Action::Wait,
+        Facts { wanted: false, phase: Phase::Compute, to_repair: true, .. } => Action::Repair,
         Facts { wanted: false, .. } => Action::Release,
-        Facts { phase: Phase::Compute, .. } => Action::Answer,
+        Facts { phase: Phase::Compute | Phase::Repair, .. } => Action::Answer,
         Facts { need: Need::Reads, .. } => Action::Read,
         Facts { need: Need::Nothing, .. } => Action::Compute,
         Facts { need: Need::Less, .. } => Action::Divide,
@@ -80,15 +88,16 @@ mod tests {
 
     fn all_facts() -> impl Iterator<Item = Facts> {
         let needs = [Need::Nothing, Need::Reads, Need::Less, Need::Impossible];
-        let phases = [Phase::Fill, Phase::Compute];
+        let phases = [Phase::Fill, Phase::Compute, Phase::Repair];
         let cases = phases.into_iter().flat_map(move |phase| needs.map(|need| (phase, need)));
         cases.flat_map(|(phase, need)| {
-            (0..8).map(move |bits: u32| Facts {
+            (0..16).map(move |bits: u32| Facts {
                 outstanding: bits & 1 != 0,
                 wanted: bits & 2 != 0,
                 phase,
                 need,
                 is_final: bits & 4 != 0,
+                to_repair: bits & 8 != 0,
             })
         })
     }
@@ -102,10 +111,15 @@ mod tests {
             if facts.outstanding {
                 continue;
             }
-            assert_eq!(action == Action::Release, !facts.wanted, "{facts:?}");
+            let is_over = matches!(action, Action::Release | Action::Repair);
+            assert_eq!(is_over, !facts.wanted, "no client waits for a repair: {facts:?}");
             match action {
                 Action::Wait | Action::Release => {}
-                Action::Answer => assert_eq!(facts.phase, Phase::Compute, "{facts:?}"),
+                Action::Repair => {
+                    let is_solved = facts.phase == Phase::Compute && facts.to_repair;
+                    assert!(is_solved, "written again once, when it is known: {facts:?}");
+                }
+                Action::Answer => assert_ne!(facts.phase, Phase::Fill, "{facts:?}"),
                 Action::Refuse => {
                     // Nothing is refused that can be had in part, or in another way.
                     assert!(facts.is_final, "{facts:?}");

@@ -1,4 +1,4 @@
-//! When superblocks change and how events are counted.
+//! How updates of superblocks are counted.
 //!
 //! Every update adds one to `events`, and is said twice: as soon as nothing else has to be done, once more with one more
 //! event [check: every_change_is_said_twice]. So a member that is one behind has missed an update in whose course nothing
@@ -19,33 +19,7 @@
 //! [check: clean_and_active_leave_events_where_they_were]. An old copy may then have the newest count; the time of the
 //! update tells it from the others.
 
-use crate::ids::MemberId;
 use braid_hooks::{Bug, Mark, reached, spoiled};
-use std::sync::Arc;
-
-use braid_geometry::Slot;
-
-/// Role of one device as the superblocks' table shall say. Devices not listed are faulty.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeviceRole {
-    /// The member.
-    pub member: MemberId,
-    /// Its index in the table.
-    pub device_number: u16,
-    /// Its slot; none for a spare.
-    pub slot: Option<Slot>,
-}
-
-/// What all superblocks of the array shall say after an update.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SuperblockState {
-    /// The event counter.
-    pub events: u64,
-    /// Zero while active; where redundancy agrees up to otherwise (`u64::MAX`: everywhere).
-    pub resync_offset: u64,
-    /// Every device that is part of the array.
-    pub roles: Arc<[DeviceRole]>,
-}
 
 /// The event counter with md's memory of whether it may step back.
 #[derive(Clone, Copy, Debug)]
