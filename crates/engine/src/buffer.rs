@@ -9,18 +9,18 @@
 //! shard arena:  | s0 slot0 | s0 slot1 | ... | s1 slot0 | ...      one stripe unit each
 //! ```
 //!
-//! # A payload's second side
+//! # A payload's shadow buffer
 //!
 //! A read that goes from a member straight into a payload may be *abandoned*: the member has stalled, and the
 //! range is made from the others. The device may still write the range, at any later time, so nothing else may. Hence
-//! a request has a second memory of the same length, which comes to be when it is first named: what is made instead
-//! goes there, at the same place. Offsets from [`SECOND_SIDE`] on name it.
+//! a request has a *shadow buffer* of the same length, which comes to be when it is first named: what is made instead
+//! goes there, at the same place. Offsets from [`SHADOW_BUFFER`] on name it.
 //!
-//! - A range of the second side is written by computations and reads that were handed out after the abandoned one, and never
+//! - A range of the shadow buffer is written by computations and reads that were handed out after the abandoned one, and never
 //!   by it [check: a_late_read_changes_no_answer].
 //! - A range is named there at most once in a request's life: what was made for it counts.
-//! - When the request is answered, its good bytes are the second side's where something was written there, and the
-//!   first side's elsewhere. The first side stays for as long as something may write it.
+//! - When the request is answered, its good bytes are the shadow buffer's where something was written there, and the
+//!   client's own elsewhere. The client's own stays for as long as something may write it.
 
 use crate::ids::RequestId;
 
@@ -28,24 +28,24 @@ use crate::ids::RequestId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockIndex(pub u32);
 
-/// Offsets in a payload from this one on are in its second memory, counted from here.
-pub const SECOND_SIDE: u32 = 1 << 31;
+/// Offsets in a payload from this one on are in its shadow buffer, counted from here.
+pub const SHADOW_BUFFER: u32 = 1 << 31;
 
-/// Which memory of a request.
+/// Which buffer of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Side {
+pub enum PayloadBuffer {
     /// The client's own.
-    First,
+    Client,
     /// What is made instead of what was abandoned.
-    Second,
+    Shadow,
 }
 
 /// Takes an offset that a [`Buffer::Payload`] has apart.
 #[must_use]
-pub fn side_of(offset_sectors: u32) -> (Side, u32) {
-    match offset_sectors.checked_sub(SECOND_SIDE) {
-        Some(offset_sectors) => (Side::Second, offset_sectors),
-        None => (Side::First, offset_sectors),
+pub fn payload_buffer_of(offset_sectors: u32) -> (PayloadBuffer, u32) {
+    match offset_sectors.checked_sub(SHADOW_BUFFER) {
+        Some(offset_sectors) => (PayloadBuffer::Shadow, offset_sectors),
+        None => (PayloadBuffer::Client, offset_sectors),
     }
 }
 
@@ -63,7 +63,7 @@ pub enum Buffer {
     Payload {
         /// Whose payload.
         request: RequestId,
-        /// Sectors into the payload; from [`SECOND_SIDE`] on into its second memory ([`side_of`]).
+        /// Sectors into the payload; from [`SHADOW_BUFFER`] on into its shadow buffer ([`payload_buffer_of`]).
         offset_sectors: u32,
     },
 }
@@ -77,11 +77,11 @@ impl Buffer {
                 Self::Block { block, offset_sectors: offset_sectors + sectors }
             }
             Self::Payload { request, offset_sectors } => {
-                let (side, _) = side_of(offset_sectors);
+                let (payload_buffer, _) = payload_buffer_of(offset_sectors);
                 let offset_sectors = offset_sectors + sectors;
                 assert_eq!(
-                    side_of(offset_sectors).0,
-                    side,
+                    payload_buffer_of(offset_sectors).0,
+                    payload_buffer,
                     "a place further on is in the same memory"
                 );
                 Self::Payload { request, offset_sectors }

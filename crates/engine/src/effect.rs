@@ -136,7 +136,7 @@ pub struct PieceReply {
     /// The write goes on after this answer: effects name its payload until
     /// [`crate::Shard::poll_release`] names the request, once for each piece that said so.
     pub keeps_payload: bool,
-    /// A read straight into the piece's payload was abandoned: it may write the payload's first side until it
+    /// A read straight into the piece's payload was abandoned: it may write the client's own buffer until it
     /// ends, which is after this answer. What was made instead is in the second ([`crate::buffer`]).
     pub leaves_payload: bool,
     /// The last failure at a member that befell the piece, if it is answered with an error and there was one.

@@ -134,7 +134,7 @@ fn asked(array: &mut Array) -> Asked {
             }
             ArrayEffect::Flush { member } => asked.flushes.push(member),
             ArrayEffect::Publish(view) => asked.views.push((view.epoch, view.gate)),
-            ArrayEffect::Notice(Notice::Told { .. }) => {}
+            ArrayEffect::Notice(Notice::Recorded { .. }) => {}
             ArrayEffect::Notice(notice) => asked.notices.push(notice),
             ArrayEffect::WriteBack { round } => {
                 array.handle_report(NOW, SHARD, Report::WrittenBack { round });

@@ -54,7 +54,7 @@ impl Told {
     fn drain(&mut self) {
         while let Some(effect) = self.array.poll_effect() {
             match effect {
-                ArrayEffect::Notice(Notice::Told { .. }) => {}
+                ArrayEffect::Notice(Notice::Recorded { .. }) => {}
                 ArrayEffect::Notice(notice) => self.notices.push(notice),
                 ArrayEffect::SlowMembers(slow_members) => {
                     self.sitting_out.clone_from(&slow_members.sitting_out);
@@ -64,7 +64,7 @@ impl Told {
         }
     }
 
-    fn hear(&mut self, shard: u16, member: u16, pace: Pace) {
+    fn note_pace(&mut self, shard: u16, member: u16, pace: Pace) {
         let report = Report::Pace { member: MemberId(member), pace };
         self.array.handle_report(Instant(self.now_ms * MS), ShardIndex(shard), report);
         self.drain();
@@ -75,7 +75,7 @@ impl Told {
         for _ in 0..for_ms / 50 {
             self.now_ms += 50;
             for (member, ms) in (0..).zip(each_ms) {
-                self.hear(
+                self.note_pace(
                     0,
                     member,
                     Pace { completed: 4, mean_ns: ms * MS, oldest_ns: ms * MS / 2 },
@@ -96,7 +96,7 @@ fn a_member_that_stalls_sits_out_at_once() {
     for age in (50..=150).step_by(50) {
         assert_eq!(told.out(), [0; 0], "after {age} ms");
         told.now_ms += 50;
-        told.hear(1, 2, Pace { completed: 0, mean_ns: 0, oldest_ns: age * MS });
+        told.note_pace(1, 2, Pace { completed: 0, mean_ns: 0, oldest_ns: age * MS });
     }
     assert_eq!(told.out(), [2]);
     let [Notice::SitsOut { member: MemberId(2), latency_ms: 150, siblings_us: 5000, .. }] =
@@ -166,7 +166,7 @@ fn no_more_sit_out_than_the_level_can_lose() {
             for order in [[0, 1, 2, 3], [3, 1, 0, 2], [2, 0, 3, 1]] {
                 let mut told = Told::new(level, layout, slots);
                 if let Some(missing) = missing.filter(|_| level != Level::Raid0) {
-                    told.hear(0, missing, Pace { completed: 1, mean_ns: 1, oldest_ns: 0 });
+                    told.note_pace(0, missing, Pace { completed: 1, mean_ns: 1, oldest_ns: 0 });
                     told.array.handle_member_gone(
                         Instant(told.now_ms * MS),
                         Cause::vanished(MemberId(missing)),
@@ -176,7 +176,7 @@ fn no_more_sit_out_than_the_level_can_lose() {
                 // Each much worse than those before, who may have to stay.
                 let mut oldest_ns = 1000 * MS;
                 for member in order.into_iter().filter(|member| *member < slots) {
-                    told.hear(0, member, Pace { completed: 0, mean_ns: 0, oldest_ns });
+                    told.note_pace(0, member, Pace { completed: 0, mean_ns: 0, oldest_ns });
                     oldest_ns *= 100;
                 }
                 let geometry = geometry(level, layout, slots);

@@ -98,11 +98,11 @@ named! {
         /// Stripe: durable writes are written as any other.
         StripeIgnoresFua = "stripe-ignores-fua",
         /// Stripe: a write that a member missed is answered before the loss is recorded (I4).
-        HoldForgets = "hold-forgets",
+        RecordForgotten = "record-forgotten",
         /// Stripe: a failed write of a member counts as done.
         WriteErrorIgnored = "write-error-ignored",
         /// Stripe: parity of a band left half written is believed.
-        TornForgotten = "torn-forgotten",
+        InconsistencyForgotten = "inconsistency-forgotten",
         /// Stripe: parity of a dirty array is believed (the write hole).
         DirtyBelieved = "dirty-believed",
         /// Stripe: read repair writes the wrong block.
@@ -132,7 +132,7 @@ named! {
         /// Cache: a write with FUA is answered early.
         FuaAnsweredEarly = "fua-answered-early",
         /// Cache: a write that takes another's place does not take over what it owes.
-        DebtForgotten = "debt-forgotten",
+        DirtyReferenceForgotten = "dirty-reference-forgotten",
         /// Background work: a band is compared while it is written.
         ComparesWhileWritten = "compares-while-written",
         /// Background work: a comparison leaves out the second data column.
@@ -146,7 +146,7 @@ named! {
         /// Cache: parity that was not made by a write is believed to be what it was.
         OldParityBelieved = "old-parity-believed",
         /// Cache: no notice says that an answered write was lost.
-        LostUntold = "lost-untold",
+        LossUnreported = "loss-unreported",
         /// Cache: what was answered and lost reads as what the members hold.
         LostReadsOld = "lost-reads-old",
         /// Cache: what was lost and written again is still not read.
@@ -162,7 +162,7 @@ named! {
         /// Cache: the first member that was written is not told of before a flush.
         FlushSetForgets = "flush-set-forgets",
         /// Cache: a write whose part was lost before its answer is answered well.
-        PartLostUntold = "part-lost-untold",
+        PartLossUnreported = "part-loss-unreported",
         /// Cache: a later write takes the place of one that it covers in part.
         SupersedesPart = "supersedes-part",
         /// Cache: a copy out of a payload is not waited for.
@@ -230,7 +230,7 @@ named! {
         /// Array: a member that failed its flush need not be flushed again.
         FailedFlushForgotten = "failed-flush-forgotten",
         /// Array: after a flush that told of a lost write the next goes well.
-        LossToldOnce = "loss-told-once",
+        LossReportedOnce = "loss-reported-once",
         /// Array: it turns clean without a flush (I5).
         CleanUnflushed = "clean-unflushed",
         /// Array: a flush is answered and nothing is flushed.
@@ -244,7 +244,7 @@ named! {
         /// Array: it stops without having turned clean.
         StaysDirty = "stays-dirty",
         /// Array: superblocks are written to all members but one.
-        MemberNotTold = "member-not-told",
+        MemberNotWritten = "member-not-written",
         /// Assembly: the update's time is not looked at.
         UpdateTimeIgnored = "update-time-ignored",
         /// Assembly: what is known of the array from elsewhere is not looked at.
@@ -288,10 +288,10 @@ named! {
         /// Requests: a write that is not aligned is admitted as a shared one.
         PatchesShared = "patches-shared",
         /// Requests: after a step that failed the next one follows.
-        CourseGoesOn = "course-goes-on",
+        PlanGoesOn = "plan-goes-on",
         /// Requests: zeroes leave out the part of a sector at their end.
         ZeroesCutShort = "zeroes-cut-short",
-        /// Requests: while exactly two wait for write admission none is let in.
+        /// Requests: while exactly two wait for write admission none is admitted.
         LastStaysOut = "last-stays-out",
         /// NBD: the flag for durable writes is not looked at.
         FuaUnread = "fua-unread",
@@ -422,12 +422,12 @@ named! {
         /// Stripe, write: every member has it.
         StripeFinishes = "stripe-finishes",
         /// Stripe, write: a member missed it and is still believed.
-        StripeHolds = "stripe-holds",
-        /// Stripe, hold: the loss is recorded.
+        StripeAwaitsRecord = "stripe-awaits-record",
+        /// Stripe, await record: the loss is recorded.
         StripeFinishesHeld = "stripe-finishes-held",
-        /// Stripe, hold: the loss is not recorded yet.
-        StripeKeepsHolding = "stripe-keeps-holding",
-        /// Stripe, hold: the array takes no more writes.
+        /// Stripe, await record: the loss is not recorded yet.
+        StripeKeepsAwaiting = "stripe-keeps-awaiting",
+        /// Stripe, await record: the array takes no more writes.
         StripeRefusesHeld = "stripe-refuses-held",
         /// Stripe: a direct read failed and goes through stripes.
         DirectReadFails = "direct-read-fails",
@@ -452,7 +452,7 @@ named! {
         /// Stripe: a column that could not be read is written again.
         RepairsStripe = "repairs-stripe",
         /// Stripe: a band is left half written and its parity not believed again.
-        TearsBand = "tears-band",
+        ParityInconsistent = "parity-inconsistent",
         /// Stripe: a member missed a write.
         MissesWrite = "misses-write",
         /// Stripe: a piece waits for a free stripe.
@@ -468,7 +468,7 @@ named! {
         /// Mirror: a copy that could not be read is written again.
         CopyRepaired = "copy-repaired",
         /// Mirror: a write that a copy missed waits for the record.
-        MirrorHolds = "mirror-holds",
+        MirrorAwaitsRecord = "mirror-awaits-record",
         /// Mirror: a write that a copy missed is answered after the record.
         MirrorFinishesHeld = "mirror-finishes-held",
         /// Mirror: a write fails, since no copy may miss it any more.

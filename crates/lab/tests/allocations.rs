@@ -9,7 +9,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use braid_engine::request::{ByteOperation, ByteRequest, Course, Next, Operation};
+use braid_engine::request::{ByteOperation, ByteRequest, Next, Operation, RequestPlan};
 use braid_engine::{CacheMode, Tuning};
 use braid_lab::driver::{Driver, Kind, Load, Pattern, Places, Plan};
 
@@ -116,13 +116,13 @@ fn an_aligned_request_needs_no_heap_for_its_steps() {
     let operations = [ByteOperation::Read, ByteOperation::Write { durable: true }];
     for operation in operations {
         let before = CALLS.get();
-        let mut course = Course::new(&ByteRequest { operation, offset: 4096, length: 8192 });
-        let steps = std::iter::from_fn(|| match course.next::<()>(Ok(())) {
+        let mut plan = RequestPlan::new(&ByteRequest { operation, offset: 4096, length: 8192 });
+        let steps = std::iter::from_fn(|| match plan.next::<()>(Ok(())) {
             Next::Step(step) => Some(step),
             Next::Answer(_) => None,
         });
         assert_eq!(steps.count(), 1);
-        drop(course);
+        drop(plan);
         assert_eq!(CALLS.get() - before, 0, "{operation:?}");
     }
 }

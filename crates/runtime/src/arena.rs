@@ -8,7 +8,7 @@
 //! `unsafe` here and there, behind an interface that takes the engine's own names.
 //!
 //! A read that was abandoned is the exception that the engine makes room for: its run is its own from then on,
-//! whatever is made instead goes to the request's second side, and the request, with its first side, lives until the
+//! whatever is made instead goes to the request's shadow buffer, and the request, with the client's own, lives until the
 //! last that may write it has let go. A request that is over is not there any more; a read that finds it so is over
 //! itself.
 //!
@@ -17,14 +17,14 @@
 
 use std::io::{IoSlice, IoSliceMut};
 
-use braid_engine::buffer::{Buffer, Side, side_of};
+use braid_engine::buffer::{Buffer, PayloadBuffer, payload_buffer_of};
 use braid_engine::computation::{Memory, Span, Work};
 use braid_geometry::SECTOR_BYTES;
 #[cfg(not(loom))]
 use braid_ring::Lease;
 use smallvec::SmallVec;
 
-use crate::requests::{Request, Requests, Second};
+use crate::requests::{Request, Requests, Shadow};
 use crate::shared_bytes::SharedBytes;
 use crate::sync::Arc;
 use crate::sync::witness::{Seen, Witness};
@@ -44,7 +44,7 @@ pub(crate) struct ShardMemory {
 enum Place {
     Block(usize),
     Payload(Arc<Request>, usize),
-    Second(Arc<Second>, usize),
+    Shadow(Arc<Shadow>, usize),
 }
 
 fn to_bytes(sectors: u32) -> usize {
@@ -80,9 +80,11 @@ impl ShardMemory {
             }
             Buffer::Payload { request, offset_sectors } => {
                 let request = self.requests.find(request)?;
-                match side_of(offset_sectors) {
-                    (Side::First, sectors) => Place::Payload(request, to_bytes(sectors)),
-                    (Side::Second, sectors) => Place::Second(request.second(), to_bytes(sectors)),
+                match payload_buffer_of(offset_sectors) {
+                    (PayloadBuffer::Client, sectors) => Place::Payload(request, to_bytes(sectors)),
+                    (PayloadBuffer::Shadow, sectors) => {
+                        Place::Shadow(request.shadow(), to_bytes(sectors))
+                    }
                 }
             }
         })
@@ -91,8 +93,8 @@ impl ShardMemory {
     /// The same for bytes that are about to be written.
     fn find_target(&self, span: Span) -> Option<Place> {
         let place = self.find(span.buffer)?;
-        if let Place::Second(second, offset) = &place {
-            second.note_made(*offset, span.length_bytes);
+        if let Place::Shadow(shadow, offset) = &place {
+            shadow.note_made(*offset, span.length_bytes);
         }
         Some(place)
     }
@@ -140,7 +142,7 @@ impl ShardMemory {
                     Lease::new(start, length_bytes, blocks)
                 }
                 Place::Payload(request, _) => Lease::new(start, length_bytes, request),
-                Place::Second(second, _) => Lease::new(start, length_bytes, second),
+                Place::Shadow(shadow, _) => Lease::new(start, length_bytes, shadow),
             })
         }
     }
@@ -177,7 +179,7 @@ impl ShardMemory {
         match place {
             Place::Block(offset) => (&self.blocks, *offset),
             Place::Payload(request, offset) => (request.payload(), *offset),
-            Place::Second(second, offset) => (second.bytes(), *offset),
+            Place::Shadow(shadow, offset) => (shadow.bytes(), *offset),
         }
     }
 }

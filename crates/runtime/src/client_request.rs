@@ -1,9 +1,9 @@
 //! A client's request as it lies between two of its steps, and the client that is told of its end.
 //!
 //! Where it stands: kept with the request in whole sectors that its step became ([`crate::requests`]), and taken up again by
-//! [`crate::steps`] when that has been answered. What the steps are is decided by the engine's [`Course`].
+//! [`crate::steps`] when that has been answered. What the steps are is decided by the engine's [`RequestPlan`].
 
-use braid_engine::request::{ByteRequest, Course, Patch, Way};
+use braid_engine::request::{ByteRequest, Patch, RequestPlan, Way};
 use braid_geometry::{LogicalSector, SECTOR_BYTES};
 use braid_ring::{NoMemory, Payload};
 
@@ -39,7 +39,7 @@ impl Client {
 /// A client's request, between two of its steps.
 pub(crate) struct ClientRequest {
     /// Its steps, of which the next is taken when the one before has ended.
-    pub(crate) plan: Course,
+    pub(crate) plan: RequestPlan,
     /// How it was admitted to change the array, until it gives that up.
     pub(crate) admitted: Option<Way>,
     pub(crate) payload: Option<Payload>,
@@ -64,7 +64,7 @@ pub(crate) enum Completion {
 
 impl ClientRequest {
     pub(crate) fn new(request: &ByteRequest, payload: Option<Payload>, client: Client) -> Self {
-        let plan = Course::new(request);
+        let plan = RequestPlan::new(request);
         let admitted = plan.way();
         Self { plan, admitted, payload, around: Payload::default(), client }
     }

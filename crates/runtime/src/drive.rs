@@ -316,7 +316,7 @@ impl Core {
                 }
                 ArrayEffect::Answer { request, result } => effects.answers.push((request, result)),
                 ArrayEffect::Notice(notice) => {
-                    if let Notice::Told { .. } = notice {
+                    if let Notice::Recorded { .. } = notice {
                         let members = self.members.load();
                         let updates = &self.updates;
                         updates.record(|id, slot| Some(members.get(id)?.recorded_member(slot)));

@@ -125,7 +125,7 @@ pub(crate) fn notice(
             after_ms,
             "member is read again"
         ),
-        Notice::Told { events } => info!(
+        Notice::Recorded { events } => info!(
             target: ARRAY,
             events,
             dirty = state().map(|state| state.resync_offset != u64::MAX),

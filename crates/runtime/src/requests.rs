@@ -38,20 +38,20 @@ pub(crate) struct Request {
     /// What is asked; nothing of a flush.
     asked: Option<request::Request>,
     payload: Option<SharedBytes>,
-    second: Mutex<Option<Arc<Second>>>,
+    shadow: Mutex<Option<Arc<Shadow>>>,
     state: Mutex<State>,
     completion: Mutex<Option<Completion>>,
 }
 
-/// A payload's second side: what is made instead of reads that were abandoned, which may write the first one
+/// A payload's shadow buffer: what is made instead of reads that were abandoned, which may write the client's own
 /// until they end (`braid_engine::buffer`).
-pub(crate) struct Second {
+pub(crate) struct Shadow {
     bytes: SharedBytes,
     /// Runs that were made, or are being made: offset and length.
     made: Mutex<Vec<(usize, usize)>>,
 }
 
-impl Second {
+impl Shadow {
     pub(crate) fn bytes(&self) -> &SharedBytes {
         &self.bytes
     }
@@ -70,7 +70,7 @@ struct State {
     /// has been heard of before its answer.
     payload_users: i64,
     is_answered: bool,
-    /// The payload's first side is left to reads that were abandoned.
+    /// The client's own buffer is left to reads that were abandoned.
     is_left: bool,
     /// What failed at a member for the last piece that failed, if anything did.
     cause: Option<Cause>,
@@ -85,25 +85,25 @@ impl Request {
         self.payload.as_ref().expect("an operation with a payload")
     }
 
-    /// The second side of a request's payload, which comes to be when it is first named.
-    pub(crate) fn second(&self) -> Arc<Second> {
-        let mut second = self.second.lock().expect("making it does not panic");
-        Arc::clone(second.get_or_insert_with(|| {
+    /// The shadow buffer of a request's payload, which comes to be when it is first named.
+    pub(crate) fn shadow(&self) -> Arc<Shadow> {
+        let mut shadow = self.shadow.lock().expect("making it does not panic");
+        Arc::clone(shadow.get_or_insert_with(|| {
             // Zeroes: what is not made stays with the client only if its request failed.
             let bytes = SharedBytes::new(Payload::zeroed(self.payload().length_bytes()));
-            Arc::new(Second { bytes, made: Mutex::default() })
+            Arc::new(Shadow { bytes, made: Mutex::default() })
         }))
     }
 
-    /// The bytes of a read of which parts were abandoned: what was made on the second side, and the rest of
-    /// the first, of which nothing is written any more.
+    /// The bytes of a read of which parts were abandoned: what was made in the shadow buffer, and the rest of
+    /// the client's own, of which nothing is written any more.
     fn join(&self, result: Result<(), Fault>) -> Payload {
-        let second = self.second.lock().expect("making it does not panic").take();
-        let Some(mut second) = second else {
+        let shadow = self.shadow.lock().expect("making it does not panic").take();
+        let Some(mut shadow) = shadow else {
             return Payload::zeroed(self.payload().length_bytes());
         };
-        alone(&mut second);
-        let Second { bytes, made } = Arc::try_unwrap(second).ok().expect("found to be alone");
+        alone(&mut shadow);
+        let Shadow { bytes, made } = Arc::try_unwrap(shadow).ok().expect("found to be alone");
         let mut joined = bytes.into_payload();
         if result.is_ok() {
             let mut made = made.into_inner().expect("noting does not panic");
@@ -158,7 +158,7 @@ impl Request {
         None
     }
 
-    /// Notes a piece's answer, whether it needs the payload still, and whether it leaves the first side of it
+    /// Notes a piece's answer, whether it needs the payload still, and whether it leaves the client's own buffer
     /// to reads that were abandoned; the request's answer if it was the last.
     pub(crate) fn reply(
         &self,
@@ -244,7 +244,7 @@ impl Requests {
         *fresh = Request {
             asked: pieces.as_ref().map(Split::request),
             payload: payload.map(SharedBytes::new),
-            second: Mutex::default(),
+            shadow: Mutex::default(),
             state: Mutex::new(State { pieces, ..State::default() }),
             completion: Mutex::new(Some(completion)),
         };
@@ -277,7 +277,7 @@ impl Requests {
         let completion = completion.expect("a request is answered once");
         let (is_used, is_left) = request.answer();
         if is_left {
-            // A read that may still write the first side has the request, which ends with the last of them.
+            // A read that may still write the client's own buffer has the request, which ends with the last of them.
             let joined = request.join(result);
             drop(self.remove(id));
             return (completion, Some(joined));

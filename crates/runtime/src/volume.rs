@@ -158,7 +158,7 @@ impl Volume {
         core.schedule_again();
     }
 
-    /// The last update of superblocks of this run that all members have, durably ([`crate::Notice::Told`]
+    /// The last update of superblocks of this run that all members have, durably ([`crate::Notice::Recorded`]
     /// says that there is one).
     #[must_use]
     pub fn recorded(&self) -> Option<Recorded> {

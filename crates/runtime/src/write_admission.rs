@@ -40,8 +40,8 @@ impl<W> WriteAdmission<W> {
     /// Gives a write back if it is admitted; otherwise it comes out when one that was has left.
     pub(crate) fn enter(&self, way: Way, write: W) -> Option<W> {
         let mut state = self.state.lock().expect("counting does not panic");
-        let ticket = state.order.ask(way);
-        if state.order.is_in(ticket) || flaw::has(Flaw::EnterAtOnce) {
+        let ticket = state.order.enter(way);
+        if state.order.is_admitted(ticket) || flaw::has(Flaw::EnterAtOnce) {
             return Some(write);
         }
         state.waiting.push_back((ticket, write));
@@ -58,7 +58,7 @@ impl<W> WriteAdmission<W> {
         }
         state.is_beginning = true;
         while let Some((ticket, write)) = state.waiting.pop_front() {
-            if !state.order.is_in(ticket) {
+            if !state.order.is_admitted(ticket) {
                 state.waiting.push_front((ticket, write));
                 break;
             }

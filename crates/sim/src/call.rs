@@ -23,7 +23,7 @@
 mod world;
 
 use braid_engine::request::{
-    ByteOperation, ByteRequest, Course, Denial, Fault, RequestId, Ticket, Way,
+    ByteOperation, ByteRequest, Denial, Fault, RequestId, RequestPlan, Ticket, Way,
 };
 
 use crate::content::{SECTOR, Version, fill};
@@ -67,7 +67,7 @@ pub(crate) struct Call {
     pub(crate) who: Who,
     /// The step at which the client asked.
     pub(crate) asked: u64,
-    course: Course,
+    plan: RequestPlan,
     ticket: Option<Ticket>,
     inside: Option<Way>,
     pub(crate) payload: Vec<u8>,

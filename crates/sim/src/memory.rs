@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use braid_engine::buffer::{Buffer, Side, side_of};
+use braid_engine::buffer::{Buffer, PayloadBuffer, payload_buffer_of};
 use braid_engine::computation::{Memory, Span};
 use braid_engine::request::RequestId;
 
@@ -18,29 +18,29 @@ pub(crate) struct Payload {
     /// It is a read's.
     pub(crate) may_change: bool,
     /// What was made instead of what was abandoned, and which sectors of it.
-    second: Option<(Vec<u8>, Vec<bool>)>,
+    shadow: Option<(Vec<u8>, Vec<bool>)>,
     is_left: bool,
 }
 
 impl Payload {
     /// Memory of a read, or of a write, which no step changes.
     pub(crate) fn new(data: Vec<u8>, may_change: bool) -> Self {
-        Self { data, may_change, second: None, is_left: false }
+        Self { data, may_change, shadow: None, is_left: false }
     }
 
-    fn second(&mut self, start: usize, length: usize, to_change: bool) -> &mut [u8] {
+    fn shadow(&mut self, start: usize, length: usize, to_change: bool) -> &mut [u8] {
         let (bytes, sectors) = (self.data.len(), self.data.len() / SECTOR);
         let (data, made) =
-            self.second.get_or_insert_with(|| (vec![0x22; bytes], vec![false; sectors]));
+            self.shadow.get_or_insert_with(|| (vec![0x22; bytes], vec![false; sectors]));
         let run = start / SECTOR..(start + length) / SECTOR;
-        assert!(self.may_change, "only a read has a second side");
+        assert!(self.may_change, "only a read has a shadow buffer");
         assert!(to_change || made[run.clone()].iter().all(|made| *made), "nothing was made there");
         made[run].fill(true);
         &mut data[start..start + length]
     }
 }
 
-/// Clients' memory by request, and the first sides that were left to reads that were abandoned: those may
+/// Clients' memory by request, and the clients' own buffers that were left to reads that were abandoned: those may
 /// be written at any time, and no step looks.
 #[derive(Default)]
 pub(crate) struct Payloads {
@@ -54,7 +54,7 @@ impl Payloads {
         Self::default()
     }
 
-    /// The first side is left to a read that was abandoned.
+    /// The client's own buffer is left to a read that was abandoned.
     ///
     /// # Panics
     /// When the request has no payload.
@@ -62,19 +62,19 @@ impl Payloads {
         self.live.get_mut(&request).expect("the payload of a read").is_left = true;
     }
 
-    /// The request is answered: what was made on the second side counts.
+    /// The request is answered: what was made in the shadow buffer counts.
     ///
     /// # Panics
-    /// When a second side was made although the first was not left.
+    /// When a shadow buffer was made although the client's own was not left.
     pub(crate) fn join(&mut self, request: RequestId) {
         let Some(payload) = self.live.get_mut(&request) else { return };
         if !payload.is_left {
-            return assert!(payload.second.is_none(), "the second side was used for nothing");
+            return assert!(payload.shadow.is_none(), "the shadow buffer was used for nothing");
         }
         let length = payload.data.len();
         let nothing = || (vec![0x33; length], vec![true; length / SECTOR]);
-        let (second, made) = payload.second.take().unwrap_or_else(nothing);
-        let first = std::mem::replace(&mut payload.data, second);
+        let (shadow, made) = payload.shadow.take().unwrap_or_else(nothing);
+        let first = std::mem::replace(&mut payload.data, shadow);
         let sectors = payload.data.chunks_exact_mut(SECTOR).zip(first.chunks_exact(SECTOR));
         for ((data, first), _) in sectors.zip(made).filter(|(_, made)| !made) {
             data.copy_from_slice(first);
@@ -124,10 +124,12 @@ impl Reach<'_> {
                 &mut self.arena[start..start + length]
             }
             Buffer::Payload { request, offset_sectors } => {
-                let (side, offset_sectors) = side_of(offset_sectors);
+                let (payload_buffer, offset_sectors) = payload_buffer_of(offset_sectors);
                 let start = offset_sectors as usize * SECTOR;
                 let Payloads { live, left } = &mut *self.payloads;
-                if let (Side::First, Some(left)) = (side, left.get_mut(&request)) {
+                if let (PayloadBuffer::Client, Some(left)) =
+                    (payload_buffer, left.get_mut(&request))
+                {
                     assert!(to_change, "what was abandoned is not looked at");
                     return &mut left[start..start + length];
                 }
@@ -136,9 +138,9 @@ impl Reach<'_> {
                     "a payload lives until its request is answered and nothing of it is held",
                 );
                 assert!(payload.may_change || !to_change, "the payload of a write was changed");
-                match side {
-                    Side::First => &mut payload.data[start..start + length],
-                    Side::Second => payload.second(start, length, to_change),
+                match payload_buffer {
+                    PayloadBuffer::Client => &mut payload.data[start..start + length],
+                    PayloadBuffer::Shadow => payload.shadow(start, length, to_change),
                 }
             }
         }

@@ -26,7 +26,7 @@ fn a_seed_repeats_bit_for_bit() {
 }
 
 #[test]
-fn a_band_torn_by_two_failures_is_refused_and_never_guessed() {
+fn a_band_left_inconsistent_by_two_failures_is_refused_and_never_guessed() {
     braid_sim::stories::tell();
 }
 

@@ -127,7 +127,7 @@ impl Array {
         self.roster.update_begins();
         // With the table as it was, only the first sector changes, and that is written whole.
         let may_tear = self.setup.superblocks_tear && self.table.as_ref() != Some(&state.roles);
-        let targets = self.roster.superblock_targets(spares_too);
+        let targets = self.roster.superblock_targets(spares_too).collect();
         let (missing, later) =
             if may_tear { (BTreeSet::new(), targets) } else { (targets, BTreeSet::new()) };
         assert!(self.update.is_none(), "one update at a time");
@@ -145,7 +145,7 @@ impl Array {
 
     /// Of those that are to be written later, as many as may tear at once. Members that failed meanwhile are left out.
     fn write_next_wave(&mut self) {
-        let targets = self.roster.superblock_targets(true);
+        let targets = self.roster.superblock_targets(true).collect();
         let mut update = self.update.take().expect("superblocks are being written");
         let slot_of = |member: MemberId| (self.roster.slot_of(member), member);
         let mut waiting = update.later.intersection(&targets).copied().map(slot_of).collect();
@@ -179,16 +179,17 @@ impl Array {
         assert!(!self.condition.broken, "what is broken records nothing any more");
         let losses = self.roster.take_unrecorded();
         self.events.note_on_every_member();
-        self.effects.push_back(ArrayEffect::Notice(Notice::Told { events: self.events.count() }));
+        self.effects
+            .push_back(ArrayEffect::Notice(Notice::Recorded { events: self.events.count() }));
         self.condition.said_once = !again;
-        self.condition.absent_untold = false;
+        self.condition.absent_unrecorded = false;
         if again && losses.is_empty() && !self.condition.write_wanted {
             return; // Nothing is new for the shards.
         }
         if !losses.is_empty() {
             reached(Mark::LossRecorded);
         }
-        self.tell_losses(&losses);
+        self.report_losses(&losses);
         self.closing.unconfirmed = None;
         match becomes {
             Activity::Active => {
@@ -203,7 +204,7 @@ impl Array {
         self.publish();
     }
 
-    fn tell_losses(&mut self, losses: &[Unrecorded]) {
+    fn report_losses(&mut self, losses: &[Unrecorded]) {
         for loss in losses {
             let (member, slot) = (loss.view.id, loss.slot);
             let mut cause = loss.cause;
@@ -238,7 +239,7 @@ impl Array {
         if has_written {
             let is_due =
                 |member: &MemberId| purpose == FlushPurpose::Last || unflushed.remove(member);
-            missing.extend(self.roster.told(false).filter(is_due));
+            missing.extend(self.roster.superblock_targets(false).filter(is_due));
         }
         if planted(Bug::FlushOnlyFirst) {
             missing.truncate(1);
@@ -259,7 +260,7 @@ impl Array {
         self.flushing = None;
         let failed = std::mem::take(&mut self.flushes.failed);
         let failed = failed || self.flushes.lost || self.condition.broken;
-        if planted(Bug::LossToldOnce) {
+        if planted(Bug::LossReportedOnce) {
             self.flushes.lost = false;
         }
         let result = if failed { Err(Fault::Unwritable) } else { Ok(()) };
@@ -296,7 +297,7 @@ impl Array {
             if misses_nothing {
                 // So nothing is recorded first.
                 let losses = self.roster.take_unrecorded();
-                self.tell_losses(&losses);
+                self.report_losses(&losses);
                 self.condition.unpublished = true;
             }
         } else {
@@ -344,7 +345,7 @@ impl Array {
         }
     }
 
-    pub(super) fn all_have_told(&mut self, now: Instant) {
+    pub(super) fn all_have_reported(&mut self, now: Instant) {
         let busy = self.closing.busy && !sometimes(Point::EarlyClose);
         self.closing.idle = !busy && !self.condition.write_wanted;
         self.closing.next_look = Some(now.plus_milliseconds(self.setup.clean_delay_ms));

@@ -133,7 +133,7 @@ pub enum Notice {
     },
     /// The superblocks of all members that are in the array say so, durably; the driver knows with which time. Of no
     /// interest to a person.
-    Told {
+    Recorded {
         /// The count.
         events: u64,
     },

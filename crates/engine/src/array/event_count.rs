@@ -25,8 +25,8 @@ use braid_hooks::{Bug, Mark, reached, spoiled};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Events {
     count: u64,
-    /// What a member may carry that could not be told of a step back; 0 when every member was told.
-    untold: u64,
+    /// The count of a member that may not have recorded a step back; 0 when every member has.
+    unrecorded_count: u64,
     may_step_back: bool,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Change {
 
 impl Events {
     pub(super) fn new(count: u64) -> Self {
-        Self { count, untold: 0, may_step_back: false }
+        Self { count, unrecorded_count: 0, may_step_back: false }
     }
 
     pub(super) fn count(self) -> u64 {
@@ -62,7 +62,7 @@ impl Events {
             && self.may_step_back
             && self.count != 1;
         if steps_back {
-            self.untold = self.count;
+            self.unrecorded_count = self.count;
             reached(Mark::EventsStepBack);
             assert!(self.count > 0, "events do not step below their beginning");
             self.count -= 1;
@@ -78,11 +78,11 @@ impl Events {
     /// may have missed a step back and carry the higher count still; then the loss is told twice,
     /// one count at a time, so that a power cut leaves no member two behind.
     pub(super) fn are_beyond_the_lost(self) -> bool {
-        self.count > self.untold
+        self.count > self.unrecorded_count
     }
 
     /// Every member of the array has the count; one that has not is lost, and that is recorded with a count beyond its own.
     pub(super) fn note_on_every_member(&mut self) {
-        self.untold = 0;
+        self.unrecorded_count = 0;
     }
 }

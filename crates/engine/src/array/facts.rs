@@ -29,7 +29,7 @@ impl Array {
             },
             on_disk: condition.on_disk,
             unrecorded: self.roster.has_unrecorded(),
-            absent: condition.absent_untold,
+            absent: condition.absent_unrecorded,
             write_wanted: condition.write_wanted,
             said_once: condition.said_once && !wakes_a_spare,
             flush_wanted: !flushes.queue.is_empty(),
@@ -59,7 +59,7 @@ impl Array {
             return Superblocks::Out;
         }
         let is_broken = self.condition.broken;
-        let targets = self.roster.superblock_targets(true);
+        let targets = self.roster.superblock_targets(true).collect();
         let is_last = update.later.is_disjoint(&targets);
         // The lost member's own count must be passed: said once more.
         let is_behind = self.roster.has_unrecorded() && !self.events.are_beyond_the_lost();

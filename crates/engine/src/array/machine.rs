@@ -74,7 +74,7 @@ pub(super) struct Condition {
     /// The last update of this run was written once; a second time is due.
     pub(super) said_once: bool,
     /// The array was found dirty without some of its members, and no superblock says so yet.
-    pub(super) absent_untold: bool,
+    pub(super) absent_unrecorded: bool,
     pub(super) read_only: bool,
     pub(super) broken: bool,
     pub(super) stopping: bool,
@@ -173,7 +173,7 @@ impl Array {
                 on_disk: if has_intent { Activity::Clean } else { Activity::NotKept },
                 write_wanted: false,
                 said_once: false,
-                absent_untold: is_dirty && is_degraded && !setup.read_only,
+                absent_unrecorded: is_dirty && is_degraded && !setup.read_only,
                 read_only: setup.read_only,
                 broken: false,
                 stopping: false,
@@ -213,7 +213,7 @@ impl Array {
             Report::MemberFailed { cause } => self.fail_member(cause),
             Report::Pace { member, pace } => {
                 // Nothing else hangs on it, and it comes often.
-                return self.hear_pace(now, shard, (member, pace));
+                return self.note_pace(now, shard, (member, pace));
             }
             Report::WorkDone { .. } => unreachable!("the array has no jobs: it asks for no work"),
             Report::MemberWritten { member } => {
@@ -251,7 +251,7 @@ impl Array {
                 let due = last_write.plus_milliseconds(self.setup.clean_delay_ms);
                 self.closing.busy |= writing || due > now;
                 if self.closing.asked.remove(&shard) && self.closing.asked.is_empty() {
-                    self.all_have_told(now);
+                    self.all_have_reported(now);
                 }
             }
         }

@@ -109,15 +109,10 @@ impl Roster {
         slots
     }
 
-    /// Every member that is written when the array's superblocks change.
-    pub(super) fn superblock_targets(&self, spares_too: bool) -> BTreeSet<MemberId> {
-        self.told(spares_too).collect()
-    }
-
-    /// The same, by slot.
-    pub(super) fn told(&self, spares_too: bool) -> impl Iterator<Item = MemberId> {
+    /// Every member that is written when the array's superblocks change, by slot, and then the spares.
+    pub(super) fn superblock_targets(&self, spares_too: bool) -> impl Iterator<Item = MemberId> {
         let mut slots = self.slots.iter().flatten().map(|member| member.id);
-        if planted(Bug::MemberNotTold) {
+        if planted(Bug::MemberNotWritten) {
             slots.next();
         }
         let spares = self.spares.iter().copied().filter(move |_| spares_too);

@@ -96,7 +96,7 @@ impl Watched {
         }
     }
 
-    fn hear(&mut self, now: Instant, shard: ShardIndex, pace: Pace) {
+    fn note_pace(&mut self, now: Instant, shard: ShardIndex, pace: Pace) {
         if pace.oldest_ns > 0 {
             self.oldest.insert(shard, pace.oldest_ns);
         } else {
@@ -162,14 +162,14 @@ impl SittingOut {
     }
 
     /// A shard has measured `member`.
-    pub(super) fn hear(
+    pub(super) fn note_pace(
         &mut self,
         now: Instant,
         (shard, member, pace): (ShardIndex, MemberId, Pace),
         may_go: impl Fn(&Self) -> bool,
     ) -> Option<Change> {
         self.heard = now;
-        self.members.entry(member).or_default().hear(now, shard, pace);
+        self.members.entry(member).or_default().note_pace(now, shard, pace);
         let siblings_ns = self.siblings_ns(now, member);
         let factor = u64::from(self.settings.factor.max(2));
         let least_ns = self.settings.min_ms.max(1).saturating_mul(MS);

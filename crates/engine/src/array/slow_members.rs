@@ -25,7 +25,7 @@ impl Array {
             }
             self.sitting_out.members.clear();
         }
-        self.tell_slow_members();
+        self.publish_slow_members();
         self.step(now);
     }
 
@@ -61,28 +61,33 @@ impl Array {
     }
 
     /// A shard has measured a member.
-    pub(super) fn hear_pace(&mut self, now: Instant, shard: ShardIndex, told: (MemberId, Pace)) {
-        let (member, pace) = told;
+    pub(super) fn note_pace(
+        &mut self,
+        now: Instant,
+        shard: ShardIndex,
+        measured: (MemberId, Pace),
+    ) {
+        let (member, pace) = measured;
         let Some(slot) = self.roster.slot_of(member) else { return };
         if !self.sitting_out.settings.is_on {
             return;
         }
         let (geometry, roster) = (&self.geometry, &self.roster);
         let may_go = |known: &SittingOut| may_sit_out(geometry, roster, known, member);
-        match self.sitting_out.hear(now, (shard, member, pace), may_go) {
+        match self.sitting_out.note_pace(now, (shard, member, pace), may_go) {
             None => {}
             Some(Change::Out { latency_ns, siblings_ns }) => {
                 reached(Mark::SitsOut);
                 let (latency_ms, siblings_us) = (latency_ns / MS, siblings_ns / 1000);
                 let notice = Notice::SitsOut { member, slot, latency_ms, siblings_us };
                 self.effects.push_back(ArrayEffect::Notice(notice));
-                self.tell_slow_members();
+                self.publish_slow_members();
             }
             Some(Change::Back { after_ns }) => {
                 reached(Mark::ComesBack);
                 let notice = Notice::Back { member, slot, after_ms: after_ns / MS };
                 self.effects.push_back(ArrayEffect::Notice(notice));
-                self.tell_slow_members();
+                self.publish_slow_members();
             }
         }
     }
@@ -99,7 +104,7 @@ impl Array {
             }
         }
         if was_out || is_too_many {
-            self.tell_slow_members();
+            self.publish_slow_members();
         }
     }
 
@@ -108,7 +113,7 @@ impl Array {
         member.is_some_and(|member| self.sitting_out.is_out(member.id))
     }
 
-    fn tell_slow_members(&mut self) {
+    fn publish_slow_members(&mut self) {
         self.sitting_out.number += 1;
         let slow_members = SlowMembers {
             number: self.sitting_out.number,

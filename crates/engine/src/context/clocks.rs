@@ -48,7 +48,7 @@ impl Stamp {
 
 /// What is known of a slot's member.
 #[derive(Clone, Copy, Debug, Default)]
-struct Lane {
+struct Latencies {
     completed: u32,
     sum_ns: u64,
     /// Where it was read last, and how many sectors.
@@ -65,7 +65,7 @@ pub(crate) struct Clocks {
     watches: bool,
     /// By the lower half of a request's name, which is the place that it has among those under way.
     stamps: Vec<Stamp>,
-    lanes: Vec<Lane>,
+    members: Vec<Latencies>,
     is_any_out: bool,
     next_report: Option<Instant>,
     next_probe: Option<Instant>,
@@ -81,7 +81,7 @@ impl Clocks {
         Self {
             watches: false,
             stamps: Vec::new(),
-            lanes: vec![Lane::default(); slots],
+            members: vec![Latencies::default(); slots],
             is_any_out: false,
             next_report: None,
             next_probe: None,
@@ -95,13 +95,13 @@ impl Clocks {
     }
 
     pub(crate) fn sits_out(&self, slot: Slot) -> bool {
-        self.lanes[usize::from(slot.0)].sits_out
+        self.members[usize::from(slot.0)].sits_out
     }
 
     /// Slots whose members sit out.
     pub(crate) fn slots_out(&self) -> impl Iterator<Item = Slot> {
-        let slots = (0..).map(Slot).zip(&self.lanes);
-        slots.filter(|(_, lane)| lane.sits_out).map(|(slot, _)| slot)
+        let slots = (0..).map(Slot).zip(&self.members);
+        slots.filter(|(_, known)| known.sits_out).map(|(slot, _)| slot)
     }
 
     pub(crate) fn note_slow_members(
@@ -113,7 +113,7 @@ impl Clocks {
         if !slow_members.watches || !self.watches {
             self.stamps.clear();
             self.next_report = None;
-            self.lanes.iter_mut().for_each(|lane| (lane.completed, lane.sum_ns) = (0, 0));
+            self.members.iter_mut().for_each(|known| (known.completed, known.sum_ns) = (0, 0));
         }
         self.watches = slow_members.watches;
         self.slow_members = slow_members;
@@ -124,11 +124,11 @@ impl Clocks {
     /// The members, or their slots, have changed.
     pub(crate) fn look(&mut self, view: &ArrayView) {
         let sitting_out = &self.slow_members.sitting_out;
-        for (slot, lane) in (0..).map(Slot).zip(&mut self.lanes) {
+        for (slot, known) in (0..).map(Slot).zip(&mut self.members) {
             let member = view.member(slot).map(|member| member.id);
-            lane.sits_out = member.is_some_and(|member| sitting_out.contains(&member));
+            known.sits_out = member.is_some_and(|member| sitting_out.contains(&member));
         }
-        self.is_any_out = self.lanes.iter().any(|lane| lane.sits_out);
+        self.is_any_out = self.members.iter().any(|known| known.sits_out);
     }
 
     /// A request goes out.
@@ -157,16 +157,16 @@ impl Clocks {
 
     /// A place that a client wants of a member: good for a probe.
     pub(crate) fn note_place(&mut self, slot: Slot, sector: MemberSector, sectors: u32) {
-        let lane = &mut self.lanes[usize::from(slot.0)];
-        lane.last_read = Some((sector, sectors.min(PROBE_SECTORS)));
+        let known = &mut self.members[usize::from(slot.0)];
+        known.last_read = Some((sector, sectors.min(PROBE_SECTORS)));
     }
 
     pub(crate) fn ends(&mut self, now: Instant, id: IoId) {
         let Some(stamp) = self.stamps.get_mut(place(id)) else { return };
         if std::mem::replace(&mut stamp.is_under_way, false) && stamp.is_read {
-            let lane = &mut self.lanes[usize::from(stamp.slot.0)];
-            lane.completed += 1;
-            lane.sum_ns += now.0.saturating_sub(stamp.since.0);
+            let known = &mut self.members[usize::from(stamp.slot.0)];
+            known.completed += 1;
+            known.sum_ns += now.0.saturating_sub(stamp.since.0);
         }
     }
 
@@ -181,14 +181,14 @@ impl Clocks {
         }
         let (mut is_any, slack_ms) = (false, self.slow_members.write_slack_ms);
         self.forgive_pause(now);
-        for (slot, lane) in (0..).map(Slot).zip(&mut self.lanes) {
+        for (slot, known) in (0..).map(Slot).zip(&mut self.members) {
             let own = self.stamps.iter().filter(|stamp| stamp.slot == slot);
             is_any |= own.clone().any(|stamp| stamp.is_under_way);
             let oldest = own.filter_map(|stamp| stamp.age_ns(now, slack_ms)).max();
-            let (completed, sum_ns) = (lane.completed, lane.sum_ns);
-            (lane.completed, lane.sum_ns) = (0, 0);
+            let (completed, sum_ns) = (known.completed, known.sum_ns);
+            (known.completed, known.sum_ns) = (0, 0);
             // Once more when nothing is old any more, so that the array does not go on counting with what was.
-            let was_old = std::mem::replace(&mut lane.was_old, oldest.is_some());
+            let was_old = std::mem::replace(&mut known.was_old, oldest.is_some());
             if completed > 0 || was_old || oldest.is_some() {
                 let mean_ns = sum_ns / u64::from(completed.max(1));
                 tell(slot, Pace { completed, mean_ns, oldest_ns: oldest.unwrap_or(0) });
@@ -215,10 +215,10 @@ impl Clocks {
         }
         self.next_probe = self.is_any_out().then(|| now.plus_milliseconds(PROBE_MS));
         let mut probes = Vec::new();
-        for (slot, lane) in (0..).map(Slot).zip(&mut self.lanes) {
-            if lane.sits_out && !lane.is_probed {
-                lane.is_probed = true;
-                let (sector, sectors) = lane.last_read.unwrap_or((MemberSector(0), PROBE_SECTORS));
+        for (slot, known) in (0..).map(Slot).zip(&mut self.members) {
+            if known.sits_out && !known.is_probed {
+                known.is_probed = true;
+                let (sector, sectors) = known.last_read.unwrap_or((MemberSector(0), PROBE_SECTORS));
                 probes.push((slot, sector, sectors));
             }
         }
@@ -227,7 +227,7 @@ impl Clocks {
 
     /// A probe has ended, or was none.
     pub(crate) fn probed(&mut self, slot: Slot) {
-        self.lanes[usize::from(slot.0)].is_probed = false;
+        self.members[usize::from(slot.0)].is_probed = false;
     }
 }
 

@@ -260,7 +260,7 @@ impl Common {
 
     /// A part that was answered early is lost: if its piece is not, it can still be told.
     pub(crate) fn part_lost(&mut self, piece: PieceKey, fault: Fault) {
-        if planted(Bug::PartLostUntold) {
+        if planted(Bug::PartLossUnreported) {
             return;
         }
         self.pieces.part_lost(piece, fault);

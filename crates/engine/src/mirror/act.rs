@@ -108,7 +108,7 @@ impl Mirror {
         let Extent { sectors, .. } = self.work_mut(key).extent;
         let start = self.work_mut(key).extent.start().0;
         let is_free = self.lock.acquire(key, start, u64::from(sectors));
-        self.work_mut(key).range = if is_free { Range::Held } else { Range::Waiting };
+        self.work_mut(key).range = if is_free { Range::Locked } else { Range::Waiting };
     }
 
     fn submit(
@@ -160,10 +160,13 @@ impl Mirror {
         self.begin(Work::new(second, Stage::Read));
     }
 
-    /// The payload holds good bytes and the range is held: writes them over the copies that failed.
+    /// The payload holds good bytes and the range is locked: writes them over the copies that failed.
     fn mend(&mut self, common: &mut Common, key: LockKey) {
         let work = self.work_mut(key);
-        assert!(work.was_read && work.range == Range::Held, "good bytes, and nothing changes them");
+        assert!(
+            work.was_read && work.range == Range::Locked,
+            "good bytes, and nothing changes them"
+        );
         work.stage = Stage::Mend;
         let (extent, slots) = (work.extent, work.to_mend(common));
         reached(Mark::CopyRepaired);
@@ -178,7 +181,7 @@ impl Mirror {
 
     fn write(&mut self, common: &mut Common, key: LockKey) {
         let work = self.work_mut(key);
-        assert_eq!(work.range, Range::Held, "overlapping writes reach all copies in one order");
+        assert_eq!(work.range, Range::Locked, "overlapping writes reach all copies in one order");
         work.begun = true;
         let extent = work.extent;
         let operation = MemberOperation::of_piece(&extent.piece, extent.done);
@@ -202,9 +205,9 @@ impl Mirror {
         }
         common.part_done(work.extent.key, result);
         assert_ne!(work.range, Range::Waiting, "what waits for its range is not over");
-        if work.range == Range::Held {
+        if work.range == Range::Locked {
             for granted in self.lock.release(key) {
-                self.work_mut(granted).range = Range::Held;
+                self.work_mut(granted).range = Range::Locked;
                 self.ready.push_back(granted);
             }
         }

@@ -4,7 +4,7 @@
 //! |--------|-------------|-----------|--------------------------------------|----------|------------------------------|
 //! | any    | yes         |           |                                      | Wait     | the member's answer          |
 //! | Read   | no          | waited for|                                      | Wait     | those that hold the range    |
-//! | Read   | no          | held      | it was read; a copy is to be mended  | Mend     |                              |
+//! | Read   | no          | locked    | it was read; a copy is to be mended  | Mend     |                              |
 //! | Read   | no          |           | it was read                          | Finish   |                              |
 //! | Read   | no          |           | it is to be read again in halves     | Halve    |                              |
 //! | Read   | no          | not asked | a copy failed, and may be mended     | Lock     |                              |
@@ -14,11 +14,11 @@
 //! | Write  | no          | not asked | no intent                            | Refuse   |                              |
 //! | Write  | no          | not asked |                                      | Lock     |                              |
 //! | Write  | no          | waited for|                                      | Wait     | those that hold the range    |
-//! | Write  | no          | held      | it has not begun                     | Write    |                              |
-//! | Write  | no          | held      | a copy missed it; that can be recorded | Wait   | a view without the member    |
-//! | Write  | no          | held      | a copy missed it, or none has it     | Refuse   |                              |
-//! | Write  | no          | held      |                                      | Finish   |                              |
-//! | Mend   | no          | held      |                                      | Finish   |                              |
+//! | Write  | no          | locked    | it has not begun                     | Write    |                              |
+//! | Write  | no          | locked    | a copy missed it; that can be recorded | Wait   | a view without the member    |
+//! | Write  | no          | locked    | a copy missed it, or none has it     | Refuse   |                              |
+//! | Write  | no          | locked    |                                      | Finish   |                              |
+//! | Mend   | no          | locked    |                                      | Finish   |                              |
 //!
 //! The first line that fits is taken. A read takes its range only when a copy has failed: what is mended must not change
 //! meanwhile. [check: the_table_is_total]
@@ -41,7 +41,7 @@ pub(super) enum Stage {
 pub(super) enum Range {
     NotAsked,
     Waiting,
-    Held,
+    Locked,
 }
 
 /// The work on an extent at a glance.
@@ -102,7 +102,7 @@ pub(super) fn decide(facts: &Facts) -> Action {
             reached(Mark::WaitsForRange);
             Action::Wait
         }
-        (Stage::Read, Range::Held) if facts.was_read && facts.to_mend => Action::Mend,
+        (Stage::Read, Range::Locked) if facts.was_read && facts.to_mend => Action::Mend,
         (Stage::Read, _) if facts.was_read => Action::Finish,
         (Stage::Read, _) if facts.halves => Action::Halve,
         (Stage::Read, Range::NotAsked) if facts.mendable => Action::Lock,
@@ -117,16 +117,16 @@ pub(super) fn decide(facts: &Facts) -> Action {
             Action::Refuse
         }
         (Stage::Write, Range::NotAsked) => Action::Lock,
-        (Stage::Write, Range::Held) if !facts.begun => Action::Write,
-        (Stage::Write, Range::Held) if facts.missed && !facts.broken => {
-            reached(Mark::MirrorHolds);
+        (Stage::Write, Range::Locked) if !facts.begun => Action::Write,
+        (Stage::Write, Range::Locked) if facts.missed && !facts.broken => {
+            reached(Mark::MirrorAwaitsRecord);
             Action::Wait
         }
-        (Stage::Write, Range::Held) if facts.missed || !facts.written => {
+        (Stage::Write, Range::Locked) if facts.missed || !facts.written => {
             reached(Mark::MirrorRefuses);
             Action::Refuse
         }
-        (Stage::Write, Range::Held) | (Stage::Mend, _) => Action::Finish,
+        (Stage::Write, Range::Locked) | (Stage::Mend, _) => Action::Finish,
     }
 }
 
@@ -136,7 +136,7 @@ mod tests {
 
     fn all_facts() -> impl Iterator<Item = Facts> {
         let stages = [Stage::Read, Stage::Write, Stage::Mend];
-        let ranges = [Range::NotAsked, Range::Waiting, Range::Held];
+        let ranges = [Range::NotAsked, Range::Waiting, Range::Locked];
         let pairs = stages.into_iter().flat_map(move |stage| ranges.map(|range| (stage, range)));
         pairs.flat_map(|(stage, range)| {
             (0_u32..1 << 11).map(move |bits| {
@@ -176,7 +176,11 @@ mod tests {
                     assert!(by_lock || by_view, "something will wake it: {facts:?}");
                 }
                 Action::Write | Action::Mend => {
-                    assert_eq!(facts.range, Range::Held, "copies change under the lock: {facts:?}");
+                    assert_eq!(
+                        facts.range,
+                        Range::Locked,
+                        "copies change under the lock: {facts:?}"
+                    );
                 }
                 Action::Finish if facts.stage == Stage::Write => {
                     assert!(facts.written && !facts.missed, "I4, and a copy has it: {facts:?}");

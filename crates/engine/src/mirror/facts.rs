@@ -30,7 +30,7 @@ impl Mirror {
             was_read: work.was_read,
             halves: work.halves,
             mendable: !work.failed.is_empty() && common.may_repair(),
-            to_mend: work.range == Range::Held && !work.to_mend(common).is_empty(),
+            to_mend: work.range == Range::Locked && !work.to_mend(common).is_empty(),
             has_copy: copy.is_some(),
             intent: work.stage != Stage::Write || common.has_intent(work.extent.key),
             begun: work.begun,

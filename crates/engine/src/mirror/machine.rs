@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::decide::{Range, Stage};
 use super::loads::Loads;
-use crate::buffer::{BlockIndex, Buffer, SECOND_SIDE, Side, side_of};
+use crate::buffer::{BlockIndex, Buffer, PayloadBuffer, SHADOW_BUFFER, payload_buffer_of};
 use crate::context::{Common, PieceKey};
 use crate::effect::{FaultKind, MemberIoDone, MemberOperation};
 use crate::ids::{IoId, MemberId};
@@ -191,19 +191,21 @@ impl Mirror {
     fn abandon(&mut self, common: &mut Common, name: u64) {
         let Some((Owner::Work(key), _)) = self.in_flight.get(name).copied() else { return };
         let work = self.works.get(key.0).expect("work lasts as long as its requests");
-        let (side, offset_sectors) = side_of(work.extent.piece.payload_offset_sectors);
+        let (payload_buffer, offset_sectors) =
+            payload_buffer_of(work.extent.piece.payload_offset_sectors);
         let other = self.choose_copy(common, work).map(|(slot, _)| slot);
         let has_other = other.is_some_and(|slot| !common.clocks.sits_out(slot));
-        if work.stage != Stage::Read || side == Side::Second || !has_other {
+        if work.stage != Stage::Read || payload_buffer == PayloadBuffer::Shadow || !has_other {
             return;
         }
         reached(Mark::DirectReadAbandoned);
         common.abandon(work.extent.key);
         self.in_flight.get_mut(name).expect("just seen").0 = Owner::Abandoned;
         let work = self.works.get_mut(key.0).expect("just seen");
-        let second_side = offset_sectors + SECOND_SIDE;
-        let second_side = spoiled(Bug::AbandonedSameMemory, second_side, offset_sectors);
-        work.extent.piece.payload_offset_sectors = second_side;
+        let shadow_offset_sectors = offset_sectors + SHADOW_BUFFER;
+        let shadow_offset_sectors =
+            spoiled(Bug::AbandonedSameMemory, shadow_offset_sectors, offset_sectors);
+        work.extent.piece.payload_offset_sectors = shadow_offset_sectors;
         if planted(Bug::AbandonedForgotten) {
             return;
         }

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A copy whose member sits out is read if there is no other. Reads that are under way there when it begins to sit
-//! out are abandoned: another copy is read into the payload's second side ([`crate::buffer`]), once for each
+//! out are abandoned: another copy is read into the payload's shadow buffer ([`crate::buffer`]), once for each
 //! read; what was abandoned comes back late and changes nothing [check: a_late_read_changes_no_answer].
 //!
 //! Where copies may differ (beyond the resync offset of an array that was found dirty, or once writes are refused) they

@@ -4,8 +4,8 @@
 //! at its edges are read, the client's bytes laid over them, and the whole written back.
 //!
 //! Where it stands: between a front end, which speaks of bytes, and [`super::Request`]. A driver asks
-//! [`check`], makes a [`Course`], goes through the [`super::WriteAdmission`] if the course has a
-//! [`Course::way`], and then carries out one [`Step`] after another until it is told to answer. No
+//! [`check`], makes a [`RequestPlan`], goes through the [`super::WriteAdmission`] if the plan has a
+//! [`RequestPlan::way`], and then carries out one [`Step`] after another until it is told to answer. No
 //! step touches memory here: [`Patch`] says where bytes go, the driver moves them.
 //!
 //! ```text
@@ -19,9 +19,9 @@
 //! bytes in it. Bytes beside the request are never lost, whatever happens.
 //!
 //! # Invariants
-//! - A course changes the bytes of its request and no others, in any alignment
-//!   [check: a_course_changes_its_bytes_and_no_others].
-//! - The first failure ends a course and is its answer [check: the_first_failure_is_the_answer].
+//! - A request plan changes the bytes of its request and no others, in any alignment
+//!   [check: a_plan_changes_its_bytes_and_no_others].
+//! - The first failure ends a plan and is its answer [check: the_first_failure_is_the_answer].
 
 use std::collections::VecDeque;
 
@@ -226,7 +226,7 @@ pub enum Next<E> {
 
 /// The steps of one request.
 #[derive(Clone, Debug)]
-pub struct Course {
+pub struct RequestPlan {
     way: Option<Way>,
     steps: Steps,
 }
@@ -262,7 +262,7 @@ impl Extend<Step> for Steps {
     }
 }
 
-impl Course {
+impl RequestPlan {
     /// The steps of a request that [`check`] allows.
     #[must_use]
     pub fn new(request: &ByteRequest) -> Self {
@@ -313,7 +313,7 @@ impl Course {
     /// What to do after the step before came out as `done`; `Ok` at the beginning.
     pub fn next<E>(&mut self, done: Result<(), E>) -> Next<E> {
         let step = self.steps.take_next();
-        if planted(Bug::CourseGoesOn)
+        if planted(Bug::PlanGoesOn)
             && let Some(step) = step
         {
             return Next::Step(step);
@@ -368,14 +368,14 @@ mod tests {
 
     const SIZE: usize = 4 * 512;
 
-    /// Carries out a course over an array that is a slice of memory.
+    /// Carries out a plan over an array that is a slice of memory.
     fn walk(array: &mut [u8], request: &ByteRequest, payload: &mut [u8]) -> Vec<Step> {
         let span = |start: LogicalSector, sectors: u64| {
             to_usize(start.0 * SECTOR_BYTES)..to_usize((start.0 + sectors) * SECTOR_BYTES)
         };
-        let mut course = Course::new(request);
+        let mut plan = RequestPlan::new(request);
         let (mut around, mut seen) = (Vec::new(), Vec::new());
-        while let Next::Step(step) = course.next::<()>(Ok(())) {
+        while let Next::Step(step) = plan.next::<()>(Ok(())) {
             seen.push(step);
             match step {
                 Step::Whole { operation, start, sectors } => match operation {
@@ -411,7 +411,7 @@ mod tests {
     const OFFSETS: [usize; 10] = [0, 1, 100, 511, 512, 513, 1023, 1024, 1536, 2047];
 
     #[test]
-    fn a_course_changes_its_bytes_and_no_others() {
+    fn a_plan_changes_its_bytes_and_no_others() {
         let before: Vec<u8> = (1..=251).cycle().take(SIZE).collect();
         for offset in OFFSETS {
             for end in OFFSETS.into_iter().chain([SIZE]).filter(|end| *end >= offset) {
@@ -450,10 +450,10 @@ mod tests {
     #[test]
     fn a_long_write_fetches_its_edges_only() {
         let operation = ByteOperation::Write { durable: false };
-        let mut course = Course::new(&ByteRequest { operation, offset: 700, length: 1 << 20 });
-        assert_eq!(course.way(), Some(Way::Exclusive));
+        let mut plan = RequestPlan::new(&ByteRequest { operation, offset: 700, length: 1 << 20 });
+        assert_eq!(plan.way(), Some(Way::Exclusive));
         let mut fetched = 0;
-        while let Next::Step(step) = course.next::<()>(Ok(())) {
+        while let Next::Step(step) = plan.next::<()>(Ok(())) {
             if let Step::Fetch { sectors, .. } = step {
                 fetched += sectors;
             }
@@ -465,15 +465,15 @@ mod tests {
     fn the_first_failure_is_the_answer() {
         let operation = ByteOperation::Write { durable: false };
         let request = ByteRequest { operation, offset: 1, length: 9 };
-        let mut course = Course::new(&request);
-        assert!(matches!(course.next::<u8>(Ok(())), Next::Step(Step::Fetch { .. })));
-        assert_eq!(course.next(Err(7)), Next::Answer(Err(7)), "nothing is stored over garbage");
+        let mut plan = RequestPlan::new(&request);
+        assert!(matches!(plan.next::<u8>(Ok(())), Next::Step(Step::Fetch { .. })));
+        assert_eq!(plan.next(Err(7)), Next::Answer(Err(7)), "nothing is stored over garbage");
     }
 
     #[test]
     fn only_what_changes_something_goes_through_the_write_admission() {
         let way = |operation, offset, length| {
-            Course::new(&ByteRequest { operation, offset, length }).way()
+            RequestPlan::new(&ByteRequest { operation, offset, length }).way()
         };
         let zero = ByteOperation::WriteZeroes { may_punch: false, fast: false, durable: true };
         assert_eq!(way(ByteOperation::Read, 3, 9), None);

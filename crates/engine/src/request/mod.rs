@@ -2,8 +2,8 @@
 //!
 //! A request covers any range of the array. [`Split`] cuts it where ownership changes (a region
 //! belongs to one shard); each [`Piece`] is answered by its shard with one reply, and [`Progress`]
-//! folds the replies into the one answer that the client gets. Requests in bytes are courses of such
-//! requests ([`Course`]), and go through a [`WriteAdmission`].
+//! folds the replies into the one answer that the client gets. Requests in bytes are plans of such
+//! requests ([`RequestPlan`]), and go through a [`WriteAdmission`].
 
 mod edges;
 mod operation;
@@ -12,7 +12,9 @@ mod split;
 mod write_admission;
 
 pub use crate::ids::{RequestId, ShardIndex};
-pub use edges::{Allowed, ByteOperation, ByteRequest, Course, Denial, Next, Patch, Step, check};
+pub use edges::{
+    Allowed, ByteOperation, ByteRequest, Denial, Next, Patch, RequestPlan, Step, check,
+};
 pub use operation::{Fault, Operation, Progress, Request};
 pub(crate) use range_lock::{LockKey, RangeLock};
 pub use split::{Piece, Regions, Split};

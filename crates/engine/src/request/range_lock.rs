@@ -25,22 +25,22 @@ impl Entry {
     }
 }
 
-/// The ranges held and waited for.
+/// The ranges that are locked, and those waited for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RangeLock {
-    held: Vec<Entry>,
+    locked: Vec<Entry>,
     waiting: VecDeque<Entry>,
 }
 
 impl RangeLock {
-    /// Takes `sectors` sectors from `start` for `key`, or queues it. True when it is held now.
+    /// Takes `sectors` sectors from `start` for `key`, or queues it. True when it is locked now.
     pub(crate) fn acquire(&mut self, key: LockKey, start: u64, sectors: u64) -> bool {
         assert!(sectors > 0, "a range has sectors");
         let entry = Entry { key, start, end: start + sectors };
-        let free = !self.held.iter().chain(&self.waiting).any(|other| other.overlaps(&entry));
+        let free = !self.locked.iter().chain(&self.waiting).any(|other| other.overlaps(&entry));
         let free = spoiled(Bug::LockNeverWaits, free, true);
         if free {
-            self.held.push(entry);
+            self.locked.push(entry);
         } else {
             self.waiting.push_back(entry);
         }
@@ -49,19 +49,19 @@ impl RangeLock {
 
     /// Gives up what `key` holds; those that hold their range from now on are returned in order.
     pub(crate) fn release(&mut self, key: LockKey) -> Vec<LockKey> {
-        let position = self.held.iter().position(|entry| entry.key == key);
-        self.held.swap_remove(position.expect("only a holder releases"));
+        let position = self.locked.iter().position(|entry| entry.key == key);
+        self.locked.swap_remove(position.expect("only a holder releases"));
         let mut granted = Vec::new();
         let mut still_waiting: VecDeque<Entry> = VecDeque::new();
         for entry in std::mem::take(&mut self.waiting) {
             let overlaps =
-                self.held.iter().chain(&still_waiting).any(|other| other.overlaps(&entry));
+                self.locked.iter().chain(&still_waiting).any(|other| other.overlaps(&entry));
             let overlaps = spoiled(Bug::LockLetsAllIn, overlaps, false);
             if overlaps {
                 still_waiting.push_back(entry);
             } else {
                 granted.push(entry.key);
-                self.held.push(entry);
+                self.locked.push(entry);
             }
         }
         self.waiting = still_waiting;

@@ -87,7 +87,7 @@ impl Stripes {
     /// Whether the level can make up for one more loss in the stripe's band: a write that is answered early there can be
     /// carried out even if a member fails it.
     fn can_lose_more(&self, common: &Common, number: u32) -> bool {
-        if self.is_whole && !self.damage.has_torn() {
+        if self.is_whole && !self.damage.has_inconsistent() {
             return true;
         }
         if planted(Bug::EarlyWithoutSpare) {
@@ -108,7 +108,7 @@ impl Stripes {
             common.counters.cache.superseded_writes += 1;
             common.release_payload(older.piece);
             let Some(epoch) = older.dirty_epoch else { continue };
-            if planted(Bug::DebtForgotten) {
+            if planted(Bug::DirtyReferenceForgotten) {
                 self.release_dirty(common, epoch);
                 continue;
             }

@@ -203,8 +203,8 @@ pub(super) struct Bands<'a> {
     /// Sectors of the piece that are left, from the row that is being gone through.
     from: u32,
     to: u32,
-    /// Bands of the present row that have been told.
-    told: u64,
+    /// Bands of the present row that have been given.
+    given: u64,
 }
 
 impl<'a> Bands<'a> {
@@ -216,7 +216,7 @@ impl<'a> Bands<'a> {
         (from, to): (u32, u32),
     ) -> Self {
         let row_sectors = u64::from(geometry.data_slots()) * u64::from(geometry.chunk_sectors());
-        Self { geometry, unit_sectors, row_sectors, piece: *piece, from, to, told: 0 }
+        Self { geometry, unit_sectors, row_sectors, piece: *piece, from, to, given: 0 }
     }
 }
 
@@ -233,13 +233,13 @@ impl Iterator for Bands<'_> {
             let sectors = left.min(self.row_sectors - in_row);
             let (first, last) = (in_row % chunk / unit, (in_row % chunk + sectors - 1) / unit);
             let bands = chunk / unit;
-            if self.told >= (last - first + 1).min(bands) {
-                self.told = 0;
+            if self.given >= (last - first + 1).min(bands) {
+                self.given = 0;
                 self.from += u32::try_from(sectors).expect("at most a piece");
                 continue;
             }
-            let offset_in_chunk = (first + self.told) % bands * unit;
-            self.told += 1;
+            let offset_in_chunk = (first + self.given) % bands * unit;
+            self.given += 1;
             let row = self.geometry.locate(LogicalSector(start)).row;
             let member_sector = self.geometry.row_start(row).0 + offset_in_chunk;
             let run = Run {
@@ -323,7 +323,7 @@ mod tests {
                 let mut seen = BTreeSet::new();
                 let mut keys = BTreeSet::new();
                 for (band, run) in Bands::new(&geometry, unit, &piece, (0, piece.sectors)) {
-                    assert!(keys.insert(band.key), "a band is told once");
+                    assert!(keys.insert(band.key), "a band is given once");
                     assert!(band.sectors_of(&run, 2) > 0, "and only if it is touched");
                     for index in 0..2 {
                         let Some(segment) = band.segment(&run, index) else { continue };
@@ -332,7 +332,7 @@ mod tests {
                         for n in 0..u64::from(segment.sectors) {
                             let payload = u64::from(segment.payload_offset) + n;
                             assert_eq!(place + n - start, payload - 100);
-                            assert!(seen.insert(place + n), "a sector is told once");
+                            assert!(seen.insert(place + n), "a sector is given once");
                         }
                     }
                 }

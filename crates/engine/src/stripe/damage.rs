@@ -2,8 +2,8 @@
 //!
 //! Both come from writes that failed half way, last as long as the array runs, and are nearly always empty.
 //!
-//! *Torn* bands had a write that reached some members and not others, and could not be completed. Their parity fits
-//! nothing, so nothing is solved from it and no write modifies it (I7) [check: torn_band_is_not_reconstructed].
+//! *Inconsistent* bands had a write that reached some members and not others, and could not be completed. Their parity fits
+//! nothing, so nothing is solved from it and no write modifies it (I7) [check: inconsistent_band_is_not_reconstructed].
 //!
 //! *Lost* sectors were answered early and then could not be written. The members still hold what was there before, and to
 //! read that without an error would be to lie:
@@ -31,30 +31,30 @@ use crate::request::Piece;
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Damage {
-    torn: BTreeSet<BandKey>,
+    inconsistent: BTreeSet<BandKey>,
     /// Sectors, counted from the start of the array.
     lost: RangeSet<u64>,
 }
 
 impl Damage {
     /// A write was left half done.
-    pub(super) fn tear(&mut self, band: BandKey) {
-        self.torn.insert(band);
+    pub(super) fn mark_inconsistent(&mut self, band: BandKey) {
+        self.inconsistent.insert(band);
     }
 
-    pub(super) fn is_torn(&self, band: BandKey) -> bool {
-        self.torn.contains(&band)
+    pub(super) fn is_inconsistent(&self, band: BandKey) -> bool {
+        self.inconsistent.contains(&band)
     }
 
-    pub(super) fn has_torn(&self) -> bool {
-        !self.torn.is_empty()
+    pub(super) fn has_inconsistent(&self) -> bool {
+        !self.inconsistent.is_empty()
     }
 
     /// Whether parity may be believed for this band: redundancy is in sync there and no write was left half done (I7).
     pub(super) fn parity_agrees(&self, view: &ArrayView, band: &Band) -> bool {
         let agrees = band.end().0 <= view.resync_offset;
         let agrees = spoiled(Bug::DirtyBelieved, agrees, true);
-        agrees && !self.is_torn(band.key)
+        agrees && !self.is_inconsistent(band.key)
     }
 
     /// Nearly always false.

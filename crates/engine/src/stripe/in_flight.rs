@@ -2,7 +2,7 @@
 
 use braid_geometry::Slot;
 
-use crate::buffer::{Side, side_of};
+use crate::buffer::{PayloadBuffer, payload_buffer_of};
 use crate::context::PieceKey;
 use crate::request::Piece;
 use crate::sectors::Extent;
@@ -41,9 +41,10 @@ pub(super) struct DirectRead {
 }
 
 impl DirectRead {
-    /// Whether it may be made in another way, if there is one. Once only: a payload has two sides.
+    /// Whether it may be made in another way, if there is one. Once only: a payload has one shadow buffer.
     pub(super) fn may_be_abandoned(&self) -> bool {
-        !self.insists && side_of(self.piece.payload_offset_sectors).0 == Side::First
+        !self.insists
+            && payload_buffer_of(self.piece.payload_offset_sectors).0 == PayloadBuffer::Client
     }
 }
 

@@ -15,7 +15,7 @@
 //!              stripe ◀─ step ──┘         facts ─▶ decide ─▶ act, of one stripe's batch ([`mod@batch`])
 //!                 │
 //!   read ─────────┴─ read_dirty, reconstruct   reads, beside what stripes write
-//!                    damage               what is torn or lost
+//!                    damage               what is inconsistent or lost
 //! ```
 //!
 //! [`plan`] is the arithmetic of what to read, [`solve`] the equations; both serve writes and reads. The steps of a write

@@ -15,7 +15,7 @@ use super::damage::sectors_of;
 use super::in_flight::{DirectRead, IoOwner};
 use super::machine::Stripes;
 use super::reconstruct::{Around, Outcome, Reconstruct, Want};
-use crate::buffer::{Buffer, SECOND_SIDE, Side, side_of};
+use crate::buffer::{Buffer, PayloadBuffer, SHADOW_BUFFER, payload_buffer_of};
 use crate::context::{Common, PieceKey};
 use crate::effect::{MemberFault, MemberOperation};
 use crate::ids::{IoId, RequestId};
@@ -214,7 +214,8 @@ impl Stripes {
     fn may_go_around(&self, common: &Common, start: MemberSector, sectors: u32) -> bool {
         let unit = u64::from(self.unit_sectors);
         let last = (start.0 + u64::from(sectors) - 1) / unit;
-        let agrees = (start.0 / unit..=last).all(|band| !self.damage.is_torn(BandKey(band)))
+        let agrees = (start.0 / unit..=last)
+            .all(|band| !self.damage.is_inconsistent(BandKey(band)))
             && (last + 1) * unit <= common.view.resync_offset;
         let is_away = |slot: &Slot| {
             common.clocks.sits_out(*slot)
@@ -259,9 +260,13 @@ impl Stripes {
             if planted(Bug::AbandonedForgotten) {
                 continue;
             }
-            let (side, offset) = side_of(piece.payload_offset_sectors);
-            assert_eq!(side, Side::First, "what was made instead is not abandoned");
-            let payload_offset_sectors = offset + SECOND_SIDE;
+            let (payload_buffer, offset) = payload_buffer_of(piece.payload_offset_sectors);
+            assert_eq!(
+                payload_buffer,
+                PayloadBuffer::Client,
+                "what was made instead is not abandoned"
+            );
+            let payload_offset_sectors = offset + SHADOW_BUFFER;
             let payload_offset_sectors =
                 spoiled(Bug::AbandonedSameMemory, payload_offset_sectors, offset);
             let piece = Piece { payload_offset_sectors, ..piece };

@@ -1,8 +1,8 @@
 //! What the world does with requests in bytes: it takes their steps, and tells the model.
 
 use braid_engine::request::{
-    Allowed, ByteOperation, ByteRequest, Course, Denial, Fault, Next, Operation, Patch, RequestId,
-    Step, Way, check,
+    Allowed, ByteOperation, ByteRequest, Denial, Fault, Next, Operation, Patch, RequestId,
+    RequestPlan, Step, Way, check,
 };
 
 use super::{Call, CallError, Part, SECTOR_BYTES, Who, written};
@@ -49,14 +49,14 @@ impl World {
         if request.operation == ByteOperation::Read && denial.is_ok() {
             payload.resize(request.length as usize, 0x77);
         }
-        let course = Course::new(&request);
-        let way = course.way();
+        let plan = RequestPlan::new(&request);
+        let way = plan.way();
         let call = Call {
             id,
             request,
             who,
             asked,
-            course,
+            plan,
             ticket: None,
             inside: None,
             payload,
@@ -73,11 +73,11 @@ impl World {
         if way == Way::Exclusive {
             self.tally.count("unaligned-change");
         }
-        let ticket = self.engine.clients.admission.ask(way);
-        let is_in = self.engine.clients.admission.is_in(ticket);
+        let ticket = self.engine.clients.admission.enter(way);
+        let is_admitted = self.engine.clients.admission.is_admitted(ticket);
         let call = self.engine.clients.calls.get_mut(&id).expect("just put there");
-        (call.ticket, call.inside) = ((!is_in).then_some(ticket), Some(way));
-        if is_in {
+        (call.ticket, call.inside) = ((!is_admitted).then_some(ticket), Some(way));
+        if is_admitted {
             self.go_on(id, Ok(()));
         } else {
             self.tally.count("write-admission-waits");
@@ -95,7 +95,7 @@ impl World {
         while let Some(next) = self.engine.clients.waiting.front().copied() {
             let clients = &mut self.engine.clients;
             let call = clients.calls.get_mut(&next).expect("it waits");
-            if !call.ticket.is_none_or(|ticket| clients.admission.is_in(ticket)) {
+            if !call.ticket.is_none_or(|ticket| clients.admission.is_admitted(ticket)) {
                 break;
             }
             call.ticket = None;
@@ -108,7 +108,7 @@ impl World {
     pub(crate) fn go_on(&mut self, id: RequestId, mut result: Result<(), Fault>) {
         loop {
             let call = self.engine.clients.calls.get_mut(&id).expect("a request under way");
-            match call.course.next(result) {
+            match call.plan.next(result) {
                 Next::Answer(result) => {
                     self.leave(id);
                     let call = self.engine.clients.calls.remove(&id).expect("it was there");

@@ -165,7 +165,7 @@ impl World {
             Notice::OutOfSpace { cause, .. } => panic!("no disk here is sparse: {cause:?}"),
             Notice::SitsOut { member, .. } => self.sits_out(member),
             Notice::Back { member, .. } => self.comes_back(member),
-            Notice::Told { events } => self.note("told", [events, 0, 0]),
+            Notice::Recorded { events } => self.note("told", [events, 0, 0]),
             Notice::Stopped { clean } => self.note("stopped", [u64::from(clean), 0, 0]),
         }
         self.engine.notices.push(notice);

@@ -2,7 +2,7 @@
 //!
 //! The simulator knows what superblocks can only imply: who missed an answered write. So it says,
 //! without looking at event counts: who is `out` is never chosen; who was never harmed is always
-//! chosen; a refusal needs a reason that the simulator sees, too; and a stripe that may be torn is
+//! chosen; a refusal needs a reason that the simulator sees, too; and a stripe that may be inconsistent is
 //! not served without the column that would have to be computed (the write hole).
 
 use std::collections::BTreeSet;

@@ -180,7 +180,7 @@ impl History {
                     }
                     ArrayEffect::WriteBack { round } => reports.push(Report::WrittenBack { round }),
                     ArrayEffect::Notice(Notice::Broken { .. }) => run.is_broken = true,
-                    ArrayEffect::Notice(Notice::Told { .. }) => self.told(run),
+                    ArrayEffect::Notice(Notice::Recorded { .. }) => self.told(run),
                     ArrayEffect::Notice(_)
                     | ArrayEffect::Answer { .. }
                     | ArrayEffect::SlowMembers(_) => {}

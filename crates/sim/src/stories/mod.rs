@@ -47,7 +47,7 @@ pub fn tell() {
         }
         for dead in 0..4 {
             for failing in (0..4).filter(|failing| *failing != dead) {
-                torn_band(seed, dead, failing);
+                inconsistent_band(seed, dead, failing);
                 parity_of_before(seed, dead, failing);
                 for chunk in 0..3 {
                     failed_difference(seed, dead, failing, (chunk, (chunk + 1) % 3));
@@ -237,7 +237,7 @@ fn lost_after_its_answer(seed: u64, good: usize, (start, sectors): (u64, u64)) {
 
 /// A whole row is written while one disk is dead and another fails its writes half way. The row's
 /// parity fits nothing then: what the dead disk held may be refused, and never computed from it.
-fn torn_band(seed: u64, dead: usize, failing: usize) {
+fn inconsistent_band(seed: u64, dead: usize, failing: usize) {
     let mut world = doomed(seed, [dead, failing]);
     world.issue(Operation::Write { durable: false }, 0, 1);
     world.settle();

@@ -238,7 +238,7 @@ fn open(
     let watcher = Arc::clone(reporter);
     let labels: Vec<String> = ready.verdicts.iter().map(|one| one.label.clone()).collect();
     let volume = Volume::open(&ready.array, ready.members, options, move |notice| match notice {
-        Notice::Told { .. } => notifier.notify(),
+        Notice::Recorded { .. } => notifier.notify(),
         _ => watcher.notice(&notice),
     });
     let volume = volume.map_err(|error| not_opened(&error, &labels))?;

@@ -218,7 +218,7 @@ impl Reporter {
                 self.back((&label(*member), slot.0), *after_ms);
             }
             // `stopped` says it with the counts, once the server is closed as well; the other is for the record.
-            Notice::Stopped { .. } | Notice::Told { .. } => {}
+            Notice::Stopped { .. } | Notice::Recorded { .. } => {}
         }
     }
 

@@ -281,7 +281,7 @@ impl Stripe {
         for missed in self.columns.iter().filter_map(|column| column.missed) {
             effects.common.report_failed(self.fault_of(missed));
         }
-        if planted(Bug::HoldForgets) {
+        if planted(Bug::RecordForgotten) {
             self.columns.iter_mut().for_each(|column| column.missed = None);
         }
     }
@@ -307,17 +307,17 @@ impl Stripe {
         self.begin_batch(effects.unit_sectors, 1);
     }
 
-    /// The batch cannot be served. If it had begun to write, the band is torn from now on.
+    /// The batch cannot be served. If it had begun to write, the band is inconsistent from now on.
     fn refuse(&mut self, effects: &mut Effects<'_>) {
         let is_full =
             |column: &Column| column.missed.is_some_and(|(_, fault)| fault == FaultKind::NoSpace);
         let is_full = self.columns.iter().any(is_full);
         let fault = if is_full { Fault::NoSpace } else { Fault::Unwritable };
         let has_written = self.phase == Phase::AwaitRecord;
-        let has_written = spoiled(Bug::TornForgotten, has_written, false);
+        let has_written = spoiled(Bug::InconsistencyForgotten, has_written, false);
         if has_written {
-            reached(Mark::TearsBand);
-            effects.damage.tear(self.band().key);
+            reached(Mark::ParityInconsistent);
+            effects.damage.mark_inconsistent(self.band().key);
         }
         self.end_batch(Err(fault), effects);
     }
@@ -347,7 +347,7 @@ impl Stripe {
     /// Answers what the batch works on, or, where that was answered, releases its payload.
     fn answer_batch(&mut self, result: Result<(), Fault>, effects: &mut Effects<'_>) {
         let is_lost = result.is_err();
-        let is_lost = spoiled(Bug::LostUntold, is_lost, false);
+        let is_lost = spoiled(Bug::LossUnreported, is_lost, false);
         if is_lost {
             self.note_lost(effects);
         }

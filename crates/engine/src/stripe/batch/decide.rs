@@ -111,12 +111,14 @@ pub(in super::super) fn decide(facts: &Facts) -> Action {
         Facts { phase: Phase::Compute, read: true, .. } => (Mark::WriteWaitsForReads, Action::Wait),
         Facts { phase: Phase::Compute, .. } => (Mark::StripeWrites, Action::Write),
         Facts { phase: Phase::Write, missed: false, .. } => (Mark::StripeFinishes, Action::Finish),
-        Facts { phase: Phase::Write, missed: true, .. } => (Mark::StripeHolds, Action::AwaitRecord),
+        Facts { phase: Phase::Write, missed: true, .. } => {
+            (Mark::StripeAwaitsRecord, Action::AwaitRecord)
+        }
         Facts { phase: Phase::AwaitRecord, missed: false, .. } => {
             (Mark::StripeFinishesHeld, Action::Finish)
         }
         Facts { phase: Phase::AwaitRecord, missed: true, broken: false, .. } => {
-            (Mark::StripeKeepsHolding, Action::Wait)
+            (Mark::StripeKeepsAwaiting, Action::Wait)
         }
         Facts { phase: Phase::AwaitRecord, missed: true, broken: true, .. } => {
             (Mark::StripeRefusesHeld, Action::Refuse)

@@ -186,7 +186,7 @@ impl Reconstruct {
         let read = &mut self.reads[place as usize];
         assert!(read.origin.is_none() && read.outstanding == 0, "a free place has no work");
         read.columns.fill(Column::default());
-        (read.band, read.map, read.holds_band) = (Some(band), map, true);
+        (read.band, read.map, read.owns_band) = (Some(band), map, true);
         read.aim(origin, self.unit_sectors);
         self.step(around, place);
     }
@@ -224,7 +224,7 @@ impl Reconstruct {
 
     fn submit_reads(&mut self, around: &mut Around<'_>, place: u32, plan: &Plan) {
         let (map, blocks) = (self.reads[place as usize].map, self.blocks(place));
-        assert!(self.reads[place as usize].holds_band, "its band is not written meanwhile");
+        assert!(self.reads[place as usize].owns_band, "its band is not written meanwhile");
         for (slot, set) in plan.columns(&map) {
             for extent in set.extents() {
                 let buffer = blocks.at(slot, extent.offset);
@@ -379,7 +379,7 @@ impl Reconstruct {
     /// What of a read that has been answered can be written again, by slot: what could not be read and was solved for.
     fn to_repair(&self, around: &Around<'_>, place: u32) -> SmallVec<[(Slot, SectorSet); 2]> {
         let read = &self.reads[place as usize];
-        if read.origin.is_some() || read.phase != Phase::Compute || !read.holds_band {
+        if read.origin.is_some() || read.phase != Phase::Compute || !read.owns_band {
             return SmallVec::new();
         }
         let band = read.band();
@@ -427,7 +427,7 @@ impl Reconstruct {
         let read = &mut self.reads[place as usize];
         assert!(read.outstanding == 0 && read.origin.is_none(), "nothing of it is under way");
         let band = read.band.take().expect("it had one");
-        (read.holds_band, read.repairs) = (false, false);
+        (read.owns_band, read.repairs) = (false, false);
         self.free.push(place);
         self.outcomes.push_back(Outcome::Wake(band.key));
     }

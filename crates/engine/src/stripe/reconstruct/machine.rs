@@ -107,7 +107,7 @@ pub(super) struct Read {
     /// Whom it is for; none once it is answered or abandoned.
     pub(super) origin: Option<Origin>,
     /// Its band may not be written.
-    pub(super) holds_band: bool,
+    pub(super) owns_band: bool,
     /// It writes again what could not be read.
     pub(super) repairs: bool,
     pub(super) phase: Phase,
@@ -166,7 +166,7 @@ impl Reconstruct {
             band: None,
             map,
             origin: None,
-            holds_band: false,
+            owns_band: false,
             repairs: false,
             phase: Phase::Fill,
             columns: vec![Column::default(); usize::from(geometry.slots())].into_boxed_slice(),
@@ -220,7 +220,7 @@ impl Reconstruct {
     pub(in super::super) fn is_reading(&self, key: BandKey) -> bool {
         let is_band = |read: &Read| read.band.is_some_and(|band| band.key == key);
         self.free.len() < self.reads.len()
-            && self.reads.iter().any(|read| read.holds_band && is_band(read))
+            && self.reads.iter().any(|read| read.owns_band && is_band(read))
     }
 
     /// Whether reads that a batch of a band kept out are to begin before its stripe begins another. Between two batches
@@ -343,7 +343,7 @@ impl Reconstruct {
             }
             reached(Mark::ReadAbandoned);
             read.origin = None;
-            read.holds_band = false;
+            read.owns_band = false;
             match origin {
                 Origin::Client(want) => self.outcomes.push_back(Outcome::Anew(band, want)),
                 Origin::Background(work) => sits_out(around, &work),

@@ -275,7 +275,7 @@ impl World {
                 self.outcome.noticed_ns.get_or_insert(self.now);
             }
             ArrayEffect::Notice(Notice::Back { .. }) => self.outcome.back_ns = Some(self.now),
-            ArrayEffect::Notice(Notice::Told { .. }) => {}
+            ArrayEffect::Notice(Notice::Recorded { .. }) => {}
             ArrayEffect::Notice(notice) => panic!("nothing else happens here: {notice:?}"),
             ArrayEffect::Answer { .. } => {}
         }

@@ -67,7 +67,7 @@ fn two_columns(stripe: &StripeGeometry, row: u64) -> (u64, u64) {
 /// A write that only some columns got leaves parity that fits neither the old nor the new data: the
 /// neighbour that is lost is not computed from it.
 #[test]
-fn torn_band_is_not_reconstructed() {
+fn inconsistent_band_is_not_reconstructed() {
     for_seeds(10, |seed| {
         let mut scene = Scene::new(design(Level::Raid4, 0, 8, 3, 4), seed).write_through();
         scene.errors_allowed = true;
@@ -78,13 +78,13 @@ fn torn_band_is_not_reconstructed() {
         };
         let ((written, neighbour), (_, elsewhere)) =
             (two_columns(&stripe, 0), two_columns(&stripe, 1));
-        assert!(story.read(neighbour, 1).is_ok(), "lost, but not torn yet");
+        assert!(story.read(neighbour, 1).is_ok(), "lost, but not inconsistent yet");
         // The gate is open, or a superblock would be the first that cannot be written.
         assert!(story.try_write(story.capacity() - 1, 1));
         story.befall(0, Mishap::WritesFail);
         assert_eq!(story.write(written + 3, 1), Err(Fault::Unwritable));
         assert!(story.is_broken(), "it was one too many");
-        assert_eq!(story.read(neighbour, 1), Err(Fault::Unreadable), "its parity is torn");
+        assert_eq!(story.read(neighbour, 1), Err(Fault::Unreadable), "its parity is inconsistent");
         assert!(story.read(elsewhere, 1).is_ok(), "other bands are as they were");
         assert!(story.read(written, 1).is_ok(), "and so is what can be read straight");
         assert_eq!(stripe.locate(LogicalSector(neighbour)).data_index, 1);
