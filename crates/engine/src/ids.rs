@@ -12,7 +12,7 @@ pub struct ShardIndex(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
-/// Name of one member request of one shard; never reused within a shard's life.
+/// Name of one member request of one shard; not reused before 2^31 others had its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IoId(pub u64);
 

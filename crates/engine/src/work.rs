@@ -29,7 +29,8 @@ pub struct Work {
 /// How member requests of background work stand to those of clients. Elevators know both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// They go when no client's request waits, or when they have waited too long.
+    /// They go when no client's request waits, or when they have waited too long. Since a band that is read is not
+    /// written, such work gives it up, once, to a write that waits for it, and is then done in its turn.
     Idle,
     /// They go in their turn.
     BestEffort,

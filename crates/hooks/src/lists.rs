@@ -531,6 +531,10 @@ named! {
         WorkBegins = "work-begins",
         /// Background work: parity is not what the data makes it.
         ParityDiffers = "parity-differs",
+        /// Stripe, compute: background work gives the band up.
+        WriteTakesBand = "write-takes-band",
+        /// Background work: begun again after a write that waited for its band.
+        WorkGivesWay = "work-gives-way",
         /// Background work: put off, since a member sits out.
         WorkSitsOut = "work-sits-out",
         /// Background work: a column cannot be read.

@@ -93,7 +93,7 @@ impl Core {
                 !effects.ended.get_mut().is_empty()
             },
             leave: |effects: &mut ShardEffects, combiner: &Combiner<_, _>| {
-                self.run_jobs(index, effects, usize::MAX);
+                self.run_computations(index, effects, usize::MAX);
                 for event in effects.ended.get_mut().drain(..) {
                     combiner.push(event);
                 }
@@ -125,7 +125,9 @@ impl Core {
             match event {
                 ShardEvent::Piece(piece) => shard.handle_piece(now, piece),
                 ShardEvent::MemberIo(done) => shard.handle_member_io(now, done),
-                ShardEvent::JobDone(computation) => shard.handle_computation_done(now, computation),
+                ShardEvent::ComputationDone(computation) => {
+                    shard.handle_computation_done(now, computation)
+                }
                 ShardEvent::WriteBack(round) => shard.handle_write_back(now, round),
                 ShardEvent::View(view) => shard.handle_view(now, view),
                 ShardEvent::ActivityQuery => shard.handle_activity_query(now),
@@ -166,7 +168,7 @@ impl Core {
         machines: &mut VecDeque<Machine>,
     ) {
         self.begin(index, effects, machines);
-        self.run_jobs(index, effects, self.shard(index).computations_max);
+        self.run_computations(index, effects, self.shard(index).computations_max);
         if std::mem::take(&mut effects.reports) {
             machines.push_back(Machine::Array);
         }
@@ -179,12 +181,17 @@ impl Core {
     }
 
     /// Carries so many computations out.
-    fn run_jobs(&self, index: ShardIndex, effects: &mut ShardEffects, computations_max: usize) {
+    fn run_computations(
+        &self,
+        index: ShardIndex,
+        effects: &mut ShardEffects,
+        computations_max: usize,
+    ) {
         let mut memory = self.shard(index).memory.clone();
         let count = computations_max.min(effects.computations.len());
         for mut computation in effects.computations.drain(..count) {
             computation::run(&mut computation, self.kernel, &mut memory);
-            effects.ended.get_mut().push(ShardEvent::JobDone(computation));
+            effects.ended.get_mut().push(ShardEvent::ComputationDone(computation));
         }
     }
 

@@ -17,7 +17,7 @@ use crate::sync::Arc;
 pub(crate) enum ShardEvent {
     Piece(Piece),
     MemberIo(MemberIoDone),
-    JobDone(Computation),
+    ComputationDone(Computation),
     View(Arc<ArrayView>),
     ActivityQuery,
     WriteBack(u64),

@@ -67,12 +67,18 @@ impl Core {
     /// A file that was deleted still takes writes, but no program will ever find them again. And a member that has work for which
     /// no thread could be started gets one now, if it can be had.
     fn look_at_members(self: &Arc<Self>) {
-        for member in self.members.load().iter() {
+        let members = self.members.load();
+        let mut heard = Vec::new();
+        for member in members.iter() {
             member.admission.look();
             let submitter = Submitter::new(self, member);
-            submitter.look();
-            self.drive_heard(submitter.into_heard(), None);
+            // Nothing new is asked of one that is being taken out: no thread may be left to answer.
+            submitter.look(members.open_to_new(member.id()).is_some());
+            heard.push(submitter.into_heard());
         }
+        // Who changes the table waits for those that hold it.
+        drop(members);
+        heard.into_iter().for_each(|machines| self.drive_heard(machines, None));
     }
 }
 

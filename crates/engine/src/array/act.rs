@@ -1,4 +1,5 @@
-//! Carrying decisions out: the only place where the array's state follows from a decision, and its effects leave it.
+//! Carrying decisions out: where the array's state follows from a decision. What events say beyond that is noted where they
+//! come in ([`super::machine`], [`super::slow_members`]).
 
 use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes, spoiled};
 use std::collections::BTreeSet;

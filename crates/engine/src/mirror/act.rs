@@ -1,4 +1,5 @@
-//! Carrying decisions out: the only place where work goes on and its effects leave it.
+//! Carrying decisions out: where work goes on, and its effects leave it. It begins, and its reads are abandoned, in
+//! [`super::machine`].
 
 use braid_geometry::{MemberSector, Slot};
 use braid_hooks::{Bug, Mark, planted, reached, spoiled};

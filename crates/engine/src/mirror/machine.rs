@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use super::decide::{Range, Stage};
 use super::loads::Loads;
+use crate::array::Gate;
 use crate::buffer::{BlockIndex, Buffer, PayloadBuffer, SHADOW_BUFFER, payload_buffer_of};
 use crate::context::{Common, PieceKey};
 use crate::effect::{FaultKind, MemberIoDone, MemberOperation};
@@ -92,6 +93,8 @@ pub(crate) struct Mirror {
     pub(super) works: Slab<Work>,
     /// Work to be looked at, first come, first served.
     pub(super) ready: VecDeque<LockKey>,
+    /// Writes that came while superblocks did not say that their region may be written, in order.
+    gated: Vec<LockKey>,
     pub(super) in_flight: Slab<(Owner, Slot)>,
     pub(super) lock: RangeLock,
     pub(super) loads: Loads,
@@ -104,6 +107,7 @@ impl Mirror {
             geometry,
             works: Slab::default(),
             ready: VecDeque::new(),
+            gated: Vec::new(),
             in_flight: Slab::default(),
             lock: RangeLock::default(),
             loads,
@@ -167,8 +171,13 @@ impl Mirror {
             assert_eq!(self.geometry.slots(), geometry.slots(), "the arena has a block for each");
             self.geometry = geometry.clone();
         }
-        let awaits_superblocks = |work: &Work| !work.missed.is_empty() || work.lacks_intent;
-        let waiting = self.works.iter_mut().filter(|(_, work)| awaits_superblocks(work));
+        // In the order in which they came: so they take their ranges.
+        self.ready.extend(&self.gated);
+        if common.view.gate != Gate::Closed {
+            self.gated.clear();
+        }
+        let awaits_record = |work: &Work| !work.missed.is_empty();
+        let waiting = self.works.iter_mut().filter(|(_, work)| awaits_record(work));
         self.ready.extend(waiting.map(|(name, _)| LockKey(name)));
         self.settle(common);
     }
@@ -227,7 +236,9 @@ impl Mirror {
     }
 
     pub(super) fn begin(&mut self, work: Work) {
+        let lacks_intent = work.lacks_intent;
         let key = LockKey(self.works.insert(work));
+        self.gated.extend(lacks_intent.then_some(key));
         self.ready.push_back(key);
     }
 

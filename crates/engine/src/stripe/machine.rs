@@ -348,6 +348,11 @@ impl Stripes {
             match action {
                 Action::Wait => return,
                 Action::Release => return self.put_back(common, number),
+                Action::TakeBand => {
+                    let key = stripe.band().key;
+                    self.reads.give_way(key);
+                    continue;
+                }
                 Action::PutOff(admission) => {
                     let counters = &mut common.counters.cache;
                     return self.scheduler.put_off((number, admission), common.now, counters);
@@ -396,17 +401,19 @@ impl Stripes {
             self.scheduler.admission(number, &work, common.view.gate)
         };
         let is_between = stripe.phase() == Phase::Ready && stripe.has_work();
+        let read = match stripe.phase() {
+            Phase::Ready => self.reads.has_waiting(band.key),
+            Phase::Compute => self.reads.is_reading(band.key),
+            Phase::Fill | Phase::Write | Phase::AwaitRecord => false,
+        };
         Around {
             view: &common.view,
             clocks: &common.clocks,
             parity_agrees: self.damage.parity_agrees(&common.view, band),
             admission: if is_between { admission() } else { Admission::Now },
             intent: stripe.has_intent(),
-            read: match stripe.phase() {
-                Phase::Ready => self.reads.has_waiting(band.key),
-                Phase::Compute => self.reads.is_reading(band.key),
-                Phase::Fill | Phase::Write | Phase::AwaitRecord => false,
-            },
+            read,
+            read_idly: read && self.reads.gives_way(band.key),
         }
     }
 }

@@ -116,13 +116,13 @@ impl<'a> Submitter<'a> {
         }
     }
 
-    /// Looks after the member, from time to time: work for which no thread could be started, what has waited for room, and
-    /// whether the device is still there.
-    pub(crate) fn look(&self) {
+    /// Looks after the member, from time to time: work for which no thread could be started, what has waited for room, and,
+    /// if it `is_open` to something new, whether the device is still there.
+    pub(crate) fn look(&self, is_open: bool) {
         let _guard = AbortOnPanic::new();
         self.member.man_if_needed();
         self.begin_kept();
-        if self.member.crew.begin_look() {
+        if is_open && self.member.crew.begin_look() {
             self.submit(Operation::Look);
         }
     }

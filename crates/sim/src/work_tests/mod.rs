@@ -59,8 +59,8 @@ impl Bench {
             resync_offset: u64::MAX,
             zero_is_fast: false,
         };
-        let tuning = Tuning { stripes: 4, mode: CacheMode::WriteThrough, ..Tuning::default() };
-        let cache = CacheConfig { unit_sectors_max: CHUNK, stripes_max: 16, tuning };
+        let tuning = Tuning { stripes: 32, mode: CacheMode::WriteThrough, ..Tuning::default() };
+        let cache = CacheConfig { unit_sectors_max: CHUNK, stripes_max: 32, tuning };
         let shard = Shard::new(cache, Arc::new(view));
         let arena = vec![0x44; shard.arena_blocks() as usize * CHUNK as usize * SECTOR];
         let mut bench = Self {
@@ -310,4 +310,52 @@ fn background_work_leaves_places_for_clients() {
     bench.run();
     assert_eq!(bench.payloads[&RequestId(1)].data, held);
     assert!((0..ROWS).all(|row| bench.outcomes.contains_key(&WorkId(row))), "and all work is done");
+}
+
+/// Work that bands with a batch had kept out was not counted: it took every place when the batches ended.
+#[test]
+fn work_that_was_kept_out_leaves_places_for_clients() {
+    let mut bench = Bench::new(Level::Raid5, 4, None);
+    let rows = 24;
+    for row in 0..rows {
+        bench.write(1000 + row, row * 3 * u64::from(CHUNK), 7);
+    }
+    (0..rows).for_each(|row| bench.ask(row, row));
+    let purpose = Purpose::Background(Class::Idle);
+    let mut most = 0;
+    while bench.out() > 0 {
+        let is_work = |io: &&MemberIo| bench.shard.purpose_of(io) == purpose;
+        let starts = bench.ios.iter().filter(is_work).map(|io| io.sector.0);
+        most = most.max(starts.collect::<std::collections::BTreeSet<_>>().len());
+        // What a client waits for first, so that much work begins before any ends.
+        let is_client = |io: &MemberIo| bench.shard.purpose_of(io) != purpose;
+        let chosen = bench.ios.iter().position(is_client);
+        let computes = bench.computations.front().map(|_| bench.ios.len());
+        bench.end(chosen.or(computes).unwrap_or(0));
+    }
+    assert!(most > 1 && most <= 16, "{most} bands at once");
+    assert_eq!(bench.outcomes.len(), 24);
+}
+
+/// A job's reads wait behind those of clients, for seconds where an elevator lets clients go first; a client's write of the band
+/// waited with them.
+#[test]
+fn idle_work_gives_its_band_up_to_a_write() {
+    let mut bench = Bench::new(Level::Raid5, 4, None);
+    bench.ask(1, 0);
+    let idle = std::mem::take(&mut bench.ios);
+    assert_eq!(idle.len(), 4, "all of the band is read");
+    bench.write(2, 0, 9);
+    while bench.out() > 0 && bench.replies == 0 {
+        bench.end(0);
+    }
+    assert_eq!(bench.replies, 1, "the write is over before the reads");
+    assert_eq!(bench.outcomes.len(), 0, "the work is not");
+    let again = bench.ios.iter().map(|io| bench.shard.purpose_of(io)).collect::<Vec<_>>();
+    assert_eq!(again, [Purpose::Background(Class::BestEffort); 4], "it begins again, in its turn");
+    bench.write(3, 0, 10);
+    bench.ios.extend(idle);
+    bench.run();
+    assert_eq!((bench.replies, bench.outcomes.len()), (2, 1));
+    assert_eq!(bench.outcomes[&WorkId(1)], Outcome::Compared(Difference::default()));
 }

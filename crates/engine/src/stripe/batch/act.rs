@@ -1,4 +1,5 @@
-//! Carrying decisions out: the only place where a batch's state changes and its effects leave it.
+//! Carrying decisions out: where a batch goes on, and its effects leave it. [`super::steps`] builds its computation, and says
+//! what the blocks hold then; what joins or leaves the queue between two batches is [`super::stripe`]'s.
 
 use std::ops::Range;
 
@@ -61,7 +62,7 @@ impl Stripe {
         effects: &mut Effects<'_>,
     ) {
         match action {
-            Action::Wait | Action::Release | Action::PutOff(_) => {
+            Action::Wait | Action::Release | Action::PutOff(_) | Action::TakeBand => {
                 unreachable!("the batch does not change")
             }
             Action::Begin => {

@@ -14,6 +14,7 @@
 //! | Fill        | no          | Nothing    |      |        |        | Compute     |                                    |
 //! | Fill        | no          | Less       |      |        |        | Narrow      |                                    |
 //! | Fill        | no          | Impossible |      |        |        | Refuse      |                                    |
+//! | Compute     | no          |            | idly |        |        | TakeBand    |                                    |
 //! | Compute     | no          |            | yes  |        |        | Wait        | the band is not read any more      |
 //! | Compute     | no          |            | no   |        |        | Write       |                                    |
 //! | Write       | no          |            |      | no     |        | Finish      |                                    |
@@ -24,7 +25,7 @@
 //!
 //! An empty cell means that it does not matter; the first line wins. *Intent*: superblocks say that the region of what is
 //! queued first may be written (I3). *read*: between batches, reads of the band wait to begin; later, the band is being
-//! read ([`mod@super::super::reconstruct`]). When a stripe may begin is the scheduler's to say: `admission`.
+//! read ([`mod@super::super::reconstruct`]), *idly* if only by background work that gives way. When a stripe may begin is the scheduler's to say: `admission`.
 //! [check: the_table_is_total]
 
 use braid_hooks::{Mark, reached};
@@ -48,6 +49,8 @@ pub(in super::super) struct Facts {
     /// In [`Phase::Ready`]: reads of the band wait to begin before its next batch. In [`Phase::Compute`]: the band is being
     /// read, and may not be written.
     pub(super) read: bool,
+    /// Only meaningful when the band is being read: what reads it gives it up to a write.
+    pub(super) read_idly: bool,
     /// Superblocks say that the region of what is queued first may be written: members may be (I3).
     pub(in super::super) intent: bool,
     /// A member that missed this batch's write is still in the view.
@@ -73,6 +76,8 @@ pub(in super::super) enum Action {
     Compute,
     /// Begin again with less.
     Narrow,
+    /// Have background work give the band up.
+    TakeBand,
     /// Write what is dirty.
     Write,
     /// Wait until the loss of a member is recorded.
@@ -108,6 +113,9 @@ pub(in super::super) fn decide(facts: &Facts) -> Action {
             Need::Less => (Mark::BatchNarrowed, Action::Narrow),
             Need::Impossible => (Mark::StripeRefusesUnread, Action::Refuse),
         },
+        Facts { phase: Phase::Compute, read: true, read_idly: true, .. } => {
+            (Mark::WriteTakesBand, Action::TakeBand)
+        }
         Facts { phase: Phase::Compute, read: true, .. } => (Mark::WriteWaitsForReads, Action::Wait),
         Facts { phase: Phase::Compute, .. } => (Mark::StripeWrites, Action::Write),
         Facts { phase: Phase::Write, missed: false, .. } => (Mark::StripeFinishes, Action::Finish),
@@ -138,7 +146,7 @@ mod tests {
         let mut all = Vec::new();
         for phase in [Phase::Ready, Phase::Fill, Phase::Compute, Phase::Write, Phase::AwaitRecord] {
             for need in [Need::Nothing, Need::Reads, Need::Less, Need::Impossible] {
-                for bits in 0..256 {
+                for bits in 0..512 {
                     let bit = |n: u32| BOTH[usize::from(bits >> n & 1 == 1)];
                     let admission = match (bit(4), bit(5)) {
                         (false, _) => Admission::Now,
@@ -154,6 +162,7 @@ mod tests {
                         broken: bit(3),
                         read: bit(6),
                         intent: bit(7),
+                        read_idly: bit(8),
                         admission,
                     });
                 }
@@ -176,7 +185,7 @@ mod tests {
                 let ended = match facts.phase {
                     Phase::Ready if !facts.intent => facts.queued && !facts.broken,
                     Phase::Ready => facts.queued && facts.admission == Admission::Now && facts.read,
-                    Phase::Compute => facts.read,
+                    Phase::Compute => facts.read && !facts.read_idly,
                     Phase::AwaitRecord => facts.missed && !facts.broken,
                     Phase::Fill | Phase::Write => false,
                 };
@@ -199,7 +208,7 @@ mod tests {
                     &[Action::Release, Action::Begin, Action::Wait, Action::PutOff(facts.admission)]
                 }
                 Phase::Fill => &[Action::Read, Action::Compute, Action::Narrow, Action::Refuse],
-                Phase::Compute => &[Action::Write, Action::Wait],
+                Phase::Compute => &[Action::Write, Action::TakeBand, Action::Wait],
                 Phase::Write => &[Action::Finish, Action::AwaitRecord],
                 Phase::AwaitRecord => &[Action::Finish, Action::Wait, Action::Refuse],
             };

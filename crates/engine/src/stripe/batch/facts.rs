@@ -23,6 +23,8 @@ pub(in super::super) struct Around<'a> {
     pub(in super::super) intent: bool,
     /// See [`Facts::read`].
     pub(in super::super) read: bool,
+    /// See [`Facts::read_idly`].
+    pub(in super::super) read_idly: bool,
 }
 
 /// The stripe at a glance, for the decision table; and, for one that is being filled, the plan.
@@ -51,6 +53,7 @@ pub(in super::super) fn facts(stripe: &Stripe, around: &Around<'_>) -> (Facts, O
         queued: !stripe.queue.is_empty(),
         admission: around.admission,
         read: around.read,
+        read_idly: around.read_idly,
         outstanding: stripe.outstanding > 0 || stripe.phase != Phase::Ready && stripe.copies > 0,
         need,
         intent: around.intent,

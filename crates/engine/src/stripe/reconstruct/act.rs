@@ -1,4 +1,5 @@
-//! Carrying a read's decisions out: the only place where its state changes and its effects leave it.
+//! Carrying a read's decisions out: where it goes on, and its effects leave it. It begins, and is abandoned, in
+//! [`super::machine`].
 
 use braid_geometry::Slot;
 use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes};
@@ -116,14 +117,14 @@ impl Read {
         self.slots().any(is_local) && self.client().run.cut(self.band()).is_some()
     }
 
-    fn facts(&self, around: &Around<'_>) -> (Facts, Option<Plan>) {
+    fn facts(&self, around: &Around<'_>, to_repair: bool) -> (Facts, Option<Plan>) {
         let outstanding = self.outstanding > 0;
         let mut facts = Facts {
             outstanding,
             wanted: self.origin.is_some(),
             phase: self.phase,
             need: Need::Nothing,
-            to_repair: false,
+            to_repair,
             is_final: true,
         };
         if outstanding || self.phase != Phase::Fill {
@@ -194,8 +195,8 @@ impl Reconstruct {
     /// Lets a read go on until it waits for an event, or is over.
     fn step(&mut self, around: &mut Around<'_>, place: u32) {
         loop {
-            let (mut facts, plan) = self.reads[place as usize].facts(around);
-            facts.to_repair = !self.to_repair(around, place).is_empty();
+            let repair = self.to_repair(around, place);
+            let (facts, plan) = self.reads[place as usize].facts(around, !repair.is_empty());
             match decide(&facts) {
                 Action::Wait => return,
                 Action::Release => return self.release(place),
@@ -204,7 +205,7 @@ impl Reconstruct {
                 Action::Divide => self.divide(around, place),
                 Action::Insist => self.insist(place),
                 Action::Answer => self.answer(around, place),
-                Action::Repair => self.repair(around, place),
+                Action::Repair => self.repair(around, place, &repair),
                 Action::Refuse => self.refuse(around, place),
             }
         }
@@ -404,9 +405,9 @@ impl Reconstruct {
         read.slots().map(repaired).filter(may_help).collect()
     }
 
-    fn repair(&mut self, around: &mut Around<'_>, place: u32) {
+    fn repair(&mut self, around: &mut Around<'_>, place: u32, repair: &[(Slot, SectorSet)]) {
         let blocks = self.blocks(place);
-        for (slot, repaired) in self.to_repair(around, place) {
+        for &(slot, repaired) in repair {
             reached(Mark::RepairsStripe);
             around.common.counters.read_repairs += 1;
             let mut from = slot;

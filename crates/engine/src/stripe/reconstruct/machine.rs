@@ -55,6 +55,11 @@ impl Origin {
         }
     }
 
+    /// Clients go before it, and take its band.
+    fn is_idle(&self) -> bool {
+        matches!(self, Self::Background(Work { class: Class::Idle, .. }))
+    }
+
     /// The client's part.
     pub(super) fn client(&self) -> Option<Want> {
         match self {
@@ -223,6 +228,30 @@ impl Reconstruct {
             && self.reads.iter().any(|read| read.owns_band && is_band(read))
     }
 
+    /// Whether a band is read by idle background work alone, which gives it up to a write.
+    pub(in super::super) fn gives_way(&self, key: BandKey) -> bool {
+        let is_band = |read: &&Read| read.band.is_some_and(|band| band.key == key);
+        let mut owners = self.reads.iter().filter(|read| read.owns_band).filter(is_band);
+        owners.all(|read| read.origin.is_some_and(|origin| origin.is_idle()))
+    }
+
+    /// A write waits for a band that idle background work reads, whose requests clients go before: the work begins again
+    /// when the write is over, in its turn like all else, and then keeps the band.
+    pub(in super::super) fn give_way(&mut self, key: BandKey) {
+        for read in &mut self.reads {
+            let (Some(band), Some(Origin::Background(work))) = (read.band, read.origin) else {
+                continue;
+            };
+            if band.key == key && read.owns_band {
+                reached(Mark::WorkGivesWay);
+                read.origin = None;
+                read.owns_band = false;
+                let work = Work { class: Class::BestEffort, ..work };
+                self.kept_out.push_back((band, Origin::Background(work), Waits::ForBand));
+            }
+        }
+    }
+
     /// Whether reads that a batch of a band kept out are to begin before its stripe begins another. Between two batches
     /// they have their only chance, so a band that is written again and again would never let them in. What waits for room
     /// only does not count: a write is not to wait for all reads that came before it.
@@ -252,7 +281,9 @@ impl Reconstruct {
 
     /// Whether one more band of background work may be taken on.
     fn has_room_for_work(&self) -> bool {
-        let under_way = || self.count(|origin| matches!(origin, Origin::Background(_)));
+        let is_work = |origin: &Origin| matches!(origin, Origin::Background(_));
+        let kept_out = || self.kept_out.iter().filter(|(_, origin, _)| is_work(origin)).count();
+        let under_way = || self.count(is_work) + kept_out();
         self.arrived.is_empty() && self.has_room() && under_way() < BACKGROUND_MAX
     }
 
@@ -265,10 +296,12 @@ impl Reconstruct {
         let mut has_begun = false;
         // Stripes wait for those that were kept out, so they have room first.
         for _ in 0..self.kept_out.len() {
-            if !self.has_room() {
-                return has_begun;
-            }
             let (band, origin, waits) = self.kept_out.pop_front().expect("counted");
+            // What is only looked at anew takes no place here.
+            if waits == Waits::ForBand && !self.has_room() {
+                self.kept_out.push_back((band, origin, waits));
+                continue;
+            }
             has_begun |= self.begin_or_wait(around, band, origin, waits);
         }
         while self.has_room()

@@ -1,0 +1,82 @@
+//! One shard of a mirror, driven by hand: orders of events that a simulator meets too rarely.
+
+use std::sync::Arc;
+
+use braid_engine::array::{ArrayView, Gate, MemberId, MemberView};
+use braid_engine::buffer::Buffer;
+use braid_engine::effect::{MemberIo, MemberIoDone, MemberOperation};
+use braid_engine::request::{Operation, Piece, RequestId};
+use braid_engine::{BadBlocks, CacheConfig, CacheMode, Instant, Shard, Tuning};
+use braid_geometry::{Geometry, Level, LogicalSector, Shape};
+
+fn view(epoch: u64, gate: Gate) -> Arc<ArrayView> {
+    let shape = Shape {
+        level: Level::Raid1,
+        layout: 0,
+        chunk_sectors: 0,
+        slots: 2,
+        member_sectors: vec![1024; 2],
+    };
+    let member = |id| {
+        let bad_blocks = Arc::new(BadBlocks::default());
+        Some(MemberView { id: MemberId(id), recovered_sectors: u64::MAX, bad_blocks })
+    };
+    Arc::new(ArrayView {
+        epoch,
+        geometry: Arc::new(Geometry::new(&shape).expect("a plain shape")),
+        gate,
+        slots: (0..2).map(member).collect(),
+        resync_offset: u64::MAX,
+        zero_is_fast: false,
+    })
+}
+
+fn ask(shard: &mut Shard, id: u64, operation: Operation) {
+    let piece = Piece {
+        request: RequestId(id),
+        operation,
+        start: LogicalSector(0),
+        sectors: 8,
+        payload_offset_sectors: 0,
+    };
+    shard.handle_piece(Instant(id), piece);
+}
+
+fn ios(shard: &mut Shard) -> Vec<MemberIo> {
+    std::iter::from_fn(|| shard.poll_member_io()).collect()
+}
+
+/// They were woken in the order of the places that they had, so that the first of two that overlap was written last.
+#[test]
+fn overlapping_writes_that_waited_for_the_gate_are_made_in_order() {
+    let tuning = Tuning { mode: CacheMode::WriteThrough, ..Tuning::default() };
+    let cache = CacheConfig { unit_sectors_max: 8, stripes_max: 1, tuning };
+    for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
+        let mut shard = Shard::new(cache, view(1, Gate::Closed));
+        // Reads that end in any order leave places in any order.
+        (1..=3).for_each(|id| ask(&mut shard, id, Operation::Read));
+        let reads = ios(&mut shard);
+        for index in order {
+            let done = MemberIoDone { id: reads[index].id, result: Ok(()) };
+            shard.handle_member_io(Instant(10), done);
+        }
+        (4..=6).for_each(|id| ask(&mut shard, id, Operation::Write { durable: false }));
+        assert_eq!(ios(&mut shard), [], "the gate is closed");
+        shard.handle_view(Instant(20), view(2, Gate::Open));
+        for id in 4..=6 {
+            let writes = ios(&mut shard);
+            assert_eq!(writes.len(), 2, "one write has the range, and goes to both copies");
+            for io in writes {
+                let MemberOperation::Write { buffer: Buffer::Payload { request, .. }, .. } =
+                    io.operation
+                else {
+                    panic!("it writes a payload: {io:?}")
+                };
+                assert_eq!(request, RequestId(id), "first come, first served");
+                let done = MemberIoDone { id: io.id, result: Ok(()) };
+                shard.handle_member_io(Instant(30), done);
+            }
+        }
+        assert!(shard.is_idle());
+    }
+}
