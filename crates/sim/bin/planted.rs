@@ -18,7 +18,7 @@ const HOW: &str = "this build has no hooks; with them:\n  \
 /// Cycles of one world.
 const CYCLES: u64 = 20;
 /// Seeds until a bug counts as not caught, unless `--seeds` says otherwise.
-const SEEDS_DEFAULT: u64 = 16_000;
+const SEEDS_DEFAULT: u64 = 8_000;
 /// Seeds before the small worlds.
 const SEEDS_FIRST: u64 = 1000;
 /// Histories of who is believed, after them.

@@ -124,7 +124,7 @@ impl BadLogs {
     }
 
     /// One more member has a log.
-    #[cfg(test)]
+    #[cfg(any(test, braid_hooks))]
     pub(crate) fn add(
         &mut self,
         (disk, superblock): (usize, &Superblock),

@@ -59,7 +59,7 @@ impl Clients {
     }
 
     /// Requests in whole sectors, and flushes.
-    #[cfg(test)]
+    #[cfg(any(test, braid_hooks))]
     pub(crate) fn in_flight_whole(&self) -> usize {
         self.flights.len() + self.flushes.len()
     }

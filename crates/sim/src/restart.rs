@@ -84,7 +84,7 @@ impl World {
     ///
     /// # Panics
     /// When these disks cannot be started, or power is cut meanwhile.
-    #[cfg(test)]
+    #[cfg(any(test, braid_hooks))]
     pub(crate) fn open_as(&mut self, presented: &[usize], manner: Manner) {
         let decision = self.decide(presented);
         let assembled = decision.assembly.array.clone().expect("these disks can be started");

@@ -80,7 +80,7 @@ impl Pending {
     }
 
     /// Takes out what is not to happen for now.
-    #[cfg(test)]
+    #[cfg(any(test, braid_hooks))]
     pub(crate) fn set_aside(&mut self, is_held: &dyn Fn(&Event) -> bool) -> Vec<Event> {
         let held = self.classes.iter_mut().map(|events| events.extract_if(.., |one| is_held(one)));
         held.flatten().collect()

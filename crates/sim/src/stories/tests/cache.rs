@@ -140,26 +140,28 @@ fn a_write_takes_an_older_ones_place_and_its_debt() {
 
 /// A flush waits for a write that is held back behind a full stripe of another row; a later write takes its place, and the flush
 /// waits for that one.
+pub(in super::super) fn replaced_while_a_flush_waits(seed: u64) {
+    let mut scene = scene(seed);
+    scene.manner.cache.tuning.bypass_threshold = 5;
+    let mut story = opened(&scene);
+    story.hold_io();
+    assert!(story.try_write(48, 24));
+    assert!(story.try_write(24, 4));
+    let flush = story.flush();
+    story.run_without_time();
+    assert!(story.try_write(24, 4));
+    assert_eq!(story.counters().cache.superseded_writes, 1);
+    assert_eq!(story.answer(flush), None);
+    story.release();
+    while story.answer(flush).is_none() {
+        story.step(false);
+    }
+    story.loses_power();
+}
+
 #[test]
 fn a_flush_that_waits_for_a_write_waits_for_what_takes_its_place() {
-    for_seeds(20, |seed| {
-        let mut scene = scene(seed);
-        scene.manner.cache.tuning.bypass_threshold = 5;
-        let mut story = opened(&scene);
-        story.hold_io();
-        assert!(story.try_write(48, 24));
-        assert!(story.try_write(24, 4));
-        let flush = story.flush();
-        story.run_without_time();
-        assert!(story.try_write(24, 4));
-        assert_eq!(story.counters().cache.superseded_writes, 1);
-        assert_eq!(story.answer(flush), None);
-        story.release();
-        while story.answer(flush).is_none() {
-            story.step(false);
-        }
-        story.loses_power();
-    });
+    for_seeds(20, replaced_while_a_flush_waits);
 }
 
 /// Parity that a batch has made is not read again by the next one.

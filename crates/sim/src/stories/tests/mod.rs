@@ -5,6 +5,11 @@
 //! scene leaves open; `BRAID_STORY_SEEDS` multiplies the number of seeds. A test is named after the symptom that it guards
 //! against.
 
+#![cfg_attr(
+    not(test),
+    allow(dead_code, unused_imports, reason = "one of them is told where bugs are planted")
+)]
+
 mod scene;
 mod script;
 
@@ -16,6 +21,8 @@ mod healthy;
 mod limits;
 mod slow;
 mod superblocks;
+
+pub(super) use cache::replaced_while_a_flush_waits;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
