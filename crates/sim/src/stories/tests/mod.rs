@@ -22,6 +22,7 @@ mod limits;
 mod slow;
 mod superblocks;
 
+#[cfg(braid_hooks)]
 pub(super) use cache::replaced_while_a_flush_waits;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
