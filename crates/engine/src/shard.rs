@@ -9,7 +9,7 @@ use std::sync::Arc;
 use braid_geometry::Geometry;
 
 use crate::Instant;
-use crate::array::{ArrayView, Gate};
+use crate::array::{ArrayView, Gate, MemberView};
 use crate::buffer::Buffer;
 use crate::computation::Computation;
 use crate::context::{Common, PROBE_SECTORS, PieceKey};
@@ -167,6 +167,15 @@ impl Shard {
         let was_final = matches!(self.common.view.gate, Gate::ReadOnly | Gate::Broken);
         let is_final = matches!(view.gate, Gate::ReadOnly | Gate::Broken);
         assert!(is_final || !was_final, "what takes no writes takes none ever after");
+        let begins_so = view.gate != Gate::ReadOnly || self.common.view.gate == Gate::ReadOnly;
+        assert!(begins_so, "an array is opened for reading only, and does not come to be so");
+        let is_in_sync = view.resync_offset >= self.common.view.resync_offset;
+        assert!(is_in_sync, "I7: redundancy that was in sync is in sync in every later view");
+        let keeps = |(new, old): (&Option<MemberView>, &Option<MemberView>)| {
+            new.as_ref().is_none_or(|new| old.as_ref().is_some_and(|old| old.id == new.id))
+        };
+        let mut slots = view.slots.iter().zip(&self.common.view.slots);
+        assert!(slots.all(keeps), "I6: a slot keeps its member or loses it, and gets no other");
         self.common.now = now;
         self.common.view = view;
         self.common.clocks.look(&self.common.view);

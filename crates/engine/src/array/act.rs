@@ -54,11 +54,13 @@ impl Array {
                 }
                 Action::DropClose => self.end_last_flush(),
                 Action::Record => {
+                    assert!(self.roster.has_unrecorded(), "a loss is there to be recorded");
                     let wanted = self.condition.write_wanted;
                     let becomes = if wanted { Activity::Active } else { on_disk };
                     self.write_superblocks(becomes, Why::Devices);
                 }
                 Action::TurnActive => {
+                    assert_eq!(on_disk, Activity::Clean, "active follows clean");
                     self.write_superblocks(Activity::Active, Why::Activity);
                     if planted(Bug::GateEarly) {
                         self.condition.on_disk = Activity::Active;
@@ -68,17 +70,35 @@ impl Array {
                 Action::OpenGate => self.open_gate(),
                 // What an absent member holds of the last run is not flushed: if it came back with the same count, it
                 // would be believed (I8).
-                Action::RecordAbsent => self.write_superblocks(on_disk, Why::Devices),
+                Action::RecordAbsent => {
+                    assert!(self.condition.absent_unrecorded, "who was away is recorded once");
+                    self.write_superblocks(on_disk, Why::Devices);
+                }
                 Action::FlushForClients => {
-                    let Flushes { running, written_back, .. } = &mut self.flushes;
+                    let Flushes { running, written_back, unwritten, .. } = &mut self.flushes;
                     assert!(running.is_empty(), "one flush at a time");
+                    assert!(unwritten.is_empty(), "I8: every shard has brought what it answered");
                     std::mem::swap(running, written_back);
                     self.flush(FlushPurpose::Clients);
                 }
                 Action::WriteBack => self.write_back(),
-                Action::SayAgain => self.write_superblocks(on_disk, Why::Again),
+                Action::SayAgain => {
+                    assert!(
+                        self.condition.said_once,
+                        "an update is said twice, and not more often"
+                    );
+                    self.write_superblocks(on_disk, Why::Again);
+                }
                 Action::CloseGate => self.close_gate(),
-                Action::FlushLast => self.flush(FlushPurpose::Last),
+                Action::FlushLast => {
+                    let is_drained =
+                        self.closing.unconfirmed.as_ref().is_some_and(|s| s.is_empty());
+                    assert!(
+                        is_drained || on_disk == Activity::NotKept,
+                        "I5: what is flushed before clean is the last that was written"
+                    );
+                    self.flush(FlushPurpose::Last);
+                }
                 Action::LastRound => {
                     // What the shards of a broken array have for the members may be of use still, and names memory.
                     self.closing.last_round = true;
@@ -101,6 +121,11 @@ impl Array {
 
     fn stop(&mut self) {
         assert!(self.update.is_none() && self.flushing.is_none(), "nothing is under way");
+        let Flushes { queue, written_back, running, .. } = &self.flushes;
+        let is_answered = queue.is_empty() && written_back.is_empty() && running.is_empty();
+        assert!(is_answered, "every flush is answered before the array stops");
+        let is_clean = self.condition.on_disk != Activity::Active || self.condition.broken;
+        assert!(is_clean, "only a broken array stops with superblocks that say active");
         self.condition.stopped = true;
         self.closing.next_look = None;
         // A flush that failed without a member to take over leaves nothing to rely on.
@@ -111,6 +136,7 @@ impl Array {
 
     fn write_superblocks(&mut self, becomes: Activity, why: Why) {
         assert!(!self.condition.read_only && !self.condition.broken, "superblocks may change");
+        assert_ne!(becomes, Activity::NotKept, "an array without redundancy says nothing");
         let clean = becomes == Activity::Clean;
         let degraded = self.missing_count() > 0;
         let in_sync = self.condition.resync_offset == u64::MAX;
@@ -148,6 +174,7 @@ impl Array {
     fn write_next_wave(&mut self) {
         let targets = self.roster.superblock_targets(true).collect();
         let mut update = self.update.take().expect("superblocks are being written");
+        assert!(update.missing.is_empty(), "a wave comes when the one before is durable");
         let slot_of = |member: MemberId| (self.roster.slot_of(member), member);
         let mut waiting = update.later.intersection(&targets).copied().map(slot_of).collect();
         let is_lost = |slot: Slot| self.roster.is_lost(slot);
@@ -162,6 +189,7 @@ impl Array {
     /// The update is durable. What it says of activity is so, whatever has happened meanwhile.
     fn end_update(&mut self) -> Update {
         let update = self.update.take().expect("superblocks were being written");
+        assert!(update.missing.is_empty(), "every superblock that was asked for has ended");
         self.table = Some(Arc::clone(&update.state.roles));
         self.condition.on_disk = update.becomes;
         update
@@ -178,7 +206,12 @@ impl Array {
     fn complete_update(&mut self, now: Instant) {
         let Update { becomes, again, .. } = self.end_update();
         assert!(!self.condition.broken, "what is broken records nothing any more");
+        assert!(self.roster.records_all(), "I4: the update tells of every loss");
         let losses = self.roster.take_unrecorded();
+        assert!(
+            losses.is_empty() || self.events.are_beyond_the_lost(),
+            "I4: the survivors count more events than the lost"
+        );
         self.events.note_on_every_member();
         self.effects
             .push_back(ArrayEffect::Notice(Notice::Recorded { events: self.events.count() }));
@@ -253,11 +286,16 @@ impl Array {
     /// the survivors, and only then are the clients answered (I4).
     fn flush_again(&mut self) {
         reached(Mark::FlushAgain);
+        assert_eq!(self.flushing, Some(FlushPurpose::Clients), "the last flush is not repeated");
         self.flushing = None;
         self.flushes.queue.append(&mut self.flushes.running);
     }
 
     fn answer_flushes(&mut self) {
+        assert!(self.flushes.missing.is_empty(), "I8: every member has ended its flush");
+        let is_recorded = self.condition.broken || !self.roster.has_unrecorded();
+        let is_recorded = spoiled(Bug::FlushedUnrecorded, is_recorded, true);
+        assert!(is_recorded, "I4: no flush is answered over an unrecorded loss");
         self.flushing = None;
         let failed = std::mem::take(&mut self.flushes.failed);
         let failed = failed || self.flushes.lost || self.condition.broken;
@@ -271,6 +309,8 @@ impl Array {
     }
 
     fn end_last_flush(&mut self) {
+        assert_eq!(self.flushing, Some(FlushPurpose::Last), "it is the last flush that ends");
+        assert!(self.flushes.missing.is_empty(), "I5: every member has ended it");
         self.flushing = None;
         self.closing.last_flush_done = true;
     }
@@ -357,6 +397,7 @@ impl Array {
             reached(Mark::StopsClosing);
         }
         assert_eq!(self.condition.on_disk, Activity::Active, "only an open gate is closed");
+        assert!(self.closing.unconfirmed.is_none(), "and it is closed once");
         self.closing.idle = false;
         self.closing.unconfirmed = Some(self.all_shards());
         self.publish();

@@ -54,6 +54,10 @@ impl Events {
 
     /// Counts one update. True when spares must be written too.
     pub(super) fn advance(&mut self, change: Change) -> bool {
+        assert!(
+            self.unrecorded_count.saturating_sub(1) <= self.count,
+            "a member that missed a step back is one event ahead at most"
+        );
         let only_toggles = !change.devices && !change.degraded;
         let only_toggles = spoiled(Bug::LossCountsBack, only_toggles, true);
         let steps_back = change.spare_sleeps

@@ -40,6 +40,12 @@ impl Roster {
         device_numbers: BTreeMap<MemberId, u16>,
         spares: BTreeSet<MemberId>,
     ) -> Self {
+        let members = slots.iter().flatten().count();
+        assert_eq!(
+            device_numbers.len(),
+            members + spares.len(),
+            "a device is in one slot, or is a spare, and has its place in the table"
+        );
         Self { slots, device_numbers, spares, unrecorded: Vec::new() }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use braid_geometry::{Geometry, Slot};
-use braid_hooks::{Bug, Mark, planted, reached};
+use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 
 use super::effect::{ArrayEffect, Notice};
 use super::machine::Array;
@@ -78,6 +78,10 @@ impl Array {
             None => {}
             Some(Change::Out { latency_ns, siblings_ns }) => {
                 reached(Mark::SitsOut);
+                let can_go_on =
+                    survives(&self.geometry, &self.roster, |slot| self.sits_out_in(slot));
+                let can_go_on = spoiled(Bug::SitOutUnbounded, can_go_on, true);
+                assert!(can_go_on, "no more sit out than the level can do without");
                 let (latency_ms, siblings_us) = (latency_ns / MS, siblings_ns / 1000);
                 let notice = Notice::SitsOut { member, slot, latency_ms, siblings_us };
                 self.effects.push_back(ArrayEffect::Notice(notice));

@@ -115,6 +115,10 @@ impl Clocks {
             self.next_report = None;
             self.members.iter_mut().for_each(|known| (known.completed, known.sum_ns) = (0, 0));
         }
+        assert!(
+            slow_members.number > self.slow_members.number,
+            "decisions on slow members come in order"
+        );
         self.watches = slow_members.watches;
         self.slow_members = slow_members;
         self.look(view);
@@ -151,6 +155,7 @@ impl Clocks {
         if self.stamps.len() <= place(id) {
             self.stamps.resize(place(id) + 1, unused);
         }
+        assert!(!self.stamps[place(id)].is_under_way, "a name is of one request at a time");
         self.stamps[place(id)] = Stamp { is_under_way: true, ..unused };
         self.next_report.get_or_insert(now.plus_milliseconds(REPORT_MS));
     }
@@ -227,7 +232,9 @@ impl Clocks {
 
     /// A probe has ended, or was none.
     pub(crate) fn probed(&mut self, slot: Slot) {
-        self.members[usize::from(slot.0)].is_probed = false;
+        let known = &mut self.members[usize::from(slot.0)];
+        assert!(known.is_probed, "a probe ends once");
+        known.is_probed = false;
     }
 }
 

@@ -142,6 +142,7 @@ impl Common {
     }
 
     pub(crate) fn submit_computation(&mut self, computation: Computation) {
+        assert!(!computation.steps.is_empty(), "a computation has something to do");
         self.computations.push_back(computation);
     }
 
@@ -200,6 +201,9 @@ impl Common {
 
     pub(crate) fn begin(&mut self, piece: &Piece, has_intent: bool) -> PieceKey {
         if piece.operation.is_write() {
+            let is_due = has_intent == (self.view.gate == Gate::Open);
+            let is_due = spoiled(Bug::GateIgnored, is_due, true);
+            assert!(is_due, "I3: a write has its intent if the gate is open, and only then");
             self.last_write = self.now;
         }
         self.pieces.begin(piece, has_intent)
@@ -254,6 +258,7 @@ impl Common {
 
     /// A part of `piece` is answered though the members do not have it yet.
     pub(crate) fn part_kept(&mut self, piece: PieceKey) {
+        assert_eq!(self.view.gate, Gate::Open, "no write is answered early unless it may go on");
         self.pieces.keep(piece);
         self.part_done(piece, Ok(()));
     }
@@ -277,6 +282,8 @@ impl Common {
 
     pub(crate) fn refuse(&mut self, piece: &Piece, fault: Fault) {
         assert!(piece.operation.is_write(), "reads are not refused at the gate");
+        let is_final = matches!(self.view.gate, Gate::ReadOnly | Gate::Broken);
+        assert!(is_final, "a write is refused only where none is ever taken");
         let (keeps_payload, leaves_payload) = (false, false);
         let result = Err(fault);
         let (request, cause) = (piece.request, None);
@@ -295,6 +302,7 @@ impl Common {
             reached(Mark::CloseWaitsForDrain);
         }
         if drained && let Some(epoch) = self.unconfirmed_epoch.take() {
+            assert_eq!(epoch, self.view.epoch, "the view that is confirmed is the one that rules");
             self.report(Report::ViewInForce { epoch });
         }
     }

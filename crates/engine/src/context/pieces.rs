@@ -51,6 +51,7 @@ impl Pieces {
     pub(crate) fn begin(&mut self, piece: &Piece, has_intent: bool) -> PieceKey {
         assert!(piece.sectors > 0, "a piece has sectors");
         let is_write = piece.operation.is_write();
+        assert!(is_write || has_intent, "only a write can lack its intent");
         self.writes += u32::from(is_write && has_intent);
         self.waiting += u32::from(is_write && !has_intent);
         PieceKey(self.entries.insert(Entry {
@@ -78,13 +79,17 @@ impl Pieces {
     /// No part of this write is to be the last before its intent is durable, or never will be: no client is told that it is
     /// done by superblocks that say otherwise, though there be nothing to write.
     pub(crate) fn hold_answer(&mut self, key: PieceKey) {
-        assert!(!self.entry(key).has_intent, "only for want of intent");
+        let entry = self.entry(key);
+        assert!(!entry.has_intent, "only for want of intent");
+        assert!(entry.parts > 0, "an answer is held before it is given");
         self.unanswered.push(key);
     }
 
     /// The intent of all pieces is durable.
     pub(crate) fn grant_intent(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
+        let is_each_held = self.unanswered.len() == waiting as usize;
+        assert!(is_each_held, "the answer to each write without intent is held");
         if waiting > 0 {
             self.entries.iter_mut().for_each(|(_, entry)| entry.has_intent = true);
             self.writes += waiting;

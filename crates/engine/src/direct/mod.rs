@@ -46,6 +46,8 @@ impl Direct {
         if piece.operation == Operation::Trim && !common.view.zero_is_fast {
             return;
         }
+        let may_begin = !piece.operation.is_write() || common.has_intent(key);
+        assert!(may_begin, "the gate of an array that keeps no intent is never closed");
         let mut done = 0;
         while done < piece.sectors {
             let extent = self.geometry.locate(LogicalSector(piece.start.0 + u64::from(done)));

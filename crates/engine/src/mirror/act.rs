@@ -106,6 +106,11 @@ impl Mirror {
 
     fn lock(&mut self, key: LockKey) {
         assert_eq!(self.work_mut(key).range, Range::NotAsked, "a range is asked for once");
+        assert_eq!(
+            self.work_mut(key).outstanding,
+            0,
+            "no copy is asked while a range is waited for"
+        );
         let Extent { sectors, .. } = self.work_mut(key).extent;
         let start = self.work_mut(key).extent.start().0;
         let is_free = self.lock.acquire(key, start, u64::from(sectors));
@@ -152,6 +157,7 @@ impl Mirror {
     fn halve(&mut self, common: &mut Common, key: LockKey) {
         reached(Mark::DoubtHalved);
         let extent = self.work_mut(key).extent;
+        assert!(extent.sectors > 1, "a sector has no halves");
         let sectors = extent.sectors / 2;
         let second =
             Extent { done: extent.done + sectors, sectors: extent.sectors - sectors, ..extent };
@@ -168,6 +174,7 @@ impl Mirror {
             work.was_read && work.range == Range::Locked,
             "good bytes, and nothing changes them"
         );
+        assert!(common.may_repair(), "a copy is not mended in an array that takes no writes");
         work.stage = Stage::Mend;
         let (extent, slots) = (work.extent, work.to_mend(common));
         reached(Mark::CopyRepaired);
@@ -183,8 +190,10 @@ impl Mirror {
     fn write(&mut self, common: &mut Common, key: LockKey) {
         let work = self.work_mut(key);
         assert_eq!(work.range, Range::Locked, "overlapping writes reach all copies in one order");
+        assert!(!work.begun && work.outstanding == 0, "copies are asked once to take a write");
         work.begun = true;
         let extent = work.extent;
+        assert!(common.has_intent(extent.key), "I3: superblocks say so before copies are written");
         let operation = MemberOperation::of_piece(&extent.piece, extent.done);
         let mut copies = self.copies(&extent);
         if planted(Bug::CopyMissed) {
@@ -201,6 +210,10 @@ impl Mirror {
     fn end(&mut self, common: &mut Common, key: LockKey, result: Result<(), Fault>) {
         let work = self.works.remove(key.0).expect("the work is under way");
         assert_eq!(work.outstanding, 0, "nothing of it is under way when it ends");
+        let is_told = work.stage == Stage::Write && result.is_ok();
+        let is_recorded = !is_told || !work.is_missed(common);
+        let is_recorded = spoiled(Bug::MirrorAnswersEarly, is_recorded, true);
+        assert!(is_recorded, "I4: the loss of a copy is recorded before the answer");
         if !work.missed.is_empty() && !work.is_missed(common) {
             reached(Mark::MirrorFinishesHeld);
         }

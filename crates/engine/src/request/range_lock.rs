@@ -37,6 +37,10 @@ impl RangeLock {
     pub(crate) fn acquire(&mut self, key: LockKey, start: u64, sectors: u64) -> bool {
         assert!(sectors > 0, "a range has sectors");
         let entry = Entry { key, start, end: start + sectors };
+        assert!(
+            self.waiting.is_empty() || !self.locked.is_empty(),
+            "what waits for a range waits for a holder"
+        );
         let free = !self.locked.iter().chain(&self.waiting).any(|other| other.overlaps(&entry));
         let free = spoiled(Bug::LockNeverWaits, free, true);
         if free {

@@ -67,6 +67,7 @@ impl WriteAdmission {
     /// Whether it has been admitted, now or earlier.
     #[must_use]
     pub fn is_admitted(&self, ticket: Ticket) -> bool {
+        assert!(ticket.0 < self.next_in + self.waiting.len() as u64, "a ticket has been given");
         ticket.0 < self.next_in
     }
 

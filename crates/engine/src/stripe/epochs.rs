@@ -42,6 +42,10 @@ impl DirtyEpochs {
     /// Gives a reference back. The round, if it is over by that.
     #[must_use]
     pub(super) fn release(&mut self, epoch: u64) -> Option<u64> {
+        assert!(
+            self.round.is_none() || self.older > 0,
+            "a round ends with the last older reference"
+        );
         let count = self.count_mut(epoch);
         assert!(*count > 0, "a reference was given back twice");
         *count -= 1;

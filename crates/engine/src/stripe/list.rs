@@ -47,6 +47,7 @@ impl List {
     }
 
     pub(super) fn push_back(&mut self, links: &mut Links, number: u32) {
+        assert!(self.first != number && self.last != number, "a number is in a list once");
         *links.link(number) = Link { before: self.last, after: NONE };
         match self.last {
             NONE => self.first = number,
@@ -57,6 +58,7 @@ impl List {
 
     /// Ahead of all others.
     pub(super) fn push_front(&mut self, links: &mut Links, number: u32) {
+        assert!(self.first != number && self.last != number, "a number is in a list once");
         *links.link(number) = Link { before: NONE, after: self.first };
         match self.first {
             NONE => self.last = number,
@@ -73,14 +75,22 @@ impl List {
                 assert_eq!(self.first, number, "it is in this list");
                 self.first = after;
             }
-            before => links.link(before).after = after,
+            before => {
+                let link = links.link(before);
+                assert_eq!(link.after, number, "neighbours know each other");
+                link.after = after;
+            }
         }
         match after {
             NONE => {
                 assert_eq!(self.last, number, "it is in this list");
                 self.last = before;
             }
-            after => links.link(after).before = before,
+            after => {
+                let link = links.link(after);
+                assert_eq!(link.before, number, "neighbours know each other");
+                link.before = before;
+            }
         }
     }
 }

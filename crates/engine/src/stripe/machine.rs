@@ -194,6 +194,7 @@ impl Stripes {
     ) {
         match u32::try_from(computation.id.0) {
             Ok(number) if number < self.pool.stripes_max() => {
+                assert!(self.pool.is_in_use(number), "only a stripe that has work computes");
                 self.pool.stripe_mut(number).computation_done();
                 self.scheduler.look_at(number);
             }

@@ -127,6 +127,7 @@ impl Pool {
     /// Makes an idle stripe the stripe of `band`. It stays idle until it is used.
     pub(super) fn assign(&mut self, number: u32, band: Band, map: RowMap) {
         assert_eq!(self.usages[number as usize], Usage::Idle, "only an idle stripe is given away");
+        assert!(number < self.target, "a stripe that is one too many is retired, not given away");
         if let Some(old) = self.stripes[number as usize].assign(band, map) {
             assert_eq!(self.index.remove(old.0), number, "the index knows every band");
         }
@@ -141,6 +142,8 @@ impl Pool {
             *usage = Usage::InUse;
         }
         assert_eq!(*usage, Usage::InUse, "a retired stripe gets no work");
+        let has_band = self.stripes[number as usize].band_if_any().is_some();
+        assert!(has_band, "a stripe gets the work of its band");
     }
 
     /// The stripe has no work any more. Whether it can be taken again; else it is retired.

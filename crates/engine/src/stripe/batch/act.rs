@@ -108,6 +108,8 @@ impl Stripe {
         operation: MemberOperation,
         effects: &mut Effects<'_>,
     ) {
+        let unit_sectors = effects.unit_sectors;
+        assert!(extent.end() <= unit_sectors, "a request of a batch lies in its stripe unit");
         let state = match operation.is_write() {
             true => ColumnState::Writing,
             false => ColumnState::Reading,
@@ -170,6 +172,9 @@ impl Stripe {
     fn write(&mut self, effects: &mut Effects<'_>) {
         assert!(self.phase == Phase::Compute && self.outstanding == 0, "all that is new is made");
         assert!(self.has_intent(), "I3: superblocks say so before members are written");
+        let is_counted = effects.common.pieces.writes() > 0;
+        let is_counted = spoiled(Bug::GatedLost, is_counted, true);
+        assert!(is_counted, "I5: no shard confirms a closed gate while a batch is written");
         self.phase = Phase::Write;
         let window = self.window();
         let durable = self.attachments().any(|attachment| attachment.want.is_durable());
@@ -279,6 +284,8 @@ impl Stripe {
     fn await_record(&mut self, effects: &mut Effects<'_>) {
         assert!(self.phase == Phase::Write && self.outstanding == 0, "all writes have ended");
         self.phase = Phase::AwaitRecord;
+        let is_missed = self.columns.iter().any(|column| column.missed.is_some());
+        assert!(is_missed, "a loss is there to be recorded");
         for missed in self.columns.iter().filter_map(|column| column.missed) {
             effects.common.report_failed(self.fault_of(missed));
         }
@@ -310,6 +317,10 @@ impl Stripe {
 
     /// The batch cannot be served. If it had begun to write, the band is inconsistent from now on.
     fn refuse(&mut self, effects: &mut Effects<'_>) {
+        assert!(
+            matches!(self.phase, Phase::Fill | Phase::AwaitRecord),
+            "a batch fails before it is written, or when what it missed cannot be recorded"
+        );
         let is_full =
             |column: &Column| column.missed.is_some_and(|(_, fault)| fault == FaultKind::NoSpace);
         let is_full = self.columns.iter().any(is_full);
@@ -325,7 +336,10 @@ impl Stripe {
 
     fn end_batch(&mut self, result: Result<(), Fault>, effects: &mut Effects<'_>) {
         assert!(self.outstanding == 0, "nothing of a batch is under way when it ends");
+        assert!(self.copies == 0, "no payload is given back while it is copied from");
         self.answer_batch(result, effects);
+        let has_all = usize::try_from(self.awaited).is_ok_and(|count| count <= self.queue.len());
+        assert!(has_all, "what a client waits for is queued");
         let batch = self.batch.take().expect("a batch is being ended");
         self.phase = Phase::Ready;
         self.has_served = true;

@@ -281,6 +281,7 @@ impl Stripe {
         if planted(Bug::CopyUnguarded) {
             return;
         }
+        assert!(!self.queue.is_empty(), "what is copied is queued");
         self.copies += 1;
     }
 
@@ -319,6 +320,11 @@ impl Stripe {
 
     /// Work joins what is queued.
     pub(in super::super) fn join(&mut self, work: Attachment) {
+        assert!(!(work.is_answered && work.lacks_intent), "I3: no answer before the intent");
+        assert!(
+            !work.is_answered || work.dirty_epoch.is_some(),
+            "I8: a flush waits for each write that is answered before it is written"
+        );
         self.awaited += u32::from(!work.is_answered);
         self.note_queued(&work);
         if planted(Bug::OlderLaidOver) && self.batch.is_none() {
@@ -332,6 +338,7 @@ impl Stripe {
         let is_it = |queued: &&mut Attachment| {
             queued.piece == work.piece && queued.run == work.run && !queued.is_answered
         };
+        assert!(work.dirty_epoch.is_some(), "I8: a flush waits for it from now on");
         let queued = self.queue.iter_mut().find(is_it).expect("it is queued");
         *queued = *work;
         self.awaited -= 1;
@@ -464,6 +471,7 @@ impl Stripe {
             window = window.common(SectorSet::run(0, last_end));
         }
         let window = if sometimes(Point::WholeWindow) { whole } else { window.joined(whole) };
+        assert!(whole.contains(window), "a window lies in its stripe unit");
         if window.extents().count() > 1 {
             reached(Mark::WindowHasGaps);
         }

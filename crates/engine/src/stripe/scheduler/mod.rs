@@ -204,7 +204,8 @@ impl Scheduler {
     /// The next stripe to be looked at.
     pub(super) fn next_ready(&mut self) -> Option<u32> {
         let number = self.ready.pop_front()?;
-        self.standing_mut(number).is_ready = false;
+        let was_ready = std::mem::replace(&mut self.standing_mut(number).is_ready, false);
+        assert!(was_ready, "a stripe is looked at once for each time that it is to be");
         Some(number)
     }
 
@@ -245,6 +246,11 @@ impl Scheduler {
             return;
         }
         self.leave(number);
+        let may_fill_up = self.line.is_empty() && !self.standings[number as usize].is_urged;
+        assert!(
+            place == Place::Held || may_fill_up,
+            "nothing is delayed that was urged, or while work waits for a stripe"
+        );
         let standing = self.standing_mut(number);
         assert!(standing.width.is_none(), "a stripe that has begun is not put off");
         (standing.place, standing.since) = (place, Some(now));
@@ -398,14 +404,18 @@ impl Scheduler {
 
     /// A stripe is not waited for to fill up any more.
     fn urge(&mut self, number: u32) {
-        self.standing_mut(number).is_urged = true;
+        let standing = self.standing_mut(number);
+        assert_eq!(standing.place, Place::Delayed, "only what is delayed is urged");
+        standing.is_urged = true;
         self.leave(number);
         self.look_at(number);
     }
 
     /// A stripe does not let full-width writes pass any more.
     fn promote(&mut self, number: u32) {
-        self.standing_mut(number).is_promoted = true;
+        let standing = self.standing_mut(number);
+        assert_eq!(standing.place, Place::Held, "only what is held is promoted");
+        standing.is_promoted = true;
         self.leave(number);
         self.look_at(number);
     }
