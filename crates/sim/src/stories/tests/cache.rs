@@ -156,7 +156,7 @@ pub(in super::super) fn replaced_while_a_flush_waits(seed: u64) {
     while story.answer(flush).is_none() {
         story.step(false);
     }
-    story.loses_power();
+    assert!(story.loses_power());
 }
 
 #[test]

@@ -204,8 +204,9 @@ impl Script {
         assert!(world.read_all().is_some(), "all of it can be read");
     }
 
-    /// Power is cut, and what is left is read: what was flushed is there.
-    pub(super) fn loses_power(mut self) {
+    /// Power is cut, and what is left is read: what was flushed is there. False if the array cannot be started, which is right
+    /// only where a disk has come to harm.
+    pub(super) fn loses_power(mut self) -> bool {
         let world = &mut self.world;
         world.crash(true);
         let victims = world.engine.plan.victims.clone();
@@ -214,8 +215,12 @@ impl Script {
         let all: Vec<usize> = (0..world.disks.len()).collect();
         match world.open(&all, false) {
             Ok(_) => assert!(world.read_all().is_some(), "all of it can be read"),
-            Err(refusal) => assert!(!victims.is_empty(), "{refusal}"),
+            Err(refusal) => {
+                assert!(!victims.is_empty(), "{refusal}");
+                return false;
+            }
         }
+        true
     }
 
     pub(super) fn issue(&mut self, operation: Operation, start: u64, sectors: u64) -> RequestId {
