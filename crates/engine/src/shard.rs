@@ -171,11 +171,15 @@ impl Shard {
         assert!(begins_so, "an array is opened for reading only, and does not come to be so");
         let is_in_sync = view.resync_offset >= self.common.view.resync_offset;
         assert!(is_in_sync, "I7: redundancy that was in sync is in sync in every later view");
-        let keeps = |(new, old): (&Option<MemberView>, &Option<MemberView>)| {
-            new.as_ref().is_none_or(|new| old.as_ref().is_some_and(|old| old.id == new.id))
+        let may_be = |(new, old): (&Option<MemberView>, &Option<MemberView>)| {
+            let stays = |new: &MemberView| old.as_ref().is_some_and(|old| old.id == new.id);
+            new.as_ref().is_none_or(|new| stays(new) || new.recovered_sectors == 0)
         };
         let mut slots = view.slots.iter().zip(&self.common.view.slots);
-        assert!(slots.all(keeps), "I6: a slot keeps its member or loses it, and gets no other");
+        assert!(
+            slots.all(may_be),
+            "I6: of a member that comes nothing is read before it is recovered"
+        );
         self.common.now = now;
         self.common.view = view;
         self.common.clocks.look(&self.common.view);

@@ -10,6 +10,11 @@ use braid_engine::{BadBlocks, CacheConfig, CacheMode, Instant, Shard, Tuning};
 use braid_geometry::{Geometry, Level, LogicalSector, Shape};
 
 fn view(epoch: u64, gate: Gate) -> Arc<ArrayView> {
+    view_of(epoch, gate, [Some((0, u64::MAX)), Some((1, u64::MAX))])
+}
+
+/// By slot: the member, and how much of it is recovered.
+fn view_of(epoch: u64, gate: Gate, slots: [Option<(u16, u64)>; 2]) -> Arc<ArrayView> {
     let shape = Shape {
         level: Level::Raid1,
         layout: 0,
@@ -17,15 +22,15 @@ fn view(epoch: u64, gate: Gate) -> Arc<ArrayView> {
         slots: 2,
         member_sectors: vec![1024; 2],
     };
-    let member = |id| {
+    let member = |(id, recovered_sectors)| {
         let bad_blocks = Arc::new(BadBlocks::default());
-        Some(MemberView { id: MemberId(id), recovered_sectors: u64::MAX, bad_blocks })
+        MemberView { id: MemberId(id), recovered_sectors, bad_blocks }
     };
     Arc::new(ArrayView {
         epoch,
         geometry: Arc::new(Geometry::new(&shape).expect("a plain shape")),
         gate,
-        slots: (0..2).map(member).collect(),
+        slots: slots.into_iter().map(|slot| slot.map(member)).collect(),
         resync_offset: u64::MAX,
         zero_is_fast: false,
     })
@@ -79,4 +84,29 @@ fn overlapping_writes_that_waited_for_the_gate_are_made_in_order() {
         }
         assert!(shard.is_idle());
     }
+}
+
+/// A member can come while the array runs: it takes writes, and is not read.
+#[test]
+fn a_member_that_comes_is_written_and_not_read() {
+    let cache = CacheConfig { unit_sectors_max: 8, stripes_max: 1, tuning: Tuning::default() };
+    let mut shard = Shard::new(cache, view_of(1, Gate::Open, [Some((0, u64::MAX)), None]));
+    shard.handle_view(Instant(1), view_of(2, Gate::Open, [Some((0, u64::MAX)), Some((7, 0))]));
+    ask(&mut shard, 2, Operation::Read);
+    ask(&mut shard, 3, Operation::Read);
+    ask(&mut shard, 4, Operation::Write { durable: false });
+    let members = |is_write| {
+        move |io: &MemberIo| (io.operation.is_write() == is_write).then_some(io.member.0)
+    };
+    let ios = ios(&mut shard);
+    assert_eq!(ios.iter().filter_map(members(false)).collect::<Vec<_>>(), [0, 0]);
+    assert_eq!(ios.iter().filter_map(members(true)).collect::<Vec<_>>(), [0, 7]);
+}
+
+#[test]
+#[should_panic(expected = "nothing is read before it is recovered")]
+fn a_member_that_comes_with_content_is_refused() {
+    let cache = CacheConfig { unit_sectors_max: 8, stripes_max: 1, tuning: Tuning::default() };
+    let mut shard = Shard::new(cache, view_of(1, Gate::Open, [Some((0, u64::MAX)), None]));
+    shard.handle_view(Instant(1), view(2, Gate::Open));
 }

@@ -18,7 +18,8 @@
 //!                    damage               what is inconsistent or lost
 //! ```
 //!
-//! [`plan`] is the arithmetic of what to read, [`solve`] the equations; both serve writes and reads. The steps of a write
+//! [`plan`] is the arithmetic of what to read, [`known`] what it is told of a column, [`solve`] the equations; all serve
+//! writes and reads. The steps of a write
 //! are numbered in docs/write-path.md.
 
 mod attach;
@@ -28,6 +29,7 @@ mod damage;
 mod epochs;
 mod in_flight;
 mod index;
+mod known;
 mod list;
 mod machine;
 mod plan;

@@ -2,13 +2,13 @@
 
 use braid_geometry::Slot;
 
-use super::super::plan::{ColumnFacts, Need, Plan, StripeFacts, plan};
+use super::super::known::Known;
+use super::super::plan::{Need, Plan, StripeFacts, plan};
 use super::super::scheduler::Admission;
 use super::decide::Facts;
-use super::stripe::{Phase, Stripe};
+use super::stripe::{Column, Phase, Stripe};
 use crate::array::{ArrayView, Gate};
 use crate::context::Clocks;
-use crate::sectors::{Extent, SectorSet};
 
 /// What is known beside the stripe itself.
 #[derive(Clone, Copy, Debug)]
@@ -66,17 +66,7 @@ pub(in super::super) fn facts(stripe: &Stripe, around: &Around<'_>) -> (Facts, O
 /// Whether a batch that lacks more than can be solved for may lack it in different places: then it begins again with one
 /// write, and that with one block, so that nothing is refused that can be had alone.
 fn can_narrow(stripe: &Stripe, view: &ArrayView) -> bool {
-    // A member that is not there is missing everywhere; what it holds badly, here and there.
-    let is_readable = |slot: Slot, extent: Extent| {
-        let (start, sectors) = stripe.range(extent);
-        view.readable(slot, start, u64::from(sectors)).is_some()
-    };
-    let is_local = |slot: Slot| {
-        let mut extents = stripe.window().extents();
-        let is_there = view.member(slot).is_some();
-        !stripe.column(slot).unreadable.is_empty()
-            || is_there && extents.any(|extent| !is_readable(slot, extent))
-    };
+    let is_local = |slot: Slot| known(stripe, view, slot).lacks_some();
     let count = stripe.batch.as_ref().expect("a batch is being filled").count;
     let has_less = count > 1 || stripe.queue[0].run.cut(stripe.band()).is_some();
     has_less && stripe.slots().any(is_local)
@@ -88,7 +78,7 @@ fn stripe_facts(
     is_left_out: &dyn Fn(Slot) -> bool,
 ) -> StripeFacts {
     let batch = stripe.batch.as_ref().expect("facts are asked of a batch");
-    let column_facts = |slot: Slot| column_facts(stripe, around.view, slot, is_left_out(slot));
+    let column_facts = |slot: Slot| known(stripe, around.view, slot).facts(is_left_out(slot));
     StripeFacts {
         window: batch.window,
         data: stripe.data_slots().map(column_facts).collect(),
@@ -100,21 +90,8 @@ fn stripe_facts(
     }
 }
 
-fn column_facts(stripe: &Stripe, view: &ArrayView, slot: Slot, is_left_out: bool) -> ColumnFacts {
-    let column = stripe.column(slot);
-    let window = stripe.window();
-    let can_be_asked = |extent: &Extent| {
-        let (start, sectors) = stripe.range(*extent);
-        view.readable(slot, start, u64::from(sectors)).is_some()
-    };
-    let readable: SectorSet = match is_left_out {
-        true => SectorSet::EMPTY,
-        false => window.without(column.unreadable).extents().filter(can_be_asked).collect(),
-    };
-    ColumnFacts {
-        readable,
-        writable: view.member(slot).is_some(),
-        loaded: column.valid.common(window),
-        touched: column.touched.common(window),
-    }
+fn known<'a>(stripe: &'a Stripe, view: &'a ArrayView, slot: Slot) -> Known<'a> {
+    let Column { touched, valid, unreadable, .. } = *stripe.column(slot);
+    let (band, window) = (stripe.band(), stripe.window());
+    Known { view, band, slot, window, touched, valid, unreadable }
 }

@@ -8,7 +8,8 @@ use smallvec::SmallVec;
 use super::super::band::Band;
 use super::super::batch::Phase as BatchPhase;
 use super::super::in_flight::{IoOwner, ReadIo};
-use super::super::plan::{ColumnFacts, Need, Plan, Recovery, StripeFacts, plan, plan_whole};
+use super::super::known::Known;
+use super::super::plan::{Need, Plan, Recovery, StripeFacts, plan, plan_whole};
 use super::super::solve::{Blocks, solve};
 use super::decide::{Action, Facts, Phase, decide};
 use super::machine::{Around, Column, Origin, Outcome, Read, Reconstruct, Want};
@@ -17,7 +18,7 @@ use crate::computation::{Computation, ComputationId, Parity, Step};
 use crate::effect::{FaultKind, MemberFault, MemberOperation};
 use crate::ids::IoId;
 use crate::request::Fault;
-use crate::sectors::{Extent, SectorSet};
+use crate::sectors::SectorSet;
 use crate::work::{self, Difference, Task, Work};
 
 impl Read {
@@ -68,28 +69,15 @@ impl Read {
         self.origin.and_then(|origin| origin.client()).expect("a client wants it")
     }
 
-    fn facts_of(&self, around: &Around<'_>, slot: Slot, is_left_out: bool) -> ColumnFacts {
-        let (band, column) = (self.band(), self.column(slot));
-        let can_be_asked = |extent: &Extent| {
-            let (start, sectors) = band.range(*extent);
-            around.common.view.readable(slot, start, u64::from(sectors)).is_some()
-        };
-        let extents = || self.window.without(column.unreadable).extents();
-        ColumnFacts {
-            readable: if is_left_out {
-                SectorSet::EMPTY
-            } else {
-                extents().filter(can_be_asked).collect()
-            },
-            writable: false,
-            loaded: column.valid.common(self.window),
-            touched: column.touched.common(self.window),
-        }
+    fn known<'a>(&'a self, around: &'a Around<'_>, slot: Slot) -> Known<'a> {
+        let (view, band, window) = (&*around.common.view, self.band(), self.window);
+        let Column { touched, valid, unreadable, .. } = *self.column(slot);
+        Known { view, band, slot, window, touched, valid, unreadable }
     }
 
     /// What is known of the stripe without the columns that are left out.
     fn stripe_facts(&self, around: &Around<'_>, is_left_out: impl Fn(Slot) -> bool) -> StripeFacts {
-        let facts_of = |slot: Slot| self.facts_of(around, slot, is_left_out(slot));
+        let facts_of = |slot: Slot| self.known(around, slot).facts(is_left_out(slot));
         let data = (0..self.map.data_slots()).map(|index| self.map.data_slot(index));
         StripeFacts {
             window: self.window,
@@ -104,16 +92,7 @@ impl Read {
 
     /// What it lacks it may lack in different places, so that a part of it can be had.
     fn is_divisible(&self, around: &Around<'_>) -> bool {
-        let is_local = |slot: Slot| {
-            // A member that is not there is missing everywhere; what it holds badly, here and there.
-            let is_readable = |extent| {
-                let (start, sectors) = self.band().range(extent);
-                around.common.view.readable(slot, start, u64::from(sectors)).is_some()
-            };
-            let is_there = around.common.view.member(slot).is_some();
-            !self.column(slot).unreadable.is_empty()
-                || is_there && !self.window.extents().all(is_readable)
-        };
+        let is_local = |slot: Slot| self.known(around, slot).lacks_some();
         self.slots().any(is_local) && self.client().run.cut(self.band()).is_some()
     }
 

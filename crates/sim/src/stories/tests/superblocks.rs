@@ -18,6 +18,15 @@ fn open(level: Level, layout: u32, seed: u64) -> Script {
     Scene::new(design(level, layout, 8, 4, 4), seed).write_through().open()
 }
 
+/// Superblocks say active, and what is asked of members next waits.
+fn active_with_io_held(level: Level, layout: u32, seed: u64) -> Script {
+    let mut story = open(level, layout, seed);
+    story.issue(WRITE, 0, 1);
+    story.run_without_time();
+    story.hold_io();
+    story
+}
+
 fn superblock_of(member: u16) -> impl Fn(&Event) -> bool {
     move |event| matches!(event, Event::Superblock { member: MemberId(one), .. } if *one == member)
 }
@@ -75,10 +84,7 @@ fn missed_write_waits_for_superblocks() {
 fn clean_only_after_drain_and_flush() {
     for (level, layout) in levels() {
         for_seeds(6, |seed| {
-            let mut story = open(level, layout, seed);
-            story.issue(WRITE, 0, 1);
-            story.run_without_time();
-            story.hold_io();
+            let mut story = active_with_io_held(level, layout, seed);
             let write = story.issue(WRITE, 3, 20);
             story.rest();
             assert!(!story.says_clean(), "{level}: a write is under way");
@@ -100,10 +106,7 @@ fn clean_only_after_drain_and_flush() {
 fn stop_waits_for_writes_under_way() {
     for (level, layout) in levels() {
         for_seeds(6, |seed| {
-            let mut story = open(level, layout, seed);
-            story.issue(WRITE, 0, 1);
-            story.run_without_time();
-            story.hold_io();
+            let mut story = active_with_io_held(level, layout, seed);
             story.issue(WRITE, 3, 20);
             story.run_without_time();
             story.tell_to_stop();
