@@ -48,7 +48,7 @@ pub use ppl::{PplEntry, PplError, PplHeader, PplPlace, UnvalidatedPplHeader};
 pub use probe::{Probe, probe, probe_ranges};
 pub use snippet::Snippet;
 pub use superblock::{
-    ArrayFacts, Claim, DeviceFacts, DeviceFlags, Features, IntentFacts, NewSuperblock,
+    ArrayFacts, Claim, DeviceFacts, DeviceFlags, Features, IntentFacts, JoinError, NewSuperblock,
     NewSuperblockError, NewV0, Reshape, Role, StateFacts, Superblock, SuperblockError,
     SuperblockFault, SuperblockUpdate, Timestamp, UnvalidatedV0, UnvalidatedV1, Version,
     format_uuid,

@@ -4,7 +4,7 @@
 //! no threads, no allocation, no knowledge of slots, layouts or chunks.
 //!
 //! It does not decide which data column has which exponent (geometry does, DDF layouts leave gaps), and it never says
-//! which version of a block is right beyond the arithmetic of [`locate_corrupt`].
+//! which version of a block is right beyond the arithmetic of [`locate`](mod@locate) and, of copies, the count of [`vote`](fn@vote).
 //!
 //! # Algebra
 //!
@@ -26,6 +26,8 @@
 //! | Dx and P | [`Kernel::recover_data_from_q`], then [`Kernel::xor`] |
 //! | Dx and Dy | [`Kernel::recover_two_data`] |
 //!
+//! What is wrong and not lost is another question, with one column at most for an answer: `locate/mod.rs` has its algebra.
+//!
 //! # Invariants
 //!
 //! 1. Multiplication is the bitwise definition: `gf256::tests::multiply_is_the_bitwise_definition`, all 65,536 pairs.
@@ -33,6 +35,7 @@
 //!    alignments, gaps and all erasure sets.
 //! 3. A kernel runs only where the processor has its instructions: [`kernels`] lists no other, and there is no other
 //!    way to a [`Kernel`].
+//! 4. One rotten column is located; two are not taken for a third: `locate/tests.rs`.
 
 #![deny(unsafe_code)]
 
@@ -40,6 +43,8 @@ pub mod definition;
 pub mod gf256;
 mod kernel;
 mod locate;
+mod vote;
 
 pub use kernel::{COLUMNS_MAX, Kernel, STREAM_BYTES_MIN, kernel, kernel_named, kernels};
-pub use locate::{Culprit, locate_corrupt};
+pub use locate::{Column, ColumnSet, Evidence, VALUES_ENOUGH, Verdict, locate};
+pub use vote::{Vote, vote};

@@ -1,0 +1,153 @@
+//! The superblock of a device that becomes a member of an array that is there already.
+//!
+//! It says of the array what the other members say, has places of its own on its own device, and waits as a spare until the
+//! array's next update, which all members get.
+
+use std::sync::Arc;
+
+use super::facts::{DeviceFlags, Features, Role};
+use super::new::{NewSuperblock, NewSuperblockError, NewV0};
+use super::{Superblock, Version};
+use crate::placement::{PlacementError, PlacementRequest, placement};
+
+/// Why a device cannot become a member.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JoinError {
+    /// Its data area would be too small, or not where md wants it.
+    #[error(transparent)]
+    Placement(#[from] PlacementError),
+    /// What the array says would make no valid superblock.
+    #[error(transparent)]
+    Superblock(#[from] NewSuperblockError),
+    /// The array has a bitmap, a journal or PPL, which would have to be made on the device, too.
+    #[error("the array has {what}, which braid does not make on a new member")]
+    Log {
+        /// Which.
+        what: &'static str,
+    },
+}
+
+impl Superblock {
+    /// The superblock of a further device of this member's array, of `device_bytes` bytes, under a number that no device of
+    /// the array has. Not to be written by itself: an update of the array makes it say what all say.
+    ///
+    /// # Errors
+    /// The device is too small, or the array has what cannot be made on it.
+    pub fn joining(
+        &self,
+        device_bytes: u64,
+        device_number: u16,
+        device_uuid: [u8; 16],
+    ) -> Result<Self, JoinError> {
+        let logs = [
+            (Features::BITMAP, "a write-intent bitmap"),
+            (Features::JOURNAL, "a journal"),
+            (Features::PPL, "a partial parity log"),
+        ];
+        let logs = logs.into_iter().find(|(feature, _)| self.state.features.contains(*feature));
+        if let Some((_, what)) = logs {
+            return Err(JoinError::Log { what });
+        }
+        let mut roles = self.state.roles.clone();
+        let index = usize::from(device_number);
+        if roles.len() <= index {
+            roles.resize(index + 1, Role::Spare);
+        }
+        roles.iter_mut().skip(index).take(1).for_each(|role| *role = Role::Spare);
+        let roles: Arc<[Role]> = roles.as_slice().into();
+        let (array, number) = (self.array.clone(), u32::from(device_number));
+        let (events, resync_offset) = (self.state.events, self.state.resync_offset);
+        let device_flags = DeviceFlags::default();
+        if self.version == Version::V0_90 {
+            let new = NewV0 {
+                array,
+                device_bytes,
+                device_number: number,
+                device_flags,
+                roles,
+                events,
+                resync_offset,
+                nodes: Arc::default(),
+            };
+            return Ok(Self::new_v0(&new)?);
+        }
+        let place = placement(&PlacementRequest {
+            version: self.version,
+            device_bytes,
+            level: array.level,
+            chunk_sectors: array.chunk_sectors,
+            member_size_sectors: Some(array.member_size_sectors),
+            data_offset_sectors: Some(self.device.data_offset_sectors),
+        })?;
+        Ok(Self::new_v1(&NewSuperblock {
+            array,
+            placement: place,
+            device_number: number,
+            device_uuid,
+            device_flags,
+            roles,
+            events,
+            resync_offset,
+        })?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::superblock::facts::{ArrayFacts, Timestamp};
+    use braid_geometry::Level;
+
+    fn member(device_bytes: u64) -> Superblock {
+        let request = PlacementRequest {
+            version: Version::V1_2,
+            device_bytes,
+            level: Level::Raid5,
+            chunk_sectors: 128,
+            member_size_sectors: None,
+            data_offset_sectors: None,
+        };
+        let place = placement(&request).expect("it fits");
+        Superblock::new_v1(&NewSuperblock {
+            array: ArrayFacts {
+                uuid: [3; 16],
+                name: "tank".into(),
+                creation_time: Timestamp { seconds: 1_700_000_000, microseconds: 0 },
+                level: Level::Raid5,
+                layout: 2,
+                chunk_sectors: 128,
+                member_size_sectors: place.member_size_sectors,
+                raid_slots: 3,
+                preferred_minor: None,
+            },
+            placement: place,
+            device_number: 0,
+            device_uuid: [7; 16],
+            device_flags: DeviceFlags::default(),
+            roles: (0..3).map(Role::Active).collect(),
+            events: 40,
+            resync_offset: u64::MAX,
+        })
+        .expect("a plain superblock")
+    }
+
+    #[test]
+    fn a_device_that_joins_says_of_the_array_what_the_others_say() {
+        let old = member(64 << 20);
+        let new = old.joining(80 << 20, 5, [9; 16]).expect("it is large enough");
+        assert_eq!((&new.array, new.state.events), (&old.array, 40));
+        assert_eq!((new.device.number, new.device.uuid), (5, [9; 16]));
+        assert_eq!(new.device.data_offset_sectors, old.device.data_offset_sectors);
+        assert_eq!(new.state.role, Role::Spare);
+        assert_eq!(new.state.roles, old.state.roles, "nobody's place changes");
+    }
+
+    #[test]
+    fn a_device_that_is_too_small_is_refused_with_what_fits() {
+        let error = member(64 << 20).joining(63 << 20, 3, [9; 16]).expect_err("a MiB is missing");
+        assert!(
+            matches!(error, JoinError::Placement(PlacementError::MemberSize { .. })),
+            "{error}"
+        );
+    }
+}

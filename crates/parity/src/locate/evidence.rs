@@ -1,0 +1,76 @@
+//! How much speaks for a name: the different errors that all gave it.
+//!
+//! Where it stands: under `mod.rs`, whose header says why errors are counted once each, and what the number below is worth.
+
+/// So many different errors that name the same column are believed.
+pub const VALUES_ENOUGH: usize = 4;
+
+/// Different errors that name one column: the values of its wrong bytes, stored plus right. Kept up to [`VALUES_ENOUGH`],
+/// since more add nothing.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Evidence {
+    values: [u8; VALUES_ENOUGH],
+    count: u8,
+}
+
+impl Evidence {
+    /// The different values among `errors`; zeroes are no errors.
+    pub(super) fn of(errors: impl IntoIterator<Item = u8>) -> Self {
+        let mut evidence = Self::default();
+        for error in errors.into_iter().filter(|error| *error != 0) {
+            evidence.add(error);
+            if evidence.is_enough() {
+                break;
+            }
+        }
+        evidence
+    }
+
+    /// One error more.
+    fn add(&mut self, error: u8) {
+        let count = usize::from(self.count);
+        if count < VALUES_ENOUGH && !self.values[..count].contains(&error) {
+            self.values[count] = error;
+            self.count += 1;
+        }
+    }
+
+    /// What both know.
+    pub(super) fn and(mut self, other: Self) -> Self {
+        other.values[..usize::from(other.count)].iter().for_each(|error| self.add(*error));
+        self
+    }
+
+    /// How many different errors, at most [`VALUES_ENOUGH`].
+    #[must_use]
+    pub fn values(&self) -> usize {
+        usize::from(self.count)
+    }
+
+    /// Whether the name may be believed whatever else is rotten.
+    #[must_use]
+    pub fn is_enough(&self) -> bool {
+        self.values() >= VALUES_ENOUGH
+    }
+}
+
+impl std::fmt::Debug for Evidence {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_list().entries(&self.values[..usize::from(self.count)]).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_error_counts_once() {
+        assert_eq!(Evidence::of([0, 7, 0, 7, 7]).values(), 1);
+        assert_eq!(Evidence::of([1, 2]).and(Evidence::of([2, 3])).values(), 3);
+        assert!(!Evidence::of([1, 2, 3]).is_enough());
+        assert!(Evidence::of([1, 2, 3, 2, 4, 5]).is_enough());
+        assert_eq!(Evidence::of([1, 2, 3, 4]).and(Evidence::of([5])).values(), VALUES_ENOUGH);
+        assert_eq!(Evidence::of([]).values(), 0);
+    }
+}

@@ -1,0 +1,85 @@
+//! Which of several copies is right: the one that most of them say.
+//!
+//! Where it stands: for check and repair where there are copies. It is told which copies are alike and never sees a byte;
+//! it reads and repairs nothing. Each sector is voted on by itself: copies have no algebra that would tie sectors.
+//!
+//! A majority is more than half of the copies that could be read. Two copies never have one when they differ; three do
+//! unless all differ. Half is not enough: of four copies two may have missed the same write. Copies that are wrong alike
+//! outvote the right one. With rot that is a chance of 1 in 256 for each wrong byte; with one cause for both it
+//! is not chance at all, and no count of copies tells.
+//!
+//! Invariants: one that is different among three or more is named, and never another; without a majority no copy is named
+//! (`tests::every_way_in_which_six_copies_can_differ`).
+
+/// What copies say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vote {
+    /// All are alike.
+    Agree,
+    /// More than half are like this one; every other is wrong.
+    Outvoted {
+        /// One of the majority.
+        right: usize,
+    },
+    /// No majority: each of them may be right.
+    Tied,
+}
+
+/// Votes among `copies`, 0 and up. `alike` compares two of them; it is asked at most two times for each copy.
+pub fn vote(copies: usize, mut alike: impl FnMut(usize, usize) -> bool) -> Vote {
+    // Boyer and Moore: strike out pairs that differ; a majority survives that, if there is one.
+    let (mut right, mut lead) = (0, 0_usize);
+    for copy in 0..copies {
+        if lead == 0 {
+            (right, lead) = (copy, 1);
+        } else if alike(right, copy) {
+            lead += 1;
+        } else {
+            lead -= 1;
+        }
+    }
+    let votes = (0..copies).filter(|copy| *copy == right || alike(right, *copy)).count();
+    match votes {
+        _ if votes == copies => Vote::Agree,
+        _ if votes > copies / 2 => Vote::Outvoted { right },
+        _ => Vote::Tied,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Up to six copies, each with any of six contents.
+    #[test]
+    fn every_way_in_which_six_copies_can_differ() {
+        for copies in 1..=6_usize {
+            for number in 0..6_usize.pow(u32::try_from(copies).unwrap()) {
+                let contents: Vec<usize> = (0..copies)
+                    .scan(number, |rest, _| Some(std::mem::replace(rest, *rest / 6) % 6))
+                    .collect();
+                let mut asked = 0;
+                let found = vote(copies, |one, other| {
+                    asked += 1;
+                    contents[one] == contents[other]
+                });
+                assert!(asked <= 2 * copies, "{asked} comparisons of {copies}");
+                let count = |content| contents.iter().filter(|other| **other == content).count();
+                let most = (0..6).find(|content| 2 * count(*content) > copies);
+                match (found, most) {
+                    (Vote::Agree, Some(content)) => assert_eq!(count(content), copies),
+                    (Vote::Outvoted { right }, Some(content)) => {
+                        assert!(contents[right] == content && count(content) < copies);
+                    }
+                    (Vote::Tied, None) => {}
+                    _ => panic!("{found:?} of {contents:?}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_copies_are_alike() {
+        assert_eq!(vote(0, |_, _| unreachable!()), Vote::Agree);
+    }
+}
