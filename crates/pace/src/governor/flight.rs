@@ -1,0 +1,141 @@
+//! What is in flight, held on average at an allowance that need not be whole windows.
+//!
+//! Where it stands: under the governor, which says the allowance. Nothing else is measured of the members: how long a
+//! window takes, and hence how many go through in a second, is theirs.
+//!
+//! ```text
+//!   in flight   ▁▁▇▇▇▁▁▁▁▁▁▁▁▁▇▇▇▁▁▁▁▁▁▁▁▁▁▁▇▇▇       one window, and rest
+//!   allowance   ──────────────────────────────        a fifth of a window
+//!   credit      ╲    the integral of allowance − in flight; the next window begins when it is paid back
+//! ```
+//!
+//! So one number covers both ways in which a job holds back: fewer windows at a time, and pauses between them. It holds
+//! for members of any speed: when a window takes longer because clients are served, the rest after it is longer.
+//!
+//! Invariant: over time the mean in flight is the allowance, if the job has work `[check: the_mean_is_the_allowance]`,
+//! and nothing that was not used is saved up `[check: nothing_is_saved_up]`.
+
+/// The longest rest: whatever a window cost, the next may begin when so much time has passed.
+const REST_MAX_NS: u64 = 2_000_000_000;
+/// So much of what was not used stays good, so that the moment between the end of a window and the next is not lost.
+const SAVED_NS: u64 = 1_000_000;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Flight {
+    bytes: u64,
+    /// Byte-nanoseconds.
+    credit: i128,
+    /// Byte-nanoseconds since [`Flight::take_used`].
+    used: u128,
+}
+
+impl Flight {
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(super) fn advance(&mut self, elapsed_ns: u64, allowance_bytes: u64) {
+        self.used += u128::from(self.bytes) * u128::from(elapsed_ns);
+        let allowance = i128::from(allowance_bytes);
+        let earned = (allowance - i128::from(self.bytes)) * i128::from(elapsed_ns);
+        let (least, most) =
+            (-allowance * i128::from(REST_MAX_NS), allowance * i128::from(SAVED_NS));
+        self.credit = (self.credit + earned).clamp(least, most);
+    }
+
+    pub(super) fn begin(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    pub(super) fn end(&mut self, bytes: u64) {
+        self.bytes = self.bytes.checked_sub(bytes).expect("what is done was begun");
+    }
+
+    /// Byte-nanoseconds that were in flight since it was last asked.
+    pub(super) fn take_used(&mut self) -> u128 {
+        std::mem::take(&mut self.used)
+    }
+
+    /// How many bytes may begin: whole windows.
+    pub(super) fn room(&self, allowance_bytes: u64, window_bytes: u64) -> u64 {
+        if self.credit < 0 {
+            return 0;
+        }
+        let most = allowance_bytes.div_ceil(window_bytes).saturating_mul(window_bytes);
+        let room = most.saturating_sub(self.bytes);
+        room - room % window_bytes
+    }
+
+    /// Nanoseconds until rest is over; none if it does not end before something in flight does.
+    pub(super) fn wait_ns(&self, allowance_bytes: u64) -> Option<u64> {
+        if self.credit >= 0 {
+            return None;
+        }
+        let rate = allowance_bytes.checked_sub(self.bytes).filter(|rate| *rate > 0)?;
+        let wait = self.credit.unsigned_abs().div_ceil(u128::from(rate));
+        Some(u64::try_from(wait).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const WINDOW: u64 = 1 << 20;
+
+    /// Runs windows that take `window_ns` each for ten minutes; gives the mean in flight.
+    fn mean(allowance: u64, window_ns: u64) -> f64 {
+        let mut flight = Flight::default();
+        let mut ends = std::collections::VecDeque::new();
+        let (mut now, end) = (0, 600_000 * MS);
+        while now < end {
+            while flight.room(allowance, WINDOW) > 0 {
+                flight.begin(WINDOW);
+                ends.push_back(now + window_ns);
+            }
+            let rested = flight.wait_ns(allowance).map(|wait| now + wait);
+            let next =
+                ends.front().copied().into_iter().chain(rested).min().expect("something comes");
+            flight.advance(next - now, allowance);
+            now = next;
+            if ends.front() == Some(&now) {
+                ends.pop_front();
+                flight.end(WINDOW);
+            }
+        }
+        flight.take_used() as f64 / now as f64
+    }
+
+    #[test]
+    fn the_mean_is_the_allowance() {
+        for allowance in [WINDOW / 50, WINDOW / 3, WINDOW - 1, WINDOW, 3 * WINDOW / 2, 7 * WINDOW] {
+            for window_ns in [MS / 10, 7 * MS, 30 * MS] {
+                let mean = mean(allowance, window_ns) / allowance as f64;
+                assert!((mean - 1.0).abs() < 0.02, "{mean} of {allowance} with {window_ns}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_saved_up() {
+        let mut flight = Flight::default();
+        flight.advance(3_600_000 * MS, WINDOW / 2);
+        assert_eq!(flight.room(WINDOW / 2, WINDOW), WINDOW);
+        flight.begin(WINDOW);
+        flight.advance(10 * MS, WINDOW / 2);
+        flight.end(WINDOW);
+        assert_eq!(flight.room(WINDOW / 2, WINDOW), 0);
+        assert_eq!(flight.wait_ns(WINDOW / 2), Some(10 * MS - SAVED_NS));
+    }
+
+    #[test]
+    fn no_rest_is_for_ever() {
+        let mut flight = Flight::default();
+        (0..16).for_each(|_| flight.begin(WINDOW));
+        flight.advance(60_000 * MS, 64);
+        assert_eq!(flight.wait_ns(64), None);
+        flight.end(16 * WINDOW);
+        assert_eq!(flight.wait_ns(64), Some(REST_MAX_NS));
+    }
+}

@@ -1,0 +1,553 @@
+//! The rebuild governor: how much of a job may be in flight, so that clients hardly notice and idle time is used whole.
+//!
+//! Where it stands: a pure clock beside the multiplexer, one for each job. The runtime asks how many bytes may begin
+//! ([`Governor::poll`]), says what began and ended, and a few times a second hands over how long clients' requests took
+//! ([`Latencies`]). It knows neither members nor levels nor what the job does.
+//!
+//! ```text
+//!    clients' latencies, a slice of 100 ms at a time
+//!        │
+//!        ├─ while the job was quiet ──▶ Baseline: p99 without the job ── × factor ──▶ target
+//!        │                                                                             │
+//!        └─ while it was at work ─────▶ how many were beyond the target ◀──────────────┘
+//!                                               │
+//!                                             Share: the allowance, bytes in flight on average
+//!                                               │
+//!    floor  (Bucket) ── at least ──▶ ┌──────────▼─────────┐
+//!    ceiling (Bucket) ─ at most ───▶ │ poll: so many bytes │ ──▶ begins, ends ──▶ Flight: what is in flight
+//!                                    │ may begin, ask at t │
+//!                                    └─────────────────────┘
+//! ```
+//!
+//! # Three phases
+//!
+//! | phase | when | the job may |
+//! |---|---|---|
+//! | idle | no client's request for 300 ms, none under way | have more and more in flight, within a second or two all that it may have at all |
+//! | shared | clients are there | have the allowance in flight, on average |
+//! | probe | it is time to look what clients feel without it | begin nothing, unless the floor is owed |
+//!
+//! The first request after silence ends *idle* at once ([`Governor::handle_client`]), so it meets what is in flight and no
+//! more. If requests that ended an idle phase kept finding themselves beyond the target, so that the budget is overdrawn, it
+//! takes five seconds of silence: clients that come twice a second are clients.
+//!
+//! # What p99 is without the job
+//!
+//! Requests that meet the job cannot say. So the job stops for a moment: until what it had in flight is done and what
+//! waited behind it has been served, and then for as long as it takes to see a hundred requests, but no longer than 400 ms.
+//! The next probe comes no sooner than twenty times as long after, so probes cost the job about 5 % of the time in which
+//! there are clients, and nothing of the time in which there are none. Four times as long after is enough while little is
+//! known, and now and then when clients seem to have changed (`pulse.rs`). Where the allowance
+//! is so small that the job rests between windows, these rests tell the same for nothing. What is learned is forgotten
+//! when clients begin to do something else (`baseline.rs`). Before anything is known, the job has one window in flight.
+//!
+//! "Has been served" must not be taken for granted after some time. Where clients leave a member a quarter of its time, a queue takes four
+//! times as long to go as it was long; what is left of it would count as the clients' own, the target would grow, with it
+//! the allowance, and with it the queue (`tests/governor.rs` has that disk). So a probe counts from the moment when about as
+//! few requests were under way as there have been lately without the job; each probe sees fewer until that is so.
+//!
+//! # Why not p99 itself, and why not a rate
+//!
+//! `share.rs` says why requests beyond the target are counted. The allowance is what is in flight, and not bytes for each second, because
+//! it is what a client's request can meet: it means the same on outer tracks and inner ones, on a disk and on a
+//! memory, and a member that becomes slow is asked for less without that anything was measured. A rate that was right a
+//! moment ago can be more than the member can do now; then a queue grows. An allowance cannot do that.
+//!
+//! # The floor and the ceiling
+//!
+//! Buckets of bytes begun. The floor goes before clients: what it is owed may begin in any phase, one window at a time, and
+//! a quarter of what is owed at a time when that is more; in their class, since an elevator may keep what is idle for as long
+//! as clients have anything waiting. A probe is let finish first. The ceiling goes before the floor. A ceiling of
+//! nothing is a pause.
+//!
+//! Invariants, each with its check in `tests/governor.rs`, on disks in virtual time
+//! - Without clients the job gets at least 95 % of what the members give `[check: idle_time_is_used_whole]`.
+//! - With clients p99 is at most the target, within a fifth, unless the floor demands more `[check: clients_stay_within_the_target]`.
+//!   (Within two fifths on a disk that turns, without an elevator, three quarters of whose time are clients'.)
+//! - The floor is given, whatever clients feel `[check: the_floor_is_always_given]`.
+//! - The ceiling is never exceeded by more than what is saved up in 50 ms and a window `[check: the_ceiling_is_never_exceeded]`.
+//! - After a change of target or load it settles, and stays `[check: it_settles_after_each_of_a_hundred_changes]`. Of a hundred
+//!   changes 85 and more settle in half a minute (flash) or two and a half (a disk that turns, with an elevator). Without an
+//!   elevator such a disk has too few requests to tell sooner: the allowance wanders for many minutes, and p99 was more than a fifth
+//!   over the target after 13 of the hundred.
+//! - A pause is not made up for `[check: a_pause_is_not_made_up_for]`.
+//! - Clocks that jump, numbers that make no sense: always an answer, and a later time to ask again `[check: odd_inputs_do_no_harm]`.
+//!
+//! All of it is integers, so that a run repeats to the last bit.
+
+mod baseline;
+mod bucket;
+mod flight;
+mod pulse;
+mod share;
+
+use crate::latencies::Latencies;
+use baseline::Baseline;
+use bucket::Bucket;
+use flight::Flight;
+use pulse::Pulse;
+use share::Share;
+
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1_000_000_000;
+
+/// Without a client's request for so long, there are no clients.
+const SILENCE_NS: u64 = 300 * MS;
+/// Then what may be in flight doubles every so often, until it is all that there may be.
+const DOUBLING_NS: u64 = 100 * MS;
+/// The silence that it takes when requests have been beyond the target more often than they may.
+const LONG_SILENCE_NS: u64 = 5 * SECOND;
+/// A probe has seen enough after so many requests, or so much quiet time.
+const PROBE_REQUESTS: u64 = 100;
+const PROBE_QUIET_NS: u64 = 400 * MS;
+/// And is over so long after what waited behind the job should have been served, whether or not it was.
+const PROBE_MAX_NS: u64 = SECOND;
+/// A probe of so long, and so many times as long without one; while little is known, or when clients seem to have changed.
+const PROBE_EVERY: u64 = 20;
+const PROBE_HURRIED: u64 = 4;
+const PROBE_EVERY_MIN_NS: u64 = SECOND;
+/// What was under way beside the job has ended when the last of the job has been done for as long as requests took beside
+/// it, but no longer than this.
+const SETTLE_MAX_NS: u64 = SECOND;
+/// Until the first request has ended.
+const SETTLE_AT_FIRST_NS: u64 = 100 * MS;
+/// The floor is owed for at most so long: more than a probe takes.
+const FLOOR_SAVED_NS: u64 = 2_200 * MS;
+const _: () = assert!(FLOOR_SAVED_NS > SETTLE_MAX_NS + PROBE_MAX_NS);
+/// A ceiling may be used late by so much.
+const CEILING_SAVED_NS: u64 = 50 * MS;
+/// Time that passes between two calls counts for at most so much: nobody asked, so nothing was wanted.
+const STEP_MAX_NS: u64 = SECOND;
+/// To be asked again at the latest.
+const ASK_MAX_NS: u64 = 100 * MS;
+/// A thousandth of a window is the smallest allowance.
+const ALLOWANCE_PARTS: u64 = 1000;
+/// The smallest window.
+const WINDOW_MIN_BYTES: u64 = 64 << 10;
+
+/// What can be tuned, live.
+///
+/// Bytes are the job's own progress: of a rebuild, bytes of the member that is being filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GovernorSettings {
+    /// p99 of clients beside the job is to be at most so many thousandths of what it is without; at least 1000, and
+    /// [`Self::ANY_LATENCY`] if it does not matter.
+    pub latency_factor_permille: u32,
+    /// The job gets so much at least, whatever clients feel.
+    pub floor_bytes_per_second: u64,
+    /// The job gets so much at most; 0 is a pause.
+    pub ceiling_bytes_per_second: u64,
+    /// What the job begins at a time; at least 64 KiB.
+    pub window_bytes: u64,
+    /// What the job has in flight at most.
+    pub in_flight_max_bytes: u64,
+}
+
+impl Default for GovernorSettings {
+    /// Twice the latency; a floor that takes about 5 % of a disk that turns; no ceiling; windows of 1 MiB, 16 of them.
+    fn default() -> Self {
+        Self {
+            latency_factor_permille: 2000,
+            floor_bytes_per_second: 8 << 20,
+            ceiling_bytes_per_second: u64::MAX,
+            window_bytes: 1 << 20,
+            in_flight_max_bytes: 16 << 20,
+        }
+    }
+}
+
+impl GovernorSettings {
+    /// The factor that stands for any: clients are not minded, and the job gets all that the ceiling and the members give.
+    pub const ANY_LATENCY: u32 = u32::MAX;
+
+    /// Whether the job gives way to clients at all.
+    #[must_use]
+    pub fn minds_clients(&self) -> bool {
+        self.latency_factor_permille != Self::ANY_LATENCY
+    }
+
+    fn window_bytes(&self) -> u64 {
+        self.window_bytes.max(WINDOW_MIN_BYTES)
+    }
+
+    fn most_bytes(&self) -> u64 {
+        self.in_flight_max_bytes.max(self.window_bytes())
+    }
+
+    fn least_bytes(&self) -> u64 {
+        self.window_bytes() / ALLOWANCE_PARTS
+    }
+
+    fn floor_depth_bytes(&self) -> u64 {
+        saved_bytes(self.floor_bytes_per_second, FLOOR_SAVED_NS).max(self.window_bytes())
+    }
+
+    fn ceiling_depth_bytes(&self) -> u64 {
+        let saved = saved_bytes(self.ceiling_bytes_per_second, CEILING_SAVED_NS);
+        saved.saturating_add(self.window_bytes())
+    }
+}
+
+/// What a rate gives in some time.
+fn saved_bytes(bytes_per_second: u64, ns: u64) -> u64 {
+    let bytes = u128::from(bytes_per_second) * u128::from(ns) / u128::from(SECOND);
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+/// How the job's requests stand to those of clients. Elevators know both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// They go when no client's request waits.
+    Idle,
+    /// They go in their turn.
+    BestEffort,
+}
+
+/// What the job may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    /// So many bytes may begin now in class idle: whole windows, of which the job's last may be short.
+    pub idle_bytes: u64,
+    /// So many may begin besides in class best effort, since they are owed by the floor.
+    pub owed_bytes: u64,
+    /// The nanosecond at which to ask again at the latest. Also to be asked when some of the job is done.
+    pub ask_at_ns: u64,
+}
+
+/// What the governor does at the moment, for people who look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// There are no clients.
+    Idle,
+    /// Clients and the job share the members.
+    Shared,
+    /// The job is stopped for a moment, to see what clients feel without it.
+    Probe,
+}
+
+/// How things are, for people who look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// What it does.
+    pub phase: Phase,
+    /// Bytes that may be in flight on average beside clients.
+    pub allowance_bytes: u64,
+    /// Bytes in flight.
+    pub in_flight_bytes: u64,
+    /// p99 without the job; none before it is known.
+    pub alone_p99_ns: Option<u64>,
+    /// What p99 beside the job is to be at most; none before it is known.
+    pub target_ns: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Probe {
+    start_ns: u64,
+    /// Without the job and what it left behind.
+    quiet_ns: u64,
+    requests: u64,
+}
+
+/// Whether a probe may be brought forward when clients seem to have changed. Every second one at most, unless the last one
+/// found that they had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hurry {
+    May,
+    /// The next probe is.
+    Hurried,
+    /// The last one was.
+    Spent,
+}
+
+/// The governor of one job.
+#[derive(Clone, Debug)]
+pub struct Governor {
+    settings: GovernorSettings,
+    now_ns: u64,
+    /// In both classes.
+    flight: Flight,
+    /// Of it, in class best effort.
+    owed_in_flight_bytes: u64,
+    floor: Bucket,
+    ceiling: Bucket,
+    share: Share,
+    baseline: Baseline,
+    /// When the slice of latencies began that runs.
+    slice_start_ns: u64,
+    /// Since when nothing of the job is in flight.
+    quiet_since_ns: Option<u64>,
+    /// What waited behind the job has been served.
+    is_drained: bool,
+    /// Requests under way when there were fewest of late, without the job.
+    low_under_way: u64,
+    /// What the slowest requests took beside the job lately.
+    beside_ns: Option<u64>,
+    /// When there was a client last; none before the first.
+    client_ns: Option<u64>,
+    probe: Option<Probe>,
+    next_probe_ns: u64,
+    /// When it may be at the earliest.
+    hurried_probe_ns: u64,
+    hurry: Hurry,
+    pulse: Pulse,
+}
+
+impl Governor {
+    /// One for a job that begins at `now_ns`.
+    #[must_use]
+    pub fn new(settings: GovernorSettings, now_ns: u64) -> Self {
+        let window = settings.window_bytes();
+        Self {
+            settings,
+            now_ns,
+            flight: Flight::default(),
+            owed_in_flight_bytes: 0,
+            floor: Bucket::new(settings.floor_bytes_per_second, settings.floor_depth_bytes()),
+            ceiling: Bucket::new(settings.ceiling_bytes_per_second, settings.ceiling_depth_bytes()),
+            share: Share::new(settings.least_bytes(), settings.most_bytes(), window),
+            baseline: Baseline::default(),
+            slice_start_ns: now_ns,
+            quiet_since_ns: Some(now_ns),
+            is_drained: true,
+            low_under_way: u64::MAX,
+            beside_ns: None,
+            client_ns: None,
+            probe: None,
+            next_probe_ns: now_ns,
+            hurried_probe_ns: now_ns,
+            hurry: Hurry::May,
+            pulse: Pulse::default(),
+        }
+    }
+
+    /// Sets it anew, at once.
+    pub fn set(&mut self, settings: GovernorSettings, now_ns: u64) {
+        self.advance(now_ns);
+        if settings.latency_factor_permille != self.settings.latency_factor_permille {
+            self.share.forgive();
+        }
+        if !settings.minds_clients() {
+            (self.client_ns, self.probe) = (None, None);
+        }
+        self.settings = settings;
+        self.share.set(settings.least_bytes(), settings.most_bytes());
+        self.floor.set(settings.floor_bytes_per_second, settings.floor_depth_bytes());
+        self.ceiling.set(settings.ceiling_bytes_per_second, settings.ceiling_depth_bytes());
+    }
+
+    /// A client's request came and there was none under way. More often does no harm.
+    pub fn handle_client(&mut self, now_ns: u64) {
+        self.advance(now_ns);
+        if self.settings.minds_clients() {
+            self.client_ns = Some(self.now_ns);
+        }
+    }
+
+    /// How long those requests of clients took that ended since the last call, and how many are under way. To be called
+    /// about ten times a second while there are clients.
+    pub fn handle_slice(&mut self, now_ns: u64, ended: &Latencies, under_way: u64) {
+        self.advance(now_ns);
+        let start_ns = std::mem::replace(&mut self.slice_start_ns, self.now_ns);
+        let slice_ns = self.now_ns - start_ns;
+        let used = self.flight.take_used();
+        if ended.total() == 0 && under_way == 0 || !self.settings.minds_clients() {
+            return;
+        }
+        self.client_ns = Some(self.now_ns);
+        if self.was_quiet_since(start_ns) {
+            let was_drained = self.is_drained;
+            self.is_drained |= under_way <= self.low_under_way.saturating_mul(2).saturating_add(2);
+            self.low_under_way = self.low_under_way.min(under_way);
+            if !was_drained {
+                return;
+            }
+            if self.baseline.gather(ended, slice_ns) {
+                self.share.forgive();
+                self.hurry = Hurry::May;
+            }
+            if let Some(probe) = &mut self.probe {
+                probe.quiet_ns += slice_ns;
+                probe.requests += ended.total();
+            }
+        } else if used > 0 {
+            if self.pulse.slice(ended.total(), slice_ns) && self.hurry == Hurry::May {
+                self.hurry = Hurry::Hurried;
+                self.next_probe_ns = self.next_probe_ns.min(self.hurried_probe_ns);
+            }
+            let slowest_ns = ended.quantile_ns(990).unwrap_or(0);
+            let faded_ns = self.beside_ns.map_or(0, |beside_ns| beside_ns - beside_ns / 16);
+            self.beside_ns = Some(slowest_ns.max(faded_ns));
+            if let Some(target_ns) = self.target_ns() {
+                let used_bytes = u64::try_from(used / u128::from(slice_ns.max(1)));
+                let used_bytes = used_bytes.unwrap_or(u64::MAX);
+                let requests = (ended.total(), ended.beyond(target_ns));
+                let drain_slices = self.settle_ns() / slice_ns.max(1) + 1;
+                self.share.slice(requests, used_bytes, drain_slices);
+            }
+        }
+    }
+
+    /// The job has begun so many bytes.
+    pub fn handle_begun(&mut self, now_ns: u64, class: Class, bytes: u64) {
+        self.advance(now_ns);
+        self.flight.begin(bytes);
+        if class == Class::BestEffort {
+            self.owed_in_flight_bytes = self.owed_in_flight_bytes.saturating_add(bytes);
+        }
+        self.ceiling.take(bytes);
+        self.floor.take(bytes);
+        self.floor.forgive();
+        (self.quiet_since_ns, self.is_drained) = (None, false);
+    }
+
+    /// So many bytes that had begun have ended, well or not. More than had begun is a mistake of ours.
+    pub fn handle_done(&mut self, now_ns: u64, class: Class, bytes: u64) {
+        self.advance(now_ns);
+        self.flight.end(bytes);
+        if class == Class::BestEffort {
+            let left = self.owed_in_flight_bytes.checked_sub(bytes);
+            self.owed_in_flight_bytes = left.expect("what is done was begun in its class");
+        }
+        if self.flight.bytes() == 0 {
+            self.quiet_since_ns = self.quiet_since_ns.or(Some(self.now_ns));
+        }
+    }
+
+    /// What may begin now.
+    pub fn poll(&mut self, now_ns: u64) -> Allowance {
+        self.advance(now_ns);
+        self.turn_probe();
+        let window = self.settings.window_bytes();
+        let whole = |bytes: u64| bytes - bytes % window;
+        let allowance = self.allowance_bytes();
+        let owed_bytes = whole(self.owed_bytes().min(self.ceiling.bytes()));
+        let room_bytes = match self.phase() {
+            Phase::Probe => 0,
+            Phase::Idle | Phase::Shared => self.flight.room(allowance, window),
+        };
+        let most = self.settings.most_bytes().saturating_sub(self.flight.bytes());
+        let room_bytes = room_bytes.min(most).saturating_sub(owed_bytes);
+        let idle_bytes = whole(room_bytes.min(self.ceiling.bytes() - owed_bytes));
+        let waits = [
+            self.flight.wait_ns(allowance),
+            self.floor.wait_ns(window),
+            self.ceiling.wait_ns(window),
+        ];
+        // What may not begin now, for whichever reason, may at the next of these times, or not before something ends.
+        let wait_ns = waits.into_iter().flatten().filter(|wait_ns| *wait_ns > 0).min();
+        let wait_ns = wait_ns.map_or(ASK_MAX_NS, |wait_ns| wait_ns.min(ASK_MAX_NS));
+        Allowance { idle_bytes, owed_bytes, ask_at_ns: self.now_ns.saturating_add(wait_ns) }
+    }
+
+    /// How things are.
+    #[must_use]
+    pub fn look(&self) -> Look {
+        Look {
+            phase: self.phase(),
+            allowance_bytes: self.share.allowance_bytes(),
+            in_flight_bytes: self.flight.bytes(),
+            alone_p99_ns: self.baseline.p99_ns(),
+            target_ns: self.target_ns(),
+        }
+    }
+
+    /// Time passes. One that goes back stands still.
+    fn advance(&mut self, now_ns: u64) {
+        let elapsed_ns = now_ns.saturating_sub(self.now_ns).min(STEP_MAX_NS);
+        let allowance = self.allowance_bytes();
+        self.now_ns = self.now_ns.max(now_ns);
+        self.flight.advance(elapsed_ns, allowance);
+        self.floor.advance(elapsed_ns);
+        self.ceiling.advance(elapsed_ns);
+    }
+
+    fn phase(&self) -> Phase {
+        let silence_ns = if self.share.is_in_debt() { LONG_SILENCE_NS } else { SILENCE_NS };
+        let is_idle = |client_ns| self.now_ns.saturating_sub(client_ns) >= silence_ns;
+        match self.probe {
+            _ if self.client_ns.is_none_or(is_idle) => Phase::Idle,
+            Some(_) => Phase::Probe,
+            None => Phase::Shared,
+        }
+    }
+
+    fn allowance_bytes(&self) -> u64 {
+        match self.phase() {
+            Phase::Idle => self.idle_bytes(),
+            Phase::Shared | Phase::Probe => self.share.allowance_bytes(),
+        }
+    }
+
+    /// What may be in flight without clients: a request that comes after a short silence meets little more than those before it.
+    fn idle_bytes(&self) -> u64 {
+        let most = self.settings.most_bytes();
+        let Some(client_ns) = self.client_ns else { return most };
+        let silence_ns = self.now_ns.saturating_sub(client_ns).saturating_sub(SILENCE_NS);
+        let times =
+            2_u64.saturating_pow(u32::try_from(silence_ns / DOUBLING_NS).unwrap_or(u32::MAX));
+        self.share.allowance_bytes().saturating_mul(times).min(most)
+    }
+
+    fn target_ns(&self) -> Option<u64> {
+        let factor = u128::from(self.settings.latency_factor_permille.max(1000));
+        let target_ns = u128::from(self.baseline.p99_ns()?) * factor / 1000;
+        Some(u64::try_from(target_ns).unwrap_or(u64::MAX))
+    }
+
+    /// Whether nothing of the job, nor what waited behind it, was in clients' way.
+    fn was_quiet_since(&self, start_ns: u64) -> bool {
+        let settle_ns = self.settle_ns();
+        self.quiet_since_ns.is_some_and(|quiet_ns| quiet_ns.saturating_add(settle_ns) <= start_ns)
+    }
+
+    /// How long what was under way beside the job may be so after it.
+    fn settle_ns(&self) -> u64 {
+        self.beside_ns.unwrap_or(SETTLE_AT_FIRST_NS).min(SETTLE_MAX_NS)
+    }
+
+    /// Begins or ends a probe.
+    fn turn_probe(&mut self) {
+        let has_clients = !matches!(self.phase(), Phase::Idle);
+        if let Some(probe) = self.probe {
+            let took_ns = self.now_ns.saturating_sub(probe.start_ns);
+            let has_seen = probe.requests >= PROBE_REQUESTS || probe.quiet_ns >= PROBE_QUIET_NS;
+            if has_seen || took_ns >= self.settle_ns() + PROBE_MAX_NS || !has_clients {
+                self.probe = None;
+                // The fewest of late are forgotten little by little: clients may have become more.
+                let more = self.low_under_way / 8 + 1;
+                self.low_under_way = self.low_under_way.saturating_add(more);
+                self.hurry = match self.hurry {
+                    Hurry::Hurried => Hurry::Spent,
+                    Hurry::May | Hurry::Spent => Hurry::May,
+                };
+                let after = |times: u64| {
+                    let pause_ns = took_ns.saturating_mul(times).max(PROBE_EVERY_MIN_NS);
+                    self.now_ns.saturating_add(pause_ns)
+                };
+                self.hurried_probe_ns = after(PROBE_HURRIED);
+                self.next_probe_ns = match self.baseline.is_well_known() {
+                    true => after(PROBE_EVERY),
+                    false => self.hurried_probe_ns,
+                };
+            }
+        } else if has_clients && self.now_ns >= self.next_probe_ns {
+            self.probe = Some(Probe { start_ns: self.now_ns, quiet_ns: 0, requests: 0 });
+        }
+    }
+
+    /// What the floor demands to begin now. Without clients class idle is as good.
+    fn owed_bytes(&self) -> u64 {
+        let window = self.settings.window_bytes();
+        let owed = self.floor.bytes();
+        let may_wait = match self.phase() {
+            Phase::Idle => true,
+            Phase::Shared => false,
+            Phase::Probe => !self.floor.is_full(),
+        };
+        if owed < window || may_wait {
+            return 0;
+        }
+        let at_a_time = (owed / 4).clamp(window, self.settings.most_bytes());
+        at_a_time.saturating_sub(self.owed_in_flight_bytes)
+    }
+}

@@ -1,0 +1,348 @@
+//! An event: one change of state, told exactly once.
+//!
+//! A [`Change`] is what happened and when; it becomes an [`Event`] when it is given its number, which it is in one place
+//! ([`crate::teller`]). As JSON an event is one object in one line; docs/monitoring.md has its fields, docs/event.schema.json its
+//! schema. Fields and words stay, new ones may come; [`SCHEMA`] changes if that cannot be held.
+//!
+//! Invariants
+//! - what is written is read back as the same `[check: an_event_is_read_back_as_it_was]`;
+//! - what is written is what the shipped schema says `[check: every_event_fits_the_shipped_schema]`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use braid_runtime::{AnswerWords, CauseWords};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::kind::{Kind, Severity};
+
+/// The version of the JSON.
+pub const SCHEMA: u32 = 1;
+
+/// A moment in UTC, to the microsecond: `2026-11-20T23:36:03.123456Z`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(u64);
+
+/// The last second of the year 9999: no clock that works says more, and nothing can write it.
+const SECONDS_MAX: u64 = 253_402_300_799;
+
+impl Moment {
+    /// Now, by the system's clock; a clock that stands before 1970 or beyond the year 9999 is held at these.
+    #[must_use]
+    pub fn now() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self::from_unix(since)
+    }
+
+    /// So long after 1970 began.
+    #[must_use]
+    pub fn from_unix(since: Duration) -> Self {
+        let seconds = since.as_secs().min(SECONDS_MAX);
+        Self(seconds * 1_000_000 + u64::from(since.subsec_micros()))
+    }
+
+    /// How long after 1970 began.
+    #[must_use]
+    pub fn since_unix(self) -> Duration {
+        Duration::from_micros(self.0)
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        humantime::format_rfc3339_micros(UNIX_EPOCH + self.since_unix()).fmt(formatter)
+    }
+}
+
+impl Serialize for Moment {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Moment {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let time = humantime::parse_rfc3339(&text).map_err(serde::de::Error::custom)?;
+        Ok(Self::from_unix(time.duration_since(UNIX_EPOCH).unwrap_or_default()))
+    }
+}
+
+/// An array by its name and UUID.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// As it is served.
+    pub array: String,
+    /// As md writes it.
+    pub uuid: String,
+}
+
+/// What it happened to, if not to the array as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subject {
+    /// The member, as it was named to braid.
+    pub member: String,
+    /// The slot it has or had.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot: Option<u16>,
+}
+
+/// What failed at a member: a [`braid_runtime::Cause`] in words that stay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Why {
+    /// The member that failed, as it was named to braid.
+    pub member: String,
+    /// What it was asked.
+    pub operation: String,
+    /// First sector of 512 bytes, from the start of the member; not there for what is about all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sector: Option<u64>,
+    /// How many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sectors: Option<u32>,
+    /// What it answered.
+    pub answer: String,
+    /// The operating system's number, if it is one, or comes of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub os_error: Option<i32>,
+    /// The answer in words for people.
+    pub error: String,
+}
+
+impl Why {
+    /// The cause, and what its member is called.
+    #[must_use]
+    pub fn new(cause: &braid_runtime::Cause, member: &str) -> Self {
+        let has_place = cause.sectors > 0;
+        Self {
+            member: member.to_owned(),
+            operation: cause.asked.word().to_owned(),
+            sector: has_place.then_some(cause.sector),
+            sectors: has_place.then_some(cause.sectors),
+            answer: cause.answer.word().to_owned(),
+            os_error: cause.answer.os_error(),
+            error: AnswerWords(cause.answer).to_string(),
+        }
+    }
+
+    /// A sentence's part for people.
+    #[must_use]
+    pub fn words(cause: &braid_runtime::Cause) -> String {
+        CauseWords(cause).to_string()
+    }
+}
+
+/// How a job ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// It went through to its end.
+    Completed,
+    /// It did not; mdadm says the same of both.
+    Aborted,
+}
+
+impl Outcome {
+    /// One word for it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Aborted => "aborted",
+        }
+    }
+}
+
+/// How a job ended, and what it did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobResult {
+    /// Whether it came to its end.
+    pub outcome: Outcome,
+    /// What it counted, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub counts: BTreeMap<String, u64>,
+}
+
+/// One more thing to know of an event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Detail {
+    /// Yes or no.
+    Flag(bool),
+    /// A number; units stand in its name.
+    Number(u64),
+    /// A word.
+    Word(String),
+    /// Something that this version does not know; kept as it is.
+    Other(serde_json::Value),
+}
+
+impl From<bool> for Detail {
+    fn from(flag: bool) -> Self {
+        Self::Flag(flag)
+    }
+}
+
+impl From<u64> for Detail {
+    fn from(number: u64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<&str> for Detail {
+    fn from(word: &str) -> Self {
+        Self::Word(word.to_owned())
+    }
+}
+
+/// What happened, without a number yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// When.
+    pub time: Moment,
+    /// What.
+    pub kind: Kind,
+    /// In words, for people.
+    pub message: String,
+    /// To which member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<Subject>,
+    /// What failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Why>,
+    /// How the job ended, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<JobResult>,
+    /// What else there is to know, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub details: BTreeMap<String, Detail>,
+}
+
+impl Change {
+    /// It happens now.
+    #[must_use]
+    pub fn now(kind: Kind, message: impl Into<String>) -> Self {
+        Self {
+            time: Moment::now(),
+            kind,
+            message: message.into(),
+            subject: None,
+            cause: None,
+            result: None,
+            details: BTreeMap::new(),
+        }
+    }
+
+    /// To this member.
+    #[must_use]
+    pub fn of(mut self, member: &str, slot: Option<u16>) -> Self {
+        self.subject = Some(Subject { member: member.to_owned(), slot });
+        self
+    }
+
+    /// Because of this failure.
+    #[must_use]
+    pub fn because(mut self, why: Option<Why>) -> Self {
+        self.cause = why;
+        self
+    }
+
+    /// One more thing to know; `name` is in small letters, words joined by `_`, the unit last.
+    #[must_use]
+    pub fn with(mut self, name: &str, detail: impl Into<Detail>) -> Self {
+        self.details.insert(name.to_owned(), detail.into());
+        self
+    }
+
+    /// The end of a job.
+    #[must_use]
+    pub fn ended(mut self, outcome: Outcome, counts: &[(&str, u64)]) -> Self {
+        let counts = counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
+        self.result = Some(JobResult { outcome, counts });
+        self
+    }
+
+    /// A detail that is a number.
+    #[must_use]
+    pub fn number(&self, name: &str) -> Option<u64> {
+        match self.details.get(name) {
+            Some(Detail::Number(number)) => Some(*number),
+            _ => None,
+        }
+    }
+}
+
+/// A change with its number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// The version of the JSON.
+    pub schema: u32,
+    /// Its number: one more than the event's before it, in all runs of this array on this machine.
+    pub id: u64,
+    /// The array's name, as it is served.
+    pub array: String,
+    /// The array's UUID, as md writes it.
+    pub uuid: String,
+    /// How much it matters.
+    pub severity: Severity,
+    /// What happened.
+    #[serde(flatten)]
+    pub change: Change,
+}
+
+impl Event {
+    /// The change with this number.
+    #[must_use]
+    pub fn new(id: u64, identity: &Identity, change: Change) -> Self {
+        Self {
+            schema: SCHEMA,
+            id,
+            array: identity.array.clone(),
+            uuid: identity.uuid.clone(),
+            severity: change.kind.severity(),
+            change,
+        }
+    }
+
+    /// One line of JSON, without its end.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("it is text and numbers, and its keys are text")
+    }
+}
+
+#[cfg(test)]
+mod schema_tests;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples;
+
+    #[test]
+    fn an_event_is_read_back_as_it_was() {
+        for event in samples::events() {
+            let line = event.to_json();
+            assert!(!line.contains('\n'), "{line}");
+            assert_eq!(serde_json::from_str::<Event>(&line).expect("JSON"), event, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_newer_braid_may_say_more() {
+        let line = r#"{"schema":1,"id":7,"time":"2026-11-20T23:36:03Z","array":"tank","uuid":"u",
+            "kind":"Novelty","severity":"info","message":"m","colour":"red","details":{"a":1,"b":"c","d":true}}"#;
+        let event: Event = serde_json::from_str(line).expect("JSON");
+        assert_eq!(event.change.kind, Kind::Other("Novelty".to_owned()));
+        assert_eq!(event.change.number("a"), Some(1));
+        assert_eq!(event.change.details["d"], Detail::Flag(true));
+    }
+
+    #[test]
+    fn moments_are_written_in_utc_and_bounded() {
+        let moment = Moment::from_unix(Duration::from_micros(951_782_400_000_007));
+        assert_eq!(moment.to_string(), "2000-02-29T00:00:00.000007Z");
+        assert_eq!(Moment::from_unix(Duration::MAX).to_string().len(), moment.to_string().len());
+    }
+}

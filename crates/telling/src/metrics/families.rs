@@ -1,0 +1,61 @@
+//! Families of metrics: a name, what it is, and a sample for each set of labels.
+
+use std::fmt::Error;
+
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+/// Writes families of metrics.
+pub(super) struct Families<'a>(DescriptorEncoder<'a>);
+
+/// Names and values of labels.
+pub(super) type Labels = Vec<(&'static str, String)>;
+
+/// A sample: labels and a value.
+pub(super) type Sample = (Labels, f64);
+
+impl<'a> Families<'a> {
+    pub(super) fn new(encoder: DescriptorEncoder<'a>) -> Self {
+        Self(encoder)
+    }
+
+    /// One family of gauges; nothing is said of one without samples.
+    pub(super) fn gauge(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: Vec<Sample>,
+    ) -> Result<(), Error> {
+        if samples.is_empty() {
+            return Ok(());
+        }
+        let mut family = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        samples.iter().try_for_each(|(labels, value)| {
+            ConstGauge::new(*value).encode(family.encode_family(labels)?)
+        })
+    }
+
+    /// The same of counters. The encoder puts `_total` behind the name.
+    pub(super) fn counter(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: Vec<Sample>,
+    ) -> Result<(), Error> {
+        if samples.is_empty() {
+            return Ok(());
+        }
+        let mut family = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
+        samples.iter().try_for_each(|(labels, value)| {
+            ConstCounter::new(*value).encode(family.encode_family(labels)?)
+        })
+    }
+}
+
+/// A count as a metric has it: whole to 2^53.
+#[allow(clippy::cast_precision_loss, reason = "metrics are floating point")]
+pub(super) fn number(count: u64) -> f64 {
+    count as f64
+}

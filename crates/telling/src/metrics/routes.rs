@@ -1,0 +1,65 @@
+//! `GET /metrics`, for any server of HTTP: the control socket's, and the one on a port ([`super::server`]).
+//!
+//! An array that does not answer holds up no thread but one: scrapes are asked for one at a time, and one that waits too long
+//! is answered 503.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Query;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use tokio::sync::Semaphore;
+
+use super::render::{CONTENT_TYPE, render};
+use super::snapshot::Source;
+
+/// How long a scrape waits for the array, and for those before it. Prometheus waits ten seconds.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// What a scrape may ask for.
+#[derive(Clone, Debug, serde::Deserialize)]
+pub(crate) struct Asked {
+    /// `1` for `node_md_*` as well, `0` for none; without it, as the server was told.
+    node_md: Option<u8>,
+}
+
+/// The route `/metrics` over these arrays, with `node_md_*` if it is not said otherwise. Wants a runtime that has time.
+pub(super) fn routes(sources: Vec<Arc<dyn Source>>, with_node_md: bool) -> Router {
+    Router::new().route("/metrics", get(scraping(sources, with_node_md)))
+}
+
+type Answering = Pin<Box<dyn Future<Output = Response> + Send>>;
+
+/// What answers there.
+pub(crate) fn scraping(
+    sources: Vec<Arc<dyn Source>>,
+    with_node_md: bool,
+) -> impl Fn(Query<Asked>) -> Answering + Clone + Send + Sync + 'static {
+    let sources: Arc<[Arc<dyn Source>]> = sources.into();
+    let turn = Arc::new(Semaphore::new(1));
+    move |Query(asked)| {
+        let (sources, turn) = (Arc::clone(&sources), Arc::clone(&turn));
+        let node_md = asked.node_md.map_or(with_node_md, |asked| asked != 0);
+        Box::pin(scrape(sources, turn, node_md))
+    }
+}
+
+async fn scrape(sources: Arc<[Arc<dyn Source>]>, turn: Arc<Semaphore>, node_md: bool) -> Response {
+    let rendered = async {
+        let turn = turn.acquire_owned().await.ok()?;
+        let ask = move || {
+            let text = render(sources.iter().map(|source| source.snapshot()).collect(), node_md);
+            drop(turn);
+            text
+        };
+        tokio::task::spawn_blocking(ask).await.ok()
+    };
+    match tokio::time::timeout(PATIENCE, rendered).await {
+        Ok(Some(text)) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
+        _ => (StatusCode::SERVICE_UNAVAILABLE, "the array does not answer\n").into_response(),
+    }
+}

@@ -1,0 +1,148 @@
+//! Metrics on a port: a server with one route, on a thread of its own.
+//!
+//! Any process of the machine may connect to a loopback port, so it takes little: a few connections at a time, one request
+//! each, and a few seconds for it. It listens on loopback only, unless it is asked otherwise: there is no TLS.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
+use tokio::runtime::Builder;
+use tokio::sync::{Semaphore, oneshot};
+
+use super::routes::routes;
+use super::snapshot::Source;
+
+/// Connections at a time: a scraper or two, and a person with curl.
+const CONNECTIONS_MAX: usize = 8;
+
+/// What one connection may take, from its first byte to its last.
+const CONNECTION_PATIENCE: Duration = Duration::from_secs(15);
+
+/// Lets a shortage of descriptors pass.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Why metrics cannot be served there.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// It is no address with a port.
+    #[error("{0:?} is no address with a port, such as 127.0.0.1:9100")]
+    Address(String),
+    /// Other machines could ask there.
+    #[error("{0} is not a loopback address; there is no TLS, so other machines could read along")]
+    NotLoopback(SocketAddr),
+    /// The system refuses it.
+    #[error("cannot listen on {address}: {source}")]
+    System {
+        /// Where.
+        address: SocketAddr,
+        /// What it says.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// An address to listen on: `127.0.0.1:9100`, `[::1]:9100`, `localhost:9100`. One that is not loopback is taken if
+/// `is_public`.
+///
+/// # Errors
+/// It is no address, or one that other machines could reach.
+pub fn parse_address(text: &str, is_public: bool) -> Result<SocketAddr, ServerError> {
+    let by_name = text.strip_prefix("localhost:").and_then(|port| port.parse().ok());
+    let by_name = by_name.map(|port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
+    let address = by_name.or_else(|| text.parse().ok());
+    let address = address.ok_or_else(|| ServerError::Address(text.to_owned()))?;
+    // An IPv4 address in IPv6 clothes is judged as what it is.
+    if is_public || address.ip().to_canonical().is_loopback() {
+        Ok(address)
+    } else {
+        Err(ServerError::NotLoopback(address))
+    }
+}
+
+/// The running server; it ends when this is dropped.
+#[derive(Debug)]
+pub struct MetricsServer {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl MetricsServer {
+    /// Serves the metrics of these arrays at `address`; port 0 picks a free one.
+    ///
+    /// # Errors
+    /// The system refuses the address, a thread or what the thread needs.
+    pub fn start(
+        address: SocketAddr,
+        sources: Vec<Arc<dyn Source>>,
+        with_node_md: bool,
+    ) -> Result<Self, ServerError> {
+        let system = |source| ServerError::System { address, source };
+        let listener = TcpListener::bind(address).map_err(system)?;
+        listener.set_nonblocking(true).map_err(system)?;
+        let bound = listener.local_addr().map_err(system)?;
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(2)
+            .build()
+            .map_err(system)?;
+        let listener = {
+            let _inside = runtime.enter();
+            tokio::net::TcpListener::from_std(listener).map_err(system)?
+        };
+        let (stop, stopped) = oneshot::channel();
+        let body = move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = serve(listener, routes(sources, with_node_md)) => {}
+                    _ = stopped => {}
+                }
+            });
+            // One that still asks the array is not waited for.
+            runtime.shutdown_background();
+        };
+        let thread = std::thread::Builder::new().name("braid-metrics".into()).spawn(body);
+        Ok(Self { address: bound, stop: Some(stop), thread: Some(thread.map_err(system)?) })
+    }
+
+    /// Where it listens, with the port that was picked.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for MetricsServer {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("serving metrics does not panic");
+        }
+    }
+}
+
+async fn serve(listener: tokio::net::TcpListener, routes: Router) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let place = Arc::clone(&room).acquire_owned().await.expect("it is never closed");
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        let service = TowerToHyperService::new(routes.clone());
+        tokio::spawn(async move {
+            let mut http = http1::Builder::new();
+            let connection = http.keep_alive(false).serve_connection(TokioIo::new(stream), service);
+            // A client that went away, or took too long, is no affair of ours.
+            let _ = tokio::time::timeout(CONNECTION_PATIENCE, connection).await;
+            drop(place);
+        });
+    }
+}

@@ -1,0 +1,353 @@
+//! What the engine's notices are as events: a pure mapping.
+//!
+//! The engine tells each change once, after what it says is durable. What is kept here is which members are being recovered, for
+//! md has a word of its own for one of these that fails. What is of no interest to a person is no event.
+
+use std::collections::BTreeSet;
+
+use braid_geometry::SECTOR_BYTES;
+use braid_runtime::{Cause, JobEnd, JobKind, JobProgress, MemberId, Notice};
+
+use crate::event::{Change, Moment, Outcome, Why};
+use crate::kind::Kind;
+
+/// What things are called.
+#[derive(Clone, Copy)]
+pub struct Names<'a> {
+    /// The array.
+    pub array: &'a str,
+    /// A member, as it was named to braid.
+    pub member: &'a dyn Fn(MemberId) -> String,
+}
+
+/// Makes events of the notices of one array.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mapping {
+    /// Members that do not hold all they should.
+    recovering: BTreeSet<MemberId>,
+}
+
+impl Mapping {
+    /// Of an array that starts while these members do not hold all they should.
+    #[must_use]
+    pub fn new(recovering: impl IntoIterator<Item = MemberId>) -> Self {
+        Self { recovering: recovering.into_iter().collect() }
+    }
+
+    /// The event of the next notice, if it is one.
+    pub fn change(&mut self, notice: &Notice, time: Moment, names: Names<'_>) -> Option<Change> {
+        let mut change = change(notice, names)?;
+        match notice {
+            Notice::SpareTaken { member, .. } => {
+                self.recovering.insert(*member);
+            }
+            Notice::Recovered { member, .. } => {
+                self.recovering.remove(member);
+            }
+            Notice::MemberOut { member, .. } if self.recovering.remove(member) => {
+                change.kind = Kind::FailSpare;
+            }
+            _ => {}
+        }
+        Some(Change { time, ..change })
+    }
+}
+
+fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
+    let Names { array, member: label } = names;
+    let why = |cause: &Cause| Some(Why::new(cause, &label(cause.member)));
+    Some(match notice {
+        Notice::MemberOut { member, slot, cause } => {
+            let name = label(*member);
+            let words = Why::words(cause);
+            let message = format!("{name} failed and is out of {array} (slot {}): {words}", slot.0);
+            Change::now(Kind::Fail, message).of(&name, Some(slot.0)).because(why(cause))
+        }
+        Notice::JobBegan(progress) => began(progress, array),
+        Notice::JobEnded { progress, end } => ended(progress, *end, array),
+        Notice::SpareTaken { member, slot } => {
+            let name = label(*member);
+            let message =
+                format!("{name}, a spare of {array}, takes slot {} and is recovered", slot.0);
+            Change::now(Kind::SpareTaken, message).of(&name, Some(slot.0))
+        }
+        Notice::Recovered { member, slot } => {
+            let name = label(*member);
+            let message = format!("{name} is recovered and active in {array} (slot {})", slot.0);
+            Change::now(Kind::SpareActive, message).of(&name, Some(slot.0))
+        }
+        Notice::Broken { member, cause } => {
+            let name = label(*member);
+            let words = Why::words(cause);
+            let message = format!(
+                "{name} failed too, and {array} cannot make up for it: writes are refused: {words}"
+            );
+            Change::now(Kind::Broken, message).of(&name, None).because(why(cause))
+        }
+        Notice::OutOfSpace { member, cause } => {
+            let name = label(*member);
+            let words = Why::words(cause);
+            let message =
+                format!("no space is left below {name}: writes to {array} are refused: {words}");
+            Change::now(Kind::OutOfSpace, message).of(&name, None).because(why(cause))
+        }
+        Notice::WriteLost { start, sectors, cause } => {
+            lost(array, start.0 * SECTOR_BYTES, sectors * SECTOR_BYTES)
+                .because(cause.as_ref().and_then(why))
+        }
+        Notice::SitsOut { member, slot, latency_ms, siblings_us } => {
+            let name = label(*member);
+            let message = format!(
+                "{name} is slow (slot {}: {latency_ms} ms, its siblings {siblings_us} us) and is read around",
+                slot.0
+            );
+            let change = Change::now(Kind::SlowDisk, message).of(&name, Some(slot.0));
+            change.with("latency_ms", *latency_ms).with("siblings_us", *siblings_us)
+        }
+        Notice::Back { member, slot, after_ms } => {
+            let name = label(*member);
+            let message = format!(
+                "{name} answers like its siblings again and is read (slot {}, after {after_ms} ms)",
+                slot.0
+            );
+            let change = Change::now(Kind::SlowDiskBack, message).of(&name, Some(slot.0));
+            change.with("after_ms", *after_ms)
+        }
+        Notice::Stopped { clean } => {
+            let how = if *clean { "in order" } else { "but its superblocks are not clean" };
+            let message = format!("{array} has stopped, {how}");
+            Change::now(Kind::ArrayStopped, message).with("in_order", *clean)
+        }
+        Notice::Recorded { .. } => return None,
+    })
+}
+
+/// A job's kinds of events, and its name in a sentence.
+const fn kinds(kind: JobKind) -> (Kind, Kind, &'static str) {
+    match kind {
+        JobKind::Resync => (Kind::ResyncStarted, Kind::ResyncFinished, "resync"),
+        JobKind::Recovery => (Kind::RebuildStarted, Kind::RebuildFinished, "recovery"),
+        JobKind::Check => (Kind::CheckStarted, Kind::CheckFinished, "check"),
+    }
+}
+
+/// A job that begins, or goes on where it was left.
+fn began(progress: &JobProgress, array: &str) -> Change {
+    let (kind, _, name) = kinds(progress.kind);
+    let message = match progress.from {
+        0 => format!("the {name} of {array} has begun"),
+        from => format!("the {name} of {array} goes on at sector {from} of {}", progress.end),
+    };
+    Change::now(kind, message)
+        .with("from_sectors", progress.from)
+        .with("total_sectors", progress.end)
+}
+
+/// A job that ends, done or not.
+fn ended(progress: &JobProgress, end: JobEnd, array: &str) -> Change {
+    let (_, kind, name) = kinds(progress.kind);
+    let (outcome, word, how) = match end {
+        JobEnd::Completed => (Outcome::Completed, "completed", "is over"),
+        JobEnd::Interrupted => (Outcome::Aborted, "interrupted", "was interrupted"),
+        JobEnd::TargetLost => {
+            (Outcome::Aborted, "target-lost", "has ended: the member that it was for is lost")
+        }
+        JobEnd::Unreadable => {
+            (Outcome::Aborted, "unreadable", "cannot go on: too much is unreadable")
+        }
+        JobEnd::Unwritten => {
+            (Outcome::Aborted, "unwritten", "cannot go on: no space is left below a member")
+        }
+    };
+    let JobProgress { done, end: total, differing, written, .. } = *progress;
+    let place = match outcome {
+        Outcome::Completed => String::new(),
+        Outcome::Aborted => format!(", at sector {done} of {total}"),
+    };
+    let found = match (progress.kind, differing) {
+        (JobKind::Check, 1..) => format!("; {differing} sectors do not agree with the others"),
+        _ => String::new(),
+    };
+    let counts = [
+        ("differing_sectors", differing),
+        ("done_sectors", done),
+        ("total_sectors", total),
+        ("written_sectors", written),
+    ];
+    let message = format!("the {name} of {array} {how}{place}{found}");
+    Change::now(kind, message).with("end", word).ended(outcome, &counts)
+}
+
+/// One range that was lost.
+fn lost(array: &str, offset_bytes: u64, length_bytes: u64) -> Change {
+    let change = Change::now(Kind::WriteLost, String::new());
+    let change = change.with("offset_bytes", offset_bytes).with("length_bytes", length_bytes);
+    said_again(change.with("ranges", 1), array)
+}
+
+/// The sentence for what has been lost.
+fn said_again(mut change: Change, array: &str) -> Change {
+    let number = |name| change.number(name).unwrap_or_default();
+    let (ranges, bytes, offset) =
+        (number("ranges"), number("length_bytes"), number("offset_bytes"));
+    change.message = match ranges {
+        1 => format!("{bytes} bytes at {offset} of {array} had been answered and are lost"),
+        _ => format!(
+            "{bytes} bytes in {ranges} ranges of {array}, the first at {offset}, had been answered and are lost"
+        ),
+    };
+    change
+}
+
+/// Takes `next` into `last`, if both are writes that are lost: a broken array may lose thousands at once, which is one change.
+/// Gives it back if not.
+pub(crate) fn merge(last: &mut Change, next: Change, array: &str) -> Option<Change> {
+    if last.kind != Kind::WriteLost || next.kind != Kind::WriteLost {
+        return Some(next);
+    }
+    let sum = |name: &str| {
+        let [one, other] = [&*last, &next].map(|change| change.number(name).unwrap_or_default());
+        one.saturating_add(other)
+    };
+    let (ranges, bytes) = (sum("ranges"), sum("length_bytes"));
+    let merged = last.clone().with("ranges", ranges).with("length_bytes", bytes);
+    *last = said_again(merged, array);
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use braid_geometry::Slot;
+
+    use super::*;
+    use crate::samples::{cause, notices};
+
+    fn names<'a>(member: &'a dyn Fn(MemberId) -> String) -> Names<'a> {
+        Names { array: "tank", member }
+    }
+
+    #[test]
+    fn each_notice_is_its_event() {
+        let label = |member: MemberId| format!("/dev/m{}", member.0);
+        let time = Moment::from_unix(std::time::Duration::from_secs(7));
+        let mut mapping = Mapping::default();
+        let found: Vec<(String, Option<u16>, Option<String>)> = notices()
+            .iter()
+            .filter_map(|notice| mapping.change(notice, time, names(&label)))
+            .inspect(|change| {
+                assert_eq!(change.time, time);
+                assert!(change.message.contains("tank") || change.subject.is_some(), "{change:?}");
+            })
+            .map(|change| {
+                let slot = change.subject.as_ref().and_then(|subject| subject.slot);
+                (change.kind.to_string(), slot, change.subject.map(|subject| subject.member))
+            })
+            .collect();
+        let m1 = || Some("/dev/m1".to_owned());
+        let expected = [
+            ("Fail", Some(2), m1()),
+            ("Broken", None, m1()),
+            ("OutOfSpace", None, m1()),
+            ("WriteLost", None, None),
+            ("WriteLost", None, None),
+            ("SlowDisk", Some(2), m1()),
+            ("SlowDiskBack", Some(2), m1()),
+            ("SpareTaken", Some(2), m1()),
+            ("RebuildStarted", None, None),
+            ("RebuildFinished", None, None),
+            ("SpareActive", Some(2), m1()),
+            ("ResyncStarted", None, None),
+            ("ResyncFinished", None, None),
+            ("CheckStarted", None, None),
+            ("CheckFinished", None, None),
+            ("ArrayStopped", None, None),
+        ];
+        let expected: Vec<_> = expected
+            .into_iter()
+            .map(|(kind, slot, member)| (kind.to_owned(), slot, member))
+            .collect();
+        assert_eq!(found, expected, "Recorded is none");
+    }
+
+    #[test]
+    fn a_failure_is_told_with_what_failed() {
+        let label = |member: MemberId| format!("/dev/m{}", member.0);
+        let failed = change(&notices()[0], names(&label)).expect("an event");
+        let why = failed.cause.expect("a cause");
+        assert_eq!(why, Why::new(&cause(), "/dev/m1"));
+        assert_eq!(
+            (why.operation.as_str(), why.sector, why.sectors),
+            ("write", Some(123_456), Some(8))
+        );
+        assert_eq!((why.answer.as_str(), why.os_error), ("os-error", Some(5)));
+        assert!(failed.message.ends_with("sector 123456 failed: Input/output error (os error 5)"));
+    }
+
+    #[test]
+    fn a_member_that_fails_while_it_is_recovered_is_mds_fail_spare() {
+        let label = |member: MemberId| format!("/dev/m{}", member.0);
+        let (member, slot) = (MemberId(1), Slot(2));
+        let out = Notice::MemberOut { member, slot, cause: cause() };
+        let taken = Notice::SpareTaken { member, slot };
+        let recovered = Notice::Recovered { member, slot };
+        let kinds = |mut mapping: Mapping, notices: &[Notice]| -> Vec<Kind> {
+            let mut change = |notice| mapping.change(notice, Moment::now(), names(&label));
+            notices.iter().map(|notice| change(notice).expect("an event").kind).collect()
+        };
+        let kept = Mapping::new([MemberId(0), member]);
+        assert_eq!(kinds(kept.clone(), &[out, out]), [Kind::FailSpare, Kind::Fail]);
+        assert_eq!(kinds(kept, &[recovered, out]), [Kind::SpareActive, Kind::Fail]);
+        let none = Mapping::default();
+        assert_eq!(kinds(none, &[taken, out]), [Kind::SpareTaken, Kind::FailSpare]);
+    }
+
+    #[test]
+    fn the_end_of_a_job_says_how_and_what_it_counted() {
+        let progress = JobProgress {
+            kind: JobKind::Check,
+            from: 8,
+            done: 80,
+            end: 96,
+            differing: 3,
+            written: 0,
+            paused: false,
+        };
+        let over = |kind, end| ended(&JobProgress { kind, ..progress }, end, "tank");
+        for (end, word) in [
+            (JobEnd::Completed, "completed"),
+            (JobEnd::Interrupted, "interrupted"),
+            (JobEnd::TargetLost, "target-lost"),
+            (JobEnd::Unreadable, "unreadable"),
+            (JobEnd::Unwritten, "unwritten"),
+        ] {
+            let change = over(JobKind::Recovery, end);
+            let result = change.result.expect("a result");
+            assert_eq!(result.outcome == Outcome::Completed, end == JobEnd::Completed);
+            let counted = ["done_sectors", "total_sectors", "written_sectors", "differing_sectors"];
+            assert_eq!(counted.map(|name| result.counts[name]), [80, 96, 0, 3]);
+            assert_eq!(change.details["end"], word.into());
+        }
+        let check = over(JobKind::Check, JobEnd::Completed);
+        assert_eq!(
+            check.message,
+            "the check of tank is over; 3 sectors do not agree with the others"
+        );
+        let begun = began(&progress, "tank");
+        assert_eq!((begun.number("from_sectors"), begun.kind), (Some(8), Kind::CheckStarted));
+        assert!(begun.message.ends_with("goes on at sector 8 of 96"), "{}", begun.message);
+    }
+
+    #[test]
+    fn a_flood_of_lost_writes_is_one_event() {
+        let mut last = lost("tank", 4096, 512);
+        for number in 1..1000_u64 {
+            assert!(merge(&mut last, lost("tank", number * 65_536, 1024), "tank").is_none());
+        }
+        assert_eq!(last.number("ranges"), Some(1000));
+        assert_eq!(last.number("length_bytes"), Some(512 + 999 * 1024));
+        assert_eq!(last.number("offset_bytes"), Some(4096));
+        assert!(last.message.contains("1000 ranges of tank"), "{}", last.message);
+        let other = Change::now(Kind::Fail, "");
+        assert_eq!(merge(&mut last, other.clone(), "tank"), Some(other));
+    }
+}

@@ -1,0 +1,81 @@
+//! Events for tests: one of each sort, and nasty ones.
+
+use std::time::Duration;
+
+use braid_geometry::{LogicalSector, Slot};
+use braid_runtime::{Answer, Asked, Cause, JobEnd, JobKind, JobProgress, MemberId, Notice};
+
+use crate::event::{Change, Event, Identity, Moment, Outcome, Why};
+use crate::kind::{Kind, Percent};
+use crate::notice::{Mapping, Names};
+
+pub(crate) fn identity() -> Identity {
+    Identity { array: "tank".to_owned(), uuid: "0a1b2c3d:0a1b2c3d:0a1b2c3d:0a1b2c3d".to_owned() }
+}
+
+pub(crate) fn cause() -> Cause {
+    let (asked, answer) = (Asked::Write, Answer::Os(5));
+    Cause { member: MemberId(1), asked, sector: 123_456, sectors: 8, answer }
+}
+
+/// One of each, in the order of the engine's list but for the last two.
+pub(crate) fn notices() -> Vec<Notice> {
+    let (member, slot, cause) = (MemberId(1), Slot(2), cause());
+    let (start, sectors) = (LogicalSector(16), 8);
+    let progress = |kind, done| JobProgress {
+        kind,
+        from: 0,
+        done,
+        end: 96,
+        differing: 0,
+        written: done,
+        paused: false,
+    };
+    let began = |kind| Notice::JobBegan(progress(kind, 0));
+    let ended = |kind| Notice::JobEnded { progress: progress(kind, 96), end: JobEnd::Completed };
+    vec![
+        Notice::MemberOut { member, slot, cause },
+        Notice::Broken { member, cause },
+        Notice::OutOfSpace { member, cause },
+        Notice::WriteLost { start, sectors, cause: Some(cause) },
+        Notice::WriteLost { start, sectors, cause: None },
+        Notice::SitsOut { member, slot, latency_ms: 900, siblings_us: 1200 },
+        Notice::Back { member, slot, after_ms: 5000 },
+        Notice::SpareTaken { member, slot },
+        began(JobKind::Recovery),
+        ended(JobKind::Recovery),
+        Notice::Recovered { member, slot },
+        began(JobKind::Resync),
+        ended(JobKind::Resync),
+        began(JobKind::Check),
+        ended(JobKind::Check),
+        Notice::Recorded { events: 5 },
+        Notice::Stopped { clean: true },
+    ]
+}
+
+/// A name that means something to a shell, a terminal, a mail and a line of JSON.
+pub(crate) const NASTY: &str = "/dev/$(touch /tmp/x)`id`'\"\\\r\nBcc: a@b\n.\n\u{1b}[2J";
+
+/// Of every kind and shape.
+pub(crate) fn events() -> Vec<Event> {
+    let label = |member: MemberId| format!("/dev/m{}", member.0);
+    let names = Names { array: "tank", member: &label };
+    let time = Moment::from_unix(Duration::from_micros(1_795_217_763_123_456));
+    let told = notices();
+    let mut mapping = Mapping::default();
+    let mut changes: Vec<Change> =
+        told.iter().filter_map(|notice| mapping.change(notice, time, names)).collect();
+    changes.extend(Kind::NAMED.iter().map(|kind| Change::now(kind.clone(), "a sentence")));
+    let percent = Kind::Rebuild(Percent::new(20).expect("a number of percent"));
+    changes.push(Change::now(percent, "20 %").with("job", "rebuild"));
+    changes.push(
+        Change::now(Kind::CheckFinished, "the check has ended")
+            .with("repair", true)
+            .ended(Outcome::Completed, &[("located", 3), ("repaired", 3)]),
+    );
+    let why = Why::new(&cause(), NASTY);
+    changes.push(Change::now(Kind::Fail, NASTY).of(NASTY, Some(0)).because(Some(why)));
+    let identity = identity();
+    (1..).zip(changes).map(|(id, change)| Event::new(id, &identity, change)).collect()
+}

@@ -1,0 +1,103 @@
+//! Listening sockets that a service manager passed on: systemd's socket activation.
+//!
+//! `$LISTEN_FDS` says how many, `$LISTEN_FDNAMES` what each is for (`FileDescriptorName=` of the socket unit). One that is for
+//! none of the things that braid listens for is an error: a client that connects there would never be answered. Without
+//! names the sockets are for clients.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use listenfd::ListenFd;
+
+/// What the sockets may be called.
+const NAMES: [&str; 2] = ["nbd", "control"];
+
+/// Sockets by what they are for.
+#[derive(Debug, Default)]
+pub struct Inherited {
+    /// For clients.
+    pub nbd: Vec<OwnedFd>,
+    /// For those who look at the array and set it.
+    pub control: Vec<OwnedFd>,
+}
+
+/// Why the sockets cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum InheritedError {
+    /// One has another name.
+    #[error("a socket named {0:?} was passed on; there are nbd and control (FileDescriptorName=)")]
+    Name(String),
+    /// One is no socket that listens for streams.
+    #[error("the socket passed on as number {number} is no stream socket that listens: {source}")]
+    Kind {
+        /// From 0.
+        number: usize,
+        /// What it is told by.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Inherited {
+    /// Takes what was passed on to this process, once: nothing is there the second time.
+    ///
+    /// # Errors
+    /// A socket with another name, or of another kind.
+    pub fn take() -> Result<Self, InheritedError> {
+        let mut passed = ListenFd::from_env();
+        let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
+        let mut inherited = Self::default();
+        for (number, name) in purposes(&names, passed.len())?.into_iter().enumerate() {
+            let socket = socket(&mut passed, number);
+            let socket = socket.map_err(|source| InheritedError::Kind { number, source })?;
+            match name {
+                "control" => inherited.control.extend(socket),
+                _ => inherited.nbd.extend(socket),
+            }
+        }
+        Ok(inherited)
+    }
+}
+
+/// The socket, Unix or TCP, as a descriptor.
+fn socket(passed: &mut ListenFd, number: usize) -> io::Result<Option<OwnedFd>> {
+    match passed.take_unix_listener(number) {
+        Ok(found) => Ok(found.map(OwnedFd::from)),
+        Err(_) => passed.take_tcp_listener(number).map(|found| found.map(OwnedFd::from)),
+    }
+}
+
+/// What each of `count` sockets is for, by their names with colons between them.
+fn purposes(names: &str, count: usize) -> Result<Vec<&str>, InheritedError> {
+    let mut names = names.split(':').filter(|_| !names.is_empty());
+    let purpose = |_| match names.next() {
+        // What systemd says where the unit says nothing.
+        None | Some("" | "unknown" | "connection") => Ok(NAMES[0]),
+        Some(name) if NAMES.contains(&name) => Ok(name),
+        // The unit's own name, if it has no other.
+        Some(name) if name.ends_with(".socket") => Ok(NAMES[0]),
+        Some(name) => Err(InheritedError::Name(name.to_owned())),
+    };
+    (0..count).map(purpose).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_are_told_apart_by_their_names() {
+        let found = |names, count| purposes(names, count).map_err(|error| error.to_string());
+        assert_eq!(found("", 2), Ok(vec!["nbd", "nbd"]));
+        assert_eq!(found("control:nbd", 2), Ok(vec!["control", "nbd"]));
+        assert_eq!(found("braid-tank.socket", 1), Ok(vec!["nbd"]));
+        assert_eq!(found("unknown", 0), Ok(vec![]));
+        assert!(found("nbd:metrics", 2).is_err_and(|error| error.contains("\"metrics\"")));
+    }
+
+    #[test]
+    fn without_a_service_manager_there_are_none() {
+        let inherited = Inherited::take().expect("nothing is no error");
+        assert!(inherited.nbd.is_empty() && inherited.control.is_empty());
+    }
+}

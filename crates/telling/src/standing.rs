@@ -1,0 +1,116 @@
+//! What has happened so far, folded from events: what metrics say that the array itself does not keep.
+//!
+//! Pure: one event in, a new standing out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::event::{Event, Moment};
+use crate::kind::Kind;
+
+/// What a run's events come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// More members are lost than the level can make up for.
+    pub is_broken: bool,
+    /// There is no space below a member.
+    pub is_out_of_space: bool,
+    /// The array has stopped.
+    pub has_stopped: bool,
+    /// Members that failed in this run and were not removed or replaced, by name, and the slots they had.
+    pub failed: BTreeMap<String, Option<u16>>,
+    /// Members that are read around, by name.
+    pub slow: BTreeSet<String>,
+    /// Bytes that had been answered and are lost.
+    pub lost_bytes: u64,
+    /// The check that completed last.
+    pub checked: Option<Checked>,
+    /// Events by kind.
+    pub events: BTreeMap<Kind, u64>,
+}
+
+/// A check that completed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checked {
+    /// When it ended.
+    pub time: Moment,
+    /// What it counted, by name.
+    pub counts: BTreeMap<String, u64>,
+}
+
+impl Standing {
+    /// Takes one more event in.
+    pub fn take(&mut self, event: &Event) {
+        let change = &event.change;
+        *self.events.entry(change.kind.clone()).or_default() += 1;
+        let member = || change.subject.as_ref().map(|subject| subject.member.clone());
+        match &change.kind {
+            Kind::Fail | Kind::FailSpare => {
+                let subject = change.subject.as_ref();
+                self.failed.extend(subject.map(|one| (one.member.clone(), one.slot)));
+                self.slow.retain(|slow| Some(slow) != member().as_ref());
+            }
+            Kind::SpareActive | Kind::DiskRemoved | Kind::DiskAdded => {
+                self.failed.retain(|failed, _| Some(failed) != member().as_ref());
+            }
+            Kind::SlowDisk => self.slow.extend(member()),
+            Kind::SlowDiskBack => self.slow.retain(|slow| Some(slow) != member().as_ref()),
+            Kind::Broken => self.is_broken = true,
+            Kind::OutOfSpace => self.is_out_of_space = true,
+            Kind::ArrayStopped => self.has_stopped = true,
+            Kind::WriteLost => {
+                self.lost_bytes += change.number("length_bytes").unwrap_or_default();
+            }
+            Kind::CheckFinished => {
+                let completed = change.result.as_ref();
+                let completed =
+                    completed.filter(|result| result.outcome == crate::event::Outcome::Completed);
+                if let Some(result) = completed {
+                    let counts = result.counts.clone();
+                    self.checked = Some(Checked { time: change.time, counts });
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{Change, Outcome};
+    use crate::samples::identity;
+
+    #[test]
+    fn a_run_is_folded_event_by_event() {
+        let mut standing = Standing::default();
+        let mut take = |change: Change| {
+            standing.take(&Event::new(1, &identity(), change));
+            standing.clone()
+        };
+        let of = |kind: Kind, member: &str| Change::now(kind, "").of(member, Some(1));
+        assert!(take(of(Kind::SlowDisk, "a")).slow.contains("a"));
+        take(of(Kind::SlowDisk, "b"));
+        let now = take(of(Kind::Fail, "a"));
+        assert_eq!(
+            (now.slow.len(), now.failed.contains_key("a")),
+            (1, true),
+            "a slow one that failed is failed"
+        );
+        assert!(take(of(Kind::SlowDiskBack, "b")).slow.is_empty());
+        assert!(take(of(Kind::DiskRemoved, "a")).failed.is_empty());
+        take(Change::now(Kind::WriteLost, "").with("length_bytes", 512));
+        assert_eq!(
+            take(Change::now(Kind::WriteLost, "").with("length_bytes", 1024)).lost_bytes,
+            1536
+        );
+        let aborted =
+            Change::now(Kind::CheckFinished, "").ended(Outcome::Aborted, &[("ambiguous", 1)]);
+        assert_eq!(take(aborted).checked, None, "half a check says nothing of the rest");
+        let ended =
+            Change::now(Kind::CheckFinished, "").ended(Outcome::Completed, &[("ambiguous", 2)]);
+        assert_eq!(take(ended).checked.expect("it is").counts["ambiguous"], 2);
+        let now = take(Change::now(Kind::Broken, ""));
+        assert!(now.is_broken && !now.is_out_of_space && !now.has_stopped);
+        assert_eq!(now.events[&Kind::WriteLost], 2);
+    }
+}

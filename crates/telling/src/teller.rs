@@ -1,0 +1,573 @@
+//! The teller: takes changes, makes numbered events of them, writes the history, and hands them on.
+//!
+//! ```text
+//!   any thread ──tell──▶ queue ──▶ thread braid-events:  number ─▶ history (durable) ─▶ standing ─▶ outlets, followers
+//! ```
+//!
+//! Telling never waits, so that it may be done where clients are served. An event has its number once it is written, so no
+//! hook has heard of an event that the history does not have, as long as that can be written. Where more comes than can be
+//! written, what comes is dropped and counted, and the count is an event; ranges that are lost are taken together.
+//!
+//! Invariants
+//! - each change is one event, in order, its numbers without gaps `[check: each_change_is_one_event_in_order]`;
+//! - what is dropped is counted, and told `[check: a_flood_is_dropped_counted_and_told]`.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+
+use crate::ending::Ending;
+use crate::event::{Change, Event, Identity};
+use crate::history::{History, HistoryError};
+use crate::kind::Kind;
+use crate::notice;
+use crate::outlet::{Backoff, Deliver, Outlet, OutletCounts, OutletListener, OutletNotice};
+use crate::standing::Standing;
+
+/// Changes that wait to be written.
+pub(crate) const QUEUE_MAX: usize = 1024;
+
+/// Events that a follower may be behind; one that is further behind is let go of.
+pub(crate) const FOLLOWER_BEHIND_MAX: usize = 1024;
+
+/// Ranges that are lost within this time are one event.
+const LOST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How often events that could not be written are tried again, if no other comes.
+const WRITE_AGAIN: Duration = Duration::from_secs(30);
+
+/// How long the end waits for what is still to be written.
+const LAST_WRITES: Duration = Duration::from_secs(2);
+
+/// Something to say about telling itself.
+#[derive(Debug)]
+pub enum Complaint<'a> {
+    /// The history cannot be written. Said once until it can.
+    Unwritten(&'a HistoryError),
+    /// It can be written again; so many events are in no history.
+    WrittenAgain(u64),
+    /// Of a hook, by its name.
+    Outlet(&'static str, OutletNotice<'a>),
+}
+
+/// Is told what to say. Must not wait.
+pub type Listener = Arc<dyn Fn(Complaint<'_>) + Send + Sync>;
+
+/// What became of changes, for metrics.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Events that were told.
+    pub told: u64,
+    /// Changes that were dropped since too many waited.
+    pub dropped: u64,
+    /// Events that are in no history.
+    pub unwritten: u64,
+    /// Of each hook, by name.
+    pub outlets: Vec<(&'static str, OutletCounts)>,
+}
+
+/// Tells the changes of one array.
+pub struct Teller {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Teller {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Teller").finish_non_exhaustive()
+    }
+}
+
+/// Something to tell changes to, from any thread.
+#[derive(Clone)]
+pub struct Voice(Arc<Shared>);
+
+struct Shared {
+    identity: Identity,
+    queue: Mutex<Queue>,
+    filled: Condvar,
+    known: Mutex<Known>,
+    outlets: Vec<Outlet>,
+    ending: Arc<Ending>,
+}
+
+/// What the thread found out, for those who ask.
+#[derive(Default)]
+struct Known {
+    standing: Standing,
+    told: u64,
+    unwritten: u64,
+    followers: Vec<mpsc::Sender<Arc<Event>>>,
+    /// Telling has ended: none is followed any more.
+    is_over: bool,
+}
+
+/// Changes on their way; pure.
+#[derive(Debug, Default)]
+struct Queue {
+    changes: VecDeque<Change>,
+    /// Dropped since the last that was told of.
+    dropped: u64,
+    dropped_in_all: u64,
+    is_closed: bool,
+    has_ended: bool,
+}
+
+/// What there is to do.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    Tell(Box<Change>),
+    Wait(Option<Duration>),
+    End,
+}
+
+impl Queue {
+    fn push(&mut self, change: Change, array: &str) {
+        let rest = match self.changes.back_mut() {
+            Some(last) => notice::merge(last, change, array),
+            None => Some(change),
+        };
+        let Some(change) = rest else { return };
+        if self.changes.len() < QUEUE_MAX && !self.is_closed {
+            self.changes.push_back(change);
+        } else {
+            self.dropped += 1;
+            self.dropped_in_all += 1;
+        }
+    }
+
+    /// What to do when the last lost range was told so long ago.
+    fn next(&mut self, since_lost: Option<Duration>) -> Next {
+        let Some(first) = self.changes.front() else {
+            return match (std::mem::take(&mut self.dropped), self.is_closed) {
+                (0, true) => Next::End,
+                (0, false) => Next::Wait(None),
+                (dropped, _) => {
+                    let message = format!("{dropped} events came too fast and were dropped");
+                    Next::Tell(Box::new(
+                        Change::now(Kind::EventsLost, message).with("count", dropped),
+                    ))
+                }
+            };
+        };
+        // Another range may come, and be the same event.
+        let may_grow = first.kind == Kind::WriteLost && self.changes.len() == 1 && !self.is_closed;
+        let pause = since_lost.and_then(|since| LOST_PAUSE.checked_sub(since));
+        match pause.filter(|pause| may_grow && !pause.is_zero()) {
+            Some(pause) => Next::Wait(Some(pause)),
+            None => Next::Tell(Box::new(self.changes.pop_front().expect("it has a first"))),
+        }
+    }
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next change to tell; none at the end; `Ok(None)` when it was waited long enough for one.
+    fn next(
+        &self,
+        last_lost: Option<Instant>,
+        patience: Option<Duration>,
+    ) -> Option<Option<Change>> {
+        let until = patience.map(|patience| Instant::now() + patience);
+        let mut queue = self.queue();
+        loop {
+            let wait = match queue.next(last_lost.map(|last| last.elapsed())) {
+                Next::Tell(change) => return Some(Some(*change)),
+                Next::End => return None,
+                Next::Wait(wait) => wait,
+            };
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Some(None);
+            }
+            queue = match [wait, left].into_iter().flatten().min() {
+                Some(time) => {
+                    let waited = self.filled.wait_timeout(queue, time);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.filled.wait(queue).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+}
+
+impl Voice {
+    /// Tells a change. Does not wait.
+    pub fn tell(&self, change: Change) {
+        self.0.queue().push(change, &self.0.identity.array);
+        self.0.filled.notify_all();
+    }
+
+    /// What the events so far come to.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        self.0.known().standing.clone()
+    }
+
+    /// What became of changes.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let dropped = self.0.queue().dropped_in_all;
+        let known = self.0.known();
+        let outlets = self.0.outlets.iter().map(|outlet| (outlet.name(), outlet.counts()));
+        Counts { told: known.told, dropped, unwritten: known.unwritten, outlets: outlets.collect() }
+    }
+
+    /// Events from now on, as they are told. Ends when telling does, or when the follower is too far behind.
+    #[must_use]
+    pub fn follow(&self) -> mpsc::Receiver<Arc<Event>> {
+        let (sender, receiver) = mpsc::channel(FOLLOWER_BEHIND_MAX);
+        let mut known = self.0.known();
+        // Those that have gone since the last event.
+        known.followers.retain(|follower| !follower.is_closed());
+        if !known.is_over {
+            known.followers.push(sender);
+        }
+        receiver
+    }
+}
+
+impl Teller {
+    /// Begins to tell the changes of an array: into its history, if there is one, and through `ways`.
+    ///
+    /// # Errors
+    /// The system gave no thread.
+    pub fn start(
+        identity: Identity,
+        history: Option<History>,
+        ways: Vec<(Box<dyn Deliver>, Backoff)>,
+        listener: &Listener,
+    ) -> std::io::Result<Self> {
+        let ending = Arc::new(Ending::default());
+        let heard = Arc::clone(listener);
+        let of_outlets: OutletListener =
+            Arc::new(move |name, notice| heard(Complaint::Outlet(name, notice)));
+        let start = |(way, backoff)| Outlet::start(way, backoff, &ending, &of_outlets);
+        let outlets = ways.into_iter().map(start).collect::<std::io::Result<Vec<_>>>()?;
+        let shared = Arc::new(Shared {
+            identity,
+            queue: Mutex::default(),
+            filled: Condvar::new(),
+            known: Mutex::default(),
+            outlets,
+            ending,
+        });
+        let mut worker = Worker {
+            shared: Arc::clone(&shared),
+            next_id: history.as_ref().map_or(1, History::next_id),
+            history,
+            is_unwritten: false,
+            listener: Arc::clone(listener),
+        };
+        let body = move || worker.run();
+        let thread = std::thread::Builder::new().name("braid-events".into()).spawn(body)?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Something to tell changes to.
+    #[must_use]
+    pub fn voice(&self) -> Voice {
+        Voice(Arc::clone(&self.shared))
+    }
+
+    /// No change will come any more. What was told is written, and hooks have `grace` for what they were not given yet; what
+    /// is left then is dropped and counted.
+    pub fn end(mut self, grace: Duration) -> Counts {
+        self.end_within(grace);
+        self.voice().counts()
+    }
+
+    fn end_within(&mut self, grace: Duration) {
+        let Some(thread) = self.thread.take() else { return };
+        let until = Instant::now() + LAST_WRITES;
+        let mut queue = self.shared.queue();
+        queue.is_closed = true;
+        self.shared.filled.notify_all();
+        // A history on a disk that does not answer is not waited for.
+        while !queue.has_ended && Instant::now() < until {
+            let left = until.saturating_duration_since(Instant::now());
+            let waited = self.shared.filled.wait_timeout(queue, left);
+            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let has_ended = queue.has_ended;
+        drop(queue);
+        if has_ended {
+            thread.join().expect("telling does not panic");
+        }
+        let until = Instant::now() + grace;
+        self.shared.ending.begin(until);
+        self.shared.outlets.iter().for_each(Outlet::close);
+        for outlet in &self.shared.outlets {
+            // Those that are told to end need a moment for it.
+            let moment = Duration::from_millis(200);
+            outlet.wait(until.saturating_duration_since(Instant::now()) + moment);
+        }
+    }
+}
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        self.end_within(Duration::ZERO);
+    }
+}
+
+/// What the thread has.
+struct Worker {
+    shared: Arc<Shared>,
+    history: Option<History>,
+    next_id: u64,
+    /// The history could not be written the last time.
+    is_unwritten: bool,
+    listener: Listener,
+}
+
+impl Worker {
+    fn run(&mut self) {
+        let mut last_lost = None;
+        loop {
+            let patience = self.is_unwritten.then_some(WRITE_AGAIN);
+            match self.shared.next(last_lost, patience) {
+                None => break,
+                Some(None) => self.write_again(),
+                Some(Some(change)) => {
+                    if change.kind == Kind::WriteLost {
+                        last_lost = Some(Instant::now());
+                    }
+                    self.tell(change);
+                }
+            }
+        }
+        self.write_again();
+        {
+            let mut known = self.shared.known();
+            known.followers.clear();
+            known.is_over = true;
+        }
+        self.shared.queue().has_ended = true;
+        self.shared.filled.notify_all();
+    }
+
+    fn tell(&mut self, change: Change) {
+        let event = Arc::new(Event::new(self.next_id, &self.shared.identity, change));
+        self.next_id += 1;
+        let written = self.history.as_mut().map(|history| history.append(&event));
+        self.note_written(written);
+        {
+            let mut known = self.shared.known();
+            known.standing.take(&event);
+            known.told += 1;
+            // One that has gone, or is too far behind, is let go of.
+            known.followers.retain(|follower| follower.try_send(Arc::clone(&event)).is_ok());
+        }
+        self.shared.outlets.iter().for_each(|outlet| outlet.give(&event));
+    }
+
+    fn write_again(&mut self) {
+        let written = self.history.as_mut().map(History::write_again);
+        self.note_written(written);
+    }
+
+    fn note_written(&mut self, written: Option<Result<(), HistoryError>>) {
+        let (Some(history), Some(written)) = (&self.history, written) else { return };
+        self.shared.known().unwritten = history.lost() + history.unwritten() as u64;
+        match written {
+            Ok(()) if std::mem::take(&mut self.is_unwritten) => {
+                (self.listener)(Complaint::WrittenAgain(history.lost()));
+            }
+            Ok(()) => {}
+            Err(error) => {
+                if !std::mem::replace(&mut self.is_unwritten, true) {
+                    (self.listener)(Complaint::Unwritten(&error));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+    use crate::history;
+    use crate::outlet::Undelivered;
+    use crate::samples::{events, identity};
+
+    fn quiet() -> Listener {
+        Arc::new(|_| {})
+    }
+
+    /// The numbers of what a follower heard until the end.
+    fn all_of(mut followed: mpsc::Receiver<Arc<Event>>) -> Vec<u64> {
+        std::iter::from_fn(|| followed.blocking_recv()).map(|event| event.id).collect()
+    }
+
+    fn change(kind: Kind) -> Change {
+        Change::now(kind, "m")
+    }
+
+    fn lost(offset: u64) -> Change {
+        let change = change(Kind::WriteLost).with("offset_bytes", offset);
+        change.with("length_bytes", 512).with("ranges", 1)
+    }
+
+    struct Into(std::sync::mpsc::Sender<u64>);
+
+    impl Deliver for Into {
+        fn name(&self) -> &'static str {
+            "into"
+        }
+
+        fn deliver(&mut self, event: &Event, _: &Ending) -> Result<(), Undelivered> {
+            self.0.send(event.id).expect("a test that looks");
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn each_change_is_one_event_in_order() {
+        let state = tempfile::tempdir().expect("a folder");
+        let folder = state.path().join("u.events");
+        let mut expected = Vec::new();
+        for run in 0..3 {
+            let history = History::open(&folder, history::BYTES_MAX).expect("a history");
+            let (sender, delivered) = channel();
+            let ways: Vec<(Box<dyn Deliver>, Backoff)> =
+                vec![(Box::new(Into(sender)), Backoff::default())];
+            let teller =
+                Teller::start(identity(), Some(history), ways, &quiet()).expect("a thread");
+            let voice = teller.voice();
+            let followed = voice.follow();
+            let changes: Vec<Change> = events().into_iter().map(|event| event.change).collect();
+            let is_lost = |change: &Change| change.kind == Kind::WriteLost;
+            let changes: Vec<Change> = changes.into_iter().filter(|one| !is_lost(one)).collect();
+            changes.iter().cloned().for_each(|change| voice.tell(change));
+            let counts = teller.end(Duration::from_secs(60));
+            let count = changes.len() as u64;
+            let first = run * count + 1;
+            let numbered = (first..).zip(&changes);
+            expected.extend(numbered.map(|(id, one)| Event::new(id, &identity(), one.clone())));
+            assert_eq!(history::read(&folder).expect("a history"), expected);
+            let ids: Vec<u64> = (first..first + count).collect();
+            assert_eq!(delivered.iter().collect::<Vec<_>>(), ids);
+            assert_eq!(all_of(followed), ids);
+            assert_eq!((counts.told, counts.dropped, counts.unwritten), (count, 0, 0));
+            assert_eq!(counts.outlets[0].1.delivered, count);
+            let standing = voice.standing();
+            assert!(standing.is_broken && standing.has_stopped);
+            voice.tell(change(Kind::Fail));
+            assert_eq!(voice.counts().dropped, 1, "it is too late, and counted");
+        }
+    }
+
+    #[test]
+    fn a_flood_is_dropped_counted_and_told() {
+        let mut queue = Queue::default();
+        for _ in 0..QUEUE_MAX + 7 {
+            queue.push(change(Kind::SlowDisk), "tank");
+        }
+        for _ in 0..QUEUE_MAX {
+            assert!(matches!(queue.next(None), Next::Tell(one) if one.kind == Kind::SlowDisk));
+        }
+        let Next::Tell(lost) = queue.next(None) else { panic!("the count is told") };
+        assert_eq!((lost.kind.clone(), lost.number("count")), (Kind::EventsLost, Some(7)));
+        assert_eq!((queue.next(None), queue.dropped_in_all), (Next::Wait(None), 7));
+        queue.is_closed = true;
+        assert_eq!(queue.next(None), Next::End);
+    }
+
+    #[test]
+    fn ranges_that_are_lost_are_taken_together_but_never_past_another_event() {
+        let mut queue = Queue::default();
+        queue.push(lost(0), "tank");
+        assert!(matches!(queue.next(None), Next::Tell(_)), "the first is told at once");
+        let count = QUEUE_MAX as u64 * 10;
+        for number in 0..count {
+            queue.push(lost(number * 4096), "tank");
+        }
+        let second = Duration::from_secs(1);
+        assert_eq!(queue.next(Some(second / 4)), Next::Wait(Some(second * 3 / 4)));
+        let Next::Tell(all) = queue.next(Some(second)) else { panic!("they are told") };
+        assert_eq!(all.number("ranges"), Some(count));
+        queue.push(lost(0), "tank");
+        queue.push(change(Kind::Fail), "tank");
+        queue.push(lost(0), "tank");
+        let kinds = [Kind::WriteLost, Kind::Fail].map(|kind| (kind, second / 4));
+        for (kind, since) in kinds {
+            assert!(matches!(queue.next(Some(since)), Next::Tell(one) if one.kind == kind));
+        }
+        queue.is_closed = true;
+        assert!(matches!(queue.next(Some(second / 4)), Next::Tell(_)), "nothing is kept back");
+        assert_eq!(queue.next(None), Next::End);
+    }
+
+    /// Numbers go on while nothing can be kept, and what was told meanwhile is kept once it can.
+    #[test]
+    fn a_history_that_cannot_be_written_is_said_once_and_written_later() {
+        let state = tempfile::tempdir().expect("a folder");
+        let folder = state.path().join("u.events");
+        let history = History::open(&folder, history::BYTES_MAX_MIN).expect("a history");
+        let (sender, delivered) = channel();
+        let (says, said) = channel();
+        let listener: Listener = Arc::new(move |complaint| {
+            says.send(format!("{complaint:?}")).expect("a test that listens");
+        });
+        let ways: Vec<(Box<dyn Deliver>, Backoff)> =
+            vec![(Box::new(Into(sender)), Backoff::default())];
+        let teller = Teller::start(identity(), Some(history), ways, &listener).expect("a thread");
+        // Its folder goes; that is found out when the file is full.
+        std::fs::remove_dir_all(&folder).expect("a folder");
+        let long = "x".repeat(30_000);
+        let tell = |message: &str| teller.voice().tell(Change::now(Kind::Fail, message));
+        (0..5).for_each(|_| tell(&long));
+        assert_eq!(delivered.iter().take(5).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+        assert_eq!(teller.voice().counts().unwritten, 3);
+        std::fs::create_dir(&folder).expect("a folder");
+        std::fs::write(folder.join("current.jsonl"), "").expect("a file");
+        tell("again");
+        assert_eq!(teller.end(Duration::from_secs(60)).unwritten, 0);
+        let ids: Vec<u64> =
+            history::read(&folder).expect("a history").iter().map(|one| one.id).collect();
+        assert_eq!(ids, [3, 4, 5, 6], "the first two went with the folder");
+        let said: Vec<String> = said.try_iter().collect();
+        assert!(said.len() == 2 && said[0].starts_with("Unwritten"), "{said:?}");
+        assert_eq!(said[1], "WrittenAgain(0)");
+    }
+
+    #[test]
+    fn without_a_history_hooks_are_told() {
+        let (sender, delivered) = channel();
+        let ways: Vec<(Box<dyn Deliver>, Backoff)> =
+            vec![(Box::new(Into(sender)), Backoff::default())];
+        let teller = Teller::start(identity(), None, ways, &quiet()).expect("a thread");
+        teller.voice().tell(change(Kind::Fail));
+        teller.end(Duration::from_secs(60));
+        assert_eq!(delivered.iter().collect::<Vec<_>>(), [1], "without a history hooks are told");
+    }
+
+    #[test]
+    fn a_follower_that_is_too_far_behind_is_let_go_of() {
+        let teller = Teller::start(identity(), None, Vec::new(), &quiet()).expect("a thread");
+        let voice = teller.voice();
+        let followed = voice.follow();
+        for told in 1..=FOLLOWER_BEHIND_MAX as u64 + 2 {
+            voice.tell(change(Kind::SlowDisk));
+            while voice.counts().told < told {
+                std::thread::yield_now();
+            }
+        }
+        let ids = all_of(followed);
+        assert_eq!(ids.len(), FOLLOWER_BEHIND_MAX, "it has ended, although telling has not");
+        drop(teller);
+    }
+}
