@@ -8,9 +8,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// Clients, the kernel with md and what boots it, ext4 and what cuts its power, the language of two tests' helpers, ISA-L to
-/// compare parity with, and the compiler of libFuzzer.
-const NEEDED: [&str; 15] = [
+/// Clients, the kernel with md and what boots it, ext4 and what cuts its power, the language of two tests' helpers, a client of HTTP, ISA-L to
+/// compare parity with, the compiler of libFuzzer, and what runs alerts (promtool).
+const NEEDED: [&str; 17] = [
     "qemu-system-x86",
     "qemu-utils",
     "qemu-block-extra",
@@ -21,11 +21,13 @@ const NEEDED: [&str; 15] = [
     "nbdkit",
     "busybox-static",
     "cpio",
+    "curl",
     "e2fsprogs",
     "python3",
     "xfsprogs",
     "libisal-dev",
     "g++",
+    "prometheus",
 ];
 
 /// Installs what is missing, or says how to.

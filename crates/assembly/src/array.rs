@@ -78,8 +78,9 @@ pub struct Tolerance {
     pub copies_in_doubt: bool,
 }
 
-impl AssembledArray {
-    /// What it bears. By level, of an array that was not stopped cleanly (`dirty`) and was not resynced since:
+impl Tolerance {
+    /// What an array bears of which these slots are in sync, and of which redundancy is right before this sector. By level, of
+    /// an array that was not stopped cleanly (`resync_offset` is not `u64::MAX`) and was not resynced since:
     ///
     /// ```text
     ///   linear, 0     nothing is borne, nothing is in doubt
@@ -87,29 +88,39 @@ impl AssembledArray {
     ///   4, 5, 6       no member that holds data: dirty and degraded is refused, for RAID-6 as for RAID-5
     /// ```
     #[must_use]
+    pub fn of(geometry: &Geometry, resync_offset: u64, in_sync: &dyn Fn(Slot) -> bool) -> Self {
+        let slots = || (0..geometry.slots()).map(Slot);
+        let lost = |also: Slot| slots().filter(move |&slot| slot == also || !in_sync(slot));
+        let survives_without =
+            |also: Slot| geometry.survives(&|slot: Slot| slot == also || !in_sync(slot));
+        let computes_without = |also: Slot| {
+            let lost: Vec<u16> = lost(also).map(|slot| slot.0).collect();
+            at_risk(geometry, &lost, resync_offset).is_none()
+        };
+        let there = || slots().filter(|&slot| in_sync(slot));
+        let survives = there().all(survives_without);
+        let computes = there().all(computes_without);
+        let degraded = slots().filter(|&slot| !in_sync(slot)).count();
+        let degraded = u16::try_from(degraded).unwrap_or(u16::MAX);
+        let more = geometry.lost_max().saturating_sub(degraded).max(1);
+        let is_dirty = |family| resync_offset != u64::MAX && geometry.level().family() == family;
+        Self {
+            can_lose: if survives && computes { more } else { 0 },
+            parity_in_doubt: is_dirty(Family::Stripe) && survives && !computes,
+            copies_in_doubt: is_dirty(Family::Mirror),
+        }
+    }
+}
+
+impl AssembledArray {
+    /// What it bears: [`Tolerance::of`] it as it stands.
+    #[must_use]
     pub fn tolerance(&self) -> Tolerance {
         let in_sync = |slot: Slot| {
             let occupant = self.slots.get(slot.index()).and_then(Option::as_ref);
             occupant.is_some_and(Occupant::is_in_sync)
         };
-        let slots = || (0..self.geometry.slots()).map(Slot);
-        let lost = |also: Slot| slots().filter(move |&slot| slot == also || !in_sync(slot));
-        let survives_without =
-            |also: Slot| self.geometry.survives(&|slot: Slot| slot == also || !in_sync(slot));
-        let computes_without = |also: Slot| {
-            let lost: Vec<u16> = lost(also).map(|slot| slot.0).collect();
-            at_risk(&self.geometry, &lost, self.resync_offset).is_none()
-        };
-        let there = || slots().filter(|&slot| in_sync(slot));
-        let survives = there().all(survives_without);
-        let computes = there().all(computes_without);
-        let more = self.geometry.lost_max().saturating_sub(self.degraded).max(1);
-        let is_dirty = |family| self.dirty && self.geometry.level().family() == family;
-        Tolerance {
-            can_lose: if survives && computes { more } else { 0 },
-            parity_in_doubt: is_dirty(Family::Stripe) && survives && !computes,
-            copies_in_doubt: is_dirty(Family::Mirror),
-        }
+        Tolerance::of(&self.geometry, self.resync_offset, &in_sync)
     }
 }
 

@@ -10,6 +10,7 @@ mod log;
 mod private;
 mod probe;
 mod refusal;
+mod running;
 mod signals;
 mod state;
 
@@ -24,10 +25,8 @@ use error::system::system;
 use error::{CliError, Exit, Risk};
 
 /// Words that people bring along from other tools.
-const MDADM_HABITS: [&str; 12] = [
-    "status", "stop", "start", "assemble", "detail", "add", "remove", "fail", "replace", "check",
-    "grow", "monitor",
-];
+const MDADM_HABITS: [&str; 9] =
+    ["start", "assemble", "detail", "add", "remove", "fail", "replace", "grow", "monitor"];
 
 fn main() -> ExitCode {
     signals::survive_long_writes();

@@ -25,6 +25,12 @@ pub struct Cause {
 const _: () = assert!(size_of::<Cause>() == 24, "three words");
 
 impl Cause {
+    /// A person has said so: nothing was asked of the member.
+    #[must_use]
+    pub fn person(member: MemberId) -> Self {
+        Self { member, asked: Asked::Nothing, sector: 0, sectors: 0, answer: Answer::Person }
+    }
+
     /// The member's name leads nowhere any more, or not to it.
     #[must_use]
     pub fn vanished(member: MemberId) -> Self {
@@ -48,12 +54,21 @@ pub enum Asked {
     Superblock,
     /// Whether it is still there.
     Look,
+    /// Nothing: a person has spoken.
+    Nothing,
 }
 
 impl Asked {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Read, Self::Write, Self::Zero, Self::Flush, Self::Superblock, Self::Look];
+    pub const ALL: [Self; 7] = [
+        Self::Read,
+        Self::Write,
+        Self::Zero,
+        Self::Flush,
+        Self::Superblock,
+        Self::Look,
+        Self::Nothing,
+    ];
 
     /// One word for it, for programs; it stays.
     #[must_use]
@@ -65,6 +80,7 @@ impl Asked {
             Self::Flush => "flush",
             Self::Superblock => "superblock-write",
             Self::Look => "look",
+            Self::Nothing => "nothing",
         }
     }
 }
@@ -86,6 +102,8 @@ pub enum Answer {
     ReadOnly,
     /// A fault that a test asked for.
     Injected,
+    /// It was not asked: a person has said that it fails.
+    Person,
 }
 
 impl Answer {
@@ -100,6 +118,7 @@ impl Answer {
             Self::OutOfBounds => "out-of-bounds",
             Self::ReadOnly => "read-only",
             Self::Injected => "injected",
+            Self::Person => "person",
         }
     }
 

@@ -10,7 +10,6 @@ use smallvec::SmallVec;
 
 use crate::buffer::Buffer;
 use crate::sectors::SectorSet;
-use crate::work::Difference;
 
 /// Bytes of a sector.
 const SECTOR_LENGTH: usize = 512;
@@ -30,17 +29,8 @@ pub struct Computation {
     pub steps: Vec<Step>,
     /// What [`Sources`] name. Where Q is involved they are by exponent, and none is zeroes.
     pub buffers: Vec<Option<Buffer>>,
-    /// The result: what the [`Step::Find`] among its steps have found.
-    pub found: Difference,
-}
-
-/// Which parity a result is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parity {
-    /// The sum of the data columns.
-    P,
-    /// The sum of the data columns times powers of the generator.
-    Q,
+    /// The result: what each [`Step::Find`] among its steps has found, at the place that it names.
+    pub found: SmallVec<[SectorSet; 2]>,
 }
 
 /// A run of a computation's buffers.
@@ -162,8 +152,8 @@ pub enum Step {
         offset: u32,
         /// Length.
         sectors: u32,
-        /// What they are.
-        parity: Parity,
+        /// Where in the result they are noted.
+        into: u16,
     },
 }
 
@@ -191,7 +181,7 @@ type Few<T> = SmallVec<[T; COLUMNS]>;
 
 /// Carries out `computation` over `memory` with `kernel`; what it finds is noted in it.
 pub fn run(computation: &mut Computation, kernel: &Kernel, memory: &mut impl Memory) {
-    let mut found = Difference::default();
+    let mut found = SmallVec::new();
     let mut runner = Runner { computation, kernel, memory, found: &mut found };
     for step in &computation.steps {
         runner.run(step);
@@ -208,7 +198,7 @@ struct Runner<'a, M> {
     computation: &'a Computation,
     kernel: &'a Kernel,
     memory: &'a mut M,
-    found: &'a mut Difference,
+    found: &'a mut SmallVec<[SectorSet; 2]>,
 }
 
 impl<M: Memory> Runner<'_, M> {
@@ -270,11 +260,12 @@ impl<M: Memory> Runner<'_, M> {
                     kernel.pq_update(delta[0], exponent, p, q);
                 });
             }
-            Step::Find { unit, offset, sectors, parity } => {
-                let set = match parity {
-                    Parity::P => &mut self.found.p,
-                    Parity::Q => &mut self.found.q,
-                };
+            Step::Find { unit, offset, sectors, into } => {
+                let into = usize::from(into);
+                if self.found.len() <= into {
+                    self.found.resize(into + 1, SectorSet::EMPTY);
+                }
+                let set = &mut self.found[into];
                 self.memory.lend(&[], &[span(unit.plus(offset), sectors)], &mut |_, bytes| {
                     let sectors = (offset..).zip(bytes[0].chunks_exact(SECTOR_LENGTH));
                     let differ = sectors.filter(|(_, bytes)| bytes.iter().any(|byte| *byte != 0));

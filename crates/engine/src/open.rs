@@ -23,7 +23,8 @@ use braid_ondisk::{Superblock, SuperblockUpdate, Timestamp};
 
 use crate::array::{ArraySetup, MemberSetup, UpdateTimes, level_with, next_wave};
 use crate::ids::MemberId;
-use crate::{BadBlocks, BadRange};
+use crate::request::Regions;
+use crate::{BadBlocks, BadRange, CacheConfig};
 
 /// How the driver wants to run it.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +33,10 @@ pub struct Manner {
     pub read_only: bool,
     /// How many shards there are.
     pub shards: u16,
+    /// What each shard's stripe cache is made for.
+    pub cache: CacheConfig,
+    /// Whether jobs wait until they are told to go on.
+    pub jobs_paused: bool,
     /// Whether every member zeroes ranges without writing them out.
     pub zero_is_fast: bool,
     /// Milliseconds without a write after which the superblocks turn clean.
@@ -123,7 +128,9 @@ pub fn opening<'a>(
         events: events(assembled),
         resync_offset: resync_offset(assembled),
         read_only: manner.read_only,
-        shards: manner.shards,
+        regions: Regions::new(&assembled.geometry, manner.shards),
+        work_sectors: manner.cache.block_sectors(&assembled.geometry),
+        jobs_paused: manner.jobs_paused,
         zero_is_fast: manner.zero_is_fast,
         clean_delay_ms: manner.clean_delay_ms,
         superblocks_tear: tears,
@@ -210,7 +217,8 @@ pub fn can_miss(assembled: &AssembledArray, lost: &[usize]) -> bool {
 }
 
 /// Whether a power cut can leave some sectors of it old and some new.
-fn can_tear(superblock: &Superblock) -> bool {
+#[must_use]
+pub fn can_tear(superblock: &Superblock) -> bool {
     superblock.written_bytes() as u64 > SECTOR_BYTES
 }
 

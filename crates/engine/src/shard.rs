@@ -20,7 +20,7 @@ use crate::ids::RequestId;
 use crate::mirror::Mirror;
 use crate::request::{Fault, Piece};
 use crate::stripe::Stripes;
-use crate::tuning::{CacheConfig, Tuning};
+use crate::tuning::{CacheConfig, Tuning, UNIT_SECTORS_MAX};
 use crate::work::{Purpose, Work};
 
 /// How many pieces ahead a driver that has several calls [`Shard::prefetch`]: about as many lines as a processor fetches at once.
@@ -69,7 +69,9 @@ impl Shard {
     pub fn block_sectors(&self) -> u32 {
         match &self.family {
             Machine::Stripe(stripes) => stripes.unit_sectors(),
-            Machine::Direct(_) | Machine::Mirror(_) => PROBE_SECTORS,
+            // As many as a set of sectors may have.
+            Machine::Mirror(_) => UNIT_SECTORS_MAX,
+            Machine::Direct(_) => PROBE_SECTORS,
         }
     }
 
@@ -119,13 +121,14 @@ impl Shard {
     /// ([`crate::request::Regions`]).
     ///
     /// # Panics
-    /// On levels without parity, which have none to compare.
+    /// On levels without redundancy, which have nothing to compare.
     pub fn handle_work(&mut self, now: Instant, work: Work) {
         self.common.now = now;
         self.common.works += 1;
         match &mut self.family {
             Machine::Stripe(stripes) => stripes.handle_work(&mut self.common, work),
-            Machine::Direct(_) | Machine::Mirror(_) => panic!("no parity is there to compare"),
+            Machine::Mirror(mirror) => mirror.handle_work(&mut self.common, work),
+            Machine::Direct(_) => panic!("there is nothing to compare"),
         }
         self.common.confirm_view();
     }
@@ -149,9 +152,10 @@ impl Shard {
             Machine::Stripe(stripes) => {
                 stripes.handle_computation_done(&mut self.common, computation)
             }
-            Machine::Direct(_) | Machine::Mirror(_) => {
-                unreachable!("only stripes have computations")
+            Machine::Mirror(mirror) => {
+                mirror.handle_computation_done(&mut self.common, computation);
             }
+            Machine::Direct(_) => unreachable!("nothing is computed where nothing is redundant"),
         }
         self.common.confirm_view();
     }
@@ -353,6 +357,7 @@ impl Shard {
             matches!(io.operation, MemberOperation::Read { buffer: Buffer::Block { .. } });
         match &self.family {
             Machine::Stripe(stripes) if fills_block => stripes.purpose_of(io.id),
+            Machine::Mirror(mirror) if fills_block => mirror.purpose_of(io.id),
             Machine::Direct(_) | Machine::Mirror(_) | Machine::Stripe(_) => Purpose::Client,
         }
     }

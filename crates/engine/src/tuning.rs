@@ -1,5 +1,9 @@
 //! Settings of the engine, and their defaults: of the stripe cache, and of when a slow member sits out.
 
+use braid_geometry::Geometry;
+
+use crate::context::PROBE_SECTORS;
+
 /// When a write is answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CacheMode {
@@ -42,6 +46,21 @@ pub struct CacheConfig {
     pub stripes_max: u32,
     /// How it works at first.
     pub tuning: Tuning,
+}
+
+impl CacheConfig {
+    /// Sectors of a block of the arena, and of background work at most: the stripe unit on levels with parity.
+    #[must_use]
+    pub fn block_sectors(&self, geometry: &Geometry) -> u32 {
+        match geometry {
+            Geometry::Stripe(stripe) => {
+                let unit_max = self.unit_sectors_max.clamp(1, UNIT_SECTORS_MAX);
+                stripe.chunk_sectors().min(unit_max)
+            }
+            Geometry::Mirror(_) => UNIT_SECTORS_MAX,
+            Geometry::Direct(_) => PROBE_SECTORS,
+        }
+    }
 }
 
 impl Default for Tuning {

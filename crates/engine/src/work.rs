@@ -8,8 +8,6 @@
 //!   job ◀── Report::WorkDone { id, outcome } ── the shard, once for each
 //! ```
 
-use braid_geometry::MemberSector;
-
 pub use crate::ids::WorkId;
 pub use crate::sectors::SectorSet;
 
@@ -22,8 +20,12 @@ pub struct Work {
     pub class: Class,
     /// What to do.
     pub task: Task,
-    /// Where the band begins in the data area of each member: a multiple of [`crate::Shard::block_sectors`].
-    pub start: MemberSector,
+    /// The first sector. On levels with parity it is where the band begins in the data area of each member: a multiple of
+    /// [`crate::Shard::block_sectors`]. On levels with copies it is one of the array.
+    pub start: u64,
+    /// How many: [`crate::Shard::block_sectors`] on levels with parity; on levels with copies as many, or fewer, all of one
+    /// region.
+    pub sectors: u32,
 }
 
 /// How member requests of background work stand to those of clients. Elevators know both.
@@ -39,8 +41,13 @@ pub enum Class {
 /// What to do with a band.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// Read all of it, and say where its parity is not what its data makes it. Nothing is written.
+    /// Read all of it, and say where its parity is not what its data makes it, or its copies differ. Nothing is written.
     Compare,
+    /// The same, and write what differs: data is believed, or the first copy that can be read, as md does beyond the resync
+    /// offset.
+    Resync,
+    /// Make what members that are being recovered are to hold of it from the others, and write it to them.
+    Recover,
 }
 
 /// What came of it.
@@ -48,10 +55,22 @@ pub enum Task {
 pub enum Outcome {
     /// All of it was read; this is where parity differs.
     Compared(Difference),
-    /// Some of it could not be read, or has no member, and so it was not compared.
+    /// The copies that can be read were.
+    CopiesCompared {
+        /// Sectors that are not what the first copy says, over all copies.
+        differing: u32,
+    },
+    /// It is as it should be: it was, or it has been written.
+    Done {
+        /// Sectors that were written, over all members.
+        written: u32,
+    },
+    /// Some of it could not be read, or has no member, and so nothing was made of it.
     Unreadable,
     /// A member that it needs sits out, or began to: held up, the band would hold up clients. To be asked for again later.
     SitsOut,
+    /// A member did not take what it was to be written. It has been reported.
+    Unwritten,
 }
 
 /// Sectors of a stripe unit whose parity is not what the data makes it.

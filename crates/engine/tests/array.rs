@@ -6,7 +6,7 @@ use braid_engine::array::{
 };
 use braid_engine::cause::{self, Answer, Cause};
 use braid_engine::effect::Report;
-use braid_engine::request::{RequestId, ShardIndex};
+use braid_engine::request::{Regions, RequestId, ShardIndex};
 use braid_engine::{BadBlocks, Instant};
 use braid_geometry::{Geometry, Level, Shape, default_layout};
 
@@ -49,14 +49,17 @@ fn setup(level: Level, slots: u16, recovered: impl Fn(u16) -> u64) -> ArraySetup
             bad_blocks: BadBlocks::default(),
         })
     };
+    let geometry = Geometry::new(&shape).expect("a plain shape");
     ArraySetup {
-        geometry: Geometry::new(&shape).expect("a plain shape"),
+        regions: Regions::new(&geometry, 1),
+        work_sectors: 8,
+        jobs_paused: true,
+        geometry,
         slots: (0..slots).map(member).collect(),
         spares: Vec::new(),
         events: 40,
         resync_offset: u64::MAX,
         read_only: false,
-        shards: 1,
         zero_is_fast: false,
         clean_delay_ms: 200,
         superblocks_tear: false,
@@ -141,6 +144,7 @@ fn asked(array: &mut Array) -> Asked {
             }
             ArrayEffect::Answer { request, .. } => asked.answers.push(request),
             ArrayEffect::QueryActivity | ArrayEffect::SlowMembers(_) => {}
+            ArrayEffect::Work { work, .. } => panic!("jobs are paused: {work:?}"),
         }
     }
     asked

@@ -2,6 +2,7 @@
 
 use braid_assembly::{AssembledArray, Options, ProbedMember, assemble};
 use braid_engine::open::{Manner, can_miss, levelling, opening};
+use braid_engine::{CacheConfig, Tuning};
 use braid_geometry::{Level, default_layout};
 use braid_ondisk::{
     ArrayFacts, DeviceFlags, NewSuperblock, PlacementRequest, Probe, Role, Superblock, Timestamp,
@@ -9,8 +10,17 @@ use braid_ondisk::{
 };
 
 const DEVICE_BYTES: u64 = 8 << 20;
-const MANNER: Manner =
-    Manner { read_only: false, shards: 1, zero_is_fast: false, clean_delay_ms: 200 };
+
+fn manner() -> Manner {
+    Manner {
+        read_only: false,
+        shards: 1,
+        cache: CacheConfig { unit_sectors_max: 8, stripes_max: 1, tuning: Tuning::default() },
+        jobs_paused: true,
+        zero_is_fast: false,
+        clean_delay_ms: 200,
+    }
+}
 
 /// Members of a RAID-5 with these events each.
 fn superblocks(events: &[u64]) -> Vec<Superblock> {
@@ -102,7 +112,7 @@ fn a_member_one_behind_is_written_before_the_array_starts() {
     let superblocks = superblocks(&[40, 41, 40]);
     let array = assembled(&superblocks);
     assert_eq!(rounds(&array, &superblocks), [[(0, 41), (2, 41)]]);
-    let opening = opening(&array, |index| superblocks.get(index), &MANNER).expect("all are open");
+    let opening = opening(&array, |index| superblocks.get(index), &manner()).expect("all are open");
     assert_eq!((opening.setup.events, opening.setup.resync_offset), (41, 0));
     let level = superblocks.iter().map(|one| {
         let mut one = one.clone();
@@ -127,7 +137,7 @@ fn a_bitmap_that_is_ahead_is_passed_one_event_at_a_time() {
     let mut array = assembled(&superblocks);
     array.events_next_min = 43;
     assert_eq!(rounds(&array, &superblocks), [vec![(0, 41)], vec![(0, 42), (1, 42), (2, 42)]],);
-    let opening = opening(&array, |index| superblocks.get(index), &MANNER).expect("all are open");
+    let opening = opening(&array, |index| superblocks.get(index), &manner()).expect("all are open");
     assert_eq!(opening.setup.events, 42);
 }
 
@@ -139,7 +149,7 @@ fn long_superblocks_are_levelled_one_half_after_the_other() {
     assert_eq!(rounds(&assembled(&short), &short), [[(0, 41), (2, 41), (3, 41)]]);
     let long = of(126);
     assert_eq!(waves(&assembled(&long), &long), [[vec![(0, 41), (2, 41)], vec![(3, 41)]]]);
-    let opening = |all: &[Superblock]| opening(&assembled(all), |index| all.get(index), &MANNER);
+    let opening = |all: &[Superblock]| opening(&assembled(all), |index| all.get(index), &manner());
     let tears = |all: &[Superblock]| opening(all).expect("all are open").setup.superblocks_tear;
     assert!(tears(&long) && !tears(&short));
 }
@@ -161,6 +171,6 @@ fn a_member_that_cannot_be_told_is_missed_or_needed() {
 fn a_member_that_is_not_open_is_named() {
     let superblocks = superblocks(&[40, 40, 40]);
     let array = assembled(&superblocks);
-    let refused = opening(&array, |index| superblocks.get(index).filter(|_| index != 1), &MANNER);
+    let refused = opening(&array, |index| superblocks.get(index).filter(|_| index != 1), &manner());
     assert_eq!(refused.map(|_| ()), Err(braid_engine::open::OpeningError::NotOpen { index: 1 }));
 }

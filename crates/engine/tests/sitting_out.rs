@@ -3,7 +3,7 @@
 use braid_engine::array::{Array, ArrayEffect, ArraySetup, MemberId, MemberSetup, Notice};
 use braid_engine::cause::Cause;
 use braid_engine::effect::{Pace, Report};
-use braid_engine::request::ShardIndex;
+use braid_engine::request::{Regions, ShardIndex};
 use braid_engine::{BadBlocks, Instant, SitOut};
 use braid_geometry::{Geometry, Level, Shape};
 
@@ -32,14 +32,17 @@ impl Told {
             recovered_sectors: u64::MAX,
             bad_blocks: BadBlocks::default(),
         };
+        let geometry = Geometry::new(&shape).expect("a plain shape");
         let mut array = Array::new(ArraySetup {
-            geometry: Geometry::new(&shape).expect("a plain shape"),
+            regions: Regions::new(&geometry, 2),
+            work_sectors: 8,
+            jobs_paused: true,
+            geometry,
             slots: (0..slots).map(|slot| Some(member(slot))).collect(),
             spares: Vec::new(),
             events: 1,
             resync_offset: u64::MAX,
             read_only: false,
-            shards: 2,
             zero_is_fast: false,
             clean_delay_ms: 200,
             superblocks_tear: false,

@@ -23,7 +23,8 @@ use braid_nbd_proto::{NbdUri, Transport};
 use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, getsockname, listen,
+    socket_with,
 };
 
 use crate::limits::BIND_LOCK_TIMEOUT;
@@ -152,6 +153,34 @@ impl Listener {
             Endpoint::Unix(path) => Self::bind_unix(path),
             Endpoint::Tcp(address) => Self::bind_tcp(*address),
         }
+    }
+
+    /// Takes over a socket that listens already, as a service manager passes it on. Who may connect is as it was made; a TCP
+    /// socket must be on loopback. Its file, if it has one, stays when it goes.
+    ///
+    /// # Errors
+    /// It listens on another address than loopback, at none that a client could be told of, or the system says no.
+    pub fn adopt(socket: OwnedFd) -> Result<Self, BindError> {
+        let system = |address: &str, source: io::Error| {
+            let address = address.to_owned();
+            BindError::System { address, source }
+        };
+        let unknown = |source| system("a socket that was passed on", source);
+        let address = getsockname(&socket).map_err(|errno| unknown(errno.into()))?;
+        let endpoint = match SocketAddrUnix::try_from(address.clone()) {
+            Ok(unix) => {
+                let path = unix.path_bytes().ok_or_else(|| unknown(Errno::ADDRNOTAVAIL.into()))?;
+                Endpoint::Unix(PathBuf::from(std::ffi::OsStr::from_bytes(path)))
+            }
+            Err(_) => {
+                let address =
+                    SocketAddr::try_from(address).map_err(|errno| unknown(errno.into()))?;
+                check_loopback(address.ip())?;
+                Endpoint::Tcp(address)
+            }
+        };
+        rustix::io::ioctl_fionbio(&socket, true).map_err(|errno| unknown(errno.into()))?;
+        Ok(Self { socket, endpoint, file: None })
     }
 
     /// Where it listens, with the port that was picked.

@@ -118,17 +118,40 @@ impl Server {
         Self::start_with(exports, endpoints, settings, (workers, Some(listener)))
     }
 
+    /// The same, on sockets that listen already.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_listening(
+        workers: Option<&Arc<Workers>>,
+        exports: Vec<Arc<dyn Export>>,
+        listeners: Vec<Listener>,
+        (settings, listener): (Settings, NoticeListener),
+    ) -> Result<Self, StartError> {
+        check_names(&exports)?;
+        Self::start_on_all(exports, listeners, settings, (workers, Some(listener)))
+    }
+
     fn start_with(
         exports: Vec<Arc<dyn Export>>,
         endpoints: &[Endpoint],
         settings: Settings,
-        (workers, listener): (Option<&Arc<Workers>>, Option<NoticeListener>),
+        heard: (Option<&Arc<Workers>>, Option<NoticeListener>),
     ) -> Result<Self, StartError> {
         check_names(&exports)?;
-        if endpoints.is_empty() {
+        let listeners = endpoints.iter().map(Listener::bind).collect::<Result<Vec<_>, _>>()?;
+        Self::start_on_all(exports, listeners, settings, heard)
+    }
+
+    fn start_on_all(
+        exports: Vec<Arc<dyn Export>>,
+        listeners: Vec<Listener>,
+        settings: Settings,
+        (workers, listener): (Option<&Arc<Workers>>, Option<NoticeListener>),
+    ) -> Result<Self, StartError> {
+        if listeners.is_empty() {
             return Err(StartError::NoEndpoints);
         }
-        let listeners = endpoints.iter().map(Listener::bind).collect::<Result<Vec<_>, _>>()?;
         let endpoints = listeners.iter().map(|listener| listener.endpoint().clone()).collect();
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = Arc::new(eventfd(0, flags).map_err(io::Error::from)?);

@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
@@ -12,7 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use braid_frontend_nbd::memory::MemoryExport;
-use braid_frontend_nbd::{BindError, Endpoint, Export, NbdUri, Server, Settings, StartError};
+use braid_frontend_nbd::{
+    BindError, Endpoint, Export, Listener, NbdUri, Server, Settings, StartError,
+};
 use common::Client;
 
 fn start(endpoint: Endpoint) -> Result<Server, StartError> {
@@ -50,6 +53,36 @@ fn the_socket_is_never_open_to_others() {
     }
     over.store(true, Ordering::Relaxed);
     watcher.join().unwrap();
+}
+
+/// As a service manager passes sockets on: they listen already, and their files are its own.
+#[test]
+fn a_socket_that_listens_already_is_taken_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let passed = [
+        UnixListener::bind(&path).unwrap().into(),
+        std::net::TcpListener::bind("127.0.0.1:0").unwrap().into(),
+    ];
+    let listeners: Vec<Listener> = passed.map(|one| Listener::adopt(one).unwrap()).into();
+    let endpoints: Vec<Endpoint> = listeners.iter().map(|one| one.endpoint().clone()).collect();
+    assert_eq!(endpoints[0], Endpoint::Unix(path.clone()));
+    assert!(matches!(endpoints[1], Endpoint::Tcp(address) if address.port() > 0));
+    let export: Arc<dyn Export> = Arc::new(MemoryExport::new("a", 4096));
+    let heard = (Settings::default(), Arc::new(|_| ()) as _);
+    let server = Server::start_listening(None, vec![export], listeners, heard).unwrap();
+    assert!(Client::connect(&path).read(0, 512).is_ok());
+    let Endpoint::Tcp(address) = endpoints[1] else { unreachable!() };
+    let mut greeting = [0; 8];
+    TcpStream::connect(address).unwrap().read_exact(&mut greeting).unwrap();
+    assert_eq!(&greeting, b"NBDMAGIC");
+    drop(server);
+    assert!(path.exists(), "its file is not ours to remove");
+    let public = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+    let refused = Listener::adopt(public.into());
+    assert!(matches!(refused, Err(BindError::NotLoopback(_))), "{refused:?}");
+    let unnamed = std::os::unix::net::UnixStream::pair().unwrap().0;
+    assert!(matches!(Listener::adopt(unnamed.into()), Err(BindError::System { .. })));
 }
 
 #[test]

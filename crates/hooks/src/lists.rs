@@ -133,6 +133,16 @@ named! {
         FuaAnsweredEarly = "fua-answered-early",
         /// Cache: a write that takes another's place does not take over what it owes.
         DirtyReferenceForgotten = "dirty-reference-forgotten",
+        /// Superblocks: a member that came is told first that it is in.
+        NewcomerFirst = "newcomer-first",
+        /// Jobs: what counts as done is what was asked for.
+        OffsetAhead = "offset-ahead",
+        /// Jobs: what a shard could not do counts as done.
+        JobSkipsUndone = "job-skips-undone",
+        /// Jobs: what is asked for is not taken off what is allowed.
+        AllowanceUnspent = "allowance-unspent",
+        /// Jobs: what is owed may begin in class idle as well.
+        AllowanceCountsTwice = "allowance-counts-twice",
         /// Background work: a band is compared while it is written.
         ComparesWhileWritten = "compares-while-written",
         /// Background work: a comparison leaves out the second data column.
@@ -537,6 +547,28 @@ named! {
         WorkGivesWay = "work-gives-way",
         /// Background work: put off, since a member sits out.
         WorkSitsOut = "work-sits-out",
+        /// Array: a resync begins.
+        ResyncBegins = "resync-begins",
+        /// Array: a recovery begins.
+        RecoveryBegins = "recovery-begins",
+        /// Array: a check begins.
+        CheckBegins = "check-begins",
+        /// Array: a job has done all, and that is saved.
+        JobCompleted = "job-completed",
+        /// Array: a job could not be finished.
+        JobRefused = "job-refused",
+        /// Array: a job ends before it is over, to go on another time.
+        JobInterrupted = "job-interrupted",
+        /// Array: a device becomes a member while it runs.
+        MemberAdded = "member-added",
+        /// Array: a person says that a member fails.
+        MemberFailedByPerson = "member-failed-by-person",
+        /// Array: a spare takes the place of a member that is missing.
+        SpareTaken = "spare-taken",
+        /// Background work: a copy is not what the first one is.
+        CopiesDiffer = "copies-differ",
+        /// Background work: parity is made from the data.
+        ParityRemade = "parity-remade",
         /// Background work: a column cannot be read.
         WorkRefused = "work-refused",
         /// Stripe: the same while the stripe of its band is stuck in a write.

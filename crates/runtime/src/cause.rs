@@ -21,6 +21,7 @@ impl fmt::Display for CauseWords<'_> {
             Asked::Zero => "zeroing",
             Asked::Flush => "flush",
             Asked::Superblock => "superblock write",
+            Asked::Nothing => return formatter.write_str("a person said so"),
             Asked::Look => return formatter.write_str("it is not there any more under its name"),
         };
         formatter.write_str(what)?;
@@ -50,6 +51,7 @@ impl fmt::Display for AnswerWords {
             Answer::OutOfBounds => formatter.write_str("the range lies outside of it"),
             Answer::ReadOnly => formatter.write_str("it was opened for reading only"),
             Answer::Injected => formatter.write_str("injected fault"),
+            Answer::Person => formatter.write_str("a person said so"),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Where it stands: kept with the request in whole sectors that its step became ([`crate::requests`]), and taken up again by
 //! [`crate::steps`] when that has been answered. What the steps are is decided by the engine's [`RequestPlan`].
 
+use braid_engine::Instant;
 use braid_engine::request::{ByteRequest, Patch, RequestPlan, Way};
 use braid_geometry::{LogicalSector, SECTOR_BYTES};
 use braid_ring::{NoMemory, Payload};
@@ -24,6 +25,8 @@ pub(crate) struct Client {
     pub(crate) asker: Asker,
     /// It waits for the members.
     pub(crate) is_urgent: bool,
+    /// When it asked, if that is to be known ([`crate::pacing`]).
+    pub(crate) began: Option<Instant>,
 }
 
 impl Client {

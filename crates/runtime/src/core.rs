@@ -16,6 +16,7 @@ use crate::clock::Clock;
 use crate::events::{ArrayEvent, ShardEvent};
 use crate::log;
 use crate::members::Members;
+use crate::pacing::Pacing;
 use crate::requests::Requests;
 use crate::scheduling::Scheduling;
 use crate::sync::flaw::{self, Flaw};
@@ -66,11 +67,14 @@ pub(crate) struct Core {
     pub(crate) clock: Clock,
     pub(crate) alarm: Alarm,
     pub(crate) turns: Turns,
+    pub(crate) pacing: Pacing,
     pub(crate) scheduling: Mutex<Scheduling>,
     pub(crate) watch: Watch,
     pub(crate) end: End,
     /// The times of superblocks, and what they said last.
     pub(crate) updates: Updates,
+    /// Held while a person changes who is a member: one at a time.
+    pub(crate) membership: Mutex<()>,
     /// When members sit out, as a person has set it.
     pub(crate) sit_out: Mutex<SitOut>,
     /// Workers, where io_uring is used.

@@ -31,7 +31,7 @@ use braid_ring::{Wake, Worker};
 use smallvec::SmallVec;
 
 use crate::core::{AbortOnPanic, Core};
-use crate::events::{ArrayEvent, Machine, ShardEvent};
+use crate::events::{ArrayEvent, Machine, MemberChange, ShardEvent};
 use crate::executor::submitter::{Heard, Submitter, follows, request};
 use crate::log;
 use crate::members::operation::Operation;
@@ -135,6 +135,7 @@ impl Core {
                 ShardEvent::SlowMembers(slow_members) => {
                     shard.handle_slow_members(now, slow_members)
                 }
+                ShardEvent::Work(work) => shard.handle_work(now, work),
                 ShardEvent::Timeout => shard.handle_timeout(now),
             }
         }
@@ -271,10 +272,24 @@ impl Core {
                 ArrayEvent::FlushRequest(request) => array.handle_flush_request(now, request),
                 ArrayEvent::MemberLost(cause) => array.handle_member_gone(now, cause),
                 ArrayEvent::SitOut(settings) => array.handle_sit_out(now, settings),
+                ArrayEvent::Member(change, answer) => {
+                    let changed = match change {
+                        MemberChange::Add(member, number, wanted, tears) => {
+                            array.handle_member_added(now, (member, number), wanted, tears)
+                        }
+                        MemberChange::Fail(member) => array.handle_fail_request(now, member),
+                        MemberChange::Remove(member) => array.handle_remove_request(now, member),
+                    };
+                    // A person who does not wait any more needs no answer.
+                    let _ = answer.send(changed);
+                }
+                ArrayEvent::Job(request) => array.handle_job_request(now, request),
+                ArrayEvent::Pace => {}
                 ArrayEvent::Timeout => array.handle_timeout(now),
                 ArrayEvent::Stop => array.handle_stop(now),
             }
         }
+        let pace_at = self.pacing.turn(now, array, || self.clients.in_flight.count());
         while let Some(effect) = array.poll_effect() {
             match effect {
                 ArrayEffect::Publish(view) => {
@@ -321,6 +336,13 @@ impl Core {
                 ArrayEffect::Flush { member } => {
                     effects.operations.push((member, Operation::Flush));
                 }
+                ArrayEffect::Work { shard, work } => {
+                    self.shard(shard).combiner.push(ShardEvent::Work(work));
+                    let machine = Machine::Shard(shard);
+                    if !effects.machines.contains(&machine) {
+                        effects.machines.push_back(machine);
+                    }
+                }
                 ArrayEffect::Answer { request, result } => effects.answers.push((request, result)),
                 ArrayEffect::Notice(notice) => {
                     if let Notice::Recorded { .. } = notice {
@@ -337,7 +359,8 @@ impl Core {
             }
         }
         // Under ownership, so that an older moment never replaces a newer one.
-        self.arm(self.alarm.set(Machine::Array, array.poll_timeout()));
+        let due = array.poll_timeout().into_iter().chain(pace_at).min();
+        self.arm(self.alarm.set(Machine::Array, due));
     }
 
     /// Notes at the members where the view has them.
@@ -347,7 +370,7 @@ impl Core {
             if let Some(view) = view
                 && let Some(member) = members.get(view.id)
             {
-                member.note_view(slot, view);
+                member.note_view(slot);
             }
         }
     }

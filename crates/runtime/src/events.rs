@@ -5,13 +5,17 @@
 
 use braid_engine::SitOut;
 use braid_engine::Tuning;
-use braid_engine::array::{ArrayView, MemberId, MetadataArea};
+use braid_engine::array::{ArrayView, JobRequest, MemberId, MemberRefusal, MetadataArea};
 use braid_engine::cause::Cause;
 use braid_engine::computation::Computation;
 use braid_engine::effect::{MemberIoDone, Report, SlowMembers};
 use braid_engine::request::{Piece, RequestId, ShardIndex};
+use braid_engine::work::Work;
+
+use braid_geometry::Slot;
 
 use crate::sync::Arc;
+use crate::sync::mpsc::Sender;
 
 /// An event for a shard.
 pub(crate) enum ShardEvent {
@@ -23,6 +27,7 @@ pub(crate) enum ShardEvent {
     WriteBack(u64),
     Tuning(Tuning),
     SlowMembers(Arc<SlowMembers>),
+    Work(Work),
     Timeout,
 }
 
@@ -34,8 +39,23 @@ pub(crate) enum ArrayEvent {
     FlushRequest(RequestId),
     MemberLost(Cause),
     SitOut(SitOut),
+    Job(JobRequest),
+    Member(MemberChange, Sender<Result<(), MemberRefusal>>),
+    /// How fast jobs go is to be looked at.
+    Pace,
     Timeout,
     Stop,
+}
+
+/// What a person wants of the members.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum MemberChange {
+    /// One comes: its name, its number in the role table, the slot that it is to have, and whether its superblock tears.
+    Add(MemberId, u16, Option<Slot>, bool),
+    /// One fails.
+    Fail(MemberId),
+    /// One goes.
+    Remove(MemberId),
 }
 
 /// A machine to look at.

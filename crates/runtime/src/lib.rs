@@ -30,7 +30,7 @@
 //!   steps                    executor/                   a client's request, step by step; the way to a member
 //!   core                                                 what the threads of one array share
 //!   ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-//!   client_request, requests, arena   members/   alarm, workers   turns   updates   watch   write_admission   log
+//!   client_request, requests, arena   members/   alarm, workers   turns   pacing   updates   watch   write_admission   log
 //!                                                        parts of it, each of which knows little of the others
 //!   client, events, options, cache, scheduling, cause, clock, waiter, shared_bytes, sync/          values, and hand-overs
 //! ```
@@ -79,8 +79,11 @@ mod membership;
 mod models;
 #[cfg(not(loom))]
 mod open;
+mod operator;
 #[cfg(not(loom))]
 mod options;
+#[cfg(not(loom))]
+mod pacing;
 mod requests;
 #[cfg(not(loom))]
 mod scheduling;
@@ -115,6 +118,8 @@ pub use client::{Done, Outcome, VolumeError, VolumeOperation};
 #[cfg(not(loom))]
 pub use extents::Extent;
 #[cfg(not(loom))]
+pub use operator::{AddError, RemoveError};
+
 pub use open::{OpenError, OpenMember};
 #[cfg(not(loom))]
 pub use options::{Direct, Io, Options};
@@ -129,7 +134,11 @@ pub use braid_dispatch::{
     Counters as ElevatorCounters, Depth, Policy, Settings as ElevatorSettings,
 };
 pub use braid_elevator::{MultiplexerSettings, Slice};
-pub use braid_engine::array::{MemberId, Notice};
+pub use braid_engine::array::{
+    ArrayView, Gate, JobEnd, JobKind, JobProgress, JobRequest, MemberId, MemberRefusal, MemberView,
+    Notice,
+};
 pub use braid_engine::cause::{Answer, Asked, Cause};
 pub use braid_engine::{CacheMode, Counters, SitOut};
+pub use braid_pace::{GovernorSettings, Look, Phase};
 pub use braid_ring::{Payload, Workers};

@@ -125,6 +125,35 @@ pub(crate) fn notice(
             after_ms,
             "member is read again"
         ),
+        Notice::JobBegan(progress) => info!(
+            target: ARRAY,
+            job = field::debug(progress.kind),
+            done = progress.done,
+            end = progress.end,
+            "job has begun"
+        ),
+        Notice::JobEnded { progress, end } => info!(
+            target: ARRAY,
+            job = field::debug(progress.kind),
+            result = field::debug(end),
+            done = progress.done,
+            end = progress.end,
+            differing_sectors = progress.differing,
+            written_sectors = progress.written,
+            "job has ended"
+        ),
+        Notice::SpareTaken { member, slot } => info!(
+            target: ARRAY,
+            member = path(member),
+            slot = slot.0,
+            "spare takes the place of a member that is missing"
+        ),
+        Notice::Recovered { member, slot } => info!(
+            target: ARRAY,
+            member = path(member),
+            slot = slot.0,
+            "member is recovered"
+        ),
         Notice::Recorded { events } => info!(
             target: ARRAY,
             events,

@@ -2,13 +2,12 @@
 
 use braid_assembly::{AssembledArray, Occupant};
 use braid_dispatch::Combiner;
-use braid_engine::Shard;
-use braid_engine::array::{Array, ArrayEffect, MemberId, MemberSetup, Notice};
+use braid_engine::array::{Array, ArrayEffect, JobAllowance, MemberId, MemberSetup, Notice};
 use braid_engine::cause::Asked;
 use braid_engine::open::{
     Joined, Levelled, Manner, Opening, OpeningError, can_miss, levelling, opening,
 };
-use braid_engine::request::Regions;
+use braid_engine::{Instant, Shard};
 use braid_member::{DirectError, Member, MemberError, MemberKind};
 use braid_ondisk::Superblock;
 use braid_ring::RingError;
@@ -24,6 +23,7 @@ use crate::log;
 use crate::members::Members;
 use crate::members::handle::{self, Place};
 use crate::options::{Direct, Options};
+use crate::pacing::Pacing;
 use crate::requests::Requests;
 use crate::sync::{Arc, Mutex};
 use crate::turns::Turns;
@@ -104,6 +104,8 @@ impl Volume {
         let manner = Manner {
             read_only: options.read_only,
             shards: options.shards,
+            cache: options.cache.config(&assembled.geometry, options.shards, room_bytes()),
+            jobs_paused: options.jobs_paused,
             zero_is_fast,
             clean_delay_ms: options.clean_delay_ms,
         };
@@ -114,12 +116,15 @@ impl Volume {
         let has_file = joining.iter().any(|one| one.open.device.raw().is_some());
         let workers = Drivers::start(options, has_file).map_err(OpenError::Ring)?;
         let geometry = assembled.geometry.clone();
-        let config = options.cache.config(&geometry, options.shards, room_bytes());
+        let config = manner.cache;
+        let regions = opening.setup.regions;
         let mut array = Array::new(opening.setup);
         let Some(ArrayEffect::Publish(view)) = array.poll_effect() else {
             unreachable!("an array's first effect is its first view");
         };
-        let clients = Clients::new(Regions::new(&geometry, options.shards));
+        // From the start a job asks for what it is allowed.
+        array.handle_job_allowance(Instant::default(), JobAllowance::default());
+        let clients = Clients::new(regions);
         let shard = || Shard::new(config, Arc::clone(&view));
         let cell = |_| cell((shard(), &joining), &clients.requests);
         let shards = (0..options.shards).map(cell).collect::<Result<_, _>>()?;
@@ -136,14 +141,19 @@ impl Volume {
             clock: Clock::new(),
             alarm: Alarm::new(options.shards),
             turns,
+            pacing: Pacing::new(options.job_pace),
             scheduling: Mutex::default(),
             sit_out: Mutex::new(options.sit_out),
             watch: Watch::start(watch)?,
             end: End::default(),
+            membership: Mutex::default(),
             updates: Updates::new(&assembled.newest),
             workers,
         });
         begin(&core, joining)?;
+        // A job may be due.
+        core.array.push(ArrayEvent::Timeout);
+        core.drive(Machine::Array);
         core.schedule(|chosen| chosen.clone_from(&options.scheduling));
         not_recorded.into_iter().for_each(|(id, not_recorded)| lose(&core, id, &not_recorded));
         let made = (options, zero_is_fast, config.stripes_max);
@@ -298,7 +308,7 @@ fn joining(opening: &Opening, mut members: Vec<Option<OpenMember>>) -> Vec<Joini
         let is_it = |setup: &Option<MemberSetup>| setup.as_ref().is_some_and(|one| one.id.0 == id);
         let slot = (0..).zip(&opening.setup.slots).find(|(_, setup)| is_it(setup));
         let slot = slot.map(|(slot, _)| slot);
-        let place = Place { slot, recovered_sectors: joined.recovered_sectors };
+        let place = Place { slot };
         Joining { id: MemberId(id), open, place }
     };
     (0..).zip(&opening.members).map(join).collect()

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use braid_engine::SitOut;
+use braid_pace::GovernorSettings;
 use braid_ring::Workers;
 
 use crate::cache::Cache;
@@ -48,6 +49,10 @@ pub struct Options {
     pub threads_per_member: usize,
     /// When a slow member is read around.
     pub sit_out: SitOut,
+    /// Whether jobs (resync, recovery, check) wait until they are told to go on ([`crate::Volume::request_job`]).
+    pub jobs_paused: bool,
+    /// How jobs give way to clients.
+    pub job_pace: GovernorSettings,
     /// Milliseconds without a write after which the superblocks turn clean (md's `safe_mode_delay`).
     pub clean_delay_ms: u64,
     /// How members are read and written.
@@ -67,6 +72,8 @@ impl Default for Options {
             scheduling: Scheduling::default(),
             threads_per_member: 4,
             sit_out: SitOut::default(),
+            jobs_paused: false,
+            job_pace: GovernorSettings::default(),
             // md's own default is 201 ms.
             clean_delay_ms: 200,
             io: Io::Auto,

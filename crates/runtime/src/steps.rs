@@ -35,8 +35,19 @@ impl Core {
         if client.is_urgent {
             self.turns.appease();
         }
+        if let Some(began) = client.began {
+            self.pacing.ended(&self.clock, began);
+        }
         client.tell(outcome);
         self.clients.in_flight.leave();
+    }
+
+    /// A client's request that is timed has begun: whether it is the first after a silence.
+    pub(crate) fn note_client(&self, machines: &mut Machines) {
+        if self.pacing.ends_silence() {
+            self.array.push(ArrayEvent::Pace);
+            machines.push_back(Machine::Array);
+        }
     }
 
     /// Begins a request that is allowed.

@@ -2,13 +2,15 @@
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
 use braid_elevator::Slice;
-use braid_engine::array::{Array, MemberId};
+use braid_engine::array::{Array, ArrayView, JobProgress, JobRequest, MemberId};
 use braid_engine::request::{self, Allowed, ByteOperation, ByteRequest, Denial, ShardIndex};
 use braid_engine::{Counters, Shard, SitOut};
 use braid_geometry::{Geometry, SECTOR_BYTES};
 use braid_member::DirectError;
+use braid_pace::{GovernorSettings, Look};
 use braid_ring::Payload;
 
 use crate::cache::Cache;
@@ -144,6 +146,40 @@ impl Volume {
         core.schedule_again();
     }
 
+    /// Asks something of the jobs.
+    pub fn request_job(&self, request: JobRequest) {
+        self.core.array.push(ArrayEvent::Job(request));
+        self.core.drive(Machine::Array);
+    }
+
+    /// How far the job is, if there is one.
+    #[must_use]
+    pub fn job(&self) -> Option<JobProgress> {
+        let core = &self.core;
+        core.array.inspect(|array| array.job(), || core.drive(Machine::Array))
+    }
+
+    /// How jobs give way to clients.
+    #[must_use]
+    pub fn job_pace(&self) -> GovernorSettings {
+        self.core.pacing.settings()
+    }
+
+    /// The same from now on, under load or not.
+    pub fn set_job_pace(&self, settings: GovernorSettings) {
+        let core = &self.core;
+        log::tuned("job-pace", &settings);
+        core.pacing.set(core.clock.now(), settings);
+        core.array.push(ArrayEvent::Pace);
+        core.drive(Machine::Array);
+    }
+
+    /// What keeps the job's pace does at the moment; none without a job.
+    #[must_use]
+    pub fn job_look(&self) -> Option<Look> {
+        self.core.pacing.look()
+    }
+
     /// When a slow member is read around.
     #[must_use]
     pub fn sit_out(&self) -> SitOut {
@@ -163,6 +199,19 @@ impl Volume {
     #[must_use]
     pub fn recorded(&self) -> Option<Recorded> {
         self.core.updates.recorded()
+    }
+
+    /// The array as it was last published: which member is in which slot, and whether writes may start. What failed is out of it
+    /// once the survivors' superblocks say so.
+    #[must_use]
+    pub fn view(&self) -> Arc<ArrayView> {
+        Arc::clone(&self.core.view.lock().expect("looking does not panic"))
+    }
+
+    /// What a member is called: its path as it was given. None if there is none of this name.
+    #[must_use]
+    pub fn member_path(&self, member: MemberId) -> Option<PathBuf> {
+        self.core.members.load().get(member).map(|handle| handle.path().to_path_buf())
     }
 
     /// Members that sit out now.
@@ -285,7 +334,8 @@ impl Volume {
         let was_running =
             flaw::has(Flaw::CheckBeforeCount) && !self.stopping.load(Ordering::SeqCst);
         core.clients.in_flight.enter();
-        let client = Client { asker, is_urgent: is_waited_for(&operation) };
+        let began = if is_timed(&operation) { core.pacing.begins(&core.clock) } else { None };
+        let client = Client { asker, is_urgent: is_waited_for(&operation), began };
         if client.is_urgent {
             core.turns.urge();
         }
@@ -304,7 +354,12 @@ impl Volume {
             log::refused(&request, &denial);
             return core.tell(client, Outcome { result: Err(denial), payload });
         }
-        self.drive(|machines| core.start(&request, payload, client, machines));
+        self.drive(|machines| {
+            core.start(&request, payload, client, machines);
+            if began.is_some() {
+                core.note_client(machines);
+            }
+        });
     }
 
     /// Lets `begin` say which machines have something to do, and drives them.
@@ -352,6 +407,11 @@ fn denied(denial: Denial) -> VolumeError {
         Denial::ReadOnly => VolumeError::ReadOnly,
         Denial::NotFast => VolumeError::NotFast,
     }
+}
+
+/// Whether how long it takes says what clients feel.
+fn is_timed(operation: &VolumeOperation) -> bool {
+    matches!(operation, VolumeOperation::Read { .. } | VolumeOperation::Write { .. })
 }
 
 /// Whether the client waits for the members to have it.

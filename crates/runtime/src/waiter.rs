@@ -94,6 +94,10 @@ impl InFlight {
         self.state.lock().expect("counting does not panic").requests += 1;
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.state.lock().expect("counting does not panic").requests
+    }
+
     pub(crate) fn leave(&self) {
         let mut state = self.state.lock().expect("counting does not panic");
         state.requests -= 1;

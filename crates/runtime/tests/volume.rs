@@ -3,6 +3,7 @@
 
 #[path = "kit/client.rs"]
 mod client;
+#[allow(dead_code, reason = "the kit of all tests")]
 mod kit;
 
 use std::sync::{Arc, Mutex};
@@ -12,7 +13,9 @@ use braid_geometry::Level;
 use braid_member::Member;
 use braid_member::layer::{Fault, Operation};
 use braid_ondisk::{SuperblockUpdate, Timestamp};
-use braid_runtime::{Notice, OpenError, Payload, Volume, VolumeError, VolumeOperation};
+use braid_runtime::{
+    Gate, MemberId, Notice, OpenError, Payload, Volume, VolumeError, VolumeOperation,
+};
 use client::{Random, read, write};
 use kit::Array;
 
@@ -91,6 +94,13 @@ fn a_member_that_dies_under_load_costs_no_client_anything_and_comes_back_stale()
         assert!(read(&volume, 0, model.len()) == model, "{level}");
         volume.call(VolumeOperation::Flush).result.expect("the survivors flush");
         assert_eq!(volume.missing_count(), 1, "{level}");
+        let view = volume.view();
+        let empty: Vec<usize> =
+            (0..view.slots.len()).filter(|&at| view.slots[at].is_none()).collect();
+        assert_eq!((empty, view.gate == Gate::Broken), (vec![1], false), "{level}");
+        let first = view.slots[0].as_ref().expect("it is there").id;
+        assert!(volume.member_path(first).is_some(), "{level}");
+        assert!(volume.member_path(MemberId(u16::MAX)).is_none(), "{level}");
         assert!(volume.stop().clean, "{level}");
         let out = notices
             .lock()

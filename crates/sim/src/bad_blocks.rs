@@ -57,6 +57,13 @@ pub(crate) struct BadLogs {
     together: BTreeSet<BTreeSet<usize>>,
 }
 
+impl BadLogs {
+    /// Whether no disk has one.
+    pub(crate) fn is_none(&self) -> bool {
+        self.logs.is_empty()
+    }
+}
+
 impl Log {
     fn of(disk: usize, superblock: &Superblock, ranges: Vec<Range<u64>>) -> Self {
         let place = superblock.device.bad_block_log.expect("these versions keep a place for it");

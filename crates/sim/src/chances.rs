@@ -46,6 +46,10 @@ pub(crate) enum Purpose {
     Pauses,
     /// What is compared in the background.
     Background,
+    /// Which disks come while the array runs.
+    Joins,
+    /// What jobs are allowed.
+    Allowances,
 }
 
 /// The streams of the cycle that runs, and what is left out of it.

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 use braid_assembly::Refusal;
 use braid_engine::Instant;
-use braid_engine::array::Notice;
+use braid_engine::array::{MemberView, Notice};
 use braid_engine::request::RequestId;
 use braid_geometry::{Family, Geometry, Slot};
 use braid_ondisk::{Role, SuperblockUpdate};
@@ -72,11 +72,15 @@ impl World {
         let geometry = assembled.geometry.clone();
         layouts::check(design, &geometry);
         let superblocks = open::superblocks(&probed);
-        let manner = manner(&mut random, &chances.cut);
+        let mut manner = manner(&mut random, &chances.cut);
+        let may_lie = lying::is_lying_world(chances.of(Purpose::Lies, 1));
+        // Checkers know disks by their slots: no spare takes one here. And where disks lie, what a job writes is what a lie
+        // made of it: the taint of that is not followed.
+        let may_have_jobs = design.spares == 0 && !may_lie;
+        manner.jobs_paused |= !may_have_jobs;
         let machines = open::start(&assembled, superblocks, &presented, manner);
         let data_offset = machines.members[0].data_offset();
         let superblock = machines.members[0].superblock_sectors();
-        let may_lie = lying::is_lying_world(chances.of(Purpose::Lies, 1));
         write_image(
             &mut disks,
             &geometry,
@@ -92,9 +96,11 @@ impl World {
             bad_logs,
             taint: Taint::new(may_lie, disks.len(), (data_offset, superblock)),
             geometry,
+            may_have_jobs,
             disks,
             out: BTreeSet::new(),
             unsure: BTreeSet::new(),
+            came: BTreeSet::new(),
             absent: BTreeSet::new(),
             chances,
             clock: Clock { step: 1, now },
@@ -156,6 +162,8 @@ impl World {
         self.plan_elevators(times);
         self.plan_pauses(times);
         self.plan_background(times);
+        self.plan_joins(times);
+        self.plan_allowances(times);
         self.trust();
         let moment = Moment::any(self);
         let end = self.clock.step + steps;
@@ -180,7 +188,11 @@ impl World {
 
     pub(crate) fn standing(&self) -> Standing {
         let view = &self.engine.machines.shards[0].view;
-        let disk = |slot: u16| view.member(Slot(slot)).map(|member| self.disk_index(member.id));
+        // One that is being recovered makes up for nothing yet.
+        let holds_all = |member: &&MemberView| member.recovered_sectors == u64::MAX;
+        let disk = |slot: u16| {
+            view.member(Slot(slot)).filter(holds_all).map(|member| self.disk_index(member.id))
+        };
         Standing {
             geometry: self.geometry.clone(),
             occupants: (0..self.geometry.slots()).map(disk).collect(),
@@ -487,6 +499,7 @@ pub(crate) fn manner(random: &mut Random, cut: &Cut) -> Manner {
         read_only: false,
         shards: if cut.one_shard { 1 } else { shards },
         cache: cache::any(random, cut),
+        jobs_paused: random.chance(50),
         zero_is_fast: random.chance(50),
         clean_delay_ms: CLEAN_DELAY_MS,
     }

@@ -119,6 +119,11 @@ impl Elevators {
     }
 
     /// Whether anything waits or is out.
+    /// Members that there are elevators for.
+    pub(crate) fn members(&self) -> usize {
+        self.each.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.each.iter().all(Elevator::is_empty)
     }

@@ -68,11 +68,17 @@ pub(crate) enum Mishap {
     SetsElevators {
         seed: u64,
     },
+    /// Nor this: from now on a driver says how much jobs may ask for, and that is little.
+    AllowsLittle {
+        seed: u64,
+    },
     /// Nor this: a job compares a band of this chunk row.
     Compares {
         row: u64,
         seed: u64,
     },
+    /// Nor this: a new disk takes the place of one that is out.
+    Joins,
 }
 
 impl Mishap {
@@ -96,7 +102,9 @@ impl Mishap {
             Self::Pauses => "disk-pauses",
             Self::GoesOn => "disk-goes-on",
             Self::SetsElevators { .. } => "elevators-set",
+            Self::AllowsLittle { .. } => "jobs-allowed-little",
             Self::Compares { .. } => "band-is-compared",
+            Self::Joins => "disk-comes",
         }
     }
 }

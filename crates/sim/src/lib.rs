@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::cast_possible_truncation, reason = "a small world: all its numbers are small")]
 
+mod allowances;
 mod background;
 mod bad_blocks;
 mod cache;
@@ -43,6 +44,7 @@ mod elevators;
 mod fault;
 mod held;
 pub mod histories;
+mod joins;
 mod lies;
 mod lost;
 mod lying;

@@ -138,8 +138,12 @@ fn every_single_tainted_column_is_found() {
                 world.disks[usize::from(slot)].rot(DATA + sector, sector, true);
                 let slots = vec![DATA; usize::from(design.slots)];
                 let slots: Vec<_> = slots.into_iter().enumerate().map(Some).collect();
-                let areas =
-                    |is_honest| Areas { disks: &world.disks, slots: slots.clone(), is_honest };
+                let areas = |is_honest| Areas {
+                    disks: &world.disks,
+                    slots: slots.clone(),
+                    promised: Vec::new(),
+                    is_honest,
+                };
                 assert_eq!(
                     agrees(&world.geometry, &areas(false), strip),
                     Some(false),
@@ -158,7 +162,7 @@ fn every_single_tainted_column_is_found() {
 
 fn areas_of(world: &World) -> Areas<'_> {
     let slots = (0..world.disks.len()).map(|disk| Some((disk, DATA))).collect();
-    Areas { disks: &world.disks, slots, is_honest: false }
+    Areas { disks: &world.disks, slots, promised: Vec::new(), is_honest: false }
 }
 
 #[test]

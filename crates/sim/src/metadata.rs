@@ -63,6 +63,13 @@ impl Metadata {
         self.torn.contains(&disk)
     }
 
+    /// A new disk has no superblock before it is told anything.
+    pub(crate) fn is_blank(&mut self, disk: usize) {
+        self.torn.insert(disk);
+        self.torn_together.remove(&disk);
+        self.apart.retain(|(one, other)| *one != disk && *other != disk);
+    }
+
     /// What tore this disk's superblock was no cut.
     pub(crate) fn tore_by_error(&mut self, disk: usize) {
         self.torn_together.remove(&disk);

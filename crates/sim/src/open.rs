@@ -33,7 +33,6 @@ pub(crate) struct Member {
     /// Index of its disk.
     pub(crate) disk: usize,
     pub(crate) superblock: Superblock,
-    pub(crate) recovered_sectors: u64,
 }
 
 impl Member {
@@ -54,7 +53,7 @@ impl Member {
         id: MemberId,
         (state, time): (&SuperblockState, Timestamp),
     ) -> (u64, Vec<u8>) {
-        let update = update_for(&self.superblock, id, self.recovered_sectors, state, time);
+        let update = update_for(&self.superblock, id, state, time);
         self.superblock.apply(&update);
         (self.superblock.offset_bytes() / SECTOR as u64, self.superblock.to_bytes())
     }
@@ -144,6 +143,7 @@ pub(crate) struct Manner {
     pub(crate) read_only: bool,
     pub(crate) shards: u16,
     pub(crate) cache: CacheConfig,
+    pub(crate) jobs_paused: bool,
     pub(crate) zero_is_fast: bool,
     pub(crate) clean_delay_ms: u64,
 }
@@ -201,6 +201,8 @@ pub(crate) fn start(
     let wanted = open::Manner {
         read_only: manner.read_only,
         shards: manner.shards,
+        cache: manner.cache,
+        jobs_paused: manner.jobs_paused,
         zero_is_fast: manner.zero_is_fast,
         clean_delay_ms: manner.clean_delay_ms,
     };
@@ -210,14 +212,13 @@ pub(crate) fn start(
     let members = opening.members.iter().map(|joined| Member {
         disk: presented[joined.index],
         superblock: superblocks[joined.index].take().expect("assembly chose it"),
-        recovered_sectors: joined.recovered_sectors,
     });
     let members = members.collect();
+    let regions = opening.setup.regions;
     let mut array = Array::new(opening.setup);
     let Some(ArrayEffect::Publish(view)) = array.poll_effect() else {
         unreachable!("an array's first effect is its first view")
     };
-    let regions = Regions::new(&assembled.geometry, manner.shards);
     let shards = (0..manner.shards).map(|_| shard_side(manner, &view));
     let times = UpdateTimes::after(&assembled.newest);
     Machines { times, shards: shards.collect(), array, members, regions }

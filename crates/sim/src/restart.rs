@@ -123,7 +123,11 @@ impl World {
     /// Checks what a clean array promises, and starts it. False if power was cut meanwhile.
     pub(crate) fn enter(&mut self, decision: &Decision, assembled: &AssembledArray) -> bool {
         let Ok(ready) = self.make_ready(decision, assembled) else { return false };
-        let manner = manner(&mut self.chances.openings, &self.chances.cut);
+        let mut manner = manner(&mut self.chances.openings, &self.chances.cut);
+        manner.jobs_paused |= !self.may_have_jobs;
+        // Nor may one that came, and had no slot yet when power was cut, take another than its own.
+        let came = |index: &usize| !self.is_spare(decision.presented[*index]);
+        manner.jobs_paused |= assembled.spares.iter().any(came);
         self.start(ready, assembled, &decision.presented, manner);
         true
     }
@@ -304,9 +308,14 @@ impl World {
         let all = 0..self.disks.len();
         self.absent = all.filter(|disk| !chosen.contains(disk)).collect();
         self.unsure.extend(self.absent.iter().filter(|disk| !self.out.contains(disk)));
+        // One that came, and had no slot yet when power was cut, holds nothing.
+        let waiting = machines.array.spares().into_iter();
+        let waiting = waiting.map(|id| machines.members[usize::from(id.0)].disk);
+        self.out.extend(waiting.filter(|disk| *disk < usize::from(self.geometry.slots())));
         let order = Order::seeded(&mut self.chances.openings);
         let order = self.chances.order(order);
         self.engine = Engine::new(machines, order, self.clock.now);
+        self.came.clear();
         let mut random = Random::new(self.chances.openings.next());
         self.set_elevators(&mut random);
         let events = self.engine.machines.array.events();

@@ -24,6 +24,7 @@ use braid_engine::request::{RequestId, ShardIndex};
 use braid_engine::{Instant, computation};
 use braid_geometry::Geometry;
 
+use crate::allowances::Allowances;
 use crate::background::Background;
 use crate::bad_blocks::BadLogs;
 use crate::causes::Failures;
@@ -84,6 +85,8 @@ pub(crate) struct Engine {
     pub(crate) held: Held,
     pub(crate) lost: LostSectors,
     pub(crate) background: Background,
+    /// Who says how much jobs may ask for; none where they may ask for all.
+    pub(crate) allowances: Option<Allowances>,
     pub(crate) clients: Clients,
     pub(crate) plan: Plan,
     pub(crate) order: Order,
@@ -104,7 +107,8 @@ pub(crate) struct Engine {
 
 impl Engine {
     pub(crate) fn new(machines: Machines, order: Order, now: Instant) -> Self {
-        let elevators = Elevators::straight(machines.members.len(), now);
+        // Some for members that come.
+        let elevators = Elevators::straight(2 * machines.members.len() + 2, now);
         let phase = Phase::Clean.after(machines.shards[0].view.gate);
         Self {
             machines,
@@ -114,6 +118,7 @@ impl Engine {
             held: Held::default(),
             lost: LostSectors::default(),
             background: Background::default(),
+            allowances: None,
             clients: Clients::default(),
             plan: Plan::default(),
             order,
@@ -153,11 +158,15 @@ impl Engine {
 
 pub(crate) struct World {
     pub(crate) geometry: Geometry,
+    /// Whether jobs may run by themselves.
+    pub(crate) may_have_jobs: bool,
     pub(crate) disks: Vec<Disk>,
     /// Disks that the array has said are out: never to be believed again until they are rebuilt.
     pub(crate) out: BTreeSet<usize>,
     /// Disks that came to harm, or were not there, and of which the array said nothing: in or out.
     pub(crate) unsure: BTreeSet<usize>,
+    /// Members that came in this run.
+    pub(crate) came: BTreeSet<MemberId>,
     /// Disks that do not take part in this run: out as soon as it answers a write.
     pub(crate) absent: BTreeSet<usize>,
     pub(crate) model: Model,
@@ -191,10 +200,12 @@ impl World {
         if !self.engine.plan.faults.is_empty() {
             self.let_faults_happen();
         }
+        self.allow_now_and_then();
         let offer = self.offer(issue);
         let engine = &self.engine;
         let choice = choose(&engine.pending, offer, &engine.order, &mut self.chances.schedule);
         match choice {
+            None if self.allow_at_last() => {}
             None => return Did::Nothing,
             Some(Choice::Event(class)) => self.let_event_happen(class),
             Some(Choice::Inbox) => self.open_letter(),
@@ -298,6 +309,8 @@ impl World {
             Mishap::Pauses => disk.ills.stalled = true,
             Mishap::GoesOn => self.goes_on(index),
             Mishap::SetsElevators { seed } => self.set_elevators(&mut Random::new(seed)),
+            Mishap::Joins => self.a_disk_joins(index),
+            Mishap::AllowsLittle { seed } => self.allow_little(seed),
             Mishap::Compares { row, seed } => self.ask_for_comparison(row, seed),
             Mishap::Tunes(tuning) => {
                 for side in &mut self.engine.machines.shards {
@@ -603,6 +616,11 @@ impl World {
                     for side in &mut self.engine.machines.shards {
                         side.inbox.push_back(Message::WriteBack(round));
                     }
+                }
+                ArrayEffect::Work { shard, work } => {
+                    self.check_allowed(&work);
+                    let side = &mut self.engine.machines.shards[usize::from(shard.0)];
+                    side.inbox.push_back(Message::Work(work));
                 }
                 ArrayEffect::Answer { request, result } => self.flush_answered(request, result),
                 ArrayEffect::Notice(notice) => self.heard(notice),

@@ -8,7 +8,8 @@ use super::tree::Tree;
 use super::{Finding, Rule};
 
 /// Crates whose root says `#![forbid(unsafe_code)]`.
-const FORBIDDEN: [&str; 10] = [
+const FORBIDDEN: [&str; 12] = [
+    "control",
     "hooks",
     "sync",
     "geometry",
@@ -17,6 +18,7 @@ const FORBIDDEN: [&str; 10] = [
     "engine",
     "assembly",
     "dispatch",
+    "pace",
     "member",
     "lab",
 ];
@@ -130,6 +132,7 @@ mod tests {
         let comment = "//! #![forbid(unsafe_code)]\n";
         forbid(
             &tree(&[
+                ("crates/control/src/lib.rs", good),
                 ("crates/hooks/src/lib.rs", good),
                 ("crates/sync/src/lib.rs", good),
                 ("crates/geometry/src/lib.rs", good),
@@ -139,6 +142,7 @@ mod tests {
                 ("crates/assembly/src/lib.rs", good),
                 ("crates/member/src/lib.rs", good),
                 ("crates/dispatch/src/lib.rs", good),
+                ("crates/pace/src/lib.rs", good),
                 ("crates/lab/src/lib.rs", good),
             ]),
             &mut findings,

@@ -16,7 +16,7 @@ pub(crate) struct Args {
 }
 
 /// What `mdadm` calls it, and what it is here.
-const MDADM: [(&str, &str); 10] = [
+const MDADM: [(&str, &str); 15] = [
     ("mdadm --create /dev/md/NAME -l5 -n3 A B C", "braid create NAME --level 5 A B C"),
     ("... --chunk=512 --layout=ls missing", "... --chunk 512K --layout left-symmetric missing"),
     ("... --assume-clean", "... --assume-clean"),
@@ -25,8 +25,13 @@ const MDADM: [(&str, &str); 10] = [
     ("mdadm --assemble --readonly ...", "braid serve --read-only A B C"),
     ("mdadm --assemble --force ...", "connect what is missing; or braid serve --accept-risk A B C"),
     ("mdadm --examine A", "braid examine A"),
-    ("mdadm --stop /dev/md/NAME", "kill -TERM the braid that serves it"),
-    ("--detail, --add, --fail, --grow, --monitor", "not there yet"),
+    ("mdadm --stop /dev/md/NAME", "braid stop NAME"),
+    ("mdadm --detail /dev/md/NAME, /proc/mdstat", "braid status NAME, braid status"),
+    ("mdadm --detail --test /dev/md/NAME", "braid status NAME --exit-code"),
+    ("mdadm --wait /dev/md/NAME", "braid wait NAME --for idle"),
+    ("echo check > /sys/block/MD/md/sync_action", "braid check NAME"),
+    ("mdadm --monitor --program=CMD --mail=ADDRESS", "braid serve --on-event CMD --mail ADDRESS"),
+    ("--add, --fail, --grow", "not there yet"),
 ];
 
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {

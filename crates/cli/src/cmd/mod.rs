@@ -1,12 +1,22 @@
 //! The verbs, one file each, and what all of them are given.
 
+mod check;
 mod create;
 mod demo;
 mod elevators;
+mod events;
 mod examine;
+mod get;
 mod help;
+mod history;
+mod jobs;
+mod list;
 pub(crate) mod serve;
-mod tune;
+mod set;
+mod status;
+mod stop;
+mod wait;
+mod watching;
 
 use std::path::PathBuf;
 
@@ -36,7 +46,7 @@ pub(crate) struct Options {
     /// When to use colour.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     color: ColourWhen,
-    /// Where saved superblocks go, and how new arrays were when they were last served.
+    /// Where saved superblocks go, how new arrays were when they were last served, and what happened to them.
     #[arg(long, global = true, value_name = "FOLDER")]
     state_dir: Option<PathBuf>,
 }
@@ -49,11 +59,33 @@ pub(crate) enum Command {
     Serve(Box<serve::Args>),
     /// Say what is on members and what they would make together. Never writes.
     Examine(examine::Args),
-    /// Look at the settings of an array that is being served, and change them: stripe cache, elevators,
-    /// multiplexer.
-    Tune(tune::Args),
+    /// Say how arrays that are being served are, what is wrong with them, and what to do.
+    Status(status::Args),
+    /// List the arrays that are being served.
+    List(list::Args),
+    /// Show the settings of an array that is being served.
+    Get(get::Args),
+    /// Change settings of an array that is being served: stripe cache, elevators, multiplexer, clients.
+    #[command(visible_alias = "tune")]
+    Set(set::Args),
+    /// Stop an array that is being served, and wait until it has stopped.
+    Stop(stop::Args),
+    /// Read all of an array that is being served and compare it with its redundancy; return when that is over.
+    Check(check::Args),
+    /// Have the resync, recovery or check of an array wait; clients are served on.
+    Pause(jobs::PauseArgs),
+    /// Have the jobs of an array go on.
+    Resume(jobs::ResumeArgs),
+    /// Have what is missing rebuilt: what was paused goes on, and what could not be finished is tried again.
+    Rebuild(jobs::RebuildArgs),
+    /// Wait until an array is rebuilt, checked, idle, or degraded.
+    Wait(wait::Args),
     /// Show what the elevators of an array that is being served do, and the multiplexer's last slices.
     Elevators(elevators::Args),
+    /// Show what happened last to arrays, and with -f what happens.
+    Events(events::Args),
+    /// Show all that is kept of what happened to arrays.
+    History(history::Args),
     /// Show the main job on temporary files, in under a minute.
     Demo(demo::Args),
     /// Explain an error code (`braid help B031`), a verb, `exit` or `mdadm`.
@@ -110,8 +142,19 @@ pub(crate) fn run(command: Command, globals: &Globals) -> Result<Exit, CliError>
         Command::Create(args) => create::run(args, globals),
         Command::Serve(args) => serve::run(*args, globals),
         Command::Examine(args) => examine::run(args, globals),
-        Command::Tune(args) => tune::run(&args, globals),
+        Command::Status(args) => status::run(&args, globals),
+        Command::List(args) => list::run(args, globals),
+        Command::Get(args) => get::run(&args, globals),
+        Command::Set(args) => set::run(&args, globals),
+        Command::Stop(args) => stop::run(&args, globals),
+        Command::Check(args) => check::run(&args, globals),
+        Command::Pause(args) => jobs::pause(&args, globals),
+        Command::Resume(args) => jobs::resume(&args, globals),
+        Command::Rebuild(args) => jobs::rebuild(&args, globals),
+        Command::Wait(args) => wait::run(&args, globals),
         Command::Elevators(args) => elevators::run(&args, globals),
+        Command::Events(args) => events::run(&args, globals),
+        Command::History(args) => history::run(&args, globals),
         Command::Demo(args) => demo::run(&args, globals),
         Command::Help(args) => help::run(&args, globals),
     }

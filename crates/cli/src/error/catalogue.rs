@@ -57,7 +57,7 @@ impl FromStr for Code {
 }
 
 /// All of them, in the order of their numbers.
-pub(crate) const CATALOGUE: [Entry; 50] = [
+pub(crate) const CATALOGUE: [Entry; 64] = [
     // The command line.
     Entry {
         code: Code::Usage,
@@ -290,6 +290,59 @@ pub(crate) const CATALOGUE: [Entry; 50] = [
                       this machine: then `--accept-older` goes on from here and forgets what was written \
                       down. Nothing was written.",
     },
+    // Jobs.
+    Entry {
+        code: Code::NoRedundancy,
+        title: "the level has no redundancy",
+        exit: Exit::Refused,
+        explanation: "RAID-0 and linear keep each byte once. There is nothing that could be compared by a check, and \
+                      nothing to rebuild a member from: one that is lost takes its part of the data with it.",
+    },
+    Entry {
+        code: Code::CheckDegraded,
+        title: "a degraded array cannot be checked",
+        exit: Exit::Refused,
+        explanation: "A check compares what members hold with what the others say it should be. Where a member is \
+                      missing the others are needed to stand in for it, and nothing is left to compare. Once the array \
+                      is rebuilt it can be checked.",
+    },
+    Entry {
+        code: Code::JobsPaused,
+        title: "jobs are paused",
+        exit: Exit::Refused,
+        explanation: "Resyncs, recoveries and checks of the array were paused, by `braid pause`, `braid set jobs=paused` \
+                      or `braid serve --jobs paused`, and none begins or goes on before `braid resume`. Clients are \
+                      served meanwhile; an array that is degraded or dirty stays so.",
+    },
+    Entry {
+        code: Code::JobRefused,
+        title: "a job could not be finished",
+        exit: Exit::Refused,
+        explanation: "A resync or a recovery met a place where more is unreadable than the level can make up for, or \
+                      found no space below a member. What it had done stays done. It is tried again when a member \
+                      comes or goes, when the array is served again, and by `braid rebuild`.",
+    },
+    Entry {
+        code: Code::NoSpare,
+        title: "there is nothing to rebuild onto",
+        exit: Exit::Refused,
+        explanation: "The array is degraded, and no spare waits to take the place of what is missing. A rebuild begins \
+                      by itself as soon as there is one.",
+    },
+    Entry {
+        code: Code::JobEnded,
+        title: "the job ended before it was over",
+        exit: Exit::Failed,
+        explanation: "A check that was waited for was ended by another command, another job came first (a member was \
+                      lost), or the array was stopped. What it had not come to was not looked at. Nothing was changed.",
+    },
+    Entry {
+        code: Code::ServedReadOnly,
+        title: "the array is served read-only",
+        exit: Exit::Refused,
+        explanation: "`serve --read-only` writes neither data nor superblocks, and jobs write both: a check, too, has \
+                      sectors that it could not read rewritten. Stop the array and serve it without `--read-only`.",
+    },
     // Members.
     Entry {
         code: Code::MemberMissing,
@@ -408,11 +461,13 @@ pub(crate) const CATALOGUE: [Entry; 50] = [
     },
     Entry {
         code: Code::NotServed,
-        title: "no array answers there",
-        exit: Exit::Failed,
-        explanation: "`braid tune` talks to the process that serves the array, through a control socket. \
-                      That socket is not there, or no server answers at it. It lies beside the NBD socket \
-                      if `braid serve` chose that itself, else where `serve --control` says.",
+        title: "no such array is being served",
+        exit: Exit::NoSuchArray,
+        explanation: "Verbs such as `status`, `set` and `stop` talk to the process that serves the array, through \
+                      its control socket. An array is found by its name or its UUID among the sockets in the \
+                      runtime folder (`/run/braid` for root, `$XDG_RUNTIME_DIR/braid` for others, or \
+                      `$BRAID_RUNTIME_DIR`), or by the path given to `serve --control`. None of them is this one. \
+                      `braid list` shows those that there are.",
     },
     Entry {
         code: Code::Shortage,
@@ -422,6 +477,30 @@ pub(crate) const CATALOGUE: [Entry; 50] = [
                       nothing about the members: none of them is judged by it, and none was written. Limits of the \
                       user (`ulimit -a`) and of the control group are the usual reasons; once there is room, the \
                       same command can be given again.",
+    },
+    Entry {
+        code: Code::ServerGone,
+        title: "the server of the array is gone",
+        exit: Exit::NoSuchArray,
+        explanation: "There is a control socket of this name, and no process listens at it: the server that made it \
+                      was killed, or the machine went down. An array in order takes its socket away when it \
+                      stops. Serve its members again, which replaces the socket; `braid examine` says what state \
+                      they are in.",
+    },
+    Entry {
+        code: Code::ServerSilent,
+        title: "the server of the array does not answer",
+        exit: Exit::Failed,
+        explanation: "A process listens at the control socket, and gave no answer in time, or none that a server \
+                      of braid gives. It may be stopped (SIGSTOP), short of time or memory, or be another program, \
+                      such as the array's own NBD server at its socket. Clients may well be served meanwhile.",
+    },
+    Entry {
+        code: Code::ControlDenied,
+        title: "the control socket is another user's",
+        exit: Exit::Failed,
+        explanation: "An array is looked at, set and stopped by the user who serves it, and by root. The socket has \
+                      mode 0600, and the server asks the system who is at the other end.",
     },
     // Running.
     Entry {
@@ -446,6 +525,36 @@ pub(crate) const CATALOGUE: [Entry; 50] = [
         exit: Exit::Failed,
         explanation: "A comparison that must succeed did not. This is a mistake in braid or in the \
                       hardware below it; keep the members as they are and report it.",
+    },
+    Entry {
+        code: Code::SeveralServed,
+        title: "several arrays that are being served have this name",
+        exit: Exit::Refused,
+        explanation: "Names are not unique; UUIDs are, unless copies of one array are served. Nothing was changed. \
+                      Name the array by its UUID, or by the path of its control socket: `braid list` has both.",
+    },
+    Entry {
+        code: Code::NoHistory,
+        title: "nothing is kept of such an array",
+        exit: Exit::NoSuchArray,
+        explanation: "`braid serve` keeps what happens to an array in the state folder, `$XDG_STATE_HOME/braid` or \
+                      `/var/lib/braid` for root, and this is read from there. The array was not served here, by \
+                      another user, with another `--state-dir`, or its history was deleted.",
+    },
+    Entry {
+        code: Code::HookInvalid,
+        title: "events cannot be told there",
+        exit: Exit::Usage,
+        explanation: "A webhook is an `http://` or `https://` address without a user or password in it; mail goes to one \
+                      address, `user@host` or a user of this machine, without a name beside it. Nothing was started. \
+                      What is wrong with this one is said in the cause.",
+    },
+    Entry {
+        code: Code::WaitedInVain,
+        title: "what was waited for did not come in time",
+        exit: Exit::Failed,
+        explanation: "`braid wait` was given a limit, and the array was not as it was to be by then. Jobs go on as they \
+                      were; nothing was changed.",
     },
     Entry {
         code: Code::Interrupted,

@@ -67,6 +67,20 @@ pub(crate) enum Code {
     NewestDamaged = 37,
     /// The array is known to have been newer.
     OlderThanKnown = 38,
+    /// The level has no redundancy.
+    NoRedundancy = 42,
+    /// A degraded array cannot be checked.
+    CheckDegraded = 43,
+    /// Jobs are paused.
+    JobsPaused = 44,
+    /// A job could not be finished.
+    JobRefused = 45,
+    /// There is nothing to rebuild onto.
+    NoSpare = 46,
+    /// The job ended before it was over.
+    JobEnded = 47,
+    /// The array is served read-only.
+    ServedReadOnly = 48,
     /// No such member.
     MemberMissing = 50,
     /// Not a file and not a block device.
@@ -101,12 +115,26 @@ pub(crate) enum Code {
     NotServed = 75,
     /// The system is short of memory, descriptors or threads.
     Shortage = 76,
+    /// The server of the array is gone.
+    ServerGone = 77,
+    /// The server of the array does not answer.
+    ServerSilent = 78,
+    /// The control socket is another user's.
+    ControlDenied = 79,
     /// The state folder cannot be written.
     StateFolder = 80,
     /// The array has lost more members than it tolerates.
     ArrayFailed = 81,
     /// What was read back differs from what was written.
     VerifyFailed = 82,
+    /// Several arrays that are served have this name.
+    SeveralServed = 83,
+    /// Nothing is kept of such an array.
+    NoHistory = 84,
+    /// Events cannot be told there.
+    HookInvalid = 85,
+    /// What was waited for did not come in time.
+    WaitedInVain = 86,
     /// Interrupted.
     Interrupted = 90,
 }

@@ -2,30 +2,36 @@
 
 /// The exit statuses of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
 pub(crate) enum Exit {
     /// Done.
-    Done = 0,
+    Done,
     /// Failed.
-    Failed = 1,
+    Failed,
     /// The command line was not understood.
-    Usage = 2,
+    Usage,
     /// Finished, but something needs attention.
-    Attention = 3,
+    Attention,
     /// No such array, or no array at all.
-    NoSuchArray = 10,
+    NoSuchArray,
     /// Busy, or locked by another process.
-    Busy = 11,
+    Busy,
     /// Refused by a safety check; nothing was written.
-    Refused = 12,
+    Refused,
     /// More is missing than the level tolerates.
-    BeyondTolerance = 13,
+    BeyondTolerance,
+    /// `status --exit-code`: degraded.
+    Degraded,
+    /// `status --exit-code`: it takes no more writes.
+    Broken,
+    /// `status --exit-code`: it cannot be told.
+    Unknown,
     /// Stopped by a signal before the work was done.
-    Interrupted = 130,
+    Interrupted,
 }
 
 impl Exit {
-    /// Every status, in order, with its meaning: the table that `braid help exit` prints.
+    /// Every status, in order, with its meaning: the table that `braid help exit` prints. `status --exit-code` has its own
+    /// three beside 0, which are those of `mdadm --detail --test`.
     pub(crate) const TABLE: [(Self, &'static str); 9] = [
         (Self::Done, "done"),
         (Self::Failed, "failed"),
@@ -40,6 +46,17 @@ impl Exit {
 
     /// The number a shell sees.
     pub(crate) const fn number(self) -> u8 {
-        self as u8
+        match self {
+            Self::Done => 0,
+            Self::Failed | Self::Degraded => 1,
+            Self::Usage | Self::Broken => 2,
+            Self::Attention => 3,
+            Self::Unknown => 4,
+            Self::NoSuchArray => 10,
+            Self::Busy => 11,
+            Self::Refused => 12,
+            Self::BeyondTolerance => 13,
+            Self::Interrupted => 130,
+        }
     }
 }

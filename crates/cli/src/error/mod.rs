@@ -42,17 +42,6 @@ pub(crate) enum Risk {
     Destroy,
 }
 
-impl Risk {
-    /// The word in JSON.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Look => "look",
-            Self::Change => "change",
-            Self::Destroy => "destroy",
-        }
-    }
-}
-
 /// One way out, with the person's own names in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Remedy {

@@ -4,10 +4,11 @@
 //! `label`, `command` and `risk`; `subject` is null where there is none. Text escapes control
 //! characters; JSON carries names as they are, since its own escapes make them safe.
 
-use serde_json::{Value, json};
+use braid_control::model::{Problem, ProblemRemedy, RemedyRisk};
+use serde_json::Value;
 
 use super::code::Code;
-use super::{CliError, Risk};
+use super::{CliError, Remedy, Risk};
 use crate::output::colour::{Paint, Style};
 use crate::output::printable::printable;
 
@@ -37,26 +38,52 @@ impl CliError {
         text
     }
 
+    /// The same for the control API.
+    pub(crate) fn to_problem(&self) -> Problem {
+        let remedy = |remedy: &Remedy| ProblemRemedy {
+            label: remedy.label.clone(),
+            command: remedy.command.clone(),
+            risk: match remedy.risk {
+                Risk::Look => RemedyRisk::Look,
+                Risk::Change => RemedyRisk::Change,
+                Risk::Destroy => RemedyRisk::Destroy,
+            },
+        };
+        Problem {
+            code: self.code.to_string(),
+            title: self.what.clone(),
+            cause: self.why.join("\n"),
+            subject: self.subject.clone(),
+            remedies: self.remedies().iter().map(remedy).collect(),
+        }
+    }
+
+    /// What a server refused, as an error of the command that asked it.
+    pub(crate) fn from_problem(problem: &Problem) -> Self {
+        let code = problem.code.parse::<Code>();
+        let mut error = Self::new(code.unwrap_or(Code::ServerSilent), &problem.title);
+        if code.is_err() {
+            let code = &problem.code;
+            error =
+                error.because(format!("the server says {code}, which this braid does not know"));
+        }
+        error = problem.cause.lines().fold(error, Self::because);
+        if let Some(subject) = &problem.subject {
+            error = error.about(subject);
+        }
+        problem.remedies.iter().fold(error, |error, remedy| {
+            let risk = match remedy.risk {
+                RemedyRisk::Look => Risk::Look,
+                RemedyRisk::Change => Risk::Change,
+                RemedyRisk::Destroy => Risk::Destroy,
+            };
+            error.remedy(risk, &remedy.label, &remedy.command)
+        })
+    }
+
     /// The object for `--json`.
     pub(crate) fn to_json(&self) -> Value {
-        let remedies: Vec<Value> = self
-            .remedies()
-            .iter()
-            .map(|remedy| {
-                json!({
-                    "label": remedy.label,
-                    "command": remedy.command,
-                    "risk": remedy.risk.name(),
-                })
-            })
-            .collect();
-        json!({
-            "code": self.code.to_string(),
-            "title": self.what,
-            "cause": self.why.join("\n"),
-            "subject": self.subject,
-            "remedies": remedies,
-        })
+        serde_json::to_value(self.to_problem()).expect("it is made of text")
     }
 }
 

@@ -75,6 +75,9 @@ fn codes_that_scripts_know_keep_their_numbers() {
 fn exit_statuses_are_those_of_the_table() {
     let numbers: Vec<u8> = Exit::TABLE.iter().map(|(exit, _)| exit.number()).collect();
     assert_eq!(numbers, [0, 1, 2, 3, 10, 11, 12, 13, 130]);
+    // As `mdadm --detail --test` has them.
+    let health = [Exit::Done, Exit::Degraded, Exit::Broken, Exit::Unknown];
+    assert_eq!(health.map(Exit::number), [0, 1, 2, 4]);
     assert!(Exit::TABLE.iter().all(|(_, meaning)| !meaning.is_empty()));
 }
 
@@ -101,6 +104,16 @@ fn json_has_the_promised_keys() {
     assert_eq!(json["cause"], "opened by md127 (kernel array \"photos\")\nassembled by udev");
     assert_eq!(json["remedies"][1]["risk"], "change");
     assert!(CliError::new(Code::Interrupted, "interrupted").to_json()["subject"].is_null());
+}
+
+#[test]
+fn an_error_comes_through_a_server_as_it_was() {
+    let error = busy();
+    assert_eq!(CliError::from_problem(&error.to_problem()).to_json(), error.to_json());
+    let mut unknown = error.to_problem();
+    unknown.code = "B999".into();
+    let told = CliError::from_problem(&unknown).to_json();
+    assert!(told["cause"].as_str().is_some_and(|cause| cause.contains("B999")), "{told}");
 }
 
 #[test]

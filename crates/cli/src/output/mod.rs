@@ -40,6 +40,7 @@ macro_rules! errln {
     }};
 }
 
+pub(crate) mod bar;
 pub(crate) mod colour;
 pub(crate) mod printable;
 pub(crate) mod shell;

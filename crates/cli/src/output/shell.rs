@@ -16,6 +16,11 @@ pub(crate) fn shell_word(text: &str) -> Cow<'_, str> {
     quote(text)
 }
 
+/// The same of what was an argument already: an option stays one.
+pub(crate) fn shell_argument(text: &str) -> Cow<'_, str> {
+    quote(text)
+}
+
 fn quote(text: &str) -> Cow<'_, str> {
     // `--option=a,b` is as plain inside a command as without its signs.
     let is_plain = |sign: char| sign.is_ascii_alphanumeric() || "_./:,=%+@-".contains(sign);
@@ -29,7 +34,7 @@ fn quote(text: &str) -> Cow<'_, str> {
 mod tests {
     use std::process::Command;
 
-    use super::shell_word;
+    use super::{shell_argument, shell_word};
 
     #[test]
     fn plain_words_stay_plain() {
@@ -53,6 +58,8 @@ mod tests {
 
     #[test]
     fn a_file_that_looks_like_an_option_stays_a_file() {
+        assert_eq!(shell_argument("--run=a b"), "'--run=a b'");
+        assert_eq!(shell_argument("--json"), "--json");
         assert_eq!(shell_word("-rf"), "./-rf");
         assert_eq!(shell_word("-r f"), "'./-r f'");
     }

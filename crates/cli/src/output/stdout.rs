@@ -27,6 +27,16 @@ pub(crate) fn note(written: io::Result<()>) {
     }
 }
 
+/// Writes what is left, now.
+pub(crate) fn flush() {
+    note(io::stdout().flush());
+}
+
+/// Whether something could not be written, so that there is no use in going on.
+pub(crate) fn has_failed() -> bool {
+    FAILED.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+}
+
 /// Writes what is left. The first error of all, if there was one.
 pub(crate) fn end() -> io::Result<()> {
     note(io::stdout().flush());

@@ -35,6 +35,12 @@ pub(crate) fn compact_utc(seconds: u64) -> String {
     format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
 }
 
+/// `2026-11-20T23:36:03Z`: for programs (RFC 3339).
+pub(crate) fn rfc3339_utc(seconds: u64) -> String {
+    let (year, month, day, hour, minute, second) = civil(seconds);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
 /// Seconds since 1970 now; 0 if the clock stands before that.
 pub(crate) fn now_seconds() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -43,7 +49,7 @@ pub(crate) fn now_seconds() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{compact_utc, format_utc};
+    use super::{compact_utc, format_utc, rfc3339_utc};
 
     #[test]
     fn known_days_come_out() {
@@ -59,6 +65,7 @@ mod tests {
             assert_eq!(format_utc(seconds), text);
         }
         assert_eq!(compact_utc(951_782_399), "20000228T235959Z");
+        assert_eq!(rfc3339_utc(951_782_399), "2000-02-28T23:59:59Z");
     }
 
     #[test]

@@ -9,6 +9,9 @@
 //!   exclusive    two servers, sockets           bad_input  everything that must be refused
 //!   captive      --run, TCP                    lost       answered, and then not written
 //!   causes       why a member went out, and a request failed
+//!   managed      status, list, get, set, stop, and the control API
+//!   told         the history, hooks, metrics, the service manager
+//!   living       jobs: check, pause, resume, rebuild, wait, and what status says of them
 //!   tuned        the stripe cache, set under load
 //!   scheduled    elevators and the multiplexer, set under load
 //!   two_writers  the same bytes by two names
@@ -33,8 +36,10 @@ mod file_system;
 mod hostile;
 mod hung;
 mod kit;
+mod living;
 mod load;
 mod lost;
+mod managed;
 mod odd_places;
 mod old_copies;
 mod output;
@@ -43,5 +48,6 @@ mod scheduled;
 mod shortages;
 mod signals;
 mod stopping;
+mod told;
 mod tuned;
 mod two_writers;

@@ -27,6 +27,8 @@ fn commands(array: &Array) -> Vec<Vec<String>> {
         (&["examine"][..], &array.members[..]),
         (&["serve", "--run", "true"], &array.members),
         (&["create", "-n", "x", "--level", "1", "--member-size", "16M"], &fresh),
+        (&["list"], &[]),
+        (&["status"], &[]),
         (&["help", "B031"], &[]),
         (&["help", "exit"], &[]),
         (&["help", "mdadm"], &[]),

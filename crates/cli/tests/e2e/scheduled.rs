@@ -1,4 +1,4 @@
-//! `braid serve --elevator ...`, `braid tune elevator=...` and `braid elevators`: set under load, shown, refused.
+//! `braid serve --elevator ...`, `braid set elevator=...` and `braid elevators`: set under load, shown, refused.
 
 use serde_json::Value;
 
@@ -101,7 +101,7 @@ fn what_cannot_be_scheduled_is_refused_and_changes_nothing() {
         let said = &refusal.stdout;
         assert!(said.contains("B001") && said.contains(why), "{setting}: {refusal:?}");
     }
-    let ran = array.braid(&["tune", control], &[]);
+    let ran = array.braid(&["get", control, "batch"], &[]);
     assert!(ran.stdout.contains("\"batch\":\"auto\""), "{ran:?}");
     served.stop();
     let refusal = array.braid(&["serve", "--elevator", "noop"], &array.members);

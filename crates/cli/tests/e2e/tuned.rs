@@ -1,4 +1,4 @@
-//! `braid tune`: settings of the stripe cache, changed under load.
+//! `braid set`, `get` and `tune`: settings of a running array, changed under load.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -50,10 +50,16 @@ fn a_cache_is_tuned_under_load_and_every_block_is_right() {
         assert!(ran.status.success(), "{ran:?}");
         serde_json::from_str::<serde_json::Value>(ran.stdout.trim()).expect("JSON")
     };
+    let status = || {
+        let ran = array.braid(&["status", control], &[]);
+        let mut status =
+            serde_json::from_str::<serde_json::Value>(ran.stdout.trim()).expect("JSON");
+        status["arrays"][0].take()
+    };
     let first = tuned(&[]);
     assert_eq!(first["settings"]["cache"], "writethrough");
     assert_eq!(first["settings"]["stripe-unit"], 4096);
-    assert_eq!(first["dirty_bytes"], 0);
+    assert_eq!(status()["dirty_bytes"], 0);
     for round in 0..12 {
         let (mode, size, bypass) = match round % 3 {
             0 => ("cache=writeback", "cache-size=1M", "bypass-threshold=0"),
@@ -62,12 +68,12 @@ fn a_cache_is_tuned_under_load_and_every_block_is_right() {
         };
         let answer = tuned(&[mode, size, bypass, "dirty-age=20", "dirty-limit=2M"]);
         assert_eq!(answer["settings"]["dirty-age"], 20);
-        assert!(answer["dirty_bytes"].as_u64().expect("a number") <= 2 << 20);
+        assert!(status()["dirty_bytes"].as_u64().expect("a number") <= 2 << 20);
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     let said = load.wait_ok();
     assert!(said.contains("err= 0"), "{said}");
-    assert!(tuned(&[])["counters"]["early_answers"].as_u64().expect("a number") > 0);
+    assert!(status()["counters"]["early_answers"].as_u64().expect("a number") > 0);
     let control = std::path::PathBuf::from(control);
     served.stop();
     assert!(!control.exists(), "the control socket is left behind");
@@ -115,12 +121,18 @@ fn what_clients_may_take_is_shown_and_set() {
     assert_eq!(first["settings"]["progress-limit"], 30);
     let memory = first["settings"]["payload-memory"].as_u64().expect("a number");
     assert!((4 << 20..=192 << 20).contains(&memory), "{memory}");
-    assert_eq!(first["clients"]["connections"], 0);
+    let clients = || {
+        let ran = array.braid(&["status", control], &[]);
+        serde_json::from_str::<serde_json::Value>(ran.stdout.trim()).expect("JSON")["arrays"][0]
+            ["clients"]
+            .clone()
+    };
+    assert_eq!(clients()["connections"], 0);
     let second = tuned(&["connections=1000", "payload-memory=24M", "idle-limit=0"]);
     assert_eq!(second["settings"]["connections"], 1000);
     assert_eq!(second["settings"]["payload-memory"], 24 << 20);
     assert_eq!(second["settings"]["idle-limit"], 0);
-    assert_eq!(second["clients"]["request_bytes_max"], 8 << 20);
+    assert_eq!(clients()["request_bytes_max"], 8 << 20);
     for wrong in ["payload-memory=100T", "payload-memory=1K", "connections=0", "progress-limit=1"] {
         assert!(tuned(&[wrong])["code"] == "B001", "{wrong}");
     }
@@ -190,13 +202,15 @@ fn bytes_that_are_no_request_are_answered_and_the_next_client_is_served() {
     let control_word = control.to_str().expect("a plain path");
     let served = array.serve_with(&["--control", control_word], &array.members);
     let long = vec![b'{'; 1 << 20];
-    let deep = [vec![b'['; 4000], vec![b'\n']].concat();
-    for bytes in
-        [&b"\xff\xfe\x80\n"[..], b"\0\0\0\n", b"\n", &long, &deep, b"{\"set\":{\"a\":1}}\n"]
-    {
+    let deep = vec![b'['; 4000];
+    let patch =
+        [&b"PATCH /v1/settings HTTP/1.1\r\nHost: braid\r\nContent-Length: 4000\r\n\r\n"[..], &deep];
+    let patch = patch.concat();
+    for bytes in [&b"\xff\xfe\x80\r\n\r\n"[..], b"\0\0\0\r\n\r\n", b"{}\n\r\n\r\n", &long, &patch] {
         let mut stream = UnixStream::connect(&control).expect("a control socket");
         // It may have been answered before all of it was said.
         let _ = stream.write_all(bytes);
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket");
         let mut answer = Vec::new();
         // What it said behind that may have ended the connection.
         let _ = stream.read_to_end(&mut answer);
@@ -231,6 +245,9 @@ fn absurd_settings_are_refused_by_name_at_the_start_and_later() {
         ("dirty-age", &counts),
         ("sit-out-factor", &counts),
         ("sit-out-min-ms", &counts),
+        ("job-latency-factor", &["-1", "0.9", "1001", "1e30", "many", "", "2.0001"]),
+        ("job-floor", &sizes),
+        ("job-ceiling", &sizes),
         ("multiplexer-period", &counts),
         ("read-expiry", &counts),
         ("write-expiry", &counts),

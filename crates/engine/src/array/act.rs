@@ -10,6 +10,7 @@ use braid_geometry::{Family, Slot};
 use super::decide::{Action, Activity, FlushPurpose, decide};
 use super::effect::{ArrayEffect, MetadataRecord, Notice};
 use super::event_count::Change;
+use super::jobs::{JobAction, Saved, decide_job};
 use super::machine::{Array, Closing, Flushes, Update};
 use super::roster::Unrecorded;
 use super::update::SuperblockState;
@@ -19,6 +20,7 @@ use crate::Instant;
 use crate::cause::Cause;
 use crate::ids::{MemberId, ShardIndex};
 use crate::request::Fault;
+use smallvec::SmallVec;
 
 /// What superblocks are written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +29,8 @@ enum Why {
     Activity,
     /// A member is out, or was away.
     Devices,
+    /// A job has come further, or a newcomer has failed.
+    Changes,
     /// What they say is said a second time ([`super::event_count`]).
     Again,
 }
@@ -36,7 +40,7 @@ impl Array {
     pub(super) fn step(&mut self, now: Instant) {
         loop {
             let on_disk = self.condition.on_disk;
-            match decide(&self.facts()) {
+            match decide(&self.facts(now)) {
                 Action::Wait => return,
                 Action::Publish => self.publish(),
                 Action::WriteWave => self.write_next_wave(),
@@ -89,6 +93,11 @@ impl Array {
                     );
                     self.write_superblocks(on_disk, Why::Again);
                 }
+                Action::TakeSpare => self.take_spare(),
+                Action::RecordChanges => self.write_superblocks(on_disk, Why::Changes),
+                Action::FlushForJob => self.flush(FlushPurpose::Job),
+                Action::NoteOffsets => self.note_offsets(now),
+                Action::Job => self.job_step(now),
                 Action::CloseGate => self.close_gate(),
                 Action::FlushLast => {
                     let is_drained =
@@ -138,10 +147,10 @@ impl Array {
         assert!(!self.condition.read_only && !self.condition.broken, "superblocks may change");
         assert_ne!(becomes, Activity::NotKept, "an array without redundancy says nothing");
         let clean = becomes == Activity::Clean;
-        let degraded = self.missing_count() > 0;
+        let degraded = self.missing_count() > 0 || self.roster.recovering().next().is_some();
         let in_sync = self.condition.resync_offset == u64::MAX;
         let spares_too = self.events.advance(Change {
-            devices: why == Why::Devices,
+            devices: matches!(why, Why::Devices | Why::Changes),
             degraded,
             spare_sleeps: self.roster.has_spares(),
             to_clean_and_in_sync: why == Why::Activity && clean && in_sync,
@@ -150,17 +159,27 @@ impl Array {
             events: self.events.count(),
             resync_offset: if clean { self.condition.resync_offset } else { 0 },
             roles: self.roster.device_roles().into(),
+            recovered: self.roster.recovering().map(|(_, id, sectors)| (id, sectors)).collect(),
         });
         self.roster.update_begins();
         // With the table as it was, only the first sector changes, and that is written whole.
         let may_tear = self.setup.superblocks_tear && self.table.as_ref() != Some(&state.roles);
-        let targets = self.roster.superblock_targets(spares_too).collect();
-        let (missing, later) =
-            if may_tear { (BTreeSet::new(), targets) } else { (targets, BTreeSet::new()) };
+        let targets: BTreeSet<MemberId> = self.roster.superblock_targets(spares_too).collect();
+        let mut last = self.roster.unnamed();
+        if planted(Bug::NewcomerFirst) {
+            last.clear();
+        }
+        let (missing, later) = match may_tear {
+            true => (BTreeSet::new(), targets),
+            false => targets.into_iter().partition(|member| !last.contains(member)),
+        };
         assert!(self.update.is_none(), "one update at a time");
         self.ask_for_superblocks(&missing, &state);
         let again = why == Why::Again;
-        self.update = Some(Update { missing, later, state, becomes, again });
+        let changes = self.condition.changes;
+        let newcomers = self.roster.newcomers().collect();
+        self.update =
+            Some(Update { missing, later, last, state, becomes, again, changes, newcomers });
     }
 
     fn ask_for_superblocks(&mut self, members: &BTreeSet<MemberId>, state: &Arc<SuperblockState>) {
@@ -176,12 +195,15 @@ impl Array {
         let mut update = self.update.take().expect("superblocks are being written");
         assert!(update.missing.is_empty(), "a wave comes when the one before is durable");
         let slot_of = |member: MemberId| (self.roster.slot_of(member), member);
-        let mut waiting = update.later.intersection(&targets).copied().map(slot_of).collect();
+        let waiting = update.later.intersection(&targets).copied();
+        let (last, first): (Vec<_>, Vec<_>) = waiting.partition(|one| update.last.contains(one));
+        let (now, then) = if first.is_empty() { (last, first) } else { (first, last) };
+        let mut waiting = now.into_iter().map(slot_of).collect();
         let is_lost = |slot: Slot| self.roster.is_lost(slot);
         let wave = next_wave(&self.geometry, &is_lost, &mut waiting);
         assert!(!wave.is_empty(), "there is a next wave");
         update.missing.extend(wave);
-        update.later = waiting.into_iter().map(|(_, member)| member).collect();
+        update.later = waiting.into_iter().map(|(_, member)| member).chain(then).collect();
         self.ask_for_superblocks(&update.missing, &update.state);
         self.update = Some(update);
     }
@@ -204,7 +226,8 @@ impl Array {
     }
 
     fn complete_update(&mut self, now: Instant) {
-        let Update { becomes, again, .. } = self.end_update();
+        let Update { becomes, again, changes, newcomers, last, .. } = self.end_update();
+        self.roster.are_named(&last);
         assert!(!self.condition.broken, "what is broken records nothing any more");
         assert!(self.roster.records_all(), "I4: the update tells of every loss");
         let losses = self.roster.take_unrecorded();
@@ -217,7 +240,13 @@ impl Array {
             .push_back(ArrayEffect::Notice(Notice::Recorded { events: self.events.count() }));
         self.condition.said_once = !again;
         self.condition.absent_unrecorded = false;
-        if again && losses.is_empty() && !self.condition.write_wanted {
+        let is_moved = changes != self.condition.changes_recorded;
+        self.condition.changes_recorded = changes;
+        if !(losses.is_empty() && newcomers.is_empty()) {
+            self.jobs.membership_changed();
+        }
+        let has_come = self.take_in(&newcomers) || is_moved;
+        if again && losses.is_empty() && !has_come && !self.condition.write_wanted {
             return; // Nothing is new for the shards.
         }
         if !losses.is_empty() {
@@ -256,8 +285,83 @@ impl Array {
         assert!(written_back.is_empty() && unwritten.is_empty(), "one round at a time");
         std::mem::swap(queue, written_back);
         *round += 1;
-        unwritten.extend((0..self.setup.shards).map(ShardIndex));
+        unwritten.extend((0..self.setup.regions.shards()).map(ShardIndex));
         self.effects.push_back(ArrayEffect::WriteBack { round: *round });
+    }
+
+    /// Superblocks say what a job has done: it counts from now on.
+    fn note_offsets(&mut self, now: Instant) {
+        assert!(self.flushes.missing.is_empty(), "every member has ended its flush");
+        self.flushing = None;
+        let Some(saved) = self.jobs.flush_ended(now) else { return };
+        let is_news = match saved {
+            Saved::Resync(to) => {
+                let is_further = to >= self.condition.resync_offset;
+                let is_further = spoiled(Bug::OffsetAhead, is_further, true);
+                assert!(is_further, "I7: what was in sync stays so");
+                let is_said = self.condition.on_disk == Activity::Clean;
+                self.condition.resync_offset = to;
+                // Superblocks that say active say that all is to be resynced: the next that say clean tell.
+                self.condition.unpublished |= !is_said;
+                is_said
+            }
+            Saved::Recovery(members, to) => {
+                let mut is_news = false;
+                for member in members {
+                    is_news |= self.roster.is_recovered(member, to);
+                    let slot = self.roster.slot_of(member).filter(|_| to == u64::MAX);
+                    self.recovered.extend(slot.map(|slot| (member, slot)));
+                }
+                is_news
+            }
+        };
+        self.condition.changes += u64::from(is_news);
+    }
+
+    fn job_step(&mut self, now: Instant) {
+        let has_unrecorded = self.condition.changes != self.condition.changes_recorded;
+        let mut jobs = std::mem::take(&mut self.jobs);
+        let ground = self.ground();
+        let mut effects = SmallVec::<[ArrayEffect; 2]>::new();
+        match decide_job(&jobs.facts(now, &ground, has_unrecorded)) {
+            JobAction::Wait => {}
+            JobAction::Begin => {
+                let progress = jobs.begin(now, &ground);
+                effects.push(ArrayEffect::Notice(Notice::JobBegan(progress)));
+            }
+            JobAction::Ask => {
+                let asked = jobs.ask(now, &ground);
+                effects.extend(asked.map(|(shard, work)| ArrayEffect::Work { shard, work }));
+            }
+            JobAction::Save => jobs.save(),
+            JobAction::End => {
+                let (progress, end) = jobs.end(&ground);
+                effects.push(ArrayEffect::Notice(Notice::JobEnded { progress, end }));
+            }
+        }
+        self.jobs = jobs;
+        self.effects.extend(effects);
+    }
+
+    /// The lowest slot that has no member gets a spare. Superblocks say so before any shard writes to it.
+    fn take_spare(&mut self) {
+        reached(Mark::SpareTaken);
+        self.roster.take_in_spare();
+        self.write_superblocks(self.condition.on_disk, Why::Devices);
+    }
+
+    /// Superblocks say that these members are in: shards may know. True if there are any.
+    fn take_in(&mut self, newcomers: &[MemberId]) -> bool {
+        for member in newcomers {
+            if let Some(slot) = self.roster.has_come(*member) {
+                let notice = Notice::SpareTaken { member: *member, slot };
+                self.effects.push_back(ArrayEffect::Notice(notice));
+            }
+        }
+        for (member, slot) in std::mem::take(&mut self.recovered) {
+            self.effects.push_back(ArrayEffect::Notice(Notice::Recovered { member, slot }));
+        }
+        !newcomers.is_empty()
     }
 
     fn flush(&mut self, purpose: FlushPurpose) {
@@ -270,9 +374,17 @@ impl Array {
         }
         let Flushes { missing, unflushed, .. } = &mut self.flushes;
         assert!(missing.is_empty() && self.flushing.is_none(), "one flush at a time");
+        let targets = match purpose {
+            FlushPurpose::Job => self.jobs.flush_begins(),
+            FlushPurpose::Clients | FlushPurpose::Last => None,
+        };
+        let is_of_job = |member: &MemberId| targets.as_ref().is_none_or(|all| all.contains(member));
         if has_written {
-            let is_due =
-                |member: &MemberId| purpose == FlushPurpose::Last || unflushed.remove(member);
+            let is_due = |member: &MemberId| match purpose {
+                FlushPurpose::Clients => unflushed.remove(member),
+                FlushPurpose::Last => true,
+                FlushPurpose::Job => is_of_job(member),
+            };
             missing.extend(self.roster.superblock_targets(false).filter(is_due));
         }
         if planted(Bug::FlushOnlyFirst) {
@@ -318,10 +430,16 @@ impl Array {
     /// Takes a member out, if the level can make up for it; otherwise the array takes no writes.
     pub(super) fn fail_member(&mut self, cause: Cause) {
         let member = cause.member;
-        if self.roster.spares.remove(&member) {
+        if self.roster.leave(member) {
             return;
         }
         let Some(failed) = self.roster.slot_of(member) else { return };
+        if self.roster.is_newcomer(member) {
+            // No shard has written to it. The update that names it will be followed by one that does not.
+            self.roster.forget_newcomer(member);
+            self.condition.changes += 1;
+            return;
+        }
         if self.geometry.level().family() == Family::Direct {
             return; // Each error is the client's own; there is nothing to take over.
         }
@@ -404,11 +522,12 @@ impl Array {
     }
 
     fn all_shards(&self) -> BTreeSet<ShardIndex> {
-        (0..self.setup.shards).map(ShardIndex).collect()
+        (0..self.setup.regions.shards()).map(ShardIndex).collect()
     }
 
     /// Publishes where things stand. Never called between a failure and its record (I4).
     pub(super) fn publish(&mut self) {
+        self.roster.are_told();
         self.condition.unpublished = false;
         self.condition.epoch += 1;
         let gate = match self.condition {

@@ -9,6 +9,8 @@
 
 use braid_hooks::{Bug, spoiled};
 
+use super::jobs::JobAction;
+
 /// What durable superblocks say about writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Activity {
@@ -27,6 +29,8 @@ pub(super) enum FlushPurpose {
     Clients,
     /// Before the superblocks turn clean, or as the last thing of an array that keeps no intent.
     Last,
+    /// So that what a job has done counts.
+    Job,
 }
 
 /// How the superblocks stand.
@@ -115,6 +119,15 @@ pub(super) struct ArrayFacts {
     /// No shard has had a write for a while.
     pub(super) idle: bool,
     pub(super) stopping: bool,
+    /// A job has moved an offset, or a newcomer has failed, and no superblock says so yet.
+    pub(super) unsaved: bool,
+    /// A job wants members flushed.
+    pub(super) job_flush: bool,
+    /// What the job is to do next ([`super::jobs`]).
+    pub(super) job: JobAction,
+    pub(super) has_job: bool,
+    /// A spare may take the place of a member that is missing.
+    pub(super) spare_fits: bool,
     /// The last flush of an array that keeps no intent is done.
     pub(super) last_flush_done: bool,
     /// What the shards of a broken array still have for the members.
@@ -158,6 +171,16 @@ pub(super) enum Action {
     CloseGate,
     /// Flush all members, before superblocks turn clean or the array stops.
     FlushLast,
+    /// Let a spare take the place of a member that is missing: superblocks say so first.
+    TakeSpare,
+    /// Write superblocks with what has changed beside losses: offsets that a job has moved.
+    RecordChanges,
+    /// Flush what a job has written.
+    FlushForJob,
+    /// What the job had done when the flush began counts.
+    NoteOffsets,
+    /// Let the job take its next step.
+    Job,
     /// Ask the shards of a broken array for what they still have.
     LastRound,
     Stop,
@@ -178,7 +201,8 @@ pub(super) fn decide(facts: &ArrayFacts) -> Action {
     let turns_active = write_wanted && may_write && on_disk == Activity::Clean;
     let may_be_clean = !write_wanted && !unrecorded && may_write && on_disk == Activity::Active;
     let flushes = flush_wanted || round != Round::None;
-    let is_quiet = !flushes && c_free && s_free;
+    let job = facts.job != JobAction::Wait;
+    let is_quiet = !flushes && c_free && s_free && !facts.has_job;
     let stops = facts.stopping && is_quiet;
     let lacks_last_round = writes == Writes::Broken && facts.last_round != Round::Over;
     let lacks_close = may_write && on_disk == Activity::Active;
@@ -205,6 +229,7 @@ pub(super) fn decide(facts: &ArrayFacts) -> Action {
         (flushed_for(FlushPurpose::Clients) && !to_say_again, Action::Answer),
         (flushed_for(FlushPurpose::Last) && turns_clean, Action::TurnClean),
         (flushed_for(FlushPurpose::Last), Action::DropClose),
+        (flushed_for(FlushPurpose::Job), Action::NoteOffsets),
         (facts.stopped, Action::Wait),
         (s_free && to_record, Action::Record),
         (s_free && turns_active, Action::TurnActive),
@@ -217,6 +242,10 @@ pub(super) fn decide(facts: &ArrayFacts) -> Action {
         (flush_wanted && round == Round::None && !to_record_absent, Action::WriteBack),
         (s_free && to_say_again && (is_awaited || !is_followed), Action::SayAgain),
         (s_free && c_free && closing == Closing::Drained, Action::FlushLast),
+        (s_free && facts.spare_fits && may_write && closing == Closing::No, Action::TakeSpare),
+        (s_free && facts.unsaved && may_write && closing == Closing::No, Action::RecordChanges),
+        (s_free && c_free && facts.job_flush && may_write, Action::FlushForJob),
+        (job, Action::Job),
         (s_free && facts.idle && may_be_clean && closing == Closing::No, Action::CloseGate),
         (stops && lacks_last_round && facts.last_round == Round::None, Action::LastRound),
         (stops && lacks_last_round, Action::Wait),
@@ -292,6 +321,11 @@ mod tests {
                                         stopping: bit(8),
                                         last_flush_done: bit(9),
                                         last_round,
+                                        unsaved: false,
+                                        job_flush: false,
+                                        job: JobAction::Wait,
+                                        has_job: false,
+                                        spare_fits: false,
                                     };
                                     if is_possible(&facts) {
                                         check(&facts);
@@ -300,6 +334,65 @@ mod tests {
                             }
                         }
                     }
+                }
+            }
+        }
+    }
+
+    /// The facts about jobs, with those that they meet.
+    fn for_all_of_jobs(mut check: impl FnMut(&ArrayFacts)) {
+        let superblocks = [Superblocks::Free, Superblocks::Out, Superblocks::Durable];
+        let purposes = [FlushPurpose::Clients, FlushPurpose::Last, FlushPurpose::Job];
+        let busy = purposes.map(|purpose| [Caches::Flushing(purpose), Caches::Flushed(purpose)]);
+        let caches = [Caches::Free].into_iter().chain(busy.into_iter().flatten());
+        let mut cases = Vec::new();
+        for caches in caches {
+            for superblocks in superblocks {
+                for writes in [Writes::Allowed, Writes::ReadOnly, Writes::Broken] {
+                    for on_disk in [Activity::NotKept, Activity::Clean, Activity::Active] {
+                        for closing in [Closing::No, Closing::Draining, Closing::Drained] {
+                            cases.push((caches, superblocks, writes, on_disk, closing));
+                        }
+                    }
+                }
+            }
+        }
+        let jobs =
+            [JobAction::Wait, JobAction::Begin, JobAction::Ask, JobAction::Save, JobAction::End];
+        for (caches, superblocks, writes, on_disk, closing) in cases {
+            for (job, bits) in
+                jobs.into_iter().flat_map(|job| (0_u32..1 << 9).map(move |n| (job, n)))
+            {
+                let bit = |n: u32| BOTH[usize::from(bits >> n & 1 == 1)];
+                let facts = ArrayFacts {
+                    unpublished: false,
+                    superblocks,
+                    caches,
+                    stopped: bit(0),
+                    writes,
+                    on_disk,
+                    unrecorded: bit(1),
+                    absent: false,
+                    write_wanted: bit(2),
+                    said_once: bit(3),
+                    flush_wanted: false,
+                    round: Round::None,
+                    closing,
+                    idle: false,
+                    stopping: bit(4),
+                    last_flush_done: false,
+                    last_round: Round::None,
+                    unsaved: bit(5),
+                    job_flush: bit(6),
+                    job,
+                    has_job: bit(7),
+                    spare_fits: bit(8),
+                };
+                // A job that waits to be flushed is there, and one that begins is not.
+                let is_odd =
+                    job == JobAction::Begin && facts.has_job || facts.job_flush && !facts.has_job;
+                if is_possible(&facts) && !is_odd {
+                    check(&facts);
                 }
             }
         }
@@ -316,6 +409,8 @@ mod tests {
                 | Action::TurnActive
                 | Action::TurnClean
                 | Action::SayAgain
+                | Action::RecordChanges
+                | Action::TakeSpare
         );
         if begins_update {
             assert!(may_write, "superblocks only change where writes are allowed: {facts:?}");
@@ -358,7 +453,20 @@ mod tests {
                 let is_allowed = on_disk != Activity::Clean || !may_write;
                 assert!(is_allowed, "I2: no write begins under clean superblocks: {facts:?}");
             }
+            Action::FlushForJob => {
+                assert!(caches == Caches::Free && may_write, "{facts:?}");
+                let is_free = superblocks == Superblocks::Free;
+                assert!(is_free, "what it counts is recorded next: {facts:?}");
+            }
+            Action::RecordChanges | Action::TakeSpare => {
+                assert_eq!(closing, Closing::No, "what is drained turns clean: {facts:?}");
+                assert!(
+                    !facts.unrecorded || on_disk == Activity::NotKept,
+                    "a loss first: {facts:?}"
+                );
+            }
             Action::Stop => {
+                assert!(!facts.has_job, "a job ends first: {facts:?}");
                 let is_still = superblocks == Superblocks::Free && caches == Caches::Free;
                 assert!(is_still && round == Round::None && !facts.flush_wanted, "{facts:?}");
                 assert!(!(may_write && on_disk == Activity::Active), "it turns clean: {facts:?}");
@@ -375,14 +483,32 @@ mod tests {
         let shard = facts.round == Round::UnderWay
             || facts.closing == Closing::Draining
             || facts.last_round == Round::UnderWay;
+        let job = facts.has_job;
         // Nothing is asked for that could be done.
         let nothing = !facts.write_wanted && !facts.flush_wanted && facts.round == Round::None;
-        member || shard || facts.stopped || nothing && !facts.stopping
+        member || shard || job || facts.stopped || nothing && !facts.stopping
     }
 
     #[test]
     fn the_table_keeps_its_promises() {
         for_all(check);
+        for_all_of_jobs(check);
+    }
+
+    /// What a job has done comes into superblocks, whatever else goes on, and a job is heard when nothing else is to be done.
+    #[test]
+    fn a_job_is_not_forgotten() {
+        for_all_of_jobs(|facts| {
+            let is_still = facts.superblocks == Superblocks::Free
+                && facts.caches == Caches::Free
+                && !facts.stopped
+                && facts.writes == Writes::Allowed
+                && facts.closing == Closing::No;
+            let is_due = facts.unsaved || facts.job_flush || facts.job != JobAction::Wait;
+            if is_still && is_due {
+                assert_ne!(decide(facts), Action::Wait, "{facts:?}");
+            }
+        });
     }
 
     /// Whatever waits for superblocks or caches is not forgotten when they are free.

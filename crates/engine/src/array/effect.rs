@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use braid_geometry::{LogicalSector, Slot};
 
+use super::jobs::{JobEnd, JobProgress};
 use super::update::SuperblockState;
 use super::view::ArrayView;
 use crate::cause::Cause;
 use crate::effect::SlowMembers;
-use crate::ids::{MemberId, RequestId};
+use crate::ids::{MemberId, RequestId, ShardIndex};
 use crate::request::Fault;
+use crate::work::Work;
 
 /// What the array asks its driver to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +45,13 @@ pub enum ArrayEffect {
         request: RequestId,
         /// How it went.
         result: Result<(), Fault>,
+    },
+    /// Give this to a shard; it will report what came of it.
+    Work {
+        /// Which.
+        shard: ShardIndex,
+        /// What is to be done.
+        work: Work,
     },
     /// Tell a person, or a monitor.
     Notice(Notice),
@@ -130,6 +139,29 @@ pub enum Notice {
         slot: Slot,
         /// Milliseconds that it sat out.
         after_ms: u64,
+    },
+    /// A job has begun.
+    JobBegan(JobProgress),
+    /// A job is no more.
+    JobEnded {
+        /// How far it was.
+        progress: JobProgress,
+        /// How it ended.
+        end: JobEnd,
+    },
+    /// A spare has taken a slot that had no member; superblocks say so, and it is to be recovered.
+    SpareTaken {
+        /// Which.
+        member: MemberId,
+        /// The slot.
+        slot: Slot,
+    },
+    /// A member has been recovered: it holds all that it should, and superblocks say so.
+    Recovered {
+        /// Which.
+        member: MemberId,
+        /// Its slot.
+        slot: Slot,
     },
     /// The superblocks of all members that are in the array say so, durably; the driver knows with which time. Of no
     /// interest to a person.

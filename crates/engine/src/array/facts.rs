@@ -3,10 +3,12 @@
 use super::decide::{
     Activity, ArrayFacts, Caches, Closing as GateClosing, Round, Superblocks, Writes,
 };
-use super::machine::{Array, Update};
+use super::jobs::{Ground, JobAction, decide_job};
+use super::machine::{Array, Condition, Update};
+use crate::Instant;
 
 impl Array {
-    pub(super) fn facts(&self) -> ArrayFacts {
+    pub(super) fn facts(&self, now: Instant) -> ArrayFacts {
         let Self { condition, closing, flushes, .. } = self;
         let is_whole = self.missing_count() == 0;
         let wakes_a_spare = self.roster.has_spares() && is_whole;
@@ -45,6 +47,11 @@ impl Array {
             },
             idle: closing.idle && condition.on_disk == Activity::Active,
             stopping: condition.stopping,
+            unsaved: condition.changes != condition.changes_recorded,
+            job_flush: self.jobs.wants_flush(),
+            job: self.job_action(now),
+            has_job: self.jobs.is_there(),
+            spare_fits: self.spare_fits(),
             last_flush_done: closing.last_flush_done,
             last_round: match () {
                 () if !closing.last_round => Round::None,
@@ -52,6 +59,38 @@ impl Array {
                 () => Round::UnderWay,
             },
         }
+    }
+
+    fn job_action(&self, now: Instant) -> JobAction {
+        let ground = self.ground();
+        let has_unrecorded = self.condition.changes != self.condition.changes_recorded;
+        decide_job(&self.jobs.facts(now, &ground, has_unrecorded))
+    }
+
+    /// What jobs look at.
+    pub(super) fn ground(&self) -> Ground<'_> {
+        let Self { geometry, setup, roster, condition, .. } = self;
+        let may_save = !condition.read_only
+            && !condition.broken
+            && !condition.stopped
+            && condition.on_disk != Activity::NotKept;
+        Ground {
+            geometry,
+            regions: setup.regions,
+            work_sectors: setup.work_sectors,
+            roster,
+            resync_offset: condition.resync_offset,
+            may_run: may_save && !condition.stopping,
+            may_save,
+        }
+    }
+
+    /// Whether a spare may take the place of a member that is missing.
+    fn spare_fits(&self) -> bool {
+        let Condition { stopping, absent_unrecorded, .. } = self.condition;
+        let is_settled = !self.roster.has_unrecorded() && !absent_unrecorded && !stopping;
+        let is_missing = self.roster.missing_count() > 0 && self.roster.has_spares();
+        is_settled && is_missing && !self.jobs.is_paused()
     }
 
     fn stands(&self, update: &Update) -> Superblocks {

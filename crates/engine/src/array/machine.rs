@@ -9,6 +9,7 @@ use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 use super::decide::{Activity, FlushPurpose};
 use super::effect::{ArrayEffect, MetadataArea, Notice};
 use super::event_count::Events;
+use super::jobs::{JobAllowance, JobFlow, JobProgress, JobRequest, Jobs};
 use super::roster::Roster;
 use super::set::Set;
 use super::setup::ArraySetup;
@@ -19,6 +20,7 @@ use crate::Instant;
 use crate::cause::Cause;
 use crate::effect::Report;
 use crate::ids::{MemberId, RequestId, ShardIndex};
+use crate::request::Regions;
 
 /// The control machine of one array.
 #[derive(Debug)]
@@ -37,13 +39,17 @@ pub struct Array {
     pub(super) flushes: Flushes,
     pub(super) closing: Closing,
     pub(super) sitting_out: SittingOut,
+    pub(super) jobs: Jobs,
+    /// Members that have been recovered, until superblocks say so.
+    pub(super) recovered: Vec<(MemberId, Slot)>,
     pub(super) effects: VecDeque<ArrayEffect>,
 }
 
 /// What never changes while the array is open.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setup {
-    pub(super) shards: u16,
+    pub(super) regions: Regions,
+    pub(super) work_sectors: u32,
     pub(super) zero_is_fast: bool,
     pub(super) clean_delay_ms: u64,
     pub(super) superblocks_tear: bool,
@@ -58,6 +64,32 @@ pub(super) struct Update {
     pub(super) becomes: Activity,
     /// What it says was said before, with one event less.
     pub(super) again: bool,
+    /// [`Condition::changes`] when it was made.
+    pub(super) changes: u64,
+    /// Members whose turn comes when all others have it.
+    pub(super) last: BTreeSet<MemberId>,
+    /// Members that it says are in slots, and that shards do not know yet.
+    pub(super) newcomers: Vec<MemberId>,
+}
+
+/// Why members are left as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MemberRefusal {
+    /// The array has no member of this name.
+    #[error("it is no member of the array")]
+    NoMember,
+    /// It has a slot, and was not failed before.
+    #[error("it is in use")]
+    InUse,
+    /// Without it data would be lost.
+    #[error("the array cannot do without it")]
+    Needed,
+    /// Nothing makes up for a member here.
+    #[error("the level keeps nothing twice")]
+    NoRedundancy,
+    /// It was opened for reading, has lost too much, or is being stopped.
+    #[error("the array takes no writes")]
+    NoWrites,
 }
 
 /// Where the array stands.
@@ -67,6 +99,10 @@ pub(super) struct Condition {
     pub(super) unpublished: bool,
     /// Where redundancy agrees up to; `u64::MAX` when everywhere.
     pub(super) resync_offset: u64,
+    /// Changes that superblocks are to tell and that no shard waits for: an offset that a job has moved, a newcomer that has
+    /// failed. How many there were, and how many superblocks tell.
+    pub(super) changes: u64,
+    pub(super) changes_recorded: u64,
     /// What durable superblocks say.
     pub(super) on_disk: Activity,
     /// A shard waits for the gate.
@@ -159,7 +195,8 @@ impl Array {
         let mut array = Self {
             geometry: Arc::new(setup.geometry),
             setup: Setup {
-                shards: setup.shards,
+                regions: setup.regions,
+                work_sectors: setup.work_sectors,
                 zero_is_fast: setup.zero_is_fast,
                 clean_delay_ms: setup.clean_delay_ms,
                 superblocks_tear: setup.superblocks_tear,
@@ -170,6 +207,8 @@ impl Array {
             condition: Condition {
                 unpublished: true,
                 resync_offset: setup.resync_offset,
+                changes: 0,
+                changes_recorded: 0,
                 on_disk: if has_intent { Activity::Clean } else { Activity::NotKept },
                 write_wanted: false,
                 said_once: false,
@@ -185,6 +224,8 @@ impl Array {
             flushes,
             closing: Closing::default(),
             sitting_out: SittingOut::new(),
+            jobs: Jobs::new(setup.jobs_paused),
+            recovered: Vec::new(),
             effects: VecDeque::new(),
         };
         array.publish();
@@ -215,7 +256,7 @@ impl Array {
                 // Nothing else hangs on it, and it comes often.
                 return self.note_pace(now, shard, (member, pace));
             }
-            Report::WorkDone { .. } => unreachable!("the array has no jobs: it asks for no work"),
+            Report::WorkDone { id, outcome } => self.jobs.work_done(now, id, outcome),
             Report::MemberWritten { member } => {
                 self.flushes.unflushed.insert(member);
             }
@@ -268,6 +309,99 @@ impl Array {
             self.fail_member(cause);
         }
         self.step(now);
+    }
+
+    /// A device that is no member is to become one, under a name that none had: it waits as a spare, and gets `wanted`, or
+    /// another slot that has no member. `tears`: its superblock takes more than one sector.
+    ///
+    /// # Errors
+    /// The array takes no writes, or keeps nothing twice.
+    pub fn handle_member_added(
+        &mut self,
+        now: Instant,
+        (member, device_number): (MemberId, u16),
+        wanted: Option<Slot>,
+        tears: bool,
+    ) -> Result<(), MemberRefusal> {
+        self.may_change_members()?;
+        reached(Mark::MemberAdded);
+        self.roster.join(member, device_number, wanted);
+        self.setup.superblocks_tear |= tears;
+        self.condition.changes += 1;
+        self.step(now);
+        Ok(())
+    }
+
+    /// The lowest place in the superblocks' role table that is free.
+    #[must_use]
+    pub fn free_device_number(&self) -> u16 {
+        self.roster.free_number()
+    }
+
+    /// Members that wait without a slot.
+    #[must_use]
+    pub fn spares(&self) -> Vec<MemberId> {
+        self.roster.spares.iter().copied().collect()
+    }
+
+    /// A person says that a member fails: it is out, as if it had failed a write.
+    ///
+    /// # Errors
+    /// It is none, the array takes no writes, or the level could not make up for it: nothing is changed.
+    pub fn handle_fail_request(
+        &mut self,
+        now: Instant,
+        member: MemberId,
+    ) -> Result<(), MemberRefusal> {
+        self.may_change_members()?;
+        if self.roster.spares.contains(&member) {
+            return self.handle_remove_request(now, member);
+        }
+        let slot = self.roster.slot_of(member).ok_or(MemberRefusal::NoMember)?;
+        let is_lost = |other: Slot| other == slot || self.roster.is_lost(other);
+        // Parity that may not fit makes up for nothing.
+        let is_doubtful = self.condition.resync_offset != u64::MAX
+            && self.geometry.level().family() == Family::Stripe;
+        let would_lose =
+            !self.roster.is_lost(slot) && (is_doubtful || !self.geometry.survives(&is_lost));
+        if would_lose {
+            return Err(MemberRefusal::Needed);
+        }
+        reached(Mark::MemberFailedByPerson);
+        self.fail_member(Cause::person(member));
+        self.step(now);
+        Ok(())
+    }
+
+    /// A person takes a member away: one that waits without a slot, or one that is out already.
+    ///
+    /// # Errors
+    /// It has a slot: nothing is changed.
+    pub fn handle_remove_request(
+        &mut self,
+        now: Instant,
+        member: MemberId,
+    ) -> Result<(), MemberRefusal> {
+        let is_unrecorded = self.roster.is_unrecorded(member);
+        if self.roster.slot_of(member).is_some() || is_unrecorded {
+            return Err(MemberRefusal::InUse);
+        }
+        if self.roster.spares.contains(&member) {
+            self.may_change_members()?;
+            self.roster.leave(member);
+            self.condition.changes += 1;
+        }
+        self.step(now);
+        Ok(())
+    }
+
+    fn may_change_members(&self) -> Result<(), MemberRefusal> {
+        let Condition { on_disk, read_only, broken, stopping, .. } = self.condition;
+        match () {
+            () if on_disk == Activity::NotKept => Err(MemberRefusal::NoRedundancy),
+            () if read_only || broken || stopping => Err(MemberRefusal::NoWrites),
+            () => Ok(()),
+        }
     }
 
     /// Takes the result of an [`ArrayEffect::WriteMetadata`].
@@ -330,6 +464,31 @@ impl Array {
         self.step(now);
     }
 
+    /// A person asks something of the jobs.
+    pub fn handle_job_request(&mut self, now: Instant, request: JobRequest) {
+        self.jobs.handle_request(request);
+        self.step(now);
+    }
+
+    /// From now on a job asks for no more than this, until it is told again; what was left of the last allowance is over, and
+    /// what one job was allowed is not the next one's. Without a first allowance a job asks for as much as shards take.
+    pub fn handle_job_allowance(&mut self, now: Instant, allowance: JobAllowance) {
+        self.jobs.handle_allowance(allowance);
+        self.step(now);
+    }
+
+    /// What jobs have asked for, and what of it has come back.
+    #[must_use]
+    pub fn job_flow(&self) -> JobFlow {
+        self.jobs.flow()
+    }
+
+    /// How far the job is, if there is one.
+    #[must_use]
+    pub fn job(&self) -> Option<JobProgress> {
+        self.jobs.progress()
+    }
+
     /// The next thing to do, in order.
     #[must_use]
     pub fn poll_effect(&mut self) -> Option<ArrayEffect> {
@@ -339,6 +498,11 @@ impl Array {
     /// When to call [`Self::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.closing.next_look
+        let ground = self.ground();
+        let begins = self.jobs.is_due(&ground) && !self.condition.stopped;
+        // An array that has just been opened has heard nothing yet that would make it begin.
+        let begins = begins.then(Instant::default);
+        let job = begins.or_else(|| self.jobs.poll_timeout(&ground));
+        self.closing.next_look.into_iter().chain(job).min()
     }
 }

@@ -21,6 +21,7 @@ mod decide;
 mod effect;
 mod event_count;
 mod facts;
+mod jobs;
 mod machine;
 mod roster;
 mod set;
@@ -33,7 +34,8 @@ mod waves;
 
 pub use crate::ids::MemberId;
 pub use effect::{ArrayEffect, MetadataArea, MetadataRecord, Notice};
-pub use machine::Array;
+pub use jobs::{JobAllowance, JobEnd, JobFlow, JobKind, JobProgress, JobRequest, Passed};
+pub use machine::{Array, MemberRefusal};
 pub use setup::{ArraySetup, MemberSetup};
 pub use update::{DeviceRole, SuperblockState, UpdateTimes, level_with, update_for};
 pub use view::{ArrayView, Gate, MemberView};

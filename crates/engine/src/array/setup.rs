@@ -4,6 +4,7 @@ use braid_geometry::Geometry;
 
 use crate::badblocks::BadBlocks;
 use crate::ids::MemberId;
+use crate::request::Regions;
 
 /// A member that occupies a slot when the array is opened.
 #[derive(Clone, Debug)]
@@ -33,8 +34,12 @@ pub struct ArraySetup {
     pub resync_offset: u64,
     /// Whether writes are refused.
     pub read_only: bool,
-    /// How many shards there are.
-    pub shards: u16,
+    /// How its sectors are dealt out to shards.
+    pub regions: Regions,
+    /// Sectors that background work is about, at most: as a shard says ([`crate::Shard::block_sectors`]).
+    pub work_sectors: u32,
+    /// Whether jobs wait until they are told to go on.
+    pub jobs_paused: bool,
     /// Whether every member zeroes ranges without writing them out.
     pub zero_is_fast: bool,
     /// Milliseconds without a write after which the superblocks turn clean.

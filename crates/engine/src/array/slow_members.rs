@@ -130,7 +130,7 @@ impl Array {
 }
 
 fn survives(geometry: &Geometry, roster: &Roster, is_away: impl Fn(Slot) -> bool) -> bool {
-    geometry.survives(&|slot| roster.is_lost(slot) || is_away(slot))
+    geometry.survives(&|slot| roster.is_lost_to_shards(slot) || is_away(slot))
 }
 
 /// Whether the level could do without `member`, too.

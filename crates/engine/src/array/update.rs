@@ -7,7 +7,7 @@ use braid_geometry::Slot;
 use braid_hooks::{Bug, planted};
 use std::sync::Arc;
 
-use braid_ondisk::{Role, Superblock, SuperblockUpdate, Timestamp};
+use braid_ondisk::{Role, Superblock, SuperblockUpdate, Timestamp, Version};
 
 use crate::ids::MemberId;
 
@@ -31,6 +31,8 @@ pub struct SuperblockState {
     pub resync_offset: u64,
     /// Every device that is part of the array.
     pub roles: Arc<[DeviceRole]>,
+    /// Members that do not hold all yet: how many sectors of their data area hold what they should.
+    pub recovered: Arc<[(MemberId, u64)]>,
 }
 
 /// The times that updates carry.
@@ -99,7 +101,6 @@ pub fn level_with(
 pub fn update_for(
     superblock: &Superblock,
     member: MemberId,
-    recovered_sectors: u64,
     state: &SuperblockState,
     update_time: Timestamp,
 ) -> SuperblockUpdate {
@@ -116,8 +117,12 @@ pub fn update_for(
         roles.clone_from(&superblock.state.roles);
     }
     let mut role_of_this = Role::Faulty;
+    // Version 0.90 has no recovery offset: md calls a member a spare there until it holds all, and so do we.
+    let has_offsets = superblock.version != Version::V0_90;
+    let holds_all = |member: MemberId| state.recovered.iter().all(|(id, _)| *id != member);
     for device in state.roles.iter() {
-        let role = device.slot.map_or(Role::Spare, |slot| Role::Active(slot.0));
+        let slot = device.slot.filter(|_| has_offsets || holds_all(device.member));
+        let role = slot.map_or(Role::Spare, |slot| Role::Active(slot.0));
         let index = usize::from(device.device_number);
         if roles.len() <= index {
             roles.resize(index + 1, Role::Spare);
@@ -127,12 +132,14 @@ pub fn update_for(
             role_of_this = role;
         }
     }
+    let recovered_sectors = state.recovered.iter().find(|(id, _)| *id == member && has_offsets);
+    let recovered_sectors = recovered_sectors.map(|(_, sectors)| *sectors);
     SuperblockUpdate {
         events: state.events,
         update_time,
         resync_offset: state.resync_offset,
         roles: Arc::from(roles),
-        recovery_offset: (recovered_sectors != u64::MAX).then_some(recovered_sectors),
+        recovery_offset: recovered_sectors,
         role_of_this,
     }
 }

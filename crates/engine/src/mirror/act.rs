@@ -56,7 +56,9 @@ impl Work {
             // What was bad stays bad.
             Err(fault) if fault.kind == FaultKind::NoSpace && self.stage == Stage::Mend => {}
             Err(fault) => {
-                if let Some(member) = common.view.member(slot).map(|member| member.id) {
+                // The member that was asked: another one may have come to its slot meanwhile.
+                let member = fault.cause.member;
+                if common.still_in(slot, member) {
                     self.is_full |= fault.kind == FaultKind::NoSpace;
                     common.report_failed(fault);
                     self.missed.push((slot, member));
@@ -221,8 +223,7 @@ impl Mirror {
         assert_ne!(work.range, Range::Waiting, "what waits for its range is not over");
         if work.range == Range::Locked {
             for granted in self.lock.release(key) {
-                self.work_mut(granted).range = Range::Locked;
-                self.ready.push_back(granted);
+                self.grant(common, granted);
             }
         }
     }

@@ -6,15 +6,19 @@ use braid_geometry::{LogicalSector, MemberSector, MirrorGeometry, Slot};
 use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 use smallvec::SmallVec;
 
+use super::background::{Around, Background};
 use super::decide::{Range, Stage};
 use super::loads::Loads;
 use crate::array::Gate;
 use crate::buffer::{BlockIndex, Buffer, PayloadBuffer, SHADOW_BUFFER, payload_buffer_of};
+use crate::computation::Computation;
 use crate::context::{Common, PieceKey};
 use crate::effect::{FaultKind, MemberIoDone, MemberOperation};
 use crate::ids::{IoId, MemberId};
 use crate::request::{LockKey, Operation, Piece, RangeLock};
 use crate::slab::Slab;
+use crate::tuning::UNIT_SECTORS_MAX;
+use crate::work::{self, Purpose};
 
 /// Part of a piece that is contiguous in every copy.
 #[derive(Clone, Copy, Debug)]
@@ -84,6 +88,8 @@ pub(super) enum Owner {
     /// A read that was abandoned.
     Abandoned,
     Probe,
+    /// Background work, by its place.
+    Background(u32),
 }
 
 /// The machine of RAID-1 and RAID-10.
@@ -98,12 +104,15 @@ pub(crate) struct Mirror {
     pub(super) in_flight: Slab<(Owner, Slot)>,
     pub(super) lock: RangeLock,
     pub(super) loads: Loads,
+    background: Background,
 }
 
 impl Mirror {
     pub(crate) fn new(geometry: MirrorGeometry) -> Self {
         let loads = Loads::new(geometry.slots());
+        let background = Background::new(&geometry, u32::from(geometry.slots()), UNIT_SECTORS_MAX);
         Self {
+            background,
             geometry,
             works: Slab::default(),
             ready: VecDeque::new(),
@@ -149,6 +158,11 @@ impl Mirror {
             Owner::Probe => {
                 common.clocks.probed(slot);
                 common.stray_done(slot, done.result);
+            }
+            Owner::Background(place) => {
+                self.with_background(common, |background, around| {
+                    background.io_done(around, (place, slot), done.result);
+                });
             }
             Owner::Work(key) => {
                 let work = self.works.get_mut(key.0).expect("work lasts as long as its requests");
@@ -222,9 +236,66 @@ impl Mirror {
         self.ready.push_back(key);
     }
 
-    /// A block for each slot's probes.
+    /// A block for each slot's probes, and those of background work.
     pub(crate) fn arena_blocks(&self) -> u32 {
-        u32::from(self.geometry.slots())
+        u32::from(self.geometry.slots()) + self.background.blocks()
+    }
+
+    /// What a read into a block is for.
+    pub(crate) fn purpose_of(&self, io: IoId) -> Purpose {
+        match self.in_flight.get(io.0) {
+            Some((Owner::Background(place), _)) => {
+                self.background.class_of(*place).map_or(Purpose::Client, Purpose::Background)
+            }
+            _ => Purpose::Client,
+        }
+    }
+
+    /// Takes background work.
+    pub(crate) fn handle_work(&mut self, common: &mut Common, work: work::Work) {
+        self.with_background(common, |background, around| background.ask(around, work));
+        self.settle(common);
+    }
+
+    /// Takes a comparison back.
+    pub(crate) fn handle_computation_done(
+        &mut self,
+        common: &mut Common,
+        computation: Computation,
+    ) {
+        self.with_background(common, |background, around| {
+            background.computation_done(around, &computation);
+        });
+        common.recycle(computation);
+        self.settle(common);
+    }
+
+    /// Calls `act` with the background work, and what it uses; then lets those in that got a range that it held.
+    fn with_background(
+        &mut self,
+        common: &mut Common,
+        act: impl FnOnce(&mut Background, &mut Around<'_>),
+    ) {
+        let Self { background, geometry, lock, in_flight, .. } = self;
+        let mut submitted =
+            |place: u32, slot: Slot| IoId(in_flight.insert((Owner::Background(place), slot)));
+        act(background, &mut Around { common, geometry, lock, submitted: &mut submitted });
+        for granted in std::mem::take(&mut self.background.granted) {
+            self.grant(common, granted);
+        }
+    }
+
+    /// A range that was waited for is held: by a client's work, or by background work.
+    pub(super) fn grant(&mut self, common: &mut Common, key: LockKey) {
+        match self.works.get_mut(key.0) {
+            Some(work) => {
+                work.range = Range::Locked;
+                self.ready.push_back(key);
+            }
+            None => {
+                self.with_background(common, |background, around| background.grant(around, key));
+            }
+        }
     }
 
     /// Reads a little, to see how long it takes.

@@ -21,11 +21,13 @@
 //!
 //! Four rooms: [`mod@facts`] folds the work on an extent into a small value, [`mod@decide`] is the pure table, [`act`]
 //! changes the state and emits effects, and [`machine`] says what there is to change. [`choice`] is which copy to read.
+//! [`background`] is what no client asked for, a machine of its own; the two meet at the range lock.
 //!
 //! The range lock gives all copies the same order of overlapping writes, and keeps a repair from
 //! putting old bytes over new ones [check: overlapping_writes_reach_copies_in_one_order].
 
 mod act;
+mod background;
 mod choice;
 mod decide;
 mod facts;

@@ -60,6 +60,12 @@ impl Regions {
         ShardIndex(u16::try_from(index).expect("below the number of shards, which is a u16"))
     }
 
+    /// Sectors from this one on that have the same owner, up to the end of its region.
+    #[must_use]
+    pub fn left_in_region(&self, sector: LogicalSector) -> u64 {
+        self.sectors - sector.0 % self.sectors
+    }
+
     /// How many shards there are.
     #[must_use]
     pub fn shards(&self) -> u16 {

@@ -54,8 +54,18 @@ pub(super) struct ReadIo {
     pub(super) place: u32,
     pub(super) slot: Slot,
     pub(super) extent: Extent,
+    pub(super) kind: ReadIoKind,
+}
+
+/// What a request of a read does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReadIoKind {
+    /// It reads.
+    Read,
     /// It writes again what could not be read.
-    pub(super) is_repair: bool,
+    Repair,
+    /// It writes what background work has made.
+    Write,
 }
 
 /// A copy that is out.

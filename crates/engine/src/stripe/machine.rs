@@ -20,7 +20,7 @@ use crate::effect::{MemberIoDone, MemberOperation};
 use crate::ids::IoId;
 use crate::request::{Operation, Piece};
 use crate::slab::Slab;
-use crate::tuning::{CacheConfig, Tuning, UNIT_SECTORS_MAX};
+use crate::tuning::{CacheConfig, Tuning};
 use crate::work::{Purpose, Work};
 
 /// Bands of one piece that are fetched in advance: a large piece has other work to do meanwhile.
@@ -72,8 +72,7 @@ impl QueuedWork for Queued<'_> {
 
 impl Stripes {
     pub(crate) fn new(geometry: StripeGeometry, config: CacheConfig, view: &ArrayView) -> Self {
-        let unit_max = config.unit_sectors_max.clamp(1, UNIT_SECTORS_MAX);
-        let unit_sectors = geometry.chunk_sectors().min(unit_max);
+        let unit_sectors = config.block_sectors(&view.geometry);
         let fits = geometry.chunk_sectors().is_multiple_of(unit_sectors);
         assert!(fits, "chunks and stripe units are powers of two");
         let mut stripes = Self {
@@ -199,9 +198,8 @@ impl Stripes {
                 self.scheduler.look_at(number);
             }
             Ok(read) => {
-                let found = computation.found;
                 self.with_reads(common, |reads, around| {
-                    reads.computation_done(around, (read, found));
+                    reads.computation_done(around, (read, &computation.found));
                 });
             }
             Err(_) => self.copy_out_done(common, computation.id),
@@ -288,7 +286,7 @@ impl Stripes {
 
     /// Takes background work for one band.
     pub(crate) fn handle_work(&mut self, common: &mut Common, work: Work) {
-        let band = Band::at(&self.geometry, self.unit_sectors, work.start);
+        let band = Band::at(&self.geometry, self.unit_sectors, MemberSector(work.start));
         self.reads.ask(band, work);
         self.settle(common);
     }

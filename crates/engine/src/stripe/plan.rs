@@ -183,18 +183,24 @@ pub(super) fn plan(facts: &StripeFacts) -> Option<Plan> {
     }
 }
 
-/// A plan that brings every column into memory, parity too, none if one cannot be read: to compare them.
-pub(super) fn plan_whole(facts: &StripeFacts) -> Option<Plan> {
+/// A plan that brings every column into memory, to compare them; none if one cannot be read. Parity that cannot be may be
+/// done without: it is left out then.
+pub(super) fn plan_whole(facts: &StripeFacts, needs_parity: bool) -> Option<Plan> {
     let window = facts.window;
-    let columns = || facts.data.iter().chain([&facts.p]).chain(facts.q.as_ref());
-    let is_there = columns().all(|column| column.at_hand().contains(window));
+    let is_at_hand = |column: &ColumnFacts| column.at_hand().contains(window);
+    let parity = [Some(facts.p), facts.q];
+    let has_parity = parity.iter().flatten().all(is_at_hand);
+    let [p, q] = parity.map(|column| {
+        column.filter(is_at_hand).map_or(SectorSet::EMPTY, |column| column.reads(window))
+    });
+    let is_there = facts.data.iter().all(is_at_hand) && (has_parity || !needs_parity);
     is_there.then(|| Plan {
         method: Method::NoParity,
         recovery: Recovery::None,
         solved: SectorSet::EMPTY,
         data: facts.data.iter().map(|column| column.reads(window)).collect(),
-        p: facts.p.reads(window),
-        q: facts.q.map_or(SectorSet::EMPTY, |q| q.reads(window)),
+        p,
+        q,
     })
 }
 

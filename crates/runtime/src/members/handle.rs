@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use braid_dispatch::{Scheduler, Settings};
-use braid_engine::array::{MemberId, MemberView, MetadataArea, SuperblockState, update_for};
+use braid_engine::array::{MemberId, MetadataArea, SuperblockState, update_for};
 use braid_engine::effect::MemberIo;
 use braid_geometry::{MemberSector, SECTOR_BYTES};
 use braid_member::{Member, MemberKind, Raw};
@@ -60,8 +60,6 @@ pub(crate) struct Ports {
 pub(crate) struct Place {
     /// The slot that it occupies.
     pub(crate) slot: Option<u16>,
-    /// [`MemberView::recovered_sectors`].
-    pub(crate) recovered_sectors: u64,
 }
 
 impl MemberHandle {
@@ -109,8 +107,8 @@ impl MemberHandle {
     }
 
     /// Notes what a view says of it.
-    pub(crate) fn note_view(&self, slot: u16, view: &MemberView) {
-        let place = Place { slot: Some(slot), recovered_sectors: view.recovered_sectors };
+    pub(crate) fn note_view(&self, slot: u16) {
+        let place = Place { slot: Some(slot) };
         *self.place.lock().expect("noting does not panic") = place;
     }
 
@@ -159,7 +157,6 @@ impl MemberHandle {
     }
 
     /// Whether nothing waits for it, and nothing is out.
-    #[cfg_attr(not(test), allow(dead_code, reason = "no job takes members out yet"))]
     pub(crate) fn is_idle(&self) -> bool {
         !self.is_unanswered() && !self.admission.has_kept() && self.crew.is_idle()
     }
@@ -191,6 +188,11 @@ impl MemberHandle {
         (offset_bytes, u64::from(io.sectors) * SECTOR_BYTES)
     }
 
+    /// Its superblock, as it was written last or is being written.
+    pub(crate) fn superblock(&self) -> Superblock {
+        self.superblock.lock().expect("writing does not panic").clone()
+    }
+
     /// What it is in the array, for a record of it.
     pub(crate) fn recorded_member(&self, slot: u16) -> RecordedMember {
         let superblock = self.superblock.lock().expect("writing does not panic");
@@ -199,9 +201,8 @@ impl MemberHandle {
 
     /// The superblock that tells of `state`. To be written durably, one at a time.
     pub(crate) fn next_superblock(&self, state: &SuperblockState, time: Timestamp) -> Operation {
-        let recovered_sectors = self.place().recovered_sectors;
         let mut superblock = self.superblock.lock().expect("writing does not panic");
-        let update = update_for(&superblock, self.id, recovered_sectors, state, time);
+        let update = update_for(&superblock, self.id, state, time);
         superblock.apply(&update);
         Operation::Metadata {
             area: MetadataArea::Superblock,

@@ -33,6 +33,11 @@ impl Table {
         self.entry(id).filter(|entry| !entry.is_leaving).map(|entry| &entry.member)
     }
 
+    /// A name that no member has had.
+    pub(crate) fn next_id(&self) -> MemberId {
+        MemberId(u16::try_from(self.0.len()).expect("a few members"))
+    }
+
     /// All of them.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<MemberHandle>> {
         self.0.iter().flatten().map(|entry| &entry.member)
@@ -86,7 +91,6 @@ impl Members {
     }
 
     /// Nothing new is for this member any more, if there is one of this name.
-    #[cfg_attr(not(test), allow(dead_code, reason = "no job takes members out yet"))]
     pub(crate) fn close_to_new(&self, id: MemberId) {
         self.change(|table| {
             if let Some(Some(entry)) = table.get_mut(usize::from(id.0)) {
@@ -96,7 +100,6 @@ impl Members {
     }
 
     /// Takes a member out.
-    #[cfg_attr(not(test), allow(dead_code, reason = "no job takes members out yet"))]
     pub(crate) fn remove(&self, id: MemberId) {
         self.change(|table| table[usize::from(id.0)] = None);
     }

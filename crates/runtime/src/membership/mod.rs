@@ -25,7 +25,6 @@ use crate::sync::Arc;
 
 /// How often it is looked whether a member that is taken out is idle by now. Rare enough to cost nothing that counts, and no
 /// request has to count itself for it.
-#[cfg_attr(not(test), allow(dead_code, reason = "no job takes members out yet"))]
 const DRAIN_INTERVAL: Duration = Duration::from_millis(1);
 
 impl Core {
@@ -64,7 +63,6 @@ impl Core {
 
     /// Begins nothing more at a member, and waits until everything that was asked of it has ended; false if that took
     /// longer than `patience`, and it has not. No worker may call it, nor may one that holds [`crate::members::Members::load`].
-    #[cfg_attr(not(test), allow(dead_code, reason = "no job takes members out yet"))]
     pub(crate) fn drain_member(self: &Arc<Self>, id: MemberId, patience: Duration) -> bool {
         self.members.close_to_new(id);
         let Some(member) = self.members.load().get(id).map(Arc::clone) else { return true };
@@ -77,8 +75,6 @@ impl Core {
         }
         true
     }
-
-    #[cfg_attr(not(test), allow(dead_code, reason = "as above"))]
     fn is_idle(self: &Arc<Self>, member: &MemberHandle) -> bool {
         let submitter = Submitter::new(self, member);
         let counters = member.scheduler.counters(&submitter);
@@ -91,7 +87,6 @@ impl Core {
     ///
     /// # Panics
     /// When there is none of this name.
-    #[cfg_attr(not(test), allow(dead_code, reason = "as above"))]
     pub(crate) fn close_member(self: &Arc<Self>, id: MemberId) {
         let _whole_patience = self.drain_member(id, Duration::MAX);
         let member = self.members.load().get(id).map(Arc::clone).expect("it is registered");

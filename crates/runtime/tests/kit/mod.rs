@@ -25,14 +25,23 @@ pub(crate) const MEMBER_BYTES: u64 = 8 << 20;
 impl Array {
     /// Makes `slots` zeroed members of a clean array.
     pub(crate) fn new(level: Level, slots: u16, chunk_sectors: u32) -> Self {
-        let devices =
-            superblocks(level, slots, chunk_sectors, MEMBER_BYTES).into_iter().map(|superblock| {
-                let device = MemoryMember::new(MEMBER_BYTES);
-                device
-                    .write_at(&superblock.to_bytes(), superblock.offset_bytes(), true)
-                    .expect("memory takes writes");
-                Arc::new(device)
-            });
+        Self::with_spares(level, (slots, 0), chunk_sectors)
+    }
+
+    /// The same, and so many spares behind them.
+    pub(crate) fn with_spares(
+        level: Level,
+        (slots, spares): (u16, u16),
+        chunk_sectors: u32,
+    ) -> Self {
+        let devices = superblocks_with_spares(level, (slots, spares), chunk_sectors, MEMBER_BYTES);
+        let devices = devices.into_iter().map(|superblock| {
+            let device = MemoryMember::new(MEMBER_BYTES);
+            device
+                .write_at(&superblock.to_bytes(), superblock.offset_bytes(), true)
+                .expect("memory takes writes");
+            Arc::new(device)
+        });
         let devices: Vec<_> = devices.collect();
         let doors: Vec<_> =
             devices.iter().map(|device| Arc::new(Faulty::new(Arc::clone(device)))).collect();
@@ -48,7 +57,13 @@ impl Array {
         (probed, assembly)
     }
 
-    /// Opens the array; its members can be made to fail through `faults`.
+    /// Opens the array, with jobs that go by themselves.
+    pub(crate) fn open_busy(&self, watch: impl Fn(Notice) + Send + Sync + 'static) -> Volume {
+        let options = Options { clean_delay_ms: 20, ..Options::default() };
+        self.open_with(&options, watch).expect("it opens")
+    }
+
+    /// Opens the array without jobs; its members can be made to fail through `faults`.
     pub(crate) fn open(&self, watch: impl Fn(Notice) + Send + Sync + 'static) -> Volume {
         self.try_open(watch).expect("it opens")
     }
@@ -57,14 +72,22 @@ impl Array {
         &self,
         watch: impl Fn(Notice) + Send + Sync + 'static,
     ) -> Result<Volume, OpenError> {
+        let options = Options { clean_delay_ms: 20, jobs_paused: true, ..Options::default() };
+        self.open_with(&options, watch)
+    }
+
+    pub(crate) fn open_with(
+        &self,
+        options: &Options,
+        watch: impl Fn(Notice) + Send + Sync + 'static,
+    ) -> Result<Volume, OpenError> {
         let (probed, assembly) = self.assemble();
         let members = self.doors.iter().zip(&probed).map(|(door, probed)| {
             let superblock = probed.probe.newest().expect("a member").clone();
             Some(OpenMember { device: Box::new(Arc::clone(door)), superblock })
         });
         let array = assembly.array.expect("an array that can be run");
-        let options = Options { clean_delay_ms: 20, ..Options::default() };
-        Volume::open(&array, members.collect(), &options, watch)
+        Volume::open(&array, members.collect(), options, watch)
     }
 }
 
@@ -72,6 +95,15 @@ impl Array {
 pub(crate) fn superblocks(
     level: Level,
     slots: u16,
+    chunk_sectors: u32,
+    member_bytes: u64,
+) -> Vec<Superblock> {
+    superblocks_with_spares(level, (slots, 0), chunk_sectors, member_bytes)
+}
+
+fn superblocks_with_spares(
+    level: Level,
+    (slots, spares): (u16, u16),
     chunk_sectors: u32,
     member_bytes: u64,
 ) -> Vec<Superblock> {
@@ -84,7 +116,8 @@ pub(crate) fn superblocks(
         data_offset_sectors: None,
     };
     let place = placement(&request).expect("8 MiB are enough");
-    let roles: Arc<[Role]> = (0..slots).map(Role::Active).collect();
+    let roles: Arc<[Role]> =
+        (0..slots).map(Role::Active).chain((0..spares).map(|_| Role::Spare)).collect();
     let superblock = |slot| {
         let mut device_uuid = [7; 16];
         device_uuid[0] = u8::try_from(slot).expect("few slots");
@@ -110,7 +143,7 @@ pub(crate) fn superblocks(
         })
         .expect("a valid superblock")
     };
-    (0..slots).map(superblock).collect()
+    (0..slots + spares).map(superblock).collect()
 }
 
 pub(crate) fn probed(index: usize, device: &dyn Member) -> ProbedMember {

@@ -1,6 +1,6 @@
 //! What the world asks of shards for no client, and what it makes of the results.
 
-use braid_engine::array::Gate;
+use braid_engine::array::{Gate, JobEnd, JobKind, JobProgress, MemberId};
 use braid_engine::effect::Report;
 use braid_engine::work::{Class, Difference, Outcome, Task, Work, WorkId};
 use braid_geometry::Geometry;
@@ -13,6 +13,9 @@ use crate::world::World;
 
 /// Ordinals of work among the faults of a cycle: behind those of elevators.
 const FIRST_ORDINAL: u64 = 4000;
+
+/// Names of work that no job asked for: those of jobs begin at 0.
+const FIRST_ID: u64 = 1 << 63;
 
 /// Runs, of a hundred, in which there is background work.
 const PERCENT: u64 = 30;
@@ -46,11 +49,12 @@ impl World {
         let unit = u64::from(side.shard.block_sectors());
         let bands = u64::from(stripe.chunk_sectors()) / unit;
         let background = &mut self.engine.background;
-        let id = WorkId(background.next);
+        let id = WorkId(FIRST_ID + background.next);
         background.next += 1;
         let class = if seed.is_multiple_of(2) { Class::Idle } else { Class::BestEffort };
-        let start = braid_geometry::MemberSector(stripe.row_start(row).0 + seed / 2 % bands * unit);
-        let work = Work { id, class, task: Task::Compare, start };
+        let start = stripe.row_start(row).0 + seed / 2 % bands * unit;
+        let sectors = side.shard.block_sectors();
+        let work = Work { id, class, task: Task::Compare, start, sectors };
         background.asked.insert(id, work);
         side.inbox.push_back(Message::Work(work));
     }
@@ -58,13 +62,19 @@ impl World {
     /// Takes a result out of what a shard reports.
     pub(crate) fn take_result(&mut self, shard: usize, report: &Report) -> bool {
         let Report::WorkDone { id, outcome } = *report else { return false };
+        if id.0 < FIRST_ID {
+            return false; // A job of the array asked for it.
+        }
         let work = self.engine.background.asked.remove(&id).expect("work has one result");
-        self.note("work-done", [id.0, work.start.0, u64::from(outcome == Outcome::Unreadable)]);
+        self.note("work-done", [id.0, work.start, u64::from(outcome == Outcome::Unreadable)]);
         let difference = match outcome {
             Outcome::Compared(difference) => difference,
             Outcome::Unreadable => {
                 self.tally.count("work-refused");
                 return true;
+            }
+            Outcome::CopiesCompared { .. } | Outcome::Done { .. } | Outcome::Unwritten => {
+                unreachable!("bands of parity are compared, and nothing else: {outcome:?}")
             }
             Outcome::SitsOut => {
                 self.tally.count("work-sits-out");
@@ -77,6 +87,36 @@ impl World {
             assert!(self.may_differ(shard), "parity of {work:?} is wrong: {difference:?}");
         }
         true
+    }
+
+    /// A job begins: its offset is where all before was done.
+    pub(crate) fn job_began(&mut self, progress: &JobProgress) {
+        self.note("job", [progress.kind as u64, progress.done, progress.end]);
+        self.tally.count(match progress.kind {
+            JobKind::Resync => "resync-began",
+            JobKind::Recovery => "recovery-began",
+            JobKind::Check => "check-began",
+        });
+    }
+
+    /// A job is no more.
+    pub(crate) fn job_ended(&mut self, progress: &JobProgress, end: JobEnd) {
+        self.note("job-over", [progress.kind as u64, progress.done, progress.end]);
+        self.tally.count(match (progress.kind, end) {
+            (JobKind::Resync, JobEnd::Completed) => "resync-completed",
+            (JobKind::Recovery, JobEnd::Completed) => "recovery-completed",
+            (JobKind::Check, JobEnd::Completed) => "check-completed",
+            (_, JobEnd::Interrupted) => "job-interrupted",
+            (_, JobEnd::TargetLost) => "job-target-lost",
+            (_, JobEnd::Unreadable) => "job-unreadable",
+            (_, JobEnd::Unwritten) => "job-unwritten",
+        });
+    }
+
+    /// A member holds all that it should.
+    pub(crate) fn recovered(&mut self, member: MemberId) {
+        self.note("recovered", [u64::from(member.0), 0, 0]);
+        self.tally.count("member-recovered");
     }
 
     /// Whether anything could have made parity of the band differ.

@@ -165,6 +165,13 @@ impl World {
             Notice::OutOfSpace { cause, .. } => panic!("no disk here is sparse: {cause:?}"),
             Notice::SitsOut { member, .. } => self.sits_out(member),
             Notice::Back { member, .. } => self.comes_back(member),
+            Notice::JobBegan(progress) => self.job_began(&progress),
+            Notice::JobEnded { progress, end } => self.job_ended(&progress, end),
+            Notice::SpareTaken { member, slot } => {
+                self.note("spare-taken", [u64::from(member.0), u64::from(slot.0), 0]);
+                self.tally.count("spare-taken");
+            }
+            Notice::Recovered { member, .. } => self.recovered(member),
             Notice::Recorded { events } => self.note("told", [events, 0, 0]),
             Notice::Stopped { clean } => self.note("stopped", [u64::from(clean), 0, 0]),
         }

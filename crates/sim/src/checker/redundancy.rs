@@ -20,6 +20,8 @@ pub(crate) struct Areas<'a> {
     pub(crate) disks: &'a [Disk],
     /// By slot: disk and sector of it where data begins.
     pub(crate) slots: Vec<Option<(usize, u64)>>,
+    /// By slot: sectors of the data area of which something is promised; all where none is named.
+    pub(crate) promised: Vec<u64>,
     /// One sector is what an honest disk would hold, not what this one gives.
     pub(crate) is_honest: bool,
 }
@@ -27,7 +29,9 @@ pub(crate) struct Areas<'a> {
 impl<'a> Areas<'a> {
     fn get(&self, slot: Slot, start: u64, sectors: u64) -> Option<&'a [u8]> {
         let (disk, offset) = self.slots[slot.index()]?;
-        Some(&self.disks[disk].seen[bytes(offset + start, sectors)])
+        let promised = self.promised.get(slot.index()).copied().unwrap_or(u64::MAX);
+        (start + sectors <= promised)
+            .then(|| &self.disks[disk].seen[bytes(offset + start, sectors)])
     }
 
     fn get_one(&self, slot: Slot, sector: MemberSector) -> Option<&'a [u8]> {
@@ -90,10 +94,11 @@ pub(crate) fn check_clean(
     data_offset: u64,
     exempt: &Exempt<'_>,
 ) {
-    // Of a member that is being recovered nothing is promised here: what it holds is checked by reading.
-    let whole = assembled.slots.iter().map(|slot| slot.as_ref().filter(|one| one.is_in_sync()));
-    let slots = whole.map(|slot| slot.map(|one| (presented[one.member], data_offset)));
-    let areas = Areas { disks, slots: slots.collect(), is_honest: false };
+    let slots = || assembled.slots.iter().map(Option::as_ref);
+    let places = slots().map(|slot| slot.map(|one| (presented[one.member], data_offset)));
+    // Of a member that is being recovered nothing is promised beyond its offset.
+    let promised = slots().map(|slot| slot.map_or(0, |one| one.recovered_until)).collect();
+    let areas = Areas { disks, slots: places.collect(), promised, is_honest: false };
     match &assembled.geometry {
         Geometry::Direct(_) => {}
         Geometry::Mirror(mirror) => check_mirror(&assembled.geometry, mirror, &areas, exempt),

@@ -40,6 +40,15 @@ impl Known<'_> {
         members.filter(is_sure).map(|disk| *disk as u16).collect()
     }
 
+    /// Slots whose member says itself that it does not hold all.
+    fn recovering_slots(&self) -> BTreeSet<u16> {
+        let presented = self.presented.iter().zip(self.superblocks);
+        let is_recovering =
+            |superblock: &Superblock| superblock.device.recovery_offset_sectors.is_some();
+        let lacking = presented.filter(|(_, one)| one.as_ref().is_some_and(is_recovering));
+        lacking.map(|(disk, _)| *disk as u16).collect()
+    }
+
     fn may_be_dirty(&self) -> bool {
         let presented = self.presented.iter().zip(self.superblocks);
         let slots = usize::from(self.geometry.slots());
@@ -76,6 +85,8 @@ pub(crate) fn holds_data(geometry: &Geometry, slot: u16) -> bool {
 /// When a stale disk is chosen, a sound one is not, or a refusal has no reason.
 pub(crate) fn check(assembly: &Assembly, known: &Known<'_>) {
     let sure = known.sure_slots();
+    let recovering = known.recovering_slots();
+    let holds_all = |slot: &u16| sure.contains(slot) && !recovering.contains(slot);
     let is_stripe = known.geometry.level().family() == Family::Stripe;
     let all = 0..known.geometry.slots();
     check_spares(assembly, known);
@@ -96,17 +107,17 @@ pub(crate) fn check(assembly: &Assembly, known: &Known<'_>) {
             assert!(stale.is_none(), "stale disk {stale:?} was chosen");
             let left = sure.difference(&chosen).next();
             assert!(left.is_none(), "disk {left:?} was left out: {:?}", assembly.verdicts);
-            let mut lost = all.filter(|slot| !chosen.contains(slot));
+            let mut lost = all.filter(|slot| !chosen.contains(slot) || recovering.contains(slot));
             let hole = is_stripe && known.may_be_dirty() && array.dirty;
             let served_hole = hole && lost.any(|slot| holds_data(known.geometry, slot));
             assert!(!served_hole, "a write hole is served");
         }
         Err(Refusal::TooFewMembers { .. }) => {
-            let survives = known.geometry.survives(&|slot: Slot| !sure.contains(&slot.0));
-            assert!(!survives, "too few? these are enough: {sure:?}");
+            let survives = known.geometry.survives(&|slot: Slot| !holds_all(&slot.0));
+            assert!(!survives, "too few? these are enough: {sure:?}: {:?}", assembly.verdicts);
         }
         Err(Refusal::DirtyAndDegraded(_)) => {
-            let mut lost = all.filter(|slot| !sure.contains(slot));
+            let mut lost = all.filter(|slot| !holds_all(slot));
             let is_hole = lost.any(|slot| holds_data(known.geometry, slot));
             let right = is_stripe && known.may_be_dirty() && is_hole;
             assert!(right, "dirty and degraded? {sure:?} are there: {:?}", assembly.verdicts);

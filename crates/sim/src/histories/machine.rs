@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use braid_assembly::{AssembledArray, Known, KnownMember};
-use braid_engine::Instant;
 use braid_engine::array::{
     Array, ArrayEffect, ArrayView, DeviceRole, Gate, MemberId, MetadataArea, MetadataRecord,
     Notice, SuperblockState, UpdateTimes, update_for,
@@ -12,6 +11,7 @@ use braid_engine::cause::{Answer, Asked, Cause};
 use braid_engine::effect::Report;
 use braid_engine::open::{Manner, levelling, opening};
 use braid_engine::request::ShardIndex;
+use braid_engine::{CacheConfig, Instant, Tuning};
 use braid_geometry::Geometry;
 use braid_ondisk::{Role, Superblock, Timestamp};
 
@@ -82,8 +82,14 @@ impl History {
                 self.store(&batch, (&assembled.geometry, &held))?;
             }
         }
-        let manner =
-            Manner { read_only: false, shards: 1, zero_is_fast: false, clean_delay_ms: 200 };
+        let manner = Manner {
+            read_only: false,
+            shards: 1,
+            cache: CacheConfig { unit_sectors_max: 8, stripes_max: 1, tuning: Tuning::default() },
+            jobs_paused: true,
+            zero_is_fast: false,
+            clean_delay_ms: 200,
+        };
         let opening = opening(assembled, |index| superblocks[index].as_ref(), &manner);
         let opening = opening.expect("assembly chooses members that are there, once each");
         let members = opening.members.iter().map(|joined| {
@@ -184,6 +190,9 @@ impl History {
                     ArrayEffect::Notice(_)
                     | ArrayEffect::Answer { .. }
                     | ArrayEffect::SlowMembers(_) => {}
+                    ArrayEffect::Work { work, .. } => {
+                        unreachable!("jobs are paused: {work:?}")
+                    }
                 }
             }
             if is_quiet {
@@ -232,7 +241,7 @@ impl History {
             run.state = Some(Arc::clone(state));
             let time = run.times.of(state.events, now);
             let (disk, superblock) = &mut run.members[usize::from(id.0)];
-            let update = update_for(superblock, *id, u64::MAX, state, time);
+            let update = update_for(superblock, *id, state, time);
             superblock.apply(&update);
             stored.push((*disk, superblock.clone()));
             if run.spares.contains(disk) {

@@ -1,5 +1,6 @@
 //! What the world does with requests in whole sectors: it hands them out in pieces, and looks at each answer.
 
+use braid_engine::array::{MemberId, MemberView};
 use braid_engine::request::{Fault, Operation, Progress, Request, RequestId};
 use braid_geometry::{Family, LogicalSector};
 
@@ -168,8 +169,21 @@ impl World {
         self.engine.has_written = true;
         self.out.append(&mut self.absent);
         if self.geometry.level().family() != Family::Direct {
-            for member in &self.engine.machines.members {
-                self.unsure.remove(&member.disk);
+            let machines = &self.engine.machines;
+            for (id, member) in (0..).map(MemberId).zip(&machines.members) {
+                // Version 0.90 calls it a spare until it holds all.
+                let has_offsets = self.metadata.design.version != braid_ondisk::Version::V0_90;
+                let holds_all = |one: &MemberView| one.recovered_sectors == u64::MAX;
+                let is_it = |one: &MemberView| one.id == id && (has_offsets || holds_all(one));
+                let mut slots = machines.shards.iter().flat_map(|side| side.view.slots.iter());
+                let is_in = slots.any(|slot| slot.as_ref().is_some_and(is_it));
+                // One that came is in when a view has it, and not before; of the one that had its place nothing more is to be said.
+                let mut came = self.came.iter().filter(|one| **one > id);
+                let is_replaced =
+                    came.any(|one| machines.members[usize::from(one.0)].disk == member.disk);
+                if is_in || !self.came.contains(&id) && !is_replaced {
+                    self.unsure.remove(&member.disk);
+                }
             }
         }
     }

@@ -79,6 +79,7 @@ impl Stage {
         let all: Vec<usize> = (0..self.disks.len()).collect();
         let mut manner = manner(&mut world.chances.openings, &world.chances.cut);
         manner.cache.tuning.mode = telling.cache;
+        manner.jobs_paused = true;
         let machines = open::start(&self.assembled, open::superblocks(&self.probed), &all, manner);
         let order = telling.order(world.geometry.slots());
         world.engine = Engine::new(machines, Order::Fixed(order), world.clock.now);

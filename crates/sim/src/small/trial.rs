@@ -52,7 +52,10 @@ pub(super) struct Trial {
 
 impl Trial {
     pub(super) fn new(design: &Design) -> Self {
-        Self { world: new_world(design), held: Vec::new(), decisions: BTreeMap::new() }
+        let mut world = new_world(design);
+        // What is on the disks is to stay from state to state.
+        world.may_have_jobs = false;
+        Self { world, held: Vec::new(), decisions: BTreeMap::new() }
     }
 
     /// Another telling begins.

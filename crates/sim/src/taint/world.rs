@@ -211,8 +211,18 @@ impl World {
             .iter()
             .map(|slot| slot.map(|disk| (disk, self.taint.data_offset)))
             .collect();
-        let seen = Areas { disks: &self.disks, slots: slots.clone(), is_honest: false };
-        let honest = Areas { disks: &self.disks, slots: slots.clone(), is_honest: true };
+        let seen = Areas {
+            disks: &self.disks,
+            slots: slots.clone(),
+            promised: Vec::new(),
+            is_honest: false,
+        };
+        let honest = Areas {
+            disks: &self.disks,
+            slots: slots.clone(),
+            promised: Vec::new(),
+            is_honest: true,
+        };
         let mut believed = Vec::new();
         let (mut alone, mut found) = (0, 0);
         for strip in &self.taint.doubtful {

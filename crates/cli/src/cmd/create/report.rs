@@ -188,8 +188,8 @@ fn warnings(plan: &Plan) -> Vec<String> {
     }
     if plan.sync == Sync::Pending {
         warnings.push(
-            "redundancy is not right until md or a later braid has resynced; --zero makes it right \
-             now, --assume-clean is for members that are all zero"
+            "redundancy is not right until the first resync is over, which begins when it is served; \
+             --zero makes it right now, --assume-clean is for members that are all zero"
                 .to_string(),
         );
     }

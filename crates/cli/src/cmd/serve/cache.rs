@@ -1,13 +1,13 @@
-//! The stripe cache's settings, as words: for `braid serve` at the start, and for `braid tune` later.
+//! The stripe cache's settings, as words: for `braid serve` at the start, and for `braid set` later.
 //!
-//! Keys of `tune` are the options of `serve` without their dashes, so there is one list of words.
+//! Keys of `set` are the options of `serve` without their dashes, so there is one list of words.
 
 use std::ops::RangeInclusive;
 
+use braid_control::model::Settings;
 use braid_geometry::Geometry;
 use braid_ring::{Limit, Room};
 use braid_runtime::{Cache, CacheMode};
-use serde_json::{Value, json};
 
 use crate::error::code::Code;
 use crate::error::{CliError, Risk};
@@ -150,18 +150,19 @@ pub(super) fn set(cache: &mut Cache, key: &str, value: &str) -> Result<(), Strin
 }
 
 /// The settings by their words; sizes in bytes.
-pub(super) fn to_json(cache: &Cache) -> Value {
-    json!({
-        "cache": match cache.mode {
-            CacheMode::WriteBack => "writeback",
-            CacheMode::WriteThrough => "writethrough",
-        },
-        "cache-size": cache.memory_bytes,
-        "stripe-unit": cache.unit_bytes,
-        "bypass-threshold": cache.bypass_threshold,
-        "dirty-limit": cache.dirty_bytes_max,
-        "dirty-age": cache.age_max_ms,
-    })
+pub(super) fn to_settings(cache: &Cache) -> Settings {
+    let mode = match cache.mode {
+        CacheMode::WriteBack => "writeback",
+        CacheMode::WriteThrough => "writethrough",
+    };
+    Settings::from([
+        ("cache".to_owned(), mode.into()),
+        ("cache-size".to_owned(), cache.memory_bytes.into()),
+        ("stripe-unit".to_owned(), u64::from(cache.unit_bytes).into()),
+        ("bypass-threshold".to_owned(), u64::from(cache.bypass_threshold).into()),
+        ("dirty-limit".to_owned(), cache.dirty_bytes_max.into()),
+        ("dirty-age".to_owned(), cache.age_max_ms.into()),
+    ])
 }
 
 pub(super) fn bad_setting(key: &str, value: &str, why: &str) -> CliError {

@@ -1,13 +1,13 @@
-//! What clients may take, as words: for `braid serve` at the start, and for `braid tune` later.
+//! What clients may take, as words: for `braid serve` at the start, and for `braid set` later.
 //!
-//! Keys of `tune` are the options of `serve` without their dashes. Memory for payloads is chosen from what is left for
+//! Keys of `set` are the options of `serve` without their dashes. Memory for payloads is chosen from what is left for
 //! this process, if it is not said ([`payload_bytes`]), and never more than that.
 
 use std::time::Duration;
 
+use braid_control::model;
 use braid_frontend_nbd::{Settings, Tuner, limits};
 use braid_ring::Room;
-use serde_json::{Map, Value, json};
 
 use super::cache::bad_setting;
 use crate::error::CliError;
@@ -145,28 +145,31 @@ pub(super) fn apply(tuner: &Tuner, settings: &Settings) {
 }
 
 /// The settings by their words.
-pub(super) fn to_json(settings: &Settings) -> Map<String, Value> {
+pub(super) fn to_settings(settings: &Settings) -> model::Settings {
     let [connections, memory, idle] = KEYS.map(str::to_owned);
-    Map::from_iter([
-        (connections, json!(settings.connections_max)),
-        (memory, json!(settings.payload_bytes_max)),
-        (idle, json!(settings.idle_limit.map_or(0, |limit| limit.as_secs()))),
-        ("progress-limit".to_owned(), json!(settings.progress_deadline.as_secs())),
+    model::Settings::from([
+        (connections, (settings.connections_max as u64).into()),
+        (memory, (settings.payload_bytes_max as u64).into()),
+        (idle, settings.idle_limit.map_or(0, |limit| limit.as_secs()).into()),
+        ("progress-limit".to_owned(), settings.progress_deadline.as_secs().into()),
     ])
 }
 
 /// What clients have now, and what became of some.
-pub(super) fn state(tuner: &Tuner) -> Value {
+pub(super) fn state(tuner: &Tuner) -> model::Clients {
     let counts = tuner.counts();
-    json!({
-        "connections": counts.connections,
-        "payload_bytes": counts.bytes_in_flight,
-        "waiting_for_memory": counts.waiting_for_memory,
-        "request_bytes_max": tuner.request_bytes_max(),
-        "refused": counts.refused,
-        "stalled": counts.cut.stalled,
-        "idled": counts.cut.idled,
-    })
+    model::Clients {
+        connections: counts.connections,
+        payload_bytes: counts.bytes_in_flight,
+        waiting_for_memory: counts.waiting_for_memory,
+        request_bytes_max: tuner.request_bytes_max() as u64,
+        requests: counts.requests,
+        bytes_read: counts.bytes_read,
+        bytes_written: counts.bytes_written,
+        refused: counts.refused,
+        stalled: counts.cut.stalled,
+        idled: counts.cut.idled,
+    }
 }
 
 #[cfg(test)]

@@ -1,150 +1,302 @@
-//! The control socket: looking at a running array, and tuning it.
+//! The array's side of the control API: what it is, what it is set to, and how it is stopped.
 //!
-//! One line of JSON in, one line of JSON out:
-//!
-//! ```text
-//!   {}                                      the settings, what is dirty, the counters
-//!   {"set": {"dirty-limit": "8M", ...}}     sets them, all or none; then as above
-//!   {"show": "elevators"}                   the elevators, and the multiplexer's last slices
-//!                                           {"error": "..."} if it cannot be done
-//! ```
-//!
-//! The socket lies in a folder that only this user may enter, or where the user said; it is made as those
-//! of clients are, so that only this user may connect. How clients are served is [`clients`]' affair.
+//! The API itself (paths, connections, who may) is `braid-control`'s. The socket is made as those of clients are, so that only this
+//! user may connect. It is answered at until the array has stopped: a client that asked for the stop hears how it went, and
+//! others that it is under way.
 
-mod clients;
+mod array;
+mod jobs;
+mod setting;
 
-use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use braid_frontend_nbd::Tuner;
-use braid_ring::Room;
-use braid_runtime::Volume;
-use serde_json::{Map, Value, json};
+use braid_control::model::{
+    Array, Checked, Elevators, JobEffect, JobRequest, JobsAnswer, Settings, SettingsAnswer, Status,
+    StopPlan, Stopped, VERSION,
+};
+use braid_control::{Limits, Misuse, Refusal, Served, Server, StopTeller, routes, stopping};
+use braid_frontend_nbd::{BindError, Endpoint, Listener};
+use braid_telling::metrics::Source;
+use braid_telling::{Voice, with_telling};
 
-use super::{cache, clients as limits, scheduling, sit_out};
-use clients::{Answer, Clients};
+use super::jobs::Told;
+use super::wait::Stopper;
+use super::{clients as limits, scheduling};
+use crate::error::code::Code;
+use crate::error::{CliError, Risk};
+pub(super) use array::Facts;
+pub(super) use setting::Running;
 
-pub(super) use clients::ControlError;
+/// Why there is no control socket.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ControlError {
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    #[error("cannot start the control thread: {0}")]
+    System(#[from] std::io::Error),
+}
 
-/// What is looked at and tuned.
-pub(super) type Served = (Arc<Volume>, Tuner);
+/// A socket that is listened at and not answered at yet.
+pub(super) struct Place {
+    listener: Listener,
+    path: PathBuf,
+    note: Option<Note>,
+}
 
-/// The socket and its clients; dropped, they end, and the socket is taken away.
+/// A file beside a socket, for as long as that.
+struct Note(PathBuf);
+
+impl Drop for Note {
+    fn drop(&mut self) {
+        // One that stays is written over by the next server.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl Place {
+    /// Listens at `path`. A socket that no process answers at is replaced.
+    pub(super) fn take(path: &Path) -> Result<Self, BindError> {
+        let listener = Listener::bind_unix(path)?;
+        // For those who are told of it from another folder.
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+        Ok(Self { listener, path, note: None })
+    }
+
+    /// Answers at a socket that listens already; nothing if it is none of the file system.
+    pub(super) fn adopt(socket: OwnedFd) -> Result<Option<Self>, BindError> {
+        let listener = Listener::adopt(socket)?;
+        let path = match listener.endpoint() {
+            Endpoint::Unix(path) => std::path::absolute(path).unwrap_or_else(|_| path.clone()),
+            Endpoint::Tcp(_) => return Ok(None),
+        };
+        Ok(Some(Self { listener, path, note: None }))
+    }
+
+    /// With a note beside it. Without one nothing is lost but a hint.
+    pub(super) fn with_note(self, path: &Path, text: &str) -> Self {
+        let note = std::fs::write(path, format!("{text}\n")).is_ok();
+        Self { note: note.then(|| Note(path.to_path_buf())), ..self }
+    }
+
+    /// Where.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// The socket and what answers at it. Dropped, it ends, and the socket is taken away.
 pub(super) struct Control {
-    _clients: Clients,
+    // In this order: what answers ends before its socket goes.
+    _server: Server,
+    _listener: Listener,
+    _note: Option<Note>,
+    answers: Arc<Answers>,
+    teller: StopTeller,
 }
 
 impl Control {
-    /// Listens at `path`. A socket that no process answers at is replaced.
-    pub(super) fn start(path: &Path, served: Served) -> Result<Self, ControlError> {
-        let answers = Box::new(Answers { served, setting: Mutex::default() });
-        Ok(Self { _clients: Clients::start(path, answers)? })
+    /// Answers at a place.
+    pub(super) fn start(
+        place: Place,
+        (facts, running): (Facts, Running),
+        (voice, source): (&Voice, Arc<dyn Source>),
+        stopper: Stopper,
+    ) -> Result<Self, ControlError> {
+        let (teller, stopped) = stopping();
+        let answers = Arc::new(Answers {
+            facts,
+            running: RwLock::new(Some(running)),
+            setting: Mutex::default(),
+            stopper,
+            is_stopping: AtomicBool::new(false),
+        });
+        let served: Arc<dyn Served> = Arc::clone(&answers) as Arc<dyn Served>;
+        let api = routes::api(&served, &stopped).describe::<Status>().describe::<Checked>();
+        let api = with_telling(api, voice, source);
+        let router = routes::router(api, &served);
+        let socket = place.listener.as_fd().try_clone_to_owned()?;
+        let server = Server::start(socket, router, served, Limits::default())?;
+        let Place { listener, note, .. } = place;
+        Ok(Self { _server: server, _listener: listener, _note: note, answers, teller })
+    }
+
+    /// Where it is asked.
+    pub(super) fn path(&self) -> &str {
+        &self.answers.facts.control
+    }
+
+    /// The array is being stopped, and says so from now on.
+    pub(super) fn note_stopping(&self) {
+        self.answers.is_stopping.store(true, Ordering::Release);
+    }
+
+    /// The array has stopped, or has not: those who wait for it are told.
+    pub(super) fn end(self, outcome: Result<Stopped, &CliError>) {
+        self.answers.running.write().unwrap_or_else(PoisonError::into_inner).take();
+        self.teller.tell(outcome.map_err(CliError::to_problem));
+    }
+
+    /// The array has stopped like this.
+    pub(super) fn stopped(&self, in_order: bool, clean: bool, connections_cut: usize) -> Stopped {
+        let facts = &self.answers.facts;
+        Stopped {
+            version: VERSION,
+            name: facts.name.clone(),
+            uuid: facts.uuid.clone(),
+            in_order,
+            clean,
+            connections_cut: connections_cut as u64,
+        }
     }
 }
 
 /// What requests are answered from.
 struct Answers {
-    served: Served,
+    facts: Facts,
+    /// Nothing once the array has stopped.
+    running: RwLock<Option<Running>>,
     /// Held while settings are read, changed and put back: two clients do not undo each other's.
     setting: Mutex<()>,
+    stopper: Stopper,
+    is_stopping: AtomicBool,
 }
 
-impl Answer for Answers {
-    fn answer(&self, line: &str) -> String {
-        match answer(line, self) {
-            Ok(answer) => answer.to_string(),
-            Err(why) => self.refuse(&why),
+impl Answers {
+    fn running(&self) -> Result<Running, Refusal> {
+        let running = self.running.read().unwrap_or_else(PoisonError::into_inner).clone();
+        running.ok_or_else(|| {
+            let what = format!("{} has stopped", self.facts.name);
+            let error = CliError::new(Code::NotServed, what).about(&self.facts.name);
+            let error = error.because("the process that served it is about to end");
+            refusal(409, &error.remedy(Risk::Look, "See what is served", "braid list"))
+        })
+    }
+
+    fn settings_answer(&self, from: &Settings, to: Settings, dry_run: bool) -> SettingsAnswer {
+        SettingsAnswer {
+            version: VERSION,
+            name: self.facts.name.clone(),
+            uuid: self.facts.uuid.clone(),
+            changed: SettingsAnswer::changes(from, &to),
+            settings: to,
+            dry_run,
         }
     }
-
-    fn refuse(&self, why: &str) -> String {
-        json!({ "error": why }).to_string()
-    }
 }
 
-fn answer(line: &str, answers: &Answers) -> Result<Value, String> {
-    let (volume, tuner) = &answers.served;
-    let request: Map<String, Value> =
-        serde_json::from_str(line).map_err(|_| "the request is no object in JSON".to_owned())?;
-    for (key, value) in &request {
-        match (key.as_str(), value) {
-            ("show", Value::String(what)) if what == "elevators" => {
-                return Ok(scheduling::state(volume));
-            }
-            ("show", _) => return Err("only 'elevators' can be shown".to_owned()),
-            ("set", Value::Object(values)) => {
-                let _alone = answers.setting.lock().unwrap_or_else(PoisonError::into_inner);
-                set_all(values, &answers.served)?;
-            }
-            ("set", _) => return Err("'set' wants an object".to_owned()),
-            _ => return Err(format!("there is no request called '{key}'")),
-        }
+impl Served for Answers {
+    fn array(&self) -> Result<Array, Refusal> {
+        let running = self.running()?;
+        Ok(self.facts.array(&running, self.is_stopping.load(Ordering::Acquire)))
     }
-    let counters = volume.counters().named();
-    let counters: Map<String, Value> =
-        counters.into_iter().map(|(name, count)| (name.to_owned(), json!(count))).collect();
-    let mut settings = scheduling::to_json(&volume.scheduling());
-    if let Value::Object(cache) = cache::to_json(&volume.cache()) {
-        settings.extend(cache);
+
+    fn settings(&self) -> Result<SettingsAnswer, Refusal> {
+        let settings = setting::all(&self.running()?);
+        Ok(self.settings_answer(&settings, settings.clone(), false))
     }
-    settings.extend(sit_out::to_json(&volume.sit_out()));
-    settings.extend(limits::to_json(&tuner.settings()));
-    Ok(json!({
-        "settings": settings,
-        "dirty_bytes": volume.dirty_bytes(),
-        "sitting_out": sit_out::state(volume),
-        "clients": limits::state(tuner),
-        "counters": counters,
-    }))
-}
 
-/// What the cache of a running array may be set to: what it has already can be kept.
-fn cache_bounds(volume: &Volume) -> cache::Bounds {
-    let (left, limit) = Room::now().least();
-    let left = left.saturating_add(volume.cache().memory_bytes);
-    cache::Bounds { range: volume.cache_range(), left: (left, limit) }
-}
-
-/// Sets all of them, or none.
-fn set_all(values: &Map<String, Value>, (volume, tuner): &Served) -> Result<(), String> {
-    let (mut cache, mut scheduling) = (volume.cache(), volume.scheduling());
-    let (cached, scheduled) = (cache, scheduling.clone());
-    let mut sits_out = volume.sit_out();
-    let mut served = tuner.settings();
-    for (key, value) in values {
-        let text = value.as_str().ok_or_else(|| format!("{key}: a text is wanted"))?;
-        let set = if scheduling::is_key(key) {
-            scheduling::set(&mut scheduling, key, text)
-        } else if cache::LIVE_KEYS.contains(&key.as_str()) {
-            cache::set(&mut cache, key, text)
-                .and_then(|()| cache::check(&cache, key, &cache_bounds(volume)))
-        } else if sit_out::KEYS.contains(&key.as_str()) {
-            sit_out::set(&mut sits_out, key, text)
-        } else if limits::KEYS.contains(&key.as_str()) {
-            limits::set_live(&mut served, key, text)
+    fn set(&self, wanted: &Settings, dry_run: bool) -> Result<SettingsAnswer, Refusal> {
+        let running = self.running()?;
+        let _alone = self.setting.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = setting::all(&running);
+        let set = setting::Wanted::check(&running, wanted).map_err(|bad| {
+            let what = format!("{} cannot be set to '{}'", bad.key, bad.value);
+            let error = CliError::new(Code::Usage, what).about(&bad.key).because(bad.why);
+            let error = error.because("nothing was changed");
+            refusal(400, &error.remedy(Risk::Look, "What there is to set", "braid set --help"))
+        })?;
+        let to = if dry_run {
+            set.settings()
         } else {
-            let keys = [
-                &cache::LIVE_KEYS[..],
-                &scheduling::KEYS[..],
-                &sit_out::KEYS[..],
-                &limits::KEYS[..],
-            ];
-            let keys = keys.concat().join(", ");
-            Err(format!("cannot be set on a running array; {keys} can"))
+            set.apply(&running);
+            setting::all(&running)
         };
-        set.map_err(|why| format!("{key}: {why}"))?;
+        Ok(self.settings_answer(&from, to, dry_run))
     }
-    scheduling::check_slots(&scheduling, volume)?;
-    if cache != cached {
-        volume.tune(cache);
+
+    fn elevators(&self) -> Result<Elevators, Refusal> {
+        let running = self.running()?;
+        let (name, uuid) = (&self.facts.name, &self.facts.uuid);
+        Ok(scheduling::state(&running.volume, name, uuid))
     }
-    if sits_out != volume.sit_out() {
-        volume.set_sit_out(sits_out);
+
+    fn request_job(&self, request: JobRequest, dry_run: bool) -> Result<JobsAnswer, Refusal> {
+        let running = self.running()?;
+        let ground = array::ground(&running.volume);
+        let volume = &running.volume;
+        let may = |told: &Told| {
+            let effect = jobs::decide(ground, told, request)?;
+            Ok((!dry_run && effect != JobEffect::Nothing, (effect, told.clone())))
+        };
+        let asked = running.board.ask(volume, jobs::handed_on(request), may);
+        let (effect, told) = asked.map_err(|not| {
+            let error = jobs::refusal(not, request, &self.facts.name, &self.facts.word());
+            refusal(409, &error)
+        })?;
+        Ok(JobsAnswer {
+            version: VERSION,
+            name: self.facts.name.clone(),
+            uuid: self.facts.uuid.clone(),
+            request,
+            effect,
+            jobs: told.jobs,
+            last_jobs: told.last,
+            dry_run,
+        })
     }
-    if scheduling != scheduled {
-        volume.schedule(scheduling);
+
+    fn plan_stop(&self) -> Result<StopPlan, Refusal> {
+        let running = self.running()?;
+        Ok(StopPlan {
+            version: VERSION,
+            name: self.facts.name.clone(),
+            uuid: self.facts.uuid.clone(),
+            connections: limits::state(&running.tuner).connections,
+            dirty_bytes: running.volume.dirty_bytes(),
+            dry_run: false,
+        })
     }
-    limits::apply(tuner, &served);
-    Ok(())
+
+    fn stop(&self) {
+        if !self.is_stopping.swap(true, Ordering::AcqRel) {
+            self.stopper.stop();
+        }
+    }
+
+    fn misused(&self, misuse: &Misuse) -> Refusal {
+        let (code, look) = match misuse {
+            Misuse::Stranger(_) => (Code::ControlDenied, "ls -l".to_owned()),
+            Misuse::Late(_) => (Code::ServerSilent, "braid list".to_owned()),
+            Misuse::Panicked => (Code::System, "braid list".to_owned()),
+            _ => (Code::Usage, String::new()),
+        };
+        let socket = crate::output::shell::shell_word(&self.facts.control).into_owned();
+        let (label, command) = match code {
+            Code::Usage => {
+                let command = format!("curl --unix-socket {socket} http://braid/openapi.json");
+                ("What there is to ask", command)
+            }
+            Code::ControlDenied => ("Whose it is", format!("{look} {socket}")),
+            _ => ("See what is served", look),
+        };
+        let error = CliError::new(code, misuse.to_string()).about(&self.facts.name);
+        let error = error.because(misuse_cause(misuse)).remedy(Risk::Look, label, command);
+        refusal(misuse.status().as_u16(), &error)
+    }
+}
+
+fn misuse_cause(misuse: &Misuse) -> &'static str {
+    match misuse {
+        Misuse::Stranger(_) => "the socket is for the user who serves the array, and for root",
+        Misuse::Late(_) => "the array is kept waiting; stopping it still works",
+        Misuse::Panicked => "this is a mistake in braid; the array is served on",
+        _ => "the request is none that this server knows, and nothing was changed",
+    }
+}
+
+fn refusal(status: u16, error: &CliError) -> Refusal {
+    Refusal::new(status, error.to_problem())
 }

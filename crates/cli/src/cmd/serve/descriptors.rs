@@ -8,8 +8,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::error::code::Code;
 use crate::error::{CliError, Risk};
 
-/// Descriptors beside clients' that may come to be open: the control socket's clients, and what looks at the system.
-const SPARE: u64 = 16;
+/// Descriptors beside clients' that may come to be open: the control socket's clients (32 at most), its runtime, and what looks at the system.
+const SPARE: u64 = 48;
 
 /// Raises the limit so that there is room for so many clients beside what is open and may be.
 pub(super) fn raise(clients: usize) {

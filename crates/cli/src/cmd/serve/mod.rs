@@ -6,42 +6,55 @@ mod clients;
 mod control;
 mod descriptors;
 pub(crate) mod export;
+mod health;
 mod io;
+mod job_pace;
+mod jobs;
 mod lost;
+mod metrics;
 mod place;
 mod report;
 mod scheduling;
+mod service;
 mod sit_out;
 mod stop;
+mod telling;
 mod wait;
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use braid_assembly::Choice;
 use braid_frontend_nbd::{
-    BindError, Endpoint, Export, NoticeListener, Server, Settings, StartError, limits,
+    Endpoint, Export, Listener, NoticeListener, Server, Settings, StartError, limits,
 };
 use braid_ring::{RingError, Room, Workers, few_heaps, set_payload_memory};
-use braid_runtime::{Notice, OpenError, Options, Volume};
+use braid_runtime::{Notice, OpenError, Options, Stopped, Volume};
+use braid_telling::Voice;
+use braid_telling::metrics::Source;
+use braid_telling::sockets::Inherited;
 
 use super::Globals;
 use crate::error::code::Code;
-use crate::error::system::{is_shortage_of, system};
+use crate::error::system::system;
 use crate::error::{CliError, Exit, Risk};
 use crate::known::{Keeper, Notifier};
 use crate::log::{Log, LogArgs};
 use crate::output::shell::shell_word;
 use crate::probe::io_error;
 use assemble::Ready;
-use control::{Control, ControlError, Served};
+use control::{Control, Facts, Place, Running};
 use export::VolumeExport;
+use health::Health;
 use io::{Direct, Io, workers};
-pub(crate) use place::control_path;
-use place::{bind_code, bind_error, check_export, endpoint, own_endpoint};
+use jobs::{Board, JobsWhen, Sampler};
+use metrics::ArrayMetrics;
+use place::{bind_error, check_export, control_error, endpoint, own_control, own_endpoint};
 use report::Reporter;
-use wait::{Ending, Watch};
+use telling::{Started, Telling, TellingArgs};
+use wait::{Ending, Stopper, Watch};
 
 /// Descriptors that a member may have open: buffered, direct, and a look at what it is.
 const DESCRIPTORS_PER_MEMBER: usize = 4;
@@ -92,12 +105,21 @@ pub(crate) struct Args {
     scheduling: scheduling::SchedulingArgs,
     #[command(flatten)]
     sit_out: sit_out::SitOutArgs,
+    /// Whether resyncs, recoveries and checks may begin, or wait for `braid resume`.
+    #[arg(long, value_enum, default_value_t = JobsWhen::On, value_name = "WHEN")]
+    jobs: JobsWhen,
+    #[command(flatten)]
+    job_pace: job_pace::JobPaceArgs,
     #[command(flatten)]
     clients: clients::ClientArgs,
-    /// Where `braid tune` finds this array: the path of a Unix socket. Without it, beside the socket
-    /// that braid chose itself, if it did.
+    #[command(flatten)]
+    metrics: metrics::MetricsArgs,
+    /// Where this array is looked at, set and stopped: the path of a Unix socket, as HTTP. Without it (and without --run) in
+    /// the runtime folder, where `braid status` and the other verbs find it by its name.
     #[arg(long, value_name = "SOCKET")]
     control: Option<PathBuf>,
+    #[command(flatten)]
+    telling: TellingArgs,
     #[command(flatten)]
     log: LogArgs,
     /// Seconds that a stop goes on without any answer from members that were asked for something; then it is
@@ -112,6 +134,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     let _log = Log::start(&args.log)?;
+    let ways = args.telling.ways(globals)?;
+    args.metrics.check()?;
+    let Inherited { nbd: inherited, control: passed_on } = service::inherited()?;
     let endpoints = args.uris.iter().map(|uri| endpoint(uri)).collect::<Result<Vec<_>, _>>()?;
     let watch = Watch::new().map_err(|error| system("signals cannot be watched", &error))?;
     let cache = args.cache.cache()?;
@@ -128,11 +153,13 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     for (_, export) in &endpoints {
         check_export(export, &name)?;
     }
-    let is_own = endpoints.is_empty() && args.run.is_none();
-    let control = args.control.clone().or_else(|| is_own.then(|| control_path(&name)));
+    let is_captive = endpoints.is_empty() && inherited.is_empty() && args.run.is_some();
+    let place = control_place(&args, (passed_on, is_captive), &reporter)?;
+    let hearing = Hearing::new(&reporter, args.jobs.is_paused());
+    let mut facts = Facts::new(&name, &ready, Arc::clone(&hearing.health));
     // Kept until the end: the socket for --run lives in it.
     let own_folder = tempfile::Builder::new();
-    let (endpoints, _folder) = if endpoints.is_empty() {
+    let (endpoints, _folder) = if endpoints.is_empty() && inherited.is_empty() {
         let (endpoint, folder) = own_endpoint(&name, args.run.is_some(), &own_folder)?;
         (vec![endpoint], folder)
     } else {
@@ -141,34 +168,105 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     let workers = workers(args.io, args.workers, &reporter)?;
     let options = Options {
         read_only: args.read_only,
+        jobs_paused: args.jobs.is_paused(),
         direct: args.direct.into(),
         cache,
         scheduling,
         sit_out: args.sit_out.sit_out()?,
+        job_pace: args.job_pace.job_pace()?,
         ..io::options(workers.as_ref())
     };
     args.cache.check(&options.cache, &ready.array.geometry, options.shards)?;
-    let (volume, keeper) = open_kept(ready, &options, &reporter, &globals.state_dir)?;
+    let telling = Telling::start(ways, &globals.state_dir, &ready, &reporter)?;
+    let numbers = metrics::Facts::of(&ready, &reporter);
+    let watchers = (&hearing, &telling);
+    let (volume, keeper) = open_kept(ready, &options, watchers, &globals.state_dir)?;
+    let sampler = Sampler::start(&hearing.board, &volume);
+    let sampler = sampler.map_err(|error| system("jobs cannot be watched", &error))?;
     let export: Arc<dyn Export> = Arc::new(VolumeExport::new(name.clone(), Arc::clone(&volume)));
-    let server = start_server(&args, export, (&endpoints, settings), (&workers, &reporter));
+    let places = (&endpoints[..], inherited);
+    let server = start_server(&args, export, (places, settings), (&workers, &reporter));
     let server = server.inspect_err(|_| {
         volume.stop();
     })?;
-    let served = (Arc::clone(&volume), server.tuner());
-    let control = control.map(|path| start_control(&path, served)).transpose()?;
+    let metrics = Arc::new(ArrayMetrics::new(numbers, &volume, server.meter(), telling.voice()));
+    let port = args.metrics.start(&metrics).inspect_err(|_| {
+        volume.stop();
+    })?;
     let uris: Vec<String> =
         server.endpoints().iter().map(|endpoint| endpoint.uri(&name).to_string()).collect();
-    reporter.serving(&volume, &uris);
+    facts.uris.clone_from(&uris);
+    let (tuner, board) = (server.tuner(), hearing.board);
+    let running = Running { volume: Arc::clone(&volume), tuner, board };
+    let control = place.map(|place| {
+        facts.control = place.path().display().to_string();
+        start_control(place, (facts, running), (&telling.voice(), metrics), watch.stopper())
+    });
+    let control = control.transpose()?;
+    reporter.serving(&volume, &uris, control.as_ref().map(Control::path));
     tracing::info!(target: "braid::serve", array = name, uris = ?uris, "serving");
+    let watchdog = service::ready(&volume, workers.as_ref(), (&reporter, &uris));
     let outcome = serve_until_end(&args, (&watch, &reporter), (&uris, globals));
-    drop(control);
-    let meter = server.meter();
-    let clients = server.stop(STOP_DEADLINE);
-    let stopped = stop::stop(&volume, &reporter, Duration::from_secs(args.stop_patience))?;
-    keeper.end();
-    reporter.stopped(&volume, stopped, clients.cut, &meter.counts());
+    service::stopping();
+    let serving = Serving { volume, keeper, server, sampler, control, telling };
+    let stopped = serving.end(&args, &reporter)?;
+    drop((port, watchdog));
     let exit = outcome?;
     if stopped.clean || args.read_only { Ok(exit) } else { Ok(Exit::Attention) }
+}
+
+/// Those who hear what happens to the array.
+struct Hearing {
+    reporter: Arc<Reporter>,
+    health: Arc<Health>,
+    board: Arc<Board>,
+}
+
+impl Hearing {
+    /// Of an array whose jobs are to begin paused, or not.
+    fn new(reporter: &Arc<Reporter>, is_paused: bool) -> Self {
+        let (health, board) = (Arc::default(), Arc::new(Board::new(is_paused)));
+        Self { reporter: Arc::clone(reporter), health, board }
+    }
+}
+
+/// A served array, and all that serves it.
+struct Serving {
+    volume: Arc<Volume>,
+    keeper: Keeper,
+    server: Server,
+    sampler: Sampler,
+    control: Option<Control>,
+    telling: Telling,
+}
+
+impl Serving {
+    /// Ends all of it: clients, the array, what is kept of it; and the control socket last, since a client of it may wait for the
+    /// end.
+    fn end(self, args: &Args, reporter: &Reporter) -> Result<Stopped, CliError> {
+        let Self { volume, keeper, server, sampler, control, telling } = self;
+        if let Some(control) = &control {
+            control.note_stopping();
+        }
+        let meter = server.meter();
+        let clients = server.stop(STOP_DEADLINE);
+        drop(sampler);
+        let stopped = stop::stop(&volume, reporter, Duration::from_secs(args.stop_patience));
+        if let Ok(stopped) = stopped {
+            keeper.end();
+            telling.end();
+            reporter.stopped(&volume, stopped, clients.cut, &meter.counts());
+        }
+        if let Some(control) = control {
+            let told = stopped.as_ref().map(|stopped| {
+                // One that is only read has nothing to put in order.
+                let in_order = stopped.clean || args.read_only;
+                control.stopped(in_order, stopped.clean && !reporter.stays_dirty(), clients.cut)
+            });
+            control.end(told);
+        }
+        stopped
+    }
 }
 
 /// Chooses how much memory payloads may have, before anything takes some.
@@ -186,7 +284,7 @@ fn memory_for(args: &Args, cache: &braid_runtime::Cache) -> Result<Settings, Cli
 fn start_server(
     args: &Args,
     export: Arc<dyn Export>,
-    (endpoints, settings): (&[Endpoint], Settings),
+    ((endpoints, inherited), settings): ((&[Endpoint], Vec<OwnedFd>), Settings),
     (workers, reporter): (&Option<Arc<Workers>>, &Arc<Reporter>),
 ) -> Result<Server, CliError> {
     let (sender, notices) = std::sync::mpsc::channel();
@@ -200,8 +298,13 @@ fn start_server(
         let _ = sender.send(notice);
     });
     let heard = (settings, listener);
-    let server = Server::start_heard(workers.as_ref(), vec![export], endpoints, heard);
-    let server = server.map_err(|error| start_error(&error, args))?;
+    let inherited = inherited.into_iter().map(Listener::adopt);
+    let listeners = endpoints.iter().map(Listener::bind).chain(inherited);
+    let started =
+        listeners.collect::<Result<_, _>>().map_err(StartError::from).and_then(|listeners| {
+            Server::start_listening(workers.as_ref(), vec![export], listeners, heard)
+        });
+    let server = started.map_err(|error| start_error(&error, args))?;
     let fit = descriptors::room(settings.connections_max)?;
     if fit < settings.connections_max {
         reporter.few_descriptors(fit, settings.connections_max);
@@ -213,11 +316,14 @@ fn start_server(
 fn open_kept(
     ready: Ready,
     options: &Options,
-    reporter: &Arc<Reporter>,
+    (hearing, telling): (&Hearing, &Telling),
     state_dir: &Path,
 ) -> Result<(Arc<Volume>, Keeper), CliError> {
     let mut keeper = Keeper::new(state_dir, &ready.array, &ready.members);
-    let volume = open(ready, options, reporter, keeper.notifier())?;
+    let reporter = &hearing.reporter;
+    let started = Started::of(&ready, reporter);
+    let volume = open(ready, options, (hearing, telling), keeper.notifier())?;
+    telling.started(&started, &volume);
     if !options.read_only {
         let teller = Arc::clone(reporter);
         let fails = move |path: &Path, error: &std::io::Error| teller.not_kept(path, error);
@@ -232,14 +338,21 @@ fn open_kept(
 fn open(
     ready: Ready,
     options: &Options,
-    reporter: &Arc<Reporter>,
+    (hearing, telling): (&Hearing, &Telling),
     notifier: Notifier,
 ) -> Result<Arc<Volume>, CliError> {
-    let watcher = Arc::clone(reporter);
+    let Hearing { reporter, health, board } = hearing;
+    let (watcher, health, board) = (Arc::clone(reporter), Arc::clone(health), Arc::clone(board));
+    let tell = telling.of_notices(reporter);
     let labels: Vec<String> = ready.verdicts.iter().map(|one| one.label.clone()).collect();
     let volume = Volume::open(&ready.array, ready.members, options, move |notice| match notice {
         Notice::Recorded { .. } => notifier.notify(),
-        _ => watcher.notice(&notice),
+        _ => {
+            health.note(&notice, |member| watcher.label(member));
+            board.note(&notice);
+            watcher.notice(&notice);
+            tell(&notice);
+        }
     });
     let volume = volume.map_err(|error| not_opened(&error, &labels))?;
     for (index, why) in volume.through_page_cache() {
@@ -333,29 +446,46 @@ fn choice(array: Option<&str>) -> Choice {
     }
 }
 
-fn start_control(path: &Path, served: Served) -> Result<Control, CliError> {
-    let volume = Arc::clone(&served.0);
-    Control::start(path, served).map_err(|error| {
-        volume.stop();
-        control_error(path, &error)
-    })
+/// Listens for those who look at the array, where that was asked for or is found by the array's name. Where nothing was asked for
+/// the array is served without, if need be.
+fn control_place(
+    args: &Args,
+    (passed_on, is_captive): (Vec<OwnedFd>, bool),
+    reporter: &Reporter,
+) -> Result<Option<Place>, CliError> {
+    if let Some(place) = service::control_place(passed_on, args.control.is_some())? {
+        return Ok(Some(place));
+    }
+    if let Some(path) = &args.control {
+        let place = Place::take(path).map_err(|error| control_error(path, &error.into()))?;
+        return Ok(Some(place));
+    }
+    if is_captive {
+        return Ok(None);
+    }
+    match own_control((reporter.name(), reporter.uuid()), &args.members) {
+        Ok(place) => Ok(Some(place)),
+        // Its own socket lies there as well.
+        Err(error) if args.uris.is_empty() => Err(error),
+        Err(error) => {
+            reporter.without_control(&error);
+            Ok(None)
+        }
+    }
 }
 
-fn control_error(path: &Path, error: &ControlError) -> CliError {
-    let what = format!("the control socket {} cannot be used", path.display());
-    let bind = match error {
-        ControlError::Bind(BindError::System { source, .. }) if is_shortage_of(source) => {
-            return system(what, source);
-        }
-        ControlError::System(source) => return system(what, source),
-        ControlError::Bind(bind) => bind,
-    };
-    let another = "braid serve --control /tmp/other.control MEMBER...";
-    CliError::new(bind_code(bind), what).caused_by(error).remedy(
-        Risk::Look,
-        "Name another place",
-        another,
-    )
+fn start_control(
+    place: Place,
+    (facts, running): (Facts, Running),
+    told: (&Voice, Arc<ArrayMetrics>),
+    stopper: Stopper,
+) -> Result<Control, CliError> {
+    let (path, volume) = (place.path().to_path_buf(), Arc::clone(&running.volume));
+    let told = (told.0, told.1 as Arc<dyn Source>);
+    Control::start(place, (facts, running), told, stopper).map_err(|error| {
+        volume.stop();
+        control_error(&path, &error)
+    })
 }
 
 fn start_error(error: &StartError, args: &Args) -> CliError {

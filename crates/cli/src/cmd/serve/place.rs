@@ -6,10 +6,13 @@ use std::path::{Path, PathBuf};
 use braid_frontend_nbd::{BindError, Endpoint};
 use braid_nbd_proto::NbdUri;
 
+use super::control::{ControlError, Place};
 use crate::error::code::Code;
 use crate::error::system::{is_shortage_of, system};
 use crate::error::{CliError, Risk};
+use crate::output::shell::shell_argument;
 use crate::private::{check_above, check_own};
+use crate::running;
 
 /// The endpoint of a URI, which may name the array but no other export.
 pub(super) fn endpoint(text: &str) -> Result<(Endpoint, String), CliError> {
@@ -52,35 +55,75 @@ pub(super) fn own_endpoint(
         check(folder.path())?;
         return Ok((Endpoint::Unix(folder.path().join("nbd.sock")), Some(folder)));
     }
-    let folder = runtime_folder();
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-    made.map_err(|error| folder_error(&folder, &error.to_string()))?;
-    check(&folder)?;
+    let folder = own_folder()?;
     Ok((Endpoint::Unix(folder.join(format!("{name}.sock"))), None))
 }
 
-/// Where an array is looked at and tuned, if it is served at a socket of our own.
-pub(crate) fn control_path(name: &str) -> PathBuf {
-    runtime_folder().join(format!("{name}.control"))
+/// The folder for sockets that no place was named for; made if it is not there.
+fn own_folder() -> Result<PathBuf, CliError> {
+    let folder = running::folder();
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    made.map_err(|error| folder_error(&folder, &error.to_string()))?;
+    check(&folder)?;
+    Ok(folder)
+}
+
+/// The control socket where none was asked for: named after the array, for that is how it is looked for; or after its UUID if
+/// another one of its name has that.
+///
+/// Beside it lies the command that serves the array again, since a server that is killed leaves both behind.
+pub(super) fn own_control(
+    (name, uuid): (&str, &str),
+    members: &[PathBuf],
+) -> Result<Place, CliError> {
+    own_folder()?;
+    let path = running::control_path(name);
+    let (path, taken) = match Place::take(&path) {
+        Err(BindError::InUse(_)) => {
+            let path = running::control_path(&uuid.replace(':', ""));
+            let taken = Place::take(&path);
+            (path, taken)
+        }
+        taken => (path, taken),
+    };
+    let place = taken.map_err(|error| control_error(&path, &error.into()))?;
+    Ok(place.with_note(&running::note_path(&path), &command_again(members)))
+}
+
+/// The command line of this process, with members named so that it works in any folder.
+fn command_again(members: &[PathBuf]) -> String {
+    let word = |argument: std::ffi::OsString| {
+        let path = PathBuf::from(&argument);
+        let is_member = members.contains(&path);
+        let path = if is_member { std::path::absolute(&path).unwrap_or(path) } else { path };
+        shell_argument(&path.to_string_lossy()).into_owned()
+    };
+    let arguments = std::env::args_os().skip(1).map(word);
+    std::iter::once("braid".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
+}
+
+/// Why there is no control socket at `path`.
+pub(super) fn control_error(path: &Path, error: &ControlError) -> CliError {
+    let what = format!("the control socket {} cannot be used", path.display());
+    let bind = match error {
+        ControlError::Bind(BindError::System { source, .. }) if is_shortage_of(source) => {
+            return system(what, source);
+        }
+        ControlError::System(source) => return system(what, source),
+        ControlError::Bind(bind) => bind,
+    };
+    let another = "braid serve --control /tmp/other.control MEMBER...";
+    CliError::new(bind_code(bind), what).caused_by(error).remedy(
+        Risk::Look,
+        "Name another place",
+        another,
+    )
 }
 
 /// No other user may enter the folder of our socket, or put another in its place.
 fn check(folder: &Path) -> Result<(), CliError> {
     let checked = check_own(folder).and_then(|()| check_above(folder));
     checked.map_err(|why| folder_error(folder, &why))
-}
-
-/// `/run/braid` for root, else the XDG runtime folder.
-fn runtime_folder() -> PathBuf {
-    if rustix::process::geteuid().is_root() {
-        return PathBuf::from("/run/braid");
-    }
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let fallback = || {
-        let user = rustix::process::geteuid().as_raw();
-        std::env::temp_dir().join(format!("braid-{user}"))
-    };
-    runtime.map_or_else(fallback, |folder| folder.join("braid"))
 }
 
 fn folder_error(folder: &Path, why: &str) -> CliError {
@@ -93,7 +136,7 @@ fn folder_error(folder: &Path, why: &str) -> CliError {
         )
 }
 
-pub(super) fn bind_code(error: &BindError) -> Code {
+fn bind_code(error: &BindError) -> Code {
     match error {
         BindError::NotLoopback(_) => Code::ListenNotLoopback,
         BindError::InUse(_) | BindError::Locked(_) | BindError::NotASocket(_) => Code::SocketBusy,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use braid_assembly::{MemberVerdict, Reason, Tolerance};
 use braid_engine::array::MemberId;
@@ -13,12 +14,14 @@ use braid_geometry::SECTOR_BYTES;
 use braid_member::DirectError;
 use braid_ondisk::format_uuid;
 use braid_ring::{Limit, RingError};
-use braid_runtime::{AnswerWords, Cause, CauseWords, Notice, Stopped, Volume};
+use braid_runtime::{AnswerWords, Cause, CauseWords, JobEnd, JobKind, Notice, Stopped, Volume};
 use serde_json::{Value, json};
 
 use super::assemble::{Ready, is_well};
+use super::jobs;
 use super::lost::{Line, LostRanges};
 use crate::cmd::Globals;
+use crate::error::CliError;
 use crate::output::colour::{Paint, Style};
 use crate::output::printable::printable;
 use crate::output::shell::shell_word;
@@ -38,6 +41,8 @@ pub(crate) struct Reporter {
     /// What it bore when it was started.
     tolerance: Tolerance,
     labels: BTreeMap<u16, String>,
+    /// A resync of this run is over.
+    is_resynced: AtomicBool,
     /// The watcher's thread adds to it, the main thread tells the sum.
     lost: Mutex<LostRanges>,
 }
@@ -68,6 +73,7 @@ impl Reporter {
             tolerance: ready.array.tolerance(),
             stays_dirty: ready.array.dirty && ready.array.accepted_risk.is_none(),
             labels: (0..).zip(in_order.iter().map(label)).collect(),
+            is_resynced: AtomicBool::new(false),
             lost: Mutex::default(),
         }
     }
@@ -75,6 +81,16 @@ impl Reporter {
     /// The array's name as it is served.
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Its UUID.
+    pub(crate) fn uuid(&self) -> &str {
+        &self.uuid
+    }
+
+    /// Whether it stays dirty however it stops: it was found so, and its resync is not over.
+    pub(crate) fn stays_dirty(&self) -> bool {
+        self.stays_dirty && !self.is_resynced.load(Ordering::Relaxed)
     }
 
     /// One verdict per member that is not simply in its slot, and what the array lacks.
@@ -134,7 +150,7 @@ impl Reporter {
                     if never_ran { "has never been synced" } else { "was not stopped cleanly" };
                 let name = &self.name;
                 let lose = tolerance_words(ready.array.tolerance());
-                let text = format!("{name} {why}: {lose}; let md resync it when convenient");
+                let text = format!("{name} {why}: {lose}");
                 self.say(Style::Warning, &text);
             }
             None => {}
@@ -151,7 +167,7 @@ impl Reporter {
         self.say(Style::Warning, &text);
     }
 
-    pub(crate) fn serving(&self, volume: &Volume, uris: &[String]) {
+    pub(crate) fn serving(&self, volume: &Volume, uris: &[String], control: Option<&str>) {
         let size = volume.size_bytes();
         let read_only = volume.is_read_only();
         if self.json {
@@ -162,6 +178,7 @@ impl Reporter {
                     "size_bytes": size,
                     "read_only": read_only,
                     "uris": uris,
+                    "control": control,
                 }),
             );
         }
@@ -170,6 +187,19 @@ impl Reporter {
             let (level, size) = (&self.level, format_size(size));
             errln!("serving {} ({level}, {size}, {access}) at {uri}", self.name);
         }
+    }
+
+    /// There is no control socket, and it goes on without.
+    pub(crate) fn without_control(&self, error: &CliError) {
+        if self.json {
+            return self.event("without-control", &json!({ "error": error.to_json() }));
+        }
+        let name = &self.name;
+        let text = format!(
+            "{error}; {name} is served without one, and can only be looked at with `braid examine` and stopped by a \
+             signal (--control names a place)"
+        );
+        self.say(Style::Warning, &text);
     }
 
     pub(crate) fn notice(&self, notice: &Notice) {
@@ -216,6 +246,41 @@ impl Reporter {
             }
             Notice::Back { member, slot, after_ms } => {
                 self.back((&label(*member), slot.0), *after_ms);
+            }
+            Notice::JobEnded { progress, end: JobEnd::Completed }
+                if progress.kind == JobKind::Resync
+                    && !self.is_resynced.swap(true, Ordering::Relaxed) =>
+            {
+                self.notice(notice);
+            }
+            Notice::JobBegan(progress) if self.json => {
+                self.event("job-began", &jobs::facts(progress));
+            }
+            Notice::JobBegan(progress) => errln!("{}", jobs::began(progress, &self.name)),
+            Notice::JobEnded { progress, end } if self.json => {
+                let mut facts = jobs::facts(progress);
+                facts["result"] = jobs::result(*end).word().into();
+                self.event("job-ended", &facts);
+            }
+            Notice::JobEnded { progress, end } => match jobs::ended(progress, *end, &self.name) {
+                (true, text) => errln!("{text}"),
+                (false, text) => self.say(Style::Warning, &text),
+            },
+            Notice::SpareTaken { member, slot } => {
+                let label = label(*member);
+                if self.json {
+                    let facts = json!({ "member": label, "slot": slot.0 });
+                    return self.event("spare-taken", &facts);
+                }
+                errln!("{label} was a spare of {} and takes slot {}", self.name, slot.0);
+            }
+            Notice::Recovered { member, slot } => {
+                let label = label(*member);
+                if self.json {
+                    let facts = json!({ "member": label, "slot": slot.0 });
+                    return self.event("recovered", &facts);
+                }
+                errln!("{label} holds all it should (slot {} of {})", slot.0, self.name);
             }
             // `stopped` says it with the counts, once the server is closed as well; the other is for the record.
             Notice::Stopped { .. } | Notice::Recorded { .. } => {}
@@ -378,7 +443,7 @@ impl Reporter {
                 json!({ "connections": connections_max }),
                 format!(
                     "a client was turned away: all {connections_max} connections are in use \
-                     (braid tune {} connections=...)",
+                     (braid set {} connections=...)",
                     shell_word(&self.name)
                 ),
             ),
@@ -420,7 +485,7 @@ impl Reporter {
             return self.event(
                 "stopped",
                 &json!({
-                    "clean": stopped.clean && !self.stays_dirty,
+                    "clean": stopped.clean && !self.stays_dirty(),
                     "in_order": stopped.clean,
                     "lost_ranges": lost_ranges,
                     "lost_bytes": lost_bytes,
@@ -464,10 +529,10 @@ impl Reporter {
             );
             self.say(Style::Error, &text);
         }
-        let state = match (stopped.clean, self.stays_dirty) {
+        let state = match (stopped.clean, self.stays_dirty()) {
             (true, false) => "cleanly",
             (true, true) => {
-                "in order, everything is flushed; it was dirty when it was started and stays so until it is resynced"
+                "in order, everything is flushed; its resync is not over and goes on at the next start"
             }
             (false, _) => "but its superblocks are not clean",
         };
@@ -488,6 +553,14 @@ impl Reporter {
             printable(&path)
         );
         self.say(Style::Warning, &text);
+    }
+
+    /// A warning about something beside the array.
+    pub(super) fn aside(&self, event: &str, facts: &Value, text: &str) {
+        if self.json {
+            return self.event(event, facts);
+        }
+        self.say(Style::Warning, text);
     }
 
     fn say(&self, style: Style, text: &str) {

@@ -1,10 +1,10 @@
-//! Elevators and the multiplexer, as words: for `braid serve` at the start, for `braid tune` later, and for `braid elevators`.
+//! Elevators and the multiplexer, as words: for `braid serve` at the start, for `braid set` later, and for `braid elevators`.
 //!
-//! Keys of `tune` are the options of `serve` without their dashes. A single slot's elevator has the key `elevator:SLOT`;
+//! Keys of `set` are the options of `serve` without their dashes. A single slot's elevator has the key `elevator:SLOT`;
 //! `elevator` is for all of them, and takes exceptions away.
 
+use braid_control::model::{ElevatorRow, Elevators, SettingValue, Settings, SliceRow, VERSION};
 use braid_runtime::{Elevator, ElevatorState, Multiplex, Policy, Scheduling, Volume};
-use serde_json::{Map, Value, json};
 
 use super::cache::bad_setting;
 use crate::error::CliError;
@@ -135,11 +135,16 @@ pub(super) fn set(scheduling: &mut Scheduling, key: &str, value: &str) -> Result
     Ok(())
 }
 
-/// Every exception must be about a slot that has a member.
-pub(super) fn check_slots(scheduling: &Scheduling, volume: &Volume) -> Result<(), String> {
+/// Every exception must be about a slot that has a member. Else its key, and why not.
+pub(super) fn check_slots(
+    scheduling: &Scheduling,
+    volume: &Volume,
+) -> Result<(), (String, String)> {
     let known: Vec<u16> = volume.elevators().iter().filter_map(|one| one.slot).collect();
     match scheduling.exceptions.keys().find(|slot| !known.contains(slot)) {
-        Some(slot) => Err(format!("elevator:{slot}: there is no member in slot {slot}")),
+        Some(slot) => {
+            Err((format!("elevator:{slot}"), format!("there is no member in slot {slot}")))
+        }
         None => Ok(()),
     }
 }
@@ -183,9 +188,9 @@ fn word(elevator: Elevator) -> &'static str {
 }
 
 /// The settings by their words.
-pub(super) fn to_json(scheduling: &Scheduling) -> Map<String, Value> {
+pub(super) fn to_settings(scheduling: &Scheduling) -> Settings {
     let (tuning, turns) = (&scheduling.tuning, &scheduling.turns);
-    let or_auto = |value: Option<u64>| value.map_or_else(|| json!("auto"), |value| json!(value));
+    let or_auto = |value: Option<u64>| value.map_or_else(|| "auto".into(), SettingValue::Number);
     let ms = |value: Option<u64>| or_auto(value.map(|ns| ns / NS_IN_MS));
     let share = format!("{}-{}", turns.share_min_permille / 10, turns.share_max_permille / 10);
     let multiplexer = match scheduling.multiplex {
@@ -193,76 +198,77 @@ pub(super) fn to_json(scheduling: &Scheduling) -> Map<String, Value> {
         Multiplex::On => "on",
         Multiplex::Off => "off",
     };
-    let mut settings = Map::new();
-    settings.insert("elevator".into(), json!(word(scheduling.elevator)));
-    for (slot, elevator) in &scheduling.exceptions {
-        settings.insert(format!("elevator:{slot}"), json!(word(*elevator)));
-    }
-    settings.insert("multiplexer".into(), json!(multiplexer));
-    settings.insert("multiplexer-period".into(), json!(turns.period_ns / NS_IN_MS));
-    settings.insert("multiplexer-share".into(), json!(share));
-    settings.insert("read-expiry".into(), ms(tuning.read_expiry_ns));
-    settings.insert("write-expiry".into(), ms(tuning.write_expiry_ns));
-    settings.insert("writes-starved".into(), or_auto(tuning.writes_starved.map(u64::from)));
-    settings.insert("batch".into(), or_auto(tuning.batch.map(u64::from)));
-    settings.insert("depth".into(), or_auto(tuning.depth.map(u64::from)));
-    settings
+    let exceptions = scheduling.exceptions.iter();
+    let exceptions =
+        exceptions.map(|(slot, elevator)| (format!("elevator:{slot}"), word(*elevator).into()));
+    let others = [
+        ("elevator", word(scheduling.elevator).into()),
+        ("multiplexer", multiplexer.into()),
+        ("multiplexer-period", (turns.period_ns / NS_IN_MS).into()),
+        ("multiplexer-share", share.into()),
+        ("read-expiry", ms(tuning.read_expiry_ns)),
+        ("write-expiry", ms(tuning.write_expiry_ns)),
+        ("writes-starved", or_auto(tuning.writes_starved.map(u64::from))),
+        ("batch", or_auto(tuning.batch.map(u64::from))),
+        ("depth", or_auto(tuning.depth.map(u64::from))),
+    ];
+    exceptions.chain(others.map(|(key, value)| (key.to_owned(), value))).collect()
 }
 
 /// Everything that `braid elevators` shows.
-pub(super) fn state(volume: &Volume) -> Value {
-    let slice = |slice: &braid_runtime::Slice| {
-        json!({
-            "start_ns": slice.start_ns,
-            "share_permille": slice.share_permille,
-            "flusher_ns": slice.flusher_ns,
-            "busy_reads_ns": slice.busy_reads_ns,
-            "busy_writes_ns": slice.busy_writes_ns,
-            "held_reads": slice.held_reads,
-            "held_writes": slice.held_writes,
-        })
+pub(super) fn state(volume: &Volume, name: &str, uuid: &str) -> Elevators {
+    let slice = |slice: &braid_runtime::Slice| SliceRow {
+        start_ns: slice.start_ns,
+        share_permille: slice.share_permille,
+        flusher_ns: slice.flusher_ns,
+        busy_reads_ns: slice.busy_reads_ns,
+        busy_writes_ns: slice.busy_writes_ns,
+        held_reads: slice.held_reads,
+        held_writes: slice.held_writes,
     };
-    let slices: Vec<Value> = volume.slices().iter().map(slice).collect();
-    let elevators: Vec<Value> = volume.elevators().iter().map(elevator_to_json).collect();
-    json!({
-        "settings": to_json(&volume.scheduling()),
-        "is_multiplexed": volume.is_multiplexed(),
-        "elevators": elevators,
-        "slices": slices,
-    })
+    Elevators {
+        version: VERSION,
+        name: name.to_owned(),
+        uuid: uuid.to_owned(),
+        settings: to_settings(&volume.scheduling()),
+        is_multiplexed: volume.is_multiplexed(),
+        elevators: volume.elevators().iter().map(row).collect(),
+        slices: volume.slices().iter().map(slice).collect(),
+    }
 }
 
-fn elevator_to_json(state: &ElevatorState) -> Value {
+fn row(state: &ElevatorState) -> ElevatorRow {
     let (settings, counters) = (&state.settings, &state.counters);
     let elevator = &counters.elevator;
-    json!({
-        "slot": state.slot,
-        "rotational": state.rotational,
-        "policy": match settings.policy {
+    ElevatorRow {
+        slot: state.slot,
+        rotational: state.rotational,
+        policy: match settings.policy {
             Policy::Deadline => "deadline",
             Policy::None => "none",
-        },
-        "depth": settings.depth.total,
-        "read_expiry_ms": settings.read_expiry_ns / NS_IN_MS,
-        "write_expiry_ms": settings.write_expiry_ns / NS_IN_MS,
-        "waiting_reads": counters.waiting_reads,
-        "waiting_writes": counters.waiting_writes,
-        "out": counters.out,
-        "inserted": elevator.inserted,
-        "dispatched": elevator.dispatched,
-        "merged_back": elevator.merged_back,
-        "merged_front": elevator.merged_front,
-        "joined": elevator.joined,
-        "batches": elevator.batches,
-        "expired": elevator.expired,
-        "starved": elevator.starved,
-        "aged": elevator.aged,
-        "drained": counters.drained,
-        "drained_batches": counters.drained_batches,
-        "drained_sizes": counters.drained_sizes,
-        "dispatched_batches": counters.dispatched_batches,
-        "owner_misses": counters.owner_misses,
-    })
+        }
+        .to_owned(),
+        depth: settings.depth.total,
+        read_expiry_ms: settings.read_expiry_ns / NS_IN_MS,
+        write_expiry_ms: settings.write_expiry_ns / NS_IN_MS,
+        waiting_reads: counters.waiting_reads,
+        waiting_writes: counters.waiting_writes,
+        out: counters.out,
+        inserted: elevator.inserted,
+        dispatched: elevator.dispatched,
+        merged_back: elevator.merged_back,
+        merged_front: elevator.merged_front,
+        joined: elevator.joined,
+        batches: elevator.batches,
+        expired: elevator.expired,
+        starved: elevator.starved,
+        aged: elevator.aged,
+        drained: counters.drained,
+        drained_batches: counters.drained_batches,
+        drained_sizes: counters.drained_sizes.to_vec(),
+        dispatched_batches: counters.dispatched_batches,
+        owner_misses: counters.owner_misses,
+    }
 }
 
 #[cfg(test)]
@@ -287,8 +293,7 @@ mod tests {
         for (key, value) in taken {
             assert!(is_key(key));
             set(&mut scheduling, key, value).unwrap();
-            let said = to_json(&scheduling)[key].clone();
-            let said = said.as_str().map_or_else(|| said.to_string(), str::to_owned);
+            let said = to_settings(&scheduling)[key].to_string();
             assert_eq!(said, value, "{key} comes back as it was set");
         }
         assert_eq!(scheduling.turns.share_max_permille, 800);

@@ -1,7 +1,7 @@
-//! When a slow member is read around, as words: for `braid serve` at the start, and for `braid tune` later.
+//! When a slow member is read around, as words: for `braid serve` at the start, and for `braid set` later.
 
-use braid_runtime::{SitOut, Volume};
-use serde_json::{Map, Value, json};
+use braid_control::model::Settings;
+use braid_runtime::SitOut;
 
 use super::cache::bad_setting;
 use crate::error::CliError;
@@ -60,19 +60,13 @@ pub(super) fn set(settings: &mut SitOut, key: &str, value: &str) -> Result<(), S
 }
 
 /// The settings by their words.
-pub(super) fn to_json(settings: &SitOut) -> Map<String, Value> {
+pub(super) fn to_settings(settings: &SitOut) -> Settings {
     let [is_on, factor, min_ms] = KEYS.map(str::to_owned);
-    Map::from_iter([
-        (is_on, json!(if settings.is_on { "on" } else { "off" })),
-        (factor, json!(settings.factor)),
-        (min_ms, json!(settings.min_ms)),
+    Settings::from([
+        (is_on, if settings.is_on { "on" } else { "off" }.into()),
+        (factor, u64::from(settings.factor).into()),
+        (min_ms, settings.min_ms.into()),
     ])
-}
-
-/// Members that sit out now, by number, and how long members have in all.
-pub(super) fn state(volume: &Volume) -> Value {
-    let members: Vec<u16> = volume.sitting_out().iter().map(|member| member.0).collect();
-    json!({ "members": members, "sat_out_ms": volume.sat_out_ms() })
 }
 
 #[cfg(test)]

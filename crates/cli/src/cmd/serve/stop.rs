@@ -29,8 +29,10 @@ pub(super) fn stop(
     let (done, stopped) = channel();
     let stopping = Arc::clone(volume);
     let thread = thread::Builder::new().name("braid-stop".into()).spawn(move || {
+        let stopped = stopping.stop();
+        drop(stopping);
         // There is no listener any more when it was given up.
-        let _ = done.send(stopping.stop());
+        let _ = done.send(stopped);
     });
     if thread.is_err() {
         return Ok(volume.stop());

@@ -1,4 +1,4 @@
-//! What ends a served array: a signal, or the end of the command that it was served for.
+//! What ends a served array: a signal, a request at its control socket, or the end of the command that it was served for.
 //!
 //! The first signal that asks for it stops the array cleanly; a second one ends the process at once, which the array
 //! survives as it survives a crash. Others that would end a process are told, once each, and change nothing.
@@ -20,7 +20,7 @@ use crate::signals::{ENDING, ignored, is_ending};
 /// Why serving ends.
 #[derive(Debug)]
 pub(crate) enum Ending {
-    /// One of the signals that ask for it.
+    /// One of the signals that ask for it, or a request that does.
     Signal,
     /// The command has ended.
     Command(std::io::Result<ExitStatus>),
@@ -42,6 +42,18 @@ impl Running {
         if let Some(handle) = &self.0 {
             let _ = pidfd_send_signal(handle, Signal::TERM);
         }
+    }
+}
+
+/// Asks for an end as a signal does.
+#[derive(Clone)]
+pub(crate) struct Stopper(Sender<Heard>);
+
+impl Stopper {
+    /// Asks for it.
+    pub(crate) fn stop(&self) {
+        // There is no listener any more once serving has ended for another reason.
+        let _ = self.0.send(Heard::Ending(Ending::Signal));
     }
 }
 
@@ -76,6 +88,11 @@ impl Watch {
             }
         })?;
         Ok(Self { heard, sender })
+    }
+
+    /// For those who may have it end.
+    pub(crate) fn stopper(&self) -> Stopper {
+        Stopper(self.sender.clone())
     }
 
     /// Runs `command` in a shell with `$uri` set, and the umask that the user has; its end is an ending.

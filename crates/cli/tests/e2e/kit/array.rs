@@ -2,12 +2,13 @@
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::Shape;
-use super::process::{Ran, run};
+use super::process::{Background, Ran, run};
 use super::served::Served;
 
 /// Small, so that every request of some length touches several members and stripes.
@@ -43,6 +44,11 @@ impl Array {
     }
 
     pub(crate) fn create_named(name: &str, shape: Shape, member_size: &str) -> Self {
+        Self::create_with(name, shape, member_size, &[])
+    }
+
+    /// Makes it with more words on the command line. With `--spare 1` the last member is none.
+    pub(crate) fn create_with(name: &str, shape: Shape, member_size: &str, more: &[&str]) -> Self {
         let folder = tempfile::Builder::new().prefix("braid-e2e-").tempdir().expect("a folder");
         let numbered = |slot| folder.path().join(format!("m{slot}"));
         let members: Vec<PathBuf> = (0..shape.members).map(numbered).collect();
@@ -50,6 +56,7 @@ impl Array {
         if shape.level != "1" {
             words.extend(["--chunk", "64K"]);
         }
+        words.extend(more);
         let array = Self { folder, members };
         let ran = array.braid(&words, &array.members);
         assert!(ran.status.success(), "create: {ran:?}");
@@ -63,7 +70,14 @@ impl Array {
 
     /// Runs braid to its end.
     pub(crate) fn braid(&self, words: &[&str], members: &[PathBuf]) -> Ran {
-        run(env!("CARGO_BIN_EXE_braid"), self.command_line(words, members))
+        self.run_braid(self.command_line(words, members))
+    }
+
+    /// Runs braid with these words and no others, among this array's own servers.
+    pub(crate) fn run_braid(&self, line: Vec<String>) -> Ran {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
+        command.args(line).env("BRAID_RUNTIME_DIR", self.path("run")).env("LC_ALL", "C");
+        Background::spawn_command(command, "").wait()
     }
 
     pub(crate) fn command_line(&self, words: &[&str], members: &[PathBuf]) -> Vec<String> {

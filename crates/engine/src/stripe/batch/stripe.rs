@@ -159,6 +159,14 @@ impl Stripe {
         }
     }
 
+    /// What members hold of its band's parity is being written by background work: the blocks do not say it any more.
+    pub(in super::super) fn forget_parity(&mut self) {
+        let map = self.map;
+        for slot in [Some(map.p_slot()), map.q_slot()].into_iter().flatten() {
+            self.column_mut(slot).valid = SectorSet::EMPTY;
+        }
+    }
+
     /// Gives it to a band. The band that it had, if it had one.
     pub(in super::super) fn assign(&mut self, band: Band, map: RowMap) -> Option<BandKey> {
         assert!(self.queue.is_empty() && self.batch.is_none(), "an idle stripe has no work");

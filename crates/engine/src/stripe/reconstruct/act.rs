@@ -1,25 +1,30 @@
 //! Carrying a read's decisions out: where it goes on, and its effects leave it. It begins, and is abandoned, in
 //! [`super::machine`].
 
-use braid_geometry::Slot;
+use braid_geometry::{RowMap, Slot};
 use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes};
 use smallvec::SmallVec;
 
 use super::super::band::Band;
 use super::super::batch::Phase as BatchPhase;
-use super::super::in_flight::{IoOwner, ReadIo};
+use super::super::in_flight::{IoOwner, ReadIo, ReadIoKind};
 use super::super::known::Known;
 use super::super::plan::{Need, Plan, Recovery, StripeFacts, plan, plan_whole};
-use super::super::solve::{Blocks, solve};
-use super::decide::{Action, Facts, Phase, decide};
-use super::machine::{Around, Column, Origin, Outcome, Read, Reconstruct, Want};
+use super::super::solve::{Blocks, by_exponent, solve};
+use super::decide::{Action, Facts, Phase, Rest, decide};
+use super::machine::{Around, Column, Origin, Outcome, Read, Reconstruct, Want, WorkState};
+use crate::array::{ArrayView, MemberView};
 use crate::buffer::Buffer;
-use crate::computation::{Computation, ComputationId, Parity, Step};
+use crate::computation::{Computation, ComputationId, Step};
 use crate::effect::{FaultKind, MemberFault, MemberOperation};
 use crate::ids::IoId;
 use crate::request::Fault;
 use crate::sectors::SectorSet;
 use crate::work::{self, Difference, Task, Work};
+
+/// Where a comparison notes what it finds.
+const P: u16 = 0;
+const Q: u16 = 1;
 
 impl Read {
     fn band(&self) -> &Band {
@@ -45,6 +50,7 @@ impl Read {
             Origin::Client(want) => self.aim_at(&want, whole),
             Origin::Background(_) => self.window = whole,
         }
+        self.work = WorkState::default();
         self.origin = Some(origin);
         self.phase = Phase::Fill;
     }
@@ -62,6 +68,55 @@ impl Read {
         }
         assert!(!window.is_empty(), "a read wants something of its band");
         self.window = if sometimes(Point::WholeWindow) { whole } else { window.joined(whole) };
+    }
+
+    /// Work that recovers: the columns whose member is there and does not hold the band yet are to be made.
+    fn aim_at_recovery(&mut self, view: &ArrayView) {
+        let (map, window) = (self.map, self.window);
+        let lacking = lacking(view, self.band());
+        self.work.targets = lacking.map(|slot| (slot, window)).collect();
+        let targets = self.work.targets.clone();
+        let is_target = |slot: Slot| targets.iter().any(|(target, _)| *target == slot);
+        let makes_parity = is_target(map.p_slot()) || map.q_slot().is_some_and(is_target);
+        for index in 0..map.data_slots() {
+            let slot = map.data_slot(index);
+            let is_wanted = makes_parity || is_target(slot);
+            self.column_mut(slot).touched = if is_wanted { window } else { SectorSet::EMPTY };
+        }
+    }
+
+    /// A computation has ended: what it found differs, and is to be written; so is parity that could not be read.
+    fn note_found(&mut self, view: &ArrayView, found: Difference) {
+        let Some(Origin::Background(work)) = self.origin else { return };
+        if work.task == Task::Recover || self.work.is_remade {
+            return;
+        }
+        let (map, window) = (self.map, self.window);
+        if !found.p.union(found.q).is_empty() {
+            reached(Mark::ParityDiffers);
+        }
+        self.work.found = found;
+        if work.task == Task::Resync {
+            let parity = [Some((map.p_slot(), found.p)), map.q_slot().map(|slot| (slot, found.q))];
+            let targets = parity.into_iter().flatten().map(|(slot, differs)| {
+                let was_read = self.column(slot).valid.contains(window);
+                (slot, if was_read { differs.joined(window) } else { window })
+            });
+            let targets =
+                targets.filter(|(slot, set)| !set.is_empty() && view.member(*slot).is_some());
+            self.work.targets = targets.collect();
+        }
+    }
+
+    /// What is still to be done before background work is answered.
+    fn rest(&self) -> Rest {
+        let Some(Origin::Background(work)) = self.origin else { return Rest::Nothing };
+        match work.task {
+            Task::Compare => Rest::Nothing,
+            Task::Resync | Task::Recover if self.work.targets.is_empty() => Rest::Nothing,
+            Task::Resync if !self.work.is_remade => Rest::Parity,
+            Task::Resync | Task::Recover => Rest::Writes,
+        }
     }
 
     /// The client's part that it is for.
@@ -104,6 +159,7 @@ impl Read {
             phase: self.phase,
             need: Need::Nothing,
             to_repair,
+            rest: self.rest(),
             is_final: true,
         };
         if outstanding || self.phase != Phase::Fill {
@@ -112,7 +168,14 @@ impl Read {
         let plan = match self.origin {
             None => return (facts, None),
             Some(Origin::Client(want)) => self.plan(around, &want),
-            Some(Origin::Background(_)) => plan_whole(&self.stripe_facts(around, |_| false)),
+            Some(Origin::Background(work)) => {
+                let facts = self.stripe_facts(around, |_| false);
+                match work.task {
+                    Task::Compare => plan_whole(&facts, true),
+                    Task::Resync => plan_whole(&facts, false),
+                    Task::Recover => plan(&facts),
+                }
+            }
         };
         facts.need = match (&plan, self.origin) {
             (Some(plan), _) if plan.reads() > 0 => Need::Reads,
@@ -161,6 +224,12 @@ impl Reconstruct {
             Origin::Client(_) => Mark::ReadReconstructs,
             Origin::Background(_) => Mark::WorkBegins,
         });
+        if let Origin::Background(Work { id, task: Task::Recover, .. }) = origin
+            && lacking(&around.common.view, &band).next().is_none()
+        {
+            // The member that the work was for is out.
+            return around.common.work_done(id, work::Outcome::Unwritten);
+        }
         let place = self.free.pop().expect("there is room");
         let map = self.geometry.row_map(band.row);
         let read = &mut self.reads[place as usize];
@@ -168,6 +237,9 @@ impl Reconstruct {
         read.columns.fill(Column::default());
         (read.band, read.map, read.owns_band) = (Some(band), map, true);
         read.aim(origin, self.unit_sectors);
+        if let Origin::Background(Work { task: Task::Recover, .. }) = origin {
+            read.aim_at_recovery(&around.common.view);
+        }
         self.step(around, place);
     }
 
@@ -183,6 +255,8 @@ impl Reconstruct {
                 Action::Compute => self.compute(around, place, &plan.expect("nothing lacks")),
                 Action::Divide => self.divide(around, place),
                 Action::Insist => self.insist(place),
+                Action::Remake => self.remake(around, place),
+                Action::Write => self.write(around, place),
                 Action::Answer => self.answer(around, place),
                 Action::Repair => self.repair(around, place, &repair),
                 Action::Refuse => self.refuse(around, place),
@@ -208,7 +282,7 @@ impl Reconstruct {
         for (slot, set) in plan.columns(&map) {
             for extent in set.extents() {
                 let buffer = blocks.at(slot, extent.offset);
-                let io = ReadIo { place, slot, extent, is_repair: false };
+                let io = ReadIo { place, slot, extent, kind: ReadIoKind::Read };
                 self.submit(around, io, MemberOperation::Read { buffer });
             }
         }
@@ -222,9 +296,10 @@ impl Reconstruct {
         let mut computation = around.common.blank_computation(ComputationId(u64::from(number)));
         match read.origin.expect("it is wanted") {
             Origin::Client(want) => self.make(around, place, (&want, plan), &mut computation),
-            Origin::Background(Work { task: Task::Compare, .. }) => {
-                self.compare(place, &mut computation);
-            }
+            Origin::Background(work) => match work.task {
+                Task::Compare | Task::Resync => self.compare(place, &mut computation),
+                Task::Recover => self.recover(around, place, plan, &mut computation),
+            },
         }
         self.reads[place as usize].outstanding += 1;
         around.common.submit_computation(computation);
@@ -235,23 +310,83 @@ impl Reconstruct {
         let blocks = self.blocks(place);
         let read = &mut self.reads[place as usize];
         let (map, sectors) = (read.map, self.unit_sectors);
-        let at = |slot: Slot| blocks.at(slot, 0);
-        let (p, q) = (at(map.p_slot()), map.q_slot().map(at));
+        let whole = read.window;
+        // Parity that could not be read is left out.
+        let at = |slot: Slot| read.column(slot).valid.contains(whole).then(|| blocks.at(slot, 0));
+        let (p, q) = (at(map.p_slot()), map.q_slot().and_then(at));
         for index in 0..map.data_slots() {
             if planted(Bug::CompareForgetsColumn) && index == 1 {
                 continue;
             }
-            let delta = at(map.data_slot(index));
+            let delta = blocks.at(map.data_slot(index), 0);
             let exponent = map.exponent(index);
-            computation.steps.push(Step::Update { delta, exponent, p: Some(p), q, sectors });
+            computation.steps.push(Step::Update { delta, exponent, p, q, sectors });
         }
-        for (parity, unit) in [(Parity::P, Some(p)), (Parity::Q, q)] {
-            let find = unit.map(|unit| Step::Find { unit, offset: 0, sectors, parity });
+        for (into, unit) in [(P, p), (Q, q)] {
+            let find = unit.map(|unit| Step::Find { unit, offset: 0, sectors, into });
             computation.steps.extend(find);
         }
-        // What the members hold of parity is not in the blocks any more.
-        for slot in [Some(map.p_slot()), map.q_slot()].into_iter().flatten() {
-            read.column_mut(slot).valid = SectorSet::EMPTY;
+    }
+
+    /// Solves for data that is lost, and makes parity that is, into the blocks.
+    fn recover(
+        &mut self,
+        around: &mut Around<'_>,
+        place: u32,
+        plan: &Plan,
+        computation: &mut Computation,
+    ) {
+        let blocks = self.blocks(place);
+        let read = &mut self.reads[place as usize];
+        let map = read.map;
+        around.common.counters.reconstructions += 1;
+        for extent in plan.solved.extents() {
+            solve(computation, (&map, blocks), plan, extent, |index| {
+                blocks.at(map.data_slot(index), extent.offset)
+            });
+        }
+        let is_target = |slot: &Slot| read.work.targets.iter().any(|(target, _)| target == slot);
+        let p = Some(map.p_slot()).filter(is_target);
+        let q = map.q_slot().filter(is_target);
+        make_parity(computation, (&map, blocks), (p, q), self.unit_sectors);
+    }
+
+    /// Parity differs: it is made from the data, which is believed.
+    fn remake(&mut self, around: &mut Around<'_>, place: u32) {
+        reached(Mark::ParityRemade);
+        let (number, blocks) = (self.first + place, self.blocks(place));
+        let read = &mut self.reads[place as usize];
+        let map = read.map;
+        if let Some(stripe) = around.pool.peek(read.band().key) {
+            around.pool.stripe_mut(stripe).forget_parity();
+        }
+        read.work.is_remade = true;
+        let is_target = |slot: &Slot| read.work.targets.iter().any(|(target, _)| target == slot);
+        let p = Some(map.p_slot()).filter(is_target);
+        let q = map.q_slot().filter(is_target);
+        let mut computation = around.common.blank_computation(ComputationId(u64::from(number)));
+        make_parity(&mut computation, (&map, blocks), (p, q), self.unit_sectors);
+        read.outstanding += 1;
+        around.common.submit_computation(computation);
+    }
+
+    /// Writes what was made to the members that lack it.
+    fn write(&mut self, around: &mut Around<'_>, place: u32) {
+        let blocks = self.blocks(place);
+        let read = &mut self.reads[place as usize];
+        read.phase = Phase::Write;
+        let targets = std::mem::take(&mut read.work.targets);
+        for (slot, set) in &targets {
+            // A view may have taken the member out, or the right to write, since the band was looked at.
+            if around.common.view.member(*slot).is_none() || !around.common.may_repair() {
+                self.reads[place as usize].work.is_missed = true;
+                continue;
+            }
+            for extent in set.extents() {
+                let buffer = blocks.at(*slot, extent.offset);
+                let io = ReadIo { place, slot: *slot, extent, kind: ReadIoKind::Write };
+                self.submit(around, io, MemberOperation::Write { buffer, durable: false });
+            }
         }
     }
 
@@ -324,11 +459,13 @@ impl Reconstruct {
         match read.origin.take().expect("it is wanted") {
             Origin::Client(want) => self.answer_client(around, place, &want),
             Origin::Background(work) => {
-                let found = read.found;
-                if !found.p.union(found.q).is_empty() {
-                    reached(Mark::ParityDiffers);
-                }
-                around.common.work_done(work.id, work::Outcome::Compared(found));
+                let WorkState { found, written, is_missed, .. } = read.work;
+                let outcome = match work.task {
+                    Task::Compare => work::Outcome::Compared(found),
+                    Task::Resync | Task::Recover if is_missed => work::Outcome::Unwritten,
+                    Task::Resync | Task::Recover => work::Outcome::Done { written },
+                };
+                around.common.work_done(work.id, outcome);
             }
         }
     }
@@ -378,8 +515,10 @@ impl Reconstruct {
             (slot, column.unreadable.common(column.valid))
         };
         let may_help = |(slot, set): &(Slot, SectorSet)| {
-            let is_there = around.common.view.member(*slot).is_some();
-            !set.is_empty() && is_there && !around.common.clocks.sits_out(*slot)
+            let member = around.common.view.member(*slot);
+            // A member that came since, and is to be recovered, is not the one that could not be read.
+            let holds_it = member.is_some_and(|one| one.recovered_sectors >= band.end().0);
+            !set.is_empty() && holds_it && !around.common.clocks.sits_out(*slot)
         };
         read.slots().map(repaired).filter(may_help).collect()
     }
@@ -395,7 +534,7 @@ impl Reconstruct {
             }
             for extent in repaired.extents() {
                 let buffer = blocks.at(from, extent.offset);
-                let io = ReadIo { place, slot, extent, is_repair: true };
+                let io = ReadIo { place, slot, extent, kind: ReadIoKind::Repair };
                 self.submit(around, io, MemberOperation::Write { buffer, durable: false });
             }
         }
@@ -419,7 +558,7 @@ impl Reconstruct {
         io: ReadIo,
         result: Result<(), MemberFault>,
     ) {
-        let ReadIo { place, slot, extent, is_repair } = io;
+        let ReadIo { place, slot, extent, kind } = io;
         let read = &mut self.reads[place as usize];
         assert!(read.outstanding > 0 && read.band.is_some(), "the request was of a read");
         read.outstanding -= 1;
@@ -428,10 +567,23 @@ impl Reconstruct {
         }
         let column = read.column_mut(slot);
         column.out -= 1;
-        match result {
-            Ok(()) if is_repair => around.common.note_written(slot),
-            Ok(()) => column.valid = column.valid.union(extent.set()),
-            Err(fault) if is_repair => {
+        match (kind, result) {
+            (ReadIoKind::Read, Ok(())) => column.valid = column.valid.union(extent.set()),
+            (ReadIoKind::Repair, Ok(())) => around.common.note_written(slot),
+            (ReadIoKind::Write, Ok(())) => {
+                around.common.note_written(slot);
+                read.work.written += extent.sectors;
+            }
+            (ReadIoKind::Write, Err(fault)) => {
+                around.common.note_written(slot);
+                read.work.is_missed = true;
+                // What finds no space costs the work, not the member.
+                let is_in = around.common.still_in(slot, fault.cause.member);
+                if fault.kind != FaultKind::NoSpace && is_in {
+                    around.common.report_failed(fault);
+                }
+            }
+            (ReadIoKind::Repair, Err(fault)) => {
                 around.common.note_written(slot);
                 // A repair that finds no space changes nothing: what was bad stays bad.
                 let is_in = around.common.still_in(slot, fault.cause.member);
@@ -440,7 +592,7 @@ impl Reconstruct {
                     around.common.report_failed(fault);
                 }
             }
-            Err(fault) => {
+            (ReadIoKind::Read, Err(fault)) => {
                 column.unreadable = column.unreadable.union(extent.set());
                 column.valid = column.valid.without(extent.set());
                 around.common.note_read_fault(slot, fault);
@@ -453,13 +605,43 @@ impl Reconstruct {
     pub(in super::super) fn computation_done(
         &mut self,
         around: &mut Around<'_>,
-        (number, found): (u32, Difference),
+        (number, found): (u32, &[SectorSet]),
     ) {
         let place = number - self.first;
         let read = &mut self.reads[place as usize];
         assert!(read.phase == Phase::Compute && read.outstanding > 0, "one computation at a time");
         read.outstanding -= 1;
-        read.found = found;
+        let set = |index: u16| found.get(usize::from(index)).copied().unwrap_or_default();
+        read.note_found(&around.common.view, Difference { p: set(P), q: set(Q) });
         self.step(around, place);
     }
+}
+
+/// Slots whose member does not hold all of the band yet.
+fn lacking(view: &ArrayView, band: &Band) -> impl Iterator<Item = Slot> {
+    let end = band.end().0;
+    let slots = (0u16..).map(Slot).zip(&view.slots);
+    let lacks_it = move |(_, member): &(Slot, &Option<MemberView>)| {
+        member.as_ref().is_some_and(|member| member.recovered_sectors < end)
+    };
+    slots.filter(lacks_it).map(|(slot, _)| slot)
+}
+
+/// Makes the parity that is asked for, from data that is all in the blocks.
+fn make_parity(
+    computation: &mut Computation,
+    (map, blocks): (&RowMap, Blocks),
+    (p, q): (Option<Slot>, Option<Slot>),
+    sectors: u32,
+) {
+    if p.is_none() && q.is_none() {
+        return;
+    }
+    let at = |slot: Slot| blocks.at(slot, 0);
+    let sources = by_exponent(computation, map, |index| Some(at(map.data_slot(index))));
+    computation.steps.push(match (p, q) {
+        (p, Some(q)) => Step::Generate { sources, p: p.map(at), q: at(q), sectors },
+        (Some(p), None) => Step::Xor { target: at(p), sources, sectors },
+        (None, None) => unreachable!("seen above"),
+    });
 }

@@ -10,9 +10,13 @@
 //! | no          | yes    | Fill    | Less       |       | Divide   |
 //! | no          | yes    | Fill    | Impossible | no    | Insist   |
 //! | no          | yes    | Fill    | Impossible | yes   | Refuse   |
-//! | no          | yes    | Compute |            |       | Answer   |
+//! | no          | yes    | Compute | Parity     |       | Remake   |
+//! | no          | yes    | Compute | Writes     |       | Write    |
+//! | no          | yes    | Compute | Nothing    |       | Answer   |
+//! | no          | yes    | Write   |            |       | Answer   |
 //!
 //! The first line that fits wins. Every Wait is for a member request or a computation that is out, whose end wakes the read.
+//! Only background work lacks parity or writes before it is answered: what a client's read writes again, it does not wait for.
 //! [check: the_table_is_total]
 
 use super::super::plan::Need;
@@ -26,6 +30,19 @@ pub(super) enum Phase {
     Compute,
     /// What could not be read is being written again.
     Repair,
+    /// What was made is being written: background work only.
+    Write,
+}
+
+/// What is still to be done with bytes that have been computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// Nothing.
+    Nothing,
+    /// Parity was found to differ, and is to be made anew.
+    Parity,
+    /// Members are to be written.
+    Writes,
 }
 
 /// A read at a glance.
@@ -40,6 +57,8 @@ pub(super) struct Facts {
     pub(super) need: Need,
     /// What could not be read has been solved for, and may be written again. Only meaningful when nothing waits for it.
     pub(super) to_repair: bool,
+    /// Only meaningful in [`Phase::Compute`].
+    pub(super) rest: Rest,
     /// Nothing was left out that could be asked after all: a member that sits out, or one that is being written.
     pub(super) is_final: bool,
 }
@@ -61,6 +80,10 @@ pub(super) enum Action {
     Divide,
     /// Read again, from whatever member it takes, and however long that lasts.
     Insist,
+    /// Make parity from the data.
+    Remake,
+    /// Write what was made to the members that lack it.
+    Write,
     /// Answer: the bytes are there.
     Answer,
     /// Answer: impossible.
@@ -73,7 +96,9 @@ pub(super) fn decide(facts: &Facts) -> Action {
         Facts { outstanding: true, .. } => Action::Wait,
         Facts { wanted: false, phase: Phase::Compute, to_repair: true, .. } => Action::Repair,
         Facts { wanted: false, .. } => Action::Release,
-        Facts { phase: Phase::Compute | Phase::Repair, .. } => Action::Answer,
+        Facts { phase: Phase::Compute, rest: Rest::Parity, .. } => Action::Remake,
+        Facts { phase: Phase::Compute, rest: Rest::Writes, .. } => Action::Write,
+        Facts { phase: Phase::Compute | Phase::Write | Phase::Repair, .. } => Action::Answer,
         Facts { need: Need::Reads, .. } => Action::Read,
         Facts { need: Need::Nothing, .. } => Action::Compute,
         Facts { need: Need::Less, .. } => Action::Divide,
@@ -88,10 +113,13 @@ mod tests {
 
     fn all_facts() -> impl Iterator<Item = Facts> {
         let needs = [Need::Nothing, Need::Reads, Need::Less, Need::Impossible];
-        let phases = [Phase::Fill, Phase::Compute, Phase::Repair];
+        let phases = [Phase::Fill, Phase::Compute, Phase::Write, Phase::Repair];
+        let rests = [Rest::Nothing, Rest::Parity, Rest::Writes];
         let cases = phases.into_iter().flat_map(move |phase| needs.map(|need| (phase, need)));
-        cases.flat_map(|(phase, need)| {
+        let cases = cases.flat_map(move |(phase, need)| rests.map(|rest| (phase, need, rest)));
+        cases.flat_map(|(phase, need, rest)| {
             (0..16).map(move |bits: u32| Facts {
+                rest,
                 outstanding: bits & 1 != 0,
                 wanted: bits & 2 != 0,
                 phase,
@@ -119,7 +147,14 @@ mod tests {
                     let is_solved = facts.phase == Phase::Compute && facts.to_repair;
                     assert!(is_solved, "written again once, when it is known: {facts:?}");
                 }
-                Action::Answer => assert_ne!(facts.phase, Phase::Fill, "{facts:?}"),
+                Action::Answer => {
+                    let is_written = matches!(facts.phase, Phase::Write | Phase::Repair);
+                    let is_made = facts.phase == Phase::Compute && facts.rest == Rest::Nothing;
+                    assert!(is_written || is_made, "all of it is done: {facts:?}");
+                }
+                Action::Remake | Action::Write => {
+                    assert_eq!(facts.phase, Phase::Compute, "written once, when made: {facts:?}");
+                }
                 Action::Refuse => {
                     // Nothing is refused that can be had in part, or in another way.
                     assert!(facts.is_final, "{facts:?}");

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use braid_geometry::{RowMap, Slot, StripeGeometry};
 use braid_hooks::{Bug, Mark, planted, reached};
+use smallvec::SmallVec;
 
 use super::super::band::{Band, BandKey, Run};
 use super::super::batch::{ColumnState, Phase as BatchPhase, Stripe};
@@ -121,15 +122,29 @@ pub(super) struct Read {
     pub(super) window: SectorSet,
     /// Member requests and computations that are out.
     pub(super) outstanding: u32,
-    /// What its last computation has found.
+    pub(super) work: WorkState,
+}
+
+/// How far background work is.
+#[derive(Debug, Default)]
+pub(super) struct WorkState {
+    /// What was found to differ.
     pub(super) found: Difference,
+    /// What is to be written, by slot.
+    pub(super) targets: SmallVec<[(Slot, SectorSet); 2]>,
+    /// Parity has been made anew.
+    pub(super) is_remade: bool,
+    /// Sectors that members have taken.
+    pub(super) written: u32,
+    /// A member has not taken what it was to be written.
+    pub(super) is_missed: bool,
 }
 
 /// Everything around the reads that they look at or use.
 pub(in super::super) struct Around<'a> {
     pub(in super::super) common: &'a mut Common,
     pub(in super::super) in_flight: &'a mut Slab<IoOwner>,
-    pub(in super::super) pool: &'a Pool,
+    pub(in super::super) pool: &'a mut Pool,
     pub(in super::super) damage: &'a Damage,
 }
 
@@ -177,7 +192,7 @@ impl Reconstruct {
             columns: vec![Column::default(); usize::from(geometry.slots())].into_boxed_slice(),
             window: SectorSet::EMPTY,
             outstanding: 0,
-            found: Difference::default(),
+            work: WorkState::default(),
         };
         Self {
             geometry,
@@ -232,7 +247,9 @@ impl Reconstruct {
     pub(in super::super) fn gives_way(&self, key: BandKey) -> bool {
         let is_band = |read: &&Read| read.band.is_some_and(|band| band.key == key);
         let mut owners = self.reads.iter().filter(|read| read.owns_band).filter(is_band);
-        owners.all(|read| read.origin.is_some_and(|origin| origin.is_idle()))
+        owners.all(|read| {
+            read.phase != Phase::Write && read.origin.is_some_and(|origin| origin.is_idle())
+        })
     }
 
     /// A write waits for a band that idle background work reads, whose requests clients go before: the work begins again
@@ -368,7 +385,9 @@ impl Reconstruct {
             let (Some(band), Some(origin)) = (read.band, read.origin) else { continue };
             let waits_for = |slot: Slot| read.columns[usize::from(slot.0)].out > 0;
             let is_stuck = around.common.clocks.slots_out().any(waits_for);
-            if !is_stuck || origin.client().is_some_and(|want| want.insists) {
+            // What is being written stays so until the member has it: a client's write must not be overtaken by it.
+            let is_writing = read.phase == Phase::Write;
+            if !is_stuck || is_writing || origin.client().is_some_and(|want| want.insists) {
                 continue;
             }
             if planted(Bug::WaitsBehindStuck) {

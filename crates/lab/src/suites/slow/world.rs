@@ -87,7 +87,9 @@ impl World {
             events: 1,
             resync_offset: u64::MAX,
             read_only: false,
-            shards: 1,
+            regions: Regions::new(&geometry, 1),
+            work_sectors: 128,
+            jobs_paused: true,
             zero_is_fast: false,
             clean_delay_ms: 200,
             superblocks_tear: false,
@@ -278,6 +280,7 @@ impl World {
             ArrayEffect::Notice(Notice::Recorded { .. }) => {}
             ArrayEffect::Notice(notice) => panic!("nothing else happens here: {notice:?}"),
             ArrayEffect::Answer { .. } => {}
+            ArrayEffect::Work { work, .. } => panic!("nothing is amiss: {work:?}"),
         }
     }
 

@@ -18,6 +18,7 @@ mod cache;
 mod failing;
 mod flushes;
 mod healthy;
+mod jobs;
 mod limits;
 mod slow;
 mod superblocks;

@@ -60,6 +60,7 @@ impl Scene {
                 read_only: false,
                 shards: *random.pick(&[1, 2, 3]),
                 cache: CacheConfig { unit_sectors_max: 128, stripes_max: stripes, tuning },
+                jobs_paused: true,
                 zero_is_fast: random.chance(50),
                 clean_delay_ms: CLEAN_DELAY_MS,
             },
@@ -148,6 +149,7 @@ impl Scene {
             world.metadata.told(disk, &superblock, true);
             if let Some((_, sectors)) = recovering {
                 let used = world.geometry.used_sectors(Slot(disk as u16));
+                let sectors = sectors.min(used);
                 let rest = vec![0xAB; (used - sectors) as usize * SECTOR];
                 world.disks[disk].put(data_offset + sectors, &rest, true);
             }

@@ -1,0 +1,187 @@
+//! `braid check`: has all of a running array read and compared, and returns when that is over.
+//!
+//! The check is the server's: this one asks for it, looks at it until it is over, and says what came of it. Interrupted, it
+//! leaves the check running.
+
+use std::time::Duration;
+
+use braid_control::model::{
+    Array, Checked, JobEffect, JobKind, JobRequest, JobResult, JobState, JobsAnswer, LastJob,
+    VERSION,
+};
+
+use super::status::words::{Manner, down_to_a_tenth, progress_words, sectors_words};
+use super::watching::{Look, Watched, watch};
+use super::{Globals, jobs};
+use crate::error::code::Code;
+use crate::error::{CliError, Exit, Risk};
+use crate::output::printable::printable;
+use crate::output::size::format_size;
+use crate::running::{self, Running};
+
+/// Arguments of `braid check`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The array's name, its UUID, or the path of its control socket.
+    #[arg(value_name = "ARRAY")]
+    array: String,
+    /// Do not wait until it is over.
+    #[arg(long)]
+    detach: bool,
+    /// End the check that runs or waits.
+    #[arg(long, conflicts_with = "detach")]
+    end: bool,
+    /// Say what it would do, and do nothing.
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+}
+
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
+    let running = running::find(&args.array)?;
+    let request = if args.end { JobRequest::EndCheck } else { JobRequest::Check };
+    let answer = jobs::ask(&running, request, args.dry_run)?;
+    if args.end || args.detach || args.dry_run {
+        jobs::tell(&answer, globals, || asked_words(&answer, &running));
+        return Ok(Exit::Done);
+    }
+    let before = answer.last_jobs.iter().find(|last| last.kind == JobKind::Check);
+    let before = before.map_or(0, |last| last.number);
+    let watched = watch(&running, None, |array| Ok(look(array, before)))?;
+    match watched {
+        Watched::Over(check) => over(check, &running, globals),
+        Watched::Interrupted | Watched::TimeUp(_) => {
+            let (name, word) = (printable(&answer.name), running.word(&[]));
+            errln!(
+                "the check of {name} goes on; see it with  braid status {word}  and end it with  braid check {word} --end"
+            );
+            Ok(Exit::Interrupted)
+        }
+    }
+}
+
+fn look(array: &Array, before: u64) -> Look<LastJob> {
+    match array.last_job(JobKind::Check).filter(|last| last.number > before) {
+        Some(last) => Look::Over(last.clone()),
+        None => Look::GoesOn(line(array)),
+    }
+}
+
+fn line(array: &Array) -> String {
+    let name = &array.name;
+    match array.job(JobKind::Check) {
+        Some(job) if job.state == JobState::Waiting => match array.jobs.first() {
+            Some(first) if first.kind != JobKind::Check => {
+                let progress = progress_words(first, Manner::now());
+                format!("the check of {name} waits for the {}  {progress}", first.kind.word())
+            }
+            _ => format!("the check of {name} is about to begin"),
+        },
+        Some(job) => {
+            let found = match job.differing_sectors {
+                0 => String::new(),
+                found => format!("  {} do not agree", sectors_words(found)),
+            };
+            format!("checking {name}  {}{found}", progress_words(job, Manner::now()))
+        }
+        None => format!("checking {name}"),
+    }
+}
+
+/// What comes of a request that is not waited for.
+fn asked_words(answer: &JobsAnswer, running: &Running) -> String {
+    let (name, word) = (printable(&answer.name), running.word(&[]));
+    let all = all_words(&running.array);
+    match (answer.effect, answer.dry_run) {
+        (JobEffect::Begins, true) => {
+            format!("would check {name}: {all} would be read and compared")
+        }
+        (JobEffect::Begins, false) => {
+            format!("{name} is being checked; wait for it with  braid wait {word} --for check")
+        }
+        (JobEffect::Waits, true) => {
+            format!(
+                "would check {name} when the job before it is over: {all} would be read and compared"
+            )
+        }
+        (JobEffect::Waits, false) => format!(
+            "{name} is checked when the job before it is over; wait for it with  braid wait {word} --for check"
+        ),
+        (JobEffect::Ends, true) => format!("would end the check of {name}"),
+        (JobEffect::Ends, false) => format!("the check of {name} ends"),
+        (_, _) if answer.request == JobRequest::EndCheck => format!("{name} is not being checked"),
+        (_, _) => format!("{name} is being checked already"),
+    }
+}
+
+fn all_words(array: &Array) -> String {
+    let members = array.slots.iter().filter(|slot| slot.slot.is_some()).count();
+    format!("all {} of it, from {members} members,", format_size(array.size_bytes))
+}
+
+fn over(check: LastJob, running: &Running, globals: &Globals) -> Result<Exit, CliError> {
+    let (array, word) = (&running.array, running.word(&[]));
+    if check.result != JobResult::Completed {
+        return Err(ended(&check, &array.name, &word));
+    }
+    let found = check.differing_sectors;
+    let exit = if found == 0 { Exit::Done } else { Exit::Attention };
+    if globals.json {
+        let (name, uuid) = (array.name.clone(), array.uuid.clone());
+        let checked = Checked { version: VERSION, name, uuid, check };
+        outjson!(&serde_json::to_value(checked).expect("it is made of text and numbers"));
+        return Ok(exit);
+    }
+    let took = Duration::from_millis(check.took_ms);
+    let result = match found {
+        0 => "all of it agrees".to_owned(),
+        found => format!("{} of redundancy do not agree with the rest", sectors_words(found)),
+    };
+    let (name, size) = (printable(&array.name), format_size(array.size_bytes));
+    outln!("checked {name}: {size} in {}: {result}", took_words(took));
+    if found > 0 {
+        outln!("nothing was changed; what members hold is read as it is");
+    }
+    Ok(exit)
+}
+
+fn ended(check: &LastJob, name: &str, word: &str) -> CliError {
+    let percent = 100.0 * check.done_bytes as f64 / check.total_bytes.max(1) as f64;
+    let what = format!("the check of {name} ended at {:.1} %", down_to_a_tenth(percent));
+    let found = match check.differing_sectors {
+        0 => "all that it read until then agrees".to_owned(),
+        found => format!("{} of what it read until then do not agree", sectors_words(found)),
+    };
+    let error = CliError::new(Code::JobEnded, what).about(name);
+    let why = "it was ended by another command, a member was lost, or the array was stopped";
+    let error = error.because(why).because(found);
+    error.remedy(Risk::Look, "See how it is", format!("braid status {word}"))
+}
+
+/// `0.4 s`, `12 s`, `4 min 3 s`, `11 h 3 min`.
+fn took_words(took: Duration) -> String {
+    let seconds = took.as_secs();
+    match seconds {
+        0..10 => format!("{}.{} s", seconds, took.subsec_millis() / 100),
+        10..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_two_units_at_most() {
+        for (milliseconds, text) in [
+            (0, "0.0 s"),
+            (9_999, "9.9 s"),
+            (59_999, "59 s"),
+            (243_000, "4 min 3 s"),
+            (39_780_000, "11 h 3 min"),
+        ] {
+            assert_eq!(took_words(Duration::from_millis(milliseconds)), text);
+        }
+    }
+}

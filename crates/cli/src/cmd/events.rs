@@ -1,0 +1,261 @@
+//! `braid events`: what happened last to arrays, and what happens.
+//!
+//! It reads the history in the state folder, which works when there is no server, and with `-f` hears of running arrays over their
+//! control sockets, which works when a history cannot be written.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use braid_control::Client;
+use braid_telling::history::{self, folders};
+use braid_telling::{Event, Moment, Severity};
+
+use super::Globals;
+use crate::error::code::Code;
+use crate::error::system::system;
+use crate::error::{CliError, Exit, Risk};
+use crate::output::colour::Style;
+use crate::output::printable::printable;
+use crate::output::shell::shell_word;
+use crate::output::stdout;
+use crate::output::utc::format_utc;
+use crate::running;
+
+/// Between two looks at whether files have something new, and whether another array runs.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Arguments of `braid events`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The array's name or UUID, or the path of its control socket; without it, all that were served here.
+    #[arg(value_name = "ARRAY")]
+    array: Option<String>,
+    /// Go on, and print events as they happen, until interrupted.
+    #[arg(short, long)]
+    follow: bool,
+    /// How many of the last ones to begin with.
+    #[arg(short = 'c', long, value_name = "COUNT", default_value_t = 20)]
+    count: usize,
+}
+
+/// The history of one array.
+pub(super) struct Kept {
+    pub(super) events: Vec<Event>,
+}
+
+/// What a thread that follows a running array has to say.
+enum Heard {
+    /// From now on it hears everything.
+    Began,
+    Event(Box<Event>),
+}
+
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
+    let path = args.array.as_deref().filter(|word| word.contains('/'));
+    // A socket's path says which array only to those who ask there.
+    let uuid = path.map(|path| running::find(path).map(|found| found.array.uuid)).transpose()?;
+    let (state_dir, array) = (&globals.state_dir, uuid.as_deref().or(args.array.as_deref()));
+    let kept = match histories(state_dir, array) {
+        // An array that is to be watched may begin later.
+        Err(error) if args.follow && error.code() == Code::NoHistory => Vec::new(),
+        kept => kept?,
+    };
+    let mut seen = Seen::default();
+    let mut last: Vec<Event> = kept.into_iter().flat_map(|kept| seen.unseen(kept.events)).collect();
+    last.sort_by_key(|event| event.change.time);
+    last.iter().skip(last.len().saturating_sub(args.count)).for_each(|event| show(event, globals));
+    if !args.follow {
+        return Ok(Exit::Done);
+    }
+    let (sender, heard) = channel();
+    let named = path.map(PathBuf::from);
+    let sockets = move || named.clone().map_or_else(running::sockets, |path| vec![path]);
+    let own = sender.clone();
+    let search = std::thread::Builder::new().spawn(move || follow_all(&sockets, &own));
+    search.map_err(|error| system("running arrays could not be followed", &error))?;
+    let mut looked = Instant::now();
+    loop {
+        stdout::flush();
+        // A reader that has gone wants no more.
+        if stdout::has_failed() {
+            return Ok(Exit::Done);
+        }
+        let next = heard.recv_timeout(LOOK);
+        // What was written before a stream began comes before what it brings.
+        if !matches!(next, Ok(Heard::Event(_))) || looked.elapsed() >= LOOK {
+            let kept = histories(state_dir, array).unwrap_or_default();
+            let new = kept.into_iter().flat_map(|kept| seen.unseen(kept.events));
+            new.for_each(|event| show(&event, globals));
+            looked = Instant::now();
+        }
+        if let Ok(Heard::Event(event)) = next
+            && array.is_none_or(|array| is_called(&event, array))
+        {
+            seen.unseen(vec![*event]).iter().for_each(|event| show(event, globals));
+        }
+    }
+}
+
+/// Follows every running array, those that begin later as well. Its threads end with the process.
+fn follow_all(sockets: &dyn Fn() -> Vec<PathBuf>, sender: &Sender<Heard>) {
+    let followed = Arc::<Mutex<BTreeSet<PathBuf>>>::default();
+    loop {
+        for socket in sockets() {
+            if !lock(&followed).insert(socket.clone()) {
+                continue;
+            }
+            let (sender, all, again) = (sender.clone(), Arc::clone(&followed), socket.clone());
+            let follow = move || {
+                follow(&socket, &sender);
+                lock(&all).remove(&socket);
+            };
+            if std::thread::Builder::new().spawn(follow).is_err() {
+                lock(&followed).remove(&again);
+            }
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+fn lock(followed: &Mutex<BTreeSet<PathBuf>>) -> MutexGuard<'_, BTreeSet<PathBuf>> {
+    followed.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Follows one, until it has stopped or cannot be asked. Its history is read in any case, so why is of no interest.
+fn follow(socket: &Path, sender: &Sender<Heard>) {
+    let client = Client::new(socket, Some(running::PATIENCE));
+    let tell = |heard| sender.send(heard).is_ok();
+    let began = || {
+        let _ = tell(Heard::Began);
+    };
+    let _ = client.follow("/v1/events", began, |line| match serde_json::from_slice(line) {
+        Ok(event) => tell(Heard::Event(event)),
+        // One that this version does not understand.
+        Err(_) => true,
+    });
+}
+
+/// Events that were shown, by array: what is read from files and what is heard overlaps.
+#[derive(Default)]
+struct Seen(BTreeMap<String, BTreeSet<(Moment, u64)>>);
+
+/// More than any history has.
+const SEEN_MAX: usize = 1 << 16;
+
+impl Seen {
+    /// Those that were not seen yet.
+    fn unseen(&mut self, mut events: Vec<Event>) -> Vec<Event> {
+        events.retain(|event| {
+            let seen = self.0.entry(event.uuid.clone()).or_default();
+            let is_new = seen.insert((event.change.time, event.id));
+            if seen.len() > SEEN_MAX {
+                seen.pop_first();
+            }
+            is_new
+        });
+        events
+    }
+}
+
+/// The histories of an array, by its name or UUID, or of all.
+pub(super) fn histories(state_dir: &Path, array: Option<&str>) -> Result<Vec<Kept>, CliError> {
+    let unreadable = |error: std::io::Error| {
+        let what = format!("the history in {} cannot be read", state_dir.display());
+        let look = format!("ls -lR {}", shell_word(&state_dir.display().to_string()));
+        CliError::new(Code::StateFolder, what).caused_by(&error).remedy(
+            Risk::Look,
+            "See who may",
+            look,
+        )
+    };
+    let mut kept = Vec::new();
+    for folder in folders(state_dir).map_err(unreadable)? {
+        let events = history::read(&folder).map_err(unreadable)?;
+        if events.last().is_some_and(|last| array.is_none_or(|array| is_called(last, array))) {
+            kept.push(Kept { events });
+        }
+    }
+    match array {
+        Some(array) if kept.is_empty() => Err(unknown(state_dir, array)),
+        _ => Ok(kept),
+    }
+}
+
+fn is_called(event: &Event, array: &str) -> bool {
+    let digits = |text: &str| text.replace([':', '-'], "").to_lowercase();
+    event.array == array || digits(&event.uuid) == digits(array)
+}
+
+fn unknown(state_dir: &Path, array: &str) -> CliError {
+    let what = format!("nothing is kept of an array called '{array}'");
+    CliError::new(Code::NoHistory, what)
+        .about(array)
+        .because(format!(
+            "it was not served by this user, or with another state folder than {}",
+            state_dir.display()
+        ))
+        .remedy(Risk::Look, "Of which arrays something is kept", "braid events")
+}
+
+/// One event, for a person or a program.
+pub(super) fn show(event: &Event, globals: &Globals) {
+    if globals.json {
+        let value = serde_json::to_value(event).expect("text and numbers");
+        return outjson!(&value);
+    }
+    let change = &event.change;
+    let time = format_utc(change.time.since_unix().as_secs());
+    let kind = printable(&change.kind.to_string()).into_owned();
+    let kind = match event.severity {
+        Severity::Critical => globals.paint_out.paint(Style::Error, &kind),
+        Severity::Warning => globals.paint_out.paint(Style::Warning, &kind),
+        Severity::Info => kind,
+    };
+    outln!("{time}  {}  {kind}  {}", printable(&event.array), printable(&change.message));
+}
+
+#[cfg(test)]
+mod tests {
+    use braid_telling::{Change, Identity, Kind};
+
+    use super::*;
+
+    fn event(id: u64, array: &str, uuid: &str) -> Event {
+        let identity = Identity { array: array.to_owned(), uuid: uuid.to_owned() };
+        Event::new(id, &identity, Change::now(Kind::Fail, "m"))
+    }
+
+    #[test]
+    fn an_array_is_found_by_its_name_and_its_uuid() {
+        let uuid = "0a1b2c3d:11111111:22222222:33333333";
+        let tank = event(1, "tank", uuid);
+        for name in ["tank", uuid, "0A1B2C3D111111112222222233333333"] {
+            assert!(is_called(&tank, name), "{name}");
+        }
+        for name in ["", "Tank", "0a1b2c3d"] {
+            assert!(!is_called(&tank, name), "{name}");
+        }
+    }
+
+    /// A history that was deleted begins with number 1 again, and a second server without one does too.
+    #[test]
+    fn each_event_is_shown_once_from_wherever_it_comes() {
+        let mut seen = Seen::default();
+        let mut look = |events: &[(u64, u64)]| -> Vec<u64> {
+            let at = |(id, second): &(u64, u64)| {
+                let mut event = event(*id, "tank", "u");
+                event.change.time = Moment::from_unix(Duration::from_secs(*second));
+                event
+            };
+            seen.unseen(events.iter().map(at).collect()).iter().map(|event| event.id).collect()
+        };
+        assert_eq!(look(&[(1, 10), (2, 11)]), [1, 2]);
+        assert_eq!(look(&[(3, 9)]), [3], "heard, and the clock was set back");
+        assert_eq!(look(&[(1, 10), (2, 11), (3, 9), (4, 12)]), [4], "read");
+        assert_eq!(look(&[(1, 20)]), [1], "another history");
+        assert!(look(&[(2, 11), (3, 9), (4, 12), (1, 20)]).is_empty());
+    }
+}

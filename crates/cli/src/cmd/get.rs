@@ -1,0 +1,73 @@
+//! `braid get`: what a running array is set to.
+
+use braid_control::model::{SettingValue, SettingsAnswer};
+
+use super::Globals;
+use crate::error::code::Code;
+use crate::error::{CliError, Exit, Risk};
+use crate::output::printable::printable;
+use crate::output::size::format_size;
+use crate::running::{self, unanswered};
+
+/// Settings that are shown as sizes.
+const SIZES: [&str; 6] =
+    ["cache-size", "stripe-unit", "dirty-limit", "payload-memory", "job-floor", "job-ceiling"];
+
+/// Arguments of `braid get`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The array's name, its UUID, or the path of its control socket.
+    #[arg(value_name = "ARRAY")]
+    array: String,
+    /// Only this one, and only its value.
+    #[arg(value_name = "KEY")]
+    key: Option<String>,
+}
+
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
+    get(&args.array, args.key.as_deref(), globals)
+}
+
+/// Prints all settings, or one.
+pub(super) fn get(array: &str, key: Option<&str>, globals: &Globals) -> Result<Exit, CliError> {
+    let running = running::find(array)?;
+    let answer = running.client().get::<SettingsAnswer>("/v1/settings");
+    let mut answer = answer.map_err(|error| unanswered(&running.control, &error))?;
+    if let Some(key) = key {
+        let Some(value) = answer.settings.remove(key) else {
+            let what = format!("there is no setting called {key}");
+            let keys: Vec<String> = answer.settings.into_keys().collect();
+            let error = CliError::new(Code::Usage, what)
+                .about(key)
+                .because(format!("there are {}", keys.join(", ")));
+            let command = format!("braid get {}", running.word(&[]));
+            return Err(error.remedy(Risk::Look, "See them all", command));
+        };
+        if !globals.json {
+            outln!("{}", printable(&value.to_string()));
+            return Ok(Exit::Done);
+        }
+        answer.settings = [(key.to_owned(), value)].into();
+    }
+    tell(&answer, globals);
+    Ok(Exit::Done)
+}
+
+/// Prints settings.
+pub(super) fn tell(answer: &SettingsAnswer, globals: &Globals) {
+    if globals.json {
+        outjson!(&serde_json::to_value(answer).expect("it is made of text and numbers"));
+        return;
+    }
+    for (key, value) in &answer.settings {
+        outln!("{:<18} {}", printable(key), value_words(key, value));
+    }
+}
+
+/// A value as a person reads it.
+pub(super) fn value_words(key: &str, value: &SettingValue) -> String {
+    match value {
+        SettingValue::Number(bytes) if SIZES.contains(&key) => format_size(*bytes),
+        value => printable(&value.to_string()).into_owned(),
+    }
+}

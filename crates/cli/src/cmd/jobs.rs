@@ -1,0 +1,157 @@
+//! `braid pause`, `resume` and `rebuild`: what a person asks of an array's jobs, and what comes of it in words.
+
+use braid_control::model::{
+    Array, Job, JobEffect, JobKind, JobRequest, JobState, JobsAnswer, JobsWanted, SlotState,
+};
+
+use super::Globals;
+use super::status::words::{Manner, doing_word, is_redundant, progress_words};
+use crate::error::code::Code;
+use crate::error::{CliError, Exit, Risk};
+use crate::output::printable::printable;
+use crate::running::{self, Running, unanswered};
+
+/// Arguments of `braid pause`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PauseArgs {
+    /// The array's name, its UUID, or the path of its control socket.
+    #[arg(value_name = "ARRAY")]
+    array: String,
+    /// Say what it would do, and do nothing.
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+}
+
+/// Arguments of `braid resume`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ResumeArgs {
+    /// The array's name, its UUID, or the path of its control socket.
+    #[arg(value_name = "ARRAY")]
+    array: String,
+    /// Say what it would do, and do nothing.
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+}
+
+/// Arguments of `braid rebuild`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RebuildArgs {
+    /// The array's name, its UUID, or the path of its control socket.
+    #[arg(value_name = "ARRAY")]
+    array: String,
+    /// Say what it would do, and do nothing.
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+}
+
+/// Asks the array's server.
+pub(super) fn ask(
+    running: &Running,
+    request: JobRequest,
+    dry_run: bool,
+) -> Result<JobsAnswer, CliError> {
+    let target = if dry_run { "/v1/jobs?dry_run=true" } else { "/v1/jobs" };
+    let answer = running.client().post_with::<JobsAnswer>(target, &JobsWanted { request });
+    answer.map_err(|error| unanswered(&running.control, &error))
+}
+
+pub(crate) fn pause(args: &PauseArgs, globals: &Globals) -> Result<Exit, CliError> {
+    let running = running::find(&args.array)?;
+    let answer = ask(&running, JobRequest::Pause, args.dry_run)?;
+    let (name, word) = (printable(&answer.name).into_owned(), running.word(&[]));
+    tell(&answer, globals, || match (answer.effect, there(&answer.jobs), answer.dry_run) {
+        (JobEffect::Nothing, ..) => format!("jobs of {name} are paused already"),
+        (_, Some(job), true) => format!("would pause {} {name}", doing_word(job.kind)),
+        (_, None, true) => format!("would keep jobs of {name} from beginning"),
+        (_, Some(job), false) => {
+            let doing = doing_word(job.kind);
+            format!("{doing} {name} is paused; have it go on with  braid resume {word}")
+        }
+        (_, None, false) => format!("no job of {name} begins until  braid resume {word}"),
+    });
+    Ok(Exit::Done)
+}
+
+pub(crate) fn resume(args: &ResumeArgs, globals: &Globals) -> Result<Exit, CliError> {
+    let running = running::find(&args.array)?;
+    let answer = ask(&running, JobRequest::Resume, args.dry_run)?;
+    let name = printable(&answer.name).into_owned();
+    tell(&answer, globals, || match answer.effect {
+        JobEffect::Nothing => format!("jobs of {name} were not paused"),
+        _ => goes_on(&answer, &running.array, &name),
+    });
+    Ok(Exit::Done)
+}
+
+pub(crate) fn rebuild(args: &RebuildArgs, globals: &Globals) -> Result<Exit, CliError> {
+    let running = running::find(&args.array)?;
+    let array = &running.array;
+    if is_redundant(array) && !array.read_only && next(array).is_none() && is_incomplete(array) {
+        return Err(no_spare(array, &running.word(&[])));
+    }
+    let answer = ask(&running, JobRequest::Resume, args.dry_run)?;
+    let name = printable(&answer.name).into_owned();
+    tell(&answer, globals, || match (answer.effect, there(&answer.jobs)) {
+        _ if next(array).is_none() => format!("{name} is whole: there is nothing to rebuild"),
+        (JobEffect::Nothing, Some(job)) => {
+            let progress = progress_words(job, Manner::now());
+            format!("{} {name} goes on already  {progress}", doing_word(job.kind))
+        }
+        (JobEffect::Nothing, None) => format!("rebuilding {name} begins by itself"),
+        _ => goes_on(&answer, array, &name),
+    });
+    Ok(Exit::Done)
+}
+
+/// Prints an answer.
+pub(super) fn tell(answer: &JobsAnswer, globals: &Globals, words: impl FnOnce() -> String) {
+    if globals.json {
+        outjson!(&serde_json::to_value(answer).expect("it is made of text and numbers"));
+    } else {
+        outln!("{}", words());
+    }
+}
+
+/// The job that is there, and does not only wait for another.
+fn there(jobs: &[Job]) -> Option<&Job> {
+    jobs.iter().find(|job| job.state != JobState::Waiting)
+}
+
+fn goes_on(answer: &JobsAnswer, array: &Array, name: &str) -> String {
+    let kind = there(&answer.jobs).map(|job| job.kind).or_else(|| next(array));
+    let is_again = answer.effect == JobEffect::TriesAgain;
+    match (kind.map(doing_word), is_again, answer.dry_run) {
+        (Some(doing), false, false) => format!("{doing} {name} goes on"),
+        (Some(doing), false, true) => format!("{doing} {name} would go on"),
+        (Some(doing), true, false) => format!("{doing} {name} is tried again"),
+        (Some(doing), true, true) => format!("{doing} {name} would be tried again"),
+        (None, _, false) => {
+            format!("jobs of {name} begin by themselves again; there is none to be done now")
+        }
+        (None, _, true) => {
+            format!("jobs of {name} would begin by themselves again; there is none to be done now")
+        }
+    }
+}
+
+/// The job that is to be done first, if there is something to be rebuilt, and something to rebuild it onto.
+fn next(array: &Array) -> Option<JobKind> {
+    if array.dirty {
+        return Some(JobKind::Resync);
+    }
+    let has = |state| array.slots.iter().any(|slot| slot.state == state);
+    let has_spare = is_incomplete(array) && has(SlotState::Waiting);
+    (has(SlotState::Recovering) || has_spare).then_some(JobKind::Recovery)
+}
+
+fn is_incomplete(array: &Array) -> bool {
+    let is_empty = |state| matches!(state, SlotState::Missing | SlotState::Failed);
+    array.slots.iter().any(|slot| is_empty(slot.state))
+}
+
+fn no_spare(array: &Array, word: &str) -> CliError {
+    let what = format!("{} is degraded, and there is nothing to rebuild it onto", array.name);
+    let error = CliError::new(Code::NoSpare, what).about(&array.name);
+    let error = error.because("no spare waits to take the place of what is missing");
+    error.remedy(Risk::Look, "See what is missing", format!("braid status {word}"))
+}

@@ -1,0 +1,230 @@
+//! A running array as the control API tells it: what was so when it was started, and how it is now.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use braid_assembly::Tolerance;
+use braid_control::model::{Array, Role, Server, Slot, SlotState, State, VERSION};
+use braid_geometry::{Level, SECTOR_BYTES, Slot as SlotNumber, layout_name};
+use braid_ondisk::format_uuid;
+use braid_runtime::{ArrayView, Gate, Volume};
+
+use super::jobs::Ground;
+use super::setting::{self, Running};
+use crate::cmd::serve::assemble::Ready;
+use crate::cmd::serve::clients as limits;
+use crate::cmd::serve::health::{Health, Incident, absolute};
+use crate::output::shell::shell_word;
+use crate::output::utc::{now_seconds, rfc3339_utc};
+use crate::running;
+
+/// What was so when the array was started, and what has happened since.
+pub(crate) struct Facts {
+    pub(super) name: String,
+    pub(super) uuid: String,
+    layout: Option<String>,
+    metadata: String,
+    chunk_bytes: Option<u64>,
+    /// By slot, the member that it was started with.
+    members: Vec<Option<String>>,
+    spares: Vec<String>,
+    since: String,
+    health: Arc<Health>,
+    /// Where it is served; known when it is.
+    pub(crate) uris: Vec<String>,
+    /// Where it is asked; the same.
+    pub(crate) control: String,
+}
+
+/// What jobs look at.
+pub(super) fn ground(volume: &Volume) -> Ground {
+    let (view, geometry) = (volume.view(), volume.geometry());
+    let slots = || (0..geometry.slots()).map(|slot| view.member(SlotNumber(slot)));
+    Ground {
+        is_redundant: !matches!(geometry.level(), Level::Linear | Level::Raid0),
+        is_read_only: volume.is_read_only(),
+        has_failed: view.gate == Gate::Broken,
+        missing_count: slots().filter(Option::is_none).count(),
+        is_recovering: slots().flatten().any(|member| member.recovered_sectors != u64::MAX),
+        is_dirty: view.resync_offset != u64::MAX,
+    }
+}
+
+impl Facts {
+    /// Of an array that is about to be started under this name.
+    pub(crate) fn new(name: &str, ready: &Ready, health: Arc<Health>) -> Self {
+        let array = &ready.array;
+        let facts = &array.newest.array;
+        let label = |index: usize| absolute(&ready.verdicts[index].label);
+        let chunk_bytes = u64::from(facts.chunk_sectors) * SECTOR_BYTES;
+        Self {
+            name: name.to_owned(),
+            uuid: format_uuid(&facts.uuid),
+            layout: layout_name(facts.level, array.shape.layout),
+            metadata: array.newest.version.to_string(),
+            chunk_bytes: (chunk_bytes > 0).then_some(chunk_bytes),
+            members: array
+                .slots
+                .iter()
+                .map(|one| one.as_ref().map(|one| label(one.member)))
+                .collect(),
+            spares: array.spares.iter().map(|&index| label(index)).collect(),
+            since: rfc3339_utc(now_seconds()),
+            health,
+            uris: Vec::new(),
+            control: String::new(),
+        }
+    }
+
+    /// What a command names it by: its name if it is found by that, else the path of its control socket.
+    pub(super) fn word(&self) -> String {
+        let is_found = running::control_path(&self.name) == Path::new(&self.control);
+        let word = if is_found { &self.name } else { &self.control };
+        shell_word(word).into_owned()
+    }
+
+    /// The array as it is now.
+    pub(super) fn array(&self, running: &Running, stopping: bool) -> Array {
+        let Running { volume, tuner, board } = running;
+        let view = volume.view();
+        let geometry = volume.geometry();
+        let is_in_sync = |slot: SlotNumber| {
+            view.member(slot).is_some_and(|member| member.recovered_sectors == u64::MAX)
+        };
+        let tolerance = Tolerance::of(geometry, view.resync_offset, &is_in_sync);
+        let has_failed = view.gate == Gate::Broken;
+        let is_whole = (0..geometry.slots()).map(SlotNumber).all(is_in_sync);
+        let told = board.told(volume);
+        let counters = volume.counters().named();
+        let counters = counters.into_iter().map(|(name, count)| (name.to_owned(), count));
+        Array {
+            version: VERSION,
+            name: self.name.clone(),
+            uuid: self.uuid.clone(),
+            level: geometry.level().name().to_owned(),
+            layout: self.layout.clone(),
+            metadata: self.metadata.clone(),
+            chunk_bytes: self.chunk_bytes,
+            size_bytes: volume.size_bytes(),
+            state: match (has_failed, is_whole) {
+                (true, _) => State::Failed,
+                (false, false) => State::Degraded,
+                (false, true) => State::Ok,
+            },
+            read_only: volume.is_read_only(),
+            dirty: view.resync_offset != u64::MAX,
+            can_lose: if has_failed { 0 } else { tolerance.can_lose },
+            parity_in_doubt: tolerance.parity_in_doubt,
+            copies_in_doubt: tolerance.copies_in_doubt,
+            slots: self.slots(volume, &view),
+            replaced: self.replaced(),
+            jobs: told.jobs,
+            last_jobs: told.last,
+            jobs_paused: told.is_paused,
+            failure: self.health.failure().filter(|_| has_failed),
+            lost: self.health.lost(),
+            uris: self.uris.clone(),
+            settings: setting::all(running),
+            dirty_bytes: volume.dirty_bytes(),
+            clients: limits::state(tuner),
+            sat_out_ms: volume.sat_out_ms(),
+            counters: counters.collect::<BTreeMap<_, _>>(),
+            server: Server {
+                pid: std::process::id(),
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                control: self.control.clone(),
+                since: self.since.clone(),
+                stopping,
+            },
+        }
+    }
+
+    /// One row for each slot, and behind them one for each spare.
+    fn slots(&self, volume: &Volume, view: &ArrayView) -> Vec<Slot> {
+        let sitting_out = volume.sitting_out();
+        let failure = self.health.failure().filter(|failure| !failure.out_of_space);
+        let path =
+            |member| volume.member_path(member).map(|path| absolute(&path.to_string_lossy()));
+        let row = |number: u16| match view.member(SlotNumber(number)) {
+            Some(member) => {
+                let member_path = path(member.id);
+                // One that is too many keeps its slot: nothing is recorded any more.
+                if let Some(failure) = &failure
+                    && member_path.as_ref() == Some(&failure.member)
+                {
+                    return Slot {
+                        slot: Some(number),
+                        member: member_path,
+                        role: Role::Active,
+                        state: SlotState::Failed,
+                        since: Some(failure.since.clone()),
+                        cause: Some(failure.cause.clone()),
+                    };
+                }
+                let slow = self.health.slow(number).filter(|_| sitting_out.contains(&member.id));
+                let state = match (sitting_out.contains(&member.id), member.recovered_sectors) {
+                    (true, _) => SlotState::Slow,
+                    (false, u64::MAX) => SlotState::Ok,
+                    (false, _) => SlotState::Recovering,
+                };
+                Slot {
+                    slot: Some(number),
+                    member: member_path,
+                    role: Role::Active,
+                    state,
+                    since: slow.as_ref().map(|slow| slow.since.clone()),
+                    cause: slow.map(|slow| slow.cause),
+                }
+            }
+            None => self.empty(number),
+        };
+        let mut slots: Vec<Slot> = (0..volume.geometry().slots()).map(row).collect();
+        let replaced = self.health.replaced();
+        // A spare that has taken a slot waits no more, whatever became of it.
+        let is_gone = |label: &str| {
+            let is_in_slot = slots.iter().any(|slot| slot.member.as_deref() == Some(label));
+            is_in_slot || replaced.iter().any(|(_, out)| out.member == label)
+        };
+        let spares = self.spares.iter().filter(|label| !is_gone(label));
+        let spares: Vec<Slot> = spares
+            .map(|label| Slot {
+                slot: None,
+                member: Some(label.clone()),
+                role: Role::Spare,
+                state: SlotState::Waiting,
+                since: None,
+                cause: None,
+            })
+            .collect();
+        slots.extend(spares);
+        slots
+    }
+
+    /// Members that another one has taken the slot of.
+    fn replaced(&self) -> Vec<Slot> {
+        let row = |(slot, out): (u16, Incident)| Slot {
+            slot: Some(slot),
+            member: Some(out.member),
+            role: Role::None,
+            state: SlotState::Failed,
+            since: Some(out.since),
+            cause: Some(out.cause),
+        };
+        self.health.replaced().into_iter().map(row).collect()
+    }
+
+    /// A slot without a member.
+    fn empty(&self, number: u16) -> Slot {
+        let had = self.members.get(usize::from(number)).cloned().flatten();
+        let out = self.health.out(number);
+        let state =
+            if had.is_some() || out.is_some() { SlotState::Failed } else { SlotState::Missing };
+        let (member, since, cause) = match out {
+            Some(out) => (Some(out.member), Some(out.since), Some(out.cause)),
+            // It went out a moment ago, and the notice is on its way.
+            None => (had, None, None),
+        };
+        Slot { slot: Some(number), member, role: Role::None, state, since, cause }
+    }
+}

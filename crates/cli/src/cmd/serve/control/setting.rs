@@ -1,0 +1,154 @@
+//! Every setting of a running array: shown, checked and set, all of them or none.
+
+use std::sync::Arc;
+
+use braid_control::model::{SettingValue, Settings};
+use braid_frontend_nbd::{Settings as ClientSettings, Tuner};
+use braid_ring::Room;
+use braid_runtime::{Cache, GovernorSettings, Scheduling, SitOut, Volume};
+
+use crate::cmd::serve::jobs::{Board, JobsWhen};
+use crate::cmd::serve::{cache, clients as limits, job_pace, scheduling, sit_out};
+
+/// What is looked at and set.
+#[derive(Clone)]
+pub(crate) struct Running {
+    pub(crate) volume: Arc<Volume>,
+    pub(crate) tuner: Tuner,
+    pub(crate) board: Arc<Board>,
+}
+
+/// What a running array is set to.
+pub(super) fn all(running: &Running) -> Settings {
+    Wanted::now(running).settings()
+}
+
+/// A setting that cannot be had.
+#[derive(Debug)]
+pub(super) struct Bad {
+    pub(super) key: String,
+    pub(super) value: String,
+    pub(super) why: String,
+}
+
+/// Settings whose numbers are bytes.
+const SIZES: [&str; 5] =
+    ["cache-size", "dirty-limit", "payload-memory", "job-floor", "job-ceiling"];
+
+/// A value as the words of `braid serve` have it.
+fn words(key: &str, value: &SettingValue) -> String {
+    match value {
+        SettingValue::Number(bytes) if SIZES.contains(&key) => format!("{bytes}B"),
+        value => value.to_string(),
+    }
+}
+
+/// Settings that can be had.
+pub(super) struct Wanted {
+    cache: Cache,
+    scheduling: Scheduling,
+    sit_out: SitOut,
+    job_pace: GovernorSettings,
+    clients: ClientSettings,
+    jobs: JobsWhen,
+}
+
+impl Wanted {
+    /// Those that there are.
+    fn now(Running { volume, tuner, board }: &Running) -> Self {
+        Self {
+            cache: volume.cache(),
+            scheduling: volume.scheduling(),
+            sit_out: volume.sit_out(),
+            job_pace: volume.job_pace(),
+            clients: tuner.settings(),
+            jobs: JobsWhen::of(board.is_paused()),
+        }
+    }
+
+    /// Those that there are with these changed, if all of them can be had.
+    pub(super) fn check(running: &Running, wanted: &Settings) -> Result<Self, Bad> {
+        let mut set = Self::now(running);
+        for (key, value) in wanted {
+            let value = words(key, value);
+            let result = set.set(&running.volume, key, &value);
+            result.map_err(|why| Bad { key: key.clone(), value, why })?;
+        }
+        let slots = scheduling::check_slots(&set.scheduling, &running.volume);
+        slots.map_err(|(key, why)| {
+            let value = wanted.get(&key).map(ToString::to_string).unwrap_or_default();
+            Bad { key, value, why }
+        })?;
+        Ok(set)
+    }
+
+    fn set(&mut self, volume: &Volume, key: &str, text: &str) -> Result<(), String> {
+        if scheduling::is_key(key) {
+            return scheduling::set(&mut self.scheduling, key, text);
+        }
+        if cache::LIVE_KEYS.contains(&key) {
+            cache::set(&mut self.cache, key, text)?;
+            return cache::check(&self.cache, key, &cache_bounds(volume));
+        }
+        if sit_out::KEYS.contains(&key) {
+            return sit_out::set(&mut self.sit_out, key, text);
+        }
+        if job_pace::KEYS.contains(&key) {
+            return job_pace::set(&mut self.job_pace, key, text);
+        }
+        if limits::KEYS.contains(&key) {
+            return limits::set_live(&mut self.clients, key, text);
+        }
+        if key == JobsWhen::KEY {
+            self.jobs = JobsWhen::parse(text)?;
+            return Ok(());
+        }
+        let keys = [
+            &cache::LIVE_KEYS[..],
+            &scheduling::KEYS[..],
+            &sit_out::KEYS[..],
+            &job_pace::KEYS[..],
+            &limits::KEYS[..],
+            &[JobsWhen::KEY],
+        ];
+        let keys = keys.concat().join(", ");
+        Err(format!("it cannot be set on a running array; {keys} can"))
+    }
+
+    /// Makes it so, where it differs.
+    pub(super) fn apply(self, running: &Running) {
+        let Running { volume, tuner, board } = running;
+        if self.cache != volume.cache() {
+            volume.tune(self.cache);
+        }
+        if self.sit_out != volume.sit_out() {
+            volume.set_sit_out(self.sit_out);
+        }
+        if self.job_pace != volume.job_pace() {
+            volume.set_job_pace(self.job_pace);
+        }
+        if self.scheduling != volume.scheduling() {
+            volume.schedule(self.scheduling);
+        }
+        limits::apply(tuner, &self.clients);
+        board.set_paused(volume, self.jobs.is_paused());
+    }
+
+    /// By their words.
+    pub(super) fn settings(&self) -> Settings {
+        let mut settings = scheduling::to_settings(&self.scheduling);
+        settings.extend(cache::to_settings(&self.cache));
+        settings.extend(sit_out::to_settings(&self.sit_out));
+        settings.extend(job_pace::to_settings(&self.job_pace));
+        settings.extend(limits::to_settings(&self.clients));
+        settings.insert(JobsWhen::KEY.to_owned(), self.jobs.word().into());
+        settings
+    }
+}
+
+/// What the cache of a running array may be set to: what it has already can be kept.
+fn cache_bounds(volume: &Volume) -> cache::Bounds {
+    let (left, limit) = Room::now().least();
+    let left = left.saturating_add(volume.cache().memory_bytes);
+    cache::Bounds { range: volume.cache_range(), left: (left, limit) }
+}

@@ -1,0 +1,175 @@
+//! What has happened to an array since it was started: which members went out, when and why. For those who ask later.
+//!
+//! Filled by notices as they come; who is in which slot now is not kept here, but asked of the array.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use braid_control::model::{Failure, Spread};
+use braid_engine::array::MemberId;
+use braid_geometry::SECTOR_BYTES;
+use braid_runtime::{CauseWords, Notice};
+
+use super::lost::LostRanges;
+use crate::output::utc::{now_seconds, rfc3339_utc};
+
+/// A member that went out, or is slow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Incident {
+    /// The member, by its path.
+    pub(crate) member: String,
+    /// When.
+    pub(crate) since: String,
+    /// Why, in words.
+    pub(crate) cause: String,
+}
+
+/// What a member is called where it does not matter in which folder the server was started.
+pub(super) fn absolute(label: &str) -> String {
+    std::path::absolute(label).map_or_else(|_| label.to_owned(), |path| path.display().to_string())
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Health(Mutex<Happened>);
+
+#[derive(Debug, Default)]
+struct Happened {
+    /// By slot.
+    out: BTreeMap<u16, Incident>,
+    slow: BTreeMap<u16, Incident>,
+    /// Those that went out and whose slot another one has taken, with the slot.
+    replaced: Vec<(u16, Incident)>,
+    failure: Option<Failure>,
+    lost: LostRanges,
+}
+
+impl Health {
+    fn happened(&self) -> MutexGuard<'_, Happened> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a notice in; `label` says what a member is called.
+    pub(super) fn note<'a>(&self, notice: &Notice, label: impl Fn(MemberId) -> &'a str) {
+        let since = || rfc3339_utc(now_seconds());
+        let mut happened = self.happened();
+        match notice {
+            Notice::MemberOut { member, slot, cause } => {
+                let (member, cause) = (absolute(label(*member)), CauseWords(cause).to_string());
+                happened.slow.remove(&slot.0);
+                happened.out.insert(slot.0, Incident { member, since: since(), cause });
+            }
+            Notice::Broken { member, cause } | Notice::OutOfSpace { member, cause } => {
+                let out_of_space = matches!(notice, Notice::OutOfSpace { .. });
+                let (member, cause) = (absolute(label(*member)), CauseWords(cause).to_string());
+                let failure = Failure { member, since: since(), out_of_space, cause };
+                happened.failure.get_or_insert(failure);
+            }
+            Notice::WriteLost { start, sectors, .. } => {
+                let start = start.0 * SECTOR_BYTES;
+                // What is said of it is the reporter's affair.
+                happened.lost.add(start..start + sectors * SECTOR_BYTES);
+            }
+            Notice::SitsOut { member, slot, latency_ms, .. } => {
+                let member = absolute(label(*member));
+                let cause = format!("it took {latency_ms} ms, and the others much less");
+                happened.slow.insert(slot.0, Incident { member, since: since(), cause });
+            }
+            Notice::Back { slot, .. } => {
+                happened.slow.remove(&slot.0);
+            }
+            Notice::Recovered { slot, .. } => {
+                happened.out.remove(&slot.0);
+            }
+            Notice::SpareTaken { member, slot } => {
+                let member = absolute(label(*member));
+                // One that comes back is there again.
+                happened.replaced.retain(|(_, out)| out.member != member);
+                let out = happened.out.remove(&slot.0);
+                happened.replaced.extend(out.map(|out| (slot.0, out)));
+            }
+            Notice::JobBegan(_)
+            | Notice::JobEnded { .. }
+            | Notice::Recorded { .. }
+            | Notice::Stopped { .. } => {}
+        }
+    }
+
+    /// How the slot's last member went out, if one did.
+    pub(crate) fn out(&self, slot: u16) -> Option<Incident> {
+        self.happened().out.get(&slot).cloned()
+    }
+
+    /// Members that went out and whose slot another one has taken.
+    pub(crate) fn replaced(&self) -> Vec<(u16, Incident)> {
+        self.happened().replaced.clone()
+    }
+
+    /// Since when the slot's member is slow, if it is.
+    pub(crate) fn slow(&self, slot: u16) -> Option<Incident> {
+        self.happened().slow.get(&slot).cloned()
+    }
+
+    /// Why writes are refused, if they are.
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        self.happened().failure.clone()
+    }
+
+    /// What was answered and then lost, if anything was.
+    pub(crate) fn lost(&self) -> Option<Spread> {
+        let (ranges, bytes) = self.happened().lost.sum();
+        (bytes > 0).then_some(Spread { ranges: ranges as u64, bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use braid_geometry::{LogicalSector, Slot};
+    use braid_runtime::{Answer, Asked, Cause};
+
+    use super::*;
+
+    #[test]
+    fn what_happened_is_kept_with_its_cause_and_what_is_over_is_not() {
+        let health = Health::default();
+        let (member, slot) = (MemberId(2), Slot(2));
+        let cause =
+            Cause { member, asked: Asked::Write, sector: 8, sectors: 8, answer: Answer::Os(5) };
+        let note = |notice: Notice| health.note(&notice, |_| "/dev/sdc");
+        note(Notice::SitsOut { member, slot, latency_ms: 900, siblings_us: 100 });
+        assert!(health.slow(2).is_some_and(|slow| slow.cause.contains("900 ms")));
+        note(Notice::Back { member, slot, after_ms: 5 });
+        assert_eq!(health.slow(2), None);
+        note(Notice::SitsOut { member, slot, latency_ms: 900, siblings_us: 100 });
+        note(Notice::MemberOut { member, slot, cause });
+        let out = health.out(2).expect("it went out");
+        assert_eq!((out.member.as_str(), health.slow(2), health.out(1)), ("/dev/sdc", None, None));
+        assert!(out.cause.contains("write of 8 sectors at sector 8"), "{out:?}");
+        assert_eq!(health.failure(), None);
+        note(Notice::Broken { member, cause });
+        note(Notice::OutOfSpace { member, cause });
+        assert!(health.failure().is_some_and(|first| !first.out_of_space), "the first one counts");
+        assert_eq!(health.lost(), None);
+        note(Notice::WriteLost { start: LogicalSector(8), sectors: 8, cause: None });
+        assert_eq!(health.lost(), Some(Spread { ranges: 1, bytes: 4096 }));
+    }
+
+    #[test]
+    fn a_member_that_was_replaced_is_kept_until_it_is_there_again() {
+        let health = Health::default();
+        let note = |notice: Notice| {
+            health.note(&notice, |member| if member.0 == 2 { "/dev/sdc" } else { "/dev/sdh" });
+        };
+        let (member, slot) = (MemberId(2), Slot(2));
+        let cause =
+            Cause { member, asked: Asked::Look, sector: 0, sectors: 0, answer: Answer::Vanished };
+        note(Notice::MemberOut { member, slot, cause });
+        note(Notice::SpareTaken { member: MemberId(7), slot });
+        let replaced = health.replaced();
+        assert_eq!((replaced.len(), replaced[0].0, &*replaced[0].1.member), (1, 2, "/dev/sdc"));
+        note(Notice::Recovered { member: MemberId(7), slot });
+        assert_eq!((health.replaced().len(), health.out(2)), (1, None), "it can be unplugged");
+        note(Notice::SpareTaken { member, slot: Slot(1) });
+        assert_eq!(health.replaced(), []);
+    }
+}

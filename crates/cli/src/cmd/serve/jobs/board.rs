@@ -1,0 +1,382 @@
+//! What is told of jobs to those who ask: how far the one that is there is, how fast it goes, and how the last ones ended.
+//!
+//! ```text
+//!   notices (began, ended) ──▶ board ──▶ status, and whether a person may ask for more
+//!   sampler, while a job is there ──▶ how far it is, four times a second: its pace
+//! ```
+//!
+//! The engine has no clock and keeps nothing of a job that is over. A person's wishes (a check, a pause) are noted here as they
+//! are handed on, under one lock, so that what is shown is what was asked for.
+//!
+//! A check that is interrupted is over: the one who asked for it hears that, and asks again. The engine would begin it anew
+//! once the array is whole, perhaps weeks later.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use braid_control::model::{Job, JobKind, JobState, LastJob};
+use braid_geometry::SECTOR_BYTES;
+use braid_pace::{Left, Progress};
+use braid_runtime::{JobEnd, JobProgress, JobRequest, Notice, Volume};
+
+use super::words::{model_kind, result};
+use crate::output::utc::{now_seconds, rfc3339_utc};
+
+/// How often a job is looked at: its pace is known after a second.
+const SAMPLE_EVERY: Duration = Duration::from_millis(250);
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Board {
+    noted: Mutex<Noted>,
+    changed: Condvar,
+    /// What times are counted from.
+    start: Instant,
+}
+
+#[derive(Debug, Default)]
+struct Noted {
+    is_paused: bool,
+    is_check_wanted: bool,
+    /// The check was interrupted, and the engine does not know yet that it is over.
+    is_check_cut: bool,
+    under_way: Option<UnderWay>,
+    last: BTreeMap<JobKind, LastJob>,
+    ended_count: u64,
+    /// Sampling ends.
+    is_over: bool,
+}
+
+/// The job that is there.
+#[derive(Debug)]
+struct UnderWay {
+    kind: JobKind,
+    from_bytes: u64,
+    total_bytes: u64,
+    began: String,
+    began_at: Instant,
+    pace: Progress,
+}
+
+/// What of jobs is so at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Told {
+    pub(crate) jobs: Vec<Job>,
+    pub(crate) last: Vec<LastJob>,
+    pub(crate) is_paused: bool,
+}
+
+impl Board {
+    /// Of an array that is about to be started, with jobs paused or not.
+    pub(crate) fn new(is_paused: bool) -> Self {
+        let noted = Noted { is_paused, ..Noted::default() };
+        Self { noted: Mutex::new(noted), changed: Condvar::new(), start: Instant::now() }
+    }
+
+    fn noted(&self) -> MutexGuard<'_, Noted> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Takes a notice in.
+    pub(crate) fn note(&self, notice: &Notice) {
+        match notice {
+            Notice::JobBegan(progress) => {
+                self.noted().see(progress, self.now_ns());
+                self.changed.notify_all();
+            }
+            Notice::JobEnded { progress, end } => {
+                self.noted().end(progress, *end, self.now_ns());
+                self.changed.notify_all();
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether jobs are paused.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.noted().is_paused
+    }
+
+    /// Has jobs paused, or go on, if that is another thing than now.
+    pub(crate) fn set_paused(&self, volume: &Volume, is_paused: bool) {
+        let request = if is_paused { JobRequest::Pause } else { JobRequest::Resume };
+        let differs = |told: &Told| Ok::<_, Infallible>((told.is_paused != is_paused, ()));
+        let Ok(()) = self.ask(volume, request, differs);
+    }
+
+    /// Jobs as they are now.
+    pub(crate) fn told(&self, volume: &Volume) -> Told {
+        let mut noted = self.noted();
+        // Under the lock: a job that is there has not been noted as ended.
+        let job = volume.job();
+        noted.told(job.as_ref(), self.now_ns())
+    }
+
+    /// Hands a wish on, if `may` says so of how things are; gives what it said.
+    ///
+    /// # Errors
+    /// Those of `may`.
+    pub(crate) fn ask<T, E>(
+        &self,
+        volume: &Volume,
+        request: JobRequest,
+        may: impl FnOnce(&Told) -> Result<(bool, T), E>,
+    ) -> Result<T, E> {
+        let mut noted = self.noted();
+        let job = volume.job();
+        let (is_done, answer) = may(&noted.told(job.as_ref(), self.now_ns()))?;
+        if is_done {
+            if std::mem::take(&mut noted.is_check_cut) {
+                volume.request_job(JobRequest::EndCheck);
+            }
+            noted.wish(request);
+            volume.request_job(request);
+        }
+        Ok(answer)
+    }
+
+    /// Looks at the job until sampling ends.
+    fn sample(&self, volume: &Volume) {
+        let mut noted = self.noted();
+        while !noted.is_over {
+            if std::mem::take(&mut noted.is_check_cut) {
+                volume.request_job(JobRequest::EndCheck);
+            }
+            if noted.under_way.is_none() {
+                noted = self.changed.wait(noted).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            if let Some(job) = volume.job() {
+                noted.see(&job, self.now_ns());
+            }
+            let waited = self.changed.wait_timeout(noted, SAMPLE_EVERY);
+            noted = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Noted {
+    /// A job is so far.
+    fn see(&mut self, job: &JobProgress, now_ns: u64) {
+        let (kind, from_bytes) = (model_kind(job.kind), job.from * SECTOR_BYTES);
+        let total_bytes = job.end * SECTOR_BYTES;
+        let is_same = |one: &UnderWay| {
+            (one.kind, one.from_bytes, one.total_bytes) == (kind, from_bytes, total_bytes)
+        };
+        if !self.under_way.as_ref().is_some_and(is_same) {
+            self.under_way = Some(UnderWay {
+                kind,
+                from_bytes,
+                total_bytes,
+                began: rfc3339_utc(now_seconds()),
+                began_at: Instant::now(),
+                pace: Progress::new(now_ns, from_bytes, total_bytes),
+            });
+        }
+        let under_way = self.under_way.as_mut().expect("one was made");
+        under_way.pace.set_paused(now_ns, job.paused);
+        under_way.pace.handle_done(now_ns, job.done * SECTOR_BYTES);
+    }
+
+    /// The job is over.
+    fn end(&mut self, job: &JobProgress, end: JobEnd, now_ns: u64) {
+        self.see(job, now_ns);
+        let under_way = self.under_way.take().expect("it was seen just now");
+        self.ended_count += 1;
+        let kind = under_way.kind;
+        if kind == JobKind::Check {
+            let was_wanted = std::mem::take(&mut self.is_check_wanted);
+            self.is_check_cut = was_wanted && end == JobEnd::Interrupted;
+        }
+        let took = under_way.began_at.elapsed().as_millis();
+        let last = LastJob {
+            number: self.ended_count,
+            kind,
+            result: result(end),
+            began: under_way.began,
+            ended: rfc3339_utc(now_seconds()),
+            took_ms: u64::try_from(took).unwrap_or(u64::MAX),
+            from_bytes: under_way.from_bytes,
+            done_bytes: job.done * SECTOR_BYTES,
+            total_bytes: under_way.total_bytes,
+            differing_sectors: job.differing,
+            written_sectors: job.written,
+        };
+        self.last.insert(kind, last);
+    }
+
+    fn wish(&mut self, request: JobRequest) {
+        match request {
+            JobRequest::Check => self.is_check_wanted = true,
+            JobRequest::EndCheck => self.is_check_wanted = false,
+            JobRequest::Pause => self.is_paused = true,
+            JobRequest::Resume => self.is_paused = false,
+        }
+    }
+
+    fn told(&mut self, job: Option<&JobProgress>, now_ns: u64) -> Told {
+        let mut jobs: Vec<Job> = job.map(|job| self.job(job, now_ns)).into_iter().collect();
+        let is_there = jobs.iter().any(|job| job.kind == JobKind::Check);
+        if self.is_check_wanted && !is_there {
+            jobs.push(waiting_check());
+        }
+        Told { jobs, last: self.last.values().cloned().collect(), is_paused: self.is_paused }
+    }
+
+    /// The job that is there, in the words of the API.
+    fn job(&mut self, job: &JobProgress, now_ns: u64) -> Job {
+        self.see(job, now_ns);
+        // As it was asked for: the engine may not have come to it.
+        let is_paused = self.is_paused;
+        let under_way = self.under_way.as_mut().expect("it was seen just now");
+        let estimate = under_way.pace.estimate(now_ns);
+        let seconds_left = estimate.and_then(|estimate| match estimate.left {
+            Left::Seconds(seconds) => Some(seconds),
+            Left::Long | Left::Unknown => None,
+        });
+        Job {
+            kind: under_way.kind,
+            state: if is_paused { JobState::Paused } else { JobState::Running },
+            from_bytes: under_way.from_bytes,
+            done_bytes: job.done * SECTOR_BYTES,
+            total_bytes: under_way.total_bytes,
+            percent: percent(job.done, job.end),
+            bytes_per_second: estimate.map(|estimate| estimate.bytes_per_second),
+            seconds_left: seconds_left.filter(|_| !is_paused),
+            differing_sectors: job.differing,
+            written_sectors: job.written,
+        }
+    }
+}
+
+/// A check that waits for another job.
+fn waiting_check() -> Job {
+    Job {
+        kind: JobKind::Check,
+        state: JobState::Waiting,
+        from_bytes: 0,
+        done_bytes: 0,
+        total_bytes: 0,
+        percent: 0.0,
+        bytes_per_second: None,
+        seconds_left: None,
+        differing_sectors: 0,
+        written_sectors: 0,
+    }
+}
+
+/// To two places, so that it is not 100 before all of it is done.
+fn percent(done: u64, end: u64) -> f64 {
+    let hundredths = u128::from(done) * 10_000 / u128::from(end.max(1));
+    f64::from(u32::try_from(hundredths).unwrap_or(10_000)) / 100.0
+}
+
+/// Looks at jobs on a thread of its own, which waits while there is none. Dropped, it ends.
+pub(crate) struct Sampler {
+    board: Arc<Board>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Sampler {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// There is none to be had.
+    pub(crate) fn start(board: &Arc<Board>, volume: &Arc<Volume>) -> std::io::Result<Self> {
+        let (sampled, volume) = (Arc::clone(board), Arc::clone(volume));
+        let thread = std::thread::Builder::new().name("braid-jobs".into());
+        let thread = thread.spawn(move || sampled.sample(&volume))?;
+        Ok(Self { board: Arc::clone(board), thread: Some(thread) })
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        self.board.noted().is_over = true;
+        self.board.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("sampling does not panic");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use braid_control::model::JobResult;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn job(kind: braid_runtime::JobKind, done: u64) -> JobProgress {
+        JobProgress { kind, from: 0, done, end: 1000, differing: 2, written: 3, paused: false }
+    }
+
+    #[test]
+    fn a_job_has_a_pace_once_it_was_looked_at_for_a_while() {
+        let mut noted = Noted::default();
+        let at = |seconds: u64| job(braid_runtime::JobKind::Recovery, seconds * 100);
+        for second in 0..=4 {
+            noted.see(&at(second), second * SECOND);
+        }
+        let told = noted.told(Some(&at(5)), 5 * SECOND);
+        let one = &told.jobs[0];
+        assert_eq!((one.kind, one.state), (JobKind::Recovery, JobState::Running));
+        assert_eq!((one.done_bytes, one.total_bytes, one.percent), (256_000, 512_000, 50.0));
+        assert_eq!((one.bytes_per_second, one.seconds_left), (Some(51_200), Some(5)));
+        // Another one has another pace.
+        let told = noted.told(Some(&job(braid_runtime::JobKind::Check, 10)), 6 * SECOND);
+        assert_eq!((told.jobs[0].bytes_per_second, told.jobs[0].percent), (None, 1.0));
+    }
+
+    #[test]
+    fn a_paused_job_has_no_end() {
+        let mut noted = Noted::default();
+        for second in 0..5 {
+            noted.see(&job(braid_runtime::JobKind::Resync, second * 100), second * SECOND);
+        }
+        noted.wish(JobRequest::Pause);
+        let paused = job(braid_runtime::JobKind::Resync, 400);
+        let one = noted.told(Some(&paused), 5 * SECOND).jobs.remove(0);
+        assert_eq!((one.state, one.seconds_left), (JobState::Paused, None));
+    }
+
+    #[test]
+    fn a_check_waits_is_there_and_is_over_and_one_that_was_cut_is_over_too() {
+        let mut noted = Noted::default();
+        let check = job(braid_runtime::JobKind::Check, 1000);
+        let states = |noted: &mut Noted, there: Option<&JobProgress>| -> Vec<JobState> {
+            noted.told(there, SECOND).jobs.iter().map(|job| job.state).collect()
+        };
+        for (end, is_cut) in [(JobEnd::Completed, false), (JobEnd::Interrupted, true)] {
+            noted.wish(JobRequest::Check);
+            let other = job(braid_runtime::JobKind::Recovery, 1);
+            assert_eq!(states(&mut noted, Some(&other)), [JobState::Running, JobState::Waiting]);
+            assert_eq!(states(&mut noted, Some(&check)), [JobState::Running]);
+            noted.end(&check, end, SECOND);
+            assert_eq!(states(&mut noted, None), []);
+            assert_eq!(noted.is_check_cut, is_cut, "the engine is told");
+        }
+        let last = noted.told(None, SECOND).last;
+        assert_eq!((last[0].number, last[0].result), (2, JobResult::Interrupted));
+        assert_eq!((last[0].differing_sectors, last[0].written_sectors), (2, 3));
+        // The one who ended it needs no telling.
+        noted.is_check_cut = false;
+        noted.wish(JobRequest::Check);
+        noted.wish(JobRequest::EndCheck);
+        noted.end(&check, JobEnd::Interrupted, SECOND);
+        assert!(!noted.is_check_cut);
+    }
+
+    #[test]
+    fn only_all_of_it_is_a_hundred_percent() {
+        assert_eq!([percent(0, 0), percent(0, 7), percent(7, 7)], [0.0, 0.0, 100.0]);
+        assert!(percent(u64::MAX - 1, u64::MAX) < 100.0);
+    }
+}

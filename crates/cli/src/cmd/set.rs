@@ -1,0 +1,66 @@
+//! `braid set`, and by its other name `braid tune`: changes settings of a running array, all of them or none.
+
+use braid_control::model::{Settings, SettingsAnswer};
+
+use super::Globals;
+use super::get::{self, value_words};
+use crate::error::code::Code;
+use crate::error::{CliError, Exit, Risk};
+use crate::output::printable::printable;
+use crate::running::{self, unanswered};
+
+/// Arguments of `braid set`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The array's name, its UUID, or the path of its control socket.
+    #[arg(value_name = "ARRAY")]
+    array: String,
+    /// Say what would change, and change nothing.
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    /// What to set: cache=writeback|writethrough, cache-size=SIZE, bypass-threshold=COUNT,
+    /// dirty-limit=SIZE, dirty-age=MS; sit-out=on|off, sit-out-factor=TIMES, sit-out-min-ms=MS; job-latency-factor=TIMES|any,
+    /// job-floor=SIZE, job-ceiling=SIZE|none; elevator=auto|deadline|none, elevator:SLOT=... for one member,
+    /// multiplexer=auto|on|off, multiplexer-period=MS, multiplexer-share=MIN-MAX, read-expiry=MS,
+    /// write-expiry=MS, writes-starved=COUNT, batch=COUNT, depth=COUNT; connections=COUNT,
+    /// payload-memory=SIZE, idle-limit=SECONDS; jobs=on|paused. Without any, what is set now is printed.
+    #[arg(value_name = "KEY=VALUE")]
+    settings: Vec<String>,
+}
+
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
+    let mut wanted = Settings::new();
+    for setting in &args.settings {
+        let (key, value) = setting.split_once('=').ok_or_else(|| {
+            let error = CliError::new(Code::Usage, format!("'{setting}' is no KEY=VALUE"));
+            error.remedy(Risk::Look, "What there is to set", "braid set --help")
+        })?;
+        if wanted.insert(key.to_owned(), value.into()).is_some() {
+            let error = CliError::new(Code::Usage, format!("{key} is set twice")).about(key);
+            return Err(error.remedy(Risk::Look, "What there is to set", "braid set --help"));
+        }
+    }
+    if wanted.is_empty() {
+        return get::get(&args.array, None, globals);
+    }
+    let running = running::find(&args.array)?;
+    let target = if args.dry_run { "/v1/settings?dry_run=true" } else { "/v1/settings" };
+    let answer = running.client().patch::<SettingsAnswer>(target, &wanted);
+    let answer = answer.map_err(|error| unanswered(&running.control, &error))?;
+    if globals.json {
+        get::tell(&answer, globals);
+        return Ok(Exit::Done);
+    }
+    if answer.changed.is_empty() {
+        outln!("nothing to change: it is set so already");
+    }
+    for (key, change) in &answer.changed {
+        let words = |value: &Option<_>| {
+            value.as_ref().map_or_else(|| "not set".to_owned(), |value| value_words(key, value))
+        };
+        let (from, to) = (words(&change.from), words(&change.to));
+        let would = if answer.dry_run { "would change" } else { "changed" };
+        outln!("{:<18} {would} from {from} to {to}", printable(key));
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,170 @@
+//! An array as a person sees it: a headline, what is wrong and what to do, and a row for each slot.
+
+use braid_control::model::{Array, JobKind, JobResult, JobState, Slot, SlotState, State};
+
+use super::advice::{advice, clock};
+use super::words::{
+    Manner, can_lose_words, down_to_a_tenth, is_redundant, level_word, progress_words,
+    sectors_words, silent_word, state_word,
+};
+use crate::output::colour::{Paint, Style};
+use crate::output::printable::printable;
+use crate::output::size::format_size;
+use crate::output::table::{Align, Table};
+use crate::running::Silent;
+
+/// An array that a person calls `word`.
+pub(super) fn array(array: &Array, word: &str, paint: Paint, manner: Manner) -> String {
+    let mut text = headline(array, paint);
+    let mut line = |label: &str, words: &str| {
+        text.push_str(&format!("  {label:<8} {}\n", printable(words)));
+    };
+    for one in advice(array, word, manner) {
+        line("problem", &one.problem);
+        line("now", &one.now);
+        match &one.command {
+            Some(command) => line("do", &format!("{}  {command}", one.what)),
+            None => line("do", &one.what),
+        }
+    }
+    if let Some(words) = check(array, word, manner) {
+        line("check", &words);
+    }
+    line("layout", &shape(array));
+    let clients = &array.clients;
+    let dirty = format_size(array.dirty_bytes);
+    line("cache", &format!("{dirty} answered and not on the members yet"));
+    let (read, written) = (format_size(clients.bytes_read), format_size(clients.bytes_written));
+    let held = format_size(clients.payload_bytes);
+    let connected = clients.connections;
+    line(
+        "clients",
+        &format!("{connected} connected, {held} of payloads; {read} read, {written} written"),
+    );
+    let server = &array.server;
+    line(
+        "server",
+        &format!("process {}, since {}; asked at {}", server.pid, server.since, server.control),
+    );
+    text.push_str(&slots(array).render("  "));
+    text.push_str(&format!("  md: {}\n", pattern(&array.slots)));
+    text
+}
+
+/// `tank  RAID-6  14.55 TiB  DEGRADED (can lose 1 more member)  nbd+unix:///...`
+fn headline(array: &Array, paint: Paint) -> String {
+    let style = match array.state {
+        State::Ok if array.dirty => Style::Warning,
+        State::Ok => Style::Good,
+        State::Degraded => Style::Warning,
+        State::Failed => Style::Error,
+    };
+    let name = printable(&array.name);
+    let (level, size) = (level_word(&array.level), format_size(array.size_bytes));
+    let state = paint.paint(style, state_word(array));
+    let access = if array.read_only { ", read-only" } else { "" };
+    let lose = can_lose_words(array.can_lose);
+    let uris = printable(&array.uris.join("  ")).into_owned();
+    let name = paint.paint(Style::Strong, &name);
+    format!("{name}  {}  {size}  {state} ({lose}{access})  {uris}\n", printable(&level))
+}
+
+/// How the check goes, or how the last one went.
+fn check(array: &Array, word: &str, manner: Manner) -> Option<String> {
+    if let Some(job) = array.job(JobKind::Check) {
+        return Some(match job.state {
+            JobState::Running => progress_words(job, manner),
+            JobState::Paused => {
+                format!("{}, go on with  braid resume {word}", progress_words(job, manner))
+            }
+            JobState::Waiting => "begins when the job before it is over".to_owned(),
+        });
+    }
+    let Some(last) = array.last_job(JobKind::Check) else {
+        let is_known = is_redundant(array) && !array.read_only;
+        return is_known.then(|| "none since it was started".to_owned());
+    };
+    let at = last.ended.replace('T', " ").replace('Z', " UTC");
+    Some(match (last.result, last.differing_sectors) {
+        (JobResult::Completed, 0) => format!("{at}: all of it agrees"),
+        (JobResult::Completed, found) => format!("{at}: {} do not agree", sectors_words(found)),
+        (_, found) => format!(
+            "{at}: ended at {:.1} %, {} found not to agree until then",
+            down_to_a_tenth(share(last.done_bytes, last.total_bytes)),
+            sectors_words(found)
+        ),
+    })
+}
+
+fn share(done: u64, total: u64) -> f64 {
+    100.0 * done as f64 / total.max(1) as f64
+}
+
+fn shape(array: &Array) -> String {
+    let slots = array.slots.iter().filter(|slot| slot.slot.is_some()).count();
+    let mut parts = vec![format!("{slots} slots")];
+    parts.extend(array.layout.clone());
+    parts.extend(array.chunk_bytes.map(|bytes| format!("chunk {}", format_size(bytes))));
+    parts.push(format!("md {}", array.metadata));
+    parts.push(format!("uuid {}", array.uuid));
+    parts.join(", ")
+}
+
+/// Every slot in a word for its state, and before those that came the ones whose place they take.
+fn rows<'a>(array: &'a Array) -> impl Iterator<Item = (&'a Slot, &'static str)> {
+    let with_replaced = |row: &'a Slot| {
+        let is_here = |out: &&Slot| out.slot == row.slot;
+        let before = array.replaced.iter().filter(is_here).map(|out| (out, "REPLACED"));
+        before.chain(std::iter::once((row, state_of(row)))).collect::<Vec<_>>()
+    };
+    array.slots.iter().flat_map(with_replaced)
+}
+
+fn state_of(row: &Slot) -> &'static str {
+    match row.state {
+        SlotState::Failed => "FAILED",
+        SlotState::Missing => "MISSING",
+        SlotState::Recovering => "rebuilding",
+        other => other.word(),
+    }
+}
+
+fn slots(array: &Array) -> Table {
+    let columns = [
+        ("slot", Align::Left),
+        ("member", Align::Left),
+        ("state", Align::Left),
+        ("since", Align::Left),
+    ];
+    let mut table = Table::new(&columns);
+    for (row, state) in rows(array) {
+        let number = row.slot.map_or_else(|| "spare".to_owned(), |number| number.to_string());
+        let member = row.member.clone().unwrap_or_else(|| "-".to_owned());
+        let since = row.since.as_deref().map(clock).unwrap_or_default();
+        table.row([number, member, state.to_owned(), since]);
+    }
+    table
+}
+
+/// Which slots have a member that is up to date, as `/proc/mdstat` shows it: `[UU_U]`.
+fn pattern(rows: &[Slot]) -> String {
+    let letters = rows.iter().filter(|row| row.slot.is_some()).map(|row| match row.state {
+        SlotState::Ok | SlotState::Slow => 'U',
+        _ => '_',
+    });
+    format!("[{}]", letters.collect::<String>())
+}
+
+/// A socket at which no array can be asked.
+pub(super) fn silent(silent: &Silent, paint: Paint) -> String {
+    let name = silent.control.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let state = paint.paint(Style::Error, silent_word(&silent.error));
+    let mut text = format!("{}  {state}\n", paint.paint(Style::Strong, &printable(&name)));
+    for line in silent.error.to_text(paint).lines() {
+        text.push_str(&format!("  {line}\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

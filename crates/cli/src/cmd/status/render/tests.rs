@@ -1,0 +1,249 @@
+//! What a person sees of arrays in each state.
+
+use std::collections::BTreeMap;
+
+use braid_control::model::{
+    Array, Clients, Failure, Job, JobKind, JobResult, JobState, LastJob, Role, Server, Settings,
+    Slot, SlotState, Spread, State, VERSION,
+};
+
+use super::super::advice::{Advice, advice as advised, is_well};
+use super::super::words::Manner;
+use super::array as rendered;
+use crate::output::colour::Paint;
+
+fn slot(number: u16, state: SlotState) -> Slot {
+    let is_there = !matches!(state, SlotState::Missing);
+    let is_new = matches!(state, SlotState::Failed | SlotState::Slow);
+    Slot {
+        slot: Some(number),
+        member: is_there.then(|| format!("/dev/sd{}", ["b", "c", "d", "e"][usize::from(number)])),
+        role: Role::Active,
+        state,
+        since: is_new.then(|| "2026-11-22T14:02:11Z".to_owned()),
+        cause: is_new.then(|| "write of 8 sectors at sector 8 failed".to_owned()),
+    }
+}
+
+fn tank(states: &[SlotState]) -> Array {
+    let slots: Vec<Slot> = (0..).zip(states).map(|(number, state)| slot(number, *state)).collect();
+    let is_whole = states.iter().all(|state| matches!(state, SlotState::Ok | SlotState::Slow));
+    Array {
+        version: VERSION,
+        name: "tank".into(),
+        uuid: "a1:b2:c3:d4".into(),
+        level: "raid6".into(),
+        layout: Some("left-symmetric".into()),
+        metadata: "1.2".into(),
+        chunk_bytes: Some(512 << 10),
+        size_bytes: 4 << 30,
+        state: if is_whole { State::Ok } else { State::Degraded },
+        read_only: false,
+        dirty: false,
+        can_lose: 1,
+        parity_in_doubt: false,
+        copies_in_doubt: false,
+        slots,
+        replaced: Vec::new(),
+        jobs: Vec::new(),
+        last_jobs: Vec::new(),
+        jobs_paused: false,
+        failure: None,
+        lost: None,
+        uris: vec!["nbd+unix:///tank?socket=/run/braid/tank.sock".into()],
+        settings: Settings::new(),
+        dirty_bytes: 3 << 20,
+        clients: Clients::default(),
+        sat_out_ms: 0,
+        counters: BTreeMap::new(),
+        server: Server {
+            pid: 7,
+            version: "0".into(),
+            control: "/run/braid/tank.control".into(),
+            since: "2026-11-22T14:00:00Z".into(),
+            stopping: false,
+        },
+    }
+}
+
+/// 2026-11-22 15:48:00 UTC.
+const NOW: Manner = Manner { is_unicode: true, utc_seconds: 1_795_362_480 };
+
+fn array(array: &Array, word: &str, paint: Paint) -> String {
+    rendered(array, word, paint, NOW)
+}
+
+fn advice(array: &Array, word: &str) -> Vec<Advice> {
+    advised(array, word, NOW)
+}
+
+use SlotState::{Failed, Missing, Ok, Recovering, Slow};
+
+#[test]
+fn a_failed_member_is_told_with_what_to_type() {
+    let text = array(&tank(&[Ok, Failed, Ok, Ok]), "tank", Paint::plain());
+    let expected = "\
+tank  RAID-6  4 GiB  DEGRADED (can lose 1 more member)  nbd+unix:///tank?socket=/run/braid/tank.sock
+  problem  /dev/sdc (slot 1) failed at 14:02:11 UTC: write of 8 sectors at sector 8 failed
+  now      what was there is served from the others; tank can lose 1 more member
+  do       see whether it answers again:  braid examine /dev/sdc
+  check    none since it was started
+  layout   4 slots, left-symmetric, chunk 512 KiB, md 1.2, uuid a1:b2:c3:d4
+  cache    3 MiB answered and not on the members yet
+  clients  0 connected, 0 B of payloads; 0 B read, 0 B written
+  server   process 7, since 2026-11-22T14:00:00Z; asked at /run/braid/tank.control
+  slot  member    state   since
+  0     /dev/sdb  ok
+  1     /dev/sdc  FAILED  14:02:11 UTC
+  2     /dev/sdd  ok
+  3     /dev/sde  ok
+  md: [U_UU]
+";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn every_trouble_is_told_and_health_is_not() {
+    assert!(is_well(&tank(&[Ok, Ok, Ok, Ok])));
+    for (state, word) in
+        [(Failed, "failed"), (Missing, "no member"), (Recovering, "not hold all"), (Slow, "slow")]
+    {
+        let said = advice(&tank(&[Ok, Ok, state]), "tank");
+        assert_eq!(said.len(), 1, "{state:?}");
+        assert!(said[0].problem.contains(word), "{said:?}");
+        assert!(!said[0].now.is_empty() && !said[0].what.is_empty(), "{said:?}");
+    }
+    let said = advice(&tank(&[Missing, Ok, Missing, Ok]), "tank");
+    assert_eq!(said.len(), 1, "one line for all of them: {said:?}");
+    assert!(said[0].problem.starts_with("slots 0, 2 have had no member"), "{said:?}");
+    let dirty = Array { dirty: true, parity_in_doubt: true, ..tank(&[Ok, Ok]) };
+    assert!(advice(&dirty, "tank")[0].now.contains("cannot lose a member"));
+    let lost = Array { lost: Some(Spread { ranges: 2, bytes: 4096 }), ..tank(&[Ok]) };
+    assert!(advice(&lost, "tank")[0].problem.starts_with("4 KiB in 2 range(s)"));
+    for out_of_space in [false, true] {
+        let failure = Failure {
+            member: "/dev/sdb".into(),
+            since: "2026-11-22T14:02:11Z".into(),
+            out_of_space,
+            cause: "why".into(),
+        };
+        let failed = Array { state: State::Failed, failure: Some(failure), ..tank(&[Failed, Ok]) };
+        let said = advice(&failed, "'my tank'");
+        assert_eq!(said.len(), 1, "the member that was too many is told once: {said:?}");
+        assert!(said[0].now.contains("writes are refused"), "the worst comes first: {said:?}");
+        assert_eq!(said[0].command.as_deref(), Some("braid stop 'my tank'"));
+    }
+}
+
+fn job(kind: JobKind, state: JobState) -> Job {
+    Job {
+        kind,
+        state,
+        from_bytes: 0,
+        done_bytes: 412,
+        total_bytes: 1000,
+        percent: 41.2,
+        bytes_per_second: Some(312 << 20),
+        seconds_left: (state == JobState::Running).then_some(6720),
+        differing_sectors: 0,
+        written_sectors: 0,
+    }
+}
+
+fn last(kind: JobKind, result: JobResult, differing_sectors: u64) -> LastJob {
+    LastJob {
+        number: 1,
+        kind,
+        result,
+        began: "2026-11-22T14:00:00Z".into(),
+        ended: "2026-11-22T14:10:00Z".into(),
+        took_ms: 600_000,
+        from_bytes: 0,
+        done_bytes: 4 << 20,
+        total_bytes: 8 << 20,
+        differing_sectors,
+        written_sectors: 0,
+    }
+}
+
+#[test]
+fn a_spare_that_is_rebuilt_onto_is_told_with_the_member_that_it_stands_for() {
+    let mut one = tank(&[Ok, Recovering, Ok, Ok]);
+    one.replaced = vec![Slot { member: Some("/dev/sdx".into()), ..slot(1, Failed) }];
+    one.jobs = vec![job(JobKind::Recovery, JobState::Running)];
+    let text = array(&one, "tank", Paint::plain());
+    let expected = "\
+tank  RAID-6  4 GiB  DEGRADED (can lose 1 more member)  nbd+unix:///tank?socket=/run/braid/tank.sock
+  problem  /dev/sdx (slot 1) failed at 14:02:11 UTC: write of 8 sectors at sector 8 failed
+  now      rebuilding onto /dev/sdc  41.2 %  ████████▏···········  312 MiB/s  1h 52m left (done about 17:40 UTC); tank can lose 1 more member until then
+  do       nothing now; it goes on by itself; /dev/sdx can be taken out
+";
+    assert!(text.starts_with(expected), "{text}");
+    let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("  1 ")).collect();
+    assert!(rows[0].contains("/dev/sdx  REPLACED") && rows[1].contains("rebuilding"), "{text}");
+    assert!(text.ends_with("md: [U_UU]\n"), "{text}");
+}
+
+#[test]
+fn a_job_that_does_not_go_on_is_told_with_what_to_type() {
+    let recovering = || tank(&[Ok, Recovering]);
+    let said = |array: &Array| {
+        let one = advice(array, "tank").remove(0);
+        (one.now, one.command.unwrap_or_default())
+    };
+    let paused = Array { jobs: vec![job(JobKind::Recovery, JobState::Paused)], ..recovering() };
+    let begun = Array { jobs_paused: true, ..recovering() };
+    let read_only = Array { read_only: true, ..recovering() };
+    let refused =
+        |result| Array { last_jobs: vec![last(JobKind::Recovery, result, 0)], ..recovering() };
+    let behind = Array { jobs: vec![job(JobKind::Resync, JobState::Running)], ..recovering() };
+    let dirty = Array { dirty: true, jobs_paused: true, ..tank(&[Ok, Ok]) };
+    for (array, now, command) in [
+        (paused, "is paused at 41.2 %", "braid resume tank"),
+        (begun, "jobs are paused", "braid resume tank"),
+        (read_only, "read-only", "braid stop tank"),
+        (refused(JobResult::Unreadable), "ended at 4 MiB, where more is", "braid rebuild tank"),
+        (refused(JobResult::Unwritten), "no space", "braid rebuild tank"),
+        (behind, "begins when resyncing is over", ""),
+        (recovering(), "about to begin", ""),
+        (dirty, "resyncing does not begin", "braid resume tank"),
+    ] {
+        let (told, typed) = said(&array);
+        assert!(told.contains(now) && typed == command, "{now}: {told} / {typed}");
+    }
+}
+
+#[test]
+fn a_check_is_told_and_what_it_found_is_a_problem() {
+    let said = |array: &Array| {
+        let text = rendered(array, "tank", Paint::plain(), NOW);
+        text.lines().find(|line| line.starts_with("  check")).unwrap_or_default().to_owned()
+    };
+    let with =
+        |jobs: Vec<Job>, last_jobs: Vec<LastJob>| Array { jobs, last_jobs, ..tank(&[Ok, Ok]) };
+    let running = with(vec![job(JobKind::Check, JobState::Running)], Vec::new());
+    assert!(said(&running).contains("41.2 %") && is_well(&running), "{}", said(&running));
+    let paused = with(vec![job(JobKind::Check, JobState::Paused)], Vec::new());
+    assert!(said(&paused).ends_with("paused, go on with  braid resume tank"), "{}", said(&paused));
+    let well = with(Vec::new(), vec![last(JobKind::Check, JobResult::Completed, 0)]);
+    assert_eq!(said(&well), "  check    2026-11-22 14:10:00 UTC: all of it agrees");
+    assert!(is_well(&well));
+    let found = with(Vec::new(), vec![last(JobKind::Check, JobResult::Completed, 16)]);
+    assert!(said(&found).ends_with("16 sectors (8 KiB) do not agree"), "{}", said(&found));
+    assert_eq!(advice(&found, "tank")[0].command.as_deref(), Some("braid check tank"));
+    let cut = with(Vec::new(), vec![last(JobKind::Check, JobResult::Interrupted, 0)]);
+    assert!(said(&cut).contains("ended at 50.0 %"), "{}", said(&cut));
+    let striped = Array { level: "raid0".into(), ..tank(&[Ok, Ok]) };
+    assert_eq!(said(&striped), "", "there is nothing to check");
+}
+
+#[test]
+fn no_name_of_a_member_or_an_array_reaches_the_terminal_or_the_shell() {
+    let mut forged = tank(&[Ok, Failed]);
+    forged.name = "a\u{1b}[2Jb".into();
+    forged.slots[1].member = Some("/dev/x; rm -rf \u{1b}[2J".into());
+    forged.uris = vec!["nbd://\u{202e}".into()];
+    let text = array(&forged, "tank", Paint::plain());
+    assert!(!text.contains('\u{1b}') && !text.contains('\u{202e}'), "{text:?}");
+    assert!(text.contains("braid examine '"), "{text}");
+}

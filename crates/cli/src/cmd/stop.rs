@@ -1,0 +1,113 @@
+//! `braid stop`: has a running array stopped as SIGTERM does, and returns when its members are free.
+//!
+//! The server answers when the array has stopped, and its process ends behind that. A process that this one can see is waited for,
+//! so that what comes next finds the members unlocked.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use braid_control::Client;
+use braid_control::model::{StopPlan, Stopped};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::Globals;
+use crate::error::{CliError, Exit};
+use crate::output::printable::printable;
+use crate::output::size::format_size;
+use crate::running::{self, Running, unanswered};
+
+/// How long the end of a process is waited for whose array has stopped.
+const LAST_BREATH: Duration = Duration::from_secs(10);
+
+/// Arguments of `braid stop`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The array's name, its UUID, or the path of its control socket.
+    #[arg(value_name = "ARRAY")]
+    array: String,
+    /// Say what a stop would do, and do nothing.
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    /// Do not wait until it has stopped.
+    #[arg(long)]
+    detach: bool,
+}
+
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
+    let running = running::find(&args.array)?;
+    if args.dry_run || args.detach {
+        let query = if args.dry_run { "dry_run" } else { "detach" };
+        let plan = running.client().post::<StopPlan>(&format!("/v1/stop?{query}=true"));
+        let plan = plan.map_err(|error| unanswered(&running.control, &error))?;
+        tell_plan(&plan, globals);
+        return Ok(Exit::Done);
+    }
+    let process = process(&running);
+    // For as long as it takes: the server knows when to give up on its members.
+    let stopped = Client::new(&running.control, None).post::<Stopped>("/v1/stop");
+    let stopped = stopped.map_err(|error| unanswered(&running.control, &error))?;
+    if let Some(process) = process {
+        wait(&process);
+    }
+    tell(&stopped, globals);
+    Ok(if stopped.in_order { Exit::Done } else { Exit::Attention })
+}
+
+/// The process that serves, if it is the one that the system names at the other end of the socket.
+fn process(running: &Running) -> Option<OwnedFd> {
+    let peer = peer(&running.control)?;
+    let said = i32::try_from(running.array.server.pid).ok()?;
+    (peer.as_raw_nonzero().get() == said).then_some(())?;
+    pidfd_open(peer, PidfdFlags::empty()).ok()
+}
+
+fn peer(control: &Path) -> Option<Pid> {
+    let stream = UnixStream::connect(control).ok()?;
+    socket_peercred(&stream).ok().map(|peer| peer.pid)
+}
+
+fn wait(process: &OwnedFd) {
+    let mut polled = [PollFd::new(process, PollFlags::IN)];
+    let limit = Timespec::try_from(LAST_BREATH).expect("a few seconds");
+    // Whether it has ended or time is up makes no difference to what is said.
+    let _ = poll(&mut polled, Some(&limit));
+}
+
+fn tell(stopped: &Stopped, globals: &Globals) {
+    if globals.json {
+        outjson!(&serde_json::to_value(stopped).expect("it is made of text and numbers"));
+        return;
+    }
+    let name = printable(&stopped.name);
+    let how = match (stopped.in_order, stopped.clean) {
+        (true, true) => "cleanly",
+        (true, false) => {
+            "in order; it was dirty when it was started and stays so until it is resynced"
+        }
+        (false, _) => "but its superblocks are not clean: `braid examine` says how they are",
+    };
+    outln!("stopped {name} {how}");
+    if stopped.connections_cut > 0 {
+        outln!("{} connection(s) were cut in the middle of a request", stopped.connections_cut);
+    }
+}
+
+fn tell_plan(plan: &StopPlan, globals: &Globals) {
+    if globals.json {
+        outjson!(&serde_json::to_value(plan).expect("it is made of text and numbers"));
+        return;
+    }
+    let (name, dirty) = (printable(&plan.name), format_size(plan.dirty_bytes));
+    let connections = plan.connections;
+    if plan.dry_run {
+        outln!(
+            "would stop {name}: {connections} connected client(s) would be cut off, {dirty} written back first"
+        );
+    } else {
+        outln!("{name} is being stopped: {connections} client(s) connected, {dirty} to write back");
+    }
+}

@@ -1,0 +1,248 @@
+//! `braid wait`: returns when an array is as it is to be.
+//!
+//! It looks again and again ([`super::watching`]); what it sees is judged by a pure function. What cannot come by itself is
+//! not waited for: jobs that are paused, a recovery that could not be finished, an array that has nothing to be rebuilt onto.
+
+use std::time::Duration;
+
+use braid_control::model::{Array, Job, JobKind, JobState, SlotState, State};
+
+use super::Globals;
+use super::status::words::{Manner, doing_word, progress_words, sectors_words, state_word};
+use super::watching::{Look, Watched, watch};
+use crate::error::code::Code;
+use crate::error::{CliError, Exit, Risk};
+use crate::output::printable::printable;
+use crate::running;
+
+/// Arguments of `braid wait`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The array's name, its UUID, or the path of its control socket.
+    #[arg(value_name = "ARRAY")]
+    array: String,
+    /// What is to be so.
+    #[arg(long = "for", value_enum, value_name = "WHAT", default_value_t = For::Idle)]
+    what: For,
+    /// Seconds after which it is not waited for any longer.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=31_536_000))]
+    timeout: Option<u64>,
+}
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum For {
+    /// No job runs, and none is to be done.
+    Idle,
+    /// Every slot has a member that holds all it should.
+    Rebuild,
+    /// No check runs or waits.
+    Check,
+    /// A member is lost, or the array takes no more writes.
+    Degraded,
+}
+
+/// What it has come to.
+#[derive(Debug, PartialEq, Eq)]
+enum Seen {
+    /// It is so, and well or not.
+    So { is_well: bool, text: String },
+    /// Not yet.
+    NotYet(String),
+    /// It will not be so by itself.
+    Never(Why),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    Paused,
+    Refused(JobKind),
+    ReadOnly,
+    NoSpare,
+}
+
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
+    let running = running::find(&args.array)?;
+    let word = running.word(&[]);
+    let check = number(&running.array);
+    let watched = watch(&running, args.timeout.map(Duration::from_secs), |array| {
+        match seen(array, args.what, check, Manner::now()) {
+            Seen::So { is_well, text } => Ok(Look::Over((array.clone(), is_well, text))),
+            Seen::NotYet(text) => Ok(Look::GoesOn(text)),
+            Seen::Never(why) => Err(never(why, &array.name, &word)),
+        }
+    });
+    match watched? {
+        Watched::Over((array, is_well, text)) => {
+            if globals.json {
+                outjson!(&serde_json::to_value(array).expect("it is made of text and numbers"));
+            } else {
+                outln!("{}", printable(&text));
+            }
+            Ok(if is_well { Exit::Done } else { Exit::Attention })
+        }
+        Watched::Interrupted => Ok(Exit::Interrupted),
+        Watched::TimeUp(text) => {
+            let seconds = args.timeout.unwrap_or_default();
+            let name = &running.array.name;
+            let what = format!("{name} is not {} after {seconds} s", words(args.what));
+            let error = CliError::new(Code::WaitedInVain, what).about(name);
+            let error = error.because(text);
+            Err(error.remedy(Risk::Look, "See how it is", format!("braid status {word}")))
+        }
+    }
+}
+
+fn words(what: For) -> &'static str {
+    match what {
+        For::Idle => "idle",
+        For::Rebuild => "rebuilt",
+        For::Check => "checked",
+        For::Degraded => "degraded",
+    }
+}
+
+/// The number of the last check that ended.
+fn number(array: &Array) -> u64 {
+    array.last_job(JobKind::Check).map_or(0, |last| last.number)
+}
+
+/// What an array has come to; `check` was the last check's number when waiting began.
+fn seen(array: &Array, what: For, check: u64, manner: Manner) -> Seen {
+    match what {
+        For::Idle => idle(array, manner),
+        For::Rebuild => rebuilt(array, manner),
+        For::Check => checked(array, check, manner),
+        For::Degraded => degraded(array),
+    }
+}
+
+fn idle(array: &Array, manner: Manner) -> Seen {
+    if let Some(job) = array.jobs.first() {
+        return under_way(array, job, manner);
+    }
+    let is_empty = has(array, SlotState::Missing) || has(array, SlotState::Failed);
+    let can_recover = is_empty && has(array, SlotState::Waiting) && array.state != State::Failed;
+    let kind = if array.dirty {
+        JobKind::Resync
+    } else if has(array, SlotState::Recovering) || can_recover {
+        JobKind::Recovery
+    } else {
+        return so(format!("{} is idle", array.name));
+    };
+    about_to_begin(array, kind)
+}
+
+fn rebuilt(array: &Array, manner: Manner) -> Seen {
+    let name = &array.name;
+    if let Some(job) = array.job(JobKind::Recovery) {
+        return under_way(array, job, manner);
+    }
+    let is_empty = has(array, SlotState::Missing) || has(array, SlotState::Failed);
+    if has(array, SlotState::Recovering) {
+        // Resync comes before it.
+        return match array.job(JobKind::Resync) {
+            Some(job) => under_way(array, job, manner),
+            None if array.dirty => about_to_begin(array, JobKind::Resync),
+            None => about_to_begin(array, JobKind::Recovery),
+        };
+    }
+    match (is_empty, has(array, SlotState::Waiting)) {
+        (false, _) => so(format!("{name} is whole")),
+        (true, true) if array.state != State::Failed => {
+            match about_to_begin(array, JobKind::Recovery) {
+                Seen::NotYet(_) => {
+                    Seen::NotYet(format!("a spare of {name} is about to take a slot"))
+                }
+                never => never,
+            }
+        }
+        (true, _) => Seen::Never(Why::NoSpare),
+    }
+}
+
+fn checked(array: &Array, before: u64, manner: Manner) -> Seen {
+    let name = &array.name;
+    if let Some(job) = array.job(JobKind::Check) {
+        let first = array.jobs.first().unwrap_or(job);
+        return under_way(array, first, manner);
+    }
+    match array.last_job(JobKind::Check).filter(|last| last.number > before) {
+        Some(last) if last.differing_sectors > 0 => {
+            let found = sectors_words(last.differing_sectors);
+            Seen::So { is_well: false, text: format!("{name} was checked: {found} do not agree") }
+        }
+        Some(last) => {
+            let is_well = last.done_bytes == last.total_bytes;
+            let result = if is_well { "all of it agrees" } else { "it ended before its end" };
+            Seen::So { is_well, text: format!("{name} was checked: {result}") }
+        }
+        None => so(format!("{name} is not being checked")),
+    }
+}
+
+fn degraded(array: &Array) -> Seen {
+    let text = format!("{} is {}", array.name, state_word(array));
+    if array.state == State::Ok { Seen::NotYet(text) } else { so(text) }
+}
+
+fn so(text: String) -> Seen {
+    Seen::So { is_well: true, text }
+}
+
+fn has(array: &Array, state: SlotState) -> bool {
+    array.slots.iter().any(|slot| slot.state == state)
+}
+
+fn under_way(array: &Array, job: &Job, manner: Manner) -> Seen {
+    match job.state {
+        JobState::Paused => Seen::Never(Why::Paused),
+        JobState::Waiting => Seen::NotYet(format!("{} is about to be checked", array.name)),
+        JobState::Running => {
+            let doing = doing_word(job.kind);
+            Seen::NotYet(format!("{doing} {}  {}", array.name, progress_words(job, manner)))
+        }
+    }
+}
+
+/// A job that is to be done and is not there.
+fn about_to_begin(array: &Array, kind: JobKind) -> Seen {
+    if array.read_only {
+        Seen::Never(Why::ReadOnly)
+    } else if array.jobs_paused {
+        Seen::Never(Why::Paused)
+    } else if array.refused(kind).is_some() || array.state == State::Failed {
+        Seen::Never(Why::Refused(kind))
+    } else {
+        Seen::NotYet(format!("{} {} is about to begin", doing_word(kind), array.name))
+    }
+}
+
+fn never(why: Why, name: &str, word: &str) -> CliError {
+    let new = |code: Code, because: String| {
+        let what = format!("what is waited for does not come to {name} by itself");
+        CliError::new(code, what).about(name).because(because)
+    };
+    let look =
+        |error: CliError| error.remedy(Risk::Look, "See how it is", format!("braid status {word}"));
+    match why {
+        Why::Paused => {
+            let error = new(Code::JobsPaused, "its jobs are paused".into());
+            error.remedy(Risk::Change, "Have jobs go on", format!("braid resume {word}"))
+        }
+        Why::Refused(kind) => {
+            let because = format!("its {} could not be finished", kind.word());
+            let error = new(Code::JobRefused, because);
+            error.remedy(Risk::Change, "Try that again", format!("braid rebuild {word}"))
+        }
+        Why::ReadOnly => {
+            let error = new(Code::ServedReadOnly, "it is served read-only".into());
+            let stop = format!("braid stop {word}");
+            error.remedy(Risk::Change, "Stop it, and serve it without --read-only", stop)
+        }
+        Why::NoSpare => {
+            let because = "a member is missing, and no spare waits to take its place";
+            look(new(Code::NoSpare, because.into()))
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Looking at a running array again and again until something is so, with a line on the terminal meanwhile.
+//!
+//! The line goes to standard error, and only if that is a terminal: it is written over by the next one, and taken away at
+//! the end.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use braid_control::model::Array;
+use rustix::termios::tcgetwinsize;
+
+use crate::error::CliError;
+use crate::error::system::system;
+use crate::output::printable::printable;
+use crate::running::{Running, unanswered};
+use crate::signals::flag_ending;
+
+/// How often the array is asked.
+const ASK_EVERY: Duration = Duration::from_millis(200);
+/// How long a signal or the end of the time is not noticed.
+const NAP: Duration = Duration::from_millis(20);
+
+/// What a look at the array says.
+pub(super) enum Look<T> {
+    /// It is over.
+    Over(T),
+    /// It goes on; the line.
+    GoesOn(String),
+}
+
+/// How watching ended.
+pub(super) enum Watched<T> {
+    /// As the look said.
+    Over(T),
+    /// By a signal.
+    Interrupted,
+    /// The time is up; the last line.
+    TimeUp(String),
+}
+
+/// Looks until it is over, a signal asks for the end, or the time is up.
+///
+/// # Errors
+/// The array cannot be asked any more, or the look fails.
+pub(super) fn watch<T>(
+    running: &Running,
+    limit: Option<Duration>,
+    mut look: impl FnMut(&Array) -> Result<Look<T>, CliError>,
+) -> Result<Watched<T>, CliError> {
+    let asked_to_end = Arc::new(AtomicBool::new(false));
+    flag_ending(&asked_to_end).map_err(|error| system("signals cannot be watched", &error))?;
+    let deadline = limit.map(|limit| Instant::now() + limit);
+    let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+    let mut line = Line::new();
+    loop {
+        let array = running.client().get::<Array>("/v1/array");
+        let array = array.map_err(|error| unanswered(&running.control, &error))?;
+        let text = match look(&array)? {
+            Look::Over(outcome) => return Ok(Watched::Over(outcome)),
+            Look::GoesOn(text) => text,
+        };
+        line.show(&text);
+        let next = Instant::now() + ASK_EVERY;
+        while Instant::now() < next {
+            if asked_to_end.load(Ordering::Relaxed) {
+                return Ok(Watched::Interrupted);
+            }
+            if is_late() {
+                return Ok(Watched::TimeUp(text));
+            }
+            std::thread::sleep(NAP);
+        }
+    }
+}
+
+/// A line of a terminal; taken away when dropped.
+struct Line {
+    is_shown: bool,
+}
+
+impl Line {
+    fn new() -> Self {
+        Self { is_shown: std::io::stderr().is_terminal() }
+    }
+
+    fn show(&mut self, text: &str) {
+        if self.is_shown {
+            let text = cut(&printable(text), columns());
+            err!("\r\u{1b}[K{text}");
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if self.is_shown {
+            err!("\r\u{1b}[K");
+        }
+    }
+}
+
+/// Columns of the terminal, if it says so.
+fn columns() -> Option<usize> {
+    let columns = tcgetwinsize(std::io::stderr()).ok()?.ws_col;
+    (columns > 0).then_some(usize::from(columns))
+}
+
+/// As much as fits in one line: what goes on in the next one would stay there.
+fn cut(text: &str, columns: Option<usize>) -> String {
+    text.chars().take(columns.map_or(usize::MAX, |columns| columns.saturating_sub(1))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cut;
+
+    #[test]
+    fn a_line_is_no_longer_than_the_terminal_is_wide() {
+        assert_eq!(cut("rebuilding", Some(5)), "rebu");
+        assert_eq!(cut("rebuilding", None), "rebuilding");
+        assert_eq!(cut("é▏", Some(80)), "é▏");
+    }
+}

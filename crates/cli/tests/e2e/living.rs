@@ -1,0 +1,285 @@
+//! Jobs of a running array as a person has them: `check`, `pause`, `resume`, `rebuild`, `wait`, and what `status` says.
+//!
+//! Every command that a refusal offers is typed as it stands, and must work.
+
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::kit::{Array, RAID_0, RAID_1, RAID_5, RAID_6, Ran, Shape, ok, wait_until};
+use crate::managed::{check, json, said, status};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Types a command as braid printed it.
+fn typed(array: &Array, command: &str) -> String {
+    let folder = PathBuf::from(env!("CARGO_BIN_EXE_braid"));
+    let folder = folder.parent().expect("a folder").display().to_string();
+    let runtime = array.path("run").display().to_string();
+    let script = format!("PATH={folder}:$PATH\nexport BRAID_RUNTIME_DIR={runtime}\n{command}");
+    ok("sh", ["-c", &script])
+}
+
+/// It is refused with this code and status; the first command that it offers.
+#[track_caller]
+fn refused(array: &Array, words: &[&str], code: &str, exit: i32) -> String {
+    let ran = array.braid(words, &[]);
+    let error = json(&ran);
+    assert_eq!((&error["code"], ran.status.code()), (&code.into(), Some(exit)), "{ran:?}");
+    check("Problem", &error);
+    assert!(error["cause"].as_str().is_some_and(|cause| !cause.is_empty()), "{error}");
+    error["remedies"][0]["command"].as_str().expect("a command").to_owned()
+}
+
+#[track_caller]
+fn done(array: &Array, words: &[&str]) -> Value {
+    let ran = array.braid(words, &[]);
+    assert!(ran.status.success(), "{words:?}: {ran:?}");
+    json(&ran)
+}
+
+/// The last member is a spare.
+fn with_spare(shape: Shape) -> Array {
+    let shape = Shape { members: shape.members + 1, ..shape };
+    Array::create_with("tank", shape, "16M", &["--spare", "1"])
+}
+
+/// Eight sectors in a member's data area become others, behind the server's back.
+fn spoil(array: &Array, slot: usize, byte: u8) {
+    let member = std::fs::OpenOptions::new().write(true).open(&array.members[slot]);
+    member.and_then(|file| file.write_all_at(&[byte; 4096], 12 << 20)).expect("a member");
+}
+
+#[test]
+fn a_lost_member_is_rebuilt_onto_the_spare_when_jobs_may_go_on() {
+    for shape in [RAID_1, RAID_6] {
+        let array = with_spare(shape);
+        let mut served = array.serve_with(&["--jobs", "paused"], &array.members);
+        served.lose(&array, 1);
+        let one = status(&array, "tank");
+        check("Array", &one);
+        assert_eq!((&one["jobs_paused"], &one["jobs"]), (&true.into(), &Value::Array(Vec::new())));
+        let text = said(&array, &["status", "tank"]).stdout;
+        let lost = array.members[1].display().to_string();
+        for part in [
+            &*format!("{lost} (slot 1) failed"),
+            "a spare waits, for jobs are paused",
+            "braid resume tank",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        // What does not come by itself is not waited for; what is offered makes it come.
+        let dry = done(&array, &["resume", "tank", "-n"]);
+        assert_eq!((&dry["effect"], &dry["dry_run"]), (&"resumes".into(), &true.into()));
+        let command = refused(&array, &["wait", "tank", "--for", "rebuild"], "B044", 12);
+        assert_eq!(typed(&array, &command), "rebuilding tank goes on\n");
+        let whole = done(&array, &["wait", "tank", "--for", "rebuild", "--timeout", "60"]);
+        check("Array", &whole);
+        assert_eq!((&whole["state"], &whole["slots"][1]["state"]), (&"ok".into(), &"ok".into()));
+        assert!(!served.events("spare-taken").is_empty());
+        done(&array, &["wait", "tank"]);
+        let one = status(&array, "tank");
+        let spare = array.members.last().expect("a spare").display().to_string();
+        assert_eq!(one["slots"][1]["member"], spare);
+        assert_eq!(one["slots"].as_array().map(Vec::len), Some(shape.members), "it waits no more");
+        let last = &one["last_jobs"][0];
+        assert_eq!(
+            (&last["kind"], &last["result"]),
+            (&"recovery".into(), &"completed".into()),
+            "{one}"
+        );
+        assert!(
+            last["written_sectors"].as_u64() > Some(0) && last["done_bytes"] == last["total_bytes"],
+            "{last}"
+        );
+        assert_eq!(
+            (&one["replaced"][0]["member"], &one["replaced"][0]["slot"]),
+            (&lost.as_str().into(), &1.into())
+        );
+        let text = said(&array, &["status", "tank"]).stdout;
+        assert!(text.contains(&format!("{lost}  REPLACED")), "{text}");
+        assert_eq!(said(&array, &["status", "-x"]).stdout, "tank is healthy\n");
+        let words = said(&array, &["rebuild", "tank"]).stdout;
+        assert_eq!(words, "tank is whole: there is nothing to rebuild\n");
+        assert_eq!(said(&array, &["check", "tank"]).status.code(), Some(0));
+        served.stop();
+    }
+}
+
+#[test]
+fn a_dirty_array_is_resynced_and_is_clean_behind_it() {
+    let array = Array::create(RAID_5);
+    for slot in 0..RAID_5.members {
+        array.patch_superblock(slot, 208, &0_u64.to_le_bytes(), true);
+    }
+    spoil(&array, 1, 0xa5);
+    let mut served = array.serve_with(&["--jobs", "paused"], &array.members);
+    let text = said(&array, &["status"]).stdout;
+    assert!(text.contains("resyncing does not begin, for jobs are paused"), "{text}");
+    assert_eq!(refused(&array, &["check", "tank"], "B044", 12), "braid resume tank");
+    let command = refused(&array, &["wait", "tank", "--for", "idle"], "B044", 12);
+    typed(&array, &command);
+    let idle = done(&array, &["wait", "tank", "--for", "idle"]);
+    assert_eq!(
+        (&idle["dirty"], &idle["last_jobs"][0]["kind"]),
+        (&false.into(), &"resync".into()),
+        "{idle}"
+    );
+    assert_eq!(done(&array, &["check", "tank"])["check"]["differing_sectors"], 0);
+    let stopped = done(&array, &["stop", "tank"]);
+    assert_eq!(stopped["clean"], true, "{stopped}");
+    served.wait();
+}
+
+#[test]
+fn a_check_that_finds_something_says_so_until_another_finds_nothing() {
+    let array = Array::create(RAID_5);
+    let served = array.serve();
+    let checked = done(&array, &["check", "tank"]);
+    check("Checked", &checked);
+    assert_eq!(checked["check"]["differing_sectors"], 0);
+    let text = said(&array, &["check", "tank"]);
+    assert!(
+        text.stdout.starts_with("checked tank: ") && text.stdout.ends_with("all of it agrees\n"),
+        "{text:?}"
+    );
+    assert_eq!(text.stderr, "", "no progress where there is no terminal");
+    spoil(&array, 2, 0xa5);
+    let ran = array.braid(&["check", "tank"], &[]);
+    let found = json(&ran);
+    check("Checked", &found);
+    assert_eq!(
+        (ran.status.code(), &found["check"]["differing_sectors"]),
+        (Some(3), &8.into()),
+        "{ran:?}"
+    );
+    let text = said(&array, &["status", "-x"]).stdout;
+    for part in
+        ["8 sectors (4 KiB) of redundancy did not agree", "nothing was changed", "braid check tank"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    // Without waiting; and waiting for what is under way already.
+    let asked = done(&array, &["check", "tank", "--detach"]);
+    check("JobsAnswer", &asked);
+    assert_eq!(asked["effect"], "begins");
+    let waited = array.braid(&["wait", "tank", "--for", "check"], &[]);
+    // It may have been over before it was waited for.
+    assert!(matches!(waited.status.code(), Some(0 | 3)), "{waited:?}");
+    // As it was: new files are zeroes.
+    spoil(&array, 2, 0);
+    typed(&array, "braid check tank");
+    assert_eq!(said(&array, &["status", "-x"]).stdout, "tank is healthy\n");
+    served.stop();
+}
+
+fn spawn_check(array: &Array) -> Child {
+    let words = array.command_line(&["check", "tank"], &[])[1..].to_vec();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
+    command.args(words).env("BRAID_RUNTIME_DIR", array.path("run"));
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("braid starts")
+}
+
+fn ended(child: Child) -> Ran {
+    let output = child.wait_with_output().expect("our own child");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    Ran { status: output.status, stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+#[test]
+fn a_check_goes_on_without_the_one_who_asked_and_ends_when_told_to() {
+    let array = Array::create_sized(RAID_5, "4G");
+    let served = array.serve();
+    let (one, other) = (spawn_check(&array), spawn_check(&array));
+    let job = || status(&array, "tank")["jobs"][0].clone();
+    wait_until("a check", LIMIT, || job()["kind"] == "check");
+    let paused = said(&array, &["pause", "tank"]);
+    assert_eq!(paused.stdout, "checking tank is paused; have it go on with  braid resume tank\n");
+    assert_eq!(said(&array, &["pause", "tank"]).stdout, "jobs of tank are paused already\n");
+    assert_eq!(job()["state"], "paused");
+    let text = said(&array, &["status", "tank"]).stdout;
+    assert!(text.contains("paused, go on with  braid resume tank"), "{text}");
+    let id = i32::try_from(one.id()).ok().and_then(Pid::from_raw).expect("a process");
+    // It has asked by now: the check is there, and both wait for it.
+    std::thread::sleep(Duration::from_secs(1));
+    kill_process(id, Signal::INT).expect("our own child");
+    let one = ended(one);
+    assert_eq!(one.status.code(), Some(130), "{one:?}");
+    assert!(one.stderr.contains("the check of tank goes on"), "{one:?}");
+    assert_eq!(job()["kind"], "check", "it is there still");
+    let command = one.stderr.trim().rsplit("  ").next().expect("a command").to_owned();
+    assert_eq!(command, "braid check tank --end");
+    let dry = done(&array, &["check", "tank", "--end", "-n"]);
+    assert_eq!((&dry["effect"], job()["kind"].as_str()), (&"ends".into(), Some("check")));
+    assert_eq!(typed(&array, &command), "the check of tank ends\n");
+    let other = ended(other);
+    assert_eq!(other.status.code(), Some(1), "{other:?}");
+    assert!(other.stderr.contains("error[B047]"), "{other:?}");
+    assert_eq!(said(&array, &["check", "tank", "--end"]).stdout, "tank is not being checked\n");
+    let last = status(&array, "tank")["last_jobs"][0].clone();
+    assert_eq!((&last["kind"], &last["result"]), (&"check".into(), &"interrupted".into()));
+    assert_eq!(said(&array, &["resume", "tank"]).status.code(), Some(0));
+    assert_eq!(said(&array, &["resume", "tank"]).stdout, "jobs of tank were not paused\n");
+    served.stop();
+}
+
+#[test]
+fn what_jobs_cannot_do_is_refused_with_what_to_type() {
+    let array = Array::create(RAID_0);
+    let served = array.serve();
+    for words in [["check", "tank"], ["pause", "tank"], ["resume", "tank"], ["rebuild", "tank"]] {
+        let command = refused(&array, &words, "B042", 12);
+        typed(&array, &command);
+    }
+    let text = said(&array, &["status", "tank"]).stdout;
+    assert!(!text.contains("check"), "there is none: {text}");
+    served.stop();
+
+    let array = Array::create(RAID_5);
+    let mut served = array.serve();
+    assert_eq!(
+        refused(&array, &["wait", "tank", "--for", "degraded", "--timeout", "1"], "B086", 1),
+        "braid status tank"
+    );
+    served.lose(&array, 3);
+    done(&array, &["wait", "tank", "--for", "degraded", "--timeout", "20"]);
+    for (words, code) in [
+        (&["check", "tank"][..], "B043"),
+        (&["rebuild", "tank"], "B046"),
+        (&["wait", "tank", "--for", "rebuild"], "B046"),
+    ] {
+        let command = refused(&array, words, code, 12);
+        typed(&array, &command);
+    }
+    served.stop();
+    let mut served = array.serve_with(&["--read-only"], &array.present());
+    let command = refused(&array, &["check", "tank"], "B048", 12);
+    assert_eq!(command, "braid stop tank");
+    typed(&array, &command);
+    assert!(served.wait().success());
+}
+
+#[test]
+fn jobs_are_paused_by_a_setting_as_well_and_only_looked_at() {
+    let array = Array::create(RAID_1);
+    let served = array.serve();
+    let setting = || said(&array, &["get", "tank", "jobs"]).stdout;
+    assert_eq!(setting(), "on\n");
+    assert_eq!(done(&array, &["pause", "tank", "-n"])["effect"], "pauses");
+    assert_eq!(setting(), "on\n", "a dry run changes nothing");
+    done(&array, &["set", "tank", "jobs=paused"]);
+    assert_eq!(
+        (setting().as_str(), &status(&array, "tank")["jobs_paused"]),
+        ("paused\n", &true.into())
+    );
+    done(&array, &["rebuild", "tank"]);
+    assert_eq!(setting(), "on\n");
+    done(&array, &["pause", "tank"]);
+    assert_eq!(setting(), "paused\n");
+    assert_eq!(said(&array, &["set", "tank", "jobs=maybe"]).status.code(), Some(2));
+    served.stop();
+}

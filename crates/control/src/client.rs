@@ -1,0 +1,215 @@
+//! One request to a running array, and its answer: what every verb of the command does.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1;
+use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::{Method, Request, Response};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+use crate::model::Problem;
+
+/// Longest answer, in bytes.
+const ANSWER_BYTES_MAX: usize = 4 << 20;
+
+/// How long a connection may take: the server has only to accept it.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
+
+/// Why there is no answer, or not the one that was hoped for.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// There is no socket, no process listens there, or it is another user's.
+    #[error("{0}")]
+    Connect(#[source] io::Error),
+    /// A process listens there and does not answer.
+    #[error("no answer within {} s", .0.as_secs())]
+    Late(Duration),
+    /// The connection ended before the answer.
+    #[error("the connection ended before the answer")]
+    Ended(#[source] hyper::Error),
+    /// What came is no answer of ours.
+    #[error("the answer is not understood: {0}")]
+    Answer(String),
+    /// It was refused.
+    #[error("{}", .0.title)]
+    Refused(Box<Problem>),
+    /// A thread of this process could not be had.
+    #[error("no request can be made: {0}")]
+    System(#[source] io::Error),
+}
+
+/// Asks the array behind a socket.
+#[derive(Clone, Copy, Debug)]
+pub struct Client<'a> {
+    path: &'a Path,
+    /// None: for as long as it takes.
+    deadline: Option<Duration>,
+}
+
+impl<'a> Client<'a> {
+    /// A client of the socket at `path`, with a deadline for each answer; without one for what may take long.
+    #[must_use]
+    pub fn new(path: &'a Path, deadline: Option<Duration>) -> Self {
+        Self { path, deadline }
+    }
+
+    /// Looks.
+    ///
+    /// # Errors
+    /// Every [`ClientError`].
+    pub fn get<T: DeserializeOwned>(&self, target: &str) -> Result<T, ClientError> {
+        self.ask(Method::GET, target, None)
+    }
+
+    /// Asks for something to be done.
+    ///
+    /// # Errors
+    /// Every [`ClientError`].
+    pub fn post<T: DeserializeOwned>(&self, target: &str) -> Result<T, ClientError> {
+        self.ask(Method::POST, target, None)
+    }
+
+    /// Asks for what the body says.
+    ///
+    /// # Errors
+    /// Every [`ClientError`].
+    pub fn post_with<T: DeserializeOwned>(
+        &self,
+        target: &str,
+        body: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        let body = serde_json::to_vec(body).expect("it is made of text and numbers");
+        self.ask(Method::POST, target, Some(body))
+    }
+
+    /// Changes something.
+    ///
+    /// # Errors
+    /// Every [`ClientError`].
+    pub fn patch<T: DeserializeOwned>(
+        &self,
+        target: &str,
+        body: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        let body = serde_json::to_vec(body).expect("it is made of text and numbers");
+        self.ask(Method::PATCH, target, Some(body))
+    }
+
+    /// Lines of an answer that goes on, as they come; `began` is called when the answer has begun, and what `line` says is
+    /// whether to go on. The deadline is that of the connection and of the answer's head.
+    ///
+    /// # Errors
+    /// Every [`ClientError`]; none when the answer ends.
+    pub fn follow(
+        &self,
+        target: &str,
+        began: impl FnOnce(),
+        mut line: impl FnMut(&[u8]) -> bool,
+    ) -> Result<(), ClientError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(ClientError::System)?;
+        runtime.block_on(async {
+            let response = self.send(request(Method::GET, target, None));
+            let response = match self.deadline {
+                None => response.await,
+                Some(deadline) => {
+                    timeout(deadline, response).await.unwrap_or(Err(ClientError::Late(deadline)))
+                }
+            }?;
+            let status = response.status();
+            if !status.is_success() {
+                return Err(ClientError::Answer(format!("its status is {status}")));
+            }
+            began();
+            let mut body = response.into_body();
+            let mut rest = Vec::new();
+            while let Some(frame) = body.frame().await {
+                let frame = frame.map_err(ClientError::Ended)?;
+                rest.extend_from_slice(frame.data_ref().map_or(&[], |bytes| bytes));
+                while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                    let goes_on = line(&rest[..end]);
+                    rest.drain(..=end);
+                    if !goes_on {
+                        return Ok(());
+                    }
+                }
+                if rest.len() > ANSWER_BYTES_MAX {
+                    let why = format!("a line is longer than {ANSWER_BYTES_MAX} bytes");
+                    return Err(ClientError::Answer(why));
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn ask<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        target: &str,
+        body: Option<Vec<u8>>,
+    ) -> Result<T, ClientError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(ClientError::System)?;
+        let request = request(method, target, body);
+        let (is_well, bytes) = runtime.block_on(async {
+            let exchange = self.exchange(request);
+            match self.deadline {
+                None => exchange.await,
+                Some(deadline) => {
+                    timeout(deadline, exchange).await.unwrap_or(Err(ClientError::Late(deadline)))
+                }
+            }
+        })?;
+        let not_understood = |error: serde_json::Error| ClientError::Answer(error.to_string());
+        if is_well {
+            return serde_json::from_slice(&bytes).map_err(not_understood);
+        }
+        let problem = serde_json::from_slice(&bytes).map_err(not_understood)?;
+        Err(ClientError::Refused(problem))
+    }
+
+    /// Connects, and waits for the answer's head.
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, ClientError> {
+        let stream = timeout(CONNECT_DEADLINE, UnixStream::connect(self.path)).await;
+        let stream = stream.map_err(|_| ClientError::Late(CONNECT_DEADLINE))?;
+        let stream = stream.map_err(ClientError::Connect)?;
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(ClientError::Ended)?;
+        // Its errors come to the sender as well.
+        tokio::spawn(connection);
+        sender.send_request(request).await.map_err(ClientError::Ended)
+    }
+
+    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<(bool, Bytes), ClientError> {
+        let response = self.send(request).await?;
+        let is_well = response.status().is_success();
+        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+        match body {
+            Ok(body) => Ok((is_well, body.to_bytes())),
+            Err(error) if error.is::<LengthLimitError>() => {
+                Err(ClientError::Answer(format!("it is longer than {ANSWER_BYTES_MAX} bytes")))
+            }
+            Err(error) => match error.downcast() {
+                Ok(error) => Err(ClientError::Ended(*error)),
+                Err(error) => Err(ClientError::Answer(error.to_string())),
+            },
+        }
+    }
+}
+
+fn request(method: Method, target: &str, body: Option<Vec<u8>>) -> Request<Full<Bytes>> {
+    let mut request = Request::builder().method(method).uri(target).header(HOST, "braid");
+    if body.is_some() {
+        request = request.header(CONTENT_TYPE, "application/json");
+    }
+    let body = Full::new(Bytes::from(body.unwrap_or_default()));
+    request.body(body).expect("our own paths are paths")
+}

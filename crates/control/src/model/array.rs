@@ -1,0 +1,245 @@
+//! A running array, as `GET /v1/array` and `braid status --json` tell it.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::jobs::{Job, JobKind, LastJob};
+use super::settings::Settings;
+
+/// A running array.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Array {
+    /// The version of this object: 1.
+    pub version: u32,
+    /// Its name, as it is served.
+    pub name: String,
+    /// Its UUID, in md's grouping: four groups of eight digits.
+    pub uuid: String,
+    /// Its level: linear, raid0, raid1, raid4, raid5, raid6 or raid10.
+    pub level: String,
+    /// How chunks are laid out, in the word that mdadm has for it; null where the level has one way only.
+    pub layout: Option<String>,
+    /// The version of its metadata, such as 1.2.
+    pub metadata: String,
+    /// Bytes of a chunk; null where there are none.
+    pub chunk_bytes: Option<u64>,
+    /// Bytes that clients see.
+    pub size_bytes: u64,
+    /// How well it is.
+    pub state: State,
+    /// Whether writes are refused because it was started so.
+    pub read_only: bool,
+    /// Whether it was interrupted while writing at some time and redundancy may not agree since; only a resync ends that.
+    pub dirty: bool,
+    /// How many more members may be lost, whichever they are.
+    pub can_lose: u16,
+    /// It bears less than its level does otherwise: parity may not fit the data until it is resynced.
+    pub parity_in_doubt: bool,
+    /// Copies may differ where the array was being written when it was interrupted, until it is resynced.
+    pub copies_in_doubt: bool,
+    /// One row for each slot, in order, with or without a member, and behind them one for each spare.
+    pub slots: Vec<Slot>,
+    /// Members that failed since the array was started and whose slot another one has taken; each with the slot that it had.
+    #[serde(default)]
+    pub replaced: Vec<Slot>,
+    /// The job that is there, if any; behind it a check that waits for it.
+    #[serde(default)]
+    pub jobs: Vec<Job>,
+    /// How the last job of each kind ended that did since the array was started.
+    #[serde(default)]
+    pub last_jobs: Vec<LastJob>,
+    /// No job begins or goes on until jobs are resumed.
+    #[serde(default)]
+    pub jobs_paused: bool,
+    /// Why writes are refused since it was started; null if they are not.
+    pub failure: Option<Failure>,
+    /// Answered writes that were lost since it was started; null if none were.
+    pub lost: Option<Spread>,
+    /// Where it is served, as NBD URIs.
+    pub uris: Vec<String>,
+    /// What it is set to.
+    pub settings: Settings,
+    /// Bytes that clients were told are written and that members do not have yet; a flush brings them there.
+    pub dirty_bytes: u64,
+    /// Its clients.
+    pub clients: Clients,
+    /// Milliseconds that members have sat out because they were slow, all of them together.
+    pub sat_out_ms: u64,
+    /// What the array has done since it was started, by name. The names are those of this version of braid.
+    pub counters: BTreeMap<String, u64>,
+    /// The process that serves it.
+    pub server: Server,
+}
+
+impl Array {
+    /// The job of this kind, if it is there or waits.
+    #[must_use]
+    pub fn job(&self, kind: JobKind) -> Option<&Job> {
+        self.jobs.iter().find(|job| job.kind == kind)
+    }
+
+    /// How the last job of this kind ended, if one did.
+    #[must_use]
+    pub fn last_job(&self, kind: JobKind) -> Option<&LastJob> {
+        self.last_jobs.iter().find(|job| job.kind == kind)
+    }
+
+    /// Why the job of this kind that is to be done is not tried again, if so.
+    #[must_use]
+    pub fn refused(&self, kind: JobKind) -> Option<&LastJob> {
+        self.last_job(kind).filter(|last| last.result.is_refused() && self.job(kind).is_none())
+    }
+}
+
+/// How well an array is.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// Every slot has a member that is wholly up to date.
+    Ok,
+    /// It is served, with fewer members than it should have.
+    Degraded,
+    /// It takes no more writes: too much is lost, or there is no space below it.
+    Failed,
+}
+
+impl State {
+    /// The word in JSON.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Degraded => "degraded",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// A slot and what is in it, or a spare.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Slot {
+    /// Its number; null for a spare.
+    pub slot: Option<u16>,
+    /// The member, by the path that it was named by; that of the one that failed, if one did since the array was started; null if
+    /// the slot was empty from the start.
+    pub member: Option<String>,
+    /// What the member is for.
+    pub role: Role,
+    /// How it is.
+    pub state: SlotState,
+    /// Since when, if it has come about since the array was started.
+    pub since: Option<String>,
+    /// Why, in words for people.
+    pub cause: Option<String>,
+}
+
+/// What a member is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// It has a slot, and its share of the data.
+    Active,
+    /// It waits to take the place of one that fails.
+    Spare,
+    /// There is none.
+    None,
+}
+
+/// How a slot is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SlotState {
+    /// Its member is read and written.
+    Ok,
+    /// Its member is much slower than the others, and read around for now.
+    Slow,
+    /// Its member is written, and not all of it is up to date yet.
+    Recovering,
+    /// Its member failed since the array was started, and is out.
+    Failed,
+    /// It has had no member since the array was started.
+    Missing,
+    /// A spare: it waits.
+    Waiting,
+}
+
+impl SlotState {
+    /// The word in JSON.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Slow => "slow",
+            Self::Recovering => "recovering",
+            Self::Failed => "failed",
+            Self::Missing => "missing",
+            Self::Waiting => "waiting",
+        }
+    }
+}
+
+/// Why an array takes no more writes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Failure {
+    /// The member that was one too many, or that could not grow.
+    pub member: String,
+    /// Since when.
+    pub since: String,
+    /// Whether there was no space below the member, and nothing is wrong with it.
+    pub out_of_space: bool,
+    /// What the member answered, in words for people.
+    pub cause: String,
+}
+
+/// Ranges of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Spread {
+    /// How many.
+    pub ranges: u64,
+    /// Bytes in all.
+    pub bytes: u64,
+}
+
+/// An array's clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Clients {
+    /// Connections now.
+    pub connections: u64,
+    /// Bytes of payloads that are in memory now.
+    pub payload_bytes: u64,
+    /// Connections that wait for memory now.
+    pub waiting_for_memory: u64,
+    /// The largest request that a client may make, in bytes.
+    pub request_bytes_max: u64,
+    /// Requests so far.
+    pub requests: u64,
+    /// Bytes that clients have read so far.
+    pub bytes_read: u64,
+    /// Bytes that clients have written so far.
+    pub bytes_written: u64,
+    /// Connections that were turned away so far, since all were in use.
+    pub refused: u64,
+    /// Connections cut so far whose client did not go on.
+    pub stalled: u64,
+    /// Idle connections cut so far to make room.
+    pub idled: u64,
+}
+
+/// The process that serves an array.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Server {
+    /// Its number, where it runs.
+    pub pid: u32,
+    /// Its version of braid.
+    pub version: String,
+    /// The path of the socket that it answers at.
+    pub control: String,
+    /// Since when it serves.
+    pub since: String,
+    /// Whether the array is being stopped.
+    pub stopping: bool,
+}

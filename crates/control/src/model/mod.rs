@@ -1,0 +1,25 @@
+//! The values of the API, each with its JSON schema: its doc comments are the schema's descriptions.
+//!
+//! Sizes are in bytes and say so; moments are text, in UTC, as RFC 3339 writes them. What is not known is `null`.
+
+mod array;
+mod elevators;
+mod jobs;
+mod problem;
+mod settings;
+mod status;
+mod stop;
+
+pub use array::{Array, Clients, Failure, Role, Server, Slot, SlotState, Spread, State};
+pub use elevators::{ElevatorRow, Elevators, SliceRow};
+pub use jobs::{
+    Checked, Job, JobEffect, JobKind, JobRequest, JobResult, JobState, JobsAnswer, JobsWanted,
+    LastJob,
+};
+pub use problem::{Problem, ProblemRemedy, RemedyRisk};
+pub use settings::{Change, SettingValue, Settings, SettingsAnswer};
+pub use status::{Status, Unheard};
+pub use stop::{StopPlan, Stopped};
+
+/// The version of the values: that of the paths, `/v1`.
+pub const VERSION: u32 = 1;

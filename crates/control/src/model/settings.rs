@@ -1,0 +1,109 @@
+//! Settings of a running array, by the words that `braid set` has for them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Settings by their keys: those of `braid serve`'s options, without the dashes in front.
+pub type Settings = BTreeMap<String, SettingValue>;
+
+/// A setting's value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum SettingValue {
+    /// A count, or a size in bytes.
+    Number(u64),
+    /// A word, or a size with its unit.
+    Text(String),
+}
+
+impl fmt::Display for SettingValue {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(formatter),
+            Self::Text(text) => text.fmt(formatter),
+        }
+    }
+}
+
+impl From<u64> for SettingValue {
+    fn from(number: u64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<&str> for SettingValue {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for SettingValue {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+/// An array's settings, as `GET` and `PATCH /v1/settings` answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SettingsAnswer {
+    /// The version of this object: 1.
+    pub version: u32,
+    /// The array's name.
+    pub name: String,
+    /// Its UUID.
+    pub uuid: String,
+    /// What it is set to; after a dry run, what it would be set to.
+    pub settings: Settings,
+    /// What the request changed, by key; nothing after a `GET`, and what was set to what it was already is no change.
+    pub changed: BTreeMap<String, Change>,
+    /// Whether nothing was changed because that was asked for.
+    pub dry_run: bool,
+}
+
+/// A setting that changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Change {
+    /// What it was; null if it was not there.
+    pub from: Option<SettingValue>,
+    /// What it is; null if it is not there any more.
+    pub to: Option<SettingValue>,
+}
+
+impl SettingsAnswer {
+    /// What differs between two settings.
+    #[must_use]
+    pub fn changes(from: &Settings, to: &Settings) -> BTreeMap<String, Change> {
+        let keys = from.keys().chain(to.keys());
+        let change = |key: &String| {
+            let (from, to) = (from.get(key).cloned(), to.get(key).cloned());
+            (from != to).then(|| (key.clone(), Change { from, to }))
+        };
+        keys.filter_map(change).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_is_a_change_and_what_does_not_is_none() {
+        let settings = |pairs: &[(&str, u64)]| -> Settings {
+            pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).into())).collect()
+        };
+        let changes = SettingsAnswer::changes(
+            &settings(&[("same", 1), ("other", 2), ("gone", 3)]),
+            &settings(&[("same", 1), ("other", 4), ("new", 5)]),
+        );
+        let number = |number: u64| Some(SettingValue::Number(number));
+        let expected = BTreeMap::from([
+            ("gone".to_owned(), Change { from: number(3), to: None }),
+            ("new".to_owned(), Change { from: None, to: number(5) }),
+            ("other".to_owned(), Change { from: number(2), to: number(4) }),
+        ]);
+        assert_eq!(changes, expected);
+    }
+}

@@ -1,0 +1,238 @@
+//! What is asked and answered: the operations of an array, and what becomes of requests that are none.
+//!
+//! Each question is put to the [`Served`] by a thread of the runtime's pool: one that is kept waiting by a member keeps no other
+//! client waiting. A question has a deadline, and so has a request's body. Only waiting for the end of a stop has none.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, Request};
+use axum::http::{Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::{Json, Router};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
+
+use crate::api::{Api, Operation};
+use crate::model::{
+    Array, Elevators, JobsAnswer, JobsWanted, Settings, SettingsAnswer, StopPlan, Stopped,
+};
+use crate::served::{Misuse, Refusal, Served, StopListener};
+
+/// Longest body of a request, in bytes: every setting there is, many times over.
+pub const BODY_BYTES_MAX: usize = 64 << 10;
+
+/// How long a body may take.
+const BODY_DEADLINE: Duration = Duration::from_secs(5);
+
+/// How long the array may take to answer.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
+
+type Shared = Arc<dyn Served>;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DryRunQuery {
+    #[serde(default)]
+    dry_run: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StopQuery {
+    #[serde(default)]
+    dry_run: bool,
+    #[serde(default)]
+    detach: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoQuery {}
+
+/// The operations of an array. Others may be added to them.
+#[must_use]
+pub fn api(served: &Shared, stopped: &StopListener) -> Api {
+    let array = Operation::new(Method::GET, "/v1/array", "getArray", "All that is known of it")
+        .answers::<Array>(200, "The array");
+    let settings = Operation::new(Method::GET, "/v1/settings", "getSettings", "What it is set to")
+        .answers::<SettingsAnswer>(200, "The settings");
+    let elevators = Operation::new(
+        Method::GET,
+        "/v1/elevators",
+        "getElevators",
+        "What its elevators do, and how reads and write-back took turns",
+    )
+    .answers::<Elevators>(200, "The elevators");
+    let api = Api::default()
+        .add(&array, looking(served, |served| served.array()))
+        .add(&settings, looking(served, |served| served.settings()))
+        .add(&elevators, looking(served, |served| served.elevators()));
+    with_stop(with_jobs(with_set(api, served), served), served, stopped)
+}
+
+fn with_set(api: Api, served: &Shared) -> Api {
+    let operation = Operation::new(
+        Method::PATCH,
+        "/v1/settings",
+        "setSettings",
+        "Sets all of these on the running array, or none",
+    )
+    .query::<bool>("dry_run", "Change nothing, and answer with what would be")
+    .body::<Settings>("Settings by their keys; sizes as bytes, or as text with a unit")
+    .answers::<SettingsAnswer>(200, "What it is set to now, and what has changed");
+    let served = Arc::clone(served);
+    let handler = move |query: Result<Query<DryRunQuery>, QueryRejection>, request: Request| {
+        let served = Arc::clone(&served);
+        async move {
+            let DryRunQuery { dry_run } = checked(&served, query)?;
+            let wanted = read::<Settings>(request.into_body()).await;
+            let wanted = wanted.map_err(|misuse| served.misused(&misuse))?;
+            ask(&served, move |served| served.set(&wanted, dry_run)).await
+        }
+    };
+    api.add(&operation, handler)
+}
+
+fn with_jobs(api: Api, served: &Shared) -> Api {
+    let about = "Asks for a check, ends one, pauses jobs, or has them go on; answers at once";
+    let operation = Operation::new(Method::POST, "/v1/jobs", "requestJob", about)
+        .query::<bool>("dry_run", "Change nothing, and answer with what would be")
+        .body::<JobsWanted>("What is asked for")
+        .answers::<JobsAnswer>(200, "What comes of it");
+    let served = Arc::clone(served);
+    let handler = move |query: Result<Query<DryRunQuery>, QueryRejection>, request: Request| {
+        let served = Arc::clone(&served);
+        async move {
+            let DryRunQuery { dry_run } = checked(&served, query)?;
+            let wanted = read::<JobsWanted>(request.into_body()).await;
+            let JobsWanted { request } = wanted.map_err(|misuse| served.misused(&misuse))?;
+            ask(&served, move |served| served.request_job(request, dry_run)).await
+        }
+    };
+    api.add(&operation, handler)
+}
+
+fn with_stop(api: Api, served: &Shared, stopped: &StopListener) -> Api {
+    let operation = Operation::new(
+        Method::POST,
+        "/v1/stop",
+        "stop",
+        "Stops the array as SIGTERM does, and answers when it has stopped and its members are free",
+    )
+    .query::<bool>("dry_run", "Do nothing, and answer with what a stop would do")
+    .query::<bool>("detach", "Answer at once")
+    .answers::<Stopped>(200, "It has stopped")
+    .answers::<StopPlan>(202, "It is being stopped (detach), or would be (dry_run)");
+    let (served, stopped) = (Arc::clone(served), stopped.clone());
+    let handler = move |query: Result<Query<StopQuery>, QueryRejection>| {
+        let (served, stopped) = (Arc::clone(&served), stopped.clone());
+        async move {
+            let StopQuery { dry_run, detach } = checked(&served, query)?;
+            if dry_run || detach {
+                let mut plan = plan(&served).await?;
+                plan.dry_run = dry_run;
+                if !dry_run {
+                    served.stop();
+                }
+                return Ok((StatusCode::ACCEPTED, Json(plan)).into_response());
+            }
+            // On this thread: it must work when those that answer questions are all kept waiting.
+            served.stop();
+            match stopped.wait().await {
+                Some(Ok(stopped)) => Ok(Json(stopped).into_response()),
+                Some(Err(problem)) => {
+                    let status = StatusCode::INTERNAL_SERVER_ERROR;
+                    Err(Refusal { status, problem: Box::new(problem) })
+                }
+                None => Err(served.misused(&Misuse::Panicked)),
+            }
+        }
+    };
+    api.add(&operation, handler)
+}
+
+async fn plan(served: &Shared) -> Result<StopPlan, Refusal> {
+    ask(served, |served| served.plan_stop()).await.map(|Json(plan)| plan)
+}
+
+/// All of it, with its document at `/openapi.json`, and with an answer to what is no request.
+pub fn router(api: Api, served: &Shared) -> Router {
+    let document = api.document();
+    let describe = move || {
+        let document = document.clone();
+        async move { Json(document) }
+    };
+    let nothing = {
+        let served = Arc::clone(served);
+        move |uri: Uri| async move { served.misused(&Misuse::NoSuchPath(uri.path().to_owned())) }
+    };
+    let not_so = {
+        let served = Arc::clone(served);
+        move |method: Method, uri: Uri| async move {
+            let (method, path) = (method.to_string(), uri.path().to_owned());
+            served.misused(&Misuse::Method { method, path })
+        }
+    };
+    api.router()
+        .route("/openapi.json", axum::routing::get(describe))
+        .fallback(nothing)
+        .method_not_allowed_fallback(not_so)
+}
+
+/// A handler that puts a question and has nothing to say itself.
+fn looking<T: Serialize + Send + 'static>(
+    served: &Shared,
+    question: fn(&dyn Served) -> Result<T, Refusal>,
+) -> impl Fn(Result<Query<NoQuery>, QueryRejection>) -> Answering + Clone + Send + Sync + 'static + use<T>
+{
+    let served = Arc::clone(served);
+    move |query| {
+        let served = Arc::clone(&served);
+        Box::pin(async move {
+            let NoQuery {} = checked(&served, query)?;
+            ask(&served, question).await.map(IntoResponse::into_response)
+        })
+    }
+}
+
+type Answering = std::pin::Pin<Box<dyn Future<Output = Result<Response, Refusal>> + Send>>;
+
+fn checked<T>(served: &Shared, query: Result<Query<T>, QueryRejection>) -> Result<T, Refusal> {
+    let query = query.map_err(|rejection| served.misused(&Misuse::Query(rejection.body_text())));
+    query.map(|Query(query)| query)
+}
+
+/// Puts a question to the array.
+async fn ask<T: Send + 'static>(
+    served: &Shared,
+    question: impl FnOnce(&dyn Served) -> Result<T, Refusal> + Send + 'static,
+) -> Result<Json<T>, Refusal> {
+    let asked = Arc::clone(served);
+    let answer = tokio::task::spawn_blocking(move || question(&*asked));
+    match timeout(ANSWER_DEADLINE, answer).await {
+        Ok(Ok(answer)) => answer.map(Json),
+        Ok(Err(_)) => Err(served.misused(&Misuse::Panicked)),
+        Err(_) => Err(served.misused(&Misuse::Late(ANSWER_DEADLINE.as_secs()))),
+    }
+}
+
+async fn read<T: DeserializeOwned>(body: Body) -> Result<T, Misuse> {
+    let bytes = whole(body).await?;
+    serde_json::from_slice(&bytes).map_err(|error| Misuse::Body(error.to_string()))
+}
+
+/// A body, if it comes in time and is no longer than it may be.
+async fn whole(body: Body) -> Result<Bytes, Misuse> {
+    let body = timeout(BODY_DEADLINE, Limited::new(body, BODY_BYTES_MAX).collect()).await;
+    let body = body.map_err(|_| Misuse::Slow(BODY_DEADLINE.as_secs()))?;
+    match body {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(Misuse::TooLong(BODY_BYTES_MAX)),
+        Err(error) => Err(Misuse::Body(error.to_string())),
+    }
+}

@@ -1,0 +1,279 @@
+//! Connections on a Unix socket: who may, how many at a time, and how long each may take.
+//!
+//! ```text
+//!   listener --accept--> whose is it? --no: told so and closed
+//!                          | yes; many already? the one that has waited longest is cut off
+//!                          v
+//!                        a task for each --head, within the deadline--> routes --> answer, and the next request
+//! ```
+//!
+//! One thread carries all of them (tokio, one runtime, which no byte of the array goes through). It never waits for a
+//! client: not for one that says nothing, not for one that does not read, and a stop waits a moment for answers that are being
+//! made and for nothing else.
+//!
+//! Invariants
+//! - A head has one deadline, however many bytes it comes in `[check: a_byte_now_and_then_is_no_way_to_stay]`.
+//! - Silent clients delay no other `[check: the_longest_silent_makes_room]`.
+//! - A stop waits for no client `[check: a_stop_waits_for_no_client]`.
+//! - Another user is not answered `[check: another_user_is_not_answered]`.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{oneshot, watch};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{sleep, timeout};
+
+use crate::served::{Misuse, PROBLEM_JSON, Served};
+
+/// How long a shortage of the system is given to pass.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Threads that questions are put to the array by, at most: a few, for answers are made in microseconds.
+const ASKING_THREADS_MAX: usize = 4;
+
+/// Headers of a request: curl sends four, a browser fifteen.
+const HEADERS_MAX: usize = 64;
+
+/// What clients may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at a time: more than people and their programs have at once, and few descriptors.
+    pub connections_max: usize,
+    /// How long a client may take for the head of a request, the first and each further one.
+    pub head_deadline: Duration,
+    /// Longest head of a request, in bytes; hyper takes no less than 8 KiB.
+    pub head_bytes_max: usize,
+    /// How long a stop waits for answers that are being made.
+    pub stop_patience: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections_max: 32,
+            head_deadline: Duration::from_secs(5),
+            head_bytes_max: 16 << 10,
+            stop_patience: Duration::from_secs(1),
+        }
+    }
+}
+
+/// A server on a thread of its own; dropped, it ends.
+#[derive(Debug)]
+pub struct Server {
+    end: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Serves at a socket that is listening, and does not wait when it is accepted from. The caller takes its file away.
+    ///
+    /// # Errors
+    /// No thread, or no runtime on it, could be had.
+    pub fn start(
+        listener: OwnedFd,
+        router: Router,
+        served: Arc<dyn Served>,
+        limits: Limits,
+    ) -> io::Result<Self> {
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(ASKING_THREADS_MAX)
+            .thread_name("braid-asked")
+            .build()?;
+        let listener = std::os::unix::net::UnixListener::from(listener);
+        listener.set_nonblocking(true)?;
+        let listener = {
+            let _guard = runtime.enter();
+            UnixListener::from_std(listener)?
+        };
+        let (end, ended) = oneshot::channel();
+        let connections = Connections { router, served, limits, clients: Arc::default() };
+        let thread = std::thread::Builder::new()
+            .name("braid-control".into())
+            .spawn(move || run(runtime, &connections, listener, ended))?;
+        Ok(Self { end: Some(end), thread: Some(thread) })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // A thread that has ended needs no telling.
+        let _ = self.end.take().map(|end| end.send(()));
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the control thread does not panic");
+        }
+    }
+}
+
+fn run(
+    runtime: Runtime,
+    connections: &Connections,
+    listener: UnixListener,
+    ended: oneshot::Receiver<()>,
+) {
+    runtime.block_on(connections.serve(listener, ended));
+    // A question that is kept waiting is not waited for.
+    runtime.shutdown_background();
+}
+
+/// A client that is being served.
+struct Client {
+    task: AbortHandle,
+    /// It has asked something.
+    has_asked: bool,
+}
+
+/// By the order in which they came.
+type Clients = Arc<Mutex<BTreeMap<u64, Client>>>;
+
+fn lock(clients: &Clients) -> MutexGuard<'_, BTreeMap<u64, Client>> {
+    clients.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Connections {
+    router: Router,
+    served: Arc<dyn Served>,
+    limits: Limits,
+    clients: Clients,
+}
+
+impl Connections {
+    async fn serve(&self, listener: UnixListener, mut ended: oneshot::Receiver<()>) {
+        let (ending, ends) = watch::channel(false);
+        let mut tasks = JoinSet::new();
+        let mut number = 0;
+        loop {
+            tokio::select! {
+                _ = &mut ended => break,
+                Some(_) = tasks.join_next() => {}
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => {
+                        if self.is_let_in(&stream) {
+                            self.make_room();
+                            let task = self.connection(number, stream, ends.clone());
+                            let task = tasks.spawn(task);
+                            lock(&self.clients).insert(number, Client { task, has_asked: false });
+                            number += 1;
+                        }
+                    }
+                    // Out of descriptors, or of the kernel's memory; or the client is gone again.
+                    Err(_) => sleep(PAUSE).await,
+                },
+            }
+        }
+        drop(listener);
+        // A client that has asked nothing is not waited for.
+        for client in lock(&self.clients).values().filter(|client| !client.has_asked) {
+            client.task.abort();
+        }
+        ending.send_replace(true);
+        let answered = async { while tasks.join_next().await.is_some() {} };
+        // What is not answered by now is cut off, with the tasks.
+        let _ = timeout(self.limits.stop_patience, answered).await;
+    }
+
+    /// Whether the peer is the user who serves, or root. Another one is told so, if that can be told at once.
+    fn is_let_in(&self, stream: &UnixStream) -> bool {
+        let user = stream.peer_cred().map(|peer| peer.uid());
+        let own = rustix::process::geteuid().as_raw();
+        let stranger = match user {
+            Ok(user) if is_allowed(user, own) => return true,
+            Ok(user) => user,
+            // The peer is gone.
+            Err(_) => return false,
+        };
+        let refusal = self.served.misused(&Misuse::Stranger(stranger));
+        let body = serde_json::to_string(&refusal.problem).expect("it is made of text");
+        let (length, status) = (body.len(), refusal.status);
+        let text = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: {PROBLEM_JSON}\r\nContent-Length: {length}\r\n\
+             Connection: close\r\n\r\n{body}"
+        );
+        // A new connection has room for it.
+        let _ = stream.try_write(text.as_bytes());
+        false
+    }
+
+    /// Room for one more: the one that has waited longest is cut off if there are too many.
+    fn make_room(&self) {
+        let mut clients = lock(&self.clients);
+        if clients.len() < self.limits.connections_max {
+            return;
+        }
+        let silent = clients.iter().find(|(_, client)| !client.has_asked);
+        let oldest = silent.or_else(|| clients.iter().next()).map(|(number, _)| *number);
+        if let Some(client) = oldest.and_then(|oldest| clients.remove(&oldest)) {
+            client.task.abort();
+        }
+    }
+
+    /// One connection, from its first request to its last.
+    fn connection(
+        &self,
+        number: u64,
+        stream: UnixStream,
+        mut ends: watch::Receiver<bool>,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let clients = Arc::clone(&self.clients);
+        let noted = Arc::clone(&clients);
+        let routes = TowerToHyperService::new(self.router.clone());
+        let service = service_fn(move |request| {
+            if let Some(client) = lock(&noted).get_mut(&number) {
+                client.has_asked = true;
+            }
+            routes.call(request)
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.limits.head_deadline)
+            .max_buf_size(self.limits.head_bytes_max)
+            .max_headers(HEADERS_MAX)
+            .serve_connection(TokioIo::new(stream), service);
+        async move {
+            let mut connection = std::pin::pin!(connection);
+            let ended = ends.wait_for(|ends| *ends);
+            let is_over = tokio::select! {
+                // What a client does wrong is its own affair.
+                _ = connection.as_mut() => true,
+                _ = ended => false,
+            };
+            if !is_over {
+                connection.as_mut().graceful_shutdown();
+                let _ = connection.await;
+            }
+            lock(&clients).remove(&number);
+        }
+    }
+}
+
+/// Whether a user may use the socket of another.
+fn is_allowed(user: u32, own: u32) -> bool {
+    user == own || user == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_allowed;
+
+    #[test]
+    fn only_the_same_user_and_root_are_allowed() {
+        for (user, own, allowed) in
+            [(0, 0, true), (1000, 1000, true), (0, 1000, true), (1000, 0, false), (7, 8, false)]
+        {
+            assert_eq!(is_allowed(user, own), allowed, "{user} {own}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! How far a job is: what is under way, what is to be asked for again, and up to where all is done.
+
+use std::collections::BTreeMap;
+
+/// A run of sectors, in the job's own unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+/// Goes from the first sector to the last; several runs may be under way, and end in any order.
+#[derive(Debug)]
+pub(super) struct Cursor {
+    next: u64,
+    end: u64,
+    /// By where they start: where they end.
+    under_way: BTreeMap<u64, u64>,
+    /// They came back undone.
+    again: BTreeMap<u64, u64>,
+}
+
+impl Cursor {
+    pub(super) fn new(from: u64, end: u64) -> Self {
+        let next = from.min(end);
+        Self { next, end, under_way: BTreeMap::new(), again: BTreeMap::new() }
+    }
+
+    /// A run that came back undone.
+    pub(super) fn to_repeat(&self) -> Option<Run> {
+        let (&start, &end) = self.again.first_key_value()?;
+        Some(Run { start, end })
+    }
+
+    /// The next sector that was never asked for.
+    pub(super) fn next(&self) -> Option<u64> {
+        (self.next < self.end).then_some(self.next)
+    }
+
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// It is being asked for.
+    pub(super) fn begin(&mut self, run: Run) {
+        assert!(run.start < run.end && run.end <= self.end, "a run lies inside");
+        if self.again.remove(&run.start).is_none() {
+            assert_eq!(run.start, self.next, "runs are asked for in order");
+            self.next = run.end;
+        }
+        let before = self.under_way.insert(run.start, run.end);
+        assert!(before.is_none(), "a run is under way once");
+    }
+
+    pub(super) fn is_done(&mut self, start: u64) {
+        self.under_way.remove(&start).expect("it was under way");
+    }
+
+    /// It is to be asked for again.
+    pub(super) fn is_undone(&mut self, start: u64) {
+        let end = self.under_way.remove(&start).expect("it was under way");
+        self.again.insert(start, end);
+    }
+
+    /// Nothing is there for the sectors up to `end`.
+    pub(super) fn skip(&mut self, end: u64) {
+        self.next = end.min(self.end);
+    }
+
+    pub(super) fn under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// Up to where all is done.
+    pub(super) fn done(&self) -> u64 {
+        let first = |runs: &BTreeMap<u64, u64>| runs.first_key_value().map(|(start, _)| *start);
+        let open = first(&self.under_way).into_iter().chain(first(&self.again));
+        open.chain([self.next]).min().expect("there is a next")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(start: u64, end: u64) -> Run {
+        Run { start, end }
+    }
+
+    #[test]
+    fn a_cursor_is_done_up_to_the_first_that_is_not() {
+        let mut cursor = Cursor::new(8, 40);
+        for start in [8, 16, 24] {
+            cursor.begin(run(start, start + 8));
+        }
+        cursor.is_done(16);
+        assert_eq!((cursor.done(), cursor.under_way()), (8, 2));
+        cursor.is_done(8);
+        assert_eq!(cursor.done(), 24);
+        cursor.is_undone(24);
+        assert_eq!((cursor.done(), cursor.under_way()), (24, 0), "it came back undone");
+        assert_eq!(cursor.to_repeat(), Some(run(24, 32)));
+        cursor.begin(run(24, 32));
+        assert_eq!(cursor.to_repeat(), None);
+        assert_eq!(cursor.next(), Some(32), "what is repeated is not what comes next");
+        cursor.begin(run(32, 40));
+        cursor.is_done(32);
+        assert_eq!(cursor.done(), 24);
+        cursor.is_done(24);
+        assert_eq!((cursor.done(), cursor.next()), (40, None));
+    }
+
+    #[test]
+    fn what_is_not_there_is_skipped() {
+        let mut cursor = Cursor::new(0, 24);
+        cursor.begin(run(0, 8));
+        cursor.skip(100);
+        assert_eq!((cursor.done(), cursor.next()), (0, None));
+        cursor.is_done(0);
+        assert_eq!(cursor.done(), 24);
+    }
+
+    #[test]
+    fn a_job_that_begins_at_its_end_is_done() {
+        let cursor = Cursor::new(50, 40);
+        assert_eq!((cursor.done(), cursor.next(), cursor.end()), (40, None, 40));
+    }
+}

@@ -1,0 +1,95 @@
+//! Jobs: what goes over the whole array for no client, one at a time.
+//!
+//! ```text
+//!                       Begin                        every sector done, saved
+//!   what is amiss ───────────────▶ a cursor moves ──────────────────────────────▶ completed
+//!   (chosen anew each time)            │    ▲                │
+//!                                 Work │    │ WorkDone       │ a target is lost, the array stops, nothing can be made of it
+//!                                      ▼    │                ▼
+//!                                    shards: bands        aborted; what was saved counts
+//! ```
+//!
+//! | job      | cursor counts      | target                    | saved in superblocks as       |
+//! |----------|--------------------|---------------------------|-------------------------------|
+//! | resync   | md's resync offset | parity, or copies         | `resync_offset`, when clean   |
+//! | recovery | member sectors     | members not recovered yet | each target's `recovery_offset` |
+//! | check    | as resync          | nothing                   | nothing                       |
+//!
+//! # Invariants
+//! - An offset is never ahead of what is on the members: it is taken from the cursor when a flush begins, and counts when
+//!   that flush has ended well [check: an_offset_counts_when_it_was_flushed].
+//! - A sector is done when the shard said so, and all before it are [check: a_cursor_is_done_up_to_the_first_that_is_not].
+//! - While work is out no other job begins: what it says is of this job
+//!   [check: a_job_ends_when_its_work_is_back].
+//!
+//! How much a job may ask for at a time is for a driver to say, who knows what clients feel ([`JobAllowance`]); without such a
+//! driver it is as much as shards take.
+//!
+//! Resync comes before recovery: while redundancy does not agree, a member that is made from it may be made wrong.
+
+mod allowance;
+mod cursor;
+mod decide;
+mod machine;
+
+pub use allowance::{JobAllowance, JobFlow, Passed};
+pub(super) use decide::{Action as JobAction, decide as decide_job};
+pub(super) use machine::{Ground, Jobs, Saved};
+
+/// What a job does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobKind {
+    /// Makes redundancy agree after an unclean stop, or after the array was made.
+    Resync,
+    /// Makes what members that came are to hold.
+    Recovery,
+    /// Reads everything and counts where redundancy does not agree; changes nothing.
+    Check,
+}
+
+/// How a job ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobEnd {
+    /// All of it is done.
+    Completed,
+    /// It was told to end, or the array stops or takes no writes; it goes on where it was.
+    Interrupted,
+    /// The member that it was for is lost.
+    TargetLost,
+    /// Too much of a band cannot be read to make the rest.
+    Unreadable,
+    /// A member did not take what it was to be written, and yet is not lost: there was no space.
+    Unwritten,
+}
+
+/// How far a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobProgress {
+    /// Which.
+    pub kind: JobKind,
+    /// Sectors that were done when it began, in its own unit (see the table above).
+    pub from: u64,
+    /// Sectors up to which all is done.
+    pub done: u64,
+    /// Sectors up to which it goes.
+    pub end: u64,
+    /// Sectors that differed from what the others say, so far: of parity, or of copies.
+    pub differing: u64,
+    /// Sectors that were written to members, so far.
+    pub written: u64,
+    /// It waits until it is told to go on.
+    pub paused: bool,
+}
+
+/// What a person may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobRequest {
+    /// Check everything, once no other job is left.
+    Check,
+    /// End a check that waits or runs.
+    EndCheck,
+    /// No job begins or goes on until [`JobRequest::Resume`].
+    Pause,
+    /// Jobs go on; one that could not be finished is tried again.
+    Resume,
+}

@@ -1,0 +1,445 @@
+//! The work that is under way, and carrying its decisions out.
+
+use std::collections::VecDeque;
+
+use braid_geometry::{LogicalSector, MemberSector, MirrorGeometry, Slot};
+use braid_hooks::{Mark, reached};
+use smallvec::SmallVec;
+
+use super::super::decide::Range;
+use super::decide::{Action, Copies, Facts, Phase, decide};
+use crate::array::Gate;
+use crate::buffer::{BlockIndex, Buffer};
+use crate::computation::{Computation, ComputationId, Step};
+use crate::context::Common;
+use crate::effect::{FaultKind, MemberFault, MemberOperation};
+use crate::ids::IoId;
+use crate::request::{LockKey, RangeLock};
+use crate::sectors::SectorSet;
+use crate::work::{Class, Outcome, Task, Work};
+
+/// Works under way at once; more wait. Each has a block for every copy.
+const PLACES: u32 = 4;
+
+/// One copy of the run.
+#[derive(Clone, Copy, Debug)]
+struct Copy {
+    slot: Slot,
+    start: MemberSector,
+    state: State,
+    /// What it is to be written.
+    lacks: SectorSet,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It was not read, and need not be.
+    Unread,
+    /// Its block holds what its member holds.
+    Read,
+    /// It could not be read.
+    Failed(FaultKind),
+}
+
+/// One place for work.
+#[derive(Debug)]
+struct Place {
+    /// None while it is free.
+    work: Option<Work>,
+    /// First sector of the run, and how many.
+    at: u64,
+    sectors: u32,
+    /// First sector behind the work.
+    end: u64,
+    range: Range,
+    phase: Phase,
+    outstanding: u32,
+    copies: SmallVec<[Copy; 4]>,
+    /// Sectors that were written, over all runs.
+    written: u32,
+    /// Sectors that differed, over all runs.
+    differing: u32,
+    is_missed: bool,
+}
+
+/// What the work on a mirror uses, and is not its own.
+pub(in super::super) struct Around<'a> {
+    pub(in super::super) common: &'a mut Common,
+    pub(in super::super) geometry: &'a MirrorGeometry,
+    pub(in super::super) lock: &'a mut RangeLock,
+    /// Names a request to the member in a slot as that of a place.
+    pub(in super::super) submitted: &'a mut dyn FnMut(u32, Slot) -> IoId,
+}
+
+/// The background work of one mirror.
+#[derive(Debug)]
+pub(in super::super) struct Background {
+    places: Box<[Place]>,
+    asked: VecDeque<Work>,
+    /// The first block of its own in the arena, and how long each is.
+    first_block: u32,
+    block_sectors: u32,
+    copies: u16,
+    /// Locks that ended work has given to others.
+    pub(in super::super) granted: Vec<LockKey>,
+}
+
+impl Place {
+    fn free() -> Self {
+        Self {
+            work: None,
+            at: 0,
+            sectors: 0,
+            end: 0,
+            range: Range::NotAsked,
+            phase: Phase::Read,
+            outstanding: 0,
+            copies: SmallVec::new(),
+            written: 0,
+            differing: 0,
+            is_missed: false,
+        }
+    }
+
+    fn task(&self) -> Task {
+        self.work.expect("a place that works has work").task
+    }
+
+    fn copy_mut(&mut self, slot: Slot) -> &mut Copy {
+        self.copies.iter_mut().find(|copy| copy.slot == slot).expect("a copy of the run")
+    }
+
+    /// Whether copies of the run are alike but for those that are being recovered.
+    fn agrees(&self, common: &Common) -> bool {
+        let end = self.at + u64::from(self.sectors);
+        end <= common.view.resync_offset && common.view.gate != Gate::Broken
+    }
+
+    fn can_be_read(&self, common: &Common, copy: &Copy) -> bool {
+        let sectors = u64::from(self.sectors);
+        copy.state == State::Unread
+            && common.view.readable(copy.slot, copy.start, sectors).is_some()
+    }
+
+    /// The copies to be read next: all that can be for a comparison, else one.
+    fn to_read(&self, common: &Common) -> SmallVec<[Slot; 4]> {
+        let can_be_read = self.copies.iter().filter(|copy| self.can_be_read(common, copy));
+        let is_read = self.copies.iter().any(|copy| copy.state == State::Read);
+        match self.task() {
+            Task::Compare | Task::Resync => can_be_read.map(|copy| copy.slot).collect(),
+            Task::Recover if is_read => SmallVec::new(),
+            Task::Recover => {
+                let best = can_be_read.min_by_key(|copy| common.clocks.sits_out(copy.slot));
+                best.map(|copy| copy.slot).into_iter().collect()
+            }
+        }
+    }
+
+    /// Whether a copy that goes before those that were read could not be read as a whole: another part of it may be.
+    fn is_divisible(&self, common: &Common) -> bool {
+        let mut before = self.copies.iter().take_while(|copy| copy.state != State::Read);
+        let is_bad = before.any(|copy| copy.state == State::Failed(FaultKind::Media));
+        self.sectors > 1 && !self.agrees(common) && is_bad
+    }
+
+    fn facts(&self, common: &Common) -> Facts {
+        let read = self.copies.iter().filter(|copy| copy.state == State::Read).count();
+        let copies = match () {
+            () if self.phase != Phase::Read || self.range != Range::Locked => Copies::Lacking,
+            () if !self.to_read(common).is_empty() => Copies::Lacking,
+            () if self.is_divisible(common) => Copies::Divisible,
+            () if read == 0 => Copies::Unreadable,
+            () if read == 1 => Copies::One,
+            () => Copies::Several,
+        };
+        Facts { outstanding: self.outstanding > 0, range: self.range, phase: self.phase, copies }
+    }
+}
+
+impl Background {
+    pub(in super::super) fn new(
+        geometry: &MirrorGeometry,
+        first_block: u32,
+        block_sectors: u32,
+    ) -> Self {
+        Self {
+            places: (0..PLACES).map(|_| Place::free()).collect(),
+            asked: VecDeque::new(),
+            first_block,
+            block_sectors,
+            copies: geometry.copies(),
+            granted: Vec::new(),
+        }
+    }
+
+    /// Blocks that it needs.
+    pub(in super::super) fn blocks(&self) -> u32 {
+        PLACES * u32::from(self.copies)
+    }
+
+    /// The class of the work at a place.
+    pub(in super::super) fn class_of(&self, place: u32) -> Option<Class> {
+        self.places[place as usize].work.map(|work| work.class)
+    }
+
+    /// Work is to be done when there is a place for it.
+    pub(in super::super) fn ask(&mut self, around: &mut Around<'_>, work: Work) {
+        self.asked.push_back(work);
+        self.begin(around);
+    }
+
+    fn begin(&mut self, around: &mut Around<'_>) {
+        while let Some(place) = self.places.iter().position(|place| place.work.is_none())
+            && let Some(work) = self.asked.pop_front()
+        {
+            reached(Mark::WorkBegins);
+            let capacity = around.geometry.capacity_sectors();
+            let end = work.start + u64::from(work.sectors);
+            assert!(work.sectors <= self.block_sectors, "a block has room for it");
+            assert!(end <= capacity, "work lies inside the array");
+            let free = Place { work: Some(work), at: work.start, end, ..Place::free() };
+            self.places[place] = free;
+            let place = u32::try_from(place).expect("a few places");
+            self.aim(around, place, self.block_sectors);
+            self.step(around, place);
+        }
+    }
+
+    /// The run begins at the place's sector, and is as long as it may be, at most `sectors`.
+    fn aim(&mut self, around: &Around<'_>, number: u32, sectors: u32) {
+        let view = &around.common.view;
+        let place = &mut self.places[number as usize];
+        let start = LogicalSector(place.at);
+        let whole = around.geometry.contiguous_sectors(start).min(place.end - place.at);
+        let mut run = whole.min(u64::from(sectors));
+        let copies = (0..around.geometry.copies()).map(|copy| around.geometry.copy(start, copy));
+        let copies: SmallVec<[(Slot, MemberSector); 4]> = copies.collect();
+        // Up to where a bad block begins or ends: the next copy may be believed there.
+        for (slot, start) in &copies {
+            run = view.readable_alike(*slot, *start, run);
+        }
+        place.sectors = u32::try_from(run).expect("no more than a block");
+        let unread =
+            |(slot, start)| Copy { slot, start, state: State::Unread, lacks: SectorSet::EMPTY };
+        place.copies = copies.into_iter().map(unread).collect();
+        place.phase = Phase::Read;
+    }
+
+    fn step(&mut self, around: &mut Around<'_>, number: u32) {
+        while self.places[number as usize].work.is_some() {
+            match decide(&self.places[number as usize].facts(around.common)) {
+                Action::Wait => return,
+                Action::Lock => self.lock(around, number),
+                Action::Read => self.read(around, number),
+                Action::Halve => {
+                    let sectors = self.places[number as usize].sectors;
+                    self.aim(around, number, sectors / 2);
+                }
+                Action::Refuse => {
+                    reached(Mark::WorkRefused);
+                    self.end(around, number, Outcome::Unreadable);
+                }
+                Action::Compare => self.compare(around, number),
+                Action::Write => self.write(around, number),
+                Action::Next => self.next(around, number),
+            }
+        }
+    }
+
+    /// The whole of the work is locked at once: it is short, and its runs are not told apart by a client.
+    fn lock(&mut self, around: &mut Around<'_>, number: u32) {
+        let place = &mut self.places[number as usize];
+        let is_free =
+            around.lock.acquire(LockKey(u64::from(number)), place.at, place.end - place.at);
+        place.range = if is_free { Range::Locked } else { Range::Waiting };
+    }
+
+    /// A range that was waited for is held by the place with this name.
+    pub(in super::super) fn grant(&mut self, around: &mut Around<'_>, key: LockKey) {
+        let number = u32::try_from(key.0).expect("places are numbered from 0");
+        self.places[number as usize].range = Range::Locked;
+        self.step(around, number);
+    }
+
+    fn block(&self, number: u32, copy: usize) -> Buffer {
+        let copy = u32::try_from(copy).expect("a few copies");
+        let block = BlockIndex(self.first_block + number * u32::from(self.copies) + copy);
+        Buffer::Block { block, offset_sectors: 0 }
+    }
+
+    fn submit(
+        &mut self,
+        around: &mut Around<'_>,
+        (number, slot): (u32, Slot),
+        (start, sectors): (MemberSector, u32),
+        operation: MemberOperation,
+    ) {
+        let id = (around.submitted)(number, slot);
+        self.places[number as usize].outstanding += 1;
+        around.common.submit((id, slot), (start, sectors), operation);
+    }
+
+    fn read(&mut self, around: &mut Around<'_>, number: u32) {
+        let place = &self.places[number as usize];
+        let (slots, sectors) = (place.to_read(around.common), place.sectors);
+        for index in 0..self.copies {
+            let copy = self.places[number as usize].copies[usize::from(index)];
+            if slots.contains(&copy.slot) {
+                let buffer = self.block(number, usize::from(index));
+                let operation = MemberOperation::Read { buffer };
+                self.submit(around, (number, copy.slot), (copy.start, sectors), operation);
+            }
+        }
+    }
+
+    /// The copy that is believed: the first, in the order of copies, that was read.
+    fn believed(&self, number: u32) -> usize {
+        let copies = &self.places[number as usize].copies;
+        let is_read = |copy: &Copy| copy.state == State::Read;
+        copies.iter().position(is_read).expect("one was read")
+    }
+
+    fn compare(&mut self, around: &mut Around<'_>, number: u32) {
+        let believed = self.believed(number);
+        let (place, source) = (&self.places[number as usize], self.block(number, believed));
+        let mut computation = around.common.blank_computation(ComputationId(u64::from(number)));
+        for (index, _) in others(place, believed) {
+            let target = self.block(number, index);
+            let sectors = place.sectors;
+            let into = u16::try_from(index).expect("a few copies");
+            computation.steps.push(Step::XorInto { target, source, sectors });
+            computation.steps.push(Step::Find { unit: target, offset: 0, sectors, into });
+        }
+        let place = &mut self.places[number as usize];
+        place.outstanding += 1;
+        place.phase = Phase::Compared;
+        around.common.submit_computation(computation);
+    }
+
+    /// A comparison has ended: `found` is what of each copy differs.
+    pub(in super::super) fn computation_done(
+        &mut self,
+        around: &mut Around<'_>,
+        computation: &Computation,
+    ) {
+        let number = u32::try_from(computation.id.0).expect("places are numbered from 0");
+        let believed = self.believed(number);
+        let place = &mut self.places[number as usize];
+        assert!(place.outstanding == 1 && place.phase == Phase::Compared, "it was asked for");
+        place.outstanding = 0;
+        for index in (0..place.copies.len()).filter(|index| *index != believed) {
+            let differs = computation.found.get(index).copied().unwrap_or_default();
+            if !differs.is_empty() {
+                reached(Mark::CopiesDiffer);
+                place.differing += differs.sectors();
+                place.copies[index].lacks = differs;
+            }
+        }
+        self.step(around, number);
+    }
+
+    /// Writes the copies that differ, could not be read, or are being recovered.
+    fn write(&mut self, around: &mut Around<'_>, number: u32) {
+        let believed = self.believed(number);
+        let place = &mut self.places[number as usize];
+        place.phase = Phase::Written;
+        let (task, whole) = (place.task(), SectorSet::run(0, place.sectors));
+        if task == Task::Compare {
+            return;
+        }
+        let end = |copy: &Copy| copy.start.0 + u64::from(place.sectors);
+        let view = &around.common.view;
+        let mut targets: SmallVec<[Copy; 4]> = SmallVec::new();
+        for copy in &place.copies {
+            let Some(member) = view.member(copy.slot) else { continue };
+            let is_recovered = end(copy) <= member.recovered_sectors;
+            let lacks = match (task, copy.state) {
+                (Task::Recover, _) if is_recovered => SectorSet::EMPTY,
+                (Task::Recover, _) => whole,
+                (_, State::Failed(FaultKind::Media)) => whole,
+                // A log says that it cannot be read. It can be written, and is to hold what the others do.
+                (_, State::Unread) if is_recovered => whole,
+                _ => copy.lacks,
+            };
+            targets.push(Copy { lacks, ..*copy });
+        }
+        if !around.common.may_repair() {
+            place.is_missed |= targets.iter().any(|copy| !copy.lacks.is_empty());
+            return;
+        }
+        let Buffer::Block { block, .. } = self.block(number, believed) else {
+            unreachable!("background work has blocks")
+        };
+        for copy in targets {
+            for extent in copy.lacks.extents() {
+                let buffer = Buffer::Block { block, offset_sectors: extent.offset };
+                let start = MemberSector(copy.start.0 + u64::from(extent.offset));
+                let operation = MemberOperation::Write { buffer, durable: false };
+                self.places[number as usize].written += extent.sectors;
+                self.submit(around, (number, copy.slot), (start, extent.sectors), operation);
+            }
+        }
+    }
+
+    /// A request has ended.
+    pub(in super::super) fn io_done(
+        &mut self,
+        around: &mut Around<'_>,
+        (number, slot): (u32, Slot),
+        result: Result<(), MemberFault>,
+    ) {
+        let place = &mut self.places[number as usize];
+        assert!(place.outstanding > 0 && place.work.is_some(), "the request was of this work");
+        place.outstanding -= 1;
+        match (place.phase, result) {
+            (Phase::Read, Ok(())) => place.copy_mut(slot).state = State::Read,
+            (Phase::Read, Err(fault)) => {
+                place.copy_mut(slot).state = State::Failed(fault.kind);
+                around.common.note_read_fault(slot, fault);
+            }
+            (Phase::Written, Ok(())) => around.common.note_written(slot),
+            (Phase::Written, Err(fault)) => {
+                around.common.note_written(slot);
+                place.is_missed = true;
+                // What finds no space costs the work, not the member.
+                let is_in = around.common.still_in(slot, fault.cause.member);
+                if fault.kind != FaultKind::NoSpace && is_in {
+                    around.common.report_failed(fault);
+                }
+            }
+            (Phase::Compared, _) => unreachable!("nothing is asked of members meanwhile"),
+        }
+        self.step(around, number);
+    }
+
+    /// The run is done: the next one, or the end.
+    fn next(&mut self, around: &mut Around<'_>, number: u32) {
+        let place = &mut self.places[number as usize];
+        place.at += u64::from(place.sectors);
+        if place.at < place.end {
+            return self.aim(around, number, self.block_sectors);
+        }
+        let outcome = match place.task() {
+            Task::Compare => Outcome::CopiesCompared { differing: place.differing },
+            Task::Resync | Task::Recover if place.is_missed => Outcome::Unwritten,
+            Task::Resync | Task::Recover => Outcome::Done { written: place.written },
+        };
+        self.end(around, number, outcome);
+    }
+
+    fn end(&mut self, around: &mut Around<'_>, number: u32, outcome: Outcome) {
+        let place = std::mem::replace(&mut self.places[number as usize], Place::free());
+        assert!(place.outstanding == 0 && place.range == Range::Locked, "nothing of it is out");
+        let work = place.work.expect("it worked");
+        self.granted.extend(around.lock.release(LockKey(u64::from(number))));
+        around.common.work_done(work.id, outcome);
+        self.begin(around);
+    }
+}
+
+/// The copies beside the believed one that were read.
+fn others(place: &Place, believed: usize) -> impl Iterator<Item = (usize, &Copy)> {
+    let is_other =
+        move |(index, copy): &(usize, &Copy)| *index != believed && copy.state == State::Read;
+    place.copies.iter().enumerate().filter(is_other)
+}

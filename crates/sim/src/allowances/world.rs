@@ -1,0 +1,90 @@
+//! What the world allows jobs, and whether they keep to it.
+
+use braid_engine::array::JobAllowance;
+use braid_engine::work::{Class, Work};
+
+use super::Allowances;
+use crate::chances::Purpose;
+use crate::cut::Kind;
+use crate::fault::{Fault, Mishap};
+use crate::world::World;
+
+/// Ordinals among the faults of a cycle: behind those of background work.
+const FIRST_ORDINAL: u64 = 5000;
+
+/// Runs, of a hundred, in which a driver says how much jobs may ask for.
+const PERCENT: u64 = 40;
+
+impl World {
+    /// Adds it to the plan of a run of about `steps` steps from `now` on.
+    pub(crate) fn plan_allowances(&mut self, (now, steps): (u64, u64)) {
+        let mut random = self.chances.of(Purpose::Allowances, 0);
+        if !random.chance(PERCENT) {
+            return;
+        }
+        let step = now + *random.pick(&[0, steps / 8]);
+        let mishap = Mishap::AllowsLittle { seed: random.next() };
+        if !self.chances.leaves_out(Kind::Fault, FIRST_ORDINAL) {
+            let fault = Fault { step, disk: 0, mishap, ordinal: FIRST_ORDINAL };
+            self.engine.plan.faults.push(fault);
+        }
+    }
+
+    /// From now on jobs may ask for little; for nothing yet.
+    pub(crate) fn allow_little(&mut self, seed: u64) {
+        self.engine.allowances = Some(Allowances::new(seed));
+        self.allow(JobAllowance::default());
+    }
+
+    /// The driver's word, now and then.
+    pub(crate) fn allow_now_and_then(&mut self) {
+        let Some(allowances) = &mut self.engine.allowances else { return };
+        if allowances.random.below(allowances.one_in) == 0 {
+            self.allow_some();
+        }
+    }
+
+    /// Nothing else can happen: the driver is late, but it comes. True if the job has asked for more.
+    pub(crate) fn allow_at_last(&mut self) -> bool {
+        let machines = &self.engine.machines;
+        if self.engine.allowances.is_none() || machines.array.job().is_none() {
+            return false;
+        }
+        let before = machines.array.job_flow();
+        // It may be that it allows nothing a few times.
+        for _ in 0..10 {
+            self.allow_some();
+        }
+        self.engine.machines.array.job_flow() != before
+    }
+
+    fn allow_some(&mut self) {
+        let Some(allowances) = &mut self.engine.allowances else { return };
+        let Allowances { random, most_sectors, .. } = allowances;
+        let mut portion = || if random.chance(40) { 0 } else { 1 + random.below(*most_sectors) };
+        let allowance = JobAllowance { idle_sectors: portion(), owed_sectors: portion() };
+        self.allow(allowance);
+    }
+
+    fn allow(&mut self, allowance: JobAllowance) {
+        let Some(allowances) = &mut self.engine.allowances else { return };
+        allowances.left = allowance;
+        let JobAllowance { idle_sectors, owed_sectors } = allowance;
+        self.note("allowed", [idle_sectors, owed_sectors, 0]);
+        self.engine.machines.array.handle_job_allowance(self.clock.now, allowance);
+        self.drain_array();
+    }
+
+    /// A job asks for work: it may.
+    pub(crate) fn check_allowed(&mut self, work: &Work) {
+        let Some(allowances) = &mut self.engine.allowances else { return };
+        let JobAllowance { idle_sectors, owed_sectors } = &mut allowances.left;
+        let left = match work.class {
+            Class::Idle => idle_sectors,
+            Class::BestEffort => owed_sectors,
+        };
+        assert!(*left > 0, "more is asked for than is allowed: {work:?}");
+        *left = left.saturating_sub(u64::from(work.sectors));
+        self.tally.count("work-allowed");
+    }
+}

@@ -1,0 +1,251 @@
+//! Jobs: arrays that become whole while clients go on.
+
+use braid_engine::array::{JobEnd, JobKind, JobRequest, Notice};
+use braid_geometry::{ChunkRow, Geometry, Level, Slot};
+
+use super::for_seeds;
+use super::scene::{CHUNKS, Scene, design, redundant_designs};
+use super::script::{Mix, Script};
+use crate::content::{SECTOR, bytes, image};
+use crate::fault::Mishap;
+use crate::open;
+use crate::random::Random;
+
+/// A scene in which jobs run by themselves.
+fn busy(design: crate::create::Design, seed: u64) -> Scene {
+    let mut scene = Scene::new(design, seed);
+    scene.manner.jobs_paused = false;
+    scene
+}
+
+fn ended(story: &Script, kind: JobKind) -> Option<JobEnd> {
+    story.world.engine.notices.iter().rev().find_map(|notice| match notice {
+        Notice::JobEnded { progress, end } if progress.kind == kind => Some(*end),
+        _ => None,
+    })
+}
+
+/// The scene of an array with one member that is being recovered.
+fn recovering(design: crate::create::Design, seed: u64) -> (Scene, usize) {
+    let mut scene = busy(design, seed);
+    let mut random = Random::new(seed);
+    let disk = random.below(u64::from(design.slots)) as usize;
+    let sectors = design.rows * u64::from(design.chunk_sectors);
+    scene.recovering = Some((disk, random.below(sectors)));
+    (scene, disk)
+}
+
+/// An array stayed degraded for ever.
+#[test]
+fn a_member_that_holds_not_all_comes_to_hold_all() {
+    for_seeds(3, |seed| {
+        let designs = redundant_designs(CHUNKS[seed as usize % 3]);
+        for (index, design) in designs.into_iter().enumerate() {
+            let (scene, disk) = recovering(design, 3_100_000 + seed * 100 + index as u64);
+            let mut story = scene.open();
+            story.run(&Mix::ALL);
+            story.rest();
+            assert_eq!(ended(&story, JobKind::Recovery), Some(JobEnd::Completed));
+            let id = story.member(disk);
+            assert!(story.heard(
+                |notice| matches!(notice, Notice::Recovered { member, .. } if *member == id)
+            ));
+            story.ends_well();
+        }
+    });
+}
+
+/// A driver that allows little, and late, does not keep a job from its end.
+#[test]
+fn a_job_ends_however_little_it_is_allowed() {
+    for_seeds(8, |seed| {
+        let designs = redundant_designs(CHUNKS[seed as usize % 3]);
+        for (index, design) in designs.into_iter().enumerate() {
+            let (mut scene, disk) = recovering(design, 3_500_000 + seed * 100 + index as u64);
+            scene.recovering = Some((disk, 0));
+            let mut story = scene.open();
+            // Before it begins: it would ask for all of so small an array at once.
+            story.world.allow_little(seed);
+            story.run(&Mix::ALL);
+            story.rest();
+            assert_eq!(ended(&story, JobKind::Recovery), Some(JobEnd::Completed));
+            assert!(story.world.tally.of("work-allowed") > 0, "it was asked for as allowed");
+            story.ends_well();
+        }
+    });
+}
+
+/// What the members of a slot hold of parity is garbage, as after a crash.
+fn scramble_parity(story: &mut Script) {
+    let world = &mut story.world;
+    let Geometry::Stripe(stripe) = world.geometry.clone() else { return };
+    let mut random = Random::new(7);
+    for row in (0..stripe.rows()).map(ChunkRow).filter(|_| random.chance(60)) {
+        let map = stripe.row_map(row);
+        for slot in [Some(map.p_slot()), map.q_slot()].into_iter().flatten() {
+            let start = world.taint.data_offset + stripe.row_start(row).0;
+            let garbage = vec![0xEE; stripe.chunk_sectors() as usize * SECTOR];
+            world.disks[slot.index()].put(start, &garbage, true);
+        }
+    }
+}
+
+/// After a crash parity stayed in doubt for ever.
+#[test]
+fn redundancy_that_was_in_doubt_comes_to_agree() {
+    for_seeds(3, |seed| {
+        let designs = redundant_designs(CHUNKS[seed as usize % 3]);
+        for (index, design) in designs.into_iter().enumerate() {
+            let mut scene = busy(design, 3_200_000 + seed * 100 + index as u64);
+            scene.resync_offset = 0;
+            scene.manner.jobs_paused = true;
+            let mut story = scene.open();
+            scramble_parity(&mut story);
+            story.request(JobRequest::Resume);
+            story.run(&Mix::ALL);
+            story.rest();
+            assert_eq!(ended(&story, JobKind::Resync), Some(JobEnd::Completed));
+            story.ends_well();
+        }
+    });
+}
+
+/// Power is cut anywhere in a job: what superblocks count as done is done.
+#[test]
+fn an_offset_is_never_ahead_of_the_disks() {
+    for_seeds(4, |seed| {
+        let designs = redundant_designs(CHUNKS[seed as usize % 3]);
+        for (index, design) in designs.into_iter().enumerate() {
+            let seed = 3_300_000 + seed * 100 + index as u64;
+            let (scene, _) = recovering(design, seed);
+            let mut story = scene.open();
+            let mut random = Random::new(seed);
+            for _ in 0..random.below(400) {
+                story.step(false);
+            }
+            story.loses_power();
+        }
+    });
+}
+
+/// The other kind of end: an orderly stop saves what is done, and the next start goes on there.
+#[test]
+fn a_job_goes_on_after_a_stop_where_it_was() {
+    for_seeds(20, |seed| {
+        let (mut scene, disk) = recovering(design(Level::Raid5, 2, 8, 4, 200), seed);
+        scene.recovering = Some((disk, 0));
+        let mut story = scene.open();
+        for _ in 0..2000 {
+            story.step(false);
+        }
+        let job = story.world.engine.machines.array.job();
+        let done = job.map_or(u64::MAX, |job| job.done);
+        assert!(done > 0, "it has begun");
+        assert!(story.stop(), "it stops clean");
+        let superblock = story.world.superblock_on(disk).expect("it is there");
+        let saved = superblock.device.recovery_offset_sectors;
+        assert!(saved.is_none_or(|saved| saved >= done), "{saved:?}, and {done} was done");
+    });
+}
+
+/// While one member is recovered another one is lost.
+#[test]
+fn a_second_loss_does_not_end_a_recovery() {
+    for_seeds(20, |seed| {
+        let (mut scene, disk) = recovering(design(Level::Raid6, 2, 8, 5, 60), seed);
+        scene.recovering = Some((disk, 0));
+        let mut story = scene.open();
+        story.plan(30 + seed * 10, (disk + 2) % 5, Mishap::Dies);
+        story.run(&Mix::ALL);
+        story.rest();
+        assert_eq!(ended(&story, JobKind::Recovery), Some(JobEnd::Completed));
+        story.ends_well();
+    });
+}
+
+/// The member that is being recovered is lost itself.
+#[test]
+fn a_recovery_whose_target_is_lost_ends() {
+    for_seeds(20, |seed| {
+        let (mut scene, disk) = recovering(design(Level::Raid5, 2, 8, 4, 60), seed);
+        scene.recovering = Some((disk, 0));
+        let mut story = scene.open();
+        story.plan(5 + seed * 3, disk, Mishap::Dies);
+        story.run(&Mix::ALL);
+        story.rest();
+        assert_eq!(ended(&story, JobKind::Recovery), Some(JobEnd::TargetLost));
+        assert!(story.is_out(disk));
+        story.ends_well();
+    });
+}
+
+/// A check of an array that is as it should be finds nothing; of one with a rotten sector, that one.
+#[test]
+fn a_check_finds_what_differs_and_nothing_else() {
+    for_seeds(3, |seed| {
+        let designs = redundant_designs(CHUNKS[seed as usize % 3]);
+        for (index, design) in designs.into_iter().enumerate() {
+            let scene = busy(design, 3_400_000 + seed * 100 + index as u64);
+            let mut story = scene.open();
+            story.request(JobRequest::Check);
+            story.run(&Mix::ALL);
+            story.rest();
+            assert_eq!(found(&story), Some(0));
+            // Nothing writes any more, so nothing meets the sector but the check.
+            let place = story.world.taint.data_offset;
+            let disk = Slot(0).index();
+            let mut sector = story.world.disks[disk].seen[bytes(place, 1)].to_vec();
+            sector[100] ^= 0x40;
+            story.world.disks[disk].put(place, &sector, true);
+            story.request(JobRequest::Check);
+            story.rest();
+            let parities = match design.level {
+                Level::Raid6 => 1..=2,
+                _ => 1..=u64::from(design.slots),
+            };
+            let found = found(&story).expect("it is over");
+            assert!(parities.contains(&found), "{design:?}: {found}");
+        }
+    });
+}
+
+fn found(story: &Script) -> Option<u64> {
+    story.world.engine.notices.iter().rev().find_map(|notice| match notice {
+        Notice::JobEnded { progress, end: JobEnd::Completed } => Some(progress.differing),
+        _ => None,
+    })
+}
+
+/// A spare waited beside a degraded array, and nothing happened.
+#[test]
+fn a_spare_takes_the_place_of_a_member_that_is_lost() {
+    for_seeds(4, |seed| {
+        for (level, layout, slots) in [
+            (Level::Raid1, 0, 2),
+            (Level::Raid5, 2, 4),
+            (Level::Raid6, 2, 5),
+            (Level::Raid10, 0x102, 4),
+        ] {
+            let mut array = design(level, layout, 8, slots, 9);
+            array.spares = 1;
+            let scene = busy(array, seed);
+            let (mut story, lost) = (scene.open(), seed as usize % usize::from(slots));
+            story.plan(20 + seed, lost, Mishap::Dies);
+            story.run(&Mix::ALL);
+            story.rest();
+            assert!(story.is_out(lost));
+            assert_eq!(ended(&story, JobKind::Recovery), Some(JobEnd::Completed), "{level}");
+            let content = story.read_all();
+            let content = image(&story.world.geometry, &content);
+            assert!(story.stop(), "it stops clean");
+            let spare = usize::from(slots);
+            let found = story.data(spare);
+            assert!(found == content[lost], "{level}: the spare holds what the lost one held");
+            let all: Vec<usize> =
+                (0..story.world.disks.len()).filter(|disk| *disk != lost).collect();
+            let (_, assembly) = open::assemble_disks(&story.world.disks, &all);
+            let array = assembly.array.expect("it can be started");
+            assert_eq!((array.degraded, array.dirty), (0, false), "{level}: it is whole");
+        }
+    });
+}
