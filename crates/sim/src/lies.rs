@@ -32,6 +32,8 @@ pub(crate) enum Change {
     Healed,
     /// A power cut took the lie back with the write.
     Undone,
+    /// A power cut took back the write that had made it whole: the lie before that write shows again.
+    Back,
 }
 
 /// What becomes of a write.
@@ -84,13 +86,17 @@ impl Lies {
 
     /// An honest disk would hold `honest`; this one gives `seen`.
     pub(crate) fn diverge(&mut self, sector: u64, honest: &[u8], seen: &[u8]) {
+        self.differ(sector, (honest, seen), Change::Tainted);
+    }
+
+    /// As [`diverge`](Self::diverge); `new` says what it is if the two did not differ before.
+    fn differ(&mut self, sector: u64, (honest, seen): (&[u8], &[u8]), new: Change) {
         if honest == seen {
             self.agree(sector..sector + 1, Change::Healed);
             return;
         }
         let before = self.honest.insert(sector, honest.into());
-        let change = if before.is_some() { Change::Other } else { Change::Tainted };
-        self.changes.push((sector, change));
+        self.changes.push((sector, if before.is_some() { Change::Other } else { new }));
     }
 
     /// These sectors are what they should be.
@@ -115,7 +121,7 @@ impl Lies {
     /// An honest disk has undone the write at `index`, too.
     pub(crate) fn undo(&mut self, index: usize, sector: u64, seen: &[u8]) {
         match self.before.remove(&index) {
-            Some(honest) => self.diverge(sector, &honest, seen),
+            Some(honest) => self.differ(sector, (&honest, seen), Change::Back),
             None => self.agree(sector..sector + 1, Change::Undone),
         }
     }

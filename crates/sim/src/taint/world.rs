@@ -22,6 +22,7 @@ impl World {
                 Change::Other => "sectors-tainted-again",
                 Change::Healed => "sectors-healed",
                 Change::Undone => "sectors-untainted-by-power-cut",
+                Change::Back => "sectors-tainted-by-power-cut",
             });
             self.taint.changed.insert((disk, sector), self.clock.step);
             self.doubt(disk, sector);
