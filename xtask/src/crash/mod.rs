@@ -29,7 +29,7 @@ use fastrand::Rng;
 
 use crate::build::Program;
 use place::{Kind, Place};
-use round::{Counts, Round, SHAPES, Shape};
+use round::{Counts, Plan, Round, SHAPES, Shape};
 
 /// Rounds unless something else is said.
 const ROUNDS_DEFAULT: u64 = 30;
@@ -49,6 +49,12 @@ pub(crate) struct Options {
     /// Only arrays of one level
     #[arg(long, value_parser = PossibleValuesParser::new(SHAPES.map(|shape| shape.level)))]
     level: Option<String>,
+    /// Only rounds in which jobs are killed, at every percent of each
+    #[arg(long)]
+    jobs: bool,
+    /// With the program that the tests have built
+    #[arg(skip)]
+    is_brief: bool,
     /// Where members are
     #[arg(long, value_enum, default_value_t = Members::Both)]
     members: Members,
@@ -77,6 +83,8 @@ impl Options {
             seconds: Some(seconds),
             seed: now(),
             level: None,
+            jobs: false,
+            is_brief: true,
             members: Members::Both,
         }
     }
@@ -102,7 +110,7 @@ fn shapes(options: &Options) -> Vec<Shape> {
 /// Runs the rounds; what was left out, and why, or nothing.
 pub(crate) fn run(options: &Options) -> Result<String> {
     let begun = Instant::now();
-    let braid = Program::Braid.release()?;
+    let braid = if options.is_brief { Program::Braid.dev()? } else { Program::Braid.release()? };
     let (mut kinds, mut left_out) = (Vec::new(), String::new());
     for kind in options.kinds() {
         match Place::is_possible(*kind) {
@@ -145,7 +153,10 @@ fn one(
     let kind = kinds[turn % kinds.len()];
     let shape = shapes[turn / kinds.len() % shapes.len()];
     let plans = round::plans(kind);
-    let plan = plans[random.usize(..plans.len())];
+    let plan = match options.jobs {
+        true => Plan::Jobs { step: 1 },
+        false => plans[random.usize(..plans.len())],
+    };
     let mut place = Place::new(kind)?;
     let done = Round::new(braid, (shape, plan), &mut place, random, counts)
         .and_then(|round| round.run(plan));
@@ -157,10 +168,10 @@ fn one(
 }
 
 fn report(counts: &Counts, took: Duration) {
-    let Counts { rounds, kills, kills_starting, kills_stopping, .. } = *counts;
+    let Counts { rounds, kills, kills_starting, kills_stopping, jobs_killed, .. } = *counts;
     println!(
-        "{rounds} rounds: {kills} kills ({kills_starting} while starting, {kills_stopping} while stopping), \
-         {} power cuts, {} orderly stops, {} members lost, {} write holes refused",
+        "{rounds} rounds: {kills} kills ({kills_starting} while starting, {kills_stopping} while stopping, \
+         {jobs_killed} in the middle of a job), {} power cuts, {} orderly stops, {} members lost, {} write holes refused",
         counts.power_cuts, counts.stops, counts.members_lost, counts.refusals
     );
     println!(

@@ -4,11 +4,14 @@
 //!   kills   load ─ SIGTERM under load ─ SIGKILL under load, then any of: SIGKILL while starting,
 //!           SIGKILL while stopping, SIGKILL under load, SIGTERM under load; verified after each
 //!   loss    load ─ a member is deleted or cut ─ SIGKILL or SIGTERM; verified, or refused as a write hole
+//!   jobs    a resync and a recovery, SIGKILL at one percent after another; verified after each ([`jobs`])
 //!   power   load ─ ext4 loses power ─ SIGKILL, mounted again; what was flushed is verified
 //! ```
 //!
 //! The model client has the lower part of the array, fio (in rounds of kills) the upper; their border is in the
 //! middle of a stripe. What was never written is compared, too.
+
+mod jobs;
 
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
@@ -35,10 +38,14 @@ const LOAD_MS_MAX: u64 = 600;
 const STARTING_MS_MAX: u64 = 40;
 /// Crashes in a round of kills, after the first.
 const KILLS: usize = 3;
+/// Percents from one kill of a job to the next.
+const STEP: u32 = 14;
 /// What a write hole is refused with.
 const WRITE_HOLE: &str = "B031";
 /// Size of each member, as `braid create` reads it.
 const MEMBER_SIZE: &str = "8M";
+/// The same in rounds of jobs, which are to have a middle.
+const MEMBER_SIZE_JOBS: &str = "16M";
 
 /// When writes are answered, as `braid serve --cache` calls it.
 const CACHES: [&str; 2] = [WRITE_BACK, "writethrough"];
@@ -67,6 +74,10 @@ pub(super) enum Plan {
     Kills,
     Loss,
     PowerCut,
+    /// A job is killed after every so many percent.
+    Jobs {
+        step: u32,
+    },
 }
 
 /// What was done and found, over all rounds.
@@ -76,6 +87,7 @@ pub(super) struct Counts {
     pub(super) kills: u64,
     pub(super) kills_starting: u64,
     pub(super) kills_stopping: u64,
+    pub(super) jobs_killed: u64,
     pub(super) power_cuts: u64,
     pub(super) members_lost: u64,
     pub(super) stops: u64,
@@ -93,6 +105,8 @@ pub(super) struct Round<'a> {
     shape: Shape,
     place: &'a mut Place,
     members: Vec<PathBuf>,
+    /// Waits for a member to be lost, in rounds of jobs.
+    spare: Option<PathBuf>,
     model: Model,
     random: Rng,
     /// How it is served, one after another.
@@ -121,11 +135,17 @@ impl<'a> Round<'a> {
             (0..shape.members).map(|slot| folder.join(format!("m{slot}"))).collect();
         let mut create = Command::new(braid);
         create.args(["--state-dir"]).arg(place.folder().join("state"));
-        create.args(["create", "tank", "--level", shape.level, "--member-size", MEMBER_SIZE]);
+        let has_jobs = matches!(plan, Plan::Jobs { .. });
+        let size = if has_jobs { MEMBER_SIZE_JOBS } else { MEMBER_SIZE };
+        create.args(["create", "tank", "--level", shape.level, "--member-size", size]);
         if shape.level != "1" {
             create.args(["--chunk", "64K"]);
         }
-        output(create.args(&members))?;
+        let spare = has_jobs.then(|| folder.join("spare"));
+        if spare.is_some() {
+            create.args(["--spare", "1"]);
+        }
+        output(create.args(&members).args(&spare))?;
         let (model, own_sectors) = (Model::new(0), 0);
         let (foreign, foreign_runs, foreign_wrote) = (None, None, false);
         let (cache, foreign_lost) = (CACHES[0], false);
@@ -134,6 +154,7 @@ impl<'a> Round<'a> {
             shape,
             place,
             members,
+            spare,
             model,
             random,
             cache,
@@ -178,6 +199,7 @@ impl<'a> Round<'a> {
             Plan::Kills => self.kills()?,
             Plan::Loss => self.loss()?,
             Plan::PowerCut => self.power_cut()?,
+            Plan::Jobs { step } => self.jobs(&percents(step))?,
         };
         if goes_on {
             let server = self.start(plan == Plan::Loss)?;
@@ -490,9 +512,14 @@ impl Drop for Round<'_> {
 /// Which plans there are for a place.
 pub(super) fn plans(kind: Kind) -> &'static [Plan] {
     match kind {
-        Kind::Tmpfs => &[Plan::Kills, Plan::Loss, Plan::Kills],
+        Kind::Tmpfs => &[Plan::Kills, Plan::Loss, Plan::Kills, Plan::Jobs { step: STEP }],
         Kind::Ext4 => &[Plan::PowerCut, Plan::Kills, Plan::PowerCut, Plan::Loss],
     }
+}
+
+/// The percents at which a job is killed.
+fn percents(step: u32) -> Vec<u32> {
+    (1..100).step_by(step as usize).collect()
 }
 
 fn lose(path: &Path, deleted: bool) -> Result<()> {

@@ -26,6 +26,16 @@ pub(super) enum Manner {
     Writing {
         cache: &'static str,
     },
+    /// The same; jobs pass so much of a member in a second.
+    Paced {
+        cache: &'static str,
+        pace: &'static str,
+    },
+}
+
+/// The control socket of the server whose folder it is.
+pub(super) fn control_of(folder: &Path) -> PathBuf {
+    folder.join("control.sock")
 }
 
 /// How a start went.
@@ -62,7 +72,16 @@ impl Server {
         match manner {
             Manner::ReadOnly => command.arg("--read-only"),
             Manner::Writing { cache } => command.args(["--cache", cache]),
+            Manner::Paced { cache, pace } => command.args([
+                "--cache",
+                cache,
+                "--job-ceiling",
+                pace,
+                "--job-latency-factor",
+                "any",
+            ]),
         };
+        command.arg("--control").arg(control_of(folder));
         command.args(members).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().context("braid serve")?;
         let output = child.stdout.take().context("its output")?;

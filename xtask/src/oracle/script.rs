@@ -140,3 +140,32 @@ pub(crate) fn rejoin(spec: &ArraySpec, stale: &[usize]) -> String {
     script += "content sha256.rebuilt\n";
     script
 }
+
+/// md begins to recover the last slot onto one more device, stops at sector `half`, and leaves the array; before, some places
+/// are written with stream `seed` while the slot is empty.
+pub(crate) fn begin_recovery(spec: &ArraySpec, seed: u64, half: u64) -> String {
+    let count = spec.members.len();
+    let present = members(count, &[]);
+    let mut script = format!("mdadm --assemble $A {present}\nfail {count}\n");
+    script += &rewrite(seed);
+    script += &format!("halt_at {half}\nmdadm $A --add $M{}\npart_way {half}\n", count + 1);
+    script + "mdadm --stop $A\n"
+}
+
+/// md begins a resync, stops at sector `half`, and leaves the array; some places are written with stream `seed` meanwhile.
+pub(crate) fn begin_resync(spec: &ArraySpec, seed: u64, half: u64) -> String {
+    let present = members(spec.members.len(), &[]);
+    format!("resync_to {half} {present}\n{}mdadm --stop $A\n", rewrite(seed))
+}
+
+/// Another has left a job half done: md reads the content before (`sha256.readonly`), says where it goes on (`resumed`, from
+/// `file` in the array's folder), ends it by itself (`degraded.ended`, `sha256.ended`) and checks (`mismatch_cnt`).
+pub(crate) fn end_job(spec: &ArraySpec, file: &str) -> String {
+    let present = members(spec.members.len(), &[]);
+    let mut script = format!("mdadm --assemble --readonly --run $A {present}\n");
+    script += "content sha256.readonly\nstate\n";
+    script += &format!("value resumed $(cat /sys/block/$D/md/{file})\n");
+    script += "mdadm --readwrite $A\nsleep 0.2\nrebuilt\n";
+    script += "value degraded.ended $(cat /sys/block/$D/md/degraded)\n";
+    script + "scrub mismatch_cnt\ncontent sha256.ended\n"
+}

@@ -127,14 +127,14 @@ const STORIES: &[Story] = &[
         "raid5-resyncing",
         "raid5",
         4,
-        "make 5 4 1.2; stamp; resync_to 1024; stop",
+        "make 5 4 1.2; stamp; mdadm --stop $A; resync_to 1024 $ALL; stop",
         "A resync of the whole array was stopped after 1024 sectors.",
     ),
     Story(
         "raid1-resyncing-m0.90",
         "raid1",
         2,
-        "make 1 2 0.90; stamp; resync_to 1024; stop",
+        "make 1 2 0.90; stamp; mdadm --stop $A; resync_to 1024 $ALL; stop",
         "A resync of the whole array was stopped after 1024 sectors, with a 0.90 superblock.",
     ),
     Story(
@@ -352,19 +352,6 @@ create_journal() {
     facts $ALL
 }
 stamp() { agent stamp "$A" 1; }
-fail() {
-    eval "member=\$M$1"
-    mdadm "$A" --fail "$member"
-    until mdadm "$A" --remove "$member"; do sleep 0.1; done
-}
-halt_at() { echo "$1" >"/sys/block/$D/md/sync_max"; }
-resync_to() {
-    mdadm --stop "$A"
-    mdadm --assemble --readonly --update=resync "$A" $ALL
-    halt_at "$1"
-    mdadm --readwrite "$A"
-    part_way "$1"
-}
 bad_blocks() { # bad_blocks MEMBER 'SECTOR LENGTH'...
     eval "member=\$M$1"
     shift

@@ -150,4 +150,25 @@ mod tests {
             "{error}"
         );
     }
+
+    /// mdadm refused an array of 0.90 whose recovery braid had begun: the new device said that it was in slot 0, as the first one.
+    #[test]
+    fn a_device_that_joins_an_array_of_0_90_is_no_clone_of_the_first() {
+        let old = Superblock::new_v0(&NewV0 {
+            array: ArrayFacts { uuid: [3; 16], ..member(64 << 20).array },
+            device_bytes: 64 << 20,
+            device_number: 0,
+            device_flags: DeviceFlags::default(),
+            roles: (0..3).map(Role::Active).collect(),
+            events: 40,
+            resync_offset: u64::MAX,
+            nodes: Arc::default(),
+        });
+        let old = old.expect("0.90 has room for it");
+        let new = old.joining(64 << 20, 2, [9; 16]).expect("it is large enough");
+        // Words 992 and 995 of 0.90: the device's own number, and the slot that it says it is in.
+        let bytes = new.to_bytes();
+        let word = |index: usize| bytes[4 * index..][..4].to_vec();
+        assert_eq!([word(992), word(995)], [2_u32.to_le_bytes(), 2_u32.to_le_bytes()]);
+    }
 }

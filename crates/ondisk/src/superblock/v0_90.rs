@@ -472,9 +472,13 @@ pub(super) fn patch(raw: &mut [u8], update: &SuperblockUpdate) -> (Role, DeviceF
     for (number, (descriptor, role)) in (0..).zip(whole.disks.iter_mut().zip(&roles)) {
         patch_descriptor(descriptor, number, *role, slots);
     }
-    if let Some(own) = whole.disks.get(own_number) {
-        // A descriptor that was never used has no number; this device keeps its own.
-        whole.this_disk = Descriptor { number: whole.this_disk.number, ..*own };
+    if let Some(own) = whole.disks.get_mut(own_number) {
+        // A descriptor that was never used says that it is device 0 in slot 0, which mdadm takes for a clone of that one.
+        if own.number != whole.this_disk.number {
+            own.number = whole.this_disk.number;
+            own.raid_disk = whole.this_disk.number;
+        }
+        whole.this_disk = *own;
     }
     patch_counts(whole);
     patch_counters(&mut whole.counters, update);

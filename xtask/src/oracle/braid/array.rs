@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use braid_assembly::{Assembly, Options, ProbedMember, assemble};
 use braid_member::{Access, Member};
-use braid_runtime::{OpenMember, Payload, Volume, VolumeOperation};
+use braid_runtime::{
+    JobProgress, JobRequest, Notice, OpenMember, Payload, Volume, VolumeOperation,
+};
 
 use super::super::content;
 use super::super::look::{Device, look};
@@ -21,7 +23,8 @@ pub(super) struct Array {
 /// Members that were opened and looked at, and what assembly makes of them.
 pub(super) struct Judged {
     devices: Vec<Box<dyn Member>>,
-    probed: Vec<ProbedMember>,
+    /// What was found on each.
+    pub(super) probed: Vec<ProbedMember>,
     /// The decision.
     pub(super) assembly: Assembly,
 }
@@ -54,6 +57,15 @@ impl Array {
         Self::open_with(images, &braid_runtime::Options { read_only, ..defaults })
     }
 
+    /// Opens one that has work to do: dirty, recovering, or without a member that comes later.
+    pub(super) fn open_unfinished(
+        images: &[PathBuf],
+        options: &braid_runtime::Options,
+        tell: impl Fn(Notice) + Send + Sync + 'static,
+    ) -> Result<Self> {
+        Self::open_as(judge(images, false)?, options, tell)
+    }
+
     /// Opens it for writing; while it runs its superblocks stay dirty from the first write on.
     pub(super) fn open_to_stay_dirty(images: &[PathBuf]) -> Result<Self> {
         let defaults = braid_runtime::Options::default();
@@ -61,13 +73,22 @@ impl Array {
     }
 
     fn open_with(images: &[PathBuf], options: &braid_runtime::Options) -> Result<Self> {
-        let read_only = options.read_only;
-        let Judged { devices, probed, assembly } = judge(images, read_only)?;
+        let judged = judge(images, options.read_only)?;
+        let is_dirty = judged.assembly.array.as_ref().is_ok_and(|array| array.dirty);
+        ensure!(!is_dirty, "braid calls it dirty");
+        Self::open_as(judged, options, |_| {})
+    }
+
+    fn open_as(
+        judged: Judged,
+        options: &braid_runtime::Options,
+        tell: impl Fn(Notice) + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let Judged { devices, probed, assembly } = judged;
         let array = match assembly.array {
             Ok(array) => array,
             Err(refusal) => bail!("braid refuses it ({}): {refusal}", refusal.code()),
         };
-        ensure!(!array.dirty, "braid calls it dirty");
         let members = devices.into_iter().zip(&probed).map(|(device, probed)| {
             let superblock = probed.probe.newest()?.clone();
             Some(OpenMember { device, superblock })
@@ -79,7 +100,7 @@ impl Array {
             threads_per_member: 2,
             ..options.clone()
         };
-        let volume = Volume::open(&array, members.collect(), &options, |_| {})?;
+        let volume = Volume::open(&array, members.collect(), &options, tell)?;
         Ok(Self { volume })
     }
 
@@ -140,6 +161,24 @@ impl Array {
         let durable = offset.is_multiple_of(7);
         let outcome = self.volume.call(VolumeOperation::Write { offset, payload, durable });
         outcome.result.with_context(|| format!("writing {length} bytes at byte {offset}"))
+    }
+
+    /// A device joins it, and is recovered.
+    pub(super) fn add(&self, image: &Path) -> Result<()> {
+        let device = braid_member::open(image, Access::ReadWrite)?;
+        self.volume.add_member(device, [0xad; 16], None)?;
+        Ok(())
+    }
+
+    /// How far its job is, if it has one.
+    pub(super) fn job(&self) -> Option<JobProgress> {
+        self.volume.job()
+    }
+
+    /// Stops it in the middle of a job, which is saved as far as it is.
+    pub(super) fn stop_job(self) {
+        self.volume.request_job(JobRequest::Pause);
+        self.volume.stop();
     }
 
     /// Stops it; it must be clean then.

@@ -4,6 +4,7 @@
 //! reading     md made -> braid reads, healthy and with every loss that must be survived
 //! making      braid makes and writes -> md judges (`suite::Bench::reverse`)
 //! turns       md made -> braid writes -> md reads, checks, writes -> braid reads
+//! handover    md begins a job -> braid ends it -> md checks; and the other way round
 //! examining   `mdadm --examine` against `braid examine`, and braid's arrays against md's
 //! places      where mdadm puts things on members of 20 GiB and 1 TiB
 //!   | array   braid as a library, in this process
@@ -16,6 +17,7 @@
 
 mod array;
 mod examining;
+mod handover;
 mod making;
 mod places;
 mod program;
@@ -69,6 +71,8 @@ pub(crate) fn run(bench: &Bench, made: &[Made], begun: Instant) -> Result<String
     told(&tally.line(&["given to md", "given degraded to md", "given stale and rebuilt by md"]));
     turns::read_back(bench, &turns, &verdicts, &tally);
     told(&tally.line(&["round trips"]));
+    handover::run(bench, made, &tally)?;
+    told(&tally.line(&handover::COUNTS));
     places::compare(bench, &tally)?;
     told(&tally.line(&["placements on large members"]));
     tally.close()

@@ -1,4 +1,4 @@
-//! Braid as people run it: a release build, its command line, and `nbdcopy` as its client.
+//! Braid as people run it: its command line, and `nbdcopy` as its client.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,7 +18,7 @@ pub(super) struct Program {
 impl Program {
     /// Builds it (quick if it is built already).
     pub(super) fn build() -> Result<Self> {
-        Ok(Self { path: build::Program::Braid.release()? })
+        Ok(Self { path: build::Program::Braid.dev()? })
     }
 
     /// `braid create` of what the spec says. Members of equal size are files that it makes; of

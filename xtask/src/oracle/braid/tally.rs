@@ -13,7 +13,7 @@ use anyhow::{Result, bail};
 const ARRAYS_MIN: usize = 120;
 
 /// What is counted, in the order in which the closing line says it.
-const COUNTS: [&str; 14] = [
+const COUNTS: [&str; 16] = [
     "reads by braid, healthy",
     "reads by braid, with losses",
     "read over NBD",
@@ -26,6 +26,8 @@ const COUNTS: [&str; 14] = [
     "given degraded to md",
     "given stale and rebuilt by md",
     "round trips",
+    "jobs md began and braid ended",
+    "jobs braid began and md ended",
     "fields of --examine compared",
     "placements on large members",
 ];

@@ -78,3 +78,22 @@ part_way() { # part_way SECTORS: let a sync that is to stop at this sector reach
         sleep 0.05
     done
 }
+
+halt_at() { # halt_at SECTORS: a sync is to stop there
+    echo "$1" >"/sys/block/$D/md/sync_max"
+}
+
+fail() { # fail NUMBER: that member fails and is removed
+    eval "member=\$M$1"
+    mdadm "$A" --fail "$member"
+    until mdadm "$A" --remove "$member"; do sleep 0.1; done
+}
+
+resync_to() { # resync_to SECTORS DEVICE...: a stopped array is resynced from its start up to there
+    sectors=$1
+    shift
+    mdadm --assemble --readonly --update=resync "$A" "$@"
+    halt_at "$sectors"
+    mdadm --readwrite "$A"
+    part_way "$sectors"
+}

@@ -1,0 +1,183 @@
+//! A job that is killed at one percent after another: the recovery of a member that was lost, and a resync.
+//!
+//! ```text
+//!   start, paced ─ verify ─ wait for p % ─┬─ pause, which saves, and within a moment SIGKILL ─ the files: what is saved is true
+//!                                         └─ load, and SIGKILL (SIGTERM where that would be a write hole)
+//!   ... at last without pace, until the job is over: redundancy is whole, and what was written is there
+//! ```
+//!
+//! An array of parity that is degraded is loaded and stopped, but not loaded and killed: what is left then is refused, as it must
+//! be, and has a round of its own.
+
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::super::client::Client;
+use super::super::model::End;
+use super::super::offline;
+use super::super::server::{Manner, Server, Started, control_of, send};
+use super::Round;
+
+/// What a job is paced to: a member is passed in a second.
+const PACE: &str = "16M";
+/// Longest time from asking for a pause to SIGKILL.
+const PAUSING_MS_MAX: u64 = 12;
+/// Longest that a job takes, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The job that is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Recovery,
+    Resync,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Progress {
+    /// Percent.
+    At(f64),
+    /// There is no job.
+    Over,
+}
+
+impl Round<'_> {
+    /// Kills a resync, and then a recovery, at every one of these percents.
+    pub(super) fn jobs(&mut self, percents: &[u32]) -> Result<bool> {
+        for percent in percents {
+            let is_dirty =
+                || Ok::<_, anyhow::Error>(!offline::is_clean(&offline::examine(&self.members)?));
+            if !is_dirty()? {
+                let server = self.start(false)?;
+                self.load_and(server, Signal::KILL, Vec::new())?;
+            }
+            self.kill_at(Kind::Resync, f64::from(*percent))
+                .with_context(|| format!("resync, at {percent} %"))?;
+        }
+        let server = self.start(false)?;
+        self.verify_and_wait(server)?;
+        let slot = self.random.usize(..self.members.len());
+        let spare = self.spare.take().context("such a round has a spare")?;
+        // The next start finds the member gone and the spare in its place, under the name of the slot.
+        std::fs::rename(spare, &self.members[slot])?;
+        for percent in percents {
+            self.kill_at(Kind::Recovery, f64::from(*percent))
+                .with_context(|| format!("recovery of slot {slot}, at {percent} %"))?;
+        }
+        self.counts.members_lost += 1;
+        let server = self.start(true)?;
+        self.verify_and_wait(server)?;
+        Ok(true)
+    }
+
+    /// One run of the server, which ends badly when the job is there, or is over.
+    fn kill_at(&mut self, kind: Kind, percent: f64) -> Result<()> {
+        self.cache = super::CACHES[self.random.usize(..super::CACHES.len())];
+        let manner = Manner::Paced { cache: self.cache, pace: PACE };
+        let server = Server::spawn(self.braid, self.place.folder(), &self.members, manner)?;
+        let server = match server.serving()? {
+            Started::Serving(server) => server,
+            Started::Refused(code) => anyhow::bail!("the array is refused with {code}"),
+        };
+        // Whatever a kill took that was only in a cache, the one before has pinned.
+        self.verify(&server, End::Unflushed)?;
+        let may_lose = kind == Kind::Resync || matches!(self.shape.level, "1" | "10");
+        if self.random.bool() {
+            let signal = if may_lose { Signal::KILL } else { Signal::TERM };
+            return self.load_to(server, percent, signal);
+        }
+        wait_for(|| self.ask("status"), percent)?;
+        let mut pausing = self.ask("pause");
+        let mut pausing = pausing.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        std::thread::sleep(self.delay(PAUSING_MS_MAX));
+        server.kill()?;
+        pausing.wait()?;
+        self.counts.kills += 1;
+        self.counts.jobs_killed += 1;
+        self.counts.sectors += offline::assert_prefix(self.shape.level, &self.members)?;
+        Ok(())
+    }
+
+    /// Loads it until the job is there.
+    fn load_to(&mut self, server: Server, percent: f64, signal: Signal) -> Result<()> {
+        let mut client = Client::connect(&server.socket)?;
+        let (process, dying) = (server.process()?, AtomicBool::new(false));
+        let (braid, folder) = (self.braid, self.place.folder());
+        let (model, random, own) = (&mut self.model, &mut self.random, 0..self.own_sectors);
+        std::thread::scope(|scope| {
+            let killer = scope.spawn(|| {
+                let waited = wait_for(|| ask(braid, folder, "status"), percent);
+                dying.store(true, Ordering::SeqCst);
+                send(process, signal)?;
+                waited
+            });
+            client.load(model, random, own, &dying)?;
+            killer.join().map_err(|_| anyhow::anyhow!("the killer panicked"))?
+        })?;
+        drop(client);
+        self.counts.jobs_killed += u64::from(signal == Signal::KILL);
+        if signal == Signal::KILL {
+            self.counts.kills += 1;
+            server.kill()
+        } else {
+            self.counts.stops += 1;
+            server.stopped()
+        }
+    }
+
+    /// Looks at everything, lets the job come to its end, and stops.
+    fn verify_and_wait(&mut self, server: Server) -> Result<()> {
+        self.verify(&server, End::Unflushed)?;
+        wait_for(|| self.ask("status"), f64::INFINITY)?;
+        self.verify(&server, End::Process)?;
+        server.stop()?;
+        self.counts.stops += 1;
+        let examined = offline::examine(&self.members)?;
+        ensure!(offline::is_clean(&examined), "its job is over, and yet it is not clean");
+        self.check_stopped()
+    }
+
+    fn ask(&self, verb: &str) -> Command {
+        ask(self.braid, self.place.folder(), verb)
+    }
+}
+
+/// `braid VERB` of the server in this folder.
+fn ask(braid: &std::path::Path, folder: &std::path::Path, verb: &str) -> Command {
+    let mut command = Command::new(braid);
+    command.args(["--json", verb]).arg(control_of(folder));
+    command
+}
+
+/// Waits until its job has come so far, or is over.
+fn wait_for(status: impl Fn() -> Command, percent: f64) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let output = status().output().context("braid status")?;
+        let said: Value = serde_json::from_slice(&output.stdout).with_context(|| {
+            format!("braid status says {}", String::from_utf8_lossy(&output.stderr))
+        })?;
+        match progress(&said["arrays"][0]).with_context(|| said.to_string())? {
+            Progress::Over => return Ok(()),
+            Progress::At(at) if at >= percent => return Ok(()),
+            Progress::At(_) => {}
+        }
+        ensure!(Instant::now() < deadline, "the job does not go on: {said}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A job that was begun, or one that will be: the array is not whole, or was dirty.
+fn progress(array: &Value) -> Option<Progress> {
+    let jobs = array["jobs"].as_array()?;
+    if let Some(job) = jobs.first() {
+        return Some(Progress::At(job["percent"].as_f64()?));
+    }
+    let is_over = array["state"] == "ok" && !array["dirty"].as_bool()?;
+    Some(if is_over { Progress::Over } else { Progress::At(0.0) })
+}
