@@ -5,6 +5,7 @@
 
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -87,9 +88,12 @@ const CASES: [Expected; 4] = [
 ];
 
 /// Writes and flushes for as long as it is let, so that the array stays active; answers may be errors.
-fn keep_busy(socket: &std::path::Path, ends: &AtomicBool, flushes: bool) {
+fn keep_busy(socket: &std::path::Path, begun: &Barrier, ends: &AtomicBool, flushes: bool) {
     let mut client = Client::connect(socket, PATIENCE);
     for cookie in 0.. {
+        if cookie == 1 {
+            begun.wait();
+        }
         if ends.load(Ordering::Relaxed) {
             return;
         }
@@ -112,14 +116,16 @@ fn lose(failing: &Failing, io: &str, expected: &Expected) -> (Value, String) {
         _ => data..u64::MAX,
     };
     let Expected { deed, errno, operation, .. } = *expected;
-    let ends = AtomicBool::new(false);
+    let (begun, ends) = (Barrier::new(2), AtomicBool::new(false));
     let notice = std::thread::scope(|scope| {
         let _ends = Ends(&ends);
         if operation != "read" {
-            scope.spawn(|| keep_busy(&socket, &ends, operation == "flush"));
-            if operation == "flush" {
-                // It is active by now: superblocks are made durable like anything else.
-                std::thread::sleep(Duration::from_millis(100));
+            scope.spawn(|| keep_busy(&socket, &begun, &ends, operation == "flush"));
+            // It is active then: superblocks are made durable like anything else.
+            if operation == "superblock-write" {
+                scope.spawn(|| begun.wait());
+            } else {
+                begun.wait();
             }
         }
         failing.files.fail(1, Fail { deed, bytes, errno });
