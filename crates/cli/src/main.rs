@@ -4,6 +4,7 @@
 mod output;
 
 mod cmd;
+mod contents;
 mod error;
 mod known;
 mod log;
@@ -25,8 +26,7 @@ use error::system::system;
 use error::{CliError, Exit, Risk};
 
 /// Words that people bring along from other tools.
-const MDADM_HABITS: [&str; 9] =
-    ["start", "assemble", "detail", "add", "remove", "fail", "replace", "grow", "monitor"];
+const MDADM_HABITS: [&str; 6] = ["start", "assemble", "detail", "replace", "grow", "monitor"];
 
 fn main() -> ExitCode {
     signals::survive_long_writes();

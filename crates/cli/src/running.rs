@@ -65,7 +65,7 @@ pub(crate) fn note_path(control: &Path) -> PathBuf {
 }
 
 /// That command, if its server has left it behind.
-fn command_again(control: &Path) -> Option<String> {
+pub(crate) fn command_again(control: &Path) -> Option<String> {
     let path = note_path(control);
     let length = std::fs::metadata(&path).ok()?.len();
     let text = (length <= NOTE_BYTES_MAX).then(|| std::fs::read_to_string(path).ok())??;

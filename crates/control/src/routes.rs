@@ -19,7 +19,8 @@ use tokio::time::timeout;
 
 use crate::api::{Api, Operation};
 use crate::model::{
-    Array, Elevators, JobsAnswer, JobsWanted, Settings, SettingsAnswer, StopPlan, Stopped,
+    Array, Elevators, JobsAnswer, JobsWanted, MembersAnswer, MembersWanted, Settings,
+    SettingsAnswer, StopPlan, Stopped,
 };
 use crate::served::{Misuse, Refusal, Served, StopListener};
 
@@ -72,7 +73,8 @@ pub fn api(served: &Shared, stopped: &StopListener) -> Api {
         .add(&array, looking(served, |served| served.array()))
         .add(&settings, looking(served, |served| served.settings()))
         .add(&elevators, looking(served, |served| served.elevators()));
-    with_stop(with_jobs(with_set(api, served), served), served, stopped)
+    let api = with_members(with_jobs(with_set(api, served), served), served);
+    with_stop(api, served, stopped)
 }
 
 fn with_set(api: Api, served: &Shared) -> Api {
@@ -112,6 +114,25 @@ fn with_jobs(api: Api, served: &Shared) -> Api {
             let wanted = read::<JobsWanted>(request.into_body()).await;
             let JobsWanted { request } = wanted.map_err(|misuse| served.misused(&misuse))?;
             ask(&served, move |served| served.request_job(request, dry_run)).await
+        }
+    };
+    api.add(&operation, handler)
+}
+
+fn with_members(api: Api, served: &Shared) -> Api {
+    let about = "Has devices become members, a member fail, or one that is out go; answers at once";
+    let operation = Operation::new(Method::POST, "/v1/members", "changeMembers", about)
+        .query::<bool>("dry_run", "Change nothing, and answer with what would be")
+        .body::<MembersWanted>("What is asked for, and of which")
+        .answers::<MembersAnswer>(200, "What comes of it");
+    let served = Arc::clone(served);
+    let handler = move |query: Result<Query<DryRunQuery>, QueryRejection>, request: Request| {
+        let served = Arc::clone(&served);
+        async move {
+            let DryRunQuery { dry_run } = checked(&served, query)?;
+            let wanted = read::<MembersWanted>(request.into_body()).await;
+            let wanted = wanted.map_err(|misuse| served.misused(&misuse))?;
+            ask(&served, move |served| served.change_members(&wanted, dry_run)).await
         }
     };
     api.add(&operation, handler)

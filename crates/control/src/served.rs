@@ -6,7 +6,8 @@ use axum::response::{IntoResponse, Response};
 use tokio::sync::watch;
 
 use crate::model::{
-    Array, Elevators, JobRequest, JobsAnswer, Problem, Settings, SettingsAnswer, StopPlan, Stopped,
+    Array, Elevators, JobRequest, JobsAnswer, MembersAnswer, MembersWanted, Problem, Settings,
+    SettingsAnswer, StopPlan, Stopped,
 };
 
 /// The media type of a [`Problem`].
@@ -43,6 +44,17 @@ pub trait Served: Send + Sync + 'static {
     /// # Errors
     /// It has no such job, or cannot do it as it is; nothing is changed.
     fn request_job(&self, request: JobRequest, dry_run: bool) -> Result<JobsAnswer, Refusal>;
+
+    /// Has members come, fail or go; with `dry_run` it does not, and the answer says what would be.
+    ///
+    /// # Errors
+    /// The array cannot do without the member, or a device cannot become one. Of several devices those before the one that is
+    /// refused may have come, and the refusal says so.
+    fn change_members(
+        &self,
+        wanted: &MembersWanted,
+        dry_run: bool,
+    ) -> Result<MembersAnswer, Refusal>;
 
     /// What a stop would do now.
     ///

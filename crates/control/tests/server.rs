@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use axum::http::StatusCode;
 use braid_control::model::{
     Array, Clients, Elevators, Job, JobEffect, JobKind, JobRequest, JobState, JobsAnswer,
-    JobsWanted, Problem, ProblemRemedy, RemedyRisk, Role, SettingValue, Settings, SettingsAnswer,
-    Slot, SlotState, State, StopPlan, Stopped, VERSION,
+    JobsWanted, MemberChanged, MemberEffect, MembersAnswer, MembersWanted, Problem, ProblemRemedy,
+    RemedyRisk, Role, SettingValue, Settings, SettingsAnswer, Slot, SlotState, State, StopPlan,
+    Stopped, VERSION,
 };
 use braid_control::{
     Client, ClientError, Limits, Misuse, Refusal, Served, Server, StopTeller, routes, stopping,
@@ -138,6 +139,36 @@ impl Served for Fake {
             is_multiplexed: false,
             elevators: Vec::new(),
             slices: Vec::new(),
+        })
+    }
+
+    fn change_members(
+        &self,
+        wanted: &MembersWanted,
+        dry_run: bool,
+    ) -> Result<MembersAnswer, Refusal> {
+        let changed = |member: &String| MemberChanged {
+            member: member.clone(),
+            slot: None,
+            effect: MemberEffect::Waits,
+            returns: false,
+        };
+        if wanted.members.is_empty() {
+            return Err(refusal(StatusCode::BAD_REQUEST, "no member was named"));
+        }
+        Ok(MembersAnswer {
+            version: VERSION,
+            name: "tank".into(),
+            uuid: "0:0:0:0".into(),
+            request: wanted.request,
+            members: wanted.members.iter().map(changed).collect(),
+            destroyed: wanted.destroy.clone(),
+            saved_in: None,
+            can_lose: 1,
+            free_slots: 0,
+            spares: 1,
+            jobs_paused: false,
+            dry_run,
         })
     }
 
@@ -298,6 +329,12 @@ fn every_answer_is_as_the_document_says() {
         ("POST", "/v1/jobs", r#"{"request":"dance"}"#, 400),
         ("POST", "/v1/jobs", r#"{"request":"check","limit":1}"#, 400),
         ("POST", "/v1/jobs", "", 400),
+        ("POST", "/v1/members", r#"{"request":"add","members":["/dev/sde"]}"#, 200),
+        ("POST", "/v1/members?dry_run=true", r#"{"request":"fail","members":["1"]}"#, 200),
+        ("POST", "/v1/members", r#"{"request":"spare","members":["/a"],"destroy":["b"]}"#, 200),
+        ("POST", "/v1/members", r#"{"request":"remove","members":[]}"#, 400),
+        ("POST", "/v1/members", r#"{"request":"grow","members":["1"]}"#, 400),
+        ("POST", "/v1/members", r#"{"request":"add"}"#, 400),
         ("POST", "/v1/stop?dry_run=true", "", 202),
         ("POST", "/v1/stop?detach=true", "", 202),
     ] {

@@ -118,7 +118,7 @@ pub use client::{Done, Outcome, VolumeError, VolumeOperation};
 #[cfg(not(loom))]
 pub use extents::Extent;
 #[cfg(not(loom))]
-pub use operator::{AddError, RemoveError};
+pub use operator::{AddError, MemberLook, RemoveError};
 
 pub use open::{OpenError, OpenMember};
 #[cfg(not(loom))]

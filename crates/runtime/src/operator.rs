@@ -4,23 +4,39 @@
 //! closed below ([`crate::membership`]).
 
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use braid_engine::array::{Array, MemberId, MemberRefusal};
 use braid_engine::open::can_tear;
 use braid_geometry::Slot;
-use braid_member::Member;
-use braid_ondisk::JoinError;
+use braid_member::{IdentityKey, Member};
+use braid_ondisk::{JoinError, Superblock};
 
 use crate::core::Core;
 use crate::events::{ArrayEvent, Machine, MemberChange};
-use crate::members::handle::Place;
+use crate::members::handle::{MemberHandle, Place};
 use crate::sync::Arc;
 use crate::sync::mpsc::channel;
 use crate::volume::Volume;
 
-/// How long a member that is taken out is waited for.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a member that is taken out is waited for: within the time that whoever asked for it waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A member whose device is open, as it is seen from outside.
+#[derive(Clone, Debug)]
+pub struct MemberLook {
+    /// Its name.
+    pub id: MemberId,
+    /// Its path, as it was given.
+    pub path: PathBuf,
+    /// What it is, whatever its path leads to by now.
+    pub key: IdentityKey,
+    /// It is in the array: it has a slot, or waits for one. Otherwise it is out, and only held open.
+    pub is_in: bool,
+    /// Its superblock, as it was written last or is being written.
+    pub superblock: Superblock,
+}
 
 /// Why a device did not become a member.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +68,8 @@ pub enum RemoveError {
 
 impl Volume {
     /// A device becomes a member: it waits as a spare, and takes a slot that has none, `wanted` if that is one; then it is
-    /// recovered. Whatever it held is lost when the array first writes to it. `uuid` is its identity from now on.
+    /// recovered. Whatever it held is lost when the array first writes to it. `uuid` is its identity from now on. `named` hears its
+    /// name before the array knows it: no notice names a member that nobody could have heard of.
     ///
     /// # Errors
     /// It does not fit, or the array takes none. Nothing was written to it then.
@@ -61,9 +78,33 @@ impl Volume {
         device: Box<dyn Member>,
         uuid: [u8; 16],
         wanted: Option<u16>,
+        named: impl FnOnce(MemberId),
     ) -> Result<MemberId, AddError> {
         let core = self.core();
         let _one = core.membership.lock().expect("changing members does not panic");
+        let (superblock, number) = self.joining(device.size_bytes(), uuid)?;
+        let tears = can_tear(&superblock);
+        let id = core.members.load().next_id();
+        core.register_member(id, (device, superblock), Place { slot: None })
+            .map_err(AddError::Thread)?;
+        core.schedule_again();
+        named(id);
+        let change = MemberChange::Add(id, number, wanted.map(Slot), tears);
+        core.change_members(change).inspect_err(|_| core.close_member(id))?;
+        Ok(id)
+    }
+
+    /// Whether a device of `device_bytes` bytes could become a member now.
+    ///
+    /// # Errors
+    /// It would not fit.
+    pub fn may_add_member(&self, device_bytes: u64) -> Result<(), AddError> {
+        self.joining(device_bytes, [0; 16]).map(|_| ())
+    }
+
+    /// The superblock of a device that joins, and its place in the role table.
+    fn joining(&self, device_bytes: u64, uuid: [u8; 16]) -> Result<(Superblock, u16), AddError> {
+        let core = self.core();
         let number = core.array.inspect(Array::free_device_number, || core.drive(Machine::Array));
         let template = {
             let members = core.members.load();
@@ -72,15 +113,16 @@ impl Volume {
             in_slots.find_map(|member| members.get(member.id)).map(|member| member.superblock())
         };
         let template = template.ok_or(AddError::Alone)?;
-        let superblock = template.joining(device.size_bytes(), number, uuid)?;
-        let tears = can_tear(&superblock);
-        let id = core.members.load().next_id();
-        core.register_member(id, (device, superblock), Place { slot: None })
-            .map_err(AddError::Thread)?;
-        core.schedule_again();
-        let change = MemberChange::Add(id, number, wanted.map(Slot), tears);
-        core.change_members(change).inspect_err(|_| core.close_member(id))?;
-        Ok(id)
+        Ok((template.joining(device_bytes, number, uuid)?, number))
+    }
+
+    /// Whether a member may be failed by a person now.
+    ///
+    /// # Errors
+    /// There is none of this name, or the array cannot do without it.
+    pub fn may_fail_member(&self, id: MemberId) -> Result<(), MemberRefusal> {
+        let core = self.core();
+        core.array.inspect(|array| array.may_fail(id), || core.drive(Machine::Array))
     }
 
     /// A member fails because a person says so.
@@ -114,6 +156,38 @@ impl Volume {
     pub fn spares(&self) -> Vec<MemberId> {
         let core = self.core();
         core.array.inspect(Array::spares, || core.drive(Machine::Array))
+    }
+
+    /// Members that are in the array and that the published view does not have in a slot: spares, and those whose slot no shard
+    /// knows yet.
+    #[must_use]
+    pub fn waiting(&self) -> Vec<MemberId> {
+        let core = self.core();
+        let members = core.array.inspect(Array::members, || core.drive(Machine::Array));
+        // After that: one that got its slot in between is in the view.
+        let view = self.view();
+        let has_slot = |id: &MemberId| view.slots.iter().flatten().any(|one| one.id == *id);
+        members.into_iter().filter(|id| !has_slot(id)).collect()
+    }
+
+    /// Every member whose device is open, in the array or out of it, by name.
+    #[must_use]
+    pub fn look_at_members(&self) -> Vec<MemberLook> {
+        let core = self.core();
+        let members = core.array.inspect(Array::members, || core.drive(Machine::Array));
+        let view = self.view();
+        // One that failed is out once the survivors' superblocks say so.
+        let is_in = |id: MemberId| {
+            members.contains(&id) || view.slots.iter().flatten().any(|one| one.id == id)
+        };
+        let look = |member: &Arc<MemberHandle>| MemberLook {
+            id: member.id(),
+            path: member.path().to_path_buf(),
+            key: member.device.identity().key,
+            is_in: is_in(member.id()),
+            superblock: member.superblock(),
+        };
+        core.members.load().iter().map(look).collect()
     }
 
     /// Every member whose device is open, in the array or out of it.

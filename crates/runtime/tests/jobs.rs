@@ -150,7 +150,7 @@ fn a_member_is_failed_removed_and_replaced_while_clients_write() {
         volume.remove_member(old).expect("it is out");
         assert!(!volume.members().contains(&old), "{level}: its device is closed");
         let device = Arc::new(MemoryMember::new(kit::MEMBER_BYTES));
-        let id = volume.add_member(Box::new(Arc::clone(&device)), [8; 16], None);
+        let id = volume.add_member(Box::new(Arc::clone(&device)), [8; 16], None, |_| ());
         let id = id.expect("it fits");
         write(&volume, 1 << 20, &pattern(1 << 20, 3), false);
         assert_eq!(end_of(&heard, JobKind::Recovery).0, JobEnd::Completed, "{level}");
@@ -178,7 +178,7 @@ fn what_the_array_cannot_do_without_is_not_failed() {
     volume.fail_member(members[0]).expect("one can be missed");
     assert_eq!(volume.fail_member(members[1]), Err(MemberRefusal::Needed));
     let small = MemoryMember::new(kit::MEMBER_BYTES - (1 << 20));
-    let refused = volume.add_member(Box::new(small), [8; 16], None);
+    let refused = volume.add_member(Box::new(small), [8; 16], None, |_| ());
     assert!(matches!(refused, Err(AddError::Join(_))), "{refused:?}");
     write(&volume, 0, &pattern(1 << 20, 2), false);
     assert!(read(&volume, 0, 1 << 20) == pattern(1 << 20, 2));

@@ -17,7 +17,7 @@
 //!   metrics/                                       service   sockets
 //!   teller
 //!   hooks/{command, webhook, mail}                 history   standing
-//!   hooks/process   outlet                         notice
+//!   hooks/process   outlet                         notice    membership
 //!   ending                                         event
 //!                                                  kind
 //! ```
@@ -34,6 +34,7 @@ pub mod event;
 pub mod history;
 pub mod hooks;
 pub mod kind;
+pub mod membership;
 pub mod metrics;
 pub mod notice;
 mod outlet;

@@ -27,7 +27,7 @@ use std::path::PathBuf;
 
 use super::Globals;
 use crate::error::{CliError, Exit};
-use crate::output::shell::shell_word;
+use crate::output::shell::{option_words, shell_word};
 
 /// Arguments of `braid create`.
 #[derive(Clone, Debug, clap::Args)]
@@ -104,14 +104,6 @@ impl Args {
         words.extend(labels.map(|label| shell_word(&label).into_owned()));
         words.join(" ")
     }
-}
-
-/// An option and its value. A value that begins with a dash would be an option after a space.
-fn option_words(name: &str, value: &str) -> String {
-    if value.starts_with('-') {
-        return format!("{name}{}", shell_word(&format!("={value}")));
-    }
-    format!("{name} {}", shell_word(value))
 }
 
 fn global_words(globals: &Globals) -> Vec<String> {

@@ -16,7 +16,7 @@ pub(crate) struct Args {
 }
 
 /// What `mdadm` calls it, and what it is here.
-const MDADM: [(&str, &str); 15] = [
+const MDADM: [(&str, &str); 19] = [
     ("mdadm --create /dev/md/NAME -l5 -n3 A B C", "braid create NAME --level 5 A B C"),
     ("... --chunk=512 --layout=ls missing", "... --chunk 512K --layout left-symmetric missing"),
     ("... --assume-clean", "... --assume-clean"),
@@ -31,7 +31,11 @@ const MDADM: [(&str, &str); 15] = [
     ("mdadm --wait /dev/md/NAME", "braid wait NAME --for idle"),
     ("echo check > /sys/block/MD/md/sync_action", "braid check NAME"),
     ("mdadm --monitor --program=CMD --mail=ADDRESS", "braid serve --on-event CMD --mail ADDRESS"),
-    ("--add, --fail, --grow", "not there yet"),
+    ("mdadm /dev/md/NAME --add A", "braid add NAME A"),
+    ("... --re-add A", "braid add NAME A: it is rebuilt in full"),
+    ("mdadm /dev/md/NAME --fail A", "braid fail NAME A"),
+    ("mdadm /dev/md/NAME --remove A, failed, detached", "braid remove NAME A, failed, detached"),
+    ("--replace, --grow", "not there yet"),
 ];
 
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {

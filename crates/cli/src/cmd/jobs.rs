@@ -153,5 +153,7 @@ fn no_spare(array: &Array, word: &str) -> CliError {
     let what = format!("{} is degraded, and there is nothing to rebuild it onto", array.name);
     let error = CliError::new(Code::NoSpare, what).about(&array.name);
     let error = error.because("no spare waits to take the place of what is missing");
-    error.remedy(Risk::Look, "See what is missing", format!("braid status {word}"))
+    let add = format!("braid add {word} DEVICE");
+    let error = error.remedy(Risk::Look, "See what is missing", format!("braid status {word}"));
+    error.remedy(Risk::Change, "Put a device in its place", add)
 }

@@ -11,6 +11,7 @@ mod help;
 mod history;
 mod jobs;
 mod list;
+mod members;
 pub(crate) mod serve;
 mod set;
 mod status;
@@ -78,6 +79,15 @@ pub(crate) enum Command {
     Resume(jobs::ResumeArgs),
     /// Have what is missing rebuilt: what was paused goes on, and what could not be finished is tried again.
     Rebuild(jobs::RebuildArgs),
+    /// Make devices members of an array that is being served: each takes a slot that is free and is rebuilt, or waits as a
+    /// spare.
+    Add(members::AddArgs),
+    /// Have devices wait as spares of an array: one takes the place of a member that fails by itself.
+    Spare(members::AddArgs),
+    /// Have a member of an array fail, as if it had failed a write; what it held is served from the others.
+    Fail(members::FailArgs),
+    /// Take a member away that failed, or that waits as a spare.
+    Remove(members::RemoveArgs),
     /// Wait until an array is rebuilt, checked, idle, or degraded.
     Wait(wait::Args),
     /// Show what the elevators of an array that is being served do, and the multiplexer's last slices.
@@ -151,6 +161,10 @@ pub(crate) fn run(command: Command, globals: &Globals) -> Result<Exit, CliError>
         Command::Pause(args) => jobs::pause(&args, globals),
         Command::Resume(args) => jobs::resume(&args, globals),
         Command::Rebuild(args) => jobs::rebuild(&args, globals),
+        Command::Add(args) => members::add(&args, globals),
+        Command::Spare(args) => members::spare(&args, globals),
+        Command::Fail(args) => members::fail(&args, globals),
+        Command::Remove(args) => members::remove(&args, globals),
         Command::Wait(args) => wait::run(&args, globals),
         Command::Elevators(args) => elevators::run(&args, globals),
         Command::Events(args) => events::run(&args, globals),

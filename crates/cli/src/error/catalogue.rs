@@ -57,7 +57,7 @@ impl FromStr for Code {
 }
 
 /// All of them, in the order of their numbers.
-pub(crate) const CATALOGUE: [Entry; 64] = [
+pub(crate) const CATALOGUE: [Entry; 68] = [
     // The command line.
     Entry {
         code: Code::Usage,
@@ -290,6 +290,23 @@ pub(crate) const CATALOGUE: [Entry; 64] = [
                       this machine: then `--accept-older` goes on from here and forgets what was written \
                       down. Nothing was written.",
     },
+    // Members that come and go.
+    Entry {
+        code: Code::MemberInUse,
+        title: "the member is in use",
+        exit: Exit::Refused,
+        explanation: "A member that has a slot holds its share of the data, and is not taken away. It has to fail first, by \
+                      `braid fail`, which leaves the array without its protection until another device has been rebuilt. \
+                      Nothing was changed.",
+    },
+    Entry {
+        code: Code::MemberNeeded,
+        title: "the array cannot do without the member",
+        exit: Exit::BeyondTolerance,
+        explanation: "Without this member data would be lost: others are missing or not rebuilt yet, or parity may not fit \
+                      since the array was interrupted. Add a device for what is missing (`braid add`), wait until it is \
+                      rebuilt (`braid wait NAME --for rebuild`), and have this one fail then. Nothing was changed.",
+    },
     // Jobs.
     Entry {
         code: Code::NoRedundancy,
@@ -326,8 +343,8 @@ pub(crate) const CATALOGUE: [Entry; 64] = [
         code: Code::NoSpare,
         title: "there is nothing to rebuild onto",
         exit: Exit::Refused,
-        explanation: "The array is degraded, and no spare waits to take the place of what is missing. A rebuild begins \
-                      by itself as soon as there is one.",
+        explanation: "The array is degraded, and no spare waits to take the place of what is missing. `braid add NAME DEVICE` \
+                      brings one, and the rebuild begins by itself.",
     },
     Entry {
         code: Code::JobEnded,
@@ -344,6 +361,14 @@ pub(crate) const CATALOGUE: [Entry; 64] = [
                       sectors that it could not read rewritten. Stop the array and serve it without `--read-only`.",
     },
     // Members.
+    Entry {
+        code: Code::NoSuchMember,
+        title: "the array has no such member",
+        exit: Exit::Failed,
+        explanation: "A member of a running array is named by its path or by the number of its slot; a word of digits is a \
+                      number, and a file of such a name is `./3`. The members that there are are listed with the error. \
+                      Nothing was changed.",
+    },
     Entry {
         code: Code::MemberMissing,
         title: "no such member",
@@ -397,7 +422,15 @@ pub(crate) const CATALOGUE: [Entry; 64] = [
                       long as `--stop-patience` says. The array was left as after a crash: what was flushed is \
                       on the members, and its superblocks say that it was in use. A process that has asked a \
                       disk, a network or a FUSE that hangs cannot be ended, not even by SIGKILL, before the \
-                      kernel has given up waiting. See to the member, or serve the array without it.",
+                      kernel has given up waiting. See to the member, or serve the array without it. \
+                      `braid remove` waits for a member that failed in the same way, and can be tried again.",
+    },
+    Entry {
+        code: Code::AlreadyMember,
+        title: "the device is a member already",
+        exit: Exit::Refused,
+        explanation: "The array uses this device, perhaps under another name, or through a loop device or a partition of it. \
+                      A member in two places would be two losses when it fails. Nothing was changed.",
     },
     Entry {
         code: Code::MemberBusy,

@@ -67,6 +67,10 @@ pub(crate) enum Code {
     NewestDamaged = 37,
     /// The array is known to have been newer.
     OlderThanKnown = 38,
+    /// The member is in use.
+    MemberInUse = 40,
+    /// The array cannot do without the member.
+    MemberNeeded = 41,
     /// The level has no redundancy.
     NoRedundancy = 42,
     /// A degraded array cannot be checked.
@@ -81,6 +85,8 @@ pub(crate) enum Code {
     JobEnded = 47,
     /// The array is served read-only.
     ServedReadOnly = 48,
+    /// The array has no such member.
+    NoSuchMember = 49,
     /// No such member.
     MemberMissing = 50,
     /// Not a file and not a block device.
@@ -95,6 +101,8 @@ pub(crate) enum Code {
     MemberIo = 55,
     /// A member does not answer.
     MemberSilent = 56,
+    /// The device is a member already.
+    AlreadyMember = 57,
     /// The kernel holds the member.
     MemberBusy = 60,
     /// Another process has locked the member.

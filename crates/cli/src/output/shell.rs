@@ -30,6 +30,14 @@ fn quote(text: &str) -> Cow<'_, str> {
     Quoter::new().allow_nul(true).quote(text).expect("only a zero byte could be refused")
 }
 
+/// An option and its value. A value that begins with a dash would be an option after a space.
+pub(crate) fn option_words(name: &str, value: &str) -> String {
+    if value.starts_with('-') {
+        return format!("{name}{}", shell_word(&format!("={value}")));
+    }
+    format!("{name} {}", shell_word(value))
+}
+
 #[cfg(test)]
 mod tests {
     use std::process::Command;

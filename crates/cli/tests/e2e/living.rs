@@ -16,7 +16,7 @@ use crate::managed::{check, json, said, status};
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Types a command as braid printed it.
-fn typed(array: &Array, command: &str) -> String {
+pub(crate) fn typed(array: &Array, command: &str) -> String {
     let folder = PathBuf::from(env!("CARGO_BIN_EXE_braid"));
     let folder = folder.parent().expect("a folder").display().to_string();
     let runtime = array.path("run").display().to_string();
@@ -26,7 +26,7 @@ fn typed(array: &Array, command: &str) -> String {
 
 /// It is refused with this code and status; the first command that it offers.
 #[track_caller]
-fn refused(array: &Array, words: &[&str], code: &str, exit: i32) -> String {
+pub(crate) fn refused(array: &Array, words: &[&str], code: &str, exit: i32) -> String {
     let ran = array.braid(words, &[]);
     let error = json(&ran);
     assert_eq!((&error["code"], ran.status.code()), (&code.into(), Some(exit)), "{ran:?}");
@@ -36,7 +36,7 @@ fn refused(array: &Array, words: &[&str], code: &str, exit: i32) -> String {
 }
 
 #[track_caller]
-fn done(array: &Array, words: &[&str]) -> Value {
+pub(crate) fn done(array: &Array, words: &[&str]) -> Value {
     let ran = array.braid(words, &[]);
     assert!(ran.status.success(), "{words:?}: {ran:?}");
     json(&ran)

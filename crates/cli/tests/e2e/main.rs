@@ -12,6 +12,7 @@
 //!   managed      status, list, get, set, stop, and the control API
 //!   told         the history, hooks, metrics, the service manager
 //!   living       jobs: check, pause, resume, rebuild, wait, and what status says of them
+//!   members      add, spare, fail, remove: members that come and go under clients
 //!   tuned        the stripe cache, set under load
 //!   scheduled    elevators and the multiplexer, set under load
 //!   two_writers  the same bytes by two names
@@ -40,6 +41,7 @@ mod living;
 mod load;
 mod lost;
 mod managed;
+mod members;
 mod odd_places;
 mod old_copies;
 mod output;

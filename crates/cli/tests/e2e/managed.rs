@@ -245,8 +245,10 @@ fn the_recipes_about_the_control_socket_work() {
     let folder = folder.parent().expect("a folder").display().to_string();
     for recipe in recipes {
         let runtime = array.path("run").display().to_string();
-        let script =
-            format!("set -e\nPATH={folder}:$PATH\nexport BRAID_RUNTIME_DIR={runtime}\n{recipe}");
+        let place = array.path("").display().to_string();
+        let script = format!(
+            "set -e\ncd {place}\nPATH={folder}:$PATH\nexport BRAID_RUNTIME_DIR={runtime}\n{recipe}"
+        );
         let said = ok("sh", ["-c", &script]);
         assert!(!said.contains("\"code\":\"B"), "a recipe is refused: {said}");
     }

@@ -41,7 +41,8 @@ pub struct Array {
     pub copies_in_doubt: bool,
     /// One row for each slot, in order, with or without a member, and behind them one for each spare.
     pub slots: Vec<Slot>,
-    /// Members that failed since the array was started and whose slot another one has taken; each with the slot that it had.
+    /// Members that failed since the array was started, whose slot another one has taken, and that were not removed; each with the
+    /// slot that it had, which is null for one that waited as a spare.
     #[serde(default)]
     pub replaced: Vec<Slot>,
     /// The job that is there, if any; behind it a check that waits for it.
@@ -161,7 +162,7 @@ pub enum SlotState {
     Recovering,
     /// Its member failed since the array was started, and is out.
     Failed,
-    /// It has had no member since the array was started.
+    /// It has no member: it has had none since the array was started, or its member was removed, which has a moment and a cause.
     Missing,
     /// A spare: it waits.
     Waiting,

@@ -5,6 +5,7 @@
 mod array;
 mod elevators;
 mod jobs;
+mod members;
 mod problem;
 mod settings;
 mod status;
@@ -16,6 +17,7 @@ pub use jobs::{
     Checked, Job, JobEffect, JobKind, JobRequest, JobResult, JobState, JobsAnswer, JobsWanted,
     LastJob,
 };
+pub use members::{MemberChanged, MemberEffect, MemberRequest, MembersAnswer, MembersWanted};
 pub use problem::{Problem, ProblemRemedy, RemedyRisk};
 pub use settings::{Change, SettingValue, Settings, SettingsAnswer};
 pub use status::{Status, Unheard};

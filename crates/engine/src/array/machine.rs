@@ -344,6 +344,32 @@ impl Array {
         self.roster.spares.iter().copied().collect()
     }
 
+    /// Members that are in the array: in a slot, or waiting for one. What failed is not among them, from the moment that it did.
+    #[must_use]
+    pub fn members(&self) -> Vec<MemberId> {
+        let in_slots = self.roster.slots.iter().flatten().map(|member| member.id);
+        in_slots.chain(self.roster.spares.iter().copied()).collect()
+    }
+
+    /// Whether a person may have a member fail.
+    ///
+    /// # Errors
+    /// It is none, the array takes no writes, or the level could not make up for it.
+    pub fn may_fail(&self, member: MemberId) -> Result<(), MemberRefusal> {
+        self.may_change_members()?;
+        if self.roster.spares.contains(&member) {
+            return Ok(());
+        }
+        let slot = self.roster.slot_of(member).ok_or(MemberRefusal::NoMember)?;
+        let is_lost = |other: Slot| other == slot || self.roster.is_lost(other);
+        // Parity that may not fit makes up for nothing.
+        let is_doubtful = self.condition.resync_offset != u64::MAX
+            && self.geometry.level().family() == Family::Stripe;
+        let would_lose =
+            !self.roster.is_lost(slot) && (is_doubtful || !self.geometry.survives(&is_lost));
+        if would_lose { Err(MemberRefusal::Needed) } else { Ok(()) }
+    }
+
     /// A person says that a member fails: it is out, as if it had failed a write.
     ///
     /// # Errors
@@ -353,19 +379,9 @@ impl Array {
         now: Instant,
         member: MemberId,
     ) -> Result<(), MemberRefusal> {
-        self.may_change_members()?;
+        self.may_fail(member)?;
         if self.roster.spares.contains(&member) {
             return self.handle_remove_request(now, member);
-        }
-        let slot = self.roster.slot_of(member).ok_or(MemberRefusal::NoMember)?;
-        let is_lost = |other: Slot| other == slot || self.roster.is_lost(other);
-        // Parity that may not fit makes up for nothing.
-        let is_doubtful = self.condition.resync_offset != u64::MAX
-            && self.geometry.level().family() == Family::Stripe;
-        let would_lose =
-            !self.roster.is_lost(slot) && (is_doubtful || !self.geometry.survives(&is_lost));
-        if would_lose {
-            return Err(MemberRefusal::Needed);
         }
         reached(Mark::MemberFailedByPerson);
         self.fail_member(Cause::person(member));

@@ -19,10 +19,10 @@ use braid_member::{Member, create_file};
 use braid_ondisk::{ArrayFacts, DeviceFlags, NewSuperblock, Role, Superblock, Timestamp};
 use uuid::Uuid;
 
-use super::destroy::signature_sectors;
 use super::opened::Source;
 use super::plan::{Plan, Seat, Sync};
 use crate::cmd::Globals;
+use crate::contents::signature_sectors;
 use crate::error::code::Code;
 use crate::error::system::system;
 use crate::error::{CliError, Risk};

@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use braid_geometry::SECTOR_BYTES;
-use braid_member::{Access, IdentityKey, Member, Reach};
-use braid_ondisk::{Probe, Snippet, probe, probe_ranges};
+use braid_member::{Access, IdentityKey, Reach};
 
 use super::Args;
 use super::words::Wanted;
+use crate::contents::Existing;
 use crate::error::code::Code;
 use crate::error::{CliError, Risk};
 use crate::output::shell::shell_word;
-use crate::probe::{io_error, open_error, open_member};
+use crate::probe::{open_error, open_member};
 
 /// Where a member comes from.
 pub(super) enum Source {
@@ -22,21 +22,6 @@ pub(super) enum Source {
     Existing(Existing),
     /// A file that is to be made.
     ToMake,
-}
-
-/// A member that is there.
-pub(super) struct Existing {
-    pub(super) device: Box<dyn Member>,
-    /// Its first and last bytes as they are now.
-    pub(super) snippets: Vec<Snippet>,
-    pub(super) probe: Probe,
-}
-
-impl Existing {
-    /// Whether its first and last bytes are all zero.
-    pub(super) fn is_zero(&self) -> bool {
-        self.snippets.iter().all(|snippet| snippet.bytes.iter().all(|byte| *byte == 0))
-    }
 }
 
 /// A member before it has a place.
@@ -139,22 +124,6 @@ fn open(path: &Path, key: Key, wanted: &Wanted) -> Result<Opened, CliError> {
         return Err(open_error(&braid_member::OpenError::Replaced { path: path.into() }));
     }
     let size_bytes = device.size_bytes();
-    let snippets = read_ends(device.as_ref(), &label)?;
-    let probe = probe(size_bytes, &snippets);
-    let source = Source::Existing(Existing { device, snippets, probe });
+    let source = Source::Existing(Existing::look(device, &label)?);
     Ok(Opened { label, path: path.into(), size_bytes, source })
-}
-
-/// The first and last bytes: everything that is recognised is within them.
-fn read_ends(device: &dyn Member, label: &str) -> Result<Vec<Snippet>, CliError> {
-    let mut snippets = Vec::new();
-    for range in probe_ranges(device.size_bytes()) {
-        let length = usize::try_from(range.end - range.start).expect("under 400 KiB");
-        let mut bytes = vec![0; length];
-        device
-            .read_at(&mut bytes, range.start)
-            .map_err(|error| io_error(label, "reading", &error))?;
-        snippets.push(Snippet { offset: range.start, bytes });
-    }
-    Ok(snippets)
 }

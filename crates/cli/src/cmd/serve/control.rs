@@ -6,6 +6,7 @@
 
 mod array;
 mod jobs;
+mod members;
 mod setting;
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,8 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use braid_control::model::{
-    Array, Checked, Elevators, JobEffect, JobRequest, JobsAnswer, Settings, SettingsAnswer, Status,
-    StopPlan, Stopped, VERSION,
+    Array, Checked, Elevators, JobEffect, JobRequest, JobsAnswer, MembersAnswer, MembersWanted,
+    Settings, SettingsAnswer, Status, StopPlan, Stopped, VERSION,
 };
 use braid_control::{Limits, Misuse, Refusal, Served, Server, StopTeller, routes, stopping};
 use braid_frontend_nbd::{BindError, Endpoint, Listener};
@@ -246,6 +247,16 @@ impl Served for Answers {
             last_jobs: told.last,
             dry_run,
         })
+    }
+
+    fn change_members(
+        &self,
+        wanted: &MembersWanted,
+        dry_run: bool,
+    ) -> Result<MembersAnswer, Refusal> {
+        let running = self.running()?;
+        let changed = members::change(&running, &self.facts, wanted, dry_run);
+        changed.map_err(|(status, error)| refusal(status, &error))
     }
 
     fn plan_stop(&self) -> Result<StopPlan, Refusal> {

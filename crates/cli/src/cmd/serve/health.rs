@@ -1,6 +1,7 @@
 //! What has happened to an array since it was started: which members went out, when and why. For those who ask later.
 //!
-//! Filled by notices as they come; who is in which slot now is not kept here, but asked of the array.
+//! Filled by notices as they come, and by what a person does to members; who is in which slot now is not kept here, but asked of
+//! the array.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -38,8 +39,12 @@ struct Happened {
     /// By slot.
     out: BTreeMap<u16, Incident>,
     slow: BTreeMap<u16, Incident>,
-    /// Those that went out and whose slot another one has taken, with the slot.
-    replaced: Vec<(u16, Incident)>,
+    /// Those that went out and whose slot another one has taken, with the slot; and spares that failed.
+    replaced: Vec<(Option<u16>, Incident)>,
+    /// The last member of each slot, as it was called.
+    seats: BTreeMap<u16, String>,
+    /// Slots whose last member a person took away.
+    gone: BTreeMap<u16, Incident>,
     failure: Option<Failure>,
     lost: LostRanges,
 }
@@ -50,18 +55,18 @@ impl Health {
     }
 
     /// Takes a notice in; `label` says what a member is called.
-    pub(super) fn note<'a>(&self, notice: &Notice, label: impl Fn(MemberId) -> &'a str) {
+    pub(super) fn note(&self, notice: &Notice, label: impl Fn(MemberId) -> String) {
         let since = || rfc3339_utc(now_seconds());
         let mut happened = self.happened();
         match notice {
             Notice::MemberOut { member, slot, cause } => {
-                let (member, cause) = (absolute(label(*member)), CauseWords(cause).to_string());
+                let (member, cause) = (absolute(&label(*member)), CauseWords(cause).to_string());
                 happened.slow.remove(&slot.0);
                 happened.out.insert(slot.0, Incident { member, since: since(), cause });
             }
             Notice::Broken { member, cause } | Notice::OutOfSpace { member, cause } => {
                 let out_of_space = matches!(notice, Notice::OutOfSpace { .. });
-                let (member, cause) = (absolute(label(*member)), CauseWords(cause).to_string());
+                let (member, cause) = (absolute(&label(*member)), CauseWords(cause).to_string());
                 let failure = Failure { member, since: since(), out_of_space, cause };
                 happened.failure.get_or_insert(failure);
             }
@@ -71,7 +76,7 @@ impl Health {
                 happened.lost.add(start..start + sectors * SECTOR_BYTES);
             }
             Notice::SitsOut { member, slot, latency_ms, .. } => {
-                let member = absolute(label(*member));
+                let member = absolute(&label(*member));
                 let cause = format!("it took {latency_ms} ms, and the others much less");
                 happened.slow.insert(slot.0, Incident { member, since: since(), cause });
             }
@@ -82,11 +87,13 @@ impl Health {
                 happened.out.remove(&slot.0);
             }
             Notice::SpareTaken { member, slot } => {
-                let member = absolute(label(*member));
+                let member = absolute(&label(*member));
                 // One that comes back is there again.
                 happened.replaced.retain(|(_, out)| out.member != member);
                 let out = happened.out.remove(&slot.0);
-                happened.replaced.extend(out.map(|out| (slot.0, out)));
+                happened.replaced.extend(out.map(|out| (Some(slot.0), out)));
+                happened.gone.remove(&slot.0);
+                happened.seats.insert(slot.0, member);
             }
             Notice::JobBegan(_)
             | Notice::JobEnded { .. }
@@ -100,8 +107,50 @@ impl Health {
         self.happened().out.get(&slot).cloned()
     }
 
-    /// Members that went out and whose slot another one has taken.
-    pub(crate) fn replaced(&self) -> Vec<(u16, Incident)> {
+    /// The slot has this member from the start.
+    pub(super) fn note_seat(&self, slot: u16, member: &str) {
+        self.happened().seats.insert(slot, absolute(member));
+    }
+
+    /// A person had a member fail that waited without a slot.
+    pub(super) fn note_failed_spare(&self, member: &str) {
+        let since = rfc3339_utc(now_seconds());
+        let cause = "a person had it fail while it waited as a spare".to_owned();
+        let incident = Incident { member: absolute(member), since, cause };
+        self.happened().replaced.push((None, incident));
+    }
+
+    /// A person took a member away.
+    pub(super) fn note_removed(&self, member: &str) {
+        let (member, since) = (absolute(member), rfc3339_utc(now_seconds()));
+        let mut happened = self.happened();
+        happened.replaced.retain(|(_, out)| out.member != member);
+        let slot = happened.out.iter().find(|(_, out)| out.member == member).map(|(slot, _)| *slot);
+        let Some(slot) = slot else { return };
+        happened.out.remove(&slot);
+        happened.seats.remove(&slot);
+        let cause = format!("{member} was taken away");
+        happened.gone.insert(slot, Incident { member, since, cause });
+    }
+
+    /// The last member that the slot had, if it was not taken away.
+    pub(crate) fn seat(&self, slot: u16) -> Option<String> {
+        self.happened().seats.get(&slot).cloned()
+    }
+
+    /// The slot's last member, if a person took it away.
+    pub(crate) fn gone(&self, slot: u16) -> Option<Incident> {
+        self.happened().gone.get(&slot).cloned()
+    }
+
+    /// The slot that a member had that went out and is not replaced.
+    pub(crate) fn slot_of_lost(&self, member: &str) -> Option<u16> {
+        let happened = self.happened();
+        happened.out.iter().find(|(_, out)| out.member == member).map(|(slot, _)| *slot)
+    }
+
+    /// Members that went out and whose slot another one has taken, and spares that failed.
+    pub(crate) fn replaced(&self) -> Vec<(Option<u16>, Incident)> {
         self.happened().replaced.clone()
     }
 
@@ -135,7 +184,7 @@ mod tests {
         let (member, slot) = (MemberId(2), Slot(2));
         let cause =
             Cause { member, asked: Asked::Write, sector: 8, sectors: 8, answer: Answer::Os(5) };
-        let note = |notice: Notice| health.note(&notice, |_| "/dev/sdc");
+        let note = |notice: Notice| health.note(&notice, |_| "/dev/sdc".to_owned());
         note(Notice::SitsOut { member, slot, latency_ms: 900, siblings_us: 100 });
         assert!(health.slow(2).is_some_and(|slow| slow.cause.contains("900 ms")));
         note(Notice::Back { member, slot, after_ms: 5 });
@@ -158,7 +207,8 @@ mod tests {
     fn a_member_that_was_replaced_is_kept_until_it_is_there_again() {
         let health = Health::default();
         let note = |notice: Notice| {
-            health.note(&notice, |member| if member.0 == 2 { "/dev/sdc" } else { "/dev/sdh" });
+            let name = |member: MemberId| if member.0 == 2 { "/dev/sdc" } else { "/dev/sdh" };
+            health.note(&notice, |member| name(member).to_owned());
         };
         let (member, slot) = (MemberId(2), Slot(2));
         let cause =
@@ -166,10 +216,46 @@ mod tests {
         note(Notice::MemberOut { member, slot, cause });
         note(Notice::SpareTaken { member: MemberId(7), slot });
         let replaced = health.replaced();
-        assert_eq!((replaced.len(), replaced[0].0, &*replaced[0].1.member), (1, 2, "/dev/sdc"));
+        assert_eq!(
+            (replaced.len(), replaced[0].0, &*replaced[0].1.member),
+            (1, Some(2), "/dev/sdc")
+        );
         note(Notice::Recovered { member: MemberId(7), slot });
         assert_eq!((health.replaced().len(), health.out(2)), (1, None), "it can be unplugged");
         note(Notice::SpareTaken { member, slot: Slot(1) });
         assert_eq!(health.replaced(), []);
+    }
+
+    #[test]
+    fn what_a_person_takes_away_is_no_failure_any_more() {
+        let health = Health::default();
+        let note = |notice: Notice| {
+            let name = |member: MemberId| if member.0 == 2 { "/dev/sdc" } else { "/dev/sdh" };
+            health.note(&notice, |member| name(member).to_owned());
+        };
+        let (member, slot) = (MemberId(2), Slot(2));
+        health.note_seat(2, "/dev/sdc");
+        note(Notice::MemberOut { member, slot, cause: Cause::person(member) });
+        assert_eq!((health.slot_of_lost("/dev/sdc"), health.gone(2)), (Some(2), None));
+        health.note_removed("/dev/sdc");
+        assert_eq!(
+            (health.out(2), health.seat(2), health.slot_of_lost("/dev/sdc")),
+            (None, None, None)
+        );
+        assert!(health.gone(2).is_some_and(|gone| gone.cause.contains("/dev/sdc")));
+        note(Notice::SpareTaken { member: MemberId(7), slot });
+        assert_eq!((health.gone(2), health.seat(2).as_deref()), (None, Some("/dev/sdh")));
+        // One whose slot another has, and a spare.
+        note(Notice::MemberOut { member: MemberId(7), slot, cause: Cause::person(MemberId(7)) });
+        note(Notice::SpareTaken { member, slot });
+        health.note_failed_spare("/dev/sdi");
+        let slots = |health: &Health| -> Vec<Option<u16>> {
+            health.replaced().into_iter().map(|(slot, _)| slot).collect()
+        };
+        assert_eq!(slots(&health), [Some(2), None]);
+        health.note_removed("/dev/sdh");
+        assert_eq!(slots(&health), [None]);
+        health.note_removed("/dev/sdi");
+        assert_eq!(slots(&health), []);
     }
 }

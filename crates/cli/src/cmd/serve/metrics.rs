@@ -78,6 +78,7 @@ pub(super) struct ArrayMetrics {
     facts: Facts,
     /// A scrape that hangs does not keep it.
     volume: Weak<Volume>,
+    reporter: Arc<Reporter>,
     meter: Meter,
     voice: Voice,
 }
@@ -88,18 +89,12 @@ pub(super) struct Facts {
     level: String,
     layout: String,
     metadata: String,
-    /// Members by what they are called, in the order of their numbers; `true` for those that began as spares.
-    members: Vec<(String, bool)>,
 }
 
 impl Facts {
     pub(super) fn of(ready: &Ready, reporter: &Reporter) -> Self {
         let array = &ready.array;
         let facts = &array.newest.array;
-        let in_slots = array.slots.iter().flatten().map(|one| (one.member, false));
-        let spares = array.spares.iter().map(|index| (*index, true));
-        let label =
-            |(index, is_spare): (usize, bool)| (ready.verdicts[index].label.clone(), is_spare);
         Self {
             identity: Identity {
                 array: reporter.name().to_owned(),
@@ -108,14 +103,19 @@ impl Facts {
             level: facts.level.to_string(),
             layout: layout_name(facts.level, facts.layout).unwrap_or_default(),
             metadata: array.newest.version.to_string(),
-            members: in_slots.chain(spares).map(label).collect(),
         }
     }
 }
 
 impl ArrayMetrics {
-    pub(super) fn new(facts: Facts, volume: &Arc<Volume>, meter: Meter, voice: Voice) -> Self {
-        Self { facts, volume: Arc::downgrade(volume), meter, voice }
+    pub(super) fn new(
+        facts: Facts,
+        (volume, reporter): (&Arc<Volume>, &Arc<Reporter>),
+        meter: Meter,
+        voice: Voice,
+    ) -> Self {
+        let (volume, reporter) = (Arc::downgrade(volume), Arc::clone(reporter));
+        Self { facts, volume, reporter, meter, voice }
     }
 
     /// Members in their slots, and those that are in none.
@@ -126,12 +126,8 @@ impl ArrayMetrics {
         failed: &BTreeMap<String, Option<u16>>,
     ) -> Vec<Member> {
         let sitting_out = volume.sitting_out();
-        let slots = || slots_of(view).filter_map(|slot| Some((slot.0, view.member(slot)?)));
-        let name = |id: MemberId| {
-            let known = self.facts.members.get(usize::from(id.0)).map(|(name, _)| name.clone());
-            let path = || volume.member_path(id).map(|path| path.display().to_string());
-            known.or_else(path).unwrap_or_default()
-        };
+        let slots = slots_of(view).filter_map(|slot| Some((slot.0, view.member(slot)?)));
+        let name = |id: MemberId| self.reporter.label(id);
         let in_slot = |(slot, member): (u16, &MemberView)| {
             let state = match (sitting_out.contains(&member.id), member.recovered_sectors) {
                 (true, _) => MemberState::Slow,
@@ -140,19 +136,21 @@ impl ArrayMetrics {
             };
             Member { name: name(member.id), slot: Some(slot), state }
         };
-        let numbered = (0..).map(MemberId).zip(&self.facts.members);
-        let others = numbered.filter(|(id, _)| slots().all(|(_, member)| member.id != *id));
-        let other = |(_, (name, is_spare)): (_, &(String, bool))| match failed.get(name) {
-            None if *is_spare => {
-                Member { name: name.clone(), slot: None, state: MemberState::Spare }
+        let mut members: Vec<Member> = slots.map(in_slot).collect();
+        let waiting = volume.waiting();
+        for member in volume.look_at_members() {
+            let (name, is_in) = (name(member.id), member.is_in);
+            // One that came back under its name is told once.
+            if members.iter().any(|other| other.name == name) {
+                continue;
             }
-            slot => Member {
-                name: name.clone(),
-                slot: slot.copied().flatten(),
-                state: MemberState::Failed,
-            },
-        };
-        slots().map(in_slot).chain(others.map(other)).collect()
+            let (slot, state) = match is_in || waiting.contains(&member.id) {
+                true => (None, MemberState::Spare),
+                false => (failed.get(&name).copied().flatten(), MemberState::Failed),
+            };
+            members.push(Member { name, slot, state });
+        }
+        members
     }
 
     fn front_end(&self) -> FrontEnd {

@@ -11,6 +11,7 @@ mod io;
 mod job_pace;
 mod jobs;
 mod lost;
+mod membership;
 mod metrics;
 mod place;
 mod report;
@@ -50,6 +51,7 @@ use export::VolumeExport;
 use health::Health;
 use io::{Direct, Io, workers};
 use jobs::{Board, JobsWhen, Sampler};
+use membership::Membership;
 use metrics::ArrayMetrics;
 use place::{bind_error, check_export, control_error, endpoint, own_control, own_endpoint};
 use report::Reporter;
@@ -189,15 +191,20 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     let server = server.inspect_err(|_| {
         volume.stop();
     })?;
-    let metrics = Arc::new(ArrayMetrics::new(numbers, &volume, server.meter(), telling.voice()));
+    let metrics =
+        Arc::new(ArrayMetrics::new(numbers, (&volume, &reporter), server.meter(), telling.voice()));
     let port = args.metrics.start(&metrics).inspect_err(|_| {
         volume.stop();
     })?;
     let uris: Vec<String> =
         server.endpoints().iter().map(|endpoint| endpoint.uri(&name).to_string()).collect();
     facts.uris.clone_from(&uris);
+    let membership = hearing.membership(&telling, (options.direct, &globals.state_dir))?;
+    if let Some(place) = &place {
+        membership.set_control(place.path().to_path_buf());
+    }
     let (tuner, board) = (server.tuner(), hearing.board);
-    let running = Running { volume: Arc::clone(&volume), tuner, board };
+    let running = Running { volume: Arc::clone(&volume), tuner, board, membership };
     let control = place.map(|place| {
         facts.control = place.path().display().to_string();
         start_control(place, (facts, running), (&telling.voice(), metrics), watch.stopper())
@@ -227,6 +234,20 @@ impl Hearing {
     fn new(reporter: &Arc<Reporter>, is_paused: bool) -> Self {
         let (health, board) = (Arc::default(), Arc::new(Board::new(is_paused)));
         Self { reporter: Arc::clone(reporter), health, board }
+    }
+}
+
+impl Hearing {
+    /// What members that come and go need: told like this, used past the page cache or not, saved in this folder.
+    fn membership(
+        &self,
+        telling: &Telling,
+        (direct, state_dir): (braid_runtime::Direct, &Path),
+    ) -> Result<Arc<Membership>, CliError> {
+        let heard = (&self.reporter, &self.health);
+        let kept = (direct, state_dir.to_path_buf());
+        let started = Membership::start(heard, telling.of_members(), kept);
+        started.map(Arc::new).map_err(|error| system("members cannot be told of", &error))
     }
 }
 

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 use braid_assembly::{MemberVerdict, Reason, Tolerance};
 use braid_engine::array::MemberId;
@@ -40,7 +40,8 @@ pub(crate) struct Reporter {
     stays_dirty: bool,
     /// What it bore when it was started.
     tolerance: Tolerance,
-    labels: BTreeMap<u16, String>,
+    /// What members are called, those that have gone as well: something may still be said of them.
+    labels: RwLock<BTreeMap<u16, String>>,
     /// A resync of this run is over.
     is_resynced: AtomicBool,
     /// The watcher's thread adds to it, the main thread tells the sum.
@@ -72,7 +73,7 @@ impl Reporter {
             level: facts.level.to_string(),
             tolerance: ready.array.tolerance(),
             stays_dirty: ready.array.dirty && ready.array.accepted_risk.is_none(),
-            labels: (0..).zip(in_order.iter().map(label)).collect(),
+            labels: RwLock::new((0..).zip(in_order.iter().map(label)).collect()),
             is_resynced: AtomicBool::new(false),
             lost: Mutex::default(),
         }
@@ -203,9 +204,7 @@ impl Reporter {
     }
 
     pub(crate) fn notice(&self, notice: &Notice) {
-        let label = |member: MemberId| {
-            self.labels.get(&member.0).map_or_else(String::new, |label| printable(label).into())
-        };
+        let label = |member: MemberId| printable(&self.label(member)).into_owned();
         match notice {
             Notice::MemberOut { member, slot, cause } => {
                 self.member_out((&label(*member), slot.0), cause);
@@ -296,8 +295,8 @@ impl Reporter {
             self.event_caused("write-lost", &facts, cause);
         }
         let why = cause.map(|cause| {
-            let label = printable(self.label(cause.member));
-            format!(" ({label}: {})", CauseWords(cause))
+            let label = self.label(cause.member);
+            format!(" ({}: {})", printable(&label), CauseWords(cause))
         });
         let why = why.unwrap_or_default();
         let line = self.lost.lock().expect("adding does not panic").add(bytes);
@@ -372,8 +371,22 @@ impl Reporter {
     }
 
     /// What a member is called.
-    pub(crate) fn label(&self, member: MemberId) -> &str {
-        self.labels.get(&member.0).map_or("", String::as_str)
+    pub(crate) fn label(&self, member: MemberId) -> String {
+        let labels = self.labels.read().unwrap_or_else(PoisonError::into_inner);
+        labels.get(&member.0).cloned().unwrap_or_default()
+    }
+
+    /// A member is called this from now on.
+    pub(super) fn name_member(&self, member: MemberId, label: String) {
+        self.labels.write().unwrap_or_else(PoisonError::into_inner).insert(member.0, label);
+    }
+
+    /// A person changed something about a member.
+    pub(super) fn member_changed(&self, event: &str, label: &str, words: &str) {
+        if self.json {
+            return self.event(event, &json!({ "member": label }));
+        }
+        errln!("{}", printable(words));
     }
 
     /// The array is about to be stopped, which waits for what is under way with members that are slow.
@@ -383,7 +396,7 @@ impl Reporter {
             if self.json {
                 self.event("stop-waits", &json!({ "member": label }));
             } else {
-                let text = format!("{} is slow, and stopping waits for it", printable(label));
+                let text = format!("{} is slow, and stopping waits for it", printable(&label));
                 self.say(Style::Warning, &text);
             }
         }

@@ -48,13 +48,13 @@ pub(super) fn stop(
         if ended != last.0 || silent.is_empty() {
             last = (ended, Instant::now());
         } else if last.1.elapsed() >= patience {
-            let labels: Vec<&str> = silent.iter().map(|member| reporter.label(*member)).collect();
+            let labels: Vec<String> = silent.iter().map(|member| reporter.label(*member)).collect();
             return Err(given_up(&labels, patience));
         }
     }
 }
 
-fn given_up(labels: &[&str], patience: Duration) -> CliError {
+fn given_up(labels: &[String], patience: Duration) -> CliError {
     let seconds = patience.as_secs();
     let what = format!("{} has answered nothing for {seconds} s", labels.join(", "));
     let error = CliError::new(Code::MemberSilent, what)

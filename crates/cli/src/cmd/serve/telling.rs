@@ -158,7 +158,7 @@ impl Telling {
         let (held, reporter) = (Arc::clone(&self.held), Arc::clone(reporter));
         let mapping = Arc::clone(&self.mapping);
         move |notice| {
-            let member = |member| reporter.label(member).to_owned();
+            let member = |member| reporter.label(member);
             let names = Names { array: reporter.name(), member: &member };
             // Held until it is told: what comes after is told after.
             let mut mapping = mapping.lock().unwrap_or_else(PoisonError::into_inner);
@@ -170,6 +170,11 @@ impl Telling {
                 held.tell(change);
             }
         }
+    }
+
+    /// Tells what a person does to members.
+    pub(super) fn of_members(&self) -> MemberTelling {
+        MemberTelling { held: Arc::clone(&self.held), mapping: Arc::clone(&self.mapping) }
     }
 
     /// The array has started: tells it, what is wrong with it from the start, and what has happened since.
@@ -228,6 +233,26 @@ impl Telling {
     /// The array has stopped: gives hooks a moment for the last events.
     pub(super) fn end(self) {
         drop(self.teller.end(GRACE));
+    }
+}
+
+/// Tells what a person does to members, in the order in which it happens.
+pub(super) struct MemberTelling {
+    held: Arc<Held>,
+    mapping: Arc<Mutex<Mapping>>,
+}
+
+impl MemberTelling {
+    /// Does something, and tells what came of it if anything did. What the array says of it meanwhile is told after that.
+    pub(super) fn around<T, E>(
+        &self,
+        act: impl FnOnce() -> Result<T, E>,
+        change: impl FnOnce(&T) -> Change,
+    ) -> Result<T, E> {
+        let _what_comes_after = self.mapping.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = act()?;
+        self.held.tell(change(&done));
+        Ok(done)
     }
 }
 

@@ -89,7 +89,9 @@ fn of_slot(array: &Array, slot: &Slot, word: &str, manner: Manner) -> Option<Adv
         }
         SlotState::Failed => {
             let problem = format!("{member} (slot {number}) failed{at}{because}");
-            Some(empty(array, problem, word, "see whether it answers again:", examine))
+            let what =
+                format!("put another in its place, or its own if that answers again ({examine}):");
+            Some(empty(array, problem, word, &what, format!("braid add {word} DEVICE")))
         }
         SlotState::Recovering => Some(recovering(array, (number, member), word, manner)),
         SlotState::Slow => Some(Advice {
@@ -208,21 +210,30 @@ fn going(array: &Array, kind: JobKind, doing: &str, word: &str, manner: Manner) 
     }
 }
 
-/// Slots that have had no member from the start.
+/// Slots that have had no member from the start, and those whose members were taken away.
 fn missing(array: &Array, word: &str) -> Option<Advice> {
-    let missing = array.slots.iter().filter(|slot| slot.state == SlotState::Missing);
-    let numbers: Vec<String> =
-        missing.filter_map(|slot| slot.slot).map(|number| number.to_string()).collect();
-    let (slots, have, members) = match numbers.len() {
-        0 => return None,
-        1 => ("slot", "has", "its member"),
-        _ => ("slots", "have", "their members"),
+    let missing = || array.slots.iter().filter(|slot| slot.state == SlotState::Missing);
+    let never: Vec<String> = missing()
+        .filter(|slot| slot.since.is_none())
+        .filter_map(|slot| slot.slot)
+        .map(|number| number.to_string())
+        .collect();
+    let gone = missing().filter_map(|slot| {
+        let (number, since, cause) = (slot.slot?, slot.since.as_ref()?, slot.cause.as_ref()?);
+        Some(format!("slot {number} has no member: {cause} at {}", clock(since)))
+    });
+    let numbers = never.join(", ");
+    let never = match never.len() {
+        0 => None,
+        1 => Some(format!("slot {numbers} has had no member since {} was started", array.name)),
+        _ => Some(format!("slots {numbers} have had no member since {} was started", array.name)),
     };
-    let numbers = numbers.join(", ");
-    let problem =
-        format!("{slots} {numbers} {have} had no member since {} was started", array.name);
-    let what = format!("connect {members}, stop the array and serve it with all of them:");
-    Some(empty(array, problem, word, &what, format!("braid stop {word}")))
+    let problems: Vec<String> = gone.chain(never).collect();
+    if problems.is_empty() {
+        return None;
+    }
+    let what = "add a device, or the member that belongs there; it is rebuilt:";
+    Some(empty(array, problems.join("; "), word, what, format!("braid add {word} DEVICE")))
 }
 
 /// What is so of slots whose members are out.

@@ -110,14 +110,15 @@ fn shape(array: &Array) -> String {
     parts.join(", ")
 }
 
-/// Every slot in a word for its state, and before those that came the ones whose place they take.
+/// Every slot in a word for its state, before those that came the ones whose place they take, and spares that failed.
 fn rows<'a>(array: &'a Array) -> impl Iterator<Item = (&'a Slot, &'static str)> {
     let with_replaced = |row: &'a Slot| {
-        let is_here = |out: &&Slot| out.slot == row.slot;
+        let is_here = |out: &&Slot| out.slot.is_some() && out.slot == row.slot;
         let before = array.replaced.iter().filter(is_here).map(|out| (out, "REPLACED"));
         before.chain(std::iter::once((row, state_of(row)))).collect::<Vec<_>>()
     };
-    array.slots.iter().flat_map(with_replaced)
+    let without_slot = array.replaced.iter().filter(|out| out.slot.is_none());
+    array.slots.iter().flat_map(with_replaced).chain(without_slot.map(|out| (out, "FAILED")))
 }
 
 fn state_of(row: &Slot) -> &'static str {

@@ -26,9 +26,6 @@ pub(crate) struct Facts {
     layout: Option<String>,
     metadata: String,
     chunk_bytes: Option<u64>,
-    /// By slot, the member that it was started with.
-    members: Vec<Option<String>>,
-    spares: Vec<String>,
     since: String,
     health: Arc<Health>,
     /// Where it is served; known when it is.
@@ -56,7 +53,11 @@ impl Facts {
     pub(crate) fn new(name: &str, ready: &Ready, health: Arc<Health>) -> Self {
         let array = &ready.array;
         let facts = &array.newest.array;
-        let label = |index: usize| absolute(&ready.verdicts[index].label);
+        for (slot, one) in (0..).zip(&array.slots) {
+            if let Some(one) = one {
+                health.note_seat(slot, &ready.verdicts[one.member].label);
+            }
+        }
         let chunk_bytes = u64::from(facts.chunk_sectors) * SECTOR_BYTES;
         Self {
             name: name.to_owned(),
@@ -64,12 +65,6 @@ impl Facts {
             layout: layout_name(facts.level, array.shape.layout),
             metadata: array.newest.version.to_string(),
             chunk_bytes: (chunk_bytes > 0).then_some(chunk_bytes),
-            members: array
-                .slots
-                .iter()
-                .map(|one| one.as_ref().map(|one| label(one.member)))
-                .collect(),
-            spares: array.spares.iter().map(|&index| label(index)).collect(),
             since: rfc3339_utc(now_seconds()),
             health,
             uris: Vec::new(),
@@ -86,7 +81,7 @@ impl Facts {
 
     /// The array as it is now.
     pub(super) fn array(&self, running: &Running, stopping: bool) -> Array {
-        let Running { volume, tuner, board } = running;
+        let Running { volume, tuner, board, .. } = running;
         let view = volume.view();
         let geometry = volume.geometry();
         let is_in_sync = |slot: SlotNumber| {
@@ -180,31 +175,22 @@ impl Facts {
             None => self.empty(number),
         };
         let mut slots: Vec<Slot> = (0..volume.geometry().slots()).map(row).collect();
-        let replaced = self.health.replaced();
-        // A spare that has taken a slot waits no more, whatever became of it.
-        let is_gone = |label: &str| {
-            let is_in_slot = slots.iter().any(|slot| slot.member.as_deref() == Some(label));
-            is_in_slot || replaced.iter().any(|(_, out)| out.member == label)
-        };
-        let spares = self.spares.iter().filter(|label| !is_gone(label));
-        let spares: Vec<Slot> = spares
-            .map(|label| Slot {
-                slot: None,
-                member: Some(label.clone()),
-                role: Role::Spare,
-                state: SlotState::Waiting,
-                since: None,
-                cause: None,
-            })
-            .collect();
+        let spares = volume.waiting().into_iter().map(|id| Slot {
+            slot: None,
+            member: path(id),
+            role: Role::Spare,
+            state: SlotState::Waiting,
+            since: None,
+            cause: None,
+        });
         slots.extend(spares);
         slots
     }
 
-    /// Members that another one has taken the slot of.
+    /// Members that another one has taken the slot of, and spares that failed.
     fn replaced(&self) -> Vec<Slot> {
-        let row = |(slot, out): (u16, Incident)| Slot {
-            slot: Some(slot),
+        let row = |(slot, out): (Option<u16>, Incident)| Slot {
+            slot,
             member: Some(out.member),
             role: Role::None,
             state: SlotState::Failed,
@@ -216,15 +202,26 @@ impl Facts {
 
     /// A slot without a member.
     fn empty(&self, number: u16) -> Slot {
-        let had = self.members.get(usize::from(number)).cloned().flatten();
-        let out = self.health.out(number);
-        let state =
-            if had.is_some() || out.is_some() { SlotState::Failed } else { SlotState::Missing };
-        let (member, since, cause) = match out {
-            Some(out) => (Some(out.member), Some(out.since), Some(out.cause)),
-            // It went out a moment ago, and the notice is on its way.
-            None => (had, None, None),
+        let missing = |since, cause| Slot {
+            slot: Some(number),
+            member: None,
+            role: Role::None,
+            state: SlotState::Missing,
+            since,
+            cause,
         };
-        Slot { slot: Some(number), member, role: Role::None, state, since, cause }
+        if let Some(gone) = self.health.gone(number) {
+            return missing(Some(gone.since), Some(gone.cause));
+        }
+        let out = self.health.out(number);
+        // One that went out a moment ago, and the notice is on its way.
+        let member =
+            out.as_ref().map(|out| out.member.clone()).or_else(|| self.health.seat(number));
+        if member.is_none() {
+            return missing(None, None);
+        }
+        let (since, cause) = out.map(|out| (out.since, out.cause)).unzip();
+        let (slot, role) = (Some(number), Role::None);
+        Slot { slot, member, role, state: SlotState::Failed, since, cause }
     }
 }

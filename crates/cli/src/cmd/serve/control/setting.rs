@@ -8,6 +8,7 @@ use braid_ring::Room;
 use braid_runtime::{Cache, GovernorSettings, Scheduling, SitOut, Volume};
 
 use crate::cmd::serve::jobs::{Board, JobsWhen};
+use crate::cmd::serve::membership::Membership;
 use crate::cmd::serve::{cache, clients as limits, job_pace, scheduling, sit_out};
 
 /// What is looked at and set.
@@ -16,6 +17,7 @@ pub(crate) struct Running {
     pub(crate) volume: Arc<Volume>,
     pub(crate) tuner: Tuner,
     pub(crate) board: Arc<Board>,
+    pub(crate) membership: Arc<Membership>,
 }
 
 /// What a running array is set to.
@@ -55,7 +57,7 @@ pub(super) struct Wanted {
 
 impl Wanted {
     /// Those that there are.
-    fn now(Running { volume, tuner, board }: &Running) -> Self {
+    fn now(Running { volume, tuner, board, .. }: &Running) -> Self {
         Self {
             cache: volume.cache(),
             scheduling: volume.scheduling(),
@@ -117,7 +119,7 @@ impl Wanted {
 
     /// Makes it so, where it differs.
     pub(super) fn apply(self, running: &Running) {
-        let Running { volume, tuner, board } = running;
+        let Running { volume, tuner, board, .. } = running;
         if self.cache != volume.cache() {
             volume.tune(self.cache);
         }

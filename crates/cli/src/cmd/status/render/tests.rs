@@ -86,7 +86,7 @@ fn a_failed_member_is_told_with_what_to_type() {
 tank  RAID-6  4 GiB  DEGRADED (can lose 1 more member)  nbd+unix:///tank?socket=/run/braid/tank.sock
   problem  /dev/sdc (slot 1) failed at 14:02:11 UTC: write of 8 sectors at sector 8 failed
   now      what was there is served from the others; tank can lose 1 more member
-  do       see whether it answers again:  braid examine /dev/sdc
+  do       put another in its place, or its own if that answers again (braid examine /dev/sdc):  braid add tank DEVICE
   check    none since it was started
   layout   4 slots, left-symmetric, chunk 512 KiB, md 1.2, uuid a1:b2:c3:d4
   cache    3 MiB answered and not on the members yet

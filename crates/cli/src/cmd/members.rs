@@ -1,0 +1,319 @@
+//! `braid add`, `spare`, `fail` and `remove`: members that come and go while an array is served.
+//!
+//! The server looks at devices, decides and acts; a path is made absolute here, for it may stand in another folder. All return
+//! at once: what is rebuilt is waited for by `braid wait`.
+
+use std::path::{Path, PathBuf};
+
+use braid_control::model::{
+    MemberChanged, MemberEffect, MemberRequest, MembersAnswer, MembersWanted,
+};
+
+use super::Globals;
+use super::status::words::can_lose_words;
+use crate::error::code::Code;
+use crate::error::{CliError, Exit, Risk};
+use crate::output::printable::printable;
+use crate::output::shell::shell_word;
+use crate::running::{self, Running, unanswered};
+
+/// Arguments of `braid add` and `braid spare`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct AddArgs {
+    /// The array's name, its UUID, or the path of its control socket.
+    #[arg(value_name = "ARRAY")]
+    array: String,
+    /// Files or block devices.
+    #[arg(required = true, value_name = "DEVICE")]
+    devices: Vec<PathBuf>,
+    /// Name of something that is on the devices and may be destroyed; once for each.
+    #[arg(long, value_name = "NAME")]
+    destroy: Vec<String>,
+    /// Say what it would do, and do nothing.
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+}
+
+/// Arguments of `braid fail`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct FailArgs {
+    /// The array's name, its UUID, or the path of its control socket.
+    #[arg(value_name = "ARRAY")]
+    array: String,
+    /// The member, by the number of its slot or by its path.
+    #[arg(value_name = "SLOT|DEVICE")]
+    member: PathBuf,
+    /// Say what it would do, and do nothing.
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+}
+
+/// Arguments of `braid remove`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RemoveArgs {
+    /// The array's name, its UUID, or the path of its control socket.
+    #[arg(value_name = "ARRAY")]
+    array: String,
+    /// The member, by the number of its slot or by its path; `failed`: all that failed; `detached`: those of them that are not
+    /// there any more.
+    #[arg(value_name = "SLOT|DEVICE")]
+    member: PathBuf,
+    /// Say what it would do, and do nothing.
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+}
+
+/// Words that mean members by what they are.
+const MANY: [&str; 2] = ["failed", "detached"];
+
+pub(crate) fn add(args: &AddArgs, globals: &Globals) -> Result<Exit, CliError> {
+    join(args, MemberRequest::Add, globals)
+}
+
+pub(crate) fn spare(args: &AddArgs, globals: &Globals) -> Result<Exit, CliError> {
+    join(args, MemberRequest::Spare, globals)
+}
+
+fn join(args: &AddArgs, request: MemberRequest, globals: &Globals) -> Result<Exit, CliError> {
+    let running = running::find(&args.array)?;
+    let members = args.devices.iter().map(|path| absolute(path)).collect::<Result<_, _>>()?;
+    let destroy = args.destroy.clone();
+    let wanted = MembersWanted { request, members, destroy };
+    let answer = ask(&running, &wanted, args.dry_run)?;
+    tell(&answer, globals, || joined(&answer, &running.word(&[])));
+    Ok(Exit::Done)
+}
+
+pub(crate) fn fail(args: &FailArgs, globals: &Globals) -> Result<Exit, CliError> {
+    let running = running::find(&args.array)?;
+    let members = vec![member(&args.member, &[])?];
+    let wanted = MembersWanted { request: MemberRequest::Fail, members, destroy: Vec::new() };
+    let answer = ask(&running, &wanted, args.dry_run)?;
+    tell(&answer, globals, || failed(&answer, &running.word(&[])));
+    Ok(Exit::Done)
+}
+
+pub(crate) fn remove(args: &RemoveArgs, globals: &Globals) -> Result<Exit, CliError> {
+    let running = running::find(&args.array)?;
+    let members = vec![member(&args.member, &MANY)?];
+    let wanted = MembersWanted { request: MemberRequest::Remove, members, destroy: Vec::new() };
+    let answer = ask(&running, &wanted, args.dry_run)?;
+    tell(&answer, globals, || removed(&answer, &running.word(&[])));
+    Ok(Exit::Done)
+}
+
+fn ask(
+    running: &Running,
+    wanted: &MembersWanted,
+    dry_run: bool,
+) -> Result<MembersAnswer, CliError> {
+    let target = if dry_run { "/v1/members?dry_run=true" } else { "/v1/members" };
+    let answer = running.client().post_with::<MembersAnswer>(target, wanted);
+    answer.map_err(|error| unanswered(&running.control, &error))
+}
+
+/// A path as it is sent.
+fn absolute(path: &Path) -> Result<String, CliError> {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let label = path.display().to_string();
+    absolute.into_os_string().into_string().map_err(|_| {
+        let what = format!("the path {label} is not text");
+        let error = CliError::new(Code::Usage, what).about(label);
+        let error = error.because("what is sent to a server is UTF-8");
+        error.remedy(Risk::Change, "Name it by a link that is: first", "ln -s PATH NAME")
+    })
+}
+
+/// A member as it is sent: the number of a slot, one of these words, or a path.
+fn member(path: &Path, words: &[&str]) -> Result<String, CliError> {
+    let text = path.to_str().unwrap_or_default();
+    let is_number = !text.is_empty() && text.chars().all(|sign| sign.is_ascii_digit());
+    if is_number || words.contains(&text) {
+        return Ok(text.to_owned());
+    }
+    absolute(path)
+}
+
+/// Prints an answer.
+fn tell(answer: &MembersAnswer, globals: &Globals, words: impl FnOnce() -> String) {
+    if globals.json {
+        outjson!(&serde_json::to_value(answer).expect("it is made of text and numbers"));
+    } else {
+        outln!("{}", words());
+    }
+}
+
+/// What came of devices that were added.
+fn joined(answer: &MembersAnswer, word: &str) -> String {
+    let name = printable(&answer.name).into_owned();
+    let mut lines: Vec<String> = Vec::new();
+    let verb = if answer.dry_run { "would add" } else { "added" };
+    let has = |effect| answer.members.iter().any(|one| one.effect == effect);
+    for one in &answer.members {
+        let label = printable(&one.member);
+        let what = match (one.effect, answer.jobs_paused) {
+            (MemberEffect::Rebuilds, false) => "takes a slot that is free, and is rebuilt",
+            (MemberEffect::Rebuilds, true) => "is rebuilt once jobs are resumed",
+            _ => "waits as a spare: no slot is free",
+        };
+        lines.push(format!("{verb} {label} to {name}: it {what}"));
+        if one.returns {
+            let was = "it was a member before: what it holds may be old, and is written over";
+            lines.push(format!("  {was}"));
+        }
+    }
+    let gone = if answer.dry_run { "would be destroyed" } else { "was destroyed" };
+    lines.extend(answer.destroyed.iter().map(|thing| format!("  {}  {gone}", printable(thing))));
+    if let Some(folder) = &answer.saved_in {
+        lines.push(format!("  first and last bytes saved in {}", printable(folder)));
+    }
+    if answer.dry_run {
+        return lines.join("\n");
+    }
+    let mut next: Vec<(&str, String)> = Vec::new();
+    if has(MemberEffect::Rebuilds) && answer.jobs_paused {
+        next.push(("have it rebuilt", format!("braid resume {word}")));
+    } else if has(MemberEffect::Rebuilds) {
+        next.push(("see how far it is", format!("braid status {word}")));
+        next.push(("wait for the end", format!("braid wait {word} --for rebuild")));
+    }
+    if answer.free_slots > 0 {
+        let count = answer.free_slots;
+        lines.push(format!("  {count} slot(s) of {name} are still without a member"));
+    }
+    lines.extend(next.iter().map(|(label, command)| format!("  {label}:  {command}")));
+    lines.push(
+        "  name it from now on where the array is served: braid serve, or its unit".to_owned(),
+    );
+    lines.join("\n")
+}
+
+fn with_slot(one: &MemberChanged) -> String {
+    let slot = one.slot.map(|slot| format!(" (slot {slot})")).unwrap_or_default();
+    format!("{}{slot}", printable(&one.member))
+}
+
+/// What came of a member that was to fail.
+fn failed(answer: &MembersAnswer, word: &str) -> String {
+    let name = printable(&answer.name);
+    let Some(one) = answer.members.first() else { return format!("{name} was not changed") };
+    let (label, who) = (shell_word(&one.member), with_slot(one));
+    let remove = format!("  take it away:  braid remove {word} {label}");
+    if one.effect == MemberEffect::Nothing {
+        return format!("{who} has failed already\n{remove}");
+    }
+    let lose = can_lose_words(answer.can_lose);
+    if answer.dry_run {
+        return format!("would have {who} fail; {name} {lose} then");
+    }
+    let mut lines = vec![format!("{who} failed and is out of {name}, which {lose}")];
+    match (one.slot, answer.spares, answer.jobs_paused) {
+        (None, ..) => {}
+        (_, 0, _) if answer.free_slots > 0 => {
+            lines.push(format!("  put another in its place:  braid add {word} DEVICE"));
+        }
+        (_, 1.., true) => {
+            lines.push(format!("  a spare waits; have it rebuilt:  braid resume {word}"));
+        }
+        // One that waits; or one that waited, and has it by now.
+        _ => {
+            lines.push("  a spare takes its place by itself, and is rebuilt".to_owned());
+            lines.push(format!("  wait for the end:  braid wait {word} --for rebuild"));
+        }
+    }
+    lines.push(remove);
+    lines.join("\n")
+}
+
+/// What came of members that were to go.
+fn removed(answer: &MembersAnswer, word: &str) -> String {
+    let name = printable(&answer.name);
+    if answer.members.is_empty() {
+        return format!("{name} has no such member: there is nothing to remove");
+    }
+    let verb = if answer.dry_run { "would remove" } else { "removed" };
+    let line = |one: &MemberChanged| format!("{verb} {} from {name}: it is free", with_slot(one));
+    let mut lines: Vec<String> = answer.members.iter().map(line).collect();
+    if answer.dry_run {
+        return lines.join("\n").replace(": it is free", "");
+    }
+    if answer.free_slots > 0 {
+        lines.push(format!("  put another in its place:  braid add {word} DEVICE"));
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use braid_control::model::VERSION;
+
+    use super::*;
+
+    fn answer(request: MemberRequest, effect: MemberEffect) -> MembersAnswer {
+        let member =
+            MemberChanged { member: "/dev/sdc".into(), slot: Some(1), effect, returns: false };
+        MembersAnswer {
+            version: VERSION,
+            name: "tank".into(),
+            uuid: "a:b".into(),
+            request,
+            members: vec![member],
+            destroyed: Vec::new(),
+            saved_in: None,
+            can_lose: 0,
+            free_slots: 0,
+            spares: 0,
+            jobs_paused: false,
+            dry_run: false,
+        }
+    }
+
+    #[test]
+    fn a_word_of_digits_is_a_slot_and_anything_else_a_path() {
+        let sent = |word: &str| member(Path::new(word), &MANY).expect("text");
+        assert_eq!((sent("3").as_str(), sent("failed").as_str()), ("3", "failed"));
+        assert_eq!(sent("/dev/sdc"), "/dev/sdc");
+        for word in ["./3", "3a", "failed2"] {
+            assert!(sent(word).starts_with('/'), "{word}");
+        }
+        assert!(member(Path::new("failed"), &[]).expect("text").starts_with('/'));
+    }
+
+    #[test]
+    fn what_is_added_says_whether_it_is_rebuilt_and_how_to_see() {
+        let rebuilds = answer(MemberRequest::Add, MemberEffect::Rebuilds);
+        let text = joined(&rebuilds, "tank");
+        assert!(text.contains("takes a slot that is free"), "{text}");
+        assert!(text.contains("braid wait tank --for rebuild"), "{text}");
+        let paused = joined(&MembersAnswer { jobs_paused: true, ..rebuilds.clone() }, "tank");
+        assert!(paused.contains("braid resume tank") && !paused.contains("braid wait"), "{paused}");
+        let would = joined(&MembersAnswer { dry_run: true, ..rebuilds }, "tank");
+        assert_eq!(
+            would,
+            "would add /dev/sdc to tank: it takes a slot that is free, and is rebuilt"
+        );
+        let waits = joined(&answer(MemberRequest::Spare, MemberEffect::Waits), "tank");
+        assert!(waits.contains("waits as a spare: no slot is free"), "{waits}");
+        assert!(!waits.contains("rebuild"), "{waits}");
+    }
+
+    #[test]
+    fn what_fails_says_what_is_next() {
+        let fails = answer(MemberRequest::Fail, MemberEffect::Fails);
+        let text = |answer: &MembersAnswer| failed(answer, "tank");
+        let alone = text(&MembersAnswer { free_slots: 1, ..fails.clone() });
+        assert!(
+            alone.contains("cannot lose a member") && alone.contains("braid add tank"),
+            "{alone}"
+        );
+        assert!(alone.ends_with("braid remove tank /dev/sdc"), "{alone}");
+        let spare = text(&MembersAnswer { spares: 1, ..fails.clone() });
+        assert!(spare.contains("by itself") && spare.contains("--for rebuild"), "{spare}");
+        let paused = text(&MembersAnswer { spares: 1, jobs_paused: true, ..fails.clone() });
+        assert!(paused.contains("braid resume tank"), "{paused}");
+        let again = text(&answer(MemberRequest::Fail, MemberEffect::Nothing));
+        assert!(again.starts_with("/dev/sdc (slot 1) has failed already"), "{again}");
+        let gone = removed(&answer(MemberRequest::Remove, MemberEffect::Goes), "tank");
+        assert_eq!(gone, "removed /dev/sdc (slot 1) from tank: it is free");
+    }
+}

@@ -1,0 +1,303 @@
+//! Members that come, fail and go because a person says so: whether they may, and doing it.
+//!
+//! ```text
+//!   which member is meant (by its slot or its path) ─▶ may it? (the array says) ─▶ do it, tell it
+//!   devices ─▶ joining: looked at, judged, nothing written ─▶ saved, wiped, members
+//! ```
+//!
+//! What it does not do: decide what the array can do without (the engine), or when a spare takes a slot (the engine as well).
+//!
+//! Invariants
+//! - with `dry_run`, or refused, not one byte of a device changes `[check: what_members_cannot_do_is_refused_and_changes_nothing]`.
+
+mod joining;
+mod refusals;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use braid_assembly::Tolerance;
+use braid_control::model::{
+    MemberChanged, MemberEffect, MemberRequest, MembersAnswer, MembersWanted, VERSION,
+};
+use braid_geometry::Slot;
+use braid_member::{Access, IdentityKey};
+use braid_runtime::{ArrayView, MemberId, MemberLook, MemberRefusal, RemoveError, Volume};
+
+use super::array::{self, Facts};
+use super::jobs::Ground;
+use super::setting::Running;
+use crate::cmd::serve::health::absolute;
+use crate::cmd::serve::membership::Membership;
+use crate::error::CliError;
+use crate::error::code::Code;
+
+/// How long it is waited until the survivors' superblocks say that a member is out: until then it cannot be taken away.
+const RECORDED_WITHIN: Duration = Duration::from_secs(5);
+
+/// How often it is looked.
+const LOOK_INTERVAL: Duration = Duration::from_millis(2);
+
+/// What a member is to the array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// It has a slot.
+    Active,
+    /// It waits without one.
+    Waiting,
+    /// It failed, and its device is still open.
+    Out,
+}
+
+/// A member whose device is open.
+struct Seated {
+    look: MemberLook,
+    label: String,
+    standing: Standing,
+    /// The slot that it has, or had.
+    slot: Option<u16>,
+}
+
+/// The array, as far as it is asked about members.
+struct Asked<'a> {
+    volume: &'a Volume,
+    membership: &'a Membership,
+    facts: &'a Facts,
+    /// What a command calls the array.
+    word: String,
+    ground: Ground,
+    members: Vec<Seated>,
+}
+
+impl<'a> Asked<'a> {
+    fn new(running: &'a Running, facts: &'a Facts) -> Self {
+        let (volume, membership) = (&*running.volume, &*running.membership);
+        let looks = volume.look_at_members();
+        let view = volume.view();
+        let seated = |look: MemberLook| {
+            let label = absolute(&look.path.to_string_lossy());
+            let slot = slot_of(&view, look.id);
+            let standing = match (slot, look.is_in) {
+                (Some(_), _) => Standing::Active,
+                (None, true) => Standing::Waiting,
+                (None, false) => Standing::Out,
+            };
+            let had = || membership.health().slot_of_lost(&label);
+            let is_out = standing == Standing::Out;
+            let slot = slot.or_else(|| is_out.then(had).flatten());
+            Seated { look, label, standing, slot }
+        };
+        Self {
+            volume,
+            membership,
+            facts,
+            word: facts.word(),
+            ground: array::ground(volume),
+            members: looks.into_iter().map(seated).collect(),
+        }
+    }
+
+    /// The member that is meant by a slot's number or a path; of several by one path the one that this is asked of first.
+    fn find(&self, word: &str, order: [Standing; 3]) -> Result<&Seated, CliError> {
+        let number = word.parse::<u16>().ok().filter(|_| !word.starts_with('+'));
+        let key = || braid_member::open(Path::new(word), Access::Examine).ok();
+        let key = if number.is_none() { key().map(|device| device.identity().key) } else { None };
+        let is_meant = |one: &Seated| match number {
+            Some(number) => one.slot == Some(number),
+            None => one.label == word || is_key(one, key),
+        };
+        let of = |standing| {
+            self.members.iter().find(move |one| one.standing == standing && is_meant(one))
+        };
+        // A slot has one member that counts, whatever is asked of it.
+        let order = match number {
+            Some(_) => [Standing::Active, Standing::Out, Standing::Waiting],
+            None => order,
+        };
+        order.into_iter().find_map(of).ok_or_else(|| refusals::no_such_member(self, word, number))
+    }
+
+    /// How many more may be lost, if this slot's member is as good as lost.
+    fn can_lose(&self, without: Option<u16>) -> u16 {
+        let view = self.volume.view();
+        let is_in_sync = |slot: Slot| {
+            let is_whole =
+                |member: &braid_runtime::MemberView| member.recovered_sectors == u64::MAX;
+            Some(slot.0) != without && view.member(slot).is_some_and(is_whole)
+        };
+        Tolerance::of(self.volume.geometry(), view.resync_offset, &is_in_sync).can_lose
+    }
+
+    /// Slots that no member that waits could take.
+    fn free_slots(&self) -> usize {
+        let waiting = self.members.iter().filter(|one| one.standing == Standing::Waiting).count();
+        self.ground.missing_count.saturating_sub(waiting)
+    }
+}
+
+fn slot_of(view: &ArrayView, id: MemberId) -> Option<u16> {
+    let slots = (0u16..).zip(&view.slots);
+    let mut slots = slots.filter(|(_, one)| one.as_ref().is_some_and(|one| one.id == id));
+    slots.next().map(|(slot, _)| slot)
+}
+
+fn is_key(one: &Seated, key: Option<IdentityKey>) -> bool {
+    key == Some(one.look.key)
+}
+
+/// What came of it, before it is put into an answer.
+#[derive(Default)]
+struct Outcome {
+    members: Vec<MemberChanged>,
+    destroyed: Vec<String>,
+    saved_in: Option<String>,
+    /// The slot that is lost once it is done.
+    lost: Option<u16>,
+}
+
+/// Does what is wanted of members; an HTTP status with the error.
+pub(super) fn change(
+    running: &Running,
+    facts: &Facts,
+    wanted: &MembersWanted,
+    dry_run: bool,
+) -> Result<MembersAnswer, (u16, CliError)> {
+    let _one = running.membership.alone();
+    let asked = Asked::new(running, facts);
+    let outcome = asked.may_be_changed().and_then(|()| match wanted.request {
+        MemberRequest::Add | MemberRequest::Spare => joining::add(&asked, wanted, dry_run),
+        MemberRequest::Fail => asked.one(wanted).and_then(|word| fail(&asked, word, dry_run)),
+        MemberRequest::Remove => asked.one(wanted).and_then(|word| remove(&asked, word, dry_run)),
+    });
+    let outcome = outcome.map_err(|error| (refusals::status(&error), error))?;
+    // As it is now, or would be.
+    let now = Asked::new(running, facts);
+    let would_wait = outcome.members.iter().filter(|one| {
+        dry_run && matches!(one.effect, MemberEffect::Rebuilds | MemberEffect::Waits)
+    });
+    let waiting = now.members.iter().filter(|one| one.standing == Standing::Waiting);
+    let spares = waiting.count() + would_wait.count();
+    let missing = now.ground.missing_count + usize::from(dry_run && outcome.lost.is_some());
+    Ok(MembersAnswer {
+        version: VERSION,
+        name: facts.name.clone(),
+        uuid: facts.uuid.clone(),
+        request: wanted.request,
+        members: outcome.members,
+        destroyed: outcome.destroyed,
+        saved_in: outcome.saved_in,
+        can_lose: now.can_lose(outcome.lost),
+        free_slots: u16::try_from(missing.saturating_sub(spares)).unwrap_or(u16::MAX),
+        spares: u16::try_from(spares).unwrap_or(u16::MAX),
+        jobs_paused: running.board.told(&running.volume).is_paused,
+        dry_run,
+    })
+}
+
+impl Asked<'_> {
+    /// Whether anything may be asked of its members.
+    fn may_be_changed(&self) -> Result<(), CliError> {
+        match self.ground {
+            Ground { is_redundant: false, .. } => Err(refusals::no_redundancy(self)),
+            Ground { is_read_only: true, .. } => Err(refusals::read_only(self)),
+            Ground { has_failed: true, .. } => Err(refusals::has_failed(self)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The one member that was named.
+    fn one<'a>(&self, wanted: &'a MembersWanted) -> Result<&'a str, CliError> {
+        match (wanted.members.as_slice(), wanted.destroy.is_empty()) {
+            ([one], true) => Ok(one),
+            _ => Err(refusals::not_one(self, wanted.members.len())),
+        }
+    }
+}
+
+fn fail(asked: &Asked<'_>, word: &str, dry_run: bool) -> Result<Outcome, CliError> {
+    let member = asked.find(word, [Standing::Active, Standing::Waiting, Standing::Out])?;
+    let changed = |effect| MemberChanged {
+        member: member.label.clone(),
+        slot: member.slot,
+        effect,
+        returns: false,
+    };
+    if member.standing == Standing::Out {
+        return Ok(Outcome { members: vec![changed(MemberEffect::Nothing)], ..Outcome::default() });
+    }
+    let id = member.look.id;
+    let refused = |refusal| match refusal {
+        MemberRefusal::Needed => refusals::needed(asked, member),
+        other => refusals::refused(asked, other),
+    };
+    asked.volume.may_fail_member(id).map_err(refused)?;
+    if !dry_run {
+        let is_spare = member.standing == Standing::Waiting;
+        asked.membership.fail(asked.volume, id, is_spare).map_err(refused)?;
+        wait_until_recorded(asked.volume, id);
+    }
+    let lost = member.slot.filter(|_| member.standing == Standing::Active);
+    Ok(Outcome { members: vec![changed(MemberEffect::Fails)], lost, ..Outcome::default() })
+}
+
+/// What fails is out once the survivors' superblocks say so. A `remove` right behind finds it so; if it takes longer than anything
+/// should, that is refused and can be tried again.
+fn wait_until_recorded(volume: &Volume, id: MemberId) {
+    let began = Instant::now();
+    while slot_of(&volume.view(), id).is_some() && began.elapsed() < RECORDED_WITHIN {
+        std::thread::sleep(LOOK_INTERVAL);
+    }
+}
+
+fn remove(asked: &Asked<'_>, word: &str, dry_run: bool) -> Result<Outcome, CliError> {
+    let is_out = |one: &&Seated| one.standing == Standing::Out;
+    let out = || asked.members.iter().filter(is_out);
+    let leads_nowhere = |one: &&Seated| !Path::new(&one.label).exists();
+    let members: Vec<&Seated> = match word {
+        "failed" => out().collect(),
+        "detached" => out().filter(leads_nowhere).collect(),
+        word => vec![asked.find(word, [Standing::Out, Standing::Waiting, Standing::Active])?],
+    };
+    if let Some(active) = members.iter().find(|one| one.standing == Standing::Active) {
+        return Err(refusals::in_use(asked, active));
+    }
+    let mut outcome = Outcome::default();
+    for member in members {
+        if !dry_run {
+            take_away(asked, member).map_err(|error| {
+                let gone = |error: CliError, one: &MemberChanged| {
+                    error.because(format!("{} was taken away before that", one.member))
+                };
+                outcome.members.iter().fold(error, gone)
+            })?;
+        }
+        outcome.members.push(MemberChanged {
+            member: member.label.clone(),
+            slot: member.slot,
+            effect: MemberEffect::Goes,
+            returns: false,
+        });
+    }
+    Ok(outcome)
+}
+
+/// Closes a member that is out, or waits.
+fn take_away(asked: &Asked<'_>, member: &Seated) -> Result<(), CliError> {
+    let removed = asked.membership.remove(asked.volume, member.look.id, member.slot);
+    removed.map_err(|error| match error {
+        RemoveError::Busy => refusals::unanswered(asked, member),
+        RemoveError::Refused(MemberRefusal::InUse) => refusals::in_use(asked, member),
+        RemoveError::Refused(other) => refusals::refused(asked, other),
+    })
+}
+
+/// Of those that the array cannot have, by what they are to it.
+fn code_of(refusal: MemberRefusal) -> Code {
+    match refusal {
+        MemberRefusal::NoMember => Code::NoSuchMember,
+        MemberRefusal::InUse => Code::MemberInUse,
+        MemberRefusal::Needed => Code::MemberNeeded,
+        MemberRefusal::NoRedundancy => Code::NoRedundancy,
+        MemberRefusal::NoWrites => Code::ArrayFailed,
+    }
+}

@@ -1,0 +1,414 @@
+//! Devices that are to become members: opened, looked at and judged; then saved, wiped and taken in.
+//!
+//! The care is that of `create`: what is recognised is only written over when it was named, and its first and last bytes are
+//! saved before. One thing is different: an old copy of a member of this very array holds nothing that the array does not have,
+//! and is welcome without a word. That is not said of one that the array has no right to call old: it is newer, it ran apart,
+//! or it is a clone of a member that is in use.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use braid_control::model::{MemberChanged, MemberEffect, MemberRequest, MembersWanted};
+use braid_member::{Access, IdentityKey, Member, MemberKind, OpenError, Reach};
+use braid_ondisk::{Role, Superblock};
+use braid_runtime::{AddError, Direct};
+use uuid::Uuid;
+
+use super::{Asked, Outcome, Seated, Standing, refusals, take_away};
+use crate::cmd::serve::health::absolute;
+use crate::contents::{self, Existing, Thing, keys_of, signature_sectors};
+use crate::error::code::Code;
+use crate::error::system::system;
+use crate::error::{CliError, Risk};
+use crate::output::shell::{option_words, shell_word};
+use crate::probe::{io_error, open_error, open_member};
+use crate::state::{Saved, save};
+
+/// Bytes in a sector.
+const SECTOR_BYTES: u64 = 512;
+
+/// A device that may become a member.
+struct Candidate {
+    path: PathBuf,
+    label: String,
+    key: IdentityKey,
+    existing: Existing,
+    /// What has to be named before it is written over.
+    things: Vec<Thing>,
+    /// What is only an old copy of a member of this array.
+    old: Vec<Thing>,
+    /// The slot that it had when it was a member of this array.
+    had_slot: Option<u16>,
+    /// It is out of this array, and still open there.
+    out: Option<usize>,
+}
+
+/// Has devices become members.
+pub(super) fn add(
+    asked: &Asked<'_>,
+    wanted: &MembersWanted,
+    dry_run: bool,
+) -> Result<Outcome, CliError> {
+    if wanted.members.is_empty() {
+        return Err(refusals::not_one(asked, 0));
+    }
+    let candidates = candidates(asked, wanted)?;
+    check_names(asked, wanted, &candidates)?;
+    for one in &candidates {
+        let size_bytes = one.existing.device.size_bytes();
+        let fits = asked.volume.may_add_member(size_bytes);
+        fits.map_err(|error| not_added(asked, (&one.label, size_bytes), &error))?;
+    }
+    let free_slots = asked.free_slots();
+    let mut outcome = Outcome::default();
+    for (index, one) in candidates.iter().enumerate() {
+        let is_free = index < free_slots;
+        outcome.members.push(MemberChanged {
+            member: one.label.clone(),
+            slot: one.had_slot,
+            effect: if is_free { MemberEffect::Rebuilds } else { MemberEffect::Waits },
+            returns: one.is_returning(),
+        });
+        outcome.destroyed.extend(one.things.iter().map(Thing::line));
+    }
+    if dry_run {
+        return Ok(outcome);
+    }
+    outcome.saved_in = saved(asked, &candidates)?;
+    for (index, one) in candidates.into_iter().enumerate() {
+        let is_spare = index >= free_slots;
+        take_in(asked, one, is_spare).map_err(|error| {
+            let before = outcome.members[..index].iter();
+            let error = before.fold(error, |error, one| {
+                error.because(format!("{} became a member before that", one.member))
+            });
+            match &outcome.saved_in {
+                Some(folder) => error.because(format!("a copy of what was on it is in {folder}")),
+                None => error,
+            }
+        })?;
+    }
+    Ok(outcome)
+}
+
+impl Candidate {
+    fn is_returning(&self) -> bool {
+        !self.old.is_empty() || self.out.is_some()
+    }
+}
+
+/// Looks at each without locking it first, so that one that is named twice, or is a member already, is called that and not
+/// busy.
+fn candidates(asked: &Asked<'_>, wanted: &MembersWanted) -> Result<Vec<Candidate>, CliError> {
+    let mut candidates: Vec<Candidate> = Vec::new();
+    for word in &wanted.members {
+        let path = PathBuf::from(word);
+        if path.is_relative() {
+            let what = format!("'{word}' does not say where it is");
+            let error = CliError::new(Code::Usage, what).about(word);
+            let error = error.because("a server may stand in another folder: paths are absolute");
+            return Err(error.remedy(
+                Risk::Look,
+                "Where it is",
+                format!("realpath {}", shell_word(word)),
+            ));
+        }
+        let looked = open_unchanged(&path, Access::Examine)?;
+        let (key, reach) = (looked.identity().key, Reach::of(&path));
+        check_not_named_twice(word, (key, &reach), &candidates)?;
+        let out = check_no_member(asked, word, (key, &reach))?;
+        // One that is out is locked by this process.
+        let device = if out.is_some() { looked } else { open_unchanged(&path, Access::ReadWrite)? };
+        if device.identity().key != key {
+            return Err(open_error(&OpenError::Replaced { path }));
+        }
+        let existing = Existing::look(device, word)?;
+        let (things, old, had_slot) = judge(asked, word, &existing);
+        let label = word.clone();
+        candidates.push(Candidate { path, label, key, existing, things, old, had_slot, out });
+    }
+    Ok(candidates)
+}
+
+fn open_unchanged(path: &Path, access: Access) -> Result<Box<dyn Member>, CliError> {
+    open_member(path, access).map_err(|error| error.because("nothing was changed"))
+}
+
+fn check_not_named_twice(
+    label: &str,
+    (key, reach): (IdentityKey, &Reach),
+    before: &[Candidate],
+) -> Result<(), CliError> {
+    let how = |other: &Candidate| {
+        let same = (other.key == key).then(|| "they are the same file or device".to_owned());
+        same.or_else(|| reach.shared_with(&Reach::of(&other.path)))
+    };
+    let Some((other, how)) = before.iter().find_map(|other| Some((other, how(other)?))) else {
+        return Ok(());
+    };
+    let error = CliError::new(Code::SameMemberTwice, format!("{label} was named twice"));
+    let error = error.about(label);
+    let error = error.because(format!("{} and {label} have the same bytes: {how}", other.label));
+    let command = format!("ls -li {} {}", shell_word(&other.label), shell_word(label));
+    Err(error.remedy(Risk::Look, "Compare them", command))
+}
+
+/// Whether it is no member yet; which one that is out it is, if it is one.
+fn check_no_member(
+    asked: &Asked<'_>,
+    label: &str,
+    (key, reach): (IdentityKey, &Reach),
+) -> Result<Option<usize>, CliError> {
+    let mut out = None;
+    for (index, member) in asked.members.iter().enumerate() {
+        let is_same = member.look.key == key;
+        if member.standing == Standing::Out {
+            out = out.or(is_same.then_some(index));
+            continue;
+        }
+        let shared = || reach.shared_with(&Reach::of(Path::new(&member.label)));
+        match (is_same, shared) {
+            (true, _) => return Err(refusals::already(asked, label, member, None)),
+            (false, shared) => {
+                if let Some(how) = shared() {
+                    return Err(refusals::already(asked, label, member, Some(how)));
+                }
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// What is on it, apart from an old copy of a member of this array; that; and the slot that it had.
+fn judge(
+    asked: &Asked<'_>,
+    label: &str,
+    existing: &Existing,
+) -> (Vec<Thing>, Vec<Thing>, Option<u16>) {
+    let ours: Vec<&Seated> =
+        asked.members.iter().filter(|one| one.standing != Standing::Out).collect();
+    let uuid = ours.first().map(|one| one.look.superblock.array.uuid);
+    let sound = || existing.probe.superblocks.iter().filter_map(|found| found.as_ref().ok());
+    let mine = || sound().filter(|found| Some(found.array.uuid) == uuid);
+    let claim = mine().find_map(|found| claim_of(found, &ours));
+    let is_mine = |thing: &Thing| thing.array.is_some() && thing.array == uuid;
+    let (mut old, mut things): (Vec<Thing>, Vec<Thing>) =
+        contents::things(label, existing).into_iter().partition(is_mine);
+    if let Some(claim) = claim {
+        for mut thing in std::mem::take(&mut old) {
+            thing.words = format!("{}; {claim}", thing.words);
+            things.push(thing);
+        }
+        return (things, old, None);
+    }
+    let newest = mine().max_by_key(|found| found.state.events);
+    let had_slot = newest.and_then(|found| match found.state.role {
+        Role::Active(slot) => Some(slot),
+        _ => None,
+    });
+    (things, old, had_slot)
+}
+
+/// Why a device of this array holds something that the array may not have, if so.
+fn claim_of(found: &Superblock, ours: &[&Seated]) -> Option<String> {
+    let newest = ours.iter().map(|one| one.look.superblock.state.events).max().unwrap_or(0);
+    let clone = ours.iter().find(|one| {
+        let device = one.look.superblock.device.uuid;
+        device != [0; 16] && device == found.device.uuid
+    });
+    if let Some(member) = clone {
+        return Some(format!("a copy of {}, which is in use", member.label));
+    }
+    if found.state.events > newest {
+        return Some("newer than what is served: it was used without these members".to_owned());
+    }
+    let calls_out = |one: &&Seated| {
+        let number = one.look.superblock.device.number as usize;
+        !matches!(found.state.roles.get(number), Some(Role::Active(_)))
+    };
+    let mut active = ours.iter().filter(|one| one.standing == Standing::Active).peekable();
+    let ran_apart = active.peek().is_some() && active.all(calls_out);
+    ran_apart.then(|| "it was used without any of these members".to_owned())
+}
+
+/// Whether everything that is recognised was named, and nothing else, and each name means one thing.
+fn check_names(
+    asked: &Asked<'_>,
+    wanted: &MembersWanted,
+    candidates: &[Candidate],
+) -> Result<(), CliError> {
+    let things: Vec<Thing> = candidates.iter().flat_map(|one| one.things.clone()).collect();
+    let is_welcome =
+        |name: &str| candidates.iter().flat_map(|one| &one.old).any(|thing| thing.answers(name));
+    for name in &wanted.destroy {
+        let what = match keys_of(name, &things).len() {
+            1 => continue,
+            // Nothing of it has to be destroyed, and nothing else is meant.
+            0 if is_welcome(name) => continue,
+            0 => format!("there is no \"{name}\" on these devices to destroy"),
+            _ => format!("\"{name}\" is the name of several different things on these devices"),
+        };
+        let error = CliError::new(Code::DestroyNameMismatch, what).about(name);
+        let error = things.iter().fold(error, |error, thing| error.because(thing.line()));
+        let error = if things.is_empty() {
+            error.because("nothing on them has to be named")
+        } else {
+            error
+        };
+        return Err(error.remedy(Risk::Look, "See what is on them", examine(wanted)));
+    }
+    let is_named = |thing: &Thing| wanted.destroy.iter().any(|name| thing.answers(name));
+    let unnamed: Vec<&Thing> = things.iter().filter(|thing| !is_named(thing)).collect();
+    if unnamed.is_empty() {
+        return Ok(());
+    }
+    let labels: BTreeSet<&str> = unnamed.iter().map(|thing| thing.label.as_str()).collect();
+    let labels: Vec<&str> = labels.into_iter().collect();
+    let labels = labels.join(", ");
+    let what = format!("refusing to add to {}: there is data on {labels}", asked.facts.name);
+    let mut error = CliError::new(Code::HoldsData, what).about(labels);
+    let mut destroy = wanted.destroy.clone();
+    for thing in unnamed {
+        error = error.because(thing.line());
+        if destroy.iter().any(|name| thing.answers(name)) {
+            continue;
+        }
+        let is_clear = |name: &&String| keys_of(name, &things).len() == 1;
+        let name = thing.names.iter().find(is_clear).map_or(thing.own_name(), String::as_str);
+        destroy.push(name.to_owned());
+    }
+    let command = command_line(asked, wanted, &destroy);
+    error = error.because("nothing was written");
+    error = error.remedy(Risk::Look, "See what is on it", examine(wanted));
+    Err(error.remedy(Risk::Destroy, "To destroy it, name it", command))
+}
+
+fn paths(wanted: &MembersWanted) -> String {
+    wanted.members.iter().map(|label| shell_word(label)).collect::<Vec<_>>().join(" ")
+}
+
+fn examine(wanted: &MembersWanted) -> String {
+    format!("braid examine {}", paths(wanted))
+}
+
+fn command_line(asked: &Asked<'_>, wanted: &MembersWanted, destroy: &[String]) -> String {
+    let verb = if wanted.request == MemberRequest::Spare { "spare" } else { "add" };
+    let mut words = vec![format!("braid {verb} {}", asked.word)];
+    words.extend(destroy.iter().map(|name| option_words("--destroy", name)));
+    words.push(paths(wanted));
+    words.join(" ")
+}
+
+/// Saves the ends of every device on which they are not all zero; where.
+fn saved(asked: &Asked<'_>, candidates: &[Candidate]) -> Result<Option<String>, CliError> {
+    let saved: Vec<Saved<'_>> = candidates
+        .iter()
+        .filter(|one| !one.existing.is_zero())
+        .map(|one| Saved {
+            path: &one.path,
+            identity: one.existing.device.identity(),
+            size_bytes: one.existing.device.size_bytes(),
+            snippets: &one.existing.snippets,
+        })
+        .collect();
+    if saved.is_empty() {
+        return Ok(None);
+    }
+    let folder = save(&asked.membership.state_dir, &asked.facts.name, &saved)?;
+    Ok(Some(absolute(&folder.to_string_lossy())))
+}
+
+/// Wipes what was named, and has the device become a member.
+fn take_in(asked: &Asked<'_>, candidate: Candidate, is_spare: bool) -> Result<(), CliError> {
+    let (returns, wanted) = (candidate.is_returning(), candidate.had_slot);
+    let Candidate { path, label, key, existing, things, out, .. } = candidate;
+    let existing = match out {
+        None => existing,
+        Some(index) => {
+            let first = existing.snippets.clone();
+            drop(existing);
+            take_away(asked, &asked.members[index])?;
+            let device = open_member(&path, Access::ReadWrite)?;
+            if device.identity().key != key {
+                return Err(open_error(&OpenError::Replaced { path }));
+            }
+            let again = Existing::look(device, &label)?;
+            if again.snippets != first {
+                return Err(changed(&label));
+            }
+            again
+        }
+    };
+    let is_wiped = !things.is_empty();
+    if is_wiped {
+        wipe(&existing, &label)?;
+    }
+    past_the_page_cache(asked, &existing, &label)?;
+    let Existing { device, snippets, .. } = existing;
+    let size_bytes = device.size_bytes();
+    let uuid = *Uuid::new_v4().as_bytes();
+    let added = asked.membership.add(asked.volume, (device, uuid, wanted), (is_spare, returns));
+    added.map(|_| ()).map_err(|error| {
+        let refused = not_added(asked, (&label, size_bytes), &error);
+        if !is_wiped {
+            return refused;
+        }
+        let is_back = braid_member::open(&path, Access::ReadWrite).is_ok_and(|device| {
+            let back = |one: &braid_ondisk::Snippet| {
+                device.write_at(&one.bytes, one.offset, false).is_ok()
+            };
+            snippets.iter().all(back) && device.flush().is_ok()
+        });
+        match is_back {
+            true => refused.because("what was on it was put back"),
+            false => refused.because("what was on it could not be put back"),
+        }
+    })
+}
+
+fn changed(label: &str) -> CliError {
+    let what = format!("{label} changed while it was looked at");
+    let error = CliError::new(Code::HoldsData, what).about(label);
+    let error = error.because("another program writes to it; it was taken away and not added");
+    error.remedy(Risk::Look, "See what is on it", format!("braid examine {}", shell_word(label)))
+}
+
+fn wipe(existing: &Existing, label: &str) -> Result<(), CliError> {
+    let device = existing.device.as_ref();
+    for sector in signature_sectors(existing, &(0..0)) {
+        let wiped = device.write_at(&[0; 512], sector * SECTOR_BYTES, false);
+        wiped.map_err(|error| io_error(label, "wiping", &error))?;
+    }
+    device.flush().map_err(|error| io_error(label, "wiping", &error))
+}
+
+/// As the members were that the array was started with.
+fn past_the_page_cache(
+    asked: &Asked<'_>,
+    existing: &Existing,
+    label: &str,
+) -> Result<(), CliError> {
+    let device = existing.device.as_ref();
+    let is_block = device.identity().kind == MemberKind::BlockDevice;
+    let went = match asked.membership.direct {
+        Direct::Off => return Ok(()),
+        Direct::Auto if !is_block => return Ok(()),
+        Direct::Auto | Direct::On => device.go_direct(),
+    };
+    match (went, asked.membership.direct) {
+        (Err(error), Direct::On) => {
+            let what = format!("{label} cannot be used past the page cache, as `--direct on` asks");
+            Err(CliError::new(Code::System, what).about(label).caused_by(&error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn not_added(asked: &Asked<'_>, device: (&str, u64), error: &AddError) -> CliError {
+    match error {
+        AddError::Join(error) => refusals::unfit(asked, device, error),
+        AddError::Refused(refusal) => refusals::refused(asked, *refusal),
+        AddError::Alone => refusals::has_failed(asked),
+        AddError::Thread(error) => system("no thread could be started for it", error),
+    }
+}

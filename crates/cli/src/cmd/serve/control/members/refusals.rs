@@ -1,0 +1,224 @@
+//! How an array says no when a person wants something of its members: code, cause, and what to type instead.
+
+use std::path::Path;
+
+use braid_geometry::{SECTOR_BYTES, Slot};
+use braid_ondisk::{JoinError, NewSuperblockError, PlacementError};
+use braid_runtime::MemberRefusal;
+
+use super::{Asked, Seated, Standing, code_of};
+use crate::error::code::Code;
+use crate::error::{CliError, Risk};
+use crate::output::shell::shell_word;
+use crate::output::size::format_size;
+
+/// The HTTP status of a refusal.
+pub(super) fn status(error: &CliError) -> u16 {
+    match error.code() {
+        Code::Usage => 400,
+        Code::NoSuchMember | Code::MemberMissing => 404,
+        Code::MemberIo | Code::System | Code::Shortage | Code::StateFolder => 500,
+        _ => 409,
+    }
+}
+
+fn new(asked: &Asked<'_>, code: Code, what: String) -> CliError {
+    CliError::new(code, what).about(&asked.facts.name)
+}
+
+fn look(asked: &Asked<'_>, error: CliError) -> CliError {
+    error.remedy(Risk::Look, "See how it is", format!("braid status {}", asked.word))
+}
+
+pub(super) fn no_redundancy(asked: &Asked<'_>) -> CliError {
+    let what = format!("members of {} do not come and go", asked.facts.name);
+    let why = "its level keeps neither copies nor parity: it needs each of its members, and has no use for more";
+    look(asked, new(asked, Code::NoRedundancy, what).because(why))
+}
+
+pub(super) fn read_only(asked: &Asked<'_>) -> CliError {
+    let what = format!("members of {} do not come and go now", asked.facts.name);
+    let error = new(asked, Code::ServedReadOnly, what);
+    let error = error.because("it is served read-only, and who is a member stands in superblocks");
+    let stop = format!("braid stop {}", asked.word);
+    error.remedy(Risk::Change, "Stop it, and serve it without --read-only", stop)
+}
+
+pub(super) fn has_failed(asked: &Asked<'_>) -> CliError {
+    let what = format!("members of {} do not come and go any more", asked.facts.name);
+    let why = "more members are lost than its level can make up for: what is needed is one of those that were lost";
+    look(asked, new(asked, Code::ArrayFailed, what).because(why))
+}
+
+/// What the array says when something has changed between being asked and being told.
+pub(super) fn refused(asked: &Asked<'_>, refusal: MemberRefusal) -> CliError {
+    let what = format!("{} was not changed", asked.facts.name);
+    look(asked, new(asked, code_of(refusal), what).because(refusal.to_string()))
+}
+
+pub(super) fn not_one(asked: &Asked<'_>, count: usize) -> CliError {
+    let what = format!("one member is failed or removed at a time, and {count} were named");
+    let why = "it is named by its slot or its path, and nothing is destroyed; nothing was changed";
+    look(asked, new(asked, Code::Usage, what).because(why))
+}
+
+pub(super) fn no_such_member(asked: &Asked<'_>, word: &str, number: Option<u16>) -> CliError {
+    let name = &asked.facts.name;
+    let slots = asked.volume.geometry().slots();
+    let what = match number {
+        Some(number) if number >= slots => {
+            format!("{name} has no slot {number}: its slots are 0 to {}", slots - 1)
+        }
+        Some(number) => format!("slot {number} of {name} has no member"),
+        None => format!("{word} is no member of {name}"),
+    };
+    let mut error = CliError::new(Code::NoSuchMember, what).about(word);
+    if number.is_none() && !Path::new(word).exists() {
+        error = error.because("that path leads nowhere");
+    }
+    let line = |one: &Seated| match (one.standing, one.slot) {
+        (Standing::Active, Some(slot)) => format!("slot {slot}  {}", one.label),
+        (Standing::Waiting, _) => format!("spare  {}", one.label),
+        (_, Some(slot)) => format!("failed  {} (it had slot {slot})", one.label),
+        (_, None) => format!("failed  {}", one.label),
+    };
+    let error = asked.members.iter().fold(error, |error, one| error.because(line(one)));
+    look(asked, error)
+}
+
+/// It has a slot: it fails before it goes.
+pub(super) fn in_use(asked: &Asked<'_>, member: &Seated) -> CliError {
+    let (name, word) = (&asked.facts.name, &asked.word);
+    let slot = member.slot.map(|slot| format!(" (slot {slot})")).unwrap_or_default();
+    let what = format!("{} cannot be removed from {name}: it is in use{slot}", member.label);
+    let mut error = CliError::new(Code::MemberInUse, what).about(&member.label);
+    let out = asked.members.iter().filter(|one| one.standing == Standing::Out);
+    let failed: Vec<&Seated> = out.collect();
+    for one in &failed {
+        error = error.because(format!("{} has failed, and can be removed", one.label));
+        let command = format!("braid remove {word} {}", shell_word(&one.label));
+        error = error.remedy(Risk::Change, "Remove the one that failed", command);
+    }
+    if asked.volume.may_fail_member(member.look.id).is_err() {
+        let error = error.because(format!("{name} cannot do without it now"));
+        return look(asked, error);
+    }
+    let left = match asked.can_lose(member.slot) {
+        0 => "could not lose another member".to_owned(),
+        1 => "could lose 1 more member".to_owned(),
+        more => format!("could lose {more} more members"),
+    };
+    error = error.because(format!("without it {name} {left}"));
+    let label = shell_word(&member.label);
+    let command = format!("braid fail {word} {label} && braid remove {word} {label}");
+    error.remedy(Risk::Change, "Have it fail first, and give up its protection", command)
+}
+
+/// The level could not make up for it.
+pub(super) fn needed(asked: &Asked<'_>, member: &Seated) -> CliError {
+    let (name, word) = (&asked.facts.name, &asked.word);
+    let what = format!("{} cannot fail: {name} cannot do without it", member.label);
+    let mut error = CliError::new(Code::MemberNeeded, what).about(&member.label);
+    let (view, geometry) = (asked.volume.view(), asked.volume.geometry());
+    let mut is_rebuilding = false;
+    for number in (0..geometry.slots()).filter(|number| Some(*number) != member.slot) {
+        match view.member(Slot(number)) {
+            None => error = error.because(format!("slot {number} has no member already")),
+            Some(other) if other.recovered_sectors != u64::MAX => {
+                is_rebuilding = true;
+                error = error.because(format!("slot {number} is still being rebuilt"));
+            }
+            Some(_) => {}
+        }
+    }
+    let is_dirty = view.resync_offset != u64::MAX;
+    if is_dirty {
+        let why = "it was interrupted while writing and is not resynced: parity may not fit what it would make up for";
+        error = error.because(why);
+    }
+    let max = geometry.lost_max();
+    error = error.because(format!("its level can lose {max} of any members; nothing was changed"));
+    let wait = match (is_rebuilding, is_dirty) {
+        (true, _) => Some(("Wait until it is rebuilt", format!("braid wait {word} --for rebuild"))),
+        (false, true) => Some(("Wait until it is resynced", format!("braid wait {word}"))),
+        (false, false) => None,
+    };
+    let error = look(asked, error);
+    match wait {
+        Some((label, command)) => error.remedy(Risk::Look, label, command),
+        None => error,
+    }
+}
+
+/// It is out, and has not answered all that it was asked.
+pub(super) fn unanswered(asked: &Asked<'_>, member: &Seated) -> CliError {
+    let label = &member.label;
+    let what = format!("{label} was not taken away: it has not answered all that it was asked");
+    let error = CliError::new(Code::MemberSilent, what).about(label);
+    let error = error.because("it is no part of the array any more, and only held open");
+    let again = format!("braid remove {} {}", asked.word, shell_word(label));
+    error.remedy(Risk::Change, "Try again when it has answered", again)
+}
+
+/// The device is a member already.
+pub(super) fn already(
+    asked: &Asked<'_>,
+    label: &str,
+    member: &Seated,
+    how: Option<String>,
+) -> CliError {
+    let what = format!("{label} is a member of {} already", asked.facts.name);
+    let mut error = CliError::new(Code::AlreadyMember, what).about(label);
+    if label != member.label {
+        error = error.because(format!("it is {}", member.label));
+    }
+    if let Some(how) = how {
+        error = error.because(how);
+    }
+    look(
+        asked,
+        error.because(match (member.standing, member.slot) {
+            (Standing::Active, Some(slot)) => format!("it has slot {slot}"),
+            _ => "it waits as a spare".to_owned(),
+        }),
+    )
+}
+
+/// The device does not fit.
+pub(super) fn unfit(
+    asked: &Asked<'_>,
+    (label, size_bytes): (&str, u64),
+    error: &JoinError,
+) -> CliError {
+    let name = &asked.facts.name;
+    let small = |needed: u64| {
+        let what = format!(
+            "{label} is too small for {name}: it has {}, and needs {} (short by {})",
+            format_size(size_bytes),
+            format_size(needed),
+            format_size(needed.saturating_sub(size_bytes))
+        );
+        CliError::new(Code::MemberTooSmall, what).about(label)
+    };
+    let no_member = |code: Code| {
+        CliError::new(code, format!("{label} cannot become a member of {name}")).about(label)
+    };
+    let error = match error {
+        JoinError::Placement(PlacementError::TooSmall { needed_bytes, .. }) => small(*needed_bytes),
+        JoinError::Placement(PlacementError::MemberSize { asked, usable }) if asked > usable => {
+            let short = (asked - usable).saturating_mul(SECTOR_BYTES);
+            small(size_bytes.saturating_add(short))
+        }
+        JoinError::Placement(_) | JoinError::Superblock(NewSuperblockError::TooSmall { .. }) => {
+            no_member(Code::MemberTooSmall).because(error.to_string())
+        }
+        JoinError::Superblock(_) => no_member(Code::MemberCount).because(error.to_string()),
+        JoinError::Log { .. } => no_member(Code::UnsupportedFeature).because(error.to_string()),
+    };
+    let active = asked.members.iter().find(|one| one.standing == Standing::Active);
+    let labels = active.map(|one| one.label.as_str()).into_iter().chain([label]);
+    let words: Vec<_> = labels.map(shell_word).collect();
+    let command = format!("braid examine {}", words.join(" "));
+    let error = error.because("nothing was written");
+    error.remedy(Risk::Look, "Compare it with a member", command)
+}

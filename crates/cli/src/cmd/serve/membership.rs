@@ -1,0 +1,204 @@
+//! What a server remembers and tells when a person has members come and go.
+//!
+//! Where it stands: beside the control API, which decides and acts ([`super::control`]). Names first, then the array: whoever
+//! hears of a member has heard its name. What is told comes before all that the array says of it.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use braid_runtime::{AddError, Direct, MemberId, MemberRefusal, RemoveError, Volume};
+use braid_telling::membership;
+
+use super::health::{Health, absolute};
+use super::report::Reporter;
+use super::telling::MemberTelling;
+use crate::output::shell::shell_argument;
+use crate::running;
+
+/// See the module.
+pub(crate) struct Membership {
+    reporter: Arc<Reporter>,
+    health: Arc<Health>,
+    telling: MemberTelling,
+    /// Whoever reads what is said may be slow, and keeps no request waiting.
+    lines: Sender<Line>,
+    /// Whether devices are used past the page cache.
+    pub(super) direct: Direct,
+    /// Where the first and last bytes of devices are saved.
+    pub(super) state_dir: PathBuf,
+    /// One person at a time.
+    changing: Mutex<()>,
+    /// The control socket; beside it may lie the command that serves the array again.
+    control: Mutex<Option<PathBuf>>,
+}
+
+struct Line {
+    event: &'static str,
+    label: String,
+    words: String,
+}
+
+impl Membership {
+    /// Of an array that is being started.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub(super) fn start(
+        (reporter, health): (&Arc<Reporter>, &Arc<Health>),
+        telling: MemberTelling,
+        (direct, state_dir): (Direct, PathBuf),
+    ) -> std::io::Result<Self> {
+        let (lines, said) = channel::<Line>();
+        let saying = Arc::clone(reporter);
+        let say = move || {
+            said.iter()
+                .for_each(|line| saying.member_changed(line.event, &line.label, &line.words));
+        };
+        std::thread::Builder::new().name("braid-members".into()).spawn(say)?;
+        Ok(Self {
+            reporter: Arc::clone(reporter),
+            health: Arc::clone(health),
+            telling,
+            lines,
+            direct,
+            state_dir,
+            changing: Mutex::default(),
+            control: Mutex::default(),
+        })
+    }
+
+    /// Where the array is asked.
+    pub(super) fn set_control(&self, control: PathBuf) {
+        *self.control.lock().unwrap_or_else(PoisonError::into_inner) = Some(control);
+    }
+
+    /// Nobody else changes members while this is held.
+    pub(super) fn alone(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What has happened to members.
+    pub(super) fn health(&self) -> &Health {
+        &self.health
+    }
+
+    /// A device becomes a member.
+    pub(super) fn add(
+        &self,
+        volume: &Volume,
+        (device, uuid, wanted): (Box<dyn braid_member::Member>, [u8; 16], Option<u16>),
+        (is_spare, returns): (bool, bool),
+    ) -> Result<MemberId, AddError> {
+        let path = device.identity().path.clone();
+        let (label, name) = (path.display().to_string(), self.reporter.name());
+        let named = |id| self.reporter.name_member(id, label.clone());
+        let id = self.telling.around(
+            || volume.add_member(device, uuid, wanted, named),
+            |_| membership::added(name, &label, (is_spare, returns)),
+        )?;
+        let word = shell_argument(&absolute(&label)).into_owned();
+        self.note(
+            |command| if has_word(&command, &word) { command } else { command + " " + &word },
+        );
+        let what = if is_spare { "waits as a spare of" } else { "is a member of" };
+        self.say("disk-added", &label, format!("{label} {what} {name}"));
+        Ok(id)
+    }
+
+    /// A member fails.
+    pub(super) fn fail(
+        &self,
+        volume: &Volume,
+        id: MemberId,
+        is_spare: bool,
+    ) -> Result<(), MemberRefusal> {
+        if !is_spare {
+            // The array tells it.
+            return volume.fail_member(id);
+        }
+        let (label, name) = (self.reporter.label(id), self.reporter.name());
+        self.telling
+            .around(|| volume.fail_member(id), |()| membership::spare_failed(name, &label))?;
+        self.health.note_failed_spare(&label);
+        self.say(
+            "spare-failed",
+            &label,
+            format!("{label}, a spare of {name}, failed, for a person said so"),
+        );
+        Ok(())
+    }
+
+    /// A member goes that had this slot.
+    pub(super) fn remove(
+        &self,
+        volume: &Volume,
+        id: MemberId,
+        slot: Option<u16>,
+    ) -> Result<(), RemoveError> {
+        let (label, name) = (self.reporter.label(id), self.reporter.name());
+        // It may take a while, and others are told of other things meanwhile.
+        volume.remove_member(id)?;
+        let told: Result<(), RemoveError> =
+            self.telling.around(|| Ok(()), |()| membership::removed(name, &label, slot));
+        told.expect("there is nothing to be refused");
+        self.health.note_removed(&label);
+        let word = shell_argument(&absolute(&label)).into_owned();
+        self.note(|command| without_word(&command, &word));
+        self.say("disk-removed", &label, format!("{label} was taken away from {name}"));
+        Ok(())
+    }
+
+    fn say(&self, event: &'static str, label: &str, words: String) {
+        // The thread lives as long as this.
+        let _ = self.lines.send(Line { event, label: label.to_owned(), words });
+    }
+
+    /// Keeps the command that serves the array again true, if there is one. Without it nothing is lost but a hint.
+    fn note(&self, change: impl FnOnce(String) -> String) {
+        let control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(control) = control.as_deref() else { return };
+        let Some(command) = running::command_again(control) else { return };
+        let _ = std::fs::write(running::note_path(control), change(command) + "\n");
+    }
+}
+
+/// Where a word stands by itself in a command line.
+fn find_word(command: &str, word: &str) -> Option<usize> {
+    let whole = format!(" {word}");
+    let mut at = 0;
+    while let Some(found) = command[at..].find(&whole) {
+        let end = at + found + whole.len();
+        if command[end..].is_empty() || command[end..].starts_with(' ') {
+            return Some(at + found);
+        }
+        at = end;
+    }
+    None
+}
+
+fn has_word(command: &str, word: &str) -> bool {
+    find_word(command, word).is_some()
+}
+
+fn without_word(command: &str, word: &str) -> String {
+    match find_word(command, word) {
+        Some(at) => command[..at].to_owned() + &command[at + 1 + word.len()..],
+        None => command.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_found_where_it_stands_alone() {
+        let command = "braid serve /a/m10 /a/m1 '/b c/m1'";
+        assert!(has_word(command, "/a/m1") && has_word(command, "'/b c/m1'"));
+        assert!(!has_word(command, "/a/m"));
+        assert_eq!(without_word(command, "/a/m1"), "braid serve /a/m10 '/b c/m1'");
+        assert_eq!(without_word(command, "'/b c/m1'"), "braid serve /a/m10 /a/m1");
+        assert_eq!(without_word(command, "/c"), command);
+    }
+}

@@ -1,0 +1,90 @@
+//! What is asked of an array's members, and what comes of it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What may be asked of members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum MemberRequest {
+    /// Devices become members: each takes a slot that is free and is recovered, or waits as a spare.
+    Add,
+    /// The same, of devices that are meant to wait.
+    Spare,
+    /// A member fails, as if it had failed a write.
+    Fail,
+    /// A member that failed, or waits as a spare, goes: its device is closed.
+    Remove,
+}
+
+/// The body of `POST /v1/members`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MembersWanted {
+    /// What is asked for.
+    pub request: MemberRequest,
+    /// Devices by their paths, which are absolute. To fail and to remove: one member, by its path or by the number of its
+    /// slot; to remove also `failed`, all that failed, or `detached`, those of them whose path leads nowhere any more.
+    pub members: Vec<String>,
+    /// What is on devices that are added and may be destroyed, by name; each thing once.
+    #[serde(default)]
+    pub destroy: Vec<String>,
+}
+
+/// What comes of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum MemberEffect {
+    /// It takes a slot that is free, and is recovered from its start; once jobs are resumed, if they are paused.
+    Rebuilds,
+    /// It waits as a spare: no slot is free.
+    Waits,
+    /// It fails.
+    Fails,
+    /// It goes, and its device is free.
+    Goes,
+    /// It was so already.
+    Nothing,
+}
+
+/// A member, and what comes of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MemberChanged {
+    /// The member, by its path.
+    pub member: String,
+    /// The slot that it had; null if it had none.
+    pub slot: Option<u16>,
+    /// What comes of it, or would.
+    pub effect: MemberEffect,
+    /// It was a member of this array before; what it holds is not trusted.
+    pub returns: bool,
+}
+
+/// What `POST /v1/members` answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MembersAnswer {
+    /// The version of this object: 1.
+    pub version: u32,
+    /// The array's name.
+    pub name: String,
+    /// Its UUID.
+    pub uuid: String,
+    /// What was asked for.
+    pub request: MemberRequest,
+    /// The members, in the order in which they were named.
+    pub members: Vec<MemberChanged>,
+    /// What was on devices and is destroyed, or would be, in words.
+    pub destroyed: Vec<String>,
+    /// The folder where the first and last bytes of these devices were saved; null if nothing had to be.
+    pub saved_in: Option<String>,
+    /// How many more members may be lost, whichever they are, once it is done and before anything is recovered.
+    pub can_lose: u16,
+    /// Slots that stay without a member that could take them.
+    pub free_slots: u16,
+    /// Spares that wait, with those among them that are about to take a slot.
+    pub spares: u16,
+    /// Jobs are paused: nothing is recovered until they are resumed.
+    pub jobs_paused: bool,
+    /// Whether nothing was done because that was asked for.
+    pub dry_run: bool,
+}

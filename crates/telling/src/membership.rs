@@ -1,0 +1,53 @@
+//! What a person does to members, as events: the array itself tells no notice of these.
+
+use crate::event::Change;
+use crate::kind::Kind;
+
+/// A device has become a member; `is_spare` if no slot is free for it, `returns` if it was one before.
+#[must_use]
+pub fn added(array: &str, member: &str, (is_spare, returns): (bool, bool)) -> Change {
+    let what = if is_spare { "waits as a spare" } else { "takes a slot that is free" };
+    let again = if returns { "again " } else { "" };
+    let message = format!("{member} is a member of {array} {again}and {what}");
+    let change = Change::now(Kind::DiskAdded, message).of(member, None);
+    change.with("spare", is_spare).with("returns", returns)
+}
+
+/// A member is none any more, and its device is free; `slot` is the one that it had.
+#[must_use]
+pub fn removed(array: &str, member: &str, slot: Option<u16>) -> Change {
+    let had = slot.map(|slot| format!(" (it had slot {slot})")).unwrap_or_default();
+    let message = format!("{member} was taken away from {array}{had}");
+    Change::now(Kind::DiskRemoved, message).of(member, slot)
+}
+
+/// A person had a member fail that waited without a slot: md's `FailSpare`.
+#[must_use]
+pub fn spare_failed(array: &str, member: &str) -> Change {
+    let message = format!("{member}, a spare of {array}, failed, for a person said so");
+    Change::now(Kind::FailSpare, message).of(member, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_says_what_became_of_which_member() {
+        for (change, kind, words) in [
+            (
+                added("tank", "/m4", (true, false)),
+                Kind::DiskAdded,
+                "/m4 is a member of tank and waits",
+            ),
+            (added("tank", "/m4", (false, true)), Kind::DiskAdded, "tank again and takes a slot"),
+            (removed("tank", "/m4", Some(1)), Kind::DiskRemoved, "tank (it had slot 1)"),
+            (removed("tank", "/m4", None), Kind::DiskRemoved, "taken away from tank"),
+            (spare_failed("tank", "/m4"), Kind::FailSpare, "a spare of tank, failed"),
+        ] {
+            assert_eq!(change.kind, kind);
+            assert!(change.message.contains(words), "{}", change.message);
+            assert_eq!(change.subject.map(|subject| subject.member).as_deref(), Some("/m4"));
+        }
+    }
+}
