@@ -13,6 +13,7 @@
 //!   told         the history, hooks, metrics, the service manager
 //!   living       jobs: check, pause, resume, rebuild, wait, and what status says of them
 //!   members      add, spare, fail, remove: members that come and go under clients
+//!   drills       mistakes of operators, none of which loses a byte
 //!   tuned        the stripe cache, set under load
 //!   scheduled    elevators and the multiplexer, set under load
 //!   two_writers  the same bytes by two names
@@ -32,6 +33,7 @@ mod bad_input;
 mod captive;
 mod causes;
 mod copies;
+mod drills;
 mod exclusive;
 mod file_system;
 mod hostile;

@@ -17,7 +17,7 @@ use crate::living::{done, refused, typed};
 use crate::managed::{check, json, said, status};
 
 /// Bytes of a member file.
-const MEMBER_BYTES: u64 = 16 << 20;
+pub(crate) const MEMBER_BYTES: u64 = 16 << 20;
 
 /// A blank file beside the members.
 pub(crate) fn blank(array: &Array, name: &str, bytes: u64) -> PathBuf {
@@ -26,7 +26,7 @@ pub(crate) fn blank(array: &Array, name: &str, bytes: u64) -> PathBuf {
     path
 }
 
-fn text(path: &Path) -> &str {
+pub(crate) fn text(path: &Path) -> &str {
     path.to_str().expect("text")
 }
 

@@ -143,12 +143,6 @@ impl Health {
         self.happened().gone.get(&slot).cloned()
     }
 
-    /// The slot that a member had that went out and is not replaced.
-    pub(crate) fn slot_of_lost(&self, member: &str) -> Option<u16> {
-        let happened = self.happened();
-        happened.out.iter().find(|(_, out)| out.member == member).map(|(slot, _)| *slot)
-    }
-
     /// Members that went out and whose slot another one has taken, and spares that failed.
     pub(crate) fn replaced(&self) -> Vec<(Option<u16>, Incident)> {
         self.happened().replaced.clone()
@@ -236,12 +230,9 @@ mod tests {
         let (member, slot) = (MemberId(2), Slot(2));
         health.note_seat(2, "/dev/sdc");
         note(Notice::MemberOut { member, slot, cause: Cause::person(member) });
-        assert_eq!((health.slot_of_lost("/dev/sdc"), health.gone(2)), (Some(2), None));
+        assert_eq!((health.out(2).is_some(), health.gone(2)), (true, None));
         health.note_removed("/dev/sdc");
-        assert_eq!(
-            (health.out(2), health.seat(2), health.slot_of_lost("/dev/sdc")),
-            (None, None, None)
-        );
+        assert_eq!((health.out(2), health.seat(2)), (None, None));
         assert!(health.gone(2).is_some_and(|gone| gone.cause.contains("/dev/sdc")));
         note(Notice::SpareTaken { member: MemberId(7), slot });
         assert_eq!((health.gone(2), health.seat(2).as_deref()), (None, Some("/dev/sdh")));

@@ -78,11 +78,6 @@ impl Membership {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What has happened to members.
-    pub(super) fn health(&self) -> &Health {
-        &self.health
-    }
-
     /// A device becomes a member.
     pub(super) fn add(
         &self,

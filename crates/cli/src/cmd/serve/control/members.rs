@@ -22,6 +22,7 @@ use braid_control::model::{
 };
 use braid_geometry::Slot;
 use braid_member::{Access, IdentityKey};
+use braid_ondisk::Role;
 use braid_runtime::{ArrayView, MemberId, MemberLook, MemberRefusal, RemoveError, Volume};
 
 use super::array::{self, Facts};
@@ -82,9 +83,12 @@ impl<'a> Asked<'a> {
                 (None, true) => Standing::Waiting,
                 (None, false) => Standing::Out,
             };
-            let had = || membership.health().slot_of_lost(&label);
-            let is_out = standing == Standing::Out;
-            let slot = slot.or_else(|| is_out.then(had).flatten());
+            // One that is out was told nothing since: what it says of itself is what it was.
+            let had = match look.superblock.state.role {
+                Role::Active(slot) if standing == Standing::Out => Some(slot),
+                _ => None,
+            };
+            let slot = slot.or(had);
             Seated { look, label, standing, slot }
         };
         Self {

@@ -222,12 +222,17 @@ fn claim_of(found: &Superblock, ours: &[&Seated]) -> Option<String> {
     if found.state.events > newest {
         return Some("newer than what is served: it was used without these members".to_owned());
     }
-    let calls_out = |one: &&Seated| {
-        let number = one.look.superblock.device.number as usize;
-        !matches!(found.state.roles.get(number), Some(Role::Active(_)))
+    // Its own number may be another's by now.
+    let number = |one: &&Seated| one.look.superblock.device.number;
+    let others = || {
+        let active = ours.iter().filter(|one| one.standing == Standing::Active);
+        active.map(number).filter(|number| *number != found.device.number)
     };
-    let mut active = ours.iter().filter(|one| one.standing == Standing::Active).peekable();
-    let ran_apart = active.peek().is_some() && active.all(calls_out);
+    let is_called_out = |number: u32| {
+        let role = usize::try_from(number).ok().and_then(|number| found.state.roles.get(number));
+        !matches!(role, Some(Role::Active(_)))
+    };
+    let ran_apart = others().next().is_some() && others().all(is_called_out);
     ran_apart.then(|| "it was used without any of these members".to_owned())
 }
 
