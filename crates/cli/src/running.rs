@@ -229,6 +229,16 @@ fn several(word: &str, meant: &[&Running], all: &[Running]) -> CliError {
     })
 }
 
+/// There is none at all.
+pub(crate) fn none_served() -> CliError {
+    let error = CliError::new(Code::NotServed, "no array is being served");
+    let error = error.because(format!("there is no control socket in {}", folder().display()));
+    let error = error.because(
+        "an array that was served with --control elsewhere is named by the path of its socket",
+    );
+    error.remedy(Risk::Look, "See what is served", "braid list")
+}
+
 /// No array is meant; a socket that was left behind may be.
 fn none(word: &str, all: All) -> CliError {
     let stem = |silent: &Silent| {

@@ -93,6 +93,7 @@ impl Served for Fake {
             jobs: Vec::new(),
             last_jobs: Vec::new(),
             jobs_paused: false,
+            pace: None,
             failure: None,
             lost: None,
             uris: Vec::new(),

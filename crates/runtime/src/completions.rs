@@ -72,6 +72,7 @@ impl Handler for Port {
             drop(done);
             let result = ring::ended(raw, deed, result, worker.batch());
             member.admission.leave();
+            member.traffic.note(asked, range.1, result.is_ok());
             let result = result.map_err(|error| fault::at(member, asked, range, error));
             submitter.answer(shard, IoId(token), result);
         } else {

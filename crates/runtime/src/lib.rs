@@ -120,6 +120,8 @@ pub use extents::Extent;
 #[cfg(not(loom))]
 pub use operator::{AddError, MemberLook, RemoveError};
 
+#[cfg(not(loom))]
+pub use members::traffic::TrafficCounts;
 pub use open::{OpenError, OpenMember};
 #[cfg(not(loom))]
 pub use options::{Direct, Io, Options};

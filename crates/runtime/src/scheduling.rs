@@ -12,6 +12,8 @@ use braid_dispatch::{Counters, Depth, Policy, Settings};
 use braid_elevator::MultiplexerSettings;
 use braid_engine::SitOut;
 
+use crate::members::traffic::TrafficCounts;
+
 const NS_IN_MS: u64 = 1_000_000;
 
 /// Whether a member has an elevator.
@@ -156,6 +158,8 @@ pub struct ElevatorState {
     pub settings: Settings,
     /// What it did.
     pub counters: Counters,
+    /// What has gone to and from the member.
+    pub traffic: TrafficCounts,
 }
 
 #[cfg(test)]

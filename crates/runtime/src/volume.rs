@@ -302,6 +302,7 @@ impl Volume {
                 rotational: member.rotational(),
                 settings: member.scheduler.settings(&submitter),
                 counters: member.scheduler.counters(&submitter),
+                traffic: member.traffic.counts(),
             };
             core.drive_heard(submitter.into_heard(), None);
             state

@@ -16,6 +16,7 @@ pub(crate) mod serve;
 mod set;
 mod status;
 mod stop;
+mod top;
 mod wait;
 mod watching;
 
@@ -92,6 +93,8 @@ pub(crate) enum Command {
     Wait(wait::Args),
     /// Show what the elevators of an array that is being served do, and the multiplexer's last slices.
     Elevators(elevators::Args),
+    /// Show arrays as they work, live: members, what waits at them, the cache, the job and its pace. q ends it.
+    Top(top::Args),
     /// Show what happened last to arrays, and with -f what happens.
     Events(events::Args),
     /// Show all that is kept of what happened to arrays.
@@ -167,6 +170,7 @@ pub(crate) fn run(command: Command, globals: &Globals) -> Result<Exit, CliError>
         Command::Remove(args) => members::remove(&args, globals),
         Command::Wait(args) => wait::run(&args, globals),
         Command::Elevators(args) => elevators::run(&args, globals),
+        Command::Top(args) => top::run(&args, globals),
         Command::Events(args) => events::run(&args, globals),
         Command::History(args) => history::run(&args, globals),
         Command::Demo(args) => demo::run(&args, globals),

@@ -3,8 +3,8 @@
 //! Asks each array once ([`crate::running`]), tells it in words ([`render`]) or as JSON; decides nothing about arrays, but what to
 //! advise ([`advice`], a pure function).
 
-mod advice;
-mod render;
+pub(crate) mod advice;
+pub(crate) mod render;
 pub(crate) mod words;
 
 use std::io::IsTerminal;

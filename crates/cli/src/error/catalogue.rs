@@ -57,7 +57,7 @@ impl FromStr for Code {
 }
 
 /// All of them, in the order of their numbers.
-pub(crate) const CATALOGUE: [Entry; 68] = [
+pub(crate) const CATALOGUE: [Entry; 69] = [
     // The command line.
     Entry {
         code: Code::Usage,
@@ -588,6 +588,14 @@ pub(crate) const CATALOGUE: [Entry; 68] = [
         exit: Exit::Failed,
         explanation: "`braid wait` was given a limit, and the array was not as it was to be by then. Jobs go on as they \
                       were; nothing was changed.",
+    },
+    Entry {
+        code: Code::NoTerminal,
+        title: "there is no terminal",
+        exit: Exit::Usage,
+        explanation: "`braid top` writes over what it has written, which a file, a pipe or another program cannot show. \
+                      `braid top --once` looks twice, prints that as text, or as JSON with `--json`, and ends; \
+                      `braid status --watch` prints the state again and again.",
     },
     Entry {
         code: Code::Interrupted,

@@ -143,6 +143,8 @@ pub(crate) enum Code {
     HookInvalid = 85,
     /// What was waited for did not come in time.
     WaitedInVain = 86,
+    /// There is no terminal.
+    NoTerminal = 87,
     /// Interrupted.
     Interrupted = 90,
 }

@@ -88,6 +88,11 @@ impl Paint {
         Self::decide(when, &Environment::read(), stream.is_terminal())
     }
 
+    /// Whether there is colour.
+    pub(crate) const fn is_on(self) -> bool {
+        self.is_on
+    }
+
     /// Never any colour: for files and tests.
     #[cfg(test)]
     pub(crate) const fn plain() -> Self {

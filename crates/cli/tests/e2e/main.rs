@@ -10,6 +10,7 @@
 //!   captive      --run, TCP                    lost       answered, and then not written
 //!   causes       why a member went out, and a request failed
 //!   managed      status, list, get, set, stop, and the control API
+//!   shown        `top`, in a terminal
 //!   told         the history, hooks, metrics, the service manager
 //!   living       jobs: check, pause, resume, rebuild, wait, and what status says of them
 //!   members      add, spare, fail, remove: members that come and go under clients
@@ -50,6 +51,7 @@ mod output;
 mod privacy;
 mod scheduled;
 mod shortages;
+mod shown;
 mod signals;
 mod stopping;
 mod told;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::jobs::{Job, JobKind, LastJob};
+use super::jobs::{Job, JobKind, JobPace, LastJob};
 use super::settings::Settings;
 
 /// A running array.
@@ -54,6 +54,9 @@ pub struct Array {
     /// No job begins or goes on until jobs are resumed.
     #[serde(default)]
     pub jobs_paused: bool,
+    /// How the job that runs gives way to clients; null without one.
+    #[serde(default)]
+    pub pace: Option<JobPace>,
     /// Why writes are refused since it was started; null if they are not.
     pub failure: Option<Failure>,
     /// Answered writes that were lost since it was started; null if none were.

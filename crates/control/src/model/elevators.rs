@@ -73,6 +73,15 @@ pub struct ElevatorRow {
     pub dispatched_batches: u64,
     /// How often a thread found another one dispatching.
     pub owner_misses: u64,
+    /// Bytes that the member was read, so far.
+    #[serde(default)]
+    pub read_bytes: u64,
+    /// Bytes that it was written, so far; superblocks and zeroing are not among them.
+    #[serde(default)]
+    pub written_bytes: u64,
+    /// Reads, writes and zeroings that failed at it, so far.
+    #[serde(default)]
+    pub errors: u64,
 }
 
 /// One period of the multiplexer.

@@ -69,6 +69,33 @@ pub struct Job {
     pub written_sectors: u64,
 }
 
+/// How a job gives way to clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct JobPace {
+    /// What is done at the moment.
+    pub phase: PacePhase,
+    /// Bytes that may be under way for the job at once, on average, beside clients.
+    pub allowance_bytes: u64,
+    /// Bytes that are under way for it now.
+    pub in_flight_bytes: u64,
+    /// How long the slowest hundredth of clients' requests takes without the job, in nanoseconds; null as long as that is not known.
+    pub alone_p99_ns: Option<u64>,
+    /// How long it may take beside the job, in nanoseconds; null as long as that is not known, and if it does not matter.
+    pub target_p99_ns: Option<u64>,
+}
+
+/// What is done about clients beside a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PacePhase {
+    /// There are no clients: the job has all of the members' time.
+    Idle,
+    /// Clients and the job share the members.
+    Shared,
+    /// The job stands still for a moment, to see what clients feel without it.
+    Probe,
+}
+
 /// How a job ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

@@ -10,18 +10,20 @@ mod problem;
 mod settings;
 mod status;
 mod stop;
+mod top;
 
 pub use array::{Array, Clients, Failure, Role, Server, Slot, SlotState, Spread, State};
 pub use elevators::{ElevatorRow, Elevators, SliceRow};
 pub use jobs::{
-    Checked, Job, JobEffect, JobKind, JobRequest, JobResult, JobState, JobsAnswer, JobsWanted,
-    LastJob,
+    Checked, Job, JobEffect, JobKind, JobPace, JobRequest, JobResult, JobState, JobsAnswer,
+    JobsWanted, LastJob, PacePhase,
 };
 pub use members::{MemberChanged, MemberEffect, MemberRequest, MembersAnswer, MembersWanted};
 pub use problem::{Problem, ProblemRemedy, RemedyRisk};
 pub use settings::{Change, SettingValue, Settings, SettingsAnswer};
 pub use status::{Status, Unheard};
 pub use stop::{StopPlan, Stopped};
+pub use top::{MemberRates, Rates, Top, TopArray};
 
 /// The version of the values: that of the paths, `/v1`.
 pub const VERSION: u32 = 1;

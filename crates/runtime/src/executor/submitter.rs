@@ -175,6 +175,8 @@ impl<'a> Submitter<'a> {
     }
 
     fn answer_part(&self, (shard, io): &Item, result: Result<(), MemberError>) {
+        let (_, bytes) = self.member.range(io);
+        self.member.traffic.note(io.operation.asked(), bytes, result.is_ok());
         self.answer(*shard, io.id, result.map_err(|error| fault::of_io(self.member, io, error)));
     }
 

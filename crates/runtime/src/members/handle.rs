@@ -19,6 +19,7 @@ use slab::Slab;
 use super::crew::Crew;
 use super::operation::{Item, Operation, PartLists};
 use super::ring_admission::RingAdmission;
+use super::traffic::Traffic;
 use crate::sync::atomic::AtomicU8;
 use crate::sync::{Arc, Mutex};
 use crate::updates::RecordedMember;
@@ -42,6 +43,8 @@ pub(crate) struct MemberHandle {
     /// Its threads.
     pub(crate) crew: Crew,
     pub(crate) part_lists: PartLists,
+    /// What went to and from it.
+    pub(crate) traffic: Traffic,
     data_offset_bytes: u64,
     place: Mutex<Place>,
     superblock: Mutex<Superblock>,
@@ -80,6 +83,7 @@ impl MemberHandle {
             ports: OnceLock::new(),
             crew: Crew::new(threads_max),
             part_lists: PartLists::default(),
+            traffic: Traffic::default(),
             raw: device.raw(),
             device,
             data_offset_bytes: superblock.device.data_offset_sectors * SECTOR_BYTES,

@@ -7,6 +7,7 @@
 //! ```text
 //!   handle ──┬── operation        what a member is asked, in the same words for both back ends
 //!            ├── ring_admission   how much of it rings may have, and whether anything at all
+//!            ├── traffic          what has gone to and from it, counted
 //!            └── crew             its own threads, and what waits for them
 //! ```
 //!
@@ -18,5 +19,6 @@ pub(crate) mod handle;
 pub(crate) mod operation;
 pub(crate) mod ring_admission;
 mod table;
+pub(crate) mod traffic;
 
 pub(crate) use table::{Members, Table};

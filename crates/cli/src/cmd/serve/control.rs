@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use braid_control::model::{
     Array, Checked, Elevators, JobEffect, JobRequest, JobsAnswer, MembersAnswer, MembersWanted,
-    Settings, SettingsAnswer, Status, StopPlan, Stopped, VERSION,
+    Settings, SettingsAnswer, Status, StopPlan, Stopped, Top, VERSION,
 };
 use braid_control::{Limits, Misuse, Refusal, Served, Server, StopTeller, routes, stopping};
 use braid_frontend_nbd::{BindError, Endpoint, Listener};
@@ -115,7 +115,8 @@ impl Control {
             is_stopping: AtomicBool::new(false),
         });
         let served: Arc<dyn Served> = Arc::clone(&answers) as Arc<dyn Served>;
-        let api = routes::api(&served, &stopped).describe::<Status>().describe::<Checked>();
+        let api = routes::api(&served, &stopped).describe::<Status>();
+        let api = api.describe::<Checked>().describe::<Top>();
         let api = with_telling(api, voice, source);
         let router = routes::router(api, &served);
         let socket = place.listener.as_fd().try_clone_to_owned()?;

@@ -5,7 +5,7 @@ mod board;
 mod words;
 
 pub(super) use board::{Board, Sampler, Told};
-pub(super) use words::{began, ended, facts, result};
+pub(super) use words::{began, ended, facts, pace, result};
 
 /// Whether jobs may run: `--jobs`, and the setting of that name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

@@ -268,6 +268,9 @@ fn row(state: &ElevatorState) -> ElevatorRow {
         drained_sizes: counters.drained_sizes.to_vec(),
         dispatched_batches: counters.dispatched_batches,
         owner_misses: counters.owner_misses,
+        read_bytes: state.traffic.read_bytes,
+        written_bytes: state.traffic.written_bytes,
+        errors: state.traffic.errors,
     }
 }
 

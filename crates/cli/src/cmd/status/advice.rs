@@ -12,13 +12,13 @@ use crate::output::size::format_size;
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Advice {
-    pub(super) problem: String,
+pub(crate) struct Advice {
+    pub(crate) problem: String,
     /// What is so meanwhile.
-    pub(super) now: String,
+    pub(crate) now: String,
     /// What to do: words, and a command to copy behind them if there is one.
-    pub(super) what: String,
-    pub(super) command: Option<String>,
+    pub(crate) what: String,
+    pub(crate) command: Option<String>,
 }
 
 /// Whether there is nothing to say.
@@ -27,7 +27,7 @@ pub(super) fn is_well(array: &Array) -> bool {
 }
 
 /// All that is wrong with an array that a person calls `word`, already fit for a command line.
-pub(super) fn advice(array: &Array, word: &str, manner: Manner) -> Vec<Advice> {
+pub(crate) fn advice(array: &Array, word: &str, manner: Manner) -> Vec<Advice> {
     let failure = failure(array, word);
     let slots = array.slots.iter().filter_map(|slot| of_slot(array, slot, word, manner));
     let all = failure.into_iter().chain(lost(array, word)).chain(slots);

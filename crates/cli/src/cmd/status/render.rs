@@ -121,7 +121,7 @@ fn rows<'a>(array: &'a Array) -> impl Iterator<Item = (&'a Slot, &'static str)> 
     array.slots.iter().flat_map(with_replaced).chain(without_slot.map(|out| (out, "FAILED")))
 }
 
-fn state_of(row: &Slot) -> &'static str {
+pub(crate) fn state_of(row: &Slot) -> &'static str {
     match row.state {
         SlotState::Failed => "FAILED",
         SlotState::Missing => "MISSING",

@@ -15,6 +15,7 @@ use super::setting::{self, Running};
 use crate::cmd::serve::assemble::Ready;
 use crate::cmd::serve::clients as limits;
 use crate::cmd::serve::health::{Health, Incident, absolute};
+use crate::cmd::serve::jobs::pace;
 use crate::output::shell::shell_word;
 use crate::output::utc::{now_seconds, rfc3339_utc};
 use crate::running;
@@ -117,6 +118,7 @@ impl Facts {
             jobs: told.jobs,
             last_jobs: told.last,
             jobs_paused: told.is_paused,
+            pace: volume.job_look().as_ref().map(pace),
             failure: self.health.failure().filter(|_| has_failed),
             lost: self.health.lost(),
             uris: self.uris.clone(),

@@ -2,7 +2,7 @@
 
 use braid_control::model;
 use braid_geometry::SECTOR_BYTES;
-use braid_runtime::{JobEnd, JobKind, JobProgress};
+use braid_runtime::{JobEnd, JobKind, JobProgress, Look, Phase};
 use serde_json::{Value, json};
 
 use crate::output::size::format_size;
@@ -24,6 +24,21 @@ pub(crate) fn result(end: JobEnd) -> model::JobResult {
         JobEnd::TargetLost => model::JobResult::TargetLost,
         JobEnd::Unreadable => model::JobResult::Unreadable,
         JobEnd::Unwritten => model::JobResult::Unwritten,
+    }
+}
+
+/// How it gives way to clients, as the API has it.
+pub(crate) fn pace(look: &Look) -> model::JobPace {
+    model::JobPace {
+        phase: match look.phase {
+            Phase::Idle => model::PacePhase::Idle,
+            Phase::Shared => model::PacePhase::Shared,
+            Phase::Probe => model::PacePhase::Probe,
+        },
+        allowance_bytes: look.allowance_bytes,
+        in_flight_bytes: look.in_flight_bytes,
+        alone_p99_ns: look.alone_p99_ns,
+        target_p99_ns: look.target_ns,
     }
 }
 

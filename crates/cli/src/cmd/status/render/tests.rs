@@ -48,6 +48,7 @@ fn tank(states: &[SlotState]) -> Array {
         jobs: Vec::new(),
         last_jobs: Vec::new(),
         jobs_paused: false,
+        pace: None,
         failure: None,
         lost: None,
         uris: vec!["nbd+unix:///tank?socket=/run/braid/tank.sock".into()],

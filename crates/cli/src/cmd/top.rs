@@ -1,0 +1,169 @@
+//! `braid top`: arrays as they work, again and again: members, what waits at them, the cache, the job and its pace.
+//!
+//! ```text
+//!   asker (a thread)  ──a look at every array──▶  view: two looks, which array, what keys do
+//!                                                   │ rates (pure): the difference of two looks
+//!                                                   ▼
+//!   terminal  ◀── draw ── page (pure): lines of text with their styles
+//! ```
+//!
+//! It asks what `braid status` and `braid elevators` ask, and nothing else; it changes nothing. Asking is a thread of its own,
+//! so that keys are heard while a server keeps it waiting.
+//!
+//! Invariants
+//! - However it ends, the terminal is as it was before, and what is to be said is said after that
+//!   `[check: q_ends_it_and_the_terminal_is_as_it_was, a_server_that_stops_ends_it_with_an_error]`.
+
+mod asker;
+mod page;
+mod rates;
+#[cfg(test)]
+mod samples;
+mod view;
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use braid_control::model::{Top, TopArray, VERSION};
+use ratatui::crossterm::event::{self, Event};
+
+use super::Globals;
+use super::status::words::Manner;
+use crate::error::code::Code;
+use crate::error::system::system;
+use crate::error::{CliError, Exit, Risk};
+use crate::output::shell::shell_word;
+use crate::signals::flag_ending;
+use asker::{Asker, look};
+use view::{Next, View};
+
+/// How long a key, a signal or an answer is not noticed.
+const NAP: Duration = Duration::from_millis(100);
+
+/// Arguments of `braid top`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The array's name, its UUID, or the path of its control socket; without it, all that are served here, one at a time.
+    #[arg(value_name = "ARRAY")]
+    array: Option<String>,
+    /// Seconds between two looks.
+    #[arg(long, value_name = "SECONDS", default_value_t = 1,
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
+    interval: u64,
+    /// Look twice, print that as text, and end.
+    #[arg(long)]
+    once: bool,
+}
+
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
+    if args.once {
+        return once(args, globals);
+    }
+    if globals.json || !std::io::stdout().is_terminal() {
+        return Err(no_terminal(args, globals));
+    }
+    let word = args.array.as_deref();
+    let first = look(word)?;
+    let asked_to_end = Arc::new(AtomicBool::new(false));
+    flag_ending(&asked_to_end).map_err(|error| system("signals cannot be watched", &error))?;
+    let asker = Asker::start(word, Duration::from_secs(args.interval));
+    let asker = asker.map_err(|error| system("the arrays cannot be watched", &error))?;
+    let view = View::new(first, args.interval, globals.paint_out.is_on());
+    let mut screen = Screen::open()?;
+    let ended = screen.show(view, &asker, &asked_to_end);
+    drop(screen);
+    ended
+}
+
+/// The terminal, taken; it is given back when this is dropped.
+struct Screen(ratatui::DefaultTerminal);
+
+impl Screen {
+    fn open() -> Result<Self, CliError> {
+        // Gives the terminal back before a panic says anything, too.
+        ratatui::try_init().map(Self).map_err(|error| unusable(&error))
+    }
+
+    /// Shows until a key, a signal or the end of the arrays.
+    fn show(
+        &mut self,
+        mut view: View,
+        asker: &Asker,
+        asked_to_end: &AtomicBool,
+    ) -> Result<Exit, CliError> {
+        let mut is_new = true;
+        loop {
+            if is_new {
+                let drawn = self.0.draw(|frame| view.draw(frame.area(), frame.buffer_mut()));
+                drawn.map_err(|error| unusable(&error))?;
+            }
+            if asked_to_end.load(Ordering::Relaxed) {
+                return Ok(Exit::Interrupted);
+            }
+            is_new = false;
+            if event::poll(NAP).map_err(|error| unusable(&error))? {
+                match event::read().map_err(|error| unusable(&error))? {
+                    Event::Key(key) => match view.handle_key(key) {
+                        Next::Ends => return Ok(Exit::Done),
+                        Next::GoesOn => is_new = true,
+                    },
+                    Event::Resize(..) => is_new = true,
+                    _ => {}
+                }
+            }
+            while let Some(answer) = asker.answer() {
+                view.take(answer)?;
+                is_new = true;
+            }
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // Where the terminal is gone there is nothing to give back.
+        let _ = ratatui::try_restore();
+    }
+}
+
+fn unusable(error: &std::io::Error) -> CliError {
+    let error = system("the terminal cannot be used", error);
+    error.remedy(Risk::Look, "See the same as text", "braid top --once")
+}
+
+fn no_terminal(args: &Args, globals: &Globals) -> CliError {
+    let word = args.array.as_deref().map(|word| format!(" {}", shell_word(word)));
+    let word = word.unwrap_or_default();
+    let why = if globals.json {
+        "--json was asked for, and top goes on for as long as it is looked at"
+    } else {
+        "standard output is no terminal, and top writes over what it has written"
+    };
+    let json = if globals.json { " --json" } else { "" };
+    CliError::new(Code::NoTerminal, "top has no terminal to show anything on")
+        .because(why)
+        .remedy(Risk::Look, "Look twice, and end", format!("braid{json} top{word} --once"))
+        .remedy(Risk::Look, "Look again and again", format!("braid{json} status{word} --watch"))
+}
+
+/// Two looks, and what they say.
+fn once(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
+    let word = args.array.as_deref();
+    let before = look(word)?;
+    std::thread::sleep(Duration::from_secs(args.interval));
+    let now = look(word)?;
+    if !globals.json {
+        out!("{}", view::text(&before, &now, Manner::now()));
+        return Ok(Exit::Done);
+    }
+    let one = |seen: &asker::Seen| TopArray {
+        array: seen.running.array.clone(),
+        elevators: seen.elevators.clone(),
+        rates: rates::between(&before, &now, &seen.running.control),
+    };
+    let top = Top { version: VERSION, arrays: now.arrays.iter().map(one).collect() };
+    outjson!(&serde_json::to_value(&top).expect("it is made of text and numbers"));
+    Ok(Exit::Done)
+}

@@ -1,0 +1,95 @@
+//! Looks at arrays: one, or all that are served here; for as long as somebody wants to know.
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use braid_control::model::Elevators;
+
+use crate::error::CliError;
+use crate::running::{self, All, Running};
+
+/// What is seen of an array.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub(super) running: Running,
+    /// None if they could not be asked.
+    pub(super) elevators: Option<Elevators>,
+}
+
+/// Arrays at one time.
+#[derive(Clone, Debug)]
+pub(super) struct Look {
+    /// When, counted from any time.
+    pub(super) at: Duration,
+    pub(super) arrays: Vec<Seen>,
+    /// Why others could not be asked.
+    pub(super) silent: Vec<String>,
+}
+
+impl Look {
+    pub(super) fn of(&self, control: &Path) -> Option<&Seen> {
+        self.arrays.iter().find(|seen| seen.running.control == control)
+    }
+}
+
+/// Looks at what a word means, or at all.
+///
+/// # Errors
+/// No array is meant, it cannot be asked, or none is served.
+pub(super) fn look(word: Option<&str>) -> Result<Look, CliError> {
+    let all = match word {
+        Some(word) => All { running: vec![running::find(word)?], silent: Vec::new() },
+        None => running::all(),
+    };
+    let All { running, mut silent } = all;
+    if running.is_empty() {
+        return Err(silent.pop().map_or_else(running::none_served, |silent| silent.error));
+    }
+    let seen = |running: Running| {
+        let elevators = running.client().get("/v1/elevators").ok();
+        Seen { running, elevators }
+    };
+    Ok(Look {
+        at: now(),
+        arrays: running.into_iter().map(seen).collect(),
+        silent: silent.into_iter().map(|silent| silent.error.to_string()).collect(),
+    })
+}
+
+fn now() -> Duration {
+    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    START.get_or_init(Instant::now).elapsed()
+}
+
+/// Looks again and again on a thread of its own, which is not waited for: it ends at its next look after this is dropped.
+pub(super) struct Asker {
+    answers: Receiver<Result<Look, CliError>>,
+    _wanted: Sender<()>,
+}
+
+impl Asker {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// There is none to be had.
+    pub(super) fn start(word: Option<&str>, interval: Duration) -> std::io::Result<Self> {
+        let (teller, answers) = channel();
+        let (wanted, ends) = channel();
+        let word = word.map(str::to_owned);
+        let ask = move || {
+            while ends.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+                if teller.send(look(word.as_deref())).is_err() {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new().name("braid-looks".into()).spawn(ask)?;
+        Ok(Self { answers, _wanted: wanted })
+    }
+
+    /// The next look, if there is one by now.
+    pub(super) fn answer(&self) -> Option<Result<Look, CliError>> {
+        self.answers.try_recv().ok()
+    }
+}

@@ -1,0 +1,172 @@
+//! An array at work, for tests.
+
+use std::collections::BTreeMap;
+
+use braid_control::model::{
+    Array, Clients, ElevatorRow, Elevators, Job, JobKind, JobPace, JobState, MemberRates,
+    PacePhase, Rates, Role, Server, Settings, SliceRow, Slot, SlotState, State, VERSION,
+};
+
+use super::asker::Seen;
+use crate::cmd::status::words::Manner;
+use crate::running::Running;
+
+/// 2026-11-22 15:48:00 UTC, without more than ASCII.
+pub(super) const NOW: Manner = Manner { is_unicode: false, utc_seconds: 1_795_362_480 };
+
+fn slot(number: Option<u16>, member: Option<&str>, state: SlotState) -> Slot {
+    let is_slow = state == SlotState::Slow;
+    Slot {
+        slot: number,
+        member: member.map(str::to_owned),
+        role: Role::Active,
+        state,
+        since: is_slow.then(|| "2026-11-22T14:02:11Z".into()),
+        cause: is_slow.then(|| "it took 900 ms, and the others much less".into()),
+    }
+}
+
+fn jobs() -> Vec<Job> {
+    let recovery = Job {
+        kind: JobKind::Recovery,
+        state: JobState::Running,
+        from_bytes: 0,
+        done_bytes: 412,
+        total_bytes: 1000,
+        percent: 41.2,
+        bytes_per_second: Some(312 << 20),
+        seconds_left: Some(6720),
+        differing_sectors: 0,
+        written_sectors: 0,
+    };
+    let check = Job { kind: JobKind::Check, state: JobState::Waiting, ..recovery.clone() };
+    vec![recovery, check]
+}
+
+pub(super) fn elevators() -> Elevators {
+    let row = |slot: u16| ElevatorRow {
+        slot: Some(slot),
+        rotational: Some(true),
+        policy: "deadline".into(),
+        depth: 32,
+        read_expiry_ms: 500,
+        write_expiry_ms: 5000,
+        waiting_reads: 2,
+        waiting_writes: 1,
+        out: 4,
+        inserted: 0,
+        dispatched: 0,
+        merged_back: 0,
+        merged_front: 0,
+        joined: 0,
+        batches: 0,
+        expired: 0,
+        starved: 0,
+        aged: 0,
+        drained: 0,
+        drained_batches: 0,
+        drained_sizes: Vec::new(),
+        dispatched_batches: 0,
+        owner_misses: 0,
+        read_bytes: 1 << 30,
+        written_bytes: 1 << 30,
+        errors: if slot == 1 { 9 } else { 0 },
+    };
+    let slice = SliceRow {
+        start_ns: 0,
+        share_permille: 350,
+        flusher_ns: 17_500_000,
+        busy_reads_ns: 12_000_000,
+        busy_writes_ns: 8_000_000,
+        held_reads: true,
+        held_writes: false,
+    };
+    Elevators {
+        version: VERSION,
+        name: "tank".into(),
+        uuid: "a1:b2:c3:d4".into(),
+        settings: Settings::new(),
+        is_multiplexed: true,
+        elevators: (0..4).map(row).collect(),
+        slices: vec![slice],
+    }
+}
+
+fn array() -> Array {
+    use SlotState::{Missing, Ok, Slow, Waiting};
+    let clients =
+        Clients { connections: 3, payload_bytes: 1 << 20, requests: 1000, ..Clients::default() };
+    Array {
+        version: VERSION,
+        name: "tank".into(),
+        uuid: "a1:b2:c3:d4".into(),
+        level: "raid6".into(),
+        layout: Some("left-symmetric".into()),
+        metadata: "1.2".into(),
+        chunk_bytes: Some(512 << 10),
+        size_bytes: 4 << 30,
+        state: State::Degraded,
+        read_only: false,
+        dirty: false,
+        can_lose: 1,
+        parity_in_doubt: false,
+        copies_in_doubt: false,
+        slots: vec![
+            slot(Some(0), Some("/dev/sdb"), Ok),
+            slot(Some(1), Some("/dev/sdc"), Slow),
+            slot(Some(2), Some("/dev/sdd"), Ok),
+            slot(Some(3), None, Missing),
+            slot(None, Some("/dev/sdf"), Waiting),
+        ],
+        replaced: Vec::new(),
+        jobs: jobs(),
+        last_jobs: Vec::new(),
+        jobs_paused: false,
+        pace: Some(JobPace {
+            phase: PacePhase::Shared,
+            allowance_bytes: 8 << 20,
+            in_flight_bytes: 4 << 20,
+            alone_p99_ns: Some(1_230_000),
+            target_p99_ns: Some(2_460_000),
+        }),
+        failure: None,
+        lost: None,
+        uris: vec!["nbd+unix:///tank?socket=/run/braid/tank.sock".into()],
+        settings: Settings::from([
+            ("cache".to_owned(), "writeback".into()),
+            ("dirty-limit".to_owned(), (64 << 20).into()),
+        ]),
+        dirty_bytes: 32 << 20,
+        clients,
+        sat_out_ms: 0,
+        counters: BTreeMap::new(),
+        server: Server {
+            pid: 7,
+            version: "0".into(),
+            control: "/run/braid/tank.control".into(),
+            since: "2026-11-22T14:00:00Z".into(),
+            stopping: false,
+        },
+    }
+}
+
+pub(super) fn seen() -> Seen {
+    let running = Running { control: "/run/braid/tank.control".into(), array: array() };
+    Seen { running, elevators: Some(elevators()) }
+}
+
+pub(super) fn rates() -> Rates {
+    let row = |slot: u16| MemberRates {
+        slot,
+        read_bytes_per_second: 30 << 20,
+        written_bytes_per_second: 10 << 20,
+        errors: if slot == 1 { 2 } else { 0 },
+    };
+    Rates {
+        over_ms: 1000,
+        requests_per_second: 250,
+        read_bytes_per_second: 120 << 20,
+        written_bytes_per_second: 40 << 20,
+        members: (0..4).map(row).collect(),
+    }
+}

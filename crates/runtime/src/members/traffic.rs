@@ -1,0 +1,67 @@
+//! What has gone to and from one member: counts for people who look.
+//!
+//! Where it stands: in the member's handle; noted where a request's answer is known, by any thread. Counts order nothing and
+//! decide nothing, so that models leave them out, and what is read of them may be a request behind.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use braid_engine::cause::Asked;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic {
+    read_bytes: AtomicU64,
+    written_bytes: AtomicU64,
+    errors: AtomicU64,
+}
+
+/// What has gone to and from one member since the array was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrafficCounts {
+    /// Bytes read from it.
+    pub read_bytes: u64,
+    /// Bytes written to it; zeroing counts for nothing, and superblocks do neither.
+    pub written_bytes: u64,
+    /// Reads, writes and zeroings that failed at it.
+    pub errors: u64,
+}
+
+impl Traffic {
+    /// So many bytes were asked for, and given or not.
+    pub(crate) fn note(&self, asked: Asked, bytes: u64, is_well: bool) {
+        let (count, more) = match (is_well, asked) {
+            (false, _) => (&self.errors, 1),
+            (true, Asked::Read) => (&self.read_bytes, bytes),
+            (true, Asked::Write) => (&self.written_bytes, bytes),
+            (true, _) => return,
+        };
+        count.fetch_add(more, Ordering::Relaxed);
+    }
+
+    pub(crate) fn counts(&self) -> TrafficCounts {
+        TrafficCounts {
+            read_bytes: self.read_bytes.load(Ordering::Relaxed),
+            written_bytes: self.written_bytes.load(Ordering::Relaxed),
+            errors: self.errors.load(Ordering::Relaxed),
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_written_and_failed_is_counted_each_by_itself() {
+        let traffic = Traffic::default();
+        traffic.note(Asked::Read, 4096, true);
+        traffic.note(Asked::Write, 512, true);
+        traffic.note(Asked::Write, 512, true);
+        traffic.note(Asked::Zero, 1 << 20, true);
+        traffic.note(Asked::Read, 8192, false);
+        traffic.note(Asked::Zero, 8192, false);
+        let expected = TrafficCounts { read_bytes: 4096, written_bytes: 1024, errors: 2 };
+        assert_eq!(traffic.counts(), expected);
+    }
+}
