@@ -9,8 +9,9 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 /// Clients, the kernel with md and what boots it, ext4 and what cuts its power, the language of two tests' helpers, a client of HTTP, ISA-L to
-/// compare parity with, the compiler of libFuzzer, and what runs alerts (promtool).
-const NEEDED: [&str; 17] = [
+/// compare parity with, the compiler of libFuzzer, what runs alerts (promtool),
+/// and a browser for the page.
+const NEEDED: [&str; 18] = [
     "qemu-system-x86",
     "qemu-utils",
     "qemu-block-extra",
@@ -28,6 +29,7 @@ const NEEDED: [&str; 17] = [
     "libisal-dev",
     "g++",
     "prometheus",
+    "chromium",
 ];
 
 /// Installs what is missing, or says how to.

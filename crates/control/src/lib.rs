@@ -7,6 +7,7 @@
 //! ```text
 //!   server    client      connections: who may, how many, how long; one request and its answer
 //!   routes                what is asked and answered, and the deadlines of both
+//!   page                  the page for browsers, and who is shown it on a port
 //!   api                   operations, each with its part of the OpenAPI document
 //!   served                what the array's side must be able to do
 //!   model/                values, with their JSON schema
@@ -21,6 +22,7 @@
 pub mod api;
 mod client;
 pub mod model;
+mod page;
 pub mod routes;
 mod served;
 mod server;

@@ -10,6 +10,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request};
 use axum::http::{Method, StatusCode, Uri};
+use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -22,6 +23,7 @@ use crate::model::{
     Array, Elevators, JobsAnswer, JobsWanted, MembersAnswer, MembersWanted, Settings,
     SettingsAnswer, StopPlan, Stopped,
 };
+use crate::page;
 use crate::served::{Misuse, Refusal, Served, StopListener};
 
 /// Longest body of a request, in bytes: every setting there is, many times over.
@@ -55,13 +57,17 @@ struct StopQuery {
 #[serde(deny_unknown_fields)]
 struct NoQuery {}
 
-/// The operations of an array. Others may be added to them.
-#[must_use]
-pub fn api(served: &Shared, stopped: &StopListener) -> Api {
+/// The page, and what it asks; nothing that changes anything.
+fn looking_api(served: &Shared) -> Api {
+    let page = Operation::new(
+        Method::GET,
+        "/",
+        "getPage",
+        "How it is, as a page that asks again and again",
+    )
+    .answers_as::<String>(200, "text/html", "The page, which takes nothing from elsewhere");
     let array = Operation::new(Method::GET, "/v1/array", "getArray", "All that is known of it")
         .answers::<Array>(200, "The array");
-    let settings = Operation::new(Method::GET, "/v1/settings", "getSettings", "What it is set to")
-        .answers::<SettingsAnswer>(200, "The settings");
     let elevators = Operation::new(
         Method::GET,
         "/v1/elevators",
@@ -69,10 +75,24 @@ pub fn api(served: &Shared, stopped: &StopListener) -> Api {
         "What its elevators do, and how reads and write-back took turns",
     )
     .answers::<Elevators>(200, "The elevators");
-    let api = Api::default()
+    Api::default()
+        .add(&page, page::page)
         .add(&array, looking(served, |served| served.array()))
-        .add(&settings, looking(served, |served| served.settings()))
-        .add(&elevators, looking(served, |served| served.elevators()));
+        .add(&elevators, looking(served, |served| served.elevators()))
+}
+
+/// The same for a port, where nobody knows who asks; by the names of this machine alone, if it is not `is_public`.
+pub fn looking_router(served: &Shared, is_public: bool) -> Router {
+    let router = looking_api(served).router();
+    if is_public { router } else { router.layer(from_fn(page::only_of_this_machine)) }
+}
+
+/// The operations of an array. Others may be added to them.
+#[must_use]
+pub fn api(served: &Shared, stopped: &StopListener) -> Api {
+    let settings = Operation::new(Method::GET, "/v1/settings", "getSettings", "What it is set to")
+        .answers::<SettingsAnswer>(200, "The settings");
+    let api = looking_api(served).add(&settings, looking(served, |served| served.settings()));
     let api = with_members(with_jobs(with_set(api, served), served), served);
     with_stop(api, served, stopped)
 }

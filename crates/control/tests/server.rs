@@ -94,6 +94,7 @@ impl Served for Fake {
             last_jobs: Vec::new(),
             jobs_paused: false,
             pace: None,
+            advice: Vec::new(),
             failure: None,
             lost: None,
             uris: Vec::new(),

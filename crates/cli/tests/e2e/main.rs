@@ -10,6 +10,7 @@
 //!   captive      --run, TCP                    lost       answered, and then not written
 //!   causes       why a member went out, and a request failed
 //!   managed      status, list, get, set, stop, and the control API
+//!   paged        the page for browsers, and the port that it is on
 //!   shown        `top`, in a terminal
 //!   told         the history, hooks, metrics, the service manager
 //!   living       jobs: check, pause, resume, rebuild, wait, and what status says of them
@@ -48,6 +49,7 @@ mod members;
 mod odd_places;
 mod old_copies;
 mod output;
+mod paged;
 mod privacy;
 mod scheduled;
 mod shortages;

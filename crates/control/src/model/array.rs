@@ -57,6 +57,9 @@ pub struct Array {
     /// How the job that runs gives way to clients; null without one.
     #[serde(default)]
     pub pace: Option<JobPace>,
+    /// What is wrong with it and what to do, the worst first; nothing if all is well.
+    #[serde(default)]
+    pub advice: Vec<Advice>,
     /// Why writes are refused since it was started; null if they are not.
     pub failure: Option<Failure>,
     /// Answered writes that were lost since it was started; null if none were.
@@ -95,6 +98,19 @@ impl Array {
     pub fn refused(&self, kind: JobKind) -> Option<&LastJob> {
         self.last_job(kind).filter(|last| last.result.is_refused() && self.job(kind).is_none())
     }
+}
+
+/// One thing that is wrong with an array, in words for people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Advice {
+    /// What is wrong.
+    pub problem: String,
+    /// What is so meanwhile.
+    pub now: String,
+    /// What to do.
+    pub what: String,
+    /// The command to type for it, as it is where the array is served; null if there is none.
+    pub command: Option<String>,
 }
 
 /// How well an array is.

@@ -12,7 +12,7 @@ mod status;
 mod stop;
 mod top;
 
-pub use array::{Array, Clients, Failure, Role, Server, Slot, SlotState, Spread, State};
+pub use array::{Advice, Array, Clients, Failure, Role, Server, Slot, SlotState, Spread, State};
 pub use elevators::{ElevatorRow, Elevators, SliceRow};
 pub use jobs::{
     Checked, Job, JobEffect, JobKind, JobPace, JobRequest, JobResult, JobState, JobsAnswer,

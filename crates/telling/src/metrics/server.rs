@@ -1,4 +1,4 @@
-//! Metrics on a port: a server with one route, on a thread of its own.
+//! Metrics on a port: a server with few routes, on a thread of its own.
 //!
 //! Any process of the machine may connect to a loopback port, so it takes little: a few connections at a time, one request
 //! each, and a few seconds for it. It listens on loopback only, unless it is asked otherwise: there is no TLS.
@@ -75,7 +75,7 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Serves the metrics of these arrays at `address`; port 0 picks a free one.
+    /// Serves the metrics of these arrays at `address`, and what is `beside` them; port 0 picks a free one.
     ///
     /// # Errors
     /// The system refuses the address, a thread or what the thread needs.
@@ -83,6 +83,7 @@ impl MetricsServer {
         address: SocketAddr,
         sources: Vec<Arc<dyn Source>>,
         with_node_md: bool,
+        beside: Router,
     ) -> Result<Self, ServerError> {
         let system = |source| ServerError::System { address, source };
         let listener = TcpListener::bind(address).map_err(system)?;
@@ -101,7 +102,7 @@ impl MetricsServer {
         let body = move || {
             runtime.block_on(async {
                 tokio::select! {
-                    () = serve(listener, routes(sources, with_node_md)) => {}
+                    () = serve(listener, routes(sources, with_node_md).merge(beside)) => {}
                     _ = stopped => {}
                 }
             });

@@ -228,7 +228,8 @@ fn loopback() -> std::net::SocketAddr {
 #[test]
 fn a_scrape_is_answered_and_silent_clients_hold_nothing_up() {
     let server =
-        MetricsServer::start(loopback(), vec![Arc::new(Fixed(None))], false).expect("a server");
+        MetricsServer::start(loopback(), vec![Arc::new(Fixed(None))], false, Router::new())
+            .expect("a server");
     let silent: Vec<TcpStream> =
         (0..3).map(|_| TcpStream::connect(server.address()).expect("a server")).collect();
     let answer = get(&server, "/metrics");
@@ -246,7 +247,8 @@ fn a_scrape_is_answered_and_silent_clients_hold_nothing_up() {
 #[test]
 fn an_array_that_does_not_answer_holds_up_no_stop() {
     let slow = Arc::new(Fixed(Some(Duration::from_secs(60))));
-    let server = MetricsServer::start(loopback(), vec![slow], false).expect("a server");
+    let server =
+        MetricsServer::start(loopback(), vec![slow], false, Router::new()).expect("a server");
     let mut stream = TcpStream::connect(server.address()).expect("a server");
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").expect("a server");
     std::thread::sleep(Duration::from_millis(50));
@@ -269,7 +271,8 @@ fn only_loopback_unless_asked_otherwise() {
     for bad in ["", "9100", "127.0.0.1", "host:9100", "localhost:x"] {
         assert!(matches!(parse_address(bad, true), Err(ServerError::Address(_))), "{bad}");
     }
-    let server = MetricsServer::start(loopback(), Vec::new(), false).expect("a server");
-    let taken = MetricsServer::start(server.address(), Vec::new(), false);
+    let server =
+        MetricsServer::start(loopback(), Vec::new(), false, Router::new()).expect("a server");
+    let taken = MetricsServer::start(server.address(), Vec::new(), false, Router::new());
     assert!(matches!(taken, Err(ServerError::System { .. })), "{taken:?}");
 }

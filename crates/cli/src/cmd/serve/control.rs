@@ -94,7 +94,7 @@ pub(super) struct Control {
     _server: Server,
     _listener: Listener,
     _note: Option<Note>,
-    answers: Arc<Answers>,
+    path: String,
     teller: StopTeller,
 }
 
@@ -102,19 +102,11 @@ impl Control {
     /// Answers at a place.
     pub(super) fn start(
         place: Place,
-        (facts, running): (Facts, Running),
+        answers: &Arc<Answers>,
         (voice, source): (&Voice, Arc<dyn Source>),
-        stopper: Stopper,
     ) -> Result<Self, ControlError> {
         let (teller, stopped) = stopping();
-        let answers = Arc::new(Answers {
-            facts,
-            running: RwLock::new(Some(running)),
-            setting: Mutex::default(),
-            stopper,
-            is_stopping: AtomicBool::new(false),
-        });
-        let served: Arc<dyn Served> = Arc::clone(&answers) as Arc<dyn Served>;
+        let served: Arc<dyn Served> = Arc::clone(answers) as Arc<dyn Served>;
         let api = routes::api(&served, &stopped).describe::<Status>();
         let api = api.describe::<Checked>().describe::<Top>();
         let api = with_telling(api, voice, source);
@@ -122,41 +114,23 @@ impl Control {
         let socket = place.listener.as_fd().try_clone_to_owned()?;
         let server = Server::start(socket, router, served, Limits::default())?;
         let Place { listener, note, .. } = place;
-        Ok(Self { _server: server, _listener: listener, _note: note, answers, teller })
+        let path = answers.facts.control.clone();
+        Ok(Self { _server: server, _listener: listener, _note: note, path, teller })
     }
 
     /// Where it is asked.
     pub(super) fn path(&self) -> &str {
-        &self.answers.facts.control
-    }
-
-    /// The array is being stopped, and says so from now on.
-    pub(super) fn note_stopping(&self) {
-        self.answers.is_stopping.store(true, Ordering::Release);
+        &self.path
     }
 
     /// The array has stopped, or has not: those who wait for it are told.
     pub(super) fn end(self, outcome: Result<Stopped, &CliError>) {
-        self.answers.running.write().unwrap_or_else(PoisonError::into_inner).take();
         self.teller.tell(outcome.map_err(CliError::to_problem));
-    }
-
-    /// The array has stopped like this.
-    pub(super) fn stopped(&self, in_order: bool, clean: bool, connections_cut: usize) -> Stopped {
-        let facts = &self.answers.facts;
-        Stopped {
-            version: VERSION,
-            name: facts.name.clone(),
-            uuid: facts.uuid.clone(),
-            in_order,
-            clean,
-            connections_cut: connections_cut as u64,
-        }
     }
 }
 
-/// What requests are answered from.
-struct Answers {
+/// What requests are answered from, at the control socket and on the port of metrics.
+pub(super) struct Answers {
     facts: Facts,
     /// Nothing once the array has stopped.
     running: RwLock<Option<Running>>,
@@ -167,6 +141,40 @@ struct Answers {
 }
 
 impl Answers {
+    /// Of an array that is served.
+    pub(super) fn new(facts: Facts, running: Running, stopper: Stopper) -> Arc<Self> {
+        Arc::new(Self {
+            facts,
+            running: RwLock::new(Some(running)),
+            setting: Mutex::default(),
+            stopper,
+            is_stopping: AtomicBool::new(false),
+        })
+    }
+
+    /// The array is being stopped, and says so from now on.
+    pub(super) fn note_stopping(&self) {
+        self.is_stopping.store(true, Ordering::Release);
+    }
+
+    /// The array has stopped, or has not, and is let go of.
+    pub(super) fn end(&self) {
+        self.running.write().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// The array has stopped like this.
+    pub(super) fn stopped(&self, in_order: bool, clean: bool, connections_cut: usize) -> Stopped {
+        let facts = &self.facts;
+        Stopped {
+            version: VERSION,
+            name: facts.name.clone(),
+            uuid: facts.uuid.clone(),
+            in_order,
+            clean,
+            connections_cut: connections_cut as u64,
+        }
+    }
+
     fn running(&self) -> Result<Running, Refusal> {
         let running = self.running.read().unwrap_or_else(PoisonError::into_inner).clone();
         running.ok_or_else(|| {

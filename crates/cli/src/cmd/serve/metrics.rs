@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use braid_assembly::Tolerance;
+use braid_control::{Served, routes};
 use braid_frontend_nbd::{ErrorCode, Meter};
 use braid_geometry::{Slot, layout_name};
 use braid_runtime::{ArrayView, Gate, MemberId, MemberView, Volume};
@@ -23,7 +24,8 @@ use crate::error::{CliError, Risk};
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Metrics")]
 pub(crate) struct MetricsArgs {
-    /// Serve metrics as OpenMetrics at http://ADDRESS:PORT/metrics; the address is a loopback one.
+    /// Serve metrics as OpenMetrics at http://ADDRESS:PORT/metrics, and a page for browsers at http://ADDRESS:PORT/; the
+    /// address is a loopback one.
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<String>,
     /// Serve them at an address that other machines can reach, too.
@@ -45,11 +47,13 @@ impl MetricsArgs {
     pub(super) fn start(
         &self,
         source: &Arc<ArrayMetrics>,
+        served: &Arc<dyn Served>,
     ) -> Result<Option<MetricsServer>, CliError> {
         let Some(text) = &self.metrics else { return Ok(None) };
         let start = |address| {
             let source: Arc<dyn Source> = Arc::clone(source) as _;
-            MetricsServer::start(address, vec![source], self.node_md)
+            let page = routes::looking_router(served, self.metrics_public);
+            MetricsServer::start(address, vec![source], self.node_md, page)
         };
         let started = parse_address(text, self.metrics_public).and_then(start);
         started.map(Some).map_err(|error| refused(&error))

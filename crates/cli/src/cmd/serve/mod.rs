@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use braid_assembly::Choice;
+use braid_control::Served;
 use braid_frontend_nbd::{
     Endpoint, Export, Listener, NoticeListener, Server, Settings, StartError, limits,
 };
@@ -46,7 +47,7 @@ use crate::log::{Log, LogArgs};
 use crate::output::shell::shell_word;
 use crate::probe::io_error;
 use assemble::Ready;
-use control::{Control, Facts, Place, Running};
+use control::{Answers, Control, Facts, Place, Running};
 use export::VolumeExport;
 use health::Health;
 use io::{Direct, Io, workers};
@@ -56,7 +57,7 @@ use metrics::ArrayMetrics;
 use place::{bind_error, check_export, control_error, endpoint, own_control, own_endpoint};
 use report::Reporter;
 use telling::{Started, Telling, TellingArgs};
-use wait::{Ending, Stopper, Watch};
+use wait::{Ending, Watch};
 
 /// Descriptors that a member may have open: buffered, direct, and a look at what it is.
 const DESCRIPTORS_PER_MEMBER: usize = 4;
@@ -193,9 +194,6 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     })?;
     let metrics =
         Arc::new(ArrayMetrics::new(numbers, (&volume, &reporter), server.meter(), telling.voice()));
-    let port = args.metrics.start(&metrics).inspect_err(|_| {
-        volume.stop();
-    })?;
     let uris: Vec<String> =
         server.endpoints().iter().map(|endpoint| endpoint.uri(&name).to_string()).collect();
     facts.uris.clone_from(&uris);
@@ -205,17 +203,22 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     }
     let (tuner, board) = (server.tuner(), hearing.board);
     let running = Running { volume: Arc::clone(&volume), tuner, board, membership };
-    let control = place.map(|place| {
-        facts.control = place.path().display().to_string();
-        start_control(place, (facts, running), (&telling.voice(), metrics), watch.stopper())
-    });
+    let path = place.as_ref().map(|place| place.path().display().to_string());
+    facts.control = path.unwrap_or_default();
+    let answers = Answers::new(facts, running, watch.stopper());
+    let served: Arc<dyn Served> = Arc::clone(&answers) as Arc<dyn Served>;
+    let port = args.metrics.start(&metrics, &served).inspect_err(|_| {
+        volume.stop();
+    })?;
+    let control =
+        place.map(|place| start_control(place, &answers, (&telling.voice(), metrics), &volume));
     let control = control.transpose()?;
     reporter.serving(&volume, &uris, control.as_ref().map(Control::path));
     tracing::info!(target: "braid::serve", array = name, uris = ?uris, "serving");
     let watchdog = service::ready(&volume, workers.as_ref(), (&reporter, &uris));
     let outcome = serve_until_end(&args, (&watch, &reporter), (&uris, globals));
     service::stopping();
-    let serving = Serving { volume, keeper, server, sampler, control, telling };
+    let serving = Serving { volume, keeper, server, sampler, answers, control, telling };
     let stopped = serving.end(&args, &reporter)?;
     drop((port, watchdog));
     let exit = outcome?;
@@ -257,6 +260,7 @@ struct Serving {
     keeper: Keeper,
     server: Server,
     sampler: Sampler,
+    answers: Arc<Answers>,
     control: Option<Control>,
     telling: Telling,
 }
@@ -265,10 +269,8 @@ impl Serving {
     /// Ends all of it: clients, the array, what is kept of it; and the control socket last, since a client of it may wait for the
     /// end.
     fn end(self, args: &Args, reporter: &Reporter) -> Result<Stopped, CliError> {
-        let Self { volume, keeper, server, sampler, control, telling } = self;
-        if let Some(control) = &control {
-            control.note_stopping();
-        }
+        let Self { volume, keeper, server, sampler, answers, control, telling } = self;
+        answers.note_stopping();
         let meter = server.meter();
         let clients = server.stop(STOP_DEADLINE);
         drop(sampler);
@@ -278,11 +280,12 @@ impl Serving {
             telling.end();
             reporter.stopped(&volume, stopped, clients.cut, &meter.counts());
         }
+        answers.end();
         if let Some(control) = control {
             let told = stopped.as_ref().map(|stopped| {
                 // One that is only read has nothing to put in order.
                 let in_order = stopped.clean || args.read_only;
-                control.stopped(in_order, stopped.clean && !reporter.stays_dirty(), clients.cut)
+                answers.stopped(in_order, stopped.clean && !reporter.stays_dirty(), clients.cut)
             });
             control.end(told);
         }
@@ -497,13 +500,13 @@ fn control_place(
 
 fn start_control(
     place: Place,
-    (facts, running): (Facts, Running),
+    answers: &Arc<Answers>,
     told: (&Voice, Arc<ArrayMetrics>),
-    stopper: Stopper,
+    volume: &Volume,
 ) -> Result<Control, CliError> {
-    let (path, volume) = (place.path().to_path_buf(), Arc::clone(&running.volume));
+    let path = place.path().to_path_buf();
     let told = (told.0, told.1 as Arc<dyn Source>);
-    Control::start(place, (facts, running), told, stopper).map_err(|error| {
+    Control::start(place, answers, told).map_err(|error| {
         volume.stop();
         control_error(&path, &error)
     })

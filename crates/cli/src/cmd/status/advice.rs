@@ -2,24 +2,15 @@
 //!
 //! Commands are whole, with the person's own names, and each is one that this version has. The worst comes first.
 
-use braid_control::model::{Array, Job, JobKind, JobResult, JobState, Slot, SlotState, State};
+use braid_control::model::{
+    Advice, Array, Job, JobKind, JobResult, JobState, Slot, SlotState, State,
+};
 
 use super::words::{
     Manner, can_lose_words, doing_word, down_to_a_tenth, level_word, progress_words, sectors_words,
 };
 use crate::output::shell::shell_word;
 use crate::output::size::format_size;
-
-/// One thing that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Advice {
-    pub(crate) problem: String,
-    /// What is so meanwhile.
-    pub(crate) now: String,
-    /// What to do: words, and a command to copy behind them if there is one.
-    pub(crate) what: String,
-    pub(crate) command: Option<String>,
-}
 
 /// Whether there is nothing to say.
 pub(super) fn is_well(array: &Array) -> bool {

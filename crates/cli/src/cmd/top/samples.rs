@@ -129,6 +129,7 @@ fn array() -> Array {
             alone_p99_ns: Some(1_230_000),
             target_p99_ns: Some(2_460_000),
         }),
+        advice: Vec::new(),
         failure: None,
         lost: None,
         uris: vec!["nbd+unix:///tank?socket=/run/braid/tank.sock".into()],

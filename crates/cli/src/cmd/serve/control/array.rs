@@ -16,6 +16,8 @@ use crate::cmd::serve::assemble::Ready;
 use crate::cmd::serve::clients as limits;
 use crate::cmd::serve::health::{Health, Incident, absolute};
 use crate::cmd::serve::jobs::pace;
+use crate::cmd::status::advice::advice;
+use crate::cmd::status::words::Manner;
 use crate::output::shell::shell_word;
 use crate::output::utc::{now_seconds, rfc3339_utc};
 use crate::running;
@@ -75,7 +77,9 @@ impl Facts {
 
     /// What a command names it by: its name if it is found by that, else the path of its control socket.
     pub(super) fn word(&self) -> String {
-        let is_found = running::control_path(&self.name) == Path::new(&self.control);
+        // Without a socket it is found by nothing; its name says at least which one is meant.
+        let is_found = self.control.is_empty()
+            || running::control_path(&self.name) == Path::new(&self.control);
         let word = if is_found { &self.name } else { &self.control };
         shell_word(word).into_owned()
     }
@@ -94,7 +98,7 @@ impl Facts {
         let told = board.told(volume);
         let counters = volume.counters().named();
         let counters = counters.into_iter().map(|(name, count)| (name.to_owned(), count));
-        Array {
+        let mut array = Array {
             version: VERSION,
             name: self.name.clone(),
             uuid: self.uuid.clone(),
@@ -119,6 +123,7 @@ impl Facts {
             last_jobs: told.last,
             jobs_paused: told.is_paused,
             pace: volume.job_look().as_ref().map(pace),
+            advice: Vec::new(),
             failure: self.health.failure().filter(|_| has_failed),
             lost: self.health.lost(),
             uris: self.uris.clone(),
@@ -134,7 +139,10 @@ impl Facts {
                 since: self.since.clone(),
                 stopping,
             },
-        }
+        };
+        let manner = Manner { is_unicode: true, ..Manner::now() };
+        array.advice = advice(&array, &self.word(), manner);
+        array
     }
 
     /// One row for each slot, and behind them one for each spare.

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use braid_control::model::{
-    Array, Clients, Failure, Job, JobKind, JobResult, JobState, LastJob, Role, Server, Settings,
-    Slot, SlotState, Spread, State, VERSION,
+    Advice, Array, Clients, Failure, Job, JobKind, JobResult, JobState, LastJob, Role, Server,
+    Settings, Slot, SlotState, Spread, State, VERSION,
 };
 
-use super::super::advice::{Advice, advice as advised, is_well};
+use super::super::advice::{advice as advised, is_well};
 use super::super::words::Manner;
 use super::array as rendered;
 use crate::output::colour::Paint;
@@ -49,6 +49,7 @@ fn tank(states: &[SlotState]) -> Array {
         last_jobs: Vec::new(),
         jobs_paused: false,
         pace: None,
+        advice: Vec::new(),
         failure: None,
         lost: None,
         uris: vec!["nbd+unix:///tank?socket=/run/braid/tank.sock".into()],
