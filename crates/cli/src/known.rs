@@ -11,9 +11,8 @@
 //!
 //! What it does not do: compare (`braid-assembly`).
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
@@ -25,7 +24,7 @@ use braid_ondisk::{Timestamp, format_uuid};
 use braid_runtime::{OpenMember, Recorded, Volume};
 use serde_json::{Value, json};
 
-use crate::state::make_folders;
+use crate::state::write_whole;
 
 /// The format of the files.
 const FORMAT: u64 = 1;
@@ -101,16 +100,7 @@ fn to_json(known: &Known) -> Value {
 
 /// Writes it durably: the old or the new is there, whatever happens.
 fn write(state_dir: &Path, known: &Known) -> io::Result<()> {
-    let path = path_of(state_dir, &known.uuid);
-    let folder = path.parent().expect("it has a folder");
-    make_folders(folder).map_err(|(_, error)| error)?;
-    let new = path.with_extension("new");
-    let mut file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all(format!("{:#}\n", to_json(known)).as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&new, &path)?;
-    File::open(folder)?.sync_all()
+    write_whole(&path_of(state_dir, &known.uuid), &format!("{:#}\n", to_json(known)))
 }
 
 /// What is known of an array that is about to be started: the newest superblock, and which member is in a slot.

@@ -149,6 +149,24 @@ fn sync_folder(folder: &Path) -> Result<(), Failed> {
     File::open(folder).and_then(|file| file.sync_all()).map_err(|error| (folder.into(), error))
 }
 
+/// Writes a file durably, and its folder if need be: the old or the new is there, whatever happens.
+///
+/// # Errors
+/// It cannot be written.
+pub(crate) fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+    let folder = path.parent().expect("it lies in a folder");
+    make_folders(folder).map_err(|(_, error)| error)?;
+    let mut name = path.file_name().expect("it is a file").to_owned();
+    name.push(".new");
+    let new = path.with_file_name(name);
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    File::open(folder)?.sync_all()
+}
+
 /// Removes files that were made for an array that did not come about.
 pub(crate) fn remove_files(paths: &[PathBuf]) {
     for path in paths {

@@ -92,6 +92,7 @@ impl Served for Fake {
             replaced: Vec::new(),
             jobs: Vec::new(),
             last_jobs: Vec::new(),
+            next_check: None,
             jobs_paused: false,
             pace: None,
             advice: Vec::new(),

@@ -16,6 +16,7 @@
 //!   living       jobs: check, pause, resume, rebuild, wait, and what status says of them
 //!   members      add, spare, fail, remove: members that come and go under clients
 //!   drills       mistakes of operators, none of which loses a byte
+//!   dated        checks that begin by themselves, and jobs over restarts
 //!   tuned        the stripe cache, set under load
 //!   scheduled    elevators and the multiplexer, set under load
 //!   two_writers  the same bytes by two names
@@ -35,6 +36,7 @@ mod bad_input;
 mod captive;
 mod causes;
 mod copies;
+mod dated;
 mod drills;
 mod exclusive;
 mod file_system;

@@ -48,9 +48,12 @@ pub struct Array {
     /// The job that is there, if any; behind it a check that waits for it.
     #[serde(default)]
     pub jobs: Vec<Job>,
-    /// How the last job of each kind ended that did since the array was started.
+    /// How the last job of each kind ended that did while the array was served here.
     #[serde(default)]
     pub last_jobs: Vec<LastJob>,
+    /// When the next check begins by itself, or since when it is to and could not; null if none does.
+    #[serde(default)]
+    pub next_check: Option<String>,
     /// No job begins or goes on until jobs are resumed.
     #[serde(default)]
     pub jobs_paused: bool,

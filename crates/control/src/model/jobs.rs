@@ -133,7 +133,7 @@ impl JobResult {
     }
 }
 
-/// How the last job of a kind ended, since the array was started.
+/// How the last job of a kind ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LastJob {
     /// How many jobs of the array had ended with it: a later one has a larger number.

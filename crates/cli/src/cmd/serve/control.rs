@@ -5,6 +5,7 @@
 //! others that it is under way.
 
 mod array;
+mod asking;
 mod jobs;
 mod members;
 mod setting;
@@ -15,20 +16,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use braid_control::model::{
-    Array, Checked, Elevators, JobEffect, JobRequest, JobsAnswer, MembersAnswer, MembersWanted,
-    Settings, SettingsAnswer, Status, StopPlan, Stopped, Top, VERSION,
+    Array, Checked, Elevators, JobRequest, JobsAnswer, MembersAnswer, MembersWanted, Settings,
+    SettingsAnswer, Status, StopPlan, Stopped, Top, VERSION,
 };
 use braid_control::{Limits, Misuse, Refusal, Served, Server, StopTeller, routes, stopping};
 use braid_frontend_nbd::{BindError, Endpoint, Listener};
 use braid_telling::metrics::Source;
 use braid_telling::{Voice, with_telling};
 
-use super::jobs::Told;
 use super::wait::Stopper;
 use super::{clients as limits, scheduling};
 use crate::error::code::Code;
 use crate::error::{CliError, Risk};
 pub(super) use array::Facts;
+pub(super) use asking::Checks;
 pub(super) use setting::Running;
 
 /// Why there is no control socket.
@@ -185,6 +186,14 @@ impl Answers {
         })
     }
 
+    fn not_kept(&self, path: &Path, error: &std::io::Error) -> Refusal {
+        let what = format!("{} cannot be written: nothing was changed", path.display());
+        let error = CliError::new(Code::StateFolder, what).about(&self.facts.name).caused_by(error);
+        let folder = path.parent().unwrap_or(path).display().to_string();
+        let look = format!("ls -ld {}", crate::output::shell::shell_word(&folder));
+        refusal(500, &error.remedy(Risk::Look, "See who may write there", look))
+    }
+
     fn settings_answer(&self, from: &Settings, to: Settings, dry_run: bool) -> SettingsAnswer {
         SettingsAnswer {
             version: VERSION,
@@ -221,7 +230,7 @@ impl Served for Answers {
         let to = if dry_run {
             set.settings()
         } else {
-            set.apply(&running);
+            set.apply(&running).map_err(|(path, error)| self.not_kept(&path, &error))?;
             setting::all(&running)
         };
         Ok(self.settings_answer(&from, to, dry_run))
@@ -235,14 +244,7 @@ impl Served for Answers {
 
     fn request_job(&self, request: JobRequest, dry_run: bool) -> Result<JobsAnswer, Refusal> {
         let running = self.running()?;
-        let ground = array::ground(&running.volume);
-        let volume = &running.volume;
-        let may = |told: &Told| {
-            let effect = jobs::decide(ground, told, request)?;
-            Ok((!dry_run && effect != JobEffect::Nothing, (effect, told.clone())))
-        };
-        let asked = running.board.ask(volume, jobs::handed_on(request), may);
-        let (effect, told) = asked.map_err(|not| {
+        let (effect, told) = asking::ask(&running, request, dry_run).map_err(|not| {
             let error = jobs::refusal(not, request, &self.facts.name, &self.facts.word());
             refusal(409, &error)
         })?;

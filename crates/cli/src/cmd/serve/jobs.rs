@@ -1,10 +1,14 @@
-//! Jobs of a served array: what is kept of them for those who ask ([`board`]), how they are told ([`words`]), and whether they
-//! may run.
+//! Jobs of a served array: what is kept of them for those who ask ([`board`]) and over restarts ([`kept`]), how they are told
+//! ([`words`]), whether they may run, and when the array is to be checked by itself ([`schedule`]).
 
 mod board;
+mod kept;
+mod schedule;
 mod words;
 
 pub(super) use board::{Board, Sampler, Told};
+pub(super) use kept::{Kept, path_of};
+pub(super) use schedule::{Due, Schedule};
 pub(super) use words::{began, ended, facts, pace, result};
 
 /// Whether jobs may run: `--jobs`, and the setting of that name.

@@ -37,6 +37,7 @@ use braid_runtime::{Notice, OpenError, Options, Stopped, Volume};
 use braid_telling::Voice;
 use braid_telling::metrics::Source;
 use braid_telling::sockets::Inherited;
+use serde_json::json;
 
 use super::Globals;
 use crate::error::code::Code;
@@ -47,11 +48,11 @@ use crate::log::{Log, LogArgs};
 use crate::output::shell::shell_word;
 use crate::probe::io_error;
 use assemble::Ready;
-use control::{Answers, Control, Facts, Place, Running};
+use control::{Answers, Checks, Control, Facts, Place, Running};
 use export::VolumeExport;
 use health::Health;
 use io::{Direct, Io, workers};
-use jobs::{Board, JobsWhen, Sampler};
+use jobs::{Board, JobsWhen, Kept, Sampler};
 use membership::Membership;
 use metrics::ArrayMetrics;
 use place::{bind_error, check_export, control_error, endpoint, own_control, own_endpoint};
@@ -158,7 +159,7 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     }
     let is_captive = endpoints.is_empty() && inherited.is_empty() && args.run.is_some();
     let place = control_place(&args, (passed_on, is_captive), &reporter)?;
-    let hearing = Hearing::new(&reporter, args.jobs.is_paused());
+    let hearing = Hearing::new(&reporter, &args, &globals.state_dir);
     let mut facts = Facts::new(&name, &ready, Arc::clone(&hearing.health));
     // Kept until the end: the socket for --run lives in it.
     let own_folder = tempfile::Builder::new();
@@ -184,7 +185,9 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     let numbers = metrics::Facts::of(&ready, &reporter);
     let watchers = (&hearing, &telling);
     let (volume, keeper) = open_kept(ready, &options, watchers, &globals.state_dir)?;
-    let sampler = Sampler::start(&hearing.board, &volume);
+    let told = Arc::clone(&reporter);
+    let fails = move |path: &Path, error: &std::io::Error| jobs_not_kept(&told, path, error);
+    let sampler = Sampler::start(&hearing.board, &volume, fails);
     let sampler = sampler.map_err(|error| system("jobs cannot be watched", &error))?;
     let export: Arc<dyn Export> = Arc::new(VolumeExport::new(name.clone(), Arc::clone(&volume)));
     let places = (&endpoints[..], inherited);
@@ -205,6 +208,8 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     let running = Running { volume: Arc::clone(&volume), tuner, board, membership };
     let path = place.as_ref().map(|place| place.path().display().to_string());
     facts.control = path.unwrap_or_default();
+    let (kept, checks) = (Arc::clone(&running.board), Checks::start(running.clone()));
+    let checks = checks.map_err(|error| system("checks cannot be begun", &error))?;
     let answers = Answers::new(facts, running, watch.stopper());
     let served: Arc<dyn Served> = Arc::clone(&answers) as Arc<dyn Served>;
     let port = args.metrics.start(&metrics, &served).inspect_err(|_| {
@@ -218,7 +223,9 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     let watchdog = service::ready(&volume, workers.as_ref(), (&reporter, &uris));
     let outcome = serve_until_end(&args, (&watch, &reporter), (&uris, globals));
     service::stopping();
-    let serving = Serving { volume, keeper, server, sampler, answers, control, telling };
+    let board = kept;
+    let serving =
+        Serving { volume, keeper, server, sampler, checks, board, answers, control, telling };
     let stopped = serving.end(&args, &reporter)?;
     drop((port, watchdog));
     let exit = outcome?;
@@ -233,10 +240,12 @@ struct Hearing {
 }
 
 impl Hearing {
-    /// Of an array whose jobs are to begin paused, or not.
-    fn new(reporter: &Arc<Reporter>, is_paused: bool) -> Self {
-        let (health, board) = (Arc::default(), Arc::new(Board::new(is_paused)));
-        Self { reporter: Arc::clone(reporter), health, board }
+    /// Of an array that is about to be started.
+    fn new(reporter: &Arc<Reporter>, args: &Args, state_dir: &Path) -> Self {
+        let file = jobs::path_of(state_dir, reporter.uuid());
+        let kept = Kept::read(&file);
+        let board = Board::new(args.jobs.is_paused(), kept, (!args.read_only).then_some(file));
+        Self { reporter: Arc::clone(reporter), health: Arc::default(), board: Arc::new(board) }
     }
 }
 
@@ -254,12 +263,25 @@ impl Hearing {
     }
 }
 
+fn jobs_not_kept(reporter: &Reporter, path: &Path, error: &std::io::Error) {
+    let path = path.display().to_string();
+    let text = format!(
+        "how jobs of {} ended cannot be written down in {path}: {error}; a restart will not know (--state-dir names another \
+         folder)",
+        reporter.name()
+    );
+    let facts = json!({ "file": path, "why": error.to_string() });
+    reporter.aside("jobs-not-kept", &facts, &text);
+}
+
 /// A served array, and all that serves it.
 struct Serving {
     volume: Arc<Volume>,
     keeper: Keeper,
     server: Server,
     sampler: Sampler,
+    checks: Checks,
+    board: Arc<Board>,
     answers: Arc<Answers>,
     control: Option<Control>,
     telling: Telling,
@@ -269,12 +291,16 @@ impl Serving {
     /// Ends all of it: clients, the array, what is kept of it; and the control socket last, since a client of it may wait for the
     /// end.
     fn end(self, args: &Args, reporter: &Reporter) -> Result<Stopped, CliError> {
-        let Self { volume, keeper, server, sampler, answers, control, telling } = self;
+        let Self { volume, keeper, server, sampler, checks, board, answers, control, telling } =
+            self;
         answers.note_stopping();
         let meter = server.meter();
         let clients = server.stop(STOP_DEADLINE);
-        drop(sampler);
+        drop((checks, sampler));
         let stopped = stop::stop(&volume, reporter, Duration::from_secs(args.stop_patience));
+        if let Err((path, error)) = board.save() {
+            jobs_not_kept(reporter, &path, &error);
+        }
         if let Ok(stopped) = stopped {
             keeper.end();
             telling.end();

@@ -11,6 +11,7 @@ use crate::output::colour::{Paint, Style};
 use crate::output::printable::printable;
 use crate::output::size::format_size;
 use crate::output::table::{Align, Table};
+use crate::output::utc::rfc3339_utc;
 use crate::running::Silent;
 
 /// An array that a person calls `word`.
@@ -80,12 +81,13 @@ fn check(array: &Array, word: &str, manner: Manner) -> Option<String> {
             JobState::Waiting => "begins when the job before it is over".to_owned(),
         });
     }
+    let next = array.next_check.as_deref().map(|next| next_check(next, manner)).unwrap_or_default();
     let Some(last) = array.last_job(JobKind::Check) else {
         let is_known = is_redundant(array) && !array.read_only;
-        return is_known.then(|| "none since it was started".to_owned());
+        return is_known.then(|| format!("none is known of{next}"));
     };
     let at = last.ended.replace('T', " ").replace('Z', " UTC");
-    Some(match (last.result, last.differing_sectors) {
+    let words = match (last.result, last.differing_sectors) {
         (JobResult::Completed, 0) => format!("{at}: all of it agrees"),
         (JobResult::Completed, found) => format!("{at}: {} do not agree", sectors_words(found)),
         (_, found) => format!(
@@ -93,7 +95,18 @@ fn check(array: &Array, word: &str, manner: Manner) -> Option<String> {
             down_to_a_tenth(share(last.done_bytes, last.total_bytes)),
             sectors_words(found)
         ),
-    })
+    };
+    Some(words + &next)
+}
+
+/// When the next check is. Moments are written so that the later one is the larger text.
+fn next_check(next: &str, manner: Manner) -> String {
+    let at = next.replace('T', " ").replace('Z', " UTC");
+    if next > rfc3339_utc(manner.utc_seconds).as_str() {
+        format!("; the next one at {at}")
+    } else {
+        format!("; the next one is due since {at} and begins as soon as it can")
+    }
 }
 
 fn share(done: u64, total: u64) -> f64 {

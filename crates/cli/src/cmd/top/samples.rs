@@ -121,6 +121,7 @@ fn array() -> Array {
         replaced: Vec::new(),
         jobs: jobs(),
         last_jobs: Vec::new(),
+        next_check: None,
         jobs_paused: false,
         pace: Some(JobPace {
             phase: PacePhase::Shared,

@@ -15,7 +15,7 @@ use super::setting::{self, Running};
 use crate::cmd::serve::assemble::Ready;
 use crate::cmd::serve::clients as limits;
 use crate::cmd::serve::health::{Health, Incident, absolute};
-use crate::cmd::serve::jobs::pace;
+use crate::cmd::serve::jobs::{Due, pace};
 use crate::cmd::status::advice::advice;
 use crate::cmd::status::words::Manner;
 use crate::output::shell::shell_word;
@@ -121,6 +121,10 @@ impl Facts {
             replaced: self.replaced(),
             jobs: told.jobs,
             last_jobs: told.last,
+            next_check: match board.check_due(now_seconds()) {
+                Due::Never => None,
+                Due::At(at) | Due::Since(at) => Some(rfc3339_utc(at)),
+            },
             jobs_paused: told.is_paused,
             pace: volume.job_look().as_ref().map(pace),
             advice: Vec::new(),

@@ -1,15 +1,19 @@
 //! Every setting of a running array: shown, checked and set, all of them or none.
 
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use braid_control::model::{SettingValue, Settings};
 use braid_frontend_nbd::{Settings as ClientSettings, Tuner};
+use braid_geometry::Level;
 use braid_ring::Room;
 use braid_runtime::{Cache, GovernorSettings, Scheduling, SitOut, Volume};
 
-use crate::cmd::serve::jobs::{Board, JobsWhen};
+use crate::cmd::serve::jobs::{Board, JobsWhen, Schedule};
 use crate::cmd::serve::membership::Membership;
 use crate::cmd::serve::{cache, clients as limits, job_pace, scheduling, sit_out};
+use crate::output::utc::now_seconds;
 
 /// What is looked at and set.
 #[derive(Clone)]
@@ -53,6 +57,7 @@ pub(super) struct Wanted {
     job_pace: GovernorSettings,
     clients: ClientSettings,
     jobs: JobsWhen,
+    check_every: Option<u64>,
 }
 
 impl Wanted {
@@ -65,6 +70,7 @@ impl Wanted {
             job_pace: volume.job_pace(),
             clients: tuner.settings(),
             jobs: JobsWhen::of(board.is_paused()),
+            check_every: board.check_every(),
         }
     }
 
@@ -105,21 +111,35 @@ impl Wanted {
             self.jobs = JobsWhen::parse(text)?;
             return Ok(());
         }
+        if key == Schedule::KEY {
+            let every = Schedule::parse(text)?;
+            if every.is_some() && every != self.check_every {
+                may_be_checked(volume)?;
+            }
+            self.check_every = every;
+            return Ok(());
+        }
         let keys = [
             &cache::LIVE_KEYS[..],
             &scheduling::KEYS[..],
             &sit_out::KEYS[..],
             &job_pace::KEYS[..],
             &limits::KEYS[..],
-            &[JobsWhen::KEY],
+            &[JobsWhen::KEY, Schedule::KEY],
         ];
         let keys = keys.concat().join(", ");
         Err(format!("it cannot be set on a running array; {keys} can"))
     }
 
     /// Makes it so, where it differs.
-    pub(super) fn apply(self, running: &Running) {
+    ///
+    /// # Errors
+    /// What is to outlive a restart cannot be kept: nothing is changed.
+    pub(super) fn apply(self, running: &Running) -> Result<(), (PathBuf, io::Error)> {
         let Running { volume, tuner, board, .. } = running;
+        if self.check_every != board.check_every() {
+            board.set_check_every(self.check_every, now_seconds())?;
+        }
         if self.cache != volume.cache() {
             volume.tune(self.cache);
         }
@@ -134,6 +154,7 @@ impl Wanted {
         }
         limits::apply(tuner, &self.clients);
         board.set_paused(volume, self.jobs.is_paused());
+        Ok(())
     }
 
     /// By their words.
@@ -144,8 +165,20 @@ impl Wanted {
         settings.extend(job_pace::to_settings(&self.job_pace));
         settings.extend(limits::to_settings(&self.clients));
         settings.insert(JobsWhen::KEY.to_owned(), self.jobs.word().into());
+        settings.insert(Schedule::KEY.to_owned(), Schedule::words(self.check_every).into());
         settings
     }
+}
+
+/// Whether an array has anything that a check could compare, and may be checked.
+fn may_be_checked(volume: &Volume) -> Result<(), String> {
+    if matches!(volume.geometry().level(), Level::Linear | Level::Raid0) {
+        return Err("its level keeps neither copies nor parity that could be compared".to_owned());
+    }
+    if volume.is_read_only() {
+        return Err("it is served read-only, and checks write what they find unreadable".to_owned());
+    }
+    Ok(())
 }
 
 /// What the cache of a running array may be set to: what it has already can be kept.

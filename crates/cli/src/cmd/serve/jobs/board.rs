@@ -5,7 +5,9 @@
 //!   sampler, while a job is there ──▶ how far it is, four times a second: its pace
 //! ```
 //!
-//! The engine has no clock and keeps nothing of a job that is over. A person's wishes (a check, a pause) are noted here as they
+//! The engine has no clock and keeps nothing of a job that is over. How jobs ended, and when the next check is to be, lies in the
+//! state folder as well ([`super::kept`]): written by the sampler's thread, which no notice waits for.
+//! A person's wishes (a check, a pause) are noted here as they
 //! are handed on, under one lock, so that what is shown is what was asked for.
 //!
 //! A check that is interrupted is over: the one who asked for it hears that, and asks again. The engine would begin it anew
@@ -13,6 +15,8 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -22,6 +26,8 @@ use braid_geometry::SECTOR_BYTES;
 use braid_pace::{Left, Progress};
 use braid_runtime::{JobEnd, JobProgress, JobRequest, Notice, Volume};
 
+use super::kept::Kept;
+use super::schedule::{Due, Schedule};
 use super::words::{model_kind, result};
 use crate::output::utc::{now_seconds, rfc3339_utc};
 
@@ -32,6 +38,8 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(crate) struct Board {
     noted: Mutex<Noted>,
+    /// Where it is kept; nowhere if the array is only read. Held while it is written.
+    file: Mutex<Option<PathBuf>>,
     changed: Condvar,
     /// What times are counted from.
     start: Instant,
@@ -46,6 +54,9 @@ struct Noted {
     under_way: Option<UnderWay>,
     last: BTreeMap<JobKind, LastJob>,
     ended_count: u64,
+    schedule: Schedule,
+    /// Something of that is not in the state folder.
+    is_unsaved: bool,
     /// Sampling ends.
     is_over: bool,
 }
@@ -70,10 +81,58 @@ pub(crate) struct Told {
 }
 
 impl Board {
-    /// Of an array that is about to be started, with jobs paused or not.
-    pub(crate) fn new(is_paused: bool) -> Self {
-        let noted = Noted { is_paused, ..Noted::default() };
-        Self { noted: Mutex::new(noted), changed: Condvar::new(), start: Instant::now() }
+    /// Of an array that is about to be started, with jobs paused or not, and with what was kept of it, in a `file` if that is to
+    /// be written.
+    pub(crate) fn new(is_paused: bool, kept: Kept, file: Option<PathBuf>) -> Self {
+        let Kept { ended_count, last, schedule } = kept;
+        let last = last.into_iter().map(|job| (job.kind, job)).collect();
+        let noted = Noted { is_paused, last, ended_count, schedule, ..Noted::default() };
+        let (noted, file) = (Mutex::new(noted), Mutex::new(file));
+        Self { noted, file, changed: Condvar::new(), start: Instant::now() }
+    }
+
+    /// Seconds between two checks that begin by themselves; none if none do.
+    pub(crate) fn check_every(&self) -> Option<u64> {
+        self.noted().schedule.every_seconds
+    }
+
+    /// When the next one is, at this time.
+    pub(crate) fn check_due(&self, now_seconds: u64) -> Due {
+        self.noted().schedule.due(now_seconds)
+    }
+
+    /// Sets how often, once that is kept.
+    ///
+    /// # Errors
+    /// It cannot be kept: nothing is changed.
+    pub(crate) fn set_check_every(
+        &self,
+        every_seconds: Option<u64>,
+        now_seconds: u64,
+    ) -> Result<(), (PathBuf, io::Error)> {
+        let before = {
+            let schedule = &mut self.noted().schedule;
+            let before = *schedule;
+            *schedule = before.set(every_seconds, now_seconds);
+            before
+        };
+        self.save().inspect_err(|_| self.noted().schedule = before)
+    }
+
+    /// Writes what is to be kept.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn save(&self) -> Result<(), (PathBuf, io::Error)> {
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(path) = &*file else { return Ok(()) };
+        let kept = {
+            let mut noted = self.noted();
+            noted.is_unsaved = false;
+            let last = noted.last.values().cloned().collect();
+            Kept { ended_count: noted.ended_count, last, schedule: noted.schedule }
+        };
+        kept.write(path).map_err(|error| (path.clone(), error))
     }
 
     fn noted(&self) -> MutexGuard<'_, Noted> {
@@ -142,10 +201,18 @@ impl Board {
         Ok(answer)
     }
 
-    /// Looks at the job until sampling ends.
-    fn sample(&self, volume: &Volume) {
+    /// Looks at the job until sampling ends; `fails` is told what cannot be kept.
+    fn sample(&self, volume: &Volume, fails: &impl Fn(&Path, &io::Error)) {
         let mut noted = self.noted();
         while !noted.is_over {
+            if noted.is_unsaved {
+                drop(noted);
+                if let Err((path, error)) = self.save() {
+                    fails(&path, &error);
+                }
+                noted = self.noted();
+                continue;
+            }
             if std::mem::take(&mut noted.is_check_cut) {
                 volume.request_job(JobRequest::EndCheck);
             }
@@ -194,6 +261,9 @@ impl Noted {
         if kind == JobKind::Check {
             let was_wanted = std::mem::take(&mut self.is_check_wanted);
             self.is_check_cut = was_wanted && end == JobEnd::Interrupted;
+            if !self.is_check_cut {
+                self.schedule.note_over(now_seconds());
+            }
         }
         let took = under_way.began_at.elapsed().as_millis();
         let last = LastJob {
@@ -210,6 +280,7 @@ impl Noted {
             written_sectors: job.written,
         };
         self.last.insert(kind, last);
+        self.is_unsaved = true;
     }
 
     fn wish(&mut self, request: JobRequest) {
@@ -285,14 +356,18 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Starts the thread.
+    /// Starts the thread; `fails` is told what cannot be kept.
     ///
     /// # Errors
     /// There is none to be had.
-    pub(crate) fn start(board: &Arc<Board>, volume: &Arc<Volume>) -> std::io::Result<Self> {
+    pub(crate) fn start(
+        board: &Arc<Board>,
+        volume: &Arc<Volume>,
+        fails: impl Fn(&Path, &io::Error) + Send + 'static,
+    ) -> io::Result<Self> {
         let (sampled, volume) = (Arc::clone(board), Arc::clone(volume));
         let thread = std::thread::Builder::new().name("braid-jobs".into());
-        let thread = thread.spawn(move || sampled.sample(&volume))?;
+        let thread = thread.spawn(move || sampled.sample(&volume, &fails))?;
         Ok(Self { board: Arc::clone(board), thread: Some(thread) })
     }
 }
@@ -372,6 +447,46 @@ mod tests {
         noted.wish(JobRequest::EndCheck);
         noted.end(&check, JobEnd::Interrupted, SECOND);
         assert!(!noted.is_check_cut);
+    }
+
+    #[test]
+    fn a_check_that_was_cut_is_due_still_and_one_that_a_person_ended_is_not() {
+        let check = job(braid_runtime::JobKind::Check, 10);
+        for (was_ended, end, is_over) in [
+            (false, JobEnd::Completed, true),
+            (false, JobEnd::Unreadable, true),
+            (false, JobEnd::Interrupted, false),
+            (true, JobEnd::Interrupted, true),
+        ] {
+            let schedule = Schedule { every_seconds: Some(86_400), counted_from: 1 };
+            let mut noted = Noted { schedule, ..Noted::default() };
+            noted.wish(JobRequest::Check);
+            if was_ended {
+                noted.wish(JobRequest::EndCheck);
+            }
+            noted.end(&check, end, SECOND);
+            let is_due = matches!(noted.schedule.due(now_seconds()), Due::Since(86_401));
+            assert_eq!((is_due, noted.is_unsaved), (!is_over, true), "{was_ended} {end:?}");
+        }
+        // Other jobs are no checks.
+        let mut noted = Noted::default();
+        noted.end(&job(braid_runtime::JobKind::Resync, 10), JobEnd::Completed, SECOND);
+        assert_eq!(noted.schedule, Schedule::default());
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_not_set() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file/a.jobs");
+        let board = Board::new(false, Kept::default(), Some(path.clone()));
+        std::fs::write(folder.path().join("file"), "").expect("a file");
+        let failed = board.set_check_every(Some(86_400), 7).expect_err("a file is no folder");
+        assert_eq!((failed.0, board.check_every()), (path.clone(), None));
+        std::fs::remove_file(folder.path().join("file")).expect("a file");
+        board.set_check_every(Some(86_400), 7).expect("it can be made");
+        assert_eq!((board.check_due(7), board.check_every()), (Due::At(86_407), Some(86_400)));
+        let again = Board::new(false, Kept::read(&path), None);
+        assert_eq!(again.check_due(7), Due::At(86_407));
     }
 
     #[test]

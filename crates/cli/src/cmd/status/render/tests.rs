@@ -47,6 +47,7 @@ fn tank(states: &[SlotState]) -> Array {
         replaced: Vec::new(),
         jobs: Vec::new(),
         last_jobs: Vec::new(),
+        next_check: None,
         jobs_paused: false,
         pace: None,
         advice: Vec::new(),
@@ -89,7 +90,7 @@ tank  RAID-6  4 GiB  DEGRADED (can lose 1 more member)  nbd+unix:///tank?socket=
   problem  /dev/sdc (slot 1) failed at 14:02:11 UTC: write of 8 sectors at sector 8 failed
   now      what was there is served from the others; tank can lose 1 more member
   do       put another in its place, or its own if that answers again (braid examine /dev/sdc):  braid add tank DEVICE
-  check    none since it was started
+  check    none is known of
   layout   4 slots, left-symmetric, chunk 512 KiB, md 1.2, uuid a1:b2:c3:d4
   cache    3 MiB answered and not on the members yet
   clients  0 connected, 0 B of payloads; 0 B read, 0 B written
@@ -229,6 +230,12 @@ fn a_check_is_told_and_what_it_found_is_a_problem() {
     assert!(said(&paused).ends_with("paused, go on with  braid resume tank"), "{}", said(&paused));
     let well = with(Vec::new(), vec![last(JobKind::Check, JobResult::Completed, 0)]);
     assert_eq!(said(&well), "  check    2026-11-22 14:10:00 UTC: all of it agrees");
+    let next = |moment: &str| Array { next_check: Some(moment.into()), ..well.clone() };
+    assert_eq!(
+        said(&next("2026-12-22T14:10:00Z")),
+        "  check    2026-11-22 14:10:00 UTC: all of it agrees; the next one at 2026-12-22 14:10:00 UTC"
+    );
+    assert!(said(&next("2026-11-22T15:48:00Z")).contains("is due since 2026-11-22 15:48:00 UTC"));
     assert!(is_well(&well));
     let found = with(Vec::new(), vec![last(JobKind::Check, JobResult::Completed, 16)]);
     assert!(said(&found).ends_with("16 sectors (8 KiB) do not agree"), "{}", said(&found));
