@@ -25,8 +25,8 @@ const PAGE: &str = include_str!("page.html");
 
 /// What the page may do. Script and style are known by their SHA-256: a test says the new ones when they have changed.
 const POLICY: &str = "default-src 'none'; \
-    script-src 'sha256-FpgypcvoBAH2smdwnqtfg/Pk4I4niptcpL5u3zX9Yds='; \
-    style-src 'sha256-dduNOtWPGz0vqcZ+2716bpjEYFrwiXDed5bM+GZ+RhA='; \
+    script-src 'sha256-VqnS/Jckb3Vg6ezs3sJ1igPBOrSAbb3LQm4gMOIwBqc='; \
+    style-src 'sha256-OycYglW63gCEi1DT+KSMxk4wOla7OD+sIlAysiUsqdo='; \
     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
     require-trusted-types-for 'script'; trusted-types 'none'";
 

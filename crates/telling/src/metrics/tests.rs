@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use braid_runtime::{JobKind, JobProgress};
 
 use super::*;

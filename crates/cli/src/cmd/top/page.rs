@@ -262,7 +262,7 @@ fn turns(elevators: &Elevators, manner: Manner) -> String {
     let marks = manner.is_unicode.then(|| format!("  {}", marks(&elevators.slices)));
     let marks = marks.unwrap_or_default();
     format!(
-        "write-back {share:.1} % ({slice}); busy reading {reads}, writing {writes}{held}{marks}"
+        "write-back {share:.1} % ({slice}); members together busy reading {reads}, writing {writes}{held}{marks}"
     )
 }
 
@@ -326,7 +326,7 @@ tank  RAID-6  4 GiB  DEGRADED (can lose 1 more member)
   job      rebuilding  41.2 %  ########............  312 MiB/s  1h 52m left (done about 17:40 UTC)
   job      checking begins when the job before it is over
   pace     beside clients: 4 MiB under way for the job, 8 MiB may be; clients' p99 1.2 ms without it, to be 2.5 ms at most
-  turns    write-back 35.0 % (17.5 ms); busy reading 12.0 ms, writing 8.0 ms, reads held
+  turns    write-back 35.0 % (17.5 ms); members together busy reading 12.0 ms, writing 8.0 ms, reads held
   problem  /dev/sdc (slot 1) is slow at 14:02:11 UTC: it took 900 ms, and the others much less
   now      it is read around until it answers like the others again
   do       nothing now; a member that is slow again and again is about to fail

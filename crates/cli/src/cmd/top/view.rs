@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn keys_choose_the_array_and_one_that_goes_is_shown_no_more() {
         let mut view = View::new(look(&["a", "b", "c"], 0), 1, false);
-        let mut name = |view: &mut View| screen(view, 80, 9)[0].chars().next();
+        let name = |view: &mut View| screen(view, 80, 9)[0].chars().next();
         assert_eq!(name(&mut view), Some('a'));
         press(&mut view, KeyCode::Tab);
         press(&mut view, KeyCode::Right);
