@@ -5,10 +5,11 @@
 //! ships. The algebra is that of `braid_parity`.
 
 use braid_geometry::SECTOR_BYTES;
-use braid_parity::Kernel;
+use braid_parity::{Column, ColumnSet, Kernel};
 use smallvec::SmallVec;
 
 use crate::buffer::Buffer;
+use crate::rot::{Located, Voted};
 use crate::sectors::SectorSet;
 
 /// Bytes of a sector.
@@ -31,6 +32,10 @@ pub struct Computation {
     pub buffers: Vec<Option<Buffer>>,
     /// The result: what each [`Step::Find`] among its steps has found, at the place that it names.
     pub found: SmallVec<[SectorSet; 2]>,
+    /// The result of a [`Step::Locate`].
+    pub located: Located,
+    /// The result of a [`Step::Vote`].
+    pub voted: Voted,
 }
 
 /// A run of a computation's buffers.
@@ -155,6 +160,26 @@ pub enum Step {
         /// Where in the result they are noted.
         into: u16,
     },
+    /// Notes in [`Computation::located`] which column is wrong in which sectors, from P and Q plus what the data makes of
+    /// them.
+    Locate {
+        /// What P differs by, from the start of a stripe unit.
+        p: Buffer,
+        /// What Q differs by.
+        q: Buffer,
+        /// Which data columns there are, by exponent.
+        columns: Sources,
+        /// The sectors to look at.
+        among: SectorSet,
+    },
+    /// Notes in [`Computation::voted`] which of several copies are wrong, sector by sector; and in [`Computation::found`], by
+    /// copy, which sectors are not what the first one has.
+    Vote {
+        /// The copies; none is one that could not be read.
+        copies: Sources,
+        /// Length.
+        sectors: u32,
+    },
 }
 
 /// A run of bytes in a driver's memory.
@@ -181,12 +206,14 @@ type Few<T> = SmallVec<[T; COLUMNS]>;
 
 /// Carries out `computation` over `memory` with `kernel`; what it finds is noted in it.
 pub fn run(computation: &mut Computation, kernel: &Kernel, memory: &mut impl Memory) {
-    let mut found = SmallVec::new();
-    let mut runner = Runner { computation, kernel, memory, found: &mut found };
+    let (mut found, mut located, mut voted) = Default::default();
+    let (found_in, located_in, voted_in) = (&mut found, &mut located, &mut voted);
+    let mut runner =
+        Runner { computation, kernel, memory, found: found_in, located: located_in, voted: voted_in };
     for step in &computation.steps {
         runner.run(step);
     }
-    computation.found = found;
+    (computation.found, computation.located, computation.voted) = (found, located, voted);
 }
 
 fn span(buffer: Buffer, sectors: u32) -> Span {
@@ -199,6 +226,8 @@ struct Runner<'a, M> {
     kernel: &'a Kernel,
     memory: &'a mut M,
     found: &'a mut SmallVec<[SectorSet; 2]>,
+    located: &'a mut Located,
+    voted: &'a mut Voted,
 }
 
 impl<M: Memory> Runner<'_, M> {
@@ -272,7 +301,50 @@ impl<M: Memory> Runner<'_, M> {
                     *set = differ.fold(*set, |set, (at, _)| set.union(SectorSet::run(at, 1)));
                 });
             }
+            Step::Locate { p, q, columns, among } => self.locate((p, q), columns, among),
+            Step::Vote { copies, sectors } => self.vote(copies, sectors),
         }
+    }
+
+    fn locate(&mut self, (p, q): (Buffer, Buffer), columns: Sources, among: SectorSet) {
+        let exponents = (0..).zip(self.computation.buffers_of(columns));
+        let data = exponents.filter(|(_, column)| column.is_some());
+        let data = data.fold(ColumnSet::EMPTY, |set, (at, _)| set.with(Column::Data(at)));
+        let (kernel, located) = (self.kernel, &mut *self.located);
+        for extent in among.extents() {
+            let spans = [p, q].map(|unit| span(unit.plus(extent.offset), extent.sectors));
+            self.memory.lend(&[], &spans, &mut |_, residues| {
+                let sectors = residues.first().into_iter().zip(residues.get(1)).flat_map(|(p, q)| {
+                    p.chunks_exact(SECTOR_LENGTH).zip(q.chunks_exact(SECTOR_LENGTH))
+                });
+                for (at, (p, q)) in (extent.offset..).zip(sectors) {
+                    located.add(at, braid_parity::locate(kernel, p, q, &data));
+                }
+            });
+        }
+        located.settle();
+    }
+
+    fn vote(&mut self, copies: Sources, sectors: u32) {
+        let buffers = self.computation.buffers_of(copies);
+        let read = (0..).zip(buffers).filter_map(|(at, buffer)| buffer.map(|buffer| (at, buffer)));
+        let (places, spans): (Few<u16>, Few<Span>) =
+            read.map(|(at, buffer): (u16, Buffer)| (at, span(buffer, sectors))).unzip();
+        self.found.resize(buffers.len(), SectorSet::EMPTY);
+        let (found, voted) = (&mut *self.found, &mut *self.voted);
+        self.memory.lend(&[], &spans, &mut |_, copies| {
+            for at in 0..sectors {
+                let first = at as usize * SECTOR_LENGTH;
+                let of = |copy: usize| &copies[copy][first..first + SECTOR_LENGTH];
+                let set = SectorSet::run(at, 1);
+                for copy in (1..copies.len()).filter(|copy| of(*copy) != of(0)) {
+                    let found = &mut found[usize::from(places[copy])];
+                    *found = found.union(set);
+                }
+                let vote = braid_parity::vote(copies.len(), |one, other| of(one) == of(other));
+                voted.add(set, vote, &places, |one, other| of(one) == of(other));
+            }
+        });
     }
 
     /// Lends data columns as the parity kernels want them: by exponent, with gaps.

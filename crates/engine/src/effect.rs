@@ -9,7 +9,7 @@ use crate::cause::{Answer, Asked, Cause};
 pub use crate::ids::IoId;
 use crate::ids::{MemberId, RequestId, WorkId};
 use crate::request::{Fault, Operation, Piece};
-use crate::work::Outcome;
+use crate::work::{Found, Outcome};
 
 /// What to do with a run of a member's sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,6 +190,13 @@ pub enum Report {
         last_write: Instant,
         /// Whether it has one now.
         writing: bool,
+    },
+    /// Background work has found something that is wrong: before its result, once for each run of sectors.
+    Found {
+        /// Which.
+        id: WorkId,
+        /// What.
+        found: Found,
     },
     /// Background work is done, or cannot be; once for each [`crate::Shard::handle_work`].
     WorkDone {

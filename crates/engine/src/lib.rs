@@ -47,6 +47,7 @@ pub mod ids;
 mod mirror;
 pub mod open;
 pub mod request;
+pub mod rot;
 mod sectors;
 mod shard;
 mod slab;

@@ -5,9 +5,13 @@
 //!
 //! ```text
 //!   job ── Work { id, class, task, start } ──▶ Shard::handle_work
+//!   job ◀── Report::Found { id, found } ── the shard, for each run of sectors that is wrong
 //!   job ◀── Report::WorkDone { id, outcome } ── the shard, once for each
 //! ```
 
+use braid_geometry::{LogicalSector, MemberSector, Slot};
+
+use crate::ids::MemberId;
 pub use crate::ids::WorkId;
 pub use crate::sectors::SectorSet;
 
@@ -41,8 +45,11 @@ pub enum Class {
 /// What to do with a band.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// Read all of it, and say where its parity is not what its data makes it, or its copies differ. Nothing is written.
+    /// Read all of it, and say where its parity is not what its data makes it, or its copies differ, and which member is
+    /// wrong, as far as that can be known. Nothing is written but what could not be read.
     Compare,
+    /// The same, and write again what is known to be wrong, from the others. What is not known is left as it is.
+    Repair,
     /// The same, and write what differs: data is believed, or the first copy that can be read, as md does beyond the resync
     /// offset.
     Resync,
@@ -59,6 +66,14 @@ pub enum Outcome {
     CopiesCompared {
         /// Sectors that are not what the first copy says, over all copies.
         differing: u32,
+    },
+    /// All of it was read, or made of the others where it could not be; what is wrong was reported
+    /// ([`crate::effect::Report::Found`]). Of a [`Task::Repair`], and of a [`Task::Compare`] that has written something.
+    Checked {
+        /// Sectors that were found to be wrong, or not to agree, over all members.
+        differing: u32,
+        /// Sectors that were written, over all members.
+        written: u32,
     },
     /// It is as it should be: it was, or it has been written.
     Done {
@@ -80,6 +95,101 @@ pub struct Difference {
     pub p: SectorSet,
     /// In Q; empty on levels without.
     pub q: SectorSet,
+}
+
+/// What one run of sectors was found to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// One member holds what the others say it should not: the syndromes, or most copies, name it.
+    Rot {
+        /// Which.
+        member: MemberId,
+        /// Its slot.
+        slot: Slot,
+        /// First sector, of the member's data area.
+        start: MemberSector,
+        /// How many.
+        sectors: u32,
+        /// What they are.
+        kind: RotKind,
+        /// What was done about it.
+        fate: Fate,
+    },
+    /// Something is wrong here, and what cannot be known. It is left as it is.
+    Ambiguous {
+        /// First sector, of the data area of each member (of the first copy, on levels with copies).
+        start: MemberSector,
+        /// How many.
+        sectors: u32,
+        /// The first sector of the array, where the sectors are one run of it: copies.
+        array: Option<LogicalSector>,
+        /// Who may be wrong.
+        candidates: Candidates,
+    },
+}
+
+/// What sectors of a member are in their array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RotKind {
+    /// Data, which begins at this sector of the array.
+    Data(LogicalSector),
+    /// The sum.
+    P,
+    /// The weighted sum.
+    Q,
+}
+
+/// What was done about sectors that are wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Nothing: it was not asked for, or their member did not take it.
+    Left,
+    /// They were written again; that they are right now could not be seen.
+    Unverified,
+    /// They were written again, read again, and agree with the others.
+    Repaired,
+}
+
+/// So many slots are named. Most arrays have no more; of larger ones a few stand out, or any may be wrong.
+pub const CANDIDATES_MAX: usize = 16;
+
+/// Slots of which some are wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidates {
+    named: [Slot; CANDIDATES_MAX],
+    count: u16,
+}
+
+impl Candidates {
+    /// These, in order.
+    #[must_use]
+    pub fn new(slots: impl IntoIterator<Item = Slot>) -> Self {
+        let mut candidates = Self { named: [Slot(0); CANDIDATES_MAX], count: 0 };
+        for slot in slots {
+            if let Some(place) = candidates.named.get_mut(usize::from(candidates.count)) {
+                *place = slot;
+            }
+            candidates.count += 1;
+        }
+        candidates
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> u16 {
+        self.count
+    }
+
+    /// The first of them, up to [`CANDIDATES_MAX`].
+    #[must_use]
+    pub fn named(&self) -> &[Slot] {
+        &self.named[..usize::from(self.count).min(CANDIDATES_MAX)]
+    }
+}
+
+impl Difference {
+    /// None at all.
+    pub const NONE: Self = Self { p: SectorSet::EMPTY, q: SectorSet::EMPTY };
 }
 
 /// Why a member is asked for something.

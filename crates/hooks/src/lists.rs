@@ -143,6 +143,28 @@ named! {
         AllowanceUnspent = "allowance-unspent",
         /// Jobs: what is owed may begin in class idle as well.
         AllowanceCountsTwice = "allowance-counts-twice",
+        /// Repair: where several columns are rotten, a sector is believed on little proof.
+        WeakEvidenceBelieved = "weak-evidence-believed",
+        /// Repair: where several columns are rotten, one of them is guessed.
+        GuessesAmongTwo = "guesses-among-two",
+        /// Repair: of two copies that differ the first is believed.
+        VoteOfTwo = "vote-of-two",
+        /// Repair: parity is made to fit the data that is rotten.
+        RepairWritesParity = "repair-writes-parity",
+        /// Repair: what had to be made of the others is compared with them as if it had been read.
+        LocatesWhatWasSolved = "locates-what-was-solved",
+        /// Repair: what could not be read is made of columns that do not agree.
+        SolvedUnchecked = "solved-unchecked",
+        /// Repair: a write of the band begins while it is repaired, and reads what is rotten.
+        RepairLetsBatchBegin = "repair-lets-batch-begin",
+        /// Repair: a band is repaired though a write of it has read what is rotten.
+        RepairIgnoresBatch = "repair-ignores-batch",
+        /// Repair: what is rotten stays in the blocks of the band's stripe.
+        RepairKeepsBlocks = "repair-keeps-blocks",
+        /// Repair: what was written counts as repaired without a look.
+        RepairUnverified = "repair-unverified",
+        /// Check: what is rotten is written again though nobody asked for it.
+        CheckRepairs = "check-repairs",
         /// Background work: a band is compared while it is written.
         ComparesWhileWritten = "compares-while-written",
         /// Background work: a comparison leaves out the second data column.
@@ -569,6 +591,20 @@ named! {
         CopiesDiffer = "copies-differ",
         /// Background work: parity is made from the data.
         ParityRemade = "parity-remade",
+        /// Background work: columns that are wrong, or could not be read, are made from the others.
+        ColumnsMended = "columns-mended",
+        /// Background work: what is wrong is known, and a write of its band goes first.
+        MendGivesWay = "mend-gives-way",
+        /// Background work: a column is named.
+        RotLocated = "rot-located",
+        /// Background work: columns disagree, and none is named.
+        RotUnknown = "rot-unknown",
+        /// Background work: what was written again is read again.
+        MendReadAgain = "mend-read-again",
+        /// Background work: what could not be read is made of the others, and compared.
+        CheckSolves = "check-solves",
+        /// Array: a repair begins.
+        RepairBegins = "repair-begins",
         /// Background work: a column cannot be read.
         WorkRefused = "work-refused",
         /// Stripe: the same while the stripe of its band is stuck in a write.

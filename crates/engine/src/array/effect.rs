@@ -11,7 +11,7 @@ use crate::cause::Cause;
 use crate::effect::SlowMembers;
 use crate::ids::{MemberId, RequestId, ShardIndex};
 use crate::request::Fault;
-use crate::work::Work;
+use crate::work::{Found, Work};
 
 /// What the array asks its driver to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,6 +149,9 @@ pub enum Notice {
         /// How it ended.
         end: JobEnd,
     },
+    /// A check or a repair has found something that is wrong: one notice for each run of sectors, up to a limit for each job;
+    /// [`JobProgress`] counts all.
+    Found(Found),
     /// A spare has taken a slot that had no member; superblocks say so, and it is to be recovered.
     SpareTaken {
         /// Which.

@@ -256,6 +256,11 @@ impl Array {
                 // Nothing else hangs on it, and it comes often.
                 return self.note_pace(now, shard, (member, pace));
             }
+            Report::Found { id: _, found } => {
+                if self.jobs.found(&found) {
+                    self.effects.push_back(ArrayEffect::Notice(Notice::Found(found)));
+                }
+            }
             Report::WorkDone { id, outcome } => self.jobs.work_done(now, id, outcome),
             Report::MemberWritten { member } => {
                 self.flushes.unflushed.insert(member);

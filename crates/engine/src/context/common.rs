@@ -18,7 +18,6 @@ use crate::effect::{
 use crate::ids::{IoId, MemberId, RequestId, WorkId};
 use crate::request::{Fault, Piece};
 use crate::work::Outcome;
-use smallvec::SmallVec;
 
 /// Computations whose memory is kept for later ones.
 const SPARE_COMPUTATIONS_MAX: usize = 256;
@@ -139,7 +138,8 @@ impl Common {
         let mut computation = self.spare_computations.pop().unwrap_or_default();
         computation.steps.reserve(COMPUTATION_ROOM);
         computation.buffers.reserve(COMPUTATION_ROOM);
-        Computation { id, found: SmallVec::new(), ..computation }
+        let (found, located, voted) = Default::default();
+        Computation { id, found, located, voted, ..computation }
     }
 
     pub(crate) fn submit_computation(&mut self, computation: Computation) {

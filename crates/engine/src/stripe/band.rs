@@ -153,6 +153,16 @@ impl Band {
         (MemberSector(self.start.0 + u64::from(extent.offset)), extent.sectors)
     }
 
+    /// The sector of the array that lies at an offset of a data column's stripe unit.
+    pub(super) fn logical(
+        &self,
+        geometry: &StripeGeometry,
+        data_index: u16,
+        offset: u32,
+    ) -> LogicalSector {
+        geometry.logical(self.row, data_index, self.offset_in_chunk + offset)
+    }
+
     /// Sectors of a data column, in the row.
     fn column(&self, data_index: u64) -> Range<u64> {
         let chunk = data_index * u64::from(self.chunk_sectors);

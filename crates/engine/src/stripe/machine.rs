@@ -199,7 +199,7 @@ impl Stripes {
             }
             Ok(read) => {
                 self.with_reads(common, |reads, around| {
-                    reads.computation_done(around, (read, &computation.found));
+                    reads.computation_done(around, (read, &computation));
                 });
             }
             Err(_) => self.copy_out_done(common, computation.id),
@@ -401,7 +401,9 @@ impl Stripes {
         };
         let is_between = stripe.phase() == Phase::Ready && stripe.has_work();
         let read = match stripe.phase() {
-            Phase::Ready => self.reads.has_waiting(band.key),
+            Phase::Ready => {
+                self.reads.has_waiting(band.key) || self.reads.keeps_batches_out(band.key)
+            }
             Phase::Compute => self.reads.is_reading(band.key),
             Phase::Fill | Phase::Write | Phase::AwaitRecord => false,
         };

@@ -204,6 +204,17 @@ pub(super) fn plan_whole(facts: &StripeFacts, needs_parity: bool) -> Option<Plan
     })
 }
 
+/// The same where some of it cannot be read: what is lost of data is solved for, if that can be; and what can be read of
+/// parity is, for what it says besides.
+pub(super) fn plan_rest(facts: &StripeFacts) -> Option<Plan> {
+    let touched = |column: &ColumnFacts| ColumnFacts { touched: facts.window, ..*column };
+    let wanted = StripeFacts { data: facts.data.iter().map(touched).collect(), ..facts.clone() };
+    let plan = plan(&wanted)?;
+    let parity = |column: &ColumnFacts| column.reads(facts.window.common(column.at_hand()));
+    let (p, q) = (parity(&facts.p), facts.q.as_ref().map(parity).unwrap_or_default());
+    Some(Plan { p, q, ..plan })
+}
+
 /// A plan that brings what is wanted of the data columns into memory, solving for what is lost.
 fn load(
     facts: &StripeFacts,

@@ -2,7 +2,7 @@
 
 use braid_engine::array::{Gate, JobEnd, JobKind, JobProgress, MemberId};
 use braid_engine::effect::Report;
-use braid_engine::work::{Class, Difference, Outcome, Task, Work, WorkId};
+use braid_engine::work::{Class, Difference, Found, Outcome, Task, Work, WorkId};
 use braid_geometry::Geometry;
 
 use crate::chances::Purpose;
@@ -54,13 +54,19 @@ impl World {
         let class = if seed.is_multiple_of(2) { Class::Idle } else { Class::BestEffort };
         let start = stripe.row_start(row).0 + seed / 2 % bands * unit;
         let sectors = side.shard.block_sectors();
-        let work = Work { id, class, task: Task::Compare, start, sectors };
+        // Where a disk lies a repair may be led astray, as docs/operating.md says; where none does it has nothing to write.
+        let repairs = seed >> 40 & 1 == 1 && !self.engine.plan.lies && self.taint.is_calm();
+        let task = if repairs { Task::Repair } else { Task::Compare };
+        let work = Work { id, class, task, start, sectors };
         background.asked.insert(id, work);
         side.inbox.push_back(Message::Work(work));
     }
 
     /// Takes a result out of what a shard reports.
     pub(crate) fn take_result(&mut self, shard: usize, report: &Report) -> bool {
+        if let Report::Found { id, found } = *report {
+            return self.take_finding(shard, id, found);
+        }
         let Report::WorkDone { id, outcome } = *report else { return false };
         if id.0 < FIRST_ID {
             return false; // A job of the array asked for it.
@@ -69,12 +75,26 @@ impl World {
         self.note("work-done", [id.0, work.start, u64::from(outcome == Outcome::Unreadable)]);
         let difference = match outcome {
             Outcome::Compared(difference) => difference,
+            Outcome::Checked { differing: 0, .. } => {
+                self.tally.count("bands-solved");
+                Difference::default()
+            }
+            Outcome::Checked { .. } => {
+                self.tally.count("bands-differ");
+                assert!(self.may_differ(shard), "parity of {work:?} is wrong");
+                return true;
+            }
             Outcome::Unreadable => {
                 self.tally.count("work-refused");
                 return true;
             }
+            // A repair found a sector that could not be read, and its member did not take it.
+            Outcome::Unwritten if work.task == Task::Repair => {
+                self.tally.count("work-unwritten");
+                return true;
+            }
             Outcome::CopiesCompared { .. } | Outcome::Done { .. } | Outcome::Unwritten => {
-                unreachable!("bands of parity are compared, and nothing else: {outcome:?}")
+                unreachable!("bands of parity are compared, and nothing is written: {outcome:?}")
             }
             Outcome::SitsOut => {
                 self.tally.count("work-sits-out");
@@ -89,6 +109,16 @@ impl World {
         true
     }
 
+    /// Work has found something: that is another word for parity that differs. True if no job asked for it.
+    fn take_finding(&mut self, shard: usize, id: WorkId, found: Found) -> bool {
+        self.tally.count("findings");
+        if id.0 < FIRST_ID {
+            return false;
+        }
+        assert!(self.may_differ(shard), "{id:?} found what is not there: {found:?}");
+        true
+    }
+
     /// A job begins: its offset is where all before was done.
     pub(crate) fn job_began(&mut self, progress: &JobProgress) {
         self.note("job", [progress.kind as u64, progress.done, progress.end]);
@@ -96,6 +126,7 @@ impl World {
             JobKind::Resync => "resync-began",
             JobKind::Recovery => "recovery-began",
             JobKind::Check => "check-began",
+            JobKind::Repair => "repair-began",
         });
     }
 
@@ -106,6 +137,7 @@ impl World {
             (JobKind::Resync, JobEnd::Completed) => "resync-completed",
             (JobKind::Recovery, JobEnd::Completed) => "recovery-completed",
             (JobKind::Check, JobEnd::Completed) => "check-completed",
+            (JobKind::Repair, JobEnd::Completed) => "repair-completed",
             (_, JobEnd::Interrupted) => "job-interrupted",
             (_, JobEnd::TargetLost) => "job-target-lost",
             (_, JobEnd::Unreadable) => "job-unreadable",

@@ -167,6 +167,7 @@ impl World {
             Notice::Back { member, .. } => self.comes_back(member),
             Notice::JobBegan(progress) => self.job_began(&progress),
             Notice::JobEnded { progress, end } => self.job_ended(&progress, end),
+            Notice::Found(_) => self.note("found", [0; 3]),
             Notice::SpareTaken { member, slot } => {
                 self.note("spare-taken", [u64::from(member.0), u64::from(slot.0), 0]);
                 self.tally.count("spare-taken");

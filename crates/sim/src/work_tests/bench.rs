@@ -11,7 +11,7 @@ use braid_engine::cause::Answer;
 use braid_engine::computation::{self, Computation};
 use braid_engine::effect::{FaultKind, MemberIo, MemberIoDone, MemberOperation, Report};
 use braid_engine::request::{Operation, Piece, RequestId};
-use braid_engine::work::{Class, Outcome, Task, Work, WorkId};
+use braid_engine::work::{Class, Found, Outcome, Task, Work, WorkId};
 use braid_engine::{BadBlocks, CacheConfig, CacheMode, Instant, Shard, Tuning};
 use braid_geometry::{ChunkRow, Geometry, Level, LogicalSector, Shape};
 
@@ -28,6 +28,11 @@ pub(crate) struct Bench {
     pub(crate) ios: VecDeque<MemberIo>,
     pub(crate) computations: VecDeque<Computation>,
     pub(crate) outcomes: BTreeMap<WorkId, Outcome>,
+    pub(crate) found: Vec<Found>,
+    /// Members that take writes and do nothing.
+    pub(crate) deaf: Vec<MemberId>,
+    /// Members that fail writes.
+    pub(crate) stubborn: Vec<MemberId>,
     pub(crate) replies: usize,
     /// Members that cannot be read.
     pub(crate) bad: Vec<MemberId>,
@@ -83,6 +88,9 @@ impl Bench {
             ios: VecDeque::new(),
             computations: VecDeque::new(),
             outcomes: BTreeMap::new(),
+            found: Vec::new(),
+            deaf: Vec::new(),
+            stubborn: Vec::new(),
             replies: 0,
             bad: Vec::new(),
             bad_sectors: BTreeSet::new(),
@@ -137,8 +145,15 @@ impl Bench {
             self.replies += 1;
         }
         while let Some(report) = self.shard.poll_report() {
-            if let Report::WorkDone { id, outcome } = report {
-                assert_eq!(self.outcomes.insert(id, outcome), None, "{id:?} has one result");
+            match report {
+                Report::WorkDone { id, outcome } => {
+                    assert_eq!(self.outcomes.insert(id, outcome), None, "{id:?} has one result");
+                }
+                Report::Found { id, found } => {
+                    assert!(!self.outcomes.contains_key(&id), "it is found before the end");
+                    self.found.push(found);
+                }
+                _ => {}
             }
         }
     }
@@ -201,6 +216,10 @@ impl Bench {
                 MemberOperation::Read { buffer } => {
                     let run = &member[run];
                     reach.bytes(buffer, run.len(), true).copy_from_slice(run);
+                }
+                MemberOperation::Write { .. } if self.deaf.contains(&io.member) => {}
+                MemberOperation::Write { .. } if self.stubborn.contains(&io.member) => {
+                    result = Err(io.fault(FaultKind::Media, 0, Answer::Os(5)));
                 }
                 MemberOperation::Write { buffer, .. } => {
                     let run = &mut member[run];

@@ -3,3 +3,4 @@
 mod bench;
 mod copies;
 mod parity;
+mod repair;

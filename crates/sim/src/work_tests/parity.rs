@@ -58,8 +58,8 @@ fn what_cannot_be_read_is_not_compared() {
     let mut bench = Bench::new(Level::Raid6, 5, Some(2));
     assert_eq!(bench.compare(3), Outcome::Unreadable, "a slot is empty");
     let mut bench = Bench::new(Level::Raid6, 5, None);
-    bench.bad.push(MemberId(4));
-    assert_eq!(bench.compare(3), Outcome::Unreadable, "a member has a bad sector");
+    bench.bad.extend([0, 2, 4].map(MemberId));
+    assert_eq!(bench.compare(3), Outcome::Unreadable, "more is bad than two parities give");
     bench.bad.clear();
     assert_eq!(bench.compare(3), Outcome::Compared(Difference::default()));
 }

@@ -14,7 +14,11 @@ use crate::Instant;
 use crate::array::roster::Roster;
 use crate::ids::{MemberId, ShardIndex, WorkId};
 use crate::request::Regions;
-use crate::work::{Class, Outcome, Task, Work};
+use crate::work::{Class, Fate, Found, Outcome, Task, Work};
+
+/// So many findings of a job are told one by one; more are counted. A member that is rotten throughout would else be told of
+/// once for each of its stripes.
+const FINDINGS_TOLD_MAX: u32 = 1000;
 
 /// Works under way for each shard, and at most.
 const WORKS_EACH: usize = 16;
@@ -101,6 +105,11 @@ struct Job {
     repeat_at: Option<Instant>,
     differing: u64,
     written: u64,
+    located: u64,
+    repaired: u64,
+    ambiguous: u64,
+    /// Findings that have been told.
+    told: u32,
     /// It cannot go on.
     end: Option<JobEnd>,
 }
@@ -120,7 +129,8 @@ pub(in super::super) struct Jobs {
     job: Option<Job>,
     next_work: u64,
     is_paused: bool,
-    is_check_wanted: bool,
+    /// A check or a repair, if a person has asked for one.
+    wanted: Option<JobKind>,
     allowance: Left,
     flow: JobFlow,
     /// A job that could not be finished: not begun again before something has changed.
@@ -134,8 +144,9 @@ impl Jobs {
 
     pub(in super::super) fn handle_request(&mut self, request: JobRequest) {
         match request {
-            JobRequest::Check => self.is_check_wanted = true,
-            JobRequest::EndCheck => self.is_check_wanted = false,
+            JobRequest::Check => self.wanted = Some(JobKind::Check),
+            JobRequest::Repair => self.wanted = Some(JobKind::Repair),
+            JobRequest::EndCheck => self.wanted = None,
             JobRequest::Pause => self.is_paused = true,
             JobRequest::Resume => {
                 self.is_paused = false;
@@ -200,9 +211,8 @@ impl Jobs {
             let choice = Choice { kind: JobKind::Recovery, axis, from, end, targets };
             return may(JobKind::Recovery).then_some(choice);
         }
-        let can_check = self.is_check_wanted && roster.missing_count() == 0;
-        let targets = SmallVec::new();
-        can_check.then_some(Choice { kind: JobKind::Check, axis, from: 0, end, targets })
+        let kind = self.wanted.filter(|_| roster.missing_count() == 0)?;
+        Some(Choice { kind, axis, from: 0, end, targets: SmallVec::new() })
     }
 
     /// Whether a job is to begin.
@@ -225,8 +235,8 @@ impl Jobs {
         let is_still_wanted = match job.kind {
             JobKind::Resync => ground.resync_offset != u64::MAX || job.is_saved_whole,
             JobKind::Recovery => job.targets.iter().any(|id| ground.roster.slot_of(*id).is_some()),
-            JobKind::Check => {
-                self.choice(ground).is_some_and(|choice| choice.kind == JobKind::Check)
+            JobKind::Check | JobKind::Repair => {
+                self.choice(ground).is_some_and(|choice| choice.kind == job.kind)
             }
         };
         let is_out = !job.works.is_empty();
@@ -252,6 +262,7 @@ impl Jobs {
             JobKind::Resync => Mark::ResyncBegins,
             JobKind::Recovery => Mark::RecoveryBegins,
             JobKind::Check => Mark::CheckBegins,
+            JobKind::Repair => Mark::RepairBegins,
         });
         // A band is asked for whole: an offset of md's may lie inside of one.
         let from = match axis {
@@ -272,6 +283,10 @@ impl Jobs {
             repeat_at: None,
             differing: 0,
             written: 0,
+            located: 0,
+            repaired: 0,
+            ambiguous: 0,
+            told: 0,
             end: None,
         };
         let progress = job.progress(self.is_paused);
@@ -309,6 +324,7 @@ impl Jobs {
             JobKind::Resync => Task::Resync,
             JobKind::Recovery => Task::Recover,
             JobKind::Check => Task::Compare,
+            JobKind::Repair => Task::Repair,
         };
         let (start, owner) = match (ground.geometry, job.axis) {
             (Geometry::Stripe(stripe), _) => {
@@ -342,6 +358,11 @@ impl Jobs {
                 job.differing += u64::from(differing);
                 job.cursor.is_done(start);
             }
+            Outcome::Checked { differing, written } => {
+                job.differing += u64::from(differing);
+                job.written += u64::from(written);
+                job.cursor.is_done(start);
+            }
             _ if is_done => job.cursor.is_done(start),
             Outcome::SitsOut => {
                 job.cursor.is_undone(start);
@@ -349,7 +370,7 @@ impl Jobs {
                 job.repeat_at.get_or_insert(at);
             }
             // What cannot be read is not compared; other bands can.
-            Outcome::Unreadable if job.kind == JobKind::Check => job.cursor.is_done(start),
+            Outcome::Unreadable if job.kind.is_check() => job.cursor.is_done(start),
             Outcome::Unreadable => {
                 job.cursor.is_undone(start);
                 job.end = Some(JobEnd::Unreadable);
@@ -359,6 +380,21 @@ impl Jobs {
                 job.end = Some(JobEnd::Unwritten);
             }
         }
+    }
+
+    /// A shard has found something wrong; whether that is told.
+    pub(in super::super) fn found(&mut self, found: &Found) -> bool {
+        let job = self.job.as_mut().expect("a job lasts as long as its work");
+        match *found {
+            Found::Rot { sectors, fate, .. } => {
+                job.located += u64::from(sectors);
+                job.repaired += if fate == Fate::Repaired { u64::from(sectors) } else { 0 };
+            }
+            Found::Ambiguous { sectors, .. } => job.ambiguous += u64::from(sectors),
+        }
+        let is_told = job.told < FINDINGS_TOLD_MAX;
+        job.told += u32::from(is_told);
+        is_told
     }
 
     /// What is done is to be flushed and saved.
@@ -398,7 +434,7 @@ impl Jobs {
         match job.kind {
             JobKind::Resync => Some(Saved::Resync(to)),
             JobKind::Recovery => Some(Saved::Recovery(job.targets.clone(), to)),
-            JobKind::Check => None,
+            JobKind::Check | JobKind::Repair => None,
         }
     }
 
@@ -411,8 +447,12 @@ impl Jobs {
             && job.targets.iter().all(|id| ground.roster.slot_of(*id).is_none());
         let end = match job.end {
             _ if is_target_lost => JobEnd::TargetLost,
+            // The member that did not take it is lost, and so there is nothing to repair.
+            Some(_) if job.kind.is_check() && ground.roster.missing_count() > 0 => {
+                JobEnd::Interrupted
+            }
             Some(end) => end,
-            None if is_over && (job.is_saved_whole || job.kind == JobKind::Check) => {
+            None if is_over && (job.is_saved_whole || job.kind.is_check()) => {
                 JobEnd::Completed
             }
             None => JobEnd::Interrupted,
@@ -420,9 +460,13 @@ impl Jobs {
         match end {
             JobEnd::Completed => {
                 reached(Mark::JobCompleted);
-                if job.kind == JobKind::Check {
-                    self.is_check_wanted = false;
+                if job.kind.is_check() {
+                    self.wanted = None;
                 }
+            }
+            JobEnd::Unreadable | JobEnd::Unwritten if job.kind.is_check() => {
+                reached(Mark::JobRefused);
+                self.wanted = None;
             }
             JobEnd::Unreadable | JobEnd::Unwritten => {
                 reached(Mark::JobRefused);
@@ -448,14 +492,25 @@ impl Jobs {
 
 impl Job {
     fn progress(&self, paused: bool) -> JobProgress {
-        let Self { kind, from, differing, written, .. } = *self;
+        let Self { kind, from, differing, written, located, repaired, ambiguous, .. } = *self;
         let (done, end) = (self.cursor.done(), self.cursor.end());
-        JobProgress { kind, from, done, end, differing, written, paused }
+        JobProgress {
+            kind,
+            from,
+            done,
+            end,
+            differing,
+            written,
+            located,
+            repaired,
+            ambiguous,
+            paused,
+        }
     }
 
     fn has_unsaved(&self) -> bool {
         let is_over = self.cursor.done() == self.cursor.end();
-        self.kind != JobKind::Check
+        !self.kind.is_check()
             && (self.cursor.done() > self.saved || is_over && !self.is_saved_whole)
     }
 

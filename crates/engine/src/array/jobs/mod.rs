@@ -14,6 +14,7 @@
 //! | resync   | md's resync offset | parity, or copies         | `resync_offset`, when clean   |
 //! | recovery | member sectors     | members not recovered yet | each target's `recovery_offset` |
 //! | check    | as resync          | nothing                   | nothing                       |
+//! | repair   | as resync          | what is known to be wrong | nothing                       |
 //!
 //! # Invariants
 //! - An offset is never ahead of what is on the members: it is taken from the cursor when a flush begins, and counts when
@@ -24,6 +25,8 @@
 //!
 //! How much a job may ask for at a time is for a driver to say, who knows what clients feel ([`JobAllowance`]); without such a
 //! driver it is as much as shards take.
+//!
+//! What checks and repairs find is told one by one up to a limit, and counted beyond.
 //!
 //! Resync comes before recovery: while redundancy does not agree, a member that is made from it may be made wrong.
 
@@ -43,8 +46,19 @@ pub enum JobKind {
     Resync,
     /// Makes what members that came are to hold.
     Recovery,
-    /// Reads everything and counts where redundancy does not agree; changes nothing.
+    /// Reads everything and says where redundancy does not agree, and which member is wrong where that can be known; writes
+    /// what could not be read, and nothing else.
     Check,
+    /// The same, and writes what is known to be wrong again, from the others.
+    Repair,
+}
+
+impl JobKind {
+    /// It looks for what is wrong, because a person asked for it.
+    #[must_use]
+    pub const fn is_check(self) -> bool {
+        matches!(self, Self::Check | Self::Repair)
+    }
 }
 
 /// How a job ended.
@@ -77,6 +91,12 @@ pub struct JobProgress {
     pub differing: u64,
     /// Sectors that were written to members, so far.
     pub written: u64,
+    /// Sectors of which the member that is wrong is known, so far.
+    pub located: u64,
+    /// Of these, sectors that have been written again, and seen to agree.
+    pub repaired: u64,
+    /// Sectors that are wrong, and nobody knows in which member.
+    pub ambiguous: u64,
     /// It waits until it is told to go on.
     pub paused: bool,
 }
@@ -86,7 +106,10 @@ pub struct JobProgress {
 pub enum JobRequest {
     /// Check everything, once no other job is left.
     Check,
-    /// End a check that waits or runs.
+    /// The same, and write again what is known to be wrong. Takes the place of a check that waits or runs, and a check that of
+    /// a repair.
+    Repair,
+    /// End a check or a repair that waits or runs.
     EndCheck,
     /// No job begins or goes on until [`JobRequest::Resume`].
     Pause,

@@ -11,6 +11,7 @@
 //! | no          | held       | Read     | two or more were read        | Compare |                               |
 //! | no          | held       | Read     |                              | Write   |                               |
 //! | no          | held       | Compared |                              | Write   |                               |
+//! | no          | held       | Written  | wrong ones were written      | Look    |                               |
 //! | no          | held       | Written  |                              | Next    |                               |
 //!
 //! The first row that fits is taken. [check: the_table_is_total]
@@ -52,6 +53,8 @@ pub(super) struct Facts {
     pub(super) phase: Phase,
     /// Only meaningful in [`Phase::Read`].
     pub(super) copies: Copies,
+    /// Copies that were wrong have been written, and not been looked at since. Only meaningful in [`Phase::Written`].
+    pub(super) to_look: bool,
 }
 
 /// What to do.
@@ -71,6 +74,8 @@ pub(super) enum Action {
     Compare,
     /// Write the copies that differ or lack it, if there are any.
     Write,
+    /// Read all copies again, and compare.
+    Look,
     /// Go on with the next run, or end.
     Next,
 }
@@ -89,6 +94,7 @@ pub(super) fn decide(facts: &Facts) -> Action {
             Copies::One => Action::Write,
         },
         Facts { phase: Phase::Compared, .. } => Action::Write,
+        Facts { phase: Phase::Written, to_look: true, .. } => Action::Look,
         Facts { phase: Phase::Written, .. } => Action::Next,
     }
 }
@@ -106,13 +112,16 @@ mod tests {
         let pairs = ranges.into_iter().flat_map(|range| phases.map(|phase| (range, phase)));
         let cases = pairs.flat_map(|pair| all.map(|copies| (pair, copies)));
         for ((range, phase), copies) in cases {
-            for outstanding in [false, true] {
-                let facts = Facts { outstanding, range, phase, copies };
+            for (outstanding, to_look) in
+                [(false, false), (false, true), (true, false), (true, true)]
+            {
+                let facts = Facts { outstanding, range, phase, copies, to_look };
                 match decide(&facts) {
                     Action::Wait => {
                         assert!(outstanding || range == Range::Waiting, "it is woken: {facts:?}");
                     }
                     Action::Lock => assert_eq!(range, Range::NotAsked, "asked once: {facts:?}"),
+                    Action::Next => assert!(!to_look, "what was written is seen: {facts:?}"),
                     // Nothing is read, believed or changed that a client may be writing.
                     _ => assert!(!outstanding && range == Range::Locked, "{facts:?}"),
                 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use braid_geometry::{LogicalSector, MemberSector, MirrorGeometry, Slot};
-use braid_hooks::{Mark, reached};
+use braid_hooks::{Bug, Mark, reached, spoiled};
 use smallvec::SmallVec;
 
 use super::super::decide::Range;
@@ -12,11 +12,11 @@ use crate::array::Gate;
 use crate::buffer::{BlockIndex, Buffer};
 use crate::computation::{Computation, ComputationId, Step};
 use crate::context::Common;
-use crate::effect::{FaultKind, MemberFault, MemberOperation};
+use crate::effect::{FaultKind, MemberFault, MemberOperation, Report};
 use crate::ids::IoId;
 use crate::request::{LockKey, RangeLock};
-use crate::sectors::SectorSet;
-use crate::work::{Class, Outcome, Task, Work};
+use crate::sectors::{BLOCK_SECTORS, SectorSet};
+use crate::work::{Candidates, Class, Fate, Found, Outcome, RotKind, Task, Work};
 
 /// Works under way at once; more wait. Each has a block for every copy.
 const PLACES: u32 = 4;
@@ -29,6 +29,9 @@ struct Copy {
     state: State,
     /// What it is to be written.
     lacks: SectorSet,
+    /// What it holds that is wrong, and what has been done about it.
+    wrong: SectorSet,
+    fate: Fate,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +58,12 @@ struct Place {
     phase: Phase,
     outstanding: u32,
     copies: SmallVec<[Copy; 4]>,
+    /// Sectors of which another copy than the first that was read is right: which, and where.
+    right: SmallVec<[(u16, SectorSet); 1]>,
+    /// Sectors on which copies differ, and nobody knows which is wrong.
+    tied: SectorSet,
+    /// The run is being read for the second time: its copies as they were found to be.
+    is_again: bool,
     /// Sectors that were written, over all runs.
     written: u32,
     /// Sectors that differed, over all runs.
@@ -95,6 +104,9 @@ impl Place {
             phase: Phase::Read,
             outstanding: 0,
             copies: SmallVec::new(),
+            right: SmallVec::new(),
+            tied: SectorSet::EMPTY,
+            is_again: false,
             written: 0,
             differing: 0,
             is_missed: false,
@@ -126,7 +138,9 @@ impl Place {
         let can_be_read = self.copies.iter().filter(|copy| self.can_be_read(common, copy));
         let is_read = self.copies.iter().any(|copy| copy.state == State::Read);
         match self.task() {
-            Task::Compare | Task::Resync => can_be_read.map(|copy| copy.slot).collect(),
+            Task::Compare | Task::Repair | Task::Resync => {
+                can_be_read.map(|copy| copy.slot).collect()
+            }
             Task::Recover if is_read => SmallVec::new(),
             Task::Recover => {
                 let best = can_be_read.min_by_key(|copy| common.clocks.sits_out(copy.slot));
@@ -137,9 +151,17 @@ impl Place {
 
     /// Whether a copy that goes before those that were read could not be read as a whole: another part of it may be.
     fn is_divisible(&self, common: &Common) -> bool {
+        let is_bad = |copy: &Copy| copy.state == State::Failed(FaultKind::Media);
         let mut before = self.copies.iter().take_while(|copy| copy.state != State::Read);
-        let is_bad = before.any(|copy| copy.state == State::Failed(FaultKind::Media));
-        self.sectors > 1 && !self.agrees(common) && is_bad
+        match self.task() {
+            // No more of a copy is to be made of the others than must be.
+            Task::Compare | Task::Repair => {
+                self.sectors > BLOCK_SECTORS && !self.is_again && self.copies.iter().any(is_bad)
+            }
+            Task::Resync | Task::Recover => {
+                self.sectors > 1 && !self.agrees(common) && before.any(is_bad)
+            }
+        }
     }
 
     fn facts(&self, common: &Common) -> Facts {
@@ -148,11 +170,71 @@ impl Place {
             () if self.phase != Phase::Read || self.range != Range::Locked => Copies::Lacking,
             () if !self.to_read(common).is_empty() => Copies::Lacking,
             () if self.is_divisible(common) => Copies::Divisible,
-            () if read == 0 => Copies::Unreadable,
-            () if read == 1 => Copies::One,
+            () if read == 0 && !self.is_again => Copies::Unreadable,
+            // What was written cannot be read again, and is told as it is.
+            () if read <= 1 => Copies::One,
             () => Copies::Several,
         };
-        Facts { outstanding: self.outstanding > 0, range: self.range, phase: self.phase, copies }
+        let Self { range, phase, .. } = *self;
+        let is_open = self.copies.iter().any(|copy| copy.fate == Fate::Unverified);
+        let to_look = is_open && !self.is_again;
+        Facts { outstanding: self.outstanding > 0, range, phase, copies, to_look }
+    }
+}
+
+impl Place {
+    /// Copies have been voted on.
+    fn note_votes(&mut self, common: &Common, computation: &Computation) {
+        let Computation { found, voted, .. } = computation;
+        let differs = found.iter().fold(SectorSet::EMPTY, |set, one| set.union(*one));
+        if self.is_again {
+            let written = self.copies.iter_mut().filter(|copy| copy.fate == Fate::Unverified);
+            let right = written.filter(|copy| !copy.wrong.meets(differs));
+            return right.for_each(|copy| copy.fate = Fate::Repaired);
+        }
+        if !differs.is_empty() {
+            reached(Mark::CopiesDiffer);
+        }
+        self.differing += found.iter().map(|set| set.sectors()).sum::<u32>();
+        if !self.agrees(common) {
+            // They were never known to be alike.
+            return self.tied = differs;
+        }
+        (self.tied, self.right) = (voted.tied, voted.right.clone());
+        for (copy, set) in &voted.wrong {
+            reached(Mark::RotLocated);
+            self.copies[usize::from(*copy)].wrong = *set;
+        }
+        if !self.tied.is_empty() {
+            reached(Mark::RotUnknown);
+        }
+    }
+
+    /// Says what is wrong with the run.
+    fn found(&self, common: &mut Common) {
+        let Some(work) = self.work else { return };
+        let id = work.id;
+        let array = |offset: u32| LogicalSector(self.at + u64::from(offset));
+        for copy in &self.copies {
+            let Some(member) = common.view.member(copy.slot).map(|member| member.id) else {
+                continue;
+            };
+            for extent in copy.wrong.extents() {
+                let start = MemberSector(copy.start.0 + u64::from(extent.offset));
+                let (slot, sectors, fate) = (copy.slot, extent.sectors, copy.fate);
+                let kind = RotKind::Data(array(extent.offset));
+                let found = Found::Rot { member, slot, start, sectors, kind, fate };
+                common.report(Report::Found { id, found });
+            }
+        }
+        let first = self.copies.first().map_or(0, |copy| copy.start.0);
+        let candidates = Candidates::new(self.copies.iter().map(|copy| copy.slot));
+        for extent in self.tied.extents() {
+            let (start, sectors) = (MemberSector(first + u64::from(extent.offset)), extent.sectors);
+            let array = Some(array(extent.offset));
+            let found = Found::Ambiguous { start, sectors, array, candidates };
+            common.report(Report::Found { id, found });
+        }
     }
 }
 
@@ -219,10 +301,21 @@ impl Background {
             run = view.readable_alike(*slot, *start, run);
         }
         place.sectors = u32::try_from(run).expect("no more than a block");
-        let unread =
-            |(slot, start)| Copy { slot, start, state: State::Unread, lacks: SectorSet::EMPTY };
+        let (lacks, wrong) = (SectorSet::EMPTY, SectorSet::EMPTY);
+        let (state, fate) = (State::Unread, Fate::Left);
+        let unread = |(slot, start)| Copy { slot, start, state, lacks, wrong, fate };
         place.copies = copies.into_iter().map(unread).collect();
+        place.right.clear();
+        (place.tied, place.is_again) = (SectorSet::EMPTY, false);
         place.phase = Phase::Read;
+    }
+
+    /// What was written is read, and the other copies with it.
+    fn look(&mut self, number: u32) {
+        reached(Mark::MendReadAgain);
+        let place = &mut self.places[number as usize];
+        place.copies.iter_mut().for_each(|copy| copy.state = State::Unread);
+        (place.is_again, place.phase) = (true, Phase::Read);
     }
 
     fn step(&mut self, around: &mut Around<'_>, number: u32) {
@@ -241,6 +334,7 @@ impl Background {
                 }
                 Action::Compare => self.compare(around, number),
                 Action::Write => self.write(around, number),
+                Action::Look => self.look(number),
                 Action::Next => self.next(around, number),
             }
         }
@@ -303,7 +397,16 @@ impl Background {
         let believed = self.believed(number);
         let (place, source) = (&self.places[number as usize], self.block(number, believed));
         let mut computation = around.common.blank_computation(ComputationId(u64::from(number)));
-        for (index, _) in others(place, believed) {
+        let votes = matches!(place.task(), Task::Compare | Task::Repair);
+        if votes {
+            let copies = (0..).zip(&place.copies);
+            let read = |(index, copy): (usize, &Copy)| {
+                (copy.state == State::Read).then(|| self.block(number, index))
+            };
+            let copies = computation.sources(copies.map(read));
+            computation.steps.push(Step::Vote { copies, sectors: place.sectors });
+        }
+        for (index, _) in others(place, believed).filter(|_| !votes) {
             let target = self.block(number, index);
             let sectors = place.sectors;
             let into = u16::try_from(index).expect("a few copies");
@@ -327,6 +430,10 @@ impl Background {
         let place = &mut self.places[number as usize];
         assert!(place.outstanding == 1 && place.phase == Phase::Compared, "it was asked for");
         place.outstanding = 0;
+        if matches!(place.task(), Task::Compare | Task::Repair) {
+            place.note_votes(around.common, computation);
+            return self.step(around, number);
+        }
         for index in (0..place.copies.len()).filter(|index| *index != believed) {
             let differs = computation.found.get(index).copied().unwrap_or_default();
             if !differs.is_empty() {
@@ -340,13 +447,14 @@ impl Background {
 
     /// Writes the copies that differ, could not be read, or are being recovered.
     fn write(&mut self, around: &mut Around<'_>, number: u32) {
-        let believed = self.believed(number);
         let place = &mut self.places[number as usize];
         place.phase = Phase::Written;
-        let (task, whole) = (place.task(), SectorSet::run(0, place.sectors));
-        if task == Task::Compare {
+        if place.is_again {
             return;
         }
+        let believed = self.believed(number);
+        let place = &self.places[number as usize];
+        let (task, whole) = (place.task(), SectorSet::run(0, place.sectors));
         let end = |copy: &Copy| copy.start.0 + u64::from(place.sectors);
         let view = &around.common.view;
         let mut targets: SmallVec<[Copy; 4]> = SmallVec::new();
@@ -354,6 +462,14 @@ impl Background {
             let Some(member) = view.member(copy.slot) else { continue };
             let is_recovered = end(copy) <= member.recovered_sectors;
             let lacks = match (task, copy.state) {
+                (Task::Compare | Task::Repair, State::Failed(FaultKind::Media)) => {
+                    whole.without(place.tied)
+                }
+                (Task::Repair, State::Read) => copy.wrong,
+                (Task::Compare, State::Read) => {
+                    spoiled(Bug::CheckRepairs, SectorSet::EMPTY, copy.wrong)
+                }
+                (Task::Compare | Task::Repair, _) => SectorSet::EMPTY,
                 (Task::Recover, _) if is_recovered => SectorSet::EMPTY,
                 (Task::Recover, _) => whole,
                 (_, State::Failed(FaultKind::Media)) => whole,
@@ -364,19 +480,31 @@ impl Background {
             targets.push(Copy { lacks, ..*copy });
         }
         if !around.common.may_repair() {
-            place.is_missed |= targets.iter().any(|copy| !copy.lacks.is_empty());
+            let is_missed = targets.iter().any(|copy| !copy.lacks.is_empty());
+            self.places[number as usize].is_missed |= is_missed;
             return;
         }
-        let Buffer::Block { block, .. } = self.block(number, believed) else {
-            unreachable!("background work has blocks")
-        };
+        // Where each sector comes from: the believed copy, unless it was outvoted.
+        let outvoted = place.right.iter().map(|(_, set)| *set);
+        let others = outvoted.fold(SectorSet::EMPTY, SectorSet::union);
+        let mut sources: SmallVec<[(usize, SectorSet); 2]> = SmallVec::new();
+        sources.push((believed, whole.without(others)));
+        sources.extend(place.right.iter().map(|(copy, set)| (usize::from(*copy), *set)));
         for copy in targets {
-            for extent in copy.lacks.extents() {
-                let buffer = Buffer::Block { block, offset_sectors: extent.offset };
-                let start = MemberSector(copy.start.0 + u64::from(extent.offset));
-                let operation = MemberOperation::Write { buffer, durable: false };
-                self.places[number as usize].written += extent.sectors;
-                self.submit(around, (number, copy.slot), (start, extent.sectors), operation);
+            // What is told to be repaired stays so.
+            let durable = task == Task::Repair && !copy.wrong.is_empty();
+            if durable {
+                let fate = spoiled(Bug::RepairUnverified, Fate::Unverified, Fate::Repaired);
+                self.places[number as usize].copy_mut(copy.slot).fate = fate;
+            }
+            for (source, set) in &sources {
+                for extent in copy.lacks.common(*set).extents() {
+                    let buffer = self.block(number, *source).plus(extent.offset);
+                    let start = MemberSector(copy.start.0 + u64::from(extent.offset));
+                    let operation = MemberOperation::Write { buffer, durable };
+                    self.places[number as usize].written += extent.sectors;
+                    self.submit(around, (number, copy.slot), (start, extent.sectors), operation);
+                }
             }
         }
     }
@@ -401,6 +529,7 @@ impl Background {
             (Phase::Written, Err(fault)) => {
                 around.common.note_written(slot);
                 place.is_missed = true;
+                place.copy_mut(slot).fate = Fate::Left;
                 // What finds no space costs the work, not the member.
                 let is_in = around.common.still_in(slot, fault.cause.member);
                 if fault.kind != FaultKind::NoSpace && is_in {
@@ -415,12 +544,16 @@ impl Background {
     /// The run is done: the next one, or the end.
     fn next(&mut self, around: &mut Around<'_>, number: u32) {
         let place = &mut self.places[number as usize];
+        place.found(around.common);
         place.at += u64::from(place.sectors);
         if place.at < place.end {
             return self.aim(around, number, self.block_sectors);
         }
+        let Place { differing, written, .. } = *place;
         let outcome = match place.task() {
-            Task::Compare => Outcome::CopiesCompared { differing: place.differing },
+            Task::Compare if written == 0 => Outcome::CopiesCompared { differing },
+            Task::Repair if place.is_missed => Outcome::Unwritten,
+            Task::Compare | Task::Repair => Outcome::Checked { differing, written },
             Task::Resync | Task::Recover if place.is_missed => Outcome::Unwritten,
             Task::Resync | Task::Recover => Outcome::Done { written: place.written },
         };

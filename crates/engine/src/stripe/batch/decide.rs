@@ -24,8 +24,8 @@
 //! | AwaitRecord | no          |            |      | yes    | yes    | Refuse      |                                    |
 //!
 //! An empty cell means that it does not matter; the first line wins. *Intent*: superblocks say that the region of what is
-//! queued first may be written (I3). *read*: between batches, reads of the band wait to begin; later, the band is being
-//! read ([`mod@super::super::reconstruct`]), *idly* if only by background work that gives way. When a stripe may begin is the scheduler's to say: `admission`.
+//! queued first may be written (I3). *read*: between batches, reads of the band wait to begin, or it is being repaired; later, the
+//! band is being read ([`mod@super::super::reconstruct`]), *idly* if only by background work that gives way. When a stripe may begin is the scheduler's to say: `admission`.
 //! [check: the_table_is_total]
 
 use braid_hooks::{Mark, reached};
@@ -46,7 +46,8 @@ pub(in super::super) struct Facts {
     pub(super) outstanding: bool,
     /// Only meaningful in [`Phase::Fill`].
     pub(super) need: Need,
-    /// In [`Phase::Ready`]: reads of the band wait to begin before its next batch. In [`Phase::Compute`]: the band is being
+    /// In [`Phase::Ready`]: reads of the band wait to begin before its next batch, or it is being repaired, and a batch would
+    /// read what is rotten. In [`Phase::Compute`]: the band is being
     /// read, and may not be written.
     pub(super) read: bool,
     /// Only meaningful when the band is being read: what reads it gives it up to a write.

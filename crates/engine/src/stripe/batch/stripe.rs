@@ -167,6 +167,12 @@ impl Stripe {
         }
     }
 
+    /// What members hold of its band is being written by background work: the same of all columns.
+    pub(in super::super) fn forget_columns(&mut self) {
+        assert!(self.batch.is_none(), "no batch goes by them");
+        self.columns.iter_mut().for_each(|column| column.valid = SectorSet::EMPTY);
+    }
+
     /// Gives it to a band. The band that it had, if it had one.
     pub(in super::super) fn assign(&mut self, band: Band, map: RowMap) -> Option<BandKey> {
         assert!(self.queue.is_empty() && self.batch.is_none(), "an idle stripe has no work");

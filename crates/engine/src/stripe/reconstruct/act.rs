@@ -2,25 +2,29 @@
 //! [`super::machine`].
 
 use braid_geometry::{RowMap, Slot};
-use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes};
+use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes, spoiled};
 use smallvec::SmallVec;
 
 use super::super::band::Band;
 use super::super::batch::Phase as BatchPhase;
 use super::super::in_flight::{IoOwner, ReadIo, ReadIoKind};
 use super::super::known::Known;
-use super::super::plan::{Need, Plan, Recovery, StripeFacts, plan, plan_whole};
+use super::super::plan::{Need, Plan, Recovery, StripeFacts, plan, plan_rest, plan_whole};
 use super::super::solve::{Blocks, by_exponent, solve};
+use super::check::Parity;
 use super::decide::{Action, Facts, Phase, Rest, decide};
-use super::machine::{Around, Column, Origin, Outcome, Read, Reconstruct, Want, WorkState};
+use super::machine::{
+    Around, Column, Origin, Outcome, Read, Reconstruct, Waits, Want, WorkState,
+};
 use crate::array::{ArrayView, MemberView};
 use crate::buffer::Buffer;
 use crate::computation::{Computation, ComputationId, Step};
 use crate::effect::{FaultKind, MemberFault, MemberOperation};
 use crate::ids::IoId;
 use crate::request::Fault;
-use crate::sectors::SectorSet;
-use crate::work::{self, Difference, Task, Work};
+use crate::rot::Located;
+use crate::sectors::{BLOCK_SECTORS, Extent, SectorSet};
+use crate::work::{self, Class, Difference, Task, Work};
 
 /// Where a comparison notes what it finds.
 const P: u16 = 0;
@@ -86,8 +90,19 @@ impl Read {
     }
 
     /// A computation has ended: what it found differs, and is to be written; so is parity that could not be read.
-    fn note_found(&mut self, view: &ArrayView, found: Difference) {
+    fn note_found(
+        &mut self,
+        (view, parity): (&ArrayView, Parity),
+        (found, located): (Difference, &Located),
+    ) {
         let Some(Origin::Background(work)) = self.origin else { return };
+        if matches!(work.task, Task::Compare | Task::Repair) {
+            // What is made to be written has been compared before.
+            if !self.work.is_remade || self.work.check.is_again() {
+                self.note_checked(&work, (view, parity), (found, located));
+            }
+            return;
+        }
         if work.task == Task::Recover || self.work.is_remade {
             return;
         }
@@ -109,10 +124,18 @@ impl Read {
     }
 
     /// What is still to be done before background work is answered.
-    fn rest(&self) -> Rest {
+    fn rest(&self, is_behind: bool) -> Rest {
         let Some(Origin::Background(work)) = self.origin else { return Rest::Nothing };
         match work.task {
-            Task::Compare => Rest::Nothing,
+            Task::Compare | Task::Repair if self.phase == Phase::Write => {
+                let is_looked_at = self.work.check.is_again() || planted(Bug::RepairUnverified);
+                let is_open = self.work.check.has_unverified() && !is_looked_at;
+                if is_open { Rest::Look } else { Rest::Nothing }
+            }
+            Task::Compare | Task::Repair if self.work.targets.is_empty() => Rest::Nothing,
+            Task::Compare | Task::Repair if self.work.is_remade => Rest::Writes,
+            Task::Compare | Task::Repair if is_behind => Rest::Behind,
+            Task::Compare | Task::Repair => Rest::Columns,
             Task::Resync | Task::Recover if self.work.targets.is_empty() => Rest::Nothing,
             Task::Resync if !self.work.is_remade => Rest::Parity,
             Task::Resync | Task::Recover => Rest::Writes,
@@ -151,7 +174,11 @@ impl Read {
         self.slots().any(is_local) && self.client().run.cut(self.band()).is_some()
     }
 
-    fn facts(&self, around: &Around<'_>, to_repair: bool) -> (Facts, Option<Plan>) {
+    fn facts(
+        &self,
+        around: &Around<'_>,
+        (to_repair, is_behind): (bool, bool),
+    ) -> (Facts, Option<Plan>) {
         let outstanding = self.outstanding > 0;
         let mut facts = Facts {
             outstanding,
@@ -159,7 +186,7 @@ impl Read {
             phase: self.phase,
             need: Need::Nothing,
             to_repair,
-            rest: self.rest(),
+            rest: self.rest(is_behind),
             is_final: true,
         };
         if outstanding || self.phase != Phase::Fill {
@@ -171,7 +198,11 @@ impl Read {
             Some(Origin::Background(work)) => {
                 let facts = self.stripe_facts(around, |_| false);
                 match work.task {
-                    Task::Compare => plan_whole(&facts, true),
+                    Task::Compare | Task::Repair => {
+                        let can_solve = !self.work.check.is_again() && self.is_whole(around);
+                        let rest = || can_solve.then(|| plan_rest(&facts)).flatten();
+                        plan_whole(&facts, true).or_else(rest)
+                    }
                     Task::Resync => plan_whole(&facts, false),
                     Task::Recover => plan(&facts),
                 }
@@ -188,6 +219,13 @@ impl Read {
             facts.is_final = want.insists || !self.slots().any(is_left_out);
         }
         (facts, plan)
+    }
+
+    /// Whether each member is there, and holds the band as far as it can be read.
+    fn is_whole(&self, around: &Around<'_>) -> bool {
+        let (view, end) = (&around.common.view, self.band().end().0);
+        let holds_it = |member: &MemberView| member.recovered_sectors >= end;
+        self.slots().all(|slot| view.member(slot).is_some_and(holds_it))
     }
 
     /// Whether a client's read does without a column, if it can: its member sits out, or is being written.
@@ -247,7 +285,9 @@ impl Reconstruct {
     fn step(&mut self, around: &mut Around<'_>, place: u32) {
         loop {
             let repair = self.to_repair(around, place);
-            let (facts, plan) = self.reads[place as usize].facts(around, !repair.is_empty());
+            let read = &self.reads[place as usize];
+            let is_behind = !read.work.targets.is_empty() && self.is_behind(around, place);
+            let (facts, plan) = read.facts(around, (!repair.is_empty(), is_behind));
             match decide(&facts) {
                 Action::Wait => return,
                 Action::Release => return self.release(place),
@@ -256,6 +296,9 @@ impl Reconstruct {
                 Action::Divide => self.divide(around, place),
                 Action::Insist => self.insist(place),
                 Action::Remake => self.remake(around, place),
+                Action::Mend => self.mend(around, place),
+                Action::GiveWay => self.give_way_to_batch(place),
+                Action::ReadAgain => self.read_again(place),
                 Action::Write => self.write(around, place),
                 Action::Answer => self.answer(around, place),
                 Action::Repair => self.repair(around, place, &repair),
@@ -297,12 +340,117 @@ impl Reconstruct {
         match read.origin.expect("it is wanted") {
             Origin::Client(want) => self.make(around, place, (&want, plan), &mut computation),
             Origin::Background(work) => match work.task {
-                Task::Compare | Task::Resync => self.compare(place, &mut computation),
+                Task::Compare | Task::Repair => self.check(place, plan, &mut computation),
+                Task::Resync => self.compare(place, &mut computation),
                 Task::Recover => self.recover(around, place, plan, &mut computation),
             },
         }
         self.reads[place as usize].outstanding += 1;
         around.common.submit_computation(computation);
+    }
+
+    /// Solves for what could not be read; then compares, and has P and Q name the column that is wrong.
+    fn check(&mut self, place: u32, plan: &Plan, computation: &mut Computation) {
+        let blocks = self.blocks(place);
+        let read = &mut self.reads[place as usize];
+        let (map, sectors) = (read.map, self.unit_sectors);
+        read.note_erased(plan);
+        for extent in plan.solved.extents() {
+            solve(computation, (&map, blocks), plan, extent, |index| {
+                blocks.at(map.data_slot(index), extent.offset)
+            });
+        }
+        let among = read.to_locate();
+        // Where parity could not be read it says nothing, and is not asked.
+        let (p, q) = (blocks.at(map.p_slot(), 0), map.q_slot().map(|slot| blocks.at(slot, 0)));
+        for index in 0..map.data_slots() {
+            if planted(Bug::CompareForgetsColumn) && index == 1 {
+                continue;
+            }
+            let (delta, exponent) = (blocks.at(map.data_slot(index), 0), map.exponent(index));
+            computation.steps.push(Step::Update { delta, exponent, p: Some(p), q, sectors });
+        }
+        computation.steps.push(Step::Find { unit: p, offset: 0, sectors, into: P });
+        if let Some(q) = q {
+            computation.steps.push(Step::Find { unit: q, offset: 0, sectors, into: Q });
+            let columns = |index| Some(blocks.at(map.data_slot(index), 0));
+            let columns = by_exponent(computation, &map, columns);
+            computation.steps.push(Step::Locate { p, q, columns, among });
+        }
+    }
+
+    /// Makes what is wrong, or could not be read, from the others. From here on the band is kept to the end: its requests go
+    /// in their turn, and no batch of it begins.
+    fn mend(&mut self, around: &mut Around<'_>, place: u32) {
+        reached(Mark::ColumnsMended);
+        let (number, blocks) = (self.first + place, self.blocks(place));
+        let read = &mut self.reads[place as usize];
+        let map = read.map;
+        if let Some(Origin::Background(work)) = &mut read.origin {
+            work.class = Class::BestEffort;
+        }
+        (read.work.is_remade, read.repairs) = (true, true);
+        if let Some(stripe) = around.pool.peek(read.band().key)
+            && !planted(Bug::RepairKeepsBlocks)
+            && !planted(Bug::RepairIgnoresBatch)
+        {
+            around.pool.stripe_mut(stripe).forget_columns();
+        }
+        let mut computation = around.common.blank_computation(ComputationId(u64::from(number)));
+        // P's block holds what P differs by: that is what a data column is wrong by.
+        for index in 0..map.data_slots() {
+            let slot = map.data_slot(index);
+            let wrong = read.work.check.wrong(slot);
+            let wrong = spoiled(Bug::RepairWritesParity, wrong, SectorSet::EMPTY);
+            for Extent { offset, sectors } in wrong.extents() {
+                let (target, source) = (blocks.at(slot, offset), blocks.at(map.p_slot(), offset));
+                computation.steps.push(Step::XorInto { target, source, sectors });
+            }
+        }
+        let is_target = |slot: &Slot| read.work.targets.iter().any(|(target, _)| target == slot);
+        let p = Some(map.p_slot()).filter(is_target);
+        let q = map.q_slot().filter(is_target);
+        make_parity(&mut computation, (&map, blocks), (p, q), self.unit_sectors);
+        if computation.steps.is_empty() {
+            return around.common.recycle(computation); // What is to be written was solved for.
+        }
+        read.outstanding += 1;
+        around.common.submit_computation(computation);
+    }
+
+    /// A batch of the band goes first; then the work begins anew, and keeps the band.
+    fn give_way_to_batch(&mut self, place: u32) {
+        reached(Mark::MendGivesWay);
+        let read = &mut self.reads[place as usize];
+        let Some(Origin::Background(work)) = read.origin.take() else {
+            unreachable!("only background work mends")
+        };
+        read.owns_band = false;
+        let again = Origin::Background(Work { class: Class::BestEffort, ..work });
+        self.kept_out.push_back((*read.band(), again, Waits::ForBand));
+    }
+
+    /// What was written is read, and all else with it.
+    fn read_again(&mut self, place: u32) {
+        let read = &mut self.reads[place as usize];
+        read.columns.iter_mut().for_each(|column| *column = Column::default());
+        read.work.check.begin_again();
+        read.phase = Phase::Fill;
+    }
+
+    /// Says what a comparison has found, and that it is over.
+    pub(super) fn tell(&mut self, around: &mut Around<'_>, place: u32, work: &Work) {
+        let read = &self.reads[place as usize];
+        let view = std::sync::Arc::clone(&around.common.view);
+        read.found(work, (&view, &self.geometry), |report| around.common.report(report));
+        let WorkState { found, written, is_missed, ref check, .. } = read.work;
+        let differing = found.p.sectors() + found.q.sectors();
+        let outcome = match work.task {
+            Task::Repair if is_missed => work::Outcome::Unwritten,
+            Task::Compare if written == 0 && !check.has_erased() => work::Outcome::Compared(found),
+            _ => work::Outcome::Checked { differing, written },
+        };
+        around.common.work_done(work.id, outcome);
     }
 
     /// Adds every data column to P, and its multiple to Q: what is not zero then differs.
@@ -376,16 +524,23 @@ impl Reconstruct {
         let read = &mut self.reads[place as usize];
         read.phase = Phase::Write;
         let targets = std::mem::take(&mut read.work.targets);
+        // What is told to be repaired stays so; and superblocks may say clean meanwhile.
+        let durable = read.work.check.has_rot();
+        let repairs = read.origin.is_some_and(|origin| origin.repairs());
         for (slot, set) in &targets {
+            let work = &mut self.reads[place as usize].work;
             // A view may have taken the member out, or the right to write, since the band was looked at.
             if around.common.view.member(*slot).is_none() || !around.common.may_repair() {
-                self.reads[place as usize].work.is_missed = true;
+                work.is_missed = true;
                 continue;
+            }
+            if repairs {
+                work.check.is_written(*slot);
             }
             for extent in set.extents() {
                 let buffer = blocks.at(*slot, extent.offset);
                 let io = ReadIo { place, slot: *slot, extent, kind: ReadIoKind::Write };
-                self.submit(around, io, MemberOperation::Write { buffer, durable: false });
+                self.submit(around, io, MemberOperation::Write { buffer, durable });
             }
         }
     }
@@ -458,15 +613,15 @@ impl Reconstruct {
         let read = &mut self.reads[place as usize];
         match read.origin.take().expect("it is wanted") {
             Origin::Client(want) => self.answer_client(around, place, &want),
-            Origin::Background(work) => {
-                let WorkState { found, written, is_missed, .. } = read.work;
-                let outcome = match work.task {
-                    Task::Compare => work::Outcome::Compared(found),
-                    Task::Resync | Task::Recover if is_missed => work::Outcome::Unwritten,
-                    Task::Resync | Task::Recover => work::Outcome::Done { written },
-                };
-                around.common.work_done(work.id, outcome);
-            }
+            Origin::Background(work) => match work.task {
+                Task::Compare | Task::Repair => self.tell(around, place, &work),
+                Task::Resync | Task::Recover => {
+                    let WorkState { written, is_missed, .. } = read.work;
+                    let done = work::Outcome::Done { written };
+                    let outcome = if is_missed { work::Outcome::Unwritten } else { done };
+                    around.common.work_done(work.id, outcome);
+                }
+            },
         }
     }
 
@@ -475,6 +630,10 @@ impl Reconstruct {
             Origin::Client(want) => {
                 reached(Mark::ReadRefused);
                 around.common.part_done(want.piece, Err(Fault::Unreadable));
+            }
+            // What was written cannot be read again, and is told as it is.
+            Origin::Background(work) if self.reads[place as usize].work.check.is_again() => {
+                self.tell(around, place, &work);
             }
             Origin::Background(work) => {
                 reached(Mark::WorkRefused);
@@ -577,6 +736,7 @@ impl Reconstruct {
             (ReadIoKind::Write, Err(fault)) => {
                 around.common.note_written(slot);
                 read.work.is_missed = true;
+                read.work.check.is_missed(slot);
                 // What finds no space costs the work, not the member.
                 let is_in = around.common.still_in(slot, fault.cause.member);
                 if fault.kind != FaultKind::NoSpace && is_in {
@@ -592,7 +752,11 @@ impl Reconstruct {
                     around.common.report_failed(fault);
                 }
             }
+            (ReadIoKind::Read, Err(fault)) if self.is_read_in_parts(around, io, fault.kind) => {
+                self.read_in_parts(around, io);
+            }
             (ReadIoKind::Read, Err(fault)) => {
+                let column = self.reads[place as usize].column_mut(slot);
                 column.unreadable = column.unreadable.union(extent.set());
                 column.valid = column.valid.without(extent.set());
                 around.common.note_read_fault(slot, fault);
@@ -601,18 +765,50 @@ impl Reconstruct {
         self.step(around, place);
     }
 
+    /// Whether a comparison could not read something that is longer than a block: it is not to make more of the others than it
+    /// must.
+    fn is_read_in_parts(&self, around: &Around<'_>, io: ReadIo, kind: FaultKind) -> bool {
+        let read = &self.reads[io.place as usize];
+        let is_check = match read.origin {
+            Some(Origin::Background(work)) => matches!(work.task, Task::Compare | Task::Repair),
+            Some(Origin::Client(_)) | None => false,
+        };
+        let is_there = around.common.view.member(io.slot).is_some();
+        let is_long = io.extent.sectors > BLOCK_SECTORS;
+        is_check && is_there && is_long && kind == FaultKind::Media
+    }
+
+    fn read_in_parts(&mut self, around: &mut Around<'_>, io: ReadIo) {
+        let ReadIo { place, slot, extent, kind } = io;
+        let blocks = self.blocks(place);
+        let mut offset = extent.offset;
+        while offset < extent.end() {
+            let end = (offset + 1).next_multiple_of(BLOCK_SECTORS).min(extent.end());
+            let part = Extent { offset, sectors: end - offset };
+            let buffer = blocks.at(slot, offset);
+            let io = ReadIo { place, slot, extent: part, kind };
+            self.submit(around, io, MemberOperation::Read { buffer });
+            offset = end;
+        }
+    }
+
     /// The computation of read number `number` is done.
     pub(in super::super) fn computation_done(
         &mut self,
         around: &mut Around<'_>,
-        (number, found): (u32, &[SectorSet]),
+        (number, computation): (u32, &Computation),
     ) {
         let place = number - self.first;
         let read = &mut self.reads[place as usize];
         assert!(read.phase == Phase::Compute && read.outstanding > 0, "one computation at a time");
         read.outstanding -= 1;
+        let Computation { found, located, .. } = computation;
         let set = |index: u16| found.get(usize::from(index)).copied().unwrap_or_default();
-        read.note_found(&around.common.view, Difference { p: set(P), q: set(Q) });
+        let band = read.band();
+        let agrees = around.damage.parity_agrees(&around.common.view, band);
+        let parity = Parity { agrees, may_mend: around.common.may_repair() };
+        let found = Difference { p: set(P), q: set(Q) };
+        read.note_found((&around.common.view, parity), (found, located));
         self.step(around, place);
     }
 }

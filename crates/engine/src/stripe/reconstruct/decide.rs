@@ -11,8 +11,11 @@
 //! | no          | yes    | Fill    | Impossible | no    | Insist   |
 //! | no          | yes    | Fill    | Impossible | yes   | Refuse   |
 //! | no          | yes    | Compute | Parity     |       | Remake   |
+//! | no          | yes    | Compute | Columns    |       | Mend     |
+//! | no          | yes    | Compute | Behind     |       | GiveWay  |
 //! | no          | yes    | Compute | Writes     |       | Write    |
 //! | no          | yes    | Compute | Nothing    |       | Answer   |
+//! | no          | yes    | Write   | Look       |       | ReadAgain |
 //! | no          | yes    | Write   |            |       | Answer   |
 //!
 //! The first line that fits wins. Every Wait is for a member request or a computation that is out, whose end wakes the read.
@@ -41,8 +44,14 @@ pub(super) enum Rest {
     Nothing,
     /// Parity was found to differ, and is to be made anew.
     Parity,
+    /// Columns are wrong, or could not be read, and are to be made from the others.
+    Columns,
+    /// The same; but a batch of the band has begun, or another read may write to it, and may go by what is wrong.
+    Behind,
     /// Members are to be written.
     Writes,
+    /// What was written is to be read again.
+    Look,
 }
 
 /// A read at a glance.
@@ -57,7 +66,7 @@ pub(super) struct Facts {
     pub(super) need: Need,
     /// What could not be read has been solved for, and may be written again. Only meaningful when nothing waits for it.
     pub(super) to_repair: bool,
-    /// Only meaningful in [`Phase::Compute`].
+    /// Only meaningful in [`Phase::Compute`] and [`Phase::Write`].
     pub(super) rest: Rest,
     /// Nothing was left out that could be asked after all: a member that sits out, or one that is being written.
     pub(super) is_final: bool,
@@ -82,6 +91,12 @@ pub(super) enum Action {
     Insist,
     /// Make parity from the data.
     Remake,
+    /// Make the columns that are wrong, or could not be read, from the others.
+    Mend,
+    /// Begin anew when the batch that has begun is over, and then let no other begin.
+    GiveWay,
+    /// Read all of it again, and compare.
+    ReadAgain,
     /// Write what was made to the members that lack it.
     Write,
     /// Answer: the bytes are there.
@@ -97,7 +112,10 @@ pub(super) fn decide(facts: &Facts) -> Action {
         Facts { wanted: false, phase: Phase::Compute, to_repair: true, .. } => Action::Repair,
         Facts { wanted: false, .. } => Action::Release,
         Facts { phase: Phase::Compute, rest: Rest::Parity, .. } => Action::Remake,
+        Facts { phase: Phase::Compute, rest: Rest::Columns, .. } => Action::Mend,
+        Facts { phase: Phase::Compute, rest: Rest::Behind, .. } => Action::GiveWay,
         Facts { phase: Phase::Compute, rest: Rest::Writes, .. } => Action::Write,
+        Facts { phase: Phase::Write, rest: Rest::Look, .. } => Action::ReadAgain,
         Facts { phase: Phase::Compute | Phase::Write | Phase::Repair, .. } => Action::Answer,
         Facts { need: Need::Reads, .. } => Action::Read,
         Facts { need: Need::Nothing, .. } => Action::Compute,
@@ -114,7 +132,14 @@ mod tests {
     fn all_facts() -> impl Iterator<Item = Facts> {
         let needs = [Need::Nothing, Need::Reads, Need::Less, Need::Impossible];
         let phases = [Phase::Fill, Phase::Compute, Phase::Write, Phase::Repair];
-        let rests = [Rest::Nothing, Rest::Parity, Rest::Writes];
+        let rests = [
+            Rest::Nothing,
+            Rest::Parity,
+            Rest::Columns,
+            Rest::Behind,
+            Rest::Writes,
+            Rest::Look,
+        ];
         let cases = phases.into_iter().flat_map(move |phase| needs.map(|need| (phase, need)));
         let cases = cases.flat_map(move |(phase, need)| rests.map(|rest| (phase, need, rest)));
         cases.flat_map(|(phase, need, rest)| {
@@ -148,13 +173,21 @@ mod tests {
                     assert!(is_solved, "written again once, when it is known: {facts:?}");
                 }
                 Action::Answer => {
-                    let is_written = matches!(facts.phase, Phase::Write | Phase::Repair);
-                    let is_made = facts.phase == Phase::Compute && facts.rest == Rest::Nothing;
+                    let is_written = matches!(facts.phase, Phase::Write | Phase::Repair)
+                        && (facts.phase, facts.rest) != (Phase::Write, Rest::Look);
+                    let is_made = facts.phase == Phase::Compute
+                        && matches!(facts.rest, Rest::Nothing | Rest::Look);
                     assert!(is_written || is_made, "all of it is done: {facts:?}");
                 }
-                Action::Remake | Action::Write => {
+                Action::Remake | Action::Mend | Action::Write => {
                     assert_eq!(facts.phase, Phase::Compute, "written once, when made: {facts:?}");
+                    assert_ne!(facts.rest, Rest::Behind, "not beside a batch: {facts:?}");
                 }
+                Action::GiveWay => {
+                    let is_before = facts.phase == Phase::Compute && facts.rest == Rest::Behind;
+                    assert!(is_before, "only as long as nothing is written: {facts:?}");
+                }
+                Action::ReadAgain => assert_eq!(facts.phase, Phase::Write, "{facts:?}"),
                 Action::Refuse => {
                     // Nothing is refused that can be had in part, or in another way.
                     assert!(facts.is_final, "{facts:?}");

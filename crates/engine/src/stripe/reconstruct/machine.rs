@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use braid_geometry::{RowMap, Slot, StripeGeometry};
-use braid_hooks::{Bug, Mark, planted, reached};
+use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 use smallvec::SmallVec;
 
 use super::super::band::{Band, BandKey, Run};
@@ -11,12 +11,13 @@ use super::super::batch::{ColumnState, Phase as BatchPhase, Stripe};
 use super::super::damage::Damage;
 use super::super::in_flight::IoOwner;
 use super::super::pool::Pool;
+use super::check::Check;
 use super::decide::Phase;
 use crate::context::{Common, PieceKey};
 use crate::ids::RequestId;
 use crate::sectors::SectorSet;
 use crate::slab::Slab;
-use crate::work::{self, Class, Difference, Work};
+use crate::work::{self, Class, Difference, Task, Work};
 
 /// Clients' reads under way at once; more wait for one to end, which takes as long as the other members take.
 const READS_MAX: usize = 32;
@@ -56,6 +57,11 @@ impl Origin {
         }
     }
 
+    /// It writes what is wrong.
+    pub(super) fn repairs(&self) -> bool {
+        matches!(self, Self::Background(Work { task: Task::Repair, .. }))
+    }
+
     /// Clients go before it, and take its band.
     fn is_idle(&self) -> bool {
         matches!(self, Self::Background(Work { class: Class::Idle, .. }))
@@ -72,7 +78,7 @@ impl Origin {
 
 /// What a read waits for before it may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Waits {
+pub(super) enum Waits {
     /// That the others agree: see the table above.
     ForBand,
     /// That the batch of the band's stripe is over, whose payloads too many reads are being copied out of. Then it is
@@ -138,6 +144,8 @@ pub(super) struct WorkState {
     pub(super) written: u32,
     /// A member has not taken what it was to be written.
     pub(super) is_missed: bool,
+    /// Of a comparison.
+    pub(super) check: Check,
 }
 
 /// Everything around the reads that they look at or use.
@@ -174,7 +182,7 @@ pub(in super::super) struct Reconstruct {
     /// Background work that has not been looked at.
     asked: VecDeque<(Band, Work)>,
     /// Reads that their band's batch keeps out.
-    kept_out: VecDeque<(Band, Origin, Waits)>,
+    pub(super) kept_out: VecDeque<(Band, Origin, Waits)>,
     pub(super) outcomes: VecDeque<Outcome>,
 }
 
@@ -267,6 +275,19 @@ impl Reconstruct {
                 self.kept_out.push_back((band, Origin::Background(work), Waits::ForBand));
             }
         }
+    }
+
+    /// Whether no batch of a band is to begin: what it would read is being repaired, or has been waited for to be.
+    pub(in super::super) fn keeps_batches_out(&self, key: BandKey) -> bool {
+        let keeps_out = |read: &Read| match (read.band, read.origin) {
+            (Some(band), Some(Origin::Background(work))) => {
+                let may_mend = matches!(work.task, Task::Compare | Task::Repair);
+                read.owns_band && band.key == key && may_mend && work.class == Class::BestEffort
+            }
+            _ => false,
+        };
+        let is_out = self.free.len() < self.reads.len() && self.reads.iter().any(keeps_out);
+        spoiled(Bug::RepairLetsBatchBegin, is_out, false)
     }
 
     /// Whether reads that a batch of a band kept out are to begin before its stripe begins another. Between two batches
@@ -364,6 +385,21 @@ impl Reconstruct {
         true
     }
 
+    /// Whether what a read has found to be wrong may not be written now: a batch of its band has begun, and may have read it;
+    /// or another read may write to the band.
+    pub(super) fn is_behind(&self, around: &Around<'_>, place: u32) -> bool {
+        let read = &self.reads[place as usize];
+        let Some(band) = read.band else { return false };
+        let has_batch = around.batch_of(&band).is_some();
+        let has_batch = spoiled(Bug::RepairIgnoresBatch, has_batch, false);
+        let is_other = |(at, other): (usize, &Read)| {
+            let is_band = other.band.is_some_and(|one| one.key == band.key);
+            let may_write = other.repairs || matches!(other.origin, Some(Origin::Client(_)));
+            at != place as usize && other.owns_band && is_band && may_write
+        };
+        has_batch || self.reads.iter().enumerate().any(is_other)
+    }
+
     /// Whether the band's stripe may not write since a repair is held up by a member that sits out: as long as that lasts
     /// nothing of the band changes.
     fn waits_for_repair(&self, around: &Around<'_>, band: &Band) -> bool {
@@ -395,9 +431,13 @@ impl Reconstruct {
             }
             reached(Mark::ReadAbandoned);
             read.origin = None;
-            read.owns_band = false;
+            (read.owns_band, read.repairs) = (false, false);
             match origin {
                 Origin::Client(want) => self.outcomes.push_back(Outcome::Anew(band, want)),
+                // What was written is not found a second time.
+                Origin::Background(work) if read.work.check.is_again() => {
+                    self.tell(around, u32::try_from(place).expect("a few places"), &work);
+                }
                 Origin::Background(work) => sits_out(around, &work),
             }
             self.outcomes.push_back(Outcome::Wake(band.key));

@@ -40,7 +40,14 @@
 //! differs. It begins when no client's read waits for a place, and takes a part of the places only. While a member sits out it
 //! gives its band up: what waits for that band would wait for the member.
 //!
-//! *Repair.* What could not be read and has been solved for is written again, so that a bad sector gets a new place, while
+//! *Finding and mending.* A comparison says which column is wrong as far as that can be known (`check`). What is to be
+//! written again is made from the blocks: a data column that is wrong by what P differs by, parity anew from the data. Then
+//! all of it is read and compared a second time. While that lasts no batch of the band even begins
+//! ([`Reconstruct::keeps_batches_out`]): it would read what is wrong, and make parity of it after it was repaired. One that has
+//! begun by then goes first, and the comparison begins anew when it is over. The blocks of the band's stripe are forgotten.
+//! A client's write is thus before the first read, or after the last.
+//!
+//! *Repair of reads.* What could not be read and has been solved for is written again, so that a bad sector gets a new place, while
 //! the band's stripe still waits. It changes no content. A client's answer does not wait for it.
 //!
 //! # Invariants
@@ -48,10 +55,13 @@
 //! - A band that is always written lets reads in [check: a_read_is_let_in_between_two_writes_of_its_band].
 //! - A read does not wait for a write that is stuck [check: reads_pass_a_stuck_write].
 //! - What was abandoned changes nothing when it comes [check: a_late_read_changes_no_answer].
+//! - A repair undoes no write, and no write takes over what was repaired
+//!   [check: repairs_and_writes_leave_what_both_want].
 //! - Work that is compared while its band is written gets the old state or the new one, and none between
 //!   [check: a_band_is_compared_between_two_writes].
 
 mod act;
+mod check;
 mod decide;
 mod machine;
 
