@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use braid_control::model::{
-    Array, Clients, Elevators, Job, JobEffect, JobKind, JobRequest, JobState, JobsAnswer,
+    Array, Clients, Elevators, Found, Job, JobEffect, JobKind, JobRequest, JobState, JobsAnswer,
     JobsWanted, MemberChanged, MemberEffect, MembersAnswer, MembersWanted, Problem, ProblemRemedy,
     RemedyRisk, Role, SettingValue, Settings, SettingsAnswer, Slot, SlotState, State, StopPlan,
     Stopped, VERSION,
@@ -196,6 +196,7 @@ impl Served for Fake {
                 seconds_left: None,
                 differing_sectors: 0,
                 written_sectors: 1,
+                found: Found::default(),
             }],
             last_jobs: Vec::new(),
             dry_run,

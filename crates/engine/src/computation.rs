@@ -208,8 +208,14 @@ type Few<T> = SmallVec<[T; COLUMNS]>;
 pub fn run(computation: &mut Computation, kernel: &Kernel, memory: &mut impl Memory) {
     let (mut found, mut located, mut voted) = Default::default();
     let (found_in, located_in, voted_in) = (&mut found, &mut located, &mut voted);
-    let mut runner =
-        Runner { computation, kernel, memory, found: found_in, located: located_in, voted: voted_in };
+    let mut runner = Runner {
+        computation,
+        kernel,
+        memory,
+        found: found_in,
+        located: located_in,
+        voted: voted_in,
+    };
     for step in &computation.steps {
         runner.run(step);
     }
@@ -314,9 +320,10 @@ impl<M: Memory> Runner<'_, M> {
         for extent in among.extents() {
             let spans = [p, q].map(|unit| span(unit.plus(extent.offset), extent.sectors));
             self.memory.lend(&[], &spans, &mut |_, residues| {
-                let sectors = residues.first().into_iter().zip(residues.get(1)).flat_map(|(p, q)| {
-                    p.chunks_exact(SECTOR_LENGTH).zip(q.chunks_exact(SECTOR_LENGTH))
-                });
+                let sectors =
+                    residues.first().into_iter().zip(residues.get(1)).flat_map(|(p, q)| {
+                        p.chunks_exact(SECTOR_LENGTH).zip(q.chunks_exact(SECTOR_LENGTH))
+                    });
                 for (at, (p, q)) in (extent.offset..).zip(sectors) {
                     located.add(at, braid_parity::locate(kernel, p, q, &data));
                 }

@@ -150,7 +150,8 @@ mod tests {
         let (mut p, mut q) = ([0_u8; 512], [0_u8; 512]);
         for column in columns {
             for at in 0..32 {
-                let error = u8::try_from(1 + at % values).unwrap() ^ u8::try_from(column * 16).unwrap();
+                let error =
+                    u8::try_from(1 + at % values).unwrap() ^ u8::try_from(column * 16).unwrap();
                 p[at] ^= error;
                 kernel().multiply_into(&mut q[at..=at], &[error], *column);
             }
@@ -173,8 +174,12 @@ mod tests {
                 chosen.iter().flat_map(|sort| sorts[*sort].0).copied().collect();
             for (at, sort) in (0..).zip(chosen) {
                 let set = SectorSet::run(at, 1);
-                let named: Vec<Column> =
-                    located.columns.iter().filter(|(_, in_it)| in_it.meets(set)).map(|one| one.0).collect();
+                let named: Vec<Column> = located
+                    .columns
+                    .iter()
+                    .filter(|(_, in_it)| in_it.meets(set))
+                    .map(|one| one.0)
+                    .collect();
                 let (columns, values) = sorts[sort];
                 let is_known = columns.len() == 1 && (rotten.len() == 1 || values > 1);
                 let expected = if is_known { vec![Column::Data(columns[0])] } else { vec![] };
@@ -199,7 +204,9 @@ mod tests {
         assert_eq!(voted.tied, at(1));
         assert_eq!(voted.wrong.as_slice(), [(2, at(3))]);
         assert!(voted.right.is_empty());
-        voted.add(at(7), Vote::Outvoted { right: 1 }, &[0, 2, 5], |one, other| (one == 0) == (other == 0));
+        voted.add(at(7), Vote::Outvoted { right: 1 }, &[0, 2, 5], |one, other| {
+            (one == 0) == (other == 0)
+        });
         assert_eq!(voted.wrong.as_slice(), [(2, at(3)), (0, at(7))]);
         assert_eq!(voted.right.as_slice(), [(2, at(7))]);
     }

@@ -141,6 +141,7 @@ pub use braid_engine::array::{
     Notice,
 };
 pub use braid_engine::cause::{Answer, Asked, Cause};
+pub use braid_engine::work::{Candidates, Fate, Found, RotKind};
 pub use braid_engine::{CacheMode, Counters, SitOut};
 pub use braid_pace::{GovernorSettings, Look, Phase};
 pub use braid_ring::{Payload, Workers};

@@ -18,6 +18,7 @@ use braid_engine::Instant;
 use braid_engine::array::{MemberId, Notice, SuperblockState};
 use braid_engine::cause::Cause;
 use braid_engine::request::{ByteOperation, ByteRequest, Fault, Operation, Request};
+use braid_engine::work::Found;
 use braid_geometry::SECTOR_BYTES;
 use tracing::{debug, error, field, info, trace, warn};
 
@@ -141,6 +142,23 @@ pub(crate) fn notice(
             differing_sectors = progress.differing,
             written_sectors = progress.written,
             "job has ended"
+        ),
+        Notice::Found(Found::Rot { member, slot, start, sectors, kind, fate }) => warn!(
+            target: ARRAY,
+            member = path(member),
+            slot = slot.0,
+            start = start.0,
+            sectors,
+            kind = field::debug(kind),
+            fate = field::debug(fate),
+            "a check has found sectors that are wrong"
+        ),
+        Notice::Found(Found::Ambiguous { start, sectors, candidates, .. }) => warn!(
+            target: ARRAY,
+            start = start.0,
+            sectors,
+            slots = field::debug(candidates.named()),
+            "a check has found sectors that do not agree; which are wrong cannot be told"
         ),
         Notice::SpareTaken { member, slot } => info!(
             target: ARRAY,

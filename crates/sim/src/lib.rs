@@ -69,7 +69,7 @@ mod taint;
 mod tally;
 mod trace;
 mod wire;
-#[cfg(test)]
+#[cfg(any(test, braid_hooks))]
 mod work_tests;
 mod workload;
 mod world;

@@ -98,6 +98,8 @@ kinds! {
     CheckFinished Info,
     /// A check found what does not fit, and which part of it is wrong cannot be told.
     CorruptionAmbiguous Critical,
+    /// A check found what is wrong, and in which member; it was not repaired.
+    CorruptionLocated Critical,
     /// A check found what was wrong, and repaired it.
     CorruptionRepaired Warning,
     /// A member was added.

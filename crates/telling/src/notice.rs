@@ -6,7 +6,9 @@
 use std::collections::BTreeSet;
 
 use braid_geometry::SECTOR_BYTES;
-use braid_runtime::{Cause, JobEnd, JobKind, JobProgress, MemberId, Notice};
+use braid_runtime::{
+    Candidates, Cause, Fate, Found, JobEnd, JobKind, JobProgress, MemberId, Notice, RotKind,
+};
 
 use crate::event::{Change, Moment, Outcome, Why};
 use crate::kind::Kind;
@@ -65,6 +67,7 @@ fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
         }
         Notice::JobBegan(progress) => began(progress, array),
         Notice::JobEnded { progress, end } => ended(progress, *end, array),
+        Notice::Found(found) => found_words(found, names),
         Notice::SpareTaken { member, slot } => {
             let name = label(*member);
             let message =
@@ -122,12 +125,76 @@ fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
     })
 }
 
+/// What a check has found.
+fn found_words(found: &Found, names: Names<'_>) -> Change {
+    let Names { array, member: label } = names;
+    match *found {
+        Found::Rot { member, slot, start, sectors, kind, fate } => {
+            let name = label(member);
+            let (offset, length) = (start.0 * SECTOR_BYTES, u64::from(sectors) * SECTOR_BYTES);
+            let (what, at) = match kind {
+                RotKind::Data(at) => ("data", Some(at.0 * SECTOR_BYTES)),
+                RotKind::P => ("p", None),
+                RotKind::Q => ("q", None),
+            };
+            let (kind, done) = match fate {
+                Fate::Repaired => (Kind::CorruptionRepaired, "were wrong, and are repaired"),
+                Fate::Unverified => {
+                    (Kind::CorruptionLocated, "were wrong, and could not be seen to be right since")
+                }
+                Fate::Left => (Kind::CorruptionLocated, "are wrong"),
+            };
+            let word = match fate {
+                Fate::Repaired => "repaired",
+                Fate::Unverified => "unverified",
+                Fate::Left => "left",
+            };
+            let message = format!(
+                "{length} bytes of {what} at {offset} of the data of {name} (slot {} of {array}) {done}",
+                slot.0
+            );
+            let change = Change::now(kind, message).of(&name, Some(slot.0));
+            let change = change.with("what", what).with("fate", word);
+            let change = change.with("member_offset_bytes", offset).with("length_bytes", length);
+            match at {
+                Some(at) => change.with("array_offset_bytes", at),
+                None => change,
+            }
+        }
+        Found::Ambiguous { start, sectors, array: at, candidates } => {
+            let (offset, length) = (start.0 * SECTOR_BYTES, u64::from(sectors) * SECTOR_BYTES);
+            let slots = slots_words(&candidates);
+            let message = format!(
+                "{length} bytes at {offset} of the members' data do not agree in {array}, and which are wrong cannot be told: {slots}"
+            );
+            let change = Change::now(Kind::CorruptionAmbiguous, message);
+            let change = change.with("candidates", slots.as_str());
+            let change = change.with("member_offset_bytes", offset).with("length_bytes", length);
+            match at {
+                Some(at) => change.with("array_offset_bytes", at.0 * SECTOR_BYTES),
+                None => change,
+            }
+        }
+    }
+}
+
+/// `slots 1, 3`, or how many they are if not all are named.
+fn slots_words(candidates: &Candidates) -> String {
+    let named = candidates.named();
+    if usize::from(candidates.count()) > named.len() {
+        return format!("{} slots", candidates.count());
+    }
+    let numbers: Vec<String> = named.iter().map(|slot| slot.0.to_string()).collect();
+    format!("slots {}", numbers.join(", "))
+}
+
 /// A job's kinds of events, and its name in a sentence.
 const fn kinds(kind: JobKind) -> (Kind, Kind, &'static str) {
     match kind {
         JobKind::Resync => (Kind::ResyncStarted, Kind::ResyncFinished, "resync"),
         JobKind::Recovery => (Kind::RebuildStarted, Kind::RebuildFinished, "recovery"),
         JobKind::Check => (Kind::CheckStarted, Kind::CheckFinished, "check"),
+        JobKind::Repair => (Kind::CheckStarted, Kind::CheckFinished, "repair"),
     }
 }
 
@@ -138,9 +205,15 @@ fn began(progress: &JobProgress, array: &str) -> Change {
         0 => format!("the {name} of {array} has begun"),
         from => format!("the {name} of {array} goes on at sector {from} of {}", progress.end),
     };
-    Change::now(kind, message)
+    let change = Change::now(kind, message)
         .with("from_sectors", progress.from)
-        .with("total_sectors", progress.end)
+        .with("total_sectors", progress.end);
+    said_to_repair(change, progress.kind)
+}
+
+/// Of a check: whether it repairs.
+fn said_to_repair(change: Change, kind: JobKind) -> Change {
+    if kind.is_check() { change.with("repair", kind == JobKind::Repair) } else { change }
 }
 
 /// A job that ends, done or not.
@@ -159,23 +232,36 @@ fn ended(progress: &JobProgress, end: JobEnd, array: &str) -> Change {
             (Outcome::Aborted, "unwritten", "cannot go on: no space is left below a member")
         }
     };
-    let JobProgress { done, end: total, differing, written, .. } = *progress;
+    let JobProgress { done, end: total, differing, written, located, repaired, ambiguous, .. } =
+        *progress;
     let place = match outcome {
         Outcome::Completed => String::new(),
         Outcome::Aborted => format!(", at sector {done} of {total}"),
     };
     let found = match (progress.kind, differing) {
         (JobKind::Check, 1..) => format!("; {differing} sectors do not agree with the others"),
+        (JobKind::Repair, 1..) => {
+            format!("; of {located} sectors that are known to be wrong {repaired} are repaired")
+        }
         _ => String::new(),
     };
     let counts = [
+        ("ambiguous", ambiguous),
         ("differing_sectors", differing),
         ("done_sectors", done),
+        ("located", located),
+        ("repaired", repaired),
         ("total_sectors", total),
         ("written_sectors", written),
     ];
     let message = format!("the {name} of {array} {how}{place}{found}");
-    Change::now(kind, message).with("end", word).ended(outcome, &counts)
+    let change = said_to_repair(Change::now(kind, message).with("end", word), progress.kind);
+    if progress.kind.is_check() {
+        return change.ended(outcome, &counts);
+    }
+    let counts: Vec<(&str, u64)> =
+        counts.into_iter().filter(|(name, _)| name.ends_with("_sectors")).collect();
+    change.ended(outcome, &counts)
 }
 
 /// One range that was lost.
@@ -259,6 +345,11 @@ mod tests {
             ("ResyncStarted", None, None),
             ("ResyncFinished", None, None),
             ("CheckStarted", None, None),
+            ("CorruptionLocated", Some(2), m1()),
+            ("CorruptionAmbiguous", None, None),
+            ("CheckFinished", None, None),
+            ("CheckStarted", None, None),
+            ("CorruptionRepaired", Some(2), m1()),
             ("CheckFinished", None, None),
             ("ArrayStopped", None, None),
         ];
@@ -310,6 +401,9 @@ mod tests {
             end: 96,
             differing: 3,
             written: 0,
+            located: 2,
+            repaired: 0,
+            ambiguous: 1,
             paused: false,
         };
         let over = |kind, end| ended(&JobProgress { kind, ..progress }, end, "tank");
@@ -332,6 +426,10 @@ mod tests {
             check.message,
             "the check of tank is over; 3 sectors do not agree with the others"
         );
+        assert_eq!(check.result.expect("a result").counts["located"], 2);
+        let repair = over(JobKind::Repair, JobEnd::Completed);
+        assert!(repair.message.starts_with("the repair of tank is over"), "{}", repair.message);
+        assert_eq!(repair.details["repair"], true.into());
         let begun = began(&progress, "tank");
         assert_eq!((begun.number("from_sectors"), begun.kind), (Some(8), Kind::CheckStarted));
         assert!(begun.message.ends_with("goes on at sector 8 of 96"), "{}", begun.message);

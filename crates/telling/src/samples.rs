@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use braid_geometry::{LogicalSector, Slot};
-use braid_runtime::{Answer, Asked, Cause, JobEnd, JobKind, JobProgress, MemberId, Notice};
+use braid_geometry::{LogicalSector, MemberSector, Slot};
+use braid_runtime::{
+    Answer, Asked, Candidates, Cause, Fate, Found, JobEnd, JobKind, JobProgress, MemberId, Notice,
+    RotKind,
+};
 
 use crate::event::{Change, Event, Identity, Moment, Outcome, Why};
 use crate::kind::{Kind, Percent};
@@ -29,7 +32,14 @@ pub(crate) fn notices() -> Vec<Notice> {
         end: 96,
         differing: 0,
         written: done,
+        located: 0,
+        repaired: 0,
+        ambiguous: 0,
         paused: false,
+    };
+    let rot = |kind, fate| {
+        let start = MemberSector(24);
+        Notice::Found(Found::Rot { member, slot, start, sectors: 8, kind, fate })
     };
     let began = |kind| Notice::JobBegan(progress(kind, 0));
     let ended = |kind| Notice::JobEnded { progress: progress(kind, 96), end: JobEnd::Completed };
@@ -48,7 +58,17 @@ pub(crate) fn notices() -> Vec<Notice> {
         began(JobKind::Resync),
         ended(JobKind::Resync),
         began(JobKind::Check),
+        rot(RotKind::Data(start), Fate::Left),
+        Notice::Found(Found::Ambiguous {
+            start: MemberSector(24),
+            sectors: 8,
+            array: None,
+            candidates: Candidates::new([slot, Slot(3)]),
+        }),
         ended(JobKind::Check),
+        began(JobKind::Repair),
+        rot(RotKind::Q, Fate::Repaired),
+        ended(JobKind::Repair),
         Notice::Recorded { events: 5 },
         Notice::Stopped { clean: true },
     ]

@@ -10,7 +10,9 @@ use braid_control::model::{
     VERSION,
 };
 
-use super::status::words::{Manner, down_to_a_tenth, progress_words, sectors_words};
+use super::status::words::{
+    Manner, down_to_a_tenth, found_words, progress_words, run_words, sectors_words,
+};
 use super::watching::{Look, Watched, watch};
 use super::{Globals, jobs};
 use crate::error::code::Code;
@@ -28,8 +30,11 @@ pub(crate) struct Args {
     /// Do not wait until it is over.
     #[arg(long)]
     detach: bool,
+    /// Write what is known to be wrong again, from the others; what is not known is left as it is.
+    #[arg(long)]
+    repair: bool,
     /// End the check that runs or waits.
-    #[arg(long, conflicts_with = "detach")]
+    #[arg(long, conflicts_with_all = ["detach", "repair"])]
     end: bool,
     /// Say what it would do, and do nothing.
     #[arg(short = 'n', long)]
@@ -38,7 +43,11 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let running = running::find(&args.array)?;
-    let request = if args.end { JobRequest::EndCheck } else { JobRequest::Check };
+    let request = match (args.end, args.repair) {
+        (true, _) => JobRequest::EndCheck,
+        (false, true) => JobRequest::Repair,
+        (false, false) => JobRequest::Check,
+    };
     let answer = jobs::ask(&running, request, args.dry_run)?;
     if args.end || args.detach || args.dry_run {
         jobs::tell(&answer, globals, || asked_words(&answer, &running));
@@ -91,16 +100,18 @@ fn line(array: &Array) -> String {
 fn asked_words(answer: &JobsAnswer, running: &Running) -> String {
     let (name, word) = (printable(&answer.name), running.word(&[]));
     let all = all_words(&running.array);
+    let repairs = answer.request == JobRequest::Repair;
+    let more = if repairs { ", and what is known to be wrong written again" } else { "" };
     match (answer.effect, answer.dry_run) {
         (JobEffect::Begins, true) => {
-            format!("would check {name}: {all} would be read and compared")
+            format!("would check {name}: {all} would be read and compared{more}")
         }
         (JobEffect::Begins, false) => {
             format!("{name} is being checked; wait for it with  braid wait {word} --for check")
         }
         (JobEffect::Waits, true) => {
             format!(
-                "would check {name} when the job before it is over: {all} would be read and compared"
+                "would check {name} when the job before it is over: {all} would be read and compared{more}"
             )
         }
         (JobEffect::Waits, false) => format!(
@@ -134,12 +145,36 @@ fn over(check: LastJob, running: &Running, globals: &Globals) -> Result<Exit, Cl
     let took = Duration::from_millis(check.took_ms);
     let result = match found {
         0 => "all of it agrees".to_owned(),
+        _ if check.found.is_repaired() => found_words(&check),
         found => format!("{} of redundancy do not agree with the rest", sectors_words(found)),
     };
     let (name, size) = (printable(&array.name), format_size(array.size_bytes));
     outln!("checked {name}: {size} in {}: {result}", took_words(took));
-    if found > 0 {
-        outln!("nothing was changed; what members hold is read as it is");
+    for run in &check.found.runs {
+        outln!("  {}", printable(&run_words(run)));
+    }
+    if check.found.more_runs > 0 {
+        outln!("  and {} more", check.found.more_runs);
+    }
+    if found > 0 && !check.found.is_repaired() {
+        let known = found_words(&check);
+        if !known.is_empty() {
+            outln!("{known}");
+        }
+    }
+    if check.found.located_sectors > check.found.repaired_sectors && !check.found.repairs {
+        outln!("have what is known to be wrong written again with  braid check {word} --repair");
+    }
+    let unread = check.written_sectors.saturating_sub(check.found.repaired_sectors);
+    match (check.written_sectors, unread) {
+        (0, _) if found > 0 => {
+            outln!("nothing was changed; what members hold is read as it is");
+        }
+        (1.., 1..) if !check.found.repairs => outln!(
+            "{} that could not be read were made from the others and written again",
+            sectors_words(unread)
+        ),
+        _ => {}
     }
     Ok(exit)
 }

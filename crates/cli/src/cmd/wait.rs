@@ -8,7 +8,9 @@ use std::time::Duration;
 use braid_control::model::{Array, Job, JobKind, JobState, SlotState, State};
 
 use super::Globals;
-use super::status::words::{Manner, doing_word, progress_words, sectors_words, state_word};
+use super::status::words::{
+    Manner, doing_word, found_words, progress_words, sectors_words, state_word,
+};
 use super::watching::{Look, Watched, watch};
 use crate::error::code::Code;
 use crate::error::{CliError, Exit, Risk};
@@ -168,6 +170,9 @@ fn checked(array: &Array, before: u64, manner: Manner) -> Seen {
         return under_way(array, first, manner);
     }
     match array.last_job(JobKind::Check).filter(|last| last.number > before) {
+        Some(last) if last.found.is_repaired() => {
+            Seen::So { is_well: false, text: format!("{name} was checked: {}", found_words(last)) }
+        }
         Some(last) if last.differing_sectors > 0 => {
             let found = sectors_words(last.differing_sectors);
             Seen::So { is_well: false, text: format!("{name} was checked: {found} do not agree") }

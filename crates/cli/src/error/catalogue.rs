@@ -57,7 +57,7 @@ impl FromStr for Code {
 }
 
 /// All of them, in the order of their numbers.
-pub(crate) const CATALOGUE: [Entry; 69] = [
+pub(crate) const CATALOGUE: [Entry; 70] = [
     // The command line.
     Entry {
         code: Code::Usage,
@@ -596,6 +596,14 @@ pub(crate) const CATALOGUE: [Entry; 69] = [
         explanation: "`braid top` writes over what it has written, which a file, a pipe or another program cannot show. \
                       `braid top --once` looks twice, prints that as text, or as JSON with `--json`, and ends; \
                       `braid status --watch` prints the state again and again.",
+    },
+    Entry {
+        code: Code::CheckRuns,
+        title: "a check runs that does not repair",
+        exit: Exit::Refused,
+        explanation: "A repair was asked for while a check without repair runs or waits, and there is one of them at a \
+                      time. Wait until it is over (`braid wait NAME --for check`) or end it (`braid check NAME --end`), \
+                      and ask again.",
     },
     Entry {
         code: Code::Interrupted,

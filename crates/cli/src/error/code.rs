@@ -145,6 +145,8 @@ pub(crate) enum Code {
     WaitedInVain = 86,
     /// There is no terminal.
     NoTerminal = 87,
+    /// A check runs that does not repair.
+    CheckRuns = 88,
     /// Interrupted.
     Interrupted = 90,
 }

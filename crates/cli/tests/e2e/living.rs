@@ -177,6 +177,97 @@ fn a_check_that_finds_something_says_so_until_another_finds_nothing() {
     served.stop();
 }
 
+/// Chunks of 64 KiB of other bytes, each in a row of its own and on another member; while it is served.
+#[test]
+fn a_check_names_the_member_that_is_rotten_and_a_repair_mends_it() {
+    const CHUNK: u64 = 64 * 1024;
+    let shape = Shape { members: 6, ..RAID_6 };
+    let array = Array::create(shape);
+    let examined = json(&array.braid(&["examine"], &array.members[..1]));
+    let offset = data_offset_bytes(&examined).unwrap_or_else(|| panic!("{examined}"));
+    let bytes = |seed: u64| -> Vec<u8> {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as u8
+        };
+        (0..CHUNK).map(|_| next()).collect()
+    };
+    let open = |slot: usize| {
+        let member = std::fs::OpenOptions::new().read(true).write(true).open(&array.members[slot]);
+        member.expect("a member")
+    };
+    let read = |slot: usize| {
+        let mut held = vec![0; 40 * CHUNK as usize];
+        open(slot).read_exact_at(&mut held, offset).expect("its data");
+        held
+    };
+    let right: Vec<Vec<u8>> = (0..6).map(read).collect();
+    let spoil = |slot: usize, row: u64| {
+        let garbage = bytes(row * 7 + slot as u64);
+        open(slot).write_all_at(&garbage, offset + row * CHUNK).expect("a member");
+    };
+    let served = array.serve();
+    // Every slot: as P, Q, data, data, P, Q.
+    let rotten: Vec<(usize, u64)> = (0..6).zip([5, 11, 13, 18, 19, 25]).collect();
+    rotten.iter().for_each(|&(slot, row)| spoil(slot, row));
+    let ran = array.braid(&["check", "tank"], &[]);
+    let checked = json(&ran);
+    check("Checked", &checked);
+    assert_eq!(ran.status.code(), Some(3), "{ran:?}");
+    let found = &checked["check"]["found"];
+    assert_eq!((&found["located_sectors"], &found["repaired_sectors"]), (&768.into(), &0.into()));
+    let runs = found["runs"].as_array().expect("a list");
+    let places: Vec<(u64, u64, u64)> = runs
+        .iter()
+        .map(|run| {
+            let number = |name: &str| run[name].as_u64().unwrap_or_else(|| panic!("{name}: {run}"));
+            assert_eq!(run["array_offset_bytes"].is_u64(), run["kind"] == "data", "{run}");
+            (number("slot"), number("member_offset_bytes"), number("length_bytes"))
+        })
+        .collect();
+    let expected: Vec<(u64, u64, u64)> =
+        rotten.iter().map(|&(slot, row)| (slot as u64, row * CHUNK, CHUNK)).collect();
+    assert_eq!(places, expected);
+    let text = said(&array, &["status", "-x"]).stdout;
+    assert!(text.contains("braid check tank --repair"), "{text}");
+    let repaired = said(&array, &["check", "tank", "--repair"]);
+    assert_eq!(repaired.status.code(), Some(3), "what was found was found: {repaired:?}");
+    for part in ["768 sectors (384 KiB) were wrong, and are repaired", "of P at", ": repaired"] {
+        assert!(repaired.stdout.contains(part), "{part}: {repaired:?}");
+    }
+    assert_eq!(said(&array, &["check", "tank"]).status.code(), Some(0));
+    assert_eq!(said(&array, &["status", "-x"]).stdout, "tank is healthy\n");
+    for (slot, right) in right.iter().enumerate() {
+        assert!(read(slot) == *right, "slot {slot} holds what it held");
+    }
+    let kinds = array.braid(&["history", "tank"], &[]).stdout;
+    assert!(kinds.contains("CorruptionLocated") && kinds.contains("CorruptionRepaired"), "{kinds}");
+    // Two of one row: nobody can say which.
+    [1, 4].into_iter().for_each(|slot| spoil(slot, 9));
+    let ran = array.braid(&["check", "tank", "--repair"], &[]);
+    let found = &json(&ran)["check"]["found"];
+    assert_eq!((ran.status.code(), &found["ambiguous_sectors"]), (Some(3), &128.into()), "{ran:?}");
+    assert_eq!((&found["located_sectors"], &found["runs"][0]["slot"]), (&0.into(), &Value::Null));
+    assert_eq!(found["runs"][0]["candidate_slots"].as_array().map(Vec::len), Some(6));
+    assert!(read(1)[9 * CHUNK as usize..][..CHUNK as usize] == bytes(9 * 7 + 1), "left as it is");
+    served.stop();
+}
+
+/// Wherever it stands in what `examine` says.
+fn data_offset_bytes(value: &Value) -> Option<u64> {
+    match value {
+        Value::Object(fields) => {
+            let here = fields.get("data_offset_bytes").and_then(Value::as_u64);
+            here.or_else(|| fields.values().find_map(data_offset_bytes))
+        }
+        Value::Array(items) => items.iter().find_map(data_offset_bytes),
+        _ => None,
+    }
+}
+
 fn spawn_check(array: &Array) -> Child {
     let words = array.command_line(&["check", "tank"], &[])[1..].to_vec();
     let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));

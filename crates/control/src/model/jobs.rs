@@ -16,7 +16,8 @@ pub enum JobKind {
     Resync,
     /// Makes what a member that came is to hold.
     Recovery,
-    /// Reads everything and counts where redundancy does not agree; changes nothing.
+    /// Reads everything and says where redundancy does not agree, and which member is wrong where that can be known. One that
+    /// repairs is a check, too: [`Found::repairs`].
     Check,
 }
 
@@ -67,6 +68,109 @@ pub struct Job {
     pub differing_sectors: u64,
     /// Sectors of 512 bytes that it has written to members, so far.
     pub written_sectors: u64,
+    /// Of a check: what it has found so far.
+    #[serde(default)]
+    pub found: Found,
+}
+
+/// What a check has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Found {
+    /// It writes what is known to be wrong again, from the others.
+    pub repairs: bool,
+    /// Sectors of 512 bytes that are wrong, and it is known of which member.
+    pub located_sectors: u64,
+    /// Of these, sectors that were written again, read again, and agree with the others.
+    pub repaired_sectors: u64,
+    /// Sectors of each member among which something is wrong, and it is not known in which. They are left as they are.
+    pub ambiguous_sectors: u64,
+    /// What was found, run by run, as far as it is kept.
+    pub runs: Vec<FoundRun>,
+    /// Runs that were found and are not in the list.
+    pub more_runs: u64,
+}
+
+impl Found {
+    /// All that was found has been repaired.
+    #[must_use]
+    pub const fn is_repaired(&self) -> bool {
+        self.located_sectors > 0
+            && self.repaired_sectors == self.located_sectors
+            && self.ambiguous_sectors == 0
+    }
+}
+
+/// A run of sectors in which something is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FoundRun {
+    /// What it is.
+    pub kind: FoundKind,
+    /// The slot whose member is wrong; null if that is not known.
+    pub slot: Option<u16>,
+    /// That member, by its path; null if that is not known.
+    pub member: Option<String>,
+    /// Slots of which some are wrong, where it is not known which; the first sixteen if there are more.
+    pub candidate_slots: Vec<u16>,
+    /// Where it begins on the member, or on each of the candidates: bytes from where the array's data begins there (`data
+    /// offset` of `braid examine`).
+    pub member_offset_bytes: u64,
+    /// Where it begins in the array; null for parity, and where it is not known what is wrong.
+    pub array_offset_bytes: Option<u64>,
+    /// How long it is.
+    pub length_bytes: u64,
+    /// What was done about it.
+    pub fate: FoundFate,
+}
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FoundKind {
+    /// Data, or a copy of it.
+    Data,
+    /// The first parity.
+    P,
+    /// The second parity.
+    Q,
+    /// Something; it is not known what.
+    Unknown,
+}
+
+impl FoundKind {
+    /// The word in JSON.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::P => "p",
+            Self::Q => "q",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// What was done about what is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FoundFate {
+    /// Nothing.
+    Left,
+    /// It was written again; that it is right now could not be seen.
+    Unverified,
+    /// It was written again, read again, and agrees with the others.
+    Repaired,
+}
+
+impl FoundFate {
+    /// The word in JSON.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Left => "left",
+            Self::Unverified => "unverified",
+            Self::Repaired => "repaired",
+        }
+    }
 }
 
 /// How a job gives way to clients.
@@ -158,6 +262,9 @@ pub struct LastJob {
     pub differing_sectors: u64,
     /// Sectors of 512 bytes that it wrote to members.
     pub written_sectors: u64,
+    /// Of a check: what it found.
+    #[serde(default)]
+    pub found: Found,
 }
 
 /// What may be asked of jobs.
@@ -166,7 +273,9 @@ pub struct LastJob {
 pub enum JobRequest {
     /// Check all of it, once no other job is left.
     Check,
-    /// End the check that runs or waits.
+    /// The same, and write what is known to be wrong again, from the others.
+    Repair,
+    /// End the check that runs or waits, one that repairs, too.
     EndCheck,
     /// No job is to begin or go on until jobs are resumed.
     Pause,

@@ -15,8 +15,8 @@ mod top;
 pub use array::{Advice, Array, Clients, Failure, Role, Server, Slot, SlotState, Spread, State};
 pub use elevators::{ElevatorRow, Elevators, SliceRow};
 pub use jobs::{
-    Checked, Job, JobEffect, JobKind, JobPace, JobRequest, JobResult, JobState, JobsAnswer,
-    JobsWanted, LastJob, PacePhase,
+    Checked, Found, FoundFate, FoundKind, FoundRun, Job, JobEffect, JobKind, JobPace, JobRequest,
+    JobResult, JobState, JobsAnswer, JobsWanted, LastJob, PacePhase,
 };
 pub use members::{MemberChanged, MemberEffect, MemberRequest, MembersAnswer, MembersWanted};
 pub use problem::{Problem, ProblemRemedy, RemedyRisk};

@@ -30,6 +30,8 @@ pub fn tell() {
     braid_hooks::steady();
     // Where bugs are planted, the one that chance meets in one of ten thousand worlds.
     #[cfg(braid_hooks)]
+    crate::work_tests::repair::tell();
+    #[cfg(braid_hooks)]
     (0..20).for_each(tests::replaced_while_a_flush_waits);
     for seed in 0..24 {
         [false, true].into_iter().for_each(|is_logged| two_copies_one_story(seed, is_logged));

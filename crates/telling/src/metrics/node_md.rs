@@ -35,7 +35,7 @@ pub(super) fn encode(snapshots: &[Snapshot], families: &mut Families<'_>) -> Res
             State::Stopped | State::Failed => "inactive",
             State::Rebuilding => "recovering",
             _ if one.is_doing(JobKind::Resync) => "resync",
-            _ if one.is_doing(JobKind::Check) => "check",
+            _ if one.is_doing(JobKind::Check) || one.is_doing(JobKind::Repair) => "check",
             State::Ok | State::Degraded | State::ReadOnly => "active",
         };
         STATES.map(|state| (state, u64::from(state == now))).to_vec()

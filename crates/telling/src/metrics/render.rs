@@ -338,6 +338,7 @@ const fn kind(kind: JobKind) -> &'static str {
         JobKind::Resync => "resync",
         JobKind::Recovery => "recovery",
         JobKind::Check => "check",
+        JobKind::Repair => "repair",
     }
 }
 

@@ -169,7 +169,18 @@ fn the_gravest_state_is_told() {
 
 fn job(kind: JobKind) -> JobProgress {
     let (from, done, end) = (0, 1024, 4096);
-    JobProgress { kind, from, done, end, differing: 8, written: 0, paused: true }
+    JobProgress {
+        kind,
+        from,
+        done,
+        end,
+        differing: 8,
+        written: 0,
+        located: 0,
+        repaired: 0,
+        ambiguous: 0,
+        paused: true,
+    }
 }
 
 #[test]

@@ -95,7 +95,8 @@ impl Health {
                 happened.gone.remove(&slot.0);
                 happened.seats.insert(slot.0, member);
             }
-            Notice::JobBegan(_)
+            Notice::Found(_)
+            | Notice::JobBegan(_)
             | Notice::JobEnded { .. }
             | Notice::Recorded { .. }
             | Notice::Stopped { .. } => {}

@@ -9,7 +9,7 @@ mod words;
 pub(super) use board::{Board, Sampler, Told};
 pub(super) use kept::{Kept, path_of};
 pub(super) use schedule::{Due, Schedule};
-pub(super) use words::{began, ended, facts, pace, result};
+pub(super) use words::{began, ended, facts, pace, result, run};
 
 /// Whether jobs may run: `--jobs`, and the setting of that name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

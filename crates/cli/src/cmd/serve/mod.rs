@@ -399,7 +399,7 @@ fn open(
         Notice::Recorded { .. } => notifier.notify(),
         _ => {
             health.note(&notice, |member| watcher.label(member));
-            board.note(&notice);
+            board.note(&notice, |member| watcher.label(member));
             watcher.notice(&notice);
             tell(&notice);
         }

@@ -21,6 +21,7 @@ use super::assemble::{Ready, is_well};
 use super::jobs;
 use super::lost::{Line, LostRanges};
 use crate::cmd::Globals;
+use crate::cmd::status::words::run_words;
 use crate::error::CliError;
 use crate::output::colour::{Paint, Style};
 use crate::output::printable::printable;
@@ -265,6 +266,14 @@ impl Reporter {
                 (true, text) => errln!("{text}"),
                 (false, text) => self.say(Style::Warning, &text),
             },
+            Notice::Found(found) => {
+                let run = jobs::run(found, |member| label(member).to_owned());
+                if self.json {
+                    let facts = serde_json::to_value(&run).expect("it is made of text and numbers");
+                    return self.event("found", &facts);
+                }
+                self.say(Style::Warning, &format!("{}: {}", self.name, run_words(&run)));
+            }
             Notice::SpareTaken { member, slot } => {
                 let label = label(*member);
                 if self.json {

@@ -7,7 +7,8 @@ use braid_control::model::{
 };
 
 use super::words::{
-    Manner, can_lose_words, doing_word, down_to_a_tenth, level_word, progress_words, sectors_words,
+    Manner, can_lose_words, doing_word, down_to_a_tenth, found_words, level_word, progress_words,
+    sectors_words,
 };
 use crate::output::shell::shell_word;
 use crate::output::size::format_size;
@@ -260,7 +261,22 @@ fn dirty(array: &Array, word: &str, manner: Manner) -> Option<Advice> {
 fn found(array: &Array, word: &str) -> Option<Advice> {
     let last = array.last_job(JobKind::Check)?;
     // One that runs now will say whether it is still so.
-    let is_so = last.differing_sectors > 0 && array.job(JobKind::Check).is_none();
+    let is_so = last.differing_sectors > 0
+        && !last.found.is_repaired()
+        && array.job(JobKind::Check).is_none();
+    if is_so && last.found.located_sectors > last.found.repaired_sectors {
+        return Some(Advice {
+            problem: format!(
+                "{} did not agree when it was checked at {}: {}",
+                sectors_words(last.differing_sectors),
+                clock(&last.ended),
+                found_words(last)
+            ),
+            now: "what members hold is read as it is".into(),
+            what: "have what is known to be wrong written again, from the others:".into(),
+            command: Some(format!("braid check {word} --repair")),
+        });
+    }
     is_so.then(|| Advice {
         problem: format!(
             "{} of redundancy did not agree with the rest when it was checked at {}",

@@ -4,8 +4,8 @@ use braid_control::model::{Array, JobKind, JobResult, JobState, Slot, SlotState,
 
 use super::advice::{advice, clock};
 use super::words::{
-    Manner, can_lose_words, down_to_a_tenth, is_redundant, level_word, progress_words,
-    sectors_words, silent_word, state_word,
+    Manner, can_lose_words, down_to_a_tenth, found_words, is_redundant, level_word, progress_words,
+    run_words, sectors_words, silent_word, state_word,
 };
 use crate::output::colour::{Paint, Style};
 use crate::output::printable::printable;
@@ -13,6 +13,9 @@ use crate::output::size::format_size;
 use crate::output::table::{Align, Table};
 use crate::output::utc::rfc3339_utc;
 use crate::running::Silent;
+
+/// So many runs that the last check found are shown; `--json` has more.
+const RUNS_SHOWN: usize = 5;
 
 /// An array that a person calls `word`.
 pub(super) fn array(array: &Array, word: &str, paint: Paint, manner: Manner) -> String {
@@ -30,6 +33,11 @@ pub(super) fn array(array: &Array, word: &str, paint: Paint, manner: Manner) -> 
     }
     if let Some(words) = check(array, word, manner) {
         line("check", &words);
+        let runs = array.last_job(JobKind::Check).map(|last| &last.found.runs);
+        let is_over = array.job(JobKind::Check).is_none();
+        for run in runs.into_iter().flatten().filter(|_| is_over).take(RUNS_SHOWN) {
+            line("", &run_words(run));
+        }
     }
     line("layout", &shape(array));
     let clients = &array.clients;
@@ -89,7 +97,14 @@ fn check(array: &Array, word: &str, manner: Manner) -> Option<String> {
     let at = last.ended.replace('T', " ").replace('Z', " UTC");
     let words = match (last.result, last.differing_sectors) {
         (JobResult::Completed, 0) => format!("{at}: all of it agrees"),
-        (JobResult::Completed, found) => format!("{at}: {} do not agree", sectors_words(found)),
+        (JobResult::Completed, _) if last.found.is_repaired() => {
+            format!("{at}: {}", found_words(last))
+        }
+        (JobResult::Completed, found) => {
+            let known = found_words(last);
+            let known = if known.is_empty() { known } else { format!("; {known}") };
+            format!("{at}: {} do not agree{known}", sectors_words(found))
+        }
         (_, found) => format!(
             "{at}: ended at {:.1} %, {} found not to agree until then",
             down_to_a_tenth(share(last.done_bytes, last.total_bytes)),

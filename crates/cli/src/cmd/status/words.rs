@@ -1,6 +1,8 @@
 //! Words about arrays that several verbs use.
 
-use braid_control::model::{Array, Job, JobKind, JobState, State};
+use braid_control::model::{
+    Array, Found, FoundFate, FoundKind, FoundRun, Job, JobKind, JobState, LastJob, State,
+};
 use braid_geometry::SECTOR_BYTES;
 use braid_pace::Left;
 
@@ -66,6 +68,52 @@ pub(crate) fn doing_word(kind: JobKind) -> &'static str {
 pub(crate) fn sectors_words(sectors: u64) -> String {
     let word = if sectors == 1 { "sector" } else { "sectors" };
     format!("{sectors} {word} ({})", format_size(sectors * SECTOR_BYTES))
+}
+
+/// A run that a check has found: `64 KiB of data at 2 MiB of /dev/sdc (slot 2), at 10 MiB of the array: repaired`.
+pub(crate) fn run_words(run: &FoundRun) -> String {
+    let (length, at) = (format_size(run.length_bytes), format_size(run.member_offset_bytes));
+    let array = run.array_offset_bytes.map(|at| format!(", at {} of the array", format_size(at)));
+    let array = array.unwrap_or_default();
+    let Some(member) = &run.member else {
+        let slots: Vec<String> = run.candidate_slots.iter().map(ToString::to_string).collect();
+        let slots = slots.join(", ");
+        return format!(
+            "{length} at {at} of the members' data{array}: any of slots {slots} may be wrong; left as it is"
+        );
+    };
+    let what = match run.kind {
+        FoundKind::P => "P",
+        FoundKind::Q => "Q",
+        FoundKind::Data | FoundKind::Unknown => "data",
+    };
+    let fate = match run.fate {
+        FoundFate::Left => "left as it is",
+        FoundFate::Unverified => "written again, and not seen to be right since",
+        FoundFate::Repaired => "repaired",
+    };
+    let slot = run.slot.map(|slot| format!(" (slot {slot})")).unwrap_or_default();
+    format!("{length} of {what} at {at} of the data of {member}{slot}{array}: {fate}")
+}
+
+/// What a check that found something has come to: `128 sectors (64 KiB) were wrong, all are repaired`.
+pub(crate) fn found_words(last: &LastJob) -> String {
+    let Found { located_sectors, repaired_sectors, ambiguous_sectors, repairs, .. } = last.found;
+    let mut parts = Vec::new();
+    let located = sectors_words(located_sectors);
+    if repairs && located_sectors > 0 && located_sectors == repaired_sectors {
+        parts.push(format!("{located} were wrong, and are repaired"));
+    } else if repairs && located_sectors > 0 {
+        let left = sectors_words(located_sectors - repaired_sectors);
+        parts.push(format!("{located} were wrong, of which {left} could not be repaired"));
+    } else if located_sectors > 0 {
+        parts.push(format!("{located} are wrong, and their members are known"));
+    }
+    if ambiguous_sectors > 0 {
+        let ambiguous = sectors_words(ambiguous_sectors);
+        parts.push(format!("in {ambiguous} of the members what is wrong cannot be told"));
+    }
+    parts.join("; ")
 }
 
 /// Whether the level keeps more than one copy, or parity.

@@ -452,9 +452,7 @@ impl Jobs {
                 JobEnd::Interrupted
             }
             Some(end) => end,
-            None if is_over && (job.is_saved_whole || job.kind.is_check()) => {
-                JobEnd::Completed
-            }
+            None if is_over && (job.is_saved_whole || job.kind.is_check()) => JobEnd::Completed,
             None => JobEnd::Interrupted,
         };
         match end {

@@ -13,9 +13,7 @@ use super::super::plan::{Need, Plan, Recovery, StripeFacts, plan, plan_rest, pla
 use super::super::solve::{Blocks, by_exponent, solve};
 use super::check::Parity;
 use super::decide::{Action, Facts, Phase, Rest, decide};
-use super::machine::{
-    Around, Column, Origin, Outcome, Read, Reconstruct, Waits, Want, WorkState,
-};
+use super::machine::{Around, Column, Origin, Outcome, Read, Reconstruct, Waits, Want, WorkState};
 use crate::array::{ArrayView, MemberView};
 use crate::buffer::Buffer;
 use crate::computation::{Computation, ComputationId, Step};

@@ -205,7 +205,8 @@ impl Read {
         let sets = self.work.targets.iter().filter(|(slot, _)| !is_parity(*slot));
         let set = sets.fold(SectorSet::EMPTY, |set, (_, one)| set.union(*one));
         if !set.is_empty() {
-            self.work.targets = [Some(p), q].into_iter().flatten().map(|slot| (slot, set)).collect();
+            self.work.targets =
+                [Some(p), q].into_iter().flatten().map(|slot| (slot, set)).collect();
         }
     }
 

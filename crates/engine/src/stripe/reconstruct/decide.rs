@@ -132,14 +132,8 @@ mod tests {
     fn all_facts() -> impl Iterator<Item = Facts> {
         let needs = [Need::Nothing, Need::Reads, Need::Less, Need::Impossible];
         let phases = [Phase::Fill, Phase::Compute, Phase::Write, Phase::Repair];
-        let rests = [
-            Rest::Nothing,
-            Rest::Parity,
-            Rest::Columns,
-            Rest::Behind,
-            Rest::Writes,
-            Rest::Look,
-        ];
+        let rests =
+            [Rest::Nothing, Rest::Parity, Rest::Columns, Rest::Behind, Rest::Writes, Rest::Look];
         let cases = phases.into_iter().flat_map(move |phase| needs.map(|need| (phase, need)));
         let cases = cases.flat_map(move |(phase, need)| rests.map(|rest| (phase, need, rest)));
         cases.flat_map(|(phase, need, rest)| {

@@ -20,6 +20,7 @@ mod flushes;
 mod healthy;
 mod jobs;
 mod limits;
+mod rot;
 mod slow;
 mod superblocks;
 

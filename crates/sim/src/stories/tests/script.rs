@@ -11,6 +11,8 @@
 //!
 //! Besides what every world checks, each step checks I3 and I5 as they are written ([`Script::check_told`]).
 
+use std::collections::BTreeSet;
+
 use braid_engine::array::{JobRequest, MemberId, Notice};
 use braid_engine::cause::Asked;
 use braid_engine::effect::FaultKind;
@@ -65,12 +67,16 @@ pub(super) struct Script {
     set_aside: Vec<Event>,
     /// Redundancy agreed when the story began.
     was_clean: bool,
+    /// Sectors of disks that hold what nobody wrote: a repair changes them, whatever superblocks say.
+    rotten: BTreeSet<(usize, u64)>,
 }
 
 impl Script {
     pub(super) fn new(world: World, random: Random) -> Self {
         let was_clean = !world.standing().is_dirty;
-        Self { world, random, is_held: Box::new(|_| false), set_aside: Vec::new(), was_clean }
+        let (is_held, set_aside, rotten) =
+            (Box::new(|_: &Event| false), Vec::new(), BTreeSet::new());
+        Self { world, random, is_held, set_aside, was_clean, rotten }
     }
 
     /// These events do not happen until [`Self::release`], or until others are held instead.
@@ -364,6 +370,21 @@ impl Script {
         self.world.trust();
     }
 
+    /// Other bytes in a chunk, which nobody wrote; what it held.
+    pub(super) fn rots(
+        &mut self,
+        disk: usize,
+        (sector, sectors): (u64, u64),
+        error: impl Fn(&mut Random) -> u8,
+    ) -> Vec<u8> {
+        let start = self.world.taint.data_offset + sector;
+        let held = self.world.disks[disk].seen[bytes(start, sectors)].to_vec();
+        let rotten: Vec<u8> = held.iter().map(|byte| byte ^ error(&mut self.random)).collect();
+        self.world.disks[disk].put(start, &rotten, true);
+        self.rotten.extend((start..start + sectors).map(|sector| (disk, sector)));
+        held
+    }
+
     /// A sector of a disk's data area cannot be read until it is written.
     pub(super) fn bad_sector(&mut self, disk: usize, sector: u64) {
         self.befall(disk, self.bad_at(sector));
@@ -564,9 +585,12 @@ impl Script {
             let (data, _) = self.world.bytes_to_write(shard, &io);
             let promised =
                 self.recovered_end(disk).saturating_sub(start).min(u64::from(io.sectors));
-            let seen = &self.world.disks[disk].seen[bytes(start, promised)];
+            let seen = self.world.disks[disk].seen[bytes(start, promised)].chunks_exact(SECTOR);
+            let is_same = |(sector, (held, new)): (u64, (&[u8], &[u8]))| {
+                held == new || self.rotten.contains(&(disk, sector))
+            };
             assert!(
-                seen == &data[..bytes(0, promised).end],
+                (start..).zip(seen.zip(data.chunks_exact(SECTOR))).all(is_same),
                 "{io:?} is under way and a superblock says clean"
             );
         }

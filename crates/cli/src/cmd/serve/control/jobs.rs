@@ -32,6 +32,8 @@ pub(super) enum Not {
     Whole,
     /// Jobs are paused.
     GoingOn,
+    /// A check that does not repair runs or waits.
+    Unchecked,
     /// This one has to be over first, and could not be finished.
     Finished(JobKind),
 }
@@ -40,6 +42,7 @@ pub(super) enum Not {
 pub(super) fn handed_on(request: JobRequest) -> runtime::JobRequest {
     match request {
         JobRequest::Check => runtime::JobRequest::Check,
+        JobRequest::Repair => runtime::JobRequest::Repair,
         JobRequest::EndCheck => runtime::JobRequest::EndCheck,
         JobRequest::Pause => runtime::JobRequest::Pause,
         JobRequest::Resume => runtime::JobRequest::Resume,
@@ -64,17 +67,29 @@ pub(super) fn decide(ground: Ground, told: &Told, request: JobRequest) -> Result
         JobRequest::Resume => Ok(JobEffect::Nothing),
         JobRequest::EndCheck if check.is_some() => Ok(JobEffect::Ends),
         JobRequest::EndCheck => Ok(JobEffect::Nothing),
-        JobRequest::Check if ground.has_failed => Err(Not::Alive),
-        JobRequest::Check if ground.missing_count > 0 => Err(Not::Whole),
-        JobRequest::Check if refused.is_some() => {
-            Err(Not::Finished(refused.expect("asked just now")))
-        }
-        JobRequest::Check if told.is_paused => Err(Not::GoingOn),
-        JobRequest::Check if check.is_some() => Ok(JobEffect::Nothing),
-        JobRequest::Check if ground.is_dirty || ground.is_recovering || is_busy(&told.jobs) => {
-            Ok(JobEffect::Waits)
-        }
-        JobRequest::Check => Ok(JobEffect::Begins),
+        JobRequest::Check | JobRequest::Repair => begun(ground, told, (check, request), refused),
+    }
+}
+
+/// What comes of a check or a repair.
+fn begun(
+    ground: Ground,
+    told: &Told,
+    (check, request): (Option<&Job>, JobRequest),
+    refused: Option<JobKind>,
+) -> Result<JobEffect, Not> {
+    let repairs = request == JobRequest::Repair;
+    let will_wait = ground.is_dirty || ground.is_recovering || is_busy(&told.jobs);
+    match (refused, check) {
+        _ if ground.has_failed => Err(Not::Alive),
+        _ if ground.missing_count > 0 => Err(Not::Whole),
+        (Some(kind), _) => Err(Not::Finished(kind)),
+        _ if told.is_paused => Err(Not::GoingOn),
+        // Who waits for it would hear that it was interrupted.
+        (None, Some(check)) if repairs && !check.found.repairs => Err(Not::Unchecked),
+        (None, Some(_)) => Ok(JobEffect::Nothing),
+        (None, None) if will_wait => Ok(JobEffect::Waits),
+        (None, None) => Ok(JobEffect::Begins),
     }
 }
 
@@ -97,6 +112,7 @@ fn refused(ground: Ground, told: &Told) -> Option<JobKind> {
 pub(super) fn refusal(not: Not, request: JobRequest, name: &str, word: &str) -> CliError {
     let asked = match request {
         JobRequest::Check => format!("{name} cannot be checked"),
+        JobRequest::Repair => format!("{name} cannot be repaired"),
         JobRequest::EndCheck => format!("{name} has no check that could be ended"),
         JobRequest::Pause => format!("{name} has no jobs that could be paused"),
         JobRequest::Resume => format!("{name} has no jobs that could go on"),
@@ -126,6 +142,11 @@ pub(super) fn refusal(not: Not, request: JobRequest, name: &str, word: &str) -> 
             let resume = ("Have jobs go on", format!("braid resume {word}"));
             (new(Code::JobsPaused, why), Risk::Change, resume)
         }
+        Not::Unchecked => {
+            let why = "a check runs or waits that does not repair, and there is one at a time";
+            let wait = ("Wait until it is over", format!("braid wait {word} --for check"));
+            (new(Code::CheckRuns, why), Risk::Look, wait)
+        }
         Not::Finished(kind) => {
             let why =
                 format!("its {} has to be over first, and could not be finished", kind.word());
@@ -139,7 +160,7 @@ pub(super) fn refusal(not: Not, request: JobRequest, name: &str, word: &str) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use braid_control::model::{JobResult, LastJob};
+    use braid_control::model::{Found, JobResult, LastJob};
 
     const WHOLE: Ground = Ground {
         is_redundant: true,
@@ -162,6 +183,7 @@ mod tests {
             seconds_left: None,
             differing_sectors: 0,
             written_sectors: 0,
+            found: Found::default(),
         };
         let last = |kind: JobKind| LastJob {
             number: 1,
@@ -175,6 +197,7 @@ mod tests {
             total_bytes: 1,
             differing_sectors: 0,
             written_sectors: 0,
+            found: Found::default(),
         };
         let last = refused.into_iter().map(last).collect();
         Told { jobs: jobs.iter().map(job).collect(), last, is_paused }
@@ -188,6 +211,8 @@ mod tests {
         let idle = told(&[], None, false);
         let paused = told(&[], None, true);
         let checking = told(&[(Check, Running)], None, false);
+        let mut repairing = checking.clone();
+        repairing.jobs[0].found.repairs = true;
         let busy = told(&[(Recovery, Running)], None, false);
         let behind = told(&[(Recovery, Running), (Check, Waiting)], None, false);
         let refused = told(&[], Some(Resync), false);
@@ -197,6 +222,11 @@ mod tests {
         for (ground, told, request, expected) in [
             (WHOLE, &idle, Ask::Check, Ok(JobEffect::Begins)),
             (WHOLE, &checking, Ask::Check, Ok(JobEffect::Nothing)),
+            (WHOLE, &idle, Ask::Repair, Ok(JobEffect::Begins)),
+            (WHOLE, &checking, Ask::Repair, Err(Not::Unchecked)),
+            (WHOLE, &repairing, Ask::Repair, Ok(JobEffect::Nothing)),
+            (WHOLE, &repairing, Ask::Check, Ok(JobEffect::Nothing)),
+            (degraded, &idle, Ask::Repair, Err(Not::Whole)),
             (recovering, &busy, Ask::Check, Ok(JobEffect::Waits)),
             (recovering, &behind, Ask::Check, Ok(JobEffect::Nothing)),
             (dirty, &idle, Ask::Check, Ok(JobEffect::Waits)),

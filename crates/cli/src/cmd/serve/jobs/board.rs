@@ -21,18 +21,23 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use braid_control::model::{Job, JobKind, JobState, LastJob};
+use braid_control::model::{Found, FoundRun, Job, JobKind, JobState, LastJob};
+use braid_engine::array::MemberId;
 use braid_geometry::SECTOR_BYTES;
 use braid_pace::{Left, Progress};
 use braid_runtime::{JobEnd, JobProgress, JobRequest, Notice, Volume};
 
 use super::kept::Kept;
 use super::schedule::{Due, Schedule};
-use super::words::{model_kind, result};
+use super::words::{model_kind, result, run};
+use crate::cmd::serve::health::absolute;
 use crate::output::utc::{now_seconds, rfc3339_utc};
 
 /// How often a job is looked at: its pace is known after a second.
 const SAMPLE_EVERY: Duration = Duration::from_millis(250);
+
+/// So many runs that a check finds are kept; neighbours are joined. More are counted.
+const RUNS_MAX: usize = 100;
 
 /// See the module.
 #[derive(Debug)]
@@ -48,7 +53,8 @@ pub(crate) struct Board {
 #[derive(Debug, Default)]
 struct Noted {
     is_paused: bool,
-    is_check_wanted: bool,
+    /// A check is wanted: whether it is to repair.
+    wanted: Option<bool>,
     /// The check was interrupted, and the engine does not know yet that it is over.
     is_check_cut: bool,
     under_way: Option<UnderWay>,
@@ -70,6 +76,8 @@ struct UnderWay {
     began: String,
     began_at: Instant,
     pace: Progress,
+    runs: Vec<FoundRun>,
+    more_runs: u64,
 }
 
 /// What of jobs is so at one moment.
@@ -143,9 +151,12 @@ impl Board {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Takes a notice in.
-    pub(crate) fn note(&self, notice: &Notice) {
+    /// Takes a notice in; `label` says what a member is called.
+    pub(crate) fn note<'a>(&self, notice: &Notice, label: impl Fn(MemberId) -> &'a str) {
         match notice {
+            Notice::Found(found) => {
+                self.noted().found(run(found, |member| absolute(label(member))));
+            }
             Notice::JobBegan(progress) => {
                 self.noted().see(progress, self.now_ns());
                 self.changed.notify_all();
@@ -245,6 +256,8 @@ impl Noted {
                 began: rfc3339_utc(now_seconds()),
                 began_at: Instant::now(),
                 pace: Progress::new(now_ns, from_bytes, total_bytes),
+                runs: Vec::new(),
+                more_runs: 0,
             });
         }
         let under_way = self.under_way.as_mut().expect("one was made");
@@ -259,12 +272,13 @@ impl Noted {
         self.ended_count += 1;
         let kind = under_way.kind;
         if kind == JobKind::Check {
-            let was_wanted = std::mem::take(&mut self.is_check_wanted);
-            self.is_check_cut = was_wanted && end == JobEnd::Interrupted;
+            let was_wanted = self.wanted.take();
+            self.is_check_cut = was_wanted.is_some() && end == JobEnd::Interrupted;
             if !self.is_check_cut {
                 self.schedule.note_over(now_seconds());
             }
         }
+        let found = under_way.found(job);
         let took = under_way.began_at.elapsed().as_millis();
         let last = LastJob {
             number: self.ended_count,
@@ -278,6 +292,7 @@ impl Noted {
             total_bytes: under_way.total_bytes,
             differing_sectors: job.differing,
             written_sectors: job.written,
+            found,
         };
         self.last.insert(kind, last);
         self.is_unsaved = true;
@@ -285,8 +300,9 @@ impl Noted {
 
     fn wish(&mut self, request: JobRequest) {
         match request {
-            JobRequest::Check => self.is_check_wanted = true,
-            JobRequest::EndCheck => self.is_check_wanted = false,
+            JobRequest::Check => self.wanted = Some(false),
+            JobRequest::Repair => self.wanted = Some(true),
+            JobRequest::EndCheck => self.wanted = None,
             JobRequest::Pause => self.is_paused = true,
             JobRequest::Resume => self.is_paused = false,
         }
@@ -295,8 +311,8 @@ impl Noted {
     fn told(&mut self, job: Option<&JobProgress>, now_ns: u64) -> Told {
         let mut jobs: Vec<Job> = job.map(|job| self.job(job, now_ns)).into_iter().collect();
         let is_there = jobs.iter().any(|job| job.kind == JobKind::Check);
-        if self.is_check_wanted && !is_there {
-            jobs.push(waiting_check());
+        if let Some(repairs) = self.wanted.filter(|_| !is_there) {
+            jobs.push(waiting_check(repairs));
         }
         Told { jobs, last: self.last.values().cloned().collect(), is_paused: self.is_paused }
     }
@@ -323,12 +339,64 @@ impl Noted {
             seconds_left: seconds_left.filter(|_| !is_paused),
             differing_sectors: job.differing,
             written_sectors: job.written,
+            found: under_way.found(job),
+        }
+    }
+
+    /// The check that is there has found something.
+    fn found(&mut self, run: FoundRun) {
+        let Some(under_way) = &mut self.under_way else { return };
+        if under_way.runs.iter_mut().any(|one| join(one, &run)) {
+            return;
+        }
+        if under_way.runs.len() < RUNS_MAX {
+            under_way.runs.push(run);
+        } else {
+            under_way.more_runs += 1;
         }
     }
 }
 
+impl UnderWay {
+    /// What it has found, if it is a check.
+    fn found(&self, job: &JobProgress) -> Found {
+        let mut runs = self.runs.clone();
+        runs.sort_by_key(|run| (run.member_offset_bytes, run.slot));
+        Found {
+            repairs: job.kind == braid_runtime::JobKind::Repair,
+            located_sectors: job.located,
+            repaired_sectors: job.repaired,
+            ambiguous_sectors: job.ambiguous,
+            runs,
+            // Those that the engine does not tell one by one are in its counts only.
+            more_runs: self.more_runs,
+        }
+    }
+}
+
+/// Takes a run into another one, if it lies next to it and is of the same sort.
+fn join(one: &mut FoundRun, run: &FoundRun) -> bool {
+    let is_alike = (one.kind, one.slot, one.fate) == (run.kind, run.slot, run.fate)
+        && one.candidate_slots == run.candidate_slots;
+    let follows = |first: &FoundRun, second: &FoundRun| {
+        let array = first.array_offset_bytes.map(|at| at + first.length_bytes);
+        first.member_offset_bytes + first.length_bytes == second.member_offset_bytes
+            && array == second.array_offset_bytes
+    };
+    let (is_behind, is_before) = (follows(one, run), follows(run, one));
+    if !is_alike || !is_behind && !is_before {
+        return false;
+    }
+    if is_before {
+        one.member_offset_bytes = run.member_offset_bytes;
+        one.array_offset_bytes = run.array_offset_bytes;
+    }
+    one.length_bytes += run.length_bytes;
+    true
+}
+
 /// A check that waits for another job.
-fn waiting_check() -> Job {
+fn waiting_check(repairs: bool) -> Job {
     Job {
         kind: JobKind::Check,
         state: JobState::Waiting,
@@ -340,6 +408,7 @@ fn waiting_check() -> Job {
         seconds_left: None,
         differing_sectors: 0,
         written_sectors: 0,
+        found: Found { repairs, ..Found::default() },
     }
 }
 
@@ -390,7 +459,20 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     fn job(kind: braid_runtime::JobKind, done: u64) -> JobProgress {
-        JobProgress { kind, from: 0, done, end: 1000, differing: 2, written: 3, paused: false }
+        let (differing, written, located, repaired, ambiguous) = (2, 3, 1, 1, 0);
+        let (from, end, paused) = (0, 1000, false);
+        JobProgress {
+            kind,
+            from,
+            done,
+            end,
+            differing,
+            written,
+            located,
+            repaired,
+            ambiguous,
+            paused,
+        }
     }
 
     #[test]
@@ -487,6 +569,43 @@ mod tests {
         assert_eq!((board.check_due(7), board.check_every()), (Due::At(86_407), Some(86_400)));
         let again = Board::new(false, Kept::read(&path), None);
         assert_eq!(again.check_due(7), Due::At(86_407));
+    }
+
+    #[test]
+    fn runs_that_touch_are_one_and_the_list_ends() {
+        use braid_control::model::{FoundFate, FoundKind};
+        let run = |slot: u16, at: u64| FoundRun {
+            kind: FoundKind::Data,
+            slot: Some(slot),
+            member: Some("/dev/sda".into()),
+            candidate_slots: Vec::new(),
+            member_offset_bytes: at * 512,
+            array_offset_bytes: Some(at * 1024),
+            length_bytes: 512,
+            fate: FoundFate::Repaired,
+        };
+        let mut noted = Noted::default();
+        let repair = job(braid_runtime::JobKind::Repair, 10);
+        noted.see(&repair, SECOND);
+        let next = |of: &FoundRun| FoundRun {
+            member_offset_bytes: of.member_offset_bytes + 512,
+            array_offset_bytes: of.array_offset_bytes.map(|at| at + 512),
+            ..of.clone()
+        };
+        let one = run(1, 100);
+        [next(&one), one, run(2, 102)].into_iter().for_each(|run| noted.found(run));
+        let told = noted.told(Some(&repair), SECOND).jobs.remove(0).found;
+        assert!(told.repairs && told.is_repaired());
+        assert_eq!((told.runs.len(), told.runs[0].length_bytes), (2, 1024));
+        assert_eq!(told.runs[0].member_offset_bytes, 51_200);
+        (0..200).for_each(|at| noted.found(run(3, 10_000 + 2 * at)));
+        let told = noted.told(Some(&repair), SECOND).jobs.remove(0).found;
+        assert_eq!((told.runs.len(), told.more_runs), (RUNS_MAX, 102));
+        // The next job has found nothing.
+        noted.end(&repair, JobEnd::Completed, SECOND);
+        assert_eq!(noted.told(None, SECOND).last[0].found.runs.len(), RUNS_MAX);
+        let check = job(braid_runtime::JobKind::Check, 10);
+        assert!(noted.told(Some(&check), SECOND).jobs[0].found.runs.is_empty());
     }
 
     #[test]

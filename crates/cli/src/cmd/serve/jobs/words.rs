@@ -1,8 +1,10 @@
 //! Jobs as words: what one is, how far it is, and how it ended.
 
-use braid_control::model;
+use braid_control::model::{self, FoundFate, FoundKind, FoundRun};
 use braid_geometry::SECTOR_BYTES;
-use braid_runtime::{JobEnd, JobKind, JobProgress, Look, Phase};
+use braid_runtime::{
+    Fate, Found, JobEnd, JobKind, JobProgress, Look, MemberId, Phase, RotKind,
+};
 use serde_json::{Value, json};
 
 use crate::output::size::format_size;
@@ -12,7 +14,7 @@ pub(crate) fn model_kind(kind: JobKind) -> model::JobKind {
     match kind {
         JobKind::Resync => model::JobKind::Resync,
         JobKind::Recovery => model::JobKind::Recovery,
-        JobKind::Check => model::JobKind::Check,
+        JobKind::Check | JobKind::Repair => model::JobKind::Check,
     }
 }
 
@@ -42,6 +44,44 @@ pub(crate) fn pace(look: &Look) -> model::JobPace {
     }
 }
 
+/// A run that was found to be wrong, as the API has it.
+pub(crate) fn run(found: &Found, label: impl Fn(MemberId) -> String) -> FoundRun {
+    let bytes = |sectors: u64| sectors * SECTOR_BYTES;
+    match *found {
+        Found::Rot { member, slot, start, sectors, kind, fate } => FoundRun {
+            kind: match kind {
+                RotKind::Data(_) => FoundKind::Data,
+                RotKind::P => FoundKind::P,
+                RotKind::Q => FoundKind::Q,
+            },
+            slot: Some(slot.0),
+            member: Some(label(member)),
+            candidate_slots: Vec::new(),
+            member_offset_bytes: bytes(start.0),
+            array_offset_bytes: match kind {
+                RotKind::Data(at) => Some(bytes(at.0)),
+                RotKind::P | RotKind::Q => None,
+            },
+            length_bytes: bytes(u64::from(sectors)),
+            fate: match fate {
+                Fate::Left => FoundFate::Left,
+                Fate::Unverified => FoundFate::Unverified,
+                Fate::Repaired => FoundFate::Repaired,
+            },
+        },
+        Found::Ambiguous { start, sectors, array, candidates } => FoundRun {
+            kind: FoundKind::Unknown,
+            slot: None,
+            member: None,
+            candidate_slots: candidates.named().iter().map(|slot| slot.0).collect(),
+            member_offset_bytes: bytes(start.0),
+            array_offset_bytes: array.map(|at| bytes(at.0)),
+            length_bytes: bytes(u64::from(sectors)),
+            fate: FoundFate::Left,
+        },
+    }
+}
+
 /// For programs. Sectors as md counts them: of a member, or of the array where copies of RAID-10 are compared.
 pub(crate) fn facts(progress: &JobProgress) -> Value {
     json!({
@@ -50,6 +90,10 @@ pub(crate) fn facts(progress: &JobProgress) -> Value {
         "total_sectors": progress.end,
         "differing_sectors": progress.differing,
         "written_sectors": progress.written,
+        "repairs": progress.kind == JobKind::Repair,
+        "located_sectors": progress.located,
+        "repaired_sectors": progress.repaired,
+        "ambiguous_sectors": progress.ambiguous,
         "paused": progress.paused,
     })
 }
@@ -70,6 +114,9 @@ pub(crate) fn began(progress: &JobProgress, name: &str) -> String {
             )
         }
         JobKind::Check => format!("{name} is checked: all of it is read and compared"),
+        JobKind::Repair => format!(
+            "{name} is checked and repaired: all of it is read and compared, and what is known to be wrong is written again"
+        ),
     }
 }
 
@@ -86,7 +133,15 @@ pub(crate) fn ended(progress: &JobProgress, end: JobEnd, name: &str) -> (bool, S
                 ),
             );
         }
-        (JobKind::Check, JobEnd::Completed) => {
+        (JobKind::Repair, JobEnd::Completed) if progress.differing > 0 => {
+            let JobProgress { located, repaired, ambiguous, .. } = *progress;
+            let text = format!(
+                "the repair of {name} is over: {located} sectors were known to be wrong, {repaired} are repaired; {ambiguous} do not \
+                 agree, and what is wrong there cannot be told"
+            );
+            return (repaired == located && ambiguous == 0, text);
+        }
+        (JobKind::Check | JobKind::Repair, JobEnd::Completed) => {
             format!("the check of {name} is over: everything agrees")
         }
         (_, JobEnd::Completed) => format!("the {kind} of {name} is over"),
@@ -131,6 +186,9 @@ mod tests {
             end: 80,
             differing,
             written: 0,
+            located: 0,
+            repaired: 0,
+            ambiguous: 0,
             paused: false,
         };
         let (is_well, text) = ended(&progress(0), JobEnd::Completed, "tank");

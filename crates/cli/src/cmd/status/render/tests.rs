@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use braid_control::model::{
-    Advice, Array, Clients, Failure, Job, JobKind, JobResult, JobState, LastJob, Role, Server,
-    Settings, Slot, SlotState, Spread, State, VERSION,
+    Advice, Array, Clients, Failure, Found, FoundFate, FoundKind, FoundRun, Job, JobKind,
+    JobResult, JobState, LastJob, Role, Server, Settings, Slot, SlotState, Spread, State, VERSION,
 };
 
 use super::super::advice::{advice as advised, is_well};
@@ -150,6 +150,7 @@ fn job(kind: JobKind, state: JobState) -> Job {
         seconds_left: (state == JobState::Running).then_some(6720),
         differing_sectors: 0,
         written_sectors: 0,
+        found: Found::default(),
     }
 }
 
@@ -166,6 +167,7 @@ fn last(kind: JobKind, result: JobResult, differing_sectors: u64) -> LastJob {
         total_bytes: 8 << 20,
         differing_sectors,
         written_sectors: 0,
+        found: Found::default(),
     }
 }
 
@@ -240,6 +242,30 @@ fn a_check_is_told_and_what_it_found_is_a_problem() {
     let found = with(Vec::new(), vec![last(JobKind::Check, JobResult::Completed, 16)]);
     assert!(said(&found).ends_with("16 sectors (8 KiB) do not agree"), "{}", said(&found));
     assert_eq!(advice(&found, "tank")[0].command.as_deref(), Some("braid check tank"));
+    // What is known to be wrong can be repaired; what has been is no problem any more.
+    let mut known = found;
+    known.last_jobs[0].found = Found {
+        located_sectors: 8,
+        runs: vec![FoundRun {
+            kind: FoundKind::Data,
+            slot: Some(1),
+            member: Some("/dev/sdb".into()),
+            candidate_slots: Vec::new(),
+            member_offset_bytes: 2 << 20,
+            array_offset_bytes: Some(3 << 20),
+            length_bytes: 4096,
+            fate: FoundFate::Left,
+        }],
+        ..Found::default()
+    };
+    assert!(said(&known).ends_with("8 sectors (4 KiB) are wrong, and their members are known"));
+    assert_eq!(advice(&known, "tank")[0].command.as_deref(), Some("braid check tank --repair"));
+    let text = rendered(&known, "tank", Paint::plain(), NOW);
+    let run = "4 KiB of data at 2 MiB of the data of /dev/sdb (slot 1), at 3 MiB of the array: left as it is";
+    assert!(text.contains(run), "{text}");
+    known.last_jobs[0].found.repairs = true;
+    known.last_jobs[0].found.repaired_sectors = 8;
+    assert!(is_well(&known) && said(&known).ends_with("were wrong, and are repaired"));
     let cut = with(Vec::new(), vec![last(JobKind::Check, JobResult::Interrupted, 0)]);
     assert!(said(&cut).contains("ended at 50.0 %"), "{}", said(&cut));
     let striped = Array { level: "raid0".into(), ..tank(&[Ok, Ok]) };
