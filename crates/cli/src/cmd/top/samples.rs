@@ -38,6 +38,7 @@ fn jobs() -> Vec<Job> {
         seconds_left: Some(6720),
         differing_sectors: 0,
         written_sectors: 0,
+        found: Found::default(),
     };
     let check = Job { kind: JobKind::Check, state: JobState::Waiting, ..recovery.clone() };
     vec![recovery, check]

@@ -152,10 +152,10 @@ impl Board {
     }
 
     /// Takes a notice in; `label` says what a member is called.
-    pub(crate) fn note<'a>(&self, notice: &Notice, label: impl Fn(MemberId) -> &'a str) {
+    pub(crate) fn note(&self, notice: &Notice, label: impl Fn(MemberId) -> String) {
         match notice {
             Notice::Found(found) => {
-                self.noted().found(run(found, |member| absolute(label(member))));
+                self.noted().found(run(found, |member| absolute(&label(member))));
             }
             Notice::JobBegan(progress) => {
                 self.noted().see(progress, self.now_ns());

@@ -83,7 +83,7 @@ impl Kept {
 
 #[cfg(test)]
 mod tests {
-    use braid_control::model::{JobKind, JobResult};
+    use braid_control::model::{Found, JobKind, JobResult};
 
     use super::*;
 
@@ -104,6 +104,7 @@ mod tests {
             total_bytes: 2,
             differing_sectors: 8,
             written_sectors: 0,
+            found: Found::default(),
         };
         let schedule = Schedule { every_seconds: Some(86_400), counted_from: 5 };
         let kept = Kept { ended_count: 9, last: vec![check.clone()], schedule };

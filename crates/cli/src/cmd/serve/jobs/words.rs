@@ -2,9 +2,7 @@
 
 use braid_control::model::{self, FoundFate, FoundKind, FoundRun};
 use braid_geometry::SECTOR_BYTES;
-use braid_runtime::{
-    Fate, Found, JobEnd, JobKind, JobProgress, Look, MemberId, Phase, RotKind,
-};
+use braid_runtime::{Fate, Found, JobEnd, JobKind, JobProgress, Look, MemberId, Phase, RotKind};
 use serde_json::{Value, json};
 
 use crate::output::size::format_size;
