@@ -343,8 +343,12 @@ fn drill_20_a_server_is_killed_while_it_rebuilds_and_the_new_member_is_forgotten
     served.kill();
     // The old one is put in again, out of habit; the others know better.
     assert_served(&array, &array.members, &wanted);
-    let members = [array.without(&[0]), vec![new]].concat();
+    let members = [array.without(&[0]), vec![new.clone()]].concat();
+    // The array was in use without the new one, which is therefore an old copy now.
     let served = array.serve_with(&[], &members);
+    assert_eq!(status(&array, "tank")["state"], "degraded");
+    assert_same(&served.read_all(&array), &wanted, "without both");
+    assert_eq!(done(&array, &["add", "tank", text(&new)])["members"][0]["returns"], true);
     wait_for_rebuild(&array);
     assert_whole(&array, served, &members, &wanted);
 }
