@@ -32,6 +32,13 @@ pub struct Computation {
     pub buffers: Vec<Option<Buffer>>,
     /// The result: what each [`Step::Find`] among its steps has found, at the place that it names.
     pub found: SmallVec<[SectorSet; 2]>,
+    /// The result of a [`Step::Locate`] or a [`Step::Vote`], if it had one. Seldom there, and large.
+    pub verdicts: Option<Box<Verdicts>>,
+}
+
+/// What a computation found of columns, or of copies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdicts {
     /// The result of a [`Step::Locate`].
     pub located: Located,
     /// The result of a [`Step::Vote`].
@@ -46,6 +53,16 @@ pub struct Sources {
 }
 
 impl Computation {
+    /// What a [`Step::Locate`] has found, if there was one.
+    pub(crate) fn located(&self) -> Option<&Located> {
+        self.verdicts.as_deref().map(|verdicts| &verdicts.located)
+    }
+
+    /// What a [`Step::Vote`] has found, if there was one.
+    pub(crate) fn voted(&self) -> Option<&Voted> {
+        self.verdicts.as_deref().map(|verdicts| &verdicts.voted)
+    }
+
     /// Adds buffers for a step to name.
     pub(crate) fn sources(&mut self, buffers: impl Iterator<Item = Option<Buffer>>) -> Sources {
         let first = self.buffers.len();
@@ -160,7 +177,7 @@ pub enum Step {
         /// Where in the result they are noted.
         into: u16,
     },
-    /// Notes in [`Computation::located`] which column is wrong in which sectors, from P and Q plus what the data makes of
+    /// Notes in [`Verdicts::located`] which column is wrong in which sectors, from P and Q plus what the data makes of
     /// them.
     Locate {
         /// What P differs by, from the start of a stripe unit.
@@ -172,7 +189,7 @@ pub enum Step {
         /// The sectors to look at.
         among: SectorSet,
     },
-    /// Notes in [`Computation::voted`] which of several copies are wrong, sector by sector; and in [`Computation::found`], by
+    /// Notes in [`Verdicts::voted`] which of several copies are wrong, sector by sector; and in [`Computation::found`], by
     /// copy, which sectors are not what the first one has.
     Vote {
         /// The copies; none is one that could not be read.
@@ -206,20 +223,13 @@ type Few<T> = SmallVec<[T; COLUMNS]>;
 
 /// Carries out `computation` over `memory` with `kernel`; what it finds is noted in it.
 pub fn run(computation: &mut Computation, kernel: &Kernel, memory: &mut impl Memory) {
-    let (mut found, mut located, mut voted) = Default::default();
-    let (found_in, located_in, voted_in) = (&mut found, &mut located, &mut voted);
-    let mut runner = Runner {
-        computation,
-        kernel,
-        memory,
-        found: found_in,
-        located: located_in,
-        voted: voted_in,
-    };
+    let (mut found, mut verdicts) = Default::default();
+    let (found_in, verdicts_in) = (&mut found, &mut verdicts);
+    let mut runner = Runner { computation, kernel, memory, found: found_in, verdicts: verdicts_in };
     for step in &computation.steps {
         runner.run(step);
     }
-    (computation.found, computation.located, computation.voted) = (found, located, voted);
+    (computation.found, computation.verdicts) = (found, verdicts);
 }
 
 fn span(buffer: Buffer, sectors: u32) -> Span {
@@ -232,8 +242,7 @@ struct Runner<'a, M> {
     kernel: &'a Kernel,
     memory: &'a mut M,
     found: &'a mut SmallVec<[SectorSet; 2]>,
-    located: &'a mut Located,
-    voted: &'a mut Voted,
+    verdicts: &'a mut Option<Box<Verdicts>>,
 }
 
 impl<M: Memory> Runner<'_, M> {
@@ -316,7 +325,7 @@ impl<M: Memory> Runner<'_, M> {
         let exponents = (0..).zip(self.computation.buffers_of(columns));
         let data = exponents.filter(|(_, column)| column.is_some());
         let data = data.fold(ColumnSet::EMPTY, |set, (at, _)| set.with(Column::Data(at)));
-        let (kernel, located) = (self.kernel, &mut *self.located);
+        let (kernel, located) = (self.kernel, &mut self.verdicts.get_or_insert_default().located);
         for extent in among.extents() {
             let spans = [p, q].map(|unit| span(unit.plus(extent.offset), extent.sectors));
             self.memory.lend(&[], &spans, &mut |_, residues| {
@@ -338,7 +347,7 @@ impl<M: Memory> Runner<'_, M> {
         let (places, spans): (Few<u16>, Few<Span>) =
             read.map(|(at, buffer): (u16, Buffer)| (at, span(buffer, sectors))).unzip();
         self.found.resize(buffers.len(), SectorSet::EMPTY);
-        let (found, voted) = (&mut *self.found, &mut *self.voted);
+        let (found, voted) = (&mut *self.found, &mut self.verdicts.get_or_insert_default().voted);
         self.memory.lend(&[], &spans, &mut |_, copies| {
             for at in 0..sectors {
                 let first = at as usize * SECTOR_LENGTH;

@@ -21,7 +21,7 @@
 //!
 //! - What is unknown is never among what is located [check: a_sector_is_located_or_unknown_and_never_both].
 
-use braid_hooks::{Bug, planted};
+use braid_hooks::{Bug, planted, spoiled};
 use braid_parity::{Column, ColumnSet, Verdict, Vote};
 use smallvec::SmallVec;
 
@@ -70,8 +70,9 @@ impl Located {
     pub(crate) fn settle(&mut self) {
         let weak = std::mem::take(&mut self.weak);
         let is_one = matches!(self.whole.0, Verdict::One { .. });
+        let is_one = spoiled(Bug::WeakEvidenceBelieved, is_one, true);
         for (column, set) in weak {
-            if is_one || planted(Bug::WeakEvidenceBelieved) {
+            if is_one {
                 note(&mut self.columns, column, set);
             } else {
                 self.unknown = self.unknown.union(set);
@@ -124,10 +125,13 @@ impl Voted {
         };
         match vote {
             Vote::Agree => {}
-            Vote::Tied if planted(Bug::VoteOfTwo) => {
-                (1..places.len()).for_each(|copy| note(&mut self.wrong, copy));
+            Vote::Tied => {
+                self.tied = self.tied.union(set);
+                if planted(Bug::VoteOfTwo) {
+                    self.tied = self.tied.without(set);
+                    (1..places.len()).for_each(|copy| note(&mut self.wrong, copy));
+                }
             }
-            Vote::Tied => self.tied = self.tied.union(set),
             Vote::Outvoted { right } => {
                 let wrong = (0..places.len()).filter(|copy| !alike(right, *copy));
                 wrong.for_each(|copy| note(&mut self.wrong, copy));

@@ -92,12 +92,15 @@ impl Source {
     /// The names of functions under a `#[test]` attribute.
     pub(super) fn test_names(&self) -> Vec<String> {
         let mut names = Vec::new();
-        for (at, mark) in self.code.match_indices("#[test]") {
-            let rest = &self.code[at + mark.len()..];
-            if let Some(name) = words(rest)
-                .find(|&(offset, word)| word == "fn" && !word_after(rest, offset + 2).is_empty())
-            {
-                names.push(word_after(rest, name.0 + 2).to_string());
+        // The second is a test that is told elsewhere as well.
+        for mark in ["#[test]", "#[cfg_attr(test, test)]"] {
+            for (at, mark) in self.code.match_indices(mark) {
+                let rest = &self.code[at + mark.len()..];
+                if let Some(name) = words(rest).find(|&(offset, word)| {
+                    word == "fn" && !word_after(rest, offset + 2).is_empty()
+                }) {
+                    names.push(word_after(rest, name.0 + 2).to_string());
+                }
             }
         }
         names
@@ -230,7 +233,8 @@ mod tests {
 
     #[test]
     fn test_names_are_found_behind_other_attributes() {
-        let text = "#[test]\n#[should_panic(expected = \"fn x\")]\nfn one() {}\nfn two() {}\n";
-        assert_eq!(Source::new("a.rs", text).test_names(), ["one"]);
+        let text = "#[test]\n#[should_panic(expected = \"fn x\")]\nfn one() {}\nfn two() {}\n\
+                    #[cfg_attr(test, test)]\nfn three() {}\n";
+        assert_eq!(Source::new("a.rs", text).test_names(), ["one", "three"]);
     }
 }

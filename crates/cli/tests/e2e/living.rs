@@ -181,6 +181,7 @@ fn a_check_that_finds_something_says_so_until_another_finds_nothing() {
 #[test]
 fn a_check_names_the_member_that_is_rotten_and_a_repair_mends_it() {
     const CHUNK: u64 = 64 * 1024;
+    const CHUNK_LENGTH: usize = 64 * 1024;
     let shape = Shape { members: 6, ..RAID_6 };
     let array = Array::create(shape);
     let examined = json(&array.braid(&["examine"], &array.members[..1]));
@@ -191,7 +192,7 @@ fn a_check_names_the_member_that_is_rotten_and_a_repair_mends_it() {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
-            state as u8
+            state.to_le_bytes()[0]
         };
         (0..CHUNK).map(|_| next()).collect()
     };
@@ -200,7 +201,7 @@ fn a_check_names_the_member_that_is_rotten_and_a_repair_mends_it() {
         member.expect("a member")
     };
     let read = |slot: usize| {
-        let mut held = vec![0; 40 * CHUNK as usize];
+        let mut held = vec![0; 40 * CHUNK_LENGTH];
         open(slot).read_exact_at(&mut held, offset).expect("its data");
         held
     };
@@ -252,7 +253,7 @@ fn a_check_names_the_member_that_is_rotten_and_a_repair_mends_it() {
     assert_eq!((ran.status.code(), &found["ambiguous_sectors"]), (Some(3), &128.into()), "{ran:?}");
     assert_eq!((&found["located_sectors"], &found["runs"][0]["slot"]), (&0.into(), &Value::Null));
     assert_eq!(found["runs"][0]["candidate_slots"].as_array().map(Vec::len), Some(6));
-    assert!(read(1)[9 * CHUNK as usize..][..CHUNK as usize] == bytes(9 * 7 + 1), "left as it is");
+    assert!(read(1)[9 * CHUNK_LENGTH..][..CHUNK_LENGTH] == bytes(9 * 7 + 1), "left as it is");
     served.stop();
 }
 

@@ -138,8 +138,7 @@ impl Common {
         let mut computation = self.spare_computations.pop().unwrap_or_default();
         computation.steps.reserve(COMPUTATION_ROOM);
         computation.buffers.reserve(COMPUTATION_ROOM);
-        let (found, located, voted) = Default::default();
-        Computation { id, found, located, voted, ..computation }
+        Computation { id, found: Default::default(), verdicts: None, ..computation }
     }
 
     pub(crate) fn submit_computation(&mut self, computation: Computation) {

@@ -166,7 +166,7 @@ impl Array {
     /// A device joins it, and is recovered.
     pub(super) fn add(&self, image: &Path) -> Result<()> {
         let device = braid_member::open(image, Access::ReadWrite)?;
-        self.volume.add_member(device, [0xad; 16], None)?;
+        self.volume.add_member(device, [0xad; 16], None, |_| {})?;
         Ok(())
     }
 

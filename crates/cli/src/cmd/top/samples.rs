@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use braid_control::model::{
-    Array, Clients, ElevatorRow, Elevators, Job, JobKind, JobPace, JobState, MemberRates,
+    Array, Clients, ElevatorRow, Elevators, Found, Job, JobKind, JobPace, JobState, MemberRates,
     PacePhase, Rates, Role, Server, Settings, SliceRow, Slot, SlotState, State, VERSION,
 };
 

@@ -185,7 +185,7 @@ impl Place {
 impl Place {
     /// Copies have been voted on.
     fn note_votes(&mut self, common: &Common, computation: &Computation) {
-        let Computation { found, voted, .. } = computation;
+        let found = &computation.found;
         let differs = found.iter().fold(SectorSet::EMPTY, |set, one| set.union(*one));
         if self.is_again {
             let written = self.copies.iter_mut().filter(|copy| copy.fate == Fate::Unverified);
@@ -200,6 +200,7 @@ impl Place {
             // They were never known to be alike.
             return self.tied = differs;
         }
+        let voted = computation.voted().expect("copies are voted on");
         (self.tied, self.right) = (voted.tied, voted.right.clone());
         for (copy, set) in &voted.wrong {
             reached(Mark::RotLocated);
@@ -461,14 +462,14 @@ impl Background {
         for copy in &place.copies {
             let Some(member) = view.member(copy.slot) else { continue };
             let is_recovered = end(copy) <= member.recovered_sectors;
+            let of_check = SectorSet::EMPTY;
+            let of_check = spoiled(Bug::CheckRepairs, of_check, copy.wrong);
             let lacks = match (task, copy.state) {
                 (Task::Compare | Task::Repair, State::Failed(FaultKind::Media)) => {
                     whole.without(place.tied)
                 }
                 (Task::Repair, State::Read) => copy.wrong,
-                (Task::Compare, State::Read) => {
-                    spoiled(Bug::CheckRepairs, SectorSet::EMPTY, copy.wrong)
-                }
+                (Task::Compare, State::Read) => of_check,
                 (Task::Compare | Task::Repair, _) => SectorSet::EMPTY,
                 (Task::Recover, _) if is_recovered => SectorSet::EMPTY,
                 (Task::Recover, _) => whole,
@@ -494,7 +495,8 @@ impl Background {
             // What is told to be repaired stays so.
             let durable = task == Task::Repair && !copy.wrong.is_empty();
             if durable {
-                let fate = spoiled(Bug::RepairUnverified, Fate::Unverified, Fate::Repaired);
+                let fate = Fate::Unverified;
+                let fate = spoiled(Bug::RepairUnverified, fate, Fate::Repaired);
                 self.places[number as usize].copy_mut(copy.slot).fate = fate;
             }
             for (source, set) in &sources {

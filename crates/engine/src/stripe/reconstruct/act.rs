@@ -91,7 +91,7 @@ impl Read {
     fn note_found(
         &mut self,
         (view, parity): (&ArrayView, Parity),
-        (found, located): (Difference, &Located),
+        (found, located): (Difference, Option<&Located>),
     ) {
         let Some(Origin::Background(work)) = self.origin else { return };
         if matches!(work.task, Task::Compare | Task::Repair) {
@@ -126,7 +126,8 @@ impl Read {
         let Some(Origin::Background(work)) = self.origin else { return Rest::Nothing };
         match work.task {
             Task::Compare | Task::Repair if self.phase == Phase::Write => {
-                let is_looked_at = self.work.check.is_again() || planted(Bug::RepairUnverified);
+                let is_looked_at = self.work.check.is_again();
+                let is_looked_at = spoiled(Bug::RepairUnverified, is_looked_at, true);
                 let is_open = self.work.check.has_unverified() && !is_looked_at;
                 if is_open { Rest::Look } else { Rest::Nothing }
             }
@@ -388,10 +389,10 @@ impl Reconstruct {
             work.class = Class::BestEffort;
         }
         (read.work.is_remade, read.repairs) = (true, true);
-        if let Some(stripe) = around.pool.peek(read.band().key)
-            && !planted(Bug::RepairKeepsBlocks)
-            && !planted(Bug::RepairIgnoresBatch)
-        {
+        let stripe = around.pool.peek(read.band().key);
+        let stripe = spoiled(Bug::RepairKeepsBlocks, stripe, None);
+        let stripe = spoiled(Bug::RepairIgnoresBatch, stripe, None);
+        if let Some(stripe) = stripe {
             around.pool.stripe_mut(stripe).forget_columns();
         }
         let mut computation = around.common.blank_computation(ComputationId(u64::from(number)));
@@ -800,7 +801,7 @@ impl Reconstruct {
         let read = &mut self.reads[place as usize];
         assert!(read.phase == Phase::Compute && read.outstanding > 0, "one computation at a time");
         read.outstanding -= 1;
-        let Computation { found, located, .. } = computation;
+        let (found, located) = (&computation.found, computation.located());
         let set = |index: u16| found.get(usize::from(index)).copied().unwrap_or_default();
         let band = read.band();
         let agrees = around.damage.parity_agrees(&around.common.view, band);

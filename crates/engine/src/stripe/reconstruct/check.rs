@@ -19,31 +19,15 @@
 use braid_geometry::{RowMap, Slot, StripeGeometry};
 use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 use braid_parity::Column as Named;
-use smallvec::SmallVec;
 
 use super::super::plan::{Plan, Recovery};
+use super::checked::{Check, Rot};
 use super::machine::Read;
 use crate::array::ArrayView;
 use crate::effect::Report;
 use crate::rot::Located;
 use crate::sectors::SectorSet;
 use crate::work::{Candidates, Difference, Fate, Found, RotKind, Task, Work};
-
-/// How far a comparison is.
-#[derive(Debug, Default)]
-pub(super) struct Check {
-    /// Sectors that had to be made of the others in some column.
-    erased: SectorSet,
-    /// What P says of these counts, and what Q does: it was read, and made none of them.
-    p_speaks: bool,
-    q_speaks: bool,
-    /// What is wrong.
-    rot: SmallVec<[Rot; 1]>,
-    /// What is unknown, and who may be wrong.
-    unknown: SmallVec<[(SectorSet, Candidates); 1]>,
-    /// All of it is being read for the second time.
-    is_again: bool,
-}
 
 /// What may be made of what parity says.
 #[derive(Clone, Copy, Debug)]
@@ -52,58 +36,6 @@ pub(super) struct Parity {
     pub(super) agrees: bool,
     /// Members may be written.
     pub(super) may_mend: bool,
-}
-
-/// A column that is wrong.
-#[derive(Clone, Copy, Debug)]
-struct Rot {
-    slot: Slot,
-    set: SectorSet,
-    fate: Fate,
-}
-
-impl Check {
-    pub(super) fn is_again(&self) -> bool {
-        self.is_again
-    }
-
-    /// Whether something could not be read.
-    pub(super) fn has_erased(&self) -> bool {
-        !self.erased.is_empty()
-    }
-
-    /// Whether something is wrong.
-    pub(super) fn has_rot(&self) -> bool {
-        !self.rot.is_empty()
-    }
-
-    /// Something has been written, and is to be looked at.
-    pub(super) fn has_unverified(&self) -> bool {
-        self.rot.iter().any(|rot| rot.fate == Fate::Unverified)
-    }
-
-    /// Sectors of a slot that are wrong.
-    pub(super) fn wrong(&self, slot: Slot) -> SectorSet {
-        let rot = self.rot.iter().filter(|rot| rot.slot == slot);
-        rot.fold(SectorSet::EMPTY, |set, rot| set.union(rot.set))
-    }
-
-    /// What is wrong with a slot is being written.
-    pub(super) fn is_written(&mut self, slot: Slot) {
-        let rot = self.rot.iter_mut().filter(|rot| rot.slot == slot);
-        rot.for_each(|rot| rot.fate = Fate::Unverified);
-    }
-
-    /// The member in a slot did not take it.
-    pub(super) fn is_missed(&mut self, slot: Slot) {
-        let rot = self.rot.iter_mut().filter(|rot| rot.slot == slot);
-        rot.for_each(|rot| rot.fate = Fate::Left);
-    }
-
-    pub(super) fn begin_again(&mut self) {
-        reached(Mark::MendReadAgain);
-        self.is_again = true;
-    }
 }
 
 impl Read {
@@ -131,8 +63,9 @@ impl Read {
 
     /// The sectors of which P and Q name a column.
     pub(super) fn to_locate(&self) -> SectorSet {
-        let all_read = self.window.without(self.work.check.erased);
-        spoiled(Bug::LocatesWhatWasSolved, all_read, self.window)
+        let erased = self.work.check.erased;
+        let erased = spoiled(Bug::LocatesWhatWasSolved, erased, SectorSet::EMPTY);
+        self.window.without(erased)
     }
 
     /// A comparison has ended: `found` is where parity differs.
@@ -140,7 +73,7 @@ impl Read {
         &mut self,
         work: &Work,
         (view, parity): (&ArrayView, Parity),
-        (found, located): (Difference, &Located),
+        (found, located): (Difference, Option<&Located>),
     ) {
         let Parity { agrees, may_mend } = parity;
         let Check { erased, p_speaks, q_speaks, is_again, .. } = self.work.check;
@@ -163,7 +96,7 @@ impl Read {
         let doubted = differs.common(erased);
         let mut unknown = differs.without(erased);
         if self.map.q_slot().is_some() && agrees {
-            for (column, set) in &located.columns {
+            for (column, set) in located.map_or(&[][..], |located| &located.columns) {
                 unknown = unknown.without(*set);
                 let slot = slot_of(&self.map, *column);
                 self.work.check.rot.push(Rot { slot, set: *set, fate: Fate::Left });
@@ -173,17 +106,22 @@ impl Read {
         let all = || (0..self.columns.len()).map(|slot| Slot(u16::try_from(slot).expect("a slot")));
         if !unknown.is_empty() {
             reached(Mark::RotUnknown);
-            let suspects = located.suspects.iter().map(|column| slot_of(&self.map, column));
-            let is_any = located.suspects.is_empty() || !agrees;
-            let candidates =
-                if is_any { Candidates::new(all()) } else { Candidates::new(suspects) };
+            let suspects = located.filter(|located| agrees && !located.suspects.is_empty());
+            let candidates = match suspects {
+                None => Candidates::new(all()),
+                Some(located) => {
+                    let named = located.suspects.iter();
+                    Candidates::new(named.map(|column| slot_of(&self.map, column)))
+                }
+            };
             self.work.check.unknown.push((unknown, candidates));
         }
         if !doubted.is_empty() {
             reached(Mark::RotUnknown);
             self.work.check.unknown.push((doubted, Candidates::new(all())));
         }
-        let kept = spoiled(Bug::SolvedUnchecked, doubted, SectorSet::EMPTY);
+        let kept = doubted;
+        let kept = spoiled(Bug::SolvedUnchecked, kept, SectorSet::EMPTY);
         let repairs = work.task == Task::Repair;
         let repairs = spoiled(Bug::CheckRepairs, repairs, true);
         let targets = all().filter(|slot| view.member(*slot).is_some()).map(|slot| {
@@ -229,7 +167,8 @@ impl Read {
                     None if rot.slot == self.map.p_slot() => RotKind::P,
                     None => RotKind::Q,
                 };
-                let fate = spoiled(Bug::RepairUnverified, rot.fate, Fate::Repaired);
+                let fate = rot.fate;
+                let fate = spoiled(Bug::RepairUnverified, fate, Fate::Repaired);
                 let fate = if work.task == Task::Repair { fate } else { rot.fate };
                 let found = Found::Rot { member, slot: rot.slot, start, sectors, kind, fate };
                 report(Report::Found { id, found });

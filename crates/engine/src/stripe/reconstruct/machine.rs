@@ -11,7 +11,7 @@ use super::super::batch::{ColumnState, Phase as BatchPhase, Stripe};
 use super::super::damage::Damage;
 use super::super::in_flight::IoOwner;
 use super::super::pool::Pool;
-use super::check::Check;
+use super::checked::Check;
 use super::decide::Phase;
 use crate::context::{Common, PieceKey};
 use crate::ids::RequestId;
@@ -286,8 +286,9 @@ impl Reconstruct {
             }
             _ => false,
         };
-        let is_out = self.free.len() < self.reads.len() && self.reads.iter().any(keeps_out);
-        spoiled(Bug::RepairLetsBatchBegin, is_out, false)
+        let is_idle = self.free.len() == self.reads.len();
+        let is_idle = spoiled(Bug::RepairLetsBatchBegin, is_idle, true);
+        !is_idle && self.reads.iter().any(keeps_out)
     }
 
     /// Whether reads that a batch of a band kept out are to begin before its stripe begins another. Between two batches

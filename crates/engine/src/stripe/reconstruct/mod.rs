@@ -62,6 +62,7 @@
 
 mod act;
 mod check;
+mod checked;
 mod decide;
 mod machine;
 
