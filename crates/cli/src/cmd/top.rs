@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use braid_control::model::{Top, TopArray, VERSION};
 use ratatui::crossterm::event::{self, Event};
+use rustix::event::{PollFd, PollFlags, poll};
 
 use super::Globals;
 use super::status::words::Manner;
@@ -70,11 +71,31 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     flag_ending(&asked_to_end).map_err(|error| system("signals cannot be watched", &error))?;
     let asker = Asker::start(word, Duration::from_secs(args.interval));
     let asker = asker.map_err(|error| system("the arrays cannot be watched", &error))?;
+    end_with_terminal().map_err(|error| system("the terminal cannot be watched", &error))?;
     let view = View::new(first, args.interval, globals.paint_out.is_on());
     let mut screen = Screen::open()?;
     let ended = screen.show(view, &asker, &asked_to_end);
     drop(screen);
     ended
+}
+
+/// Ends the process when the terminal is gone: a window was closed, a connection broke. crossterm reads such a terminal again and
+/// again without an end, and neither a key nor a signal is heard any more.
+fn end_with_terminal() -> std::io::Result<()> {
+    let watch = || {
+        let output = std::io::stdout();
+        loop {
+            // Only that it is hung up, which is always told.
+            let mut watched = [PollFd::new(&output, PollFlags::empty())];
+            match poll(&mut watched, None) {
+                Err(rustix::io::Errno::INTR) => {}
+                // Nothing is to be given back.
+                Ok(_) => std::process::exit(i32::from(Exit::Interrupted.number())),
+                Err(_) => return,
+            }
+        }
+    };
+    std::thread::Builder::new().name("braid-terminal".into()).spawn(watch).map(drop)
 }
 
 /// The terminal, taken; it is given back when this is dropped.

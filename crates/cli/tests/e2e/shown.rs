@@ -112,6 +112,27 @@ fn a_server_that_stops_ends_it_with_an_error() {
     assert!(!last.contains("panicked"), "{last:?}");
 }
 
+/// It read a terminal that was gone for ever, with all of a core, and no signal ended it.
+#[test]
+fn a_terminal_that_goes_away_ends_it() {
+    needs!("script");
+    let array = Array::create(RAID_1);
+    let served = array.serve();
+    let mut watched = Watched::start(&array, &["top", "tank"]);
+    watched.wait_for("quit");
+    let state = array.path("state").display().to_string();
+    let is_shown = || {
+        let processes = std::fs::read_dir("/proc").expect("processes").flatten();
+        let lines = processes.filter_map(|one| std::fs::read(one.path().join("cmdline")).ok());
+        let mut lines = lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
+        lines.any(|line| line.contains(&state) && line.contains(" top ") && !line.contains("stty"))
+    };
+    assert!(is_shown(), "its process is found by its words");
+    watched.terminal.kill().expect("our own child");
+    wait_until("top to end", LIMIT, || !is_shown());
+    served.stop();
+}
+
 #[test]
 fn without_a_terminal_it_is_refused_and_looks_once() {
     let array = Array::create(RAID_5);

@@ -44,6 +44,8 @@ const SHAPES: [(Level, Option<&str>); 7] = [
 ];
 /// Sectors that one harm is about: what md compares at a time.
 const HARM: u64 = 8;
+/// The same in bytes.
+const HARM_LENGTH: usize = 8 * 512;
 /// How long a job of a few MiB may take here.
 const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -253,7 +255,7 @@ impl Begun<'_> {
             let last = self.images.last().context("an array has members")?;
             let superblocks = superblocks(std::slice::from_ref(last))?;
             let at = superblocks[0].device.data_offset_sectors + sector;
-            let zeros = [0; (HARM * 512) as usize];
+            let zeros = [0; HARM_LENGTH];
             File::options().write(true).open(last)?.write_all_at(&zeros, at * 512)?;
         }
         if self.handover.first == First::Braid {
