@@ -319,6 +319,20 @@ pub(crate) fn what_was_repaired_is_not_taken_from_an_old_block() {
         bench.run();
         assert_eq!(bench.compare(0), AGREES);
     }
+    // Of many columns one is written by difference, which keeps rotten parity in its block.
+    for of_p in [true, false] {
+        let mut bench = Bench::new(Level::Raid6, 8, None);
+        let map = self::stripe(&bench).row_map(ChunkRow(0));
+        let slot = if of_p { map.p_slot() } else { map.q_slot().expect("level 6 has Q") };
+        rot(&mut bench, &mut random, slot.0, (0, 0, CHUNK));
+        bench.write(1, 0, 1);
+        bench.run();
+        bench.carry_out(0, Task::Repair);
+        assert_eq!(fates(&bench), [Some(Fate::Repaired)]);
+        bench.write(2, 0, 2);
+        bench.run();
+        assert_eq!(bench.compare(0), AGREES);
+    }
 }
 
 fn held_by_all(bench: &Bench, sector: u64) -> Vec<&[u8]> {
