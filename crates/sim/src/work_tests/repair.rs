@@ -19,6 +19,7 @@ pub(crate) fn tell() {
         what_cannot_be_read_is_made_of_the_others_if_these_agree,
         what_a_member_does_not_take_is_not_called_repaired,
         repairs_and_writes_leave_what_both_want,
+        a_write_of_a_band_that_is_repaired_reads_what_is_right,
         what_was_repaired_is_not_taken_from_an_old_block,
         three_copies_vote,
         two_copies_are_never_guessed_at,
@@ -297,6 +298,32 @@ pub(crate) fn repairs_and_writes_leave_what_both_want() {
         assert!(bench.members == before, "parity is right: seed {seed}");
         let fates = fates(&bench);
         assert!(fates.iter().all(|fate| *fate == Some(Fate::Repaired)), "seed {seed} {fates:?}");
+    }
+}
+
+/// A write that comes at any moment of a repair takes no rotten parity over, though what it reads comes before what the repair
+/// writes.
+#[cfg_attr(test, test)]
+pub(crate) fn a_write_of_a_band_that_is_repaired_reads_what_is_right() {
+    let mut random = Random::new(5);
+    for (moment, of_p) in (0..40).flat_map(|moment| [(moment, true), (moment, false)]) {
+        let mut bench = Bench::new(Level::Raid6, 8, None);
+        let map = stripe(&bench).row_map(ChunkRow(0));
+        let slot = if of_p { map.p_slot() } else { map.q_slot().expect("level 6 has Q") };
+        rot(&mut bench, &mut random, slot.0, (0, 0, CHUNK));
+        bench.ask_for(0, 0, Task::Repair);
+        for _ in 0..moment {
+            if bench.out() > 0 {
+                bench.end(0);
+            }
+        }
+        bench.write(1, 0, 1);
+        while bench.out() > 0 {
+            bench.end(bench.out() - 1);
+        }
+        let before = bench.members.clone();
+        bench.make_parity(0);
+        assert!(bench.members == before, "parity is right: moment {moment}, of P: {of_p}");
     }
 }
 
