@@ -368,7 +368,7 @@ fn an_array_of_an_older_server_is_understood() {
 fn what_is_no_request_is_answered_and_the_next_client_is_served() {
     let place = Place::new();
     for (method, target, status) in [
-        ("GET", "/", 404),
+        ("DELETE", "/", 405),
         ("GET", "/v1/nothing", 404),
         ("DELETE", "/v1/array", 405),
         ("POST", "/v1/settings", 405),

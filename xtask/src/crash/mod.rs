@@ -52,9 +52,9 @@ pub(crate) struct Options {
     /// Only rounds in which jobs are killed, at every percent of each
     #[arg(long)]
     jobs: bool,
-    /// With the program that the tests have built
-    #[arg(skip)]
-    is_brief: bool,
+    /// With the program that the tests have built, not that for release
+    #[arg(long)]
+    dev: bool,
     /// Where members are
     #[arg(long, value_enum, default_value_t = Members::Both)]
     members: Members,
@@ -84,7 +84,7 @@ impl Options {
             seed: now(),
             level: None,
             jobs: false,
-            is_brief: true,
+            dev: true,
             members: Members::Both,
         }
     }
@@ -110,7 +110,7 @@ fn shapes(options: &Options) -> Vec<Shape> {
 /// Runs the rounds; what was left out, and why, or nothing.
 pub(crate) fn run(options: &Options) -> Result<String> {
     let begun = Instant::now();
-    let braid = if options.is_brief { Program::Braid.dev()? } else { Program::Braid.release()? };
+    let braid = if options.dev { Program::Braid.dev()? } else { Program::Braid.release()? };
     let (mut kinds, mut left_out) = (Vec::new(), String::new());
     for kind in options.kinds() {
         match Place::is_possible(*kind) {
