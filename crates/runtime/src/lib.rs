@@ -79,6 +79,7 @@ mod membership;
 mod models;
 #[cfg(not(loom))]
 mod open;
+#[cfg(not(loom))]
 mod operator;
 #[cfg(not(loom))]
 mod options;
@@ -122,6 +123,7 @@ pub use operator::{AddError, MemberLook, RemoveError};
 
 #[cfg(not(loom))]
 pub use members::traffic::TrafficCounts;
+#[cfg(not(loom))]
 pub use open::{OpenError, OpenMember};
 #[cfg(not(loom))]
 pub use options::{Direct, Io, Options};
