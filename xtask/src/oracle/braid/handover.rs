@@ -32,16 +32,15 @@ use super::present;
 use super::tally::Tally;
 use crate::each::each;
 
-/// Shapes that have jobs, each with both families of superblocks.
-const SHAPES: [(Level, Option<&str>); 7] = [
-    (Level::Raid1, None),
-    (Level::Raid4, None),
-    (Level::Raid5, Some("left-symmetric")),
-    (Level::Raid6, Some("left-symmetric")),
-    (Level::Raid10, Some("n2")),
-    (Level::Raid10, Some("f2")),
-    (Level::Raid10, Some("o2")),
+/// Shapes that have jobs, with how many members; each with both families of superblocks.
+const SHAPES: [(Level, Option<&str>, usize); 4] = [
+    (Level::Raid1, None, 2),
+    (Level::Raid5, Some("left-symmetric"), 4),
+    (Level::Raid6, Some("left-symmetric"), 5),
+    (Level::Raid10, Some("n2"), 4),
 ];
+/// The largest chunk: a job is to be halted in the middle of many rows.
+const CHUNK_MAX_KIB: u32 = 64;
 /// Sectors that one harm is about: what md compares at a time.
 const HARM: u64 = 8;
 /// The same in bytes.
@@ -98,13 +97,15 @@ pub(super) fn run(bench: &Bench, made: &[Made], tally: &Tally) -> Result<()> {
 
 fn handovers(made: &[Made]) -> Vec<Handover<'_>> {
     let mut all = Vec::new();
-    for (level, layout) in SHAPES {
+    for (level, layout, members) in SHAPES {
         for metadata in ["0.90", "1.2"] {
             let fits = |array: &&Made| {
                 let spec = &array.spec;
                 let is_shape =
                     (spec.level, spec.layout, spec.metadata) == (level, layout, metadata);
-                is_shape && spec.making == Making::Mdadm
+                let is_small = spec.chunk_kib.is_none_or(|chunk| chunk <= CHUNK_MAX_KIB);
+                let is_plain = spec.making == Making::Mdadm && spec.members.len() == members;
+                is_shape && is_small && is_plain
             };
             let Some(array) = made.iter().find(fits) else { continue };
             for kind in [JobKind::Recovery, JobKind::Resync] {
@@ -295,7 +296,7 @@ impl Begun<'_> {
         // In the first row, P of these levels is on the last member.
         harms.extend((one.has_parity() && self.offset.is_some()).then_some(0));
         // In every row of as many as there are members it is there again; and the second of two copies, where they are near.
-        if is_resync && !matches!(one.array.spec.layout, Some("f2" | "o2")) {
+        if is_resync {
             let period = one.chunk() * one.array.spec.members.len() as u64;
             let last = (one.used()? - one.chunk()) / period * period;
             ensure!(
