@@ -85,8 +85,11 @@ fn with_hooks(from: u64) -> Result<()> {
     build.arg("--target-dir").arg(&target).env("RUSTFLAGS", flags);
     ensure!(build.status().context("cargo build")?.success(), "braid-sim with hooks");
     let shaken = format!("run --shake --marks --no-shrink --cycles {SHAKEN_CYCLES} --from {from}");
-    let planted = (0..PLANTERS).map(|part| format!("planted --part {part}/{PLANTERS}"));
-    let runs: Vec<String> = [shaken].into_iter().chain(planted).collect();
+    // The stories are told once with nothing planted, for all shares.
+    let control = "planted --control".to_owned();
+    let share = |part| format!("planted --controlled --part {part}/{PLANTERS}");
+    let planted = (0..PLANTERS).map(share);
+    let runs: Vec<String> = [shaken, control].into_iter().chain(planted).collect();
     show(&target.join("release/braid-sim"), &runs)
 }
 

@@ -45,6 +45,9 @@ pub struct AssembledArray {
     pub geometry: Geometry,
     /// One per slot.
     pub slots: Vec<Option<Occupant>>,
+    /// Who is to take the place of the member in a slot, which holds all itself: one for a slot at most. It takes every
+    /// write, and is not read.
+    pub replacements: Vec<(Slot, Occupant)>,
     /// Indices into the members that were given, of those that wait.
     pub spares: Vec<usize>,
     /// The newest superblock: what is true of the array, and every device's role.
@@ -113,6 +116,12 @@ impl Tolerance {
 }
 
 impl AssembledArray {
+    /// Everyone who is written: those in slots, in order of slots, and their replacements.
+    pub fn occupants(&self) -> impl Iterator<Item = &Occupant> {
+        let replacements = self.replacements.iter().map(|(_, occupant)| occupant);
+        self.slots.iter().flatten().chain(replacements)
+    }
+
     /// What it bears: [`Tolerance::of`] it as it stands.
     #[must_use]
     pub fn tolerance(&self) -> Tolerance {
@@ -151,6 +160,7 @@ pub(crate) fn build(
     let newest = roster.newest;
     Ok(AssembledArray {
         slots: occupants(roster, &geometry, slot_count),
+        replacements: replacements(roster, &geometry),
         shape,
         geometry,
         spares: roster.spares.clone(),
@@ -167,7 +177,7 @@ pub(crate) fn build(
 
 /// Everything that we do not serve, by name.
 fn check_servable(roster: &Roster<'_>) -> Result<(), Refusal> {
-    for (_, candidate) in &roster.active {
+    for candidate in roster.in_use() {
         let superblock = candidate.superblock;
         let features = superblock.state.features;
         match features.unknown() {
@@ -194,7 +204,7 @@ fn check_servable(roster: &Roster<'_>) -> Result<(), Refusal> {
 /// Members of one array say the same of it, to the last field.
 fn check_agreement(roster: &Roster<'_>) -> Result<(), Refusal> {
     let newest = roster.newest.superblock;
-    for (_, candidate) in &roster.active {
+    for candidate in roster.in_use() {
         let superblock = candidate.superblock;
         let (ours, theirs) = (&newest.array, &superblock.array);
         let fields = [
@@ -316,7 +326,10 @@ fn read_only(roster: &Roster<'_>) -> Option<ReadOnlyReason> {
         candidate.superblock.intent.bitmap_offset_sectors?;
         bitmap_reason(candidate, roster.newest.events())
     });
-    let replaced = roster.replaced.first();
+    // Where there is no redundancy there are no replacements either.
+    let is_direct = roster.newest.superblock.array.level.family() == Family::Direct;
+    let odd = roster.replacements.first().filter(|_| is_direct).map(|(slot, _)| slot);
+    let replaced = roster.replaced.first().or(odd);
     bitmap.or(replaced.map(|&slot| ReadOnlyReason::Replacement { slot }))
 }
 
@@ -349,17 +362,23 @@ fn occupants(roster: &Roster<'_>, geometry: &Geometry, slot_count: u16) -> Vec<O
         if planted(Bug::NextSlot) {
             place = (slot + 1) % slot_count;
         }
-        slots[usize::from(place)] = Some(Occupant {
-            member: candidate.index,
-            recovered_until: candidate
-                .superblock
-                .device
-                .recovery_offset_sectors
-                .unwrap_or(u64::MAX),
-            bad_sectors: bad_sectors(candidate, geometry.used_sectors(Slot(*slot))),
-        });
+        slots[usize::from(place)] = Some(occupant(candidate, geometry, Slot(*slot)));
     }
     slots
+}
+
+fn replacements(roster: &Roster<'_>, geometry: &Geometry) -> Vec<(Slot, Occupant)> {
+    let ones = roster.replacements.iter();
+    ones.map(|(slot, one)| (Slot(*slot), occupant(one, geometry, Slot(*slot)))).collect()
+}
+
+fn occupant(candidate: &Candidate<'_>, geometry: &Geometry, slot: Slot) -> Occupant {
+    let recovered_until = candidate.superblock.device.recovery_offset_sectors;
+    Occupant {
+        member: candidate.index,
+        recovered_until: recovered_until.unwrap_or(u64::MAX),
+        bad_sectors: bad_sectors(candidate, geometry.used_sectors(slot)),
+    }
 }
 
 /// The bad-block log counts from the start of the device and may run into parts that the array does not use.

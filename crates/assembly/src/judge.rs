@@ -43,8 +43,17 @@ pub(crate) struct Roster<'a> {
     pub(crate) active: Vec<(u16, Candidate<'a>)>,
     /// Indices into the input, in order of labels.
     pub(crate) spares: Vec<usize>,
-    /// Slots whose member was being replaced.
+    /// Who is to replace the member in a slot that holds all; one for a slot at most.
+    pub(crate) replacements: Vec<(u16, Candidate<'a>)>,
+    /// Slots whose member was being replaced in a way that cannot be gone on with.
     pub(crate) replaced: Vec<u16>,
+}
+
+impl<'a> Roster<'a> {
+    /// Who takes writes: those in slots, and their replacements.
+    pub(crate) fn in_use(&self) -> impl Iterator<Item = &Candidate<'a>> {
+        self.active.iter().chain(&self.replacements).map(|(_, candidate)| candidate)
+    }
 }
 
 /// Judges every member of one array.
@@ -102,7 +111,7 @@ pub(crate) fn judge<'a>(
         let labels = contradictory.iter().map(|(index, _)| label_of(group, *index)).collect();
         return Err(Refusal::RolesContradict { labels });
     }
-    let Settled { active, replaced, contested } = settled;
+    let Settled { active, replacements, replaced, contested } = settled;
     if let Some(refusal) = contested {
         return Err(refusal);
     }
@@ -111,7 +120,7 @@ pub(crate) fn judge<'a>(
         only_old.unwrap_or(Refusal::NoMembers { wanted: None })
     })?;
     let spares = spares.iter().map(|spare| spare.index).collect();
-    Ok(Roster { newest, active, spares, replaced })
+    Ok(Roster { newest, active, spares, replacements, replaced })
 }
 
 /// Sets aside who says less than what is known. Of a clone and its member the older one goes, too: for once it can be told.
@@ -371,6 +380,7 @@ fn has(candidate: &Candidate<'_>, feature: Features) -> bool {
 /// Claims of slots, settled.
 struct Settled<'a> {
     active: Vec<(u16, Candidate<'a>)>,
+    replacements: Vec<(u16, Candidate<'a>)>,
     replaced: Vec<u16>,
     contested: Option<Refusal>,
 }
@@ -380,7 +390,12 @@ fn settle<'a>(
     newest: Option<Candidate<'a>>,
     verdicts: &mut Verdicts,
 ) -> Settled<'a> {
-    let mut settled = Settled { active: Vec::new(), replaced: Vec::new(), contested: None };
+    let mut settled = Settled {
+        active: Vec::new(),
+        replacements: Vec::new(),
+        replaced: Vec::new(),
+        contested: None,
+    };
     let newest_events = newest.map_or(0, |newest| newest.events());
     // Stable, so that claims of one slot stay in order of labels.
     claims.sort_by_key(|(slot, _)| *slot);
@@ -422,8 +437,11 @@ fn set_replacements_aside<'a>(
         let reason = Reason::OriginalPresent { original: original.label() };
         verdicts.give(replacement.index, Verdict::Replacement { slot }, reason);
     }
-    if !replacements.is_empty() {
-        settled.replaced.push(slot);
+    let is_whole = original.superblock.device.recovery_offset_sectors.is_none();
+    match replacements[..] {
+        [] => {}
+        [one] if is_whole && originals.len() == 1 => settled.replacements.push((slot, one)),
+        _ => settled.replaced.push(slot),
     }
     originals
 }

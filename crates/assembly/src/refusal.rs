@@ -60,8 +60,8 @@ pub enum ReadOnlyReason {
         /// The newest superblock's.
         events: u64,
     },
-    /// A member was being replaced.
-    #[error("the member in slot {slot} was being replaced")]
+    /// A member was being replaced, by several devices, or before it was recovered itself.
+    #[error("slot {slot} has replacements that cannot be gone on with")]
     Replacement {
         /// The slot.
         slot: u16,

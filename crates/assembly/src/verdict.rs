@@ -23,7 +23,7 @@ pub enum Verdict {
     },
     /// Waits.
     Spare,
-    /// Was to replace a member that is still there; not used.
+    /// Is to replace a member that is still there: takes every write, and is not read.
     Replacement {
         /// The slot of both.
         slot: u16,
@@ -247,7 +247,7 @@ impl fmt::Display for Reason {
                 write!(f, "it claims slot {slot}, which the newest superblock ({newest}) denies")
             }
             Self::OriginalPresent { original } => {
-                write!(f, "it was to replace {original}, which is still there")
+                write!(f, "it is to replace {original}, which is still there")
             }
             Self::SaysJournal => f.write_str("its superblock says it is the write journal"),
             Self::EventsBehind { .. }

@@ -148,9 +148,12 @@ fn a_replacement_steps_back_for_its_original_and_in_for_its_absence() {
     }
     add_feature(&mut members[3..], Features::REPLACEMENT);
     edit(&mut members[3], |superblock| superblock.device.recovery_offset_sectors = Some(800));
-    let options = Options { read_only: true, ..Options::default() };
-    let assembly = assemble(&members, &options);
+    let assembly = judge(&members);
     assert_eq!(codes(&assembly), ["fresh", "fresh", "fresh", "replacement"]);
+    let array = assembly.array.as_ref().expect("an array that can be written");
+    let [(slot, replacement)] = &array.replacements[..] else { panic!("one: {array:?}") };
+    assert_eq!((slot.0, replacement.member, replacement.recovered_until), (1, 3, 800));
+    assert_eq!((array.degraded, array.read_only), (0, None));
     assert_eq!(assembly.verdicts[3].reason, Reason::OriginalPresent { original: "m1".into() });
     assert_eq!(occupants(&members, &assembly), ["m0", "m1", "m2"]);
     members.remove(1);

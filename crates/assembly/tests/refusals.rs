@@ -342,10 +342,11 @@ fn a_ppl_array_is_read_only_and_needs_replay_when_dirty_and_degraded() {
 }
 
 #[test]
-fn a_replacement_beside_its_original_makes_an_array_read_only() {
-    let mut members = array_with(Level::Raid1, 2, 1, 7);
+fn two_replacements_of_one_member_make_an_array_read_only() {
+    let mut members = array_with(Level::Raid1, 2, 2, 7);
     for member in &mut members {
         set_role(member, 2, Role::Active(0));
+        set_role(member, 3, Role::Active(0));
     }
     add_feature(&mut members[2..], Features::REPLACEMENT);
     assert_eq!(refusal(&members), Refusal::ReadOnlyOnly(ReadOnlyReason::Replacement { slot: 0 }));

@@ -22,6 +22,7 @@ fn update(folder: &Folder, name: &str, change: impl Fn(&mut SuperblockUpdate)) {
         resync_offset: superblock.state.resync_offset,
         roles: superblock.state.roles.clone().into(),
         recovery_offset: None,
+        is_replacement: false,
         role_of_this: superblock.state.role,
     };
     change(&mut update);

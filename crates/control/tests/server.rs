@@ -67,6 +67,7 @@ impl Served for Fake {
         std::thread::sleep(self.delay);
         let slot = Slot {
             slot: Some(0),
+            replaces: None,
             member: Some("/dev/sdb".into()),
             role: Role::Active,
             state: SlotState::Ok,

@@ -19,9 +19,10 @@
 
 use braid_assembly::{AssembledArray, Occupant};
 use braid_geometry::{Family, MemberSector, SECTOR_BYTES, Slot};
+use braid_hooks::{Bug, spoiled};
 use braid_ondisk::{Superblock, SuperblockUpdate, Timestamp};
 
-use crate::array::{ArraySetup, MemberSetup, UpdateTimes, level_with, next_wave};
+use crate::array::{ArraySetup, MemberSetup, ReplacementSetup, UpdateTimes, level_with, next_wave};
 use crate::ids::MemberId;
 use crate::request::Regions;
 use crate::{BadBlocks, BadRange, CacheConfig};
@@ -57,7 +58,7 @@ pub struct Joined {
 pub struct Opening {
     /// The machine's setup.
     pub setup: ArraySetup,
-    /// Who takes part, by [`MemberId`].
+    /// Who takes part, by [`MemberId`]: occupants as [`AssembledArray::occupants`] gives them, then spares.
     pub members: Vec<Joined>,
 }
 
@@ -110,20 +111,23 @@ pub fn opening<'a>(
             slots.push(None);
             continue;
         };
-        let recovered_sectors = occupant.recovered_until;
-        let (id, device_number) = join(occupant.member, recovered_sectors)?;
-        let bad = occupant.bad_sectors.iter().map(|range| BadRange {
-            start: MemberSector(range.start),
-            sectors: range.end - range.start,
-        });
-        let bad_blocks = BadBlocks::new(bad.collect());
-        slots.push(Some(MemberSetup { id, device_number, recovered_sectors, bad_blocks }));
+        let named = join(occupant.member, occupant.recovered_until)?;
+        slots.push(Some(member_setup(occupant, named)));
+    }
+    let mut replacements = Vec::new();
+    for (slot, occupant) in &assembled.replacements {
+        let held = replacement_held(assembled, occupant);
+        let named = join(occupant.member, held)?;
+        let mut member = member_setup(occupant, named);
+        member.recovered_sectors = held;
+        replacements.push(ReplacementSetup { slot: *slot, member });
     }
     let spares: Result<_, _> =
         assembled.spares.iter().map(|index| join(*index, u64::MAX)).collect();
     let setup = ArraySetup {
         geometry: assembled.geometry.clone(),
         slots,
+        replacements,
         spares: spares?,
         events: events(assembled),
         resync_offset: resync_offset(assembled),
@@ -136,6 +140,23 @@ pub fn opening<'a>(
         superblocks_tear: tears,
     };
     Ok(Opening { setup, members })
+}
+
+/// Sectors of a replacement that hold what the member holds. Where the array was interrupted while it was written, the one may have
+/// what the other has not. A resync compares members only, and would make the others agree with the member: so the
+/// replacement is filled from its start again.
+fn replacement_held(assembled: &AssembledArray, replacement: &Occupant) -> u64 {
+    let held = if assembled.dirty { 0 } else { replacement.recovered_until };
+    spoiled(Bug::ReplacementTrusted, held, replacement.recovered_until)
+}
+
+fn member_setup(occupant: &Occupant, (id, device_number): (MemberId, u16)) -> MemberSetup {
+    let bad = occupant.bad_sectors.iter().map(|range| BadRange {
+        start: MemberSector(range.start),
+        sectors: range.end - range.start,
+    });
+    let bad_blocks = BadBlocks::new(bad.collect());
+    MemberSetup { id, device_number, recovered_sectors: occupant.recovered_until, bad_blocks }
 }
 
 /// The count that the first update counts one up from.
@@ -195,8 +216,8 @@ pub fn levelling<'a>(
             let update = level_with(superblock, newest, level, update_time)?;
             Some((index, update))
         };
-        let members = assembled.slots.iter().flatten();
-        let round: Vec<_> = members.filter_map(|occupant| update(occupant.member)).collect();
+        let round: Vec<_> =
+            assembled.occupants().filter_map(|occupant| update(occupant.member)).collect();
         rounds.push(round);
         from += 1;
     }

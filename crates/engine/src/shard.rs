@@ -136,13 +136,18 @@ impl Shard {
     /// Takes the result of a [`MemberIo`].
     pub fn handle_member_io(&mut self, now: Instant, done: MemberIoDone) {
         self.common.now = now;
-        self.common.io_done(&done);
+        if let Some(done) = self.common.io_done(done) {
+            self.tell_family(done);
+        }
+        self.common.confirm_view();
+    }
+
+    fn tell_family(&mut self, done: MemberIoDone) {
         match &mut self.family {
             Machine::Direct(direct) => direct.handle_io(&mut self.common, done),
             Machine::Mirror(mirror) => mirror.handle_io(&mut self.common, done),
             Machine::Stripe(stripes) => stripes.handle_io(&mut self.common, done),
         }
-        self.common.confirm_view();
     }
 
     /// Takes a [`Computation`] back that has been carried out.
@@ -176,7 +181,8 @@ impl Shard {
         let is_in_sync = view.resync_offset >= self.common.view.resync_offset;
         assert!(is_in_sync, "I7: redundancy that was in sync is in sync in every later view");
         let may_be = |(new, old): (&Option<MemberView>, &Option<MemberView>)| {
-            let stays = |new: &MemberView| old.as_ref().is_some_and(|old| old.id == new.id);
+            let was_in = |old: &MemberView, id| old.id == id || old.replacement == Some(id);
+            let stays = |new: &MemberView| old.as_ref().is_some_and(|old| was_in(old, new.id));
             new.as_ref().is_none_or(|new| stays(new) || new.recovered_sectors == 0)
         };
         let mut slots = view.slots.iter().zip(&self.common.view.slots);
@@ -209,6 +215,9 @@ impl Shard {
                 stripes.handle_view(&mut self.common, geometry);
             }
             _ => unreachable!("an array keeps its family of levels while it is open"),
+        }
+        for done in self.common.settle_pairs() {
+            self.tell_family(done);
         }
         let result = if view.gate == Gate::Open { Ok(()) } else { Err(Fault::Unwritable) };
         for key in unanswered {

@@ -55,6 +55,16 @@ pub enum Task {
     Resync,
     /// Make what members that are being recovered are to hold of it from the others, and write it to them.
     Recover,
+    /// Copy all of it from members that have a replacement to that; what they cannot read is made from the others.
+    Replace,
+}
+
+impl Task {
+    /// It fills a member that does not hold all yet.
+    #[must_use]
+    pub const fn fills(self) -> bool {
+        matches!(self, Self::Recover | Self::Replace)
+    }
 }
 
 /// What came of it.

@@ -56,6 +56,7 @@ fn setup(level: Level, slots: u16, recovered: impl Fn(u16) -> u64) -> ArraySetup
         jobs_paused: true,
         geometry,
         slots: (0..slots).map(member).collect(),
+        replacements: Vec::new(),
         spares: Vec::new(),
         events: 40,
         resync_offset: u64::MAX,

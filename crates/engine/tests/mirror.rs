@@ -24,7 +24,7 @@ fn view_of(epoch: u64, gate: Gate, slots: [Option<(u16, u64)>; 2]) -> Arc<ArrayV
     };
     let member = |(id, recovered_sectors)| {
         let bad_blocks = Arc::new(BadBlocks::default());
-        MemberView { id: MemberId(id), recovered_sectors, bad_blocks }
+        MemberView { id: MemberId(id), replacement: None, recovered_sectors, bad_blocks }
     };
     Arc::new(ArrayView {
         epoch,

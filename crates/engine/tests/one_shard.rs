@@ -38,6 +38,7 @@ impl Driver {
         let m = |i| {
             Some(MemberView {
                 id: MemberId(i),
+                replacement: None,
                 recovered_sectors: u64::MAX,
                 bad_blocks: Arc::new(BadBlocks::default()),
             })

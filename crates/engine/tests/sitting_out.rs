@@ -39,6 +39,7 @@ impl Told {
             jobs_paused: true,
             geometry,
             slots: (0..slots).map(|slot| Some(member(slot))).collect(),
+            replacements: Vec::new(),
             spares: Vec::new(),
             events: 1,
             resync_offset: u64::MAX,

@@ -257,6 +257,22 @@ named! {
         OneLossForAll = "one-loss-for-all",
         /// Array: losses that one update tells of are all said to have the cause of the first.
         OneCauseForAll = "one-cause-for-all",
+        /// Shard: what is written to a member is not written to its replacement.
+        ReplacementNotWritten = "replacement-not-written",
+        /// Shard: a write is answered though the replacement has missed it, and superblocks still count it in (I4).
+        ReplacementMisses = "replacement-misses",
+        /// Shard: the array is not told that a replacement has been written, and does not flush it.
+        ReplacementUnflushed = "replacement-unflushed",
+        /// Array: a replacement takes its place before superblocks say that it holds all.
+        ReplacesEarly = "replaces-early",
+        /// Opening: after an interruption a replacement counts as holding what it held before.
+        ReplacementTrusted = "replacement-trusted",
+        /// Array: a replacement that steps in for a member that failed counts as whole.
+        ReplacementIsWhole = "replacement-is-whole",
+        /// Array: a replacement that failed stays in superblocks.
+        ReplacementStays = "replacement-stays",
+        /// Stripe: what is copied to a replacement is what others than the member hold.
+        CopyOfAnother = "copy-of-another",
         /// Array: each failure is judged as if it were the only one.
         TooManyOut = "too-many-out",
         /// Array: a member that failed its flush need not be flushed again.
@@ -587,6 +603,22 @@ named! {
         MemberFailedByPerson = "member-failed-by-person",
         /// Array: a spare takes the place of a member that is missing.
         SpareTaken = "spare-taken",
+        /// Array: a person wants a member replaced.
+        ReplacementWanted = "replacement-wanted",
+        /// Array: a member begins to be copied to its replacement.
+        ReplaceBegins = "replace-begins",
+        /// Array: a replacement fails before it has the place.
+        ReplacementLost = "replacement-lost",
+        /// Array: a member fails, and its replacement steps in, to be recovered.
+        ReplacementStepsIn = "replacement-steps-in",
+        /// Array: a member has been replaced.
+        Replaced = "replaced",
+        /// Shard: a replacement has missed a write.
+        ReplacementMissesWrite = "replacement-misses-write",
+        /// Shard: a write has waited for a view that says which of a member and its replacement is in.
+        PairSettledByView = "pair-settled-by-view",
+        /// Background work: what cannot be copied is made of the others.
+        CopyIsMade = "copy-is-made",
         /// Background work: a copy is not what the first one is.
         CopiesDiffer = "copies-differ",
         /// Background work: parity is made from the data.

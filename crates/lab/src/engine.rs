@@ -50,6 +50,7 @@ impl Engine {
         let cache = CacheConfig { unit_sectors_max, stripes_max: tuning.stripes, tuning };
         let member = |slot: u16| MemberView {
             id: MemberId(slot),
+            replacement: None,
             recovered_sectors: u64::MAX,
             bad_blocks: Arc::new(BadBlocks::default()),
         };

@@ -125,6 +125,7 @@ fn an_updated_superblock_reads_as_updated() {
         resync_offset: 0,
         roles: [Role::Active(0), Role::Active(1), Role::Faulty, Role::Active(3)].into(),
         recovery_offset: Some(2048),
+        is_replacement: false,
         role_of_this: Role::Active(1),
     });
     let Some(report) = examine(&superblock) else { return };
@@ -177,6 +178,7 @@ fn version_0_90_reads_the_same_before_and_after_an_update() {
         resync_offset: 0,
         roles: [Role::Active(0), Role::Active(1), Role::Faulty, Role::Active(3)].into(),
         recovery_offset: None,
+        is_replacement: false,
         role_of_this: Role::Active(1),
     });
     let report = examine(&superblock).unwrap();

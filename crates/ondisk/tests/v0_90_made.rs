@@ -73,6 +73,7 @@ fn every_byte_is_as_md_made_it() {
                 resync_offset: md.state.resync_offset,
                 roles: md.state.roles.clone().into(),
                 recovery_offset: None,
+                is_replacement: false,
                 role_of_this: md.state.role,
             });
             let ours_raw = ours.to_bytes();

@@ -279,6 +279,9 @@ impl Core {
                         }
                         MemberChange::Fail(member) => array.handle_fail_request(now, member),
                         MemberChange::Remove(member) => array.handle_remove_request(now, member),
+                        MemberChange::Replace(member, spare) => {
+                            array.handle_replace_request(now, member, spare)
+                        }
                     };
                     // A person who does not wait any more needs no answer.
                     let _ = answer.send(changed);

@@ -5,14 +5,12 @@
 
 use braid_engine::SitOut;
 use braid_engine::Tuning;
-use braid_engine::array::{ArrayView, JobRequest, MemberId, MemberRefusal, MetadataArea};
+use braid_engine::array::{ArrayView, JobRequest, MemberId, MemberRefusal, MetadataArea, Wish};
 use braid_engine::cause::Cause;
 use braid_engine::computation::Computation;
 use braid_engine::effect::{MemberIoDone, Report, SlowMembers};
 use braid_engine::request::{Piece, RequestId, ShardIndex};
 use braid_engine::work::Work;
-
-use braid_geometry::Slot;
 
 use crate::sync::Arc;
 use crate::sync::mpsc::Sender;
@@ -51,11 +49,13 @@ pub(crate) enum ArrayEvent {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MemberChange {
     /// One comes: its name, its number in the role table, the slot that it is to have, and whether its superblock tears.
-    Add(MemberId, u16, Option<Slot>, bool),
+    Add(MemberId, u16, Option<Wish>, bool),
     /// One fails.
     Fail(MemberId),
     /// One goes.
     Remove(MemberId),
+    /// The first is to be replaced by the second, a spare.
+    Replace(MemberId, MemberId),
 }
 
 /// A machine to look at.

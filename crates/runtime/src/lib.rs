@@ -140,7 +140,7 @@ pub use braid_dispatch::{
 pub use braid_elevator::{MultiplexerSettings, Slice};
 pub use braid_engine::array::{
     ArrayView, Gate, JobEnd, JobKind, JobProgress, JobRequest, MemberId, MemberRefusal, MemberView,
-    Notice,
+    Notice, Wish,
 };
 pub use braid_engine::cause::{Answer, Asked, Cause};
 pub use braid_engine::work::{Candidates, Fate, Found, RotKind};

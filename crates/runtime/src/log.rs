@@ -166,6 +166,20 @@ pub(crate) fn notice(
             slot = slot.0,
             "spare takes the place of a member that is missing"
         ),
+        Notice::Replacing { member, slot, old } => info!(
+            target: ARRAY,
+            member = path(member),
+            slot = slot.0,
+            old = path(old),
+            "member is to be replaced"
+        ),
+        Notice::Replaced { member, slot, old } => info!(
+            target: ARRAY,
+            member = path(member),
+            slot = slot.0,
+            old = path(old),
+            "member has been replaced"
+        ),
         Notice::Recovered { member, slot } => info!(
             target: ARRAY,
             member = path(member),

@@ -99,7 +99,7 @@ impl Volume {
         let not_recorded = bring_level(assembled, &mut members, options)?;
         let through_page_cache = go_direct(open_devices(&members), options.direct)?;
         let device = |slot: &Occupant| members.get(slot.member)?.as_ref().map(|open| &open.device);
-        let mut devices = assembled.slots.iter().flatten().filter_map(device);
+        let mut devices = assembled.occupants().filter_map(device);
         let zero_is_fast = devices.all(|device| device.can_zero_fast());
         let manner = Manner {
             read_only: options.read_only,
@@ -213,7 +213,7 @@ fn bring_level(
     if options.read_only {
         return Ok(Vec::new());
     }
-    for slot in assembled.slots.iter().flatten() {
+    for slot in assembled.occupants() {
         let member = members.get(slot.member).and_then(Option::as_ref);
         // A process that was killed may have left a superblock in a cache: it was read, and believed,
         // and a power cut would take it back. A member that fails a flush fails every later one.

@@ -7,7 +7,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use braid_engine::array::{Array, MemberId, MemberRefusal};
+use braid_engine::array::{Array, MemberId, MemberRefusal, Wish};
 use braid_engine::open::can_tear;
 use braid_geometry::Slot;
 use braid_member::{IdentityKey, Member};
@@ -77,7 +77,7 @@ impl Volume {
         &self,
         device: Box<dyn Member>,
         uuid: [u8; 16],
-        wanted: Option<u16>,
+        wanted: Option<Wish>,
         named: impl FnOnce(MemberId),
     ) -> Result<MemberId, AddError> {
         let core = self.core();
@@ -89,7 +89,7 @@ impl Volume {
             .map_err(AddError::Thread)?;
         core.schedule_again();
         named(id);
-        let change = MemberChange::Add(id, number, wanted.map(Slot), tears);
+        let change = MemberChange::Add(id, number, wanted, tears);
         core.change_members(change).inspect_err(|_| core.close_member(id))?;
         Ok(id)
     }
@@ -133,6 +133,30 @@ impl Volume {
         self.core().change_members(MemberChange::Fail(id))
     }
 
+    /// Whether a member may be replaced now: its slot.
+    ///
+    /// # Errors
+    /// It has none, does not hold all that it should, or is being replaced already.
+    pub fn may_replace_member(&self, id: MemberId) -> Result<Slot, MemberRefusal> {
+        let core = self.core();
+        core.array.inspect(|array| array.may_replace(id), || core.drive(Machine::Array))
+    }
+
+    /// A spare is to take the place of a member that serves until then.
+    ///
+    /// # Errors
+    /// The member cannot be replaced, or the other is no spare. Nothing was changed then.
+    pub fn replace_member(&self, id: MemberId, spare: MemberId) -> Result<(), MemberRefusal> {
+        self.core().change_members(MemberChange::Replace(id, spare))
+    }
+
+    /// The member that is to take the place of the one in `slot`, or is wanted to.
+    #[must_use]
+    pub fn replacement_of(&self, slot: Slot) -> Option<MemberId> {
+        let core = self.core();
+        core.array.inspect(|array| array.replacement_of(slot), || core.drive(Machine::Array))
+    }
+
     /// A member that is out, or waits as a spare, goes: its device is closed.
     ///
     /// # Errors
@@ -166,7 +190,7 @@ impl Volume {
         let members = core.array.inspect(Array::members, || core.drive(Machine::Array));
         // After that: one that got its slot in between is in the view.
         let view = self.view();
-        let has_slot = |id: &MemberId| view.slots.iter().flatten().any(|one| one.id == *id);
+        let has_slot = |id: &MemberId| view.is_used(*id);
         members.into_iter().filter(|id| !has_slot(id)).collect()
     }
 
@@ -177,9 +201,7 @@ impl Volume {
         let members = core.array.inspect(Array::members, || core.drive(Machine::Array));
         let view = self.view();
         // One that failed is out once the survivors' superblocks say so.
-        let is_in = |id: MemberId| {
-            members.contains(&id) || view.slots.iter().flatten().any(|one| one.id == id)
-        };
+        let is_in = |id: MemberId| members.contains(&id) || view.is_used(id);
         let look = |member: &Arc<MemberHandle>| MemberLook {
             id: member.id(),
             path: member.path().to_path_buf(),

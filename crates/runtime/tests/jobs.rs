@@ -101,6 +101,7 @@ fn a_dirty_array_agrees_again_and_stops_clean() {
                 resync_offset: 0,
                 roles: superblock.state.roles.as_slice().into(),
                 recovery_offset: None,
+                is_replacement: false,
                 role_of_this: superblock.state.role,
             });
             let at = superblock.offset_bytes();

@@ -126,6 +126,7 @@ fn put_ahead(array: &Array, index: usize) {
         resync_offset: superblock.state.resync_offset,
         roles: superblock.state.roles.as_slice().into(),
         recovery_offset: None,
+        is_replacement: false,
         role_of_this: superblock.state.role,
     });
     let (bytes, offset) = (superblock.to_bytes(), superblock.offset_bytes());
@@ -326,6 +327,7 @@ fn a_member_one_event_behind_is_brought_level_before_the_next_update() {
         resync_offset: 0,
         roles: active.state.roles.as_slice().into(),
         recovery_offset: None,
+        is_replacement: false,
         role_of_this: active.state.role,
     });
     let written = array.devices[3].write_at(&active.to_bytes(), active.offset_bytes(), true);

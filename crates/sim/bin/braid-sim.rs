@@ -27,6 +27,7 @@ usage: braid-sim --seed N [--cycles M] [--smallest] [--twice] [--trace] [--no-sh
                        [--from N] [--part I/N]
        braid-sim histories [--cycles N] [--from SEED]
        braid-sim planted [--seeds N] [--from SEED] [--seconds S] [--part I/N] [--bug NAME]
+                         [--control] [--controlled]
 with hooks (RUSTFLAGS=\"--cfg braid_hooks\"), run --shake lets the engine make rare choices,
 and fails if a path that matters was never taken (--marks is the same)";
 
@@ -234,16 +235,13 @@ fn judge_states(tally: &Tally, is_smallest: bool) -> Result<(), String> {
     Err(format!("never visited: {}", never.join(", ")))
 }
 
-/// Paths that are taken when a person asks for something, or when a check finds rot. Random worlds have no such person, and their
-/// rot is for the checkers: stories, and the runtime's tests, take these.
-const OF_PERSONS: [Mark; 4] =
-    [Mark::CheckBegins, Mark::RepairBegins, Mark::MendReadAgain, Mark::MemberFailedByPerson];
-
 /// How often each path that matters was taken; an error if one never was.
 fn print_marks() -> Result<(), String> {
     if !braid_hooks::ARE_HERE {
         return Err("this build has no marks: RUSTFLAGS=\"--cfg braid_hooks\"".to_owned());
     }
+    #[cfg(braid_hooks)]
+    braid_sim::stories::asked_for();
     let visits = braid_hooks::visits();
     for (point, count) in Point::ALL.iter().zip(&visits.points) {
         println!("{count:>12} {:<24} {}", point.name(), point.text());
@@ -251,8 +249,7 @@ fn print_marks() -> Result<(), String> {
     let mut never = Vec::new();
     for (mark, count) in Mark::ALL.iter().zip(&visits.marks) {
         println!("{count:>12} {:<24} {}", mark.name(), mark.text());
-        let is_never = *count == 0 && !OF_PERSONS.contains(mark);
-        never.extend(is_never.then_some(mark.name()));
+        never.extend((*count == 0).then_some(mark.name()));
     }
     println!("{:>12} of {} marks reached", Mark::ALL.len() - never.len(), Mark::ALL.len());
     if never.is_empty() { Ok(()) } else { Err(format!("never reached: {}", never.join(", "))) }

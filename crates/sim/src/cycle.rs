@@ -101,6 +101,7 @@ impl World {
             out: BTreeSet::new(),
             unsure: BTreeSet::new(),
             came: BTreeSet::new(),
+            replaced: BTreeSet::new(),
             absent: BTreeSet::new(),
             chances,
             clock: Clock { step: 1, now },
@@ -460,6 +461,7 @@ impl World {
             resync_offset: u64::MAX,
             roles: design.roles(),
             recovery_offset: None,
+            is_replacement: false,
             role_of_this: Role::Spare,
         };
         for (index, disk) in self.disks.iter_mut().enumerate() {

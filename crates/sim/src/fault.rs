@@ -10,6 +10,7 @@
 
 use std::collections::BTreeSet;
 
+use braid_engine::array::MemberId;
 use braid_engine::{SitOut, Tuning};
 use braid_geometry::{Family, Geometry, Slot};
 
@@ -138,6 +139,8 @@ pub(crate) struct Plan {
     pub(crate) faults: Vec<Fault>,
     /// Disks that may come to harm; all others must stay in the array.
     pub(crate) victims: BTreeSet<usize>,
+    /// Members that a person has had fail.
+    pub(crate) failed_by_person: BTreeSet<MemberId>,
     /// Whether clients may be told of errors.
     pub(crate) errors_allowed: bool,
     /// Whether disks lie.
@@ -222,7 +225,7 @@ pub(crate) fn plan(
     let harmed = faults.iter().map(|fault: &Fault| fault.disk);
     let victims = harmed.chain(scarred).collect();
     let errors_allowed = !standing.tolerates(&victims);
-    Plan { faults, victims, errors_allowed, lies: false, held: Vec::new(), is_ruin }
+    Plan { faults, victims, errors_allowed, is_ruin, ..Plan::default() }
 }
 
 /// The same comes to several disks at one step, early: what is lost together breaks an array whatever

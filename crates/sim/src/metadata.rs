@@ -70,6 +70,18 @@ impl Metadata {
         self.apart.retain(|(one, other)| *one != disk && *other != disk);
     }
 
+    /// Two disks change numbers.
+    pub(crate) fn exchange(&mut self, one: usize, other: usize) {
+        let to = |disk: usize| match disk {
+            _ if disk == one => other,
+            _ if disk == other => one,
+            _ => disk,
+        };
+        self.torn = self.torn.iter().map(|disk| to(*disk)).collect();
+        self.torn_together = self.torn_together.iter().map(|disk| to(*disk)).collect();
+        self.apart.retain(|(a, b)| ![one, other].contains(a) && ![one, other].contains(b));
+    }
+
     /// What tore this disk's superblock was no cut.
     pub(crate) fn tore_by_error(&mut self, disk: usize) {
         self.torn_together.remove(&disk);
@@ -146,6 +158,7 @@ mod tests {
             resync_offset: u64::MAX,
             roles: roles.into(),
             recovery_offset: None,
+            is_replacement: false,
             role_of_this: superblock.state.role,
         });
         superblock

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use braid_assembly::{AssembledArray, Assembly, Refusal};
+use braid_assembly::{AssembledArray, Assembly, Refusal, Verdict};
 use braid_engine::array::MemberId;
 use braid_engine::cause::Asked;
 use braid_engine::effect::FaultKind;
@@ -65,6 +65,7 @@ impl World {
     ) -> Result<AssembledArray, Refusal> {
         loop {
             self.find_torn();
+            self.follow_replacements(presented);
             let decision = self.decide(presented);
             let assembled = decision.assembly.array.clone()?;
             // A disk that lost the step back to clean has the higher count.
@@ -77,6 +78,38 @@ impl World {
             if self.enter(&decision, &assembled) {
                 return Ok(assembled);
             }
+        }
+    }
+
+    /// A disk has the place of another, by superblocks: here each disk of a slot has the slot's number, so the two change
+    /// numbers. It may only be so where it holds all, or the other is out, or may be.
+    fn follow_replacements(&mut self, presented: &[usize]) {
+        let (_, assembly) = open::assemble_disks(&self.disks, presented);
+        for (new, verdict) in presented.iter().copied().zip(&assembly.verdicts) {
+            let Some(old) = verdict.verdict.slot().map(usize::from) else { continue };
+            if !self.is_spare(new) {
+                continue;
+            }
+            let may_be_out = self.out.contains(&old) || self.unsure.contains(&old);
+            let is_there = presented.contains(&old);
+            let holds_all = matches!(verdict.verdict, Verdict::Fresh { .. });
+            let is_right = may_be_out || !is_there || holds_all;
+            assert!(
+                is_right,
+                "disk {new} has the place of disk {old}, which is well: {:?}",
+                assembly.verdicts
+            );
+            self.tally.count("replaced-at-a-start");
+            self.disks.swap(old, new);
+            self.metadata.exchange(old, new);
+            for disks in [&mut self.out, &mut self.unsure, &mut self.absent] {
+                let (had_old, had_new) = (disks.remove(&old), disks.remove(&new));
+                disks.extend(had_old.then_some(new).into_iter().chain(had_new.then_some(old)));
+            }
+            self.replaced.remove(&old);
+            self.replaced.insert(new);
+            // Copies of what was being written need not be alike.
+            self.model.unpin();
         }
     }
 
@@ -109,6 +142,7 @@ impl World {
             out: &self.out,
             unsure: &self.unsure,
             superblocks: &superblocks,
+            replaced: &self.replaced,
             lying: &lying,
             metadata: &self.metadata,
         };
@@ -174,7 +208,7 @@ impl World {
     /// Whose flush fails is given back.
     fn make_durable(&mut self, assembled: &AssembledArray, presented: &[usize]) -> Vec<usize> {
         let mut harmed = Vec::new();
-        for slot in assembled.slots.iter().flatten() {
+        for slot in assembled.occupants() {
             let disk = presented[slot.member];
             if self.chances.openings.below(200) == 0 {
                 self.tally.count("first-flush-fails");

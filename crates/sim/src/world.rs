@@ -167,6 +167,8 @@ pub(crate) struct World {
     pub(crate) unsure: BTreeSet<usize>,
     /// Members that came in this run.
     pub(crate) came: BTreeSet<MemberId>,
+    /// Disks whose place another one has: they wait for nothing, and are never chosen.
+    pub(crate) replaced: BTreeSet<usize>,
     /// Disks that do not take part in this run: out as soon as it answers a write.
     pub(crate) absent: BTreeSet<usize>,
     pub(crate) model: Model,

@@ -110,6 +110,8 @@ kinds! {
     EventsLost Warning,
     /// The file system below a member is full: writes are refused.
     OutOfSpace Critical,
+    /// A member is to be replaced by another, and serves until that holds all.
+    ReplaceWanted Info,
     /// A resync began.
     ResyncStarted Info,
     /// A resync ended; how is the event's result.

@@ -40,10 +40,10 @@ impl Mapping {
     pub fn change(&mut self, notice: &Notice, time: Moment, names: Names<'_>) -> Option<Change> {
         let mut change = change(notice, names)?;
         match notice {
-            Notice::SpareTaken { member, .. } => {
+            Notice::SpareTaken { member, .. } | Notice::Replacing { member, .. } => {
                 self.recovering.insert(*member);
             }
-            Notice::Recovered { member, .. } => {
+            Notice::Recovered { member, .. } | Notice::Replaced { member, .. } => {
                 self.recovering.remove(member);
             }
             Notice::MemberOut { member, .. } if self.recovering.remove(member) => {
@@ -73,6 +73,19 @@ fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
             let message =
                 format!("{name}, a spare of {array}, takes slot {} and is recovered", slot.0);
             Change::now(Kind::SpareTaken, message).of(&name, Some(slot.0))
+        }
+        Notice::Replacing { member, slot, old } => {
+            let (name, old) = (label(*member), label(*old));
+            let message = format!("{name} is to replace {old} in {array} (slot {})", slot.0);
+            let change = Change::now(Kind::ReplaceWanted, message).of(&name, Some(slot.0));
+            change.with("old", old.as_str())
+        }
+        Notice::Replaced { member, slot, old } => {
+            let (name, old) = (label(*member), label(*old));
+            let message =
+                format!("{name} has replaced {old} and is active in {array} (slot {})", slot.0);
+            let change = Change::now(Kind::SpareActive, message).of(&name, Some(slot.0));
+            change.with("old", old.as_str())
         }
         Notice::Recovered { member, slot } => {
             let name = label(*member);
@@ -193,6 +206,7 @@ const fn kinds(kind: JobKind) -> (Kind, Kind, &'static str) {
     match kind {
         JobKind::Resync => (Kind::ResyncStarted, Kind::ResyncFinished, "resync"),
         JobKind::Recovery => (Kind::RebuildStarted, Kind::RebuildFinished, "recovery"),
+        JobKind::Replace => (Kind::RebuildStarted, Kind::RebuildFinished, "replacement"),
         JobKind::Check => (Kind::CheckStarted, Kind::CheckFinished, "check"),
         JobKind::Repair => (Kind::CheckStarted, Kind::CheckFinished, "repair"),
     }

@@ -56,7 +56,7 @@ const STATES: [(&str, &str, Outcome); 42] = [
     ("raid5-reassembled-degraded", "0 1 2 S", Clean),
     ("raid5-recovered-onto-spare", "S 1 2 0", Clean),
     ("raid5-recovering", "0 S 2 3 r1", Clean),
-    ("raid5-replacing", "0 1 2 3 R1", ReadOnly { dirty: false, code: "replacement" }),
+    ("raid5-replacing", "0 1 2 3 R1", Clean),
     ("raid5-reshaping", "0 1 2 3 4", Refused("reshaping")),
     ("raid5-resyncing", "0 1 2 3", Dirty(1024)),
     ("raid5-spare", "0 1 2 +", Clean),

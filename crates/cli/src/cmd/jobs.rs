@@ -141,7 +141,10 @@ fn next(array: &Array) -> Option<JobKind> {
     }
     let has = |state| array.slots.iter().any(|slot| slot.state == state);
     let has_spare = is_incomplete(array) && has(SlotState::Waiting);
-    (has(SlotState::Recovering) || has_spare).then_some(JobKind::Recovery)
+    match has(SlotState::Recovering) || has_spare {
+        true => Some(JobKind::Recovery),
+        false => has(SlotState::Filling).then_some(JobKind::Replace),
+    }
 }
 
 fn is_incomplete(array: &Array) -> bool {

@@ -1,4 +1,4 @@
-//! `braid add`, `spare`, `fail` and `remove`: members that come and go while an array is served.
+//! `braid add`, `spare`, `fail`, `remove` and `replace`: members that come and go while an array is served.
 //!
 //! The server looks at devices, decides and acts; a path is made absolute here, for it may stand in another folder. All return
 //! at once: what is rebuilt is waited for by `braid wait`.
@@ -63,6 +63,26 @@ pub(crate) struct RemoveArgs {
     dry_run: bool,
 }
 
+/// Arguments of `braid replace`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ReplaceArgs {
+    /// The array's name, its UUID, or the path of its control socket.
+    #[arg(value_name = "ARRAY")]
+    array: String,
+    /// The member whose place is to be taken, by the number of its slot or by its path.
+    #[arg(value_name = "SLOT|DEVICE")]
+    member: PathBuf,
+    /// The file or block device that is to take it; else a spare that waits.
+    #[arg(long, value_name = "DEVICE")]
+    with: Option<PathBuf>,
+    /// Name of something that is on the device and may be destroyed; once for each.
+    #[arg(long, value_name = "NAME")]
+    destroy: Vec<String>,
+    /// Say what it would do, and do nothing.
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+}
+
 /// Words that mean members by what they are.
 const MANY: [&str; 2] = ["failed", "detached"];
 
@@ -78,7 +98,7 @@ fn join(args: &AddArgs, request: MemberRequest, globals: &Globals) -> Result<Exi
     let running = running::find(&args.array)?;
     let members = args.devices.iter().map(|path| absolute(path)).collect::<Result<_, _>>()?;
     let destroy = args.destroy.clone();
-    let wanted = MembersWanted { request, members, destroy };
+    let wanted = MembersWanted { request, members, with: None, destroy };
     let answer = ask(&running, &wanted, args.dry_run)?;
     tell(&answer, globals, || joined(&answer, &running.word(&[])));
     Ok(Exit::Done)
@@ -87,7 +107,7 @@ fn join(args: &AddArgs, request: MemberRequest, globals: &Globals) -> Result<Exi
 pub(crate) fn fail(args: &FailArgs, globals: &Globals) -> Result<Exit, CliError> {
     let running = running::find(&args.array)?;
     let members = vec![member(&args.member, &[])?];
-    let wanted = MembersWanted { request: MemberRequest::Fail, members, destroy: Vec::new() };
+    let wanted = of_one(MemberRequest::Fail, members);
     let answer = ask(&running, &wanted, args.dry_run)?;
     tell(&answer, globals, || failed(&answer, &running.word(&[])));
     Ok(Exit::Done)
@@ -96,9 +116,26 @@ pub(crate) fn fail(args: &FailArgs, globals: &Globals) -> Result<Exit, CliError>
 pub(crate) fn remove(args: &RemoveArgs, globals: &Globals) -> Result<Exit, CliError> {
     let running = running::find(&args.array)?;
     let members = vec![member(&args.member, &MANY)?];
-    let wanted = MembersWanted { request: MemberRequest::Remove, members, destroy: Vec::new() };
+    let wanted = of_one(MemberRequest::Remove, members);
     let answer = ask(&running, &wanted, args.dry_run)?;
     tell(&answer, globals, || removed(&answer, &running.word(&[])));
+    Ok(Exit::Done)
+}
+
+fn of_one(request: MemberRequest, members: Vec<String>) -> MembersWanted {
+    MembersWanted { request, members, with: None, destroy: Vec::new() }
+}
+
+pub(crate) fn replace(args: &ReplaceArgs, globals: &Globals) -> Result<Exit, CliError> {
+    let running = running::find(&args.array)?;
+    let wanted = MembersWanted {
+        with: args.with.as_deref().map(absolute).transpose()?,
+        destroy: args.destroy.clone(),
+        ..of_one(MemberRequest::Replace, vec![member(&args.member, &[])?])
+    };
+    let answer = ask(&running, &wanted, args.dry_run)?;
+    let old = args.member.display().to_string();
+    tell(&answer, globals, || replaced(&answer, &old, &running.word(&[])));
     Ok(Exit::Done)
 }
 
@@ -162,11 +199,7 @@ fn joined(answer: &MembersAnswer, word: &str) -> String {
             lines.push(format!("  {was}"));
         }
     }
-    let gone = if answer.dry_run { "would be destroyed" } else { "was destroyed" };
-    lines.extend(answer.destroyed.iter().map(|thing| format!("  {}  {gone}", printable(thing))));
-    if let Some(folder) = &answer.saved_in {
-        lines.push(format!("  first and last bytes saved in {}", printable(folder)));
-    }
+    lines.extend(destroyed(answer));
     if answer.dry_run {
         return lines.join("\n");
     }
@@ -182,9 +215,47 @@ fn joined(answer: &MembersAnswer, word: &str) -> String {
         lines.push(format!("  {count} slot(s) of {name} are still without a member"));
     }
     lines.extend(next.iter().map(|(label, command)| format!("  {label}:  {command}")));
-    lines.push(
-        "  name it from now on where the array is served: braid serve, or its unit".to_owned(),
-    );
+    lines.push(NAME_IT.to_owned());
+    lines.join("\n")
+}
+
+/// What a person has to do who serves the array by a list of its members.
+const NAME_IT: &str = "  name it from now on where the array is served: braid serve, or its unit";
+
+/// What was on devices, and where the ends of it are.
+fn destroyed(answer: &MembersAnswer) -> Vec<String> {
+    let gone = if answer.dry_run { "would be destroyed" } else { "was destroyed" };
+    let things = answer.destroyed.iter().map(|thing| format!("  {}  {gone}", printable(thing)));
+    let saved = answer.saved_in.as_ref();
+    let saved = saved.map(|dir| format!("  first and last bytes saved in {}", printable(dir)));
+    things.chain(saved).collect()
+}
+
+/// What came of a member that is to be replaced.
+fn replaced(answer: &MembersAnswer, old: &str, word: &str) -> String {
+    let name = printable(&answer.name);
+    let Some(one) = answer.members.first() else { return format!("{name} was not changed") };
+    let slot = one.slot.map(|slot| slot.to_string()).unwrap_or_default();
+    let old = match old.parse::<u16>() {
+        Ok(_) => "the member there".to_owned(),
+        Err(_) => printable(old).into_owned(),
+    };
+    let label = printable(&one.member);
+    let verb = if answer.dry_run { "would take" } else { "takes" };
+    let first =
+        format!("{label} {verb} slot {slot} of {name} once it holds all; until then {old} serves");
+    let mut lines = vec![first];
+    lines.extend(destroyed(answer));
+    if answer.dry_run {
+        return lines.join("\n");
+    }
+    if answer.jobs_paused {
+        lines.push(format!("  have it copied:  braid resume {word}"));
+    } else {
+        lines.push(format!("  see how far it is:  braid status {word}"));
+        lines.push(format!("  wait for the end:  braid wait {word} --for rebuild"));
+    }
+    lines.push(NAME_IT.to_owned());
     lines.join("\n")
 }
 

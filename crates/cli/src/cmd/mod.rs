@@ -87,6 +87,9 @@ pub(crate) enum Command {
     Spare(members::AddArgs),
     /// Have a member of an array fail, as if it had failed a write; what it held is served from the others.
     Fail(members::FailArgs),
+    /// Have another device take a member's place: it is copied while the member serves, and what cannot be read of it is made
+    /// from the others.
+    Replace(members::ReplaceArgs),
     /// Take a member away that failed, or that waits as a spare.
     Remove(members::RemoveArgs),
     /// Wait until an array is rebuilt, checked, idle, or degraded.
@@ -167,6 +170,7 @@ pub(crate) fn run(command: Command, globals: &Globals) -> Result<Exit, CliError>
         Command::Add(args) => members::add(&args, globals),
         Command::Spare(args) => members::spare(&args, globals),
         Command::Fail(args) => members::fail(&args, globals),
+        Command::Replace(args) => members::replace(&args, globals),
         Command::Remove(args) => members::remove(&args, globals),
         Command::Wait(args) => wait::run(&args, globals),
         Command::Elevators(args) => elevators::run(&args, globals),

@@ -129,6 +129,8 @@ fn idle(array: &Array, manner: Manner) -> Seen {
         JobKind::Resync
     } else if has(array, SlotState::Recovering) || can_recover {
         JobKind::Recovery
+    } else if has(array, SlotState::Filling) {
+        JobKind::Replace
     } else {
         return so(format!("{} is idle", array.name));
     };
@@ -137,7 +139,7 @@ fn idle(array: &Array, manner: Manner) -> Seen {
 
 fn rebuilt(array: &Array, manner: Manner) -> Seen {
     let name = &array.name;
-    if let Some(job) = array.job(JobKind::Recovery) {
+    if let Some(job) = array.job(JobKind::Recovery).or_else(|| array.job(JobKind::Replace)) {
         return under_way(array, job, manner);
     }
     let is_empty = has(array, SlotState::Missing) || has(array, SlotState::Failed);
@@ -150,6 +152,7 @@ fn rebuilt(array: &Array, manner: Manner) -> Seen {
         };
     }
     match (is_empty, has(array, SlotState::Waiting)) {
+        (false, _) if has(array, SlotState::Filling) => about_to_begin(array, JobKind::Replace),
         (false, _) => so(format!("{name} is whole")),
         (true, true) if array.state != State::Failed => {
             match about_to_begin(array, JobKind::Recovery) {

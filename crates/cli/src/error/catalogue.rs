@@ -57,7 +57,7 @@ impl FromStr for Code {
 }
 
 /// All of them, in the order of their numbers.
-pub(crate) const CATALOGUE: [Entry; 70] = [
+pub(crate) const CATALOGUE: [Entry; 71] = [
     // The command line.
     Entry {
         code: Code::Usage,
@@ -335,7 +335,7 @@ pub(crate) const CATALOGUE: [Entry; 70] = [
         code: Code::JobRefused,
         title: "a job could not be finished",
         exit: Exit::Refused,
-        explanation: "A resync or a recovery met a place where more is unreadable than the level can make up for, or \
+        explanation: "A resync, a recovery or a replacement met a place where more is unreadable than the level can make up for, or \
                       found no space below a member. What it had done stays done. It is tried again when a member \
                       comes or goes, when the array is served again, and by `braid rebuild`.",
     },
@@ -343,8 +343,9 @@ pub(crate) const CATALOGUE: [Entry; 70] = [
         code: Code::NoSpare,
         title: "there is nothing to rebuild onto",
         exit: Exit::Refused,
-        explanation: "The array is degraded, and no spare waits to take the place of what is missing. `braid add NAME DEVICE` \
-                      brings one, and the rebuild begins by itself.",
+        explanation: "No spare waits to take the place of what is missing, or is to be replaced. `braid add NAME DEVICE` brings \
+                      one where a slot is empty, and the rebuild begins by itself; `braid replace NAME MEMBER --with DEVICE` \
+                      where the member is still there.",
     },
     Entry {
         code: Code::JobEnded,
@@ -604,6 +605,12 @@ pub(crate) const CATALOGUE: [Entry; 70] = [
         explanation: "A repair was asked for while a check without repair runs or waits, and there is one of them at a \
                       time. Wait until it is over (`braid wait NAME --for check`) or end it (`braid check NAME --end`), \
                       and ask again.",
+    },
+    Entry {
+        code: Code::NotReplaced,
+        title: "the member cannot be replaced now",
+        exit: Exit::Refused,
+        explanation: "A member is replaced while it serves, by one other at a time, and is copied from: it has to hold all that                       it should itself. Wait until the replacement or the rebuild that is under way is over (`braid wait NAME                       --for rebuild`), or end a replacement by having the new member fail (`braid fail NAME DEVICE`).",
     },
     Entry {
         code: Code::Interrupted,

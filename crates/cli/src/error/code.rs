@@ -147,6 +147,8 @@ pub(crate) enum Code {
     NoTerminal = 87,
     /// A check runs that does not repair.
     CheckRuns = 88,
+    /// The member cannot be replaced now.
+    NotReplaced = 89,
     /// Interrupted.
     Interrupted = 90,
 }

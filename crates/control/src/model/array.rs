@@ -145,8 +145,11 @@ impl State {
 /// A slot and what is in it, or a spare.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Slot {
-    /// Its number; null for a spare.
+    /// Its number; null for a spare, and for a replacement.
     pub slot: Option<u16>,
+    /// Of a replacement: the slot whose member it is to replace.
+    #[serde(default)]
+    pub replaces: Option<u16>,
     /// The member, by the path that it was named by; that of the one that failed, if one did since the array was started; null if
     /// the slot was empty from the start.
     pub member: Option<String>,
@@ -168,6 +171,8 @@ pub enum Role {
     Active,
     /// It waits to take the place of one that fails.
     Spare,
+    /// It is to take the place of a member that is there: it takes every write, and is filled.
+    Replacement,
     /// There is none.
     None,
 }
@@ -188,6 +193,10 @@ pub enum SlotState {
     Missing,
     /// A spare: it waits.
     Waiting,
+    /// A replacement: it is written, and not all of it is up to date yet.
+    Filling,
+    /// A member that another one has the place of by now: nothing was wrong with it.
+    Replaced,
 }
 
 impl SlotState {
@@ -201,6 +210,8 @@ impl SlotState {
             Self::Failed => "failed",
             Self::Missing => "missing",
             Self::Waiting => "waiting",
+            Self::Filling => "filling",
+            Self::Replaced => "replaced",
         }
     }
 }

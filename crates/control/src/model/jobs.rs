@@ -16,6 +16,8 @@ pub enum JobKind {
     Resync,
     /// Makes what a member that came is to hold.
     Recovery,
+    /// Copies a member that is there to the one that is to take its place.
+    Replace,
     /// Reads everything and says where redundancy does not agree, and which member is wrong where that can be known. One that
     /// repairs is a check, too: [`Found::repairs`].
     Check,
@@ -28,6 +30,7 @@ impl JobKind {
         match self {
             Self::Resync => "resync",
             Self::Recovery => "recovery",
+            Self::Replace => "replace",
             Self::Check => "check",
         }
     }

@@ -15,6 +15,8 @@ pub enum MemberRequest {
     Fail,
     /// A member that failed, or waits as a spare, goes: its device is closed.
     Remove,
+    /// A member is copied to another, which takes its place then; it serves until that is so.
+    Replace,
 }
 
 /// The body of `POST /v1/members`.
@@ -26,6 +28,10 @@ pub struct MembersWanted {
     /// Devices by their paths, which are absolute. To fail and to remove: one member, by its path or by the number of its
     /// slot; to remove also `failed`, all that failed, or `detached`, those of them whose path leads nowhere any more.
     pub members: Vec<String>,
+    /// To replace: the device that is to take the member's place, by its absolute path: a spare, or one that is added for it.
+    /// Null for whichever spare waits.
+    #[serde(default)]
+    pub with: Option<String>,
     /// What is on devices that are added and may be destroyed, by name; each thing once.
     #[serde(default)]
     pub destroy: Vec<String>,
@@ -37,6 +43,8 @@ pub struct MembersWanted {
 pub enum MemberEffect {
     /// It takes a slot that is free, and is recovered from its start; once jobs are resumed, if they are paused.
     Rebuilds,
+    /// It is filled with what the named member holds, and has its slot then; once jobs are resumed, if they are paused.
+    Replaces,
     /// It waits as a spare: no slot is free.
     Waits,
     /// It fails.
@@ -52,7 +60,7 @@ pub enum MemberEffect {
 pub struct MemberChanged {
     /// The member, by its path.
     pub member: String,
-    /// The slot that it had; null if it had none.
+    /// The slot that it had, or is to have; null if it had none.
     pub slot: Option<u16>,
     /// What comes of it, or would.
     pub effect: MemberEffect,

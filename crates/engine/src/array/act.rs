@@ -12,7 +12,7 @@ use super::effect::{ArrayEffect, MetadataRecord, Notice};
 use super::event_count::Change;
 use super::jobs::{JobAction, Saved, decide_job};
 use super::machine::{Array, Closing, Flushes, Update};
-use super::roster::Unrecorded;
+use super::roster::{Come, Unrecorded, WhyOut};
 use super::update::SuperblockState;
 use super::view::{ArrayView, Gate};
 use super::waves::next_wave;
@@ -94,6 +94,15 @@ impl Array {
                     self.write_superblocks(on_disk, Why::Again);
                 }
                 Action::TakeSpare => self.take_spare(),
+                // A loss of the old one, to be recorded. Had superblocks not said before that the new one holds all, power
+                // could be cut when some call the old one out, and the new one's own still says that it holds little.
+                Action::Replace => {
+                    let filled = self.roster.filled().expect("one holds all");
+                    let is_said = self.condition.changes == self.condition.changes_recorded;
+                    let is_said = spoiled(Bug::ReplacesEarly, is_said, true);
+                    assert!(is_said, "superblocks say so");
+                    self.roster.replace(filled);
+                }
                 Action::RecordChanges => self.write_superblocks(on_disk, Why::Changes),
                 Action::FlushForJob => self.flush(FlushPurpose::Job),
                 Action::NoteOffsets => self.note_offsets(now),
@@ -159,7 +168,7 @@ impl Array {
             events: self.events.count(),
             resync_offset: if clean { self.condition.resync_offset } else { 0 },
             roles: self.roster.device_roles().into(),
-            recovered: self.roster.recovering().map(|(_, id, sectors)| (id, sectors)).collect(),
+            recovered: self.roster.unfinished().collect(),
         });
         self.roster.update_begins();
         // With the table as it was, only the first sector changes, and that is written whole.
@@ -268,13 +277,16 @@ impl Array {
     }
 
     fn report_losses(&mut self, losses: &[Unrecorded]) {
-        for loss in losses {
-            let (member, slot) = (loss.view.id, loss.slot);
-            let mut cause = loss.cause;
-            if planted(Bug::OneCauseForAll) {
-                cause = losses[0].cause;
-            }
-            self.effects.push_back(ArrayEffect::Notice(Notice::MemberOut { member, slot, cause }));
+        for Unrecorded { member, slot, why, .. } in losses {
+            let (member, slot) = (*member, *slot);
+            let why = match losses[0].why {
+                WhyOut::Failed(_) if planted(Bug::OneCauseForAll) => losses[0].why,
+                _ => *why,
+            };
+            self.effects.push_back(ArrayEffect::Notice(match why {
+                WhyOut::Failed(cause) => Notice::MemberOut { member, slot, cause },
+                WhyOut::Replaced(by) => Notice::Replaced { member: by, slot, old: member },
+            }));
         }
     }
 
@@ -314,6 +326,13 @@ impl Array {
                 }
                 is_news
             }
+            Saved::Replacement(members, to) => {
+                let mut is_news = false;
+                for member in members {
+                    is_news |= self.roster.is_filled(member, to);
+                }
+                is_news
+            }
         };
         self.condition.changes += u64::from(is_news);
     }
@@ -343,7 +362,8 @@ impl Array {
         self.effects.extend(effects);
     }
 
-    /// The lowest slot that has no member gets a spare. Superblocks say so before any shard writes to it.
+    /// A slot that has no member gets a spare, or one whose member is to be replaced. Superblocks say so before any shard
+    /// writes to it.
     fn take_spare(&mut self) {
         reached(Mark::SpareTaken);
         self.roster.take_in_spare();
@@ -353,9 +373,12 @@ impl Array {
     /// Superblocks say that these members are in: shards may know. True if there are any.
     fn take_in(&mut self, newcomers: &[MemberId]) -> bool {
         for member in newcomers {
-            if let Some(slot) = self.roster.has_come(*member) {
-                let notice = Notice::SpareTaken { member: *member, slot };
-                self.effects.push_back(ArrayEffect::Notice(notice));
+            let member = *member;
+            if let Some(come) = self.roster.has_come(member) {
+                self.effects.push_back(ArrayEffect::Notice(match come {
+                    Come::Member(slot) => Notice::SpareTaken { member, slot },
+                    Come::Replacement(slot, old) => Notice::Replacing { member, slot, old },
+                }));
             }
         }
         for (member, slot) in std::mem::take(&mut self.recovered) {
@@ -433,12 +456,18 @@ impl Array {
         if self.roster.leave(member) {
             return;
         }
-        let Some(failed) = self.roster.slot_of(member) else { return };
+        let replaced = self.roster.slot_to_replace(member);
+        let Some(failed) = self.roster.slot_of(member).or(replaced) else { return };
         if self.roster.is_newcomer(member) {
             // No shard has written to it. The update that names it will be followed by one that does not.
             self.roster.forget_newcomer(member);
             self.condition.changes += 1;
             return;
+        }
+        if replaced.is_some() {
+            // The member that it was to replace is still there; but it missed writes that it was to have.
+            reached(Mark::ReplacementLost);
+            return self.roster.take_out_replacement(failed, cause);
         }
         if self.geometry.level().family() == Family::Direct {
             return; // Each error is the client's own; there is nothing to take over.
@@ -449,7 +478,7 @@ impl Array {
             survives = self.geometry.survives(&|slot: Slot| slot == failed);
         }
         if survives {
-            self.roster.take_out(failed, cause);
+            self.roster.take_out(failed, WhyOut::Failed(cause));
             self.forget_pace(member);
             let misses_nothing = self.condition.read_only;
             let misses_nothing = spoiled(Bug::LossUnrecorded, misses_nothing, true);

@@ -121,12 +121,14 @@ pub(super) struct ArrayFacts {
     pub(super) stopping: bool,
     /// A job has moved an offset, or a newcomer has failed, and no superblock says so yet.
     pub(super) unsaved: bool,
+    /// A replacement holds all.
+    pub(super) replaces: bool,
     /// A job wants members flushed.
     pub(super) job_flush: bool,
     /// What the job is to do next ([`super::jobs`]).
     pub(super) job: JobAction,
     pub(super) has_job: bool,
-    /// A spare may take the place of a member that is missing.
+    /// A spare may take the place of a member that is missing, or is to be replaced.
     pub(super) spare_fits: bool,
     /// The last flush of an array that keeps no intent is done.
     pub(super) last_flush_done: bool,
@@ -171,8 +173,10 @@ pub(super) enum Action {
     CloseGate,
     /// Flush all members, before superblocks turn clean or the array stops.
     FlushLast,
-    /// Let a spare take the place of a member that is missing: superblocks say so first.
+    /// Let a spare take the place of a member that is missing, or begin to replace one: superblocks say so first.
     TakeSpare,
+    /// Let a replacement that holds all take its place: the old member is lost by that.
+    Replace,
     /// Write superblocks with what has changed beside losses: offsets that a job has moved.
     RecordChanges,
     /// Flush what a job has written.
@@ -202,6 +206,9 @@ pub(super) fn decide(facts: &ArrayFacts) -> Action {
     let may_be_clean = !write_wanted && !unrecorded && may_write && on_disk == Activity::Active;
     let flushes = flush_wanted || round != Round::None;
     let job = facts.job != JobAction::Wait;
+    // Superblocks say that it holds all.
+    let replaces = facts.replaces && !facts.unsaved;
+    let replaces = spoiled(Bug::ReplacesEarly, replaces, facts.replaces);
     let is_quiet = !flushes && c_free && s_free && !facts.has_job;
     let stops = facts.stopping && is_quiet;
     let lacks_last_round = writes == Writes::Broken && facts.last_round != Round::Over;
@@ -244,6 +251,7 @@ pub(super) fn decide(facts: &ArrayFacts) -> Action {
         (s_free && c_free && closing == Closing::Drained, Action::FlushLast),
         (s_free && facts.spare_fits && may_write && closing == Closing::No, Action::TakeSpare),
         (s_free && facts.unsaved && may_write && closing == Closing::No, Action::RecordChanges),
+        (s_free && replaces && may_write && closing == Closing::No, Action::Replace),
         (s_free && c_free && facts.job_flush && may_write, Action::FlushForJob),
         (job, Action::Job),
         (s_free && facts.idle && may_be_clean && closing == Closing::No, Action::CloseGate),
@@ -322,6 +330,7 @@ mod tests {
                                         last_flush_done: bit(9),
                                         last_round,
                                         unsaved: false,
+                                        replaces: false,
                                         job_flush: false,
                                         job: JobAction::Wait,
                                         has_job: false,
@@ -361,7 +370,7 @@ mod tests {
             [JobAction::Wait, JobAction::Begin, JobAction::Ask, JobAction::Save, JobAction::End];
         for (caches, superblocks, writes, on_disk, closing) in cases {
             for (job, bits) in
-                jobs.into_iter().flat_map(|job| (0_u32..1 << 9).map(move |n| (job, n)))
+                jobs.into_iter().flat_map(|job| (0_u32..1 << 10).map(move |n| (job, n)))
             {
                 let bit = |n: u32| BOTH[usize::from(bits >> n & 1 == 1)];
                 let facts = ArrayFacts {
@@ -383,6 +392,7 @@ mod tests {
                     last_flush_done: false,
                     last_round: Round::None,
                     unsaved: bit(5),
+                    replaces: bit(9),
                     job_flush: bit(6),
                     job,
                     has_job: bit(7),
@@ -412,6 +422,9 @@ mod tests {
                 | Action::RecordChanges
                 | Action::TakeSpare
         );
+        if action == Action::Replace {
+            assert!(may_write && facts.replaces && !facts.unsaved, "said first: {facts:?}");
+        }
         if begins_update {
             assert!(may_write, "superblocks only change where writes are allowed: {facts:?}");
             assert_eq!(superblocks, Superblocks::Free, "one update at a time: {facts:?}");

@@ -159,6 +159,24 @@ pub enum Notice {
         /// The slot.
         slot: Slot,
     },
+    /// A spare is to take the place of a member that is still there; superblocks say so, and it is to be filled.
+    Replacing {
+        /// Which.
+        member: MemberId,
+        /// The slot.
+        slot: Slot,
+        /// The member that is in it.
+        old: MemberId,
+    },
+    /// A member has been replaced: the other holds all that it should, and has its place; superblocks say so.
+    Replaced {
+        /// Which is in the slot now.
+        member: MemberId,
+        /// The slot.
+        slot: Slot,
+        /// Which was, and is out.
+        old: MemberId,
+    },
     /// A member has been recovered: it holds all that it should, and superblocks say so.
     Recovered {
         /// Which.

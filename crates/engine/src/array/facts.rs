@@ -48,6 +48,7 @@ impl Array {
             idle: closing.idle && condition.on_disk == Activity::Active,
             stopping: condition.stopping,
             unsaved: condition.changes != condition.changes_recorded,
+            replaces: self.roster.filled().is_some(),
             job_flush: self.jobs.wants_flush(),
             job: self.job_action(now),
             has_job: self.jobs.is_there(),
@@ -85,12 +86,11 @@ impl Array {
         }
     }
 
-    /// Whether a spare may take the place of a member that is missing.
+    /// Whether a spare may take the place of a member that is missing, or is to be replaced.
     fn spare_fits(&self) -> bool {
         let Condition { stopping, absent_unrecorded, .. } = self.condition;
         let is_settled = !self.roster.has_unrecorded() && !absent_unrecorded && !stopping;
-        let is_missing = self.roster.missing_count() > 0 && self.roster.has_spares();
-        is_settled && is_missing && !self.jobs.is_paused()
+        is_settled && self.roster.has_due_spare() && !self.jobs.is_paused()
     }
 
     fn stands(&self, update: &Update) -> Superblocks {

@@ -10,9 +10,9 @@ use super::decide::{Activity, FlushPurpose};
 use super::effect::{ArrayEffect, MetadataArea, Notice};
 use super::event_count::Events;
 use super::jobs::{JobAllowance, JobFlow, JobProgress, JobRequest, Jobs};
-use super::roster::Roster;
+use super::roster::{Roster, Wish};
 use super::set::Set;
-use super::setup::ArraySetup;
+use super::setup::{ArraySetup, MemberSetup, ReplacementSetup};
 use super::sitting_out::SittingOut;
 use super::update::{DeviceRole, SuperblockState};
 use super::view::MemberView;
@@ -40,7 +40,7 @@ pub struct Array {
     pub(super) closing: Closing,
     pub(super) sitting_out: SittingOut,
     pub(super) jobs: Jobs,
-    /// Members that have been recovered, until superblocks say so.
+    /// Members that have been recovered in their slots, until superblocks say so.
     pub(super) recovered: Vec<(MemberId, Slot)>,
     pub(super) effects: VecDeque<ArrayEffect>,
 }
@@ -87,6 +87,15 @@ pub enum MemberRefusal {
     /// Nothing makes up for a member here.
     #[error("the level keeps nothing twice")]
     NoRedundancy,
+    /// It is being replaced.
+    #[error("it is being replaced")]
+    Replaced,
+    /// It is being recovered: it cannot be copied from.
+    #[error("it does not hold all that it should yet")]
+    Unrecovered,
+    /// What is to take its place is no spare.
+    #[error("what is to take its place is no spare of the array")]
+    NoSpare,
     /// It was opened for reading, has lost too much, or is being stopped.
     #[error("the array takes no writes")]
     NoWrites,
@@ -179,15 +188,14 @@ impl Array {
         // What was written before may be in their caches still.
         let mut flushes = Flushes::default();
         flushes.unflushed.extend(device_numbers.keys().copied());
-        let slots = setup.slots.into_iter().map(|member| {
-            member.map(|member| MemberView {
-                id: member.id,
-                recovered_sectors: member.recovered_sectors,
-                bad_blocks: Arc::new(member.bad_blocks),
-            })
-        });
+        flushes.unflushed.extend(setup.replacements.iter().map(|one| one.member.id));
+        let slots = setup.slots.into_iter().map(|member| member.map(view_of));
         let spares = setup.spares.iter().map(|(member, _)| *member).collect();
-        let roster = Roster::new(slots.collect(), device_numbers, spares);
+        let mut roster = Roster::new(slots.collect(), device_numbers, spares);
+        for ReplacementSetup { slot, member } in setup.replacements {
+            let number = member.device_number;
+            roster.has_replacement(slot, view_of(member), number);
+        }
         // Levels without redundancy have no "active": a crash leaves nothing to make consistent.
         let has_intent = setup.geometry.level().family() != Family::Direct;
         let is_degraded = roster.missing_count() > 0;
@@ -316,19 +324,24 @@ impl Array {
         self.step(now);
     }
 
-    /// A device that is no member is to become one, under a name that none had: it waits as a spare, and gets `wanted`, or
-    /// another slot that has no member. `tears`: its superblock takes more than one sector.
+    /// A device that is no member is to become one, under a name that none had: it waits as a spare, and gets the slot that is
+    /// wanted, or another that has no member; or it replaces a member. `tears`: its superblock takes more than one sector.
     ///
     /// # Errors
-    /// The array takes no writes, or keeps nothing twice.
+    /// The array takes no writes, or keeps nothing twice; the slot that it is wanted for has nothing to be replaced.
     pub fn handle_member_added(
         &mut self,
         now: Instant,
         (member, device_number): (MemberId, u16),
-        wanted: Option<Slot>,
+        wanted: Option<Wish>,
         tears: bool,
     ) -> Result<(), MemberRefusal> {
         self.may_change_members()?;
+        if let Some(Wish { slot, replaces: true }) = wanted {
+            let member = self.roster.slots.get(usize::from(slot.0)).and_then(Option::as_ref);
+            self.may_replace(member.map(|member| member.id).ok_or(MemberRefusal::NoMember)?)?;
+            reached(Mark::ReplacementWanted);
+        }
         reached(Mark::MemberAdded);
         self.roster.join(member, device_number, wanted);
         self.setup.superblocks_tear |= tears;
@@ -349,11 +362,50 @@ impl Array {
         self.roster.spares.iter().copied().collect()
     }
 
-    /// Members that are in the array: in a slot, or waiting for one. What failed is not among them, from the moment that it did.
+    /// Members that are in the array: in a slot, or to have one, or waiting for one. What failed is not among them, from the moment that it did.
     #[must_use]
     pub fn members(&self) -> Vec<MemberId> {
-        let in_slots = self.roster.slots.iter().flatten().map(|member| member.id);
-        in_slots.chain(self.roster.spares.iter().copied()).collect()
+        self.roster.all().collect()
+    }
+
+    /// The member that is to take the place of the one in `slot`, or is wanted to.
+    #[must_use]
+    pub fn replacement_of(&self, slot: Slot) -> Option<MemberId> {
+        self.roster.replacement_of(slot)
+    }
+
+    /// Whether a person may have a member replaced.
+    ///
+    /// # Errors
+    /// It is none, does not hold all itself, or is being replaced; or the array takes no writes, or keeps nothing twice.
+    pub fn may_replace(&self, member: MemberId) -> Result<Slot, MemberRefusal> {
+        self.may_change_members()?;
+        let slot = self.roster.slot_of(member).ok_or(MemberRefusal::NoMember)?;
+        match () {
+            () if self.roster.replacement_of(slot).is_some() => Err(MemberRefusal::Replaced),
+            () if self.roster.is_lost(slot) => Err(MemberRefusal::Unrecovered),
+            () => Ok(slot),
+        }
+    }
+
+    /// A person wants a member's place to go to a spare, which is filled while the member still serves.
+    ///
+    /// # Errors
+    /// As [`Self::may_replace`] says, or the other waits for no place: nothing is changed.
+    pub fn handle_replace_request(
+        &mut self,
+        now: Instant,
+        member: MemberId,
+        spare: MemberId,
+    ) -> Result<(), MemberRefusal> {
+        let slot = self.may_replace(member)?;
+        if !self.roster.spares.contains(&spare) {
+            return Err(MemberRefusal::NoSpare);
+        }
+        reached(Mark::ReplacementWanted);
+        self.roster.wish_to_replace(spare, slot);
+        self.step(now);
+        Ok(())
     }
 
     /// Whether a person may have a member fail.
@@ -362,7 +414,8 @@ impl Array {
     /// It is none, the array takes no writes, or the level could not make up for it.
     pub fn may_fail(&self, member: MemberId) -> Result<(), MemberRefusal> {
         self.may_change_members()?;
-        if self.roster.spares.contains(&member) {
+        let is_replacement = self.roster.slot_to_replace(member).is_some();
+        if is_replacement || self.roster.spares.contains(&member) {
             return Ok(());
         }
         let slot = self.roster.slot_of(member).ok_or(MemberRefusal::NoMember)?;
@@ -404,7 +457,8 @@ impl Array {
         member: MemberId,
     ) -> Result<(), MemberRefusal> {
         let is_unrecorded = self.roster.is_unrecorded(member);
-        if self.roster.slot_of(member).is_some() || is_unrecorded {
+        let is_replacement = self.roster.slot_to_replace(member).is_some();
+        if self.roster.slot_of(member).is_some() || is_replacement || is_unrecorded {
             return Err(MemberRefusal::InUse);
         }
         if self.roster.spares.contains(&member) {
@@ -525,5 +579,14 @@ impl Array {
         let begins = begins.then(Instant::default);
         let job = begins.or_else(|| self.jobs.poll_timeout(&ground));
         self.closing.next_look.into_iter().chain(job).min()
+    }
+}
+
+fn view_of(member: MemberSetup) -> MemberView {
+    MemberView {
+        id: member.id,
+        replacement: None,
+        recovered_sectors: member.recovered_sectors,
+        bad_blocks: Arc::new(member.bad_blocks),
     }
 }

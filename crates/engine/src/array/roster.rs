@@ -3,8 +3,18 @@
 //! A member that failed leaves `slots` at once, so that no superblock counts it any more, but it
 //! stays in the *published* slots until the update that says so is durable. Until then no shard
 //! sees it gone, so no shard answers a write that it missed (I4).
+//!
+//! A member that holds all may have a *replacement*, as md calls it: one more member for its slot, which takes every write
+//! that it takes, and is filled from it. When one of the two goes, whichever, that is a loss like any other: until it is
+//! recorded, shards see both.
+//!
+//! ```text
+//!   spare ──superblocks say so──▶ replacement ──filled, and said so─▶ in the slot, which the old member leaves
+//!                                     │  └──the old member fails──▶ in the slot, to be recovered from where it is
+//!                                     └──it fails─────────────────▶ out; the old member stays
+//! ```
 
-use braid_hooks::{Bug, planted};
+use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -15,21 +25,52 @@ use super::view::MemberView;
 use crate::cause::Cause;
 use crate::ids::MemberId;
 
-/// A member that failed, until a durable update tells so.
+/// A member that is out, until a durable update tells so.
 #[derive(Debug)]
 pub(super) struct Unrecorded {
-    pub(super) view: MemberView,
+    pub(super) member: MemberId,
     pub(super) slot: Slot,
-    /// How it failed.
-    pub(super) cause: Cause,
+    pub(super) why: WhyOut,
+    /// What shards see in the slot until then.
+    view: MemberView,
     /// The update that is being written tells so.
     in_update: bool,
+}
+
+/// Why a member is out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WhyOut {
+    /// It failed.
+    Failed(Cause),
+    /// This one holds all, and has its place.
+    Replaced(MemberId),
+}
+
+/// What a spare is for, if a person has said so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// The slot that it is to have.
+    pub slot: Slot,
+    /// The slot has a member, and it is to take its place.
+    pub replaces: bool,
+}
+
+/// Who came into a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Come {
+    /// It is the slot's member.
+    Member(Slot),
+    /// It is to take the place of this member.
+    Replacement(Slot, MemberId),
 }
 
 /// The members of the array.
 #[derive(Debug)]
 pub(super) struct Roster {
+    /// Without their replacements.
     pub(super) slots: Vec<Option<MemberView>>,
+    /// Each as it is in the slot once it is alone there.
+    replacements: BTreeMap<Slot, MemberView>,
     pub(super) device_numbers: BTreeMap<MemberId, u16>,
     pub(super) spares: BTreeSet<MemberId>,
     /// They have a slot, and no durable superblock says so yet: no shard knows them.
@@ -39,7 +80,7 @@ pub(super) struct Roster {
     /// They hold all, and no shard knows yet.
     untold: BTreeSet<MemberId>,
     /// Spares that are to have a certain slot.
-    wanted: BTreeMap<MemberId, Slot>,
+    wanted: BTreeMap<MemberId, Wish>,
     unrecorded: Vec<Unrecorded>,
 }
 
@@ -58,6 +99,7 @@ impl Roster {
         let newcomers = BTreeSet::new();
         Self {
             slots,
+            replacements: BTreeMap::new(),
             device_numbers,
             spares,
             newcomers,
@@ -91,13 +133,46 @@ impl Roster {
     }
 
     /// A device comes that is no member yet; it waits, and is to have this slot if it can.
-    pub(super) fn join(&mut self, member: MemberId, device_number: u16, wanted: Option<Slot>) {
+    pub(super) fn join(&mut self, member: MemberId, device_number: u16, wanted: Option<Wish>) {
         assert!(!self.numbers_in_use().contains(&device_number), "a number is used once at a time");
         let is_new = self.slot_of(member).is_none() && self.spares.insert(member);
         assert!(is_new, "a name is used once");
         self.device_numbers.insert(member, device_number);
         self.unnamed.insert(member);
-        self.wanted.extend(wanted.map(|slot| (member, slot)));
+        self.wanted.extend(wanted.map(|wish| (member, wish)));
+    }
+
+    /// A replacement is there from the start.
+    pub(super) fn has_replacement(&mut self, slot: Slot, replacement: MemberView, number: u16) {
+        assert!(!self.is_lost(slot), "only a member that holds all has a replacement");
+        assert!(!self.numbers_in_use().contains(&number), "a number is used once at a time");
+        self.device_numbers.insert(replacement.id, number);
+        let before = self.replacements.insert(slot, replacement);
+        assert!(before.is_none(), "a slot has one replacement");
+    }
+
+    /// A spare is to take the place of the member in `slot`.
+    pub(super) fn wish_to_replace(&mut self, spare: MemberId, slot: Slot) {
+        assert!(self.spares.contains(&spare), "a spare takes its place");
+        self.wanted.insert(spare, Wish { slot, replaces: true });
+    }
+
+    /// The member that is to take the place of the one in `slot`, or is wanted to.
+    pub(super) fn replacement_of(&self, slot: Slot) -> Option<MemberId> {
+        let is_it = |wish: &Wish| wish.replaces && wish.slot == slot;
+        let wished = self.wanted.iter().find(|(_, wish)| is_it(wish)).map(|(member, _)| *member);
+        self.replacements.get(&slot).map(|one| one.id).or(wished)
+    }
+
+    /// The slot of which `member` is the replacement.
+    pub(super) fn slot_to_replace(&self, member: MemberId) -> Option<Slot> {
+        let mut ones = self.replacements.iter();
+        ones.find(|(_, one)| one.id == member).map(|(slot, _)| *slot)
+    }
+
+    /// Replacements, and how far they are.
+    pub(super) fn replacements(&self) -> impl Iterator<Item = (Slot, MemberId, u64)> {
+        self.replacements.iter().map(|(slot, one)| (*slot, one.id, one.recovered_sectors))
     }
 
     /// A spare goes. False if it was none.
@@ -107,8 +182,14 @@ impl Roster {
     }
 
     fn numbers_in_use(&self) -> BTreeSet<u16> {
-        let members = self.slots.iter().flatten().map(|member| member.id);
-        members.chain(self.spares.iter().copied()).map(|id| self.device_numbers[&id]).collect()
+        self.all().map(|id| self.device_numbers[&id]).collect()
+    }
+
+    /// Members that are in the array: in a slot, or to have one, or waiting for one.
+    pub(super) fn all(&self) -> impl Iterator<Item = MemberId> {
+        let in_slots = self.slots.iter().flatten().map(|member| member.id);
+        let replacements = self.replacements.values().map(|one| one.id);
+        in_slots.chain(replacements).chain(self.spares.iter().copied())
     }
 
     /// The lowest place in the role table that no device of the array has.
@@ -119,17 +200,45 @@ impl Roster {
 
     /// A slot that has no member gets a spare, which holds nothing of it yet: the one that wants it, or else the first; and it the slot
     /// that it wants, or else the lowest.
+    /// Where no slot is without one, a spare that is to replace a member begins to.
     pub(super) fn take_in_spare(&mut self) {
+        if let Some((member, slot)) = self.due_for_a_free_slot() {
+            self.leave(member);
+            self.slots[usize::from(slot.0)] = Some(new_view(member, 0));
+            self.newcomers.insert(member);
+        } else {
+            let (member, slot) = self.due_replacement().expect("one is wanted");
+            self.leave(member);
+            self.replacements.insert(slot, new_view(member, 0));
+            self.newcomers.insert(member);
+        }
+    }
+
+    /// A spare that may have a place now.
+    pub(super) fn has_due_spare(&self) -> bool {
+        self.due_for_a_free_slot().is_some() || self.due_replacement().is_some()
+    }
+
+    fn due_for_a_free_slot(&self) -> Option<(MemberId, Slot)> {
         let is_free = |slot: Slot| self.slots.get(usize::from(slot.0)).is_some_and(Option::is_none);
-        let mut wishes = self.wanted.iter().filter(|(_, slot)| is_free(**slot));
-        let wish = wishes.next().map(|(member, slot)| (*member, usize::from(slot.0)));
-        let first = || self.spares.first().copied().expect("there is a spare");
-        let lowest = || self.slots.iter().position(Option::is_none).expect("a slot is free");
-        let (member, slot) = wish.unwrap_or_else(|| (first(), lowest()));
-        self.leave(member);
-        let slot = &mut self.slots[slot];
-        *slot = Some(MemberView { id: member, recovered_sectors: 0, bad_blocks: Arc::default() });
-        self.newcomers.insert(member);
+        let lowest = (0u16..).map(Slot).take(self.slots.len()).find(|slot| is_free(*slot))?;
+        let mut wishes = self.wanted.iter().filter(|(_, wish)| is_free(wish.slot));
+        if let Some((member, wish)) = wishes.next() {
+            return Some((*member, wish.slot));
+        }
+        // A person has another use for those.
+        let replaces = |spare: &&MemberId| self.wanted.get(spare).is_some_and(|wish| wish.replaces);
+        self.spares.iter().find(|spare| !replaces(spare)).map(|spare| (*spare, lowest))
+    }
+
+    /// A spare that is to replace a member, and can.
+    fn due_replacement(&self) -> Option<(MemberId, Slot)> {
+        let is_due = |wish: &Wish| {
+            let is_free = !self.replacements.contains_key(&wish.slot);
+            wish.replaces && is_free && !self.is_lost(wish.slot)
+        };
+        let mut wishes = self.wanted.iter().filter(|(_, wish)| is_due(wish));
+        wishes.next().map(|(member, wish)| (*member, wish.slot))
     }
 
     /// Members that have a slot, and of which no superblock says so yet.
@@ -137,9 +246,16 @@ impl Roster {
         self.newcomers.iter().copied()
     }
 
-    /// Superblocks say that the member is in: its slot, if it still is.
-    pub(super) fn has_come(&mut self, member: MemberId) -> Option<Slot> {
-        self.newcomers.remove(&member).then(|| self.slot_of(member)).flatten()
+    /// Superblocks say that the member is in: as what, if it still is.
+    pub(super) fn has_come(&mut self, member: MemberId) -> Option<Come> {
+        if !self.newcomers.remove(&member) {
+            return None;
+        }
+        let replaces = self.slot_to_replace(member).map(|slot| {
+            let old = self.slots[usize::from(slot.0)].as_ref();
+            Come::Replacement(slot, old.expect("only a member that is there is replaced").id)
+        });
+        self.slot_of(member).map(Come::Member).or(replaces)
     }
 
     /// Members whose superblocks come last in an update: older ones still call their numbers faulty. One that said first that it
@@ -160,9 +276,13 @@ impl Roster {
 
     /// Takes a member out that no shard knows.
     pub(super) fn forget_newcomer(&mut self, member: MemberId) {
-        let slot = self.slot_of(member).expect("it has a slot");
-        self.slots[usize::from(slot.0)] = None;
         self.newcomers.remove(&member);
+        if let Some(slot) = self.slot_to_replace(member) {
+            self.replacements.remove(&slot);
+        } else {
+            let slot = self.slot_of(member).expect("it has a slot");
+            self.slots[usize::from(slot.0)] = None;
+        }
     }
 
     /// Shards are being told what members hold.
@@ -176,11 +296,69 @@ impl Roster {
         self.is_lost(slot) || member.is_some_and(|member| self.untold.contains(&member.id))
     }
 
-    /// Takes the member out of `slot`; the loss is unrecorded from now on.
-    pub(super) fn take_out(&mut self, slot: Slot, cause: Cause) {
-        assert!(!self.has_unrecorded_in(slot), "a slot is lost once");
-        let view = self.slots[usize::from(slot.0)].take().expect("only a member can be taken out");
-        self.unrecorded.push(Unrecorded { view, slot, cause, in_update: false });
+    /// Takes the member out of `slot`; the loss is unrecorded from now on. Its replacement steps in, and holds what it holds.
+    pub(super) fn take_out(&mut self, slot: Slot, why: WhyOut) {
+        let view = self.shown(slot).expect("only a member can be taken out");
+        let member =
+            self.slots[usize::from(slot.0)].take().expect("only a member can be taken out").id;
+        self.unrecorded.push(Unrecorded { member, slot, why, view, in_update: false });
+        let Some(replacement) = self.replacements.remove(&slot) else { return };
+        if self.newcomers.remove(&replacement.id) {
+            // No shard has written to it: it waits, and may be recovered like any other.
+            self.spares.insert(replacement.id);
+        } else {
+            reached(match why {
+                WhyOut::Failed(_) => Mark::ReplacementStepsIn,
+                WhyOut::Replaced(_) => Mark::Replaced,
+            });
+            let held = replacement.recovered_sectors;
+            let recovered_sectors = spoiled(Bug::ReplacementIsWhole, held, u64::MAX);
+            self.slots[usize::from(slot.0)] = Some(MemberView { recovered_sectors, ..replacement });
+        }
+    }
+
+    /// Takes the replacement of the member in `slot` out; that is unrecorded from now on.
+    pub(super) fn take_out_replacement(&mut self, slot: Slot, cause: Cause) {
+        let view = self.shown(slot).expect("only a member that is there has a replacement");
+        let replacement = self.replacements.remove(&slot).expect("it has one");
+        let member = replacement.id;
+        if planted(Bug::ReplacementStays) {
+            self.replacements.insert(slot, replacement);
+        }
+        let why = WhyOut::Failed(cause);
+        self.unrecorded.push(Unrecorded { member, slot, why, view, in_update: false });
+    }
+
+    /// The replacement in `slot` holds what it should below this, durably. True if that is more than was known.
+    pub(super) fn is_filled(&mut self, member: MemberId, below: u64) -> bool {
+        let Some(slot) = self.slot_to_replace(member) else { return false };
+        let one = self.replacements.get_mut(&slot).expect("just seen");
+        let is_more = one.recovered_sectors < below;
+        one.recovered_sectors = one.recovered_sectors.max(below);
+        is_more
+    }
+
+    /// A slot whose replacement holds all.
+    pub(super) fn filled(&self) -> Option<Slot> {
+        let mut filled = self.replacements().filter(|(.., sectors)| *sectors == u64::MAX);
+        filled.find(|(_, member, _)| !self.newcomers.contains(member)).map(|(slot, ..)| slot)
+    }
+
+    /// The replacement in `slot`, which holds all, takes its place.
+    pub(super) fn replace(&mut self, slot: Slot) {
+        let replacement = self.replacements.get(&slot).expect("the slot has a replacement");
+        assert_eq!(replacement.recovered_sectors, u64::MAX, "it holds all");
+        let member = replacement.id;
+        self.untold.insert(member);
+        self.take_out(slot, WhyOut::Replaced(member));
+    }
+
+    /// What a shard that knows everyone sees in `slot`.
+    fn shown(&self, slot: Slot) -> Option<MemberView> {
+        let is_known = |member: &MemberId| !self.newcomers.contains(member);
+        let view = self.slots[usize::from(slot.0)].as_ref().filter(|one| is_known(&one.id))?;
+        let replacement = self.replacements.get(&slot).map(|one| one.id);
+        Some(MemberView { replacement: replacement.filter(is_known), ..view.clone() })
     }
 
     /// Members that do not hold all yet, and how far they are.
@@ -204,13 +382,9 @@ impl Roster {
         is_more
     }
 
-    fn has_unrecorded_in(&self, slot: Slot) -> bool {
-        self.unrecorded.iter().any(|loss| loss.slot == slot)
-    }
-
     /// Whether the member is out and no durable superblock says so.
     pub(super) fn is_unrecorded(&self, member: MemberId) -> bool {
-        self.unrecorded.iter().any(|loss| loss.view.id == member)
+        self.unrecorded.iter().any(|loss| loss.member == member)
     }
 
     pub(super) fn has_unrecorded(&self) -> bool {
@@ -239,36 +413,50 @@ impl Roster {
 
     /// The slots as shards may see them.
     pub(super) fn published_slots(&self) -> Vec<Option<MemberView>> {
-        let is_known = |member: &MemberView| !self.newcomers.contains(&member.id);
-        let known = |slot: &Option<MemberView>| slot.clone().filter(is_known);
-        let mut slots: Vec<Option<MemberView>> = self.slots.iter().map(known).collect();
-        for loss in &self.unrecorded {
+        let numbers = (0u16..).map(Slot).take(self.slots.len());
+        let mut slots: Vec<Option<MemberView>> = numbers.map(|slot| self.shown(slot)).collect();
+        // Of two that are out of one slot, the first to go tells how it was.
+        for loss in self.unrecorded.iter().rev() {
             slots[usize::from(loss.slot.0)] = Some(loss.view.clone());
         }
         slots
     }
 
-    /// Every member that is written when the array's superblocks change, by slot, and then the spares.
+    /// Every member that is written when the array's superblocks change, by slot, replacements, and then the spares.
     pub(super) fn superblock_targets(&self, spares_too: bool) -> impl Iterator<Item = MemberId> {
         let mut slots = self.slots.iter().flatten().map(|member| member.id);
         if planted(Bug::MemberNotWritten) {
             slots.next();
         }
+        let replacements = self.replacements.values().map(|one| one.id);
         let spares = self.spares.iter().copied().filter(move |_| spares_too);
-        slots.chain(spares)
+        slots.chain(replacements).chain(spares)
+    }
+
+    /// Members that hold less than they should, and how much that is: for superblocks.
+    pub(super) fn unfinished(&self) -> impl Iterator<Item = (MemberId, u64)> {
+        let recovering = self.recovering().map(|(_, member, sectors)| (member, sectors));
+        let replacements = self.replacements().map(|(_, member, sectors)| (member, sectors));
+        recovering.chain(replacements.filter(|(_, sectors)| *sectors != u64::MAX))
     }
 
     /// The role table.
     pub(super) fn device_roles(&self) -> Vec<DeviceRole> {
-        let role = |member: MemberId, slot| DeviceRole {
-            member,
-            device_number: self.device_numbers[&member],
-            slot,
+        let role = |member: MemberId, slot, is_replacement| {
+            let device_number = self.device_numbers[&member];
+            DeviceRole { member, device_number, slot, is_replacement }
         };
         let slots = (0u16..).map(Slot).zip(&self.slots);
-        slots
-            .filter_map(|(slot, member)| member.as_ref().map(|member| role(member.id, Some(slot))))
-            .chain(self.spares.iter().map(|member| role(*member, None)))
-            .collect()
+        let members = slots.filter_map(|(slot, member)| member.as_ref().map(|one| (slot, one.id)));
+        let members = members.map(|(slot, member)| role(member, Some(slot), false));
+        let replacements =
+            self.replacements().map(|(slot, member, _)| role(member, Some(slot), true));
+        let spares = self.spares.iter().map(|member| role(*member, None, false));
+        members.chain(replacements).chain(spares).collect()
     }
+}
+
+/// A member without bad blocks.
+fn new_view(id: MemberId, recovered_sectors: u64) -> MemberView {
+    MemberView { id, replacement: None, recovered_sectors, bad_blocks: Arc::default() }
 }

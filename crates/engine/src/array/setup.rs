@@ -1,6 +1,6 @@
 //! The array as assembly found it.
 
-use braid_geometry::Geometry;
+use braid_geometry::{Geometry, Slot};
 
 use crate::badblocks::BadBlocks;
 use crate::ids::MemberId;
@@ -19,6 +19,15 @@ pub struct MemberSetup {
     pub bad_blocks: BadBlocks,
 }
 
+/// A member that is to take the place of another, which is still there.
+#[derive(Clone, Debug)]
+pub struct ReplacementSetup {
+    /// The slot of both.
+    pub slot: Slot,
+    /// Itself.
+    pub member: MemberSetup,
+}
+
 /// The array as assembly found it.
 #[derive(Clone, Debug)]
 pub struct ArraySetup {
@@ -26,6 +35,8 @@ pub struct ArraySetup {
     pub geometry: Geometry,
     /// Per slot its member, or nothing.
     pub slots: Vec<Option<MemberSetup>>,
+    /// Members that are to take the place of those in slots; one for a slot at most, whose member holds all.
+    pub replacements: Vec<ReplacementSetup>,
     /// Members without a slot: name and index in the role table.
     pub spares: Vec<(MemberId, u16)>,
     /// The newest event count.

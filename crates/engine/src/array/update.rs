@@ -7,7 +7,7 @@ use braid_geometry::Slot;
 use braid_hooks::{Bug, planted};
 use std::sync::Arc;
 
-use braid_ondisk::{Role, Superblock, SuperblockUpdate, Timestamp, Version};
+use braid_ondisk::{Features, Role, Superblock, SuperblockUpdate, Timestamp, Version};
 
 use crate::ids::MemberId;
 
@@ -20,6 +20,8 @@ pub struct DeviceRole {
     pub device_number: u16,
     /// Its slot; none for a spare.
     pub slot: Option<Slot>,
+    /// It is to take the place of the member in the slot.
+    pub is_replacement: bool,
 }
 
 /// What all superblocks of the array shall say after an update.
@@ -89,6 +91,7 @@ pub fn level_with(
         resync_offset,
         roles: Arc::from(newest.state.roles.as_slice()),
         recovery_offset: superblock.device.recovery_offset_sectors,
+        is_replacement: superblock.state.features.contains(Features::REPLACEMENT),
         role_of_this: superblock.state.role,
     })
 }
@@ -117,11 +120,14 @@ pub fn update_for(
         roles.clone_from(&superblock.state.roles);
     }
     let mut role_of_this = Role::Faulty;
-    // Version 0.90 has no recovery offset: md calls a member a spare there until it holds all, and so do we.
+    let mut is_replacement = false;
+    // Version 0.90 has no recovery offset: md calls a member a spare there until it holds all, and so do we. Nor can it say
+    // that two devices have one slot.
     let has_offsets = superblock.version != Version::V0_90;
     let holds_all = |member: MemberId| state.recovered.iter().all(|(id, _)| *id != member);
     for device in state.roles.iter() {
-        let slot = device.slot.filter(|_| has_offsets || holds_all(device.member));
+        let is_told = has_offsets || holds_all(device.member) && !device.is_replacement;
+        let slot = device.slot.filter(|_| is_told);
         let role = slot.map_or(Role::Spare, |slot| Role::Active(slot.0));
         let index = usize::from(device.device_number);
         if roles.len() <= index {
@@ -130,6 +136,7 @@ pub fn update_for(
         roles[index] = role;
         if device.member == member {
             role_of_this = role;
+            is_replacement = device.is_replacement && has_offsets;
         }
     }
     let recovered_sectors = state.recovered.iter().find(|(id, _)| *id == member && has_offsets);
@@ -140,6 +147,7 @@ pub fn update_for(
         resync_offset: state.resync_offset,
         roles: Arc::from(roles),
         recovery_offset: recovered_sectors,
+        is_replacement,
         role_of_this,
     }
 }

@@ -25,6 +25,8 @@ pub enum Gate {
 pub struct MemberView {
     /// Its name.
     pub id: MemberId,
+    /// The member that is to take its place: it takes every write that this one takes, and is not read.
+    pub replacement: Option<MemberId>,
     /// Sectors from the start of its data area that hold what they should; `u64::MAX` when all do.
     pub recovered_sectors: u64,
     /// Ranges not to be read.
@@ -55,6 +57,26 @@ impl ArrayView {
     #[must_use]
     pub fn member(&self, slot: Slot) -> Option<&MemberView> {
         self.slots.get(usize::from(slot.0)).and_then(Option::as_ref)
+    }
+
+    /// Whether `member` is in `slot`, or is to replace the one that is.
+    #[must_use]
+    pub fn has(&self, slot: Slot, member: MemberId) -> bool {
+        self.member(slot).is_some_and(|one| one.id == member || one.replacement == Some(member))
+    }
+
+    /// Whether `member` is in any slot, or is to replace one that is.
+    #[must_use]
+    pub fn is_used(&self, member: MemberId) -> bool {
+        let is_it = |one: &MemberView| one.id == member || one.replacement == Some(member);
+        self.slots.iter().flatten().any(is_it)
+    }
+
+    /// Slots whose member is being replaced.
+    pub fn slots_with_replacement(&self) -> impl Iterator<Item = Slot> {
+        let slots = (0u16..).map(Slot).zip(&self.slots);
+        let has_one = |member: &MemberView| member.replacement.is_some();
+        slots.filter(move |(_, member)| member.as_ref().is_some_and(has_one)).map(|(slot, _)| slot)
     }
 
     /// The member in `slot`, if the whole range on it may be read.

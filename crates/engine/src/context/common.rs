@@ -7,6 +7,7 @@ use std::sync::Arc;
 use braid_geometry::{MemberSector, Slot};
 
 use super::clocks::Clocks;
+use super::pairs::{Ended, Pairs};
 use super::pieces::{PieceKey, Pieces};
 use crate::Instant;
 use crate::array::{ArrayView, Gate};
@@ -47,6 +48,7 @@ pub(crate) struct Common {
     written: Vec<bool>,
     pub(crate) reports: VecDeque<Report>,
     pub(crate) clocks: Clocks,
+    pairs: Pairs,
 }
 
 impl Common {
@@ -68,17 +70,20 @@ impl Common {
             replies: VecDeque::new(),
             releases: VecDeque::new(),
             reports: VecDeque::new(),
+            pairs: Pairs::default(),
         }
     }
 
-    /// Asks for member I/O under the family's own name for it; the view must know the member (I6).
+    /// Asks for member I/O under the family's own name for it; the view must know the member (I6). What is written goes to
+    /// its replacement as well, if it has one.
     pub(crate) fn submit(
         &mut self,
         (id, slot): (IoId, Slot),
         (sector, sectors): (MemberSector, u32),
         operation: MemberOperation,
     ) {
-        let member = self.view.member(slot).expect("only members in the view are used").id;
+        let known = self.view.member(slot).expect("only members in the view are used");
+        let (member, replacement) = (known.id, known.replacement);
         if operation.is_write() {
             assert!(self.view.gate != Gate::ReadOnly, "nothing is written to a read-only array");
             self.counters.member_writes += 1;
@@ -89,13 +94,53 @@ impl Common {
         self.in_flight += 1;
         self.clocks.begins(self.now, (id, slot), (sector, sectors), &operation);
         self.member_ios.push_back(MemberIo { id, member, slot, sector, sectors, operation });
+        let replacement = replacement.filter(|_| operation.is_write());
+        if let Some(member) = replacement.filter(|_| !planted(Bug::ReplacementNotWritten)) {
+            let id = self.pairs.begin(id, slot, member);
+            self.counters.member_writes += 1;
+            self.in_flight += 1;
+            self.member_ios.push_back(MemberIo { id, member, slot, sector, sectors, operation });
+        }
     }
 
-    pub(crate) fn io_done(&mut self, done: &MemberIoDone) {
+    /// Asks for a write to the replacement of the member in `slot` alone.
+    pub(crate) fn submit_to_replacement(
+        &mut self,
+        (id, slot): (IoId, Slot),
+        (sector, sectors): (MemberSector, u32),
+        operation: MemberOperation,
+    ) {
+        let known = self.view.member(slot).and_then(|member| member.replacement);
+        let member = known.expect("only members in the view are used");
+        assert!(operation.is_write() && self.may_repair(), "a replacement is written");
+        self.counters.member_writes += 1;
+        self.in_flight += 1;
+        self.member_ios.push_back(MemberIo { id, member, slot, sector, sectors, operation });
+    }
+
+    /// A request has ended. Gives what the family is to hear of it, if it is time to.
+    pub(crate) fn io_done(&mut self, done: MemberIoDone) -> Option<MemberIoDone> {
         assert!(self.in_flight > 0, "more results than requests");
         self.in_flight -= 1;
-        self.clocks.ends(self.now, done.id);
+        if !Pairs::is_of_replacement(done.id) {
+            self.clocks.ends(self.now, done.id);
+        }
         self.counters.member_errors += u64::from(done.result.is_err());
+        match self.pairs.ended(&self.view, done) {
+            Ended::Tell(done) => Some(done),
+            Ended::Wait => None,
+            // Whatever it failed for: the member that it was to replace has what was written.
+            Ended::Failed(fault) => {
+                reached(Mark::ReplacementMissesWrite);
+                self.report(Report::MemberFailed { cause: fault.cause });
+                None
+            }
+        }
+    }
+
+    /// What families are to hear now that the view is another.
+    pub(crate) fn settle_pairs(&mut self) -> Vec<MemberIoDone> {
+        self.pairs.settle(&self.view)
     }
 
     /// Tells the array how fast the members are, if it is time to.
@@ -122,12 +167,14 @@ impl Common {
     pub(crate) fn written_back(&mut self, round: u64) {
         for slot in (0..self.view.slots.len()).filter_map(|slot| u16::try_from(slot).ok()) {
             let was_written = std::mem::take(&mut self.written[usize::from(slot)]);
-            let member = self.view.member(Slot(slot)).map(|member| member.id);
-            if planted(Bug::FlushSetForgets) && slot == 0 {
+            if planted(Bug::FlushSetForgets) && slot == 0 || !was_written {
                 continue;
             }
-            if was_written && let Some(member) = member {
-                self.report(Report::MemberWritten { member });
+            let known = self.view.member(Slot(slot));
+            let replacement = known.and_then(|member| member.replacement);
+            let replacement = spoiled(Bug::ReplacementUnflushed, replacement, None);
+            for member in known.map(|member| member.id).into_iter().chain(replacement) {
+                self.reports.push_back(Report::MemberWritten { member });
             }
         }
         self.report(Report::WrittenBack { round });
@@ -189,9 +236,9 @@ impl Common {
         }
     }
 
-    /// Whether `member` still is what the view has in `slot`: its missed write is unrecorded.
+    /// Whether `member` still is what the view has in `slot`, or to replace that: its missed write is unrecorded.
     pub(crate) fn still_in(&self, slot: Slot, member: MemberId) -> bool {
-        self.view.member(slot).is_some_and(|current| current.id == member)
+        self.view.has(slot, member)
     }
 
     /// Whether bytes that cannot be read may be written again from what the others say.

@@ -4,6 +4,7 @@
 
 mod clocks;
 mod common;
+mod pairs;
 mod pieces;
 
 pub(crate) use clocks::{Clocks, PROBE_SECTORS};

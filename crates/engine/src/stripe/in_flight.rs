@@ -66,6 +66,8 @@ pub(super) enum ReadIoKind {
     Repair,
     /// It writes what background work has made.
     Write,
+    /// The same, to the replacement of the column's member.
+    Copy,
 }
 
 /// A copy that is out.

@@ -215,6 +215,29 @@ pub(super) fn plan_rest(facts: &StripeFacts) -> Option<Plan> {
     Some(Plan { p, q, ..plan })
 }
 
+/// A plan that brings the columns of these slots into memory; none if one of them cannot be read.
+pub(super) fn plan_columns(
+    facts: &StripeFacts,
+    map: &RowMap,
+    is_wanted: impl Fn(Slot) -> bool,
+) -> Option<Plan> {
+    let window = facts.window;
+    let reads = |slot: Slot, column: &ColumnFacts| match is_wanted(slot) {
+        false => Some(SectorSet::EMPTY),
+        true => column.at_hand().contains(window).then(|| column.reads(window)),
+    };
+    let data = (0..map.data_slots()).map(|index| map.data_slot(index)).zip(&facts.data);
+    let q = map.q_slot().zip(facts.q.as_ref());
+    Some(Plan {
+        method: Method::NoParity,
+        recovery: Recovery::None,
+        solved: SectorSet::EMPTY,
+        data: data.map(|(slot, column)| reads(slot, column)).collect::<Option<_>>()?,
+        p: reads(map.p_slot(), &facts.p)?,
+        q: q.map_or(Some(SectorSet::EMPTY), |(slot, column)| reads(slot, column))?,
+    })
+}
+
 /// A plan that brings what is wanted of the data columns into memory, solving for what is lost.
 fn load(
     facts: &StripeFacts,

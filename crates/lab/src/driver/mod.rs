@@ -260,6 +260,7 @@ fn view(plan: &Plan, geometry: Geometry) -> ArrayView {
     let member = |slot: u16| {
         (plan.missing != Some(slot)).then(|| MemberView {
             id: MemberId(slot),
+            replacement: None,
             recovered_sectors: u64::MAX,
             bad_blocks: Arc::new(BadBlocks::default()),
         })

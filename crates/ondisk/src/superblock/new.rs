@@ -96,6 +96,8 @@ pub struct SuperblockUpdate {
     /// `Some`: this member is recovered only up to this sector of its data area. 0.90 cannot say it and writes the
     /// member as a spare instead.
     pub recovery_offset: Option<u64>,
+    /// This member is to take the place of another that has the same role (`replacement` in md). 0.90 cannot say it.
+    pub is_replacement: bool,
     /// This member's role; wins over its entry in `roles`.
     pub role_of_this: Role,
 }

@@ -298,6 +298,7 @@ fn update() -> SuperblockUpdate {
         roles: [Role::Active(0), Role::Faulty, Role::Active(2), Role::Active(3), Role::Spare]
             .into(),
         recovery_offset: None,
+        is_replacement: false,
         role_of_this: Role::Active(2),
     }
 }
@@ -524,7 +525,7 @@ proptest! {
         let mut superblock =
             if version.is_v1() { made(version) } else { read_v0(&v0_bytes()).unwrap() };
         let update = SuperblockUpdate {
-            events, update_time: Timestamp { seconds, microseconds: 7 }, resync_offset, roles: roles.into(), recovery_offset, role_of_this,
+            events, update_time: Timestamp { seconds, microseconds: 7 }, resync_offset, roles: roles.into(), recovery_offset, is_replacement: false, role_of_this,
         };
         superblock.apply(&update);
         prop_assert_eq!(superblock.state.events, events);

@@ -314,6 +314,7 @@ pub(super) fn made(new: &NewV0) -> Vec<u8> {
             resync_offset: new.resync_offset,
             roles: new.roles.clone(),
             recovery_offset: None,
+            is_replacement: false,
             role_of_this: own.unwrap_or(Role::Spare),
         },
     );

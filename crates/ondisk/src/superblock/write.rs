@@ -133,6 +133,10 @@ impl Superblock {
             Some(_) => self.state.features.with(recovering),
             None => self.state.features.without(recovering.with(Features::RECOVERY_BITMAP)),
         };
+        let features = match update.is_replacement {
+            true => features.with(Features::REPLACEMENT),
+            false => features.without(Features::REPLACEMENT),
+        };
         let (head, _) = Fixed::mut_from_prefix(&mut self.raw.0).expect("validated");
         head.identity.feature_map = U32::new(features.0);
         head.state.events = U64::new(update.events);

@@ -125,6 +125,7 @@ impl World {
         self.tally.count(match progress.kind {
             JobKind::Resync => "resync-began",
             JobKind::Recovery => "recovery-began",
+            JobKind::Replace => "replace-began",
             JobKind::Check => "check-began",
             JobKind::Repair => "repair-began",
         });
@@ -136,6 +137,7 @@ impl World {
         self.tally.count(match (progress.kind, end) {
             (JobKind::Resync, JobEnd::Completed) => "resync-completed",
             (JobKind::Recovery, JobEnd::Completed) => "recovery-completed",
+            (JobKind::Replace, JobEnd::Completed) => "replace-completed",
             (JobKind::Check, JobEnd::Completed) => "check-completed",
             (JobKind::Repair, JobEnd::Completed) => "repair-completed",
             (_, JobEnd::Interrupted) => "job-interrupted",

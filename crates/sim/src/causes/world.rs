@@ -39,6 +39,10 @@ impl World {
     /// A member goes out, or is missed, by a cause.
     pub(crate) fn check_loss(&mut self, member: MemberId, cause: &Cause) {
         assert_eq!(cause.member, member, "{cause:?} is no reason for another member's loss");
+        if self.engine.plan.failed_by_person.contains(&member) {
+            assert_eq!(*cause, Cause::person(member), "a person had it fail");
+            return;
+        }
         let Failure { asked, kind, .. } = self.check_cause(cause);
         let is_bad_sector = asked == Asked::Read && kind == FaultKind::Media;
         assert!(!is_bad_sector, "disk {} is lost for a bad sector", self.disk_index(member));

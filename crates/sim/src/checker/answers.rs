@@ -64,8 +64,11 @@ impl World {
     /// shard's view has there (I6).
     pub(crate) fn check_io(&self, shard: usize, io: &MemberIo) {
         let view = &self.engine.machines.shards[shard].view;
-        let member = view.member(io.slot).map(|member| member.id);
-        assert_eq!(member, Some(io.member), "{io:?} goes to a member that is not in the view");
+        let is_in = match io.operation.is_write() {
+            true => view.has(io.slot, io.member),
+            false => view.member(io.slot).is_some_and(|member| member.id == io.member),
+        };
+        assert!(is_in, "{io:?} goes to a member that is not in the view");
         let end = io.sector.0 + u64::from(io.sectors);
         assert!(io.sectors > 0 && end <= self.geometry.used_sectors(io.slot), "{io:?}");
         if io.operation.is_write() {
@@ -98,7 +101,12 @@ impl World {
 
     /// The array asks something of a member as a whole: it has not said that this one is out.
     pub(crate) fn check_is_in(&self, member: MemberId) {
-        let is_it = |notice: &Notice| matches!(notice, Notice::MemberOut { member: out, .. } if *out == member);
+        let is_it = |notice: &Notice| match notice {
+            Notice::MemberOut { member: out, .. } | Notice::Replaced { old: out, .. } => {
+                *out == member
+            }
+            _ => false,
+        };
         let is_out = self.engine.notices.iter().any(is_it);
         assert!(!is_out, "{member:?} is out, and the array asks something of it");
     }
@@ -171,6 +179,19 @@ impl World {
             Notice::SpareTaken { member, slot } => {
                 self.note("spare-taken", [u64::from(member.0), u64::from(slot.0), 0]);
                 self.tally.count("spare-taken");
+            }
+            Notice::Replacing { member, slot, old } => {
+                let numbers = [member.0, slot.0, old.0];
+                self.note("replacing", numbers.map(u64::from));
+                self.tally.count("replacing");
+            }
+            Notice::Replaced { member, slot, old } => {
+                let numbers = [member.0, slot.0, old.0];
+                self.note("replaced", numbers.map(u64::from));
+                self.tally.count("replaced");
+                self.engine.slow.sitting_out.remove(&old);
+                let old = self.disk_index(old);
+                self.out.insert(old);
             }
             Notice::Recovered { member, .. } => self.recovered(member),
             Notice::Recorded { events } => self.note("told", [events, 0, 0]),

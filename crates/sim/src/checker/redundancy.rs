@@ -99,10 +99,18 @@ pub(crate) fn check_clean(
     // Of a member that is being recovered nothing is promised beyond its offset.
     let promised = slots().map(|slot| slot.map_or(0, |one| one.recovered_until)).collect();
     let areas = Areas { disks, slots: places.collect(), promised, is_honest: false };
-    match &assembled.geometry {
+    let check = |areas: &Areas<'_>| match &assembled.geometry {
         Geometry::Direct(_) => {}
-        Geometry::Mirror(mirror) => check_mirror(&assembled.geometry, mirror, &areas, exempt),
-        Geometry::Stripe(stripe) => check_stripe(stripe, &areas, exempt),
+        Geometry::Mirror(mirror) => check_mirror(&assembled.geometry, mirror, areas, exempt),
+        Geometry::Stripe(stripe) => check_stripe(stripe, areas, exempt),
+    };
+    check(&areas);
+    // Up to its offset a replacement is as good as the member.
+    for (slot, one) in &assembled.replacements {
+        let (mut slots, mut promised) = (areas.slots.clone(), areas.promised.clone());
+        slots[slot.index()] = Some((presented[one.member], data_offset));
+        promised[slot.index()] = one.recovered_until;
+        check(&Areas { disks, slots, promised, is_honest: false });
     }
 }
 

@@ -7,9 +7,9 @@
 
 use std::collections::BTreeSet;
 
-use braid_assembly::{Assembly, Refusal, Verdict};
+use braid_assembly::{Assembly, Reason, Refusal, Verdict};
 use braid_geometry::{ChunkRow, Family, Geometry, Role, Slot};
-use braid_ondisk::Superblock;
+use braid_ondisk::{Role as MemberRole, Superblock};
 
 use crate::metadata::Metadata;
 
@@ -23,6 +23,8 @@ pub(crate) struct Known<'a> {
     pub(crate) unsure: &'a BTreeSet<usize>,
     /// The superblocks of the presented, in the same order, where there is a sound one.
     pub(crate) superblocks: &'a [Option<Superblock>],
+    /// Whose place another one has.
+    pub(crate) replaced: &'a BTreeSet<usize>,
     /// Whose superblock is not what it was told last.
     pub(crate) lying: &'a BTreeSet<usize>,
     pub(crate) metadata: &'a Metadata,
@@ -57,13 +59,32 @@ impl Known<'_> {
     }
 }
 
-/// A spare waits, whatever it missed, as long as its superblock can be read.
+/// A spare waits, whatever it missed, as long as its superblock can be read; or it is to replace a member, or was, and is out.
 fn check_spares(assembly: &Assembly, known: &Known<'_>) {
     let slots = usize::from(known.geometry.slots());
     let presented = known.presented.iter().zip(known.superblocks).zip(&assembly.verdicts);
     for ((disk, superblock), verdict) in presented.filter(|((disk, _), _)| **disk >= slots) {
         let is_spare = verdict.verdict == Verdict::Spare;
         let reason = &verdict.reason;
+        if known.replaced.contains(disk) {
+            let chosen = assembly.array.iter().flat_map(|array| array.occupants());
+            let is_chosen = chosen.into_iter().any(|one| known.presented[one.member] == *disk);
+            assert!(!is_chosen && !is_spare, "disk {disk} was replaced: {reason}");
+            continue;
+        }
+        let says = superblock.as_ref().map(|superblock| superblock.state.role);
+        if matches!(says, Some(MemberRole::Active(_))) {
+            let is_out = known.out.contains(disk) || known.unsure.contains(disk);
+            let is_it = matches!(verdict.verdict, Verdict::Replacement { .. });
+            assert!(is_it || is_out, "replacement {disk} was left out: {reason}");
+            assert!(!(is_it && known.out.contains(disk)), "disk {disk} missed what was answered");
+            continue;
+        }
+        // It failed; or power was cut when some superblocks gave it a place, and its own did not.
+        let is_called_up = matches!(reason, Reason::NumberTaken { .. });
+        if known.out.contains(disk) || known.unsure.contains(disk) || is_called_up {
+            continue;
+        }
         assert_eq!(is_spare, superblock.is_some(), "spare {disk}: {reason}");
         if let Ok(array) = &assembly.array {
             let waits = array.spares.iter().any(|index| known.presented[*index] == *disk);

@@ -1,6 +1,6 @@
 //! What the world does for it.
 
-use braid_engine::array::{Gate, MemberId};
+use braid_engine::array::{Gate, MemberId, Wish};
 use braid_geometry::Slot;
 
 use crate::chances::Purpose;
@@ -73,8 +73,9 @@ impl World {
         machines.members.push(Member { disk, superblock: design.superblock(disk) });
         let number = design.number(disk);
         let tears = design.has_long_superblocks();
-        let added =
-            self.engine.machines.array.handle_member_added(now, (id, number), Some(slot), tears);
+        let wanted = Some(Wish { slot, replaces: false });
+        let array = &mut self.engine.machines.array;
+        let added = array.handle_member_added(now, (id, number), wanted, tears);
         if added.is_err() {
             // It takes no writes any more: the disk is none of the array's.
             self.tally.count("join-refused");

@@ -188,11 +188,21 @@ impl World {
         }
     }
 
+    /// Nothing but a superblock was ever asked of it, by what shards know: it waits, or is about to replace another.
+    fn is_unused(&self, disk: usize) -> bool {
+        let machines = &self.engine.machines;
+        let views = || machines.shards.iter().map(|side| &side.view);
+        let members = (0..).map(MemberId).zip(&machines.members);
+        let mut ids = members.filter(|(_, member)| member.disk == disk).map(|(id, _)| id);
+        self.is_spare(disk) && ids.all(|id| !views().any(|view| view.is_used(id)))
+    }
+
     pub(crate) fn flush_answered(&mut self, id: RequestId, result: Result<(), Fault>) {
         self.note("answer", [id.0, u64::from(result.is_ok()), 1]);
         let (asked, who) = self.engine.clients.flushes.remove(&id).expect("a flush under way");
         let is_direct = self.geometry.level().family() == Family::Direct;
-        let believed = self.engine.unflushed.difference(&self.out).next();
+        let mut failed = self.engine.unflushed.difference(&self.out);
+        let believed = failed.find(|disk| !self.is_unused(**disk));
         let told = result.is_err() || is_direct || believed.is_none();
         assert!(
             told,

@@ -33,6 +33,8 @@ pub fn tell() {
     crate::work_tests::repair::tell();
     #[cfg(braid_hooks)]
     (0..20).for_each(tests::replaced_while_a_flush_waits);
+    #[cfg(braid_hooks)]
+    asked_for();
     for seed in 0..24 {
         [false, true].into_iter().for_each(|is_logged| two_copies_one_story(seed, is_logged));
         for disk in 0..4 {
@@ -63,6 +65,15 @@ pub fn tell() {
             }
         }
     }
+}
+
+/// What only a person asks for, and random worlds have no person: a check, a repair, a member that is to fail or to be replaced.
+#[cfg(braid_hooks)]
+pub fn asked_for() {
+    braid_hooks::steady();
+    tests::rotten_chunks_are_mended(0, 4);
+    tests::failed_by_person(0);
+    (0..60).for_each(tests::replaced_whatever_happens);
 }
 
 /// The array is stopped, and one disk is copied; then it is written, and stopped or killed, and the copy is put back in the place

@@ -61,6 +61,7 @@ impl Bench {
         let member = |slot: u16| {
             Some(MemberView {
                 id: MemberId(slot),
+                replacement: None,
                 recovered_sectors: u64::MAX,
                 bad_blocks: Arc::new(BadBlocks::default()),
             })

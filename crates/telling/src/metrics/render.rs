@@ -337,6 +337,7 @@ const fn kind(kind: JobKind) -> &'static str {
     match kind {
         JobKind::Resync => "resync",
         JobKind::Recovery => "recovery",
+        JobKind::Replace => "replace",
         JobKind::Check => "check",
         JobKind::Repair => "repair",
     }

@@ -41,6 +41,7 @@ pub(super) fn to_json(array: &AssembledArray) -> Value {
         "level": array.geometry.level().name(),
         "capacity_bytes": array.geometry.capacity_sectors().saturating_mul(SECTOR_BYTES),
         "slots": array.geometry.slots(),
+        "replacements": array.replacements.len(),
         "spares": array.spares.len(),
         "state": state(array),
         "dirty": array.dirty,

@@ -63,7 +63,7 @@ pub(crate) fn ready(
     let labels: Vec<String> = probed.iter().map(|member| member.label.clone()).collect();
     let array = array.map_err(|refusal| refusal::cli_error(&refusal, &verdicts, &labels))?;
     let chosen = |index: usize| {
-        let in_slot = array.slots.iter().flatten().any(|occupant| occupant.member == index);
+        let in_slot = array.occupants().any(|occupant| occupant.member == index);
         in_slot || array.spares.contains(&index)
     };
     let members = devices.into_iter().zip(&probed).enumerate().map(|(index, (device, probed))| {

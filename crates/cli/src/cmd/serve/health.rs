@@ -23,6 +23,8 @@ pub(crate) struct Incident {
     pub(crate) since: String,
     /// Why, in words.
     pub(crate) cause: String,
+    /// It is out since another one has its place, and for nothing else.
+    pub(crate) is_replaced: bool,
 }
 
 /// What a member is called where it does not matter in which folder the server was started.
@@ -41,6 +43,8 @@ struct Happened {
     slow: BTreeMap<u16, Incident>,
     /// Those that went out and whose slot another one has taken, with the slot; and spares that failed.
     replaced: Vec<(Option<u16>, Incident)>,
+    /// Members that are to take the place of those in these slots.
+    filling: BTreeMap<u16, String>,
     /// The last member of each slot, as it was called.
     seats: BTreeMap<u16, String>,
     /// Slots whose last member a person took away.
@@ -61,8 +65,22 @@ impl Health {
         match notice {
             Notice::MemberOut { member, slot, cause } => {
                 let (member, cause) = (absolute(&label(*member)), CauseWords(cause).to_string());
-                happened.slow.remove(&slot.0);
-                happened.out.insert(slot.0, Incident { member, since: since(), cause });
+                let incident = Incident { member, since: since(), cause, is_replaced: false };
+                match happened.filling.remove(&slot.0) {
+                    // The member that it was to replace is still there.
+                    Some(filling) if filling == incident.member => {
+                        happened.replaced.push((None, incident));
+                    }
+                    Some(filling) => {
+                        happened.slow.remove(&slot.0);
+                        happened.seats.insert(slot.0, filling);
+                        happened.replaced.push((Some(slot.0), incident));
+                    }
+                    None => {
+                        happened.slow.remove(&slot.0);
+                        happened.out.insert(slot.0, incident);
+                    }
+                }
             }
             Notice::Broken { member, cause } | Notice::OutOfSpace { member, cause } => {
                 let out_of_space = matches!(notice, Notice::OutOfSpace { .. });
@@ -78,7 +96,8 @@ impl Health {
             Notice::SitsOut { member, slot, latency_ms, .. } => {
                 let member = absolute(&label(*member));
                 let cause = format!("it took {latency_ms} ms, and the others much less");
-                happened.slow.insert(slot.0, Incident { member, since: since(), cause });
+                let incident = Incident { member, since: since(), cause, is_replaced: false };
+                happened.slow.insert(slot.0, incident);
             }
             Notice::Back { slot, .. } => {
                 happened.slow.remove(&slot.0);
@@ -95,6 +114,20 @@ impl Health {
                 happened.gone.remove(&slot.0);
                 happened.seats.insert(slot.0, member);
             }
+            Notice::Replacing { member, slot, .. } => {
+                let member = absolute(&label(*member));
+                happened.replaced.retain(|(_, out)| out.member != member);
+                happened.filling.insert(slot.0, member);
+            }
+            Notice::Replaced { member, slot, old } => {
+                let (member, old) = (absolute(&label(*member)), absolute(&label(*old)));
+                happened.filling.remove(&slot.0);
+                happened.slow.remove(&slot.0);
+                let cause = format!("{member} has its place");
+                let old = Incident { member: old, since: since(), cause, is_replaced: true };
+                happened.replaced.push((Some(slot.0), old));
+                happened.seats.insert(slot.0, member);
+            }
             Notice::Found(_)
             | Notice::JobBegan(_)
             | Notice::JobEnded { .. }
@@ -108,6 +141,11 @@ impl Health {
         self.happened().out.get(&slot).cloned()
     }
 
+    /// This member is to take the place of the one in the slot, from the start.
+    pub(super) fn note_filling(&self, slot: u16, member: &str) {
+        self.happened().filling.insert(slot, absolute(member));
+    }
+
     /// The slot has this member from the start.
     pub(super) fn note_seat(&self, slot: u16, member: &str) {
         self.happened().seats.insert(slot, absolute(member));
@@ -117,7 +155,7 @@ impl Health {
     pub(super) fn note_failed_spare(&self, member: &str) {
         let since = rfc3339_utc(now_seconds());
         let cause = "a person had it fail while it waited as a spare".to_owned();
-        let incident = Incident { member: absolute(member), since, cause };
+        let incident = Incident { member: absolute(member), since, cause, is_replaced: false };
         self.happened().replaced.push((None, incident));
     }
 
@@ -131,7 +169,7 @@ impl Health {
         happened.out.remove(&slot);
         happened.seats.remove(&slot);
         let cause = format!("{member} was taken away");
-        happened.gone.insert(slot, Incident { member, since, cause });
+        happened.gone.insert(slot, Incident { member, since, cause, is_replaced: false });
     }
 
     /// The last member that the slot had, if it was not taken away.

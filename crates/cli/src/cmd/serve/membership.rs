@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use braid_runtime::{AddError, Direct, MemberId, MemberRefusal, RemoveError, Volume};
+use braid_runtime::{AddError, Direct, MemberId, MemberRefusal, RemoveError, Volume, Wish};
 use braid_telling::membership;
 
 use super::health::{Health, absolute};
@@ -82,7 +82,7 @@ impl Membership {
     pub(super) fn add(
         &self,
         volume: &Volume,
-        (device, uuid, wanted): (Box<dyn braid_member::Member>, [u8; 16], Option<u16>),
+        (device, uuid, wanted): (Box<dyn braid_member::Member>, [u8; 16], Option<Wish>),
         (is_spare, returns): (bool, bool),
     ) -> Result<MemberId, AddError> {
         let path = device.identity().path.clone();

@@ -63,7 +63,7 @@ impl Reporter {
                 .chars()
                 .all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ' ' | '+'));
         let name = if is_harmless { name.to_string() } else { uuid.replace(':', "") };
-        let chosen = ready.array.slots.iter().flatten().map(|occupant| occupant.member);
+        let chosen = ready.array.occupants().map(|occupant| occupant.member);
         let in_order: Vec<usize> = chosen.chain(ready.array.spares.iter().copied()).collect();
         let label = |index: &usize| ready.verdicts[*index].label.clone();
         Self {
@@ -281,6 +281,30 @@ impl Reporter {
                     return self.event("spare-taken", &facts);
                 }
                 errln!("{label} was a spare of {} and takes slot {}", self.name, slot.0);
+            }
+            Notice::Replacing { member, slot, old } => {
+                let (label, old) = (label(*member), label(*old));
+                if self.json {
+                    let facts = json!({ "member": label, "slot": slot.0, "old": old });
+                    return self.event("replacing", &facts);
+                }
+                errln!(
+                    "{label} is to replace {old} (slot {} of {}), which is served until then",
+                    slot.0,
+                    self.name
+                );
+            }
+            Notice::Replaced { member, slot, old } => {
+                let (label, old) = (label(*member), label(*old));
+                if self.json {
+                    let facts = json!({ "member": label, "slot": slot.0, "old": old });
+                    return self.event("replaced", &facts);
+                }
+                errln!(
+                    "{label} has replaced {old} (slot {} of {}), which can be taken out",
+                    slot.0,
+                    self.name
+                );
             }
             Notice::Recovered { member, slot } => {
                 let label = label(*member);

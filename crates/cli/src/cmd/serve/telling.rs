@@ -146,8 +146,8 @@ impl Telling {
         let teller = Teller::start(identity, history, ways, &listener);
         let teller = teller.map_err(|error| system("events cannot be told", &error))?;
         let held = Held { voice: teller.voice(), changes: Mutex::new(Some(Vec::new())) };
-        // Members are numbered in the order of their slots.
-        let numbered = (0..).map(MemberId).zip(ready.array.slots.iter().flatten());
+        // Members are numbered in the order of their slots, and then replacements.
+        let numbered = (0..).map(MemberId).zip(ready.array.occupants());
         let unfinished = numbered.filter(|(_, one)| !one.is_in_sync()).map(|(member, _)| member);
         let mapping = Arc::new(Mutex::new(Mapping::new(unfinished)));
         Ok(Self { teller, held: Arc::new(held), mapping, after_crash, is_new })

@@ -22,6 +22,8 @@ pub(super) fn is_well(array: &Array) -> bool {
 pub(crate) fn advice(array: &Array, word: &str, manner: Manner) -> Vec<Advice> {
     let failure = failure(array, word);
     let slots = array.slots.iter().filter_map(|slot| of_slot(array, slot, word, manner));
+    let replaced = array.slots.iter().filter_map(|slot| replacing(array, slot, word, manner));
+    let slots = slots.chain(replaced);
     let all = failure.into_iter().chain(lost(array, word)).chain(slots);
     let all = all.chain(missing(array, word)).chain(dirty(array, word, manner));
     all.chain(found(array, word)).collect()
@@ -75,7 +77,11 @@ fn of_slot(array: &Array, slot: &Slot, word: &str, manner: Manner) -> Option<Adv
     let at = slot.since.as_ref().map(|since| format!(" at {}", clock(since))).unwrap_or_default();
     match slot.state {
         // Those that are missing are told together; the one that was too many has been.
-        SlotState::Ok | SlotState::Waiting | SlotState::Missing => None,
+        SlotState::Ok
+        | SlotState::Waiting
+        | SlotState::Missing
+        | SlotState::Filling
+        | SlotState::Replaced => None,
         SlotState::Failed if array.failure.as_ref().is_some_and(|last| last.member == member) => {
             None
         }
@@ -135,6 +141,19 @@ fn recovering(array: &Array, (number, member): (u16, &str), word: &str, manner: 
         None => what,
     };
     Advice { problem, now: format!("{now}; {} {lose} until then", array.name), what, command }
+}
+
+/// A member that is to take the place of one that serves until then.
+fn replacing(array: &Array, row: &Slot, word: &str, manner: Manner) -> Option<Advice> {
+    let number = row.replaces?;
+    let member = row.member.as_deref().unwrap_or_default();
+    let old = array.slots.iter().find(|slot| slot.slot == Some(number));
+    let old = old.and_then(|slot| slot.member.as_deref()).unwrap_or_default();
+    let doing = format!("copying it to {member}");
+    let Going { now, what, command } = going(array, JobKind::Replace, &doing, word, manner);
+    let problem = format!("{old} (slot {number}) is being replaced");
+    let now = format!("{now}; {old} serves until then");
+    Some(Advice { problem, now, what, command })
 }
 
 /// How a job goes that is to be done.

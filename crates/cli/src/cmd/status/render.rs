@@ -142,11 +142,24 @@ fn shape(array: &Array) -> String {
 fn rows<'a>(array: &'a Array) -> impl Iterator<Item = (&'a Slot, &'static str)> {
     let with_replaced = |row: &'a Slot| {
         let is_here = |out: &&Slot| out.slot.is_some() && out.slot == row.slot;
-        let before = array.replaced.iter().filter(is_here).map(|out| (out, "REPLACED"));
+        let word = |out: &Slot| match out.state {
+            SlotState::Replaced => "replaced",
+            _ => "REPLACED",
+        };
+        let before = array.replaced.iter().filter(is_here).map(|out| (out, word(out)));
         before.chain(std::iter::once((row, state_of(row)))).collect::<Vec<_>>()
     };
     let without_slot = array.replaced.iter().filter(|out| out.slot.is_none());
     array.slots.iter().flat_map(with_replaced).chain(without_slot.map(|out| (out, "FAILED")))
+}
+
+/// The number of a slot; `for 3` of what is to have one; or `spare`.
+pub(crate) fn place_of(row: &Slot) -> String {
+    match (row.slot, row.replaces) {
+        (Some(number), _) => number.to_string(),
+        (None, Some(number)) => format!("for {number}"),
+        (None, None) => "spare".to_owned(),
+    }
 }
 
 pub(crate) fn state_of(row: &Slot) -> &'static str {
@@ -167,7 +180,7 @@ fn slots(array: &Array) -> Table {
     ];
     let mut table = Table::new(&columns);
     for (row, state) in rows(array) {
-        let number = row.slot.map_or_else(|| "spare".to_owned(), |number| number.to_string());
+        let number = place_of(row);
         let member = row.member.clone().unwrap_or_else(|| "-".to_owned());
         let since = row.since.as_deref().map(clock).unwrap_or_default();
         table.row([number, member, state.to_owned(), since]);

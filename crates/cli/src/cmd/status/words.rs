@@ -60,6 +60,7 @@ pub(crate) fn doing_word(kind: JobKind) -> &'static str {
     match kind {
         JobKind::Resync => "resyncing",
         JobKind::Recovery => "rebuilding",
+        JobKind::Replace => "replacing",
         JobKind::Check => "checking",
     }
 }

@@ -9,7 +9,7 @@ use braid_control::model::{
 
 use super::asker::Seen;
 use crate::cmd::status::advice::advice;
-use crate::cmd::status::render::state_of;
+use crate::cmd::status::render::{place_of, state_of};
 use crate::cmd::status::words::{
     Manner, can_lose_words, doing_word, level_word, progress_words, state_word,
 };
@@ -163,7 +163,9 @@ fn tone_of(slot: &Slot) -> Tone {
     match slot.state {
         SlotState::Failed => Tone::Error,
         SlotState::Slow | SlotState::Recovering | SlotState::Missing => Tone::Warning,
-        SlotState::Ok | SlotState::Waiting => Tone::Plain,
+        SlotState::Ok | SlotState::Waiting | SlotState::Filling | SlotState::Replaced => {
+            Tone::Plain
+        }
     }
 }
 
@@ -278,7 +280,7 @@ fn marks(slices: &[SliceRow]) -> String {
 
 fn row(slot: &Slot, elevators: Option<&Elevators>, rates: Option<&Rates>) -> [String; 9] {
     let dash = || "-".to_owned();
-    let number = slot.slot.map_or_else(|| "spare".to_owned(), |number| number.to_string());
+    let number = place_of(slot);
     let member = slot.member.clone().unwrap_or_else(dash);
     let is_here = |one: Option<u16>| one.is_some() && one == slot.slot;
     let elevator = elevators

@@ -18,6 +18,7 @@ fn slot(number: Option<u16>, member: Option<&str>, state: SlotState) -> Slot {
     let is_slow = state == SlotState::Slow;
     Slot {
         slot: number,
+        replaces: None,
         member: member.map(str::to_owned),
         role: Role::Active,
         state,

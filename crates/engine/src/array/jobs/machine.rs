@@ -93,7 +93,7 @@ struct Job {
     axis: Axis,
     cursor: Cursor,
     from: u64,
-    /// Members that are recovered.
+    /// Members that are filled.
     targets: SmallVec<[MemberId; 2]>,
     works: BTreeMap<WorkId, Out>,
     saving: Saving,
@@ -121,6 +121,8 @@ pub(in super::super) enum Saved {
     Resync(u64),
     /// These members hold what they should below this; `u64::MAX` when everywhere.
     Recovery(SmallVec<[MemberId; 2]>, u64),
+    /// The same of replacements.
+    Replacement(SmallVec<[MemberId; 2]>, u64),
 }
 
 /// Jobs of one array.
@@ -198,18 +200,27 @@ impl Jobs {
         }
         // What no shard knows yet is not asked for: nothing would be made of it.
         let is_known = |member: MemberId| !roster.is_newcomer(member);
-        let lacking = || roster.recovering().filter(|(_, member, _)| is_known(*member));
-        if let Some((slot, member, from)) = lacking().min_by_key(|(.., from)| *from) {
+        let fills = |kind: JobKind, lacking: &[(Slot, MemberId, u64)]| {
+            let (slot, member, from) = *lacking.iter().min_by_key(|(.., from)| *from)?;
             let moves_together = geometry.level() != Level::Raid10;
             let is_target = |id: &MemberId| moves_together || *id == member;
-            let targets = lacking().map(|(_, id, _)| id).filter(is_target).collect();
+            let targets = lacking.iter().map(|(_, id, _)| *id).filter(is_target).collect();
             let axis = match geometry {
                 Geometry::Stripe(_) => Axis::Bands,
                 Geometry::Mirror(_) | Geometry::Direct(_) => Axis::Member(slot),
             };
-            let end = geometry.used_sectors(slot);
-            let choice = Choice { kind: JobKind::Recovery, axis, from, end, targets };
+            Some(Choice { kind, axis, from, end: geometry.used_sectors(slot), targets })
+        };
+        let known = |(_, member, _): &(Slot, MemberId, u64)| is_known(*member);
+        let lacking: SmallVec<[_; 2]> = roster.recovering().filter(known).collect();
+        if let Some(choice) = fills(JobKind::Recovery, &lacking) {
             return may(JobKind::Recovery).then_some(choice);
+        }
+        let lacks = |(.., at): &(Slot, MemberId, u64)| *at != u64::MAX;
+        let lacking = roster.replacements().filter(lacks).filter(known);
+        let lacking: SmallVec<[_; 2]> = lacking.collect();
+        if let Some(choice) = fills(JobKind::Replace, &lacking) {
+            return may(JobKind::Replace).then_some(choice);
         }
         let kind = self.wanted.filter(|_| roster.missing_count() == 0)?;
         Some(Choice { kind, axis, from: 0, end, targets: SmallVec::new() })
@@ -235,6 +246,7 @@ impl Jobs {
         let is_still_wanted = match job.kind {
             JobKind::Resync => ground.resync_offset != u64::MAX || job.is_saved_whole,
             JobKind::Recovery => job.targets.iter().any(|id| ground.roster.slot_of(*id).is_some()),
+            JobKind::Replace => job.replaces(ground.roster),
             JobKind::Check | JobKind::Repair => {
                 self.choice(ground).is_some_and(|choice| choice.kind == job.kind)
             }
@@ -261,6 +273,7 @@ impl Jobs {
         reached(match kind {
             JobKind::Resync => Mark::ResyncBegins,
             JobKind::Recovery => Mark::RecoveryBegins,
+            JobKind::Replace => Mark::ReplaceBegins,
             JobKind::Check => Mark::CheckBegins,
             JobKind::Repair => Mark::RepairBegins,
         });
@@ -323,6 +336,7 @@ impl Jobs {
         let task = match job.kind {
             JobKind::Resync => Task::Resync,
             JobKind::Recovery => Task::Recover,
+            JobKind::Replace => Task::Replace,
             JobKind::Check => Task::Compare,
             JobKind::Repair => Task::Repair,
         };
@@ -416,7 +430,7 @@ impl Jobs {
         if planted(Bug::OffsetAhead) {
             job.saving = Saving::Flushing(job.cursor.next().unwrap_or(job.cursor.end()));
         }
-        (job.kind == JobKind::Recovery).then(|| job.targets.clone())
+        job.fills().then(|| job.targets.clone())
     }
 
     /// The flush has ended well: what was done when it began counts.
@@ -434,6 +448,7 @@ impl Jobs {
         match job.kind {
             JobKind::Resync => Some(Saved::Resync(to)),
             JobKind::Recovery => Some(Saved::Recovery(job.targets.clone(), to)),
+            JobKind::Replace => Some(Saved::Replacement(job.targets.clone(), to)),
             JobKind::Check | JobKind::Repair => None,
         }
     }
@@ -443,8 +458,11 @@ impl Jobs {
         let job = self.job.take().expect("a job ends");
         assert!(job.works.is_empty(), "shards have nothing of it any more");
         let is_over = job.cursor.done() == job.cursor.end();
-        let is_target_lost = job.kind == JobKind::Recovery
-            && job.targets.iter().all(|id| ground.roster.slot_of(*id).is_none());
+        let is_target_lost = match job.kind {
+            JobKind::Recovery => job.targets.iter().all(|id| ground.roster.slot_of(*id).is_none()),
+            JobKind::Replace => !job.replaces(ground.roster),
+            JobKind::Resync | JobKind::Check | JobKind::Repair => false,
+        };
         let end = match job.end {
             _ if is_target_lost => JobEnd::TargetLost,
             // The member that did not take it is lost, and so there is nothing to repair.
@@ -512,6 +530,17 @@ impl Job {
             && (self.cursor.done() > self.saved || is_over && !self.is_saved_whole)
     }
 
+    /// It fills members.
+    fn fills(&self) -> bool {
+        matches!(self.kind, JobKind::Recovery | JobKind::Replace)
+    }
+
+    /// One of its targets still is to replace another, or holds all and has done so.
+    fn replaces(&self, roster: &Roster) -> bool {
+        let has_replaced = |id| self.is_saved_whole && roster.slot_of(id).is_some();
+        self.targets.iter().any(|id| roster.slot_to_replace(*id).is_some() || has_replaced(*id))
+    }
+
     fn has_room(&self, shards: u16) -> bool {
         self.cursor.under_way() < (WORKS_EACH * usize::from(shards)).min(WORKS_MAX)
     }
@@ -557,6 +586,7 @@ mod tests {
             let found = recovering.iter().find(|(one, _)| *one == slot);
             Some(MemberView {
                 id: MemberId(slot),
+                replacement: None,
                 recovered_sectors: found.map_or(u64::MAX, |(_, at)| *at),
                 bad_blocks: std::sync::Arc::default(),
             })

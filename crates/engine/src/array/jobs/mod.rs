@@ -13,6 +13,7 @@
 //! |----------|--------------------|---------------------------|-------------------------------|
 //! | resync   | md's resync offset | parity, or copies         | `resync_offset`, when clean   |
 //! | recovery | member sectors     | members not recovered yet | each target's `recovery_offset` |
+//! | replace  | member sectors     | replacements              | each target's `recovery_offset` |
 //! | check    | as resync          | nothing                   | nothing                       |
 //! | repair   | as resync          | what is known to be wrong | nothing                       |
 //!
@@ -28,7 +29,8 @@
 //!
 //! What checks and repairs find is told one by one up to a limit, and counted beyond.
 //!
-//! Resync comes before recovery: while redundancy does not agree, a member that is made from it may be made wrong.
+//! Resync comes before recovery: while redundancy does not agree, a member that is made from it may be made wrong. What is
+//! missing is recovered before what is there is replaced.
 
 mod allowance;
 mod cursor;
@@ -46,6 +48,8 @@ pub enum JobKind {
     Resync,
     /// Makes what members that came are to hold.
     Recovery,
+    /// Copies members that are there to those that are to take their places; what cannot be read is made from the others.
+    Replace,
     /// Reads everything and says where redundancy does not agree, and which member is wrong where that can be known; writes
     /// what could not be read, and nothing else.
     Check,
@@ -68,7 +72,7 @@ pub enum JobEnd {
     Completed,
     /// It was told to end, or the array stops or takes no writes; it goes on where it was.
     Interrupted,
-    /// The member that it was for is lost.
+    /// The member that it was for is lost, or is wanted no more.
     TargetLost,
     /// Too much of a band cannot be read to make the rest.
     Unreadable,

@@ -141,10 +141,11 @@ impl Place {
             Task::Compare | Task::Repair | Task::Resync => {
                 can_be_read.map(|copy| copy.slot).collect()
             }
-            Task::Recover if is_read => SmallVec::new(),
-            Task::Recover => {
-                let best = can_be_read.min_by_key(|copy| common.clocks.sits_out(copy.slot));
-                best.map(|copy| copy.slot).into_iter().collect()
+            Task::Recover | Task::Replace if is_read => SmallVec::new(),
+            Task::Recover | Task::Replace => {
+                let is_own = |slot: Slot| self.task() == Task::Replace && is_replaced(common, slot);
+                let order = |copy: &&Copy| (common.clocks.sits_out(copy.slot), !is_own(copy.slot));
+                can_be_read.min_by_key(order).map(|copy| copy.slot).into_iter().collect()
             }
         }
     }
@@ -158,7 +159,7 @@ impl Place {
             Task::Compare | Task::Repair => {
                 self.sectors > BLOCK_SECTORS && !self.is_again && self.copies.iter().any(is_bad)
             }
-            Task::Resync | Task::Recover => {
+            Task::Resync | Task::Recover | Task::Replace => {
                 self.sectors > 1 && !self.agrees(common) && before.any(is_bad)
             }
         }
@@ -374,6 +375,18 @@ impl Background {
         around.common.submit((id, slot), (start, sectors), operation);
     }
 
+    fn submit_to_replacement(
+        &mut self,
+        around: &mut Around<'_>,
+        (number, slot): (u32, Slot),
+        (start, sectors): (MemberSector, u32),
+        operation: MemberOperation,
+    ) {
+        let id = (around.submitted)(number, slot);
+        self.places[number as usize].outstanding += 1;
+        around.common.submit_to_replacement((id, slot), (start, sectors), operation);
+    }
+
     fn read(&mut self, around: &mut Around<'_>, number: u32) {
         let place = &self.places[number as usize];
         let (slots, sectors) = (place.to_read(around.common), place.sectors);
@@ -473,6 +486,8 @@ impl Background {
                 (Task::Compare | Task::Repair, _) => SectorSet::EMPTY,
                 (Task::Recover, _) if is_recovered => SectorSet::EMPTY,
                 (Task::Recover, _) => whole,
+                (Task::Replace, _) if member.replacement.is_some() => whole,
+                (Task::Replace, _) => SectorSet::EMPTY,
                 (_, State::Failed(FaultKind::Media)) => whole,
                 // A log says that it cannot be read. It can be written, and is to hold what the others do.
                 (_, State::Unread) if is_recovered => whole,
@@ -505,7 +520,12 @@ impl Background {
                     let start = MemberSector(copy.start.0 + u64::from(extent.offset));
                     let operation = MemberOperation::Write { buffer, durable };
                     self.places[number as usize].written += extent.sectors;
-                    self.submit(around, (number, copy.slot), (start, extent.sectors), operation);
+                    let range = (start, extent.sectors);
+                    if task == Task::Replace {
+                        self.submit_to_replacement(around, (number, copy.slot), range, operation);
+                    } else {
+                        self.submit(around, (number, copy.slot), range, operation);
+                    }
                 }
             }
         }
@@ -556,8 +576,10 @@ impl Background {
             Task::Compare if written == 0 => Outcome::CopiesCompared { differing },
             Task::Repair if place.is_missed => Outcome::Unwritten,
             Task::Compare | Task::Repair => Outcome::Checked { differing, written },
-            Task::Resync | Task::Recover if place.is_missed => Outcome::Unwritten,
-            Task::Resync | Task::Recover => Outcome::Done { written: place.written },
+            Task::Resync | Task::Recover | Task::Replace if place.is_missed => Outcome::Unwritten,
+            Task::Resync | Task::Recover | Task::Replace => {
+                Outcome::Done { written: place.written }
+            }
         };
         self.end(around, number, outcome);
     }
@@ -570,6 +592,11 @@ impl Background {
         around.common.work_done(work.id, outcome);
         self.begin(around);
     }
+}
+
+/// Whether the member in `slot` has a replacement.
+fn is_replaced(common: &Common, slot: Slot) -> bool {
+    common.view.member(slot).is_some_and(|member| member.replacement.is_some())
 }
 
 /// The copies beside the believed one that were read.

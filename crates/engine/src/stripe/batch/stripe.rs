@@ -389,7 +389,7 @@ impl Stripe {
     pub(super) fn is_missed(&self, view: &ArrayView) -> bool {
         self.slots().any(|slot| {
             let missed = self.column(slot).missed.map(|(member, _)| member);
-            missed.is_some() && view.member(slot).map(|member| member.id) == missed
+            missed.is_some_and(|member| view.has(slot, member))
         })
     }
 

@@ -9,7 +9,9 @@ use super::super::band::Band;
 use super::super::batch::Phase as BatchPhase;
 use super::super::in_flight::{IoOwner, ReadIo, ReadIoKind};
 use super::super::known::Known;
-use super::super::plan::{Need, Plan, Recovery, StripeFacts, plan, plan_rest, plan_whole};
+use super::super::plan::{
+    Need, Plan, Recovery, StripeFacts, plan, plan_columns, plan_rest, plan_whole,
+};
 use super::super::solve::{Blocks, by_exponent, solve};
 use super::check::Parity;
 use super::decide::{Action, Facts, Phase, Rest, decide};
@@ -72,11 +74,10 @@ impl Read {
         self.window = if sometimes(Point::WholeWindow) { whole } else { window.joined(whole) };
     }
 
-    /// Work that recovers: the columns whose member is there and does not hold the band yet are to be made.
-    fn aim_at_recovery(&mut self, view: &ArrayView) {
+    /// Work that fills members: these columns are to be written to them, as they are or as the others make them.
+    fn aim_at_columns(&mut self, slots: impl Iterator<Item = Slot>) {
         let (map, window) = (self.map, self.window);
-        let lacking = lacking(view, self.band());
-        self.work.targets = lacking.map(|slot| (slot, window)).collect();
+        self.work.targets = slots.map(|slot| (slot, window)).collect();
         let targets = self.work.targets.clone();
         let is_target = |slot: Slot| targets.iter().any(|(target, _)| *target == slot);
         let makes_parity = is_target(map.p_slot()) || map.q_slot().is_some_and(is_target);
@@ -101,7 +102,7 @@ impl Read {
             }
             return;
         }
-        if work.task == Task::Recover || self.work.is_remade {
+        if work.task.fills() || self.work.is_remade {
             return;
         }
         let (map, window) = (self.map, self.window);
@@ -135,9 +136,10 @@ impl Read {
             Task::Compare | Task::Repair if self.work.is_remade => Rest::Writes,
             Task::Compare | Task::Repair if is_behind => Rest::Behind,
             Task::Compare | Task::Repair => Rest::Columns,
-            Task::Resync | Task::Recover if self.work.targets.is_empty() => Rest::Nothing,
+            _ if self.work.targets.is_empty() => Rest::Nothing,
             Task::Resync if !self.work.is_remade => Rest::Parity,
-            Task::Resync | Task::Recover => Rest::Writes,
+            Task::Replace if is_behind => Rest::Behind,
+            Task::Resync | Task::Recover | Task::Replace => Rest::Writes,
         }
     }
 
@@ -195,7 +197,8 @@ impl Read {
             None => return (facts, None),
             Some(Origin::Client(want)) => self.plan(around, &want),
             Some(Origin::Background(work)) => {
-                let facts = self.stripe_facts(around, |_| false);
+                let sits_out = |slot: Slot| around.common.clocks.sits_out(slot);
+                let facts = self.stripe_facts(around, |slot| work.task.fills() && sits_out(slot));
                 match work.task {
                     Task::Compare | Task::Repair => {
                         let can_solve = !self.work.check.is_again() && self.is_whole(around);
@@ -204,6 +207,7 @@ impl Read {
                     }
                     Task::Resync => plan_whole(&facts, false),
                     Task::Recover => plan(&facts),
+                    Task::Replace => self.plan_copy(&facts).or_else(|| plan(&facts)),
                 }
             }
         };
@@ -218,6 +222,20 @@ impl Read {
             facts.is_final = want.insists || !self.slots().any(is_left_out);
         }
         (facts, plan)
+    }
+
+    /// Brings the columns that are to be copied into memory, if they can be read.
+    fn plan_copy(&self, facts: &StripeFacts) -> Option<Plan> {
+        plan_columns(facts, &self.map, |slot| self.is_target(slot))
+    }
+
+    fn is_target(&self, slot: Slot) -> bool {
+        self.work.targets.iter().any(|(target, _)| *target == slot)
+    }
+
+    /// Whether all of a column that it is about is in its block.
+    fn is_read(&self, slot: Slot) -> bool {
+        self.column(slot).valid.contains(self.window)
     }
 
     /// Whether each member is there, and holds the band as far as it can be read.
@@ -261,8 +279,18 @@ impl Reconstruct {
             Origin::Client(_) => Mark::ReadReconstructs,
             Origin::Background(_) => Mark::WorkBegins,
         });
-        if let Origin::Background(Work { id, task: Task::Recover, .. }) = origin
-            && lacking(&around.common.view, &band).next().is_none()
+        let view = std::sync::Arc::clone(&around.common.view);
+        let to_fill: Option<SmallVec<[Slot; 2]>> = match origin {
+            Origin::Background(Work { task: Task::Recover, .. }) => {
+                Some(lacking(&view, &band).collect())
+            }
+            Origin::Background(Work { task: Task::Replace, .. }) => {
+                Some(view.slots_with_replacement().collect())
+            }
+            Origin::Client(_) | Origin::Background(_) => None,
+        };
+        if let Origin::Background(Work { id, .. }) = origin
+            && to_fill.as_ref().is_some_and(SmallVec::is_empty)
         {
             // The member that the work was for is out.
             return around.common.work_done(id, work::Outcome::Unwritten);
@@ -274,8 +302,8 @@ impl Reconstruct {
         read.columns.fill(Column::default());
         (read.band, read.map, read.owns_band) = (Some(band), map, true);
         read.aim(origin, self.unit_sectors);
-        if let Origin::Background(Work { task: Task::Recover, .. }) = origin {
-            read.aim_at_recovery(&around.common.view);
+        if let Some(slots) = to_fill {
+            read.aim_at_columns(slots.into_iter());
         }
         self.step(around, place);
     }
@@ -313,7 +341,15 @@ impl Reconstruct {
     fn submit(&mut self, around: &mut Around<'_>, io: ReadIo, operation: MemberOperation) {
         let read = &mut self.reads[io.place as usize];
         let id = IoId(around.in_flight.insert(IoOwner::Reconstruct(io)));
-        around.common.submit((id, io.slot), read.band().range(io.extent), operation);
+        let range = read.band().range(io.extent);
+        match io.kind {
+            ReadIoKind::Copy => {
+                around.common.submit_to_replacement((id, io.slot), range, operation);
+            }
+            ReadIoKind::Read | ReadIoKind::Repair | ReadIoKind::Write => {
+                around.common.submit((id, io.slot), range, operation);
+            }
+        }
         read.outstanding += 1;
         read.column_mut(io.slot).out += 1;
     }
@@ -341,8 +377,13 @@ impl Reconstruct {
             Origin::Background(work) => match work.task {
                 Task::Compare | Task::Repair => self.check(place, plan, &mut computation),
                 Task::Resync => self.compare(place, &mut computation),
-                Task::Recover => self.recover(around, place, plan, &mut computation),
+                Task::Recover | Task::Replace => {
+                    self.recover(around, place, plan, &mut computation);
+                }
             },
+        }
+        if computation.steps.is_empty() {
+            return around.common.recycle(computation); // What is to be copied was read.
         }
         self.reads[place as usize].outstanding += 1;
         around.common.submit_computation(computation);
@@ -486,15 +527,19 @@ impl Reconstruct {
         let blocks = self.blocks(place);
         let read = &mut self.reads[place as usize];
         let map = read.map;
-        around.common.counters.reconstructions += 1;
+        // What is to be copied may have been read as it is.
+        let is_made = |slot: &Slot| read.is_target(*slot) && !read.is_read(*slot);
+        let (p, q) = (Some(map.p_slot()).filter(is_made), map.q_slot().filter(is_made));
+        let makes = p.is_some() || q.is_some() || !plan.solved.is_empty();
+        around.common.counters.reconstructions += u64::from(makes);
+        if makes && read.origin.is_some_and(|origin| origin.copies()) {
+            reached(Mark::CopyIsMade);
+        }
         for extent in plan.solved.extents() {
             solve(computation, (&map, blocks), plan, extent, |index| {
                 blocks.at(map.data_slot(index), extent.offset)
             });
         }
-        let is_target = |slot: &Slot| read.work.targets.iter().any(|(target, _)| target == slot);
-        let p = Some(map.p_slot()).filter(is_target);
-        let q = map.q_slot().filter(is_target);
         make_parity(computation, (&map, blocks), (p, q), self.unit_sectors);
     }
 
@@ -526,10 +571,18 @@ impl Reconstruct {
         // What is told to be repaired stays so; and superblocks may say clean meanwhile.
         let durable = read.work.check.has_rot();
         let repairs = read.origin.is_some_and(|origin| origin.repairs());
+        let copies = read.origin.is_some_and(|origin| origin.copies());
+        // What another read would write again reaches the replacement as well.
+        read.repairs |= copies;
         for (slot, set) in &targets {
             let work = &mut self.reads[place as usize].work;
             // A view may have taken the member out, or the right to write, since the band was looked at.
-            if around.common.view.member(*slot).is_none() || !around.common.may_repair() {
+            let member = around.common.view.member(*slot);
+            let is_there = match copies {
+                true => member.is_some_and(|member| member.replacement.is_some()),
+                false => member.is_some(),
+            };
+            if !is_there || !around.common.may_repair() {
                 work.is_missed = true;
                 continue;
             }
@@ -537,8 +590,13 @@ impl Reconstruct {
                 work.check.is_written(*slot);
             }
             for extent in set.extents() {
-                let buffer = blocks.at(*slot, extent.offset);
-                let io = ReadIo { place, slot: *slot, extent, kind: ReadIoKind::Write };
+                let mut from = *slot;
+                if planted(Bug::CopyOfAnother) && copies {
+                    from = Slot((slot.0 + 1) % self.geometry.slots());
+                }
+                let buffer = blocks.at(from, extent.offset);
+                let kind = if copies { ReadIoKind::Copy } else { ReadIoKind::Write };
+                let io = ReadIo { place, slot: *slot, extent, kind };
                 self.submit(around, io, MemberOperation::Write { buffer, durable });
             }
         }
@@ -614,7 +672,7 @@ impl Reconstruct {
             Origin::Client(want) => self.answer_client(around, place, &want),
             Origin::Background(work) => match work.task {
                 Task::Compare | Task::Repair => self.tell(around, place, &work),
-                Task::Resync | Task::Recover => {
+                Task::Resync | Task::Recover | Task::Replace => {
                     let WorkState { written, is_missed, .. } = read.work;
                     let done = work::Outcome::Done { written };
                     let outcome = if is_missed { work::Outcome::Unwritten } else { done };
@@ -633,6 +691,11 @@ impl Reconstruct {
             // What was written cannot be read again, and is told as it is.
             Origin::Background(work) if self.reads[place as usize].work.check.is_again() => {
                 self.tell(around, place, &work);
+            }
+            // What sits out may make the rest of it, later.
+            Origin::Background(work) if work.task.fills() && around.common.clocks.is_any_out() => {
+                reached(Mark::WorkSitsOut);
+                around.common.work_done(work.id, work::Outcome::SitsOut);
             }
             Origin::Background(work) => {
                 reached(Mark::WorkRefused);
@@ -728,11 +791,11 @@ impl Reconstruct {
         match (kind, result) {
             (ReadIoKind::Read, Ok(())) => column.valid = column.valid.union(extent.set()),
             (ReadIoKind::Repair, Ok(())) => around.common.note_written(slot),
-            (ReadIoKind::Write, Ok(())) => {
+            (ReadIoKind::Write | ReadIoKind::Copy, Ok(())) => {
                 around.common.note_written(slot);
                 read.work.written += extent.sectors;
             }
-            (ReadIoKind::Write, Err(fault)) => {
+            (ReadIoKind::Write | ReadIoKind::Copy, Err(fault)) => {
                 around.common.note_written(slot);
                 read.work.is_missed = true;
                 read.work.check.is_missed(slot);
@@ -768,13 +831,16 @@ impl Reconstruct {
     /// must.
     fn is_read_in_parts(&self, around: &Around<'_>, io: ReadIo, kind: FaultKind) -> bool {
         let read = &self.reads[io.place as usize];
-        let is_check = match read.origin {
-            Some(Origin::Background(work)) => matches!(work.task, Task::Compare | Task::Repair),
+        let is_fine = match read.origin {
+            // Nor is what is copied to be made of the others more than it must.
+            Some(Origin::Background(work)) => {
+                matches!(work.task, Task::Compare | Task::Repair | Task::Replace)
+            }
             Some(Origin::Client(_)) | None => false,
         };
         let is_there = around.common.view.member(io.slot).is_some();
         let is_long = io.extent.sectors > BLOCK_SECTORS;
-        is_check && is_there && is_long && kind == FaultKind::Media
+        is_fine && is_there && is_long && kind == FaultKind::Media
     }
 
     fn read_in_parts(&mut self, around: &mut Around<'_>, io: ReadIo) {

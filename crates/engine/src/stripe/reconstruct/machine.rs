@@ -62,6 +62,11 @@ impl Origin {
         matches!(self, Self::Background(Work { task: Task::Repair, .. }))
     }
 
+    /// It writes to replacements.
+    pub(super) fn copies(&self) -> bool {
+        matches!(self, Self::Background(Work { task: Task::Replace, .. }))
+    }
+
     /// Clients go before it, and take its band.
     fn is_idle(&self) -> bool {
         matches!(self, Self::Background(Work { class: Class::Idle, .. }))
@@ -362,8 +367,10 @@ impl Reconstruct {
         origin: Origin,
         waits: Waits,
     ) -> bool {
+        // What fills a member may do without one that sits out: that is seen when it is planned.
         if let Origin::Background(work) = origin
             && around.common.clocks.is_any_out()
+            && !work.task.fills()
         {
             self.outcomes.push_back(Outcome::Wake(band.key));
             sits_out(around, &work);
@@ -387,15 +394,17 @@ impl Reconstruct {
     }
 
     /// Whether what a read has found to be wrong may not be written now: a batch of its band has begun, and may have read it;
-    /// or another read may write to the band.
+    /// or another read may write to the band. What is copied has to wait for one that does so only.
     pub(super) fn is_behind(&self, around: &Around<'_>, place: u32) -> bool {
         let read = &self.reads[place as usize];
         let Some(band) = read.band else { return false };
+        let copies = read.origin.is_some_and(|origin| origin.copies());
         let has_batch = around.batch_of(&band).is_some();
         let has_batch = spoiled(Bug::RepairIgnoresBatch, has_batch, false);
         let is_other = |(at, other): (usize, &Read)| {
             let is_band = other.band.is_some_and(|one| one.key == band.key);
-            let may_write = other.repairs || matches!(other.origin, Some(Origin::Client(_)));
+            let is_of_client = matches!(other.origin, Some(Origin::Client(_)));
+            let may_write = other.repairs || is_of_client && !copies;
             at != place as usize && other.owns_band && is_band && may_write
         };
         has_batch || self.reads.iter().enumerate().any(is_other)

@@ -83,6 +83,7 @@ impl World {
         let mut array = Array::new(ArraySetup {
             geometry: geometry.clone(),
             slots: (0..SLOTS).map(|slot| Some(member(slot))).collect(),
+            replacements: Vec::new(),
             spares: Vec::new(),
             events: 1,
             resync_offset: u64::MAX,

@@ -220,32 +220,51 @@ fn found(story: &Script) -> Option<u64> {
 #[test]
 fn a_spare_takes_the_place_of_a_member_that_is_lost() {
     for_seeds(4, |seed| {
-        for (level, layout, slots) in [
-            (Level::Raid1, 0, 2),
-            (Level::Raid5, 2, 4),
-            (Level::Raid6, 2, 5),
-            (Level::Raid10, 0x102, 4),
-        ] {
-            let mut array = design(level, layout, 8, slots, 9);
-            array.spares = 1;
-            let scene = busy(array, seed);
-            let (mut story, lost) = (scene.open(), seed as usize % usize::from(slots));
+        takes_over(seed, |story, lost| {
             story.plan(20 + seed, lost, Mishap::Dies);
             story.run(&Mix::ALL);
-            story.rest();
-            assert!(story.is_out(lost));
-            assert_eq!(ended(&story, JobKind::Recovery), Some(JobEnd::Completed), "{level}");
-            let content = story.read_all();
-            let content = image(&story.world.geometry, &content);
-            assert!(story.stop(), "it stops clean");
-            let spare = usize::from(slots);
-            let found = story.data(spare);
-            assert!(found == content[lost], "{level}: the spare holds what the lost one held");
-            let all: Vec<usize> =
-                (0..story.world.disks.len()).filter(|disk| *disk != lost).collect();
-            let (_, assembly) = open::assemble_disks(&story.world.disks, &all);
-            let array = assembly.array.expect("it can be started");
-            assert_eq!((array.degraded, array.dirty), (0, false), "{level}: it is whole");
-        }
+        });
     });
+}
+
+#[test]
+fn a_spare_takes_the_place_of_a_member_that_a_person_has_fail() {
+    for_seeds(4, failed_by_person);
+}
+
+pub(in super::super) fn failed_by_person(seed: u64) {
+    takes_over(seed, |story, lost| {
+        story.run(&Mix::ALL);
+        story.fails_by_person(lost);
+        story.run(&Mix::ALL);
+    });
+}
+
+/// A member is lost while clients write: the spare comes to hold what it held.
+fn takes_over(seed: u64, lose: impl Fn(&mut Script, usize)) {
+    for (level, layout, slots) in [
+        (Level::Raid1, 0, 2),
+        (Level::Raid5, 2, 4),
+        (Level::Raid6, 2, 5),
+        (Level::Raid10, 0x102, 4),
+    ] {
+        let mut array = design(level, layout, 8, slots, 9);
+        array.spares = 1;
+        let scene = busy(array, seed);
+        let (mut story, lost) = (scene.open(), seed as usize % usize::from(slots));
+        lose(&mut story, lost);
+        story.rest();
+        assert!(story.is_out(lost));
+        assert_eq!(ended(&story, JobKind::Recovery), Some(JobEnd::Completed), "{level}");
+        let content = story.read_all();
+        let content = image(&story.world.geometry, &content);
+        assert!(story.stop(), "it stops clean");
+        let spare = usize::from(slots);
+        let found = story.data(spare);
+        assert!(found == content[lost], "{level}: the spare holds what the lost one held");
+        let all: Vec<usize> = (0..story.world.disks.len()).filter(|disk| *disk != lost).collect();
+        let (_, assembly) = open::assemble_disks(&story.world.disks, &all);
+        let array = assembly.array.expect("it can be started");
+        assert_eq!((array.degraded, array.dirty), (0, false), "{level}: it is whole");
+    }
 }

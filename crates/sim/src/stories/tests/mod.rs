@@ -20,12 +20,19 @@ mod flushes;
 mod healthy;
 mod jobs;
 mod limits;
+mod replace;
 mod rot;
 mod slow;
 mod superblocks;
 
 #[cfg(braid_hooks)]
 pub(super) use cache::replaced_while_a_flush_waits;
+#[cfg(braid_hooks)]
+pub(super) use jobs::failed_by_person;
+#[cfg(braid_hooks)]
+pub(super) use replace::replaced_whatever_happens;
+#[cfg(braid_hooks)]
+pub(super) use rot::rotten_chunks_are_mended;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 

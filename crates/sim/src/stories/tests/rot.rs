@@ -54,28 +54,31 @@ fn located(story: &Script) -> BTreeSet<(u16, u64, bool)> {
 /// A hundred stripes with a rotten chunk each, data, P or Q.
 #[test]
 fn a_hundred_rotten_chunks_are_located_and_repaired() {
-    for_seeds(3, |seed| {
-        let mut story = filled(4_100_000 + seed, 100);
-        let mut rotten = BTreeSet::new();
-        for row in 0..100 {
-            let slot = story.random.below(SLOTS);
-            story.rots(slot as usize, (row * CHUNK, CHUNK), |random| random.next() as u8);
-            rotten.insert((slot as u16, row));
-        }
-        let before: Vec<Vec<u8>> = (0..6).map(|disk| story.data(disk).to_vec()).collect();
-        let check = done(&mut story, JobRequest::Check);
-        assert_eq!((check.located, check.repaired, check.ambiguous), (800, 0, 0));
-        assert_eq!(check.written, 0, "a check writes nothing");
-        assert!((0..6).all(|disk| story.data(disk) == before[disk]));
-        let expected: BTreeSet<_> = rotten.iter().map(|(slot, row)| (*slot, *row, false)).collect();
-        assert_eq!(located(&story), expected, "none is false");
-        let repair = done(&mut story, JobRequest::Repair);
-        assert_eq!((repair.located, repair.repaired, repair.ambiguous), (800, 800, 0));
-        let repaired: BTreeSet<_> = rotten.iter().map(|(slot, row)| (*slot, *row, true)).collect();
-        assert_eq!(located(&story), &expected | &repaired);
-        assert_eq!(done(&mut story, JobRequest::Check).differing, 0);
-        story.ends_well();
-    });
+    for_seeds(3, |seed| rotten_chunks_are_mended(seed, 100));
+}
+
+pub(in super::super) fn rotten_chunks_are_mended(seed: u64, rows: u64) {
+    let mut story = filled(4_100_000 + seed, rows);
+    let sectors = rows * CHUNK;
+    let mut rotten = BTreeSet::new();
+    for row in 0..rows {
+        let slot = story.random.below(SLOTS);
+        story.rots(slot as usize, (row * CHUNK, CHUNK), |random| random.next() as u8);
+        rotten.insert((slot as u16, row));
+    }
+    let before: Vec<Vec<u8>> = (0..6).map(|disk| story.data(disk).to_vec()).collect();
+    let check = done(&mut story, JobRequest::Check);
+    assert_eq!((check.located, check.repaired, check.ambiguous), (sectors, 0, 0));
+    assert_eq!(check.written, 0, "a check writes nothing");
+    assert!((0..6).all(|disk| story.data(disk) == before[disk]));
+    let expected: BTreeSet<_> = rotten.iter().map(|(slot, row)| (*slot, *row, false)).collect();
+    assert_eq!(located(&story), expected, "none is false");
+    let repair = done(&mut story, JobRequest::Repair);
+    assert_eq!((repair.located, repair.repaired, repair.ambiguous), (sectors, sectors, 0));
+    let repaired: BTreeSet<_> = rotten.iter().map(|(slot, row)| (*slot, *row, true)).collect();
+    assert_eq!(located(&story), &expected | &repaired);
+    assert_eq!(done(&mut story, JobRequest::Check).differing, 0);
+    story.ends_well();
 }
 
 /// Fifty stripes with two rotten chunks each.

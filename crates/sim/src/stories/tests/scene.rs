@@ -142,6 +142,7 @@ impl Scene {
                 resync_offset: self.resync_offset,
                 roles: self.design.roles(),
                 recovery_offset: recovering.map(|(_, sectors)| sectors),
+                is_replacement: false,
                 role_of_this: self.design.role(disk),
             });
             let start = superblock.offset_bytes() / SECTOR as u64;

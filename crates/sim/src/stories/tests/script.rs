@@ -327,6 +327,22 @@ impl Script {
         self.settle();
     }
 
+    /// So many steps of it, and no further: what is under way then stays so.
+    pub(super) fn begin_mix(&mut self, mix: &Mix, steps: u64) {
+        for _ in 0..steps {
+            let may_issue = self.world.engine.clients.in_flight_whole() < mix.in_flight_max;
+            if self.step(may_issue) == Did::Issue {
+                self.issue_any(mix);
+            }
+        }
+    }
+
+    /// The world has been started again, and may have had a first flush that failed: [`Self::check_told`] does not know of it.
+    pub(super) fn begins_anew(&mut self) {
+        self.set_aside.clear();
+        self.was_clean = false;
+    }
+
     pub(super) fn issue_any(&mut self, mix: &Mix) {
         let kinds = [mix.reads, mix.writes, mix.zeroes, mix.trims, mix.flushes];
         let kind = self.random.weighted(&kinds);
@@ -438,6 +454,32 @@ impl Script {
         self.world.drain_array();
     }
 
+    /// A person wants a disk replaced by one that waits.
+    pub(super) fn replaces(&mut self, disk: usize, spare: usize) {
+        let (old, new, now) = (self.member(disk), self.member(spare), self.world.clock.now);
+        let array = &mut self.world.engine.machines.array;
+        array.handle_replace_request(now, old, new).expect("it can be replaced");
+        self.world.drain_array();
+    }
+
+    /// Which disk has each slot, by what shards know.
+    pub(super) fn seats(&self) -> Vec<Option<usize>> {
+        let view = &self.world.engine.machines.shards[0].view;
+        let disk = |id: MemberId| self.world.disk_index(id);
+        view.slots.iter().map(|slot| slot.as_ref().map(|member| disk(member.id))).collect()
+    }
+
+    /// A person has a member fail.
+    pub(super) fn fails_by_person(&mut self, disk: usize) {
+        let (id, now) = (self.member(disk), self.world.clock.now);
+        let plan = &mut self.world.engine.plan;
+        plan.victims.insert(disk);
+        plan.failed_by_person.insert(id);
+        let failed = self.world.engine.machines.array.handle_fail_request(now, id);
+        failed.expect("the array can do without it");
+        self.world.drain_array();
+    }
+
     pub(super) fn watch(&mut self, settings: SitOut) {
         let mishap = Mishap::Watches(settings);
         self.world.befall(Fault { step: 0, disk: 0, mishap, ordinal: 0 });
@@ -482,7 +524,11 @@ impl Script {
     /// Whether the array has said that this disk is out.
     pub(super) fn is_out(&self, disk: usize) -> bool {
         let id = self.member(disk);
-        self.heard(|notice| matches!(notice, Notice::MemberOut { member, .. } if *member == id))
+        self.heard(|notice| match notice {
+            Notice::MemberOut { member, .. } => *member == id,
+            Notice::Replaced { old, .. } => *old == id,
+            _ => false,
+        })
     }
 
     pub(super) fn is_any_out(&self) -> bool {

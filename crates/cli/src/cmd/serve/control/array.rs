@@ -47,6 +47,7 @@ pub(super) fn ground(volume: &Volume) -> Ground {
         has_failed: view.gate == Gate::Broken,
         missing_count: slots().filter(Option::is_none).count(),
         is_recovering: slots().flatten().any(|member| member.recovered_sectors != u64::MAX),
+        is_replacing: slots().flatten().any(|member| member.replacement.is_some()),
         is_dirty: view.resync_offset != u64::MAX,
     }
 }
@@ -60,6 +61,9 @@ impl Facts {
             if let Some(one) = one {
                 health.note_seat(slot, &ready.verdicts[one.member].label);
             }
+        }
+        for (slot, one) in &array.replacements {
+            health.note_filling(slot.0, &ready.verdicts[one.member].label);
         }
         let chunk_bytes = u64::from(facts.chunk_sectors) * SECTOR_BYTES;
         Self {
@@ -149,7 +153,7 @@ impl Facts {
         array
     }
 
-    /// One row for each slot, and behind them one for each spare.
+    /// One row for each slot, and behind them one for each replacement and each spare.
     fn slots(&self, volume: &Volume, view: &ArrayView) -> Vec<Slot> {
         let sitting_out = volume.sitting_out();
         let failure = self.health.failure().filter(|failure| !failure.out_of_space);
@@ -164,6 +168,7 @@ impl Facts {
                 {
                     return Slot {
                         slot: Some(number),
+                        replaces: None,
                         member: member_path,
                         role: Role::Active,
                         state: SlotState::Failed,
@@ -179,6 +184,7 @@ impl Facts {
                 };
                 Slot {
                     slot: Some(number),
+                    replaces: None,
                     member: member_path,
                     role: Role::Active,
                     state,
@@ -189,8 +195,22 @@ impl Facts {
             None => self.empty(number),
         };
         let mut slots: Vec<Slot> = (0..volume.geometry().slots()).map(row).collect();
+        let replacements = (0..volume.geometry().slots()).filter_map(|number| {
+            let id = view.member(SlotNumber(number))?.replacement?;
+            Some(Slot {
+                slot: None,
+                replaces: Some(number),
+                member: path(id),
+                role: Role::Replacement,
+                state: SlotState::Filling,
+                since: None,
+                cause: None,
+            })
+        });
+        slots.extend(replacements);
         let spares = volume.waiting().into_iter().map(|id| Slot {
             slot: None,
+            replaces: None,
             member: path(id),
             role: Role::Spare,
             state: SlotState::Waiting,
@@ -205,9 +225,10 @@ impl Facts {
     fn replaced(&self) -> Vec<Slot> {
         let row = |(slot, out): (Option<u16>, Incident)| Slot {
             slot,
+            replaces: None,
             member: Some(out.member),
             role: Role::None,
-            state: SlotState::Failed,
+            state: if out.is_replaced { SlotState::Replaced } else { SlotState::Failed },
             since: Some(out.since),
             cause: Some(out.cause),
         };
@@ -218,6 +239,7 @@ impl Facts {
     fn empty(&self, number: u16) -> Slot {
         let missing = |since, cause| Slot {
             slot: Some(number),
+            replaces: None,
             member: None,
             role: Role::None,
             state: SlotState::Missing,
@@ -236,6 +258,6 @@ impl Facts {
         }
         let (since, cause) = out.map(|out| (out.since, out.cause)).unzip();
         let (slot, role) = (Some(number), Role::None);
-        Slot { slot, member, role, state: SlotState::Failed, since, cause }
+        Slot { slot, replaces: None, member, role, state: SlotState::Failed, since, cause }
     }
 }

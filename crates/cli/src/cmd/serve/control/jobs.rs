@@ -19,6 +19,8 @@ pub(super) struct Ground {
     pub(super) missing_count: usize,
     /// A member takes a slot, and does not hold all it should.
     pub(super) is_recovering: bool,
+    /// A member is being replaced.
+    pub(super) is_replacing: bool,
     /// Redundancy does not agree everywhere.
     pub(super) is_dirty: bool,
 }
@@ -79,7 +81,8 @@ fn begun(
     refused: Option<JobKind>,
 ) -> Result<JobEffect, Not> {
     let repairs = request == JobRequest::Repair;
-    let will_wait = ground.is_dirty || ground.is_recovering || is_busy(&told.jobs);
+    let fills = ground.is_recovering || ground.is_replacing;
+    let will_wait = ground.is_dirty || fills || is_busy(&told.jobs);
     match (refused, check) {
         _ if ground.has_failed => Err(Not::Alive),
         _ if ground.missing_count > 0 => Err(Not::Whole),
@@ -104,7 +107,11 @@ fn refused(ground: Ground, told: &Told) -> Option<JobKind> {
         last.is_some_and(|last| last.result.is_refused())
             && !told.jobs.iter().any(|job| job.kind == kind)
     };
-    let wanted = [(ground.is_dirty, JobKind::Resync), (ground.is_recovering, JobKind::Recovery)];
+    let wanted = [
+        (ground.is_dirty, JobKind::Resync),
+        (ground.is_recovering, JobKind::Recovery),
+        (ground.is_replacing, JobKind::Replace),
+    ];
     wanted.into_iter().find(|(is_wanted, kind)| *is_wanted && is_refused(*kind)).map(|one| one.1)
 }
 
@@ -168,6 +175,7 @@ mod tests {
         has_failed: false,
         missing_count: 0,
         is_recovering: false,
+        is_replacing: false,
         is_dirty: false,
     };
 

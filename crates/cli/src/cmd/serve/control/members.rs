@@ -44,6 +44,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 enum Standing {
     /// It has a slot.
     Active,
+    /// It is to replace the one in a slot.
+    Replacing,
     /// It waits without one.
     Waiting,
     /// It failed, and its device is still open.
@@ -77,12 +79,14 @@ impl<'a> Asked<'a> {
         let view = volume.view();
         let seated = |look: MemberLook| {
             let label = absolute(&look.path.to_string_lossy());
-            let slot = slot_of(&view, look.id);
-            let standing = match (slot, look.is_in) {
-                (Some(_), _) => Standing::Active,
-                (None, true) => Standing::Waiting,
-                (None, false) => Standing::Out,
+            let (slot, replaces) = (slot_of(&view, look.id), replaced_by(&view, look.id));
+            let standing = match (slot, replaces, look.is_in) {
+                (Some(_), ..) => Standing::Active,
+                (None, Some(_), _) => Standing::Replacing,
+                (None, None, true) => Standing::Waiting,
+                (None, None, false) => Standing::Out,
             };
+            let slot = slot.or(replaces);
             // One that is out was told nothing since: what it says of itself is what it was.
             let had = match look.superblock.state.role {
                 Role::Active(slot) if standing == Standing::Out => Some(slot),
@@ -102,7 +106,7 @@ impl<'a> Asked<'a> {
     }
 
     /// The member that is meant by a slot's number or a path; of several by one path the one that this is asked of first.
-    fn find(&self, word: &str, order: [Standing; 3]) -> Result<&Seated, CliError> {
+    fn find(&self, word: &str, order: [Standing; 4]) -> Result<&Seated, CliError> {
         let number = word.parse::<u16>().ok().filter(|_| !word.starts_with('+'));
         let key = || braid_member::open(Path::new(word), Access::Examine).ok();
         let key = if number.is_none() { key().map(|device| device.identity().key) } else { None };
@@ -115,7 +119,7 @@ impl<'a> Asked<'a> {
         };
         // A slot has one member that counts, whatever is asked of it.
         let order = match number {
-            Some(_) => [Standing::Active, Standing::Out, Standing::Waiting],
+            Some(_) => [Standing::Active, Standing::Out, Standing::Waiting, Standing::Replacing],
             None => order,
         };
         order.into_iter().find_map(of).ok_or_else(|| refusals::no_such_member(self, word, number))
@@ -145,6 +149,12 @@ fn slot_of(view: &ArrayView, id: MemberId) -> Option<u16> {
     slots.next().map(|(slot, _)| slot)
 }
 
+/// The slot whose member it is to replace.
+fn replaced_by(view: &ArrayView, id: MemberId) -> Option<u16> {
+    let is_it = |slot: &Slot| view.member(*slot).is_some_and(|one| one.replacement == Some(id));
+    view.slots_with_replacement().find(is_it).map(|slot| slot.0)
+}
+
 fn is_key(one: &Seated, key: Option<IdentityKey>) -> bool {
     key == Some(one.look.key)
 }
@@ -172,6 +182,9 @@ pub(super) fn change(
         MemberRequest::Add | MemberRequest::Spare => joining::add(&asked, wanted, dry_run),
         MemberRequest::Fail => asked.one(wanted).and_then(|word| fail(&asked, word, dry_run)),
         MemberRequest::Remove => asked.one(wanted).and_then(|word| remove(&asked, word, dry_run)),
+        MemberRequest::Replace => {
+            asked.only(wanted).and_then(|word| replace(&asked, (wanted, word), dry_run))
+        }
     });
     let outcome = outcome.map_err(|error| (refusals::status(&error), error))?;
     // As it is now, or would be.
@@ -211,15 +224,24 @@ impl Asked<'_> {
 
     /// The one member that was named.
     fn one<'a>(&self, wanted: &'a MembersWanted) -> Result<&'a str, CliError> {
-        match (wanted.members.as_slice(), wanted.destroy.is_empty()) {
-            ([one], true) => Ok(one),
+        match wanted.destroy.is_empty() && wanted.with.is_none() {
+            true => self.only(wanted),
+            false => Err(refusals::not_one(self, wanted.members.len())),
+        }
+    }
+
+    /// The same, and what else is wanted may be.
+    fn only<'a>(&self, wanted: &'a MembersWanted) -> Result<&'a str, CliError> {
+        match wanted.members.as_slice() {
+            [one] => Ok(one),
             _ => Err(refusals::not_one(self, wanted.members.len())),
         }
     }
 }
 
 fn fail(asked: &Asked<'_>, word: &str, dry_run: bool) -> Result<Outcome, CliError> {
-    let member = asked.find(word, [Standing::Active, Standing::Waiting, Standing::Out])?;
+    let order = [Standing::Active, Standing::Replacing, Standing::Waiting, Standing::Out];
+    let member = asked.find(word, order)?;
     let changed = |effect| MemberChanged {
         member: member.label.clone(),
         slot: member.slot,
@@ -248,9 +270,44 @@ fn fail(asked: &Asked<'_>, word: &str, dry_run: bool) -> Result<Outcome, CliErro
 /// should, that is refused and can be tried again.
 fn wait_until_recorded(volume: &Volume, id: MemberId) {
     let began = Instant::now();
-    while slot_of(&volume.view(), id).is_some() && began.elapsed() < RECORDED_WITHIN {
+    while volume.view().is_used(id) && began.elapsed() < RECORDED_WITHIN {
         std::thread::sleep(LOOK_INTERVAL);
     }
+}
+
+/// A member is to be replaced: by a device that is named, or by a spare.
+fn replace(
+    asked: &Asked<'_>,
+    (wanted, word): (&MembersWanted, &str),
+    dry_run: bool,
+) -> Result<Outcome, CliError> {
+    let order = [Standing::Active, Standing::Out, Standing::Replacing, Standing::Waiting];
+    let member = asked.find(word, order)?;
+    let old = member.look.id;
+    let slot = asked.volume.may_replace_member(old);
+    let slot = slot.map_err(|refusal| refusals::not_replaced(asked, (member, wanted), refusal))?;
+    let is_meant = |one: &&Seated| match &wanted.with {
+        None => true,
+        Some(with) => {
+            let key = braid_member::open(Path::new(with), Access::Examine).ok();
+            one.label == *with || is_key(one, key.map(|device| device.identity().key))
+        }
+    };
+    let mut waiting = asked.members.iter().filter(|one| one.standing == Standing::Waiting);
+    let Some(spare) = waiting.find(is_meant) else {
+        return match &wanted.with {
+            Some(device) => joining::replace(asked, wanted, (slot.0, device), dry_run),
+            None => Err(refusals::no_spare(asked, member)),
+        };
+    };
+    if !dry_run {
+        let replaced = asked.volume.replace_member(old, spare.look.id);
+        replaced.map_err(|refusal| refusals::not_replaced(asked, (member, wanted), refusal))?;
+    }
+    let effect = MemberEffect::Replaces;
+    let new =
+        MemberChanged { member: spare.label.clone(), slot: Some(slot.0), effect, returns: false };
+    Ok(Outcome { members: vec![new], ..Outcome::default() })
 }
 
 fn remove(asked: &Asked<'_>, word: &str, dry_run: bool) -> Result<Outcome, CliError> {
@@ -260,9 +317,13 @@ fn remove(asked: &Asked<'_>, word: &str, dry_run: bool) -> Result<Outcome, CliEr
     let members: Vec<&Seated> = match word {
         "failed" => out().collect(),
         "detached" => out().filter(leads_nowhere).collect(),
-        word => vec![asked.find(word, [Standing::Out, Standing::Waiting, Standing::Active])?],
+        word => {
+            let order = [Standing::Out, Standing::Waiting, Standing::Replacing, Standing::Active];
+            vec![asked.find(word, order)?]
+        }
     };
-    if let Some(active) = members.iter().find(|one| one.standing == Standing::Active) {
+    let is_used = |one: &&&Seated| matches!(one.standing, Standing::Active | Standing::Replacing);
+    if let Some(active) = members.iter().find(is_used) {
         return Err(refusals::in_use(asked, active));
     }
     let mut outcome = Outcome::default();
@@ -300,6 +361,8 @@ fn code_of(refusal: MemberRefusal) -> Code {
     match refusal {
         MemberRefusal::NoMember => Code::NoSuchMember,
         MemberRefusal::InUse => Code::MemberInUse,
+        MemberRefusal::Replaced | MemberRefusal::Unrecovered => Code::NotReplaced,
+        MemberRefusal::NoSpare => Code::NoSpare,
         MemberRefusal::Needed => Code::MemberNeeded,
         MemberRefusal::NoRedundancy => Code::NoRedundancy,
         MemberRefusal::NoWrites => Code::ArrayFailed,

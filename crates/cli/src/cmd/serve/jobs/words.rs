@@ -12,6 +12,7 @@ pub(crate) fn model_kind(kind: JobKind) -> model::JobKind {
     match kind {
         JobKind::Resync => model::JobKind::Resync,
         JobKind::Recovery => model::JobKind::Recovery,
+        JobKind::Replace => model::JobKind::Replace,
         JobKind::Check | JobKind::Repair => model::JobKind::Check,
     }
 }
@@ -110,6 +111,9 @@ pub(crate) fn began(progress: &JobProgress, name: &str) -> String {
             format!(
                 "a member of {name} does not hold all it should: it is recovered from the others{from}"
             )
+        }
+        JobKind::Replace => {
+            format!("a member of {name} is copied to the one that is to take its place{from}")
         }
         JobKind::Check => format!("{name} is checked: all of it is read and compared"),
         JobKind::Repair => format!(

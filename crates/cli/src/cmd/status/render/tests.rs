@@ -17,6 +17,7 @@ fn slot(number: u16, state: SlotState) -> Slot {
     let is_new = matches!(state, SlotState::Failed | SlotState::Slow);
     Slot {
         slot: Some(number),
+        replaces: None,
         member: is_there.then(|| format!("/dev/sd{}", ["b", "c", "d", "e"][usize::from(number)])),
         role: Role::Active,
         state,

@@ -9,9 +9,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use braid_control::model::{MemberChanged, MemberEffect, MemberRequest, MembersWanted};
+use braid_geometry::Slot;
 use braid_member::{Access, IdentityKey, Member, MemberKind, OpenError, Reach};
 use braid_ondisk::{Role, Superblock};
-use braid_runtime::{AddError, Direct};
+use braid_runtime::{AddError, Direct, Wish};
 use uuid::Uuid;
 
 use super::{Asked, Outcome, Seated, Standing, refusals, take_away};
@@ -52,13 +53,7 @@ pub(super) fn add(
     if wanted.members.is_empty() {
         return Err(refusals::not_one(asked, 0));
     }
-    let candidates = candidates(asked, wanted)?;
-    check_names(asked, wanted, &candidates)?;
-    for one in &candidates {
-        let size_bytes = one.existing.device.size_bytes();
-        let fits = asked.volume.may_add_member(size_bytes);
-        fits.map_err(|error| not_added(asked, (&one.label, size_bytes), &error))?;
-    }
+    let candidates = looked_at(asked, wanted, &wanted.members)?;
     let free_slots = asked.free_slots();
     let mut outcome = Outcome::default();
     for (index, one) in candidates.iter().enumerate() {
@@ -77,7 +72,8 @@ pub(super) fn add(
     outcome.saved_in = saved(asked, &candidates)?;
     for (index, one) in candidates.into_iter().enumerate() {
         let is_spare = index >= free_slots;
-        take_in(asked, one, is_spare).map_err(|error| {
+        let seat = Seat { wish: one.had_slot.map(free), is_spare };
+        take_in(asked, one, seat).map_err(|error| {
             let before = outcome.members[..index].iter();
             let error = before.fold(error, |error, one| {
                 error.because(format!("{} became a member before that", one.member))
@@ -91,6 +87,57 @@ pub(super) fn add(
     Ok(outcome)
 }
 
+/// A device becomes a member, and is to take the place of the one in this slot.
+pub(super) fn replace(
+    asked: &Asked<'_>,
+    wanted: &MembersWanted,
+    (slot, device): (u16, &str),
+    dry_run: bool,
+) -> Result<Outcome, CliError> {
+    let mut candidates = looked_at(asked, wanted, &[device.to_owned()])?;
+    let one = candidates.pop().expect("one was named");
+    let mut outcome = Outcome::default();
+    outcome.members.push(MemberChanged {
+        member: one.label.clone(),
+        slot: Some(slot),
+        effect: MemberEffect::Replaces,
+        returns: one.is_returning(),
+    });
+    outcome.destroyed.extend(one.things.iter().map(Thing::line));
+    if !dry_run {
+        outcome.saved_in = saved(asked, std::slice::from_ref(&one))?;
+        let wish = Some(Wish { slot: Slot(slot), replaces: true });
+        take_in(asked, one, Seat { wish, is_spare: true })?;
+    }
+    Ok(outcome)
+}
+
+/// What a device is to be.
+struct Seat {
+    wish: Option<Wish>,
+    is_spare: bool,
+}
+
+fn free(slot: u16) -> Wish {
+    Wish { slot: Slot(slot), replaces: false }
+}
+
+/// Devices that may become members, all of them; nothing is written.
+fn looked_at(
+    asked: &Asked<'_>,
+    wanted: &MembersWanted,
+    devices: &[String],
+) -> Result<Vec<Candidate>, CliError> {
+    let candidates = candidates(asked, devices)?;
+    check_names(asked, wanted, &candidates)?;
+    for one in &candidates {
+        let size_bytes = one.existing.device.size_bytes();
+        let fits = asked.volume.may_add_member(size_bytes);
+        fits.map_err(|error| not_added(asked, (&one.label, size_bytes), &error))?;
+    }
+    Ok(candidates)
+}
+
 impl Candidate {
     fn is_returning(&self) -> bool {
         !self.old.is_empty() || self.out.is_some()
@@ -99,9 +146,9 @@ impl Candidate {
 
 /// Looks at each without locking it first, so that one that is named twice, or is a member already, is called that and not
 /// busy.
-fn candidates(asked: &Asked<'_>, wanted: &MembersWanted) -> Result<Vec<Candidate>, CliError> {
+fn candidates(asked: &Asked<'_>, devices: &[String]) -> Result<Vec<Candidate>, CliError> {
     let mut candidates: Vec<Candidate> = Vec::new();
-    for word in &wanted.members {
+    for word in devices {
         let path = PathBuf::from(word);
         if path.is_relative() {
             let what = format!("'{word}' does not say where it is");
@@ -288,19 +335,25 @@ fn check_names(
     Err(error.remedy(Risk::Destroy, "To destroy it, name it", command))
 }
 
-fn paths(wanted: &MembersWanted) -> String {
-    wanted.members.iter().map(|label| shell_word(label)).collect::<Vec<_>>().join(" ")
+fn paths(labels: &[String]) -> String {
+    labels.iter().map(|label| shell_word(label)).collect::<Vec<_>>().join(" ")
 }
 
 fn examine(wanted: &MembersWanted) -> String {
-    format!("braid examine {}", paths(wanted))
+    let device = wanted.with.as_ref().map(std::slice::from_ref);
+    format!("braid examine {}", paths(device.unwrap_or(&wanted.members)))
 }
 
 fn command_line(asked: &Asked<'_>, wanted: &MembersWanted, destroy: &[String]) -> String {
-    let verb = if wanted.request == MemberRequest::Spare { "spare" } else { "add" };
+    let verb = match wanted.request {
+        MemberRequest::Spare => "spare",
+        MemberRequest::Replace => "replace",
+        MemberRequest::Add | MemberRequest::Fail | MemberRequest::Remove => "add",
+    };
     let mut words = vec![format!("braid {verb} {}", asked.word)];
     words.extend(destroy.iter().map(|name| option_words("--destroy", name)));
-    words.push(paths(wanted));
+    words.push(paths(&wanted.members));
+    words.extend(wanted.with.iter().map(|device| option_words("--with", device)));
     words.join(" ")
 }
 
@@ -324,8 +377,8 @@ fn saved(asked: &Asked<'_>, candidates: &[Candidate]) -> Result<Option<String>, 
 }
 
 /// Wipes what was named, and has the device become a member.
-fn take_in(asked: &Asked<'_>, candidate: Candidate, is_spare: bool) -> Result<(), CliError> {
-    let (returns, wanted) = (candidate.is_returning(), candidate.had_slot);
+fn take_in(asked: &Asked<'_>, candidate: Candidate, seat: Seat) -> Result<(), CliError> {
+    let (returns, Seat { wish, is_spare }) = (candidate.is_returning(), seat);
     let Candidate { path, label, key, existing, things, out, .. } = candidate;
     let existing = match out {
         None => existing,
@@ -352,7 +405,7 @@ fn take_in(asked: &Asked<'_>, candidate: Candidate, is_spare: bool) -> Result<()
     let Existing { device, snippets, .. } = existing;
     let size_bytes = device.size_bytes();
     let uuid = *Uuid::new_v4().as_bytes();
-    let added = asked.membership.add(asked.volume, (device, uuid, wanted), (is_spare, returns));
+    let added = asked.membership.add(asked.volume, (device, uuid, wish), (is_spare, returns));
     added.map(|_| ()).map_err(|error| {
         let refused = not_added(asked, (&label, size_bytes), &error);
         if !is_wiped {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use braid_control::model::MembersWanted;
 use braid_geometry::{SECTOR_BYTES, Slot};
 use braid_ondisk::{JoinError, NewSuperblockError, PlacementError};
 use braid_runtime::MemberRefusal;
@@ -78,6 +79,7 @@ pub(super) fn no_such_member(asked: &Asked<'_>, word: &str, number: Option<u16>)
     }
     let line = |one: &Seated| match (one.standing, one.slot) {
         (Standing::Active, Some(slot)) => format!("slot {slot}  {}", one.label),
+        (Standing::Replacing, Some(slot)) => format!("for slot {slot}  {}", one.label),
         (Standing::Waiting, _) => format!("spare  {}", one.label),
         (_, Some(slot)) => format!("failed  {} (it had slot {slot})", one.label),
         (_, None) => format!("failed  {}", one.label),
@@ -150,6 +152,61 @@ pub(super) fn needed(asked: &Asked<'_>, member: &Seated) -> CliError {
     }
 }
 
+/// It cannot be replaced now.
+pub(super) fn not_replaced(
+    asked: &Asked<'_>,
+    (member, wanted): (&Seated, &MembersWanted),
+    refusal: MemberRefusal,
+) -> CliError {
+    let (name, word, label) = (&asked.facts.name, &asked.word, &member.label);
+    let what = format!("{label} cannot be replaced now");
+    let error = CliError::new(code_of(refusal), what).about(label);
+    let by = |one: &&Seated| one.standing == Standing::Replacing && one.slot == member.slot;
+    match (refusal, member.standing) {
+        (MemberRefusal::Replaced, _) => {
+            let mut error = error;
+            if let Some(one) = asked.members.iter().find(by) {
+                error = error.because(format!("{} is taking its place already", one.label));
+                let end = format!("braid fail {word} {}", shell_word(&one.label));
+                error = error.remedy(Risk::Change, "To use another one, end that first", end);
+            } else {
+                error = error.because("a spare is about to take its place");
+            }
+            let wait = format!("braid wait {word} --for rebuild");
+            error.remedy(Risk::Look, "Wait until that is over", wait)
+        }
+        (MemberRefusal::Unrecovered, _) => {
+            let error = error.because("it is being rebuilt itself, and cannot be copied");
+            let wait = format!("braid wait {word} --for rebuild");
+            error.remedy(Risk::Look, "Wait until it is rebuilt", wait)
+        }
+        (MemberRefusal::NoMember, Standing::Out) => {
+            let error = error.because(format!("it has failed, and {name} reads it no more"));
+            let device = wanted.with.as_deref().unwrap_or("DEVICE");
+            let add = format!("braid add {word} {}", shell_word(device));
+            error.remedy(Risk::Change, "Put another in its place: it is rebuilt", add)
+        }
+        (MemberRefusal::NoMember, Standing::Replacing) => {
+            look(asked, error.because("it is taking the place of another one itself"))
+        }
+        (MemberRefusal::NoMember, Standing::Waiting) => {
+            let error = error.because("it is a spare, and holds nothing");
+            let remove = format!("braid remove {word} {}", shell_word(label));
+            error.remedy(Risk::Change, "Take it away", remove)
+        }
+        (other, _) => refused(asked, other),
+    }
+}
+
+/// There is nothing to replace it by.
+pub(super) fn no_spare(asked: &Asked<'_>, member: &Seated) -> CliError {
+    let (word, label) = (&asked.word, shell_word(&member.label));
+    let what = format!("{} has no spare that could take the place of {label}", asked.facts.name);
+    let error = CliError::new(Code::NoSpare, what).about(&member.label);
+    let command = format!("braid replace {word} {label} --with DEVICE");
+    error.remedy(Risk::Change, "Name a device", command)
+}
+
 /// It is out, and has not answered all that it was asked.
 pub(super) fn unanswered(asked: &Asked<'_>, member: &Seated) -> CliError {
     let label = &member.label;
@@ -179,6 +236,7 @@ pub(super) fn already(
         asked,
         error.because(match (member.standing, member.slot) {
             (Standing::Active, Some(slot)) => format!("it has slot {slot}"),
+            (Standing::Replacing, Some(slot)) => format!("it replaces the one in slot {slot}"),
             _ => "it waits as a spare".to_owned(),
         }),
     )
