@@ -53,6 +53,7 @@ mod old_copies;
 mod output;
 mod paged;
 mod privacy;
+mod replaced;
 mod scheduled;
 mod shortages;
 mod shown;

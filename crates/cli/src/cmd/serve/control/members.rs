@@ -244,7 +244,8 @@ fn fail(asked: &Asked<'_>, word: &str, dry_run: bool) -> Result<Outcome, CliErro
     let member = asked.find(word, order)?;
     let changed = |effect| MemberChanged {
         member: member.label.clone(),
-        slot: member.slot,
+        // One that was to replace another had none.
+        slot: member.slot.filter(|_| member.standing != Standing::Replacing),
         effect,
         returns: false,
     };

@@ -124,7 +124,10 @@ pub(crate) fn began(progress: &JobProgress, name: &str) -> String {
 
 /// What a person reads when one ends, and whether that is well.
 pub(crate) fn ended(progress: &JobProgress, end: JobEnd, name: &str) -> (bool, String) {
-    let kind = model_kind(progress.kind).word();
+    let kind = match progress.kind {
+        JobKind::Replace => "replacement",
+        kind => model_kind(kind).word(),
+    };
     let text = match (progress.kind, end) {
         (JobKind::Check, JobEnd::Completed) if progress.differing > 0 => {
             let differing = progress.differing;

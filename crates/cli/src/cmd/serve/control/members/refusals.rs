@@ -101,6 +101,12 @@ pub(super) fn in_use(asked: &Asked<'_>, member: &Seated) -> CliError {
         let command = format!("braid remove {word} {}", shell_word(&one.label));
         error = error.remedy(Risk::Change, "Remove the one that failed", command);
     }
+    let label = shell_word(&member.label);
+    let command = format!("braid fail {word} {label} && braid remove {word} {label}");
+    if member.standing == Standing::Replacing {
+        let error = error.because("it is being filled, and takes every write");
+        return error.remedy(Risk::Change, "End that, and take it away", command);
+    }
     if asked.volume.may_fail_member(member.look.id).is_err() {
         let error = error.because(format!("{name} cannot do without it now"));
         return look(asked, error);
@@ -111,8 +117,6 @@ pub(super) fn in_use(asked: &Asked<'_>, member: &Seated) -> CliError {
         more => format!("could lose {more} more members"),
     };
     error = error.because(format!("without it {name} {left}"));
-    let label = shell_word(&member.label);
-    let command = format!("braid fail {word} {label} && braid remove {word} {label}");
     error.remedy(Risk::Change, "Have it fail first, and give up its protection", command)
 }
 
@@ -181,7 +185,7 @@ pub(super) fn not_replaced(
             error.remedy(Risk::Look, "Wait until it is rebuilt", wait)
         }
         (MemberRefusal::NoMember, Standing::Out) => {
-            let error = error.because(format!("it has failed, and {name} reads it no more"));
+            let error = error.because(format!("it is out, and {name} reads it no more"));
             let device = wanted.with.as_deref().unwrap_or("DEVICE");
             let add = format!("braid add {word} {}", shell_word(device));
             error.remedy(Risk::Change, "Put another in its place: it is rebuilt", add)
@@ -203,6 +207,7 @@ pub(super) fn no_spare(asked: &Asked<'_>, member: &Seated) -> CliError {
     let (word, label) = (&asked.word, shell_word(&member.label));
     let what = format!("{} has no spare that could take the place of {label}", asked.facts.name);
     let error = CliError::new(Code::NoSpare, what).about(&member.label);
+    let error = error.because("no device was named, and none waits; nothing was changed");
     let command = format!("braid replace {word} {label} --with DEVICE");
     error.remedy(Risk::Change, "Name a device", command)
 }

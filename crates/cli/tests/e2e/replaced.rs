@@ -1,0 +1,174 @@
+//! Members that are replaced while clients are served: `replace`, by a device or by a spare, and what may befall it.
+//!
+//! The member serves until the other holds all, so redundancy is whole all the while; and whatever fails, what a client wrote is
+//! there.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::kit::{
+    Array, RAID_0, RAID_1, RAID_5, RAID_6, RAID_10, Served, Shape, assert_same, needs, ok,
+    random_bytes, wait_until,
+};
+use crate::living::{done, refused, typed};
+use crate::managed::{check, said, status};
+use crate::members::{MEMBER_BYTES, assert_whole, blank, filled, text, wait_for_rebuild};
+
+/// An array that is full, and a device beside it.
+fn full(shape: Shape, seed: u64) -> (Array, Served, Vec<u8>, PathBuf) {
+    let array = Array::create(shape);
+    let served = array.serve();
+    let wanted = filled(&array, &served, seed);
+    let new = blank(&array, "new", MEMBER_BYTES);
+    (array, served, wanted, new)
+}
+
+/// The member in slot 1 is being replaced, and that stands still.
+fn stands_still(array: &Array, new: &PathBuf) {
+    done(array, &["set", "tank", "job-ceiling=0B"]);
+    done(array, &["replace", "tank", "1", "--with", text(new)]);
+    let is_filling = || {
+        let one = status(array, "tank");
+        let slots = one["slots"].as_array().expect("rows").clone();
+        slots.iter().any(|row| row["state"] == "filling" && row["replaces"] == 1)
+    };
+    wait_until("a replacement", Duration::from_secs(30), is_filling);
+}
+
+fn goes_on(array: &Array) {
+    done(array, &["set", "tank", "job-ceiling=none"]);
+    wait_for_rebuild(array);
+}
+
+#[test]
+fn a_member_is_replaced_while_clients_write() {
+    needs!("nbdcopy");
+    for shape in [RAID_1, RAID_5, RAID_6, RAID_10] {
+        let (array, served, _, new) = full(shape, 1);
+        let old = array.members[1].clone();
+        let dry = done(&array, &["replace", "tank", "1", "--with", text(&new), "-n"]);
+        check("MembersAnswer", &dry);
+        assert!(std::fs::read(&new).expect("it is there").iter().all(|byte| *byte == 0), "dry");
+        stands_still(&array, &new);
+        let one = status(&array, "tank");
+        check("Array", &one);
+        assert_eq!((&one["state"], &one["slots"][1]["state"]), (&"ok".into(), &"ok".into()));
+        let words = said(&array, &["status", "tank"]).stdout;
+        assert!(words.contains("(slot 1) is being replaced") && words.contains("for 1"), "{words}");
+        // All of it anew, past what has been copied and before.
+        let wanted = random_bytes(2, usize::try_from(served.size_bytes).expect("small"));
+        served.write_all(&array, &wanted);
+        goes_on(&array);
+        let one = status(&array, "tank");
+        assert_eq!(one["slots"][1]["member"], text(&new));
+        assert_eq!(
+            (&one["replaced"][0]["state"], &one["replaced"][0]["member"]),
+            (&"replaced".into(), &text(&old).into())
+        );
+        done(&array, &["remove", "tank", text(&old)]);
+        std::fs::remove_file(&old).expect("no process has it");
+        let members = [array.without(&[1]), vec![new]].concat();
+        assert_whole(&array, served, &members, &wanted);
+    }
+}
+
+#[test]
+fn a_spare_that_waits_replaces_a_member() {
+    needs!("nbdcopy");
+    let (array, served, wanted, new) = full(RAID_6, 3);
+    let command = refused(&array, &["replace", "tank", "1"], "B046", 12);
+    assert!(command.ends_with("--with DEVICE"), "{command}");
+    done(&array, &["spare", "tank", text(&new)]);
+    let words = said(&array, &["replace", "tank", "1"]).stdout;
+    assert!(words.contains("takes slot 1 of tank once it holds all"), "{words}");
+    wait_for_rebuild(&array);
+    assert_eq!(status(&array, "tank")["slots"][1]["member"], text(&new));
+    let members = [array.without(&[1]), vec![new]].concat();
+    assert_whole(&array, served, &members, &wanted);
+}
+
+#[test]
+fn a_replacement_goes_on_after_its_server_was_killed() {
+    needs!("nbdcopy");
+    for shape in [RAID_1, RAID_5, RAID_10] {
+        let (array, served, wanted, new) = full(shape, 4);
+        stands_still(&array, &new);
+        served.kill();
+        let members = [array.members.clone(), vec![new.clone()]].concat();
+        let served = array.serve_with(&[], &members);
+        wait_for_rebuild(&array);
+        assert_eq!(status(&array, "tank")["slots"][1]["member"], text(&new));
+        let members = [array.without(&[1]), vec![new]].concat();
+        assert_whole(&array, served, &members, &wanted);
+    }
+}
+
+/// The old disk dies at last, as old disks do: the new one is rebuilt from where it is.
+#[test]
+fn a_member_that_fails_while_it_is_replaced_leaves_its_place_to_the_other() {
+    needs!("nbdcopy");
+    for shape in [RAID_1, RAID_5, RAID_6, RAID_10] {
+        let (array, served, wanted, new) = full(shape, 5);
+        stands_still(&array, &new);
+        done(&array, &["fail", "tank", "1"]);
+        let row = || status(&array, "tank")["slots"][1].clone();
+        assert_eq!((&row()["state"], &row()["member"]), (&"recovering".into(), &text(&new).into()));
+        assert_same(&served.read_all(&array), &wanted, "while it is degraded");
+        goes_on(&array);
+        let members = [array.without(&[1]), vec![new]].concat();
+        assert_whole(&array, served, &members, &wanted);
+    }
+}
+
+#[test]
+fn a_replacement_that_fails_changes_nothing() {
+    needs!("nbdcopy");
+    let (array, served, _, new) = full(RAID_5, 6);
+    stands_still(&array, &new);
+    let wanted = filled(&array, &served, 7);
+    let command = refused(&array, &["remove", "tank", text(&new)], "B040", 12);
+    typed(&array, &command);
+    let one = status(&array, "tank");
+    assert_eq!(
+        (&one["state"], &one["slots"][1]["member"]),
+        (&"ok".into(), &text(&array.members[1]).into())
+    );
+    done(&array, &["set", "tank", "job-ceiling=none"]);
+    // It is a device like any other again.
+    done(&array, &["replace", "tank", "2", "--with", text(&new)]);
+    wait_for_rebuild(&array);
+    let members = [array.without(&[2]), vec![new]].concat();
+    assert_whole(&array, served, &members, &wanted);
+}
+
+#[test]
+fn what_cannot_be_replaced_is_refused_and_says_what_to_do() {
+    needs!("nbdcopy");
+    let (array, served, wanted, new) = full(RAID_5, 8);
+    let other = blank(&array, "other", MEMBER_BYTES);
+    let small = blank(&array, "small", MEMBER_BYTES / 2);
+    refused(&array, &["replace", "tank", "9", "--with", text(&new)], "B049", 1);
+    refused(&array, &["replace", "tank", text(&other), "--with", text(&new)], "B049", 1);
+    refused(&array, &["replace", "tank", "1", "--with", text(&small)], "B052", 12);
+    let one = text(&array.members[0]);
+    refused(&array, &["replace", "tank", "1", "--with", one], "B057", 12);
+    refused(&array, &["replace", "tank", "1", "--with", "/nowhere/at/all"], "B050", 1);
+    ok("mkfs.ext4", ["-q", text(&other)]);
+    let command = refused(&array, &["replace", "tank", "1", "--with", text(&other)], "B012", 12);
+    assert!(command.starts_with("braid examine"), "{command}");
+    stands_still(&array, &new);
+    let wait = refused(&array, &["replace", "tank", "1", "--with", text(&other)], "B089", 12);
+    assert_eq!(wait, "braid wait tank --for rebuild");
+    refused(&array, &["replace", "tank", text(&new)], "B049", 1);
+    goes_on(&array);
+    let old = text(&array.members[1]);
+    refused(&array, &["replace", "tank", old, "--with", text(&other)], "B049", 1);
+    let members = [array.without(&[1]), vec![new]].concat();
+    assert_whole(&array, served, &members, &wanted);
+
+    let array = Array::create(RAID_0);
+    let served = array.serve();
+    let new = blank(&array, "new", MEMBER_BYTES);
+    refused(&array, &["replace", "tank", "0", "--with", text(&new)], "B042", 12);
+    served.stop();
+}
