@@ -63,9 +63,11 @@ impl World {
         presented: &[usize],
         must_be_clean: bool,
     ) -> Result<AssembledArray, Refusal> {
+        let mut presented = presented.to_vec();
         loop {
             self.find_torn();
-            self.follow_replacements(presented);
+            self.follow_replacements(&mut presented);
+            let presented = &*presented;
             let decision = self.decide(presented);
             let assembled = decision.assembly.array.clone()?;
             // A disk that lost the step back to clean has the higher count.
@@ -83,9 +85,10 @@ impl World {
 
     /// A disk has the place of another, by superblocks: here each disk of a slot has the slot's number, so the two change
     /// numbers. It may only be so where it holds all, or the other is out, or may be.
-    fn follow_replacements(&mut self, presented: &[usize]) {
+    fn follow_replacements(&mut self, presented: &mut [usize]) {
         let (_, assembly) = open::assemble_disks(&self.disks, presented);
-        for (new, verdict) in presented.iter().copied().zip(&assembly.verdicts) {
+        for (place, verdict) in assembly.verdicts.iter().enumerate() {
+            let new = presented[place];
             let Some(old) = verdict.verdict.slot().map(usize::from) else { continue };
             if !self.is_spare(new) {
                 continue;
@@ -101,6 +104,13 @@ impl World {
             );
             self.tally.count("replaced-at-a-start");
             self.disks.swap(old, new);
+            for disk in presented.iter_mut() {
+                *disk = match *disk {
+                    one if one == old => new,
+                    one if one == new => old,
+                    one => one,
+                };
+            }
             self.metadata.exchange(old, new);
             for disks in [&mut self.out, &mut self.unsure, &mut self.absent] {
                 let (had_old, had_new) = (disks.remove(&old), disks.remove(&new));

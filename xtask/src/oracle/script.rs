@@ -152,6 +152,17 @@ pub(crate) fn begin_recovery(spec: &ArraySpec, seed: u64, half: u64) -> String {
     script + "mdadm --stop $A\n"
 }
 
+/// md begins to replace the last member by one device more, stops at sector `half`, and leaves the array; then some places are
+/// written with stream `seed`.
+pub(crate) fn begin_replace(spec: &ArraySpec, seed: u64, half: u64) -> String {
+    let count = spec.members.len();
+    let (present, new) = (members(count, &[]), count + 1);
+    let mut script = format!("mdadm --assemble $A {present}\nmdadm $A --add $M{new}\n");
+    script += &format!("halt_at {half}\nmdadm $A --replace $M{count} --with $M{new}\n");
+    script += &format!("part_way {half}\n{}", rewrite(seed));
+    script + "mdadm --stop $A\n"
+}
+
 /// md begins a resync, stops at sector `half`, and leaves the array; some places are written with stream `seed` meanwhile.
 pub(crate) fn begin_resync(spec: &ArraySpec, seed: u64, half: u64) -> String {
     let present = members(spec.members.len(), &[]);
@@ -159,9 +170,10 @@ pub(crate) fn begin_resync(spec: &ArraySpec, seed: u64, half: u64) -> String {
 }
 
 /// Another has left a job half done: md reads the content before (`sha256.readonly`), says where it goes on (`resumed`, from
-/// `file` in the array's folder), ends it by itself (`degraded.ended`, `sha256.ended`) and checks (`mismatch_cnt`).
-pub(crate) fn end_job(spec: &ArraySpec, file: &str) -> String {
-    let present = members(spec.members.len(), &[]);
+/// `file` in the array's folder), ends it by itself (`degraded.ended`, `sha256.ended`) and checks (`mismatch_cnt`). Of so many
+/// devices.
+pub(crate) fn end_job(devices: usize, file: &str) -> String {
+    let present = members(devices, &[]);
     let mut script = format!("mdadm --assemble --readonly --run $A {present}\n");
     script += "content sha256.readonly\nstate\n";
     script += &format!("value resumed $(cat /sys/block/$D/md/{file})\n");

@@ -3,7 +3,7 @@
 //! The member serves until the other holds all, so redundancy is whole all the while; and whatever fails, what a client wrote is
 //! there.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::kit::{
@@ -24,7 +24,7 @@ fn full(shape: Shape, seed: u64) -> (Array, Served, Vec<u8>, PathBuf) {
 }
 
 /// The member in slot 1 is being replaced, and that stands still.
-fn stands_still(array: &Array, new: &PathBuf) {
+fn stands_still(array: &Array, new: &Path) {
     done(array, &["set", "tank", "job-ceiling=0B"]);
     done(array, &["replace", "tank", "1", "--with", text(new)]);
     let is_filling = || {

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use braid_assembly::{Assembly, Options, ProbedMember, assemble};
+use braid_geometry::Slot;
 use braid_member::{Access, Member};
 use braid_runtime::{
-    JobProgress, JobRequest, Notice, OpenMember, Payload, Volume, VolumeOperation,
+    JobProgress, JobRequest, Notice, OpenMember, Payload, Volume, VolumeOperation, Wish,
 };
 
 use super::super::content;
@@ -167,6 +168,14 @@ impl Array {
     pub(super) fn add(&self, image: &Path) -> Result<()> {
         let device = braid_member::open(image, Access::ReadWrite)?;
         self.volume.add_member(device, [0xad; 16], None, |_| {})?;
+        Ok(())
+    }
+
+    /// One more device comes, and is to replace the member in this slot.
+    pub(super) fn replace(&self, slot: u16, image: &Path) -> Result<()> {
+        let device = braid_member::open(image, Access::ReadWrite)?;
+        let wish = Wish { slot: Slot(slot), replaces: true };
+        self.volume.add_member(device, [0xad; 16], Some(wish), |_| {})?;
         Ok(())
     }
 

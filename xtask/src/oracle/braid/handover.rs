@@ -1,4 +1,4 @@
-//! Jobs that one began and the other ends: recoveries and resyncs, of md's and of braid's.
+//! Jobs that one began and the other ends: recoveries, replacements and resyncs, of md's and of braid's.
 //!
 //! ```text
 //! md begins     halted half way, stopped          -> braid ends it by itself  -> md checks
@@ -33,11 +33,13 @@ use super::tally::Tally;
 use crate::each::each;
 
 /// Shapes that have jobs, with how many members; each with both families of superblocks.
-const SHAPES: [(Level, Option<&str>, usize); 4] = [
+const SHAPES: [(Level, Option<&str>, usize); 6] = [
     (Level::Raid1, None, 2),
     (Level::Raid5, Some("left-symmetric"), 4),
     (Level::Raid6, Some("left-symmetric"), 5),
     (Level::Raid10, Some("n2"), 4),
+    (Level::Raid4, None, 4),
+    (Level::Raid10, Some("f2"), 4),
 ];
 /// The largest chunk: a job is to be halted in the middle of many rows.
 const CHUNK_MAX_KIB: u32 = 64;
@@ -69,7 +71,7 @@ struct Handover<'a> {
 /// A job that was begun.
 struct Begun<'a> {
     handover: &'a Handover<'a>,
-    /// One for each slot.
+    /// One for each slot, and behind them that of a replacement.
     images: Vec<PathBuf>,
     /// What the superblocks say, in sectors; none where they cannot.
     offset: Option<u64>,
@@ -108,7 +110,11 @@ fn handovers(made: &[Made]) -> Vec<Handover<'_>> {
                 is_shape && is_small && is_plain
             };
             let Some(array) = made.iter().find(fits) else { continue };
-            for kind in [JobKind::Recovery, JobKind::Resync] {
+            // 0.90 cannot say that two devices have one slot.
+            let replace = Some(JobKind::Replace).filter(|_| metadata != "0.90");
+            // Where the copies are far apart, the second of a place that is harmed lies elsewhere.
+            let resync = Some(JobKind::Resync).filter(|_| layout != Some("f2"));
+            for kind in [Some(JobKind::Recovery), resync, replace].into_iter().flatten() {
                 for first in [First::Md, First::Braid] {
                     all.push(Handover { array, kind, first });
                 }
@@ -129,8 +135,12 @@ fn begin<'a>(bench: &Bench, all: &'a [Handover<'a>], tally: &Tally) -> Result<Ve
             First::Md => report.cases[&one.name()].succeeded().map(|()| {
                 let count = one.array.spec.members.len();
                 // A recovery was onto one device more.
-                let last = if one.kind == JobKind::Recovery { count } else { count - 1 };
-                let slots = (0..count - 1).chain([last]);
+                let slots: Vec<usize> = match one.kind {
+                    JobKind::Recovery => (0..count - 1).chain([count]).collect(),
+                    JobKind::Replace => (0..=count).collect(),
+                    _ => (0..count).collect(),
+                };
+                let slots = slots.into_iter();
                 slots.map(|slot| folder.join(one.name()).join(format!("{slot}.img"))).collect()
             }),
             First::Braid => one.begun_by_braid(bench),
@@ -150,7 +160,11 @@ fn begin<'a>(bench: &Bench, all: &'a [Handover<'a>], tally: &Tally) -> Result<Ve
 
 impl Handover<'_> {
     fn name(&self) -> String {
-        let kind = if self.kind == JobKind::Recovery { "recovery" } else { "resync" };
+        let kind = match self.kind {
+            JobKind::Recovery => "recovery",
+            JobKind::Replace => "replace",
+            _ => "resync",
+        };
         let first = if self.first == First::Md { "md" } else { "braid" };
         format!("{}-{kind}-by-{first}", self.array.spec.name)
     }
@@ -185,6 +199,10 @@ impl Handover<'_> {
                 members.extend(spec.members.last().map(|sectors| Member::zeros(*sectors)));
                 script::begin_recovery(spec, seed + 2, half)
             }
+            JobKind::Replace => {
+                members.extend(spec.members.last().map(|sectors| Member::zeros(*sectors)));
+                script::begin_replace(spec, seed + 2, half)
+            }
             _ => script::begin_resync(spec, seed + 2, half),
         };
         Ok(Case { name: self.name(), members, script })
@@ -211,6 +229,15 @@ impl Handover<'_> {
                 array.add(&new)?;
                 (array, images[..last].iter().cloned().chain([new]).collect())
             }
+            JobKind::Replace => {
+                let last = spec.members.len() - 1;
+                let new = folder.join("new.img");
+                File::create(&new)?.set_len(spec.members[last] * 512)?;
+                let array = Array::open_unfinished(&images, &paced, |_| {})?;
+                array.replace(u16::try_from(last)?, &new)?;
+                array.scribble(seed + 2)?;
+                (array, images.iter().cloned().chain([new]).collect())
+            }
             _ => {
                 let array = Array::open_to_stay_dirty(&images)?;
                 array.scribble(seed + 2)?;
@@ -232,7 +259,7 @@ impl Handover<'_> {
     /// What the superblocks say of the job.
     fn offset(&self, images: &[PathBuf]) -> Result<Option<u64>> {
         let superblocks = superblocks(images)?;
-        if self.kind != JobKind::Recovery {
+        if self.kind == JobKind::Resync {
             let offset = superblocks[0].state.resync_offset;
             ensure!(offset > 0 && offset < self.array.sectors, "a resync at {offset}");
             return Ok(Some(offset));
@@ -311,15 +338,21 @@ impl Begun<'_> {
     /// What md is asked about it.
     fn judged(&self) -> Result<Case> {
         let spec = &self.handover.array.spec;
-        let members =
-            self.images.iter().map(|image| Member::image(image)).collect::<Result<_>>()?;
+        let (count, devices) = (spec.members.len(), self.images.len());
+        // Where braid has ended it the old one is none of the array's any more.
+        let is_old = |place: usize| {
+            let is_over = self.handover.first == First::Md;
+            is_over && self.handover.kind == JobKind::Replace && place == count - 1
+        };
+        let images = self.images.iter().enumerate().filter(|(place, _)| !is_old(*place));
+        let members = images.map(|(_, image)| Member::image(image)).collect::<Result<_>>()?;
         let script = match (self.handover.first, self.handover.kind) {
             (First::Md, _) => script::reverse(spec, &[]),
-            (First::Braid, JobKind::Recovery) => script::end_job(
-                spec,
-                &format!("dev-${{M{}##*/}}/recovery_start", spec.members.len()),
-            ),
-            (First::Braid, _) => script::end_job(spec, "resync_start"),
+            (First::Braid, JobKind::Resync) => script::end_job(devices, "resync_start"),
+            (First::Braid, _) => {
+                let file = format!("dev-${{M{devices}##*/}}/recovery_start");
+                script::end_job(devices, &file)
+            }
         };
         Ok(Case { name: self.handover.name(), members, script })
     }

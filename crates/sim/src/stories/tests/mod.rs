@@ -30,7 +30,7 @@ pub(super) use cache::replaced_while_a_flush_waits;
 #[cfg(braid_hooks)]
 pub(super) use jobs::failed_by_person;
 #[cfg(braid_hooks)]
-pub(super) use replace::replaced_whatever_happens;
+pub(super) use replace::tell as tell_of_replacements;
 #[cfg(braid_hooks)]
 pub(super) use rot::rotten_chunks_are_mended;
 

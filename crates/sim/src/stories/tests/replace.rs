@@ -166,7 +166,7 @@ fn whatever_happens_while_a_member_is_replaced_nothing_is_lost() {
 }
 
 /// One thing or two go wrong at some step; then power is cut, or the process killed, or it goes on; and at the end all is well.
-pub(in super::super) fn replaced_whatever_happens(seed: u64) {
+fn replaced_whatever_happens(seed: u64) {
     let mut random = Random::new(seed ^ 0x4e91);
     let designs = redundant_designs(*random.pick(&CHUNKS[..2]));
     let design = *random.pick(&designs);
@@ -206,6 +206,7 @@ pub(in super::super) fn replaced_whatever_happens(seed: u64) {
             harmed.push((old, 1, Mishap::BadSectors { start, sectors: 2 }));
         }
     }
+    let third_is_well = harmed.iter().all(|(disk, ..)| *disk != third);
     for (disk, step, mishap) in harmed {
         story.plan(step, disk, mishap);
     }
@@ -226,11 +227,14 @@ pub(in super::super) fn replaced_whatever_happens(seed: u64) {
             }
         }
     }
-    goes_on(story, spare);
+    // The old one may be gone for good by then.
+    let gone = random.chance(30).then_some(old).filter(|_| third_is_well);
+    goes_on(story, spare, gone);
 }
 
-/// All disks are there again, and well: what was begun is gone on with, and whoever has a place holds all.
-fn goes_on(mut story: Script, spare: usize) {
+/// All disks are there again but the one that is gone, and well: what was begun is gone on with, and whoever has a place holds
+/// all.
+fn goes_on(mut story: Script, spare: usize, gone: Option<usize>) {
     let world = &mut story.world;
     let victims = world.engine.plan.victims.clone();
     world.unsure.extend(&victims);
@@ -239,9 +243,9 @@ fn goes_on(mut story: Script, spare: usize) {
         // What cannot be read is not to be had as long as parity may not agree.
         disk.bad.clear();
     }
-    let all: Vec<usize> = (0..=spare).collect();
+    let all: Vec<usize> = (0..=spare).filter(|disk| Some(*disk) != gone).collect();
     if let Err(refusal) = world.open(&all, false) {
-        return assert!(!victims.is_empty(), "{refusal}");
+        return assert!(!victims.is_empty() || gone.is_some(), "{refusal}");
     }
     story.begins_anew();
     // Where redundancy does not agree yet, members do not hold what is read.
@@ -249,6 +253,66 @@ fn goes_on(mut story: Script, spare: usize) {
     story.rest();
     assert!(story.world.read_all().is_some(), "all of it can be read");
     check_seats(&mut story);
+}
+
+/// What random moments meet too seldom.
+#[cfg(braid_hooks)]
+pub(in super::super) fn tell() {
+    (0..60).for_each(replaced_whatever_happens);
+    (0..20).for_each(killed_while_the_place_changes);
+    (0..20).for_each(one_write_is_missed);
+}
+
+#[test]
+fn a_kill_while_the_place_changes_leaves_one_that_holds_all() {
+    for_seeds(40, killed_while_the_place_changes);
+}
+
+/// Superblocks are being written by which the new one has the place: some say so, and some do not.
+fn killed_while_the_place_changes(seed: u64) {
+    let shapes = [(Level::Raid1, 0, 2), (Level::Raid5, 2, 4), (Level::Raid10, 0x102, 4)];
+    let (level, layout, slots) = shapes[seed as usize % shapes.len()];
+    let mut story = with_spare(design(level, layout, 8, slots, 4), 4_600_000 + seed).open();
+    story.world.may_have_jobs = true;
+    let (old, spare) = (seed as usize % usize::from(slots), usize::from(slots));
+    story.replaces(old, spare);
+    while story.world.engine.machines.array.replacement_of(Slot(old as u16)).is_some() {
+        story.step(false);
+    }
+    story.world.crash(false);
+    goes_on(story, spare, None);
+}
+
+#[test]
+fn a_write_that_a_replacement_has_missed_is_not_answered_before_it_is_out() {
+    for_seeds(40, one_write_is_missed);
+}
+
+/// A replacement fails one write, and nothing else.
+fn one_write_is_missed(seed: u64) {
+    let shapes = [(Level::Raid1, 0, 2), (Level::Raid5, 2, 4), (Level::Raid10, 0x102, 4)];
+    let (level, layout, slots) = shapes[seed as usize % shapes.len()];
+    let mut story = with_spare(design(level, layout, 8, slots, 40), 4_700_000 + seed).open();
+    let (old, spare) = (seed as usize % usize::from(slots), usize::from(slots));
+    story.world.allow_little(seed);
+    story.replaces(old, spare);
+    while !story.heard(|notice| matches!(notice, Notice::Replacing { .. })) {
+        story.step(false);
+    }
+    story.begin_mix(&Mix { reads: 0, ..Mix::ALL }, 100 + seed);
+    story.befall(spare, Mishap::WritesFail);
+    let before = story.counters().member_errors;
+    for _ in 0..3000 {
+        if story.counters().member_errors > before {
+            break;
+        }
+        story.begin_mix(&Mix { reads: 0, ..Mix::ALL }, 1);
+    }
+    story.world.disks[spare].ills = Ills::default();
+    story.settle();
+    story.rest();
+    check_seats(&mut story);
+    story.ends_well();
 }
 
 /// A replacement that failed a flush is as good as none, whatever its superblock says.
