@@ -438,9 +438,13 @@ fn set_replacements_aside<'a>(
         verdicts.give(replacement.index, Verdict::Replacement { slot }, reason);
     }
     let is_whole = original.superblock.device.recovery_offset_sectors.is_none();
+    // A clone has its number: nobody could tell the two apart in the table.
+    let number = |one: &Candidate<'_>| one.superblock.device.number;
     match replacements[..] {
         [] => {}
-        [one] if is_whole && originals.len() == 1 => settled.replacements.push((slot, one)),
+        [one] if is_whole && originals.len() == 1 && number(&one) != number(original) => {
+            settled.replacements.push((slot, one));
+        }
         _ => settled.replaced.push(slot),
     }
     originals

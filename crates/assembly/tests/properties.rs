@@ -113,9 +113,12 @@ fn by_label(
         };
         let slots: Vec<_> = array.slots.iter().map(|slot| slot.as_ref().map(occupant)).collect();
         let spares: Vec<String> = array.spares.iter().map(|&index| label(index)).collect();
+        let replacements: Vec<_> =
+            array.replacements.iter().map(|(slot, one)| (*slot, occupant(one))).collect();
         let newest = label(array.newest_member);
         (array.slots, array.spares, array.newest_member) = (vec![], vec![], 0);
-        (slots, spares, newest, array)
+        array.replacements.clear();
+        (slots, replacements, spares, newest, array)
     });
     (verdicts, array)
 }

@@ -146,8 +146,9 @@ pub fn opening<'a>(
 /// what the other has not. A resync compares members only, and would make the others agree with the member: so the
 /// replacement is filled from its start again.
 fn replacement_held(assembled: &AssembledArray, replacement: &Occupant) -> u64 {
-    let held = if assembled.dirty { 0 } else { replacement.recovered_until };
-    spoiled(Bug::ReplacementTrusted, held, replacement.recovered_until)
+    let is_dirty = assembled.dirty;
+    let is_dirty = spoiled(Bug::ReplacementTrusted, is_dirty, false);
+    if is_dirty { 0 } else { replacement.recovered_until }
 }
 
 fn member_setup(occupant: &Occupant, (id, device_number): (MemberId, u16)) -> MemberSetup {

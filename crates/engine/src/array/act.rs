@@ -278,11 +278,8 @@ impl Array {
 
     fn report_losses(&mut self, losses: &[Unrecorded]) {
         for Unrecorded { member, slot, why, .. } in losses {
-            let (member, slot) = (*member, *slot);
-            let why = match losses[0].why {
-                WhyOut::Failed(_) if planted(Bug::OneCauseForAll) => losses[0].why,
-                _ => *why,
-            };
+            let (member, slot, why) = (*member, *slot, *why);
+            let why = spoiled(Bug::OneCauseForAll, why, losses[0].why);
             self.effects.push_back(ArrayEffect::Notice(match why {
                 WhyOut::Failed(cause) => Notice::MemberOut { member, slot, cause },
                 WhyOut::Replaced(by) => Notice::Replaced { member: by, slot, old: member },

@@ -311,8 +311,8 @@ impl Roster {
                 WhyOut::Failed(_) => Mark::ReplacementStepsIn,
                 WhyOut::Replaced(_) => Mark::Replaced,
             });
-            let held = replacement.recovered_sectors;
-            let recovered_sectors = spoiled(Bug::ReplacementIsWhole, held, u64::MAX);
+            let recovered_sectors = replacement.recovered_sectors;
+            let recovered_sectors = spoiled(Bug::ReplacementIsWhole, recovered_sectors, u64::MAX);
             self.slots[usize::from(slot.0)] = Some(MemberView { recovered_sectors, ..replacement });
         }
     }

@@ -95,7 +95,8 @@ impl Common {
         self.clocks.begins(self.now, (id, slot), (sector, sectors), &operation);
         self.member_ios.push_back(MemberIo { id, member, slot, sector, sectors, operation });
         let replacement = replacement.filter(|_| operation.is_write());
-        if let Some(member) = replacement.filter(|_| !planted(Bug::ReplacementNotWritten)) {
+        let replacement = spoiled(Bug::ReplacementNotWritten, replacement, None);
+        if let Some(member) = replacement {
             let id = self.pairs.begin(id, slot, member);
             self.counters.member_writes += 1;
             self.in_flight += 1;

@@ -13,7 +13,7 @@
 //! When the member has gone and the replacement is in the slot, it is the replacement's result that counts.
 
 use braid_geometry::Slot;
-use braid_hooks::{Bug, Mark, planted, reached};
+use braid_hooks::{Bug, Mark, reached, spoiled};
 use std::collections::BTreeMap;
 
 use crate::array::{ArrayView, Gate};
@@ -113,7 +113,9 @@ impl Pair {
             return Some(of_replacement);
         }
         let is_in = member.replacement == Some(self.replacement);
-        if of_replacement.is_ok() || !is_in || planted(Bug::ReplacementMisses) {
+        let is_missed = is_in && of_replacement.is_err();
+        let is_missed = spoiled(Bug::ReplacementMisses, is_missed, false);
+        if !is_missed {
             return Some(of_member);
         }
         // No view will come without it: who wrote is told that it is not known.
