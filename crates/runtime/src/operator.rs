@@ -183,15 +183,17 @@ impl Volume {
     }
 
     /// Members that are in the array and that the published view does not have in a slot: spares, and those whose slot no shard
-    /// knows yet.
+    /// knows yet. With each, the slot whose member it is to replace, if that is what it waits for.
     #[must_use]
-    pub fn waiting(&self) -> Vec<MemberId> {
+    pub fn waiting(&self) -> Vec<(MemberId, Option<Slot>)> {
         let core = self.core();
-        let members = core.array.inspect(Array::members, || core.drive(Machine::Array));
+        let look = |array: &Array| -> Vec<(MemberId, Option<Slot>)> {
+            array.members().into_iter().map(|id| (id, array.slot_to_replace(id))).collect()
+        };
+        let members = core.array.inspect(look, || core.drive(Machine::Array));
         // After that: one that got its slot in between is in the view.
         let view = self.view();
-        let has_slot = |id: &MemberId| view.is_used(*id);
-        members.into_iter().filter(|id| !has_slot(id)).collect()
+        members.into_iter().filter(|(id, _)| !view.is_used(*id)).collect()
     }
 
     /// Every member whose device is open, in the array or out of it, by name.

@@ -140,10 +140,10 @@ fn next(array: &Array) -> Option<JobKind> {
         return Some(JobKind::Resync);
     }
     let has = |state| array.slots.iter().any(|slot| slot.state == state);
-    let has_spare = is_incomplete(array) && has(SlotState::Waiting);
+    let has_spare = is_incomplete(array) && array.has_spare();
     match has(SlotState::Recovering) || has_spare {
         true => Some(JobKind::Recovery),
-        false => has(SlotState::Filling).then_some(JobKind::Replace),
+        false => array.has_replacement().then_some(JobKind::Replace),
     }
 }
 

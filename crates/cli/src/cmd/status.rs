@@ -5,6 +5,8 @@
 
 pub(crate) mod advice;
 pub(crate) mod render;
+#[cfg(test)]
+pub(crate) mod sample;
 pub(crate) mod words;
 
 use std::io::IsTerminal;

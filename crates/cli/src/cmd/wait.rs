@@ -124,12 +124,12 @@ fn idle(array: &Array, manner: Manner) -> Seen {
         return under_way(array, job, manner);
     }
     let is_empty = has(array, SlotState::Missing) || has(array, SlotState::Failed);
-    let can_recover = is_empty && has(array, SlotState::Waiting) && array.state != State::Failed;
+    let can_recover = is_empty && array.has_spare() && array.state != State::Failed;
     let kind = if array.dirty {
         JobKind::Resync
     } else if has(array, SlotState::Recovering) || can_recover {
         JobKind::Recovery
-    } else if has(array, SlotState::Filling) {
+    } else if array.has_replacement() {
         JobKind::Replace
     } else {
         return so(format!("{} is idle", array.name));
@@ -151,8 +151,11 @@ fn rebuilt(array: &Array, manner: Manner) -> Seen {
             None => about_to_begin(array, JobKind::Recovery),
         };
     }
-    match (is_empty, has(array, SlotState::Waiting)) {
-        (false, _) if has(array, SlotState::Filling) => about_to_begin(array, JobKind::Replace),
+    match (is_empty, array.has_spare()) {
+        (false, _) if array.has_replacement() => match array.job(JobKind::Resync) {
+            Some(job) => under_way(array, job, manner),
+            None => about_to_begin(array, JobKind::Replace),
+        },
         (false, _) => so(format!("{name} is whole")),
         (true, true) if array.state != State::Failed => {
             match about_to_begin(array, JobKind::Recovery) {
@@ -252,5 +255,52 @@ fn never(why: Why, name: &str, word: &str) -> CliError {
             let because = "a member is missing, and no spare waits to take its place";
             look(new(Code::NoSpare, because.into()))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use SlotState::{Filling, Missing, Ok, Waiting};
+    use braid_control::model::Slot;
+
+    use super::*;
+    use crate::cmd::status::sample::{slot, tank};
+
+    /// A RAID-6 whose slot 3 is so, and a device beside it that waits, to replace the member in slot 1 or for any place.
+    fn waited_for(last: SlotState, state: SlotState, replaces: Option<u16>) -> Array {
+        let mut array = tank(&[Ok, Ok, Ok, last]);
+        array.slots.push(Slot { slot: None, replaces, ..slot(0, state) });
+        array
+    }
+
+    fn is_waited_for(array: &Array) -> [Option<bool>; 2] {
+        let now = Manner { is_unicode: false, utc_seconds: 0 };
+        [For::Idle, For::Rebuild].map(|what| match seen(array, what, 0, now) {
+            Seen::So { .. } => Some(false),
+            Seen::NotYet(_) => Some(true),
+            Seen::Never(_) => None,
+        })
+    }
+
+    #[test]
+    fn a_replacement_that_has_not_begun_is_waited_for() {
+        for state in [Waiting, Filling] {
+            assert_eq!(
+                is_waited_for(&waited_for(Ok, state, Some(1))),
+                [Some(true); 2],
+                "{state:?}"
+            );
+        }
+        assert_eq!(is_waited_for(&waited_for(Ok, Waiting, None)), [Some(false); 2]);
+    }
+
+    #[test]
+    fn a_spare_is_waited_for_where_a_member_is_missing_and_it_has_no_other_use() {
+        assert_eq!(is_waited_for(&waited_for(Missing, Waiting, None)), [Some(true); 2]);
+        let [_, rebuilt] = is_waited_for(&waited_for(Missing, Waiting, Some(1)));
+        assert_eq!(rebuilt, None, "nothing comes to slot 3");
+        let mut paused = waited_for(Ok, Waiting, Some(1));
+        paused.jobs_paused = true;
+        assert_eq!(is_waited_for(&paused), [None; 2]);
     }
 }

@@ -101,6 +101,19 @@ impl Array {
     pub fn refused(&self, kind: JobKind) -> Option<&LastJob> {
         self.last_job(kind).filter(|last| last.result.is_refused() && self.job(kind).is_none())
     }
+
+    /// Whether a spare waits that nobody has another use for.
+    #[must_use]
+    pub fn has_spare(&self) -> bool {
+        let is_spare = |row: &Slot| row.state == SlotState::Waiting && row.replaces.is_none();
+        self.slots.iter().any(is_spare)
+    }
+
+    /// Whether a member is being replaced, or about to be.
+    #[must_use]
+    pub fn has_replacement(&self) -> bool {
+        self.slots.iter().any(|row| row.replaces.is_some())
+    }
 }
 
 /// One thing that is wrong with an array, in words for people.
@@ -147,7 +160,7 @@ impl State {
 pub struct Slot {
     /// Its number; null for a spare, and for a replacement.
     pub slot: Option<u16>,
-    /// Of a replacement: the slot whose member it is to replace.
+    /// Of a replacement, and of a spare that is to be one: the slot whose member it is to replace.
     #[serde(default)]
     pub replaces: Option<u16>,
     /// The member, by the path that it was named by; that of the one that failed, if one did since the array was started; null if

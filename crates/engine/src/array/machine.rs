@@ -374,6 +374,12 @@ impl Array {
         self.roster.replacement_of(slot)
     }
 
+    /// The slot whose member this one is to replace, or is wanted to.
+    #[must_use]
+    pub fn slot_to_replace(&self, member: MemberId) -> Option<Slot> {
+        self.roster.slot_wanted_to_replace(member)
+    }
+
     /// Whether a person may have a member replaced.
     ///
     /// # Errors

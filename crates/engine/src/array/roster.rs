@@ -164,6 +164,12 @@ impl Roster {
         self.replacements.get(&slot).map(|one| one.id).or(wished)
     }
 
+    /// The slot of which `member` is the replacement, or is wanted to be.
+    pub(super) fn slot_wanted_to_replace(&self, member: MemberId) -> Option<Slot> {
+        let wish = self.wanted.get(&member).filter(|wish| wish.replaces);
+        self.slot_to_replace(member).or(wish.map(|wish| wish.slot))
+    }
+
     /// The slot of which `member` is the replacement.
     pub(super) fn slot_to_replace(&self, member: MemberId) -> Option<Slot> {
         let mut ones = self.replacements.iter();

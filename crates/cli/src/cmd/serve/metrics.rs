@@ -148,7 +148,7 @@ impl ArrayMetrics {
             if members.iter().any(|other| other.name == name) {
                 continue;
             }
-            let (slot, state) = match is_in || waiting.contains(&member.id) {
+            let (slot, state) = match is_in || waiting.iter().any(|(id, _)| *id == member.id) {
                 true => (None, MemberState::Spare),
                 false => (failed.get(&name).copied().flatten(), MemberState::Failed),
             };

@@ -103,7 +103,7 @@ fn of_slot(array: &Array, slot: &Slot, word: &str, manner: Manner) -> Option<Adv
 
 /// What is so of slots without a member. Where no spare waits, what to do is said by the caller.
 fn empty(array: &Array, problem: String, word: &str, what: &str, command: String) -> Advice {
-    let has_spare = array.slots.iter().any(|slot| slot.state == SlotState::Waiting);
+    let has_spare = array.has_spare();
     let others = from_others(array);
     if !has_spare || array.state == State::Failed {
         return Advice { problem, now: others, what: what.into(), command: Some(command) };

@@ -1,13 +1,12 @@
 //! An array at work, for tests.
 
-use std::collections::BTreeMap;
-
 use braid_control::model::{
     Array, Clients, ElevatorRow, Elevators, Found, Job, JobKind, JobPace, JobState, MemberRates,
-    PacePhase, Rates, Role, Server, Settings, SliceRow, Slot, SlotState, State, VERSION,
+    PacePhase, Rates, Role, Settings, SliceRow, Slot, SlotState, VERSION,
 };
 
 use super::asker::Seen;
+use crate::cmd::status::sample::tank;
 use crate::cmd::status::words::Manner;
 use crate::running::Running;
 
@@ -99,20 +98,6 @@ fn array() -> Array {
     let clients =
         Clients { connections: 3, payload_bytes: 1 << 20, requests: 1000, ..Clients::default() };
     Array {
-        version: VERSION,
-        name: "tank".into(),
-        uuid: "a1:b2:c3:d4".into(),
-        level: "raid6".into(),
-        layout: Some("left-symmetric".into()),
-        metadata: "1.2".into(),
-        chunk_bytes: Some(512 << 10),
-        size_bytes: 4 << 30,
-        state: State::Degraded,
-        read_only: false,
-        dirty: false,
-        can_lose: 1,
-        parity_in_doubt: false,
-        copies_in_doubt: false,
         slots: vec![
             slot(Some(0), Some("/dev/sdb"), Ok),
             slot(Some(1), Some("/dev/sdc"), Slow),
@@ -120,11 +105,7 @@ fn array() -> Array {
             slot(Some(3), None, Missing),
             slot(None, Some("/dev/sdf"), Waiting),
         ],
-        replaced: Vec::new(),
         jobs: jobs(),
-        last_jobs: Vec::new(),
-        next_check: None,
-        jobs_paused: false,
         pace: Some(JobPace {
             phase: PacePhase::Shared,
             allowance_bytes: 8 << 20,
@@ -132,25 +113,13 @@ fn array() -> Array {
             alone_p99_ns: Some(1_230_000),
             target_p99_ns: Some(2_460_000),
         }),
-        advice: Vec::new(),
-        failure: None,
-        lost: None,
-        uris: vec!["nbd+unix:///tank?socket=/run/braid/tank.sock".into()],
         settings: Settings::from([
             ("cache".to_owned(), "writeback".into()),
             ("dirty-limit".to_owned(), (64 << 20).into()),
         ]),
         dirty_bytes: 32 << 20,
         clients,
-        sat_out_ms: 0,
-        counters: BTreeMap::new(),
-        server: Server {
-            pid: 7,
-            version: "0".into(),
-            control: "/run/braid/tank.control".into(),
-            since: "2026-11-22T14:00:00Z".into(),
-            stopping: false,
-        },
+        ..tank(&[Ok, Slow, Ok, Missing])
     }
 }
 

@@ -208,9 +208,9 @@ impl Facts {
             })
         });
         slots.extend(replacements);
-        let spares = volume.waiting().into_iter().map(|id| Slot {
+        let spares = volume.waiting().into_iter().map(|(id, replaces)| Slot {
             slot: None,
-            replaces: None,
+            replaces: replaces.map(|slot| slot.0),
             member: path(id),
             role: Role::Spare,
             state: SlotState::Waiting,
