@@ -35,6 +35,7 @@ fuzz_target!(|input: &[u8]| {
             resync_offset: u64::MAX,
             roles: updated.state.roles.clone().into(),
             recovery_offset: updated.device.recovery_offset_sectors,
+            is_replacement: false,
             role_of_this: if updated.version.is_v1() { updated.state.role } else { Role::Spare },
         });
         assert_eq!(reread(&updated, device_bytes), updated);
