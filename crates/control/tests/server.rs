@@ -73,6 +73,7 @@ impl Served for Fake {
             state: SlotState::Ok,
             since: None,
             cause: None,
+            bad_sectors: 0,
         };
         Ok(Array {
             version: VERSION,
@@ -197,6 +198,7 @@ impl Served for Fake {
                 seconds_left: None,
                 differing_sectors: 0,
                 written_sectors: 1,
+                unmade_sectors: 0,
                 found: Found::default(),
             }],
             last_jobs: Vec::new(),

@@ -1,11 +1,14 @@
 //! Ranges of a member that md's bad-block log says cannot be trusted.
 //!
 //! A read that touches one goes to the other members, as if this member were missing there. Writes
-//! still go to the member, so that the range holds the right bytes whatever md decides about it
-//! later; the log itself is left as md wrote it.
+//! still go to the member; what has been written is good again, and comes out of the log
+//! ([`crate::array`], `bad_logs`).
 
 use braid_geometry::MemberSector;
 use braid_hooks::{Bug, planted, spoiled};
+
+/// Sectors that a record of md's log can name.
+const RECORD_SECTORS_MAX: u64 = 512;
 
 /// One bad range of a member's data area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +54,45 @@ impl BadBlocks {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
+    }
+
+    /// Sectors that are bad, in all.
+    #[must_use]
+    pub fn sectors(&self) -> u64 {
+        self.ranges.iter().map(|range| range.sectors).sum()
+    }
+
+    /// Records that they take in md's log: one for each run of 512 sectors at most.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        self.ranges.iter().map(|range| range.sectors.div_ceil(RECORD_SECTORS_MAX)).sum()
+    }
+
+    /// These, and those of the other.
+    #[must_use]
+    pub fn union(&self, other: &Self) -> Self {
+        Self::new([self.ranges.as_slice(), &other.ranges].concat())
+    }
+
+    /// These without a range.
+    #[must_use]
+    pub fn without(&self, hole: BadRange) -> Self {
+        let end_of = |range: &BadRange| range.start.0.saturating_add(range.sectors);
+        let rest = |range: &BadRange| {
+            let (start, end) = (range.start.0, end_of(range));
+            let before = (start, end.min(hole.start.0));
+            let behind = (start.max(end_of(&hole)), end);
+            [before, behind].into_iter().filter(|(start, end)| start < end).collect::<Vec<_>>()
+        };
+        let left = self.ranges.iter().flat_map(rest);
+        let range = |(start, end)| BadRange { start: MemberSector(start), sectors: end - start };
+        Self { ranges: left.map(range).collect() }
+    }
+
+    /// Whether all of the `sectors` sectors from `start` on are bad.
+    #[must_use]
+    pub fn contains(&self, start: MemberSector, sectors: u64) -> bool {
+        self.touches(start, 1) && self.alike(start, sectors) == sectors
     }
 
     /// Whether any of the `sectors` sectors from `start` on is bad.
@@ -103,6 +145,26 @@ mod tests {
             assert_eq!(bad.touches(MemberSector(start), sectors), expected, "{start}+{sectors}");
         }
         assert!(!BadBlocks::default().touches(MemberSector(0), u64::from(u32::MAX)));
+    }
+
+    #[test]
+    fn what_was_written_is_taken_out_and_the_rest_stays() {
+        let bad = BadBlocks::new(vec![range(10, 10), range(30, 600)]);
+        assert_eq!((bad.sectors(), bad.records()), (610, 3));
+        let ranges = |bad: &BadBlocks| -> Vec<(u64, u64)> {
+            bad.ranges().iter().map(|range| (range.start.0, range.sectors)).collect()
+        };
+        assert_eq!(ranges(&bad.without(range(12, 3))), [(10, 2), (15, 5), (30, 600)]);
+        assert_eq!(ranges(&bad.without(range(0, 35))), [(35, 595)]);
+        assert_eq!(ranges(&bad.without(range(20, 10))), [(10, 10), (30, 600)]);
+        assert!(bad.without(range(0, 1000)).is_empty());
+        let both = bad.without(range(12, 3)).union(&BadBlocks::new(vec![range(11, 4)]));
+        assert_eq!(both, bad);
+        for (start, sectors, expected) in
+            [(10, 10, true), (9, 2, false), (19, 2, false), (40, 1, true)]
+        {
+            assert_eq!(bad.contains(MemberSector(start), sectors), expected, "{start}+{sectors}");
+        }
     }
 
     #[test]

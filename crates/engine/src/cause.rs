@@ -52,6 +52,8 @@ pub enum Asked {
     Flush,
     /// To write its superblock.
     Superblock,
+    /// To write its bad-block log, and what was written before.
+    BadBlocks,
     /// Whether it is still there.
     Look,
     /// Nothing: a person has spoken.
@@ -60,12 +62,13 @@ pub enum Asked {
 
 impl Asked {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Read,
         Self::Write,
         Self::Zero,
         Self::Flush,
         Self::Superblock,
+        Self::BadBlocks,
         Self::Look,
         Self::Nothing,
     ];
@@ -79,6 +82,7 @@ impl Asked {
             Self::Zero => "zero",
             Self::Flush => "flush",
             Self::Superblock => "superblock-write",
+            Self::BadBlocks => "bad-block-log-write",
             Self::Look => "look",
             Self::Nothing => "nothing",
         }

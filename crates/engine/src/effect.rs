@@ -164,6 +164,15 @@ pub enum Report {
         /// Which.
         member: MemberId,
     },
+    /// A range of a member has been written, of which the view says that some is not to be believed.
+    BadBlocksWritten {
+        /// Which.
+        member: MemberId,
+        /// First sector that was written.
+        start: MemberSector,
+        /// How many.
+        sectors: u32,
+    },
     /// Answer to [`crate::Shard::handle_write_back`]: what had been answered then is on the members.
     WrittenBack {
         /// The round that was asked for.

@@ -22,7 +22,9 @@ use braid_geometry::{Family, MemberSector, SECTOR_BYTES, Slot};
 use braid_hooks::{Bug, spoiled};
 use braid_ondisk::{Superblock, SuperblockUpdate, Timestamp};
 
-use crate::array::{ArraySetup, MemberSetup, ReplacementSetup, UpdateTimes, level_with, next_wave};
+use crate::array::{
+    ArraySetup, MemberSetup, ReplacementSetup, SpareSetup, UpdateTimes, level_with, next_wave,
+};
 use crate::ids::MemberId;
 use crate::request::Regions;
 use crate::{BadBlocks, BadRange, CacheConfig};
@@ -43,6 +45,9 @@ pub struct Manner {
     /// Milliseconds without a write after which the superblocks turn clean.
     pub clean_delay_ms: u64,
 }
+
+/// Records of eight bytes in a sector of a bad-block log.
+const RECORDS_PER_SECTOR: u32 = 64;
 
 /// A member that takes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +108,7 @@ pub fn opening<'a>(
         members.push(Joined { index, recovered_sectors });
         numbers.push(number);
         tears |= can_tear(superblock);
-        Ok((id, number))
+        Ok(Name { id, number, bad_block_records: bad_block_records(superblock) })
     };
     let mut slots = Vec::new();
     for occupant in &assembled.slots {
@@ -122,8 +127,14 @@ pub fn opening<'a>(
         member.recovered_sectors = held;
         replacements.push(ReplacementSetup { slot: *slot, member });
     }
+    let spare = |name: Name| SpareSetup {
+        id: name.id,
+        device_number: name.number,
+        bad_block_records: name.bad_block_records,
+        tears: false,
+    };
     let spares: Result<_, _> =
-        assembled.spares.iter().map(|index| join(*index, u64::MAX)).collect();
+        assembled.spares.iter().map(|index| join(*index, u64::MAX).map(spare)).collect();
     let setup = ArraySetup {
         geometry: assembled.geometry.clone(),
         slots,
@@ -151,13 +162,31 @@ fn replacement_held(assembled: &AssembledArray, replacement: &Occupant) -> u64 {
     if is_dirty { 0 } else { replacement.recovered_until }
 }
 
-fn member_setup(occupant: &Occupant, (id, device_number): (MemberId, u16)) -> MemberSetup {
+/// A member's name and number in an array that is opened, and the room in its log.
+struct Name {
+    id: MemberId,
+    number: u16,
+    bad_block_records: u32,
+}
+
+/// Records that a member's bad-block log has room for; 0 without one. One in units of more than a sector is left as it is: what
+/// cannot be made is named sector by sector.
+#[must_use]
+pub fn bad_block_records(superblock: &Superblock) -> u32 {
+    let log = superblock.device.bad_block_log.filter(|log| log.shift == 0);
+    let log = log.filter(|_| superblock.bad_block_log_offset_bytes().is_some());
+    log.map_or(0, |log| u32::from(log.size_sectors) * RECORDS_PER_SECTOR)
+}
+
+fn member_setup(occupant: &Occupant, name: Name) -> MemberSetup {
+    let Name { id, number: device_number, bad_block_records } = name;
     let bad = occupant.bad_sectors.iter().map(|range| BadRange {
         start: MemberSector(range.start),
         sectors: range.end - range.start,
     });
     let bad_blocks = BadBlocks::new(bad.collect());
-    MemberSetup { id, device_number, recovered_sectors: occupant.recovered_until, bad_blocks }
+    let recovered_sectors = occupant.recovered_until;
+    MemberSetup { id, device_number, recovered_sectors, bad_blocks, bad_block_records }
 }
 
 /// The count that the first update counts one up from.

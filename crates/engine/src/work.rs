@@ -24,11 +24,12 @@ pub struct Work {
     pub class: Class,
     /// What to do.
     pub task: Task,
-    /// The first sector. On levels with parity it is where the band begins in the data area of each member: a multiple of
-    /// [`crate::Shard::block_sectors`]. On levels with copies it is one of the array.
+    /// The first sector. On levels with parity it is one of the data area of each member: where a band begins, a multiple of
+    /// [`crate::Shard::block_sectors`], or inside of one for a task that fills members. On levels with copies it is one of
+    /// the array.
     pub start: u64,
-    /// How many: [`crate::Shard::block_sectors`] on levels with parity; on levels with copies as many, or fewer, all of one
-    /// region.
+    /// How many: [`crate::Shard::block_sectors`] on levels with parity, or up to the band's end for a task that fills members; on
+    /// levels with copies as many, or fewer, all of one region.
     pub sectors: u32,
 }
 
@@ -89,6 +90,14 @@ pub enum Outcome {
     Done {
         /// Sectors that were written, over all members.
         written: u32,
+    },
+    /// Of a task that fills members: some of it could not be made, and the bad-block logs of all that lack it name that
+    /// already, as the shard's view says. The rest has been written.
+    GivenUp {
+        /// Sectors that were written, over all members.
+        written: u32,
+        /// Sectors that were not, over all members.
+        unmade: u32,
     },
     /// Some of it could not be read, or has no member, and so nothing was made of it.
     Unreadable,

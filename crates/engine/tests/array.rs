@@ -2,7 +2,7 @@
 
 use braid_engine::array::{
     Array, ArrayEffect, ArraySetup, Gate, MemberId, MemberSetup, MetadataArea, MetadataRecord,
-    Notice, SuperblockState,
+    Notice, SpareSetup, SuperblockState,
 };
 use braid_engine::cause::{self, Answer, Cause};
 use braid_engine::effect::Report;
@@ -47,6 +47,7 @@ fn setup(level: Level, slots: u16, recovered: impl Fn(u16) -> u64) -> ArraySetup
             device_number: slot,
             recovered_sectors: recovered(slot),
             bad_blocks: BadBlocks::default(),
+            bad_block_records: 0,
         })
     };
     let geometry = Geometry::new(&shape).expect("a plain shape");
@@ -136,6 +137,7 @@ fn asked(array: &mut Array) -> Asked {
             ArrayEffect::WriteMetadata { member, record: MetadataRecord::Superblock(state) } => {
                 asked.superblocks.push((member, state));
             }
+            ArrayEffect::WriteMetadata { record, .. } => panic!("jobs are paused: {record:?}"),
             ArrayEffect::Flush { member } => asked.flushes.push(member),
             ArrayEffect::Publish(view) => asked.views.push((view.epoch, view.gate)),
             ArrayEffect::Notice(Notice::Recorded { .. }) => {}
@@ -173,7 +175,8 @@ fn activate(array: &mut Array) {
 
 /// A whole array with a spare: it counts back when it turns clean, as md does.
 fn array_with_spare(level: Level, slots: u16) -> Array {
-    let spares = vec![(MemberId(slots), slots)];
+    let (id, device_number) = (MemberId(slots), slots);
+    let spares = vec![SpareSetup { id, device_number, bad_block_records: 0, tears: false }];
     Array::new(ArraySetup { spares, ..setup(level, slots, |_| u64::MAX) })
 }
 

@@ -24,7 +24,14 @@ fn view_of(epoch: u64, gate: Gate, slots: [Option<(u16, u64)>; 2]) -> Arc<ArrayV
     };
     let member = |(id, recovered_sectors)| {
         let bad_blocks = Arc::new(BadBlocks::default());
-        MemberView { id: MemberId(id), replacement: None, recovered_sectors, bad_blocks }
+        let replacement_bad_blocks = Arc::default();
+        MemberView {
+            id: MemberId(id),
+            replacement: None,
+            replacement_bad_blocks,
+            recovered_sectors,
+            bad_blocks,
+        }
     };
     Arc::new(ArrayView {
         epoch,

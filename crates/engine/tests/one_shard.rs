@@ -41,6 +41,7 @@ impl Driver {
                 replacement: None,
                 recovered_sectors: u64::MAX,
                 bad_blocks: Arc::new(BadBlocks::default()),
+                replacement_bad_blocks: Arc::default(),
             })
         };
         let view = ArrayView {

@@ -31,6 +31,7 @@ impl Told {
             device_number: slot,
             recovered_sectors: u64::MAX,
             bad_blocks: BadBlocks::default(),
+            bad_block_records: 0,
         };
         let geometry = Geometry::new(&shape).expect("a plain shape");
         let mut array = Array::new(ArraySetup {

@@ -243,6 +243,18 @@ named! {
         BadBlocksIgnored = "bad-blocks-ignored",
         /// Bad blocks: the last sector of a logged range is read.
         BadBlocksShort = "bad-blocks-short",
+        /// Bad-block logs: what was written over a bad block is read before the log says that it is good.
+        BadBlockClearedEarly = "bad-block-cleared-early",
+        /// Bad-block logs: superblocks say that a log names nothing.
+        BadBlocksUntold = "bad-blocks-untold",
+        /// Bad-block logs: what cannot be made is not noted down, and counts as made.
+        UnmadeForgotten = "unmade-forgotten",
+        /// Bad-block logs: a job goes on before a log names what it could not make.
+        LogsUnawaited = "logs-unawaited",
+        /// Bad-block logs: what could not be made stays bad, though clients have written it.
+        BadBlockStays = "bad-block-stays",
+        /// Bad-block logs: of a member that was further than the others, what it holds is given up as well.
+        HeldIsGivenUp = "held-is-given-up",
         /// Array: a shard that confirms an older view counts as having closed the gate (I5).
         EpochIgnored = "epoch-ignored",
         /// Array: a superblock that could not be written counts as written.
@@ -593,6 +605,14 @@ named! {
         CheckBegins = "check-begins",
         /// Array: a job has done all, and that is saved.
         JobCompleted = "job-completed",
+        /// A job asks by blocks for what could not be made as a whole.
+        JobAsksByBlocks = "job-asks-by-blocks",
+        /// A bad-block log is to name what nobody can make.
+        BadBlockMarked = "bad-block-marked",
+        /// A bad-block log is to name a range no more: it has been written.
+        BadBlockCleared = "bad-block-cleared",
+        /// There is no room in a bad-block log, or no log.
+        BadBlockLogFull = "bad-block-log-full",
         /// Array: a job could not be finished.
         JobRefused = "job-refused",
         /// Array: a job ends before it is over, to go on another time.
@@ -637,6 +657,8 @@ named! {
         CheckSolves = "check-solves",
         /// Array: a repair begins.
         RepairBegins = "repair-begins",
+        /// Background work leaves out what cannot be made and is noted as bad.
+        WorkGivenUp = "work-given-up",
         /// Background work: a column cannot be read.
         WorkRefused = "work-refused",
         /// Stripe: the same while the stripe of its band is stuck in a write.

@@ -53,6 +53,7 @@ impl Engine {
             replacement: None,
             recovered_sectors: u64::MAX,
             bad_blocks: Arc::new(BadBlocks::default()),
+            replacement_bad_blocks: Arc::default(),
         };
         let view = ArrayView {
             epoch: 1,

@@ -21,6 +21,7 @@ impl fmt::Display for CauseWords<'_> {
             Asked::Zero => "zeroing",
             Asked::Flush => "flush",
             Asked::Superblock => "superblock write",
+            Asked::BadBlocks => "bad-block log write",
             Asked::Nothing => return formatter.write_str("a person said so"),
             Asked::Look => return formatter.write_str("it is not there any more under its name"),
         };

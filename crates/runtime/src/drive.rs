@@ -19,9 +19,7 @@ use std::collections::VecDeque;
 use std::iter;
 
 use braid_dispatch::{Carry, Combiner};
-use braid_engine::array::{
-    Array, ArrayEffect, ArrayView, MemberId, MetadataArea, MetadataRecord, Notice,
-};
+use braid_engine::array::{Array, ArrayEffect, ArrayView, MemberId, MetadataRecord, Notice};
 use braid_engine::cause::{Asked, Cause};
 use braid_engine::computation;
 use braid_engine::effect::{FaultKind, MemberFault, MemberIoDone};
@@ -32,6 +30,7 @@ use smallvec::SmallVec;
 
 use crate::core::{AbortOnPanic, Core};
 use crate::events::{ArrayEvent, Machine, MemberChange, ShardEvent};
+use crate::executor::fault;
 use crate::executor::submitter::{Heard, Submitter, follows, request};
 use crate::log;
 use crate::members::operation::Operation;
@@ -274,8 +273,8 @@ impl Core {
                 ArrayEvent::SitOut(settings) => array.handle_sit_out(now, settings),
                 ArrayEvent::Member(change, answer) => {
                     let changed = match change {
-                        MemberChange::Add(member, number, wanted, tears) => {
-                            array.handle_member_added(now, (member, number), wanted, tears)
+                        MemberChange::Add(newcomer, wanted) => {
+                            array.handle_member_added(now, newcomer, wanted)
                         }
                         MemberChange::Fail(member) => array.handle_fail_request(now, member),
                         MemberChange::Remove(member) => array.handle_remove_request(now, member),
@@ -317,22 +316,30 @@ impl Core {
                     self.to_every_shard(&mut effects.machines, || ShardEvent::ActivityQuery);
                 }
                 ArrayEffect::WriteMetadata { member, record } => {
-                    let MetadataRecord::Superblock(state) = record;
-                    let time = self.updates.begins(&state);
+                    let area = record.area();
+                    let time = match &record {
+                        MetadataRecord::Superblock(state) => Some(self.updates.begins(state)),
+                        MetadataRecord::BadBlocks(_) => None,
+                    };
                     match self.members.load().get(member) {
                         Some(handle) => {
-                            log::superblock(handle, &state);
-                            let write = handle.next_superblock(&state, time);
+                            let write = match (&record, time) {
+                                (MetadataRecord::Superblock(state), Some(time)) => {
+                                    log::superblock(handle, state);
+                                    handle.next_superblock(state, time)
+                                }
+                                (MetadataRecord::BadBlocks(bad), _) => {
+                                    log::bad_blocks(handle, bad);
+                                    handle.next_bad_blocks(bad)
+                                }
+                                (MetadataRecord::Superblock(_), None) => unreachable!("seen above"),
+                            };
                             effects.operations.push((member, write));
                         }
                         None => {
-                            let cause =
-                                Cause { asked: Asked::Superblock, ..Cause::vanished(member) };
-                            self.array.push(ArrayEvent::MetadataWritten(
-                                member,
-                                MetadataArea::Superblock,
-                                Err(cause),
-                            ));
+                            let asked = fault::asked_of(area);
+                            let cause = Cause { asked, ..Cause::vanished(member) };
+                            self.array.push(ArrayEvent::MetadataWritten(member, area, Err(cause)));
                         }
                     }
                 }
@@ -386,7 +393,7 @@ impl Core {
             self.array.push(match operation {
                 Operation::Flush => ArrayEvent::Flushed(id, cause(Asked::Flush)),
                 Operation::Metadata { area, .. } => {
-                    ArrayEvent::MetadataWritten(id, area, cause(Asked::Superblock))
+                    ArrayEvent::MetadataWritten(id, area, cause(fault::asked_of(area)))
                 }
                 _ => unreachable!("the array asks for nothing else"),
             });

@@ -5,7 +5,9 @@
 
 use braid_engine::SitOut;
 use braid_engine::Tuning;
-use braid_engine::array::{ArrayView, JobRequest, MemberId, MemberRefusal, MetadataArea, Wish};
+use braid_engine::array::{
+    ArrayView, JobRequest, MemberId, MemberRefusal, MetadataArea, SpareSetup, Wish,
+};
 use braid_engine::cause::Cause;
 use braid_engine::computation::Computation;
 use braid_engine::effect::{MemberIoDone, Report, SlowMembers};
@@ -48,8 +50,8 @@ pub(crate) enum ArrayEvent {
 /// What a person wants of the members.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MemberChange {
-    /// One comes: its name, its number in the role table, the slot that it is to have, and whether its superblock tears.
-    Add(MemberId, u16, Option<Wish>, bool),
+    /// One comes, and is to have this slot.
+    Add(SpareSetup, Option<Wish>),
     /// One fails.
     Fail(MemberId),
     /// One goes.

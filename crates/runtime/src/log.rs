@@ -14,11 +14,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use braid_engine::Instant;
 use braid_engine::array::{MemberId, Notice, SuperblockState};
 use braid_engine::cause::Cause;
 use braid_engine::request::{ByteOperation, ByteRequest, Fault, Operation, Request};
 use braid_engine::work::Found;
+use braid_engine::{BadBlocks, Instant};
 use braid_geometry::SECTOR_BYTES;
 use tracing::{debug, error, field, info, trace, warn};
 
@@ -70,6 +70,17 @@ pub(crate) fn superblock(member: &MemberHandle, state: &SuperblockState) {
         events = state.events,
         resync_offset = state.resync_offset,
         "superblock write"
+    );
+}
+
+/// A member's bad-block log is about to be written.
+pub(crate) fn bad_blocks(member: &MemberHandle, bad: &BadBlocks) {
+    debug!(
+        target: MEMBER,
+        member = %member.path().display(),
+        slot = member.slot(),
+        sectors = bad.sectors(),
+        "bad-block log write"
     );
 }
 

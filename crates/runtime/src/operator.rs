@@ -7,8 +7,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use braid_engine::array::{Array, MemberId, MemberRefusal, Wish};
-use braid_engine::open::can_tear;
+use braid_engine::array::{Array, MemberId, MemberRefusal, SpareSetup, Wish};
+use braid_engine::open::{bad_block_records, can_tear};
 use braid_geometry::Slot;
 use braid_member::{IdentityKey, Member};
 use braid_ondisk::{JoinError, Superblock};
@@ -83,13 +83,15 @@ impl Volume {
         let core = self.core();
         let _one = core.membership.lock().expect("changing members does not panic");
         let (superblock, number) = self.joining(device.size_bytes(), uuid)?;
+        let bad_block_records = bad_block_records(&superblock);
         let tears = can_tear(&superblock);
         let id = core.members.load().next_id();
         core.register_member(id, (device, superblock), Place { slot: None })
             .map_err(AddError::Thread)?;
         core.schedule_again();
         named(id);
-        let change = MemberChange::Add(id, number, wanted, tears);
+        let newcomer = SpareSetup { id, device_number: number, bad_block_records, tears };
+        let change = MemberChange::Add(newcomer, wanted);
         core.change_members(change).inspect_err(|_| core.close_member(id))?;
         Ok(id)
     }

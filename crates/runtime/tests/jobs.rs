@@ -11,11 +11,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use braid_geometry::{Level, Slot};
+use braid_member::layer::{Fault, Operation};
 use braid_member::{Member, MemoryMember};
 use braid_ondisk::SuperblockUpdate;
 use braid_runtime::{
-    AddError, GovernorSettings, JobEnd, JobKind, JobRequest, MemberRefusal, Notice, Options, Phase,
-    RemoveError, Volume, VolumeOperation,
+    AddError, GovernorSettings, JobEnd, JobKind, JobRequest, MemberRefusal, Notice, Options,
+    Payload, Phase, RemoveError, Volume, VolumeOperation,
 };
 use client::{read, write};
 use kit::Array;
@@ -81,6 +82,61 @@ fn a_spare_takes_over_while_clients_write() {
         let (_, assembly) = array.assemble();
         let assembled = assembly.array.expect("an array");
         assert!(!assembled.dirty && assembled.degraded == 0, "{level}");
+    }
+}
+
+/// One sector of another member that could not be read ended a rebuild, and the array stayed degraded for ever.
+#[test]
+fn a_sector_that_nobody_holds_costs_its_block_and_not_the_rebuild() {
+    for (level, slots, chunk) in
+        [(Level::Raid1, 2, 0), (Level::Raid5, 4, 128), (Level::Raid10, 4, 128)]
+    {
+        let array = Array::with_spares(level, (slots, 1), chunk);
+        let (volume, heard) = open(&array);
+        let everything = usize::try_from(volume.size_bytes()).expect("small");
+        write(&volume, 0, &pattern(everything, 1), false);
+        volume.call(VolumeOperation::Flush).result.expect("all flush");
+        let (probed, _) = array.assemble();
+        let data_offset = probed[0].probe.newest().expect("a member").device.data_offset_sectors;
+        let first = (data_offset + 1000) * 512;
+        array.faults[0].insert(Fault::on(Operation::Read, first..first + 512));
+        array.faults[1].kill();
+        write(&volume, 0, &pattern(4096, 1), false);
+        assert_eq!(end_of(&heard, JobKind::Recovery).0, JobEnd::Completed, "{level}");
+        let bad = || volume.view().member(Slot(1)).expect("it is in").bad_blocks.sectors();
+        assert!((1..=8).contains(&bad()), "{level}: it costs its block, at most: {}", bad());
+        // The log on the device, as md would read it.
+        let named = || array.assemble().0[usize::from(slots)].bad_blocks.clone().expect("a log");
+        let is_named = |sector: u64| {
+            named().iter().any(|one| {
+                (one.start_sector..one.start_sector + one.length_sectors).contains(&sector)
+            })
+        };
+        assert!(is_named(data_offset + 1000), "{level}: {:?}", named());
+        let wanted = pattern(everything, 1);
+        let errors = wanted.chunks_exact(512).enumerate().filter(|(sector, wanted)| {
+            let payload = Payload::from(vec![0xdb; 512]);
+            let outcome =
+                volume.call(VolumeOperation::Read { offset: *sector as u64 * 512, payload });
+            let bytes = outcome.payload.expect("a read gives its payload back").to_vec();
+            assert!(outcome.result.is_err() || bytes == *wanted, "{level}: sector {sector}");
+            outcome.result.is_err()
+        });
+        let errors = errors.count();
+        assert!((1..=24).contains(&errors), "{level}: {errors} sectors");
+        // The device has found another place for its sector, and clients write all of it again.
+        array.faults[0].clear();
+        write(&volume, 0, &pattern(everything, 2), false);
+        volume.call(VolumeOperation::Flush).result.expect("all flush");
+        let began = Instant::now();
+        while bad() > 0 {
+            assert!(began.elapsed() < Duration::from_secs(20), "{level}: it stays bad");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(named().is_empty(), "{level}: {:?}", named());
+        array.faults[0].kill();
+        assert!(read(&volume, 0, everything) == pattern(everything, 2), "{level}");
+        volume.stop();
     }
 }
 

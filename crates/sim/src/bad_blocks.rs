@@ -16,15 +16,16 @@
 //! # Invariants
 //! - No read covers a logged sector [check: a_read_of_a_logged_sector_is_noticed].
 //! - Poison reaches no other sector [check: poison_that_spreads_is_noticed].
-//! - The engine changes neither a log nor what superblocks say of it
-//!   [check: a_log_that_is_changed_is_noticed].
+//! - The engine takes nothing out of a log that was not written, and changes neither a log nor what superblocks say of it
+//!   otherwise [check: a_log_that_is_changed_is_noticed].
 
 mod world;
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use braid_geometry::{Geometry, Slot};
+use braid_engine::BadBlocks;
+use braid_geometry::{Geometry, MemberSector, Slot};
 use braid_ondisk::{BadBlockLog, BadBlockLogPlace, BadRange, Features, Superblock};
 
 use crate::content::{SECTOR, bytes};
@@ -47,6 +48,10 @@ struct Log {
     /// What must be on the disk.
     bytes: Vec<u8>,
     is_damaged: bool,
+    /// What may be on the disk in its place: a write of it has failed, or was cut short.
+    other: Option<Vec<Range<u64>>>,
+    /// The engine has written it: superblocks may say so a little later.
+    is_rewritten: bool,
 }
 
 /// All logs of a world that have something in them, or had.
@@ -70,7 +75,16 @@ impl Log {
         let own = (superblock.offset_bytes() / SECTOR as u64) as i64;
         let start = (own + i64::from(place.offset_sectors)) as u64;
         let data_offset = superblock.device.data_offset_sectors;
-        let mut log = Self { disk, start, place, ranges, bytes: Vec::new(), is_damaged: false };
+        let mut log = Self {
+            disk,
+            start,
+            place,
+            ranges,
+            bytes: Vec::new(),
+            is_damaged: false,
+            other: None,
+            is_rewritten: false,
+        };
         log.bytes = log.to_bytes(data_offset);
         log
     }
@@ -188,9 +202,11 @@ impl BadLogs {
         })
     }
 
-    /// Whether a sector is logged and was not written since.
+    /// Whether a sector is logged and was not written since. What the engine itself has named holds what it held before.
     pub(crate) fn is_poison(&self, disk: usize, sector: u64, data: &[u8]) -> bool {
-        data == POISON && self.names(disk, &(sector..sector + 1))
+        let is_rewritten = |log: &Log| log.disk == disk && log.is_rewritten;
+        let may_be_any = data == POISON || self.logs.iter().any(is_rewritten);
+        may_be_any && self.names(disk, &(sector..sector + 1))
     }
 
     /// The array is being made whole: this disk's log is written anew.
@@ -207,7 +223,74 @@ impl BadLogs {
         let data_offset = superblock.device.data_offset_sectors;
         superblock.set_bad_blocks(!log.ranges.is_empty());
         (log.bytes, log.is_damaged) = (log.to_bytes(data_offset), false);
+        (log.other, log.is_rewritten) = (None, false);
         log.write(disk, data_offset);
+    }
+
+    /// The engine has a log say this, or tries to. What it does not name any more has been written.
+    fn rewrite(
+        &mut self,
+        (disk, on_disk): (usize, &Disk),
+        superblock: &Superblock,
+        says: &BadBlocks,
+    ) {
+        let ranges = says.ranges().iter();
+        let ranges = ranges.map(|one| one.start.0..one.start.0 + one.sectors).collect();
+        let data_offset = superblock.device.data_offset_sectors;
+        let log = match self.logs.iter_mut().find(|log| log.disk == disk) {
+            Some(log) => log,
+            None => {
+                self.logs.push(Log::of(disk, superblock, Vec::new()));
+                self.logs.last_mut().expect("just pushed")
+            }
+        };
+        let is_named = |sector: u64| says.touches(MemberSector(sector), 1);
+        for sector in log.ranges.iter().cloned().flatten().filter(|sector| !is_named(*sector)) {
+            let data = &on_disk.seen[bytes(data_offset + sector, 1)];
+            assert!(data != POISON, "disk {disk} is to be believed where nobody has written it");
+        }
+        (log.other, log.is_rewritten) = (Some(ranges), true);
+    }
+
+    /// It does.
+    fn rewritten(&mut self, disk: usize, data_offset: u64, geometry: &Geometry) {
+        let log =
+            self.logs.iter_mut().find(|log| log.disk == disk).expect("it was to be rewritten");
+        log.ranges = log.other.take().expect("it was to be rewritten");
+        log.bytes = log.to_bytes(data_offset);
+        self.gather(geometry);
+    }
+
+    /// The array is to be started: what was written to a log, and may be there or not, is there or not.
+    fn look(&mut self, disks: &[Disk], geometry: &Geometry) {
+        for log in self.logs.iter_mut().filter(|log| log.is_rewritten) {
+            let probed = open::probe_disk(&disks[log.disk], log.disk);
+            let Some(superblock) = probed.probe.newest() else { continue };
+            let is_told = superblock.state.features.contains(Features::BAD_BLOCKS);
+            let data_offset = superblock.device.data_offset_sectors;
+            let on_disk = bytes(log.start, u64::from(log.place.size_sectors));
+            let on_disk = disks[log.disk].seen[on_disk].to_vec();
+            if let Some(other) = log.other.take() {
+                let before = std::mem::replace(&mut log.ranges, other);
+                if log.to_bytes(data_offset)[..SECTOR] != on_disk[..SECTOR] {
+                    log.ranges = before;
+                }
+            }
+            log.bytes = log.to_bytes(data_offset);
+            let is_kept = !is_told || log.bytes[..SECTOR] == on_disk[..SECTOR];
+            assert!(is_kept, "the bad-block log of disk {} is not what was written", log.disk);
+            if !is_told {
+                log.ranges.clear();
+            }
+            log.bytes = on_disk;
+        }
+        self.gather(geometry);
+    }
+
+    /// A disk is another one now.
+    pub(crate) fn forget(&mut self, disk: usize, geometry: &Geometry) {
+        self.logs.retain(|log| log.disk != disk);
+        self.gather(geometry);
     }
 
     /// The log that is on a disk is the one that was made, and its superblock says so.
@@ -218,6 +301,9 @@ impl BadLogs {
             assert!(on_disk == log.bytes, "the bad-block log of disk {} was changed", log.disk);
             let probed = open::probe_disk(&disks[log.disk], log.disk);
             let Some(superblock) = probed.probe.newest() else { continue };
+            if log.is_rewritten {
+                continue;
+            }
             let has_feature = superblock.state.features.contains(Features::BAD_BLOCKS);
             let is_told = has_feature != log.ranges.is_empty()
                 && superblock.device.bad_block_log == Some(log.place);

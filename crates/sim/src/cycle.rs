@@ -329,6 +329,7 @@ impl World {
                 let (disk, superblock) = (side.disk, side.superblock.clone());
                 self.tear_superblock(disk, &superblock, Purpose::Disks);
             }
+            Event::BadBlocks { member, says } => self.tear_bad_blocks(member, &says),
             Event::Flush { member } => {
                 let disk = self.disk_index(member);
                 if !self.disks[disk].ills.flushes_lie {
@@ -381,6 +382,7 @@ impl World {
             // A copy that could not be read was never compared with what was read instead.
             self.model.unpin();
         }
+        self.look_at_bad_logs();
         self.check_bad_logs();
         self.damage_a_log();
         self.find_torn();

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use braid_assembly::{AssembledArray, Assembly, Options, ProbedMember, assemble};
 use braid_engine::array::{
-    Array, ArrayEffect, ArrayView, Gate, MemberId, SuperblockState, UpdateTimes, update_for,
+    Array, ArrayEffect, ArrayView, Gate, MemberId, SuperblockState, UpdateTimes, apply_to,
 };
 use braid_engine::effect::{Report, SlowMembers};
 use braid_engine::request::Regions;
@@ -53,8 +53,7 @@ impl Member {
         id: MemberId,
         (state, time): (&SuperblockState, Timestamp),
     ) -> (u64, Vec<u8>) {
-        let update = update_for(&self.superblock, id, state, time);
-        self.superblock.apply(&update);
+        apply_to(&mut self.superblock, id, state, time);
         (self.superblock.offset_bytes() / SECTOR as u64, self.superblock.to_bytes())
     }
 }

@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use braid_engine::BadBlocks;
 use braid_engine::array::{MemberId, SuperblockState};
 use braid_engine::cause::Cause;
 use braid_engine::computation::Computation;
@@ -25,6 +26,8 @@ pub(crate) enum Event {
     IoDone { shard: usize, done: MemberIoDone },
     Superblock { member: MemberId, state: Arc<SuperblockState> },
     SuperblockDone { member: MemberId, written: Result<(), Cause> },
+    BadBlocks { member: MemberId, says: Arc<BadBlocks> },
+    BadBlocksDone { member: MemberId, written: Result<(), Cause> },
     Flush { member: MemberId },
     FlushDone { member: MemberId, flushed: Result<(), Cause> },
 }
@@ -39,6 +42,8 @@ impl Event {
             Self::IoDone { .. } => 2,
             Self::Superblock { .. }
             | Self::SuperblockDone { .. }
+            | Self::BadBlocks { .. }
+            | Self::BadBlocksDone { .. }
             | Self::Flush { .. }
             | Self::FlushDone { .. } => 3,
         }
@@ -48,7 +53,9 @@ impl Event {
     pub(crate) fn waits_for(&self) -> Option<MemberId> {
         match self {
             Self::Io(vector) => Some(vector.member),
-            Self::Superblock { member, .. } | Self::Flush { member } => Some(*member),
+            Self::Superblock { member, .. }
+            | Self::BadBlocks { member, .. }
+            | Self::Flush { member } => Some(*member),
             _ => None,
         }
     }

@@ -420,6 +420,16 @@ impl World {
                 self.engine.machines.array.handle_metadata_written(now, (member, area), written);
                 self.drain_array();
             }
+            Event::BadBlocks { member, says } => {
+                let written = self.write_bad_blocks(member, &says);
+                self.engine.pending.push(Event::BadBlocksDone { member, written });
+            }
+            Event::BadBlocksDone { member, written } => {
+                self.note("log-done", [u64::from(member.0), u64::from(written.is_ok()), 0]);
+                let area = MetadataArea::BadBlocks;
+                self.engine.machines.array.handle_metadata_written(now, (member, area), written);
+                self.drain_array();
+            }
             Event::Flush { member } => {
                 let index = self.disk_index(member);
                 let flushed = self.disks[index].flush();
@@ -596,9 +606,11 @@ impl World {
                     }
                 }
                 ArrayEffect::WriteMetadata { member, record } => {
-                    let MetadataRecord::Superblock(state) = record;
                     self.check_is_in(member);
-                    self.engine.pending.push(Event::Superblock { member, state });
+                    self.engine.pending.push(match record {
+                        MetadataRecord::Superblock(state) => Event::Superblock { member, state },
+                        MetadataRecord::BadBlocks(says) => Event::BadBlocks { member, says },
+                    });
                 }
                 ArrayEffect::Flush { member } => {
                     self.check_is_in(member);

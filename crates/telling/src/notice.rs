@@ -254,6 +254,9 @@ fn ended(progress: &JobProgress, end: JobEnd, array: &str) -> Change {
     };
     let found = match (progress.kind, differing) {
         (JobKind::Check, 1..) => format!("; {differing} sectors do not agree with the others"),
+        (JobKind::Recovery | JobKind::Replace, _) if progress.unmade > 0 => {
+            format!("; {} sectors could not be made, and are noted as bad", progress.unmade)
+        }
         (JobKind::Repair, 1..) => {
             format!("; of {located} sectors that are known to be wrong {repaired} are repaired")
         }
@@ -266,6 +269,7 @@ fn ended(progress: &JobProgress, end: JobEnd, array: &str) -> Change {
         ("located", located),
         ("repaired", repaired),
         ("total_sectors", total),
+        ("unmade_sectors", progress.unmade),
         ("written_sectors", written),
     ];
     let message = format!("the {name} of {array} {how}{place}{found}");
@@ -418,6 +422,7 @@ mod tests {
             located: 2,
             repaired: 0,
             ambiguous: 1,
+            unmade: 0,
             paused: false,
         };
         let over = |kind, end| ended(&JobProgress { kind, ..progress }, end, "tank");

@@ -35,6 +35,7 @@ pub(crate) fn notices() -> Vec<Notice> {
         located: 0,
         repaired: 0,
         ambiguous: 0,
+        unmade: 0,
         paused: false,
     };
     let rot = |kind, fate| {

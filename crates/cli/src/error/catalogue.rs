@@ -335,8 +335,9 @@ pub(crate) const CATALOGUE: [Entry; 71] = [
         code: Code::JobRefused,
         title: "a job could not be finished",
         exit: Exit::Refused,
-        explanation: "A resync, a recovery or a replacement met a place where more is unreadable than the level can make up for, or \
-                      found no space below a member. What it had done stays done. It is tried again when a member \
+        explanation: "A resync met a place where more is unreadable than the level can make up for; so did a recovery or a \
+                      replacement, onto a member without room in its bad-block log (metadata 0.90 has none); or there is no \
+                      space below a member. What it had done stays done. It is tried again when a member \
                       comes or goes, when the array is served again, and by `braid rebuild`.",
     },
     Entry {

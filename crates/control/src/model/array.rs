@@ -174,6 +174,10 @@ pub struct Slot {
     pub since: Option<String>,
     /// Why, in words for people.
     pub cause: Option<String>,
+    /// Sectors of 512 bytes that its member's bad-block log names: what they hold is not known, and they are made of the others.
+    /// They are good again when they have been written.
+    #[serde(default)]
+    pub bad_sectors: u64,
 }
 
 /// What a member is for.

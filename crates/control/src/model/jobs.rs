@@ -71,6 +71,10 @@ pub struct Job {
     pub differing_sectors: u64,
     /// Sectors of 512 bytes that it has written to members, so far.
     pub written_sectors: u64,
+    /// Sectors of 512 bytes that it could not make for members that are filled, since nobody holds them any more; bad-block logs
+    /// name them.
+    #[serde(default)]
+    pub unmade_sectors: u64,
     /// Of a check: what it has found so far.
     #[serde(default)]
     pub found: Found,
@@ -213,7 +217,7 @@ pub enum JobResult {
     Interrupted,
     /// The member that it was for is lost.
     TargetLost,
-    /// Too much cannot be read at one place to make the rest. It is not begun again before something has changed, or until jobs are
+    /// Too much cannot be read at one place to make the rest, and the member that lacks it has no room to note that. It is not begun again before something has changed, or until jobs are
     /// resumed.
     Unreadable,
     /// There is no space below a member. The same.
@@ -265,6 +269,10 @@ pub struct LastJob {
     pub differing_sectors: u64,
     /// Sectors of 512 bytes that it wrote to members.
     pub written_sectors: u64,
+    /// Sectors of 512 bytes that it could not make for members that are filled, since nobody holds them any more; bad-block logs
+    /// name them.
+    #[serde(default)]
+    pub unmade_sectors: u64,
     /// Of a check: what it found.
     #[serde(default)]
     pub found: Found,

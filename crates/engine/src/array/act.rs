@@ -5,8 +5,9 @@ use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes, spoiled};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use braid_geometry::{Family, Slot};
+use braid_geometry::{Family, MemberSector, Slot};
 
+use super::bad_logs::Marked;
 use super::decide::{Action, Activity, FlushPurpose, decide};
 use super::effect::{ArrayEffect, MetadataRecord, Notice};
 use super::event_count::Change;
@@ -17,9 +18,11 @@ use super::update::SuperblockState;
 use super::view::{ArrayView, Gate};
 use super::waves::next_wave;
 use crate::Instant;
+use crate::badblocks::BadRange;
 use crate::cause::Cause;
-use crate::ids::{MemberId, ShardIndex};
+use crate::ids::{MemberId, ShardIndex, WorkId};
 use crate::request::Fault;
+use crate::work::Outcome;
 use smallvec::SmallVec;
 
 /// What superblocks are written for.
@@ -104,6 +107,7 @@ impl Array {
                     self.roster.replace(filled);
                 }
                 Action::RecordChanges => self.write_superblocks(on_disk, Why::Changes),
+                Action::WriteBadBlocks => self.write_bad_blocks(),
                 Action::FlushForJob => self.flush(FlushPurpose::Job),
                 Action::NoteOffsets => self.note_offsets(now),
                 Action::Job => self.job_step(now),
@@ -169,6 +173,7 @@ impl Array {
             resync_offset: if clean { self.condition.resync_offset } else { 0 },
             roles: self.roster.device_roles().into(),
             recovered: self.roster.unfinished().collect(),
+            bad_blocks: self.bad_logs.written().collect(),
         });
         self.roster.update_begins();
         // With the table as it was, only the first sector changes, and that is written whole.
@@ -332,6 +337,62 @@ impl Array {
             }
         };
         self.condition.changes += u64::from(is_news);
+    }
+
+    /// Every log that does not say what it is to.
+    fn write_bad_blocks(&mut self) {
+        let due: SmallVec<[MemberId; 2]> = self.due_bad_blocks().collect();
+        assert!(!due.is_empty(), "one is to be written");
+        for member in due {
+            let record = MetadataRecord::BadBlocks(self.bad_logs.begin(member));
+            self.effects.push_back(ArrayEffect::WriteMetadata { member, record });
+        }
+    }
+
+    /// Members whose log is to be written: of those that are in the array.
+    pub(super) fn due_bad_blocks(&self) -> impl Iterator<Item = MemberId> {
+        self.roster.superblock_targets(false).filter(|member| self.bad_logs.is_due(*member))
+    }
+
+    /// A log says what it was to, or could not be written.
+    pub(super) fn bad_blocks_written(&mut self, member: MemberId, is_written: bool) {
+        // Superblocks say whether a log says anything.
+        let is_news = self.bad_logs.ended(member, is_written);
+        self.condition.changes += u64::from(is_news);
+        self.tell_bad_blocks(member);
+    }
+
+    /// Shards believe what is not in a log, nor is about to be.
+    pub(super) fn tell_bad_blocks(&mut self, member: MemberId) {
+        let Some(bad) = self.bad_logs.bad_blocks(member) else { return };
+        self.condition.unpublished |= self.roster.set_bad_blocks(member, bad);
+    }
+
+    /// A shard has done what a job asked for, or could not. What cannot be made is written down in the logs of those that lack
+    /// it, and asked for once more: clients may have written it meanwhile.
+    pub(super) fn work_done(&mut self, now: Instant, id: WorkId, outcome: Outcome) {
+        let Some(unmade) = self.jobs.work_done(now, id, outcome) else { return };
+        let mut is_new = false;
+        for member in &unmade.members {
+            // One that was further than the others before keeps what it has.
+            let held = self.roster.held(*member).unwrap_or(u64::MAX);
+            if held >= unmade.end {
+                continue;
+            }
+            let start = unmade.start.max(held);
+            let start = spoiled(Bug::HeldIsGivenUp, start, unmade.start);
+            let range = BadRange { start: MemberSector(start), sectors: unmade.end - start };
+            match self.bad_logs.mark(*member, range) {
+                Marked::New => is_new = true,
+                Marked::Known => {}
+                Marked::NoRoom => return self.jobs.cannot_go_on(),
+            }
+            self.tell_bad_blocks(*member);
+        }
+        // It is named, shards know, and they say so again: nothing would come of it.
+        if !is_new && unmade.is_again {
+            self.jobs.cannot_go_on();
+        }
     }
 
     fn job_step(&mut self, now: Instant) {

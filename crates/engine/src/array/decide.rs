@@ -123,6 +123,10 @@ pub(super) struct ArrayFacts {
     pub(super) unsaved: bool,
     /// A replacement holds all.
     pub(super) replaces: bool,
+    /// A bad-block log does not say what it is to, and may be written.
+    pub(super) log_due: bool,
+    /// One is being written.
+    pub(super) log_out: bool,
     /// A job wants members flushed.
     pub(super) job_flush: bool,
     /// What the job is to do next ([`super::jobs`]).
@@ -179,6 +183,8 @@ pub(super) enum Action {
     Replace,
     /// Write superblocks with what has changed beside losses: offsets that a job has moved.
     RecordChanges,
+    /// Write bad-block logs that do not say what they are to. They are a resource of their own, one for each member.
+    WriteBadBlocks,
     /// Flush what a job has written.
     FlushForJob,
     /// What the job had done when the flush began counts.
@@ -209,7 +215,7 @@ pub(super) fn decide(facts: &ArrayFacts) -> Action {
     // Superblocks say that it holds all.
     let replaces = facts.replaces && !facts.unsaved;
     let replaces = spoiled(Bug::ReplacesEarly, replaces, facts.replaces);
-    let is_quiet = !flushes && c_free && s_free && !facts.has_job;
+    let is_quiet = !flushes && c_free && s_free && !facts.has_job && !facts.log_out;
     let stops = facts.stopping && is_quiet;
     let lacks_last_round = writes == Writes::Broken && facts.last_round != Round::Over;
     let lacks_close = may_write && on_disk == Activity::Active;
@@ -252,6 +258,7 @@ pub(super) fn decide(facts: &ArrayFacts) -> Action {
         (s_free && facts.spare_fits && may_write && closing == Closing::No, Action::TakeSpare),
         (s_free && replaces && may_write && closing == Closing::No, Action::Replace),
         (s_free && facts.unsaved && may_write && closing == Closing::No, Action::RecordChanges),
+        (facts.log_due && may_write, Action::WriteBadBlocks),
         (s_free && c_free && facts.job_flush && may_write, Action::FlushForJob),
         (job, Action::Job),
         (s_free && facts.idle && may_be_clean && closing == Closing::No, Action::CloseGate),
@@ -331,6 +338,8 @@ mod tests {
                                         last_round,
                                         unsaved: false,
                                         replaces: false,
+                                        log_due: false,
+                                        log_out: false,
                                         job_flush: false,
                                         job: JobAction::Wait,
                                         has_job: false,
@@ -370,7 +379,7 @@ mod tests {
             [JobAction::Wait, JobAction::Begin, JobAction::Ask, JobAction::Save, JobAction::End];
         for (caches, superblocks, writes, on_disk, closing) in cases {
             for (job, bits) in
-                jobs.into_iter().flat_map(|job| (0_u32..1 << 10).map(move |n| (job, n)))
+                jobs.into_iter().flat_map(|job| (0_u32..1 << 12).map(move |n| (job, n)))
             {
                 let bit = |n: u32| BOTH[usize::from(bits >> n & 1 == 1)];
                 let facts = ArrayFacts {
@@ -393,6 +402,8 @@ mod tests {
                     last_round: Round::None,
                     unsaved: bit(5),
                     replaces: bit(9),
+                    log_due: bit(10),
+                    log_out: bit(11),
                     job_flush: bit(6),
                     job,
                     has_job: bit(7),
@@ -478,7 +489,9 @@ mod tests {
                     "a loss first: {facts:?}"
                 );
             }
+            Action::WriteBadBlocks => assert!(may_write && facts.log_due, "{facts:?}"),
             Action::Stop => {
+                assert!(!facts.log_out, "nothing is under way: {facts:?}");
                 assert!(!facts.has_job, "a job ends first: {facts:?}");
                 let is_still = superblocks == Superblocks::Free && caches == Caches::Free;
                 assert!(is_still && round == Round::None && !facts.flush_wanted, "{facts:?}");
@@ -493,6 +506,7 @@ mod tests {
     fn is_ended(facts: &ArrayFacts) -> bool {
         let member =
             facts.superblocks == Superblocks::Out || matches!(facts.caches, Caches::Flushing(_));
+        let member = member || facts.log_out;
         let shard = facts.round == Round::UnderWay
             || facts.closing == Closing::Draining
             || facts.last_round == Round::UnderWay;
@@ -517,7 +531,8 @@ mod tests {
                 && !facts.stopped
                 && facts.writes == Writes::Allowed
                 && facts.closing == Closing::No;
-            let is_due = facts.unsaved || facts.job_flush || facts.job != JobAction::Wait;
+            let is_due = facts.unsaved || facts.job_flush || facts.log_due;
+            let is_due = is_due || facts.job != JobAction::Wait;
             if is_still && is_due {
                 assert_ne!(decide(facts), Action::Wait, "{facts:?}");
             }

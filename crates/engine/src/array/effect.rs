@@ -7,6 +7,7 @@ use braid_geometry::{LogicalSector, Slot};
 use super::jobs::{JobEnd, JobProgress};
 use super::update::SuperblockState;
 use super::view::ArrayView;
+use crate::badblocks::BadBlocks;
 use crate::cause::Cause;
 use crate::effect::SlowMembers;
 use crate::ids::{MemberId, RequestId, ShardIndex};
@@ -62,6 +63,8 @@ pub enum ArrayEffect {
 pub enum MetadataArea {
     /// The superblock.
     Superblock,
+    /// The bad-block log.
+    BadBlocks,
 }
 
 /// What is written there. The driver makes bytes of it: it knows the member's own numbers.
@@ -69,6 +72,9 @@ pub enum MetadataArea {
 pub enum MetadataRecord {
     /// What the superblock shall say of the array.
     Superblock(Arc<SuperblockState>),
+    /// What the bad-block log shall name. What was written to the member before is made durable first: a range that the log
+    /// does not name any more is believed.
+    BadBlocks(Arc<BadBlocks>),
 }
 
 impl MetadataRecord {
@@ -77,6 +83,7 @@ impl MetadataRecord {
     pub const fn area(&self) -> MetadataArea {
         match self {
             Self::Superblock(_) => MetadataArea::Superblock,
+            Self::BadBlocks(_) => MetadataArea::BadBlocks,
         }
     }
 }

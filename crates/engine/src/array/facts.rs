@@ -1,5 +1,7 @@
 //! Folding the array into the small value that decisions are made from.
 
+use braid_hooks::{Bug, spoiled};
+
 use super::decide::{
     Activity, ArrayFacts, Caches, Closing as GateClosing, Round, Superblocks, Writes,
 };
@@ -49,6 +51,8 @@ impl Array {
             stopping: condition.stopping,
             unsaved: condition.changes != condition.changes_recorded,
             replaces: self.roster.filled().is_some(),
+            log_due: self.due_bad_blocks().next().is_some(),
+            log_out: self.bad_logs.is_any_out(),
             job_flush: self.jobs.wants_flush(),
             job: self.job_action(now),
             has_job: self.jobs.is_there(),
@@ -75,6 +79,9 @@ impl Array {
             && !condition.broken
             && !condition.stopped
             && condition.on_disk != Activity::NotKept;
+        let are_logs_settled =
+            !self.bad_logs.is_any_out() && self.due_bad_blocks().next().is_none();
+        let are_logs_settled = spoiled(Bug::LogsUnawaited, are_logs_settled, true);
         Ground {
             geometry,
             regions: setup.regions,
@@ -83,6 +90,7 @@ impl Array {
             resync_offset: condition.resync_offset,
             may_run: may_save && !condition.stopping,
             may_save,
+            are_logs_settled,
         }
     }
 

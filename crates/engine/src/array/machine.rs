@@ -6,17 +6,19 @@ use std::sync::Arc;
 use braid_geometry::{Family, Geometry, Slot};
 use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 
+use super::bad_logs::BadLogs;
 use super::decide::{Activity, FlushPurpose};
 use super::effect::{ArrayEffect, MetadataArea, Notice};
 use super::event_count::Events;
 use super::jobs::{JobAllowance, JobFlow, JobProgress, JobRequest, Jobs};
 use super::roster::{Roster, Wish};
 use super::set::Set;
-use super::setup::{ArraySetup, MemberSetup, ReplacementSetup};
+use super::setup::{ArraySetup, MemberSetup, ReplacementSetup, SpareSetup};
 use super::sitting_out::SittingOut;
 use super::update::{DeviceRole, SuperblockState};
 use super::view::MemberView;
 use crate::Instant;
+use crate::badblocks::{BadBlocks, BadRange};
 use crate::cause::Cause;
 use crate::effect::Report;
 use crate::ids::{MemberId, RequestId, ShardIndex};
@@ -40,6 +42,7 @@ pub struct Array {
     pub(super) closing: Closing,
     pub(super) sitting_out: SittingOut,
     pub(super) jobs: Jobs,
+    pub(super) bad_logs: BadLogs,
     /// Members that have been recovered in their slots, until superblocks say so.
     pub(super) recovered: Vec<(MemberId, Slot)>,
     pub(super) effects: VecDeque<ArrayEffect>,
@@ -183,14 +186,16 @@ impl Array {
             member.as_ref().is_none_or(|member| member.recovered_sectors != u64::MAX)
         };
         assert!(setup.geometry.survives(&is_lost), "assembly lets no array through that lost data");
-        let mut device_numbers: BTreeMap<MemberId, u16> = setup.spares.iter().copied().collect();
+        let mut device_numbers: BTreeMap<MemberId, u16> =
+            setup.spares.iter().map(|spare| (spare.id, spare.device_number)).collect();
         device_numbers.extend(setup.slots.iter().flatten().map(|m| (m.id, m.device_number)));
         // What was written before may be in their caches still.
         let mut flushes = Flushes::default();
         flushes.unflushed.extend(device_numbers.keys().copied());
         flushes.unflushed.extend(setup.replacements.iter().map(|one| one.member.id));
+        let bad_logs = bad_logs(&setup);
         let slots = setup.slots.into_iter().map(|member| member.map(view_of));
-        let spares = setup.spares.iter().map(|(member, _)| *member).collect();
+        let spares = setup.spares.iter().map(|spare| spare.id).collect();
         let mut roster = Roster::new(slots.collect(), device_numbers, spares);
         for ReplacementSetup { slot, member } in setup.replacements {
             let number = member.device_number;
@@ -233,6 +238,7 @@ impl Array {
             closing: Closing::default(),
             sitting_out: SittingOut::new(),
             jobs: Jobs::new(setup.jobs_paused),
+            bad_logs,
             recovered: Vec::new(),
             effects: VecDeque::new(),
         };
@@ -269,7 +275,11 @@ impl Array {
                     self.effects.push_back(ArrayEffect::Notice(Notice::Found(found)));
                 }
             }
-            Report::WorkDone { id, outcome } => self.jobs.work_done(now, id, outcome),
+            Report::WorkDone { id, outcome } => self.work_done(now, id, outcome),
+            Report::BadBlocksWritten { member, start, sectors } => {
+                self.bad_logs.clear(member, BadRange { start, sectors: u64::from(sectors) });
+                self.tell_bad_blocks(member);
+            }
             Report::MemberWritten { member } => {
                 self.flushes.unflushed.insert(member);
             }
@@ -325,16 +335,15 @@ impl Array {
     }
 
     /// A device that is no member is to become one, under a name that none had: it waits as a spare, and gets the slot that is
-    /// wanted, or another that has no member; or it replaces a member. `tears`: its superblock takes more than one sector.
+    /// wanted, or another that has no member; or it replaces a member.
     ///
     /// # Errors
     /// The array takes no writes, or keeps nothing twice; the slot that it is wanted for has nothing to be replaced.
     pub fn handle_member_added(
         &mut self,
         now: Instant,
-        (member, device_number): (MemberId, u16),
+        newcomer: SpareSetup,
         wanted: Option<Wish>,
-        tears: bool,
     ) -> Result<(), MemberRefusal> {
         self.may_change_members()?;
         if let Some(Wish { slot, replaces: true }) = wanted {
@@ -343,7 +352,9 @@ impl Array {
             reached(Mark::ReplacementWanted);
         }
         reached(Mark::MemberAdded);
-        self.roster.join(member, device_number, wanted);
+        let SpareSetup { id, device_number, bad_block_records, tears } = newcomer;
+        self.roster.join(id, device_number, wanted);
+        self.bad_logs.keep(id, bad_block_records, BadBlocks::default());
         self.setup.superblocks_tear |= tears;
         self.condition.changes += 1;
         self.step(now);
@@ -495,9 +506,13 @@ impl Array {
         (member, area): (MemberId, MetadataArea),
         written: Result<(), Cause>,
     ) {
-        let MetadataArea::Superblock = area;
-        let update = self.update.as_mut().expect("superblocks are being written");
-        assert!(update.missing.remove(&member), "this superblock was not asked for");
+        match area {
+            MetadataArea::Superblock => {
+                let update = self.update.as_mut().expect("superblocks are being written");
+                assert!(update.missing.remove(&member), "this superblock was not asked for");
+            }
+            MetadataArea::BadBlocks => self.bad_blocks_written(member, written.is_ok()),
+        }
         let written = spoiled(Bug::SuperblockErrorIgnored, written, Ok(()));
         if let Err(cause) = written {
             assert_eq!(cause.member, member, "a member fails by what it was asked itself");
@@ -588,11 +603,25 @@ impl Array {
     }
 }
 
+/// The bad-block logs of an array that is opened.
+fn bad_logs(setup: &ArraySetup) -> BadLogs {
+    let mut logs = BadLogs::default();
+    let replacements = setup.replacements.iter().map(|one| &one.member);
+    for member in setup.slots.iter().flatten().chain(replacements) {
+        logs.keep(member.id, member.bad_block_records, member.bad_blocks.clone());
+    }
+    for spare in &setup.spares {
+        logs.keep(spare.id, spare.bad_block_records, BadBlocks::default());
+    }
+    logs
+}
+
 fn view_of(member: MemberSetup) -> MemberView {
     MemberView {
         id: member.id,
         replacement: None,
         recovered_sectors: member.recovered_sectors,
         bad_blocks: Arc::new(member.bad_blocks),
+        replacement_bad_blocks: Arc::default(),
     }
 }

@@ -17,6 +17,7 @@
 //! It does not know sectors, requests' content, devices or threads.
 
 mod act;
+mod bad_logs;
 mod decide;
 mod effect;
 mod event_count;
@@ -37,7 +38,7 @@ pub use effect::{ArrayEffect, MetadataArea, MetadataRecord, Notice};
 pub use jobs::{JobAllowance, JobEnd, JobFlow, JobKind, JobProgress, JobRequest, Passed};
 pub use machine::{Array, MemberRefusal};
 pub use roster::Wish;
-pub use setup::{ArraySetup, MemberSetup, ReplacementSetup};
-pub use update::{DeviceRole, SuperblockState, UpdateTimes, level_with, update_for};
+pub use setup::{ArraySetup, MemberSetup, ReplacementSetup, SpareSetup};
+pub use update::{DeviceRole, SuperblockState, UpdateTimes, apply_to, level_with, update_for};
 pub use view::{ArrayView, Gate, MemberView};
 pub(crate) use waves::next_wave;

@@ -22,6 +22,7 @@ use braid_geometry::Slot;
 
 use super::update::DeviceRole;
 use super::view::MemberView;
+use crate::badblocks::BadBlocks;
 use crate::cause::Cause;
 use crate::ids::MemberId;
 
@@ -363,8 +364,13 @@ impl Roster {
     fn shown(&self, slot: Slot) -> Option<MemberView> {
         let is_known = |member: &MemberId| !self.newcomers.contains(member);
         let view = self.slots[usize::from(slot.0)].as_ref().filter(|one| is_known(&one.id))?;
-        let replacement = self.replacements.get(&slot).map(|one| one.id);
-        Some(MemberView { replacement: replacement.filter(is_known), ..view.clone() })
+        let replacement = self.replacements.get(&slot).filter(|one| is_known(&one.id));
+        let replacement_bad_blocks = replacement.map(|one| Arc::clone(&one.bad_blocks));
+        Some(MemberView {
+            replacement: replacement.map(|one| one.id),
+            replacement_bad_blocks: replacement_bad_blocks.unwrap_or_default(),
+            ..view.clone()
+        })
     }
 
     /// Members that do not hold all yet, and how far they are.
@@ -374,6 +380,22 @@ impl Roster {
             let member = member.as_ref().filter(|member| member.recovered_sectors != u64::MAX)?;
             Some((slot, member.id, member.recovered_sectors))
         })
+    }
+
+    /// Sectors of a member that is being filled, in a slot or beside one, that hold what they should; none of another.
+    pub(super) fn held(&self, member: MemberId) -> Option<u64> {
+        let mut filled = self.recovering().chain(self.replacements());
+        filled.find(|(_, id, _)| *id == member).map(|(.., sectors)| sectors)
+    }
+
+    /// Ranges of a member are not to be believed. True if shards are to hear of it.
+    pub(super) fn set_bad_blocks(&mut self, member: MemberId, bad: BadBlocks) -> bool {
+        let mut all = self.slots.iter_mut().flatten().chain(self.replacements.values_mut());
+        let Some(view) = all.find(|view| view.id == member && *view.bad_blocks != bad) else {
+            return false;
+        };
+        view.bad_blocks = Arc::new(bad);
+        true
     }
 
     /// A member holds what it should below this, durably. True if that is more than was known.
@@ -464,5 +486,11 @@ impl Roster {
 
 /// A member without bad blocks.
 fn new_view(id: MemberId, recovered_sectors: u64) -> MemberView {
-    MemberView { id, replacement: None, recovered_sectors, bad_blocks: Arc::default() }
+    MemberView {
+        id,
+        replacement: None,
+        replacement_bad_blocks: Arc::default(),
+        recovered_sectors,
+        bad_blocks: Arc::default(),
+    }
 }

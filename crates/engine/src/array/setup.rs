@@ -17,6 +17,21 @@ pub struct MemberSetup {
     pub recovered_sectors: u64,
     /// Ranges of it not to be read.
     pub bad_blocks: BadBlocks,
+    /// Records that its bad-block log has room for; 0 without one.
+    pub bad_block_records: u32,
+}
+
+/// A member without a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpareSetup {
+    /// Its name.
+    pub id: MemberId,
+    /// Its index in the superblocks' role table.
+    pub device_number: u16,
+    /// Records that its bad-block log has room for; 0 without one.
+    pub bad_block_records: u32,
+    /// Its superblock takes more than one sector, so that a power cut can tear it.
+    pub tears: bool,
 }
 
 /// A member that is to take the place of another, which is still there.
@@ -37,8 +52,8 @@ pub struct ArraySetup {
     pub slots: Vec<Option<MemberSetup>>,
     /// Members that are to take the place of those in slots; one for a slot at most, whose member holds all.
     pub replacements: Vec<ReplacementSetup>,
-    /// Members without a slot: name and index in the role table.
-    pub spares: Vec<(MemberId, u16)>,
+    /// Members without a slot.
+    pub spares: Vec<SpareSetup>,
     /// The newest event count.
     pub events: u64,
     /// Where redundancy agrees up to; `u64::MAX` when everywhere. Zero for an array left active.

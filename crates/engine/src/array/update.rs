@@ -4,7 +4,7 @@
 //! what tells an old copy of a member from the member where the counts are equal.
 
 use braid_geometry::Slot;
-use braid_hooks::{Bug, planted};
+use braid_hooks::{Bug, planted, spoiled};
 use std::sync::Arc;
 
 use braid_ondisk::{Features, Role, Superblock, SuperblockUpdate, Timestamp, Version};
@@ -35,6 +35,8 @@ pub struct SuperblockState {
     pub roles: Arc<[DeviceRole]>,
     /// Members that do not hold all yet: how many sectors of their data area hold what they should.
     pub recovered: Arc<[(MemberId, u64)]>,
+    /// Members whose bad-block log was written, and whether it names anything. What superblocks say of the others stays.
+    pub bad_blocks: Arc<[(MemberId, bool)]>,
 }
 
 /// The times that updates carry.
@@ -94,6 +96,22 @@ pub fn level_with(
         is_replacement: superblock.state.features.contains(Features::REPLACEMENT),
         role_of_this: superblock.state.role,
     })
+}
+
+/// Has one member's superblock say `state`.
+pub fn apply_to(
+    superblock: &mut Superblock,
+    member: MemberId,
+    state: &SuperblockState,
+    update_time: Timestamp,
+) {
+    superblock.apply(&update_for(superblock, member, state, update_time));
+    let log = state.bad_blocks.iter().find(|(id, _)| *id == member);
+    if let Some((_, says)) = log {
+        let says = *says;
+        let says = spoiled(Bug::BadBlocksUntold, says, false);
+        superblock.set_bad_blocks(says);
+    }
 }
 
 /// The update of one member's superblock for `state`.

@@ -27,6 +27,8 @@ pub struct MemberView {
     pub id: MemberId,
     /// The member that is to take its place: it takes every write that this one takes, and is not read.
     pub replacement: Option<MemberId>,
+    /// Ranges of that one that could not be made.
+    pub replacement_bad_blocks: Arc<BadBlocks>,
     /// Sectors from the start of its data area that hold what they should; `u64::MAX` when all do.
     pub recovered_sectors: u64,
     /// Ranges not to be read.
@@ -86,6 +88,33 @@ impl ArrayView {
         let usable = start.0 + sectors <= member.recovered_sectors
             && !member.bad_blocks.touches(start, sectors);
         usable.then_some(member.id)
+    }
+
+    /// Whether what fills the member in `slot`, or `of_replacement` the one that is to take its place, need not make a range: as
+    /// far as it is not there yet, its log names it.
+    #[must_use]
+    pub fn is_given_up(
+        &self,
+        slot: Slot,
+        of_replacement: bool,
+        range: (MemberSector, u32),
+    ) -> bool {
+        let Some(member) = self.member(slot) else { return false };
+        let (start, end) = (range.0.0, range.0.0 + u64::from(range.1));
+        if of_replacement {
+            return member.replacement_bad_blocks.contains(MemberSector(start), end - start);
+        }
+        let start = start.max(member.recovered_sectors);
+        start >= end || member.bad_blocks.contains(MemberSector(start), end - start)
+    }
+
+    /// Ranges of a member that are not to be believed, as it is in `slot` or is to be.
+    #[must_use]
+    pub fn bad_blocks_of(&self, slot: Slot, id: MemberId) -> Option<&BadBlocks> {
+        let member = self.member(slot)?;
+        let is_replacement = member.replacement == Some(id);
+        let own = (member.id == id).then_some(&*member.bad_blocks);
+        own.or_else(|| is_replacement.then_some(&*member.replacement_bad_blocks))
     }
 
     /// How many of the sectors from `start` on are alike: all of them readable in `slot`, or none.

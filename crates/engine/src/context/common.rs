@@ -49,6 +49,8 @@ pub(crate) struct Common {
     pub(crate) reports: VecDeque<Report>,
     pub(crate) clocks: Clocks,
     pairs: Pairs,
+    /// Writes that cover what is not to be believed of their member: which, whose, and where.
+    over_bad: Vec<(IoId, MemberId, (MemberSector, u32))>,
 }
 
 impl Common {
@@ -71,6 +73,29 @@ impl Common {
             releases: VecDeque::new(),
             reports: VecDeque::new(),
             pairs: Pairs::default(),
+            over_bad: Vec::new(),
+        }
+    }
+
+    /// Notes a write that covers what is not to be believed of its member.
+    fn note_over_bad(
+        &mut self,
+        (id, slot): (IoId, Slot),
+        member: MemberId,
+        range: (MemberSector, u32),
+    ) {
+        let bad = self.view.bad_blocks_of(slot, member);
+        if bad.is_some_and(|bad| bad.touches(range.0, u64::from(range.1))) {
+            self.over_bad.push((id, member, range));
+        }
+    }
+
+    /// A request has ended: if it has written over what is not to be believed, the array is to know.
+    fn end_over_bad(&mut self, done: &MemberIoDone) {
+        let Some(index) = self.over_bad.iter().position(|(id, ..)| *id == done.id) else { return };
+        let (_, member, (start, sectors)) = self.over_bad.swap_remove(index);
+        if done.result.is_ok() {
+            self.report(Report::BadBlocksWritten { member, start, sectors });
         }
     }
 
@@ -93,11 +118,15 @@ impl Common {
         assert!(sectors > 0, "a member is asked for something");
         self.in_flight += 1;
         self.clocks.begins(self.now, (id, slot), (sector, sectors), &operation);
+        if operation.is_write() {
+            self.note_over_bad((id, slot), member, (sector, sectors));
+        }
         self.member_ios.push_back(MemberIo { id, member, slot, sector, sectors, operation });
         let replacement = replacement.filter(|_| operation.is_write());
         let replacement = spoiled(Bug::ReplacementNotWritten, replacement, None);
         if let Some(member) = replacement {
             let id = self.pairs.begin(id, slot, member);
+            self.note_over_bad((id, slot), member, (sector, sectors));
             self.counters.member_writes += 1;
             self.in_flight += 1;
             self.member_ios.push_back(MemberIo { id, member, slot, sector, sectors, operation });
@@ -114,6 +143,7 @@ impl Common {
         let known = self.view.member(slot).and_then(|member| member.replacement);
         let member = known.expect("only members in the view are used");
         assert!(operation.is_write() && self.may_repair(), "a replacement is written");
+        self.note_over_bad((id, slot), member, (sector, sectors));
         self.counters.member_writes += 1;
         self.in_flight += 1;
         self.member_ios.push_back(MemberIo { id, member, slot, sector, sectors, operation });
@@ -123,6 +153,9 @@ impl Common {
     pub(crate) fn io_done(&mut self, done: MemberIoDone) -> Option<MemberIoDone> {
         assert!(self.in_flight > 0, "more results than requests");
         self.in_flight -= 1;
+        if !self.over_bad.is_empty() {
+            self.end_over_bad(&done);
+        }
         if !Pairs::is_of_replacement(done.id) {
             self.clocks.ends(self.now, done.id);
         }

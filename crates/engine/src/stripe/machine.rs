@@ -286,7 +286,10 @@ impl Stripes {
 
     /// Takes background work for one band.
     pub(crate) fn handle_work(&mut self, common: &mut Common, work: Work) {
-        let band = Band::at(&self.geometry, self.unit_sectors, MemberSector(work.start));
+        let start = work.start - work.start % u64::from(self.unit_sectors);
+        let band = Band::at(&self.geometry, self.unit_sectors, MemberSector(start));
+        let is_whole = work.start == band.start.0 && work.sectors >= self.unit_sectors;
+        assert!(is_whole || work.task.fills(), "what is compared is a whole band");
         self.reads.ask(band, work);
         self.settle(common);
     }

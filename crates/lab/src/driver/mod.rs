@@ -263,6 +263,7 @@ fn view(plan: &Plan, geometry: Geometry) -> ArrayView {
             replacement: None,
             recovered_sectors: u64::MAX,
             bad_blocks: Arc::new(BadBlocks::default()),
+            replacement_bad_blocks: Arc::default(),
         })
     };
     ArrayView {

@@ -75,6 +75,14 @@ impl Superblock {
         self.device.super_offset_sectors * SECTOR_BYTES
     }
 
+    /// Where on the device the bad-block log is kept, if there is one.
+    #[must_use]
+    pub fn bad_block_log_offset_bytes(&self) -> Option<u64> {
+        let from_superblock = i64::from(self.device.bad_block_log?.offset_sectors);
+        let sector = self.device.super_offset_sectors.checked_add_signed(from_superblock)?;
+        sector.checked_mul(SECTOR_BYTES)
+    }
+
     /// The array's UUID as the bitmap, the PPL and the journal store it: like [`ArrayFacts::uuid`] for version 1,
     /// each 32-bit word reversed for 0.90.
     #[must_use]

@@ -4,6 +4,7 @@
 //! Invariant: no error of the operating system loses its number, and no place its sector, on the way to the notice
 //! [check: every_error_keeps_its_number_or_its_word].
 
+use braid_engine::array::MetadataArea;
 use braid_engine::cause::{Answer, Asked, Cause};
 use braid_engine::effect::{FaultKind, MemberFault, MemberIo};
 use braid_geometry::SECTOR_BYTES;
@@ -25,6 +26,14 @@ pub(crate) fn at(
     error: MemberError,
 ) -> MemberFault {
     MemberFault { kind: kind_of(error), cause: cause(member, asked, range, error) }
+}
+
+/// What a member is asked that writes such an area.
+pub(crate) const fn asked_of(area: MetadataArea) -> Asked {
+    match area {
+        MetadataArea::Superblock => Asked::Superblock,
+        MetadataArea::BadBlocks => Asked::BadBlocks,
+    }
 }
 
 /// What failed, for the array and for the log.

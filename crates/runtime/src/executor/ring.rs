@@ -17,6 +17,7 @@
 
 use std::io;
 
+use braid_engine::array::MetadataArea;
 use braid_engine::effect::{MemberIo, MemberOperation};
 use braid_member::{Deed, MemberError, Raw};
 use braid_ring::{Descriptor, Lease, Memory, Operation as RingOperation, Segment, Segments};
@@ -86,7 +87,7 @@ fn first(
             raw.check(Deed::Flush, 0, 0).ok()?;
             Some(RingOperation::Sync { file: raw.file(0, 0, 0).ok()? })
         }
-        Operation::Metadata { bytes, offset_bytes: offset, .. } => {
+        Operation::Metadata { area: MetadataArea::Superblock, bytes, offset_bytes: offset } => {
             let (bytes, offset) = (bytes.clone(), *offset);
             let (address, length) = (bytes.as_ptr().addr(), bytes.len());
             raw.check(operation.deed(), offset, length as u64).ok()?;
@@ -94,6 +95,8 @@ fn first(
             let memory = Segments::from_iter([Segment::whole(Memory::Bytes(bytes))]);
             Some(RingOperation::Write { file, offset, memory, durable: true })
         }
+        // A bad-block log is flushed first: that takes a thread, and there are few.
+        Operation::Metadata { area: MetadataArea::BadBlocks, .. } => None,
         Operation::Flush | Operation::Apart(_) | Operation::Look => None,
     }
 }

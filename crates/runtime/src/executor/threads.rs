@@ -5,6 +5,7 @@
 
 use std::io::IoSliceMut;
 
+use braid_engine::array::MetadataArea;
 use braid_engine::computation::Span;
 use braid_engine::effect::MemberOperation;
 use braid_member::MemberError;
@@ -26,7 +27,11 @@ pub(super) fn perform(
         Operation::Io(flight) if flight.parts().len() > 1 => vector(core, member, flight),
         Operation::Io(flight) | Operation::Apart(flight) => transfer(core, member, flight.first()),
         Operation::Flush => device.flush(),
-        Operation::Metadata { bytes, offset_bytes, .. } => {
+        Operation::Metadata { area, bytes, offset_bytes } => {
+            // What the log does not name any more was written, and is to stay so.
+            if *area == MetadataArea::BadBlocks {
+                device.flush()?;
+            }
             device.write_at(bytes, *offset_bytes, true)
         }
         Operation::Look if device.has_vanished() => Err(MemberError::Truncated),

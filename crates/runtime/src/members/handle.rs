@@ -8,11 +8,12 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use braid_dispatch::{Scheduler, Settings};
-use braid_engine::array::{MemberId, MetadataArea, SuperblockState, update_for};
+use braid_engine::array::{MemberId, MetadataArea, SuperblockState, apply_to};
 use braid_engine::effect::MemberIo;
+use braid_engine::{BadBlocks, BadRange};
 use braid_geometry::{MemberSector, SECTOR_BYTES};
 use braid_member::{Member, MemberKind, Raw};
-use braid_ondisk::{Superblock, Timestamp};
+use braid_ondisk::{BadBlockLog, Superblock, Timestamp};
 use braid_ring::Handler;
 use slab::Slab;
 
@@ -206,13 +207,31 @@ impl MemberHandle {
     /// The superblock that tells of `state`. To be written durably, one at a time.
     pub(crate) fn next_superblock(&self, state: &SuperblockState, time: Timestamp) -> Operation {
         let mut superblock = self.superblock.lock().expect("writing does not panic");
-        let update = update_for(&superblock, self.id, state, time);
-        superblock.apply(&update);
+        apply_to(&mut superblock, self.id, state, time);
         Operation::Metadata {
             area: MetadataArea::Superblock,
             bytes: superblock.to_bytes(),
             offset_bytes: superblock.offset_bytes(),
         }
+    }
+
+    /// The bad-block log that names these sectors of the data area. To be written durably, when all that was written to the
+    /// member before is durable; one at a time.
+    ///
+    /// # Panics
+    /// The member keeps no such log, or it has no room: the array knows better.
+    pub(crate) fn next_bad_blocks(&self, bad: &BadBlocks) -> Operation {
+        let superblock = self.superblock.lock().expect("writing does not panic");
+        let place = superblock.device.bad_block_log.expect("it keeps a log");
+        let data_offset = superblock.device.data_offset_sectors;
+        let range = |range: &BadRange| braid_ondisk::BadRange {
+            start_sector: data_offset + range.start.0,
+            length_sectors: range.sectors,
+        };
+        let ranges: Vec<_> = bad.ranges().iter().map(range).collect();
+        let bytes = BadBlockLog::to_bytes(&ranges, place).expect("there is room for them");
+        let offset_bytes = superblock.bad_block_log_offset_bytes().expect("it keeps a log");
+        Operation::Metadata { area: MetadataArea::BadBlocks, bytes, offset_bytes }
     }
 }
 

@@ -8,8 +8,9 @@ use braid_geometry::{Level, default_layout};
 use braid_member::layer::{Faults, Faulty};
 use braid_member::{Member, MemoryMember};
 use braid_ondisk::{
-    ArrayFacts, DeviceFlags, NewSuperblock, PlacementRequest, Role, Snippet, Superblock, Timestamp,
-    Version, placement, probe, probe_ranges,
+    ArrayFacts, BadBlockLog, BadBlockLogError, BadRange, DeviceFlags, Features, NewSuperblock,
+    PlacementRequest, Role, Snippet, Superblock, Timestamp, Version, placement, probe,
+    probe_ranges,
 };
 use braid_runtime::{Notice, OpenError, OpenMember, Options, Volume};
 
@@ -155,12 +156,28 @@ pub(crate) fn probed(index: usize, device: &dyn Member) -> ProbedMember {
             Snippet { offset: range.start, bytes }
         })
         .collect();
+    let probe = probe(device.size_bytes(), &snippets);
+    let bad_blocks = probe.newest().map_or(Ok(Vec::new()), |newest| bad_block_log(device, newest));
     ProbedMember {
         label: format!("m{index}"),
         size_bytes: device.size_bytes(),
         identity: format!("m{index}"),
-        probe: probe(device.size_bytes(), &snippets),
-        bad_blocks: Ok(Vec::new()),
+        probe,
+        bad_blocks,
         bitmap: None,
     }
+}
+
+fn bad_block_log(
+    device: &dyn Member,
+    superblock: &Superblock,
+) -> Result<Vec<BadRange>, BadBlockLogError> {
+    let is_used = superblock.state.features.contains(Features::BAD_BLOCKS);
+    let Some(place) = superblock.device.bad_block_log.filter(|_| is_used) else {
+        return Ok(Vec::new());
+    };
+    let mut bytes = vec![0; usize::from(place.size_sectors) * 512];
+    let at = superblock.bad_block_log_offset_bytes().expect("it has a place");
+    device.read_at(&mut bytes, at).expect("memory reads");
+    BadBlockLog::parse(&bytes, place)
 }

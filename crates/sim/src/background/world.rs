@@ -93,7 +93,10 @@ impl World {
                 self.tally.count("work-unwritten");
                 return true;
             }
-            Outcome::CopiesCompared { .. } | Outcome::Done { .. } | Outcome::Unwritten => {
+            Outcome::CopiesCompared { .. }
+            | Outcome::Done { .. }
+            | Outcome::GivenUp { .. }
+            | Outcome::Unwritten => {
                 unreachable!("bands of parity are compared, and nothing is written: {outcome:?}")
             }
             Outcome::SitsOut => {

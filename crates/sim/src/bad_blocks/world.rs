@@ -1,12 +1,15 @@
 //! What the world does with bad-block logs: it makes them, damages them, and holds every request against them.
 
-use braid_engine::effect::MemberIo;
+use braid_engine::BadBlocks;
+use braid_engine::array::MemberId;
+use braid_engine::cause::{Asked, Cause};
+use braid_engine::effect::{FaultKind, MemberIo};
 use braid_geometry::{Geometry, MemberSector, Slot};
-use braid_ondisk::Superblock;
+use braid_ondisk::{BadBlockLog, BadRange, Superblock};
 
 use super::BadLogs;
 use crate::chances::{Chances, Purpose};
-use crate::content::places;
+use crate::content::{SECTOR, places};
 use crate::world::World;
 
 /// Restarts in a hundred that find a log damaged.
@@ -41,6 +44,64 @@ impl World {
         self.disks[log.disk].put(log.start, &log.bytes, true);
         self.unsure.insert(log.disk);
         self.tally.count("bad-block-log-damaged");
+    }
+
+    /// The engine writes a log: what was written before becomes durable first.
+    pub(crate) fn write_bad_blocks(
+        &mut self,
+        member: MemberId,
+        says: &BadBlocks,
+    ) -> Result<(), Cause> {
+        self.tally.count("bad-block-log-written");
+        let (index, start, data) = self.new_bad_log(member, says);
+        let ills = self.disks[index].ills;
+        let is_flushed = self.disks[index].flush();
+        let is_written = if ills.superblocks_fail && !ills.gone {
+            self.disks[index].tear((start, &data), &mut self.chances.disks);
+            false
+        } else {
+            is_flushed && self.write_to(index, (start, &data), true).is_ok()
+        };
+        self.note("log", [index as u64, says.sectors(), u64::from(is_written)]);
+        if is_written {
+            let side = &self.engine.machines.members[usize::from(member.0)];
+            self.bad_logs.rewritten(index, side.data_offset(), &self.geometry);
+            return Ok(());
+        }
+        let kind = if ills.gone { FaultKind::Gone } else { FaultKind::Media };
+        let place = (start, (data.len() / SECTOR) as u64);
+        Err(self.failed(member, (Asked::BadBlocks, kind), place))
+    }
+
+    /// Power is cut while a log is written.
+    pub(crate) fn tear_bad_blocks(&mut self, member: MemberId, says: &BadBlocks) {
+        let (index, start, data) = self.new_bad_log(member, says);
+        let ills = self.disks[index].ills;
+        if !ills.flushes_fail && !ills.flushes_lie {
+            self.disks[index].settle();
+        }
+        self.disks[index].tear((start, &data), &mut self.chances.disks);
+    }
+
+    fn new_bad_log(&mut self, member: MemberId, says: &BadBlocks) -> (usize, u64, Vec<u8>) {
+        let side = &self.engine.machines.members[usize::from(member.0)];
+        let (index, superblock) = (side.disk, side.superblock.clone());
+        self.bad_logs.rewrite((index, &self.disks[index]), &superblock, says);
+        let place = superblock.device.bad_block_log.expect("it keeps a log");
+        let start = superblock.bad_block_log_offset_bytes().expect("it keeps a log");
+        let data_offset = superblock.device.data_offset_sectors;
+        let range = |range: &braid_engine::BadRange| BadRange {
+            start_sector: data_offset + range.start.0,
+            length_sectors: range.sectors,
+        };
+        let ranges: Vec<BadRange> = says.ranges().iter().map(range).collect();
+        let data = BadBlockLog::to_bytes(&ranges, place).expect("there is room for them");
+        (index, start / SECTOR as u64, data)
+    }
+
+    /// What was being written to logs when the array was stopped or cut off is there, or not.
+    pub(crate) fn look_at_bad_logs(&mut self) {
+        self.bad_logs.look(&self.disks, &self.geometry);
     }
 
     /// Logs are kept as they were made.

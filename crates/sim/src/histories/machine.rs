@@ -176,10 +176,12 @@ impl History {
                         reports.push(Report::ViewInForce { epoch: view.epoch });
                         run.view = view;
                     }
-                    ArrayEffect::WriteMetadata { member, record } => {
-                        let MetadataRecord::Superblock(state) = record;
-                        batch.push((member, state));
-                    }
+                    ArrayEffect::WriteMetadata { member, record } => match record {
+                        MetadataRecord::Superblock(state) => batch.push((member, state)),
+                        MetadataRecord::BadBlocks(says) => {
+                            unreachable!("jobs are paused: {says:?}")
+                        }
+                    },
                     ArrayEffect::Flush { member } => flushes.push(member),
                     ArrayEffect::QueryActivity => {
                         reports.push(Report::Activity { last_write: Instant(0), writing: false });

@@ -1,6 +1,7 @@
 //! What the world does for it.
 
-use braid_engine::array::{Gate, MemberId, Wish};
+use braid_engine::array::{Gate, MemberId, SpareSetup, Wish};
+use braid_engine::open::bad_block_records;
 use braid_geometry::Slot;
 
 use crate::chances::Purpose;
@@ -62,6 +63,7 @@ impl World {
         new.seen.fill(GARBAGE);
         self.disks[disk] = new;
         self.metadata.is_blank(disk);
+        self.bad_logs.forget(disk, &self.geometry);
         // Superblocks may say that it is in before the array does.
         self.out.remove(&disk);
         self.absent.remove(&disk);
@@ -73,9 +75,11 @@ impl World {
         machines.members.push(Member { disk, superblock: design.superblock(disk) });
         let number = design.number(disk);
         let tears = design.has_long_superblocks();
+        let bad_block_records = bad_block_records(&design.superblock(disk));
+        let newcomer = SpareSetup { id, device_number: number, bad_block_records, tears };
         let wanted = Some(Wish { slot, replaces: false });
         let array = &mut self.engine.machines.array;
-        let added = array.handle_member_added(now, (id, number), wanted, tears);
+        let added = array.handle_member_added(now, newcomer, wanted);
         if added.is_err() {
             // It takes no writes any more: the disk is none of the array's.
             self.tally.count("join-refused");

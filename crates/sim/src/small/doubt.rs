@@ -254,6 +254,7 @@ fn under_way(world: &mut World) -> Vec<(usize, u64, Vec<u8>)> {
                 let (start, data) = side.superblock_for(*member, (state, time));
                 writes.push((side.disk, start, data));
             }
+            Event::BadBlocks { .. } => unreachable!("jobs are paused in small worlds"),
             _ => {}
         }
     }

@@ -67,13 +67,15 @@ pub fn tell() {
     }
 }
 
-/// What only a person asks for, and random worlds have no person: a check, a repair, a member that is to fail or to be replaced.
+/// What only a person asks for, and random worlds have no person: a check, a repair, a member that is to fail or to be replaced;
+/// and what they meet too seldom.
 #[cfg(braid_hooks)]
 pub fn asked_for() {
     braid_hooks::steady();
     tests::rotten_chunks_are_mended(0, 4);
     tests::failed_by_person(0);
     tests::tell_of_replacements();
+    tests::tell_of_what_cannot_be_made();
 }
 
 /// The array is stopped, and one disk is copied; then it is written, and stopped or killed, and the copy is put back in the place

@@ -64,6 +64,7 @@ impl Bench {
                 replacement: None,
                 recovered_sectors: u64::MAX,
                 bad_blocks: Arc::new(BadBlocks::default()),
+                replacement_bad_blocks: Arc::default(),
             })
         };
         let mut view = ArrayView {

@@ -179,6 +179,7 @@ fn job(kind: JobKind) -> JobProgress {
         located: 0,
         repaired: 0,
         ambiguous: 0,
+        unmade: 0,
         paused: true,
     }
 }

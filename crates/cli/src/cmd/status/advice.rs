@@ -7,8 +7,8 @@ use braid_control::model::{
 };
 
 use super::words::{
-    Manner, can_lose_words, doing_word, down_to_a_tenth, found_words, level_word, progress_words,
-    sectors_words,
+    Manner, can_lose_words, doing_word, down_to_a_tenth, found_words, is_redundant, level_word,
+    place_of, progress_words, sectors_words,
 };
 use crate::output::shell::shell_word;
 use crate::output::size::format_size;
@@ -23,7 +23,8 @@ pub(crate) fn advice(array: &Array, word: &str, manner: Manner) -> Vec<Advice> {
     let failure = failure(array, word);
     let slots = array.slots.iter().filter_map(|slot| of_slot(array, slot, word, manner));
     let replaced = array.slots.iter().filter_map(|slot| replacing(array, slot, word, manner));
-    let slots = slots.chain(replaced);
+    let bad = array.slots.iter().filter_map(|slot| bad_sectors(array, slot));
+    let slots = slots.chain(replaced).chain(bad);
     let all = failure.into_iter().chain(lost(array, word)).chain(slots);
     let all = all.chain(missing(array, word)).chain(dirty(array, word, manner));
     all.chain(found(array, word)).collect()
@@ -143,6 +144,27 @@ fn recovering(array: &Array, (number, member): (u16, &str), word: &str, manner: 
     Advice { problem, now: format!("{now}; {} {lose} until then", array.name), what, command }
 }
 
+/// A member whose bad-block log names something.
+fn bad_sectors(array: &Array, row: &Slot) -> Option<Advice> {
+    let (member, sectors) = (row.member.as_deref()?, row.bad_sectors);
+    if sectors == 0 {
+        return None;
+    }
+    let place = place_of(row);
+    let problem = format!(
+        "what {} of {member} (slot {place}) should hold is not known",
+        sectors_words(sectors)
+    );
+    let now = if is_redundant(array) {
+        "it is made of the others where they can be read; elsewhere reads fail until it is written again"
+    } else {
+        "reads of it fail until it is written again"
+    };
+    let what = "write again what clients cannot read; its bad-block log names where:";
+    let command = Some(format!("braid examine {}", shell_word(member)));
+    Some(Advice { problem, now: now.into(), what: what.into(), command })
+}
+
 /// A member that is to take the place of one that serves until then.
 fn replacing(array: &Array, row: &Slot, word: &str, manner: Manner) -> Option<Advice> {
     let number = row.replaces?;
@@ -204,7 +226,8 @@ fn going(array: &Array, kind: JobKind, doing: &str, word: &str, manner: Manner) 
         let at = format_size(last.done_bytes);
         return if last.result == JobResult::Unreadable {
             let now = format!(
-                "{doing} ended at {at}, where more is unreadable than the level can make up for; what was done stays done"
+                "{doing} ended at {at}, where more is unreadable than the level can make up for, and the new member has no room \
+                 to note that; what was done stays done"
             );
             with(now, "save what clients can read of it; if members read again, try again:", again)
         } else {

@@ -4,8 +4,8 @@ use braid_control::model::{Array, JobKind, JobResult, JobState, Slot, SlotState,
 
 use super::advice::{advice, clock};
 use super::words::{
-    Manner, can_lose_words, down_to_a_tenth, found_words, is_redundant, level_word, progress_words,
-    run_words, sectors_words, silent_word, state_word,
+    Manner, can_lose_words, down_to_a_tenth, found_words, is_redundant, level_word, place_of,
+    progress_words, run_words, sectors_words, silent_word, state_word,
 };
 use crate::output::colour::{Paint, Style};
 use crate::output::printable::printable;
@@ -151,15 +151,6 @@ fn rows<'a>(array: &'a Array) -> impl Iterator<Item = (&'a Slot, &'static str)> 
     };
     let without_slot = array.replaced.iter().filter(|out| out.slot.is_none());
     array.slots.iter().flat_map(with_replaced).chain(without_slot.map(|out| (out, "FAILED")))
-}
-
-/// The number of a slot; `for 3` of what is to have one; or `spare`.
-pub(crate) fn place_of(row: &Slot) -> String {
-    match (row.slot, row.replaces) {
-        (Some(number), _) => number.to_string(),
-        (None, Some(number)) => format!("for {number}"),
-        (None, None) => "spare".to_owned(),
-    }
 }
 
 pub(crate) fn state_of(row: &Slot) -> &'static str {

@@ -1,7 +1,7 @@
 //! Words about arrays that several verbs use.
 
 use braid_control::model::{
-    Array, Found, FoundFate, FoundKind, FoundRun, Job, JobKind, JobState, LastJob, State,
+    Array, Found, FoundFate, FoundKind, FoundRun, Job, JobKind, JobState, LastJob, Slot, State,
 };
 use braid_geometry::SECTOR_BYTES;
 use braid_pace::Left;
@@ -115,6 +115,15 @@ pub(crate) fn found_words(last: &LastJob) -> String {
         parts.push(format!("in {ambiguous} of the members what is wrong cannot be told"));
     }
     parts.join("; ")
+}
+
+/// The number of a slot; `for 3` of what is to have one; or `spare`.
+pub(crate) fn place_of(row: &Slot) -> String {
+    match (row.slot, row.replaces) {
+        (Some(number), _) => number.to_string(),
+        (None, Some(number)) => format!("for {number}"),
+        (None, None) => "spare".to_owned(),
+    }
 }
 
 /// Whether the level keeps more than one copy, or parity.

@@ -9,9 +9,9 @@ use braid_control::model::{
 
 use super::asker::Seen;
 use crate::cmd::status::advice::advice;
-use crate::cmd::status::render::{place_of, state_of};
+use crate::cmd::status::render::state_of;
 use crate::cmd::status::words::{
-    Manner, can_lose_words, doing_word, level_word, progress_words, state_word,
+    Manner, can_lose_words, doing_word, level_word, place_of, progress_words, state_word,
 };
 use crate::output::bar::bar;
 use crate::output::printable::printable;

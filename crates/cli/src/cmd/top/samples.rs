@@ -23,6 +23,7 @@ fn slot(number: Option<u16>, member: Option<&str>, state: SlotState) -> Slot {
         state,
         since: is_slow.then(|| "2026-11-22T14:02:11Z".into()),
         cause: is_slow.then(|| "it took 900 ms, and the others much less".into()),
+        bad_sectors: 0,
     }
 }
 
@@ -38,6 +39,7 @@ fn jobs() -> Vec<Job> {
         seconds_left: Some(6720),
         differing_sectors: 0,
         written_sectors: 0,
+        unmade_sectors: 0,
         found: Found::default(),
     };
     let check = Job { kind: JobKind::Check, state: JobState::Waiting, ..recovery.clone() };

@@ -62,6 +62,17 @@ impl Cursor {
         self.again.insert(start, end);
     }
 
+    /// It came back undone, and is to be asked for again in pieces.
+    pub(super) fn is_divided(&mut self, start: u64, piece: u64) {
+        let end = self.under_way.remove(&start).expect("it was under way");
+        let mut at = start;
+        while at < end {
+            let next = (at + piece).min(end);
+            self.again.insert(at, next);
+            at = next;
+        }
+    }
+
     /// Nothing is there for the sectors up to `end`.
     pub(super) fn skip(&mut self, end: u64) {
         self.next = end.min(self.end);
@@ -108,6 +119,22 @@ mod tests {
         assert_eq!(cursor.done(), 24);
         cursor.is_done(24);
         assert_eq!((cursor.done(), cursor.next()), (40, None));
+    }
+
+    #[test]
+    fn what_is_asked_for_again_in_pieces_is_done_piece_by_piece() {
+        let mut cursor = Cursor::new(0, 40);
+        cursor.begin(run(0, 20));
+        cursor.is_divided(0, 8);
+        let mut pieces = Vec::new();
+        while let Some(piece) = cursor.to_repeat() {
+            cursor.begin(piece);
+            pieces.push((piece.start, piece.end));
+        }
+        assert_eq!((pieces, cursor.done()), (vec![(0, 8), (8, 16), (16, 20)], 0));
+        cursor.is_done(8);
+        cursor.is_done(0);
+        assert_eq!(cursor.done(), 16);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The job that is there, what it asks for next, and what came of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use braid_geometry::{Geometry, Level, LogicalSector, MemberSector, Slot};
 use braid_hooks::{Bug, Mark, planted, reached, spoiled};
@@ -14,6 +14,7 @@ use crate::Instant;
 use crate::array::roster::Roster;
 use crate::ids::{MemberId, ShardIndex, WorkId};
 use crate::request::Regions;
+use crate::sectors::BLOCK_SECTORS;
 use crate::work::{Class, Fate, Found, Outcome, Task, Work};
 
 /// So many findings of a job are told one by one; more are counted. A member that is rotten throughout would else be told of
@@ -44,6 +45,8 @@ pub(in super::super) struct Ground<'a> {
     pub(in super::super) may_run: bool,
     /// What can be saved may be.
     pub(in super::super) may_save: bool,
+    /// Bad-block logs say what they are to.
+    pub(in super::super) are_logs_settled: bool,
 }
 
 /// What the cursor counts.
@@ -108,10 +111,25 @@ struct Job {
     located: u64,
     repaired: u64,
     ambiguous: u64,
+    unmade: u64,
+    /// Blocks that could not be made, by where they start: logs name them, or are about to.
+    marked: BTreeSet<u64>,
     /// Findings that have been told.
     told: u32,
     /// It cannot go on.
     end: Option<JobEnd>,
+}
+
+/// A block that could not be made: to be named in bad-block logs, and then asked for once more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in super::super) struct Unmade {
+    /// Members that lack it, or did.
+    pub(in super::super) members: SmallVec<[MemberId; 2]>,
+    /// Sectors of each.
+    pub(in super::super) start: u64,
+    pub(in super::super) end: u64,
+    /// It came back before.
+    pub(in super::super) is_again: bool,
 }
 
 /// What is done of a job counts from now on.
@@ -258,7 +276,7 @@ impl Jobs {
             is_there: true,
             goes_on: may_run && is_still_wanted && job.end.is_none(),
             is_out,
-            has_more: !self.is_paused && job.has_more(now, ground.regions.shards()),
+            has_more: !self.is_paused && job.has_more(now, ground),
             is_allowed: self.allowance.is_some(),
             is_over: job.cursor.done() == job.cursor.end(),
             has_unsaved,
@@ -299,6 +317,8 @@ impl Jobs {
             located: 0,
             repaired: 0,
             ambiguous: 0,
+            unmade: 0,
+            marked: BTreeSet::new(),
             told: 0,
             end: None,
         };
@@ -316,7 +336,7 @@ impl Jobs {
     ) -> Option<(ShardIndex, Work)> {
         let id = WorkId(self.next_work);
         let job = self.job.as_mut().expect("a job asks");
-        let repeated = job.to_repeat(now);
+        let repeated = job.to_repeat(now, ground);
         let start = repeated.map(|run| run.start).or_else(|| job.cursor.next());
         let start = start.expect("there is more to ask for");
         let Some((first, sectors)) = job.place(ground, start) else {
@@ -352,11 +372,20 @@ impl Jobs {
         Some((ground.regions.shard_of(owner), work))
     }
 
-    /// A shard has done what it was asked, or has not.
-    pub(in super::super) fn work_done(&mut self, now: Instant, id: WorkId, outcome: Outcome) {
+    /// A shard has done what it was asked, or has not. Gives a block that it could not make.
+    pub(in super::super) fn work_done(
+        &mut self,
+        now: Instant,
+        id: WorkId,
+        outcome: Outcome,
+    ) -> Option<Unmade> {
         let job = self.job.as_mut().expect("a job lasts as long as its work");
         let Out { start, sectors, class } = job.works.remove(&id).expect("work has one result");
         self.flow.of(class).ended_sectors += sectors;
+        if planted(Bug::UnmadeForgotten) && outcome == Outcome::Unreadable {
+            job.cursor.is_done(start);
+            return None;
+        }
         let is_done = false;
         let is_done = spoiled(Bug::JobSkipsUndone, is_done, true);
         match outcome {
@@ -377,6 +406,11 @@ impl Jobs {
                 job.written += u64::from(written);
                 job.cursor.is_done(start);
             }
+            Outcome::GivenUp { written, unmade } => {
+                job.written += u64::from(written);
+                job.unmade += u64::from(unmade);
+                job.cursor.is_done(start);
+            }
             _ if is_done => job.cursor.is_done(start),
             Outcome::SitsOut => {
                 job.cursor.is_undone(start);
@@ -385,8 +419,17 @@ impl Jobs {
             }
             // What cannot be read is not compared; other bands can.
             Outcome::Unreadable if job.kind.is_check() => job.cursor.is_done(start),
+            Outcome::Unreadable if job.fills() && sectors > u64::from(BLOCK_SECTORS) => {
+                reached(Mark::JobAsksByBlocks);
+                job.cursor.is_divided(start, u64::from(BLOCK_SECTORS));
+            }
             Outcome::Unreadable => {
                 job.cursor.is_undone(start);
+                if job.fills() {
+                    let (members, end) = (job.targets.clone(), start + sectors);
+                    let is_again = !job.marked.insert(start);
+                    return Some(Unmade { members, start, end, is_again });
+                }
                 job.end = Some(JobEnd::Unreadable);
             }
             Outcome::Unwritten => {
@@ -394,6 +437,13 @@ impl Jobs {
                 job.end = Some(JobEnd::Unwritten);
             }
         }
+        None
+    }
+
+    /// What could not be made cannot be noted down.
+    pub(in super::super) fn cannot_go_on(&mut self) {
+        let job = self.job.as_mut().expect("a job lasts as long as its work");
+        job.end = Some(JobEnd::Unreadable);
     }
 
     /// A shard has found something wrong; whether that is told.
@@ -500,7 +550,9 @@ impl Jobs {
         let saves = can_save.then_some(job.save_at);
         let has_room = !self.is_paused && job.has_room(ground.regions.shards());
         // Where nothing is allowed, the next allowance finds that its time has come.
-        let can_repeat = has_room && self.allowance.is_some() && job.cursor.to_repeat().is_some();
+        let is_noted = job.marked.is_empty() || ground.are_logs_settled;
+        let has_undone = is_noted && job.cursor.to_repeat().is_some();
+        let can_repeat = has_room && self.allowance.is_some() && has_undone;
         let repeats = job.repeat_at.filter(|_| can_repeat);
         saves.into_iter().chain(repeats).min()
     }
@@ -508,7 +560,8 @@ impl Jobs {
 
 impl Job {
     fn progress(&self, paused: bool) -> JobProgress {
-        let Self { kind, from, differing, written, located, repaired, ambiguous, .. } = *self;
+        let Self { kind, from, differing, written, located, repaired, .. } = *self;
+        let Self { ambiguous, unmade, .. } = *self;
         let (done, end) = (self.cursor.done(), self.cursor.end());
         JobProgress {
             kind,
@@ -520,6 +573,7 @@ impl Job {
             located,
             repaired,
             ambiguous,
+            unmade,
             paused,
         }
     }
@@ -545,14 +599,16 @@ impl Job {
         self.cursor.under_way() < (WORKS_EACH * usize::from(shards)).min(WORKS_MAX)
     }
 
-    fn to_repeat(&self, now: Instant) -> Option<Run> {
+    /// What came back undone and is to be asked for now. Where it could not be made, logs name it first.
+    fn to_repeat(&self, now: Instant, ground: &Ground<'_>) -> Option<Run> {
         let is_time = self.repeat_at.is_none_or(|at| at <= now);
+        let is_time = is_time && (self.marked.is_empty() || ground.are_logs_settled);
         self.cursor.to_repeat().filter(|_| is_time)
     }
 
-    fn has_more(&self, now: Instant, shards: u16) -> bool {
-        let is_left = self.to_repeat(now).is_some() || self.cursor.next().is_some();
-        self.has_room(shards) && is_left
+    fn has_more(&self, now: Instant, ground: &Ground<'_>) -> bool {
+        let is_left = self.to_repeat(now, ground).is_some() || self.cursor.next().is_some();
+        self.has_room(ground.regions.shards()) && is_left
     }
 
     /// The sector of the array that `at` is about, and how many follow in one work. None where nothing lies.
@@ -589,6 +645,7 @@ mod tests {
                 replacement: None,
                 recovered_sectors: found.map_or(u64::MAX, |(_, at)| *at),
                 bad_blocks: std::sync::Arc::default(),
+                replacement_bad_blocks: std::sync::Arc::default(),
             })
         };
         let numbers: Map<MemberId, u16> = (0..slots).map(|slot| (MemberId(slot), slot)).collect();
@@ -608,8 +665,16 @@ mod tests {
 
     fn ground<'a>(geometry: &'a Geometry, roster: &'a Roster, resync_offset: u64) -> Ground<'a> {
         let regions = Regions::new(geometry, 2);
-        let (may_run, may_save) = (true, true);
-        Ground { geometry, regions, work_sectors: 128, roster, resync_offset, may_run, may_save }
+        Ground {
+            geometry,
+            regions,
+            work_sectors: 128,
+            roster,
+            resync_offset,
+            may_run: true,
+            may_save: true,
+            are_logs_settled: true,
+        }
     }
 
     fn ask_all(jobs: &mut Jobs, ground: &Ground<'_>) -> Vec<Work> {
@@ -661,7 +726,7 @@ mod tests {
         jobs.begin(NOW, &ground);
         let works = ask_all(&mut jobs, &ground);
         assert!(works.iter().all(|work| work.task == Task::Recover));
-        jobs.work_done(NOW, works[0].id, Outcome::Unreadable);
+        assert_eq!(jobs.work_done(NOW, works[0].id, Outcome::Unwritten), None);
         let facts = jobs.facts(NOW, &ground, false);
         assert!(!facts.goes_on && facts.is_out, "{facts:?}");
         for work in &works[1..] {
@@ -669,10 +734,48 @@ mod tests {
         }
         let facts = jobs.facts(NOW, &ground, false);
         assert!(!facts.is_out && !facts.has_unsaved, "the first was not done: {facts:?}");
-        assert_eq!(jobs.end(&ground).1, JobEnd::Unreadable);
+        assert_eq!(jobs.end(&ground).1, JobEnd::Unwritten);
         assert!(!jobs.facts(NOW, &ground, false).is_due, "nothing has changed since");
         jobs.membership_changed();
         assert!(jobs.facts(NOW, &ground, false).is_due);
+    }
+
+    #[test]
+    fn what_cannot_be_made_is_asked_for_by_blocks_and_then_given_up() {
+        let (geometry, roster) = (geometry(Level::Raid5, 2, 3), roster(3, &[(1, 0)]));
+        let mut ground = ground(&geometry, &roster, u64::MAX);
+        let mut jobs = Jobs::default();
+        jobs.begin(NOW, &ground);
+        let works = ask_all(&mut jobs, &ground);
+        assert_eq!(jobs.work_done(NOW, works[2].id, Outcome::Unreadable), None);
+        let blocks = ask_all(&mut jobs, &ground);
+        let ranges: Vec<(u64, u32)> =
+            blocks.iter().map(|work| (work.start, work.sectors)).collect();
+        let expected: Vec<(u64, u32)> = (0..16).map(|index| (256 + 8 * index, 8)).collect();
+        assert_eq!(ranges, expected);
+        let unmade = jobs.work_done(NOW, blocks[3].id, Outcome::Unreadable);
+        let members = SmallVec::from_slice(&[MemberId(1)]);
+        let unmade_here = Unmade { members, start: 280, end: 288, is_again: false };
+        assert_eq!(unmade, Some(unmade_here.clone()));
+        // Not before logs name it.
+        ground.are_logs_settled = false;
+        assert!(ask_all(&mut jobs, &ground).is_empty());
+        ground.are_logs_settled = true;
+        let again = ask_all(&mut jobs, &ground);
+        assert_eq!(again.iter().map(|work| work.start).collect::<Vec<_>>(), [280]);
+        let unmade = jobs.work_done(NOW, again[0].id, Outcome::Unreadable);
+        assert_eq!(unmade, Some(Unmade { is_again: true, ..unmade_here }));
+        let again = ask_all(&mut jobs, &ground);
+        let given_up = Outcome::GivenUp { written: 0, unmade: 8 };
+        assert_eq!(jobs.work_done(NOW, again[0].id, given_up), None);
+        let left = works.iter().enumerate().filter(|(index, _)| *index != 2);
+        let blocks = blocks.iter().enumerate().filter(|(index, _)| *index != 3);
+        for (_, work) in left.chain(blocks) {
+            jobs.work_done(NOW, work.id, Outcome::Done { written: work.sectors });
+        }
+        let facts = jobs.facts(NOW, &ground, false);
+        assert!(facts.is_over && facts.goes_on, "{facts:?}");
+        assert_eq!(jobs.progress().expect("it is there").unmade, 8);
     }
 
     #[test]

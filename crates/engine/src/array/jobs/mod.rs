@@ -27,6 +27,10 @@
 //! How much a job may ask for at a time is for a driver to say, who knows what clients feel ([`JobAllowance`]); without such a
 //! driver it is as much as shards take.
 //!
+//! What cannot be made costs its block, and not the job: it is asked for again by blocks; those that still cannot be made are
+//! named in the bad-block logs of the members that lack them ([`super::bad_logs`]), and the job goes on beyond them.
+//! [check: a_rebuild_goes_on_beyond_what_cannot_be_read]
+//!
 //! What checks and repairs find is told one by one up to a limit, and counted beyond.
 //!
 //! Resync comes before recovery: while redundancy does not agree, a member that is made from it may be made wrong. What is
@@ -74,7 +78,7 @@ pub enum JobEnd {
     Interrupted,
     /// The member that it was for is lost, or is wanted no more.
     TargetLost,
-    /// Too much of a band cannot be read to make the rest.
+    /// Something could not be read to make the rest, and its member has no room to note that down.
     Unreadable,
     /// A member did not take what it was to be written, and yet is not lost: there was no space.
     Unwritten,
@@ -101,6 +105,9 @@ pub struct JobProgress {
     pub repaired: u64,
     /// Sectors that are wrong, and nobody knows in which member.
     pub ambiguous: u64,
+    /// Sectors that could not be read anywhere, nor made, so far, over all members that are filled: their bad-block logs name
+    /// them.
+    pub unmade: u64,
     /// It waits until it is told to go on.
     pub paused: bool,
 }

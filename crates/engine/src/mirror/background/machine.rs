@@ -69,6 +69,8 @@ struct Place {
     /// Sectors that differed, over all runs.
     differing: u32,
     is_missed: bool,
+    /// Sectors that nobody could make, and that logs name, over all runs and members.
+    unmade: u32,
 }
 
 /// What the work on a mirror uses, and is not its own.
@@ -110,6 +112,7 @@ impl Place {
             written: 0,
             differing: 0,
             is_missed: false,
+            unmade: 0,
         }
     }
 
@@ -184,6 +187,29 @@ impl Place {
 }
 
 impl Place {
+    /// Sectors of the run that members lack, if their bad-block logs name all of them.
+    fn given_up(&self, common: &Common) -> Option<u32> {
+        let (view, sectors) = (&common.view, self.sectors);
+        let copies = self.task() == Task::Replace;
+        let lacks = |copy: &&Copy| {
+            let member = view.member(copy.slot);
+            let end = copy.start.0 + u64::from(sectors);
+            member.is_some_and(|member| match copies {
+                true => member.replacement.is_some(),
+                false => member.recovered_sectors < end,
+            })
+        };
+        let lacking = self.copies.iter().filter(|_| self.task().fills()).filter(lacks);
+        let mut count = 0;
+        for copy in lacking {
+            if !view.is_given_up(copy.slot, copies, (copy.start, sectors)) {
+                return None;
+            }
+            count += sectors;
+        }
+        (count > 0).then_some(count)
+    }
+
     /// Copies have been voted on.
     fn note_votes(&mut self, common: &Common, computation: &Computation) {
         let found = &computation.found;
@@ -330,14 +356,26 @@ impl Background {
                     let sectors = self.places[number as usize].sectors;
                     self.aim(around, number, sectors / 2);
                 }
-                Action::Refuse => {
-                    reached(Mark::WorkRefused);
-                    self.end(around, number, Outcome::Unreadable);
-                }
+                Action::Refuse => self.refuse(around, number),
                 Action::Compare => self.compare(around, number),
                 Action::Write => self.write(around, number),
                 Action::Look => self.look(number),
                 Action::Next => self.next(around, number),
+            }
+        }
+    }
+
+    /// Nothing can be made of the run. Where logs name it already, the others are still to be done.
+    fn refuse(&mut self, around: &mut Around<'_>, number: u32) {
+        match self.places[number as usize].given_up(around.common) {
+            Some(unmade) => {
+                reached(Mark::WorkGivenUp);
+                self.places[number as usize].unmade += unmade;
+                self.next(around, number);
+            }
+            None => {
+                reached(Mark::WorkRefused);
+                self.end(around, number, Outcome::Unreadable);
             }
         }
     }
@@ -571,15 +609,16 @@ impl Background {
         if place.at < place.end {
             return self.aim(around, number, self.block_sectors);
         }
-        let Place { differing, written, .. } = *place;
+        let Place { differing, written, unmade, .. } = *place;
         let outcome = match place.task() {
             Task::Compare if written == 0 => Outcome::CopiesCompared { differing },
             Task::Repair if place.is_missed => Outcome::Unwritten,
             Task::Compare | Task::Repair => Outcome::Checked { differing, written },
             Task::Resync | Task::Recover | Task::Replace if place.is_missed => Outcome::Unwritten,
-            Task::Resync | Task::Recover | Task::Replace => {
-                Outcome::Done { written: place.written }
+            Task::Resync | Task::Recover | Task::Replace if unmade > 0 => {
+                Outcome::GivenUp { written, unmade }
             }
+            Task::Resync | Task::Recover | Task::Replace => Outcome::Done { written },
         };
         self.end(around, number, outcome);
     }

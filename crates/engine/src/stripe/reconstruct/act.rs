@@ -52,7 +52,10 @@ impl Read {
         let whole = SectorSet::run(0, unit_sectors);
         match origin {
             Origin::Client(want) => self.aim_at(&want, whole),
-            Origin::Background(_) => self.window = whole,
+            Origin::Background(work) => {
+                let offset = u32::try_from(work.start - self.band().start.0).expect("in its band");
+                self.window = SectorSet::run(offset, work.sectors).common(whole);
+            }
         }
         self.work = WorkState::default();
         self.origin = Some(origin);
@@ -698,10 +701,31 @@ impl Reconstruct {
                 around.common.work_done(work.id, work::Outcome::SitsOut);
             }
             Origin::Background(work) => {
-                reached(Mark::WorkRefused);
-                around.common.work_done(work.id, work::Outcome::Unreadable);
+                let unmade = self.given_up(&around.common.view, place, &work);
+                let outcome = match unmade {
+                    Some(unmade) => work::Outcome::GivenUp { written: 0, unmade },
+                    None => work::Outcome::Unreadable,
+                };
+                reached(if unmade.is_some() { Mark::WorkGivenUp } else { Mark::WorkRefused });
+                around.common.work_done(work.id, outcome);
             }
         }
+    }
+
+    /// Sectors that members lack and that cannot be made, if their bad-block logs name all of them.
+    fn given_up(&self, view: &ArrayView, place: u32, work: &Work) -> Option<u32> {
+        let read = &self.reads[place as usize];
+        let copies = work.task == Task::Replace;
+        let mut sectors = 0;
+        for (slot, set) in read.work.targets.iter().filter(|_| work.task.fills()) {
+            for extent in set.extents() {
+                if !view.is_given_up(*slot, copies, read.band().range(extent)) {
+                    return None;
+                }
+                sectors += extent.sectors;
+            }
+        }
+        (sectors > 0).then_some(sectors)
     }
 
     fn answer_client(&mut self, around: &mut Around<'_>, place: u32, want: &Want) {

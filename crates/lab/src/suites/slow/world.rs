@@ -79,6 +79,7 @@ impl World {
             device_number: slot,
             recovered_sectors: u64::MAX,
             bad_blocks: BadBlocks::default(),
+            bad_block_records: 0,
         };
         let mut array = Array::new(ArraySetup {
             geometry: geometry.clone(),

@@ -24,6 +24,7 @@ mod replace;
 mod rot;
 mod slow;
 mod superblocks;
+mod unmade;
 
 #[cfg(braid_hooks)]
 pub(super) use cache::replaced_while_a_flush_waits;
@@ -33,6 +34,8 @@ pub(super) use jobs::failed_by_person;
 pub(super) use replace::tell as tell_of_replacements;
 #[cfg(braid_hooks)]
 pub(super) use rot::rotten_chunks_are_mended;
+#[cfg(braid_hooks)]
+pub(super) use unmade::tell as tell_of_what_cannot_be_made;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 

@@ -40,6 +40,8 @@ pub(super) struct Scene {
     pub(super) resync_offset: u64,
     /// A disk that holds what it should only below this sector of its data area.
     pub(super) recovering: Option<(usize, u64)>,
+    /// Another one.
+    pub(super) recovering_too: Option<(usize, u64)>,
     /// A disk with a bad-block log, and sectors of its data area.
     pub(super) bad_blocks: Option<(usize, Range<u64>)>,
     /// Whether answers may be errors.
@@ -67,6 +69,7 @@ impl Scene {
             missing: Vec::new(),
             resync_offset: u64::MAX,
             recovering: None,
+            recovering_too: None,
             bad_blocks: None,
             errors_allowed: false,
         };
@@ -135,7 +138,8 @@ impl Scene {
         }
         for disk in 0..world.disks.len() {
             let mut superblock = world.superblock_on(disk).expect("it is new");
-            let recovering = self.recovering.filter(|(recovering, _)| *recovering == disk);
+            let mut recovering = self.recovering.into_iter().chain(self.recovering_too);
+            let recovering = recovering.find(|(recovering, _)| *recovering == disk);
             superblock.apply(&SuperblockUpdate {
                 events: EVENTS,
                 update_time: Timestamp { seconds: MADE_AT_SECONDS, microseconds: 0 },

@@ -19,6 +19,7 @@ use braid_engine::effect::FaultKind;
 use braid_engine::request::{Fault as Refused, Operation, RequestId};
 use braid_engine::{Counters, SitOut, Tuning};
 use braid_geometry::{Family, Geometry, MemberSector, Slot};
+use braid_ondisk::{Role, Superblock};
 
 use crate::content::{SECTOR, bytes, image};
 use crate::disk::Ills;
@@ -608,7 +609,11 @@ impl Script {
     fn recovered_end(&self, disk: usize) -> u64 {
         let mut members = self.world.engine.machines.members.iter();
         let member = members.find(|member| member.disk == disk).expect("it is in");
-        let recovered = member.superblock.device.recovery_offset_sectors;
+        let Superblock { state, device, .. } = &member.superblock;
+        if state.role == Role::Spare {
+            return 0; // Version 0.90 calls it so until it holds all.
+        }
+        let recovered = device.recovery_offset_sectors;
         recovered.map_or(u64::MAX, |sectors| member.data_offset() + sectors)
     }
 

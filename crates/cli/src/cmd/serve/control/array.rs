@@ -174,6 +174,7 @@ impl Facts {
                         state: SlotState::Failed,
                         since: Some(failure.since.clone()),
                         cause: Some(failure.cause.clone()),
+                        bad_sectors: member.bad_blocks.sectors(),
                     };
                 }
                 let slow = self.health.slow(number).filter(|_| sitting_out.contains(&member.id));
@@ -190,13 +191,15 @@ impl Facts {
                     state,
                     since: slow.as_ref().map(|slow| slow.since.clone()),
                     cause: slow.map(|slow| slow.cause),
+                    bad_sectors: member.bad_blocks.sectors(),
                 }
             }
             None => self.empty(number),
         };
         let mut slots: Vec<Slot> = (0..volume.geometry().slots()).map(row).collect();
         let replacements = (0..volume.geometry().slots()).filter_map(|number| {
-            let id = view.member(SlotNumber(number))?.replacement?;
+            let member = view.member(SlotNumber(number))?;
+            let id = member.replacement?;
             Some(Slot {
                 slot: None,
                 replaces: Some(number),
@@ -205,6 +208,7 @@ impl Facts {
                 state: SlotState::Filling,
                 since: None,
                 cause: None,
+                bad_sectors: member.replacement_bad_blocks.sectors(),
             })
         });
         slots.extend(replacements);
@@ -216,6 +220,7 @@ impl Facts {
             state: SlotState::Waiting,
             since: None,
             cause: None,
+            bad_sectors: 0,
         });
         slots.extend(spares);
         slots
@@ -231,6 +236,7 @@ impl Facts {
             state: if out.is_replaced { SlotState::Replaced } else { SlotState::Failed },
             since: Some(out.since),
             cause: Some(out.cause),
+            bad_sectors: 0,
         };
         self.health.replaced().into_iter().map(row).collect()
     }
@@ -245,6 +251,7 @@ impl Facts {
             state: SlotState::Missing,
             since,
             cause,
+            bad_sectors: 0,
         };
         if let Some(gone) = self.health.gone(number) {
             return missing(Some(gone.since), Some(gone.cause));
@@ -258,6 +265,7 @@ impl Facts {
         }
         let (since, cause) = out.map(|out| (out.since, out.cause)).unzip();
         let (slot, role) = (Some(number), Role::None);
-        Slot { slot, replaces: None, member, role, state: SlotState::Failed, since, cause }
+        let state = SlotState::Failed;
+        Slot { slot, replaces: None, member, role, state, since, cause, bad_sectors: 0 }
     }
 }

@@ -191,6 +191,7 @@ mod tests {
             seconds_left: None,
             differing_sectors: 0,
             written_sectors: 0,
+            unmade_sectors: 0,
             found: Found::default(),
         };
         let last = |kind: JobKind| LastJob {
@@ -205,6 +206,7 @@ mod tests {
             total_bytes: 1,
             differing_sectors: 0,
             written_sectors: 0,
+            unmade_sectors: 0,
             found: Found::default(),
         };
         let last = refused.into_iter().map(last).collect();

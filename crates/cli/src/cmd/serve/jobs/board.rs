@@ -292,6 +292,7 @@ impl Noted {
             total_bytes: under_way.total_bytes,
             differing_sectors: job.differing,
             written_sectors: job.written,
+            unmade_sectors: job.unmade,
             found,
         };
         self.last.insert(kind, last);
@@ -339,6 +340,7 @@ impl Noted {
             seconds_left: seconds_left.filter(|_| !is_paused),
             differing_sectors: job.differing,
             written_sectors: job.written,
+            unmade_sectors: job.unmade,
             found: under_way.found(job),
         }
     }
@@ -408,6 +410,7 @@ fn waiting_check(repairs: bool) -> Job {
         seconds_left: None,
         differing_sectors: 0,
         written_sectors: 0,
+        unmade_sectors: 0,
         found: Found { repairs, ..Found::default() },
     }
 }
@@ -471,6 +474,7 @@ mod tests {
             located,
             repaired,
             ambiguous,
+            unmade: 0,
             paused,
         }
     }

@@ -93,6 +93,7 @@ pub(crate) fn facts(progress: &JobProgress) -> Value {
         "located_sectors": progress.located,
         "repaired_sectors": progress.repaired,
         "ambiguous_sectors": progress.ambiguous,
+        "unmade_sectors": progress.unmade,
         "paused": progress.paused,
     })
 }
@@ -149,6 +150,13 @@ pub(crate) fn ended(progress: &JobProgress, end: JobEnd, name: &str) -> (bool, S
         (JobKind::Check | JobKind::Repair, JobEnd::Completed) => {
             format!("the check of {name} is over: everything agrees")
         }
+        (_, JobEnd::Completed) if progress.unmade > 0 => {
+            let unmade = progress.unmade;
+            let text = format!(
+                "the {kind} of {name} is over; {unmade} sectors could not be made, since nobody holds them any more, and are noted as bad"
+            );
+            return (false, text);
+        }
         (_, JobEnd::Completed) => format!("the {kind} of {name} is over"),
         (_, JobEnd::Interrupted) => {
             format!("the {kind} of {name} ends for now, and goes on where it was")
@@ -164,8 +172,8 @@ pub(crate) fn ended(progress: &JobProgress, end: JobEnd, name: &str) -> (bool, S
             return (
                 false,
                 format!(
-                    "the {kind} of {name} cannot go on at {at}: more is unreadable there than the level can make up for; \
-                     what was done stays done"
+                    "the {kind} of {name} cannot go on at {at}: more is unreadable there than the level can make up for, and \
+                     the new member has no room to note that; what was done stays done"
                 ),
             );
         }
@@ -194,6 +202,7 @@ mod tests {
             located: 0,
             repaired: 0,
             ambiguous: 0,
+            unmade: 0,
             paused: false,
         };
         let (is_well, text) = ended(&progress(0), JobEnd::Completed, "tank");

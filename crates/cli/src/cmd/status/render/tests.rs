@@ -25,6 +25,17 @@ fn advice(array: &Array, word: &str) -> Vec<Advice> {
 use SlotState::{Failed, Missing, Ok, Recovering, Slow};
 
 #[test]
+fn what_could_not_be_made_is_told_with_what_to_type() {
+    let mut array = tank(&[Ok, Ok, Ok, Ok]);
+    array.slots[1].bad_sectors = 8;
+    let advice = advice(&array, "tank");
+    assert!(advice[0].problem.contains("8 sectors (4 KiB) of /dev/sdc (slot 1)"), "{advice:?}");
+    assert!(advice[0].now.contains("until it is written again"), "{advice:?}");
+    assert_eq!(advice[0].command.as_deref(), Some("braid examine /dev/sdc"));
+    assert!(!is_well(&array));
+}
+
+#[test]
 fn a_failed_member_is_told_with_what_to_type() {
     let text = array(&tank(&[Ok, Failed, Ok, Ok]), "tank", Paint::plain());
     let expected = "\
@@ -92,6 +103,7 @@ fn job(kind: JobKind, state: JobState) -> Job {
         seconds_left: (state == JobState::Running).then_some(6720),
         differing_sectors: 0,
         written_sectors: 0,
+        unmade_sectors: 0,
         found: Found::default(),
     }
 }
@@ -109,6 +121,7 @@ fn last(kind: JobKind, result: JobResult, differing_sectors: u64) -> LastJob {
         total_bytes: 8 << 20,
         differing_sectors,
         written_sectors: 0,
+        unmade_sectors: 0,
         found: Found::default(),
     }
 }
