@@ -24,6 +24,48 @@ const SEEDS_DEFAULT: u64 = 8_000;
 const SEEDS_FIRST: u64 = 1000;
 /// Histories of who is believed, after them.
 const HISTORIES: u64 = 500;
+/// Bugs that random worlds do not meet, or hardly ever.
+const TOLD: &[Bug] = &[
+    Bug::BadBlockClearedEarly,
+    Bug::BadBlockStays,
+    Bug::BadBlocksUntold,
+    Bug::CheckRepairs,
+    Bug::CopyOfAnother,
+    Bug::DirtyReferenceForgotten,
+    Bug::DoubtUncut,
+    Bug::DoubtWhole,
+    Bug::FailedBatchBelieved,
+    Bug::GuessesAmongTwo,
+    Bug::HeldIsGivenUp,
+    Bug::InconsistencyForgotten,
+    Bug::KnownIgnored,
+    Bug::LogsUnawaited,
+    Bug::LossReportedOnce,
+    Bug::LostForGood,
+    Bug::LostReadsOld,
+    Bug::OldParityBelieved,
+    Bug::OneExtentRead,
+    Bug::PartLossUnreported,
+    Bug::RepairIgnoresBatch,
+    Bug::RepairKeepsBlocks,
+    Bug::RepairLetsBatchBegin,
+    Bug::RepairUnverified,
+    Bug::RepairWritesParity,
+    Bug::ReplacementIsWhole,
+    Bug::ReplacementMisses,
+    Bug::ReplacementNotWritten,
+    Bug::ReplacementStays,
+    Bug::ReplacementTrusted,
+    Bug::ReplacementUnflushed,
+    Bug::ReplacesEarly,
+    Bug::SaidOnce,
+    Bug::SolvedUnchecked,
+    Bug::UnmadeForgotten,
+    Bug::UpdateTimeIgnored,
+    Bug::VoteOfTwo,
+    Bug::WeakEvidenceBelieved,
+];
+
 /// What of the small worlds is tried after the random ones found nothing.
 const SMALL: Bounds =
     Bounds { tellings_max: 1, failures_max: 1, states_max: 1, part: (0, 12), ..Bounds::ALL };
@@ -130,7 +172,7 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<(), String> {
     println!("{:<24} {:<12} {:>8} {:>8}  it said", "planted bug", "caught by", "seed", "cycles");
     for bug in &bugs {
         braid_hooks::plant(Some(*bug));
-        let catch = hunt_one(&hunt, &is_late);
+        let catch = hunt_one(*bug, &hunt, &is_late);
         let harm = braid_hooks::visits().planted;
         braid_hooks::plant(None);
         match catch {
@@ -158,10 +200,11 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<(), String> {
     if free.is_empty() { Ok(()) } else { Err(format!("not caught: {}", free.join(", "))) }
 }
 
-/// Random worlds, then the stories and small worlds, then more random worlds.
-fn hunt_one(hunt: &Hunt, is_late: &dyn Fn() -> bool) -> Option<Catch> {
+/// Random worlds, then the stories and small worlds, then more random worlds. What is known to be met in stories only is looked for
+/// there first: that is a matter of time, and changes nothing of who is noticed.
+fn hunt_one(bug: Bug, hunt: &Hunt, is_late: &dyn Fn() -> bool) -> Option<Catch> {
     let mut cycles = 0;
-    let first = hunt.seeds.min(SEEDS_FIRST);
+    let first = if TOLD.contains(&bug) { 0 } else { hunt.seeds.min(SEEDS_FIRST) };
     hunt_seeds(hunt.from..hunt.from + first, is_late, &mut cycles).or_else(|| {
         match catch_unwind(told) {
             Ok(()) => hunt_seeds(hunt.from + first..hunt.from + hunt.seeds, is_late, &mut cycles),
