@@ -37,19 +37,51 @@ pub(crate) fn open_heard<M: Member + 'static>(
     hear: impl Fn(Notice) + Send + 'static,
 ) -> Volume {
     let devices: Vec<Arc<MemoryMember>> =
-        (0..plan.slots).map(|slot| Arc::new(make(plan, slot))).collect();
-    let probed: Vec<ProbedMember> =
-        (0..).zip(&devices).map(|(index, device)| probed(index, device)).collect();
-    let assembly = assemble(&probed, &braid_assembly::Options::default());
+        (0..plan.slots).map(|_| Arc::new(MemoryMember::new(plan.member_bytes))).collect();
+    let probed = format(plan, &devices);
+    let members = devices.into_iter().map(|device| Box::new(wrap(device)) as Box<dyn Member>);
+    run(&probed, members.collect(), options, hear)
+}
+
+/// Opens a clean array of these devices, which are as long as the plan says.
+pub(crate) fn open_on(
+    plan: Plan,
+    options: &Options,
+    devices: Vec<Box<dyn Member>>,
+    hear: impl Fn(Notice) + Send + 'static,
+) -> Volume {
+    let probed = format(plan, &devices);
+    run(&probed, devices, options, hear)
+}
+
+/// Makes members of devices; what is found on them then.
+fn format(plan: Plan, devices: &[impl Member]) -> Vec<ProbedMember> {
+    let made = (0..).zip(devices).map(|(slot, device)| {
+        let superblock = superblock(plan, slot);
+        device
+            .write_at(&superblock.to_bytes(), superblock.offset_bytes(), true)
+            .expect("it can be written");
+        probed(usize::from(slot), device)
+    });
+    made.collect()
+}
+
+fn run(
+    probed: &[ProbedMember],
+    devices: Vec<Box<dyn Member>>,
+    options: &Options,
+    hear: impl Fn(Notice) + Send + 'static,
+) -> Volume {
+    let assembly = assemble(probed, &braid_assembly::Options::default());
     let array = assembly.array.expect("an array that was just made can be run");
-    let members = devices.into_iter().zip(&probed).map(|(device, probed)| {
+    let members = devices.into_iter().zip(probed).map(|(device, probed)| {
         let superblock = probed.probe.newest().expect("it was just written").clone();
-        Some(OpenMember { device: Box::new(wrap(device)), superblock })
+        Some(OpenMember { device, superblock })
     });
     Volume::open(&array, members.collect(), options, hear).expect("a clean array opens")
 }
 
-fn make(plan: Plan, slot: u16) -> MemoryMember {
+fn superblock(plan: Plan, slot: u16) -> Superblock {
     let request = PlacementRequest {
         version: Version::V1_2,
         device_bytes: plan.member_bytes,
@@ -61,7 +93,7 @@ fn make(plan: Plan, slot: u16) -> MemoryMember {
     let place = placement(&request).expect("the members are large enough");
     let mut device_uuid = [7; 16];
     device_uuid[..2].copy_from_slice(&slot.to_be_bytes());
-    let superblock = Superblock::new_v1(&NewSuperblock {
+    Superblock::new_v1(&NewSuperblock {
         array: ArrayFacts {
             uuid: [3; 16],
             name: "lab".into(),
@@ -81,21 +113,16 @@ fn make(plan: Plan, slot: u16) -> MemoryMember {
         events: 0,
         resync_offset: u64::MAX,
     })
-    .expect("a valid superblock");
-    let device = MemoryMember::new(plan.member_bytes);
-    device
-        .write_at(&superblock.to_bytes(), superblock.offset_bytes(), true)
-        .expect("memory takes writes");
-    device
+    .expect("a valid superblock")
 }
 
-fn probed(index: usize, device: &MemoryMember) -> ProbedMember {
+fn probed(index: usize, device: &impl Member) -> ProbedMember {
     let size_bytes = device.size_bytes();
     let snippets: Vec<Snippet> = probe_ranges(size_bytes)
         .into_iter()
         .map(|range| {
             let mut bytes = vec![0; usize::try_from(range.end - range.start).expect("short")];
-            device.read_at(&mut bytes, range.start).expect("memory reads");
+            device.read_at(&mut bytes, range.start).expect("it can be read");
             Snippet { offset: range.start, bytes }
         })
         .collect();

@@ -8,6 +8,7 @@ mod parity;
 mod paths;
 mod priority;
 mod read;
+mod rebuild;
 mod share;
 mod slow;
 mod wait;
@@ -26,4 +27,5 @@ pub const SUITES: &[Suite] = &[
     slow::SUITE,
     read::SUITE,
     write::SUITE,
+    rebuild::SUITE,
 ];

@@ -1,0 +1,235 @@
+//! Suite `rebuild`: how fast a member is filled, beside how fast the same kind of device is written from its start to its end.
+//!
+//! Nobody else asks for anything, so that a rebuild has all of the members' time. In each round a member is failed, taken away, and a
+//! blank device comes in its place; the clock runs from the first work of the job to its last.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use braid_geometry::{Level, Slot};
+use braid_member::{Access, Member, MemoryMember};
+use braid_parity::kernel;
+use braid_runtime::{JobEnd, JobKind, Notice, Options, Volume};
+
+use crate::array::{self, Plan};
+use crate::frame::{Contender, Metric, Report, Settings, Suite, Target, race};
+use crate::pages::Pages;
+
+pub(super) const SUITE: Suite = Suite {
+    name: "rebuild",
+    about: "a member is filled, beside a device that is written from start to end",
+    run,
+};
+
+const RATE: &str = "written to one member";
+const METRICS: [Metric; 1] = [Metric::more(RATE, "GB/s")];
+
+/// Bytes of one call that writes a device by itself.
+const CALL_BYTES: usize = 1 << 20;
+/// As long as a rebuild may take.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// What members are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Memory,
+    /// Files, past the page cache where their file system can do that.
+    Files,
+}
+
+/// An array, and how many members of it are lost.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    name: &'static str,
+    level: Level,
+    slots: u16,
+    lost: u16,
+}
+
+const SHAPES: [Shape; 5] = [
+    Shape { name: "RAID-1 of 2", level: Level::Raid1, slots: 2, lost: 1 },
+    Shape { name: "RAID-10 of 4", level: Level::Raid10, slots: 4, lost: 1 },
+    Shape { name: "RAID-5 of 4", level: Level::Raid5, slots: 4, lost: 1 },
+    Shape { name: "RAID-6 of 6, one lost", level: Level::Raid6, slots: 6, lost: 1 },
+    Shape { name: "RAID-6 of 6, two lost", level: Level::Raid6, slots: 6, lost: 2 },
+];
+
+fn run(settings: &Settings) -> Report {
+    let mut report = Report::default();
+    for kind in [Kind::Memory, Kind::Files] {
+        for shape in SHAPES {
+            report.add(case(settings, kind, shape));
+        }
+    }
+    report.note("member: one device of the same kind, written from start to end, 1 MiB a call: by one thread in memory, by four on files");
+    report.note("bare, in memory: the same copies and the same sums without an engine, by one thread; what braid reads to fill a member passes memory too");
+    report
+}
+
+fn case(settings: &Settings, kind: Kind, shape: Shape) -> Option<crate::frame::Case> {
+    let words = if kind == Kind::Memory { "memory" } else { "files" };
+    let name = format!("{}, {words}", shape.name);
+    if !settings.wants(&name) {
+        return None;
+    }
+    let member_bytes = if settings.small { 8 << 20 } else { 256 << 20 };
+    let folder = tempfile::tempdir().expect("a folder");
+    let devices = Devices { kind, folder: folder.path(), member_bytes, made: RefCell::new(0) };
+    let array = Rebuilt::open(shape, &devices);
+    let alone = devices.blank();
+    let mut contenders = vec![Contender::new("member", || vec![written(&*alone, &devices)])];
+    if kind == Kind::Memory && shape.lost == 1 {
+        contenders.push(Contender::new("bare", || vec![bare(shape, member_bytes)]));
+    }
+    contenders.push(Contender::new("braid", || vec![array.rebuild(shape, &devices)]));
+    let case = race(settings, &name, &METRICS, contenders);
+    case.map(|case| case.with([Target::ratio(RATE, "braid", "member", 0.9)]))
+}
+
+/// Makes devices.
+struct Devices<'a> {
+    kind: Kind,
+    folder: &'a Path,
+    member_bytes: u64,
+    made: RefCell<u32>,
+}
+
+impl Devices<'_> {
+    fn blank(&self) -> Box<dyn Member> {
+        if self.kind == Kind::Memory {
+            // Written once, so that no page of it is new.
+            let device = MemoryMember::new(self.member_bytes);
+            let page = vec![0xA5; CALL_BYTES];
+            for at in (0..self.member_bytes).step_by(CALL_BYTES) {
+                device.write_at(&page, at, false).expect("memory takes writes");
+            }
+            return Box::new(device);
+        }
+        let number = self.made.replace_with(|made| *made + 1);
+        let path = self.folder.join(format!("m{number}"));
+        std::fs::write(&path, vec![0xA5; usize::try_from(self.member_bytes).expect("small")])
+            .expect("there is room");
+        let device = braid_member::open(&path, Access::ReadWrite).expect("it was just made");
+        device.flush().expect("it can be flushed");
+        let _kept_in_cache = device.go_direct();
+        device
+    }
+}
+
+/// GB/s of one device that is written from its start to its end, and flushed.
+fn written(device: &dyn Member, devices: &Devices<'_>) -> f64 {
+    let threads: usize = if devices.kind == Kind::Memory { 1 } else { 4 };
+    let (page, member_bytes) = (Pages::filled(CALL_BYTES, 7), devices.member_bytes);
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let page = &page;
+            scope.spawn(move || {
+                let first = (CALL_BYTES * thread) as u64;
+                for at in (first..member_bytes).step_by(CALL_BYTES * threads) {
+                    device.write_at(page, at, false).expect("it can be written");
+                }
+            });
+        }
+    });
+    device.flush().expect("it can be flushed");
+    rate(member_bytes, start.elapsed())
+}
+
+/// The same copies and the same sums with nothing around them.
+fn bare(shape: Shape, member_bytes: u64) -> f64 {
+    const BLOCK: usize = 64 << 10;
+    let sources = match shape.level {
+        Level::Raid1 | Level::Raid10 => 1,
+        // Where Q is not needed it is not read.
+        Level::Raid6 => shape.slots - 2,
+        _ => shape.slots - 1,
+    };
+    let length = usize::try_from(member_bytes / 4).expect("small");
+    let members: Vec<Pages> = (0..sources).map(|_| Pages::filled(length, 3)).collect();
+    let mut target = Pages::filled(length, 0);
+    let mut blocks: Vec<Pages> = (0..sources).map(|_| Pages::filled(BLOCK, 0)).collect();
+    let mut sum = Pages::filled(BLOCK, 0);
+    let start = Instant::now();
+    for at in (0..length).step_by(BLOCK) {
+        for (block, member) in blocks.iter_mut().zip(&members) {
+            block.copy_from_slice(&member[at..at + BLOCK]);
+        }
+        let sources: Vec<&[u8]> = blocks.iter().map(|block| &block[..]).collect();
+        if sources.len() == 1 {
+            target[at..at + BLOCK].copy_from_slice(sources[0]);
+        } else {
+            kernel().xor(&mut sum, &sources);
+            target[at..at + BLOCK].copy_from_slice(&sum);
+        }
+    }
+    std::hint::black_box(&target);
+    rate(length as u64, start.elapsed())
+}
+
+fn rate(bytes: u64, time: Duration) -> f64 {
+    #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
+    let bytes = bytes as f64;
+    bytes / time.as_secs_f64() / 1e9
+}
+
+/// An array whose members are lost and rebuilt again and again.
+struct Rebuilt {
+    volume: Volume,
+    heard: Receiver<(Instant, Notice)>,
+    uuid: RefCell<u8>,
+}
+
+impl Rebuilt {
+    fn open(shape: Shape, devices: &Devices<'_>) -> Self {
+        let Shape { level, slots, .. } = shape;
+        let chunk_sectors = if level == Level::Raid1 { 0 } else { 128 };
+        let plan = Plan { level, slots, chunk_sectors, member_bytes: devices.member_bytes };
+        let members = (0..slots).map(|_| devices.blank()).collect();
+        let (tell, heard) = channel();
+        let tell = Mutex::new(tell);
+        let volume = array::open_on(plan, &Options::default(), members, move |notice| {
+            let _ended = tell.lock().expect("no holder panics").send((Instant::now(), notice));
+        });
+        Self { volume, heard, uuid: RefCell::new(100) }
+    }
+
+    /// Loses members, and gives back how fast others were filled: GB/s of each.
+    fn rebuild(&self, shape: Shape, devices: &Devices<'_>) -> f64 {
+        let view = self.volume.view();
+        self.volume.request_job(braid_runtime::JobRequest::Pause);
+        for slot in 0..shape.lost {
+            let old = view.member(Slot(slot)).expect("all are there").id;
+            self.volume.fail_member(old).expect("the level can do without it");
+            while self.volume.remove_member(old).is_err() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        for _ in 0..shape.lost {
+            let number = self.uuid.replace_with(|number| number.wrapping_add(1));
+            let added = self.volume.add_member(devices.blank(), [number; 16], None, |_| ());
+            added.expect("it is as long as the others");
+        }
+        self.volume.request_job(braid_runtime::JobRequest::Resume);
+        let mut began = None;
+        loop {
+            let (at, notice) = self.heard.recv_timeout(PATIENCE).expect("the rebuild ends");
+            match notice {
+                Notice::JobBegan(progress) if progress.kind == JobKind::Recovery => {
+                    began = Some(at);
+                }
+                // With two lost, one may begin before the other has its slot, and ends for it.
+                Notice::JobEnded { progress, end: JobEnd::Completed }
+                    if progress.kind == JobKind::Recovery =>
+                {
+                    let began = began.expect("it began");
+                    return rate((progress.end - progress.from) * 512, at - began);
+                }
+                _ => {}
+            }
+        }
+    }
+}
