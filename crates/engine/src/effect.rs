@@ -207,6 +207,18 @@ pub enum Report {
         /// What.
         found: Found,
     },
+    /// Background work cannot make a range that a member lacks: before its result, once for each. Of a [`crate::work::Task::Resync`]
+    /// it is what cannot be made to agree: parity, or every copy.
+    Unmade {
+        /// Which.
+        id: WorkId,
+        /// Who lacks it.
+        member: MemberId,
+        /// First sector, of the member's data area.
+        start: MemberSector,
+        /// How many.
+        sectors: u32,
+    },
     /// Background work is done, or cannot be; once for each [`crate::Shard::handle_work`].
     WorkDone {
         /// Which.

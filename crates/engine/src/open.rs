@@ -20,6 +20,7 @@
 use braid_assembly::{AssembledArray, Occupant};
 use braid_geometry::{Family, MemberSector, SECTOR_BYTES, Slot};
 use braid_hooks::{Bug, spoiled};
+use braid_ondisk::limits::BAD_BLOCK_LOG_SECTORS_MAX;
 use braid_ondisk::{Superblock, SuperblockUpdate, Timestamp};
 
 use crate::array::{
@@ -169,13 +170,26 @@ struct Name {
     bad_block_records: u32,
 }
 
-/// Records that a member's bad-block log has room for; 0 without one. One in units of more than a sector is left as it is: what
-/// cannot be made is named sector by sector.
+/// Records that a member's bad-block log has room for; 0 where none is written. Those are in its first sector, so that a power cut
+/// leaves all of them or none. A log in units of more than a sector is left as it is, and so is one whose place is not its own.
 #[must_use]
 pub fn bad_block_records(superblock: &Superblock) -> u32 {
-    let log = superblock.device.bad_block_log.filter(|log| log.shift == 0);
-    let log = log.filter(|_| superblock.bad_block_log_offset_bytes().is_some());
-    log.map_or(0, |log| u32::from(log.size_sectors) * RECORDS_PER_SECTOR)
+    let Some(log) = superblock.device.bad_block_log else { return 0 };
+    let Some(start) = superblock.bad_block_log_offset_bytes() else { return 0 };
+    let end = start + u64::from(log.size_sectors) * SECTOR_BYTES;
+    let is_apart = |from: u64, length: u64| end <= from || from.saturating_add(length) <= start;
+    let device = &superblock.device;
+    let data = device.data_offset_sectors.saturating_mul(SECTOR_BYTES);
+    let data_length = device.data_size_sectors.saturating_mul(SECTOR_BYTES);
+    let bitmap = superblock
+        .intent
+        .bitmap_offset_sectors
+        .and_then(|offset| device.super_offset_sectors.checked_add_signed(i64::from(offset)));
+    let is_own = is_apart(superblock.offset_bytes(), superblock.written_bytes() as u64)
+        && is_apart(data, data_length)
+        && bitmap.is_none_or(|sector| is_apart(sector * SECTOR_BYTES, SECTOR_BYTES));
+    let is_plain = log.shift == 0 && (1..=BAD_BLOCK_LOG_SECTORS_MAX).contains(&log.size_sectors);
+    if is_own && is_plain { RECORDS_PER_SECTOR } else { 0 }
 }
 
 fn member_setup(occupant: &Occupant, name: Name) -> MemberSetup {

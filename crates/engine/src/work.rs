@@ -25,11 +25,11 @@ pub struct Work {
     /// What to do.
     pub task: Task,
     /// The first sector. On levels with parity it is one of the data area of each member: where a band begins, a multiple of
-    /// [`crate::Shard::block_sectors`], or inside of one for a task that fills members. On levels with copies it is one of
+    /// [`crate::Shard::block_sectors`], or inside of one for a task that fills or levels members. On levels with copies it is one of
     /// the array.
     pub start: u64,
-    /// How many: [`crate::Shard::block_sectors`] on levels with parity, or up to the band's end for a task that fills members; on
-    /// levels with copies as many, or fewer, all of one region.
+    /// How many: [`crate::Shard::block_sectors`] on levels with parity, or fewer inside of one band for a task that fills or levels
+    /// members; on levels with copies as many, or fewer, all of one region.
     pub sectors: u32,
 }
 
@@ -61,6 +61,12 @@ pub enum Task {
 }
 
 impl Task {
+    /// It makes what members lack, and goes on beyond what it cannot make.
+    #[must_use]
+    pub const fn makes(self) -> bool {
+        matches!(self, Self::Resync) || self.fills()
+    }
+
     /// It fills a member that does not hold all yet.
     #[must_use]
     pub const fn fills(self) -> bool {
@@ -91,13 +97,12 @@ pub enum Outcome {
         /// Sectors that were written, over all members.
         written: u32,
     },
-    /// Of a task that fills members: some of it could not be made, and the bad-block logs of all that lack it name that
-    /// already, as the shard's view says. The rest has been written.
-    GivenUp {
+    /// Of a task that fills members, or levels them: some of it could not be made, as was reported for each member that lacks it
+    /// ([`crate::effect::Report::Unmade`]). What could has been written, though not all that could if more than a sector was
+    /// asked for.
+    Unmade {
         /// Sectors that were written, over all members.
         written: u32,
-        /// Sectors that were not, over all members.
-        unmade: u32,
     },
     /// Some of it could not be read, or has no member, and so nothing was made of it.
     Unreadable,

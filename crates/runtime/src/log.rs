@@ -144,6 +144,13 @@ pub(crate) fn notice(
             end = progress.end,
             "job has begun"
         ),
+        Notice::JobPassed(progress) => info!(
+            target: ARRAY,
+            job = field::debug(progress.kind),
+            done = progress.done,
+            end = progress.end,
+            "job goes on"
+        ),
         Notice::JobEnded { progress, end } => info!(
             target: ARRAY,
             job = field::debug(progress.kind),

@@ -18,6 +18,8 @@ use braid_engine::work::{Work, WorkId};
 pub(crate) struct Background {
     asked: BTreeMap<WorkId, Work>,
     next: u64,
+    /// Fifths of the job's way that it has passed.
+    passed: u64,
 }
 
 impl Background {

@@ -11,7 +11,7 @@ use braid_runtime::{
 };
 
 use crate::event::{Change, Moment, Outcome, Why};
-use crate::kind::Kind;
+use crate::kind::{Kind, Percent};
 
 /// What things are called.
 #[derive(Clone, Copy)]
@@ -66,6 +66,7 @@ fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
             Change::now(Kind::Fail, message).of(&name, Some(slot.0)).because(why(cause))
         }
         Notice::JobBegan(progress) => began(progress, array),
+        Notice::JobPassed(progress) => passed(progress, array),
         Notice::JobEnded { progress, end } => ended(progress, *end, array),
         Notice::Found(found) => found_words(found, names),
         Notice::SpareTaken { member, slot } => {
@@ -223,6 +224,18 @@ fn began(progress: &JobProgress, array: &str) -> Change {
         .with("from_sectors", progress.from)
         .with("total_sectors", progress.end);
     said_to_repair(change, progress.kind)
+}
+
+/// A job that has passed a part of its way.
+fn passed(progress: &JobProgress, array: &str) -> Change {
+    let (.., name) = kinds(progress.kind);
+    let percent = u128::from(progress.done) * 100 / u128::from(progress.end.max(1));
+    // In steps of twenty, as md's monitor says it.
+    let percent = u8::try_from(percent.min(100)).expect("no more than a hundred") / 20 * 20;
+    let message = format!("the {name} of {array} is past {percent} %");
+    let kind = Kind::Rebuild(Percent::new(percent).expect("no more than a hundred"));
+    let change = Change::now(kind, message).with("job", name);
+    change.with("done_sectors", progress.done).with("total_sectors", progress.end)
 }
 
 /// Of a check: whether it repairs.

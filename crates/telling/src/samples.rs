@@ -54,6 +54,7 @@ pub(crate) fn notices() -> Vec<Notice> {
         Notice::Back { member, slot, after_ms: 5000 },
         Notice::SpareTaken { member, slot },
         began(JobKind::Recovery),
+        Notice::JobPassed(progress(JobKind::Recovery, 40)),
         ended(JobKind::Recovery),
         Notice::Recovered { member, slot },
         began(JobKind::Resync),
@@ -89,7 +90,7 @@ pub(crate) fn events() -> Vec<Event> {
         told.iter().filter_map(|notice| mapping.change(notice, time, names)).collect();
     changes.extend(Kind::NAMED.iter().map(|kind| Change::now(kind.clone(), "a sentence")));
     let percent = Kind::Rebuild(Percent::new(20).expect("a number of percent"));
-    changes.push(Change::now(percent, "20 %").with("job", "rebuild"));
+    changes.push(Change::now(percent, "20 %").with("job", "check"));
     changes.push(
         Change::now(Kind::CheckFinished, "the check has ended")
             .with("repair", true)

@@ -11,7 +11,7 @@ use super::bad_logs::Marked;
 use super::decide::{Action, Activity, FlushPurpose, decide};
 use super::effect::{ArrayEffect, MetadataRecord, Notice};
 use super::event_count::Change;
-use super::jobs::{JobAction, Saved, decide_job};
+use super::jobs::{JobAction, Saved, Unmade, decide_job};
 use super::machine::{Array, Closing, Flushes, Update};
 use super::roster::{Come, Unrecorded, WhyOut};
 use super::update::SuperblockState;
@@ -369,30 +369,39 @@ impl Array {
     }
 
     /// A shard has done what a job asked for, or could not. What cannot be made is written down in the logs of those that lack
-    /// it, and asked for once more: clients may have written it meanwhile.
+    /// it, and asked for once more when that is durable: clients may have written it meanwhile. Then it is given up.
     pub(super) fn work_done(&mut self, now: Instant, id: WorkId, outcome: Outcome) {
-        let Some(unmade) = self.jobs.work_done(now, id, outcome) else { return };
-        let mut is_new = false;
-        for member in &unmade.members {
-            // One that was further than the others before keeps what it has.
-            let held = self.roster.held(*member).unwrap_or(u64::MAX);
-            if held >= unmade.end {
+        let unmade = self.jobs.work_done(now, id, outcome);
+        let passed = self.jobs.passed();
+        self.effects.extend(passed.map(|far| ArrayEffect::Notice(Notice::JobPassed(far))));
+        let Some(Unmade { at, fills, lacks }) = unmade else { return };
+        let (mut sectors, mut is_new) = (0, false);
+        for (member, range) in lacks {
+            let Some(range) = self.lacked(member, range, fills) else { continue };
+            sectors += range.sectors;
+            if self.jobs.has_marked(member, range) {
                 continue;
             }
-            let start = unmade.start.max(held);
-            let start = spoiled(Bug::HeldIsGivenUp, start, unmade.start);
-            let range = BadRange { start: MemberSector(start), sectors: unmade.end - start };
-            match self.bad_logs.mark(*member, range) {
-                Marked::New => is_new = true,
-                Marked::Known => {}
-                Marked::NoRoom => return self.jobs.cannot_go_on(),
+            if self.bad_logs.mark(member, range) == Marked::NoRoom {
+                return self.jobs.cannot_go_on();
             }
-            self.tell_bad_blocks(*member);
+            self.jobs.marks(member, range);
+            self.tell_bad_blocks(member);
+            is_new = true;
         }
-        // It is named, shards know, and they say so again: nothing would come of it.
-        if !is_new && unmade.is_again {
-            self.jobs.cannot_go_on();
+        if !is_new {
+            self.jobs.gives_up(at, sectors);
         }
+    }
+
+    /// What of a range a member lacks: of one that is filled, only what lies beyond what it holds.
+    fn lacked(&self, member: MemberId, range: BadRange, fills: bool) -> Option<BadRange> {
+        let is_in = self.roster.slot_of(member).is_some();
+        let held = if fills { self.roster.held(member) } else { is_in.then_some(0) };
+        let (start, end) = (range.start.0, range.start.0 + range.sectors);
+        let from = start.max(held?);
+        let from = spoiled(Bug::HeldIsGivenUp, from, start);
+        (from < end).then(|| BadRange { start: MemberSector(from), sectors: end - from })
     }
 
     fn job_step(&mut self, now: Instant) {

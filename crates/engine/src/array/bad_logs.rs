@@ -57,7 +57,17 @@ impl BadLogs {
     /// A member has room for so many records; its log says this.
     pub(super) fn keep(&mut self, member: MemberId, records_max: u32, says: BadBlocks) {
         let (wanted, on_disk) = (says.clone(), says);
-        let log = Log { records_max: u64::from(records_max), wanted, on_disk, ..Log::default() };
+        // A longer one, of md's, is left as it is: a power cut could tear it.
+        let has_room = on_disk.records() <= u64::from(records_max);
+        let records_max = if has_room { u64::from(records_max) } else { 0 };
+        let log = Log { records_max, wanted, on_disk, ..Log::default() };
+        self.logs.insert(member, log);
+    }
+
+    /// A member comes whose log says what does not matter any more, or nothing: all of it is filled.
+    pub(super) fn keep_blank(&mut self, member: MemberId, records_max: u32) {
+        // The first superblock that takes it in says that the log names nothing.
+        let log = Log { records_max: u64::from(records_max), is_written: true, ..Log::default() };
         self.logs.insert(member, log);
     }
 
@@ -79,7 +89,9 @@ impl BadLogs {
 
     /// A range of a member has been written.
     pub(super) fn clear(&mut self, member: MemberId, range: BadRange) {
-        let Some(log) = self.logs.get_mut(&member) else { return };
+        let Some(log) = self.logs.get_mut(&member).filter(|log| log.records_max > 0) else {
+            return; // It keeps none, or one that is left as it is.
+        };
         if planted(Bug::BadBlockStays) {
             return;
         }
@@ -135,7 +147,8 @@ impl BadLogs {
 
     /// The logs that were written since the array was opened, and whether they say anything: what superblocks tell.
     pub(super) fn written(&self) -> impl Iterator<Item = (MemberId, bool)> {
-        let written = self.logs.iter().filter(|(_, log)| log.is_written);
+        let is_told = |(_, log): &(&MemberId, &Log)| log.is_written && log.records_max > 0;
+        let written = self.logs.iter().filter(is_told);
         written.map(|(member, log)| (*member, !log.on_disk.is_empty()))
     }
 }

@@ -149,6 +149,8 @@ pub enum Notice {
     },
     /// A job has begun.
     JobBegan(JobProgress),
+    /// A job has passed another fifth of its way; one that passes several at once says so once.
+    JobPassed(JobProgress),
     /// A job is no more.
     JobEnded {
         /// How far it was.

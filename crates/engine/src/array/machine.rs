@@ -18,7 +18,7 @@ use super::sitting_out::SittingOut;
 use super::update::{DeviceRole, SuperblockState};
 use super::view::MemberView;
 use crate::Instant;
-use crate::badblocks::{BadBlocks, BadRange};
+use crate::badblocks::BadRange;
 use crate::cause::Cause;
 use crate::effect::Report;
 use crate::ids::{MemberId, RequestId, ShardIndex};
@@ -276,6 +276,10 @@ impl Array {
                 }
             }
             Report::WorkDone { id, outcome } => self.work_done(now, id, outcome),
+            Report::Unmade { id, member, start, sectors } => {
+                let range = BadRange { start, sectors: u64::from(sectors) };
+                return self.jobs.lacks(id, member, range);
+            }
             Report::BadBlocksWritten { member, start, sectors } => {
                 self.bad_logs.clear(member, BadRange { start, sectors: u64::from(sectors) });
                 self.tell_bad_blocks(member);
@@ -354,7 +358,7 @@ impl Array {
         reached(Mark::MemberAdded);
         let SpareSetup { id, device_number, bad_block_records, tears } = newcomer;
         self.roster.join(id, device_number, wanted);
-        self.bad_logs.keep(id, bad_block_records, BadBlocks::default());
+        self.bad_logs.keep_blank(id, bad_block_records);
         self.setup.superblocks_tear |= tears;
         self.condition.changes += 1;
         self.step(now);
@@ -606,12 +610,15 @@ impl Array {
 /// The bad-block logs of an array that is opened.
 fn bad_logs(setup: &ArraySetup) -> BadLogs {
     let mut logs = BadLogs::default();
+    if setup.geometry.level().family() == Family::Direct {
+        return logs; // Nothing is made there, and superblocks are not written.
+    }
     let replacements = setup.replacements.iter().map(|one| &one.member);
     for member in setup.slots.iter().flatten().chain(replacements) {
         logs.keep(member.id, member.bad_block_records, member.bad_blocks.clone());
     }
     for spare in &setup.spares {
-        logs.keep(spare.id, spare.bad_block_records, BadBlocks::default());
+        logs.keep_blank(spare.id, spare.bad_block_records);
     }
     logs
 }

@@ -90,24 +90,6 @@ impl ArrayView {
         usable.then_some(member.id)
     }
 
-    /// Whether what fills the member in `slot`, or `of_replacement` the one that is to take its place, need not make a range: as
-    /// far as it is not there yet, its log names it.
-    #[must_use]
-    pub fn is_given_up(
-        &self,
-        slot: Slot,
-        of_replacement: bool,
-        range: (MemberSector, u32),
-    ) -> bool {
-        let Some(member) = self.member(slot) else { return false };
-        let (start, end) = (range.0.0, range.0.0 + u64::from(range.1));
-        if of_replacement {
-            return member.replacement_bad_blocks.contains(MemberSector(start), end - start);
-        }
-        let start = start.max(member.recovered_sectors);
-        start >= end || member.bad_blocks.contains(MemberSector(start), end - start)
-    }
-
     /// Ranges of a member that are not to be believed, as it is in `slot` or is to be.
     #[must_use]
     pub fn bad_blocks_of(&self, slot: Slot, id: MemberId) -> Option<&BadBlocks> {

@@ -95,7 +95,7 @@ impl World {
             }
             Outcome::CopiesCompared { .. }
             | Outcome::Done { .. }
-            | Outcome::GivenUp { .. }
+            | Outcome::Unmade { .. }
             | Outcome::Unwritten => {
                 unreachable!("bands of parity are compared, and nothing is written: {outcome:?}")
             }
@@ -122,8 +122,18 @@ impl World {
         true
     }
 
+    /// A job has passed another fifth of its way, and says so once.
+    pub(crate) fn job_passed(&mut self, progress: &JobProgress) {
+        self.note("job-passes", [progress.kind as u64, progress.done, progress.end]);
+        self.tally.count("job-passed-a-fifth");
+        let parts = progress.done * 5 / progress.end;
+        let before = std::mem::replace(&mut self.engine.background.passed, parts);
+        assert!(before < parts && parts < 5, "{parts} fifths after {before}: {progress:?}");
+    }
+
     /// A job begins: its offset is where all before was done.
     pub(crate) fn job_began(&mut self, progress: &JobProgress) {
+        self.engine.background.passed = progress.done * 5 / progress.end.max(1);
         self.note("job", [progress.kind as u64, progress.done, progress.end]);
         self.tally.count(match progress.kind {
             JobKind::Resync => "resync-began",

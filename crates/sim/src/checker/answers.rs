@@ -174,6 +174,7 @@ impl World {
             Notice::SitsOut { member, .. } => self.sits_out(member),
             Notice::Back { member, .. } => self.comes_back(member),
             Notice::JobBegan(progress) => self.job_began(&progress),
+            Notice::JobPassed(progress) => self.job_passed(&progress),
             Notice::JobEnded { progress, end } => self.job_ended(&progress, end),
             Notice::Found(_) => self.note("found", [0; 3]),
             Notice::SpareTaken { member, slot } => {

@@ -158,7 +158,7 @@ fn a_copy_that_no_other_can_give_is_not_recovered() {
         view.slots[1].as_mut().expect("it is there").recovered_sectors = 0;
     });
     bench.bad_sectors.insert((MemberId(0), 17));
-    assert_eq!(bench.carry_out(0, Task::Recover), Outcome::Unreadable);
+    assert_eq!(bench.carry_out(0, Task::Recover), Outcome::Unmade { written: 0 });
     assert!(bench.shard.is_idle());
 }
 

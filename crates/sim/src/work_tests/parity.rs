@@ -229,7 +229,7 @@ fn a_resync_does_without_parity_that_cannot_be_read_and_never_without_data() {
             assert_eq!(outcome, Outcome::Done { written: CHUNK }, "it is written as a whole");
             assert_eq!(bench.compare(7), Outcome::Compared(Difference::default()));
         } else {
-            assert_eq!(outcome, Outcome::Unreadable);
+            assert_eq!(outcome, Outcome::Unmade { written: 0 });
             assert_eq!(bench.members, before, "nothing is made of what is not known");
         }
     }
@@ -282,7 +282,11 @@ fn one_member_is_recovered_while_another_is_missing() {
             u16::try_from((0..5).find(|n| *n != missing && *n != lost).expect("one is left"))
                 .expect("small"),
         ));
-        assert_eq!(bench.carry_out(3, Task::Recover), Outcome::Unreadable, "three are too many");
+        assert_eq!(
+            bench.carry_out(3, Task::Recover),
+            Outcome::Unmade { written: 0 },
+            "three are too many"
+        );
     }
 }
 

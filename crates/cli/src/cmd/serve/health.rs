@@ -130,6 +130,7 @@ impl Health {
             }
             Notice::Found(_)
             | Notice::JobBegan(_)
+            | Notice::JobPassed(_)
             | Notice::JobEnded { .. }
             | Notice::Recorded { .. }
             | Notice::Stopped { .. } => {}

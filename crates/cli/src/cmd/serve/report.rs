@@ -257,6 +257,11 @@ impl Reporter {
                 self.event("job-began", &jobs::facts(progress));
             }
             Notice::JobBegan(progress) => errln!("{}", jobs::began(progress, &self.name)),
+            Notice::JobPassed(progress) if self.json => {
+                self.event("job-passed", &jobs::facts(progress));
+            }
+            // For a person that is the business of `status`, and of whoever reads the events.
+            Notice::JobPassed(_) => {}
             Notice::JobEnded { progress, end } if self.json => {
                 let mut facts = jobs::facts(progress);
                 facts["result"] = jobs::result(*end).word().into();

@@ -160,7 +160,12 @@ fn bad_sectors(array: &Array, row: &Slot) -> Option<Advice> {
     } else {
         "reads of it fail until it is written again"
     };
-    let what = "write again what clients cannot read; its bad-block log names where:";
+    let what = match array.level.as_str() {
+        "raid4" | "raid5" | "raid6" => {
+            "write again what clients cannot read, in whole rows of chunks; its bad-block log names where:"
+        }
+        _ => "write again what clients cannot read; its bad-block log names where:",
+    };
     let command = Some(format!("braid examine {}", shell_word(member)));
     Some(Advice { problem, now: now.into(), what: what.into(), command })
 }

@@ -73,6 +73,11 @@ impl Cursor {
         }
     }
 
+    /// It came back undone, and is not to be asked for any more.
+    pub(super) fn is_given_up(&mut self, start: u64) {
+        self.again.remove(&start).expect("it came back undone");
+    }
+
     /// Nothing is there for the sectors up to `end`.
     pub(super) fn skip(&mut self, end: u64) {
         self.next = end.min(self.end);

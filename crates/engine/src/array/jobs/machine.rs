@@ -1,6 +1,6 @@
 //! The job that is there, what it asks for next, and what came of it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use braid_geometry::{Geometry, Level, LogicalSector, MemberSector, Slot};
 use braid_hooks::{Bug, Mark, planted, reached, spoiled};
@@ -12,6 +12,7 @@ use super::decide::Facts;
 use super::{JobEnd, JobKind, JobProgress, JobRequest};
 use crate::Instant;
 use crate::array::roster::Roster;
+use crate::badblocks::{BadBlocks, BadRange};
 use crate::ids::{MemberId, ShardIndex, WorkId};
 use crate::request::Regions;
 use crate::sectors::BLOCK_SECTORS;
@@ -70,6 +71,9 @@ struct Choice {
     targets: SmallVec<[MemberId; 2]>,
 }
 
+/// A job says when it has passed so much of its way: a fifth, as md's monitor does.
+const PARTS: u64 = 5;
+
 /// Work that a shard has.
 #[derive(Clone, Copy, Debug)]
 struct Out {
@@ -112,24 +116,27 @@ struct Job {
     repaired: u64,
     ambiguous: u64,
     unmade: u64,
-    /// Blocks that could not be made, by where they start: logs name them, or are about to.
-    marked: BTreeSet<u64>,
+    /// What works that are under way could not make, so far.
+    lacks: BTreeMap<WorkId, Vec<(MemberId, BadRange)>>,
+    /// What could not be made, and logs name, or are about to; or named, before a client wrote it.
+    marked: BTreeMap<MemberId, BadBlocks>,
     /// Findings that have been told.
     told: u32,
+    /// Parts of its way that it was seen to have passed.
+    passed: u64,
     /// It cannot go on.
     end: Option<JobEnd>,
 }
 
-/// A block that could not be made: to be named in bad-block logs, and then asked for once more.
+/// A sector that could not be made, and who lacks it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct Unmade {
-    /// Members that lack it, or did.
-    pub(in super::super) members: SmallVec<[MemberId; 2]>,
-    /// Sectors of each.
-    pub(in super::super) start: u64,
-    pub(in super::super) end: u64,
-    /// It came back before.
-    pub(in super::super) is_again: bool,
+    /// Where it is asked for, in the job's sectors.
+    pub(in super::super) at: u64,
+    /// The job fills members: what one holds already is not in question.
+    pub(in super::super) fills: bool,
+    /// Members, and ranges of each.
+    pub(in super::super) lacks: Vec<(MemberId, BadRange)>,
 }
 
 /// What is done of a job counts from now on.
@@ -295,12 +302,13 @@ impl Jobs {
             JobKind::Check => Mark::CheckBegins,
             JobKind::Repair => Mark::RepairBegins,
         });
+        let saved = from.min(end);
         // A band is asked for whole: an offset of md's may lie inside of one.
         let from = match axis {
             Axis::Bands => from - from % u64::from(ground.work_sectors),
             Axis::Array | Axis::Member(_) => from,
         };
-        let job = Job {
+        let mut job = Job {
             kind,
             axis,
             cursor: Cursor::new(from, end),
@@ -308,7 +316,7 @@ impl Jobs {
             targets,
             works: BTreeMap::new(),
             saving: Saving::No,
-            saved: from.min(end),
+            saved,
             is_saved_whole: false,
             save_at: now.plus_milliseconds(SAVE_EVERY_MS),
             repeat_at: None,
@@ -318,10 +326,13 @@ impl Jobs {
             repaired: 0,
             ambiguous: 0,
             unmade: 0,
-            marked: BTreeSet::new(),
+            lacks: BTreeMap::new(),
+            marked: BTreeMap::new(),
             told: 0,
+            passed: 0,
             end: None,
         };
+        job.passed = job.parts();
         let progress = job.progress(self.is_paused);
         self.job = Some(job);
         self.allowance.forget();
@@ -382,7 +393,9 @@ impl Jobs {
         let job = self.job.as_mut().expect("a job lasts as long as its work");
         let Out { start, sectors, class } = job.works.remove(&id).expect("work has one result");
         self.flow.of(class).ended_sectors += sectors;
-        if planted(Bug::UnmadeForgotten) && outcome == Outcome::Unreadable {
+        let lacks = job.lacks.remove(&id).unwrap_or_default();
+        let is_unmade = matches!(outcome, Outcome::Unmade { .. });
+        if planted(Bug::UnmadeForgotten) && is_unmade {
             job.cursor.is_done(start);
             return None;
         }
@@ -406,10 +419,17 @@ impl Jobs {
                 job.written += u64::from(written);
                 job.cursor.is_done(start);
             }
-            Outcome::GivenUp { written, unmade } => {
+            // More than a sector: what of it can be made is seen when less is asked for.
+            Outcome::Unmade { written } if sectors > 1 => {
+                reached(Mark::JobAsksByBlocks);
                 job.written += u64::from(written);
-                job.unmade += u64::from(unmade);
-                job.cursor.is_done(start);
+                let block = u64::from(BLOCK_SECTORS);
+                job.cursor.is_divided(start, if sectors > block { block } else { 1 });
+            }
+            Outcome::Unmade { written } => {
+                job.written += u64::from(written);
+                job.cursor.is_undone(start);
+                return Some(Unmade { at: start, fills: job.fills(), lacks });
             }
             _ if is_done => job.cursor.is_done(start),
             Outcome::SitsOut => {
@@ -419,17 +439,8 @@ impl Jobs {
             }
             // What cannot be read is not compared; other bands can.
             Outcome::Unreadable if job.kind.is_check() => job.cursor.is_done(start),
-            Outcome::Unreadable if job.fills() && sectors > u64::from(BLOCK_SECTORS) => {
-                reached(Mark::JobAsksByBlocks);
-                job.cursor.is_divided(start, u64::from(BLOCK_SECTORS));
-            }
             Outcome::Unreadable => {
                 job.cursor.is_undone(start);
-                if job.fills() {
-                    let (members, end) = (job.targets.clone(), start + sectors);
-                    let is_again = !job.marked.insert(start);
-                    return Some(Unmade { members, start, end, is_again });
-                }
                 job.end = Some(JobEnd::Unreadable);
             }
             Outcome::Unwritten => {
@@ -440,10 +451,47 @@ impl Jobs {
         None
     }
 
+    /// A shard cannot make a range that a member lacks.
+    pub(in super::super) fn lacks(&mut self, id: WorkId, member: MemberId, range: BadRange) {
+        let job = self.job.as_mut().expect("a job lasts as long as its work");
+        job.lacks.entry(id).or_default().push((member, range));
+    }
+
+    /// Whether a range of a member has been named for the job: it was asked for again since, and there is no more to be done
+    /// about it. What the log does not name any more has been written by a client.
+    pub(in super::super) fn has_marked(&self, member: MemberId, range: BadRange) -> bool {
+        let marked = self.job.as_ref().and_then(|job| job.marked.get(&member));
+        marked.is_some_and(|marked| marked.contains(range.start, range.sectors))
+    }
+
+    /// A range of a member is named from now on.
+    pub(in super::super) fn marks(&mut self, member: MemberId, range: BadRange) {
+        let job = self.job.as_mut().expect("a job lasts as long as its work");
+        let marked = job.marked.entry(member).or_default();
+        *marked = marked.union(&BadBlocks::new(vec![range]));
+    }
+
+    /// What could not be made at `at` is named in the logs of all that lack it, durably, and counts as done.
+    pub(in super::super) fn gives_up(&mut self, at: u64, sectors: u64) {
+        let job = self.job.as_mut().expect("a job lasts as long as its work");
+        job.unmade += sectors;
+        job.cursor.is_given_up(at);
+    }
+
     /// What could not be made cannot be noted down.
     pub(in super::super) fn cannot_go_on(&mut self) {
         let job = self.job.as_mut().expect("a job lasts as long as its work");
         job.end = Some(JobEnd::Unreadable);
+    }
+
+    /// How far the job is, if it has passed another part of its way since this was asked.
+    pub(in super::super) fn passed(&mut self) -> Option<JobProgress> {
+        let job = self.job.as_mut()?;
+        let parts = job.parts();
+        let is_news = parts > job.passed && parts < PARTS;
+        job.passed = parts.max(job.passed);
+        let progress = job.progress(self.is_paused);
+        is_news.then_some(progress)
     }
 
     /// A shard has found something wrong; whether that is told.
@@ -576,6 +624,12 @@ impl Job {
             unmade,
             paused,
         }
+    }
+
+    /// Parts of its way that are done.
+    fn parts(&self) -> u64 {
+        let (done, end) = (u128::from(self.cursor.done()), u128::from(self.cursor.end().max(1)));
+        u64::try_from(done * u128::from(PARTS) / end).expect("no more than all of it is done")
     }
 
     fn has_unsaved(&self) -> bool {
@@ -741,41 +795,65 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_made_is_asked_for_by_blocks_and_then_given_up() {
+    fn a_job_says_once_that_it_has_passed_a_part_of_its_way() {
+        let (geometry, roster) = (geometry(Level::Raid5, 2, 3), roster(3, &[]));
+        // From 256 of 1024 on.
+        let ground = ground(&geometry, &roster, 256);
+        let mut jobs = Jobs::default();
+        jobs.begin(NOW, &ground);
+        let works = ask_all(&mut jobs, &ground);
+        let mut said = Vec::new();
+        for work in &works {
+            jobs.work_done(NOW, work.id, Outcome::Done { written: 0 });
+            said.extend(jobs.passed().map(|progress| progress.done));
+            assert_eq!(jobs.passed(), None, "once");
+        }
+        assert_eq!(said, [512, 640, 896], "beyond 410, 615 and 820");
+    }
+
+    #[test]
+    fn what_cannot_be_made_is_asked_for_by_blocks_and_sectors_and_then_given_up() {
         let (geometry, roster) = (geometry(Level::Raid5, 2, 3), roster(3, &[(1, 0)]));
         let mut ground = ground(&geometry, &roster, u64::MAX);
         let mut jobs = Jobs::default();
         jobs.begin(NOW, &ground);
         let works = ask_all(&mut jobs, &ground);
-        assert_eq!(jobs.work_done(NOW, works[2].id, Outcome::Unreadable), None);
+        let unmade = Outcome::Unmade { written: 0 };
+        assert_eq!(jobs.work_done(NOW, works[2].id, unmade), None);
+        let ranges = |works: &[Work]| -> Vec<(u64, u32)> {
+            works.iter().map(|work| (work.start, work.sectors)).collect()
+        };
         let blocks = ask_all(&mut jobs, &ground);
-        let ranges: Vec<(u64, u32)> =
-            blocks.iter().map(|work| (work.start, work.sectors)).collect();
         let expected: Vec<(u64, u32)> = (0..16).map(|index| (256 + 8 * index, 8)).collect();
-        assert_eq!(ranges, expected);
-        let unmade = jobs.work_done(NOW, blocks[3].id, Outcome::Unreadable);
-        let members = SmallVec::from_slice(&[MemberId(1)]);
-        let unmade_here = Unmade { members, start: 280, end: 288, is_again: false };
-        assert_eq!(unmade, Some(unmade_here.clone()));
+        assert_eq!(ranges(&blocks), expected);
+        assert_eq!(jobs.work_done(NOW, blocks[3].id, unmade), None);
+        let sectors = ask_all(&mut jobs, &ground);
+        assert_eq!(ranges(&sectors), (280..288).map(|at| (at, 1)).collect::<Vec<_>>());
+        let lost = BadRange { start: MemberSector(283), sectors: 1 };
+        jobs.lacks(sectors[3].id, MemberId(1), lost);
+        let lacks = vec![(MemberId(1), lost)];
+        let expected = Some(Unmade { at: 283, fills: true, lacks });
+        assert_eq!(jobs.work_done(NOW, sectors[3].id, unmade), expected);
+        assert!(!jobs.has_marked(MemberId(1), lost));
+        jobs.marks(MemberId(1), lost);
         // Not before logs name it.
         ground.are_logs_settled = false;
         assert!(ask_all(&mut jobs, &ground).is_empty());
         ground.are_logs_settled = true;
         let again = ask_all(&mut jobs, &ground);
-        assert_eq!(again.iter().map(|work| work.start).collect::<Vec<_>>(), [280]);
-        let unmade = jobs.work_done(NOW, again[0].id, Outcome::Unreadable);
-        assert_eq!(unmade, Some(Unmade { is_again: true, ..unmade_here }));
-        let again = ask_all(&mut jobs, &ground);
-        let given_up = Outcome::GivenUp { written: 0, unmade: 8 };
-        assert_eq!(jobs.work_done(NOW, again[0].id, given_up), None);
-        let left = works.iter().enumerate().filter(|(index, _)| *index != 2);
-        let blocks = blocks.iter().enumerate().filter(|(index, _)| *index != 3);
-        for (_, work) in left.chain(blocks) {
+        assert_eq!(ranges(&again), [(283, 1)]);
+        jobs.lacks(again[0].id, MemberId(1), lost);
+        assert_eq!(jobs.work_done(NOW, again[0].id, unmade), expected);
+        assert!(jobs.has_marked(MemberId(1), lost));
+        jobs.gives_up(283, 1);
+        let left = [&works[..2], &works[3..], &blocks[..3], &blocks[4..]].concat();
+        let sectors = [&sectors[..3], &sectors[4..]].concat();
+        for work in left.iter().chain(&sectors) {
             jobs.work_done(NOW, work.id, Outcome::Done { written: work.sectors });
         }
         let facts = jobs.facts(NOW, &ground, false);
         assert!(facts.is_over && facts.goes_on, "{facts:?}");
-        assert_eq!(jobs.progress().expect("it is there").unmade, 8);
+        assert_eq!(jobs.progress().expect("it is there").unmade, 1);
     }
 
     #[test]

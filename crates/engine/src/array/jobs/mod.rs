@@ -27,8 +27,10 @@
 //! How much a job may ask for at a time is for a driver to say, who knows what clients feel ([`JobAllowance`]); without such a
 //! driver it is as much as shards take.
 //!
-//! What cannot be made costs its block, and not the job: it is asked for again by blocks; those that still cannot be made are
-//! named in the bad-block logs of the members that lack them ([`super::bad_logs`]), and the job goes on beyond them.
+//! What cannot be made costs its sector, and not the job: it is asked for again by blocks, and then by sectors. A sector that still cannot be made is
+//! named in the bad-block logs of the members that lack it ([`super::bad_logs`]) and asked for once more when that is durable; then
+//! the job goes on beyond it. So does a resync, which names parity that cannot be made to agree, or every copy: what is in doubt
+//! is not believed later.
 //! [check: a_rebuild_goes_on_beyond_what_cannot_be_read]
 //!
 //! What checks and repairs find is told one by one up to a limit, and counted beyond.
@@ -43,7 +45,7 @@ mod machine;
 
 pub use allowance::{JobAllowance, JobFlow, Passed};
 pub(super) use decide::{Action as JobAction, decide as decide_job};
-pub(super) use machine::{Ground, Jobs, Saved};
+pub(super) use machine::{Ground, Jobs, Saved, Unmade};
 
 /// What a job does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -69,8 +69,8 @@ struct Place {
     /// Sectors that differed, over all runs.
     differing: u32,
     is_missed: bool,
-    /// Sectors that nobody could make, and that logs name, over all runs and members.
-    unmade: u32,
+    /// A run could not be made, as was reported.
+    is_unmade: bool,
 }
 
 /// What the work on a mirror uses, and is not its own.
@@ -112,7 +112,7 @@ impl Place {
             written: 0,
             differing: 0,
             is_missed: false,
-            unmade: 0,
+            is_unmade: false,
         }
     }
 
@@ -187,27 +187,22 @@ impl Place {
 }
 
 impl Place {
-    /// Sectors of the run that members lack, if their bad-block logs name all of them.
-    fn given_up(&self, common: &Common) -> Option<u32> {
-        let (view, sectors) = (&common.view, self.sectors);
-        let copies = self.task() == Task::Replace;
-        let lacks = |copy: &&Copy| {
-            let member = view.member(copy.slot);
+    /// Says which members lack the run: those that are filled, or all whose copies cannot be made to agree.
+    fn report_unmade(&self, common: &mut Common) {
+        let Some(work) = self.work else { return };
+        let (id, sectors) = (work.id, self.sectors);
+        for copy in &self.copies {
+            let Some(view) = common.view.member(copy.slot) else { continue };
             let end = copy.start.0 + u64::from(sectors);
-            member.is_some_and(|member| match copies {
-                true => member.replacement.is_some(),
-                false => member.recovered_sectors < end,
-            })
-        };
-        let lacking = self.copies.iter().filter(|_| self.task().fills()).filter(lacks);
-        let mut count = 0;
-        for copy in lacking {
-            if !view.is_given_up(copy.slot, copies, (copy.start, sectors)) {
-                return None;
+            let member = match work.task {
+                Task::Replace => view.replacement,
+                Task::Recover => Some(view.id).filter(|_| view.recovered_sectors < end),
+                Task::Compare | Task::Repair | Task::Resync => Some(view.id),
+            };
+            if let Some(member) = member {
+                common.report(Report::Unmade { id, member, start: copy.start, sectors });
             }
-            count += sectors;
         }
-        (count > 0).then_some(count)
     }
 
     /// Copies have been voted on.
@@ -365,19 +360,17 @@ impl Background {
         }
     }
 
-    /// Nothing can be made of the run. Where logs name it already, the others are still to be done.
+    /// Nothing can be made of the run: says who lacks it. The others are still to be done.
     fn refuse(&mut self, around: &mut Around<'_>, number: u32) {
-        match self.places[number as usize].given_up(around.common) {
-            Some(unmade) => {
-                reached(Mark::WorkGivenUp);
-                self.places[number as usize].unmade += unmade;
-                self.next(around, number);
-            }
-            None => {
-                reached(Mark::WorkRefused);
-                self.end(around, number, Outcome::Unreadable);
-            }
+        let place = &mut self.places[number as usize];
+        if !place.task().makes() {
+            reached(Mark::WorkRefused);
+            return self.end(around, number, Outcome::Unreadable);
         }
+        reached(Mark::WorkGivenUp);
+        place.is_unmade = true;
+        place.report_unmade(around.common);
+        self.next(around, number);
     }
 
     /// The whole of the work is locked at once: it is short, and its runs are not told apart by a client.
@@ -609,14 +602,14 @@ impl Background {
         if place.at < place.end {
             return self.aim(around, number, self.block_sectors);
         }
-        let Place { differing, written, unmade, .. } = *place;
+        let Place { differing, written, is_unmade, .. } = *place;
         let outcome = match place.task() {
             Task::Compare if written == 0 => Outcome::CopiesCompared { differing },
             Task::Repair if place.is_missed => Outcome::Unwritten,
             Task::Compare | Task::Repair => Outcome::Checked { differing, written },
             Task::Resync | Task::Recover | Task::Replace if place.is_missed => Outcome::Unwritten,
-            Task::Resync | Task::Recover | Task::Replace if unmade > 0 => {
-                Outcome::GivenUp { written, unmade }
+            Task::Resync | Task::Recover | Task::Replace if is_unmade => {
+                Outcome::Unmade { written }
             }
             Task::Resync | Task::Recover | Task::Replace => Outcome::Done { written },
         };

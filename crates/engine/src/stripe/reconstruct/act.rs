@@ -19,7 +19,7 @@ use super::machine::{Around, Column, Origin, Outcome, Read, Reconstruct, Waits, 
 use crate::array::{ArrayView, MemberView};
 use crate::buffer::Buffer;
 use crate::computation::{Computation, ComputationId, Step};
-use crate::effect::{FaultKind, MemberFault, MemberOperation};
+use crate::effect::{FaultKind, MemberFault, MemberOperation, Report};
 use crate::ids::IoId;
 use crate::request::Fault;
 use crate::rot::Located;
@@ -230,6 +230,14 @@ impl Read {
     /// Brings the columns that are to be copied into memory, if they can be read.
     fn plan_copy(&self, facts: &StripeFacts) -> Option<Plan> {
         plan_columns(facts, &self.map, |slot| self.is_target(slot))
+    }
+
+    /// Slots of which what is wanted can be copied as it is.
+    fn copied(&self, around: &Around<'_>) -> SmallVec<[Slot; 2]> {
+        let sits_out = |slot: Slot| around.common.clocks.sits_out(slot);
+        let facts = self.stripe_facts(around, sits_out);
+        let can_be = |slot: &Slot| plan_columns(&facts, &self.map, |one| one == *slot).is_some();
+        self.work.targets.iter().map(|(slot, _)| *slot).filter(can_be).collect()
     }
 
     fn is_target(&self, slot: Slot) -> bool {
@@ -500,22 +508,26 @@ impl Reconstruct {
     fn compare(&mut self, place: u32, computation: &mut Computation) {
         let blocks = self.blocks(place);
         let read = &mut self.reads[place as usize];
-        let (map, sectors) = (read.map, self.unit_sectors);
+        let map = read.map;
         let whole = read.window;
         // Parity that could not be read is left out.
         let at = |slot: Slot| read.column(slot).valid.contains(whole).then(|| blocks.at(slot, 0));
         let (p, q) = (at(map.p_slot()), map.q_slot().and_then(at));
-        for index in 0..map.data_slots() {
-            if planted(Bug::CompareForgetsColumn) && index == 1 {
-                continue;
+        for Extent { offset, sectors } in whole.extents() {
+            let from = |unit: Option<Buffer>| unit.map(|unit| unit.plus(offset));
+            for index in 0..map.data_slots() {
+                if planted(Bug::CompareForgetsColumn) && index == 1 {
+                    continue;
+                }
+                let delta = blocks.at(map.data_slot(index), offset);
+                let exponent = map.exponent(index);
+                let (p, q) = (from(p), from(q));
+                computation.steps.push(Step::Update { delta, exponent, p, q, sectors });
             }
-            let delta = blocks.at(map.data_slot(index), 0);
-            let exponent = map.exponent(index);
-            computation.steps.push(Step::Update { delta, exponent, p, q, sectors });
-        }
-        for (into, unit) in [(P, p), (Q, q)] {
-            let find = unit.map(|unit| Step::Find { unit, offset: 0, sectors, into });
-            computation.steps.extend(find);
+            for (into, unit) in [(P, p), (Q, q)] {
+                let find = unit.map(|unit| Step::Find { unit, offset, sectors, into });
+                computation.steps.extend(find);
+            }
         }
     }
 
@@ -575,6 +587,7 @@ impl Reconstruct {
         let durable = read.work.check.has_rot();
         let repairs = read.origin.is_some_and(|origin| origin.repairs());
         let copies = read.origin.is_some_and(|origin| origin.copies());
+        let fills = read.origin.is_some_and(|origin| origin.fills());
         // What another read would write again reaches the replacement as well.
         read.repairs |= copies;
         for (slot, set) in &targets {
@@ -586,7 +599,8 @@ impl Reconstruct {
                 false => member.is_some(),
             };
             if !is_there || !around.common.may_repair() {
-                work.is_missed = true;
+                // One that was to be filled and is there no more lacks nothing.
+                work.is_missed |= !fills || !around.common.may_repair();
                 continue;
             }
             if repairs {
@@ -676,8 +690,9 @@ impl Reconstruct {
             Origin::Background(work) => match work.task {
                 Task::Compare | Task::Repair => self.tell(around, place, &work),
                 Task::Resync | Task::Recover | Task::Replace => {
-                    let WorkState { written, is_missed, .. } = read.work;
-                    let done = work::Outcome::Done { written };
+                    let WorkState { written, is_missed, is_unmade, .. } = read.work;
+                    let unmade = work::Outcome::Unmade { written };
+                    let done = if is_unmade { unmade } else { work::Outcome::Done { written } };
                     let outcome = if is_missed { work::Outcome::Unwritten } else { done };
                     around.common.work_done(work.id, outcome);
                 }
@@ -700,32 +715,46 @@ impl Reconstruct {
                 reached(Mark::WorkSitsOut);
                 around.common.work_done(work.id, work::Outcome::SitsOut);
             }
+            Origin::Background(work) if work.task.makes() => {
+                self.cannot_make(around, place, &work);
+            }
             Origin::Background(work) => {
-                let unmade = self.given_up(&around.common.view, place, &work);
-                let outcome = match unmade {
-                    Some(unmade) => work::Outcome::GivenUp { written: 0, unmade },
-                    None => work::Outcome::Unreadable,
-                };
-                reached(if unmade.is_some() { Mark::WorkGivenUp } else { Mark::WorkRefused });
-                around.common.work_done(work.id, outcome);
+                reached(Mark::WorkRefused);
+                around.common.work_done(work.id, work::Outcome::Unreadable);
             }
         }
     }
 
-    /// Sectors that members lack and that cannot be made, if their bad-block logs name all of them.
-    fn given_up(&self, view: &ArrayView, place: u32, work: &Work) -> Option<u32> {
-        let read = &self.reads[place as usize];
-        let copies = work.task == Task::Replace;
-        let mut sectors = 0;
-        for (slot, set) in read.work.targets.iter().filter(|_| work.task.fills()) {
-            for extent in set.extents() {
-                if !view.is_given_up(*slot, copies, read.band().range(extent)) {
-                    return None;
-                }
-                sectors += extent.sectors;
+    /// Says who lacks what cannot be made. What can be copied is, though not all can.
+    fn cannot_make(&mut self, around: &mut Around<'_>, place: u32, work: &Work) {
+        let copied = match work.task {
+            Task::Replace => self.reads[place as usize].copied(around),
+            _ => SmallVec::new(),
+        };
+        let read = &mut self.reads[place as usize];
+        let (band, window, map) = (*read.band(), read.window, read.map);
+        let slots: SmallVec<[Slot; 2]> = match work.task {
+            Task::Resync => [Some(map.p_slot()), map.q_slot()].into_iter().flatten().collect(),
+            _ => read.work.targets.iter().map(|(slot, _)| *slot).collect(),
+        };
+        reached(Mark::WorkGivenUp);
+        for slot in slots.into_iter().filter(|slot| !copied.contains(slot)) {
+            let Some(view) = around.common.view.member(slot) else { continue };
+            let member = if work.task == Task::Replace { view.replacement } else { Some(view.id) };
+            let Some(member) = member else { continue };
+            for extent in window.extents() {
+                let (start, sectors) = band.range(extent);
+                let id = work.id;
+                around.common.report(Report::Unmade { id, member, start, sectors });
             }
         }
-        (sectors > 0).then_some(sectors)
+        if copied.is_empty() {
+            return around.common.work_done(work.id, work::Outcome::Unmade { written: 0 });
+        }
+        let read = &mut self.reads[place as usize];
+        read.origin = Some(Origin::Background(*work));
+        read.work.is_unmade = true;
+        read.work.targets.retain(|(slot, _)| copied.contains(slot));
     }
 
     fn answer_client(&mut self, around: &mut Around<'_>, place: u32, want: &Want) {

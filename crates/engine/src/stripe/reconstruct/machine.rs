@@ -67,6 +67,11 @@ impl Origin {
         matches!(self, Self::Background(Work { task: Task::Replace, .. }))
     }
 
+    /// It fills members.
+    pub(super) fn fills(&self) -> bool {
+        matches!(self, Self::Background(work) if work.task.fills())
+    }
+
     /// Clients go before it, and take its band.
     fn is_idle(&self) -> bool {
         matches!(self, Self::Background(Work { class: Class::Idle, .. }))
@@ -149,6 +154,8 @@ pub(super) struct WorkState {
     pub(super) written: u32,
     /// A member has not taken what it was to be written.
     pub(super) is_missed: bool,
+    /// Some of it cannot be made, as was reported.
+    pub(super) is_unmade: bool,
     /// Of a comparison.
     pub(super) check: Check,
 }
