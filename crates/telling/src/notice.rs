@@ -371,6 +371,7 @@ mod tests {
             ("SlowDiskBack", Some(2), m1()),
             ("SpareTaken", Some(2), m1()),
             ("RebuildStarted", None, None),
+            ("Rebuild40", None, None),
             ("RebuildFinished", None, None),
             ("SpareActive", Some(2), m1()),
             ("ResyncStarted", None, None),
