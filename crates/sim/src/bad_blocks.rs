@@ -25,7 +25,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use braid_engine::BadBlocks;
-use braid_geometry::{Geometry, MemberSector, Slot};
+use braid_geometry::{Geometry, Slot};
 use braid_ondisk::{BadBlockLog, BadBlockLogPlace, BadRange, Features, Superblock};
 
 use crate::content::{SECTOR, bytes};
@@ -227,16 +227,10 @@ impl BadLogs {
         log.write(disk, data_offset);
     }
 
-    /// The engine has a log say this, or tries to. What it does not name any more has been written.
-    fn rewrite(
-        &mut self,
-        (disk, on_disk): (usize, &Disk),
-        superblock: &Superblock,
-        says: &BadBlocks,
-    ) {
+    /// The engine has a log say this, or tries to.
+    fn rewrite(&mut self, disk: usize, superblock: &Superblock, says: &BadBlocks) {
         let ranges = says.ranges().iter();
         let ranges = ranges.map(|one| one.start.0..one.start.0 + one.sectors).collect();
-        let data_offset = superblock.device.data_offset_sectors;
         let log = match self.logs.iter_mut().find(|log| log.disk == disk) {
             Some(log) => log,
             None => {
@@ -244,19 +238,25 @@ impl BadLogs {
                 self.logs.last_mut().expect("just pushed")
             }
         };
-        let is_named = |sector: u64| says.touches(MemberSector(sector), 1);
-        for sector in log.ranges.iter().cloned().flatten().filter(|sector| !is_named(*sector)) {
-            let data = &on_disk.seen[bytes(data_offset + sector, 1)];
-            assert!(data != POISON, "disk {disk} is to be believed where nobody has written it");
-        }
         (log.other, log.is_rewritten) = (Some(ranges), true);
     }
 
-    /// It does.
-    fn rewritten(&mut self, disk: usize, data_offset: u64, geometry: &Geometry) {
-        let log =
-            self.logs.iter_mut().find(|log| log.disk == disk).expect("it was to be rewritten");
-        log.ranges = log.other.take().expect("it was to be rewritten");
+    /// It does. What it does not name any more has been written.
+    fn rewritten(
+        &mut self,
+        (disk, on_disk): (usize, &Disk),
+        data_offset: u64,
+        geometry: &Geometry,
+    ) {
+        let log = self.logs.iter_mut().find(|log| log.disk == disk);
+        let log = log.expect("it was to be rewritten");
+        let ranges = log.other.take().expect("it was to be rewritten");
+        let is_named = |sector: &u64| ranges.iter().any(|range| range.contains(sector));
+        for sector in log.ranges.iter().cloned().flatten().filter(|sector| !is_named(sector)) {
+            let data = &on_disk.seen[bytes(data_offset + sector, 1)];
+            assert!(data != POISON, "disk {disk} is to be believed where nobody has written it");
+        }
+        log.ranges = ranges;
         log.bytes = log.to_bytes(data_offset);
         self.gather(geometry);
     }

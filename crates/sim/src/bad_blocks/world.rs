@@ -65,7 +65,8 @@ impl World {
         self.note("log", [index as u64, says.sectors(), u64::from(is_written)]);
         if is_written {
             let side = &self.engine.machines.members[usize::from(member.0)];
-            self.bad_logs.rewritten(index, side.data_offset(), &self.geometry);
+            let on_disk = &self.disks[index];
+            self.bad_logs.rewritten((index, on_disk), side.data_offset(), &self.geometry);
             return Ok(());
         }
         let kind = if ills.gone { FaultKind::Gone } else { FaultKind::Media };
@@ -86,7 +87,7 @@ impl World {
     fn new_bad_log(&mut self, member: MemberId, says: &BadBlocks) -> (usize, u64, Vec<u8>) {
         let side = &self.engine.machines.members[usize::from(member.0)];
         let (index, superblock) = (side.disk, side.superblock.clone());
-        self.bad_logs.rewrite((index, &self.disks[index]), &superblock, says);
+        self.bad_logs.rewrite(index, &superblock, says);
         let place = superblock.device.bad_block_log.expect("it keeps a log");
         let start = superblock.bad_block_log_offset_bytes().expect("it keeps a log");
         let data_offset = superblock.device.data_offset_sectors;

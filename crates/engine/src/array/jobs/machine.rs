@@ -419,6 +419,7 @@ impl Jobs {
                 job.written += u64::from(written);
                 job.cursor.is_done(start);
             }
+            _ if is_done => job.cursor.is_done(start),
             // More than a sector: what of it can be made is seen when less is asked for.
             Outcome::Unmade { written } if sectors > 1 => {
                 reached(Mark::JobAsksByBlocks);
@@ -431,7 +432,6 @@ impl Jobs {
                 job.cursor.is_undone(start);
                 return Some(Unmade { at: start, fills: job.fills(), lacks });
             }
-            _ if is_done => job.cursor.is_done(start),
             Outcome::SitsOut => {
                 job.cursor.is_undone(start);
                 let at = now.plus_milliseconds(REPEAT_AFTER_MS);
