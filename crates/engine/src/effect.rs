@@ -173,6 +173,11 @@ pub enum Report {
         /// How many.
         sectors: u32,
     },
+    /// A client reads what a member that is being recovered does not hold yet: it has to be made from the others.
+    Lacking {
+        /// First sector of it, of the member.
+        start: MemberSector,
+    },
     /// Answer to [`crate::Shard::handle_write_back`]: what had been answered then is on the members.
     WrittenBack {
         /// The round that was asked for.

@@ -35,7 +35,6 @@
 #![forbid(unsafe_code)]
 
 pub mod array;
-mod badblocks;
 pub mod buffer;
 pub mod cause;
 pub mod computation;
@@ -46,6 +45,7 @@ pub mod effect;
 pub mod ids;
 mod mirror;
 pub mod open;
+mod ranges;
 pub mod request;
 pub mod rot;
 mod sectors;
@@ -56,8 +56,8 @@ mod time;
 mod tuning;
 pub mod work;
 
-pub use badblocks::{BadBlocks, BadRange};
 pub use counters::{CacheCounters, Counters};
+pub use ranges::{BadBlocks, BadRange, MemberRange, MemberRanges};
 pub use shard::{PREFETCH_PIECES, Shard};
 pub use stripe::{Bypass, Index};
 pub use time::Instant;

@@ -183,7 +183,8 @@ impl Shard {
         let may_be = |(new, old): (&Option<MemberView>, &Option<MemberView>)| {
             let was_in = |old: &MemberView, id| old.id == id || old.replacement == Some(id);
             let stays = |new: &MemberView| old.as_ref().is_some_and(|old| was_in(old, new.id));
-            new.as_ref().is_none_or(|new| stays(new) || new.recovered_sectors == 0)
+            let is_empty = |new: &MemberView| new.recovered_sectors == 0 && new.ahead.is_empty();
+            new.as_ref().is_none_or(|new| stays(new) || is_empty(new))
         };
         let mut slots = view.slots.iter().zip(&self.common.view.slots);
         assert!(

@@ -6,7 +6,7 @@ use braid_engine::array::{ArrayView, Gate, MemberId, MemberView};
 use braid_engine::buffer::Buffer;
 use braid_engine::effect::{MemberIo, MemberIoDone, MemberOperation};
 use braid_engine::request::{Operation, Piece, RequestId};
-use braid_engine::{BadBlocks, CacheConfig, CacheMode, Instant, Shard, Tuning};
+use braid_engine::{CacheConfig, CacheMode, Instant, Shard, Tuning};
 use braid_geometry::{Geometry, Level, LogicalSector, Shape};
 
 fn view(epoch: u64, gate: Gate) -> Arc<ArrayView> {
@@ -22,17 +22,7 @@ fn view_of(epoch: u64, gate: Gate, slots: [Option<(u16, u64)>; 2]) -> Arc<ArrayV
         slots: 2,
         member_sectors: vec![1024; 2],
     };
-    let member = |(id, recovered_sectors)| {
-        let bad_blocks = Arc::new(BadBlocks::default());
-        let replacement_bad_blocks = Arc::default();
-        MemberView {
-            id: MemberId(id),
-            replacement: None,
-            replacement_bad_blocks,
-            recovered_sectors,
-            bad_blocks,
-        }
-    };
+    let member = |(id, recovered_sectors)| MemberView::new(MemberId(id), recovered_sectors);
     Arc::new(ArrayView {
         epoch,
         geometry: Arc::new(Geometry::new(&shape).expect("a plain shape")),

@@ -8,7 +8,7 @@ use braid_engine::effect::{
 };
 use braid_engine::request::{Operation, Piece, RequestId};
 use braid_engine::work::Purpose;
-use braid_engine::{BadBlocks, CacheConfig, CacheMode, Instant, Shard, Tuning};
+use braid_engine::{CacheConfig, CacheMode, Instant, Shard, Tuning};
 use braid_geometry::{Geometry, Level, LogicalSector, Shape};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -35,15 +35,7 @@ impl Driver {
             member_sectors: vec![128 * 100_000; 4],
         };
         let geometry = Geometry::new(&shape).expect("a plain shape");
-        let m = |i| {
-            Some(MemberView {
-                id: MemberId(i),
-                replacement: None,
-                recovered_sectors: u64::MAX,
-                bad_blocks: Arc::new(BadBlocks::default()),
-                replacement_bad_blocks: Arc::default(),
-            })
-        };
+        let m = |i| Some(MemberView::new(MemberId(i), u64::MAX));
         let view = ArrayView {
             epoch: 1,
             geometry: Arc::new(geometry),

@@ -255,6 +255,12 @@ named! {
         BadBlockStays = "bad-block-stays",
         /// Bad-block logs: of a member that was further than the others, what it holds is given up as well.
         HeldIsGivenUp = "held-is-given-up",
+        /// Array: of two members that are to be filled, the second waits until the first is.
+        LossesOneByOne = "losses-one-by-one",
+        /// Array: what a client has read counts as recovered as soon as that is asked for.
+        AheadBeforeMade = "ahead-before-made",
+        /// Array: of what was recovered ahead of its turn, twice as much is believed.
+        AheadTooLong = "ahead-too-long",
         /// Array: a shard that confirms an older view counts as having closed the gate (I5).
         EpochIgnored = "epoch-ignored",
         /// Array: a superblock that could not be written counts as written.
@@ -605,6 +611,10 @@ named! {
         CheckBegins = "check-begins",
         /// Array: a job has done all, and that is saved.
         JobCompleted = "job-completed",
+        /// A member comes that is to be filled as well: the job ends, and one of both begins.
+        JobIsJoined = "job-is-joined",
+        /// A recovery makes what a client has read before its turn.
+        RecoversWhatIsRead = "recovers-what-is-read",
         /// A job asks by blocks for what could not be made as a whole.
         JobAsksByBlocks = "job-asks-by-blocks",
         /// A bad-block log is to name what nobody can make.

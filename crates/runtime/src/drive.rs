@@ -316,27 +316,10 @@ impl Core {
                     self.to_every_shard(&mut effects.machines, || ShardEvent::ActivityQuery);
                 }
                 ArrayEffect::WriteMetadata { member, record } => {
-                    let area = record.area();
-                    let time = match &record {
-                        MetadataRecord::Superblock(state) => Some(self.updates.begins(state)),
-                        MetadataRecord::BadBlocks(_) => None,
-                    };
-                    match self.members.load().get(member) {
-                        Some(handle) => {
-                            let write = match (&record, time) {
-                                (MetadataRecord::Superblock(state), Some(time)) => {
-                                    log::superblock(handle, state);
-                                    handle.next_superblock(state, time)
-                                }
-                                (MetadataRecord::BadBlocks(bad), _) => {
-                                    log::bad_blocks(handle, bad);
-                                    handle.next_bad_blocks(bad)
-                                }
-                                (MetadataRecord::Superblock(_), None) => unreachable!("seen above"),
-                            };
-                            effects.operations.push((member, write));
-                        }
+                    match self.to_write(member, &record) {
+                        Some(write) => effects.operations.push((member, write)),
                         None => {
+                            let area = record.area();
                             let asked = fault::asked_of(area);
                             let cause = Cause { asked, ..Cause::vanished(member) };
                             self.array.push(ArrayEvent::MetadataWritten(member, area, Err(cause)));
@@ -381,6 +364,25 @@ impl Core {
                 && let Some(member) = members.get(view.id)
             {
                 member.note_view(slot);
+            }
+        }
+    }
+
+    /// What is to be done at a member so that it says this; none if it is not there any more.
+    fn to_write(&self, member: MemberId, record: &MetadataRecord) -> Option<Operation> {
+        let members = self.members.load();
+        match record {
+            MetadataRecord::Superblock(state) => {
+                // The update has begun, whoever is there to be told.
+                let time = self.updates.begins(state);
+                let handle = members.get(member)?;
+                log::superblock(handle, state);
+                Some(handle.next_superblock(state, time))
+            }
+            MetadataRecord::BadBlocks(bad) => {
+                let handle = members.get(member)?;
+                log::bad_blocks(handle, bad);
+                Some(handle.next_bad_blocks(bad))
             }
         }
     }

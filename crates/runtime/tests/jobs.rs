@@ -87,7 +87,7 @@ fn a_spare_takes_over_while_clients_write() {
 
 /// One sector of another member that could not be read ended a rebuild, and the array stayed degraded for ever.
 #[test]
-fn a_sector_that_nobody_holds_costs_its_block_and_not_the_rebuild() {
+fn a_sector_that_nobody_holds_costs_itself_and_not_the_rebuild() {
     for (level, slots, chunk) in
         [(Level::Raid1, 2, 0), (Level::Raid5, 4, 128), (Level::Raid10, 4, 128)]
     {

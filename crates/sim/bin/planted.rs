@@ -26,6 +26,8 @@ const SEEDS_FIRST: u64 = 1000;
 const HISTORIES: u64 = 500;
 /// Bugs that random worlds do not meet, or hardly ever.
 const TOLD: &[Bug] = &[
+    Bug::AheadBeforeMade,
+    Bug::AheadTooLong,
     Bug::BadBlockClearedEarly,
     Bug::BadBlockStays,
     Bug::BadBlocksUntold,
@@ -41,6 +43,7 @@ const TOLD: &[Bug] = &[
     Bug::KnownIgnored,
     Bug::LogsUnawaited,
     Bug::LossReportedOnce,
+    Bug::LossesOneByOne,
     Bug::LostForGood,
     Bug::LostReadsOld,
     Bug::OldParityBelieved,

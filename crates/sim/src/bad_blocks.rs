@@ -270,11 +270,10 @@ impl BadLogs {
             let data_offset = superblock.device.data_offset_sectors;
             let on_disk = bytes(log.start, u64::from(log.place.size_sectors));
             let on_disk = disks[log.disk].seen[on_disk].to_vec();
-            if let Some(other) = log.other.take() {
-                let before = std::mem::replace(&mut log.ranges, other);
-                if log.to_bytes(data_offset)[..SECTOR] != on_disk[..SECTOR] {
-                    log.ranges = before;
-                }
+            // A write that failed may lie in the disk's cache, and a power cut takes it back: both are kept.
+            let is_other = log.to_bytes(data_offset)[..SECTOR] != on_disk[..SECTOR];
+            if let Some(other) = log.other.as_mut().filter(|_| is_other) {
+                std::mem::swap(&mut log.ranges, other);
             }
             log.bytes = log.to_bytes(data_offset);
             let is_kept = !is_told || log.bytes[..SECTOR] == on_disk[..SECTOR];

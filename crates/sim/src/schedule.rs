@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use braid_engine::BadBlocks;
-use braid_engine::array::{MemberId, SuperblockState};
+use braid_engine::array::{MemberId, MetadataArea, SuperblockState};
 use braid_engine::cause::Cause;
 use braid_engine::computation::Computation;
 use braid_engine::effect::MemberIoDone;
@@ -25,9 +25,8 @@ pub(crate) enum Event {
     Io(Vector),
     IoDone { shard: usize, done: MemberIoDone },
     Superblock { member: MemberId, state: Arc<SuperblockState> },
-    SuperblockDone { member: MemberId, written: Result<(), Cause> },
     BadBlocks { member: MemberId, says: Arc<BadBlocks> },
-    BadBlocksDone { member: MemberId, written: Result<(), Cause> },
+    MetadataDone { member: MemberId, area: MetadataArea, written: Result<(), Cause> },
     Flush { member: MemberId },
     FlushDone { member: MemberId, flushed: Result<(), Cause> },
 }
@@ -41,9 +40,8 @@ impl Event {
             Self::Io(_) => 1,
             Self::IoDone { .. } => 2,
             Self::Superblock { .. }
-            | Self::SuperblockDone { .. }
             | Self::BadBlocks { .. }
-            | Self::BadBlocksDone { .. }
+            | Self::MetadataDone { .. }
             | Self::Flush { .. }
             | Self::FlushDone { .. } => 3,
         }

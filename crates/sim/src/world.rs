@@ -412,21 +412,20 @@ impl World {
             }
             Event::Superblock { member, state } => {
                 let written = self.write_superblock(member, &state);
-                self.engine.pending.push(Event::SuperblockDone { member, written });
-            }
-            Event::SuperblockDone { member, written } => {
-                self.note("super-done", [u64::from(member.0), u64::from(written.is_ok()), 0]);
                 let area = MetadataArea::Superblock;
-                self.engine.machines.array.handle_metadata_written(now, (member, area), written);
-                self.drain_array();
+                self.engine.pending.push(Event::MetadataDone { member, area, written });
             }
             Event::BadBlocks { member, says } => {
                 let written = self.write_bad_blocks(member, &says);
-                self.engine.pending.push(Event::BadBlocksDone { member, written });
-            }
-            Event::BadBlocksDone { member, written } => {
-                self.note("log-done", [u64::from(member.0), u64::from(written.is_ok()), 0]);
                 let area = MetadataArea::BadBlocks;
+                self.engine.pending.push(Event::MetadataDone { member, area, written });
+            }
+            Event::MetadataDone { member, area, written } => {
+                let name = match area {
+                    MetadataArea::Superblock => "super-done",
+                    MetadataArea::BadBlocks => "log-done",
+                };
+                self.note(name, [u64::from(member.0), u64::from(written.is_ok()), 0]);
                 self.engine.machines.array.handle_metadata_written(now, (member, area), written);
                 self.drain_array();
             }

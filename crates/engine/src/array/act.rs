@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use braid_geometry::{Family, MemberSector, Slot};
 
-use super::bad_logs::Marked;
 use super::decide::{Action, Activity, FlushPurpose, decide};
 use super::effect::{ArrayEffect, MetadataRecord, Notice};
 use super::event_count::Change;
@@ -18,9 +17,9 @@ use super::update::SuperblockState;
 use super::view::{ArrayView, Gate};
 use super::waves::next_wave;
 use crate::Instant;
-use crate::badblocks::BadRange;
 use crate::cause::Cause;
 use crate::ids::{MemberId, ShardIndex, WorkId};
+use crate::ranges::BadRange;
 use crate::request::Fault;
 use crate::work::Outcome;
 use smallvec::SmallVec;
@@ -374,6 +373,11 @@ impl Array {
         let unmade = self.jobs.work_done(now, id, outcome);
         let passed = self.jobs.passed();
         self.effects.extend(passed.map(|far| ArrayEffect::Notice(Notice::JobPassed(far))));
+        if let Some((targets, range)) = self.jobs.take_ahead() {
+            for target in targets {
+                self.condition.unpublished |= self.roster.holds_ahead(target, range);
+            }
+        }
         let Some(Unmade { at, fills, lacks }) = unmade else { return };
         let (mut sectors, mut is_new) = (0, false);
         for (member, range) in lacks {
@@ -382,7 +386,7 @@ impl Array {
             if self.jobs.has_marked(member, range) {
                 continue;
             }
-            if self.bad_logs.mark(member, range) == Marked::NoRoom {
+            if !self.bad_logs.mark(member, range) {
                 return self.jobs.cannot_go_on();
             }
             self.jobs.marks(member, range);
@@ -396,6 +400,11 @@ impl Array {
 
     /// What of a range a member lacks: of one that is filled, only what lies beyond what it holds.
     fn lacked(&self, member: MemberId, range: BadRange, fills: bool) -> Option<BadRange> {
+        let is_held = fills && self.roster.holds(member, range);
+        let is_held = spoiled(Bug::HeldIsGivenUp, is_held, false);
+        if is_held {
+            return None;
+        }
         let is_in = self.roster.slot_of(member).is_some();
         let held = if fills { self.roster.held(member) } else { is_in.then_some(0) };
         let (start, end) = (range.start.0, range.start.0 + range.sectors);

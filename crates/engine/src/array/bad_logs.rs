@@ -1,14 +1,14 @@
 //! Members' bad-block logs: which sectors of each are not to be believed, and what of that is on the member.
 //!
 //! ```text
-//!   a job cannot make a block ──── mark ──▶ ┌────────┐  flush, write  ┌─────────┐
+//!   a job cannot make a sector ─── mark ──▶ ┌────────┐  flush, write  ┌─────────┐
 //!   a shard has written over it ── clear ─▶ │ wanted │ ─────────────▶ │ on disk │     shards are told of both
 //!                                           └────────┘                └─────────┘
 //! ```
 //!
 //! Invariants:
 //! - A sector that a log calls bad is not read [check: a_read_of_a_logged_sector_is_noticed].
-//! - A job goes on beyond a block that it could not make when the log on the member names it, durably
+//! - A job goes on beyond a sector that it could not make when the log on the member names it, durably
 //!   [check: a_rebuild_goes_on_beyond_what_cannot_be_read].
 //! - A sector is believed again when what was written to it is durable, and the log does not name it any more
 //!   [check: what_is_written_over_a_bad_block_is_good_again]. So the member's cache is flushed before its log changes.
@@ -18,19 +18,8 @@ use std::sync::Arc;
 
 use braid_hooks::{Bug, Mark, planted, reached};
 
-use crate::badblocks::{BadBlocks, BadRange};
 use crate::ids::MemberId;
-
-/// What came of marking a range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Marked {
-    /// The log is to name it from now on.
-    New,
-    /// The log names all of it already, or is about to.
-    Known,
-    /// The member keeps no log, or there is no room in it.
-    NoRoom,
-}
+use crate::ranges::{BadBlocks, BadRange};
 
 /// One member's log.
 #[derive(Debug, Default)]
@@ -71,20 +60,21 @@ impl BadLogs {
         self.logs.insert(member, log);
     }
 
-    /// A range of a member holds what nobody can make.
-    pub(super) fn mark(&mut self, member: MemberId, range: BadRange) -> Marked {
-        let Some(log) = self.logs.get_mut(&member) else { return Marked::NoRoom };
+    /// A range of a member holds what nobody can make: its log is to name it. False if the member keeps no log, or there is no
+    /// room in it.
+    #[must_use]
+    pub(super) fn mark(&mut self, member: MemberId, range: BadRange) -> bool {
+        let Some(log) = self.logs.get_mut(&member) else { return false };
         if log.wanted.contains(range.start, range.sectors) {
-            return Marked::Known;
+            return true;
         }
         let wanted = log.wanted.union(&BadBlocks::new(vec![range]));
-        if wanted.records() > log.records_max {
-            reached(Mark::BadBlockLogFull);
-            return Marked::NoRoom;
+        let has_room = wanted.records() <= log.records_max;
+        reached(if has_room { Mark::BadBlockMarked } else { Mark::BadBlockLogFull });
+        if has_room {
+            log.wanted = wanted;
         }
-        reached(Mark::BadBlockMarked);
-        log.wanted = wanted;
-        Marked::New
+        has_room
     }
 
     /// A range of a member has been written.
@@ -172,14 +162,14 @@ mod tests {
     fn what_is_marked_is_not_believed_from_then_on() {
         let mut logs = BadLogs::default();
         logs.keep(MEMBER, 8, BadBlocks::default());
-        assert_eq!(logs.mark(MEMBER, range(8, 8)), Marked::New);
-        assert_eq!(logs.mark(MEMBER, range(10, 2)), Marked::Known);
+        assert!(logs.mark(MEMBER, range(8, 8)));
+        assert!(logs.mark(MEMBER, range(10, 2)));
         assert_eq!(logs.bad_blocks(MEMBER), bad(&[range(8, 8)]));
         assert!(logs.is_due(MEMBER) && logs.written().next().is_none());
         let says = logs.begin(MEMBER);
         assert_eq!(says.ranges(), [range(8, 8)]);
         // What comes meanwhile is written next.
-        assert_eq!(logs.mark(MEMBER, range(32, 8)), Marked::New);
+        assert!(logs.mark(MEMBER, range(32, 8)));
         assert!(!logs.is_due(MEMBER) && logs.is_any_out());
         assert!(logs.ended(MEMBER, true), "it says something now");
         assert!(logs.is_due(MEMBER));
@@ -197,7 +187,7 @@ mod tests {
         assert!(logs.ended(MEMBER, true));
         assert_eq!(logs.bad_blocks(MEMBER), bad(&[range(12, 4)]));
         // One that is named while it is being written, and taken out again before that has ended.
-        assert_eq!(logs.mark(MEMBER, range(40, 8)), Marked::New);
+        assert!(logs.mark(MEMBER, range(40, 8)));
         logs.begin(MEMBER);
         logs.clear(MEMBER, range(40, 8));
         assert_eq!(logs.bad_blocks(MEMBER), bad(&[range(12, 4), range(40, 8)]));
@@ -214,9 +204,9 @@ mod tests {
     fn a_log_has_room_for_so_many_records() {
         let mut logs = BadLogs::default();
         logs.keep(MEMBER, 2, BadBlocks::new(vec![range(0, 512)]));
-        assert_eq!(logs.mark(MEMBER, range(512, 8)), Marked::New, "runs on into the second");
-        assert_eq!(logs.mark(MEMBER, range(2000, 8)), Marked::NoRoom);
-        assert_eq!(logs.mark(MemberId(9), range(0, 8)), Marked::NoRoom, "it keeps none");
+        assert!(logs.mark(MEMBER, range(512, 8)), "runs on into the second");
+        assert!(!logs.mark(MEMBER, range(2000, 8)));
+        assert!(!logs.mark(MemberId(9), range(0, 8)), "it keeps none");
         logs.clear(MEMBER, range(100, 8));
         assert!(logs.bad_blocks(MEMBER).is_some_and(|bad| bad.sectors() == 520));
         logs.clear(MEMBER, range(8, 512));

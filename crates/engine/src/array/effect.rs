@@ -7,10 +7,10 @@ use braid_geometry::{LogicalSector, Slot};
 use super::jobs::{JobEnd, JobProgress};
 use super::update::SuperblockState;
 use super::view::ArrayView;
-use crate::badblocks::BadBlocks;
 use crate::cause::Cause;
 use crate::effect::SlowMembers;
 use crate::ids::{MemberId, RequestId, ShardIndex};
+use crate::ranges::BadBlocks;
 use crate::request::Fault;
 use crate::work::{Found, Work};
 

@@ -18,10 +18,10 @@ use super::sitting_out::SittingOut;
 use super::update::{DeviceRole, SuperblockState};
 use super::view::MemberView;
 use crate::Instant;
-use crate::badblocks::BadRange;
 use crate::cause::Cause;
 use crate::effect::Report;
 use crate::ids::{MemberId, RequestId, ShardIndex};
+use crate::ranges::BadRange;
 use crate::request::Regions;
 
 /// The control machine of one array.
@@ -283,6 +283,9 @@ impl Array {
             Report::BadBlocksWritten { member, start, sectors } => {
                 self.bad_logs.clear(member, BadRange { start, sectors: u64::from(sectors) });
                 self.tell_bad_blocks(member);
+            }
+            Report::Lacking { start } => {
+                return self.jobs.is_read(start, self.roster.ranges_ahead());
             }
             Report::MemberWritten { member } => {
                 self.flushes.unflushed.insert(member);
@@ -624,11 +627,6 @@ fn bad_logs(setup: &ArraySetup) -> BadLogs {
 }
 
 fn view_of(member: MemberSetup) -> MemberView {
-    MemberView {
-        id: member.id,
-        replacement: None,
-        recovered_sectors: member.recovered_sectors,
-        bad_blocks: Arc::new(member.bad_blocks),
-        replacement_bad_blocks: Arc::default(),
-    }
+    let bad_blocks = Arc::new(member.bad_blocks);
+    MemberView { bad_blocks, ..MemberView::new(member.id, member.recovered_sectors) }
 }

@@ -39,6 +39,8 @@ pub use jobs::{JobAllowance, JobEnd, JobFlow, JobKind, JobProgress, JobRequest, 
 pub use machine::{Array, MemberRefusal};
 pub use roster::Wish;
 pub use setup::{ArraySetup, MemberSetup, ReplacementSetup, SpareSetup};
-pub use update::{DeviceRole, SuperblockState, UpdateTimes, apply_to, level_with, update_for};
+pub use update::{
+    DeviceRole, SuperblockState, UpdateTimes, apply_to, bad_block_log_for, level_with, update_for,
+};
 pub use view::{ArrayView, Gate, MemberView};
 pub(crate) use waves::next_wave;

@@ -18,13 +18,13 @@ use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use braid_geometry::Slot;
+use braid_geometry::{MemberSector, Slot};
 
 use super::update::DeviceRole;
 use super::view::MemberView;
-use crate::badblocks::BadBlocks;
 use crate::cause::Cause;
 use crate::ids::MemberId;
+use crate::ranges::{BadBlocks, MemberRange, MemberRanges};
 
 /// A member that is out, until a durable update tells so.
 #[derive(Debug)]
@@ -211,12 +211,12 @@ impl Roster {
     pub(super) fn take_in_spare(&mut self) {
         if let Some((member, slot)) = self.due_for_a_free_slot() {
             self.leave(member);
-            self.slots[usize::from(slot.0)] = Some(new_view(member, 0));
+            self.slots[usize::from(slot.0)] = Some(MemberView::new(member, 0));
             self.newcomers.insert(member);
         } else {
             let (member, slot) = self.due_replacement().expect("one is wanted");
             self.leave(member);
-            self.replacements.insert(slot, new_view(member, 0));
+            self.replacements.insert(slot, MemberView::new(member, 0));
             self.newcomers.insert(member);
         }
     }
@@ -388,6 +388,17 @@ impl Roster {
         filled.find(|(_, id, _)| *id == member).map(|(.., sectors)| sectors)
     }
 
+    /// Whether a member that is in a slot holds all of a range, below its offset or ahead of it.
+    pub(super) fn holds(&self, member: MemberId, range: MemberRange) -> bool {
+        let mut views = self.slots.iter().flatten();
+        views.any(|view| view.id == member && view.holds(range.start, range.sectors))
+    }
+
+    /// Ranges that members hold ahead, in all.
+    pub(super) fn ranges_ahead(&self) -> usize {
+        self.slots.iter().flatten().map(|view| view.ahead.ranges().len()).sum()
+    }
+
     /// Ranges of a member are not to be believed. True if shards are to hear of it.
     pub(super) fn set_bad_blocks(&mut self, member: MemberId, bad: BadBlocks) -> bool {
         let mut all = self.slots.iter_mut().flatten().chain(self.replacements.values_mut());
@@ -407,7 +418,21 @@ impl Roster {
             self.untold.insert(member);
         }
         view.recovered_sectors = view.recovered_sectors.max(below);
+        if is_more && !view.ahead.is_empty() {
+            let below = MemberRange { start: MemberSector(0), sectors: below };
+            view.ahead = Arc::new(view.ahead.without(below));
+        }
         is_more
+    }
+
+    /// A member that is being recovered holds a range beyond its offset. True if shards are to hear of it.
+    pub(super) fn holds_ahead(&mut self, member: MemberId, range: MemberRange) -> bool {
+        let views = self.slots.iter_mut().flatten();
+        let mut lacking =
+            views.filter(|view| view.recovered_sectors < range.start.0 + range.sectors);
+        let Some(view) = lacking.find(|view| view.id == member) else { return false };
+        view.ahead = Arc::new(view.ahead.union(&MemberRanges::new(vec![range])));
+        true
     }
 
     /// Whether the member is out and no durable superblock says so.
@@ -481,16 +506,5 @@ impl Roster {
             self.replacements().map(|(slot, member, _)| role(member, Some(slot), true));
         let spares = self.spares.iter().map(|member| role(*member, None, false));
         members.chain(replacements).chain(spares).collect()
-    }
-}
-
-/// A member without bad blocks.
-fn new_view(id: MemberId, recovered_sectors: u64) -> MemberView {
-    MemberView {
-        id,
-        replacement: None,
-        replacement_bad_blocks: Arc::default(),
-        recovered_sectors,
-        bad_blocks: Arc::default(),
     }
 }

@@ -2,8 +2,8 @@
 
 use braid_geometry::{Geometry, Slot};
 
-use crate::badblocks::BadBlocks;
 use crate::ids::MemberId;
+use crate::ranges::BadBlocks;
 use crate::request::Regions;
 
 /// A member that occupies a slot when the array is opened.

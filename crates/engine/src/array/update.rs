@@ -7,9 +7,12 @@ use braid_geometry::Slot;
 use braid_hooks::{Bug, planted, spoiled};
 use std::sync::Arc;
 
-use braid_ondisk::{Features, Role, Superblock, SuperblockUpdate, Timestamp, Version};
+use braid_ondisk::{
+    BadBlockLog, BadRange, Features, Role, Superblock, SuperblockUpdate, Timestamp, Version,
+};
 
 use crate::ids::MemberId;
+use crate::ranges::BadBlocks;
 
 /// Role of one device as the superblocks' table shall say. Devices not listed are faulty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +115,24 @@ pub fn apply_to(
         let says = spoiled(Bug::BadBlocksUntold, says, false);
         superblock.set_bad_blocks(says);
     }
+}
+
+/// The bad-block log of a member that names these sectors of its data area: the offset on the device, in bytes, and the bytes.
+///
+/// # Panics
+/// The member keeps no such log, or it has no room: the array knows better.
+#[must_use]
+pub fn bad_block_log_for(superblock: &Superblock, bad: &BadBlocks) -> (u64, Vec<u8>) {
+    let place = superblock.device.bad_block_log.expect("it keeps a log");
+    let offset_bytes = superblock.bad_block_log_offset_bytes().expect("it keeps a log");
+    let data_offset = superblock.device.data_offset_sectors;
+    let ranges = bad.ranges().iter().map(|range| BadRange {
+        start_sector: data_offset + range.start.0,
+        length_sectors: range.sectors,
+    });
+    let ranges: Vec<BadRange> = ranges.collect();
+    let bytes = BadBlockLog::to_bytes(&ranges, place).expect("there is room for them");
+    (offset_bytes, bytes)
 }
 
 /// The update of one member's superblock for `state`.

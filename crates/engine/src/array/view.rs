@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use braid_geometry::{Geometry, MemberSector, Slot};
 
-use crate::badblocks::BadBlocks;
 use crate::ids::MemberId;
+use crate::ranges::{BadBlocks, MemberRanges};
 
 /// Whether writes may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +31,43 @@ pub struct MemberView {
     pub replacement_bad_blocks: Arc<BadBlocks>,
     /// Sectors from the start of its data area that hold what they should; `u64::MAX` when all do.
     pub recovered_sectors: u64,
+    /// Ranges beyond that which hold what they should as well: a client read them, and they were made before their turn. No
+    /// superblock tells of them.
+    pub ahead: Arc<MemberRanges>,
     /// Ranges not to be read.
     pub bad_blocks: Arc<BadBlocks>,
+}
+
+impl MemberView {
+    /// A member that holds all it should up to `recovered_sectors`, and nothing bad.
+    #[must_use]
+    pub fn new(id: MemberId, recovered_sectors: u64) -> Self {
+        Self {
+            id,
+            replacement: None,
+            replacement_bad_blocks: Arc::default(),
+            recovered_sectors,
+            ahead: Arc::default(),
+            bad_blocks: Arc::default(),
+        }
+    }
+
+    /// Whether all of a range has been recovered. What of it is bad is another question.
+    #[must_use]
+    pub fn holds(&self, start: MemberSector, sectors: u64) -> bool {
+        self.lacks_from(start, sectors).is_none()
+    }
+
+    /// The first sector of a range that has not been recovered, if there is one.
+    #[must_use]
+    pub fn lacks_from(&self, start: MemberSector, sectors: u64) -> Option<MemberSector> {
+        let end = start.0 + sectors;
+        let mut at = start.0.max(self.recovered_sectors.min(end));
+        while at < end && self.ahead.contains(MemberSector(at), 1) {
+            at += self.ahead.alike(MemberSector(at), end - at);
+        }
+        (at < end).then_some(MemberSector(at))
+    }
 }
 
 /// The array at one epoch.
@@ -85,8 +120,7 @@ impl ArrayView {
     #[must_use]
     pub fn readable(&self, slot: Slot, start: MemberSector, sectors: u64) -> Option<MemberId> {
         let member = self.member(slot)?;
-        let usable = start.0 + sectors <= member.recovered_sectors
-            && !member.bad_blocks.touches(start, sectors);
+        let usable = member.holds(start, sectors) && !member.bad_blocks.touches(start, sectors);
         usable.then_some(member.id)
     }
 
@@ -103,9 +137,10 @@ impl ArrayView {
     #[must_use]
     pub fn readable_alike(&self, slot: Slot, start: MemberSector, sectors: u64) -> u64 {
         let Some(member) = self.member(slot) else { return sectors };
-        match member.recovered_sectors.checked_sub(start.0) {
-            None | Some(0) => sectors,
-            Some(left) => member.bad_blocks.alike(start, sectors.min(left)),
-        }
+        let alike = match member.recovered_sectors.checked_sub(start.0) {
+            None | Some(0) => member.ahead.alike(start, sectors),
+            Some(left) => sectors.min(left),
+        };
+        if member.holds(start, 1) { member.bad_blocks.alike(start, alike) } else { alike }
     }
 }

@@ -15,9 +15,10 @@ use super::damage::sectors_of;
 use super::in_flight::{DirectRead, IoOwner};
 use super::machine::Stripes;
 use super::reconstruct::{Around, Outcome, Reconstruct, Want};
+use crate::array::MemberView;
 use crate::buffer::{Buffer, PayloadBuffer, SHADOW_BUFFER, payload_buffer_of};
 use crate::context::{Common, PieceKey};
-use crate::effect::{MemberFault, MemberOperation};
+use crate::effect::{MemberFault, MemberOperation, Report};
 use crate::ids::{IoId, RequestId};
 use crate::request::{Fault, Operation, Piece};
 
@@ -63,6 +64,10 @@ impl Stripes {
         let is_readable = common.view.readable(slot, start, u64::from(sectors)).is_some();
         let chunk_sectors = self.geometry.chunk_sectors();
         assert!(address.offset_sectors + sectors <= chunk_sectors, "it lies inside one chunk");
+        let lacks_from = |member: &MemberView| member.lacks_from(start, u64::from(sectors));
+        if let Some(start) = common.view.member(slot).and_then(lacks_from) {
+            common.report(Report::Lacking { start });
+        }
         let around = common.clocks.sits_out(slot) && self.may_go_around(common, start, sectors);
         if !is_readable || around || sometimes(Point::ThroughStripe) {
             return self.reconstruct(common, (key, &piece), false);

@@ -8,12 +8,12 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use braid_dispatch::{Scheduler, Settings};
-use braid_engine::array::{MemberId, MetadataArea, SuperblockState, apply_to};
+use braid_engine::BadBlocks;
+use braid_engine::array::{MemberId, MetadataArea, SuperblockState, apply_to, bad_block_log_for};
 use braid_engine::effect::MemberIo;
-use braid_engine::{BadBlocks, BadRange};
 use braid_geometry::{MemberSector, SECTOR_BYTES};
 use braid_member::{Member, MemberKind, Raw};
-use braid_ondisk::{BadBlockLog, Superblock, Timestamp};
+use braid_ondisk::{Superblock, Timestamp};
 use braid_ring::Handler;
 use slab::Slab;
 
@@ -222,15 +222,7 @@ impl MemberHandle {
     /// The member keeps no such log, or it has no room: the array knows better.
     pub(crate) fn next_bad_blocks(&self, bad: &BadBlocks) -> Operation {
         let superblock = self.superblock.lock().expect("writing does not panic");
-        let place = superblock.device.bad_block_log.expect("it keeps a log");
-        let data_offset = superblock.device.data_offset_sectors;
-        let range = |range: &BadRange| braid_ondisk::BadRange {
-            start_sector: data_offset + range.start.0,
-            length_sectors: range.sectors,
-        };
-        let ranges: Vec<_> = bad.ranges().iter().map(range).collect();
-        let bytes = BadBlockLog::to_bytes(&ranges, place).expect("there is room for them");
-        let offset_bytes = superblock.bad_block_log_offset_bytes().expect("it keeps a log");
+        let (offset_bytes, bytes) = bad_block_log_for(&superblock, bad);
         Operation::Metadata { area: MetadataArea::BadBlocks, bytes, offset_bytes }
     }
 }

@@ -48,15 +48,19 @@ impl World {
         let side = &mut machines.shards[usize::from(shard.0)];
         let unit = u64::from(side.shard.block_sectors());
         let bands = u64::from(stripe.chunk_sectors()) / unit;
-        let background = &mut self.engine.background;
-        let id = WorkId(FIRST_ID + background.next);
-        background.next += 1;
         let class = if seed.is_multiple_of(2) { Class::Idle } else { Class::BestEffort };
         let start = stripe.row_start(row).0 + seed / 2 % bands * unit;
         let sectors = side.shard.block_sectors();
+        // An array has one job at a time. What has read its band when a resync writes parity there would take data for rot.
+        if self.may_have_jobs && side.view.resync_offset != u64::MAX {
+            return;
+        }
         // Where a disk lies a repair may be led astray, as docs/operating.md says; where none does it has nothing to write.
         let repairs = seed >> 40 & 1 == 1 && !self.engine.plan.lies && self.taint.is_calm();
         let task = if repairs { Task::Repair } else { Task::Compare };
+        let background = &mut self.engine.background;
+        let id = WorkId(FIRST_ID + background.next);
+        background.next += 1;
         let work = Work { id, class, task, start, sectors };
         background.asked.insert(id, work);
         side.inbox.push_back(Message::Work(work));

@@ -1,15 +1,16 @@
 //! What the world does with bad-block logs: it makes them, damages them, and holds every request against them.
 
 use braid_engine::BadBlocks;
-use braid_engine::array::MemberId;
+use braid_engine::array::{ArrayView, MemberId, bad_block_log_for};
 use braid_engine::cause::{Asked, Cause};
 use braid_engine::effect::{FaultKind, MemberIo};
 use braid_geometry::{Geometry, MemberSector, Slot};
-use braid_ondisk::{BadBlockLog, BadRange, Superblock};
+use braid_ondisk::Superblock;
 
 use super::BadLogs;
 use crate::chances::{Chances, Purpose};
 use crate::content::{SECTOR, places};
+use crate::open::Message;
 use crate::world::World;
 
 /// Restarts in a hundred that find a log damaged.
@@ -88,16 +89,8 @@ impl World {
         let side = &self.engine.machines.members[usize::from(member.0)];
         let (index, superblock) = (side.disk, side.superblock.clone());
         self.bad_logs.rewrite(index, &superblock, says);
-        let place = superblock.device.bad_block_log.expect("it keeps a log");
-        let start = superblock.bad_block_log_offset_bytes().expect("it keeps a log");
-        let data_offset = superblock.device.data_offset_sectors;
-        let range = |range: &braid_engine::BadRange| BadRange {
-            start_sector: data_offset + range.start.0,
-            length_sectors: range.sectors,
-        };
-        let ranges: Vec<BadRange> = says.ranges().iter().map(range).collect();
-        let data = BadBlockLog::to_bytes(&ranges, place).expect("there is room for them");
-        (index, start / SECTOR as u64, data)
+        let (offset_bytes, data) = bad_block_log_for(&superblock, says);
+        (index, offset_bytes / SECTOR as u64, data)
     }
 
     /// What was being written to logs when the array was stopped or cut off is there, or not.
@@ -127,6 +120,16 @@ impl World {
         let disk = self.disk_index(io.member);
         let sectors = io.sector.0..io.sector.0 + u64::from(io.sectors);
         if !self.bad_logs.names(disk, &sectors) {
+            return;
+        }
+        // The sector has been named, and the shard that reads it is about to be told.
+        let is_news = |view: &ArrayView| {
+            let named = view.bad_blocks_of(io.slot, io.member);
+            named.is_some_and(|bad| bad.touches(io.sector, u64::from(io.sectors)))
+        };
+        let waits = |message: &Message| matches!(message, Message::View(view) if is_news(view));
+        let mut sides = self.engine.machines.shards.iter();
+        if sides.any(|side| side.inbox.iter().any(waits)) {
             return;
         }
         assert!(io.operation.is_write(), "a read covers what the log of disk {disk} names: {io:?}");

@@ -7,6 +7,7 @@ use braid_geometry::Family;
 
 use crate::content::SECTOR;
 use crate::model::Model;
+use crate::open::Message;
 use crate::schedule::Event;
 use crate::world::{Trust, World};
 
@@ -130,8 +131,13 @@ impl World {
 
     /// Nothing depends on a member that sits out.
     fn check_rest_suffices(&self) {
-        let machines = &self.engine.machines;
-        let view = &machines.shards[0].view;
+        let side = &self.engine.machines.shards[0];
+        // The array goes by what it has published, and shards hear of it in that order.
+        let published = side.inbox.iter().rev().find_map(|message| match message {
+            Message::View(view) => Some(view),
+            _ => None,
+        });
+        let view = published.unwrap_or(&side.view);
         let is_away = |slot: braid_geometry::Slot| {
             view.member(slot).is_none_or(|member| {
                 member.recovered_sectors != u64::MAX

@@ -75,6 +75,7 @@ pub fn asked_for() {
     tests::rotten_chunks_are_mended(0, 4);
     tests::failed_by_person(0);
     tests::tell_of_replacements();
+    tests::tell_of_what_is_read();
     tests::tell_of_what_cannot_be_made();
 }
 

@@ -12,7 +12,7 @@ use braid_engine::computation::{self, Computation};
 use braid_engine::effect::{FaultKind, MemberIo, MemberIoDone, MemberOperation, Report};
 use braid_engine::request::{Operation, Piece, RequestId};
 use braid_engine::work::{Class, Found, Outcome, Task, Work, WorkId};
-use braid_engine::{BadBlocks, CacheConfig, CacheMode, Instant, Shard, Tuning};
+use braid_engine::{CacheConfig, CacheMode, Instant, Shard, Tuning};
 use braid_geometry::{ChunkRow, Geometry, Level, LogicalSector, Shape};
 
 pub(crate) const CHUNK: u32 = 8;
@@ -58,15 +58,7 @@ impl Bench {
             member_sectors: vec![u64::from(CHUNK) * ROWS; usize::from(slots)],
         };
         let geometry = Geometry::new(&shape).expect("a plain shape");
-        let member = |slot: u16| {
-            Some(MemberView {
-                id: MemberId(slot),
-                replacement: None,
-                recovered_sectors: u64::MAX,
-                bad_blocks: Arc::new(BadBlocks::default()),
-                replacement_bad_blocks: Arc::default(),
-            })
-        };
+        let member = |slot: u16| Some(MemberView::new(MemberId(slot), u64::MAX));
         let mut view = ArrayView {
             epoch: 1,
             geometry: Arc::new(geometry.clone()),

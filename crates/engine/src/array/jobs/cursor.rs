@@ -9,12 +9,14 @@ pub(super) struct Run {
     pub(super) end: u64,
 }
 
-/// Goes from the first sector to the last; several runs may be under way, and end in any order.
+/// Goes from the first sector to the last; several runs may be under way, and end in any order. A run may begin ahead of its
+/// turn, and is passed over when its turn comes.
 #[derive(Debug)]
 pub(super) struct Cursor {
     next: u64,
     end: u64,
-    /// By where they start: where they end.
+    /// Begun ahead of their turn, and not passed over yet. By where they start: where they end, as in the others.
+    ahead: BTreeMap<u64, u64>,
     under_way: BTreeMap<u64, u64>,
     /// They came back undone.
     again: BTreeMap<u64, u64>,
@@ -23,7 +25,13 @@ pub(super) struct Cursor {
 impl Cursor {
     pub(super) fn new(from: u64, end: u64) -> Self {
         let next = from.min(end);
-        Self { next, end, under_way: BTreeMap::new(), again: BTreeMap::new() }
+        Self {
+            next,
+            end,
+            ahead: BTreeMap::new(),
+            under_way: BTreeMap::new(),
+            again: BTreeMap::new(),
+        }
     }
 
     /// A run that came back undone.
@@ -44,12 +52,30 @@ impl Cursor {
     /// It is being asked for.
     pub(super) fn begin(&mut self, run: Run) {
         assert!(run.start < run.end && run.end <= self.end, "a run lies inside");
-        if self.again.remove(&run.start).is_none() {
-            assert_eq!(run.start, self.next, "runs are asked for in order");
+        let is_first = self.again.remove(&run.start).is_none();
+        if is_first && run.start == self.next {
             self.next = run.end;
+            while let Some(end) = self.ahead.remove(&self.next) {
+                self.next = end;
+            }
+        } else if is_first {
+            assert!(self.may_begin_ahead(run.start), "runs begin in their turn, or ahead of it");
+            self.ahead.insert(run.start, run.end);
         }
+        let next_ahead = self.ahead.first_key_value();
+        assert!(next_ahead.is_none_or(|(start, _)| *start > self.next), "runs do not overlap");
         let before = self.under_way.insert(run.start, run.end);
         assert!(before.is_none(), "a run is under way once");
+    }
+
+    /// Whether a run that starts there could begin ahead of its turn.
+    pub(super) fn may_begin_ahead(&self, start: u64) -> bool {
+        start > self.next && start < self.end && !self.ahead.contains_key(&start)
+    }
+
+    /// Whether what starts there began ahead of its turn, which has not come.
+    pub(super) fn is_ahead(&self, start: u64) -> bool {
+        start > self.next
     }
 
     pub(super) fn is_done(&mut self, start: u64) {
@@ -140,6 +166,34 @@ mod tests {
         cursor.is_done(8);
         cursor.is_done(0);
         assert_eq!(cursor.done(), 16);
+    }
+
+    #[test]
+    fn what_began_ahead_of_its_turn_is_passed_over() {
+        let mut cursor = Cursor::new(0, 50);
+        cursor.begin(run(0, 8));
+        for start in [16, 24, 48] {
+            assert!(cursor.may_begin_ahead(start), "{start}");
+            cursor.begin(run(start, (start + 8).min(50)));
+        }
+        let others = [0, 8, 16, 50, 64].map(|start| cursor.may_begin_ahead(start));
+        assert_eq!(others, [false; 5], "begun, or in its turn, or not there");
+        cursor.is_done(16);
+        assert_eq!((cursor.is_ahead(16), cursor.next()), (true, Some(8)));
+        cursor.is_done(0);
+        cursor.begin(run(8, 16));
+        assert_eq!((cursor.next(), cursor.done()), (Some(32), 8));
+        cursor.is_done(8);
+        assert_eq!((cursor.is_ahead(24), cursor.done()), (false, 24), "it is under way still");
+        cursor.is_divided(24, 4);
+        assert_eq!(cursor.to_repeat(), Some(run(24, 28)));
+        for piece in [run(24, 28), run(28, 32), run(32, 40), run(40, 48)] {
+            cursor.begin(piece);
+            cursor.is_done(piece.start);
+        }
+        assert_eq!((cursor.next(), cursor.done()), (None, 48));
+        cursor.is_done(48);
+        assert_eq!(cursor.done(), 50);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The job that is there, what it asks for next, and what came of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use braid_geometry::{Geometry, Level, LogicalSector, MemberSector, Slot};
 use braid_hooks::{Bug, Mark, planted, reached, spoiled};
@@ -12,8 +12,8 @@ use super::decide::Facts;
 use super::{JobEnd, JobKind, JobProgress, JobRequest};
 use crate::Instant;
 use crate::array::roster::Roster;
-use crate::badblocks::{BadBlocks, BadRange};
 use crate::ids::{MemberId, ShardIndex, WorkId};
+use crate::ranges::{BadBlocks, BadRange, MemberRange};
 use crate::request::Regions;
 use crate::sectors::BLOCK_SECTORS;
 use crate::work::{Class, Fate, Found, Outcome, Task, Work};
@@ -25,6 +25,11 @@ const FINDINGS_TOLD_MAX: u32 = 1000;
 /// Works under way for each shard, and at most.
 const WORKS_EACH: usize = 16;
 const WORKS_MAX: usize = 128;
+
+/// Ranges that clients read and are to be recovered before their turn, at most, and how many that were may be ahead of the
+/// job: each is an entry in every view.
+const WANTED_MAX: usize = 16;
+const AHEAD_MAX: usize = 1024;
 
 /// How often superblocks are told how far a job is.
 const SAVE_EVERY_MS: u64 = 5000;
@@ -98,6 +103,8 @@ enum Saving {
 struct Job {
     kind: JobKind,
     axis: Axis,
+    /// Sectors of a band.
+    band_sectors: u32,
     cursor: Cursor,
     from: u64,
     /// Members that are filled.
@@ -116,6 +123,11 @@ struct Job {
     repaired: u64,
     ambiguous: u64,
     unmade: u64,
+    /// Bands that clients have read and that it has not come to; the next work is one of them, or else in its turn.
+    wanted: VecDeque<u64>,
+    takes_wanted: bool,
+    /// What was made last, ahead of its turn.
+    ahead: Option<MemberRange>,
     /// What works that are under way could not make, so far.
     lacks: BTreeMap<WorkId, Vec<(MemberId, BadRange)>>,
     /// What could not be made, and logs name, or are about to; or named, before a client wrote it.
@@ -254,7 +266,8 @@ impl Jobs {
     /// Whether a job is to begin.
     pub(in super::super) fn is_due(&self, ground: &Ground<'_>) -> bool {
         let may_begin = self.job.is_none() && ground.may_run && !self.is_paused;
-        may_begin && self.choice(ground).is_some()
+        // Until superblocks say that a member is out, shards see it, and not whoever is to be filled in its place.
+        may_begin && !ground.roster.has_unrecorded() && self.choice(ground).is_some()
     }
 
     /// The job at a glance.
@@ -281,7 +294,10 @@ impl Jobs {
         Facts {
             is_due: false,
             is_there: true,
-            goes_on: may_run && is_still_wanted && job.end.is_none(),
+            goes_on: may_run
+                && is_still_wanted
+                && job.end.is_none()
+                && !self.is_joined(job, ground),
             is_out,
             has_more: !self.is_paused && job.has_more(now, ground),
             is_allowed: self.allowance.is_some(),
@@ -290,6 +306,29 @@ impl Jobs {
             save_is_due: job.save_at <= now || self.is_paused && !is_out,
             is_saving: ground.may_save && (job.saving != Saving::No || has_unrecorded),
         }
+    }
+
+    /// Another member is to be recovered as well, and lies alike: the job ends, and one of both begins where the one that is
+    /// behind is. What superblocks say that the first holds is not made again, and all others are read once. One that has more
+    /// behind it than before it is let finish: until then the level can lose less.
+    fn is_joined(&self, job: &Job, ground: &Ground<'_>) -> bool {
+        if planted(Bug::LossesOneByOne) {
+            return false;
+        }
+        let is_early = job.cursor.done() < job.cursor.end() / 2;
+        if self.is_paused || job.kind != JobKind::Recovery || !is_early {
+            return false;
+        }
+        if ground.roster.has_unrecorded() {
+            return false;
+        }
+        let choice = self.choice(ground).filter(|choice| choice.kind == job.kind);
+        let is_new = |choice: &Choice| choice.targets.iter().any(|id| !job.targets.contains(id));
+        let is_joined = job.axis == Axis::Bands && choice.as_ref().is_some_and(is_new);
+        if is_joined {
+            reached(Mark::JobIsJoined);
+        }
+        is_joined
     }
 
     pub(in super::super) fn begin(&mut self, now: Instant, ground: &Ground<'_>) -> JobProgress {
@@ -311,6 +350,7 @@ impl Jobs {
         let mut job = Job {
             kind,
             axis,
+            band_sectors: ground.work_sectors,
             cursor: Cursor::new(from, end),
             from: from.min(end),
             targets,
@@ -326,6 +366,9 @@ impl Jobs {
             repaired: 0,
             ambiguous: 0,
             unmade: 0,
+            wanted: VecDeque::new(),
+            takes_wanted: false,
+            ahead: None,
             lacks: BTreeMap::new(),
             marked: BTreeMap::new(),
             told: 0,
@@ -348,7 +391,8 @@ impl Jobs {
         let id = WorkId(self.next_work);
         let job = self.job.as_mut().expect("a job asks");
         let repeated = job.to_repeat(now, ground);
-        let start = repeated.map(|run| run.start).or_else(|| job.cursor.next());
+        let start =
+            repeated.map(|run| run.start).or_else(|| job.wanted()).or_else(|| job.cursor.next());
         let start = start.expect("there is more to ask for");
         let Some((first, sectors)) = job.place(ground, start) else {
             let chunk = u64::from(ground.geometry.chunk_sectors()).max(1);
@@ -405,6 +449,10 @@ impl Jobs {
             Outcome::Done { written } => {
                 job.written += u64::from(written);
                 job.cursor.is_done(start);
+                if job.cursor.is_ahead(start) {
+                    let sectors = spoiled(Bug::AheadTooLong, sectors, 2 * sectors);
+                    job.ahead = Some(MemberRange { start: MemberSector(start), sectors });
+                }
             }
             Outcome::Compared(found) => {
                 job.differing += u64::from(found.p.sectors() + found.q.sectors());
@@ -434,8 +482,9 @@ impl Jobs {
             }
             Outcome::SitsOut => {
                 job.cursor.is_undone(start);
-                let at = now.plus_milliseconds(REPEAT_AFTER_MS);
-                job.repeat_at.get_or_insert(at);
+                // All that came back waits, also what has not been asked for again since.
+                let later = job.repeat_at.filter(|at| *at > now);
+                job.repeat_at = later.or(Some(now.plus_milliseconds(REPEAT_AFTER_MS)));
             }
             // What cannot be read is not compared; other bands can.
             Outcome::Unreadable if job.kind.is_check() => job.cursor.is_done(start),
@@ -449,6 +498,29 @@ impl Jobs {
             }
         }
         None
+    }
+
+    /// A client reads what lies there of a member that is being recovered: that is made before its turn, so that the next read
+    /// of it is one read. Only where it spares others: a copy is read from one member in any case.
+    pub(in super::super) fn is_read(&mut self, start: MemberSector, ranges_ahead: usize) {
+        let Some(job) = &mut self.job else { return };
+        if job.kind != JobKind::Recovery || job.axis != Axis::Bands {
+            return;
+        }
+        let start = start.0 - start.0 % u64::from(job.band_sectors);
+        let has_room = job.wanted.len() < WANTED_MAX && ranges_ahead < AHEAD_MAX;
+        if has_room && job.cursor.may_begin_ahead(start) && !job.wanted.contains(&start) {
+            job.wanted.push_back(start);
+        }
+    }
+
+    /// What was made last ahead of its turn, and who holds it now.
+    pub(in super::super) fn take_ahead(
+        &mut self,
+    ) -> Option<(SmallVec<[MemberId; 2]>, MemberRange)> {
+        let job = self.job.as_mut()?;
+        let range = job.ahead.take()?;
+        Some((job.targets.clone(), range))
     }
 
     /// A shard cannot make a range that a member lacks.
@@ -594,6 +666,9 @@ impl Jobs {
     /// When there is something to do though nothing else happens.
     pub(in super::super) fn poll_timeout(&self, ground: &Ground<'_>) -> Option<Instant> {
         let job = self.job.as_ref().filter(|job| job.end.is_none() && ground.may_run)?;
+        if !job.works.is_empty() && self.is_joined(job, ground) {
+            return None; // It ends when the shards have done what they were asked.
+        }
         let can_save = job.saving == Saving::No && job.has_unsaved();
         let saves = can_save.then_some(job.save_at);
         let has_room = !self.is_paused && job.has_room(ground.regions.shards());
@@ -649,6 +724,23 @@ impl Job {
         self.targets.iter().any(|id| roster.slot_to_replace(*id).is_some() || has_replaced(*id))
     }
 
+    /// A band that a client has read: every other work may be one, so that the job comes to its end.
+    fn wanted(&mut self) -> Option<u64> {
+        self.takes_wanted = !self.takes_wanted && !self.wanted.is_empty();
+        if !self.takes_wanted {
+            return None;
+        }
+        let cursor = &self.cursor;
+        self.wanted.retain(|start| cursor.may_begin_ahead(*start));
+        let start = self.wanted.pop_front()?;
+        reached(Mark::RecoversWhatIsRead);
+        if planted(Bug::AheadBeforeMade) {
+            let sectors = u64::from(self.band_sectors);
+            self.ahead = Some(MemberRange { start: MemberSector(start), sectors });
+        }
+        Some(start)
+    }
+
     fn has_room(&self, shards: u16) -> bool {
         self.cursor.under_way() < (WORKS_EACH * usize::from(shards)).min(WORKS_MAX)
     }
@@ -682,265 +774,4 @@ impl Job {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use braid_geometry::{Geometry, Shape};
-    use std::collections::{BTreeMap as Map, BTreeSet};
-
-    use crate::array::view::MemberView;
-
-    const NOW: Instant = Instant(1_000_000_000);
-
-    fn roster(slots: u16, recovering: &[(u16, u64)]) -> Roster {
-        let view = |slot: u16| {
-            let found = recovering.iter().find(|(one, _)| *one == slot);
-            Some(MemberView {
-                id: MemberId(slot),
-                replacement: None,
-                recovered_sectors: found.map_or(u64::MAX, |(_, at)| *at),
-                bad_blocks: std::sync::Arc::default(),
-                replacement_bad_blocks: std::sync::Arc::default(),
-            })
-        };
-        let numbers: Map<MemberId, u16> = (0..slots).map(|slot| (MemberId(slot), slot)).collect();
-        Roster::new((0..slots).map(view).collect(), numbers, BTreeSet::new())
-    }
-
-    fn geometry(level: Level, layout: u32, slots: u16) -> Geometry {
-        let shape = Shape {
-            level,
-            layout,
-            chunk_sectors: if level == Level::Raid1 { 0 } else { 128 },
-            slots,
-            member_sectors: vec![1024; usize::from(slots)],
-        };
-        Geometry::new(&shape).expect("a plain shape")
-    }
-
-    fn ground<'a>(geometry: &'a Geometry, roster: &'a Roster, resync_offset: u64) -> Ground<'a> {
-        let regions = Regions::new(geometry, 2);
-        Ground {
-            geometry,
-            regions,
-            work_sectors: 128,
-            roster,
-            resync_offset,
-            may_run: true,
-            may_save: true,
-            are_logs_settled: true,
-        }
-    }
-
-    fn ask_all(jobs: &mut Jobs, ground: &Ground<'_>) -> Vec<Work> {
-        let mut works = Vec::new();
-        while matches!(
-            jobs.facts(NOW, ground, false),
-            Facts { has_more: true, is_allowed: true, .. }
-        ) {
-            works.extend(jobs.ask(NOW, ground).map(|(_, work)| work));
-        }
-        works
-    }
-
-    #[test]
-    fn an_offset_counts_when_it_was_flushed() {
-        let (geometry, roster) = (geometry(Level::Raid5, 2, 3), roster(3, &[]));
-        let ground = ground(&geometry, &roster, 200);
-        let mut jobs = Jobs::default();
-        assert!(jobs.facts(NOW, &ground, false).is_due);
-        assert_eq!(jobs.begin(NOW, &ground).from, 128, "a band is done whole");
-        let works = ask_all(&mut jobs, &ground);
-        let starts: Vec<u64> = works.iter().map(|work| work.start).collect();
-        assert_eq!(starts, [128, 256, 384, 512, 640, 768, 896]);
-        let done = Outcome::Done { written: 1 };
-        jobs.work_done(NOW, works[0].id, done);
-        jobs.work_done(NOW, works[2].id, done);
-        jobs.save();
-        assert!(jobs.wants_flush());
-        assert_eq!(jobs.flush_begins(), None, "parity lies on every member");
-        // It is done after the flush began: it may not be durable.
-        jobs.work_done(NOW, works[1].id, done);
-        assert_eq!(jobs.flush_ended(NOW), Some(Saved::Resync(256)));
-        for work in &works[3..] {
-            jobs.work_done(NOW, work.id, done);
-        }
-        assert!(jobs.facts(NOW, &ground, false).is_over);
-        jobs.save();
-        jobs.flush_begins();
-        assert_eq!(jobs.flush_ended(NOW), Some(Saved::Resync(u64::MAX)));
-        let (progress, end) = jobs.end(&ground);
-        assert_eq!((progress.written, end), (7, JobEnd::Completed));
-    }
-
-    #[test]
-    fn a_job_ends_when_its_work_is_back() {
-        let (geometry, roster) = (geometry(Level::Raid5, 2, 3), roster(3, &[(1, 0)]));
-        let ground = ground(&geometry, &roster, u64::MAX);
-        let mut jobs = Jobs::default();
-        jobs.begin(NOW, &ground);
-        let works = ask_all(&mut jobs, &ground);
-        assert!(works.iter().all(|work| work.task == Task::Recover));
-        assert_eq!(jobs.work_done(NOW, works[0].id, Outcome::Unwritten), None);
-        let facts = jobs.facts(NOW, &ground, false);
-        assert!(!facts.goes_on && facts.is_out, "{facts:?}");
-        for work in &works[1..] {
-            jobs.work_done(NOW, work.id, Outcome::Done { written: 1 });
-        }
-        let facts = jobs.facts(NOW, &ground, false);
-        assert!(!facts.is_out && !facts.has_unsaved, "the first was not done: {facts:?}");
-        assert_eq!(jobs.end(&ground).1, JobEnd::Unwritten);
-        assert!(!jobs.facts(NOW, &ground, false).is_due, "nothing has changed since");
-        jobs.membership_changed();
-        assert!(jobs.facts(NOW, &ground, false).is_due);
-    }
-
-    #[test]
-    fn a_job_says_once_that_it_has_passed_a_part_of_its_way() {
-        let (geometry, roster) = (geometry(Level::Raid5, 2, 3), roster(3, &[]));
-        // From 256 of 1024 on.
-        let ground = ground(&geometry, &roster, 256);
-        let mut jobs = Jobs::default();
-        jobs.begin(NOW, &ground);
-        let works = ask_all(&mut jobs, &ground);
-        let mut said = Vec::new();
-        for work in &works {
-            jobs.work_done(NOW, work.id, Outcome::Done { written: 0 });
-            said.extend(jobs.passed().map(|progress| progress.done));
-            assert_eq!(jobs.passed(), None, "once");
-        }
-        assert_eq!(said, [512, 640, 896], "beyond 410, 615 and 820");
-    }
-
-    #[test]
-    fn what_cannot_be_made_is_asked_for_by_blocks_and_sectors_and_then_given_up() {
-        let (geometry, roster) = (geometry(Level::Raid5, 2, 3), roster(3, &[(1, 0)]));
-        let mut ground = ground(&geometry, &roster, u64::MAX);
-        let mut jobs = Jobs::default();
-        jobs.begin(NOW, &ground);
-        let works = ask_all(&mut jobs, &ground);
-        let unmade = Outcome::Unmade { written: 0 };
-        assert_eq!(jobs.work_done(NOW, works[2].id, unmade), None);
-        let ranges = |works: &[Work]| -> Vec<(u64, u32)> {
-            works.iter().map(|work| (work.start, work.sectors)).collect()
-        };
-        let blocks = ask_all(&mut jobs, &ground);
-        let expected: Vec<(u64, u32)> = (0..16).map(|index| (256 + 8 * index, 8)).collect();
-        assert_eq!(ranges(&blocks), expected);
-        assert_eq!(jobs.work_done(NOW, blocks[3].id, unmade), None);
-        let sectors = ask_all(&mut jobs, &ground);
-        assert_eq!(ranges(&sectors), (280..288).map(|at| (at, 1)).collect::<Vec<_>>());
-        let lost = BadRange { start: MemberSector(283), sectors: 1 };
-        jobs.lacks(sectors[3].id, MemberId(1), lost);
-        let lacks = vec![(MemberId(1), lost)];
-        let expected = Some(Unmade { at: 283, fills: true, lacks });
-        assert_eq!(jobs.work_done(NOW, sectors[3].id, unmade), expected);
-        assert!(!jobs.has_marked(MemberId(1), lost));
-        jobs.marks(MemberId(1), lost);
-        // Not before logs name it.
-        ground.are_logs_settled = false;
-        assert!(ask_all(&mut jobs, &ground).is_empty());
-        ground.are_logs_settled = true;
-        let again = ask_all(&mut jobs, &ground);
-        assert_eq!(ranges(&again), [(283, 1)]);
-        jobs.lacks(again[0].id, MemberId(1), lost);
-        assert_eq!(jobs.work_done(NOW, again[0].id, unmade), expected);
-        assert!(jobs.has_marked(MemberId(1), lost));
-        jobs.gives_up(283, 1);
-        let left = [&works[..2], &works[3..], &blocks[..3], &blocks[4..]].concat();
-        let sectors = [&sectors[..3], &sectors[4..]].concat();
-        for work in left.iter().chain(&sectors) {
-            jobs.work_done(NOW, work.id, Outcome::Done { written: work.sectors });
-        }
-        let facts = jobs.facts(NOW, &ground, false);
-        assert!(facts.is_over && facts.goes_on, "{facts:?}");
-        assert_eq!(jobs.progress().expect("it is there").unmade, 1);
-    }
-
-    #[test]
-    fn what_a_slow_member_held_up_is_asked_for_again_later() {
-        let (geometry, roster) = (geometry(Level::Raid5, 2, 3), roster(3, &[]));
-        let ground = ground(&geometry, &roster, 0);
-        let mut jobs = Jobs::default();
-        jobs.begin(NOW, &ground);
-        let works = ask_all(&mut jobs, &ground);
-        assert_eq!(works.len(), 8);
-        jobs.work_done(NOW, works[3].id, Outcome::SitsOut);
-        assert!(!jobs.facts(NOW, &ground, false).has_more);
-        let at = jobs.poll_timeout(&ground).expect("the clock ends it");
-        assert!(at > NOW && jobs.facts(at, &ground, false).has_more);
-        let (_, work) = jobs.ask(at, &ground).expect("a band lies there");
-        assert_eq!((work.start, work.id > works[7].id), (works[3].start, true));
-        assert_eq!(jobs.poll_timeout(&ground), None, "the shards end what comes");
-    }
-
-    /// What a job is allowed it asks for, no more, and in the class that it was allowed for.
-    #[test]
-    fn a_job_asks_for_what_it_is_allowed() {
-        let (geometry, roster) = (geometry(Level::Raid5, 2, 3), roster(3, &[(1, 0)]));
-        let ground = ground(&geometry, &roster, u64::MAX);
-        let mut jobs = Jobs::default();
-        let allow = |jobs: &mut Jobs, idle_sectors, owed_sectors| {
-            jobs.handle_allowance(JobAllowance { idle_sectors, owed_sectors });
-        };
-        allow(&mut jobs, 1 << 20, 0);
-        jobs.begin(NOW, &ground);
-        let facts = jobs.facts(NOW, &ground, false);
-        assert!(facts.has_more && !facts.is_allowed, "what was allowed before it began is not its");
-        allow(&mut jobs, 256, 128);
-        let works = ask_all(&mut jobs, &ground);
-        let classes: Vec<Class> = works.iter().map(|work| work.class).collect();
-        assert_eq!(classes, [Class::BestEffort, Class::Idle, Class::Idle]);
-        jobs.work_done(NOW, works[0].id, Outcome::Done { written: 1 });
-        jobs.work_done(NOW, works[1].id, Outcome::SitsOut);
-        assert!(!jobs.facts(NOW, &ground, false).is_allowed);
-        let JobFlow { idle, owed } = jobs.flow();
-        assert_eq!([idle.begun_sectors, idle.ended_sectors], [256, 128]);
-        assert_eq!([owed.begun_sectors, owed.ended_sectors], [128, 128]);
-        // What is to be repeated is no reason to be woken while nothing is allowed.
-        let at = NOW.plus_milliseconds(REPEAT_AFTER_MS);
-        assert!(jobs.poll_timeout(&ground).is_none_or(|due| due > at));
-        allow(&mut jobs, 128, 0);
-        assert_eq!(jobs.poll_timeout(&ground), Some(at));
-    }
-
-    /// Every sector that the member in the slot is to hold is asked for once, whatever the layout.
-    #[test]
-    fn copies_are_asked_for_in_the_order_of_the_member() {
-        for (level, layout) in [
-            (Level::Raid1, 0),
-            (Level::Raid10, 0x102),
-            (Level::Raid10, 0x201),
-            (Level::Raid10, 0x10201),
-        ] {
-            let (geometry, roster) = (geometry(level, layout, 4), roster(4, &[(2, 0)]));
-            let Geometry::Mirror(mirror) = &geometry else { unreachable!("a mirror") };
-            let ground = ground(&geometry, &roster, u64::MAX);
-            let mut jobs = Jobs::default();
-            jobs.begin(NOW, &ground);
-            let mut next = 0;
-            for work in ask_all(&mut jobs, &ground) {
-                let (first, _) = mirror.logical(Slot(2), MemberSector(next)).expect("it is there");
-                assert_eq!(work.start, first.0, "{level:?} {layout:#x}");
-                next += u64::from(work.sectors);
-            }
-            assert_eq!(next, mirror.used_sectors(), "{level:?} {layout:#x}");
-        }
-    }
-
-    /// Members of RAID-10 lie each in their own way: they are recovered one after the other.
-    #[test]
-    fn members_that_lie_alike_are_recovered_together() {
-        let two = [(1, 0), (2, 256)];
-        for (level, layout, together) in
-            [(Level::Raid6, 2, true), (Level::Raid1, 0, true), (Level::Raid10, 0x102, false)]
-        {
-            let (geometry, roster) = (geometry(level, layout, 5), roster(5, &two));
-            let ground = ground(&geometry, &roster, u64::MAX);
-            let mut jobs = Jobs::default();
-            jobs.begin(NOW, &ground);
-            jobs.save();
-            let targets = jobs.flush_begins().expect("only targets are flushed");
-            assert_eq!(targets.len(), if together { 2 } else { 1 }, "{level:?}");
-        }
-    }
-}
+mod tests;

@@ -251,8 +251,8 @@ impl Read {
 
     /// Whether each member is there, and holds the band as far as it can be read.
     fn is_whole(&self, around: &Around<'_>) -> bool {
-        let (view, end) = (&around.common.view, self.band().end().0);
-        let holds_it = |member: &MemberView| member.recovered_sectors >= end;
+        let (view, band) = (&around.common.view, self.band());
+        let holds_it = |member: &MemberView| holds(member, band);
         self.slots().all(|slot| view.member(slot).is_some_and(holds_it))
     }
 
@@ -791,7 +791,7 @@ impl Reconstruct {
         let may_help = |(slot, set): &(Slot, SectorSet)| {
             let member = around.common.view.member(*slot);
             // A member that came since, and is to be recovered, is not the one that could not be read.
-            let holds_it = member.is_some_and(|one| one.recovered_sectors >= band.end().0);
+            let holds_it = member.is_some_and(|one| holds(one, band));
             !set.is_empty() && holds_it && !around.common.clocks.sits_out(*slot)
         };
         read.slots().map(repaired).filter(may_help).collect()
@@ -931,7 +931,12 @@ impl Reconstruct {
     }
 }
 
-/// Slots whose member does not hold all of the band yet.
+/// Whether a member holds all of the band, as far as it can be read.
+fn holds(member: &MemberView, band: &Band) -> bool {
+    member.holds(band.start, band.end().0 - band.start.0)
+}
+
+/// Slots whose member is not recovered up to the end of the band. What it holds ahead, a later job makes once more.
 fn lacking(view: &ArrayView, band: &Band) -> impl Iterator<Item = Slot> {
     let end = band.end().0;
     let slots = (0u16..).map(Slot).zip(&view.slots);

@@ -13,6 +13,7 @@
 mod scene;
 mod script;
 
+mod ahead;
 mod beyond;
 mod cache;
 mod failing;
@@ -26,6 +27,8 @@ mod slow;
 mod superblocks;
 mod unmade;
 
+#[cfg(braid_hooks)]
+pub(super) use ahead::tell as tell_of_what_is_read;
 #[cfg(braid_hooks)]
 pub(super) use cache::replaced_while_a_flush_waits;
 #[cfg(braid_hooks)]

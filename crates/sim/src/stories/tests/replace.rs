@@ -7,7 +7,7 @@ use braid_engine::request::Operation;
 use braid_geometry::{Geometry, Level, MemberSector, Slot};
 
 use super::for_seeds;
-use super::scene::{CHUNKS, Scene, design, redundant_designs};
+use super::scene::{CHUNKS, Scene, design, one_of_each, redundant_designs};
 use super::script::{Mix, Script, WRITE};
 use crate::content::{SECTOR, image};
 use crate::create::Design;
@@ -100,12 +100,7 @@ fn a_member_is_replaced_while_it_serves() {
 #[test]
 fn bad_sectors_of_a_member_do_not_end_its_replacement() {
     for_seeds(20, |seed| {
-        let designs = [
-            design(Level::Raid1, 0, 8, 2, 9),
-            design(Level::Raid5, 2, 128, 4, 4),
-            design(Level::Raid6, 2, 8, 5, 9),
-            design(Level::Raid10, 0x102, 8, 4, 9),
-        ];
+        let designs = one_of_each();
         let design = designs[seed as usize % designs.len()];
         let scene = with_spare(design, 4_200_000 + seed);
         let mut story = scene.open();

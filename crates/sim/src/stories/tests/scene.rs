@@ -191,6 +191,16 @@ pub(super) fn redundant_designs(chunk_sectors: u32) -> Vec<Design> {
     all
 }
 
+/// A design of each way of keeping anything twice, small.
+pub(super) fn one_of_each() -> [Design; 4] {
+    [
+        design(Level::Raid1, 0, 8, 2, 9),
+        design(Level::Raid5, 2, 128, 4, 4),
+        design(Level::Raid6, 2, 8, 5, 9),
+        design(Level::Raid10, 0x102, 8, 4, 9),
+    ]
+}
+
 fn is_raid6(layout: u32) -> bool {
     let (level, chunk_sectors, slots) = (Level::Raid6, 8, 5);
     Geometry::new(&Shape { level, layout, chunk_sectors, slots, member_sectors: vec![64; 5] })

@@ -1,8 +1,11 @@
-//! Ranges of a member that md's bad-block log says cannot be trusted.
+//! Sets of ranges of a member's data area.
 //!
-//! A read that touches one goes to the other members, as if this member were missing there. Writes
-//! still go to the member; what has been written is good again, and comes out of the log
-//! ([`crate::array`], `bad_logs`).
+//! *Bad blocks* are those that md's bad-block log says cannot be trusted. A read that touches one goes to the other members, as
+//! if this member were missing there. Writes still go to the member; what has been written is good again, and comes out of the
+//! log ([`crate::array`], `bad_logs`).
+//!
+//! *Ranges ahead* are those of a member that is being recovered which were made before their turn, since a client read them
+//! ([`crate::array::MemberView::ahead`]).
 
 use braid_geometry::MemberSector;
 use braid_hooks::{Bug, planted, spoiled};
@@ -10,28 +13,34 @@ use braid_hooks::{Bug, planted, spoiled};
 /// Sectors that a record of md's log can name.
 const RECORD_SECTORS_MAX: u64 = 512;
 
-/// One bad range of a member's data area.
+/// One range of a member's data area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BadRange {
-    /// First bad sector, counted from the start of the data area.
+pub struct MemberRange {
+    /// Its first sector, counted from the start of the data area.
     pub start: MemberSector,
-    /// Number of bad sectors, at least one.
+    /// Number of sectors, at least one.
     pub sectors: u64,
 }
 
-/// The bad ranges of one member, sorted and not overlapping.
+/// Ranges of one member, sorted, neither overlapping nor touching.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BadBlocks {
-    ranges: Vec<BadRange>,
+pub struct MemberRanges {
+    ranges: Vec<MemberRange>,
 }
 
-impl BadBlocks {
+/// A range that is not to be believed.
+pub type BadRange = MemberRange;
+
+/// What is not to be believed of a member.
+pub type BadBlocks = MemberRanges;
+
+impl MemberRanges {
     /// Builds the set from ranges in any order; empty ranges are dropped, overlapping ones joined.
     #[must_use]
-    pub fn new(mut ranges: Vec<BadRange>) -> Self {
+    pub fn new(mut ranges: Vec<MemberRange>) -> Self {
         ranges.retain(|range| range.sectors > 0);
         ranges.sort_by_key(|range| range.start);
-        let mut joined: Vec<BadRange> = Vec::with_capacity(ranges.len());
+        let mut joined: Vec<MemberRange> = Vec::with_capacity(ranges.len());
         for range in ranges {
             match joined.last_mut() {
                 Some(last) if last.start.0.saturating_add(last.sectors) >= range.start.0 => {
@@ -46,17 +55,17 @@ impl BadBlocks {
 
     /// The ranges, in ascending order.
     #[must_use]
-    pub fn ranges(&self) -> &[BadRange] {
+    pub fn ranges(&self) -> &[MemberRange] {
         &self.ranges
     }
 
-    /// Whether nothing is bad.
+    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// Sectors that are bad, in all.
+    /// Sectors in them, in all.
     #[must_use]
     pub fn sectors(&self) -> u64 {
         self.ranges.iter().map(|range| range.sectors).sum()
@@ -76,26 +85,26 @@ impl BadBlocks {
 
     /// These without a range.
     #[must_use]
-    pub fn without(&self, hole: BadRange) -> Self {
-        let end_of = |range: &BadRange| range.start.0.saturating_add(range.sectors);
-        let rest = |range: &BadRange| {
+    pub fn without(&self, hole: MemberRange) -> Self {
+        let end_of = |range: &MemberRange| range.start.0.saturating_add(range.sectors);
+        let rest = |range: &MemberRange| {
             let (start, end) = (range.start.0, end_of(range));
             let before = (start, end.min(hole.start.0));
             let behind = (start.max(end_of(&hole)), end);
             [before, behind].into_iter().filter(|(start, end)| start < end).collect::<Vec<_>>()
         };
         let left = self.ranges.iter().flat_map(rest);
-        let range = |(start, end)| BadRange { start: MemberSector(start), sectors: end - start };
+        let range = |(start, end)| MemberRange { start: MemberSector(start), sectors: end - start };
         Self { ranges: left.map(range).collect() }
     }
 
-    /// Whether all of the `sectors` sectors from `start` on are bad.
+    /// Whether all of the `sectors` sectors from `start` on are in them.
     #[must_use]
     pub fn contains(&self, start: MemberSector, sectors: u64) -> bool {
         self.touches(start, 1) && self.alike(start, sectors) == sectors
     }
 
-    /// Whether any of the `sectors` sectors from `start` on is bad.
+    /// Whether any of the `sectors` sectors from `start` on is in them.
     #[must_use]
     pub fn touches(&self, start: MemberSector, sectors: u64) -> bool {
         if planted(Bug::BadBlocksIgnored) {
@@ -110,15 +119,15 @@ impl BadBlocks {
         }
     }
 
-    /// How many of the `sectors` sectors from `start` on are all bad, or all good; at least one.
+    /// How many of the `sectors` sectors from `start` on are all in them, or all are not; at least one.
     #[must_use]
     pub fn alike(&self, start: MemberSector, sectors: u64) -> u64 {
         let next = self.ranges.partition_point(|range| range.start.0 <= start.0);
-        let end_of = |range: &BadRange| range.start.0.saturating_add(range.sectors);
+        let end_of = |range: &MemberRange| range.start.0.saturating_add(range.sectors);
         let own = next.checked_sub(1).map(|before| end_of(&self.ranges[before]));
-        let bad_until = own.filter(|end| *end > start.0);
-        let good_until = || self.ranges.get(next).map_or(u64::MAX, |range| range.start.0);
-        (bad_until.unwrap_or_else(good_until) - start.0).min(sectors)
+        let inside_until = own.filter(|end| *end > start.0);
+        let outside_until = || self.ranges.get(next).map_or(u64::MAX, |range| range.start.0);
+        (inside_until.unwrap_or_else(outside_until) - start.0).min(sectors)
     }
 }
 
