@@ -10,7 +10,7 @@ use braid_engine::array::{ArrayView, Gate, MemberId, MemberView};
 use braid_engine::buffer::Buffer;
 use braid_engine::effect::{IoId, MemberIoDone, MemberOperation, Report};
 use braid_engine::request::{Operation, Regions, Request, RequestId};
-use braid_engine::{BadBlocks, CacheConfig, Counters, Instant, Shard, Tuning};
+use braid_engine::{CacheConfig, Counters, Instant, Shard, Tuning};
 use braid_geometry::{Geometry, LogicalSector};
 
 use crate::disk::DiskRequest;
@@ -48,13 +48,7 @@ impl Engine {
     /// A clean array with all of its members, and otherwise as it is without being asked.
     pub(crate) fn new(geometry: &Geometry, unit_sectors_max: u32, tuning: Tuning) -> Self {
         let cache = CacheConfig { unit_sectors_max, stripes_max: tuning.stripes, tuning };
-        let member = |slot: u16| MemberView {
-            id: MemberId(slot),
-            replacement: None,
-            recovered_sectors: u64::MAX,
-            bad_blocks: Arc::new(BadBlocks::default()),
-            replacement_bad_blocks: Arc::default(),
-        };
+        let member = |slot: u16| MemberView::new(MemberId(slot), u64::MAX);
         let view = ArrayView {
             epoch: 1,
             geometry: Arc::new(geometry.clone()),

@@ -23,9 +23,7 @@ use braid_engine::array::{ArrayView, Gate, MemberId, MemberView};
 use braid_engine::effect::Report;
 use braid_engine::effect::{MemberIo, MemberIoDone, MemberOperation};
 use braid_engine::request::{Operation, Regions, Request, RequestId};
-use braid_engine::{
-    BadBlocks, CacheConfig, Counters, Instant, Shard, Tuning, UNIT_SECTORS_MAX, computation,
-};
+use braid_engine::{CacheConfig, Counters, Instant, Shard, Tuning, UNIT_SECTORS_MAX, computation};
 use braid_geometry::{Geometry, Level, LogicalSector, SECTOR_BYTES, Shape, default_layout};
 use braid_parity::Kernel;
 use bytes::{Bytes, SECTOR};
@@ -257,15 +255,8 @@ impl Driver {
 
 /// A view of an array whose members all agree, and writes may start.
 fn view(plan: &Plan, geometry: Geometry) -> ArrayView {
-    let member = |slot: u16| {
-        (plan.missing != Some(slot)).then(|| MemberView {
-            id: MemberId(slot),
-            replacement: None,
-            recovered_sectors: u64::MAX,
-            bad_blocks: Arc::new(BadBlocks::default()),
-            replacement_bad_blocks: Arc::default(),
-        })
-    };
+    let member =
+        |slot: u16| (plan.missing != Some(slot)).then(|| MemberView::new(MemberId(slot), u64::MAX));
     ArrayView {
         epoch: 1,
         geometry: Arc::new(geometry),

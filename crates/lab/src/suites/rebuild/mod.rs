@@ -1,7 +1,9 @@
 //! Suite `rebuild`: how fast a member is filled, beside how fast the same kind of device is written from its start to its end.
 //!
-//! Nobody else asks for anything, so that a rebuild has all of the members' time. In each round a member is failed, taken away, and a
+//! Nobody else asks for anything, so that a rebuild has all of the members' time; what clients feel of one is in [`clients`]. In each round a member is failed, taken away, and a
 //! blank device comes in its place; the clock runs from the first work of the job to its last.
+
+mod clients;
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -10,7 +12,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use braid_geometry::{Level, Slot};
-use braid_member::{Access, Member, MemoryMember};
+use braid_member::{Access, Identity, Member, MemberError, MemoryMember};
 use braid_parity::kernel;
 use braid_runtime::{JobEnd, JobKind, Notice, Options, Volume};
 
@@ -36,8 +38,82 @@ const PATIENCE: Duration = Duration::from_secs(300);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Memory,
-    /// Files, past the page cache where their file system can do that.
+    /// Memory that is as slow as a disk: each has its own time for [`DISK_BYTES_PER_SECOND`], as disks beside each other have.
+    Disks,
+    /// The same of [`SMALL_DISK_BYTES_PER_SECOND`], and a millisecond for each request.
+    SmallDisks,
+    /// Files, past the page cache where their file system can do that. All lie on one disk, and share what it gives.
     Files,
+}
+
+impl Kind {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Disks => "disks of 200 MB/s",
+            Self::SmallDisks => "small disks",
+            Self::Files => "files",
+        }
+    }
+}
+
+/// What a disk reads or writes in a row.
+const DISK_BYTES_PER_SECOND: u64 = 200_000_000;
+const SMALL_DISK_BYTES_PER_SECOND: u64 = 50_000_000;
+const SMALL_DISK_REQUEST: Duration = Duration::from_millis(1);
+
+/// A member that takes its time, one request after the other.
+struct Disk {
+    inner: MemoryMember,
+    bytes_per_second: u64,
+    /// What a request takes beside that.
+    each: Duration,
+    free_at: Mutex<Instant>,
+}
+
+impl Disk {
+    fn take(&self, bytes: usize) {
+        let transfer = bytes as u64 * 1_000_000_000 / self.bytes_per_second;
+        let takes = self.each + Duration::from_nanos(transfer);
+        let until = {
+            let mut free_at = self.free_at.lock().expect("no holder panics");
+            *free_at = (*free_at).max(Instant::now()) + takes;
+            *free_at
+        };
+        std::thread::sleep(until.saturating_duration_since(Instant::now()));
+    }
+}
+
+impl Member for Disk {
+    fn size_bytes(&self) -> u64 {
+        self.inner.size_bytes()
+    }
+
+    fn identity(&self) -> &Identity {
+        self.inner.identity()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset_bytes: u64) -> Result<(), MemberError> {
+        self.take(buffer.len());
+        self.inner.read_at(buffer, offset_bytes)
+    }
+
+    fn write_at(&self, buffer: &[u8], offset_bytes: u64, durable: bool) -> Result<(), MemberError> {
+        self.take(buffer.len());
+        self.inner.write_at(buffer, offset_bytes, durable)
+    }
+
+    fn flush(&self) -> Result<(), MemberError> {
+        self.inner.flush()
+    }
+
+    fn zero(&self, offset_bytes: u64, bytes: u64, may_punch: bool) -> Result<(), MemberError> {
+        self.inner.zero(offset_bytes, bytes, may_punch)
+    }
+
+    fn can_zero_fast(&self) -> bool {
+        self.inner.can_zero_fast()
+    }
 }
 
 /// An array, and how many members of it are lost.
@@ -59,25 +135,29 @@ const SHAPES: [Shape; 5] = [
 
 fn run(settings: &Settings) -> Report {
     let mut report = Report::default();
-    for kind in [Kind::Memory, Kind::Files] {
+    for kind in [Kind::Memory, Kind::Disks, Kind::Files] {
         for shape in SHAPES {
             report.add(case(settings, kind, shape));
         }
     }
-    report.note("member: one device of the same kind, written from start to end, 1 MiB a call: by one thread in memory, by four on files");
+    report.add(clients::case(settings));
+    report.note(
+        "clients: on disks of 50 MB/s and 1 ms a request, at the default target, after a warm-up",
+    );
+    report.note("member: one device of the same kind, written from start to end, 1 MiB a call: by one thread, on files by four");
+    report.note("files lie on one disk: what fills one member reads all others there, so that an array of n has the n-th part of what the disk gives");
     report.note("bare, in memory: the same copies and the same sums without an engine, by one thread; what braid reads to fill a member passes memory too");
     report
 }
 
 fn case(settings: &Settings, kind: Kind, shape: Shape) -> Option<crate::frame::Case> {
-    let words = if kind == Kind::Memory { "memory" } else { "files" };
-    let name = format!("{}, {words}", shape.name);
+    let name = format!("{}, {}", shape.name, kind.words());
     if !settings.wants(&name) {
         return None;
     }
     let member_bytes = if settings.small { 8 << 20 } else { 256 << 20 };
     let folder = tempfile::tempdir().expect("a folder");
-    let devices = Devices { kind, folder: folder.path(), member_bytes, made: RefCell::new(0) };
+    let devices = Devices::new(kind, folder.path(), member_bytes);
     let array = Rebuilt::open(shape, &devices);
     let alone = devices.blank();
     let mut contenders = vec![Contender::new("member", || vec![written(&*alone, &devices)])];
@@ -97,16 +177,26 @@ struct Devices<'a> {
     made: RefCell<u32>,
 }
 
-impl Devices<'_> {
+impl<'a> Devices<'a> {
+    fn new(kind: Kind, folder: &'a Path, member_bytes: u64) -> Self {
+        Self { kind, folder, member_bytes, made: RefCell::new(0) }
+    }
+
     fn blank(&self) -> Box<dyn Member> {
-        if self.kind == Kind::Memory {
+        if self.kind != Kind::Files {
             // Written once, so that no page of it is new.
             let device = MemoryMember::new(self.member_bytes);
             let page = vec![0xA5; CALL_BYTES];
             for at in (0..self.member_bytes).step_by(CALL_BYTES) {
                 device.write_at(&page, at, false).expect("memory takes writes");
             }
-            return Box::new(device);
+            let (bytes_per_second, each) = match self.kind {
+                Kind::Disks => (DISK_BYTES_PER_SECOND, Duration::ZERO),
+                Kind::SmallDisks => (SMALL_DISK_BYTES_PER_SECOND, SMALL_DISK_REQUEST),
+                _ => return Box::new(device),
+            };
+            let free_at = Mutex::new(Instant::now());
+            return Box::new(Disk { inner: device, bytes_per_second, each, free_at });
         }
         let number = self.made.replace_with(|made| *made + 1);
         let path = self.folder.join(format!("m{number}"));
@@ -121,7 +211,7 @@ impl Devices<'_> {
 
 /// GB/s of one device that is written from its start to its end, and flushed.
 fn written(device: &dyn Member, devices: &Devices<'_>) -> f64 {
-    let threads: usize = if devices.kind == Kind::Memory { 1 } else { 4 };
+    let threads: usize = if devices.kind == Kind::Files { 4 } else { 1 };
     let (page, member_bytes) = (Pages::filled(CALL_BYTES, 7), devices.member_bytes);
     let start = Instant::now();
     std::thread::scope(|scope| {
@@ -199,6 +289,13 @@ impl Rebuilt {
 
     /// Loses members, and gives back how fast others were filled: GB/s of each.
     fn rebuild(&self, shape: Shape, devices: &Devices<'_>) -> f64 {
+        self.lose(shape, devices);
+        let (sectors, took) = self.wait_until_filled(shape);
+        rate(sectors * 512, took)
+    }
+
+    /// Members fail and are taken away, and blank devices come, which are filled from then on.
+    fn lose(&self, shape: Shape, devices: &Devices<'_>) {
         let view = self.volume.view();
         self.volume.request_job(braid_runtime::JobRequest::Pause);
         for slot in 0..shape.lost {
@@ -214,19 +311,27 @@ impl Rebuilt {
             added.expect("it is as long as the others");
         }
         self.volume.request_job(braid_runtime::JobRequest::Resume);
-        let mut began = None;
+    }
+
+    /// Sectors of each member that was filled, and how long that took.
+    fn wait_until_filled(&self, shape: Shape) -> (u64, Duration) {
+        let (mut began, mut recovered) = (None, 0);
         loop {
             let (at, notice) = self.heard.recv_timeout(PATIENCE).expect("the rebuild ends");
             match notice {
-                Notice::JobBegan(progress) if progress.kind == JobKind::Recovery => {
-                    began = Some(at);
-                }
                 // With two lost, one may begin before the other has its slot, and ends for it.
-                Notice::JobEnded { progress, end: JobEnd::Completed }
-                    if progress.kind == JobKind::Recovery =>
-                {
-                    let began = began.expect("it began");
-                    return rate((progress.end - progress.from) * 512, at - began);
+                Notice::JobBegan(progress) if progress.kind == JobKind::Recovery => {
+                    began = began.or(Some((at, progress.end)));
+                }
+                Notice::JobEnded { progress, end } if progress.kind == JobKind::Recovery => {
+                    assert!(matches!(end, JobEnd::Completed | JobEnd::Interrupted), "{end:?}");
+                }
+                Notice::Recovered { .. } => {
+                    recovered += 1;
+                    if recovered == shape.lost {
+                        let (began, sectors) = began.expect("it began");
+                        return (sectors, at - began);
+                    }
                 }
                 _ => {}
             }

@@ -1,0 +1,100 @@
+//! What clients feel of a rebuild, at the default target: their reads without it, and beside it.
+//!
+//! Clients read 4 KiB anywhere and rest for a moment, on disks that serve one request after the other. The governor is given time
+//! to find its allowance, as it takes half a minute at most to do so (`braid-pace`).
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use braid_geometry::Level;
+use braid_runtime::{Payload, Volume, VolumeOperation};
+
+use super::{Devices, Kind, Rebuilt, Shape};
+use crate::frame::{Case, Contender, Metric, Settings, Target, race};
+use crate::random::Random;
+
+const P99: &str = "read p99";
+const METRICS: [Metric; 3] = [
+    Metric::less(P99, "ms"),
+    Metric::less("read p50", "ms"),
+    Metric::more("written to one member", "MB/s"),
+];
+const CLIENTS: u64 = 4;
+const READ_BYTES: u64 = 4096;
+const PAYLOAD_BYTES: usize = 4096;
+/// How long a client rests after each read.
+const REST: Duration = Duration::from_millis(2);
+
+/// Times of one turn.
+struct Times {
+    warm_up: Duration,
+    measured: Duration,
+}
+
+/// The one case.
+pub(super) fn case(settings: &Settings) -> Option<Case> {
+    let name = "RAID-5 of 4, 4 clients, small disks";
+    if !settings.wants(name) {
+        return None;
+    }
+    let shape = Shape { name, level: Level::Raid5, slots: 4, lost: 1 };
+    let seconds = |whole, small| Duration::from_millis(if settings.small { small } else { whole });
+    let times = Times { warm_up: seconds(25_000, 100), measured: seconds(10_000, 100) };
+    let folder = tempfile::tempdir().expect("a folder");
+    let member_bytes = if settings.small { 8 << 20 } else { 768 << 20 };
+    let devices = Devices::new(Kind::SmallDisks, folder.path(), member_bytes);
+    let array = Rebuilt::open(shape, &devices);
+    let alone = || {
+        let (p99, p50) = reads(&array.volume, &times, || ());
+        vec![p99, p50, 0.0]
+    };
+    let beside = || {
+        array.lose(shape, &devices);
+        let mark = || (Instant::now(), array.volume.job().map_or(0, |job| job.done));
+        let mut from = mark();
+        let (p99, p50) = reads(&array.volume, &times, || from = mark());
+        let until = mark();
+        array.wait_until_filled(shape);
+        #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
+        let bytes = (until.1.saturating_sub(from.1) * 512) as f64;
+        vec![p99, p50, bytes / (until.0 - from.0).as_secs_f64() / 1e6]
+    };
+    let contenders = vec![Contender::new("alone", alone), Contender::new("beside", beside)];
+    let case = race(settings, name, &METRICS, contenders);
+    case.map(|case| case.with([Target::ratio(P99, "beside", "alone", 2.0)]))
+}
+
+/// What clients see after the warm-up, which `warm` hears of: p99 and p50, in milliseconds.
+fn reads(volume: &Volume, times: &Times, warm: impl FnOnce()) -> (f64, f64) {
+    let (counts, ends) = (AtomicBool::new(false), AtomicBool::new(false));
+    let places = volume.size_bytes() / READ_BYTES;
+    let client = |number: u64| {
+        let (mut random, mut took) = (Random::new(number), Vec::new());
+        while !ends.load(Ordering::Relaxed) {
+            let offset = random.below(places) * READ_BYTES;
+            let payload = Payload::zeroed(PAYLOAD_BYTES);
+            let start = Instant::now();
+            let done = volume.call(VolumeOperation::Read { offset, payload });
+            done.result.expect("it can be read");
+            if counts.load(Ordering::Relaxed) {
+                took.push(start.elapsed());
+            }
+            std::thread::sleep(REST);
+        }
+        took
+    };
+    let mut all: Vec<Duration> = std::thread::scope(|scope| {
+        let client = &client;
+        let threads: Vec<_> =
+            (0..CLIENTS).map(|number| scope.spawn(move || client(number))).collect();
+        std::thread::sleep(times.warm_up);
+        warm();
+        counts.store(true, Ordering::Relaxed);
+        std::thread::sleep(times.measured);
+        ends.store(true, Ordering::Relaxed);
+        threads.into_iter().flat_map(|thread| thread.join().expect("it reads")).collect()
+    });
+    all.sort_unstable();
+    let at = |percent: usize| all[(all.len() - 1) * percent / 100].as_secs_f64() * 1e3;
+    (at(99), at(50))
+}
