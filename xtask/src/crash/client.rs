@@ -310,6 +310,8 @@ impl Client {
                 Ok(true)
             }
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => Ok(false),
+            // A machine that was suspended ends waits that have a limit.
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Ok(true),
             Err(error) => Err(error).context("the server does not answer"),
         }
     }

@@ -115,6 +115,35 @@ pub(super) fn assert_prefix(level: &str, members: &[PathBuf]) -> Result<u64> {
     assert_redundant_below(below, level, members, &all)
 }
 
+/// What superblocks count as copied of a member that is being replaced is in its replacement. Nothing is compared of what was left
+/// dirty, has not begun or is over. How many sectors were compared.
+pub(super) fn assert_copied(old: &Path, new: &Path) -> Result<u64> {
+    let of = |path: &Path| Command::new("mdadm").arg("--examine").arg(path).output();
+    let text = |path: &Path| Ok::<_, anyhow::Error>(String::from_utf8(of(path)?.stdout)?);
+    let (old_says, new_says) = (Examined::parse(&text(old)?), Examined::parse(&text(new)?));
+    if !new_says.words.contains_key("Recovery Offset") || !new_says.is_clean() {
+        return Ok(0);
+    }
+    let below = new_says.sectors("Recovery Offset")?;
+    let (old_file, new_file) = (File::open(old)?, File::open(new)?);
+    let starts = (old_says.sectors("Data Offset")?, new_says.sectors("Data Offset")?);
+    let mut done = 0;
+    while done < below * SECTOR_BYTES {
+        let length = PIECE_BYTES.min(below * SECTOR_BYTES - done);
+        let mut sum = vec![0; usize::try_from(length)?];
+        add(&mut sum, &old_file, starts.0 * SECTOR_BYTES + done)?;
+        add(&mut sum, &new_file, starts.1 * SECTOR_BYTES + done)?;
+        if let Some(at) = sum.iter().position(|byte| *byte != 0) {
+            let sector = (done + at as u64) / SECTOR_BYTES;
+            anyhow::bail!(
+                "{below} sectors count as copied, and sector {sector} of the data is not"
+            );
+        }
+        done += length;
+    }
+    Ok(2 * below)
+}
+
 fn assert_redundant_below(
     below: u64,
     level: &str,

@@ -4,7 +4,7 @@
 //!   kills   load ─ SIGTERM under load ─ SIGKILL under load, then any of: SIGKILL while starting,
 //!           SIGKILL while stopping, SIGKILL under load, SIGTERM under load; verified after each
 //!   loss    load ─ a member is deleted or cut ─ SIGKILL or SIGTERM; verified, or refused as a write hole
-//!   jobs    a resync and a recovery, SIGKILL at one percent after another; verified after each ([`jobs`])
+//!   jobs    a resync, a recovery and a replacement, SIGKILL at one percent after another; verified after each ([`jobs`])
 //!   power   load ─ ext4 loses power ─ SIGKILL, mounted again; what was flushed is verified
 //! ```
 //!
@@ -107,6 +107,8 @@ pub(super) struct Round<'a> {
     members: Vec<PathBuf>,
     /// Waits for a member to be lost, in rounds of jobs.
     spare: Option<PathBuf>,
+    /// Is to replace a member, or has done so, in rounds of jobs.
+    new: Option<PathBuf>,
     model: Model,
     random: Rng,
     /// How it is served, one after another.
@@ -155,6 +157,7 @@ impl<'a> Round<'a> {
             place,
             members,
             spare,
+            new: None,
             model,
             random,
             cache,

@@ -1,4 +1,4 @@
-//! A job that is killed at one percent after another: the recovery of a member that was lost, and a resync.
+//! A job that is killed at one percent after another: a resync, the recovery of a member that was lost, and a replacement.
 //!
 //! ```text
 //!   start, paced ─ verify ─ wait for p % ─┬─ pause, which saves, and within a moment SIGKILL ─ the files: what is saved is true
@@ -9,7 +9,8 @@
 //! An array of parity that is degraded is loaded and stopped, but not loaded and killed: what is left then is refused, as it must
 //! be, and has a round of its own.
 
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 enum Kind {
     Recovery,
     Resync,
+    /// Of the member in this slot.
+    Replace(usize),
 }
 
 /// How far it is.
@@ -72,21 +75,76 @@ impl Round<'_> {
         self.counts.members_lost += 1;
         let server = self.start(true)?;
         self.verify_and_wait(server)?;
+        self.replacements(percents)?;
         Ok(true)
+    }
+
+    /// Kills a replacement at every one of these percents, or until it is over.
+    fn replacements(&mut self, percents: &[u32]) -> Result<()> {
+        let slot = self.random.usize(..self.members.len());
+        let new = self.place.members().join("new");
+        let bytes = std::fs::metadata(&self.members[slot])?.len();
+        std::fs::File::create(&new)?.set_len(bytes)?;
+        self.new = Some(new.clone());
+        for percent in percents {
+            self.kill_at(Kind::Replace(slot), f64::from(*percent))
+                .with_context(|| format!("replacement in slot {slot}, at {percent} %"))?;
+        }
+        let manner = Manner::Writing { cache: self.cache };
+        let server = Server::spawn(self.braid, self.place.folder(), &self.named(), manner)?;
+        let Started::Serving(server) = server.serving()? else {
+            anyhow::bail!("the array is refused with its replacement");
+        };
+        self.verify(&server, End::Unflushed)?;
+        self.ask_to_replace(slot)?;
+        wait_for(|| self.ask("status"), f64::INFINITY)?;
+        self.verify(&server, End::Process)?;
+        server.stop()?;
+        self.counts.stops += 1;
+        // It has the slot now, and the name that goes with it.
+        std::fs::rename(new, &self.members[slot])?;
+        self.new = None;
+        self.check_stopped()
+    }
+
+    /// The members, and what is to replace one.
+    fn named(&self) -> Vec<PathBuf> {
+        self.members.iter().chain(&self.new).cloned().collect()
+    }
+
+    /// Has the new device replace the member in the slot, unless it does so, or has done so.
+    fn ask_to_replace(&self, slot: usize) -> Result<()> {
+        let new = self.new.as_ref().context("there is one")?.display().to_string();
+        let said = said(&self.ask("status").output().context("braid status")?)?;
+        let rows = said["arrays"][0]["slots"].as_array().context("rows")?;
+        if rows.iter().any(|row| row["member"] == new.as_str()) {
+            return Ok(());
+        }
+        let mut replace = self.ask("replace");
+        let output = replace.arg(slot.to_string()).args(["--with", &new]).output()?;
+        ensure!(
+            output.status.success(),
+            "braid replace: {}",
+            String::from_utf8_lossy(&output.stdout)
+        );
+        Ok(())
     }
 
     /// One run of the server, which ends badly when the job is there, or is over.
     fn kill_at(&mut self, kind: Kind, percent: f64) -> Result<()> {
         self.cache = super::CACHES[self.random.usize(..super::CACHES.len())];
         let manner = Manner::Paced { cache: self.cache, pace: PACE };
-        let server = Server::spawn(self.braid, self.place.folder(), &self.members, manner)?;
+        let server = Server::spawn(self.braid, self.place.folder(), &self.named(), manner)?;
         let server = match server.serving()? {
             Started::Serving(server) => server,
             Started::Refused(code) => anyhow::bail!("the array is refused with {code}"),
         };
         // Whatever a kill took that was only in a cache, the one before has pinned.
         self.verify(&server, End::Unflushed)?;
-        let may_lose = kind == Kind::Resync || matches!(self.shape.level, "1" | "10");
+        if let Kind::Replace(slot) = kind {
+            self.ask_to_replace(slot)?;
+        }
+        let may_lose = kind != Kind::Recovery || matches!(self.shape.level, "1" | "10");
         if self.random.bool() {
             let signal = if may_lose { Signal::KILL } else { Signal::TERM };
             return self.load_to(server, percent, signal);
@@ -99,7 +157,10 @@ impl Round<'_> {
         pausing.wait()?;
         self.counts.kills += 1;
         self.counts.jobs_killed += 1;
-        self.counts.sectors += offline::assert_prefix(self.shape.level, &self.members)?;
+        self.counts.sectors += match (kind, &self.new) {
+            (Kind::Replace(slot), Some(new)) => offline::assert_copied(&self.members[slot], new)?,
+            _ => offline::assert_prefix(self.shape.level, &self.members)?,
+        };
         Ok(())
     }
 
@@ -158,10 +219,7 @@ fn ask(braid: &std::path::Path, folder: &std::path::Path, verb: &str) -> Command
 fn wait_for(status: impl Fn() -> Command, percent: f64) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let output = status().output().context("braid status")?;
-        let said: Value = serde_json::from_slice(&output.stdout).with_context(|| {
-            format!("braid status says {}", String::from_utf8_lossy(&output.stderr))
-        })?;
+        let said = said(&status().output().context("braid status")?)?;
         match progress(&said["arrays"][0]).with_context(|| said.to_string())? {
             Progress::Over => return Ok(()),
             Progress::At(at) if at >= percent => return Ok(()),
@@ -172,12 +230,18 @@ fn wait_for(status: impl Fn() -> Command, percent: f64) -> Result<()> {
     }
 }
 
-/// A job that was begun, or one that will be: the array is not whole, or was dirty.
+fn said(output: &Output) -> Result<Value> {
+    serde_json::from_slice(&output.stdout)
+        .with_context(|| format!("braid status says {}", String::from_utf8_lossy(&output.stderr)))
+}
+
+/// A job that was begun, or one that will be: the array is not whole, or was dirty, or a member is to be replaced.
 fn progress(array: &Value) -> Option<Progress> {
     let jobs = array["jobs"].as_array()?;
     if let Some(job) = jobs.first() {
         return Some(Progress::At(job["percent"].as_f64()?));
     }
-    let is_over = array["state"] == "ok" && !array["dirty"].as_bool()?;
+    let waits = array["slots"].as_array()?.iter().any(|row| !row["replaces"].is_null());
+    let is_over = array["state"] == "ok" && !array["dirty"].as_bool()? && !waits;
     Some(if is_over { Progress::Over } else { Progress::At(0.0) })
 }
