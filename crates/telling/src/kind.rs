@@ -120,7 +120,7 @@ kinds! {
     SlowDisk Warning,
     /// It is read again.
     SlowDiskBack Info,
-    /// A spare of this array has taken the place of a member; it is recovered next. (md's `MoveSpare` is a spare of another array.)
+    /// A spare of this array has taken the place of a member; it is recovered next.
     SpareTaken Info,
     /// A member is an old copy and was left out.
     StaleDiskIgnored Warning,

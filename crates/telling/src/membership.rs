@@ -13,6 +13,14 @@ pub fn added(array: &str, member: &str, (is_spare, returns): (bool, bool)) -> Ch
     change.with("spare", is_spare).with("returns", returns)
 }
 
+/// A spare of another array has become a member of this one, which lacks one.
+#[must_use]
+pub fn moved(array: &str, member: &str, from: &str) -> Change {
+    let message =
+        format!("{member}, a spare of {from}, is a spare of {array} now, which lacks a member");
+    Change::now(Kind::MoveSpare, message).of(member, None).with("from", from)
+}
+
 /// A member is none any more, and its device is free; `slot` is the one that it had.
 #[must_use]
 pub fn removed(array: &str, member: &str, slot: Option<u16>) -> Change {
@@ -41,6 +49,11 @@ mod tests {
                 "/m4 is a member of tank and waits",
             ),
             (added("tank", "/m4", (false, true)), Kind::DiskAdded, "tank again and takes a slot"),
+            (
+                moved("tank", "/m4", "pool"),
+                Kind::MoveSpare,
+                "a spare of pool, is a spare of tank now",
+            ),
             (removed("tank", "/m4", Some(1)), Kind::DiskRemoved, "tank (it had slot 1)"),
             (removed("tank", "/m4", None), Kind::DiskRemoved, "taken away from tank"),
             (spare_failed("tank", "/m4"), Kind::FailSpare, "a spare of tank, failed"),

@@ -23,7 +23,8 @@ pub(crate) struct Args {
     /// job-floor=SIZE, job-ceiling=SIZE|none; elevator=auto|deadline|none, elevator:SLOT=... for one member,
     /// multiplexer=auto|on|off, multiplexer-period=MS, multiplexer-share=MIN-MAX, read-expiry=MS,
     /// write-expiry=MS, writes-starved=COUNT, batch=COUNT, depth=COUNT; connections=COUNT,
-    /// payload-memory=SIZE, idle-limit=SECONDS; jobs=on|paused, check-every=TIME|off (such as 30d; kept over restarts). Without any, what is set now is printed.
+    /// payload-memory=SIZE, idle-limit=SECONDS; jobs=on|paused, spare-group=NAME|off, check-every=TIME|off (such as 30d; kept over
+    /// restarts). Without any, what is set now is printed.
     #[arg(value_name = "KEY=VALUE")]
     settings: Vec<String>,
 }

@@ -9,6 +9,7 @@ mod asking;
 mod jobs;
 mod members;
 mod setting;
+mod sharing;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};

@@ -33,6 +33,16 @@ pub(crate) struct Membership {
     control: Mutex<Option<PathBuf>>,
 }
 
+/// How a device becomes a member.
+pub(super) struct Joining<'a> {
+    /// No slot is free for it.
+    pub(super) is_spare: bool,
+    /// It was one before.
+    pub(super) returns: bool,
+    /// The array whose spare it was, if it comes from one.
+    pub(super) moved_from: Option<&'a str>,
+}
+
 struct Line {
     event: &'static str,
     label: String,
@@ -83,21 +93,31 @@ impl Membership {
         &self,
         volume: &Volume,
         (device, uuid, wanted): (Box<dyn braid_member::Member>, [u8; 16], Option<Wish>),
-        (is_spare, returns): (bool, bool),
+        how: &Joining<'_>,
     ) -> Result<MemberId, AddError> {
+        let Joining { is_spare, returns, moved_from } = *how;
         let path = device.identity().path.clone();
         let (label, name) = (path.display().to_string(), self.reporter.name());
         let named = |id| self.reporter.name_member(id, label.clone());
         let id = self.telling.around(
             || volume.add_member(device, uuid, wanted, named),
-            |_| membership::added(name, &label, (is_spare, returns)),
+            |_| match moved_from {
+                Some(from) => membership::moved(name, &absolute(&label), from),
+                None => membership::added(name, &absolute(&label), (is_spare, returns)),
+            },
         )?;
         let word = shell_argument(&absolute(&label)).into_owned();
         self.note(
             |command| if has_word(&command, &word) { command } else { command + " " + &word },
         );
         let what = if is_spare { "waits as a spare of" } else { "is a member of" };
-        self.say("disk-added", &label, format!("{label} {what} {name}"));
+        match moved_from {
+            Some(from) => {
+                let words = format!("{label}, which was a spare of {from}, {what} {name}");
+                self.say("spare-moved", &label, words);
+            }
+            None => self.say("disk-added", &label, format!("{label} {what} {name}")),
+        }
         Ok(id)
     }
 
@@ -113,8 +133,10 @@ impl Membership {
             return volume.fail_member(id);
         }
         let (label, name) = (self.reporter.label(id), self.reporter.name());
-        self.telling
-            .around(|| volume.fail_member(id), |()| membership::spare_failed(name, &label))?;
+        self.telling.around(
+            || volume.fail_member(id),
+            |()| membership::spare_failed(name, &absolute(&label)),
+        )?;
         self.health.note_failed_spare(&label);
         self.say(
             "spare-failed",
@@ -135,7 +157,7 @@ impl Membership {
         // It may take a while, and others are told of other things meanwhile.
         volume.remove_member(id)?;
         let told: Result<(), RemoveError> =
-            self.telling.around(|| Ok(()), |()| membership::removed(name, &label, slot));
+            self.telling.around(|| Ok(()), |()| membership::removed(name, &absolute(&label), slot));
         told.expect("there is nothing to be refused");
         self.health.note_removed(&label);
         let word = shell_argument(&absolute(&label)).into_owned();
@@ -144,7 +166,8 @@ impl Membership {
         Ok(())
     }
 
-    fn say(&self, event: &'static str, label: &str, words: String) {
+    /// Says something of a member; whoever reads it is not waited for.
+    pub(super) fn say(&self, event: &'static str, label: &str, words: String) {
         // The thread lives as long as this.
         let _ = self.lines.send(Line { event, label: label.to_owned(), words });
     }

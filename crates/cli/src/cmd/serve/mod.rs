@@ -18,6 +18,7 @@ mod report;
 mod scheduling;
 mod service;
 mod sit_out;
+mod spare_group;
 mod stop;
 mod telling;
 mod wait;
@@ -57,6 +58,7 @@ use membership::Membership;
 use metrics::ArrayMetrics;
 use place::{bind_error, check_export, control_error, endpoint, own_control, own_endpoint};
 use report::Reporter;
+use spare_group::SpareGroup;
 use telling::{Started, Telling, TellingArgs};
 use wait::{Ending, Watch};
 
@@ -112,6 +114,10 @@ pub(crate) struct Args {
     /// Whether resyncs, recoveries and checks may begin, or wait for `braid resume`.
     #[arg(long, value_enum, default_value_t = JobsWhen::On, value_name = "WHEN")]
     jobs: JobsWhen,
+    /// Takes a spare of another array that is served here with the same group, when this one lacks a member and has none itself,
+    /// and gives its own likewise.
+    #[arg(long, value_name = "NAME", value_parser = SpareGroup::checked)]
+    spare_group: Option<String>,
     #[command(flatten)]
     job_pace: job_pace::JobPaceArgs,
     #[command(flatten)]
@@ -204,8 +210,9 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     if let Some(place) = &place {
         membership.set_control(place.path().to_path_buf());
     }
-    let (tuner, board) = (server.tuner(), hearing.board);
-    let running = Running { volume: Arc::clone(&volume), tuner, board, membership };
+    let (tuner, board, spare_group) = (server.tuner(), hearing.board, hearing.spare_group);
+    let group = Arc::clone(&spare_group);
+    let running = Running { volume: Arc::clone(&volume), tuner, board, membership, spare_group };
     let path = place.as_ref().map(|place| place.path().display().to_string());
     facts.control = path.unwrap_or_default();
     let (kept, checks) = (Arc::clone(&running.board), Checks::start(running.clone()));
@@ -218,11 +225,15 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     let control =
         place.map(|place| start_control(place, &answers, (&telling.voice(), metrics), &volume));
     let control = control.transpose()?;
+    let taker = Arc::clone(&answers);
+    let looking = group.start(move |group| taker.take_spare(group));
+    let looking = looking.map_err(|error| system("spares cannot be looked for", &error))?;
     reporter.serving(&volume, &uris, control.as_ref().map(Control::path));
     tracing::info!(target: "braid::serve", array = name, uris = ?uris, "serving");
     let watchdog = service::ready(&volume, workers.as_ref(), (&reporter, &uris));
     let outcome = serve_until_end(&args, (&watch, &reporter), (&uris, globals));
     service::stopping();
+    drop(looking);
     let board = kept;
     let serving =
         Serving { volume, keeper, server, sampler, checks, board, answers, control, telling };
@@ -237,6 +248,7 @@ struct Hearing {
     reporter: Arc<Reporter>,
     health: Arc<Health>,
     board: Arc<Board>,
+    spare_group: Arc<SpareGroup>,
 }
 
 impl Hearing {
@@ -245,7 +257,12 @@ impl Hearing {
         let file = jobs::path_of(state_dir, reporter.uuid());
         let kept = Kept::read(&file);
         let board = Board::new(args.jobs.is_paused(), kept, (!args.read_only).then_some(file));
-        Self { reporter: Arc::clone(reporter), health: Arc::default(), board: Arc::new(board) }
+        Self {
+            reporter: Arc::clone(reporter),
+            health: Arc::default(),
+            board: Arc::new(board),
+            spare_group: Arc::new(SpareGroup::new(args.spare_group.as_deref())),
+        }
     }
 }
 
@@ -391,8 +408,9 @@ fn open(
     (hearing, telling): (&Hearing, &Telling),
     notifier: Notifier,
 ) -> Result<Arc<Volume>, CliError> {
-    let Hearing { reporter, health, board } = hearing;
+    let Hearing { reporter, health, board, spare_group } = hearing;
     let (watcher, health, board) = (Arc::clone(reporter), Arc::clone(health), Arc::clone(board));
+    let spare_group = Arc::clone(spare_group);
     let tell = telling.of_notices(reporter);
     let labels: Vec<String> = ready.verdicts.iter().map(|one| one.label.clone()).collect();
     let volume = Volume::open(&ready.array, ready.members, options, move |notice| match notice {
@@ -402,6 +420,9 @@ fn open(
             board.note(&notice, |member| watcher.label(member));
             watcher.notice(&notice);
             tell(&notice);
+            if let Notice::MemberOut { .. } = notice {
+                spare_group.look();
+            }
         }
     });
     let volume = volume.map_err(|error| not_opened(&error, &labels))?;

@@ -20,6 +20,7 @@ use braid_telling::{
 use serde_json::json;
 
 use super::assemble::Ready;
+use super::health::absolute;
 use super::report::Reporter;
 use crate::cmd::Globals;
 use crate::error::code::Code;
@@ -158,7 +159,8 @@ impl Telling {
         let (held, reporter) = (Arc::clone(&self.held), Arc::clone(reporter));
         let mapping = Arc::clone(&self.mapping);
         move |notice| {
-            let member = |member| reporter.label(member);
+            // Whoever reads it stands in another folder, and at another time.
+            let member = |member| absolute(&reporter.label(member));
             let names = Names { array: reporter.name(), member: &member };
             // Held until it is told: what comes after is told after.
             let mut mapping = mapping.lock().unwrap_or_else(PoisonError::into_inner);
@@ -270,7 +272,7 @@ pub(super) struct Started {
 impl Started {
     pub(super) fn of(ready: &Ready, reporter: &Reporter) -> Self {
         let stale = ready.verdicts.iter().filter_map(|one| match one.verdict {
-            Verdict::Stale { behind } => Some((one.label.clone(), behind)),
+            Verdict::Stale { behind } => Some((absolute(&one.label), behind)),
             _ => None,
         });
         Self {

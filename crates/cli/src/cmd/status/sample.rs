@@ -22,6 +22,12 @@ pub(crate) fn slot(number: u16, state: SlotState) -> Slot {
     }
 }
 
+/// The row of a spare.
+pub(crate) fn spare(path: &str) -> Slot {
+    let (slot, member) = (None, Some(path.to_owned()));
+    Slot { slot, member, role: Role::Spare, ..self::slot(0, SlotState::Waiting) }
+}
+
 /// A RAID-6 called tank, its slots in these states.
 pub(crate) fn tank(states: &[SlotState]) -> Array {
     let slots: Vec<Slot> = (0..).zip(states).map(|(number, state)| slot(number, *state)).collect();

@@ -70,6 +70,8 @@ struct Asked<'a> {
     word: String,
     ground: Ground,
     members: Vec<Seated>,
+    /// The array that a device comes from whose spare it was.
+    moved_from: Option<&'a str>,
 }
 
 impl<'a> Asked<'a> {
@@ -102,6 +104,7 @@ impl<'a> Asked<'a> {
             word: facts.word(),
             ground: array::ground(volume),
             members: looks.into_iter().map(seated).collect(),
+            moved_from: None,
         }
     }
 
@@ -237,6 +240,18 @@ impl Asked<'_> {
             _ => Err(refusals::not_one(self, wanted.members.len())),
         }
     }
+}
+
+/// Takes devices in that were spares of another array.
+pub(super) fn take_over(
+    running: &Running,
+    facts: &Facts,
+    wanted: &MembersWanted,
+    moved_from: &str,
+) -> Result<(), CliError> {
+    let _one = running.membership.alone();
+    let asked = Asked { moved_from: Some(moved_from), ..Asked::new(running, facts) };
+    asked.may_be_changed().and_then(|()| joining::add(&asked, wanted, false)).map(|_| ())
 }
 
 fn fail(asked: &Asked<'_>, word: &str, dry_run: bool) -> Result<Outcome, CliError> {

@@ -12,6 +12,7 @@ use braid_runtime::{Cache, GovernorSettings, Scheduling, SitOut, Volume};
 
 use crate::cmd::serve::jobs::{Board, JobsWhen, Schedule};
 use crate::cmd::serve::membership::Membership;
+use crate::cmd::serve::spare_group::SpareGroup;
 use crate::cmd::serve::{cache, clients as limits, job_pace, scheduling, sit_out};
 use crate::output::utc::now_seconds;
 
@@ -22,6 +23,7 @@ pub(crate) struct Running {
     pub(crate) tuner: Tuner,
     pub(crate) board: Arc<Board>,
     pub(crate) membership: Arc<Membership>,
+    pub(crate) spare_group: Arc<SpareGroup>,
 }
 
 /// What a running array is set to.
@@ -58,11 +60,12 @@ pub(super) struct Wanted {
     clients: ClientSettings,
     jobs: JobsWhen,
     check_every: Option<u64>,
+    spare_group: Option<String>,
 }
 
 impl Wanted {
     /// Those that there are.
-    fn now(Running { volume, tuner, board, .. }: &Running) -> Self {
+    fn now(Running { volume, tuner, board, spare_group, .. }: &Running) -> Self {
         Self {
             cache: volume.cache(),
             scheduling: volume.scheduling(),
@@ -71,6 +74,7 @@ impl Wanted {
             clients: tuner.settings(),
             jobs: JobsWhen::of(board.is_paused()),
             check_every: board.check_every(),
+            spare_group: spare_group.name(),
         }
     }
 
@@ -119,13 +123,17 @@ impl Wanted {
             self.check_every = every;
             return Ok(());
         }
+        if key == SpareGroup::KEY {
+            self.spare_group = SpareGroup::parse(text)?;
+            return Ok(());
+        }
         let keys = [
             &cache::LIVE_KEYS[..],
             &scheduling::KEYS[..],
             &sit_out::KEYS[..],
             &job_pace::KEYS[..],
             &limits::KEYS[..],
-            &[JobsWhen::KEY, Schedule::KEY],
+            &[JobsWhen::KEY, Schedule::KEY, SpareGroup::KEY],
         ];
         let keys = keys.concat().join(", ");
         Err(format!("it cannot be set on a running array; {keys} can"))
@@ -136,7 +144,7 @@ impl Wanted {
     /// # Errors
     /// What is to outlive a restart cannot be kept: nothing is changed.
     pub(super) fn apply(self, running: &Running) -> Result<(), (PathBuf, io::Error)> {
-        let Running { volume, tuner, board, .. } = running;
+        let Running { volume, tuner, board, spare_group, .. } = running;
         if self.check_every != board.check_every() {
             board.set_check_every(self.check_every, now_seconds())?;
         }
@@ -154,6 +162,9 @@ impl Wanted {
         }
         limits::apply(tuner, &self.clients);
         board.set_paused(volume, self.jobs.is_paused());
+        if self.spare_group != spare_group.name() {
+            spare_group.set(self.spare_group);
+        }
         Ok(())
     }
 
@@ -166,6 +177,8 @@ impl Wanted {
         settings.extend(limits::to_settings(&self.clients));
         settings.insert(JobsWhen::KEY.to_owned(), self.jobs.word().into());
         settings.insert(Schedule::KEY.to_owned(), Schedule::words(self.check_every).into());
+        let group = SpareGroup::words(self.spare_group.as_deref());
+        settings.insert(SpareGroup::KEY.to_owned(), group.into());
         settings
     }
 }

@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use super::{Asked, Outcome, Seated, Standing, refusals, take_away};
 use crate::cmd::serve::health::absolute;
+use crate::cmd::serve::membership::Joining;
 use crate::contents::{self, Existing, Thing, keys_of, signature_sectors};
 use crate::error::code::Code;
 use crate::error::system::system;
@@ -405,7 +406,8 @@ fn take_in(asked: &Asked<'_>, candidate: Candidate, seat: Seat) -> Result<(), Cl
     let Existing { device, snippets, .. } = existing;
     let size_bytes = device.size_bytes();
     let uuid = *Uuid::new_v4().as_bytes();
-    let added = asked.membership.add(asked.volume, (device, uuid, wish), (is_spare, returns));
+    let how = Joining { is_spare, returns, moved_from: asked.moved_from };
+    let added = asked.membership.add(asked.volume, (device, uuid, wish), &how);
     added.map(|_| ()).map_err(|error| {
         let refused = not_added(asked, (&label, size_bytes), &error);
         if !is_wiped {

@@ -1,0 +1,245 @@
+//! Which arrays share their spares: those that are served with the same `--spare-group`, as mdadm's monitor shares those of one
+//! `spare-group`.
+//!
+//! ```text
+//!   a member goes out, or a group is set ─▶ due ─▶ the thread looks ─▶ every slot has a member: wait for the next word
+//!                                                        └─▶ one has none, whoever waits: look again after a while
+//! ```
+//!
+//! Where it stands: this is when to look. Who else is served, and what is taken, is [`super::control`]'s.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How often is looked while a slot has no member.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// Longest name of a group, in bytes.
+const NAME_BYTES_MAX: usize = 64;
+
+/// What came of a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Looked {
+    /// Every slot has a member, or nothing can be done about it.
+    Content,
+    /// One has none.
+    Lacking,
+}
+
+/// Longest that an end waits for a spare that is between two arrays.
+const TAKING_MAX: Duration = Duration::from_secs(20);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct SpareGroup {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    name: Option<String>,
+    is_due: bool,
+    is_over: bool,
+    /// A spare has left another array, and is in none.
+    is_taking: bool,
+    /// Devices that could not be had: not asked for again until a group is set.
+    refused: BTreeSet<String>,
+}
+
+impl SpareGroup {
+    /// The key of the setting.
+    pub(super) const KEY: &str = "spare-group";
+
+    /// The word for none.
+    const NONE: &str = "off";
+
+    /// Of an array that is about to be served; a name that was checked.
+    pub(super) fn new(name: Option<&str>) -> Self {
+        let name = name.and_then(|name| Self::parse(name).expect("it was checked"));
+        Self { state: Mutex::new(State { name, ..State::default() }), ..Self::default() }
+    }
+
+    /// A group by its name.
+    ///
+    /// # Errors
+    /// It cannot be one; why.
+    pub(super) fn parse(text: &str) -> Result<Option<String>, String> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
+        if text == Self::NONE {
+            return Ok(None);
+        }
+        if text.is_empty() || text.len() > NAME_BYTES_MAX || !text.chars().all(is_plain) {
+            let most = NAME_BYTES_MAX;
+            return Err(format!(
+                "it is a word of letters, digits, '-', '_', '.' and ':', {most} at most, or off"
+            ));
+        }
+        Ok(Some(text.to_owned()))
+    }
+
+    /// The text, if it is a group or the word for none.
+    ///
+    /// # Errors
+    /// As for [`Self::parse`].
+    pub(super) fn checked(text: &str) -> Result<String, String> {
+        Self::parse(text).map(|_| text.to_owned())
+    }
+
+    /// A setting's word.
+    pub(super) fn words(name: Option<&str>) -> &str {
+        name.unwrap_or(Self::NONE)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The name, if the array is in a group.
+    pub(super) fn name(&self) -> Option<String> {
+        self.state().name.clone()
+    }
+
+    /// From now on it is in this one.
+    pub(super) fn set(&self, name: Option<String>) {
+        {
+            let mut state = self.state();
+            state.name = name;
+            state.refused.clear();
+        }
+        self.look();
+    }
+
+    /// Something has changed: a member may be lacking.
+    pub(super) fn look(&self) {
+        self.state().is_due = true;
+        self.changed.notify_all();
+    }
+
+    /// Takes a spare: an end waits for it. None once the end has come; then nothing is taken.
+    pub(super) fn take<T>(&self, take: impl FnOnce() -> T) -> Option<T> {
+        {
+            let mut state = self.state();
+            if state.is_over {
+                return None;
+            }
+            state.is_taking = true;
+        }
+        let taken = take();
+        self.state().is_taking = false;
+        self.changed.notify_all();
+        Some(taken)
+    }
+
+    /// A device could not be had.
+    pub(super) fn refuse(&self, path: &str) {
+        self.state().refused.insert(path.to_owned());
+    }
+
+    pub(super) fn is_refused(&self, path: &str) -> bool {
+        self.state().refused.contains(path)
+    }
+
+    /// Looks when it is due, until the end; on a thread that nobody waits for: a server that is asked may be silent for a while,
+    /// and must not keep this one from ending.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub(super) fn start(
+        self: &Arc<Self>,
+        look: impl Fn(&str) -> Looked + Send + 'static,
+    ) -> io::Result<Looking> {
+        let group = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("braid-spares".into());
+        thread.spawn(move || group.look_when_due(&look))?;
+        self.look();
+        Ok(Looking(Arc::clone(self)))
+    }
+
+    fn look_when_due(&self, look: &impl Fn(&str) -> Looked) {
+        let mut last = Looked::Content;
+        loop {
+            let Some(name) = self.wait(last) else { return };
+            last = look(&name);
+        }
+    }
+
+    /// Waits until it is to be looked; none at the end.
+    fn wait(&self, last: Looked) -> Option<String> {
+        let mut state = self.state();
+        loop {
+            if state.is_over {
+                return None;
+            }
+            // Out of every group nothing is looked for, and no clock is needed.
+            let is_asking = last == Looked::Lacking && state.name.is_some();
+            if std::mem::take(&mut state.is_due)
+                && let Some(name) = &state.name
+            {
+                return Some(name.clone());
+            }
+            if !is_asking {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let waited = self.changed.wait_timeout(state, LOOK_EVERY);
+            let timeout;
+            (state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            state.is_due |= timeout.timed_out();
+        }
+    }
+}
+
+/// Dropped, it is looked no more, and no spare is between two arrays.
+pub(super) struct Looking(Arc<SpareGroup>);
+
+impl Drop for Looking {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.is_over = true;
+        self.0.changed.notify_all();
+        let taking = |state: &mut State| state.is_taking;
+        let waited = self.0.changed.wait_timeout_while(state, TAKING_MAX, taking);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn a_group_is_a_word() {
+        assert_eq!(SpareGroup::parse("off"), Ok(None));
+        for name in ["rack1", "a.b-c_d:e", &"x".repeat(64)] {
+            assert_eq!(SpareGroup::parse(name), Ok(Some(name.to_owned())));
+        }
+        for name in ["", "a b", "a/b", "ä", "a\n", &"x".repeat(65)] {
+            assert!(SpareGroup::parse(name).is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn it_is_looked_when_something_has_changed_and_not_without_a_group() {
+        let group = Arc::new(SpareGroup::new(Some("rack")));
+        let (sender, looked) = channel();
+        let look = move |name: &str| {
+            sender.send(name.to_owned()).expect("it is heard");
+            Looked::Content
+        };
+        let looking = group.start(look).expect("a thread");
+        assert_eq!(looked.recv().expect("at the start"), "rack");
+        group.look();
+        assert_eq!(looked.recv().expect("again"), "rack");
+        group.set(None);
+        group.look();
+        group.set(Some("other".to_owned()));
+        assert_eq!(looked.recv().expect("it is in one again"), "other");
+        drop(looking);
+        assert!(looked.recv().is_err(), "the thread has ended, and was not asked without a group");
+    }
+}
