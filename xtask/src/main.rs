@@ -20,6 +20,7 @@ mod lab;
 mod models;
 mod oracle;
 mod packages;
+mod remedies;
 mod sim;
 mod steps;
 mod tidy;

@@ -21,7 +21,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::builder::PossibleValuesParser;
 
 use crate::build::{Program, command};
-use crate::{crash, fuzz, lab, models, oracle, packages, sim, tidy};
+use crate::{crash, fuzz, lab, models, oracle, packages, remedies, sim, tidy};
 
 /// What the whole may take on two cores; a longer run is said at the end.
 const BUDGET: Duration = Duration::from_secs(25 * 60);
@@ -170,7 +170,8 @@ fn fuzz_briefly() -> Result<Ending> {
 /// machine has what it needs fails; the others that are skipped are counted, and named.
 fn test() -> Result<Ending> {
     let mut command = command(&["test", "--workspace"]);
-    command.env(braid_needs::VARIABLE, braid_needs::found());
+    let notes = remedies::begin()?;
+    command.env(braid_needs::VARIABLE, braid_needs::found()).env(remedies::VARIABLE, &notes);
     let mut child = command.stdout(Stdio::piped()).spawn().context("cargo test")?;
     let output = child.stdout.take().context("the output of cargo test")?;
     let mut counts = Counts::default();
@@ -182,7 +183,8 @@ fn test() -> Result<Ending> {
     let status = child.wait()?;
     ensure!(status.success(), "cargo test: {status}");
     ensure!(counts.passed > 0, "cargo test ran no tests at all");
-    Ok(Ending::Done(counts.to_string()))
+    let remedies = remedies::end(&notes, counts.skipped.is_empty())?;
+    Ok(Ending::Done(format!("{counts}; {remedies}")))
 }
 
 /// Sums over the `test result:` lines, and why tests were skipped.

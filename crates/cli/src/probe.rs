@@ -155,11 +155,19 @@ pub(crate) fn open_error(error: &OpenError) -> CliError {
     match error {
         OpenError::Missing { path } => {
             let (failed, _) = new(Code::MemberMissing, path);
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let folder = path.ancestors().skip(1).find(|folder| folder.is_dir());
             let folder = folder.unwrap_or(Path::new(".")).display().to_string();
-            failed
-                .remedy(Risk::Look, "See what is there", format!("ls -l {}", shell_word(&folder)))
-                .remedy(Risk::Look, "Names that do not change", "ls -l /dev/disk/by-id")
+            let look = format!("ls -l {}", shell_word(&folder));
+            let failed = failed.remedy(Risk::Look, "See what is there", look);
+            let by_id = Path::new("/dev/disk/by-id");
+            match by_id.is_dir() {
+                true => failed.remedy(
+                    Risk::Look,
+                    "Names that do not change",
+                    format!("ls -l {}", by_id.display()),
+                ),
+                false => failed.remedy(Risk::Look, "Disks that there are", "lsblk"),
+            }
         }
         OpenError::DanglingLink { path } => list(new(Code::MemberMissing, path)),
         OpenError::PermissionDenied { path } => {

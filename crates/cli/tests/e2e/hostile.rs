@@ -160,7 +160,7 @@ fn without_a_descriptor_for_a_client_it_does_not_start() {
         let error: serde_json::Value = serde_json::from_str(last).unwrap_or_default();
         codes.push(error["code"].as_str().unwrap_or("none").to_owned());
         if codes.last().is_some_and(|code| code == "B076") {
-            assert!(error["remedies"].to_string().contains("ulimit -n"), "{error}");
+            assert!(error["remedies"].to_string().contains("ulimit -"), "{error}");
         }
     }
     assert!(codes.contains(&"B076".to_owned()), "{codes:?}");

@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 pub(crate) fn typed(array: &Array, command: &str) -> String {
     let folder = PathBuf::from(env!("CARGO_BIN_EXE_braid"));
     let folder = folder.parent().expect("a folder").display().to_string();
-    let runtime = array.path("run").display().to_string();
+    let runtime = array.runtime().display().to_string();
     let script = format!("PATH={folder}:$PATH\nexport BRAID_RUNTIME_DIR={runtime}\n{command}");
     ok("sh", ["-c", &script])
 }

@@ -15,8 +15,12 @@
 //!   told         the history, hooks, metrics, the service manager
 //!   living       jobs: check, pause, resume, rebuild, wait, and what status says of them
 //!   members      add, spare, fail, remove: members that come and go under clients
+//!   spare_groups spares that are shared between arrays
 //!   drills       mistakes of operators, none of which loses a byte
 //!   dated        checks that begin by themselves, and jobs over restarts
+//!   remedies, remedies_served
+//!                what refusals offer, typed as it stands
+//!   transcript   the session of docs/transcript.md
 //!   tuned        the stripe cache, set under load
 //!   scheduled    elevators and the multiplexer, set under load
 //!   two_writers  the same bytes by two names
@@ -53,12 +57,16 @@ mod old_copies;
 mod output;
 mod paged;
 mod privacy;
+mod remedies;
+mod remedies_served;
 mod replaced;
 mod scheduled;
 mod shortages;
 mod shown;
 mod signals;
+mod spare_groups;
 mod stopping;
 mod told;
+mod transcript;
 mod tuned;
 mod two_writers;

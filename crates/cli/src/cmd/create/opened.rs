@@ -75,10 +75,18 @@ fn keys(args: &Args, wanted: &Wanted, paths: &[&Path]) -> Result<Vec<Key>, CliEr
             let (label, before) = (path.display().to_string(), before.display().to_string());
             let what = format!("{label} was named twice");
             let twice = CliError::new(Code::SameMemberTwice, what).about(label.clone());
-            let command = format!("ls -li {} {}", shell_word(&before), shell_word(&label));
-            return Err(twice
-                .because(format!("{before} and {label} have the same bytes: {how}"))
-                .remedy(Risk::Look, "Compare them", command));
+            let twice = twice.because(format!("{before} and {label} have the same bytes: {how}"));
+            let (words, command) = match &key {
+                Key::Existing(_) => {
+                    let both = format!("{} {}", shell_word(&before), shell_word(&label));
+                    ("Compare them", format!("ls -li {both}"))
+                }
+                Key::ToMake(file) => {
+                    let folder = file.parent().unwrap_or(file).display().to_string();
+                    ("See what is there", format!("ls -l {}", shell_word(&folder)))
+                }
+            };
+            return Err(twice.remedy(Risk::Look, words, command));
         }
         keys.push(key);
     }

@@ -36,11 +36,16 @@ pub(super) fn room(clients: usize) -> Result<usize, CliError> {
     Ok(left.min(clients))
 }
 
-/// There are none for what is needed.
+/// There are none for what is needed. A shell may raise its limit no further than this process: that is for root.
 pub(super) fn none_left(what: String) -> CliError {
     CliError::new(Code::Shortage, what)
         .because("the limit of this process (ulimit -n) is as high as it may raise it")
-        .remedy(Risk::Look, "Raise the limit, and serve again", "ulimit -n 1024")
+        .remedy(Risk::Look, "See how far it may be raised", "ulimit -Hn")
+        .remedy(
+            Risk::Change,
+            "Have root raise it for this shell, and serve again",
+            "sudo prlimit --pid $$ --nofile=1024:1024",
+        )
 }
 
 /// How many are open; nothing if there is not even one left to look with.

@@ -22,6 +22,8 @@ const ROLES_AT: usize = 220;
 /// Members, and the folder that they, sockets and copies are in.
 pub(crate) struct Array {
     folder: TempDir,
+    /// Where its server's control socket is.
+    runtime: PathBuf,
     pub(crate) members: Vec<PathBuf>,
 }
 
@@ -50,6 +52,7 @@ impl Array {
     /// Makes it with more words on the command line. With `--spare 1` the last member is none.
     pub(crate) fn create_with(name: &str, shape: Shape, member_size: &str, more: &[&str]) -> Self {
         let folder = tempfile::Builder::new().prefix("braid-e2e-").tempdir().expect("a folder");
+        let runtime = folder.path().join("run");
         let numbered = |slot| folder.path().join(format!("m{slot}"));
         let members: Vec<PathBuf> = (0..shape.members).map(numbered).collect();
         let mut words = vec!["create", name, "--level", shape.level, "--member-size", member_size];
@@ -57,10 +60,20 @@ impl Array {
             words.extend(["--chunk", "64K"]);
         }
         words.extend(more);
-        let array = Self { folder, members };
+        let array = Self { folder, runtime, members };
         let ran = array.braid(&words, &array.members);
         assert!(ran.status.success(), "create: {ran:?}");
         array
+    }
+
+    /// One whose server is found where the other's is.
+    pub(crate) fn found_with(self, other: &Self) -> Self {
+        Self { runtime: other.runtime.clone(), ..self }
+    }
+
+    /// Where its server's control socket is.
+    pub(crate) fn runtime(&self) -> &Path {
+        &self.runtime
     }
 
     /// A path in the array's folder.
@@ -76,7 +89,7 @@ impl Array {
     /// Runs braid with these words and no others, among this array's own servers.
     pub(crate) fn run_braid(&self, line: Vec<String>) -> Ran {
         let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
-        command.args(line).env("BRAID_RUNTIME_DIR", self.path("run")).env("LC_ALL", "C");
+        command.args(line).env("BRAID_RUNTIME_DIR", &self.runtime).env("LC_ALL", "C");
         Background::spawn_command(command, "").wait()
     }
 

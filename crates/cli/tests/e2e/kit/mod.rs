@@ -12,6 +12,7 @@ mod hanging;
 mod mount;
 mod process;
 mod raw_client;
+mod remedies;
 mod served;
 
 pub(crate) use array::{Array, CHUNK_BYTES, Refusal, SUPERBLOCK_BYTES};
@@ -23,6 +24,7 @@ pub(crate) use hanging::{Deed, Fail, Hang, Hanging};
 pub(crate) use mount::Mount;
 pub(crate) use process::{Background, Ran, ok, run, say, wait_until};
 pub(crate) use raw_client::RawClient;
+pub(crate) use remedies::offered;
 pub(crate) use served::Served;
 
 /// A level, how many members, and how many of them may be lost whichever they are.

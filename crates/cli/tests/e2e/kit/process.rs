@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::remedies::Place;
+
 /// Longer than any client takes here, even on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(120);
 /// Between two looks at something that is waited for.
@@ -49,6 +51,7 @@ pub(crate) struct Background {
     words: String,
     stdout: File,
     stderr: File,
+    place: Option<Place>,
 }
 
 impl Background {
@@ -64,13 +67,14 @@ impl Background {
     /// With `input` on its standard input.
     pub(crate) fn spawn_command(mut command: Command, input: &str) -> Self {
         let words = format!("{command:?}");
+        let place = Place::of(&command);
         let file = || tempfile::tempfile().expect("a temporary file");
         let (stdout, stderr, mut stdin) = (file(), file(), file());
         stdin.write_all(input.as_bytes()).and_then(|()| stdin.rewind()).expect("writing input");
         let clone = |file: &File| Stdio::from(file.try_clone().expect("a descriptor"));
         command.stdin(stdin).stdout(clone(&stdout)).stderr(clone(&stderr));
         let child = command.spawn().unwrap_or_else(|error| panic!("{words}: {error}"));
-        Self { child, words, stdout, stderr }
+        Self { child, words, stdout, stderr, place }
     }
 
     pub(crate) fn has_ended(&mut self) -> bool {
@@ -94,7 +98,11 @@ impl Background {
             assert!(start.elapsed() < DEADLINE, "{} does not end", self.words);
             sleep(POLL);
         };
-        Ran { status, stdout: text(&mut self.stdout), stderr: text(&mut self.stderr) }
+        let (stdout, stderr) = (text(&mut self.stdout), text(&mut self.stderr));
+        if let Some(place) = self.place.take().filter(|_| !status.success()) {
+            place.try_each(&stdout);
+        }
+        Ran { status, stdout, stderr }
     }
 
     /// Waits for its end, which must be a success; what it printed.

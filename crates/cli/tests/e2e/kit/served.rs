@@ -57,7 +57,7 @@ impl Served {
         let mut child = Command::new("/bin/sh")
             .args(["-c", &script, "sh", env!("CARGO_BIN_EXE_braid")])
             .args(array.command_line(&words, members))
-            .env("BRAID_RUNTIME_DIR", array.path("run"))
+            .env("BRAID_RUNTIME_DIR", array.runtime())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -1,0 +1,180 @@
+//! What refusals offer, tried: whatever a test has braid refuse, the commands that are printed with the refusal are run, as far as
+//! that changes nothing, and have to work.
+//!
+//! ```text
+//!   it looks       as it stands; `serve` with `--run true`, so that it ends
+//!   it changes     with `-n`, where its verb knows that
+//!   a pattern      (a word in capitals, an ellipsis) is for a person to fill in, and not run
+//! ```
+//!
+//! What changes or destroys, and what a person has to complete, a test [follows](Array::follow) by its label.
+//!
+//! Under `cargo xtask test` their labels are noted down, and compared with those in the source (`xtask/src/remedies.rs`).
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::array::Array;
+use super::process::{Background, Ran};
+
+/// Names the file that labels of commands are noted in.
+const NOTES: &str = "BRAID_REMEDIES_RUN";
+
+/// Verbs that say with `-n` what they would do.
+const DRY: [&str; 12] = [
+    "create", "set", "tune", "add", "spare", "fail", "remove", "replace", "rebuild", "pause",
+    "resume", "stop",
+];
+
+/// Where a command of braid was run: its remedies are for the same place.
+#[derive(Debug)]
+pub(super) struct Place {
+    runtime: Option<OsString>,
+    state: Option<OsString>,
+    folder: Option<OsString>,
+}
+
+impl Place {
+    /// Of a command, if it is braid's.
+    pub(super) fn of(command: &Command) -> Option<Self> {
+        let words: Vec<_> = command.get_args().collect();
+        let is_braid = command.get_program() == env!("CARGO_BIN_EXE_braid");
+        let state = words.iter().position(|word| *word == "--state-dir");
+        let state = state.and_then(|at| words.get(at + 1)).map(|word| (*word).to_owned());
+        let mut set = command.get_envs();
+        let runtime = set.find(|(key, _)| *key == "BRAID_RUNTIME_DIR").and_then(|(_, value)| value);
+        let runtime = runtime.map(ToOwned::to_owned);
+        let folder = command.get_current_dir().map(|folder| folder.as_os_str().to_owned());
+        is_braid.then_some(Self { runtime, state, folder })
+    }
+
+    /// Tries what a refusal offers; nothing if this is none.
+    pub(super) fn try_each(&self, output: &str) {
+        let last = output.lines().last().unwrap_or_default();
+        let Ok(error) = serde_json::from_str::<Value>(last) else { return };
+        for remedy in error["remedies"].as_array().into_iter().flatten() {
+            let text = |key: &str| remedy[key].as_str().unwrap_or_default();
+            let (risk, label, command) = (text("risk"), text("label"), text("command"));
+            let Some(line) = harmless(risk, command) else { continue };
+            self.run(&line, &error);
+            note(label);
+        }
+    }
+
+    fn run(&self, line: &str, error: &Value) {
+        let braid = Path::new(env!("CARGO_BIN_EXE_braid"));
+        let folder = braid.parent().expect("a folder").display();
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(format!("exec 2>&1; {line}")).env("LC_ALL", "C");
+        shell.env("PATH", format!("{folder}:{path}:/usr/sbin:/sbin")).stdin(Stdio::null());
+        shell.envs(self.runtime.as_ref().map(|runtime| ("BRAID_RUNTIME_DIR", runtime)));
+        shell.envs(self.state.as_ref().map(|state| ("BRAID_STATE_DIR", state)));
+        if let Some(folder) = &self.folder {
+            shell.current_dir(folder);
+        }
+        let ran = shell.output().expect("a shell");
+        let said = String::from_utf8_lossy(&ran.stdout);
+        let works = match (line.starts_with("braid "), ran.status.code()) {
+            // Usage, or what cannot be run.
+            (true, Some(2 | 126 | 127) | None) => false,
+            (true, Some(_)) => !said.contains("error[B001]"),
+            // A tool that is not installed here; others may find nothing.
+            (false, Some(code)) => code == 127 || code <= 1,
+            (false, None) => false,
+        };
+        assert!(works, "what is offered does not work: {line}\n{}\n{said}\n{error:#}", ran.status);
+    }
+}
+
+/// The command that a refusal offers under this label, which is to be run now.
+#[track_caller]
+pub(crate) fn offered(error: &Value, label: &str) -> String {
+    let mut remedies = error["remedies"].as_array().into_iter().flatten();
+    let command =
+        remedies.find(|one| one["label"] == label).and_then(|one| one["command"].as_str());
+    let command = command.unwrap_or_else(|| panic!("not offered: {label}: {error:#}"));
+    note(label);
+    command.to_owned()
+}
+
+impl Array {
+    /// Types what a refusal offers under this label, as it stands; a server ends by itself. It must work.
+    #[track_caller]
+    pub(crate) fn follow(&self, error: &Value, label: &str) -> Ran {
+        self.follow_with(error, label, &[])
+    }
+
+    /// The same, with other words in place of those that are for a person to choose.
+    #[track_caller]
+    pub(crate) fn follow_with(&self, error: &Value, label: &str, chosen: &[(&str, &str)]) -> Ran {
+        let mut line = offered(error, label);
+        for (word, by) in chosen {
+            assert!(line.contains(word), "no {word} in {line}");
+            line = line.replace(word, by);
+        }
+        let is_to_serve = line.starts_with("braid ") && line.contains(" serve ");
+        if is_to_serve {
+            line.push_str(" --run true");
+        }
+        let ran = self.type_line(&line);
+        // What is examined may well be in need of attention.
+        let is_looked_at = line.starts_with("braid examine ") && ran.status.code() == Some(3);
+        assert!(
+            ran.status.success() || is_looked_at,
+            "what is offered does not work: {line}\n{ran:?}\n{error:#}"
+        );
+        let is_served = format!("{}{}", ran.stdout, ran.stderr).contains("serving");
+        assert!(is_served || !is_to_serve, "it is not served: {line}\n{ran:?}");
+        ran
+    }
+
+    /// Types a line in a shell that stands in the array's folder, among its servers.
+    pub(crate) fn type_line(&self, line: &str) -> Ran {
+        let braid = Path::new(env!("CARGO_BIN_EXE_braid"));
+        let folder = braid.parent().expect("a folder").display();
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", line]).current_dir(self.path("")).env("LC_ALL", "C");
+        shell.env("PATH", format!("{folder}:{path}:/usr/sbin:/sbin"));
+        shell.env("BRAID_RUNTIME_DIR", self.runtime());
+        shell.env("BRAID_STATE_DIR", self.path("state"));
+        Background::spawn_command(shell, "").wait()
+    }
+}
+
+/// The command, or what stands for it; none where running it would change something.
+fn harmless(risk: &str, command: &str) -> Option<String> {
+    let mut words = command.split_whitespace();
+    let is_pattern = |word: &str| {
+        let word = word.trim_matches(|c: char| !c.is_alphanumeric());
+        let is_capital = |c: char| c.is_ascii_uppercase() || c == '_';
+        word.len() > 3 && word.chars().all(is_capital) || word.contains('…')
+    };
+    let is_compound = command.contains("&&") || command.contains(';');
+    if words.clone().any(is_pattern) || command.contains('…') || is_compound {
+        return None;
+    }
+    let is_braid = words.next() == Some("braid");
+    let verb = words.find(|word| !word.starts_with('-')).unwrap_or_default();
+    let follows = ["--watch", " -f", "--follow"].iter().any(|word| command.contains(word));
+    match (is_braid, verb, risk) {
+        (true, "serve", "look") => Some(format!("{command} --run true")),
+        (true, "wait" | "top" | "demo" | "check", _) => None,
+        (true, _, "look") => (!follows).then(|| command.to_owned()),
+        (true, verb, _) => DRY.contains(&verb).then(|| format!("{command} -n")),
+        (false, _, "look") => Some(command.to_owned()),
+        (false, ..) => None,
+    }
+}
+
+fn note(label: &str) {
+    let Some(path) = std::env::var_os(NOTES) else { return };
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+    // Of several processes that append at once each line stays whole.
+    file.and_then(|mut file| file.write_all(format!("{label}\n").as_bytes())).expect("notes");
+}

@@ -1,0 +1,109 @@
+//! Which of the commands that refusals offer were run by a test.
+//!
+//! ```text
+//!   crates/cli/src: `.remedy(Risk::…, "label", …)` ──▶ labels ─┐
+//!   crates/cli/tests/e2e/kit/remedies.rs: run, and noted ──────┴─▶ those that nobody has run: an error, unless they are set apart
+//! ```
+//!
+//! A label stands for its commands: the same words stand before commands of one kind.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+
+/// Names the file that labels are noted in.
+pub(crate) const VARIABLE: &str = "BRAID_REMEDIES_RUN";
+
+/// Labels of commands that no test runs, and why.
+const APART: &[(&str, &str)] = &[
+    (
+        "Have root raise it for this shell, and serve again",
+        "it asks for a password, and needs CAP_SYS_RESOURCE",
+    ),
+    ("Let the kernel's md finish it", "it needs the kernel's md"),
+    ("Let the kernel's md run it", "it needs the kernel's md"),
+    ("Let this user", "it asks for a password"),
+    ("See its name", "no name that md keeps is too long for NBD"),
+    ("See what it is", "a file would have to appear between two looks of one command"),
+    ("Stop it", "it needs the kernel's md"),
+    ("Stop swapping to it", "no test has its machine swap"),
+];
+
+/// Where the labels are noted, and nothing in it.
+pub(crate) fn begin() -> Result<PathBuf> {
+    let folder = std::env::current_dir().context("the folder")?.join("target");
+    std::fs::create_dir_all(&folder).context("target/")?;
+    let path = folder.join("remedies-run.txt");
+    std::fs::write(&path, "").with_context(|| path.display().to_string())?;
+    Ok(path)
+}
+
+/// How many there are and were run. Those that were not are an error where every test could run; else they are named.
+pub(crate) fn end(notes: &Path, is_complete: bool) -> Result<String> {
+    let notes = std::fs::read_to_string(notes).with_context(|| notes.display().to_string())?;
+    let run: BTreeSet<&str> = notes.lines().collect();
+    let mut labels = BTreeSet::new();
+    each_source(Path::new("crates/cli/src"), &mut |source| labels.extend(labels_of(source)))?;
+    let apart: BTreeSet<&str> = APART.iter().map(|(label, _)| *label).collect();
+    let left: Vec<&String> = labels
+        .iter()
+        .filter(|label| !run.contains(label.as_str()) && !apart.contains(label.as_str()))
+        .collect();
+    if !left.is_empty() {
+        let what = format!("no test has run the commands that are offered as: {left:?}");
+        ensure!(!is_complete, what);
+        println!("{what}");
+    }
+    let gone: Vec<&&str> = apart.iter().filter(|label| !labels.contains(**label)).collect();
+    ensure!(gone.is_empty(), "set apart, and not there any more: {gone:?}");
+    let run = labels.len() - apart.len() - left.len();
+    Ok(format!("{run} kinds of remedies run, {} set apart", apart.len()))
+}
+
+fn each_source(folder: &Path, look: &mut impl FnMut(&str)) -> Result<()> {
+    for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        if path.is_dir() {
+            each_source(&path, look)?;
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            let source = std::fs::read_to_string(&path)?;
+            // What tests make up is printed to nobody.
+            if path.file_name().is_some_and(|name| name != "tests.rs") {
+                look(source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The labels that are written where remedies are made.
+fn labels_of(source: &str) -> Vec<String> {
+    let calls = source.split(".remedy(").skip(1);
+    let label = |call: &str| {
+        let (_, rest) = call.trim_start().strip_prefix("Risk::")?.split_once(',')?;
+        let (label, _) = rest.trim_start().strip_prefix('"')?.split_once('"')?;
+        Some(label.to_owned())
+    };
+    calls.filter_map(label).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_found_where_remedies_are_made() {
+        let source = r#"
+            error.remedy(Risk::Look, "See it", "lsblk")
+                .remedy(
+                    Risk::Destroy,
+                    "Write over it",
+                    command,
+                )
+                .remedy(risk, "a label of a function's", x)
+                .remedy(Risk::Look, format!("made up"), x)
+        "#;
+        assert_eq!(labels_of(source), ["See it", "Write over it"]);
+    }
+}
