@@ -255,6 +255,7 @@ fn goes_on(mut story: Script, spare: usize, gone: Option<usize>) {
 #[cfg(braid_hooks)]
 pub(in super::super) fn tell() {
     (0..60).for_each(replaced_whatever_happens);
+    (0..4).for_each(one_write_is_cut_off);
     (0..20).for_each(killed_while_the_place_changes);
     (0..20).for_each(one_write_is_missed);
     (0..20).for_each(it_stands_in_after_a_power_cut);
@@ -310,6 +311,36 @@ fn one_write_is_missed(seed: u64) {
     story.rest();
     check_seats(&mut story);
     story.ends_well();
+}
+
+#[test]
+fn after_an_interruption_a_replacement_is_filled_from_its_start() {
+    for_seeds(20, one_write_is_cut_off);
+}
+
+/// A write reaches the member and not its replacement, behind whose offset it lies; then the process is killed.
+fn one_write_is_cut_off(seed: u64) {
+    let mut scene = with_spare(design(Level::Raid1, 0, 8, 2, 1000), 4_900_000 + seed);
+    scene.manner.jobs_paused = true;
+    let mut story = scene.open();
+    story.world.may_have_jobs = true;
+    story.world.allow_little(seed);
+    story.request(JobRequest::Resume);
+    story.replaces(0, 2);
+    while story.world.engine.machines.array.job().is_none_or(|job| job.done < 16) {
+        if story.step(false) == Did::Nothing {
+            story.tick();
+        }
+    }
+    story.request(JobRequest::Pause);
+    story.rest();
+    let new = story.member(2);
+    story.hold(move |event| matches!(event, Event::Io(vector) if vector.member == new));
+    story.issue(WRITE, 0, 8);
+    story.run_without_time();
+    story.release();
+    story.world.crash(false);
+    goes_on(story, 2, None);
 }
 
 #[test]
