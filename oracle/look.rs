@@ -2,12 +2,13 @@
 //!
 //! Included by path in the golden tests and in the oracle, each of which has braid's `ondisk` and
 //! `assembly`.  Reads what `braid_ondisk::probe_ranges` asks for, and then the bad-block log and
-//! the bitmap's superblock where the superblock found says that there are such.  It decides
+//! the bitmap, the partial parity log and the journal where the superblock found says that there are such.  It decides
 //! nothing, and it never writes.
 
 use braid_assembly::ProbedMember;
 use braid_ondisk::{
-    BadBlockLog, Features, Snippet, Superblock, UnvalidatedBitmap, probe, probe_ranges,
+    BadBlockLog, Bitmap, BitmapSuperblock, Features, PplLog, Snippet, Superblock,
+    UnvalidatedBitmap, probe, probe_ranges,
 };
 
 /// Bytes in a sector.
@@ -34,7 +35,8 @@ pub fn look(device: &Device<'_>) -> ProbedMember {
     };
     let snippets: Vec<Snippet> = probe_ranges(device.bytes).into_iter().map(snippet).collect();
     let found = probe(device.bytes, &snippets);
-    let (mut bad_blocks, mut bitmap) = (Ok(Vec::new()), None);
+    let (mut bad_blocks, mut bitmap, mut ppl) = (Ok(Vec::new()), None, None);
+    let mut journal = None;
     if let Some(superblock) = found.newest() {
         if let Some(place) = superblock.device.bad_block_log
             && superblock.state.features.contains(Features::BAD_BLOCKS)
@@ -46,7 +48,19 @@ pub fn look(device: &Device<'_>) -> ProbedMember {
         bitmap = superblock.intent.bitmap_offset_sectors.and_then(|offset| {
             let bytes = beside(device, superblock, offset, BITMAP_HEAD);
             let uuid = superblock.uuid_as_stored();
-            UnvalidatedBitmap::recognise(&bytes).map(|bitmap| bitmap.validate(&uuid))
+            let found = UnvalidatedBitmap::recognise(&bytes)?.validate(&uuid);
+            let area = |head: &BitmapSuperblock| {
+                beside(device, superblock, offset, small(head.total_bytes()))
+            };
+            Some(found.and_then(|head| Bitmap::read(head, &area(&head))))
+        });
+        ppl = superblock.ppl_area().map(|(start, place)| {
+            let bytes = (device.read)(start, small(place.used_bytes()));
+            PplLog::read(&bytes, place, &superblock.uuid_as_stored())
+        });
+        journal = superblock.read_journal(&mut |offset, block| {
+            block.copy_from_slice(&(device.read)(offset, block.len()));
+            true
         });
     }
     ProbedMember {
@@ -56,6 +70,8 @@ pub fn look(device: &Device<'_>) -> ProbedMember {
         probe: found,
         bad_blocks,
         bitmap,
+        ppl,
+        journal,
     }
 }
 

@@ -113,6 +113,36 @@ pub fn scribbles(seed: u64, bytes: u64, count: u64) -> impl Iterator<Item = (u64
     })
 }
 
+/// Bytes of a block of a storm.
+pub const BLOCK: usize = 4096;
+
+/// Whether a storm writes a block at all: it does every second one.
+#[must_use]
+pub fn is_stormed(block: u64) -> bool {
+    mix(block ^ STEP) & 1 == 0
+}
+
+/// Sectors of `bytes` that hold what they cannot hold: the whole got stream `old`, then power was cut while a storm wrote stream `new`.
+/// First those of blocks that the storm leaves alone, then those of blocks that it writes, which hold neither.
+#[must_use]
+pub fn wrong(old: u64, new: u64, offset: u64, bytes: &[u8]) -> (u64, u64) {
+    let (mut untouched, mut torn) = (0, 0);
+    for (sector, found) in (offset / SECTOR as u64..).zip(bytes.chunks(SECTOR)) {
+        let holds = |seed: u64| {
+            let mut expected = vec![0; found.len()];
+            stream(seed, sector * SECTOR as u64, &mut expected);
+            expected == found
+        };
+        let is_written = is_stormed(sector / (BLOCK / SECTOR) as u64);
+        match (holds(old), is_written) {
+            (true, _) => {}
+            (false, false) => untouched += 1,
+            (false, true) => torn += u64::from(!holds(new)),
+        }
+    }
+    (untouched, torn)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,6 +156,23 @@ mod tests {
         }
         assert_eq!(unstamp(0), None);
         assert_eq!(unstamp(u64::MAX), None);
+    }
+
+    #[test]
+    fn what_a_storm_may_leave_is_told_from_what_it_may_not() {
+        let mut bytes = vec![0; 64 * BLOCK];
+        stream(5, 0, &mut bytes);
+        let block = |wanted: bool| {
+            let number = (0..64_u8).find(|block| is_stormed(u64::from(*block)) == wanted);
+            usize::from(number.unwrap()) * BLOCK
+        };
+        let (written, left) = (block(true), block(false));
+        stream(6, written as u64, &mut bytes[written..written + SECTOR]);
+        assert_eq!(wrong(5, 6, 0, &bytes), (0, 0));
+        bytes[written + SECTOR] ^= 1;
+        bytes[left] ^= 1;
+        stream(6, (left + SECTOR) as u64, &mut bytes[left + SECTOR..left + 2 * SECTOR]);
+        assert_eq!(wrong(5, 6, 0, &bytes), (2, 1));
     }
 
     #[test]

@@ -60,6 +60,7 @@ fn sound(head: [u8; 8]) -> Option<Vec<Device>> {
         member_size_sectors: placement.member_size_sectors,
         raid_slots: u32::from(slots),
         preferred_minor: None,
+        logical_block_bytes: None,
     };
     let roles: Arc<[Role]> =
         (0..slots).map(Role::Active).chain((0..spares).map(|_| Role::Spare)).collect();
@@ -138,6 +139,8 @@ fn look(device: &Device) -> ProbedMember {
         probe: probe(device.bytes, &[Snippet { offset: device.offset, bytes }]),
         bad_blocks: Ok(Vec::new()),
         bitmap: None,
+        ppl: None,
+        journal: None,
     }
 }
 
@@ -184,7 +187,7 @@ fuzz_target!(|input: &[u8]| {
     let options = Options {
         choice: Choice::default(),
         read_only: head[6] & 2 != 0,
-        accept_risk: head[6] & 4 != 0,
+        accept_risk: (head[6] & 4 != 0).then_some(u64::from(head[7])),
         accept_older: head[6] & 8 != 0,
         known: known(&members, head[6]).into_iter().collect(),
     };

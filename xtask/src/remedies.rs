@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
+use crate::tidy::files;
+
 /// Names the file that labels are noted in.
 pub(crate) const VARIABLE: &str = "BRAID_REMEDIES_RUN";
 
@@ -24,6 +26,10 @@ const APART: &[(&str, &str)] = &[
     ("Let the kernel's md finish it", "it needs the kernel's md"),
     ("Let the kernel's md run it", "it needs the kernel's md"),
     ("Let this user", "it asks for a password"),
+    (
+        "Replay it onto the members first",
+        "a journal would have to hold 256 MiB that members do not have",
+    ),
     ("See its name", "no name that md keeps is too long for NBD"),
     ("See what it is", "a file would have to appear between two looks of one command"),
     ("Stop it", "it needs the kernel's md"),
@@ -44,7 +50,14 @@ pub(crate) fn end(notes: &Path, is_complete: bool) -> Result<String> {
     let notes = std::fs::read_to_string(notes).with_context(|| notes.display().to_string())?;
     let run: BTreeSet<&str> = notes.lines().collect();
     let mut labels = BTreeSet::new();
-    each_source(Path::new("crates/cli/src"), &mut |source| labels.extend(labels_of(source)))?;
+    for (path, text) in files(Path::new("crates/cli/src"))? {
+        // What tests make up is printed to nobody.
+        if path.extension().is_some_and(|end| end == "rs") && !path.ends_with("tests.rs") {
+            labels.extend(labels_of(
+                text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default(),
+            ));
+        }
+    }
     let apart: BTreeSet<&str> = APART.iter().map(|(label, _)| *label).collect();
     let left: Vec<&String> = labels
         .iter()
@@ -59,22 +72,6 @@ pub(crate) fn end(notes: &Path, is_complete: bool) -> Result<String> {
     ensure!(gone.is_empty(), "set apart, and not there any more: {gone:?}");
     let run = labels.len() - apart.len() - left.len();
     Ok(format!("{run} kinds of remedies run, {} set apart", apart.len()))
-}
-
-fn each_source(folder: &Path, look: &mut impl FnMut(&str)) -> Result<()> {
-    for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
-        let path = entry?.path();
-        if path.is_dir() {
-            each_source(&path, look)?;
-        } else if path.extension().is_some_and(|end| end == "rs") {
-            let source = std::fs::read_to_string(&path)?;
-            // What tests make up is printed to nobody.
-            if path.file_name().is_some_and(|name| name != "tests.rs") {
-                look(source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default());
-            }
-        }
-    }
-    Ok(())
 }
 
 /// The labels that are written where remedies are made.

@@ -3,16 +3,21 @@
 //! What it does not do: look at members again; who is in which slot is settled (`judge`).
 
 use braid_hooks::{Bug, planted, spoiled};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use braid_geometry::{Family, Geometry, Level, Shape, Slot};
-use braid_ondisk::{BitmapError, BitmapKind, Features, Superblock};
+use braid_ondisk::{
+    Bitmap, BitmapError, BitmapKind, BitmapPlace, BitmapSuperblock, Bits, Features, Role,
+    Superblock,
+};
 
 use crate::candidates::Candidate;
 use crate::damaged;
+use crate::journal::{AssembledJournal, journal};
 use crate::judge::Roster;
-use crate::refusal::{AtRisk, ReadOnlyReason, Refusal};
+use crate::refusal::{AtRisk, JournalFault, ReadOnlyReason, Refusal};
+use crate::replay::{AssembledParityLog, AssembledReplay, has_ppl, parity_logs, replay};
 use crate::risk::at_risk;
 use crate::{Options, ProbedMember};
 
@@ -54,8 +59,16 @@ pub struct AssembledArray {
     pub newest: Superblock,
     /// Index of the member that it is from.
     pub newest_member: usize,
-    /// The first superblocks that a run writes must have at least this many events.
-    pub events_next_min: u64,
+    /// The write-intent bitmap, if the array has one that is kept.
+    pub bitmap: Option<AssembledBitmap>,
+    /// What is to be replayed before redundancy is right: of an array with a partial parity log that was not stopped cleanly.
+    pub replay: Option<AssembledReplay>,
+    /// The partial parity logs of its members, by their index, spares among them; none if it keeps none that can be written.
+    pub parity_logs: Option<BTreeMap<usize, AssembledParityLog>>,
+    /// Its write journal, which is to be replayed before anything is read.
+    pub journal: Option<AssembledJournal>,
+    /// Why the journal that it has does not count: all of it is in doubt.
+    pub journal_fault: Option<JournalFault>,
     /// Redundancy is right before this sector (of each member; of the array for raid10); `u64::MAX`: everywhere.
     pub resync_offset: u64,
     /// Whether the array was not stopped cleanly.
@@ -64,8 +77,21 @@ pub struct AssembledArray {
     pub degraded: u16,
     /// What could read wrong, and was accepted.
     pub accepted_risk: Option<AtRisk>,
+    /// What could read wrong and was not accepted, of an array that is only read: it is not computed, and reads of it fail.
+    pub withheld_risk: Option<AtRisk>,
     /// Why the array may only be read, whatever was asked for.
     pub read_only: Option<ReadOnlyReason>,
+}
+
+/// What the bitmaps of its members say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AssembledBitmap {
+    /// What they say of themselves: that with the most events.
+    pub superblock: BitmapSuperblock,
+    /// Whether their bits are believed.
+    pub is_current: bool,
+    /// Where members may differ: what any bitmap says that is believed; everything if none is.
+    pub bits: Bits,
 }
 
 /// What an array bears, as it stands.
@@ -98,7 +124,7 @@ impl Tolerance {
             |also: Slot| geometry.survives(&|slot: Slot| slot == also || !in_sync(slot));
         let computes_without = |also: Slot| {
             let lost: Vec<u16> = lost(also).map(|slot| slot.0).collect();
-            at_risk(geometry, &lost, resync_offset).is_none()
+            at_risk(geometry, &lost, (resync_offset, None)).is_none()
         };
         let there = || slots().filter(|&slot| in_sync(slot));
         let survives = there().all(survives_without);
@@ -120,6 +146,24 @@ impl AssembledArray {
     pub fn occupants(&self) -> impl Iterator<Item = &Occupant> {
         let replacements = self.replacements.iter().map(|(_, occupant)| occupant);
         self.slots.iter().flatten().chain(replacements)
+    }
+
+    /// Whether a member that is not here counts in the newest superblock: if it comes back it is believed, whatever it missed.
+    #[must_use]
+    pub fn may_return(&self) -> bool {
+        let is_active = |role: &&Role| matches!(role, Role::Active(_));
+        let counted = self.newest.state.roles.iter().filter(is_active).count();
+        counted > self.occupants().count()
+    }
+
+    /// Takes note that its logs were replayed, to its members or in memory, and whether all that they name was made to fit. What is in
+    /// doubt all the same stays so.
+    pub fn note_replayed(&mut self, is_all: bool) {
+        if is_all && settles(self.replay.as_ref(), self.resync_offset) {
+            self.resync_offset = u64::MAX;
+            self.dirty = false;
+        }
+        self.replay = None;
     }
 
     /// What it bears: [`Tolerance::of`] it as it stands.
@@ -151,9 +195,20 @@ pub(crate) fn build(
         return Err(too_few(slot_count, geometry.lost_max(), &lost));
     }
     damaged::check(roster, members, &geometry)?;
-    let resync_offset = resync_offset(roster, &geometry);
-    let accepted_risk = risk(roster, &geometry, (&lost, resync_offset), options)?;
-    let read_only = read_only(roster);
+    let (journal, journal_fault) = journal_of(roster, (&geometry, &lost), options)?;
+    let resync_offset = match journal_fault {
+        Some(_) => 0,
+        None => resync_offset(roster, &geometry),
+    };
+    let replay = replay(roster, resync_offset);
+    let bitmap = bitmap(roster, &geometry);
+    let doubt = bitmap.as_ref().filter(|bitmap| bitmap.is_current).map(|bitmap| &bitmap.bits);
+    let at_risk = at_risk(&geometry, &lost, (resync_offset, doubt));
+    let at_risk = at_risk.filter(|_| !settles(replay.as_ref(), resync_offset));
+    let (accepted_risk, withheld_risk) = risk(at_risk, (roster, &lost, replay.as_ref()), options)?;
+    let has_journal = journal.is_some() || journal_fault.is_some();
+    let read_only =
+        has_journal.then_some(ReadOnlyReason::Journal).or_else(|| read_only(roster, members));
     if let Some(reason) = read_only.filter(|_| !options.read_only) {
         return Err(reason.into());
     }
@@ -161,16 +216,21 @@ pub(crate) fn build(
     Ok(AssembledArray {
         slots: occupants(roster, &geometry, slot_count),
         replacements: replacements(roster, &geometry),
+        bitmap,
+        replay,
+        parity_logs: parity_logs(roster, members),
+        journal,
+        journal_fault,
         shape,
         geometry,
         spares: roster.spares.clone(),
         newest: newest.superblock.clone(),
         newest_member: newest.index,
-        events_next_min: events_next_min(roster),
         resync_offset,
         dirty: resync_offset != u64::MAX,
         degraded: u16::try_from(lost.len()).unwrap_or(u16::MAX),
         accepted_risk,
+        withheld_risk,
         read_only,
     })
 }
@@ -190,11 +250,8 @@ fn check_servable(roster: &Roster<'_>) -> Result<(), Refusal> {
         if let Some(reshape) = superblock.reshape {
             return Err(Refusal::Reshaping { position_sectors: reshape.position_sectors });
         }
-        if features.contains(Features::JOURNAL) {
-            return Err(Refusal::Journal);
-        }
-        let bitmap = candidate.member.bitmap;
-        if features.contains(Features::CLUSTERED) || bitmap == Some(Err(BitmapError::Clustered)) {
+        let is_clustered = candidate.member.bitmap == Some(Err(BitmapError::Clustered));
+        if features.contains(Features::CLUSTERED) || is_clustered {
             return Err(Refusal::Clustered);
         }
     }
@@ -299,60 +356,142 @@ fn resync_offset(roster: &Roster<'_>, geometry: &Geometry) -> u64 {
     offsets.min().unwrap_or(u64::MAX)
 }
 
-fn has_ppl(roster: &Roster<'_>) -> bool {
-    roster.active.iter().any(|(_, candidate)| candidate.superblock.intent.ppl.is_some())
-}
-
-/// The risk that was accepted, if there is any; a refusal if it was not.
-fn risk(
+/// The journal, or why it does not count; a refusal if it is to be written.
+fn journal_of(
     roster: &Roster<'_>,
-    geometry: &Geometry,
-    (lost, resync_offset): (&[u16], u64),
+    (geometry, lost): (&Geometry, &[u16]),
     options: &Options,
-) -> Result<Option<AtRisk>, Refusal> {
-    match at_risk(geometry, lost, resync_offset) {
-        None => Ok(None),
-        Some(_) if has_ppl(roster) => Err(Refusal::PplNotReplayed { missing: lost.to_vec() }),
-        Some(risk) if options.accept_risk => Ok(Some(risk)),
-        Some(risk) => Err(Refusal::DirtyAndDegraded(risk)),
+) -> Result<(Option<AssembledJournal>, Option<JournalFault>), Refusal> {
+    match (journal(roster), options.read_only) {
+        (None, _) => Ok((None, None)),
+        (Some(Err(fault)), false) => {
+            let array_sectors = geometry.capacity_sectors();
+            Err(Refusal::JournalMissing { fault, missing: lost.to_vec(), array_sectors })
+        }
+        (Some(Ok(journal)), _) => Ok((Some(journal), None)),
+        (Some(Err(fault)), true) => Ok((None, Some(fault))),
     }
 }
 
-fn read_only(roster: &Roster<'_>) -> Option<ReadOnlyReason> {
-    if has_ppl(roster) {
+/// Whether nothing is in doubt any more once the logs are replayed.
+fn settles(replay: Option<&AssembledReplay>, resync_offset: u64) -> bool {
+    resync_offset == 0 && replay.is_some_and(|replay| replay.unread.is_empty())
+}
+
+/// What was accepted of what is at risk, and what is withheld; a refusal if it can be neither.
+fn risk(
+    at_risk: Option<AtRisk>,
+    (roster, lost, replay): (&Roster<'_>, &[u16], Option<&AssembledReplay>),
+    options: &Options,
+) -> Result<(Option<AtRisk>, Option<AtRisk>), Refusal> {
+    let Some(risk) = at_risk else { return Ok((None, None)) };
+    let is_accepted = options.accept_risk.is_some_and(|stripes| risk.stripes <= stripes);
+    match () {
+        () if is_accepted => Ok((Some(risk), None)),
+        () if has_ppl(roster) => {
+            let unread = replay.map(|replay| replay.unread.clone()).unwrap_or_default();
+            let (missing, stripes) = (lost.to_vec(), risk.stripes);
+            Err(Refusal::PplNotReplayed { missing, unread, stripes })
+        }
+        () if options.read_only => Ok((None, Some(risk))),
+        () => Err(Refusal::DirtyAndDegraded(risk)),
+    }
+}
+
+fn read_only(roster: &Roster<'_>, members: &[ProbedMember]) -> Option<ReadOnlyReason> {
+    if has_ppl(roster) && parity_logs(roster, members).is_none() {
         return Some(ReadOnlyReason::Ppl);
     }
-    let bitmap = roster.active.iter().find_map(|(_, candidate)| {
-        candidate.superblock.intent.bitmap_offset_sectors?;
-        bitmap_reason(candidate, roster.newest.events())
-    });
     // Where there is no redundancy there are no replacements either.
     let is_direct = roster.newest.superblock.array.level.family() == Family::Direct;
     let odd = roster.replacements.first().filter(|_| is_direct).map(|(slot, _)| slot);
     let replaced = roster.replaced.first().or(odd);
-    bitmap.or(replaced.map(|&slot| ReadOnlyReason::Replacement { slot }))
+    let replaced = replaced.map(|&slot| ReadOnlyReason::Replacement { slot });
+    bitmap_reason(roster).or(replaced)
 }
 
-/// Why the bitmap of one member forbids writing, if it does.
-fn bitmap_reason(candidate: &Candidate<'_>, events: u64) -> Option<ReadOnlyReason> {
-    let Some(Ok(bitmap)) = candidate.member.bitmap else {
-        return Some(ReadOnlyReason::BitmapUnreadable);
-    };
-    match bitmap.kind {
-        BitmapKind::Classic if bitmap.events > events.saturating_add(1) => {
-            Some(ReadOnlyReason::BitmapAhead { bitmap_events: bitmap.events, events })
-        }
+/// Members whose superblock says that they have a bitmap.
+fn with_bitmap<'a>(roster: &'a Roster<'a>) -> impl Iterator<Item = &'a Candidate<'a>> {
+    let active = roster.active.iter().map(|(_, candidate)| candidate);
+    active.filter(|candidate| candidate.superblock.intent.bitmap_offset_sectors.is_some())
+}
+
+/// Bitmaps that could be read, of members that are wholly up to date: of one that is being recovered nothing is said yet.
+fn bitmaps<'a>(roster: &'a Roster<'a>) -> impl Iterator<Item = &'a Bitmap> {
+    let is_whole =
+        |one: &&'a Candidate<'a>| one.superblock.device.recovery_offset_sectors.is_none();
+    let readable = |one: &'a Candidate<'a>| one.member.bitmap.as_ref()?.as_ref().ok();
+    with_bitmap(roster).filter(is_whole).filter_map(readable)
+}
+
+/// Why the bitmaps of the members forbid writing, if they do.
+fn bitmap_reason(roster: &Roster<'_>) -> Option<ReadOnlyReason> {
+    with_bitmap(roster).next()?;
+    let other = bitmaps(roster).find_map(|bitmap| match bitmap.superblock.kind {
         BitmapKind::Classic => None,
         BitmapKind::HostEndian => Some(ReadOnlyReason::BitmapKind("version 3")),
         BitmapKind::Lockless => Some(ReadOnlyReason::BitmapKind("lockless")),
+    });
+    // Another kind than md has today may say what nobody should write over.
+    let is_unknown = |one: &Candidate<'_>| {
+        matches!(one.member.bitmap, Some(Err(BitmapError::VersionUnknown { .. })))
+    };
+    let is_unknown = with_bitmap(roster).any(is_unknown);
+    let needed = bitmaps(roster).map(|bitmap| bitmap.superblock.area_sectors()).max().unwrap_or(1);
+    let room = |one: &Candidate<'_>| one.superblock.bitmap_room_sectors().unwrap_or(0);
+    let has_no_room = roster.in_use().any(|candidate| room(candidate) < needed);
+    other
+        .or(is_unknown.then_some(ReadOnlyReason::BitmapUnknown))
+        .or(has_no_room.then_some(ReadOnlyReason::BitmapPlace))
+}
+
+/// Sectors that are resynced, as md counts them: of each member, or of the array on level 10.
+#[must_use]
+pub fn resync_sectors(geometry: &Geometry) -> u64 {
+    match geometry {
+        Geometry::Mirror(mirror) => mirror.capacity_sectors(),
+        Geometry::Stripe(stripe) => stripe.used_sectors(),
+        Geometry::Direct(_) => 0,
     }
 }
 
-/// More than any superblock or bitmap in use has: see the crate's documentation.
-fn events_next_min(roster: &Roster<'_>) -> u64 {
-    let bitmaps = roster.active.iter().filter_map(|(_, candidate)| candidate.member.bitmap?.ok());
-    let bitmap_events = bitmaps.map(|bitmap| bitmap.events).max().unwrap_or(0);
-    bitmap_events.max(roster.newest.events()).saturating_add(1)
+/// A bitmap for members that should have one and have none that can be read.
+fn anew(roster: &Roster<'_>, sectors: u64) -> Option<BitmapSuperblock> {
+    let place = |one: &Candidate<'_>| {
+        let offset_sectors = one.superblock.intent.bitmap_offset_sectors?;
+        let room_sectors = one.superblock.bitmap_room_sectors()?;
+        Some(BitmapPlace { offset_sectors, room_sectors })
+    };
+    let places = roster.in_use().filter_map(place);
+    let smallest = places.min_by_key(|place| place.room_sectors)?;
+    let chunk_bytes = smallest.chunk_bytes(sectors, None)?;
+    Some(BitmapSuperblock::new(sectors, chunk_bytes, 0))
+}
+
+/// What the bitmaps of the members say together.
+fn bitmap(roster: &Roster<'_>, geometry: &Geometry) -> Option<AssembledBitmap> {
+    let sectors = resync_sectors(geometry);
+    with_bitmap(roster).next()?;
+    let classic = bitmaps(roster).filter(|one| one.superblock.kind == BitmapKind::Classic);
+    let newest = classic.max_by_key(|bitmap| bitmap.superblock.events);
+    let superblock = match newest {
+        // Of another size, it is one that was not resized with its array: md makes it anew.
+        Some(newest) => BitmapSuperblock { sync_size_sectors: sectors, ..newest.superblock },
+        None => anew(roster, sectors)?,
+    };
+    let each = superblock.sectors_each();
+    let none = Bits::none(sectors, each);
+    let believed = bitmaps(roster)
+        .filter(|bitmap| bitmap.is_current(roster.newest.events()) && bitmap.bits.is_alike(&none));
+    let mut bits = none.clone();
+    let mut is_current = false;
+    for bitmap in believed {
+        bits.join(&bitmap.bits);
+        is_current = true;
+    }
+    let is_current = spoiled(Bug::StaleBitmapBelieved, is_current, true);
+    let bits = if is_current { bits } else { Bits::all(sectors, each) };
+    Some(AssembledBitmap { superblock, is_current, bits })
 }
 
 fn occupants(roster: &Roster<'_>, geometry: &Geometry, slot_count: u16) -> Vec<Option<Occupant>> {

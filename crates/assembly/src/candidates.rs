@@ -16,7 +16,7 @@
 
 use std::collections::BTreeMap;
 
-use braid_ondisk::{ForeignKind, Superblock, SuperblockFault, Version};
+use braid_ondisk::{ForeignKind, Role, Superblock, SuperblockFault, Version};
 
 use crate::verdict::{Reason, Verdict};
 use crate::{MemberVerdict, ProbedMember};
@@ -114,9 +114,10 @@ fn sound_superblock(member: &ProbedMember) -> Result<&Superblock, (Verdict, Reas
     }
     // Checked when it was probed, against the size that was given then; this is the size that counts.
     let device = &superblock.device;
-    let used = match superblock.array.member_size_sectors {
-        0 => device.data_size_sectors,
-        used => used,
+    let used = match (superblock.array.member_size_sectors, superblock.state.role) {
+        // A journal is as large as its own device, whatever members are.
+        (0, _) | (_, Role::Journal) => device.data_size_sectors,
+        (used, _) => used,
     };
     let end_bytes = device.data_offset_sectors.saturating_add(used).saturating_mul(SECTOR_BYTES);
     match end_bytes.checked_sub(member.size_bytes) {

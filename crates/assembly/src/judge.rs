@@ -14,6 +14,8 @@
 //!                     calls the newest out ................. faulty: it ran apart
 //!                     newest table: any other role ......... faulty (md writes a removed member as a spare)
 //!                     newest table: the same slot .......... claims the slot
+//!   own role journal: two or more events behind ............ stale
+//!                     newest table: faulty ................. faulty
 //!   several claim one slot, or one device is there twice: replacement steps back; otherwise one is a clone,
 //!                         and there is no array
 //! ```
@@ -47,6 +49,8 @@ pub(crate) struct Roster<'a> {
     pub(crate) replacements: Vec<(u16, Candidate<'a>)>,
     /// Slots whose member was being replaced in a way that cannot be gone on with.
     pub(crate) replaced: Vec<u16>,
+    /// Who has the write journal; more than one if a device is there twice.
+    pub(crate) journals: Vec<Candidate<'a>>,
 }
 
 impl<'a> Roster<'a> {
@@ -75,6 +79,7 @@ pub(crate) fn judge<'a>(
     let mut claims: Vec<Claim<'a>> = Vec::new();
     let mut twins: Vec<Claim<'a>> = Vec::new();
     let mut spares: Vec<Candidate<'a>> = Vec::new();
+    let mut journals: Vec<Candidate<'a>> = Vec::new();
     let judge_one = |candidate: &Candidate<'a>| match contradictory
         .iter()
         .find(|(index, _)| *index == candidate.index)
@@ -103,6 +108,10 @@ pub(crate) fn judge<'a>(
                     verdicts.give(candidate.index, Verdict::Spare, reason);
                 }
             },
+            Err((Verdict::Journal, reason)) => {
+                journals.push(*candidate);
+                verdicts.give(candidate.index, Verdict::Journal, reason);
+            }
             Err((verdict, reason)) => verdicts.give(candidate.index, verdict, reason),
         }
     }
@@ -120,7 +129,7 @@ pub(crate) fn judge<'a>(
         only_old.unwrap_or(Refusal::NoMembers { wanted: None })
     })?;
     let spares = spares.iter().map(|spare| spare.index).collect();
-    Ok(Roster { newest, active, spares, replacements, replaced })
+    Ok(Roster { newest, active, spares, replacements, replaced, journals })
 }
 
 /// Sets aside who says less than what is known. Of a clone and its member the older one goes, too: for once it can be told.
@@ -315,7 +324,7 @@ fn judge_alone(
 ) -> Judged {
     let table_role = newest.map(|newest| role_in(&newest, candidate));
     let (slot, newest) = match (candidate.superblock.state.role, newest) {
-        (Role::Journal, _) => return Err((Verdict::Journal, Reason::SaysJournal)),
+        (Role::Journal, newest) => return Err(judge_journal(candidate, newest, table_role)),
         (Role::Faulty, _) => return Err((Verdict::Faulty, Reason::SaysFaulty)),
         (Role::Spare, Some(newest)) if table_role == Some(Role::Faulty) => {
             return Err((Verdict::Faulty, Reason::MarkedFaulty { newest: newest.label() }));
@@ -370,6 +379,25 @@ fn judge_alone(
             Err((Verdict::Damaged, Reason::BadBlockLog(*error)))
         }
         _ => Ok(slot),
+    }
+}
+
+/// The device of a journal: as new as a member has to be, and counted in.
+fn judge_journal(
+    candidate: &Candidate<'_>,
+    newest: Option<Candidate<'_>>,
+    table_role: Option<Role>,
+) -> (Verdict, Reason) {
+    let (events, newest_events) = (candidate.events(), newest.map_or(0, |newest| newest.events()));
+    let behind = newest_events.saturating_sub(events);
+    match newest {
+        Some(_) if behind > EVENTS_BEHIND_MAX => {
+            (Verdict::Stale { behind }, Reason::EventsBehind { events, newest_events })
+        }
+        Some(newest) if table_role == Some(Role::Faulty) => {
+            (Verdict::Faulty, Reason::MarkedFaulty { newest: newest.label() })
+        }
+        _ => (Verdict::Journal, Reason::SaysJournal),
     }
 }
 

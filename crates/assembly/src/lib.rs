@@ -62,27 +62,35 @@
 //!
 //! docs/on-disk.md has the table of what can be told and what cannot, with a test for each row.
 //!
-//! # Writing to an array with a bitmap without keeping the bitmap
+//! # Bitmaps
 //!
-//! Allowed for md's classic bitmap. A bitmap's superblock carries the event count of the moment it was last written,
-//! and md treats a bitmap with fewer events than the array as out of date: it sets every bit. A member that failed and
-//! comes back is brought up to date from the bitmap only, so it is safe exactly if every run of braid that wrote
-//! anything leaves the array with more events than the bitmap. md writes the bitmap's superblock *before* the
-//! members', so a power failure can leave it one ahead of them; counting on from the members alone could then end
-//! at the bitmap's own number and make md believe it. Hence [`AssembledArray::events_next_min`], more than
-//! any member's and any bitmap's: the first superblocks that a run writes, before its first data write,
-//! must have at least that count. Counting back to the old number when the array goes idle, as md does with no
-//! member missing, is harmless: then every member has every write, and there is nothing that a bit could have said.
+//! Every member has one, and all say the same unless an update was cut short. A bit that any of them has, of those that are
+//! believed, counts ([`AssembledBitmap::bits`]). A bitmap is believed if it counts as many events as the newest superblock, or
+//! one more: md and braid write it before the superblocks. With fewer, somebody has written without keeping it; then every bit
+//! counts as set, as md does it.
 //!
-//! A bitmap that cannot be read, a version 3 or lockless one has no count that we can compare, and one that is more
-//! than one ahead was not left so by md: read-only.
+//! One that no member has a sound superblock of is made anew: every bit counts as set. A bitmap of version 3, a lockless one,
+//! or one of an unknown version is not kept: read-only.
 //!
 //! # PPL
 //!
-//! md replays a partial parity log into any array that was not stopped cleanly. Records of an earlier run would then
-//! be applied to stripes that braid has written since, and leave wrong parity behind. So: read-only. Reading needs no
-//! replay as long as no member is missing (replay changes parity only); with a member missing and the array dirty,
-//! the log holds the answer and we cannot read it yet: refused.
+//! Such a log names what was being written, and has what it takes to make parity fit again. So an array that was not stopped cleanly
+//! is to be replayed ([`AssembledArray::replay`]), and with a member missing it is then as good as one that was: nothing is at risk.
+//! A log that cannot be read, or a resync that was not finished, leaves the array refused as any other that is dirty and degraded.
+//!
+//! A log that holds no record at all is not believed: the array is brought in sync as if it had none. braid leaves logs so for as long as
+//! parity need not fit everywhere; md's own recovery then believes a log that says nothing of it.
+//!
+//! md replays logs into any array that was not stopped cleanly. Records of an earlier run would be applied to stripes that were
+//! written since, and leave wrong parity behind. So where logs cannot be written (a member without room of its own for
+//! one, another level than RAID-5) the array is read-only.
+//!
+//! # Journal
+//!
+//! Of an array with a write journal the journal's device is found like a member, and counts while its events are at most one behind
+//! ([`AssembledArray::journal`]). What it says is to be replayed before anything is read. braid does not write journals yet, so such an array
+//! is not served for writing. Without its journal nothing is known of what was being written ([`JournalFault`]): it can be read, what
+//! would be computed is withheld, and all of it may lack writes that were acknowledged.
 //!
 //! # Invariants
 //! - The order of the members changes nothing but indices: `tests/properties.rs`.
@@ -95,19 +103,26 @@ mod array;
 mod candidates;
 mod choose;
 mod damaged;
+mod journal;
 mod judge;
 mod known;
 mod refusal;
+mod replay;
 mod risk;
 mod verdict;
 
-pub use array::{AssembledArray, Occupant, Tolerance};
+pub use array::{AssembledArray, AssembledBitmap, Occupant, Tolerance, resync_sectors};
 pub use choose::Choice;
+pub use journal::AssembledJournal;
 pub use known::{Known, KnownMember};
-pub use refusal::{ArrayName, AtRisk, ReadOnlyReason, Refusal};
+pub use refusal::{ArrayName, AtRisk, JournalFault, RangeAtRisk, ReadOnlyReason, Refusal};
+pub use replay::{AssembledParityLog, AssembledReplay};
 pub use verdict::{Reason, Verdict};
 
-use braid_ondisk::{BadBlockLogError, BadRange, BitmapError, BitmapSuperblock, Probe};
+use braid_ondisk::{
+    BadBlockLogError, BadRange, Bitmap, BitmapError, JournalLog, JournalLogError, PplLog,
+    PplLogError, Probe,
+};
 
 /// One device that may belong to the array, and what was read from it.
 #[derive(Debug, Clone)]
@@ -122,8 +137,12 @@ pub struct ProbedMember {
     pub probe: Probe,
     /// Its bad-block log; empty where the superblock has none.
     pub bad_blocks: Result<Vec<BadRange>, BadBlockLogError>,
-    /// Its bitmap's superblock; `None` where there is no bitmap or its magic is not there.
-    pub bitmap: Option<Result<BitmapSuperblock, BitmapError>>,
+    /// Its bitmap; `None` where there is no bitmap or its magic is not there.
+    pub bitmap: Option<Result<Bitmap, BitmapError>>,
+    /// Its partial parity log; `None` where the superblock has none.
+    pub ppl: Option<Result<PplLog, PplLogError>>,
+    /// What the journal on it says; `None` where the superblock is not of a journal's device.
+    pub journal: Option<Result<JournalLog, JournalLogError>>,
 }
 
 /// What the person asked for.
@@ -133,9 +152,9 @@ pub struct Options {
     pub choice: Choice,
     /// Nothing will be written.
     pub read_only: bool,
-    /// Start a dirty and degraded array all the same; what is at risk is then in
+    /// Start a dirty and degraded array all the same, if no more stripes than so many are at risk; they are then in
     /// [`AssembledArray::accepted_risk`].
-    pub accept_risk: bool,
+    pub accept_risk: Option<u64>,
     /// Believe members that are older than the array was when it was last seen, or than members with the same count.
     pub accept_older: bool,
     /// What is known of arrays from elsewhere; those that the members are not of do no harm.

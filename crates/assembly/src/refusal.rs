@@ -3,8 +3,8 @@
 use std::fmt;
 use std::ops::Range;
 
-use braid_geometry::GeometryError;
-use braid_ondisk::format_uuid;
+use braid_geometry::{GeometryError, Slot};
+use braid_ondisk::{JournalLogError, PplLogError, format_uuid};
 
 use crate::known::KnownMember;
 
@@ -34,6 +34,15 @@ impl fmt::Display for ArrayName {
 pub struct AtRisk {
     /// Slots that are missing or not recovered, and hold data.
     pub slots: Vec<u16>,
+    /// Chunk rows that were being written.
+    pub stripes: u64,
+    /// Where they are, in order; neighbours are one.
+    pub ranges: Vec<RangeAtRisk>,
+}
+
+/// Stripes in a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RangeAtRisk {
     /// Sectors of each member's data area.
     pub member_sectors: Range<u64>,
     /// Sectors of the array, as a client counts them.
@@ -43,29 +52,56 @@ pub struct AtRisk {
 /// Why an array can be read but not written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum ReadOnlyReason {
-    /// Its partial parity log would be replayed over what we wrote.
-    #[error("it has a partial parity log (PPL), which braid does not keep yet")]
+    /// A member has no partial parity log of its own, or no room for a band in it.
+    #[error("its members have no room of their own for their partial parity logs (PPL)")]
     Ppl,
-    /// Its bitmap is of a kind we cannot outdate safely.
+    /// What is written has to go through its journal, or md's next start would undo it.
+    #[error("it has a write journal, which braid replays but does not write yet")]
+    Journal,
+    /// Its bitmap is of a kind that is not kept.
     #[error("it has a bitmap of a kind that braid does not keep yet ({0})")]
     BitmapKind(&'static str),
-    /// Its bitmap cannot be read, so it could be ahead of us.
-    #[error("it has a bitmap that cannot be read")]
-    BitmapUnreadable,
-    /// Its bitmap is further ahead of its superblocks than a power failure can leave it.
-    #[error("its bitmap has events {bitmap_events}, its superblocks have {events}")]
-    BitmapAhead {
-        /// The bitmap's.
-        bitmap_events: u64,
-        /// The newest superblock's.
-        events: u64,
-    },
+    /// Its bitmap is of a version that md did not have when this was written.
+    #[error("it has a bitmap of a version that braid does not know")]
+    BitmapUnknown,
+    /// On a member its bitmap would reach into data or other metadata.
+    #[error("a member has no room for its bitmap where its superblock says that it is")]
+    BitmapPlace,
     /// A member was being replaced, by several devices, or before it was recovered itself.
     #[error("slot {slot} has replacements that cannot be gone on with")]
     Replacement {
         /// The slot.
         slot: u16,
     },
+}
+
+/// Why there is no journal that counts, of an array that has one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum JournalFault {
+    /// Its device was not named, or is older than the array.
+    #[error("its device ({}) is not here, or is too old", number_words(.number))]
+    Absent {
+        /// The device's number in the newest superblock; none if that has no journal any more.
+        number: Option<u32>,
+    },
+    /// Several devices say that they have it.
+    #[error("several devices say that they are the journal: {}", .labels.join(", "))]
+    Several {
+        /// Which.
+        labels: Vec<String>,
+    },
+    /// It cannot be followed.
+    #[error("of {label}, {cause}")]
+    Unusable {
+        /// Its device.
+        label: String,
+        /// Why not.
+        cause: JournalLogError,
+    },
+}
+
+fn number_words(number: &Option<u32>) -> String {
+    number.map_or("none that its superblocks name".to_owned(), |number| format!("number {number}"))
 }
 
 /// Why there is no array.
@@ -115,9 +151,18 @@ pub enum Refusal {
         /// Where it is.
         position_sectors: u64,
     },
-    /// The array has a write journal.
-    #[error("it has a write journal, which braid cannot serve yet")]
-    Journal,
+    /// The array has a write journal that does not count.
+    #[error(
+        "it has a write journal, and {fault}; writes that only the journal has may be missing anywhere in its {array_sectors} sectors"
+    )]
+    JournalMissing {
+        /// Why not.
+        fault: JournalFault,
+        /// Slots without a member that is up to date.
+        missing: Vec<u16>,
+        /// Sectors of the array: all are at risk.
+        array_sectors: u64,
+    },
     /// The array is a cluster's.
     #[error("it belongs to a cluster (clustered bitmap), which braid cannot serve")]
     Clustered,
@@ -177,15 +222,22 @@ pub enum Refusal {
     },
     /// Members are missing and the array was not stopped cleanly.
     #[error(
-        "it was interrupted while writing and slot {} is missing: sectors {} to {} could read wrong",
-        list(&.0.slots), .0.array_sectors.start, .0.array_sectors.end
+        "it was interrupted while writing and slot {} is missing: {} stripes could read wrong",
+        list(&.0.slots), .0.stripes
     )]
     DirtyAndDegraded(AtRisk),
-    /// As [`Refusal::DirtyAndDegraded`], and a log that braid cannot read yet has the answer.
-    #[error("it was interrupted while writing, slot {} is missing, and its PPL was not replayed", list(.missing))]
+    /// As [`Refusal::DirtyAndDegraded`], and the logs that should have the answer do not have all of it.
+    #[error(
+        "it was interrupted while writing, slot {} is missing, and its partial parity log has not the answer: {}",
+        list(.missing), unread_words(.unread)
+    )]
     PplNotReplayed {
         /// Slots without a member that is up to date.
         missing: Vec<u16>,
+        /// Logs that cannot be read, and why; none if a resync was not finished, of which logs know nothing.
+        unread: Vec<(Slot, PplLogError)>,
+        /// Stripes that could read wrong.
+        stripes: u64,
     },
     /// It can be read but not written, and writing was asked for.
     #[error("it can only be read: {0}")]
@@ -204,7 +256,7 @@ impl Refusal {
             Self::UnknownFeatures { .. } => "unknown-features",
             Self::NewerFormat => "newer-format",
             Self::Reshaping { .. } => "reshaping",
-            Self::Journal => "journal",
+            Self::JournalMissing { .. } => "journal",
             Self::Clustered => "clustered",
             Self::NewestDamaged { .. } => "newest-damaged",
             Self::OlderThanKnown { .. } => "older-than-known",
@@ -220,6 +272,14 @@ impl Refusal {
 
 fn list<T: ToString>(items: &[T]) -> String {
     items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn unread_words(unread: &[(Slot, PplLogError)]) -> String {
+    let word = |(slot, error): &(Slot, PplLogError)| format!("of the log of slot {slot}, {error}");
+    match unread {
+        [] => "it knows nothing of a resync that was not finished".to_owned(),
+        _ => unread.iter().map(word).collect::<Vec<_>>().join(", "),
+    }
 }
 
 /// By slot, and by UUID where there is one.

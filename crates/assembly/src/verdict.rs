@@ -28,7 +28,7 @@ pub enum Verdict {
         /// The slot of both.
         slot: u16,
     },
-    /// The array's journal device; arrays with a journal are refused.
+    /// The device of the array's write journal.
     Journal,
     /// Missed updates of the array; never read.
     Stale {

@@ -2,9 +2,16 @@
 
 mod kit;
 
-use braid_assembly::{AtRisk, Options, ReadOnlyReason, Refusal, assemble};
-use braid_geometry::{GeometryError, Level};
-use braid_ondisk::{BitmapError, BitmapKind, Features, PplPlace, Reshape, Role};
+use braid_assembly::{
+    AssembledReplay, AtRisk, JournalFault, Options, ProbedMember, RangeAtRisk, ReadOnlyReason,
+    Refusal, assemble,
+};
+use braid_geometry::{GeometryError, Level, Slot};
+use braid_ondisk::{
+    Bitmap, BitmapError, BitmapKind, Features, JournalArea, JournalEnd, JournalLog,
+    JournalLogError, LoggedEntry, PplEntry, PplLog, PplLogError, PplPlace, PplRecord, Reshape,
+    Role, Superblock,
+};
 use kit::{
     EVENTS, add_bitmap, add_events, add_feature, array, array_with, blank, codes, damage, edit,
     edit_all, fail, judge, judge_read_only, refusal, set_dirty, set_role, superblock,
@@ -143,19 +150,17 @@ fn dirty_and_degraded_is_refused_with_what_is_at_risk_unless_accepted() {
     set_dirty(&mut members, 300);
     members.remove(1);
     let member_size = superblock(&members[0]).array.member_size_sectors;
-    let risk = AtRisk {
-        slots: vec![1],
-        member_sectors: 256..member_size,
-        array_sectors: 3 * 256..3 * member_size,
-    };
+    let stripes = member_size / 128 - 2;
+    let range =
+        RangeAtRisk { member_sectors: 256..member_size, array_sectors: 3 * 256..3 * member_size };
+    let risk = AtRisk { slots: vec![1], stripes, ranges: vec![range] };
     assert_eq!(refusal(&members), Refusal::DirtyAndDegraded(risk.clone()));
-    assert_eq!(
-        judge_read_only(&members).array,
-        Err(Refusal::DirtyAndDegraded(risk.clone())),
-        "reading computes from the same parity"
-    );
-    let options = Options { accept_risk: true, ..Options::default() };
-    let array = assemble(&members, &options).array.expect("accepted");
+    let read = judge_read_only(&members).array.expect("what is not at risk can be read");
+    assert_eq!((read.accepted_risk, read.withheld_risk), (None, Some(risk.clone())));
+    let accepts = |stripes| Options { accept_risk: Some(stripes), ..Options::default() };
+    let refused = assemble(&members, &accepts(stripes - 1)).array;
+    assert_eq!(refused, Err(Refusal::DirtyAndDegraded(risk.clone())), "more than was accepted");
+    let array = assemble(&members, &accepts(stripes)).array.expect("accepted");
     assert_eq!((array.dirty, array.degraded, array.resync_offset), (true, 1, 300));
     assert_eq!(array.accepted_risk, Some(risk));
 }
@@ -230,7 +235,6 @@ fn what_cannot_be_served_is_refused_by_name() {
         add_feature(&mut members, feature);
         refusal(&members)
     };
-    assert_eq!(refused_with(Features::JOURNAL), Refusal::Journal);
     assert_eq!(refused_with(Features::CLUSTERED), Refusal::Clustered);
     assert_eq!(refused_with(Features(1 << 20)), Refusal::UnknownFeatures { bits: 1 << 20 });
     let mut members = array(Level::Raid5, 3);
@@ -261,7 +265,111 @@ fn a_journal_device_is_named() {
     }
     let assembly = judge(&members);
     assert_eq!(codes(&assembly), ["fresh", "fresh", "fresh", "journal"]);
-    assert_eq!(assembly.array, Err(Refusal::Journal));
+    let label = assembly.verdicts[3].label.clone();
+    let fault = JournalFault::Unusable { label, cause: JournalLogError::NoRoom };
+    let all = Refusal::JournalMissing { fault, missing: vec![], array_sectors: capacity(&members) };
+    assert_eq!(assembly.array, Err(all), "its log was not read");
+    members[3].journal = Some(Ok(log()));
+    let read_only = Refusal::ReadOnlyOnly(ReadOnlyReason::Journal);
+    assert_eq!(judge(&members).array, Err(read_only), "it is not written yet");
+    let array = judge_read_only(&members).array.expect("it can be read");
+    assert_eq!((array.journal.map(|one| one.member), array.journal_fault), (Some(3), None));
+    assert_eq!((array.dirty, array.withheld_risk), (false, None));
+    // It may be smaller than members, as long as it has all of its own data area.
+    edit(&mut members[3], |superblock| superblock.device.data_size_sectors = 64);
+    members[3].size_bytes = 4 << 20;
+    assert!(judge_read_only(&members).array.expect("it can be read").journal.is_some());
+    // One event behind it counts as a member does, and with two it does not.
+    let events = |superblock: &mut Superblock, less: u64| superblock.state.events -= less;
+    edit(&mut members[3], |superblock| events(superblock, 1));
+    assert!(judge_read_only(&members).array.expect("it can be read").journal.is_some());
+    edit(&mut members[3], |superblock| events(superblock, 1));
+    let assembly = judge_read_only(&members);
+    assert_eq!(codes(&assembly), ["fresh", "fresh", "fresh", "stale"]);
+    let fault = assembly.array.expect("it can be read").journal_fault;
+    assert_eq!(fault, Some(JournalFault::Absent { number: Some(3) }));
+}
+
+/// An empty journal.
+fn log() -> JournalLog {
+    let area = JournalArea { start_sector: 8, ring_sectors: 64, tail_sectors: 0 };
+    JournalLog {
+        area,
+        first_sequence: 7,
+        meta_blocks: 1,
+        is_write_back: false,
+        entries: Vec::new(),
+        end_sectors: 8,
+        end_sequence: 8,
+        end: JournalEnd::NoBlock,
+    }
+}
+
+fn capacity(members: &[ProbedMember]) -> u64 {
+    let read = judge_read_only(members).array.expect("it can be read");
+    read.geometry.capacity_sectors()
+}
+
+/// An array of three members with a journal, whose superblocks say that it is clean, as they always do.
+fn with_journal() -> Vec<ProbedMember> {
+    let mut members = array_with(Level::Raid5, 3, 1, 7);
+    add_feature(&mut members, Features::JOURNAL);
+    for member in &mut members {
+        set_role(member, 3, Role::Journal);
+    }
+    members[3].journal = Some(Ok(log()));
+    members
+}
+
+#[test]
+fn without_its_journal_all_of_an_array_is_in_doubt() {
+    let mut members = with_journal();
+    let journal = members.pop().expect("the last one");
+    let absent = JournalFault::Absent { number: Some(3) };
+    let refused = judge(&members).array;
+    let array_sectors = capacity(&members);
+    let missing =
+        |missing| Err(Refusal::JournalMissing { fault: absent.clone(), missing, array_sectors });
+    assert_eq!(refused, missing(vec![]));
+    let array = judge_read_only(&members).array.expect("data is there");
+    assert_eq!(array.journal_fault, Some(absent.clone()));
+    assert_eq!((array.dirty, array.resync_offset, array.withheld_risk), (true, 0, None));
+    // With a member missing what would be computed is withheld, everywhere.
+    members.remove(1);
+    assert_eq!(judge(&members).array, missing(vec![1]));
+    let array = judge_read_only(&members).array.expect("some data is there");
+    let risk = array.withheld_risk.expect("slot 1 is missing");
+    assert_eq!((risk.slots, risk.ranges[0].array_sectors.clone()), (vec![1], 0..array_sectors));
+    assert!(array.newest.state.roles.contains(&Role::Journal));
+    // Of two that say they are the journal neither counts.
+    let mut twice = with_journal();
+    let clone = ProbedMember { label: "clone".into(), identity: "clone".into(), ..journal };
+    twice.push(clone);
+    let fault = judge_read_only(&twice).array.expect("data is there").journal_fault;
+    let labels = vec![twice[3].label.clone(), "clone".to_owned()];
+    let Some(JournalFault::Several { labels: mut named }) = fault else { panic!("{fault:?}") };
+    named.sort();
+    let mut labels = labels;
+    labels.sort();
+    assert_eq!(named, labels);
+    // One that the array gave up counts as little.
+    let mut given_up = with_journal();
+    let three = &mut given_up[..3];
+    three.iter_mut().for_each(|member| set_role(member, 3, Role::Faulty));
+    let assembly = judge_read_only(&given_up);
+    assert_eq!(codes(&assembly), ["fresh", "fresh", "fresh", "faulty"]);
+    let fault = assembly.array.expect("data is there").journal_fault;
+    assert_eq!(fault, Some(JournalFault::Absent { number: None }));
+}
+
+#[test]
+fn a_member_that_is_missing_and_counted_in_may_return() {
+    let mut members = with_journal();
+    assert!(!judge_read_only(&members).array.expect("whole").may_return());
+    members.remove(1);
+    assert!(judge_read_only(&members).array.expect("two are enough").may_return());
+    members.iter_mut().for_each(|member| set_role(member, 1, Role::Faulty));
+    assert!(!judge_read_only(&members).array.expect("two are enough").may_return());
 }
 
 #[test]
@@ -287,22 +395,8 @@ fn a_geometry_that_does_not_exist_is_refused() {
 }
 
 #[test]
-fn a_classic_bitmap_is_outdated_by_the_first_superblocks_written() {
-    let mut members = array(Level::Raid5, 3);
-    add_bitmap(&mut members, BitmapKind::Classic, EVENTS);
-    let next = |members: &[_]| judge(members).array.expect("an array").events_next_min;
-    assert_eq!(next(&members), EVENTS + 1);
-    // Power failed between the bitmap's superblock and the members'.
-    add_bitmap(&mut members[1..2], BitmapKind::Classic, EVENTS + 1);
-    assert_eq!(next(&members), EVENTS + 2);
-    add_bitmap(&mut members[1..2], BitmapKind::Classic, EVENTS + 2);
-    let reason = ReadOnlyReason::BitmapAhead { bitmap_events: EVENTS + 2, events: EVENTS };
-    assert_eq!(refusal(&members), Refusal::ReadOnlyOnly(reason));
-}
-
-#[test]
-fn a_bitmap_that_we_cannot_outdate_makes_an_array_read_only() {
-    let reason_with = |bitmap| {
+fn a_bitmap_that_is_not_kept_makes_an_array_read_only() {
+    let reason_with = |bitmap: Option<Result<Bitmap, BitmapError>>| {
         let mut members = array(Level::Raid5, 3);
         add_bitmap(&mut members, BitmapKind::Classic, EVENTS);
         members[1].bitmap = bitmap;
@@ -314,10 +408,10 @@ fn a_bitmap_that_we_cannot_outdate_makes_an_array_read_only() {
     let kind = |kind| {
         let mut members = array(Level::Raid5, 3);
         add_bitmap(&mut members, kind, EVENTS);
-        members[0].bitmap
+        members[0].bitmap.clone()
     };
-    assert!(reason_with(None).ends_with("it has a bitmap that cannot be read"));
-    assert!(reason_with(Some(Err(BitmapError::OtherArray))).ends_with("cannot be read"));
+    let unknown = Some(Err(BitmapError::VersionUnknown { version: 9 }));
+    assert!(reason_with(unknown).ends_with("of a version that braid does not know"));
     assert!(reason_with(kind(BitmapKind::Lockless)).ends_with("(lockless)"));
     assert!(reason_with(kind(BitmapKind::HostEndian)).ends_with("(version 3)"));
     let mut members = array(Level::Raid5, 3);
@@ -326,19 +420,99 @@ fn a_bitmap_that_we_cannot_outdate_makes_an_array_read_only() {
     assert_eq!(judge_read_only(&members).array, Err(Refusal::Clustered));
 }
 
+/// A bitmap that reached into data would be written over data.
 #[test]
-fn a_ppl_array_is_read_only_and_needs_replay_when_dirty_and_degraded() {
+fn a_bitmap_without_room_makes_an_array_read_only() {
+    let reason_at = |offset_sectors| {
+        let mut members = array(Level::Raid5, 3);
+        add_bitmap(&mut members, BitmapKind::Classic, EVENTS);
+        edit(&mut members[1], |one| one.intent.bitmap_offset_sectors = Some(offset_sectors));
+        judge_read_only(&members).array.expect("it may be read").read_only
+    };
+    let data = i32::try_from(superblock(&array(Level::Raid5, 3)[0]).device.data_offset_sectors);
+    let data = data.expect("near the start");
+    // The superblock of 1.2 is in sector 8, the bad-block log in 24, and the bitmap takes one sector.
+    for (offset_sectors, is_refused) in [
+        (0, true),
+        (8, false),
+        (15, false),
+        (16, true),
+        (24, false),
+        (data - 9, false),
+        (data - 8, true),
+    ] {
+        let reason = reason_at(offset_sectors);
+        let expected = is_refused.then_some(ReadOnlyReason::BitmapPlace);
+        assert_eq!(reason, expected, "{offset_sectors}");
+    }
+}
+
+/// A RAID-5 whose members each have a log with one entry.
+fn with_ppl() -> Vec<ProbedMember> {
     let mut members = array(Level::Raid5, 3);
     let place = PplPlace { offset_sectors: 8, size_sectors: 1024, multiple: false };
-    edit_all(&mut members, |superblock| superblock.intent.ppl = Some(place));
+    let entry =
+        PplEntry { data_sector: 0, parity_bytes: 0, data_bytes: 0, parity_slot: 0, checksum: 0 };
+    for (slot, member) in (0..).zip(&mut members) {
+        edit(member, |superblock| superblock.intent.ppl = Some(place));
+        let entry = LoggedEntry { entry: PplEntry { parity_slot: slot, ..entry }, partial: vec![] };
+        let entries = vec![(0, entry)];
+        let record = PplRecord { header_sector: 0, end_sector: 8, generation: 9, entries, torn: 0 };
+        member.ppl = Some(Ok(PplLog { newest: Some(record) }));
+    }
+    members
+}
+
+#[test]
+fn a_ppl_array_is_read_only_and_is_replayed_when_it_is_dirty() {
+    let mut members = with_ppl();
     assert_eq!(refusal(&members), Refusal::ReadOnlyOnly(ReadOnlyReason::Ppl));
+    let array = judge_read_only(&members).array.expect("clean");
+    assert_eq!((array.dirty, array.replay), (false, None), "what is clean needs no replay");
     set_dirty(&mut members, 0);
-    let array = judge_read_only(&members).array.expect("whole, so parity is not read");
+    let mut array = judge_read_only(&members).array.expect("whole");
     assert_eq!((array.dirty, array.read_only), (true, Some(ReadOnlyReason::Ppl)));
+    assert_eq!(array.replay.as_ref().map(AssembledReplay::entries), Some(3));
+    array.note_replayed(true);
+    assert_eq!((array.dirty, array.resync_offset, array.replay), (false, u64::MAX, None));
+    // With a member missing only the other logs are there, and nothing is at risk once they are replayed.
     members.remove(0);
-    let options = Options { read_only: true, accept_risk: true, ..Options::default() };
-    let expected = Err(Refusal::PplNotReplayed { missing: vec![0] });
-    assert_eq!(assemble(&members, &options).array, expected);
+    let array = judge_read_only(&members).array.expect("the logs have the answer");
+    let replay = array.replay.expect("it is dirty");
+    let slots: Vec<u16> = replay.logs.iter().map(|(slot, _)| slot.0).collect();
+    assert_eq!((slots, array.accepted_risk), (vec![1, 2], None));
+}
+
+#[test]
+fn a_ppl_that_has_not_the_answer_is_refused_when_a_member_is_missing() {
+    let mut members = with_ppl();
+    set_dirty(&mut members, 0);
+    members[1].ppl = Some(Err(PplLogError::Unreadable));
+    members[2].ppl = None;
+    // With everybody there parity is not read, and stays in doubt.
+    let mut array = judge_read_only(&members).array.expect("whole");
+    array.note_replayed(true);
+    assert!(array.dirty && array.resync_offset == 0);
+    let unread = vec![(Slot(1), PplLogError::Unreadable), (Slot(2), PplLogError::Absent)];
+    let stripes = superblock(&members[0]).array.member_size_sectors / 128;
+    let expected = Refusal::PplNotReplayed { missing: vec![0], unread, stripes };
+    let risky = Options { read_only: true, accept_risk: Some(u64::MAX), ..Options::default() };
+    members.remove(0);
+    assert_eq!(judge_read_only(&members).array, Err(expected));
+    assert!(assemble(&members, &risky).array.expect("accepted").accepted_risk.is_some());
+    // Logs know nothing of a resync that was not finished.
+    let mut members = with_ppl();
+    set_dirty(&mut members, 1024);
+    members.remove(0);
+    let stripes = stripes - 1024 / 128;
+    let expected = Refusal::PplNotReplayed { missing: vec![0], unread: vec![], stripes };
+    assert_eq!(judge_read_only(&members).array, Err(expected));
+    // The log of a member that is out is not asked.
+    let mut members = with_ppl();
+    fail(&mut members, 0);
+    members[0].ppl = Some(Err(PplLogError::Unreadable));
+    set_dirty(&mut members, 0);
+    assert!(judge_read_only(&members).array.expect("degraded").replay.is_some());
 }
 
 #[test]

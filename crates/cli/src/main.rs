@@ -11,9 +11,11 @@ mod log;
 mod private;
 mod probe;
 mod refusal;
+mod replay;
 mod running;
 mod signals;
 mod state;
+mod undo;
 
 use std::process::ExitCode;
 

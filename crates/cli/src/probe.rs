@@ -1,6 +1,6 @@
 //! Opening members and looking at them: what `serve`, `examine` and `create` do first.
 //!
-//! Reads a bounded part of each member (under 400 KiB, its bad-block log and 256 bytes of bitmap) and turns every way in which
+//! Reads a bounded part of each member (under 400 KiB, its bad-block log, its bitmap, its partial parity log and its journal as far as that goes) and turns every way in which
 //! a member cannot be had into an error that says what to do. Decides nothing about arrays: that
 //! is `braid-assembly`. Never writes.
 
@@ -9,8 +9,8 @@ use std::path::Path;
 use braid_assembly::ProbedMember;
 use braid_member::{Access, Holder, IdentityKey, Member, MemberError, OpenError, is_shortage};
 use braid_ondisk::{
-    BadBlockLog, BadBlockLogError, BadRange, BitmapError, BitmapSuperblock, Features, Snippet,
-    Superblock, UnvalidatedBitmap, probe, probe_ranges,
+    BadBlockLog, BadBlockLogError, BadRange, Bitmap, BitmapError, Features, PplLog, PplLogError,
+    Snippet, Superblock, UnvalidatedBitmap, probe, probe_ranges,
 };
 
 use rustix::io::Errno;
@@ -22,7 +22,7 @@ use crate::output::shell::shell_word;
 
 /// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;
-/// Bytes of a bitmap's superblock; its marks are not needed to judge a member.
+/// Bytes of a bitmap's superblock, which says how long the rest is.
 const BITMAP_HEAD_BYTES: u64 = 256;
 /// No bad-block log in use is longer: `braid-ondisk` refuses the superblock otherwise.
 const LOG_BYTES_MAX: u64 = 8 * SECTOR_BYTES;
@@ -55,10 +55,13 @@ pub(crate) fn probe_member(device: &dyn Member, label: &str) -> Result<ProbedMem
         snippets.push(Snippet { offset: range.start, bytes });
     }
     let found = probe(size_bytes, &snippets);
-    let (mut bad_blocks, mut bitmap) = (Ok(Vec::new()), None);
+    let (mut bad_blocks, mut bitmap, mut ppl) = (Ok(Vec::new()), None, None);
+    let mut journal = None;
     if let Some(superblock) = found.newest() {
         bad_blocks = bad_block_log(superblock, size_bytes, &read)?;
-        bitmap = bitmap_superblock(superblock, size_bytes, &read)?;
+        bitmap = bitmap_of(superblock, size_bytes, &read)?;
+        ppl = ppl_of(superblock, size_bytes, &read)?;
+        journal = superblock.read_journal(&mut Ahead::new(device).reader());
     }
     let identity = identity_words(device.identity().key);
     Ok(ProbedMember {
@@ -68,6 +71,8 @@ pub(crate) fn probe_member(device: &dyn Member, label: &str) -> Result<ProbedMem
         probe: found,
         bad_blocks,
         bitmap,
+        ppl,
+        journal,
     })
 }
 
@@ -89,15 +94,84 @@ fn bad_block_log(
     Ok(BadBlockLog::parse(&bytes, place))
 }
 
-fn bitmap_superblock(
+fn bitmap_of(
     superblock: &Superblock,
     size_bytes: u64,
     read: Read<'_>,
-) -> Result<Option<Result<BitmapSuperblock, BitmapError>>, CliError> {
+) -> Result<Option<Result<Bitmap, BitmapError>>, CliError> {
     let Some(offset_sectors) = superblock.intent.bitmap_offset_sectors else { return Ok(None) };
     let bytes = read_near(superblock, offset_sectors, BITMAP_HEAD_BYTES, size_bytes, read)?;
     let uuid = superblock.uuid_as_stored();
-    Ok(UnvalidatedBitmap::recognise(&bytes).map(|bitmap| bitmap.validate(&uuid)))
+    let Some(found) = UnvalidatedBitmap::recognise(&bytes) else { return Ok(None) };
+    let head = match found.validate(&uuid) {
+        Ok(head) => head,
+        Err(error) => return Ok(Some(Err(error))),
+    };
+    // Validated: no more than md would hold in memory.
+    let area = read_near(superblock, offset_sectors, head.total_bytes(), size_bytes, read)?;
+    Ok(Some(Bitmap::read(head, &area)))
+}
+
+/// The partial parity log. A sector of it that cannot be read says nothing about the data beside.
+fn ppl_of(
+    superblock: &Superblock,
+    size_bytes: u64,
+    read: Read<'_>,
+) -> Result<Option<Result<PplLog, PplLogError>>, CliError> {
+    let Some((start, place)) = superblock.ppl_area() else { return Ok(None) };
+    let length_bytes = place.used_bytes().min(size_bytes.saturating_sub(start));
+    let bytes = match read(start.min(size_bytes), length_bytes) {
+        Ok(bytes) => bytes,
+        Err(error) if error.code() == Code::MemberIo => {
+            return Ok(Some(Err(PplLogError::Unreadable)));
+        }
+        Err(error) => return Err(error),
+    };
+    Ok(Some(PplLog::read(&bytes, place, &superblock.uuid_as_stored())))
+}
+
+/// Reads blocks that follow each other in large pieces.
+struct Ahead<'a> {
+    device: &'a dyn Member,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Ahead<'a> {
+    /// Bytes of a piece: one block at a time would make a journal of gigabytes slow.
+    const PIECE_BYTES: u64 = 1 << 20;
+
+    fn new(device: &'a dyn Member) -> Self {
+        Self { device, start: 0, bytes: Vec::new() }
+    }
+
+    fn reader(mut self) -> impl FnMut(u64, &mut [u8]) -> bool + 'a {
+        move |offset, block| self.read(offset, block)
+    }
+
+    /// What cannot be read in a piece is read by itself: one bad sector says nothing about those beside.
+    fn read(&mut self, offset: u64, block: &mut [u8]) -> bool {
+        if self.copy(offset, block) {
+            return true;
+        }
+        let left = self.device.size_bytes().saturating_sub(offset);
+        let length = usize::try_from(left.min(Self::PIECE_BYTES)).expect("a megabyte");
+        (self.start, self.bytes) = (offset, vec![0; length]);
+        if self.device.read_at(&mut self.bytes, offset).is_err() {
+            self.bytes.clear();
+            return block.len() as u64 <= left && self.device.read_at(block, offset).is_ok();
+        }
+        self.copy(offset, block)
+    }
+
+    fn copy(&self, offset: u64, block: &mut [u8]) -> bool {
+        let from = offset.checked_sub(self.start).and_then(|from| usize::try_from(from).ok());
+        let from = from.and_then(|from| self.bytes.get(from..from.checked_add(block.len())?));
+        from.is_some_and(|bytes| {
+            block.copy_from_slice(bytes);
+            true
+        })
+    }
 }
 
 /// Reads at a distance from the superblock; nothing where that lies outside the device.

@@ -3,6 +3,8 @@
 //! `braid-assembly` says why there is no array; this says what to do about it, with the person's
 //! own names. Every refusal is mapped: the match has no catch-all.
 
+use std::ops::Range;
+
 use braid_assembly::{AtRisk, MemberVerdict, ReadOnlyReason, Reason, Refusal, Tolerance, Verdict};
 use braid_geometry::GeometryError;
 use braid_ondisk::{SuperblockFault, format_uuid};
@@ -44,7 +46,7 @@ pub(crate) fn words(members: &[String], without: &[String]) -> String {
 }
 
 fn is_in_its_place(verdict: Verdict) -> bool {
-    matches!(verdict, Verdict::Fresh { .. } | Verdict::Spare)
+    matches!(verdict, Verdict::Fresh { .. } | Verdict::Spare | Verdict::Journal)
 }
 
 fn code(refusal: &Refusal, verdicts: &[MemberVerdict]) -> Code {
@@ -58,7 +60,7 @@ fn code(refusal: &Refusal, verdicts: &[MemberVerdict]) -> Code {
             Code::UnsupportedFeature
         }
         Refusal::Reshaping { .. } => Code::Reshaping,
-        Refusal::Journal => Code::JournalNeeded,
+        Refusal::JournalMissing { .. } => Code::JournalNeeded,
         Refusal::NewestDamaged { .. } => Code::NewestDamaged,
         Refusal::OlderThanKnown { .. } => Code::OlderThanKnown,
         Refusal::ConflictingGeometry { .. } => Code::MembersDisagree,
@@ -99,15 +101,25 @@ fn what(refusal: &Refusal) -> String {
              return wrong data",
             numbers(&risk.slots)
         ),
+        Refusal::PplNotReplayed { missing, .. } => format!(
+            "the array was interrupted while writing, slot {} is missing, and its partial parity log has not all that was \
+             being written",
+            numbers(missing)
+        ),
+        Refusal::JournalMissing { missing, .. } if missing.is_empty() => {
+            "the array has a write journal, which is not here; without it newest writes may be missing".to_string()
+        }
+        Refusal::JournalMissing { missing, .. } => format!(
+            "the array has a write journal, which is not here, and slot {} is missing; serving it could return wrong data",
+            numbers(missing)
+        ),
         Refusal::SeveralArrays { arrays } => {
             format!("these members belong to {} arrays", arrays.len())
         }
         Refusal::UnknownFeatures { .. }
         | Refusal::NewerFormat
         | Refusal::Reshaping { .. }
-        | Refusal::Journal
         | Refusal::Clustered
-        | Refusal::PplNotReplayed { .. }
         | Refusal::ReadOnlyOnly(_) => {
             let text = refusal.to_string();
             format!("the array cannot be served: {text}")
@@ -129,19 +141,47 @@ fn causes(refusal: &Refusal) -> Vec<String> {
         }
         Refusal::DirtyAndDegraded(risk) => vec![at_risk_words(risk)],
         Refusal::SeveralArrays { arrays } => arrays.iter().map(ToString::to_string).collect(),
+        Refusal::JournalMissing { fault, array_sectors, missing } => {
+            let size = format_size(array_sectors.saturating_mul(SECTOR_BYTES));
+            let computed = match missing.is_empty() {
+                true => String::new(),
+                false => format!("; what slot {} held may be computed wrong", numbers(missing)),
+            };
+            vec![
+                fault.to_string(),
+                format!("at risk: all {size} of the array (sectors 0..{array_sectors}){computed}"),
+            ]
+        }
+        Refusal::PplNotReplayed { unread, .. } if unread.is_empty() => {
+            vec!["a resync was not finished, of which the log knows nothing".to_string()]
+        }
+        Refusal::PplNotReplayed { unread, .. } => {
+            let unread = unread.iter();
+            unread.map(|(slot, error)| format!("the log of slot {slot}: {error}")).collect()
+        }
         _ => Vec::new(),
     }
 }
 
+/// Ranges at risk that are shown one by one.
+const RANGES_SHOWN_MAX: usize = 16;
+
 /// What may read wrong, in bytes of the array.
 pub(crate) fn at_risk_words(risk: &AtRisk) -> String {
-    let sectors = &risk.array_sectors;
-    let length = sectors.end.saturating_sub(sectors.start).saturating_mul(SECTOR_BYTES);
+    let sectors = risk.ranges.iter().map(|range| &range.array_sectors);
+    let length = |range: &Range<u64>| range.end.saturating_sub(range.start);
+    let bytes = sectors.clone().map(length).sum::<u64>().saturating_mul(SECTOR_BYTES);
+    let places = sectors.take(RANGES_SHOWN_MAX);
+    let mut places: Vec<String> =
+        places.map(|range| format!("{}..{}", range.start, range.end)).collect();
+    let more = risk.ranges.len().saturating_sub(RANGES_SHOWN_MAX);
+    places.extend((more > 0).then(|| format!("and {more} more ranges")));
     format!(
-        "at risk: what slot {} held, within {} of the array from sector {}",
+        "at risk: what slot {} held, in {} stripes with {} of the array (sectors {})",
         numbers(&risk.slots),
-        format_size(length),
-        sectors.start
+        risk.stripes,
+        format_size(bytes),
+        places.join(", ")
     )
 }
 
@@ -191,9 +231,27 @@ fn with_remedies(
         Refusal::UnknownFeatures { .. } | Refusal::NewerFormat | Refusal::Clustered => error
             .remedy(Risk::Look, "See what it says", examine)
             .remedy(Risk::Change, "Let the kernel's md run it", kernel),
-        Refusal::Reshaping { .. } | Refusal::Journal | Refusal::PplNotReplayed { .. } => error
-            .remedy(Risk::Look, "See what it says", examine)
-            .remedy(Risk::Change, "Let the kernel's md finish it", kernel),
+        Refusal::JournalMissing { .. } => error
+            .remedy(Risk::Look, "Best: connect the journal's device and name it, too", "")
+            .remedy(Risk::Look, "See what each member is", examine)
+            .remedy(
+                Risk::Look,
+                "Read what the members hold; what would be computed is an I/O error",
+                format!("braid serve --read-only {all}"),
+            ),
+        Refusal::Reshaping { .. } => error.remedy(Risk::Look, "See what it says", examine).remedy(
+            Risk::Change,
+            "Let the kernel's md finish it",
+            kernel,
+        ),
+        Refusal::PplNotReplayed { stripes, .. } => error
+            .remedy(Risk::Look, "Best: connect the missing member and name it, too", "")
+            .remedy(Risk::Look, "See what each member is", examine)
+            .remedy(
+                Risk::Destroy,
+                "Look, though some of it may be wrong",
+                format!("braid serve --read-only --accept-risk {stripes} {all}"),
+            ),
         Refusal::NewestDamaged { labels, .. } => {
             let rest = words(members, labels);
             let (look, serve) =
@@ -218,15 +276,24 @@ fn with_remedies(
         }
         Refusal::Geometry(_) => error.remedy(Risk::Look, "See what it says", examine),
         Refusal::TooFewMembers { .. } => too_few(error, examine, verdicts, &all),
-        Refusal::DirtyAndDegraded(_) => error
+        Refusal::DirtyAndDegraded(risk) => error
             .remedy(Risk::Look, "Best: connect the missing member and name it, too", "")
             .remedy(Risk::Look, "See what each member is", examine)
             .remedy(
+                Risk::Look,
+                "Read it; what is at risk is an I/O error",
+                format!("braid serve --read-only {all}"),
+            )
+            .remedy(
                 Risk::Destroy,
                 "Look, though some of it may be wrong",
-                format!("braid serve --read-only --accept-risk {all}"),
+                format!("braid serve --read-only --accept-risk {} {all}", risk.stripes),
             )
-            .remedy(Risk::Destroy, "Accept the risk", format!("braid serve --accept-risk {all}")),
+            .remedy(
+                Risk::Destroy,
+                "Accept the risk",
+                format!("braid serve --accept-risk {} {all}", risk.stripes),
+            ),
         Refusal::ReadOnlyOnly(reason) => {
             let read = format!("braid serve --read-only {all}");
             let (label, command) = out_of_read_only(*reason, kernel);
@@ -281,12 +348,12 @@ fn kernel_command(verdicts: &[MemberVerdict], members: &[String]) -> String {
 /// How to make an array writable that can only be read.
 fn out_of_read_only(reason: ReadOnlyReason, kernel: String) -> (&'static str, String) {
     match reason {
-        ReadOnlyReason::Replacement { .. } | ReadOnlyReason::Ppl => {
+        ReadOnlyReason::Replacement { .. } | ReadOnlyReason::Ppl | ReadOnlyReason::Journal => {
             ("Let the kernel's md run it", kernel)
         }
         ReadOnlyReason::BitmapKind(_)
-        | ReadOnlyReason::BitmapUnreadable
-        | ReadOnlyReason::BitmapAhead { .. } => {
+        | ReadOnlyReason::BitmapUnknown
+        | ReadOnlyReason::BitmapPlace => {
             let drop = "mdadm --grow --bitmap=none /dev/md127 && mdadm --stop /dev/md127";
             ("Drop the bitmap with the kernel's md", format!("{kernel} && {drop}"))
         }

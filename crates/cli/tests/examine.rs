@@ -108,7 +108,10 @@ fn dirty_and_degraded_is_explained_with_the_risk_last() {
     assert_eq!((seen.exit, &refusal["code"]), (3, &"B031".into()));
     let remedies = refusal["remedies"].as_array().expect("a list");
     assert_eq!(remedies[0]["risk"], "look");
-    assert_eq!(remedies.last().expect("some")["command"], "braid serve --accept-risk a b");
+    let last = remedies.last().expect("some")["command"].as_str().expect("a command");
+    let count =
+        last.strip_prefix("braid serve --accept-risk ").and_then(|rest| rest.strip_suffix(" a b"));
+    assert!(count.is_some_and(|count| count.parse::<u64>().is_ok_and(|count| count > 0)), "{last}");
 }
 
 #[test]

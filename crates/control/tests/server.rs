@@ -103,6 +103,8 @@ impl Served for Fake {
             uris: Vec::new(),
             settings: self.settings.lock().expect("no panic under it").clone(),
             dirty_bytes: 0,
+            bitmap: None,
+            parity_logs: None,
             clients: Clients::default(),
             sat_out_ms: 0,
             counters: BTreeMap::new(),
@@ -157,6 +159,7 @@ impl Served for Fake {
             slot: None,
             effect: MemberEffect::Waits,
             returns: false,
+            kept_sectors: 0,
         };
         if wanted.members.is_empty() {
             return Err(refusal(StatusCode::BAD_REQUEST, "no member was named"));

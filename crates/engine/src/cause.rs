@@ -54,6 +54,10 @@ pub enum Asked {
     Superblock,
     /// To write its bad-block log, and what was written before.
     BadBlocks,
+    /// To write its write-intent bitmap.
+    Bitmap,
+    /// To write its partial parity log.
+    ParityLog,
     /// Whether it is still there.
     Look,
     /// Nothing: a person has spoken.
@@ -62,13 +66,15 @@ pub enum Asked {
 
 impl Asked {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Read,
         Self::Write,
         Self::Zero,
         Self::Flush,
         Self::Superblock,
         Self::BadBlocks,
+        Self::Bitmap,
+        Self::ParityLog,
         Self::Look,
         Self::Nothing,
     ];
@@ -83,6 +89,8 @@ impl Asked {
             Self::Flush => "flush",
             Self::Superblock => "superblock-write",
             Self::BadBlocks => "bad-block-log-write",
+            Self::Bitmap => "bitmap-write",
+            Self::ParityLog => "parity-log-write",
             Self::Look => "look",
             Self::Nothing => "nothing",
         }

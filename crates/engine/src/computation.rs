@@ -32,6 +32,8 @@ pub struct Computation {
     pub buffers: Vec<Option<Buffer>>,
     /// The result: what each [`Step::Find`] among its steps has found, at the place that it names.
     pub found: SmallVec<[SectorSet; 2]>,
+    /// The result: what each [`Step::Partial`] among its steps has added up, one behind the other.
+    pub partial: Vec<u8>,
     /// The result of a [`Step::Locate`] or a [`Step::Vote`], if it had one. Seldom there, and large.
     pub verdicts: Option<Box<Verdicts>>,
 }
@@ -100,6 +102,13 @@ pub enum Step {
         /// Target.
         target: Buffer,
         /// Sources.
+        sources: Sources,
+        /// Length.
+        sectors: u32,
+    },
+    /// Adds the exclusive-or of sources to [`Computation::partial`]: partial parity, for a log.
+    Partial {
+        /// Sources; at least one.
         sources: Sources,
         /// Length.
         sectors: u32,
@@ -223,13 +232,19 @@ type Few<T> = SmallVec<[T; COLUMNS]>;
 
 /// Carries out `computation` over `memory` with `kernel`; what it finds is noted in it.
 pub fn run(computation: &mut Computation, kernel: &Kernel, memory: &mut impl Memory) {
-    let (mut found, mut verdicts) = Default::default();
-    let (found_in, verdicts_in) = (&mut found, &mut verdicts);
-    let mut runner = Runner { computation, kernel, memory, found: found_in, verdicts: verdicts_in };
+    let (mut found, mut verdicts, mut partial) = Default::default();
+    let mut runner = Runner {
+        computation,
+        kernel,
+        memory,
+        found: &mut found,
+        verdicts: &mut verdicts,
+        partial: &mut partial,
+    };
     for step in &computation.steps {
         runner.run(step);
     }
-    (computation.found, computation.verdicts) = (found, verdicts);
+    (computation.found, computation.verdicts, computation.partial) = (found, verdicts, partial);
 }
 
 fn span(buffer: Buffer, sectors: u32) -> Span {
@@ -243,6 +258,7 @@ struct Runner<'a, M> {
     memory: &'a mut M,
     found: &'a mut SmallVec<[SectorSet; 2]>,
     verdicts: &'a mut Option<Box<Verdicts>>,
+    partial: &'a mut Vec<u8>,
 }
 
 impl<M: Memory> Runner<'_, M> {
@@ -262,6 +278,18 @@ impl<M: Memory> Runner<'_, M> {
                 let sources: Few<Span> = named.map(|buffer| span(*buffer, sectors)).collect();
                 self.memory.lend(&[span(target, sectors)], &sources, &mut |target, sources| {
                     kernel.xor(target[0], sources);
+                });
+            }
+            Step::Partial { sources, sectors } => {
+                let named = self.computation.buffers_of(sources).iter().flatten();
+                let sources: Few<Span> = named.map(|buffer| span(*buffer, sectors)).collect();
+                let partial = &mut *self.partial;
+                self.memory.lend(&[], &sources, &mut |_, sources| {
+                    let start = partial.len();
+                    partial.extend_from_slice(sources[0]);
+                    if sources.len() > 1 {
+                        kernel.xor_into(&mut partial[start..], &sources[1..]);
+                    }
                 });
             }
             Step::XorInto { target, source, sectors } => {

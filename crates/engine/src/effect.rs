@@ -1,7 +1,10 @@
 //! What a shard asks its driver to do, and how the driver reports back.
 
+use std::sync::Arc;
+
 use braid_geometry::{LogicalSector, MemberSector, Slot};
 use braid_hooks::{Bug, spoiled};
+use braid_ondisk::{Bits, LoggedEntry};
 
 use crate::Instant;
 use crate::buffer::Buffer;
@@ -144,10 +147,41 @@ pub struct PieceReply {
 }
 
 /// What a shard tells the array.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
     /// A write waits for the gate.
     WantWrite,
+    /// A write waits for bits of the bitmap.
+    WantBits {
+        /// The first.
+        from: u64,
+        /// Behind the last.
+        to: u64,
+    },
+    /// Answer to [`crate::Shard::handle_touched_query`]: writes began under these bits since it was asked last.
+    Touched {
+        /// Which.
+        bits: Arc<Bits>,
+    },
+    /// Bits were taken back ([`crate::array::IntentView::revocation`]), and nothing is under way any more that began before.
+    Drained {
+        /// For which time.
+        revocation: u64,
+    },
+    /// A band is to be written, and its parity's member is to have this in its partial parity log first.
+    WantLog {
+        /// The shard's name for it, until [`Report::LogOver`].
+        ticket: LogTicket,
+        /// The slot of the parity.
+        slot: Slot,
+        /// What is being written, and the partial parities; checksums are left to who writes them.
+        entries: Vec<LoggedEntry>,
+    },
+    /// What was to be logged under this name is over: it is on the members, in their caches at least, or will never be written.
+    LogOver {
+        /// Which.
+        ticket: LogTicket,
+    },
     /// A member failed a write; the shard holds the answer until a view says what became of it.
     MemberFailed {
         /// How, and which.
@@ -239,6 +273,10 @@ pub enum Report {
         pace: Pace,
     },
 }
+
+/// A shard's name for what it wants logged: unique until it is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LogTicket(pub u32);
 
 /// How fast a member served one shard, from one report to the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

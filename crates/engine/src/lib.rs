@@ -46,6 +46,7 @@ pub mod ids;
 mod mirror;
 pub mod open;
 mod ranges;
+pub mod replay;
 pub mod request;
 pub mod rot;
 mod sectors;

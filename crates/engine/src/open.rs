@@ -6,25 +6,24 @@
 //! that [`Opening::members`] says. What it does not do: read or write anything, or judge members.
 //!
 //! ```text
-//!   assembled ──levelling──▶ round: wave ──durable──▶ wave ──durable──▶ next round ─▶ ...
+//!   assembled ──levelling──▶ wave ──durable──▶ wave ──durable──▶ ...
 //!             ──opening────▶ ArraySetup + who is which MemberId
 //! ```
 //!
 //! # Invariants
 //! - No wave tears more superblocks than the array can miss
 //!   [check: long_superblocks_are_levelled_one_half_after_the_other].
-//! - No round leaves two members more than one event apart that were not so before
-//!   [check: a_bitmap_that_is_ahead_is_passed_one_event_at_a_time].
 //! - A member that could not be told is not believed [check: a_member_that_cannot_be_told_is_missed_or_needed].
 
-use braid_assembly::{AssembledArray, Occupant};
+use braid_assembly::{AssembledArray, AssembledBitmap, AssembledParityLog, Occupant};
 use braid_geometry::{Family, MemberSector, SECTOR_BYTES, Slot};
 use braid_hooks::{Bug, spoiled};
 use braid_ondisk::limits::BAD_BLOCK_LOG_SECTORS_MAX;
-use braid_ondisk::{Superblock, SuperblockUpdate, Timestamp};
+use braid_ondisk::{Features, Role, Superblock, SuperblockUpdate};
 
 use crate::array::{
-    ArraySetup, MemberSetup, ReplacementSetup, SpareSetup, UpdateTimes, level_with, next_wave,
+    ArraySetup, BitmapSetup, MemberSetup, ParityLogSetup, ReplacementSetup, Returns, SpareSetup,
+    level_with, next_wave,
 };
 use crate::ids::MemberId;
 use crate::request::Regions;
@@ -128,21 +127,40 @@ pub fn opening<'a>(
         member.recovered_sectors = held;
         replacements.push(ReplacementSetup { slot: *slot, member });
     }
-    let spare = |name: Name| SpareSetup {
+    let parity_log = |index: usize| {
+        let logs = assembled.parity_logs.as_ref()?;
+        logs.get(&index).map(|log| log.place)
+    };
+    let spare = |index: usize, name: Name| SpareSetup {
         id: name.id,
         device_number: name.number,
         bad_block_records: name.bad_block_records,
         tears: false,
+        returns: None,
+        parity_log: parity_log(index),
     };
-    let spares: Result<_, _> =
-        assembled.spares.iter().map(|index| join(*index, u64::MAX).map(spare)).collect();
+    let spares: Result<Vec<SpareSetup>, _> =
+        assembled.spares.iter().map(|&i| join(i, u64::MAX).map(|name| spare(i, name))).collect();
+    let spares = spares?;
+    let ids: Vec<(usize, MemberId)> =
+        (0..).map(MemberId).zip(&members).map(|(id, joined)| (joined.index, id)).collect();
+    let log_of = |(index, id): (usize, MemberId)| {
+        let log = assembled.parity_logs.as_ref()?.get(&index)?;
+        let AssembledParityLog { place, newest } = *log;
+        Some((id, ParityLogSetup { place, newest }))
+    };
+    let parity_logs = assembled.parity_logs.as_ref();
+    let parity_logs = parity_logs.map(|_| ids.into_iter().filter_map(log_of).collect());
     let setup = ArraySetup {
         geometry: assembled.geometry.clone(),
         slots,
         replacements,
-        spares: spares?,
-        events: events(assembled),
+        spares,
+        events: assembled.newest.state.events,
         resync_offset: resync_offset(assembled),
+        bitmap: assembled.bitmap.as_ref().map(bitmap_setup),
+        parity_logs,
+        is_unclean: keeps_intent(assembled) && assembled.newest.state.resync_offset != u64::MAX,
         read_only: manner.read_only,
         regions: Regions::new(&assembled.geometry, manner.shards),
         work_sectors: manner.cache.block_sectors(&assembled.geometry),
@@ -181,15 +199,38 @@ pub fn bad_block_records(superblock: &Superblock) -> u32 {
     let device = &superblock.device;
     let data = device.data_offset_sectors.saturating_mul(SECTOR_BYTES);
     let data_length = device.data_size_sectors.saturating_mul(SECTOR_BYTES);
-    let bitmap = superblock
-        .intent
-        .bitmap_offset_sectors
-        .and_then(|offset| device.super_offset_sectors.checked_add_signed(i64::from(offset)));
+    let bitmap = superblock.bitmap_offset_bytes();
     let is_own = is_apart(superblock.offset_bytes(), superblock.written_bytes() as u64)
         && is_apart(data, data_length)
-        && bitmap.is_none_or(|sector| is_apart(sector * SECTOR_BYTES, SECTOR_BYTES));
+        && bitmap.is_none_or(|start| is_apart(start, SECTOR_BYTES));
     let is_plain = log.shift == 0 && (1..=BAD_BLOCK_LOG_SECTORS_MAX).contains(&log.size_sectors);
     if is_own && is_plain { RECORDS_PER_SECTOR } else { 0 }
+}
+
+/// What a device holds that was a member of this array before, by what it says of itself (`found`) and a member that is in a slot
+/// says now (`newest`); `seated` are the members in slots, with their indices in the role table. None if it may hold anything: it never
+/// held all of its slot, or was written without one of those that are in slots now, or what it says is not older.
+#[must_use]
+pub fn returns(
+    found: &Superblock,
+    newest: &Superblock,
+    seated: impl IntoIterator<Item = (Slot, u16)>,
+) -> Option<Returns> {
+    let Role::Active(slot) = found.state.role else { return None };
+    let (slot, events) = (Slot(slot), found.state.events);
+    let unfit = [Features::REPLACEMENT, Features::BAD_BLOCKS, Features::RESHAPE];
+    let held_all = found.device.recovery_offset_sectors.is_none()
+        && !unfit.into_iter().any(|feature| found.state.features.contains(feature));
+    let is_same = found.array.uuid == newest.array.uuid
+        && found.array.member_size_sectors == newest.array.member_size_sectors
+        && found.device.data_offset_sectors == newest.device.data_offset_sectors;
+    let is_older = events < newest.state.events;
+    let is_called_in = |(slot, number): (Slot, u16)| {
+        found.state.roles.get(usize::from(number)) == Some(&Role::Active(slot.0))
+    };
+    let mut seated = seated.into_iter();
+    let was_with_all = seated.all(|(other, number)| other != slot && is_called_in((other, number)));
+    (held_all && is_same && is_older && was_with_all).then_some(Returns { slot, events })
 }
 
 fn member_setup(occupant: &Occupant, name: Name) -> MemberSetup {
@@ -203,15 +244,25 @@ fn member_setup(occupant: &Occupant, name: Name) -> MemberSetup {
     MemberSetup { id, device_number, recovered_sectors, bad_blocks, bad_block_records }
 }
 
-/// The count that the first update counts one up from.
-fn events(assembled: &AssembledArray) -> u64 {
-    assembled.newest.state.events.max(assembled.events_next_min.saturating_sub(1))
+/// What is kept of the bitmap from here on.
+fn bitmap_setup(bitmap: &AssembledBitmap) -> BitmapSetup {
+    let AssembledBitmap { superblock, is_current, bits } = bitmap;
+    BitmapSetup { head: *superblock, says: bits.clone(), doubt: is_current.then(|| bits.clone()) }
 }
 
-/// Where redundancy agrees up to; levels without redundancy have nothing to agree.
+/// Where redundancy agrees up to; levels without redundancy have nothing to agree, and where a bitmap is believed that names nothing
+/// behind the offset all agrees.
 fn resync_offset(assembled: &AssembledArray) -> u64 {
     let accepted = assembled.accepted_risk.is_some();
-    if accepted || !keeps_intent(assembled) { u64::MAX } else { assembled.resync_offset }
+    let says_none = |bitmap: &AssembledBitmap| {
+        let first = bitmap.bits.next_sector(assembled.resync_offset);
+        bitmap.is_current && first.is_none()
+    };
+    let agrees = assembled.bitmap.as_ref().is_some_and(says_none);
+    match accepted || agrees || !keeps_intent(assembled) {
+        true => u64::MAX,
+        false => assembled.resync_offset,
+    }
 }
 
 /// Levels without redundancy write no superblocks while they run.
@@ -222,51 +273,42 @@ fn keeps_intent(assembled: &AssembledArray) -> bool {
 /// What is written to one member: its index in assembly's input, and its update.
 pub type Levelled = (usize, SuperblockUpdate);
 
-/// What brings members one event forward: waves, most often one. Each comes after the one before is
+/// What brings members one event forward: waves, most often one; none where all are level. Each comes after the one before is
 /// durable, or failed; within a wave the order is free.
 pub type Round = Vec<Vec<Levelled>>;
 
 /// What brings every member to the count that the array starts from, before anything counts on.
 ///
-/// The writes of a round must be durable before the next round. One that fails is tried once more; if it
-/// fails again, its member is lost, though the next write may go well: left in, it could be two behind
-/// after a power cut, and be called stale. If the array [`can_miss`] it, the other members are brought
-/// level in this round and the next, and the machine hears of the loss before anything else
+/// A write that fails is tried once more; if it fails again, its member is lost, though the next write may go well: left in, it
+/// could be two behind after a power cut, and be called stale. If the array [`can_miss`] it, the other members are brought
+/// level, and the machine hears of the loss before anything else
 /// ([`Array::handle_member_gone`](crate::array::Array::handle_member_gone)); if not, the array is not started.
 ///
-/// - First round: members that are one event behind. What they are told has the time of the newest superblock: with one of
-///   its own they would be of another update than the others. If the first update then reached only some
-///   members, they would be two behind, and be called stale though they missed nothing.
-/// - Second round: all members, if a bitmap is one event ahead of them. The first update must be
-///   ahead of the bitmap, two above the members.
+/// Those are members that are one event behind. What they are told has the time of the newest superblock: with one of
+/// its own they would be of another update than the others. If the first update then reached only some
+/// members, they would be two behind, and be called stale though they missed nothing.
 #[must_use]
 pub fn levelling<'a>(
     assembled: &AssembledArray,
     superblock_of: impl Fn(usize) -> Option<&'a Superblock>,
-    now: Timestamp,
-) -> Vec<Round> {
+) -> Round {
     if !keeps_intent(assembled) {
-        return Vec::new();
+        return Round::new();
     }
     let newest = &assembled.newest;
-    let mut rounds = Vec::new();
-    let mut from = newest.state.events.saturating_sub(1);
-    let mut times = UpdateTimes::after(newest);
-    while from < events(assembled) {
-        let level = (from + 1, assembled.resync_offset);
-        let update_time = times.of(from + 1, now);
-        let update = |index: usize| {
-            let superblock = superblock_of(index)?;
-            let update = level_with(superblock, newest, level, update_time)?;
-            Some((index, update))
-        };
-        let round: Vec<_> =
-            assembled.occupants().filter_map(|occupant| update(occupant.member)).collect();
-        rounds.push(round);
-        from += 1;
-    }
-    rounds.retain(|round| !round.is_empty());
-    rounds.into_iter().map(|round| waves(assembled, round, &superblock_of)).collect()
+    let events = newest.state.events;
+    // What was replayed is not said before the first update.
+    let resync_offset = assembled.resync_offset.min(newest.state.resync_offset);
+    let update_time = newest.state.update_time;
+    let update = |index: usize| {
+        let superblock = superblock_of(index)?;
+        let level = (events, resync_offset);
+        let update = level_with(superblock, newest, level, update_time)?;
+        Some((index, update))
+    };
+    let behind: Vec<_> =
+        assembled.occupants().filter_map(|occupant| update(occupant.member)).collect();
+    if behind.is_empty() { Round::new() } else { waves(assembled, behind, &superblock_of) }
 }
 
 /// Whether the array can be started without the members `lost`, indexed as assembly's input was:

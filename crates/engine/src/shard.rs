@@ -15,7 +15,9 @@ use crate::computation::Computation;
 use crate::context::{Common, PROBE_SECTORS, PieceKey};
 use crate::counters::Counters;
 use crate::direct::Direct;
-use crate::effect::{MemberIo, MemberIoDone, MemberOperation, PieceReply, Report, SlowMembers};
+use crate::effect::{
+    LogTicket, MemberIo, MemberIoDone, MemberOperation, PieceReply, Report, SlowMembers,
+};
 use crate::ids::RequestId;
 use crate::mirror::Mirror;
 use crate::request::{Fault, Piece};
@@ -104,13 +106,16 @@ impl Shard {
         }
         match gate {
             _ if !piece.operation.is_write() => self.begin(piece, true),
-            Gate::Open => self.begin(piece, true),
+            Gate::Open if self.has_bits(&piece) => self.begin(piece, true),
+            Gate::Open => self.begin(piece, false),
             Gate::Closed => {
-                if self.common.has_all_intents() {
-                    self.common.report(Report::WantWrite);
-                }
+                let is_first = self.common.has_all_intents();
                 reached(Mark::GatedWrite);
                 self.begin(piece, false);
+                // Behind the bits that it needs: these go with what the gate waits for.
+                if is_first {
+                    self.common.report(Report::WantWrite);
+                }
             }
             Gate::ReadOnly => self.common.refuse(&piece, Fault::ReadOnly),
             Gate::Broken => self.common.refuse(&piece, Fault::Unwritable),
@@ -183,7 +188,9 @@ impl Shard {
         let may_be = |(new, old): (&Option<MemberView>, &Option<MemberView>)| {
             let was_in = |old: &MemberView, id| old.id == id || old.replacement == Some(id);
             let stays = |new: &MemberView| old.as_ref().is_some_and(|old| was_in(old, new.id));
-            let is_empty = |new: &MemberView| new.recovered_sectors == 0 && new.ahead.is_empty();
+            // One that comes back holds what no bit of the bitmap names.
+            let returns = |new: &MemberView| new.ahead.is_empty() || view.intent.is_some();
+            let is_empty = |new: &MemberView| new.recovered_sectors == 0 && returns(new);
             new.as_ref().is_none_or(|new| stays(new) || is_empty(new))
         };
         let mut slots = view.slots.iter().zip(&self.common.view.slots);
@@ -192,11 +199,12 @@ impl Shard {
             "I6: of a member that comes nothing is read before it is recovered"
         );
         self.common.now = now;
-        self.common.view = view;
+        let before = std::mem::replace(&mut self.common.view, view);
         self.common.clocks.look(&self.common.view);
         self.common.unconfirmed_epoch = Some(self.common.view.epoch);
         let view = Arc::clone(&self.common.view);
         let mut unanswered = Vec::new();
+        self.common.note_bits(before.intent.as_ref());
         match view.gate {
             Gate::Open => unanswered = self.grant_intent(),
             Gate::ReadOnly | Gate::Broken => unanswered = self.common.pieces.take_unanswered(),
@@ -207,6 +215,7 @@ impl Shard {
             }
             Gate::Closed => {}
         }
+        self.common.want_bits_again();
         match (&mut self.family, &*view.geometry) {
             (Machine::Direct(direct), Geometry::Direct(geometry)) => direct.handle_view(geometry),
             (Machine::Mirror(mirror), Geometry::Mirror(geometry)) => {
@@ -227,13 +236,37 @@ impl Shard {
         self.common.confirm_view();
     }
 
-    /// Superblocks say by now that writes may begin. Gives the pieces whose answer was held until then.
+    /// Superblocks say by now that writes may begin. Gives the pieces whose answer was held until then, and is not to be held
+    /// for bits of the bitmap.
     fn grant_intent(&mut self) -> Vec<PieceKey> {
         if planted(Bug::GatedLost) {
             return Vec::new();
         }
-        self.common.pieces.grant_intent();
-        self.common.pieces.take_unanswered()
+        self.common.grant_intent()
+    }
+
+    fn has_bits(&self, piece: &Piece) -> bool {
+        if planted(Bug::BitsIgnored) {
+            return true;
+        }
+        self.common.has_bits(piece)
+    }
+
+    /// What was asked for by [`Report::WantLog`] is durable, or needless by now: its parity has no member any more.
+    pub fn handle_logged(&mut self, now: Instant, ticket: LogTicket) {
+        self.common.now = now;
+        match &mut self.family {
+            Machine::Stripe(stripes) => stripes.handle_logged(&mut self.common, ticket),
+            Machine::Direct(_) | Machine::Mirror(_) => unreachable!("only parity is logged"),
+        }
+        self.common.confirm_view();
+    }
+
+    /// The array wants to know under which bits of the bitmap writes have begun since it asked last; answered by
+    /// [`Report::Touched`] where there is a bitmap.
+    pub fn handle_touched_query(&mut self, now: Instant) {
+        self.common.now = now;
+        self.common.tell_touched();
     }
 
     /// The array wants to know about recent writes; answered by [`Report::Activity`].
@@ -399,7 +432,9 @@ impl Shard {
         if has_intent {
             self.common.part_done(key, Ok(()));
         } else {
-            self.common.pieces.hold_answer(key);
+            let bits = self.common.bits_of(&piece).unwrap_or(0..0);
+            self.common.want_bits(&bits);
+            self.common.pieces.hold_answer(key, bits);
         }
         self.common.confirm_view();
     }

@@ -61,6 +61,9 @@ fn setup(level: Level, slots: u16, recovered: impl Fn(u16) -> u64) -> ArraySetup
         spares: Vec::new(),
         events: 40,
         resync_offset: u64::MAX,
+        bitmap: None,
+        parity_logs: None,
+        is_unclean: false,
         read_only: false,
         zero_is_fast: false,
         clean_delay_ms: 200,
@@ -146,7 +149,10 @@ fn asked(array: &mut Array) -> Asked {
                 array.handle_report(NOW, SHARD, Report::WrittenBack { round });
             }
             ArrayEffect::Answer { request, .. } => asked.answers.push(request),
-            ArrayEffect::QueryActivity | ArrayEffect::SlowMembers(_) => {}
+            ArrayEffect::Logged { ticket, .. } => panic!("nothing is logged: {ticket:?}"),
+            ArrayEffect::QueryTouched
+            | ArrayEffect::QueryActivity
+            | ArrayEffect::SlowMembers(_) => {}
             ArrayEffect::Work { work, .. } => panic!("jobs are paused: {work:?}"),
         }
     }
@@ -176,7 +182,14 @@ fn activate(array: &mut Array) {
 /// A whole array with a spare: it counts back when it turns clean, as md does.
 fn array_with_spare(level: Level, slots: u16) -> Array {
     let (id, device_number) = (MemberId(slots), slots);
-    let spares = vec![SpareSetup { id, device_number, bad_block_records: 0, tears: false }];
+    let spares = vec![SpareSetup {
+        id,
+        device_number,
+        bad_block_records: 0,
+        tears: false,
+        returns: None,
+        parity_log: None,
+    }];
     Array::new(ArraySetup { spares, ..setup(level, slots, |_| u64::MAX) })
 }
 

@@ -29,6 +29,9 @@ fn view_of(epoch: u64, gate: Gate, slots: [Option<(u16, u64)>; 2]) -> Arc<ArrayV
         gate,
         slots: slots.into_iter().map(|slot| slot.map(member)).collect(),
         resync_offset: u64::MAX,
+        doubt: None,
+        intent: None,
+        keeps_parity_logs: false,
         zero_is_fast: false,
     })
 }

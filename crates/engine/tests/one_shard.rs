@@ -42,6 +42,9 @@ impl Driver {
             gate: Gate::Open,
             slots: (0..4).map(m).collect(),
             resync_offset: u64::MAX,
+            doubt: None,
+            intent: None,
+            keeps_parity_logs: false,
             zero_is_fast: false,
         };
         let cache = CacheConfig { unit_sectors_max: 128, stripes_max: 4096, tuning };

@@ -407,6 +407,100 @@ named! {
         AbandonsNothing = "abandons-nothing",
         /// Sitting out: reads wait behind a write that is stuck on the member.
         WaitsBehindStuck = "waits-behind-stuck",
+        /// Bitmap: shards are told of a bit though the loss of a member that did not take it is not recorded.
+        BitOpensUnrecorded = "bit-opens-unrecorded",
+        /// Bitmap: bits are cleared while a member is missing.
+        BitsClearedDegraded = "bits-cleared-degraded",
+        /// Bitmap: superblocks count an event that bitmaps do not.
+        BitmapBehind = "bitmap-behind",
+        /// Bitmap: a bit counts as durable when the first member has it.
+        BitsOnFirstMember = "bits-on-first-member",
+        /// Bitmap: bits of what is to be resynced yet are cleared.
+        DoubtCleared = "doubt-cleared",
+        /// Bitmap: a shard writes without its bits.
+        BitsIgnored = "bits-ignored",
+        /// Bitmap: a shard says that it has finished with bits though it has not.
+        BitsDrainedEarly = "bits-drained-early",
+        /// Bitmap: a member comes back though bits were cleared since it went.
+        ClearedSinceIgnored = "cleared-since-ignored",
+        /// Bitmap: bits are cleared without a flush.
+        BitsClearedUnflushed = "bits-cleared-unflushed",
+        /// Bitmap: a resync passes over what is in doubt.
+        DoubtSkipped = "doubt-skipped",
+        /// Bitmap: one that was not kept is believed at a start.
+        StaleBitmapBelieved = "stale-bitmap-believed",
+        /// PPL, batch: a batch writes columns that no entry can name together.
+        LogSaysGaps = "log-says-gaps",
+        /// PPL, batch: an entry names the first column only of those that are written.
+        LogNamesFirst = "log-names-first",
+        /// PPL, batch: partial parity is the sum of what is written.
+        LogAddsWritten = "log-adds-written",
+        /// PPL, batch: members are written before the log says so.
+        LogUnawaited = "log-unawaited",
+        /// PPL, array: shards are told though the loss of a member that did not take its record is not recorded.
+        LogGrantedUnrecorded = "log-granted-unrecorded",
+        /// PPL, array: records are written over those whose bands are not flushed.
+        LogReusedUnflushed = "log-reused-unflushed",
+        /// PPL, array: a record counts as durable when the first member has its own.
+        LogOnFirstMember = "log-on-first-member",
+        /// PPL, array: a member that comes keeps what it has where its log is to be.
+        LogNotMade = "log-not-made",
+        /// PPL, array: records do not count generations.
+        LogGenerationStays = "log-generation-stays",
+        /// PPL: partial parity that was cut short is believed.
+        PplChecksumIgnored = "ppl-checksum-ignored",
+        /// PPL: the oldest record is believed.
+        PplOldestBelieved = "ppl-oldest-believed",
+        /// PPL: a record that ends with the area is not seen.
+        PplEndMissed = "ppl-end-missed",
+        /// Journal: a meta block counts whatever its sequence is.
+        JournalSequenceIgnored = "journal-sequence-ignored",
+        /// Journal: blocks count without their checksums.
+        JournalChecksumIgnored = "journal-checksum-ignored",
+        /// Journal: of several blocks of data for one place the oldest counts.
+        JournalOldestCounts = "journal-oldest-counts",
+        /// Journal: a stripe that was written to its members counts as durable there, as md has it.
+        JournalFlushBelieved = "journal-flush-believed",
+        /// Journal: what is kept and missing counts as zeroes.
+        JournalMissingIsZero = "journal-missing-is-zero",
+        /// Journal: a pending stripe is computed from members, and not from what was committed.
+        JournalBaseForgotten = "journal-base-forgotten",
+        /// Journal: parity of pending stripes is not made part of the journal before they are written.
+        JournalUnsealed = "journal-unsealed",
+        /// Journal: the meta block that makes new parity count is not written last.
+        JournalSealedFirst = "journal-sealed-first",
+        /// Journal: an old meta block behind new parity is left there, and may follow it.
+        JournalEndLeft = "journal-end-left",
+        /// Journal: data is written to members, and parity is not.
+        JournalParityForgotten = "journal-parity-forgotten",
+        /// Journal: the tail moves before members are flushed.
+        JournalTailUnflushed = "journal-tail-unflushed",
+        /// Journal: the tail moves although a member that is missing may come back.
+        JournalTailDegraded = "journal-tail-degraded",
+        /// Replay: an entry goes on into the chunk behind what it writes.
+        ReplayPastRange = "replay-past-range",
+        /// Replay: partial parity is taken from the start of its entry.
+        ReplayPartStartsOver = "replay-part-starts-over",
+        /// Replay: parity is written to the slot behind its own.
+        ReplayParitySlot = "replay-parity-slot",
+        /// Replay: what is missing counts as zeroes.
+        ReplayMissingIsZero = "replay-missing-is-zero",
+        /// Replay: a column that cannot be read counts as read.
+        ReplayReadErrorIgnored = "replay-read-error-ignored",
+        /// Replay: with a member missing nothing is replayed.
+        ReplaySkippedDegraded = "replay-skipped-degraded",
+        /// Replay: partial parity is left out.
+        ReplayForgetsPartial = "replay-forgets-partial",
+        /// Replay: what is not being written counts beside partial parity.
+        ReplayCountsTwice = "replay-counts-twice",
+        /// Replay: superblocks say clean before parity is flushed.
+        ReplayUnflushed = "replay-unflushed",
+        /// Replay: logs are made void before superblocks say clean.
+        ReplayVoidsEarly = "replay-voids-early",
+        /// Replay: parity that could not be made, as what it is of could not be read, counts as made.
+        ReplayUnreadForgotten = "replay-unread-forgotten",
+        /// Replay: superblocks say clean although a member is missing.
+        ReplaySettlesDegraded = "replay-settles-degraded",
     }
 }
 
@@ -439,6 +533,36 @@ named! {
 named! {
     /// A path in the product that every longer run of the simulator takes.
     enum Mark {
+        /// Bitmap: a write waits for bits.
+        WriteWaitsForBits = "write-waits-for-bits",
+        /// Bitmap: a bit is asked for that is not durable.
+        BitIsWanted = "bit-is-wanted",
+        /// Bitmap: a bit that was taken back is asked for while it is durable still.
+        BitOpensAgain = "bit-opens-again",
+        /// Bitmap: bits that nobody needed are taken back.
+        BitsAreRevoked = "bits-are-revoked",
+        /// Bitmap: a shard has writes under way that began before bits were taken back.
+        BitsWaitForDrain = "bits-wait-for-drain",
+        /// Bitmap: a member comes back, and keeps what no bit names.
+        MemberReturns = "member-returns",
+        /// Bitmap: bits are cleared.
+        BitsAreCleared = "bits-are-cleared",
+        /// PPL: one batch cannot write all that is queued, as no entries can say it.
+        LogCutsBatch = "log-cuts-batch",
+        /// PPL: what several batches want logged goes together.
+        LogTakesSeveral = "log-takes-several",
+        /// PPL: a record has no room for all that is wanted.
+        LogIsFull = "log-is-full",
+        /// PPL: a member that comes gets an empty log.
+        LogIsMade = "log-is-made",
+        /// Stripe, compute: it is to be logged.
+        StripeLogs = "stripe-logs",
+        /// Stripe, compute: it waits for the log.
+        StripeAwaitsLog = "stripe-awaits-log",
+        /// Stripe, compute: it cannot be logged any more.
+        StripeRefusesUnlogged = "stripe-refuses-unlogged",
+        /// Job: what needs nothing is passed over.
+        JobPassesOver = "job-passes-over",
         /// Stripe, any phase: something is outstanding.
         StripeWaits = "stripe-waits",
         /// Stripe, ready: no work.

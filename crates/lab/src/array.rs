@@ -104,6 +104,7 @@ fn superblock(plan: Plan, slot: u16) -> Superblock {
             member_size_sectors: place.member_size_sectors,
             raid_slots: u32::from(plan.slots),
             preferred_minor: None,
+            logical_block_bytes: None,
         },
         placement: place,
         device_number: u32::from(slot),
@@ -133,5 +134,7 @@ fn probed(index: usize, device: &impl Member) -> ProbedMember {
         probe: probe(size_bytes, &snippets),
         bad_blocks: Ok(Vec::new()),
         bitmap: None,
+        ppl: None,
+        journal: None,
     }
 }

@@ -55,6 +55,9 @@ impl Engine {
             gate: Gate::Open,
             slots: (0..geometry.slots()).map(|slot| Some(member(slot))).collect(),
             resync_offset: u64::MAX,
+            doubt: None,
+            intent: None,
+            keeps_parity_logs: false,
             zero_is_fast: false,
         };
         Self {

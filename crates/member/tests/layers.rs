@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use braid_member::layer::{Fault, Faulty, Operation, Slow};
+use braid_member::layer::{Fault, Faulty, Operation, Patched, Sectors, Slow};
 use braid_member::{Member, MemberError, MemoryMember};
 
 const SIZE_BYTES: u64 = 1 << 20;
@@ -105,4 +105,36 @@ fn layers_pass_identity_and_size_through() {
     assert_eq!(stack.size_bytes(), SIZE_BYTES);
     assert!(stack.can_zero_fast());
     assert_ne!(MemoryMember::new(SIZE_BYTES).identity().key, key);
+}
+
+#[test]
+fn a_patched_member_reads_as_written_and_is_never_written() {
+    let pattern = |from: usize, length: usize| -> Vec<u8> {
+        (from..from + length).map(|at| u8::try_from(at / 7 % 251).expect("small")).collect()
+    };
+    let size = usize::try_from(SIZE_BYTES).expect("small");
+    let inner = Arc::new(MemoryMember::from_bytes(&pattern(0, size)));
+    let sectors: Sectors = [(2, [0xaa; 512]), (3, [0xbb; 512]), (9, [0xcc; 512])].into();
+    let member = Patched::new(Arc::clone(&inner), sectors);
+    let mut expected = pattern(0, size);
+    expected[1024..1536].fill(0xaa);
+    expected[1536..2048].fill(0xbb);
+    expected[9 * 512..10 * 512].fill(0xcc);
+    for (offset, length) in
+        [(0, 8192), (1000, 100), (1100, 500), (1536, 512), (2048, 512), (0, 0), (5000, 99)]
+    {
+        let mut bytes = vec![0; length];
+        member.read_at(&mut bytes, offset as u64).expect("inside");
+        assert_eq!(bytes, expected[offset..offset + length], "{length} bytes at {offset}");
+    }
+    assert!(matches!(
+        member.read_at(&mut [0; 2], SIZE_BYTES - 1),
+        Err(MemberError::OutOfBounds { .. })
+    ));
+    assert_eq!(member.write_at(&[1; 512], 0, false), Err(MemberError::ReadOnly));
+    assert_eq!(member.zero(0, 512, true), Err(MemberError::ReadOnly));
+    assert_eq!((member.flush(), member.raw().is_none()), (Ok(()), true));
+    let mut whole = vec![0; size];
+    inner.read_at(&mut whole, 0).expect("inside");
+    assert_eq!(whole, pattern(0, size));
 }

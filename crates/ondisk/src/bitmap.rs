@@ -1,7 +1,7 @@
 //! The superblock of a write-intent bitmap: which parts of the array may be out of step.
 //!
-//! 256 bytes, little endian, where the array's superblock says; the bits follow. This crate recognises it, so that
-//! an array with a bitmap can be told apart and named; reading and setting bits comes with the engine's intent log.
+//! 256 bytes, little endian, where the array's superblock says; the bits follow, one for each run of `chunk_bytes` of every member
+//! (of the array, for raid10). A bit that is set says that members may differ there. The whole is the *area*.
 //!
 //! Four kinds share the magic: version 3 (bits in the byte order of the machine, obsolete), 4 (little endian),
 //! 5 (one bitmap per node of a cluster; refused by name) and 6 (lockless: one *byte* per chunk, after 1024 bytes).
@@ -11,10 +11,13 @@ use std::mem::{offset_of, size_of};
 
 use thiserror::Error;
 use zerocopy::byteorder::little_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::bits::{Bits, sectors_for};
 use crate::limits::{EVENTS_MAX, SECTOR_BYTES, SECTORS_MAX};
 
+/// The version of one bit per chunk, little endian.
+const CLASSIC_VERSION: u32 = 4;
 /// "bitm" in little endian.
 const BITMAP_MAGIC: u32 = 0x6d74_6962;
 /// md counts outstanding write-behind writes in 14 bits.
@@ -23,6 +26,14 @@ const WRITE_BEHIND_MAX: u32 = (1 << 14) - 1;
 const DAEMON_SLEEP_MAX_SECONDS: u32 = i32::MAX as u32;
 /// Bytes before the bytes of a lockless bitmap.
 const LOCKLESS_HEAD_BYTES: u64 = 1024;
+/// In `state`: the bits do not say all that they should.
+const STATE_STALE: u32 = 1 << 1;
+/// In `state`: a bit could not be written.
+const STATE_WRITE_ERROR: u32 = 1 << 2;
+/// Seconds between sweeps, as mdadm has it.
+pub const DAEMON_SLEEP_SECONDS: u32 = 5;
+/// More bytes than any bitmap's area has that md makes: it keeps a count of two bytes in memory for each bit.
+const AREA_BYTES_MAX: u64 = 16 << 20;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -68,6 +79,18 @@ pub enum BitmapKind {
     Classic,
     /// Version 6: one byte of state per chunk.
     Lockless,
+}
+
+impl BitmapKind {
+    /// One word.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::HostEndian => "host-endian",
+            Self::Classic => "classic",
+            Self::Lockless => "lockless",
+        }
+    }
 }
 
 /// A validated bitmap superblock.
@@ -138,6 +161,12 @@ pub enum BitmapError {
         /// Sectors.
         sectors: u64,
     },
+    /// More bits than md could hold in memory.
+    #[error("the bitmap would take {bytes} bytes; md makes none beyond {AREA_BYTES_MAX}")]
+    TooLarge {
+        /// Bytes.
+        bytes: u64,
+    },
     /// An event count that no array can have reached.
     #[error("the bitmap counts {events} events, more than any array can have had")]
     EventCount {
@@ -169,7 +198,7 @@ impl<'a> UnvalidatedBitmap<'a> {
         let (raw, _) = Raw::ref_from_prefix(self.bytes).map_err(|_| cut_off)?;
         let kind = match raw.version.get() {
             3 => BitmapKind::HostEndian,
-            4 => BitmapKind::Classic,
+            CLASSIC_VERSION => BitmapKind::Classic,
             5 => return Err(BitmapError::Clustered),
             6 => BitmapKind::Lockless,
             version => return Err(BitmapError::VersionUnknown { version }),
@@ -197,7 +226,7 @@ impl<'a> UnvalidatedBitmap<'a> {
         if events > EVENTS_MAX {
             return Err(BitmapError::EventCount { events });
         }
-        Ok(BitmapSuperblock {
+        let bitmap = BitmapSuperblock {
             kind,
             events,
             events_cleared: raw.events_cleared.get(),
@@ -207,11 +236,112 @@ impl<'a> UnvalidatedBitmap<'a> {
             daemon_sleep_seconds: seconds,
             write_behind: writes,
             sectors_reserved: raw.sectors_reserved.get(),
-        })
+        };
+        let bytes = bitmap.total_bytes();
+        if bytes > AREA_BYTES_MAX {
+            return Err(BitmapError::TooLarge { bytes });
+        }
+        Ok(bitmap)
+    }
+}
+
+/// A bitmap as it is on a member: its superblock and its bits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bitmap {
+    /// What it says of itself.
+    pub superblock: BitmapSuperblock,
+    /// Which parts may differ between members. Of a kind that is not [`BitmapKind::Classic`] none are read.
+    pub bits: Bits,
+}
+
+impl Bitmap {
+    /// Reads the area of a bitmap whose superblock is known.
+    ///
+    /// # Errors
+    /// The area is cut off.
+    pub fn read(superblock: BitmapSuperblock, area: &[u8]) -> Result<Self, BitmapError> {
+        let present_bytes = area.len() as u64;
+        if present_bytes < superblock.total_bytes() {
+            return Err(BitmapError::CutOff { present_bytes });
+        }
+        let bits = area.get(size_of::<Raw>()..).unwrap_or_default();
+        let bits = if superblock.kind == BitmapKind::Classic { bits } else { &[] };
+        let (sectors, each) = (superblock.sync_size_sectors, superblock.sectors_each());
+        Ok(Self { bits: Bits::from_bytes(bits, sectors, each), superblock })
+    }
+
+    /// Whether the bits say all that they should, for an array with this count of events: md sets all of them otherwise.
+    #[must_use]
+    pub fn is_current(&self, events: u64) -> bool {
+        let is_whole = self.superblock.state & (STATE_STALE | STATE_WRITE_ERROR) == 0;
+        // One that is ahead by more was not left so by an update that was cut short: these superblocks are older ones.
+        let is_near = (events..=events.saturating_add(1)).contains(&self.superblock.events);
+        self.superblock.kind == BitmapKind::Classic && is_whole && is_near
     }
 }
 
 impl BitmapSuperblock {
+    /// A new one of md's classic kind, with all that mdadm chooses.
+    #[must_use]
+    pub fn new(sync_size_sectors: u64, chunk_bytes: u32, sectors_reserved: u32) -> Self {
+        Self {
+            kind: BitmapKind::Classic,
+            events: 0,
+            events_cleared: 0,
+            sync_size_sectors,
+            chunk_bytes,
+            state: 0,
+            daemon_sleep_seconds: DAEMON_SLEEP_SECONDS,
+            write_behind: 0,
+            sectors_reserved,
+        }
+    }
+
+    /// Sectors that a bit stands for.
+    #[must_use]
+    pub fn sectors_each(&self) -> u64 {
+        u64::from(self.chunk_bytes) / SECTOR_BYTES
+    }
+
+    /// The area as it is to be on a member: superblock and bits, in whole sectors. What the bits say is what they should.
+    ///
+    /// # Panics
+    /// When the bits are not those of this superblock, or it is of another kind than [`BitmapKind::Classic`].
+    #[must_use]
+    pub fn area(&self, array_uuid: &[u8; 16], bits: &Bits) -> Vec<u8> {
+        let is_own =
+            (bits.sectors(), bits.sectors_each()) == (self.sync_size_sectors, self.sectors_each());
+        assert!(is_own && self.kind == BitmapKind::Classic, "the bits are of this bitmap");
+        let mut raw = Raw::new_zeroed();
+        (raw.magic, raw.version) = (U32::new(BITMAP_MAGIC), U32::new(CLASSIC_VERSION));
+        raw.uuid = *array_uuid;
+        raw.events = U64::new(self.events);
+        raw.events_cleared = U64::new(self.events_cleared);
+        raw.sync_size = U64::new(self.sync_size_sectors);
+        raw.state = U32::new(self.state & !(STATE_STALE | STATE_WRITE_ERROR));
+        raw.chunk_bytes = U32::new(self.chunk_bytes);
+        raw.daemon_sleep = U32::new(self.daemon_sleep_seconds);
+        raw.write_behind = U32::new(self.write_behind);
+        raw.sectors_reserved = U32::new(self.sectors_reserved);
+        let mut area = raw.as_bytes().to_vec();
+        area.extend(bits.to_bytes());
+        let whole = sectors_for(area.len() as u64) * SECTOR_BYTES;
+        area.resize(usize::try_from(whole).expect("it is in memory"), 0);
+        area
+    }
+
+    /// Bytes of the area in which a bit lies: its sector.
+    #[must_use]
+    pub fn sector_of(bit: u64) -> u64 {
+        (size_of::<Raw>() as u64 + bit / 8) / SECTOR_BYTES
+    }
+
+    /// Sectors of the area.
+    #[must_use]
+    pub fn area_sectors(&self) -> u64 {
+        sectors_for(self.total_bytes())
+    }
+
     /// Marks in the bitmap: one per `chunk_bytes`, the last one partial.
     #[must_use]
     pub fn marks(&self) -> u64 {
@@ -301,6 +431,34 @@ mod tests {
         for events in [(1 << 63) + 1, u64::MAX] {
             assert_eq!(with(events), Err(BitmapError::EventCount { events }));
         }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let head = BitmapSuperblock {
+            events: 9,
+            events_cleared: 7,
+            ..BitmapSuperblock::new(1 << 21, 4096, 8)
+        };
+        let mut bits = Bits::none(1 << 21, 8);
+        [0, 77, 2047, 2048, 262_143].into_iter().for_each(|bit| bits.set(bit));
+        let area = head.area(&UUID, &bits);
+        assert_eq!((area.len() as u64, area.len() % 512), (head.area_sectors() * 512, 0));
+        let read = Bitmap::read(validate(&area).unwrap(), &area).unwrap();
+        assert_eq!((&read.superblock, &read.bits), (&head, &bits));
+        for bit in bits.iter() {
+            let mut other = bits.clone();
+            other.clear(bit);
+            let sector = usize::try_from(BitmapSuperblock::sector_of(bit)).expect("few") * 512;
+            let other = head.area(&UUID, &other);
+            assert_ne!(area[sector..sector + 512], other[sector..sector + 512], "{bit}");
+        }
+        assert!(Bitmap::read(head, &area[..300]).is_err(), "cut off");
+        assert!(read.is_current(9) && read.is_current(8));
+        assert!(!read.is_current(10), "fewer events than the array has");
+        assert!(!read.is_current(7), "the superblocks are older");
+        let stale = BitmapSuperblock { state: STATE_STALE, ..head };
+        assert!(!Bitmap { superblock: stale, ..read }.is_current(9));
     }
 
     proptest! {

@@ -1,10 +1,16 @@
 //! The meta block of md's RAID-4/5/6 write journal (r5l).
 //!
-//! One 4096-byte block on the journal device, describing the data and parity pages that follow it. Recognised and
-//! checked here, so that an array with a journal is named and refused rather than guessed at; replay is the
-//! engine's.
+//! One 4096-byte block on the journal device, describing the data and parity blocks that follow it.
 //!
-//! The checksum is CRC-32C over the array's UUID and the block with the checksum field zero, not inverted.
+//! Where it stands: below [`journal_log`](crate::journal_log), which follows the blocks. What it does not do: know where the
+//! ring ends, or what the array is like.
+//!
+//! The checksum is CRC-32C over the array's UUID and the block with the checksum field zero, not inverted. That of a block of
+//! data or parity is made the same way.
+//!
+//! # Invariants
+//! - What is written is read [check: any_meta_block_is_read_as_it_was_written].
+//! - A flipped bit is noticed [check: every_flipped_bit_is_refused].
 
 use std::mem::{offset_of, size_of};
 
@@ -13,14 +19,17 @@ use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::checksum::journal_crc;
-use crate::limits::SECTORS_MAX;
+use crate::limits::{SECTOR_BYTES, SECTORS_MAX};
 
 /// Bytes of a meta block.
 pub const JOURNAL_META_BYTES: usize = 4096;
 const JOURNAL_MAGIC: u32 = 0x6433_c509;
 const JOURNAL_VERSION: u8 = 1;
-/// Sectors per page: each page of data or parity has one checksum.
-const PAGE_SECTORS: u32 = 8;
+/// Sectors of a block, and of a meta block: each block of data or parity has one checksum.
+pub const JOURNAL_BLOCK_SECTORS: u64 = 8;
+/// The same, as a payload's size counts them.
+const BLOCK_SECTORS: u32 = 8;
+const _: () = assert!(JOURNAL_BLOCK_SECTORS * SECTOR_BYTES == JOURNAL_META_BYTES as u64);
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -65,27 +74,71 @@ pub struct JournalPlace {
 }
 
 /// What one payload of a meta block describes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JournalPayload {
-    /// Data pages follow.
+    /// Blocks of data follow.
     Data {
         /// First array sector.
         location: u64,
-        /// Sectors.
-        size_sectors: u32,
+        /// Of each block of eight sectors.
+        checksums: Vec<u32>,
     },
-    /// Parity pages follow.
+    /// Blocks of parity follow: P, and Q of a RAID-6.
     Parity {
-        /// First sector of the stripe on its members.
+        /// First sector of the stripe, from the start of its members' data.
         location: u64,
-        /// Sectors.
-        size_sectors: u32,
+        /// Of each block of eight sectors.
+        checksums: Vec<u32>,
     },
-    /// Stripes that have reached the members.
+    /// Stripes that were written to the members, though not flushed.
     Flush {
-        /// How many.
-        stripes: u32,
+        /// First sector of each, from the start of its members' data.
+        stripes: Vec<u64>,
     },
+}
+
+impl JournalPayload {
+    /// Bytes that it takes in a meta block.
+    #[must_use]
+    pub fn meta_bytes(&self) -> usize {
+        match self {
+            Self::Data { checksums, .. } | Self::Parity { checksums, .. } => {
+                size_of::<RawPayload>() + 8 + 4 * checksums.len()
+            }
+            Self::Flush { stripes } => size_of::<RawPayload>() + 8 * stripes.len(),
+        }
+    }
+
+    /// Checksums of the blocks that follow.
+    #[must_use]
+    pub fn checksums(&self) -> &[u32] {
+        match self {
+            Self::Data { checksums, .. } | Self::Parity { checksums, .. } => checksums,
+            Self::Flush { .. } => &[],
+        }
+    }
+
+    fn write(&self, bytes: &mut Vec<u8>) {
+        let (kind, size, first) = match self {
+            Self::Data { location, checksums } => (0, checksums.len() * 8, Some(location)),
+            Self::Parity { location, checksums } => (1, checksums.len() * 8, Some(location)),
+            Self::Flush { stripes } => (2, stripes.len() * 8, None),
+        };
+        let size = U32::new(u32::try_from(size).expect("it fits a meta block"));
+        let head = RawPayload { kind: U16::new(kind), flags: U16::ZERO, size };
+        bytes.extend_from_slice(head.as_bytes());
+        bytes.extend(first.into_iter().flat_map(|first| first.to_le_bytes()));
+        bytes.extend(self.checksums().iter().flat_map(|checksum| checksum.to_le_bytes()));
+        if let Self::Flush { stripes } = self {
+            bytes.extend(stripes.iter().flat_map(|stripe| stripe.to_le_bytes()));
+        }
+    }
+}
+
+/// The checksum that a meta block has of a block of data or parity.
+#[must_use]
+pub fn journal_block_checksum(array_uuid: &[u8; 16], block: &[u8]) -> u32 {
+    journal_crc(array_uuid, &[block])
 }
 
 /// A validated meta block.
@@ -99,8 +152,45 @@ pub struct JournalMeta {
     pub payloads: Vec<JournalPayload>,
 }
 
+impl JournalMeta {
+    /// Bytes for payloads in a meta block.
+    pub const PAYLOAD_BYTES: usize = JOURNAL_META_BYTES - size_of::<Raw>();
+
+    /// Sectors that it takes with the blocks that follow it.
+    #[must_use]
+    pub fn length_sectors(&self) -> u64 {
+        let blocks: usize = self.payloads.iter().map(|payload| payload.checksums().len()).sum();
+        JOURNAL_BLOCK_SECTORS * (1 + blocks as u64)
+    }
+
+    /// The block as it is on disk.
+    ///
+    /// # Panics
+    /// With more payloads than fit.
+    #[must_use]
+    pub fn to_bytes(&self, array_uuid: &[u8; 16]) -> Vec<u8> {
+        let mut payloads = Vec::new();
+        self.payloads.iter().for_each(|payload| payload.write(&mut payloads));
+        assert!(payloads.len() <= Self::PAYLOAD_BYTES, "a meta block has payloads that fit");
+        let meta_bytes = u32::try_from(size_of::<Raw>() + payloads.len()).expect("it fits");
+        let mut raw = Raw {
+            magic: U32::new(JOURNAL_MAGIC),
+            checksum: U32::ZERO,
+            version: JOURNAL_VERSION,
+            zero1: 0,
+            zero2: U16::ZERO,
+            meta_bytes: U32::new(meta_bytes),
+            sequence: U64::new(self.sequence),
+            position: U64::new(self.position_sectors),
+        };
+        payloads.resize(Self::PAYLOAD_BYTES, 0);
+        raw.checksum.set(journal_crc(array_uuid, &[raw.as_bytes(), &payloads]));
+        [raw.as_bytes(), &payloads].concat()
+    }
+}
+
 /// What can be wrong with a meta block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
 pub enum JournalError {
     /// Fewer bytes than a meta block has.
     #[error("cut off: {present_bytes} bytes are there, 4096 are needed")]
@@ -164,15 +254,15 @@ impl<'a> UnvalidatedJournalMeta<'a> {
         let cut_off = JournalError::CutOff { present_bytes: self.bytes.len() as u64 };
         let block = self.bytes.first_chunk::<JOURNAL_META_BYTES>().ok_or(cut_off)?;
         let (raw, payloads) = Raw::ref_from_prefix(block).map_err(|_| cut_off)?;
-        if raw.version != JOURNAL_VERSION {
-            return Err(JournalError::VersionUnknown { version: raw.version });
-        }
         let (magic, rest) = block.split_first_chunk::<4>().ok_or(cut_off)?;
         let (_, after) = rest.split_first_chunk::<4>().ok_or(cut_off)?;
         let (stored, computed) =
             (raw.checksum.get(), journal_crc(array_uuid, &[magic, &[0; 4], after]));
         if stored != computed {
             return Err(JournalError::Checksum { stored, computed });
+        }
+        if raw.version != JOURNAL_VERSION {
+            return Err(JournalError::VersionUnknown { version: raw.version });
         }
         let sectors = raw.position.get();
         if sectors > SECTORS_MAX {
@@ -208,17 +298,22 @@ fn one_payload(bytes: &[u8]) -> Option<(JournalPayload, &[u8])> {
     let (head, rest) = RawPayload::ref_from_prefix(bytes).ok()?;
     let size = head.size.get();
     if head.kind.get() == 2 {
-        let rest = rest.get(usize::try_from(size).ok()?..)?;
-        let stripes = (size % 8 == 0).then_some(size / 8)?;
-        return Some((JournalPayload::Flush { stripes }, rest));
+        let (stripes, rest) = rest.split_at_checked(usize::try_from(size).ok()?)?;
+        let (stripes, left) = stripes.as_chunks::<8>();
+        let stripes = stripes.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
+        return left.is_empty().then_some((JournalPayload::Flush { stripes }, rest));
     }
     let (location, rest) = U64::read_from_prefix(rest).ok()?;
     let location = Some(location.get()).filter(|sector| *sector <= SECTORS_MAX)?;
-    let checksums_bytes = usize::try_from(size / PAGE_SECTORS).ok()?.checked_mul(4)?;
-    let rest = rest.get(checksums_bytes..)?;
+    let blocks = size / BLOCK_SECTORS;
+    let is_whole = blocks > 0 && size % BLOCK_SECTORS == 0;
+    let checksums_bytes = usize::try_from(blocks).ok().filter(|_| is_whole)?.checked_mul(4)?;
+    let (checksums, rest) = rest.split_at_checked(checksums_bytes)?;
+    let (checksums, _) = checksums.as_chunks::<4>();
+    let checksums = checksums.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
     match head.kind.get() {
-        0 => Some((JournalPayload::Data { location, size_sectors: size }, rest)),
-        1 => Some((JournalPayload::Parity { location, size_sectors: size }, rest)),
+        0 => Some((JournalPayload::Data { location, checksums }, rest)),
+        1 => Some((JournalPayload::Parity { location, checksums }, rest)),
         _ => None,
     }
 }
@@ -257,8 +352,9 @@ mod tests {
         payloads.extend([0; 16]);
         let meta = validate(&sealed(&payloads, 32 + 44)).unwrap();
         assert_eq!((meta.sequence, meta.position_sectors), (77, 640));
-        let data = JournalPayload::Data { location: 4096, size_sectors: 8 };
-        assert_eq!(meta.payloads, [data, JournalPayload::Flush { stripes: 2 }]);
+        let data = JournalPayload::Data { location: 4096, checksums: vec![0x0403_0201] };
+        assert_eq!(meta.payloads, [data, JournalPayload::Flush { stripes: vec![0, 0] }]);
+        assert_eq!(meta.length_sectors(), 16);
     }
 
     #[test]
@@ -267,6 +363,14 @@ mod tests {
         assert_eq!(validate(&sealed(&[], 4097)), Err(JournalError::Length { bytes: 4097 }));
         let unknown = [3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!(validate(&sealed(&unknown, 48)), Err(JournalError::Payload { offset: 32 }));
+        let part = [0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(validate(&sealed(&part, 52)), Err(JournalError::Payload { offset: 32 }));
+        let mut newer = sealed(&[], 32);
+        newer[8] = 2;
+        newer[4..8].fill(0);
+        let crc = !crc32c::crc32c(&[&UUID[..], &newer].concat());
+        newer[4..8].copy_from_slice(&crc.to_le_bytes());
+        assert_eq!(validate(&newer), Err(JournalError::VersionUnknown { version: 2 }));
         let too_long = [0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!(validate(&sealed(&too_long, 48)), Err(JournalError::Payload { offset: 32 }));
         let whole = sealed(&[], 32);
@@ -289,7 +393,29 @@ mod tests {
         }
     }
 
+    fn payload() -> impl Strategy<Value = JournalPayload> {
+        let checksums = || prop::collection::vec(any::<u32>(), 1..4);
+        prop_oneof![
+            (0..SECTORS_MAX, checksums())
+                .prop_map(|(location, checksums)| JournalPayload::Data { location, checksums }),
+            (0..SECTORS_MAX, checksums())
+                .prop_map(|(location, checksums)| JournalPayload::Parity { location, checksums }),
+            prop::collection::vec(any::<u64>(), 0..4)
+                .prop_map(|stripes| JournalPayload::Flush { stripes }),
+        ]
+    }
+
     proptest! {
+        #[test]
+        fn any_meta_block_is_read_as_it_was_written(payloads in prop::collection::vec(payload(), 0..99), sequence in any::<u64>()) {
+            let meta = JournalMeta { sequence, position_sectors: 640, payloads };
+            let bytes = meta.to_bytes(&UUID);
+            let used: usize = meta.payloads.iter().map(JournalPayload::meta_bytes).sum();
+            let said = u32::from_le_bytes(*bytes[12..].first_chunk().unwrap());
+            prop_assert_eq!(usize::try_from(said), Ok(32 + used));
+            prop_assert_eq!(validate(&bytes), Ok(meta));
+        }
+
         #[test]
         fn any_sealed_payloads_are_parsed_or_refused(noise in prop::collection::vec(any::<u8>(), 0..4064), meta_bytes in 0_u32..5000) {
             let _ = validate(&sealed(&noise, meta_bytes));

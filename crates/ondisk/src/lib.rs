@@ -26,30 +26,42 @@
 
 pub mod bad_blocks;
 pub mod bitmap;
+mod bits;
 pub mod checksum;
 pub mod foreign;
 pub mod journal;
+pub mod journal_log;
 pub mod limits;
 pub mod placement;
 pub mod ppl;
+pub mod ppl_log;
 pub mod probe;
 mod snippet;
 pub mod superblock;
 
 pub use bad_blocks::{BadBlockLog, BadBlockLogError, BadBlockLogPlace, BadRange};
-pub use bitmap::{BitmapError, BitmapKind, BitmapSuperblock, UnvalidatedBitmap};
+pub use bitmap::{Bitmap, BitmapError, BitmapKind, BitmapSuperblock, UnvalidatedBitmap};
+pub use bits::Bits;
 pub use checksum::{checksum_v0, checksum_v1};
 pub use foreign::{Foreign, ForeignKind};
 pub use journal::{
-    JournalError, JournalMeta, JournalPayload, JournalPlace, UnvalidatedJournalMeta,
+    JOURNAL_BLOCK_SECTORS, JOURNAL_META_BYTES, JournalError, JournalMeta, JournalPayload,
+    JournalPlace, UnvalidatedJournalMeta, journal_block_checksum,
+};
+pub use journal_log::{
+    JOURNAL_SEQUENCE_GAP, JournalArea, JournalEnd, JournalEntry, JournalLog, JournalLogError,
 };
 pub use placement::{Placement, PlacementError, PlacementRequest, placement};
-pub use ppl::{PplEntry, PplError, PplHeader, PplPlace, UnvalidatedPplHeader};
+pub use ppl::{
+    PPL_ENTRIES_MAX, PPL_HEADER_BYTES, PplEntry, PplError, PplHeader, PplPlace,
+    UnvalidatedPplHeader,
+};
+pub use ppl_log::{LoggedEntry, PPL_HEADER_SECTORS, PplLog, PplLogError, PplRecord};
 pub use probe::{Probe, probe, probe_ranges};
 pub use snippet::Snippet;
 pub use superblock::{
-    ArrayFacts, Claim, DeviceFacts, DeviceFlags, Features, IntentFacts, JoinError, NewSuperblock,
-    NewSuperblockError, NewV0, Reshape, Role, StateFacts, Superblock, SuperblockError,
-    SuperblockFault, SuperblockUpdate, Timestamp, UnvalidatedV0, UnvalidatedV1, Version,
-    format_uuid,
+    ArrayFacts, BitmapPlace, Claim, DeviceFacts, DeviceFlags, Features, IntentFacts, JoinError,
+    NewSuperblock, NewSuperblockError, NewV0, Reshape, Role, StateFacts, Superblock,
+    SuperblockError, SuperblockFault, SuperblockUpdate, Timestamp, UnvalidatedV0, UnvalidatedV1,
+    Version, format_uuid,
 };

@@ -47,3 +47,6 @@ pub const V0_RESERVED_SECTORS: u64 = 128;
 
 /// Sectors of a bad-block log: md reads one page.
 pub const BAD_BLOCK_LOG_SECTORS_MAX: u16 = 8;
+
+/// The largest logical block, in bytes: more than any device has, and the most that NBD can tell clients.
+pub const LOGICAL_BLOCK_BYTES_MAX: u32 = 65_536;

@@ -1,7 +1,8 @@
 //! The header of a partial parity log (PPL), md's write-hole log for RAID-5.
 //!
 //! 4096 bytes at the place the superblock says, or, with several headers in the area, at any sector of it; entries
-//! with partial parity follow. Recognised and checked here; replay is the engine's.
+//! with partial parity follow. Made, recognised and checked here; which header of an area counts is
+//! [`ppl_log`](crate::ppl_log)'s business, replay is the engine's.
 //!
 //! The signature is the CRC-32C of the array's UUID, the checksum the CRC-32C of the header with the checksum
 //! field zero.
@@ -10,7 +11,7 @@ use std::mem::{offset_of, size_of};
 
 use thiserror::Error;
 use zerocopy::byteorder::little_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::checksum::crc_of_parts;
 use crate::limits::SECTORS_MAX;
@@ -18,7 +19,7 @@ use crate::limits::SECTORS_MAX;
 /// Bytes of a header.
 pub const PPL_HEADER_BYTES: usize = 4096;
 /// Entries that fit a header.
-const ENTRIES_MAX: u32 = 148;
+pub const PPL_ENTRIES_MAX: u32 = 148;
 /// Byte offset of the checksum.
 const CHECKSUM_AT: usize = 532;
 
@@ -41,7 +42,7 @@ struct Raw {
     generation: U64,
     entries_count: U32,
     checksum: U32,
-    entries: [RawEntry; ENTRIES_MAX as usize],
+    entries: [RawEntry; PPL_ENTRIES_MAX as usize],
     rest: [u8; 8],
 }
 
@@ -96,6 +97,32 @@ pub struct PplHeader {
     pub entries: Vec<PplEntry>,
 }
 
+impl PplHeader {
+    /// The 4096 bytes as they are on disk. `array_uuid` is [`crate::Superblock::uuid_as_stored`].
+    ///
+    /// # Panics
+    /// With more than [`PPL_ENTRIES_MAX`] entries: whoever fills a header counts them.
+    #[must_use]
+    pub fn to_bytes(&self, array_uuid: &[u8; 16]) -> Vec<u8> {
+        let mut raw = Raw::new_zeroed();
+        raw.reserved = [0xff; 512];
+        raw.signature = crc_of_parts(&[array_uuid]).into();
+        raw.generation = self.generation.into();
+        let count = u32::try_from(self.entries.len()).expect("a header has few entries");
+        assert!(count <= PPL_ENTRIES_MAX, "{count} entries do not fit a header");
+        raw.entries_count = count.into();
+        for (place, entry) in raw.entries.iter_mut().zip(&self.entries) {
+            place.data_sector = entry.data_sector.into();
+            place.parity_bytes = entry.parity_bytes.into();
+            place.data_bytes = entry.data_bytes.into();
+            place.parity_slot = entry.parity_slot.into();
+            place.checksum = entry.checksum.into();
+        }
+        raw.checksum = crc_of_parts(&[raw.as_bytes()]).into();
+        raw.as_bytes().to_vec()
+    }
+}
+
 /// What can be wrong with a PPL header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum PplError {
@@ -114,7 +141,7 @@ pub enum PplError {
         computed: u32,
     },
     /// More entries than fit.
-    #[error("{count} entries are more than {ENTRIES_MAX}")]
+    #[error("{count} entries are more than {PPL_ENTRIES_MAX}")]
     EntryCount {
         /// Entries claimed.
         count: u32,
@@ -251,7 +278,27 @@ mod tests {
         }
     }
 
+    fn entries() -> impl Strategy<Value = Vec<PplEntry>> {
+        let entry = (0..SECTORS_MAX, 0_u32..1 << 20, 0_u32..1 << 20, any::<u32>(), any::<u32>());
+        let entry = entry.prop_map(|(data_sector, parity, data, parity_slot, checksum)| PplEntry {
+            data_sector,
+            parity_bytes: parity * 512,
+            data_bytes: data * 512,
+            parity_slot,
+            checksum,
+        });
+        prop::collection::vec(entry, 0..=PPL_ENTRIES_MAX as usize)
+    }
+
     proptest! {
+        #[test]
+        fn what_is_written_is_read(generation in any::<u64>(), entries in entries()) {
+            let header = PplHeader { generation, entries };
+            let bytes = header.to_bytes(&UUID);
+            prop_assert_eq!(&bytes[..512], &[0xff; 512][..]);
+            prop_assert_eq!(validate(&bytes), Ok(header));
+        }
+
         #[test]
         fn any_sealed_bytes_are_parsed_or_refused(noise in prop::collection::vec(any::<u8>(), 3560), count in 0_u32..200) {
             let bytes = sealed(|raw| {

@@ -22,6 +22,8 @@ impl fmt::Display for CauseWords<'_> {
             Asked::Flush => "flush",
             Asked::Superblock => "superblock write",
             Asked::BadBlocks => "bad-block log write",
+            Asked::Bitmap => "bitmap write",
+            Asked::ParityLog => "parity log write",
             Asked::Nothing => return formatter.write_str("a person said so"),
             Asked::Look => return formatter.write_str("it is not there any more under its name"),
         };

@@ -130,6 +130,8 @@ impl Core {
                 ShardEvent::WriteBack(round) => shard.handle_write_back(now, round),
                 ShardEvent::View(view) => shard.handle_view(now, view),
                 ShardEvent::ActivityQuery => shard.handle_activity_query(now),
+                ShardEvent::Logged(ticket) => shard.handle_logged(now, ticket),
+                ShardEvent::TouchedQuery => shard.handle_touched_query(now),
                 ShardEvent::Tuning(tuning) => shard.handle_tuning(now, tuning),
                 ShardEvent::SlowMembers(slow_members) => {
                     shard.handle_slow_members(now, slow_members)
@@ -315,6 +317,9 @@ impl Core {
                 ArrayEffect::QueryActivity => {
                     self.to_every_shard(&mut effects.machines, || ShardEvent::ActivityQuery);
                 }
+                ArrayEffect::QueryTouched => {
+                    self.to_every_shard(&mut effects.machines, || ShardEvent::TouchedQuery);
+                }
                 ArrayEffect::WriteMetadata { member, record } => {
                     match self.to_write(member, &record) {
                         Some(write) => effects.operations.push((member, write)),
@@ -328,6 +333,13 @@ impl Core {
                 }
                 ArrayEffect::Flush { member } => {
                     effects.operations.push((member, Operation::Flush));
+                }
+                ArrayEffect::Logged { shard, ticket } => {
+                    self.shard(shard).combiner.push(ShardEvent::Logged(ticket));
+                    let machine = Machine::Shard(shard);
+                    if !effects.machines.contains(&machine) {
+                        effects.machines.push_back(machine);
+                    }
                 }
                 ArrayEffect::Work { shard, work } => {
                     self.shard(shard).combiner.push(ShardEvent::Work(work));
@@ -383,6 +395,12 @@ impl Core {
                 let handle = members.get(member)?;
                 log::bad_blocks(handle, bad);
                 Some(handle.next_bad_blocks(bad))
+            }
+            MetadataRecord::ParityLog(record) => Some(members.get(member)?.next_parity_log(record)),
+            MetadataRecord::Bitmap(record) => {
+                let handle = members.get(member)?;
+                log::bitmap(handle, record);
+                Some(handle.next_bitmap(record))
             }
         }
     }

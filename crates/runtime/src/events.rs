@@ -10,7 +10,7 @@ use braid_engine::array::{
 };
 use braid_engine::cause::Cause;
 use braid_engine::computation::Computation;
-use braid_engine::effect::{MemberIoDone, Report, SlowMembers};
+use braid_engine::effect::{LogTicket, MemberIoDone, Report, SlowMembers};
 use braid_engine::request::{Piece, RequestId, ShardIndex};
 use braid_engine::work::Work;
 
@@ -24,6 +24,8 @@ pub(crate) enum ShardEvent {
     ComputationDone(Computation),
     View(Arc<ArrayView>),
     ActivityQuery,
+    TouchedQuery,
+    Logged(LogTicket),
     WriteBack(u64),
     Tuning(Tuning),
     SlowMembers(Arc<SlowMembers>),

@@ -119,7 +119,7 @@ pub use client::{Done, Outcome, VolumeError, VolumeOperation};
 #[cfg(not(loom))]
 pub use extents::Extent;
 #[cfg(not(loom))]
-pub use operator::{AddError, MemberLook, RemoveError};
+pub use operator::{AddError, MemberLook, Newcomer, RemoveError};
 
 #[cfg(not(loom))]
 pub use members::traffic::TrafficCounts;

@@ -14,7 +14,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use braid_engine::array::{MemberId, Notice, SuperblockState};
+use braid_engine::array::{BitmapRecord, MemberId, Notice, SuperblockState};
 use braid_engine::cause::Cause;
 use braid_engine::request::{ByteOperation, ByteRequest, Fault, Operation, Request};
 use braid_engine::work::Found;
@@ -81,6 +81,18 @@ pub(crate) fn bad_blocks(member: &MemberHandle, bad: &BadBlocks) {
         slot = member.slot(),
         sectors = bad.sectors(),
         "bad-block log write"
+    );
+}
+
+/// A member's write-intent bitmap is about to be written.
+pub(crate) fn bitmap(member: &MemberHandle, record: &BitmapRecord) {
+    debug!(
+        target: MEMBER,
+        member = %member.path().display(),
+        slot = member.slot(),
+        events = record.head.events,
+        bits = record.bits.set_count(),
+        "bitmap write"
     );
 }
 
@@ -178,10 +190,11 @@ pub(crate) fn notice(
             slots = field::debug(candidates.named()),
             "a check has found sectors that do not agree; which are wrong cannot be told"
         ),
-        Notice::SpareTaken { member, slot } => info!(
+        Notice::SpareTaken { member, slot, kept_sectors } => info!(
             target: ARRAY,
             member = path(member),
             slot = slot.0,
+            kept_sectors,
             "spare takes the place of a member that is missing"
         ),
         Notice::Replacing { member, slot, old } => info!(

@@ -15,7 +15,7 @@ use braid_ring::RingError;
 use crate::alarm::Alarm;
 use crate::arena::ShardMemory;
 use crate::cache::room_bytes;
-use crate::clock::{Clock, time_of_day};
+use crate::clock::Clock;
 use crate::core::{Clients, Core, End, ShardCell};
 use crate::events::{ArrayEvent, Machine};
 use crate::executor::fault;
@@ -222,7 +222,7 @@ fn bring_level(
     let of = |index: usize| members.get(index)?.as_ref().map(|member| &member.superblock);
     let mut not_recorded = Vec::new();
     // One after the other, so that a power cut tears one at most.
-    for levelled in levelling(assembled, of, time_of_day()).into_iter().flatten().flatten() {
+    for levelled in levelling(assembled, of).into_iter().flatten() {
         let index = levelled.0;
         let member = members[index].as_mut().expect("its superblock was just looked at");
         let is_known =

@@ -7,8 +7,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use braid_engine::array::{Array, MemberId, MemberRefusal, SpareSetup, Wish};
-use braid_engine::open::{bad_block_records, can_tear};
+use braid_engine::array::{Array, MemberId, MemberRefusal, Returns, SpareSetup, Wish};
+use braid_engine::open::{bad_block_records, can_tear, returns};
 use braid_geometry::Slot;
 use braid_member::{IdentityKey, Member};
 use braid_ondisk::{JoinError, Superblock};
@@ -36,6 +36,17 @@ pub struct MemberLook {
     pub is_in: bool,
     /// Its superblock, as it was written last or is being written.
     pub superblock: Superblock,
+}
+
+/// A device that is to become a member.
+#[derive(Debug, Default)]
+pub struct Newcomer<'a> {
+    /// Its identity from now on.
+    pub uuid: [u8; 16],
+    /// The slot that it is to have.
+    pub wanted: Option<Wish>,
+    /// The newest superblock of this array on it. If the bitmap tells all that it missed, it keeps the rest.
+    pub found: Option<&'a Superblock>,
 }
 
 /// Why a device did not become a member.
@@ -68,29 +79,31 @@ pub enum RemoveError {
 
 impl Volume {
     /// A device becomes a member: it waits as a spare, and takes a slot that has none, `wanted` if that is one; then it is
-    /// recovered. Whatever it held is lost when the array first writes to it. `uuid` is its identity from now on. `named` hears its
-    /// name before the array knows it: no notice names a member that nobody could have heard of.
+    /// recovered. Whatever it held is lost when the array first writes to it. `named` hears its name before the array knows it: no
+    /// notice names a member that nobody could have heard of.
     ///
     /// # Errors
     /// It does not fit, or the array takes none. Nothing was written to it then.
     pub fn add_member(
         &self,
         device: Box<dyn Member>,
-        uuid: [u8; 16],
-        wanted: Option<Wish>,
+        newcomer: &Newcomer<'_>,
         named: impl FnOnce(MemberId),
     ) -> Result<MemberId, AddError> {
         let core = self.core();
         let _one = core.membership.lock().expect("changing members does not panic");
+        let Newcomer { uuid, wanted, found } = *newcomer;
         let (superblock, number) = self.joining(device.size_bytes(), uuid)?;
         let bad_block_records = bad_block_records(&superblock);
-        let tears = can_tear(&superblock);
+        let (tears, parity_log) = (can_tear(&superblock), superblock.intent.ppl);
+        let returns = found.and_then(|found| self.returns(found));
         let id = core.members.load().next_id();
         core.register_member(id, (device, superblock), Place { slot: None })
             .map_err(AddError::Thread)?;
         core.schedule_again();
         named(id);
-        let newcomer = SpareSetup { id, device_number: number, bad_block_records, tears };
+        let newcomer =
+            SpareSetup { id, device_number: number, bad_block_records, tears, returns, parity_log };
         let change = MemberChange::Add(newcomer, wanted);
         core.change_members(change).inspect_err(|_| core.close_member(id))?;
         Ok(id)
@@ -102,6 +115,31 @@ impl Volume {
     /// It would not fit.
     pub fn may_add_member(&self, device_bytes: u64) -> Result<(), AddError> {
         self.joining(device_bytes, [0; 16]).map(|_| ())
+    }
+
+    /// Sectors of what a device holds that was a member of this array before, and that would not be recovered if it came back now;
+    /// `found` is the newest superblock on it.
+    #[must_use]
+    pub fn would_keep(&self, found: &Superblock) -> u64 {
+        let core = self.core();
+        let look = |returns| {
+            core.array.inspect(|array| array.would_keep(returns), || core.drive(Machine::Array))
+        };
+        self.returns(found).map_or(0, look)
+    }
+
+    /// What a device that was a member before holds of the array.
+    fn returns(&self, found: &Superblock) -> Option<Returns> {
+        let members = self.core().members.load();
+        let view = self.view();
+        let seated = (0u16..).zip(&view.slots).filter_map(|(slot, member)| {
+            Some((Slot(slot), members.get(member.as_ref()?.id)?.superblock()))
+        });
+        let seated: Vec<(Slot, Superblock)> = seated.collect();
+        let newest = &seated.first()?.1;
+        let number = |superblock: &Superblock| u16::try_from(superblock.device.number).ok();
+        let numbers = seated.iter().map(|(slot, superblock)| Some((*slot, number(superblock)?)));
+        returns(found, newest, numbers.collect::<Option<Vec<_>>>()?)
     }
 
     /// The superblock of a device that joins, and its place in the role table.

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use braid_elevator::Slice;
-use braid_engine::array::{Array, ArrayView, JobProgress, JobRequest, MemberId};
+use braid_engine::array::{Array, ArrayView, BitmapLook, JobProgress, JobRequest, MemberId};
 use braid_engine::request::{self, Allowed, ByteOperation, ByteRequest, Denial, ShardIndex};
 use braid_engine::{Counters, Shard, SitOut};
 use braid_geometry::{Geometry, SECTOR_BYTES};
@@ -178,6 +178,18 @@ impl Volume {
     #[must_use]
     pub fn job_look(&self) -> Option<Look> {
         self.core.pacing.look()
+    }
+
+    /// Its write-intent bitmap, if it keeps one.
+    #[must_use]
+    pub fn bitmap(&self) -> Option<BitmapLook> {
+        self.core.array.inspect(Array::bitmap, || self.core.drive(Machine::Array))
+    }
+
+    /// Whether it keeps partial parity logs; if so, whether everything is logged, or will be once parity agrees everywhere.
+    #[must_use]
+    pub fn parity_logs(&self) -> Option<bool> {
+        self.core.array.inspect(Array::parity_logs, || self.core.drive(Machine::Array))
     }
 
     /// When a slow member is read around.

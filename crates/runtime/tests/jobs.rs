@@ -15,8 +15,8 @@ use braid_member::layer::{Fault, Operation};
 use braid_member::{Member, MemoryMember};
 use braid_ondisk::SuperblockUpdate;
 use braid_runtime::{
-    AddError, GovernorSettings, JobEnd, JobKind, JobRequest, MemberRefusal, Notice, Options,
-    Payload, Phase, RemoveError, Volume, VolumeOperation,
+    AddError, GovernorSettings, JobEnd, JobKind, JobRequest, MemberRefusal, Newcomer, Notice,
+    Options, Payload, Phase, RemoveError, Volume, VolumeOperation,
 };
 use client::{read, write};
 use kit::Array;
@@ -207,7 +207,11 @@ fn a_member_is_failed_removed_and_replaced_while_clients_write() {
         volume.remove_member(old).expect("it is out");
         assert!(!volume.members().contains(&old), "{level}: its device is closed");
         let device = Arc::new(MemoryMember::new(kit::MEMBER_BYTES));
-        let id = volume.add_member(Box::new(Arc::clone(&device)), [8; 16], None, |_| ());
+        let id = volume.add_member(
+            Box::new(Arc::clone(&device)),
+            &Newcomer { uuid: [8; 16], ..Newcomer::default() },
+            |_| (),
+        );
         let id = id.expect("it fits");
         write(&volume, 1 << 20, &pattern(1 << 20, 3), false);
         assert_eq!(end_of(&heard, JobKind::Recovery).0, JobEnd::Completed, "{level}");
@@ -235,7 +239,11 @@ fn what_the_array_cannot_do_without_is_not_failed() {
     volume.fail_member(members[0]).expect("one can be missed");
     assert_eq!(volume.fail_member(members[1]), Err(MemberRefusal::Needed));
     let small = MemoryMember::new(kit::MEMBER_BYTES - (1 << 20));
-    let refused = volume.add_member(Box::new(small), [8; 16], None, |_| ());
+    let refused = volume.add_member(
+        Box::new(small),
+        &Newcomer { uuid: [8; 16], ..Newcomer::default() },
+        |_| (),
+    );
     assert!(matches!(refused, Err(AddError::Join(_))), "{refused:?}");
     write(&volume, 0, &pattern(1 << 20, 2), false);
     assert!(read(&volume, 0, 1 << 20) == pattern(1 << 20, 2));

@@ -50,6 +50,10 @@ pub(crate) enum Purpose {
     Joins,
     /// What jobs are allowed.
     Allowances,
+    /// 0: which arrays have bitmaps; from 1 on: what becomes of those.
+    Bitmaps,
+    /// 0: whether members have partial parity logs.
+    ParityLogs,
 }
 
 /// The streams of the cycle that runs, and what is left out of it.

@@ -15,6 +15,9 @@ pub(crate) type Version = u32;
 /// The content of the whole array before the first write.
 pub(crate) const FIRST: Version = 1;
 
+/// The version that is all zeroes.
+pub(crate) const ZEROES: Version = 0;
+
 /// The distance between the words of a sector; odd, so that no two are equal.
 const STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
 

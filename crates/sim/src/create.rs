@@ -10,10 +10,11 @@
 
 use std::sync::Arc;
 
-use braid_geometry::{Level, default_layout};
+use braid_assembly::resync_sectors;
+use braid_geometry::{Geometry, Level, Shape, default_layout};
 use braid_ondisk::{
-    ArrayFacts, DeviceFlags, NewSuperblock, NewV0, PlacementRequest, Role, Superblock, Timestamp,
-    Version, placement,
+    ArrayFacts, BitmapSuperblock, Bits, DeviceFlags, NewSuperblock, NewV0, PlacementRequest,
+    PplPlace, PplRecord, Role, Superblock, Timestamp, Version, placement,
 };
 
 use crate::content::SECTOR;
@@ -48,6 +49,12 @@ pub(crate) struct Design {
     pub(crate) first_number: u16,
     /// Some members have a bad-block log with something in it.
     pub(crate) has_bad_blocks: bool,
+    /// Sectors that a bit of the write-intent bitmap stands for; 0 without one.
+    pub(crate) bit_sectors: u32,
+    /// Sectors of a partial parity log; 0 without one.
+    pub(crate) log_sectors: u16,
+    /// The log is a ring.
+    pub(crate) log_is_ring: bool,
     /// Sectors by which the data areas of the first disks are longer than the others'.
     pub(crate) extra_sectors: [u64; 3],
 }
@@ -83,6 +90,55 @@ impl Design {
         Self { has_bad_blocks: may_have && random.chance(17), ..self }
     }
 
+    /// Sometimes with a write-intent bitmap.
+    pub(crate) fn with_bitmap(self, random: &mut Random) -> Self {
+        let bit_sectors = *random.pick(&[0, 0, 0, 1, 8, 8, 16, 32, 64]);
+        if self.log_sectors > 0 {
+            return self;
+        }
+        let design = Self { bit_sectors, ..self };
+        let has_redundancy = !matches!(self.level, Level::Raid0 | Level::Linear);
+        let has_room = has_redundancy && self.superblock(0).bitmap_place().is_some();
+        if has_room { design } else { self }
+    }
+
+    /// Sometimes with a partial parity log.
+    pub(crate) fn with_parity_log(self, random: &mut Random) -> Self {
+        let is_fit = self.level == Level::Raid5 && self.version != Version::V0_90;
+        if !is_fit || !random.chance(40) {
+            return self;
+        }
+        // A band and a header have room in the least; a ring has room for more records than one.
+        let band = (self.chunk_sectors.min(128) as u16).next_multiple_of(8);
+        let more = *random.pick(&[0, 8, 24, 64]);
+        let (log_sectors, log_is_ring) = (8 + band + more, random.chance(60));
+        // The superblock alone needs no place yet.
+        let roomy = Self { log_sectors, log_is_ring, ..self };
+        let has_room = |place: PplPlace| place.size_sectors >= log_sectors;
+        if roomy.plain_superblock(0).ppl_place().is_some_and(has_room) { roomy } else { self }
+    }
+
+    /// Its bitmap as every member is made with it: nothing is in doubt.
+    pub(crate) fn bitmap(&self, sectors: u64) -> Option<(BitmapSuperblock, Bits)> {
+        let each = u64::from(self.bit_sectors);
+        let head = BitmapSuperblock::new(sectors, self.bit_sectors * SECTOR as u32, 8);
+        (each > 0).then(|| (BitmapSuperblock { events: 1, ..head }, Bits::none(sectors, each)))
+    }
+
+    /// Sectors that its bitmap is about.
+    fn resync_sectors(&self) -> u64 {
+        let (data_sectors, _) = self.sectors(0);
+        let member_sectors = vec![data_sectors; usize::from(self.slots)];
+        let shape = Shape {
+            level: self.level,
+            layout: self.layout,
+            chunk_sectors: self.chunk_sectors,
+            slots: self.slots,
+            member_sectors,
+        };
+        resync_sectors(&Geometry::new(&shape).expect("a design has a geometry"))
+    }
+
     /// Whether a power cut can tear its superblocks.
     pub(crate) fn has_long_superblocks(&self) -> bool {
         self.version == Version::V0_90 || self.first_number > 0
@@ -106,6 +162,11 @@ impl Design {
         unused.chain((0..disks).map(|disk| self.role(disk))).collect()
     }
 
+    /// Sectors that metadata takes.
+    fn metadata_sectors(&self) -> u64 {
+        METADATA_SECTORS + u64::from(self.log_sectors)
+    }
+
     /// Sectors of a disk's data area, and of the whole disk.
     fn sectors(&self, disk: usize) -> (u64, u64) {
         let extra_sectors = self.extra_sectors.get(disk).unwrap_or(&0);
@@ -116,7 +177,7 @@ impl Design {
         if self.version == Version::V0_90 {
             return (data_sectors, data_sectors.next_multiple_of(V0_RESERVED) + V0_RESERVED);
         }
-        (data_sectors, METADATA_SECTORS + data_sectors)
+        (data_sectors, self.metadata_sectors() + data_sectors)
     }
 
     /// The superblock that a disk is made with.
@@ -124,6 +185,11 @@ impl Design {
         if self.version == Version::V0_90 {
             return self.superblock_v0(disk);
         }
+        self.with_place(self.plain_superblock(disk))
+    }
+
+    /// Of version 1, without a bitmap or a log.
+    fn plain_superblock(&self, disk: usize) -> Superblock {
         let (data_sectors, sectors) = self.sectors(disk);
         let chunk_sectors = if self.level == Level::Raid1 { 0 } else { self.chunk_sectors };
         let at_start = self.version != Version::V1_0;
@@ -133,7 +199,7 @@ impl Design {
             level: self.level,
             chunk_sectors,
             member_size_sectors: Some(data_sectors),
-            data_offset_sectors: at_start.then_some(METADATA_SECTORS),
+            data_offset_sectors: at_start.then_some(self.metadata_sectors()),
         };
         let placement = placement(&request).expect("there is room for data and metadata");
         let superblock = Superblock::new_v1(&NewSuperblock {
@@ -147,6 +213,21 @@ impl Design {
             resync_offset: u64::MAX,
         });
         superblock.expect("a design makes a valid superblock")
+    }
+
+    /// The superblock says where its bitmap or its log is, if there is to be one.
+    fn with_place(&self, mut superblock: Superblock) -> Superblock {
+        if self.bit_sectors > 0 {
+            let place = superblock.bitmap_place().expect("there is room for a bitmap");
+            superblock.set_bitmap(Some(place.offset_sectors));
+        }
+        if self.log_sectors > 0 {
+            let place = superblock.ppl_place().expect("there is room for a log");
+            let (size_sectors, multiple) = (self.log_sectors, self.log_is_ring);
+            assert!(place.size_sectors >= size_sectors, "there is room for a log");
+            superblock.set_ppl(PplPlace { size_sectors, multiple, ..place });
+        }
+        superblock
     }
 
     fn superblock_v0(&self, disk: usize) -> Superblock {
@@ -164,7 +245,7 @@ impl Design {
             events: 1,
             resync_offset: u64::MAX,
         });
-        superblock.expect("a design makes a valid superblock")
+        self.with_place(superblock.expect("a design makes a valid superblock"))
     }
 
     fn facts(&self, member_size_sectors: u64) -> ArrayFacts {
@@ -178,6 +259,7 @@ impl Design {
             member_size_sectors,
             raid_slots: u32::from(self.slots),
             preferred_minor: Some(0),
+            logical_block_bytes: None,
         }
     }
 
@@ -190,6 +272,15 @@ impl Design {
                 disk.seen.fill(SPARE_BYTE);
             }
             disk.put(superblock.offset_bytes() / SECTOR as u64, &superblock.to_bytes(), true);
+            if let Some(offset_bytes) = superblock.bitmap_offset_bytes() {
+                let (head, bits) = self.bitmap(self.resync_sectors()).expect("it has a bitmap");
+                let area = head.area(&superblock.uuid_as_stored(), &bits);
+                disk.put(offset_bytes / SECTOR as u64, &area, true);
+            }
+            if let Some((offset_bytes, _)) = superblock.ppl_area() {
+                let record = PplRecord::bytes_of(1, &[], &superblock.uuid_as_stored());
+                disk.put(offset_bytes / SECTOR as u64, &record, true);
+            }
             disk
         };
         (0..usize::from(self.slots + self.spares)).map(disk).collect()
@@ -210,6 +301,9 @@ pub(crate) fn designs(rows: u64, chunk_sectors: u32, version: Version) -> Vec<De
         spares: 0,
         first_number: 0,
         has_bad_blocks: false,
+        bit_sectors: 0,
+        log_sectors: 0,
+        log_is_ring: false,
         extra_sectors: [0; 3],
     };
     let plain = |level, slots| of(level, default_layout(level), slots);
@@ -244,6 +338,9 @@ pub(crate) fn smallest() -> Design {
         spares: 0,
         first_number: 0,
         has_bad_blocks: false,
+        bit_sectors: 0,
+        log_sectors: 0,
+        log_is_ring: false,
         extra_sectors: [0; 3],
     }
 }

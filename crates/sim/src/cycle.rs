@@ -21,6 +21,7 @@ use braid_geometry::{Family, Geometry, Slot};
 use braid_ondisk::{Role, SuperblockUpdate};
 
 use crate::bad_blocks::BadLogs;
+use crate::bitmaps;
 use crate::cache;
 use crate::chances::{Chances, Purpose};
 use crate::checker::{layouts, verdicts};
@@ -35,6 +36,7 @@ use crate::metadata::Metadata;
 use crate::model::Model;
 use crate::moments::Moment;
 use crate::open::{self, Manner};
+use crate::parity_logs;
 use crate::random::Random;
 use crate::schedule::{Event, Order};
 use crate::taint::Taint;
@@ -57,6 +59,7 @@ enum End {
 impl World {
     /// A new array on new disks, started.
     pub(crate) fn create(design: &Design, chances: Chances, trace: Trace) -> Self {
+        let may_lie = lying::is_lying_world(chances.of(Purpose::Lies, 1));
         let mut random = chances.of(Purpose::World, 1);
         let mut disks = design.disks();
         let presented: Vec<usize> = (0..disks.len()).collect();
@@ -73,7 +76,6 @@ impl World {
         layouts::check(design, &geometry);
         let superblocks = open::superblocks(&probed);
         let mut manner = manner(&mut random, &chances.cut);
-        let may_lie = lying::is_lying_world(chances.of(Purpose::Lies, 1));
         // Checkers know disks by their slots: no spare takes one here. And where disks lie, what a job writes is what a lie
         // made of it: the taint of that is not followed.
         let may_have_jobs = design.spares == 0 && !may_lie;
@@ -94,6 +96,8 @@ impl World {
             model: Model::new(geometry.capacity_sectors()),
             metadata: Metadata::new(design),
             bad_logs,
+            keeps_bits: true,
+            is_unsettled: false,
             taint: Taint::new(may_lie, disks.len(), (data_offset, superblock)),
             geometry,
             may_have_jobs,
@@ -120,6 +124,12 @@ impl World {
         }
         if design.has_bad_blocks {
             self.tally.count("bad-block-logs");
+        }
+        if design.bit_sectors > 0 {
+            self.tally.count("bitmaps");
+        }
+        if design.log_sectors > 0 {
+            self.tally.count("parity-logs");
         }
         if design.version == braid_ondisk::Version::V0_90 {
             self.tally.count("superblocks-0.90");
@@ -208,7 +218,7 @@ impl World {
         let is_dirty = self.standing().is_dirty;
         let is_mirror = self.geometry.level().family() == Family::Mirror;
         let plan = &self.engine.plan;
-        let in_doubt = is_dirty && is_mirror;
+        let in_doubt = is_dirty && is_mirror || self.is_unsettled;
         let is_lying = plan.lies || !self.taint.is_calm();
         if in_doubt && is_lying {
             self.model.unpin();
@@ -324,12 +334,15 @@ impl World {
             }
             Event::Superblock { member, state } => {
                 let time = self.engine.machines.time_of(&state);
+                self.keeps_bits &= self.is_keeping_bits();
                 let side = &mut self.engine.machines.members[usize::from(member.0)];
                 side.superblock_for(member, (&state, time));
                 let (disk, superblock) = (side.disk, side.superblock.clone());
                 self.tear_superblock(disk, &superblock, Purpose::Disks);
             }
             Event::BadBlocks { member, says } => self.tear_bad_blocks(member, &says),
+            Event::Bitmap { member, record } => self.tear_bitmap(member, &record),
+            Event::ParityLog { member, record } => self.tear_parity_log(member, &record),
             Event::Flush { member } => {
                 let disk = self.disk_index(member);
                 if !self.disks[disk].ills.flushes_lie {
@@ -392,9 +405,13 @@ impl World {
         let is_told = !(0..self.disks.len()).any(|disk| self.is_superblock_tainted(disk));
         let must_be_clean = was_whole && is_told && !self.engine.trust.errors_allowed;
         if let Err(refusal) = self.open(&presented, must_be_clean) {
+            let was_logged = self.engine.machines.shards[0].view.keeps_parity_logs;
+            let lacks_log = matches!(refusal, Refusal::PplNotReplayed { .. });
+            assert!(!(lacks_log && was_logged), "what was logged is there: {refusal:?}");
             self.note("refused", [presented.len() as u64, 0, 0]);
             self.tally.count(match refusal {
                 Refusal::DirtyAndDegraded(_) => "refused-write-hole",
+                Refusal::PplNotReplayed { .. } => "refused-without-a-log",
                 Refusal::RolesContradict { .. } => "refused-contradictory",
                 Refusal::NoMembers { .. } => "refused-all-torn",
                 _ => "refused-too-few",
@@ -457,6 +474,8 @@ impl World {
         write_image(&mut self.disks, &self.geometry, data_offset, content);
         let design = self.metadata.design;
         let keeps_logs = self.chances.of(Purpose::BadBlocks, 3).chance(60);
+        // Else they are left as they were: by somebody who did not keep them.
+        let keeps_bitmaps = self.chances.of(Purpose::Bitmaps, 1).chance(70);
         let update = SuperblockUpdate {
             events: self.engine.machines.array.events() + 2,
             update_time: self.engine.machines.times.next(),
@@ -475,6 +494,11 @@ impl World {
             let role_of_this = design.role(index);
             superblock.apply(&SuperblockUpdate { role_of_this, ..update.clone() });
             self.bad_logs.renew((index, disk), &mut superblock, keeps_logs);
+            self.keeps_bits = keeps_bitmaps;
+            if keeps_bitmaps {
+                bitmaps::renew(disk, &superblock, &design, &self.geometry);
+            }
+            parity_logs::renew(disk, &superblock);
             disk.put(superblock.offset_bytes() / SECTOR as u64, &superblock.to_bytes(), true);
             disk.bad.clear();
         }

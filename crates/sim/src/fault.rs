@@ -171,10 +171,13 @@ impl Standing {
     }
 
     fn bears(&self, harmed: &BTreeSet<usize>) -> bool {
+        let (is_dirty, is_degraded) = (self.is_dirty, self.occupants.contains(&None));
+        let is_dirty = is_dirty && self.geometry.level().family() == Family::Stripe;
         if harmed.is_subset(&self.spares) {
-            return true;
+            // Of what is dirty and degraded some rows cannot be made whole, whatever comes to spares.
+            return !(is_dirty && is_degraded);
         }
-        if self.is_dirty && self.geometry.level().family() == Family::Stripe {
+        if is_dirty {
             return false;
         }
         let is_lost =

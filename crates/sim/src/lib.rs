@@ -29,6 +29,7 @@
 mod allowances;
 mod background;
 mod bad_blocks;
+mod bitmaps;
 mod cache;
 mod call;
 mod causes;
@@ -56,9 +57,11 @@ mod metadata;
 mod model;
 mod moments;
 mod open;
+mod parity_logs;
 mod patience;
 mod pauses;
 mod random;
+mod replays;
 mod requests;
 mod restart;
 mod schedule;
@@ -209,7 +212,9 @@ impl World {
                 design
             } else {
                 let design = design.with_extras(&mut chances.of(Purpose::World, 2));
-                design.with_bad_blocks(&mut chances.of(Purpose::BadBlocks, 0))
+                let design = design.with_bad_blocks(&mut chances.of(Purpose::BadBlocks, 0));
+                let design = design.with_parity_log(&mut chances.of(Purpose::ParityLogs, 0));
+                design.with_bitmap(&mut chances.of(Purpose::Bitmaps, 0))
             }
         };
         trace.note(

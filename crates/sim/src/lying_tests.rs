@@ -142,6 +142,7 @@ fn every_single_tainted_column_is_found() {
                     disks: &world.disks,
                     slots: slots.clone(),
                     promised: Vec::new(),
+                    logged: Vec::new(),
                     is_honest,
                 };
                 assert_eq!(
@@ -162,7 +163,7 @@ fn every_single_tainted_column_is_found() {
 
 fn areas_of(world: &World) -> Areas<'_> {
     let slots = (0..world.disks.len()).map(|disk| Some((disk, DATA))).collect();
-    Areas { disks: &world.disks, slots, promised: Vec::new(), is_honest: false }
+    Areas { disks: &world.disks, slots, promised: Vec::new(), logged: Vec::new(), is_honest: false }
 }
 
 #[test]

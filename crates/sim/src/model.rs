@@ -21,7 +21,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::content::{FIRST, SECTOR, Version, fill, version_of};
+use crate::content::{FIRST, SECTOR, Version, ZEROES, fill, version_of};
 use crate::random::fold;
 
 /// Not superseded.
@@ -211,6 +211,12 @@ impl Model {
     pub(crate) fn may_read(&self, sector: u64, version: Version, began: u64) -> bool {
         let cell = &self.cells[sector as usize];
         cell.iter().any(|entry| entry.version == version && entry.superseded >= began)
+    }
+
+    /// Whether it may have been being written: it may be one of several versions, or zeroes may have been written over zeroes.
+    pub(crate) fn is_unsure(&self, sector: u64) -> bool {
+        let cell = &self.cells[sector as usize];
+        cell.len() > 1 || cell.iter().all(|entry| entry.version == ZEROES)
     }
 
     /// What a read that began at step `began` may give, for people.

@@ -14,14 +14,14 @@ use braid_assembly::{AssembledArray, Assembly, Options, ProbedMember, assemble};
 use braid_engine::array::{
     Array, ArrayEffect, ArrayView, Gate, MemberId, SuperblockState, UpdateTimes, apply_to,
 };
-use braid_engine::effect::{Report, SlowMembers};
+use braid_engine::effect::{LogTicket, Report, SlowMembers};
 use braid_engine::request::Regions;
 use braid_engine::work::Work;
 use braid_engine::{CacheConfig, CacheMode, Instant, Shard, Tuning, open};
 use braid_geometry::Geometry;
 use braid_ondisk::{
-    BadBlockLog, BadBlockLogError, BadRange, Features, Snippet, Superblock, Timestamp, probe,
-    probe_ranges,
+    BadBlockLog, BadBlockLogError, BadRange, Bitmap, BitmapError, Features, PplLog, PplLogError,
+    Snippet, Superblock, Timestamp, UnvalidatedBitmap, probe, probe_ranges,
 };
 
 use crate::content::{SECTOR, bytes};
@@ -62,10 +62,12 @@ impl Member {
 pub(crate) enum Message {
     View(Arc<ArrayView>),
     Query,
+    QueryTouched,
     WriteBack(u64),
     Tuning(Tuning),
     SlowMembers(Arc<SlowMembers>),
     Work(Work),
+    Logged(LogTicket),
 }
 
 /// A shard with its memory and what is on its way to it and from it.
@@ -156,6 +158,8 @@ pub(crate) fn probe_disk(disk: &Disk, index: usize) -> ProbedMember {
     };
     let snippets: Vec<Snippet> = probe_ranges(size_bytes).into_iter().map(snippet).collect();
     let found = probe(size_bytes, &snippets);
+    let bitmap = found.newest().and_then(|superblock| bitmap(disk, superblock));
+    let found_ppl = found.newest().and_then(|superblock| parity_log(disk, superblock));
     let bad_blocks = found.newest().map_or(Ok(Vec::new()), |one| bad_block_log(disk, one));
     ProbedMember {
         label: format!("disk{index}"),
@@ -163,8 +167,26 @@ pub(crate) fn probe_disk(disk: &Disk, index: usize) -> ProbedMember {
         identity: format!("disk{index}"),
         probe: found,
         bad_blocks,
-        bitmap: None,
+        bitmap,
+        ppl: found_ppl,
+        journal: None,
     }
+}
+
+/// The bitmap of a disk whose superblock says that there is one.
+pub(crate) fn bitmap(disk: &Disk, superblock: &Superblock) -> Option<Result<Bitmap, BitmapError>> {
+    let start = usize::try_from(superblock.bitmap_offset_bytes()?).expect("disks are in memory");
+    let bytes = disk.seen.get(start..)?;
+    let found = UnvalidatedBitmap::recognise(bytes)?.validate(&superblock.uuid_as_stored());
+    Some(found.and_then(|head| Bitmap::read(head, bytes)))
+}
+
+/// The partial parity log of a disk whose superblock says that there is one.
+fn parity_log(disk: &Disk, superblock: &Superblock) -> Option<Result<PplLog, PplLogError>> {
+    let (start, place) = superblock.ppl_area()?;
+    let start = usize::try_from(start).expect("disks are in memory");
+    let bytes = disk.seen.get(start..start + place.used_bytes() as usize)?;
+    Some(PplLog::read(bytes, place, &superblock.uuid_as_stored()))
 }
 
 /// The log counts only while the superblock says that it is not empty.

@@ -15,6 +15,7 @@ use braid_engine::effect::FaultKind;
 use braid_engine::open::{Levelled, can_miss, levelling};
 use braid_ondisk::Superblock;
 
+use crate::bitmaps;
 use crate::chances::Purpose;
 use crate::checker::{redundancy, verdicts};
 use crate::content::SECTOR;
@@ -64,12 +65,13 @@ impl World {
         must_be_clean: bool,
     ) -> Result<AssembledArray, Refusal> {
         let mut presented = presented.to_vec();
+        self.is_unsettled = false;
         loop {
             self.find_torn();
             self.follow_replacements(&mut presented);
             let presented = &*presented;
             let decision = self.decide(presented);
-            let assembled = decision.assembly.array.clone()?;
+            let mut assembled = decision.assembly.array.clone()?;
             // A disk that lost the step back to clean has the higher count.
             let is_clean = !assembled.dirty || !self.who_lies(presented).is_empty();
             assert!(is_clean || !must_be_clean, "stopped cleanly and found dirty");
@@ -77,7 +79,7 @@ impl World {
             if unreadable > 0 {
                 self.tally.count_many("superblock-unreadable", unreadable as u64);
             }
-            if self.enter(&decision, &assembled) {
+            if self.replay(&mut assembled, presented) && self.enter(&decision, &assembled) {
                 return Ok(assembled);
             }
         }
@@ -172,6 +174,9 @@ impl World {
         // Nor may one that came, and had no slot yet when power was cut, take another than its own.
         let came = |index: &usize| !self.is_spare(decision.presented[*index]);
         manner.jobs_paused |= assembled.spares.iter().any(came);
+        let forgets = self.forgets_bitmap(assembled);
+        let unkept = AssembledArray { bitmap: None, ..assembled.clone() };
+        let assembled = if forgets { &unkept } else { assembled };
         self.start(ready, assembled, &decision.presented, manner);
         true
     }
@@ -184,9 +189,15 @@ impl World {
     ) -> Result<Ready, NoStart> {
         let Decision { presented, .. } = decision;
         self.take_stock(assembled, presented);
-        if !assembled.dirty {
-            let exempt =
-                redundancy::Exempt { doubtful: &self.taint.doubtful, logs: &self.bad_logs };
+        self.check_bits_are_current(assembled);
+        let in_doubt =
+            if assembled.dirty { bitmaps::in_doubt(assembled) } else { Some(BTreeSet::new()) };
+        if let Some(mut doubtful) = in_doubt {
+            if assembled.dirty {
+                self.tally.count("bits-at-a-start");
+            }
+            doubtful.extend(&self.taint.doubtful);
+            let exempt = redundancy::Exempt { doubtful: &doubtful, logs: &self.bad_logs };
             let data_offset = self.taint.data_offset;
             redundancy::check_clean(assembled, &self.disks, presented, data_offset, &exempt);
         }
@@ -240,20 +251,18 @@ impl World {
         superblocks: &mut [Option<Superblock>],
         presented: &[usize],
     ) -> Result<Vec<usize>, NoStart> {
-        let rounds = levelling(assembled, |index| superblocks[index].as_ref(), open::NOW);
+        let waves = levelling(assembled, |index| superblocks[index].as_ref());
         let slots = (0..).zip(&assembled.slots);
         self.metadata.missing =
             slots.filter(|(_, one)| one.is_none()).map(|(slot, _)| slot).collect();
         let mut untold = Vec::new();
-        for round in rounds {
-            self.tally.count("levelled");
-            for mut wave in round {
-                wave.retain(|(index, _)| !untold.contains(index));
-                self.level_wave(superblocks, presented, wave, &mut untold)?;
-                if !can_miss(assembled, &untold) {
-                    self.tally.count("levelling-stops-the-start");
-                    return Err(NoStart);
-                }
+        self.tally.count_many("levelled", u64::from(!waves.is_empty()));
+        for mut wave in waves {
+            wave.retain(|(index, _)| !untold.contains(index));
+            self.level_wave(superblocks, presented, wave, &mut untold)?;
+            if !can_miss(assembled, &untold) {
+                self.tally.count("levelling-stops-the-start");
+                return Err(NoStart);
             }
         }
         Ok(untold.into_iter().map(|index| presented[index]).collect())
@@ -334,6 +343,8 @@ impl World {
         self.note("level", [disk as u64, superblock.state.events, 0]);
         let start = superblock.offset_bytes() / SECTOR as u64;
         self.disks[disk].put(start, &superblock.to_bytes(), true);
+        // Its bitmap counts less from now on, until the first update: if it is alone then, all of it is resynced.
+        self.keeps_bits = false;
         self.metadata.told(disk, superblock, true);
     }
 

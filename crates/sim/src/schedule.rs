@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use braid_engine::BadBlocks;
-use braid_engine::array::{MemberId, MetadataArea, SuperblockState};
+use braid_engine::array::{BitmapRecord, MemberId, MetadataArea, ParityLogRecord, SuperblockState};
 use braid_engine::cause::Cause;
 use braid_engine::computation::Computation;
 use braid_engine::effect::MemberIoDone;
@@ -26,6 +26,8 @@ pub(crate) enum Event {
     IoDone { shard: usize, done: MemberIoDone },
     Superblock { member: MemberId, state: Arc<SuperblockState> },
     BadBlocks { member: MemberId, says: Arc<BadBlocks> },
+    Bitmap { member: MemberId, record: Arc<BitmapRecord> },
+    ParityLog { member: MemberId, record: Arc<ParityLogRecord> },
     MetadataDone { member: MemberId, area: MetadataArea, written: Result<(), Cause> },
     Flush { member: MemberId },
     FlushDone { member: MemberId, flushed: Result<(), Cause> },
@@ -41,6 +43,8 @@ impl Event {
             Self::IoDone { .. } => 2,
             Self::Superblock { .. }
             | Self::BadBlocks { .. }
+            | Self::Bitmap { .. }
+            | Self::ParityLog { .. }
             | Self::MetadataDone { .. }
             | Self::Flush { .. }
             | Self::FlushDone { .. } => 3,
@@ -53,6 +57,8 @@ impl Event {
             Self::Io(vector) => Some(vector.member),
             Self::Superblock { member, .. }
             | Self::BadBlocks { member, .. }
+            | Self::Bitmap { member, .. }
+            | Self::ParityLog { member, .. }
             | Self::Flush { member } => Some(*member),
             _ => None,
         }

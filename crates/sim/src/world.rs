@@ -157,6 +157,8 @@ impl Engine {
 }
 
 pub(crate) struct World {
+    /// Since the last start some of what was being written may be anything, as long as who holds it is missing.
+    pub(crate) is_unsettled: bool,
     pub(crate) geometry: Geometry,
     /// Whether jobs may run by themselves.
     pub(crate) may_have_jobs: bool,
@@ -175,6 +177,8 @@ pub(crate) struct World {
     pub(crate) taint: Taint,
     pub(crate) metadata: Metadata,
     pub(crate) bad_logs: BadLogs,
+    /// Whoever wrote last has kept the bitmap.
+    pub(crate) keeps_bits: bool,
     pub(crate) chances: Chances,
     pub(crate) clock: Clock,
     pub(crate) next_request: RequestId,
@@ -362,6 +366,8 @@ impl World {
                 side.shard.handle_view(now, view);
             }
             Message::Query => side.shard.handle_activity_query(now),
+            Message::Logged(ticket) => side.shard.handle_logged(now, ticket),
+            Message::QueryTouched => side.shard.handle_touched_query(now),
             Message::WriteBack(round) => side.shard.handle_write_back(now, round),
             Message::SlowMembers(slow_members) => side.shard.handle_slow_members(now, slow_members),
             Message::Work(work) => side.shard.handle_work(now, work),
@@ -420,10 +426,22 @@ impl World {
                 let area = MetadataArea::BadBlocks;
                 self.engine.pending.push(Event::MetadataDone { member, area, written });
             }
+            Event::Bitmap { member, record } => {
+                let written = self.write_bitmap(member, &record);
+                let area = MetadataArea::Bitmap;
+                self.engine.pending.push(Event::MetadataDone { member, area, written });
+            }
+            Event::ParityLog { member, record } => {
+                let written = self.write_parity_log(member, &record);
+                let area = MetadataArea::ParityLog;
+                self.engine.pending.push(Event::MetadataDone { member, area, written });
+            }
             Event::MetadataDone { member, area, written } => {
                 let name = match area {
                     MetadataArea::Superblock => "super-done",
                     MetadataArea::BadBlocks => "log-done",
+                    MetadataArea::Bitmap => "bitmap-done",
+                    MetadataArea::ParityLog => "parity-log-done",
                 };
                 self.note(name, [u64::from(member.0), u64::from(written.is_ok()), 0]);
                 self.engine.machines.array.handle_metadata_written(now, (member, area), written);
@@ -459,6 +477,7 @@ impl World {
         state: &braid_engine::array::SuperblockState,
     ) -> Result<(), Cause> {
         let time = self.engine.machines.time_of(state);
+        self.keeps_bits &= self.is_keeping_bits();
         let side = &mut self.engine.machines.members[usize::from(member.0)];
         let index = side.disk;
         let (start, data) = side.superblock_for(member, (state, time));
@@ -472,6 +491,7 @@ impl World {
             let written = self.write_to(index, (start, &data), true).is_ok();
             let superblock = &self.engine.machines.members[usize::from(member.0)].superblock;
             self.metadata.told(index, superblock, written);
+            self.keeps_bits |= written && self.is_keeping_bits();
             written
         };
         let clean = u64::from(state.resync_offset != 0);
@@ -600,6 +620,7 @@ impl World {
             match effect {
                 ArrayEffect::Publish(view) => {
                     self.engine.phase = self.engine.phase.after(view.gate);
+                    self.check_open_bits(&view);
                     for side in &mut self.engine.machines.shards {
                         side.inbox.push_back(Message::View(Arc::clone(&view)));
                     }
@@ -609,6 +630,8 @@ impl World {
                     self.engine.pending.push(match record {
                         MetadataRecord::Superblock(state) => Event::Superblock { member, state },
                         MetadataRecord::BadBlocks(says) => Event::BadBlocks { member, says },
+                        MetadataRecord::Bitmap(record) => Event::Bitmap { member, record },
+                        MetadataRecord::ParityLog(record) => Event::ParityLog { member, record },
                     });
                 }
                 ArrayEffect::Flush { member } => {
@@ -625,10 +648,19 @@ impl World {
                         side.inbox.push_back(Message::Query);
                     }
                 }
+                ArrayEffect::QueryTouched => {
+                    for side in &mut self.engine.machines.shards {
+                        side.inbox.push_back(Message::QueryTouched);
+                    }
+                }
                 ArrayEffect::WriteBack { round } => {
                     for side in &mut self.engine.machines.shards {
                         side.inbox.push_back(Message::WriteBack(round));
                     }
+                }
+                ArrayEffect::Logged { shard, ticket } => {
+                    let side = &mut self.engine.machines.shards[usize::from(shard.0)];
+                    side.inbox.push_back(Message::Logged(ticket));
                 }
                 ArrayEffect::Work { shard, work } => {
                     self.check_allowed(&work);

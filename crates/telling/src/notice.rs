@@ -69,11 +69,17 @@ fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
         Notice::JobPassed(progress) => passed(progress, array),
         Notice::JobEnded { progress, end } => ended(progress, *end, array),
         Notice::Found(found) => found_words(found, names),
-        Notice::SpareTaken { member, slot } => {
+        Notice::SpareTaken { member, slot, kept_sectors } => {
             let name = label(*member);
-            let message =
-                format!("{name}, a spare of {array}, takes slot {} and is recovered", slot.0);
-            Change::now(Kind::SpareTaken, message).of(&name, Some(slot.0))
+            let message = match kept_sectors {
+                0 => format!("{name}, a spare of {array}, takes slot {} and is recovered", slot.0),
+                _ => format!(
+                    "{name} is back in slot {} of {array}; what it missed is recovered",
+                    slot.0
+                ),
+            };
+            let change = Change::now(Kind::SpareTaken, message).of(&name, Some(slot.0));
+            change.with("kept_sectors", *kept_sectors)
         }
         Notice::Replacing { member, slot, old } => {
             let (name, old) = (label(*member), label(*old));
@@ -411,7 +417,7 @@ mod tests {
         let label = |member: MemberId| format!("/dev/m{}", member.0);
         let (member, slot) = (MemberId(1), Slot(2));
         let out = Notice::MemberOut { member, slot, cause: cause() };
-        let taken = Notice::SpareTaken { member, slot };
+        let taken = Notice::SpareTaken { member, slot, kept_sectors: 0 };
         let recovered = Notice::Recovered { member, slot };
         let kinds = |mut mapping: Mapping, notices: &[Notice]| -> Vec<Kind> {
             let mut change = |notice| mapping.change(notice, Moment::now(), names(&label));

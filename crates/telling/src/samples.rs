@@ -52,7 +52,7 @@ pub(crate) fn notices() -> Vec<Notice> {
         Notice::WriteLost { start, sectors, cause: None },
         Notice::SitsOut { member, slot, latency_ms: 900, siblings_us: 1200 },
         Notice::Back { member, slot, after_ms: 5000 },
-        Notice::SpareTaken { member, slot },
+        Notice::SpareTaken { member, slot, kept_sectors: 0 },
         began(JobKind::Recovery),
         Notice::JobPassed(progress(JobKind::Recovery, 40)),
         ended(JobKind::Recovery),

@@ -42,8 +42,10 @@ pub(crate) struct Case {
 pub(crate) enum Ending {
     /// Each case's arrays are stopped when it ends; at last the guest switches off.
     PowerOff,
-    /// Arrays are left running, and the machine resets without a sync, as in a power cut.
+    /// Arrays are left running, and the machine resets without a sync, as in a power cut. What is under way at drives is done.
     Cut,
+    /// Arrays are left running and being written, and QEMU is killed: what is under way at drives is lost, too.
+    Killed,
 }
 
 /// All that one boot does.
@@ -91,7 +93,7 @@ impl Guest {
         let mut start = self.initramfs.base.clone();
         start.extend(job_archive(job, &regions)?);
         std::fs::write(folder.join("initrd"), &start)?;
-        let outcome = Boot::start(&self.initramfs.kernel, folder)
+        let outcome = Boot::start(&self.initramfs.kernel, folder, &[Drive::unlimited(&drive)])
             .and_then(|mut boot| boot.wait(Duration::from_secs(job.boot_seconds)));
         std::fs::remove_file(folder.join("initrd"))?;
         let report = read_text(&folder.join("report")).and_then(|text| Report::parse(&text));
@@ -110,6 +112,60 @@ impl Guest {
     }
 }
 
+/// One case whose array is being written when QEMU is killed.
+pub(crate) struct Storm<'a> {
+    /// `$M1`, `$M2`, ... of the script, each a drive of its own, written in place.
+    pub(crate) images: &'a [PathBuf],
+    /// So many writes a second are carried out at each, so that others wait there.
+    pub(crate) writes_per_second: u32,
+    /// Shell, as of a case; it leaves the writer behind in the background.
+    pub(crate) script: &'a str,
+    /// From the end of the script to the kill.
+    pub(crate) lasting: Duration,
+}
+
+impl Guest {
+    /// Boots, runs the script, and pulls the plug in the middle of what it left behind.
+    pub(crate) fn storm(&self, storm: &Storm<'_>, folder: &Path) -> Result<()> {
+        std::fs::remove_dir_all(folder).ok();
+        std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+        let mut script = String::from("A=/dev/md0\nD=md0\n");
+        for (number, letter) in (1..=storm.images.len()).zip('a'..) {
+            script += &format!("M{number}=/dev/vd{letter}\n");
+        }
+        script += storm.script;
+        let mut archive = Archive::new();
+        archive.directory("job");
+        archive.directory("job/cases");
+        settings(&mut archive, Ending::Killed, 90);
+        archive.file("job/cases/0000-storm.sh", script.as_bytes());
+        let mut start = self.initramfs.base.clone();
+        start.extend(archive.finish());
+        std::fs::write(folder.join("initrd"), &start)?;
+        let limited = |image: &PathBuf| Drive {
+            image: image.clone(),
+            writes_per_second: storm.writes_per_second,
+        };
+        let drives: Vec<Drive> = storm.images.iter().map(limited).collect();
+        let boot = Boot::start(&self.initramfs.kernel, folder, &drives)?;
+        boot.wait_for_word("@@DONE", Duration::from_secs(150))?;
+        std::thread::sleep(storm.lasting);
+        drop(boot);
+        let report = read_text(&folder.join("report")).and_then(|text| Report::parse(&text))?;
+        report.cases.get("storm").context("the script was not run")?.succeeded()
+    }
+}
+
+fn settings(archive: &mut Archive, ending: Ending, case_seconds: u32) {
+    let ending = match ending {
+        Ending::PowerOff => "poweroff",
+        Ending::Cut => "cut",
+        Ending::Killed => "killed",
+    };
+    let settings = format!("ENDING={ending}\nCASE_SECONDS={case_seconds}\n");
+    archive.file("job/settings", settings.as_bytes());
+}
+
 fn where_it_was(report: &Report) -> String {
     let open = report.cases.iter().find(|(_, case)| case.status.is_none());
     match open {
@@ -123,12 +179,7 @@ fn job_archive(job: &Job, regions: &[Vec<Region>]) -> Result<Vec<u8>> {
     let mut archive = Archive::new();
     archive.directory("job");
     archive.directory("job/cases");
-    let ending = match job.ending {
-        Ending::PowerOff => "poweroff",
-        Ending::Cut => "cut",
-    };
-    let settings = format!("ENDING={ending}\nCASE_SECONDS={}\n", job.case_seconds);
-    archive.file("job/settings", settings.as_bytes());
+    settings(&mut archive, job.ending, job.case_seconds);
     let mut taken = 0;
     for (index, (case, regions)) in job.cases.iter().zip(regions).enumerate() {
         let allowed = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
@@ -151,6 +202,29 @@ fn job_archive(job: &Job, regions: &[Vec<Region>]) -> Result<Vec<u8>> {
     Ok(archive.finish())
 }
 
+/// A file that the guest has as a drive.
+struct Drive {
+    image: PathBuf,
+    /// 0: as many as there are.
+    writes_per_second: u32,
+}
+
+impl Drive {
+    fn unlimited(image: &Path) -> Self {
+        Self { image: image.to_owned(), writes_per_second: 0 }
+    }
+
+    /// As QEMU wants it said.
+    fn words(&self, id: usize) -> String {
+        let limit = match self.writes_per_second {
+            0 => String::new(),
+            count => format!("throttling.iops-write={count},"),
+        };
+        let image = self.image.display();
+        format!("if=none,id=members{id},format=raw,cache=unsafe,discard=unmap,{limit}file={image}")
+    }
+}
+
 /// A QEMU process that ends with this value.
 struct Boot {
     child: Child,
@@ -158,7 +232,7 @@ struct Boot {
 }
 
 impl Boot {
-    fn start(kernel: &Path, folder: &Path) -> Result<Self> {
+    fn start(kernel: &Path, folder: &Path, drives: &[Drive]) -> Result<Self> {
         let mut qemu = Command::new("qemu-system-x86_64");
         qemu.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1", "-m", "768"]);
         qemu.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
@@ -170,11 +244,10 @@ impl Boot {
         qemu.arg("-chardev");
         qemu.arg(format!("file,id=report,path={}", folder.join("report").display()));
         qemu.args(["-device", "virtio-serial-pci", "-device", "virtserialport,chardev=report"]);
-        qemu.arg("-drive").arg(format!(
-            "if=none,id=members,format=raw,cache=unsafe,discard=unmap,file={}",
-            folder.join("drive.raw").display()
-        ));
-        qemu.args(["-device", "virtio-blk-pci,drive=members,num-queues=1"]);
+        for (id, drive) in drives.iter().enumerate() {
+            qemu.arg("-drive").arg(drive.words(id)).arg("-device");
+            qemu.arg(format!("virtio-blk-pci,drive=members{id},num-queues=1"));
+        }
         let errors = File::create(folder.join("errors"))?;
         qemu.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
         let child = qemu.spawn().map_err(|error| match error.kind() {
@@ -184,6 +257,16 @@ impl Boot {
             _ => anyhow::Error::new(error).context("starting qemu-system-x86_64"),
         })?;
         Ok(Self { child, folder: folder.to_owned() })
+    }
+
+    /// Until the guest has said a word.
+    fn wait_for_word(&self, word: &str, limit: Duration) -> Result<()> {
+        let begun = Instant::now();
+        while !read_text(&self.folder.join("report")).is_ok_and(|said| said.contains(word)) {
+            ensure!(begun.elapsed() < limit, "no {word} after {} s", limit.as_secs());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
     }
 
     fn wait(&mut self, limit: Duration) -> Result<()> {

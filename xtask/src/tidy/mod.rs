@@ -33,7 +33,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 
-pub(crate) use tree::repository_root;
+pub(crate) use tree::{files, repository_root};
 
 /// The rules by the names that ARCHITECTURE.md uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -27,12 +27,8 @@ pub(super) struct Tree {
 impl Tree {
     /// Reads all of it.
     pub(super) fn read(root: &Path) -> Result<Self> {
-        let mut paths = Vec::new();
-        walk(root, &mut paths)?;
-        paths.sort();
         let mut tree = Self { sources: Vec::new(), documents: Vec::new() };
-        for path in paths {
-            let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        for (path, text) in files(root)? {
             let relative = path.strip_prefix(root).unwrap_or(&path);
             if path.extension().is_some_and(|extension| extension == "rs") {
                 tree.sources.push(Source::new(relative, &text));
@@ -54,6 +50,18 @@ impl Tree {
 pub(crate) fn repository_root() -> Result<PathBuf> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     Ok(own.parent().context("xtask stands one folder below the repository root")?.to_path_buf())
+}
+
+/// Every file below a folder that is read here, sorted by path, with its text.
+pub(crate) fn files(folder: &Path) -> Result<Vec<(PathBuf, String)>> {
+    let mut paths = Vec::new();
+    walk(folder, &mut paths)?;
+    paths.sort();
+    let read = |path: PathBuf| {
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        Ok((path, text))
+    };
+    paths.into_iter().map(read).collect()
 }
 
 fn walk(folder: &Path, paths: &mut Vec<PathBuf>) -> Result<()> {

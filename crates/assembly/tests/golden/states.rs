@@ -15,11 +15,13 @@ enum Outcome {
     Dirty(u64),
     /// It can be read (and is dirty, or not) and not written.
     ReadOnly { dirty: bool, code: &'static str },
+    /// It can be read but for what is at risk, and is refused otherwise.
+    Withheld,
     /// There is no array, under this code.
     Refused(&'static str),
 }
 
-use Outcome::{Clean, Dirty, ReadOnly, Refused};
+use Outcome::{Clean, Dirty, ReadOnly, Refused, Withheld};
 
 /// Name without `state-`; a word for each member; what comes of it. Words: a number is the slot
 /// of a fresh member, `S` stale, `r1` recovering in slot 1, `R1` a replacement for slot 1, `+` a
@@ -46,13 +48,13 @@ const STATES: [(&str, &str, Outcome); 42] = [
     ("raid5-bitmap-stale", "0 1 S 3", Clean),
     ("raid5-created-missing", "0 2 3", Clean),
     ("raid5-dirty", "0 1 2 3", Dirty(0)),
-    ("raid5-dirty-degraded", "0 S 2 3", Refused("dirty-and-degraded")),
+    ("raid5-dirty-degraded", "0 S 2 3", Withheld),
     ("raid5-dirty-m0.90", "0 1 2 3", Dirty(0)),
     ("raid5-dirty-m1.0", "0 1 2 3", Dirty(0)),
     ("raid5-failed-not-removed", "0 1 2 S", Clean),
-    ("raid5-journal", "0 1 2 3 J", Refused("journal")),
-    ("raid5-ppl", "0 1 2 3", ReadOnly { dirty: false, code: "ppl" }),
-    ("raid5-ppl-dirty", "0 1 2 3", ReadOnly { dirty: true, code: "ppl" }),
+    ("raid5-journal", "0 1 2 3 J", ReadOnly { dirty: false, code: "journal" }),
+    ("raid5-ppl", "0 1 2 3", Clean),
+    ("raid5-ppl-dirty", "0 1 2 3", Dirty(0)),
     ("raid5-reassembled-degraded", "0 1 2 S", Clean),
     ("raid5-recovered-onto-spare", "S 1 2 0", Clean),
     ("raid5-recovering", "0 S 2 3 r1", Clean),
@@ -64,7 +66,7 @@ const STATES: [(&str, &str, Outcome); 42] = [
     ("raid5-stale-m0.90", "0 1 2 S", Clean),
     ("raid6-created-two-missing", "1 2 4", Clean),
     ("raid6-dirty", "0 1 2 3 4", Dirty(0)),
-    ("raid6-dirty-degraded", "0 S 2 3 4", Refused("dirty-and-degraded")),
+    ("raid6-dirty-degraded", "0 S 2 3 4", Withheld),
     ("raid6-recovering", "0 S 2 3 4 r1", Clean),
     ("raid6-stale-twice", "0 S 2 S 4", Clean),
 ];
@@ -90,9 +92,11 @@ fn word(verdict: Verdict) -> String {
 
 fn outcome(array: &AssembledArray) -> Outcome {
     let code = match array.read_only {
+        _ if array.withheld_risk.is_some() => return Withheld,
         None if array.dirty => return Dirty(array.resync_offset),
         None => return Clean,
         Some(ReadOnlyReason::Ppl) => "ppl",
+        Some(ReadOnlyReason::Journal) => "journal",
         Some(ReadOnlyReason::Replacement { .. }) => "replacement",
         Some(_) => "bitmap",
     };
@@ -129,6 +133,9 @@ fn writing_is_refused_exactly_where_reading_is_all_there_is() {
         let writing = assembled(&fixture, false);
         assert_eq!(reading.verdicts, writing.verdicts, "{name}");
         match (&reading.array, &writing.array) {
+            (Ok(array), Err(refusal)) if array.withheld_risk.is_some() => {
+                assert_eq!(refusal.code(), "dirty-and-degraded", "{name}");
+            }
             (Ok(array), Err(refusal)) => {
                 assert!(array.read_only.is_some(), "{name}");
                 assert_eq!(refusal.code(), "read-only-only", "{name}");

@@ -107,6 +107,8 @@ fn what_a_member_keeps_besides_is_seen() {
     assert_eq!((reshape.delta_disks, reshape.backwards), (1, false));
     let bitmap = |name| look::look_at_image("m", &all[name].image(0)).bitmap;
     let bitmap = bitmap("state-raid5-bitmap-stale").expect("there").expect("sound");
+    let (bits, bitmap) = (bitmap.bits, bitmap.superblock);
+    assert!(!bits.is_empty(), "what the stale member has missed");
     let events = first("state-raid5-bitmap-stale").state.events;
     assert!(bitmap.events_cleared < bitmap.events && bitmap.events == events, "{bitmap:?}");
     assert_eq!(bitmap.chunk_bytes, 64 << 10);

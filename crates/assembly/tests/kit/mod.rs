@@ -7,9 +7,9 @@ use std::sync::Arc;
 use braid_assembly::{Assembly, Options, ProbedMember, Refusal, assemble};
 use braid_geometry::{Level, default_layout};
 use braid_ondisk::{
-    ArrayFacts, BitmapKind, BitmapSuperblock, Claim, DeviceFlags, Features, NewSuperblock,
-    PlacementRequest, Probe, Role, Superblock, SuperblockError, SuperblockFault, Timestamp,
-    Version, placement,
+    ArrayFacts, Bitmap, BitmapKind, BitmapSuperblock, Bits, Claim, DeviceFlags, Features,
+    NewSuperblock, PlacementRequest, Probe, Role, Superblock, SuperblockError, SuperblockFault,
+    Timestamp, Version, placement,
 };
 
 pub(crate) const DEVICE_BYTES: u64 = 16 << 20;
@@ -43,6 +43,7 @@ pub(crate) fn array_with(level: Level, slots: u16, spares: u16, uuid: u8) -> Vec
         member_size_sectors: placement.member_size_sectors,
         raid_slots: u32::from(slots),
         preferred_minor: None,
+        logical_block_bytes: None,
     };
     let roles: Arc<[Role]> =
         (0..slots).map(Role::Active).chain((0..spares).map(|_| Role::Spare)).collect();
@@ -72,6 +73,8 @@ pub(crate) fn probed(label: &str, superblock: Superblock) -> ProbedMember {
         probe: Probe { superblocks: vec![Ok(superblock)], foreign: vec![] },
         bad_blocks: Ok(vec![]),
         bitmap: None,
+        ppl: None,
+        journal: None,
     }
 }
 
@@ -133,17 +136,11 @@ pub(crate) fn add_bitmap(members: &mut [ProbedMember], kind: BitmapKind, events:
     add_feature(members, Features::BITMAP);
     edit_all(members, |superblock| superblock.intent.bitmap_offset_sectors = Some(8));
     for member in members {
-        member.bitmap = Some(Ok(BitmapSuperblock {
-            kind,
-            events,
-            events_cleared: events,
-            sync_size_sectors: 1024,
-            chunk_bytes: 65_536,
-            state: 0,
-            daemon_sleep_seconds: 5,
-            write_behind: 0,
-            sectors_reserved: 0,
-        }));
+        let sectors = superblock(member).array.member_size_sectors;
+        let head = BitmapSuperblock::new(sectors, 65_536, 0);
+        let head = BitmapSuperblock { kind, events, events_cleared: events, ..head };
+        let bits = Bits::none(sectors, head.sectors_each());
+        member.bitmap = Some(Ok(Bitmap { superblock: head, bits }));
     }
 }
 

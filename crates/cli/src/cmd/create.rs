@@ -46,6 +46,13 @@ pub(crate) struct Args {
     /// Where superblocks go: 1.0 (end), 1.1 (start) or 1.2 (4 KiB from the start).
     #[arg(long, value_name = "VERSION", default_value = "1.2")]
     metadata: String,
+    /// What keeps redundancy right over a crash: bitmap (only what was being written is brought in sync again) or resync (all of
+    /// it is) [default: bitmap, where there is redundancy].
+    #[arg(long, value_name = "POLICY", visible_aliases = ["consistency-policy", "bitmap"])]
+    consistency: Option<String>,
+    /// What a bit of the bitmap stands for, with a unit [default: 64M, or more where the bitmap would not fit].
+    #[arg(long, value_name = "SIZE")]
+    bitmap_chunk: Option<String>,
     /// The last N members wait as spares.
     #[arg(long, value_name = "N", default_value_t = 0)]
     spare: usize,
@@ -81,6 +88,8 @@ impl Args {
         let optional = [
             ("--chunk", &self.chunk),
             ("--layout", &self.layout),
+            ("--consistency", &self.consistency),
+            ("--bitmap-chunk", &self.bitmap_chunk),
             ("--member-size", &self.member_size),
         ];
         for (name, value) in optional {

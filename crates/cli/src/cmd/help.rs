@@ -23,7 +23,10 @@ const MDADM: [(&str, &str); 19] = [
     ("... --run, over old data", "... --destroy NAME, what is to be destroyed"),
     ("mdadm --assemble /dev/md/NAME A B C", "braid serve A B C"),
     ("mdadm --assemble --readonly ...", "braid serve --read-only A B C"),
-    ("mdadm --assemble --force ...", "connect what is missing; or braid serve --accept-risk A B C"),
+    (
+        "mdadm --assemble --force ...",
+        "connect what is missing; or braid serve --accept-risk COUNT A B C",
+    ),
     ("mdadm --examine A", "braid examine A"),
     ("mdadm --stop /dev/md/NAME", "braid stop NAME"),
     ("mdadm --detail /dev/md/NAME, /proc/mdstat", "braid status NAME, braid status"),

@@ -1,13 +1,18 @@
-//! `braid history`: what has happened to arrays, as far as it is kept.
+//! `braid history`: what has happened to arrays, as far as it is kept, and what commands overwrote, in the order of time.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use braid_telling::{Event, Kind, Moment};
+use serde_json::json;
 
 use super::Globals;
 use super::events::{histories, show};
+use super::undo::unreadable;
 use crate::error::code::Code;
 use crate::error::{CliError, Exit, Risk};
+use crate::output::printable::printable;
+use crate::output::utc::{format_utc, rfc3339_utc};
+use crate::undo::{self, Kept};
 
 /// Arguments of `braid history`.
 #[derive(Debug, clap::Args)]
@@ -21,6 +26,15 @@ pub(crate) struct Args {
     /// Only events of this kind, such as Fail; may be given more than once.
     #[arg(long, value_name = "KIND")]
     kind: Vec<String>,
+    /// Only what commands overwrote, which `braid undo` puts back.
+    #[arg(long, conflicts_with = "kind")]
+    saved: bool,
+}
+
+/// One line.
+enum Line {
+    Event(Box<Event>),
+    Saved(Kept),
 }
 
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
@@ -37,16 +51,81 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         since.is_none_or(|since| event.change.time >= since)
             && (kinds.is_empty() || kinds.contains(&event.change.kind))
     };
-    let histories = histories(&globals.state_dir, args.array.as_deref())?;
-    let mut events: Vec<Event> =
-        histories.into_iter().flat_map(|history| history.events).filter(is_wanted).collect();
+    let saved = if kinds.is_empty() { saved(args, since, globals)? } else { Vec::new() };
+    let mut events: Vec<Event> = match histories(&globals.state_dir, args.array.as_deref()) {
+        // An array that was made and not served has no history.
+        Err(error) if error.code() == Code::NoHistory && !saved.is_empty() => Vec::new(),
+        histories => histories?.into_iter().flat_map(|history| history.events).collect(),
+    };
+    events.retain(|event| !args.saved && is_wanted(event));
     // Those of one array stay in their order, whatever the clock did.
     events.sort_by_key(|event| event.change.time);
     if args.array.is_some() {
         events.sort_by_key(|event| event.id);
     }
-    events.iter().for_each(|event| show(event, globals));
+    for line in in_order(events, saved) {
+        match line {
+            Line::Event(event) => show(&event, globals),
+            Line::Saved(kept) => show_saved(&kept, globals),
+        }
+    }
     Ok(Exit::Done)
+}
+
+/// What commands overwrote, of the array that is meant. One that cannot be read is of any.
+fn saved(args: &Args, since: Option<Moment>, globals: &Globals) -> Result<Vec<Kept>, CliError> {
+    let kept = undo::list(&globals.state_dir);
+    let mut kept = kept.map_err(|error| unreadable(&globals.state_dir, &error))?;
+    kept.retain(|kept| {
+        let Ok(record) = &kept.record else { return args.array.is_none() };
+        let is_meant = args.array.as_ref().is_none_or(|array| *array == record.array);
+        is_meant && since.is_none_or(|since| time_of(kept) >= since)
+    });
+    Ok(kept)
+}
+
+fn time_of(kept: &Kept) -> Moment {
+    Moment::from_unix(kept.record.as_ref().map_or(Duration::ZERO, |record| record.time))
+}
+
+/// Each record stands before the first event that is later.
+fn in_order(events: Vec<Event>, saved: Vec<Kept>) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let mut saved = saved.into_iter().peekable();
+    for event in events {
+        while let Some(kept) = saved.next_if(|kept| time_of(kept) < event.change.time) {
+            lines.push(Line::Saved(kept));
+        }
+        lines.push(Line::Event(Box::new(event)));
+    }
+    lines.extend(saved.map(Line::Saved));
+    lines
+}
+
+fn show_saved(kept: &Kept, globals: &Globals) {
+    let number = kept.number;
+    let record = match &kept.record {
+        Ok(record) => record,
+        Err(damage) if globals.json => {
+            return outjson!(
+                &json!({ "kind": "Saved", "undo": number, "damage": damage.to_string() })
+            );
+        }
+        Err(damage) => return outln!("undo {number}  cannot be undone: {damage}"),
+    };
+    if globals.json {
+        let members = record.devices.iter().map(|device| device.path.display().to_string());
+        return outjson!(&json!({
+            "kind": "Saved",
+            "undo": number,
+            "time": rfc3339_utc(record.time.as_secs()),
+            "array": record.array,
+            "command": record.command,
+            "members": members.collect::<Vec<_>>(),
+        }));
+    }
+    let (time, array) = (format_utc(record.time.as_secs()), printable(&record.array));
+    outln!("{time}  {array}  undo {number}  {}", printable(&record.command));
 }
 
 /// A point in time, or how long ago it is.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use braid_control::model::{
     MemberChanged, MemberEffect, MemberRequest, MembersAnswer, MembersWanted,
 };
+use braid_geometry::SECTOR_BYTES;
 
 use super::Globals;
 use super::status::words::can_lose_words;
@@ -15,6 +16,7 @@ use crate::error::code::Code;
 use crate::error::{CliError, Exit, Risk};
 use crate::output::printable::printable;
 use crate::output::shell::shell_word;
+use crate::output::size::format_size;
 use crate::running::{self, Running, unanswered};
 
 /// Arguments of `braid add` and `braid spare`.
@@ -191,10 +193,15 @@ fn joined(answer: &MembersAnswer, word: &str) -> String {
         let what = match (one.effect, answer.jobs_paused) {
             (MemberEffect::Rebuilds, false) => "takes a slot that is free, and is rebuilt",
             (MemberEffect::Rebuilds, true) => "is rebuilt once jobs are resumed",
+            (MemberEffect::CatchesUp, false) => "takes its slot again (re-add), and catches up",
+            (MemberEffect::CatchesUp, true) => "catches up (re-add) once jobs are resumed",
             _ => "waits as a spare: no slot is free",
         };
         lines.push(format!("{verb} {label} to {name}: it {what}"));
-        if one.returns {
+        if one.effect == MemberEffect::CatchesUp {
+            let kept = format_size(one.kept_sectors * SECTOR_BYTES);
+            lines.push(format!("  it keeps {kept}; what changed while it was away is rebuilt"));
+        } else if one.returns {
             let was = "it was a member before: what it holds may be old, and is written over";
             lines.push(format!("  {was}"));
         }
@@ -204,9 +211,10 @@ fn joined(answer: &MembersAnswer, word: &str) -> String {
         return lines.join("\n");
     }
     let mut next: Vec<(&str, String)> = Vec::new();
-    if has(MemberEffect::Rebuilds) && answer.jobs_paused {
+    let recovers = has(MemberEffect::Rebuilds) || has(MemberEffect::CatchesUp);
+    if recovers && answer.jobs_paused {
         next.push(("have it rebuilt", format!("braid resume {word}")));
-    } else if has(MemberEffect::Rebuilds) {
+    } else if recovers {
         next.push(("see how far it is", format!("braid status {word}")));
         next.push(("wait for the end", format!("braid wait {word} --for rebuild")));
     }
@@ -321,8 +329,13 @@ mod tests {
     use super::*;
 
     fn answer(request: MemberRequest, effect: MemberEffect) -> MembersAnswer {
-        let member =
-            MemberChanged { member: "/dev/sdc".into(), slot: Some(1), effect, returns: false };
+        let member = MemberChanged {
+            member: "/dev/sdc".into(),
+            slot: Some(1),
+            effect,
+            returns: false,
+            kept_sectors: 0,
+        };
         MembersAnswer {
             version: VERSION,
             name: "tank".into(),

@@ -12,11 +12,13 @@ mod history;
 mod jobs;
 mod list;
 mod members;
+mod replay;
 pub(crate) mod serve;
 mod set;
 mod status;
 mod stop;
 mod top;
+mod undo;
 mod wait;
 mod watching;
 
@@ -100,8 +102,12 @@ pub(crate) enum Command {
     Top(top::Args),
     /// Show what happened last to arrays, and with -f what happens.
     Events(events::Args),
-    /// Show all that is kept of what happened to arrays.
+    /// Show all that is kept of what happened to arrays, and of what commands overwrote.
     History(history::Args),
+    /// Put back what a command overwrote, while nobody has written to the devices since.
+    Undo(undo::Args),
+    /// Replay the partial parity log (PPL) of an array that is not being served onto its members, so that its parity fits again.
+    Replay(replay::Args),
     /// Show the main job on temporary files, in under a minute.
     Demo(demo::Args),
     /// Explain an error code (`braid help B031`), a verb, `exit` or `mdadm`.
@@ -177,6 +183,8 @@ pub(crate) fn run(command: Command, globals: &Globals) -> Result<Exit, CliError>
         Command::Top(args) => top::run(&args, globals),
         Command::Events(args) => events::run(&args, globals),
         Command::History(args) => history::run(&args, globals),
+        Command::Undo(args) => undo::run(&args, globals),
+        Command::Replay(args) => replay::run(&args, globals),
         Command::Demo(args) => demo::run(&args, globals),
         Command::Help(args) => help::run(&args, globals),
     }

@@ -1,4 +1,8 @@
 //! `braid set`, and by its other name `braid tune`: changes settings of a running array, all of them or none.
+//!
+//! One setting is the superblocks' own, and of an array that is stopped: `kernel-compat` (`kernel_compat.rs`).
+
+mod kernel_compat;
 
 use braid_control::model::{Settings, SettingsAnswer};
 
@@ -24,12 +28,18 @@ pub(crate) struct Args {
     /// multiplexer=auto|on|off, multiplexer-period=MS, multiplexer-share=MIN-MAX, read-expiry=MS,
     /// write-expiry=MS, writes-starved=COUNT, batch=COUNT, depth=COUNT; connections=COUNT,
     /// payload-memory=SIZE, idle-limit=SECONDS; jobs=on|paused, spare-group=NAME|off, check-every=TIME|off (such as 30d; kept over
-    /// restarts). Without any, what is set now is printed.
+    /// restarts). Without any, what is set now is printed. Of an array that is stopped: kernel-compat MEMBER..., which has its
+    /// superblocks say no logical block, so that kernels before 6.19 take it.
     #[arg(value_name = "KEY=VALUE")]
     settings: Vec<String>,
 }
 
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
+    if let Some((first, members)) = args.settings.split_first()
+        && first == kernel_compat::WORD
+    {
+        return kernel_compat::run(&args.array, members, args.dry_run, globals);
+    }
     let mut wanted = Settings::new();
     for setting in &args.settings {
         let (key, value) = setting.split_once('=').ok_or_else(|| {

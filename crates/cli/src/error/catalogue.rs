@@ -57,7 +57,7 @@ impl FromStr for Code {
 }
 
 /// All of them, in the order of their numbers.
-pub(crate) const CATALOGUE: [Entry; 71] = [
+pub(crate) const CATALOGUE: [Entry; 75] = [
     // The command line.
     Entry {
         code: Code::Usage,
@@ -140,7 +140,7 @@ pub(crate) const CATALOGUE: [Entry; 71] = [
         explanation: "At least one member carries an md superblock, a file system, a partition table, LVM or \
                       LUKS, or bytes at its ends that are not recognised (`data`). braid never writes over it \
                       unless each such thing is named with `--destroy NAME`. Before it does, it saves the \
-                      members' first and last bytes.",
+                      members' first and last bytes, and `braid undo` puts back what was overwritten.",
     },
     Entry {
         code: Code::DestroyNameMismatch,
@@ -149,6 +149,41 @@ pub(crate) const CATALOGUE: [Entry; 71] = [
         explanation: "`--destroy NAME` must name exactly what is on the members: no more and no less, \
                       and one thing by each name. The names differ, so one of the members may not be the \
                       one you think of. Nothing was written.",
+    },
+    // Putting it back.
+    Entry {
+        code: Code::NothingToUndo,
+        title: "there is nothing to be undone",
+        exit: Exit::NoSuchArray,
+        explanation: "Before a command overwrites metadata it saves what is there, in the state folder. There is no such \
+                      record, or none of this number: the command was run by another user, with another `--state-dir`, \
+                      or overwrote nothing. The last 256 are kept; `braid history --saved` lists them.",
+    },
+    Entry {
+        code: Code::UndoDamaged,
+        title: "the record of what was overwritten is damaged",
+        exit: Exit::Failed,
+        explanation: "The file does not pass its checksum, or is of a newer format: it was cut off, edited, or its disk is \
+                      failing. What it says may not be what was on the devices, so none of it is written. \
+                      Records of earlier commands may be sound.",
+    },
+    Entry {
+        code: Code::UndoUnsafe,
+        title: "what was overwritten cannot be put back safely",
+        exit: Exit::Refused,
+        explanation: "Old superblocks describe data areas as they were. braid puts them back only while every byte of the \
+                      metadata is as the command left it: then no array has been started for writing on these devices \
+                      since. Which device has changed, and how, is said in the cause. Nothing was \
+                      written.",
+    },
+    Entry {
+        code: Code::LogicalBlockLarge,
+        title: "the array's logical block is larger than a sector",
+        exit: Exit::Refused,
+        explanation: "Linux has written the logical block size of an array into its superblocks since 6.19, and kernels \
+                      before that refuse such an array. Of 512 bytes it can be cleared, for that is what every kernel goes \
+                      by. A larger one was what users of the array had to go by, and file systems on it may be made for it. \
+                      Let a kernel of 6.19 or later, or braid, run it. Nothing was written.",
     },
     // Superblocks.
     Entry {
@@ -192,18 +227,22 @@ pub(crate) const CATALOGUE: [Entry; 71] = [
     },
     Entry {
         code: Code::JournalNeeded,
-        title: "the array has a write journal",
+        title: "the array's write journal is needed",
         exit: Exit::Refused,
-        explanation: "Writes may exist only in the journal device. Until braid can replay it, serving the \
-                      array would return old data. Assemble it once with the kernel's md, which replays \
-                      the journal.",
+        explanation: "Writes may exist only in the journal, and its superblocks say \"clean\" while it is written. The \
+                      journal's device was not named, is too old, or cannot be followed; so any part of the array may \
+                      lack what was last written, and what would be computed from parity may be wrong. Or what the journal \
+                      says cannot be replayed. Nothing was written, or what was written can be replayed again. Name the \
+                      journal's device among the members.",
     },
     Entry {
         code: Code::PplNeeded,
-        title: "the array has a partial parity log to replay",
+        title: "the array has a partial parity log that cannot be replayed",
         exit: Exit::Refused,
-        explanation: "The array was not shut down cleanly and its partial parity log says which parity is \
-                      unfinished. Until braid can replay it, assemble the array once with the kernel's md.",
+        explanation: "The array was not shut down cleanly, and its partial parity log should say which parity is \
+                      unfinished. It says something that this array cannot have written; or a member is missing, and \
+                      a log cannot be read or knows nothing of a resync that was not finished. Nothing was written. With \
+                      every member there, data is read and not computed, so the best way out is the missing one.",
     },
     Entry {
         code: Code::ReadOnlyOnly,
@@ -229,7 +268,8 @@ pub(crate) const CATALOGUE: [Entry; 71] = [
         explanation: "A write was under way when the array stopped, and the missing member holds what \
                       could tell old data from new. In the stripes that were being written, what is \
                       computed for the missing member may be wrong, silently. Connect the missing member \
-                      and nothing is at risk. `--accept-risk` serves the array as it is.",
+                      and nothing is at risk. `--read-only` serves what is not, and the rest as I/O errors; `--accept-risk \
+                      COUNT` serves the array as it is.",
     },
     Entry {
         code: Code::ForeignMember,
@@ -611,7 +651,9 @@ pub(crate) const CATALOGUE: [Entry; 71] = [
         code: Code::NotReplaced,
         title: "the member cannot be replaced now",
         exit: Exit::Refused,
-        explanation: "A member is replaced while it serves, by one other at a time, and is copied from: it has to hold all that                       it should itself. Wait until the replacement or the rebuild that is under way is over (`braid wait NAME                       --for rebuild`), or end a replacement by having the new member fail (`braid fail NAME DEVICE`).",
+        explanation: "A member is replaced while it serves, by one other at a time, and is copied from: it has to hold all that \
+                      it should itself. Wait until the replacement or the rebuild that is under way is over (`braid wait NAME \
+                      --for rebuild`), or end a replacement by having the new member fail (`braid fail NAME DEVICE`).",
     },
     Entry {
         code: Code::Interrupted,

@@ -33,6 +33,14 @@ pub(crate) enum Code {
     HoldsData = 12,
     /// What was named to be destroyed is not there.
     DestroyNameMismatch = 13,
+    /// There is nothing to be undone.
+    NothingToUndo = 14,
+    /// The record of what was overwritten is damaged.
+    UndoDamaged = 15,
+    /// What was overwritten cannot be put back safely.
+    UndoUnsafe = 16,
+    /// The array's logical block is larger than a sector.
+    LogicalBlockLarge = 17,
     /// No md superblock.
     NoSuperblock = 20,
     /// The superblock is damaged: its checksum does not match.

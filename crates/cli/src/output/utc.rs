@@ -29,12 +29,6 @@ pub(crate) fn format_utc(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
-/// `20261120T233603Z`: for the names of files.
-pub(crate) fn compact_utc(seconds: u64) -> String {
-    let (year, month, day, hour, minute, second) = civil(seconds);
-    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
-}
-
 /// `2026-11-20T23:36:03Z`: for programs (RFC 3339).
 pub(crate) fn rfc3339_utc(seconds: u64) -> String {
     let (year, month, day, hour, minute, second) = civil(seconds);
@@ -49,7 +43,7 @@ pub(crate) fn now_seconds() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{compact_utc, format_utc, rfc3339_utc};
+    use super::{format_utc, rfc3339_utc};
 
     #[test]
     fn known_days_come_out() {
@@ -64,7 +58,6 @@ mod tests {
         ] {
             assert_eq!(format_utc(seconds), text);
         }
-        assert_eq!(compact_utc(951_782_399), "20000228T235959Z");
         assert_eq!(rfc3339_utc(951_782_399), "2000-02-28T23:59:59Z");
     }
 

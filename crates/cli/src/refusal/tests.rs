@@ -2,9 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use braid_assembly::{ArrayName, AtRisk, MemberVerdict, ReadOnlyReason, Reason, Refusal, Verdict};
-use braid_geometry::GeometryError;
-use braid_ondisk::{SuperblockError, SuperblockFault, Version};
+use braid_assembly::{
+    ArrayName, AtRisk, JournalFault, MemberVerdict, RangeAtRisk, ReadOnlyReason, Reason, Refusal,
+    Verdict,
+};
+use braid_geometry::{GeometryError, Slot};
+use braid_ondisk::{PplLogError, SuperblockError, SuperblockFault, Version};
 
 use super::cli_error;
 use crate::error::Risk;
@@ -23,9 +26,14 @@ fn verdicts() -> Vec<MemberVerdict> {
     vec![foreign("a b", [1; 16]), foreign("c", [2; 16])]
 }
 
+fn at_risk() -> AtRisk {
+    let range = RangeAtRisk { member_sectors: 0..8, array_sectors: 0..2048 };
+    AtRisk { slots: vec![1], stripes: 7, ranges: vec![range] }
+}
+
 fn refusals() -> Vec<(Refusal, Code)> {
     let name = |uuid, name: &str| ArrayName { uuid, name: name.to_string(), members: 1 };
-    let risk = AtRisk { slots: vec![1], member_sectors: 0..8, array_sectors: 0..2048 };
+    let risk = at_risk();
     let geometry = GeometryError::CapacityTooLarge;
     vec![
         (Refusal::NoMembers { wanted: None }, Code::NoSuperblock),
@@ -40,7 +48,15 @@ fn refusals() -> Vec<(Refusal, Code)> {
         (Refusal::NewerFormat, Code::UnsupportedFeature),
         (Refusal::Clustered, Code::UnsupportedFeature),
         (Refusal::Reshaping { position_sectors: 8 }, Code::Reshaping),
-        (Refusal::Journal, Code::JournalNeeded),
+        (
+            Refusal::JournalMissing {
+                fault: JournalFault::Absent { number: Some(4) },
+                missing: vec![1],
+                array_sectors: 4096,
+            },
+            Code::JournalNeeded,
+        ),
+        (Refusal::ReadOnlyOnly(ReadOnlyReason::Journal), Code::ReadOnlyOnly),
         (
             Refusal::NewestDamaged { labels: vec!["/dev/sdb".into()], events: 9, sound_events: 5 },
             Code::NewestDamaged,
@@ -67,9 +83,16 @@ fn refusals() -> Vec<(Refusal, Code)> {
             Code::TooFewMembers,
         ),
         (Refusal::DirtyAndDegraded(risk), Code::DirtyDegraded),
-        (Refusal::PplNotReplayed { missing: vec![1] }, Code::PplNeeded),
+        (
+            Refusal::PplNotReplayed {
+                missing: vec![1],
+                unread: vec![(Slot(0), PplLogError::Unreadable)],
+                stripes: 7,
+            },
+            Code::PplNeeded,
+        ),
         (Refusal::ReadOnlyOnly(ReadOnlyReason::Ppl), Code::ReadOnlyOnly),
-        (Refusal::ReadOnlyOnly(ReadOnlyReason::BitmapUnreadable), Code::ReadOnlyOnly),
+        (Refusal::ReadOnlyOnly(ReadOnlyReason::BitmapUnknown), Code::ReadOnlyOnly),
     ]
 }
 
@@ -93,15 +116,29 @@ fn every_refusal_has_its_code_and_a_safe_way_out() {
 
 #[test]
 fn only_accepting_the_risk_is_dangerous_and_it_comes_last() {
-    let risk = AtRisk { slots: vec![1], member_sectors: 0..8, array_sectors: 0..2048 };
+    let risk = at_risk();
     let error = cli_error(&Refusal::DirtyAndDegraded(risk), &[], &labels());
     let last = error.remedies().last().cloned().expect("some");
     assert_eq!(
         (last.command.as_str(), last.risk),
-        ("braid serve --accept-risk 'a b' c", Risk::Destroy)
+        ("braid serve --accept-risk 7 'a b' c", Risk::Destroy)
     );
     let cause = error.to_json()["cause"].to_string();
     assert!(cause.contains("slot 1") && cause.contains("1 MiB"), "{cause}");
+}
+
+#[test]
+fn a_journal_that_is_missing_is_named_with_all_that_is_at_risk() {
+    let said = |missing: Vec<u16>| {
+        let fault = JournalFault::Absent { number: Some(4) };
+        let refusal = Refusal::JournalMissing { fault, missing, array_sectors: 4096 };
+        cli_error(&refusal, &[], &labels()).to_json().to_string()
+    };
+    for words in [said(vec![]), said(vec![1])] {
+        assert!(words.contains("number 4") && words.contains("sectors 0..4096"), "{words}");
+        assert!(words.contains("braid serve --read-only"), "{words}");
+    }
+    assert!(said(vec![1]).contains("slot 1 held") && !said(vec![]).contains("slot 1"));
 }
 
 #[test]

@@ -2,7 +2,11 @@
 
 use serde_json::Value;
 
-use crate::kit::{Array, RAID_0, RAID_1, RAID_5, RAID_6, RAID_10, Served, Shape, needs, ok};
+use crate::kit::{
+    Array, RAID_0, RAID_1, RAID_5, RAID_6, RAID_10, SUPERBLOCK_BYTES, Served, Shape, needs, ok,
+};
+use crate::living::done;
+use crate::members::{MEMBER_BYTES, assert_whole, blank, filled, text, wait_for_rebuild};
 
 /// Asks everything that nbdinfo can ask.
 fn look(served: &Served, data_members: u64) {
@@ -140,4 +144,35 @@ fn read_only_is_told_and_kept() {
     for (path, before) in array.members.iter().zip(before) {
         assert!(std::fs::read(path).expect("a member") == before, "{path:?} was written");
     }
+}
+
+/// Arrays that Linux has made since 6.19 say how small a block may be; they were refused.
+#[test]
+fn an_array_that_says_its_logical_block_is_served_with_it() {
+    needs!("nbdinfo", "nbdcopy");
+    let array = Array::create(RAID_5);
+    for slot in 0..RAID_5.members {
+        array.patch_superblock(slot, 224, &4096_u32.to_le_bytes(), true);
+    }
+    let served = array.serve();
+    let json = ok("nbdinfo", ["--json", &served.uri]);
+    let info: Value = serde_json::from_str(&json).expect("nbdinfo prints JSON");
+    let export = &info["exports"][0];
+    assert_eq!(export["block_size_minimum"], 4096, "{export}");
+    assert_eq!(export["block_size_preferred"], 4096, "{export}");
+    let wanted = filled(&array, &served, 3);
+    done(&array, &["fail", "tank", "1"]);
+    done(&array, &["remove", "tank", "1"]);
+    let new = blank(&array, "new", MEMBER_BYTES);
+    done(&array, &["add", "tank", text(&new)]);
+    wait_for_rebuild(&array);
+    let members = [array.without(&[1]), vec![new]].concat();
+    assert_whole(&array, served, &members, &wanted);
+    for member in &members {
+        let superblock = std::fs::read(member).expect("a member");
+        let at = usize::try_from(SUPERBLOCK_BYTES).expect("small") + 224;
+        assert_eq!(superblock[at..at + 4], 4096_u32.to_le_bytes(), "{}", member.display());
+    }
+    let examined = array.braid(&["examine"], &members).stdout;
+    assert!(examined.contains("\"logical_block_bytes\":4096"), "{examined}");
 }

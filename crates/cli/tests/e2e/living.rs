@@ -3,25 +3,22 @@
 //! Every command that a refusal offers is typed as it stands, and must work.
 
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::kit::{Array, RAID_0, RAID_1, RAID_5, RAID_6, Ran, Shape, ok, wait_until};
+use crate::kit::{Array, RAID_0, RAID_1, RAID_5, RAID_6, Ran, Shape, wait_until};
 use crate::managed::{check, json, said, status};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Types a command as braid printed it.
 pub(crate) fn typed(array: &Array, command: &str) -> String {
-    let folder = PathBuf::from(env!("CARGO_BIN_EXE_braid"));
-    let folder = folder.parent().expect("a folder").display().to_string();
-    let runtime = array.runtime().display().to_string();
-    let script = format!("PATH={folder}:$PATH\nexport BRAID_RUNTIME_DIR={runtime}\n{command}");
-    ok("sh", ["-c", &script])
+    let ran = array.type_line(command);
+    assert!(ran.status.success(), "{command}: {ran:?}");
+    ran.stdout
 }
 
 /// It is refused with this code and status; the first command that it offers.
@@ -112,7 +109,7 @@ fn a_lost_member_is_rebuilt_onto_the_spare_when_jobs_may_go_on() {
 
 #[test]
 fn a_dirty_array_is_resynced_and_is_clean_behind_it() {
-    let array = Array::create(RAID_5);
+    let array = Array::create_with("tank", RAID_5, "16M", &["--consistency", "resync"]);
     for slot in 0..RAID_5.members {
         array.patch_superblock(slot, 208, &0_u64.to_le_bytes(), true);
     }

@@ -21,6 +21,9 @@
 //!   remedies, remedies_served
 //!                what refusals offer, typed as it stands
 //!   transcript   the session of docs/transcript.md
+//!   undone       what commands overwrote is put back, and when it is not
+//!   replayed     partial parity logs, with a member missing
+//!   journaled    write journals, with a member or the journal missing
 //!   tuned        the stripe cache, set under load
 //!   scheduled    elevators and the multiplexer, set under load
 //!   two_writers  the same bytes by two names
@@ -46,6 +49,7 @@ mod exclusive;
 mod file_system;
 mod hostile;
 mod hung;
+mod journaled;
 mod kit;
 mod living;
 mod load;
@@ -60,6 +64,7 @@ mod privacy;
 mod remedies;
 mod remedies_served;
 mod replaced;
+mod replayed;
 mod scheduled;
 mod shortages;
 mod shown;
@@ -70,3 +75,4 @@ mod told;
 mod transcript;
 mod tuned;
 mod two_writers;
+mod undone;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::kit::{Array, RAID_1, RAID_5, Ran, needs, ok, wait_until};
+use crate::living::typed;
 
 pub(crate) fn json(ran: &Ran) -> Value {
     serde_json::from_str(ran.stdout.trim()).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
@@ -241,15 +242,8 @@ fn the_recipes_about_the_control_socket_work() {
     assert_eq!(recipes.len(), 2, "verbs and curl");
     let array = Array::create(RAID_5);
     let served = array.serve();
-    let folder = PathBuf::from(env!("CARGO_BIN_EXE_braid"));
-    let folder = folder.parent().expect("a folder").display().to_string();
     for recipe in recipes {
-        let runtime = array.path("run").display().to_string();
-        let place = array.path("").display().to_string();
-        let script = format!(
-            "set -e\ncd {place}\nPATH={folder}:$PATH\nexport BRAID_RUNTIME_DIR={runtime}\n{recipe}"
-        );
-        let said = ok("sh", ["-c", &script]);
+        let said = typed(&array, &format!("set -e\n{recipe}"));
         assert!(!said.contains("\"code\":\"B"), "a recipe is refused: {said}");
     }
     served.stop();

@@ -6,12 +6,13 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::kit::{
-    Array, RAID_0, RAID_1, RAID_5, RAID_6, RAID_10, Served, assert_same, needs, random_bytes,
-    wait_until,
+    Array, Client, RAID_0, RAID_1, RAID_5, RAID_6, RAID_10, Served, assert_same, needs,
+    random_bytes, wait_until,
 };
 use crate::living::{done, refused, typed};
 use crate::managed::{check, json, said, status};
@@ -152,6 +153,70 @@ fn a_member_that_comes_back_is_rebuilt_in_full_and_gets_its_own_slot() {
     wait_for_rebuild(&array);
     let slots = status(&array, "tank")["slots"].clone();
     assert_eq!((&slots[1]["member"], &slots[3]["member"]), (&one.into(), &three.into()));
+    let members = array.members.clone();
+    assert_whole(&array, served, &members, &wanted);
+}
+
+/// A member was away, and little changed: it is not rebuilt but there.
+#[test]
+fn a_member_that_was_away_catches_up_with_what_the_bitmap_names() {
+    needs!("nbdcopy");
+    for shape in [RAID_1, RAID_5, RAID_6, RAID_10] {
+        let array = Array::create_with("tank", shape, "32M", &["--bitmap-chunk", "1M"]);
+        let served = array.serve();
+        let mut wanted = filled(&array, &served, 1);
+        let bits = || {
+            let ran = array.braid(&["examine"], &array.members[..1]);
+            let looked: Value = serde_json::from_str(ran.stdout.trim()).expect("JSON");
+            looked["members"][0]["bitmap"]["bits_set"].as_u64().expect("a count")
+        };
+        wait_until("bits to be cleared", Duration::from_secs(60), || bits() == 0);
+        let member = text(&array.members[1]);
+        done(&array, &["fail", "tank", member]);
+        done(&array, &["remove", "tank", member]);
+        let news = random_bytes(2, 64 << 10);
+        let at = 5 << 20;
+        wanted[at..at + news.len()].copy_from_slice(&news);
+        let mut client = Client::connect(&served.socket, Duration::from_secs(10));
+        client.write(at as u64, &news);
+        drop(client);
+        let would = done(&array, &["add", "tank", "-n", member]);
+        let added = done(&array, &["add", "tank", member]);
+        let one = &added["members"][0];
+        assert_eq!((&one["effect"], &one["slot"]), (&"catches-up".into(), &1.into()), "{added}");
+        assert_eq!(one["kept_sectors"], would["members"][0]["kept_sectors"]);
+        assert!(one["kept_sectors"].as_u64() > Some(28 * 2048), "{added}");
+        wait_for_rebuild(&array);
+        let job = status(&array, "tank")["last_jobs"][0].clone();
+        assert!(job["written_sectors"].as_u64() <= Some(2 * 2048), "{job}");
+        let members = array.members.clone();
+        assert_whole(&array, served, &members, &wanted);
+    }
+}
+
+/// What was written without it is the array's, whatever the device says: it was used elsewhere meanwhile.
+#[test]
+fn a_member_that_ran_apart_keeps_nothing() {
+    needs!("nbdcopy");
+    let array = Array::create_with("tank", RAID_1, "16M", &["--bitmap-chunk", "1M"]);
+    let served = array.serve();
+    let wanted = filled(&array, &served, 1);
+    let member = array.members[1].clone();
+    done(&array, &["fail", "tank", text(&member)]);
+    done(&array, &["remove", "tank", text(&member)]);
+    let apart = Array::create(RAID_1);
+    let alone = apart.serve_with(&["--accept-older"], std::slice::from_ref(&member));
+    let mut client = Client::connect(&alone.socket, Duration::from_secs(10));
+    client.write(0, &[9; 4096]);
+    drop(client);
+    alone.stop();
+    refused(&array, &["add", "tank", text(&member)], "B012", 12);
+    let added = done(&array, &["add", "tank", "--destroy", "tank", text(&member)]);
+    assert_eq!(
+        (&added["members"][0]["effect"], &added["members"][0]["kept_sectors"]),
+        (&"rebuilds".into(), &0.into())
+    );
+    wait_for_rebuild(&array);
     let members = array.members.clone();
     assert_whole(&array, served, &members, &wanted);
 }
@@ -414,10 +479,10 @@ fn what_is_on_a_device_is_named_to_be_destroyed_and_saved_before() {
     let old = std::fs::read(&disk).expect("a file");
     let words = typed(&array, command);
     assert!(words.contains("was destroyed") && words.contains("saved in "), "{words}");
-    let folder = words.split("saved in ").nth(1).and_then(|rest| rest.lines().next());
-    let saved = PathBuf::from(folder.expect("a folder")).join("member-0-at-0.bin");
-    let saved = std::fs::read(saved).expect("what was there");
-    assert!(!saved.is_empty() && old.starts_with(&saved));
+    let record = words.split("saved in ").nth(1).and_then(|rest| rest.lines().next());
+    let saved = std::fs::read(record.expect("a file")).expect("what was there");
+    assert!(saved.starts_with(b"braid-undo "));
+    assert!(saved.windows(4096).any(|page| page == &old[..4096]), "the first page is in it");
     wait_for_rebuild(&array);
     // The file system is not found any more.
     let kinds = array.braid(&["examine"], std::slice::from_ref(&disk)).stdout;

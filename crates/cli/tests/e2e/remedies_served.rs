@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::kit::{
     Array, Background, Client, Deed, Fail, Hang, Hanging, Mount, Need, RAID_1, RAID_5, RAID_6,
-    Served, Shape, needs, offered, ok, skip, wait_until,
+    Served, Shape, needs, note, offered, ok, skip, wait_until,
 };
 use crate::living::done;
 use crate::managed::{json as json_of, status};
@@ -272,9 +272,11 @@ fn top_without_a_terminal_is_looked_at_by_the_commands_that_are_offered() {
     let twice = array.follow(&error, "Look twice, and end");
     assert_eq!(json_of(&twice)["arrays"].as_array().map(Vec::len), Some(1), "{twice:?}");
     // It goes on until it is interrupted.
-    let command = offered(&error, "Look again and again");
+    let label = "Look again and again";
+    let command = offered(&error, label);
     let ran = array.type_line(&format!("timeout -s INT 3 {command}"));
     assert!(ran.stdout.contains("\"tank\"") && ran.stderr.is_empty(), "{ran:?}");
+    note(label);
     // A terminal that is not the process's own.
     let shown =
         array.type_line("NO_COLOR=1 script -qec 'setsid -w braid top tank < /dev/null' /dev/null");

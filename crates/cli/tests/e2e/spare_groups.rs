@@ -11,11 +11,11 @@ use crate::members::{assert_whole, filled};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// An array called pool, the last members of which are spares, found where `other` is.
-fn pool(other: &Array, spares: usize) -> Array {
+/// An array the last members of which are spares, found where `other` is.
+fn with_spares(other: &Array, name: &str, spares: usize) -> Array {
     let shape = Shape { members: RAID_1.members + spares, ..RAID_1 };
     let words = ["--spare", &spares.to_string()];
-    Array::create_with("pool", shape, "16M", &words).found_with(other)
+    Array::create_with(name, shape, "16M", &words).found_with(other)
 }
 
 fn spares(array: &Array, name: &str) -> usize {
@@ -39,7 +39,7 @@ fn in_group(array: &Array, group: &str) -> Served {
 fn an_array_without_a_spare_takes_one_of_its_group() {
     needs!("nbdcopy");
     let tank = Array::create(RAID_5);
-    let pool = pool(&tank, 2);
+    let pool = with_spares(&tank, "pool", 2);
     let (serving, giving) = (in_group(&tank, "rack"), in_group(&pool, "rack"));
     let wanted = filled(&tank, &serving, 1);
     assert_eq!(said(&tank, &["get", "tank", "spare-group"]).stdout, "rack\n");
@@ -63,7 +63,7 @@ fn an_array_without_a_spare_takes_one_of_its_group() {
     let one = status(&tank, "tank");
     assert_eq!((&one["state"], spares(&tank, "pool")), (&"degraded".into(), 0), "{one}");
     // One that comes to the group later gives as well.
-    let late = pool_named(&tank, "late");
+    let late = with_spares(&tank, "late", 1);
     let lending = in_group(&late, "rack");
     wait_until("it to be whole", LIMIT, || status(&tank, "tank")["state"] == "ok");
     let paths = status(&tank, "tank")["slots"].as_array().expect("rows").clone();
@@ -74,11 +74,6 @@ fn an_array_without_a_spare_takes_one_of_its_group() {
     lending.stop();
 }
 
-fn pool_named(other: &Array, name: &str) -> Array {
-    let shape = Shape { members: RAID_1.members + 1, ..RAID_1 };
-    Array::create_with(name, shape, "16M", &["--spare", "1"]).found_with(other)
-}
-
 #[test]
 fn no_spare_is_taken_from_another_group_from_a_degraded_array_or_where_it_is_too_small() {
     let tank = Array::create(RAID_5);
@@ -86,13 +81,13 @@ fn no_spare_is_taken_from_another_group_from_a_degraded_array_or_where_it_is_too
     let shape = Shape { members: 3, ..RAID_1 };
     let small = Array::create_with("small", shape, "8M", &["--spare", "1"]).found_with(&tank);
     let others = [
-        (pool_named(&tank, "other"), "elsewhere"),
-        (pool_named(&tank, "alone"), "off"),
+        (with_spares(&tank, "other", 1), "elsewhere"),
+        (with_spares(&tank, "alone", 1), "off"),
         (small, "rack"),
     ];
     let servers: Vec<Served> = others.iter().map(|(array, group)| in_group(array, group)).collect();
     // It needs its own, once jobs go on.
-    let degraded = pool_named(&tank, "degraded");
+    let degraded = with_spares(&tank, "degraded", 1);
     let options = ["--spare-group", "rack", "--jobs", "paused"];
     let needing = degraded.serve_with(&options, &degraded.members);
     done(&tank, &["fail", "degraded", "0"]);
@@ -120,7 +115,7 @@ fn no_spare_is_taken_from_another_group_from_a_degraded_array_or_where_it_is_too
 fn of_two_that_ask_for_one_spare_one_gets_it() {
     let tank = Array::create(RAID_5);
     let second = Array::create_named("second", RAID_5, "16M").found_with(&tank);
-    let pool = pool(&tank, 1);
+    let pool = with_spares(&tank, "pool", 1);
     let servers = [&tank, &second, &pool].map(|array| in_group(array, "off"));
     for name in ["tank", "second"] {
         done(&tank, &["fail", name, "1"]);

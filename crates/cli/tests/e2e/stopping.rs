@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::kit::{
-    Array, Background, RAID_0, RAID_1, RAID_5, RAID_6, RAID_10, Served, Shape, assert_same, needs,
-    ok, random_bytes, wait_until,
+    Array, Background, Client, RAID_0, RAID_1, RAID_5, RAID_6, RAID_10, Refusal, Served, Shape,
+    assert_same, needs, ok, random_bytes, run, wait_until,
 };
 
 /// The part that is written and flushed; the load keeps off it and off the stripes it is in.
@@ -141,6 +141,46 @@ fn sigkill_under_load_raid_6() {
     kill_under_load(RAID_6);
 }
 
+/// What the last remedy says.
+fn stripes_at_risk(refusal: &Refusal) -> u64 {
+    let remedies = refusal.json["remedies"].as_array().expect("a list");
+    let command = remedies.last().expect("one")["command"].as_str().expect("a command");
+    let count = command.strip_prefix("braid serve --accept-risk ");
+    let count = count.and_then(|rest| rest.split(' ').next()?.parse().ok());
+    count.unwrap_or_else(|| panic!("no count in {command}"))
+}
+
+/// Killed while writing, with a bitmap that names where, and then a member is missing, too: the rest is read as it was.
+#[test]
+fn dirty_and_degraded_costs_what_the_bitmap_names() {
+    needs!("fio", "qemu-io", "nbdcopy");
+    let array = Array::create_with("tank", RAID_5, "16M", &["--bitmap-chunk", "1M"]);
+    let served = array.serve();
+    let kept = keep(&array, &served, 23);
+    let is_clear = || {
+        let ran = array.braid(&["examine"], &array.members[..1]);
+        ran.stdout.contains("\"bits_set\":0")
+    };
+    wait_until("bits to be cleared", Duration::from_secs(60), is_clear);
+    let load = endless_load(&array, &served);
+    served.kill();
+    drop(load);
+    let rest = array.without(&[1]);
+    let refusal = array.serve_refused(&[], &rest);
+    refusal.is("B031", 12);
+    let stripes = stripes_at_risk(&refusal);
+    // 5 MiB of 8 are written, of stripes with 192 KiB; a bit is for 16 of them.
+    assert!((16..=64).contains(&stripes), "{stripes}");
+    let served = array.serve_with(&["--read-only"], &rest);
+    let mut client = Client::connect(&served.socket, Duration::from_secs(10));
+    client.ask_read(0, 0, KEPT_BYTES);
+    client.hear().expect("nobody wrote there");
+    assert!(client.payload(KEPT_BYTES) == kept, "what was flushed is there");
+    let read = run("qemu-io", ["-r", "-f", "raw", "-c", "read 8M 4M", served.uri.as_str()]);
+    assert!(read.stdout.contains("read failed: Input/output error"), "{read:?}");
+    served.stop();
+}
+
 /// Killed while writing, and then a member is missing, too: refused, unless the risk is accepted.
 fn dirty_and_degraded(shape: Shape) {
     let array = Array::create(shape);
@@ -152,20 +192,25 @@ fn dirty_and_degraded(shape: Shape) {
     let rest = array.without(&[1]);
     let refusal = array.serve_refused(&[], &rest);
     refusal.is("B031", 12);
-    let remedies = refusal.json["remedies"].to_string();
-    assert!(remedies.contains("--accept-risk"), "{remedies}");
-    // Reading only is no way round it: what would be read could be wrong as well.
-    array.serve_refused(&["--read-only"], &rest).is("B031", 12);
+    let stripes = stripes_at_risk(&refusal);
+    let fewer = (stripes - 1).to_string();
+    array.serve_refused(&["--accept-risk", &fewer], &rest).is("B031", 12);
+    let stripes = stripes.to_string();
 
     let before: Vec<_> = rest.iter().map(|path| std::fs::read(path).expect("a member")).collect();
-    let served = array.serve_with(&["--read-only", "--accept-risk"], &rest);
+    // Reading only is no way round it: what could be wrong is not read.
+    let served = array.serve_with(&["--read-only"], &rest);
+    let read = run("qemu-io", ["-r", "-f", "raw", "-c", "read 8M 4M", served.uri.as_str()]);
+    assert!(read.stdout.contains("read failed: Input/output error"), "{read:?}");
+    served.stop();
+    let served = array.serve_with(&["--read-only", "--accept-risk", &stripes], &rest);
     assert_kept(&array, &served, &kept, "read-only, at risk");
     served.stop();
     for (path, before) in rest.iter().zip(before) {
         assert!(std::fs::read(path).expect("a member") == before, "{path:?} was written");
     }
 
-    let served = array.serve_with(&["--accept-risk"], &rest);
+    let served = array.serve_with(&["--accept-risk", &stripes], &rest);
     assert_kept(&array, &served, &kept, "the risk accepted");
     let kept = keep(&array, &served, 23);
     served.stop();
@@ -200,8 +245,10 @@ fn killed_while_degraded_is_refused() {
     let load = endless_load(&array, &served);
     served.kill();
     drop(load);
-    array.serve_refused(&[], &array.present()).is("B031", 12);
-    let served = array.serve_with(&["--accept-risk"], &array.present());
+    let refusal = array.serve_refused(&[], &array.present());
+    refusal.is("B031", 12);
+    let stripes = stripes_at_risk(&refusal).to_string();
+    let served = array.serve_with(&["--accept-risk", &stripes], &array.present());
     assert_kept(&array, &served, &kept, "the risk accepted");
     served.stop();
 }

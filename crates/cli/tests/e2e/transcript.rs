@@ -3,11 +3,11 @@
 //! With `BRAID_WRITE_TRANSCRIPT=1` the page is written anew. Times, numbers and UUIDs are not compared, nor how wide columns are.
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::kit::{Mount, Need, needs, random_bytes, skip, wait_until};
+use crate::kit::{Mount, Need, needs, random_bytes, shell, skip, wait_until};
 
 /// As long as the temporary folder's name, so that columns stay where they are.
 const FOLDER: &str = "/home/ada/storage";
@@ -34,12 +34,8 @@ impl Session {
     }
 
     fn shell(&self, line: &str) -> Command {
-        let braid = Path::new(env!("CARGO_BIN_EXE_braid"));
-        let folder = braid.parent().expect("a folder").display();
-        let path = std::env::var("PATH").unwrap_or_default();
-        let mut shell = Command::new("sh");
-        shell.arg("-c").arg(line).current_dir(self.folder.path()).stdin(Stdio::null());
-        shell.env("PATH", format!("{folder}:{path}:/usr/sbin:/sbin"));
+        let mut shell = shell(line);
+        shell.current_dir(self.folder.path());
         shell.env("BRAID_RUNTIME_DIR", self.folder.path().join("run"));
         shell.env("BRAID_STATE_DIR", self.folder.path().join("state"));
         shell.envs([("LC_ALL", "C.UTF-8"), ("TERM", "dumb"), ("NO_COLOR", "1")]);

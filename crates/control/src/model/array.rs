@@ -73,6 +73,12 @@ pub struct Array {
     pub settings: Settings,
     /// Bytes that clients were told are written and that members do not have yet; a flush brings them there.
     pub dirty_bytes: u64,
+    /// Its write-intent bitmap; null if it keeps none.
+    #[serde(default)]
+    pub bitmap: Option<Bitmap>,
+    /// Its partial parity logs; null if it keeps none.
+    #[serde(default)]
+    pub parity_logs: Option<ParityLogs>,
     /// Its clients.
     pub clients: Clients,
     /// Milliseconds that members have sat out because they were slow, all of them together.
@@ -81,6 +87,27 @@ pub struct Array {
     pub counters: BTreeMap<String, u64>,
     /// The process that serves it.
     pub server: Server,
+}
+
+/// Partial parity logs: what is being written, said durably before it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ParityLogs {
+    /// Everything is logged before it is written.
+    Kept,
+    /// Not yet: parity does not agree everywhere, or the array was not idle since it does.
+    Pending,
+}
+
+/// A write-intent bitmap: where members may differ after a crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Bitmap {
+    /// Bytes that a bit stands for: of each member, on level 10 of the array.
+    pub bit_bytes: u64,
+    /// How many bits there are.
+    pub bits: u64,
+    /// Those that are set: what they stand for was written some seconds ago or less, is in doubt, or was missed by a member.
+    pub bits_set: u64,
 }
 
 impl Array {

@@ -43,6 +43,9 @@ pub struct MembersWanted {
 pub enum MemberEffect {
     /// It takes a slot that is free, and is recovered from its start; once jobs are resumed, if they are paused.
     Rebuilds,
+    /// It takes the slot that it had, and what it missed is recovered: the rest it keeps, for no bit of the bitmap names it (mdadm calls
+    /// that a re-add).
+    CatchesUp,
     /// It is filled with what the named member holds, and has its slot then; once jobs are resumed, if they are paused.
     Replaces,
     /// It waits as a spare: no slot is free.
@@ -64,8 +67,10 @@ pub struct MemberChanged {
     pub slot: Option<u16>,
     /// What comes of it, or would.
     pub effect: MemberEffect,
-    /// It was a member of this array before; what it holds is not trusted.
+    /// It was a member of this array before.
     pub returns: bool,
+    /// Sectors of its data that are not recovered, for it holds them from before; 0 unless it catches up.
+    pub kept_sectors: u64,
 }
 
 /// What `POST /v1/members` answers.

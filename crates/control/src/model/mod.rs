@@ -12,7 +12,10 @@ mod status;
 mod stop;
 mod top;
 
-pub use array::{Advice, Array, Clients, Failure, Role, Server, Slot, SlotState, Spread, State};
+pub use array::{
+    Advice, Array, Bitmap, Clients, Failure, ParityLogs, Role, Server, Slot, SlotState, Spread,
+    State,
+};
 pub use elevators::{ElevatorRow, Elevators, SliceRow};
 pub use jobs::{
     Checked, Found, FoundFate, FoundKind, FoundRun, Job, JobEffect, JobKind, JobPace, JobRequest,

@@ -10,8 +10,12 @@ use braid_geometry::{Family, MemberSector, Slot};
 use super::decide::{Action, Activity, FlushPurpose, decide};
 use super::effect::{ArrayEffect, MetadataRecord, Notice};
 use super::event_count::Change;
+use super::intent::Intent;
 use super::jobs::{JobAction, Saved, Unmade, decide_job};
 use super::machine::{Array, Closing, Flushes, Update};
+use super::parity_log_record::ParityLogRecord;
+use super::parity_logs::ParityLogs;
+use super::returns::held_of;
 use super::roster::{Come, Unrecorded, WhyOut};
 use super::update::SuperblockState;
 use super::view::{ArrayView, Gate};
@@ -56,6 +60,9 @@ impl Array {
                         self.closing.unconfirmed.as_ref().is_some_and(|s| s.is_empty());
                     assert!(is_drained, "I5: no shard has a write under way");
                     self.end_last_flush();
+                    if let Some(logs) = &mut self.parity_logs {
+                        logs.all_is_flushed();
+                    }
                     self.write_superblocks(Activity::Clean, Why::Activity);
                 }
                 Action::DropClose => self.end_last_flush(),
@@ -110,6 +117,63 @@ impl Array {
                 Action::FlushForJob => self.flush(FlushPurpose::Job),
                 Action::NoteOffsets => self.note_offsets(now),
                 Action::Job => self.job_step(now),
+                Action::OpenBits => {
+                    assert!(
+                        !self.roster.has_unrecorded(),
+                        "I4: who lacks a bit is out, and superblocks say so"
+                    );
+                    self.intent_mut().open();
+                    self.condition.unpublished = true;
+                }
+                Action::WriteBitmap => self.write_bitmap(),
+                Action::AskTouched => {
+                    let shards = self.all_shards();
+                    self.intent_mut().ask(shards);
+                    self.effects.push_back(ArrayEffect::QueryTouched);
+                }
+                Action::RevokeBits => {
+                    let (shards, ground) = (self.all_shards(), self.intent_ground());
+                    self.condition.unpublished |= self.intent_mut().revoke(now, shards, &ground);
+                }
+                Action::FlushForBits => {
+                    self.intent_mut().flush_begins();
+                    self.flush(FlushPurpose::Bits);
+                }
+                Action::ClearBits => {
+                    assert!(
+                        self.flushes.missing.is_empty(),
+                        "I5: every member has ended its flush"
+                    );
+                    self.flushing = None;
+                    let ground = self.intent_ground();
+                    self.intent_mut().is_flushed(now, &ground);
+                }
+                Action::MakeLogs => self.make_logs(),
+                Action::WriteLogs => self.write_logs(),
+                Action::GrantLogs => {
+                    let is_recorded = !self.roster.has_unrecorded();
+                    let is_recorded = spoiled(Bug::LogGrantedUnrecorded, is_recorded, true);
+                    assert!(is_recorded, "I4: who did not take a record is out, by superblocks");
+                    for (shard, ticket) in self.logs_mut().grant() {
+                        self.effects.push_back(ArrayEffect::Logged { shard, ticket });
+                    }
+                }
+                Action::FlushForLogs => {
+                    self.logs_mut().flush_begins();
+                    self.flush(FlushPurpose::Logs);
+                }
+                Action::LogsFlushed => {
+                    assert!(self.flushes.missing.is_empty(), "every member has ended its flush");
+                    self.flushing = None;
+                    self.logs_mut().is_flushed();
+                }
+                Action::ForgetSweep => self.intent_mut().forget(now),
+                Action::ClearLast => {
+                    assert_eq!(on_disk, Activity::Clean, "I5: all that was written is flushed");
+                    let ground = self.intent_ground();
+                    self.intent_mut().clear_all(&ground);
+                    self.condition.unpublished = true;
+                }
                 Action::CloseGate => self.close_gate(),
                 Action::FlushLast => {
                     let is_drained =
@@ -182,23 +246,70 @@ impl Array {
         if planted(Bug::NewcomerFirst) {
             last.clear();
         }
-        let (missing, later) = match may_tear {
-            true => (BTreeSet::new(), targets),
-            false => targets.into_iter().partition(|member| !last.contains(member)),
-        };
         assert!(self.update.is_none(), "one update at a time");
-        self.ask_for_superblocks(&missing, &state);
         let again = why == Why::Again;
         let changes = self.condition.changes;
         let newcomers = self.roster.newcomers().collect();
-        self.update =
-            Some(Update { missing, later, last, state, becomes, again, changes, newcomers });
+        self.update = Some(Update {
+            has_begun: false,
+            may_tear,
+            missing: BTreeSet::new(),
+            later: targets,
+            last,
+            state,
+            becomes,
+            again,
+            changes,
+            newcomers,
+        });
     }
 
     fn ask_for_superblocks(&mut self, members: &BTreeSet<MemberId>, state: &Arc<SuperblockState>) {
         for member in members {
             let record = MetadataRecord::Superblock(Arc::clone(state));
             self.effects.push_back(ArrayEffect::WriteMetadata { member: *member, record });
+        }
+    }
+
+    fn intent_mut(&mut self) -> &mut Intent {
+        self.intent.as_mut().expect("only an array with a bitmap has to do with bits")
+    }
+
+    fn logs_mut(&mut self) -> &mut ParityLogs {
+        self.parity_logs.as_mut().expect("only an array with logs has to do with them")
+    }
+
+    /// Members that come get an empty log.
+    fn make_logs(&mut self) {
+        let targets: Vec<MemberId> = self.roster.superblock_targets(false).collect();
+        let update = self.update.as_ref().expect("superblocks wait for it");
+        let news = self.news_of(update);
+        let records = self.logs_mut().make(targets.into_iter(), news);
+        self.ask_for_logs(records);
+    }
+
+    /// What shards want logged goes to the members with the parity.
+    fn write_logs(&mut self) {
+        let targets: BTreeSet<MemberId> = self.roster.superblock_targets(false).collect();
+        let records = self.logs_mut().write(|member| targets.contains(&member));
+        self.ask_for_logs(records);
+    }
+
+    fn ask_for_logs(&mut self, records: Vec<(MemberId, Arc<ParityLogRecord>)>) {
+        for (member, record) in records {
+            let record = MetadataRecord::ParityLog(record);
+            self.effects.push_back(ArrayEffect::WriteMetadata { member, record });
+        }
+    }
+
+    /// What shards and superblocks wait for goes to every member's bitmap.
+    fn write_bitmap(&mut self) {
+        let ground = self.intent_ground();
+        let targets: Vec<MemberId> = self.roster.superblock_targets(false).collect();
+        let records = self.intent_mut().write(targets.into_iter(), &ground);
+        for (member, record) in records {
+            let record = MetadataRecord::Bitmap(record);
+            self.effects.push_back(ArrayEffect::WriteMetadata { member, record });
         }
     }
 
@@ -211,9 +322,13 @@ impl Array {
         let waiting = update.later.intersection(&targets).copied();
         let (last, first): (Vec<_>, Vec<_>) = waiting.partition(|one| update.last.contains(one));
         let (now, then) = if first.is_empty() { (last, first) } else { (first, last) };
-        let mut waiting = now.into_iter().map(slot_of).collect();
+        let mut waiting: Vec<_> = now.into_iter().map(slot_of).collect();
         let is_lost = |slot: Slot| self.roster.is_lost(slot);
-        let wave = next_wave(&self.geometry, &is_lost, &mut waiting);
+        let wave: Vec<MemberId> = match update.may_tear {
+            true => next_wave(&self.geometry, &is_lost, &mut waiting),
+            false => waiting.drain(..).map(|(_, member)| member).collect(),
+        };
+        update.has_begun = true;
         assert!(!wave.is_empty(), "there is a next wave");
         update.missing.extend(wave);
         update.later = waiting.into_iter().map(|(_, member)| member).chain(then).collect();
@@ -225,8 +340,14 @@ impl Array {
     fn end_update(&mut self) -> Update {
         let update = self.update.take().expect("superblocks were being written");
         assert!(update.missing.is_empty(), "every superblock that was asked for has ended");
-        self.table = Some(Arc::clone(&update.state.roles));
-        self.condition.on_disk = update.becomes;
+        if update.has_begun {
+            let news = self.news_of(&update);
+            if let Some(logs) = &mut self.parity_logs {
+                logs.is_said(news);
+            }
+            self.table = Some(Arc::clone(&update.state.roles));
+            self.condition.on_disk = update.becomes;
+        }
         update
     }
 
@@ -451,8 +572,13 @@ impl Array {
         for member in newcomers {
             let member = *member;
             if let Some(come) = self.roster.has_come(member) {
+                let kept_sectors = match come {
+                    Come::Member(slot) => self.keep_what_it_holds(member, slot),
+                    Come::Replacement(..) => 0,
+                };
+                self.returning.remove(&member);
                 self.effects.push_back(ArrayEffect::Notice(match come {
-                    Come::Member(slot) => Notice::SpareTaken { member, slot },
+                    Come::Member(slot) => Notice::SpareTaken { member, slot, kept_sectors },
                     Come::Replacement(slot, old) => Notice::Replacing { member, slot, old },
                 }));
             }
@@ -463,6 +589,21 @@ impl Array {
         !newcomers.is_empty()
     }
 
+    /// A member that was in this slot before holds what no bit of the bitmap names: that is not recovered. How many sectors that is.
+    /// Shards are told right behind this: where they still write without it, bits are open by now.
+    fn keep_what_it_holds(&mut self, member: MemberId, slot: Slot) -> u64 {
+        let returns = self.returning.get(&member).filter(|returns| returns.slot == slot);
+        let Some((returns, intent)) = returns.zip(self.intent.as_ref()) else { return 0 };
+        let Some(says) = intent.missed_since(returns.events) else { return 0 };
+        let held = held_of(&self.geometry, slot, says);
+        let kept_sectors = held.sectors();
+        if kept_sectors > 0 {
+            reached(Mark::MemberReturns);
+            self.roster.holds_from_before(slot, held);
+        }
+        kept_sectors
+    }
+
     fn flush(&mut self, purpose: FlushPurpose) {
         let mut has_written = !self.condition.read_only;
         if planted(Bug::FlushDropped) && purpose == FlushPurpose::Clients {
@@ -471,17 +612,23 @@ impl Array {
         if planted(Bug::CleanUnflushed) && purpose == FlushPurpose::Last {
             has_written = false;
         }
+        if planted(Bug::BitsClearedUnflushed) && purpose == FlushPurpose::Bits {
+            has_written = false;
+        }
         let Flushes { missing, unflushed, .. } = &mut self.flushes;
         assert!(missing.is_empty() && self.flushing.is_none(), "one flush at a time");
         let targets = match purpose {
             FlushPurpose::Job => self.jobs.flush_begins(),
-            FlushPurpose::Clients | FlushPurpose::Last => None,
+            FlushPurpose::Clients
+            | FlushPurpose::Last
+            | FlushPurpose::Bits
+            | FlushPurpose::Logs => None,
         };
         let is_of_job = |member: &MemberId| targets.as_ref().is_none_or(|all| all.contains(member));
         if has_written {
             let is_due = |member: &MemberId| match purpose {
                 FlushPurpose::Clients => unflushed.remove(member),
-                FlushPurpose::Last => true,
+                FlushPurpose::Last | FlushPurpose::Bits | FlushPurpose::Logs => true,
                 FlushPurpose::Job => is_of_job(member),
             };
             missing.extend(self.roster.superblock_targets(false).filter(is_due));
@@ -655,6 +802,9 @@ impl Array {
             gate,
             slots: self.roster.published_slots(),
             resync_offset: self.condition.resync_offset,
+            doubt: self.intent.as_ref().and_then(Intent::doubt).map(Arc::clone),
+            intent: self.intent.as_ref().map(Intent::view),
+            keeps_parity_logs: self.parity_logs.as_ref().is_some_and(ParityLogs::is_on),
             zero_is_fast: self.setup.zero_is_fast,
         };
         self.effects.push_back(ArrayEffect::Publish(Arc::new(view)));

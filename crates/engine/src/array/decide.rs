@@ -1,6 +1,6 @@
 //! What the array does next: a pure table from facts to one action.
 //!
-//! Superblocks and members' volatile caches are two resources. Each has at most one task, and both may have one at once,
+//! Superblocks, members' volatile caches and bitmaps are three resources. Each has at most one task, and all may have one at once,
 //! except that nothing is written to superblocks between the last flush and the update that says clean. The first row that
 //! fits is taken, again and again, until that is Wait.
 //!
@@ -9,7 +9,9 @@
 
 use braid_hooks::{Bug, spoiled};
 
+use super::intent::IntentAction;
 use super::jobs::JobAction;
+use super::parity_logs::LogAction;
 
 /// What durable superblocks say about writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +33,10 @@ pub(super) enum FlushPurpose {
     Last,
     /// So that what a job has done counts.
     Job,
+    /// Before bits of the bitmap are cleared.
+    Bits,
+    /// Before partial parity logs are written over.
+    Logs,
 }
 
 /// How the superblocks stand.
@@ -38,9 +44,11 @@ pub(super) enum FlushPurpose {
 pub(super) enum Superblocks {
     /// No update is under way.
     Free,
+    /// Members' bitmaps are to say first what the update counts, or members that come to have an empty partial parity log.
+    Behind,
     /// Members are writing.
     Out,
-    /// They have written; there are more to come.
+    /// They have written, or there was nothing to be waited for; there are more to come.
     WaveDurable,
     /// All have, but the update says less than is so by now: another member was lost, the lost one's own count is not
     /// passed, or the array has broken.
@@ -132,6 +140,14 @@ pub(super) struct ArrayFacts {
     /// What the job is to do next ([`super::jobs`]).
     pub(super) job: JobAction,
     pub(super) has_job: bool,
+    /// What is to be done about the bitmap ([`super::intent`]).
+    pub(super) intent: IntentAction,
+    /// Members are writing their bitmaps.
+    pub(super) bitmap_out: bool,
+    /// What is to be done about partial parity logs ([`super::parity_logs`]).
+    pub(super) parity_logs: LogAction,
+    /// Members are writing them.
+    pub(super) parity_logs_out: bool,
     /// A spare may take the place of a member that is missing, or is to be replaced.
     pub(super) spare_fits: bool,
     /// The last flush of an array that keeps no intent is done.
@@ -191,6 +207,32 @@ pub(super) enum Action {
     NoteOffsets,
     /// Let the job take its next step.
     Job,
+    /// Let shards write where bits are durable by now.
+    OpenBits,
+    /// Write members' bitmaps.
+    WriteBitmap,
+    /// Ask shards where they wrote.
+    AskTouched,
+    /// Take bits back that nobody needed.
+    RevokeBits,
+    /// Flush members before these are cleared.
+    FlushForBits,
+    /// They are flushed.
+    ClearBits,
+    /// A sweep cannot go on.
+    ForgetSweep,
+    /// Make the partial parity logs of members that come.
+    MakeLogs,
+    /// Write records to partial parity logs.
+    WriteLogs,
+    /// Let shards write what is logged.
+    GrantLogs,
+    /// Flush members before logs are written over.
+    FlushForLogs,
+    /// They are flushed.
+    LogsFlushed,
+    /// Clear the bits that are left when the array stops.
+    ClearLast,
     /// Ask the shards of a broken array for what they still have.
     LastRound,
     Stop,
@@ -216,6 +258,9 @@ pub(super) fn decide(facts: &ArrayFacts) -> Action {
     let replaces = facts.replaces && !facts.unsaved;
     let replaces = spoiled(Bug::ReplacesEarly, replaces, facts.replaces);
     let is_quiet = !flushes && c_free && s_free && !facts.has_job && !facts.log_out;
+    let is_quiet = is_quiet && !facts.bitmap_out && !facts.parity_logs_out;
+    let logs = |action| may_write && facts.parity_logs == action;
+    let intends = |action| may_write && facts.intent == action;
     let stops = facts.stopping && is_quiet;
     let lacks_last_round = writes == Writes::Broken && facts.last_round != Round::Over;
     let lacks_close = may_write && on_disk == Activity::Active;
@@ -243,10 +288,18 @@ pub(super) fn decide(facts: &ArrayFacts) -> Action {
         (flushed_for(FlushPurpose::Last) && turns_clean, Action::TurnClean),
         (flushed_for(FlushPurpose::Last), Action::DropClose),
         (flushed_for(FlushPurpose::Job), Action::NoteOffsets),
+        (flushed_for(FlushPurpose::Bits), Action::ClearBits),
+        (flushed_for(FlushPurpose::Logs), Action::LogsFlushed),
         (facts.stopped, Action::Wait),
         (s_free && to_record, Action::Record),
         (s_free && turns_active, Action::TurnActive),
         (s_free && write_wanted, Action::OpenGate),
+        (intends(IntentAction::Open), Action::OpenBits),
+        (intends(IntentAction::Write), Action::WriteBitmap),
+        (logs(LogAction::Blank), Action::MakeLogs),
+        (logs(LogAction::Grant), Action::GrantLogs),
+        (logs(LogAction::Write), Action::WriteLogs),
+        (c_free && logs(LogAction::Flush), Action::FlushForLogs),
         (s_free && flushes && to_record_absent, Action::RecordAbsent),
         (
             c_free && round == Round::Over && !to_record && !to_record_absent,
@@ -261,12 +314,17 @@ pub(super) fn decide(facts: &ArrayFacts) -> Action {
         (facts.log_due && may_write, Action::WriteBadBlocks),
         (s_free && c_free && facts.job_flush && may_write, Action::FlushForJob),
         (job, Action::Job),
+        (intends(IntentAction::Ask), Action::AskTouched),
+        (intends(IntentAction::Revoke), Action::RevokeBits),
+        (intends(IntentAction::Forget), Action::ForgetSweep),
+        (c_free && intends(IntentAction::Flush), Action::FlushForBits),
         (s_free && facts.idle && may_be_clean && closing == Closing::No, Action::CloseGate),
         (stops && lacks_last_round && facts.last_round == Round::None, Action::LastRound),
         (stops && lacks_last_round, Action::Wait),
         (stops && lacks_close && closing == Closing::No, Action::CloseGate),
         (stops && lacks_close, Action::Wait),
         (stops && lacks_last_flush, Action::FlushLast),
+        (stops && intends(IntentAction::Clear), Action::ClearLast),
         (stops, Action::Stop),
     ];
     let action = rows.into_iter().find_map(|(fits, action)| fits.then_some(action));
@@ -281,6 +339,10 @@ mod tests {
 
     /// Facts that the table's own decisions rule out.
     fn is_possible(facts: &ArrayFacts) -> bool {
+        // What is broken waits for nothing that is said before superblocks.
+        if facts.superblocks == Superblocks::Behind && facts.writes != Writes::Allowed {
+            return false;
+        }
         let is_last = |purpose| matches!(purpose, FlushPurpose::Last);
         match facts.caches {
             Caches::Flushing(purpose) | Caches::Flushed(purpose) if is_last(purpose) => {
@@ -295,6 +357,7 @@ mod tests {
         use Closing::{Drained, Draining};
         let superblocks = [
             Superblocks::Free,
+            Superblocks::Behind,
             Superblocks::Out,
             Superblocks::WaveDurable,
             Superblocks::Outdated,
@@ -343,12 +406,93 @@ mod tests {
                                         job_flush: false,
                                         job: JobAction::Wait,
                                         has_job: false,
+                                        intent: intent_when(superblocks),
+                                        bitmap_out: superblocks == Superblocks::Behind,
+                                        parity_logs: LogAction::Wait,
+                                        parity_logs_out: false,
                                         spare_fits: false,
                                     };
                                     if is_possible(&facts) {
                                         check(&facts);
                                     }
                                 }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn intent_when(_: Superblocks) -> IntentAction {
+        IntentAction::Wait
+    }
+
+    /// The facts about the bitmap, with those that they meet.
+    fn for_all_of_bits(mut check: impl FnMut(&ArrayFacts)) {
+        use IntentAction as Intent;
+        let superblocks = [Superblocks::Free, Superblocks::Behind, Superblocks::Out];
+        let purposes = [FlushPurpose::Clients, FlushPurpose::Last, FlushPurpose::Bits];
+        let busy = purposes.map(|purpose| [Caches::Flushing(purpose), Caches::Flushed(purpose)]);
+        let caches = [Caches::Free].into_iter().chain(busy.into_iter().flatten());
+        let intents = [
+            Intent::Wait,
+            Intent::Open,
+            Intent::Write,
+            Intent::Ask,
+            Intent::Revoke,
+            Intent::Flush,
+            Intent::Forget,
+            Intent::Clear,
+        ];
+        for caches in caches {
+            for (superblocks, intent) in
+                superblocks.into_iter().flat_map(|one| intents.map(|intent| (one, intent)))
+            {
+                for writes in [Writes::Allowed, Writes::ReadOnly, Writes::Broken] {
+                    for closing in [Closing::No, Closing::Draining, Closing::Drained] {
+                        for bits in 0_u32..1 << 8 {
+                            let bit = |n: u32| BOTH[usize::from(bits >> n & 1 == 1)];
+                            let on_disk = if bit(0) { Activity::Active } else { Activity::Clean };
+                            let facts = ArrayFacts {
+                                unpublished: bit(1),
+                                superblocks,
+                                caches,
+                                stopped: false,
+                                writes,
+                                on_disk,
+                                unrecorded: bit(2),
+                                absent: false,
+                                write_wanted: bit(3),
+                                said_once: bit(4),
+                                flush_wanted: bit(5),
+                                round: Round::None,
+                                closing,
+                                idle: false,
+                                stopping: bit(6),
+                                last_flush_done: false,
+                                last_round: Round::None,
+                                unsaved: false,
+                                replaces: false,
+                                log_due: false,
+                                log_out: false,
+                                job_flush: false,
+                                job: JobAction::Wait,
+                                has_job: false,
+                                intent,
+                                bitmap_out: bit(7),
+                                parity_logs: LogAction::Wait,
+                                parity_logs_out: false,
+                                spare_fits: false,
+                            };
+                            // Superblocks wait for bitmaps that are being written, or are to be.
+                            let is_behind = superblocks == Superblocks::Behind;
+                            let is_ended =
+                                !is_behind || facts.bitmap_out || intent == Intent::Write;
+                            // One write at a time.
+                            let is_once = intent != Intent::Write || !facts.bitmap_out;
+                            if is_possible(&facts) && is_ended && is_once {
+                                check(&facts);
                             }
                         }
                     }
@@ -407,6 +551,10 @@ mod tests {
                     job_flush: bit(6),
                     job,
                     has_job: bit(7),
+                    intent: IntentAction::Wait,
+                    bitmap_out: false,
+                    parity_logs: LogAction::Wait,
+                    parity_logs_out: false,
                     spare_fits: bit(8),
                 };
                 // A job that waits to be flushed is there, and one that begins is not.
@@ -490,8 +638,18 @@ mod tests {
                 );
             }
             Action::WriteBadBlocks => assert!(may_write && facts.log_due, "{facts:?}"),
+            Action::WriteBitmap | Action::OpenBits | Action::RevokeBits => {
+                assert!(may_write, "bitmaps change where writes are allowed: {facts:?}");
+            }
+            Action::FlushForBits | Action::FlushForLogs => {
+                assert!(may_write && caches == Caches::Free, "{facts:?}");
+            }
+            Action::MakeLogs | Action::WriteLogs | Action::GrantLogs => {
+                assert!(may_write, "logs change where writes are allowed: {facts:?}");
+            }
             Action::Stop => {
-                assert!(!facts.log_out, "nothing is under way: {facts:?}");
+                let is_out = facts.log_out || facts.bitmap_out || facts.parity_logs_out;
+                assert!(!is_out, "nothing is under way: {facts:?}");
                 assert!(!facts.has_job, "a job ends first: {facts:?}");
                 let is_still = superblocks == Superblocks::Free && caches == Caches::Free;
                 assert!(is_still && round == Round::None && !facts.flush_wanted, "{facts:?}");
@@ -506,7 +664,7 @@ mod tests {
     fn is_ended(facts: &ArrayFacts) -> bool {
         let member =
             facts.superblocks == Superblocks::Out || matches!(facts.caches, Caches::Flushing(_));
-        let member = member || facts.log_out;
+        let member = member || facts.log_out || facts.bitmap_out || facts.parity_logs_out;
         let shard = facts.round == Round::UnderWay
             || facts.closing == Closing::Draining
             || facts.last_round == Round::UnderWay;
@@ -516,10 +674,77 @@ mod tests {
         member || shard || job || facts.stopped || nothing && !facts.stopping
     }
 
+    /// The facts about partial parity logs, with those that they meet.
+    fn for_all_of_logs(mut check: impl FnMut(&ArrayFacts)) {
+        let actions = [
+            LogAction::Wait,
+            LogAction::Blank,
+            LogAction::Write,
+            LogAction::Grant,
+            LogAction::Flush,
+        ];
+        for_all_of_bits(|facts| {
+            for parity_logs in actions {
+                for parity_logs_out in BOTH {
+                    let intent = IntentAction::Wait;
+                    let facts = ArrayFacts { parity_logs, parity_logs_out, intent, ..*facts };
+                    // What superblocks wait for is being written, or is to be.
+                    let is_behind = facts.superblocks == Superblocks::Behind;
+                    let is_ended =
+                        parity_logs_out || facts.bitmap_out || parity_logs == LogAction::Blank;
+                    if !is_behind || is_ended {
+                        check(&facts);
+                    }
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn what_is_to_be_logged_is_not_forgotten() {
+        for_all_of_logs(|facts| {
+            let is_still = facts.caches == Caches::Free && facts.superblocks == Superblocks::Free;
+            let is_due = facts.parity_logs != LogAction::Wait && facts.writes == Writes::Allowed;
+            if is_still && is_due {
+                assert_ne!(decide(facts), Action::Wait, "{facts:?}");
+            }
+        });
+    }
+
     #[test]
     fn the_table_keeps_its_promises() {
         for_all(check);
+        for_all_of_logs(check);
         for_all_of_jobs(check);
+        for_all_of_bits(check);
+    }
+
+    /// What shards or superblocks wait for is done whatever else goes on.
+    #[test]
+    fn a_bit_is_not_forgotten() {
+        for_all_of_bits(|facts| {
+            let is_other = matches!(
+                decide(facts),
+                Action::Publish
+                    | Action::Answer
+                    | Action::FlushAgain
+                    | Action::TurnClean
+                    | Action::DropClose
+                    | Action::ClearBits
+                    | Action::Record
+                    | Action::TurnActive
+                    | Action::OpenGate
+            );
+            if facts.writes == Writes::Allowed && !is_other {
+                match facts.intent {
+                    IntentAction::Open => assert_eq!(decide(facts), Action::OpenBits, "{facts:?}"),
+                    IntentAction::Write => {
+                        assert_eq!(decide(facts), Action::WriteBitmap, "{facts:?}")
+                    }
+                    _ => {}
+                }
+            }
+        });
     }
 
     /// What a job has done comes into superblocks, whatever else goes on, and a job is heard when nothing else is to be done.

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use braid_geometry::{LogicalSector, Slot};
 
+use super::bitmap_record::BitmapRecord;
 use super::jobs::{JobEnd, JobProgress};
+use super::parity_log_record::ParityLogRecord;
 use super::update::SuperblockState;
 use super::view::ArrayView;
 use crate::cause::Cause;
-use crate::effect::SlowMembers;
+use crate::effect::{LogTicket, SlowMembers};
 use crate::ids::{MemberId, RequestId, ShardIndex};
 use crate::ranges::BadBlocks;
 use crate::request::Fault;
@@ -35,10 +37,19 @@ pub enum ArrayEffect {
     SlowMembers(Arc<SlowMembers>),
     /// Ask every shard for its activity.
     QueryActivity,
+    /// Ask every shard under which bits of the bitmap it has written since it was asked last.
+    QueryTouched,
     /// Ask every shard to bring what it has answered to the members.
     WriteBack {
         /// Which time this is.
         round: u64,
+    },
+    /// Tell this shard that what it wanted logged under this name is.
+    Logged {
+        /// Which shard.
+        shard: ShardIndex,
+        /// Its name for it.
+        ticket: LogTicket,
     },
     /// Answer a client's flush.
     Answer {
@@ -65,6 +76,10 @@ pub enum MetadataArea {
     Superblock,
     /// The bad-block log.
     BadBlocks,
+    /// The write-intent bitmap.
+    Bitmap,
+    /// The partial parity log.
+    ParityLog,
 }
 
 /// What is written there. The driver makes bytes of it: it knows the member's own numbers.
@@ -75,6 +90,10 @@ pub enum MetadataRecord {
     /// What the bad-block log shall name. What was written to the member before is made durable first: a range that the log
     /// does not name any more is believed.
     BadBlocks(Arc<BadBlocks>),
+    /// What the write-intent bitmap shall say.
+    Bitmap(Arc<BitmapRecord>),
+    /// A record for the partial parity log.
+    ParityLog(Arc<ParityLogRecord>),
 }
 
 impl MetadataRecord {
@@ -84,6 +103,8 @@ impl MetadataRecord {
         match self {
             Self::Superblock(_) => MetadataArea::Superblock,
             Self::BadBlocks(_) => MetadataArea::BadBlocks,
+            Self::Bitmap(_) => MetadataArea::Bitmap,
+            Self::ParityLog(_) => MetadataArea::ParityLog,
         }
     }
 }
@@ -167,6 +188,8 @@ pub enum Notice {
         member: MemberId,
         /// The slot.
         slot: Slot,
+        /// Sectors of its data area that it holds from before, by the bitmap: they are not recovered.
+        kept_sectors: u64,
     },
     /// A spare is to take the place of a member that is still there; superblocks say so, and it is to be filled.
     Replacing {

@@ -5,8 +5,10 @@ use braid_hooks::{Bug, spoiled};
 use super::decide::{
     Activity, ArrayFacts, Caches, Closing as GateClosing, Round, Superblocks, Writes,
 };
+use super::intent::{Intent, IntentAction, IntentGround, decide_intent};
 use super::jobs::{Ground, JobAction, decide_job};
 use super::machine::{Array, Condition, Update};
+use super::parity_logs::{LogAction, News, ParityLogs, decide_log};
 use crate::Instant;
 
 impl Array {
@@ -56,6 +58,10 @@ impl Array {
             job_flush: self.jobs.wants_flush(),
             job: self.job_action(now),
             has_job: self.jobs.is_there(),
+            intent: self.intent_action(now),
+            bitmap_out: self.intent.as_ref().is_some_and(Intent::is_out),
+            parity_logs: self.log_action(),
+            parity_logs_out: self.parity_logs.as_ref().is_some_and(ParityLogs::is_out),
             spare_fits: self.spare_fits(),
             last_flush_done: closing.last_flush_done,
             last_round: match () {
@@ -70,6 +76,58 @@ impl Array {
         let ground = self.ground();
         let has_unrecorded = self.condition.changes != self.condition.changes_recorded;
         decide_job(&self.jobs.facts(now, &ground, has_unrecorded))
+    }
+
+    fn intent_action(&self, now: Instant) -> IntentAction {
+        let Some(intent) = &self.intent else { return IntentAction::Wait };
+        let is_awaited = self.update.as_ref().is_some_and(|update| self.is_behind(update));
+        decide_intent(&intent.facts(now, &self.intent_ground(), is_awaited))
+    }
+
+    fn log_action(&self) -> LogAction {
+        let Some(logs) = &self.parity_logs else { return LogAction::Wait };
+        let lacks = self.update.as_ref().is_some_and(|update| self.lacks_logs(update));
+        decide_log(&logs.facts(lacks, self.roster.has_unrecorded()))
+    }
+
+    /// Whether an update waits for the partial parity logs of members that come.
+    fn lacks_logs(&self, update: &Update) -> bool {
+        let targets = self.roster.superblock_targets(false);
+        let lacks = |logs: &ParityLogs| logs.lacks(targets, self.news_of(update));
+        !update.has_begun && self.parity_logs.as_ref().is_some_and(lacks)
+    }
+
+    /// What an update is about, as far as partial parity logs go.
+    pub(super) fn news_of(&self, update: &Update) -> News {
+        let Condition { on_disk, resync_offset, .. } = self.condition;
+        let was_drained = on_disk == Activity::Clean || update.becomes == Activity::Clean;
+        match was_drained {
+            true => News::Drained { in_sync: resync_offset == u64::MAX },
+            false => News::Other,
+        }
+    }
+
+    /// What the bitmap looks at.
+    pub(super) fn intent_ground(&self) -> IntentGround {
+        let Self { roster, condition, .. } = self;
+        let Condition { read_only, broken, stopped, absent_unrecorded, .. } = *condition;
+        let is_whole = self.missing_count() == 0 && roster.recovering().next().is_none();
+        let may_write = !read_only && !broken && !stopped;
+        IntentGround {
+            events: self.events.count(),
+            may_clear: is_whole && may_write && !absent_unrecorded && !roster.has_unrecorded(),
+            has_unrecorded: roster.has_unrecorded(),
+            takes_writes: condition.on_disk == Activity::Active,
+            is_over: condition.stopping && condition.on_disk == Activity::Clean,
+            resync_offset: condition.resync_offset,
+        }
+    }
+
+    /// Whether an update waits for members' bitmaps.
+    fn is_behind(&self, update: &Update) -> bool {
+        let targets = self.roster.superblock_targets(false);
+        let is_behind = |intent: &Intent| intent.is_behind(update.state.events, targets);
+        !update.has_begun && self.intent.as_ref().is_some_and(is_behind)
     }
 
     /// What jobs look at.
@@ -88,6 +146,7 @@ impl Array {
             work_sectors: setup.work_sectors,
             roster,
             resync_offset: condition.resync_offset,
+            doubt: self.intent.as_ref().and_then(|intent| intent.doubt().map(|doubt| &**doubt)),
             may_run: may_save && !condition.stopping,
             may_save,
             are_logs_settled,
@@ -102,10 +161,13 @@ impl Array {
     }
 
     fn stands(&self, update: &Update) -> Superblocks {
+        let is_broken = self.condition.broken;
+        if !is_broken && (self.is_behind(update) || self.lacks_logs(update)) {
+            return Superblocks::Behind;
+        }
         if !update.missing.is_empty() {
             return Superblocks::Out;
         }
-        let is_broken = self.condition.broken;
         let targets = self.roster.superblock_targets(true).collect();
         let is_last = update.later.is_disjoint(&targets);
         // The lost member's own count must be passed: said once more.

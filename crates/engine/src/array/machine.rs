@@ -7,13 +7,17 @@ use braid_geometry::{Family, Geometry, Slot};
 use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 
 use super::bad_logs::BadLogs;
+use super::bitmap_record::BitmapLook;
 use super::decide::{Activity, FlushPurpose};
 use super::effect::{ArrayEffect, MetadataArea, Notice};
 use super::event_count::Events;
+use super::intent::Intent;
 use super::jobs::{JobAllowance, JobFlow, JobProgress, JobRequest, Jobs};
+use super::parity_logs::ParityLogs;
+use super::returns::held_of;
 use super::roster::{Roster, Wish};
 use super::set::Set;
-use super::setup::{ArraySetup, MemberSetup, ReplacementSetup, SpareSetup};
+use super::setup::{ArraySetup, MemberSetup, ReplacementSetup, Returns, SpareSetup};
 use super::sitting_out::SittingOut;
 use super::update::{DeviceRole, SuperblockState};
 use super::view::MemberView;
@@ -43,6 +47,12 @@ pub struct Array {
     pub(super) sitting_out: SittingOut,
     pub(super) jobs: Jobs,
     pub(super) bad_logs: BadLogs,
+    /// The bitmap, if members have one.
+    pub(super) intent: Option<Intent>,
+    /// The partial parity logs, if members keep them.
+    pub(super) parity_logs: Option<ParityLogs>,
+    /// Members that wait, and were in the array before.
+    pub(super) returning: BTreeMap<MemberId, Returns>,
     /// Members that have been recovered in their slots, until superblocks say so.
     pub(super) recovered: Vec<(MemberId, Slot)>,
     pub(super) effects: VecDeque<ArrayEffect>,
@@ -58,9 +68,13 @@ pub(super) struct Setup {
     pub(super) superblocks_tear: bool,
 }
 
-/// Superblocks that are being written. `later` are when all of `missing` are durable.
+/// Superblocks that are being written, or are to be. `later` are when all of `missing` are durable.
 #[derive(Debug)]
 pub(super) struct Update {
+    /// A superblock was asked for.
+    pub(super) has_begun: bool,
+    /// A power cut can tear them.
+    pub(super) may_tear: bool,
     pub(super) missing: BTreeSet<MemberId>,
     pub(super) later: BTreeSet<MemberId>,
     pub(super) state: Arc<SuperblockState>,
@@ -194,6 +208,8 @@ impl Array {
         flushes.unflushed.extend(device_numbers.keys().copied());
         flushes.unflushed.extend(setup.replacements.iter().map(|one| one.member.id));
         let bad_logs = bad_logs(&setup);
+        let intent = setup.bitmap.map(Intent::new);
+        let parity_logs = setup.parity_logs.map(ParityLogs::new);
         let slots = setup.slots.into_iter().map(|member| member.map(view_of));
         let spares = setup.spares.iter().map(|spare| spare.id).collect();
         let mut roster = Roster::new(slots.collect(), device_numbers, spares);
@@ -203,8 +219,9 @@ impl Array {
         }
         // Levels without redundancy have no "active": a crash leaves nothing to make consistent.
         let has_intent = setup.geometry.level().family() != Family::Direct;
+        assert!(has_intent || intent.is_none(), "a bitmap says where redundancy may not agree");
         let is_degraded = roster.missing_count() > 0;
-        let is_dirty = has_intent && setup.resync_offset != u64::MAX;
+        let is_dirty = has_intent && (setup.is_unclean || setup.resync_offset != u64::MAX);
         let mut array = Self {
             geometry: Arc::new(setup.geometry),
             setup: Setup {
@@ -239,6 +256,9 @@ impl Array {
             sitting_out: SittingOut::new(),
             jobs: Jobs::new(setup.jobs_paused),
             bad_logs,
+            intent,
+            parity_logs,
+            returning: BTreeMap::new(),
             recovered: Vec::new(),
             effects: VecDeque::new(),
         };
@@ -283,6 +303,27 @@ impl Array {
             Report::BadBlocksWritten { member, start, sectors } => {
                 self.bad_logs.clear(member, BadRange { start, sectors: u64::from(sectors) });
                 self.tell_bad_blocks(member);
+            }
+            Report::WantBits { from, to } => {
+                let intent = self.intent.as_mut().expect("only bits of a bitmap are wanted");
+                intent.is_wanted(from..to);
+            }
+            Report::Touched { bits } => {
+                let intent = self.intent.as_mut().expect("an array with a bitmap asks for that");
+                intent.is_touched(shard, &bits);
+            }
+            Report::WantLog { ticket, slot, entries } => {
+                let members = self.roster.members_of(slot).collect();
+                let logs = self.parity_logs.as_mut().expect("only an array with logs is asked");
+                logs.wants((shard, ticket), members, entries);
+            }
+            Report::LogOver { ticket } => {
+                let logs = self.parity_logs.as_mut().expect("only what was asked for is over");
+                logs.is_over((shard, ticket));
+            }
+            Report::Drained { revocation } => {
+                let intent = self.intent.as_mut().expect("an array with a bitmap takes bits back");
+                intent.is_drained(shard, revocation);
             }
             Report::Lacking { start } => {
                 return self.jobs.is_read(start, self.roster.ranges_ahead());
@@ -359,7 +400,12 @@ impl Array {
             reached(Mark::ReplacementWanted);
         }
         reached(Mark::MemberAdded);
-        let SpareSetup { id, device_number, bad_block_records, tears } = newcomer;
+        let SpareSetup { id, device_number, bad_block_records, tears, returns, parity_log } =
+            newcomer;
+        if let Some(logs) = &mut self.parity_logs {
+            logs.keep(id, parity_log.expect("whoever comes has room for a log"));
+        }
+        self.returning.extend(returns.map(|returns| (id, returns)));
         self.roster.join(id, device_number, wanted);
         self.bad_logs.keep_blank(id, bad_block_records);
         self.setup.superblocks_tear |= tears;
@@ -372,6 +418,28 @@ impl Array {
     #[must_use]
     pub fn free_device_number(&self) -> u16 {
         self.roster.free_number()
+    }
+
+    /// Sectors that a member which comes back would not have to be recovered, if it got its slot now: what no bit of the bitmap names.
+    #[must_use]
+    pub fn would_keep(&self, returns: Returns) -> u64 {
+        let missed = self.intent.as_ref().and_then(|intent| intent.missed_since(returns.events));
+        missed.map_or(0, |missed| held_of(&self.geometry, returns.slot, missed).sectors())
+    }
+
+    /// Its write-intent bitmap, if it keeps one.
+    #[must_use]
+    pub fn bitmap(&self) -> Option<BitmapLook> {
+        self.intent.as_ref().map(Intent::look)
+    }
+
+    /// Whether it keeps partial parity logs; if so, whether everything is logged, or will be once parity agrees everywhere.
+    #[must_use]
+    pub fn parity_logs(&self) -> Option<bool> {
+        // They are made before the first write: nothing is written without them that agrees.
+        let agrees = self.condition.resync_offset == u64::MAX;
+        let writes = self.condition.on_disk == Activity::Active;
+        self.parity_logs.as_ref().map(|logs| logs.is_on() || agrees && !writes)
     }
 
     /// Members that wait without a slot.
@@ -519,6 +587,14 @@ impl Array {
                 assert!(update.missing.remove(&member), "this superblock was not asked for");
             }
             MetadataArea::BadBlocks => self.bad_blocks_written(member, written.is_ok()),
+            MetadataArea::Bitmap => {
+                let intent = self.intent.as_mut().expect("a bitmap that was being written");
+                intent.is_written(now, member, written.is_ok());
+            }
+            MetadataArea::ParityLog => {
+                let logs = self.parity_logs.as_mut().expect("a log that was being written");
+                logs.is_written(member, written.is_ok());
+            }
         }
         let written = spoiled(Bug::SuperblockErrorIgnored, written, Ok(()));
         if let Err(cause) = written {
@@ -606,7 +682,9 @@ impl Array {
         // An array that has just been opened has heard nothing yet that would make it begin.
         let begins = begins.then(Instant::default);
         let job = begins.or_else(|| self.jobs.poll_timeout(&ground));
-        self.closing.next_look.into_iter().chain(job).min()
+        let ground = self.intent_ground();
+        let sweep = self.intent.as_ref().and_then(|intent| intent.poll_timeout(&ground));
+        self.closing.next_look.into_iter().chain(job).chain(sweep).min()
     }
 }
 

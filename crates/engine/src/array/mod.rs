@@ -18,12 +18,17 @@
 
 mod act;
 mod bad_logs;
+mod bitmap_record;
 mod decide;
 mod effect;
 mod event_count;
 mod facts;
+mod intent;
 mod jobs;
 mod machine;
+mod parity_log_record;
+mod parity_logs;
+mod returns;
 mod roster;
 mod set;
 mod setup;
@@ -34,13 +39,17 @@ mod view;
 mod waves;
 
 pub use crate::ids::MemberId;
+pub use bitmap_record::{BitmapLook, BitmapRecord, bitmap_for};
 pub use effect::{ArrayEffect, MetadataArea, MetadataRecord, Notice};
 pub use jobs::{JobAllowance, JobEnd, JobFlow, JobKind, JobProgress, JobRequest, Passed};
 pub use machine::{Array, MemberRefusal};
+pub use parity_log_record::{ParityLogRecord, parity_log_for};
 pub use roster::Wish;
-pub use setup::{ArraySetup, MemberSetup, ReplacementSetup, SpareSetup};
+pub use setup::{
+    ArraySetup, BitmapSetup, MemberSetup, ParityLogSetup, ReplacementSetup, Returns, SpareSetup,
+};
 pub use update::{
     DeviceRole, SuperblockState, UpdateTimes, apply_to, bad_block_log_for, level_with, update_for,
 };
-pub use view::{ArrayView, Gate, MemberView};
+pub use view::{ArrayView, Gate, IntentView, MemberView};
 pub(crate) use waves::next_wave;

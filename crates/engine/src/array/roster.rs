@@ -122,6 +122,12 @@ impl Roster {
     }
 
     /// The slot that `member` occupies.
+    /// The member in a slot, and the one that is to take its place.
+    pub(super) fn members_of(&self, slot: Slot) -> impl Iterator<Item = MemberId> {
+        let member = self.slots[usize::from(slot.0)].as_ref().map(|member| member.id);
+        member.into_iter().chain(self.replacements.get(&slot).map(|one| one.id))
+    }
+
     pub(super) fn slot_of(&self, member: MemberId) -> Option<Slot> {
         let index = self.slots.iter().position(|m| m.as_ref().is_some_and(|m| m.id == member))?;
         Some(Slot(u16::try_from(index).expect("slots are numbered by u16")))
@@ -433,6 +439,27 @@ impl Roster {
         let Some(view) = lacking.find(|view| view.id == member) else { return false };
         view.ahead = Arc::new(view.ahead.union(&MemberRanges::new(vec![range])));
         true
+    }
+
+    /// The member in `slot`, which has just come, holds these ranges from before.
+    pub(super) fn holds_from_before(&mut self, slot: Slot, held: MemberRanges) {
+        let view = self.slots[usize::from(slot.0)].as_mut().expect("it has just come");
+        assert_eq!(view.recovered_sectors, 0, "it is to be recovered from its start");
+        view.ahead = Arc::new(held);
+    }
+
+    /// How many of the sectors from `start` on the member in a slot holds already.
+    pub(super) fn holds_next(&self, member: MemberId, start: MemberSector, sectors: u64) -> u64 {
+        let mut views = self.slots.iter().flatten();
+        let Some(view) = views.find(|view| view.id == member) else { return 0 };
+        view.lacks_from(start, sectors).map_or(sectors, |lacks| lacks.0 - start.0)
+    }
+
+    /// How many of the sectors from `start` on the member lacks before it holds some again.
+    pub(super) fn lacks_next(&self, member: MemberId, start: MemberSector, sectors: u64) -> u64 {
+        let mut views = self.slots.iter().flatten();
+        let Some(view) = views.find(|view| view.id == member) else { return 0 };
+        if view.holds(start, 1) { 0 } else { view.ahead.alike(start, sectors) }
     }
 
     /// Whether the member is out and no durable superblock says so.

@@ -1,6 +1,9 @@
 //! The array as assembly found it.
 
+use std::collections::BTreeMap;
+
 use braid_geometry::{Geometry, Slot};
+use braid_ondisk::{BitmapSuperblock, Bits, PplPlace};
 
 use crate::ids::MemberId;
 use crate::ranges::BadBlocks;
@@ -32,6 +35,19 @@ pub struct SpareSetup {
     pub bad_block_records: u32,
     /// Its superblock takes more than one sector, so that a power cut can tear it.
     pub tears: bool,
+    /// What it held of the array before it went, if it did.
+    pub returns: Option<Returns>,
+    /// Where it keeps a partial parity log, if it has room for one.
+    pub parity_log: Option<PplPlace>,
+}
+
+/// A member that went, and comes back as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Returns {
+    /// The slot that it had, and held all of.
+    pub slot: Slot,
+    /// The count of events that its superblock says.
+    pub events: u64,
 }
 
 /// A member that is to take the place of another, which is still there.
@@ -41,6 +57,26 @@ pub struct ReplacementSetup {
     pub slot: Slot,
     /// Itself.
     pub member: MemberSetup,
+}
+
+/// The write-intent bitmap that members have.
+#[derive(Clone, Debug)]
+pub struct BitmapSetup {
+    /// Its superblock; what it counts of events is written anew.
+    pub head: BitmapSuperblock,
+    /// Bits that may not be cleared yet: those that members' bitmaps have, or all of them if these are not believed.
+    pub says: Bits,
+    /// Bits beyond the resync offset whose sectors are in doubt; none where bits are not believed.
+    pub doubt: Option<Bits>,
+}
+
+/// The partial parity log of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParityLogSetup {
+    /// Where it is.
+    pub place: PplPlace,
+    /// The generation of its newest record, and sectors from the start of the area to behind it; none if it has no record.
+    pub newest: Option<(u64, u64)>,
 }
 
 /// The array as assembly found it.
@@ -58,6 +94,13 @@ pub struct ArraySetup {
     pub events: u64,
     /// Where redundancy agrees up to; `u64::MAX` when everywhere. Zero for an array left active.
     pub resync_offset: u64,
+    /// Its bitmap, if members have one. An array without redundancy has none.
+    pub bitmap: Option<BitmapSetup>,
+    /// The partial parity logs of members, spares among them, if the array keeps such logs. What they were about is replayed.
+    pub parity_logs: Option<BTreeMap<MemberId, ParityLogSetup>>,
+    /// Whether superblocks do not say clean, though what is in doubt may have been settled since: who is missing may hold what was
+    /// being written, and must not come back as if it had missed nothing.
+    pub is_unclean: bool,
     /// Whether writes are refused.
     pub read_only: bool,
     /// How its sectors are dealt out to shards.

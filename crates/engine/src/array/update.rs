@@ -3,10 +3,10 @@
 //! Every driver writes superblocks this way. The time is the driver's to tell: one for all members of an update, which is
 //! what tells an old copy of a member from the member where the counts are equal.
 
-use braid_geometry::Slot;
-use braid_hooks::{Bug, planted, spoiled};
 use std::sync::Arc;
 
+use braid_geometry::Slot;
+use braid_hooks::{Bug, planted, spoiled};
 use braid_ondisk::{
     BadBlockLog, BadRange, Features, Role, Superblock, SuperblockUpdate, Timestamp, Version,
 };

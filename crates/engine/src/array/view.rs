@@ -1,8 +1,10 @@
 //! What the control side tells the shards: an immutable picture of the array, with an epoch.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use braid_geometry::{Geometry, MemberSector, Slot};
+use braid_geometry::{Geometry, LogicalSector, MemberSector, Slot};
+use braid_ondisk::Bits;
 
 use crate::ids::MemberId;
 use crate::ranges::{BadBlocks, MemberRanges};
@@ -70,6 +72,15 @@ impl MemberView {
     }
 }
 
+/// Where writes may begin by the write-intent bitmap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IntentView {
+    /// Bits that are durable on every member.
+    pub open: Arc<Bits>,
+    /// Grows when bits are taken back: [`crate::effect::Report::Drained`] says when nothing is under way any more that began before.
+    pub revocation: u64,
+}
+
 /// The array at one epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArrayView {
@@ -85,11 +96,33 @@ pub struct ArrayView {
     /// own unit: member sectors for levels 1, 4, 5, 6, array sectors for level 10); `u64::MAX` when
     /// all of it does.
     pub resync_offset: u64,
+    /// Of the sectors beyond that, those that these bits stand for are in doubt, and no others; none where all are.
+    pub doubt: Option<Arc<Bits>>,
+    /// The write-intent bitmap, if the array has one.
+    pub intent: Option<IntentView>,
+    /// Whether members keep partial parity logs: no band is written before its entries are durable in the log of its parity's
+    /// member ([`crate::effect::Report::WantLog`]).
+    pub keeps_parity_logs: bool,
     /// Whether every member zeroes ranges without writing them out.
     pub zero_is_fast: bool,
 }
 
 impl ArrayView {
+    /// Whether redundancy agrees with the data in all of these sectors, in the unit of the resync offset.
+    #[must_use]
+    pub fn agrees(&self, sectors: Range<u64>) -> bool {
+        let beyond = self.resync_offset.max(sectors.start)..sectors.end;
+        let is_out_of_doubt = |doubt: &Arc<Bits>| !doubt.has_any(doubt.of(&beyond));
+        beyond.is_empty() || self.doubt.as_ref().is_some_and(is_out_of_doubt)
+    }
+
+    /// The bits of the bitmap that stand for sectors of the array; none where there is no bitmap.
+    #[must_use]
+    pub fn bits_of(&self, start: LogicalSector, sectors: u32) -> Option<Range<u64>> {
+        let intent = self.intent.as_ref()?;
+        Some(intent.open.of(&resync_range(&self.geometry, start, sectors)))
+    }
+
     /// The member in `slot`, if it takes writes.
     #[must_use]
     pub fn member(&self, slot: Slot) -> Option<&MemberView> {
@@ -142,5 +175,44 @@ impl ArrayView {
             Some(left) => sectors.min(left),
         };
         if member.holds(start, 1) { member.bad_blocks.alike(start, alike) } else { alike }
+    }
+}
+
+/// Sectors of the array, in the unit in which md counts what is resynced: sectors of each member, or of the array on levels with
+/// copies. Of several chunks it is whole rows.
+fn resync_range(geometry: &Geometry, start: LogicalSector, sectors: u32) -> Range<u64> {
+    let sectors = u64::from(sectors);
+    let Geometry::Stripe(stripe) = geometry else { return start.0..start.0 + sectors };
+    let first = stripe.locate(start);
+    let row = stripe.row_start(first.row).0;
+    let offset = u64::from(first.offset_sectors);
+    let chunk = u64::from(stripe.chunk_sectors());
+    if offset + sectors <= chunk {
+        return row + offset..row + offset + sectors;
+    }
+    let last = stripe.locate(LogicalSector(start.0 + sectors - 1));
+    row..stripe.row_start(last.row).0 + chunk
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use braid_geometry::{Level, Shape};
+
+    #[test]
+    fn what_is_written_is_counted_as_md_counts_what_is_resynced() {
+        let geometry = |level, layout, chunk_sectors, slots| {
+            let member_sectors = vec![1024; usize::from(slots)];
+            Geometry::new(&Shape { level, layout, chunk_sectors, slots, member_sectors })
+        };
+        let raid5 = geometry(Level::Raid5, 2, 8, 4).expect("a geometry");
+        let range = |start, sectors| resync_range(&raid5, LogicalSector(start), sectors);
+        assert_eq!(range(0, 1), 0..1);
+        assert_eq!(range(8, 8), 0..8, "the second data chunk of the first row");
+        assert_eq!(range(26, 4), 10..14, "two rows on");
+        assert_eq!(range(4, 8), 0..8, "two chunks of one row");
+        assert_eq!(range(20, 8), 0..16, "and of two");
+        let raid10 = geometry(Level::Raid10, 0x102, 8, 4).expect("a geometry");
+        assert_eq!(resync_range(&raid10, LogicalSector(100), 20), 100..120);
     }
 }

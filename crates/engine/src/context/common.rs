@@ -2,15 +2,17 @@
 
 use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use braid_geometry::{MemberSector, Slot};
+use braid_ondisk::Bits;
 
 use super::clocks::Clocks;
 use super::pairs::{Ended, Pairs};
 use super::pieces::{PieceKey, Pieces};
 use crate::Instant;
-use crate::array::{ArrayView, Gate};
+use crate::array::{ArrayView, Gate, IntentView};
 use crate::computation::{Computation, ComputationId};
 use crate::counters::Counters;
 use crate::effect::{
@@ -49,6 +51,12 @@ pub(crate) struct Common {
     pub(crate) reports: VecDeque<Report>,
     pub(crate) clocks: Clocks,
     pairs: Pairs,
+    /// Bits that the array was asked for, and that are not open.
+    wanted: Option<Bits>,
+    /// Bits under which writes began since the array asked for them.
+    touched: Option<Bits>,
+    /// Bits were taken back, and the array does not know that what began before has ended.
+    undrained: Option<u64>,
     /// Writes that cover what is not to be believed of their member: which, whose, and where.
     over_bad: Vec<(IoId, MemberId, (MemberSector, u32))>,
 }
@@ -74,6 +82,9 @@ impl Common {
             reports: VecDeque::new(),
             pairs: Pairs::default(),
             over_bad: Vec::new(),
+            wanted: None,
+            touched: None,
+            undrained: None,
         }
     }
 
@@ -219,7 +230,8 @@ impl Common {
         let mut computation = self.spare_computations.pop().unwrap_or_default();
         computation.steps.reserve(COMPUTATION_ROOM);
         computation.buffers.reserve(COMPUTATION_ROOM);
-        Computation { id, found: Default::default(), verdicts: None, ..computation }
+        let (found, partial) = Default::default();
+        Computation { id, found, partial, verdicts: None, ..computation }
     }
 
     pub(crate) fn submit_computation(&mut self, computation: Computation) {
@@ -282,12 +294,97 @@ impl Common {
 
     pub(crate) fn begin(&mut self, piece: &Piece, has_intent: bool) -> PieceKey {
         if piece.operation.is_write() {
-            let is_due = has_intent == (self.view.gate == Gate::Open);
+            let is_due = has_intent == (self.view.gate == Gate::Open && self.has_bits(piece));
             let is_due = spoiled(Bug::GateIgnored, is_due, true);
-            assert!(is_due, "I3: a write has its intent if the gate is open, and only then");
+            let is_due = spoiled(Bug::BitsIgnored, is_due, true);
+            assert!(is_due, "I3: a write has its intent if gate and bits are open, and only then");
             self.last_write = self.now;
+            if has_intent && let Some(bits) = self.bits_of(piece) {
+                self.touch(&bits);
+            }
         }
         self.pieces.begin(piece, has_intent)
+    }
+
+    /// Bits of the bitmap that stand for what a piece writes, if there is a bitmap.
+    pub(crate) fn bits_of(&self, piece: &Piece) -> Option<Range<u64>> {
+        self.view.bits_of(piece.start, piece.sectors)
+    }
+
+    /// Whether bits of the bitmap let a piece be written.
+    pub(crate) fn has_bits(&self, piece: &Piece) -> bool {
+        self.bits_of(piece).is_none_or(|bits| self.are_open(&bits))
+    }
+
+    fn are_open(&self, bits: &Range<u64>) -> bool {
+        self.view.intent.as_ref().is_none_or(|intent| intent.open.has_all(bits.clone()))
+    }
+
+    /// Writes begin under these bits.
+    fn touch(&mut self, bits: &Range<u64>) {
+        let Some(intent) = &self.view.intent else { return };
+        let touched = self.touched.get_or_insert_with(|| empty_like(&intent.open));
+        bits.clone().for_each(|bit| touched.set(bit));
+    }
+
+    /// A piece cannot be written before these bits are durable: the array hears of it once.
+    pub(crate) fn want_bits(&mut self, bits: &Range<u64>) {
+        let Some(intent) = &self.view.intent else { return };
+        let open = Arc::clone(&intent.open);
+        let wanted = self.wanted.get_or_insert_with(|| empty_like(&open));
+        // One that is open may be taken back before the others are: then it is to be asked for.
+        let lacking = || bits.clone().filter(|bit| !open.is_set(*bit));
+        if lacking().any(|bit| !wanted.is_set(bit)) {
+            reached(Mark::WriteWaitsForBits);
+            lacking().for_each(|bit| wanted.set(bit));
+            self.report(Report::WantBits { from: bits.start, to: bits.end });
+        }
+    }
+
+    /// Bits that pieces wait for may have been taken back before they had all of theirs: the array is asked once more.
+    pub(crate) fn want_bits_again(&mut self) {
+        let waited: Vec<Range<u64>> = self.pieces.bits_waited_for().cloned().collect();
+        waited.iter().for_each(|bits| self.want_bits(bits));
+    }
+
+    /// The array wants to know under which bits writes began since it asked last.
+    pub(crate) fn tell_touched(&mut self) {
+        let Some(intent) = &self.view.intent else { return };
+        let touched = self.touched.take().unwrap_or_else(|| empty_like(&intent.open));
+        self.report(Report::Touched { bits: Arc::new(touched) });
+    }
+
+    /// A view rules from now on; the one before had these bits. Gives the pieces whose answer was held until now.
+    pub(crate) fn grant_intent(&mut self) -> Vec<PieceKey> {
+        let view = Arc::clone(&self.view);
+        let open = view.intent.as_ref().map(|intent| &intent.open);
+        let waited: Vec<Range<u64>> = self.pieces.bits_waited_for().cloned().collect();
+        let granted =
+            self.pieces.grant_intent(|bits| open.is_none_or(|open| open.has_all(bits.clone())));
+        for bits in &waited {
+            if self.are_open(bits) {
+                self.touch(bits);
+            }
+        }
+        granted
+    }
+
+    /// What a new view says of bits.
+    pub(crate) fn note_bits(&mut self, before: Option<&IntentView>) {
+        let Some(intent) = self.view.intent.clone() else {
+            (self.wanted, self.touched, self.undrained) = (None, None, None);
+            return;
+        };
+        let is_alike = |bits: &Bits| bits.is_alike(&intent.open);
+        self.wanted = self.wanted.take().filter(is_alike);
+        self.touched = self.touched.take().filter(is_alike);
+        if let Some(wanted) = &mut self.wanted {
+            wanted.subtract(&intent.open);
+        }
+        if before.is_some_and(|before| before.revocation != intent.revocation) {
+            self.pieces.turn_generation();
+            self.undrained = Some(intent.revocation);
+        }
     }
 
     /// Whether members may be written for `piece`: superblocks say, durably, that its region may be in need of resync (I3).
@@ -375,8 +472,16 @@ impl Common {
         self.replies.push_back(reply);
     }
 
-    /// Says that the view rules, if it does by now.
+    /// Says that the view rules, if it does by now; and that what began before bits were taken back has ended.
     pub(crate) fn confirm_view(&mut self) {
+        let is_drained = !self.pieces.has_writes_before();
+        let is_drained = spoiled(Bug::BitsDrainedEarly, is_drained, true);
+        if !is_drained && self.undrained.is_some() {
+            reached(Mark::BitsWaitForDrain);
+        }
+        if is_drained && let Some(revocation) = self.undrained.take() {
+            self.report(Report::Drained { revocation });
+        }
         let drained = self.view.gate != Gate::Closed || self.pieces.writes() == 0;
         let drained = spoiled(Bug::UndrainedConfirmed, drained, true);
         if !drained && self.unconfirmed_epoch.is_some() {
@@ -387,4 +492,9 @@ impl Common {
             self.report(Report::ViewInForce { epoch });
         }
     }
+}
+
+/// No bits, each for what one of these stands for.
+fn empty_like(bits: &Bits) -> Bits {
+    Bits::none(bits.sectors(), bits.sectors_each())
 }

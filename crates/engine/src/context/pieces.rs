@@ -6,6 +6,8 @@
 //!                  └─ some kept ──────────▶ answered, kept ──last one let go──▶ released, forgotten
 //! ```
 
+use std::ops::Range;
+
 use crate::cause::Cause;
 use crate::effect::PieceReply;
 use crate::ids::RequestId;
@@ -21,8 +23,10 @@ struct Entry {
     request: RequestId,
     sectors: u32,
     is_write: bool,
-    /// Superblocks say that its region may be written.
+    /// Superblocks, and bits of the bitmap if there is one, say that its region may be written.
     has_intent: bool,
+    /// It began before bits were taken back the last time, if that is not what this is in [`Pieces::generation`].
+    generation: bool,
     parts: u32,
     /// Parts whose writing goes on after they were answered.
     kept: u32,
@@ -41,8 +45,11 @@ pub(crate) struct Pieces {
     /// Writes that have their intent, and those that wait for it.
     writes: u32,
     waiting: u32,
-    /// Of those that wait, or are refused: one part of each stands for the answer ([`Self::hold_answer`]).
-    unanswered: Vec<PieceKey>,
+    /// Changes when bits are taken back: writes that have their intent, of this generation and of the one before.
+    generation: bool,
+    writes_before: u32,
+    /// Of those that wait, or are refused, with the bits that they wait for: one part of each stands for the answer ([`Self::hold_answer`]).
+    unanswered: Vec<(PieceKey, Range<u64>)>,
     kept_sectors: u64,
 }
 
@@ -59,6 +66,7 @@ impl Pieces {
             sectors: piece.sectors,
             is_write,
             has_intent,
+            generation: self.generation,
             parts: 1,
             kept: 0,
             is_answered: false,
@@ -78,27 +86,54 @@ impl Pieces {
 
     /// No part of this write is to be the last before its intent is durable, or never will be: no client is told that it is
     /// done by superblocks that say otherwise, though there be nothing to write.
-    pub(crate) fn hold_answer(&mut self, key: PieceKey) {
+    pub(crate) fn hold_answer(&mut self, key: PieceKey, bits: Range<u64>) {
         let entry = self.entry(key);
         assert!(!entry.has_intent, "only for want of intent");
         assert!(entry.parts > 0, "an answer is held before it is given");
-        self.unanswered.push(key);
+        self.unanswered.push((key, bits));
     }
 
-    /// The intent of all pieces is durable.
-    pub(crate) fn grant_intent(&mut self) {
-        let waiting = std::mem::take(&mut self.waiting);
-        let is_each_held = self.unanswered.len() == waiting as usize;
+    /// Superblocks say that writes may begin. Gives the pieces that have their intent by that: all whose bits are open; their
+    /// answer is to be held no longer.
+    pub(crate) fn grant_intent(&mut self, are_open: impl Fn(&Range<u64>) -> bool) -> Vec<PieceKey> {
+        let is_each_held = self.unanswered.len() == self.waiting as usize;
         assert!(is_each_held, "the answer to each write without intent is held");
-        if waiting > 0 {
-            self.entries.iter_mut().for_each(|(_, entry)| entry.has_intent = true);
-            self.writes += waiting;
+        let mut granted = Vec::new();
+        self.unanswered.retain(|(key, bits)| {
+            let is_granted = are_open(bits);
+            granted.extend(is_granted.then_some(*key));
+            !is_granted
+        });
+        for key in &granted {
+            let generation = self.generation;
+            let entry = self.entry(*key);
+            (entry.has_intent, entry.generation) = (true, generation);
+            self.waiting -= 1;
+            self.writes += 1;
         }
+        granted
+    }
+
+    /// Bits that pieces wait for, one range for each.
+    pub(crate) fn bits_waited_for(&self) -> impl Iterator<Item = &Range<u64>> {
+        self.unanswered.iter().map(|(_, bits)| bits)
+    }
+
+    /// Bits have been taken back: what is under way is of the generation before.
+    pub(crate) fn turn_generation(&mut self) {
+        assert_eq!(self.writes_before, 0, "bits are taken back when what began before has ended");
+        self.generation = !self.generation;
+        self.writes_before = self.writes;
+    }
+
+    /// Whether writes are under way that began before bits were taken back.
+    pub(crate) fn has_writes_before(&self) -> bool {
+        self.writes_before > 0
     }
 
     /// Pieces whose answer was held, if it is to be held no longer.
     pub(crate) fn take_unanswered(&mut self) -> Vec<PieceKey> {
-        std::mem::take(&mut self.unanswered)
+        std::mem::take(&mut self.unanswered).into_iter().map(|(key, _)| key).collect()
     }
 
     pub(crate) fn add_part(&mut self, key: PieceKey) {
@@ -216,6 +251,8 @@ impl Pieces {
         let entry = self.entries.remove(key.0).expect("a piece under way");
         assert!(entry.parts == 0 && entry.kept == 0, "nothing of it is under way");
         self.writes -= u32::from(entry.is_write && entry.has_intent);
+        let is_before = entry.generation != self.generation;
+        self.writes_before -= u32::from(entry.is_write && entry.has_intent && is_before);
         self.waiting -= u32::from(entry.is_write && !entry.has_intent);
     }
 

@@ -69,6 +69,7 @@ fn copies_agree(common: &Common, extent: &Extent) -> bool {
     if planted(Bug::CopiesBelieved) {
         return true;
     }
-    let end = extent.start().0 + u64::from(extent.sectors);
-    end <= common.view.resync_offset && common.view.gate != Gate::Broken
+    let start = extent.start().0;
+    let sectors = start..start + u64::from(extent.sectors);
+    common.view.agrees(sectors) && common.view.gate != Gate::Broken
 }

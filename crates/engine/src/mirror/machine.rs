@@ -187,9 +187,11 @@ impl Mirror {
         }
         // In the order in which they came: so they take their ranges.
         self.ready.extend(&self.gated);
-        if common.view.gate != Gate::Closed {
-            self.gated.clear();
-        }
+        let Self { gated, works, .. } = self;
+        gated.retain(|key| {
+            let waits = works.get(key.0).is_some_and(|work| !common.has_intent(work.extent.key));
+            waits && matches!(common.view.gate, Gate::Open | Gate::Closed)
+        });
         let awaits_record = |work: &Work| !work.missed.is_empty();
         let waiting = self.works.iter_mut().filter(|(_, work)| awaits_record(work));
         self.ready.extend(waiting.map(|(name, _)| LockKey(name)));

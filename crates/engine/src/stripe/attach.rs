@@ -72,10 +72,12 @@ impl Stripes {
         self.scheduler.note_dirty(dirty_sectors);
     }
 
-    /// Superblocks say by now that every region may be written: what waited for that may be answered.
+    /// Superblocks say by now that regions may be written: what waited for that may be answered.
     pub(super) fn grant_intent(&mut self, common: &mut Common) {
         for number in self.pool.numbers() {
-            for mut work in self.pool.stripe_mut(number).grant_intent() {
+            let has_intent = |piece| common.has_intent(piece);
+            for mut work in self.pool.stripe_mut(number).grant_intent(has_intent) {
+                self.lacking_intent -= 1;
                 self.answer_early(common, number, &mut work);
                 if work.is_answered {
                     self.pool.stripe_mut(number).note_answered(&work);

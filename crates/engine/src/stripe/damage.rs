@@ -52,7 +52,7 @@ impl Damage {
 
     /// Whether parity may be believed for this band: redundancy is in sync there and no write was left half done (I7).
     pub(super) fn parity_agrees(&self, view: &ArrayView, band: &Band) -> bool {
-        let agrees = band.end().0 <= view.resync_offset;
+        let agrees = view.agrees(band.start.0..band.end().0);
         let agrees = spoiled(Bug::DirtyBelieved, agrees, true);
         agrees && !self.is_inconsistent(band.key)
     }

@@ -16,7 +16,7 @@ use crate::array::{ArrayView, Gate};
 use crate::buffer::{BlockIndex, Buffer};
 use crate::computation::Computation;
 use crate::context::{Common, PieceKey};
-use crate::effect::{MemberIoDone, MemberOperation};
+use crate::effect::{LogTicket, MemberIoDone, MemberOperation};
 use crate::ids::IoId;
 use crate::request::{Operation, Piece};
 use crate::slab::Slab;
@@ -194,7 +194,7 @@ impl Stripes {
         match u32::try_from(computation.id.0) {
             Ok(number) if number < self.pool.stripes_max() => {
                 assert!(self.pool.is_in_use(number), "only a stripe that has work computes");
-                self.pool.stripe_mut(number).computation_done();
+                self.pool.stripe_mut(number).computation_done(&computation.partial);
                 self.scheduler.look_at(number);
             }
             Ok(read) => {
@@ -205,6 +205,17 @@ impl Stripes {
             Err(_) => self.copy_out_done(common, computation.id),
         }
         common.recycle(computation);
+        self.settle(common);
+    }
+
+    /// What a stripe asked for is in the log.
+    pub(crate) fn handle_logged(&mut self, common: &mut Common, ticket: LogTicket) {
+        let LogTicket(number) = ticket;
+        // The array may have broken meanwhile, and the batch have been refused.
+        if self.pool.is_in_use(number) && self.pool.stripe(number).awaits_log() {
+            self.pool.stripe_mut(number).is_logged();
+            self.scheduler.look_at(number);
+        }
         self.settle(common);
     }
 
@@ -220,8 +231,15 @@ impl Stripes {
                 }
             }
         }
-        if common.view.gate == Gate::Open && std::mem::take(&mut self.lacking_intent) > 0 {
+        if common.view.gate == Gate::Open && self.lacking_intent > 0 {
             self.grant_intent(common);
+        }
+        if common.view.gate == Gate::Broken && common.view.keeps_parity_logs {
+            for number in self.pool.numbers() {
+                if self.pool.stripe(number).awaits_log() {
+                    self.scheduler.look_at(number);
+                }
+            }
         }
         let is_closed = common.view.gate != Gate::Open;
         let is_closed = spoiled(Bug::DirtyAtClosing, is_closed, false);

@@ -263,6 +263,9 @@ fn view(plan: &Plan, geometry: Geometry) -> ArrayView {
         gate: Gate::Open,
         slots: (0..plan.slots).map(member).collect(),
         resync_offset: u64::MAX,
+        doubt: None,
+        intent: None,
+        keeps_parity_logs: false,
         zero_is_fast: false,
     }
 }

@@ -6,7 +6,9 @@
 //! Invariant: a layer that was asked for nothing changes nothing (`tests/layers.rs`).
 
 mod faulty;
+mod patched;
 mod slow;
 
 pub use faulty::{Fault, FaultId, Faults, Faulty, Operation, Persistence};
+pub use patched::{Patched, Sectors};
 pub use slow::{Delays, Slow};

@@ -5,7 +5,8 @@ use braid_geometry::Level;
 use super::error::SuperblockFault;
 use super::facts::ArrayFacts;
 use crate::limits::{
-    CHUNK_SECTORS_MAX, CHUNK_SECTORS_MIN_PAGE, EVENTS_MAX, SECTOR_BYTES, SECTORS_MAX,
+    CHUNK_SECTORS_MAX, CHUNK_SECTORS_MIN_PAGE, EVENTS_MAX, LOGICAL_BLOCK_BYTES_MAX, SECTOR_BYTES,
+    SECTORS_MAX,
 };
 
 /// md's levels that braid knows by name only.
@@ -41,7 +42,17 @@ pub(super) fn shape(array: &ArrayFacts, slots_max: u32) -> Result<(), Superblock
         let level = array.level.md_number();
         return Err(SuperblockFault::Slots { slots, level, min, max: slots_max });
     }
-    chunk(array.level, array.chunk_sectors)
+    chunk(array.level, array.chunk_sectors)?;
+    match array.logical_block_bytes {
+        Some(bytes) => logical_block(bytes),
+        None => Ok(()),
+    }
+}
+
+/// A power of two of at least a sector, and no more than what clients can be told of.
+fn logical_block(bytes: u32) -> Result<(), SuperblockFault> {
+    let is_possible = bytes.is_power_of_two() && (512..=LOGICAL_BLOCK_BYTES_MAX).contains(&bytes);
+    if is_possible { Ok(()) } else { Err(SuperblockFault::LogicalBlock { bytes }) }
 }
 
 /// Linear and raid1 need no chunk; raid0 takes any; the others take powers of two from one page up.

@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use super::facts::Version;
+use crate::limits::LOGICAL_BLOCK_BYTES_MAX;
 
 /// A superblock with md's magic at the place of `version`, which is not fit to be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -152,6 +153,14 @@ pub enum SuperblockFault {
         role: u32,
         /// `raid_disks`.
         slots: u32,
+    },
+    /// A block that is the smallest one to be written, and none that a device could have.
+    #[error(
+        "a logical block of {bytes} bytes is no power of two from 512 to {LOGICAL_BLOCK_BYTES_MAX}"
+    )]
+    LogicalBlock {
+        /// As stored.
+        bytes: u32,
     },
     /// Features that exclude each other, or one without the other that it needs.
     #[error("contradiction: {0}")]

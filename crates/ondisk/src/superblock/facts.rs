@@ -261,6 +261,9 @@ pub struct ArrayFacts {
     pub raid_slots: u32,
     /// The minor number of the device that the array last had; 0.90 only.
     pub preferred_minor: Option<u32>,
+    /// The smallest block that the array lets its users write, in bytes; `None` where it does not say. Since Linux 6.19; kernels
+    /// before it refuse an array that says it. 1.x only.
+    pub logical_block_bytes: Option<u32>,
 }
 
 /// Flags of one member.

@@ -9,6 +9,7 @@ use super::facts::{DeviceFlags, Features, Role};
 use super::new::{NewSuperblock, NewSuperblockError, NewV0};
 use super::{Superblock, Version};
 use crate::placement::{PlacementError, PlacementRequest, placement};
+use crate::ppl::PplPlace;
 
 /// Why a device cannot become a member.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,11 +20,29 @@ pub enum JoinError {
     /// What the array says would make no valid superblock.
     #[error(transparent)]
     Superblock(#[from] NewSuperblockError),
-    /// The array has a bitmap, a journal or PPL, which would have to be made on the device, too.
+    /// The array has a journal, which would have to be told of the device, too.
     #[error("the array has {what}, which braid does not make on a new member")]
     Log {
         /// Which.
         what: &'static str,
+    },
+    /// The array has partial parity logs, and there is less room for one than on other members.
+    #[error(
+        "{room_sectors} sectors are free for a partial parity log, {needed_sectors} are needed"
+    )]
+    ParityLog {
+        /// Sectors that are free at the best place.
+        room_sectors: u64,
+        /// As many as the other members keep for it.
+        needed_sectors: u64,
+    },
+    /// The array has a bitmap, and there is less room for it than on other members.
+    #[error("{room_sectors} sectors are free for the array's bitmap, {needed_sectors} are needed")]
+    Bitmap {
+        /// Sectors that are free at its place.
+        room_sectors: u64,
+        /// As many as the other members keep for it.
+        needed_sectors: u64,
     },
 }
 
@@ -39,14 +58,8 @@ impl Superblock {
         device_number: u16,
         device_uuid: [u8; 16],
     ) -> Result<Self, JoinError> {
-        let logs = [
-            (Features::BITMAP, "a write-intent bitmap"),
-            (Features::JOURNAL, "a journal"),
-            (Features::PPL, "a partial parity log"),
-        ];
-        let logs = logs.into_iter().find(|(feature, _)| self.state.features.contains(*feature));
-        if let Some((_, what)) = logs {
-            return Err(JoinError::Log { what });
+        if self.state.features.contains(Features::JOURNAL) {
+            return Err(JoinError::Log { what: "a journal" });
         }
         let mut roles = self.state.roles.clone();
         let index = usize::from(device_number);
@@ -69,7 +82,7 @@ impl Superblock {
                 resync_offset,
                 nodes: Arc::default(),
             };
-            return Ok(Self::new_v0(&new)?);
+            return self.with_what_i_keep(Self::new_v0(&new)?);
         }
         let place = placement(&PlacementRequest {
             version: self.version,
@@ -79,7 +92,7 @@ impl Superblock {
             member_size_sectors: Some(array.member_size_sectors),
             data_offset_sectors: Some(self.device.data_offset_sectors),
         })?;
-        Ok(Self::new_v1(&NewSuperblock {
+        self.with_what_i_keep(Self::new_v1(&NewSuperblock {
             array,
             placement: place,
             device_number: number,
@@ -89,6 +102,30 @@ impl Superblock {
             events,
             resync_offset,
         })?)
+    }
+
+    /// Has another superblock of the array say that its bitmap is where this one has it, or where its partial parity log is; what is
+    /// there is written before it counts.
+    fn with_what_i_keep(&self, mut other: Self) -> Result<Self, JoinError> {
+        if let Some(mine) = self.intent.ppl {
+            let needed_sectors = u64::from(mine.size_sectors);
+            let place = other.ppl_place();
+            let room_sectors = place.map_or(0, |place| u64::from(place.size_sectors));
+            let place = place.filter(|_| room_sectors >= needed_sectors);
+            let place = place.ok_or(JoinError::ParityLog { room_sectors, needed_sectors })?;
+            let PplPlace { size_sectors, multiple, .. } = mine;
+            other.set_ppl(PplPlace { size_sectors, multiple, ..place });
+            return Ok(other);
+        }
+        let Some(offset_sectors) = self.intent.bitmap_offset_sectors else { return Ok(other) };
+        other.intent.bitmap_offset_sectors = Some(offset_sectors);
+        let room_sectors = other.bitmap_room_sectors().unwrap_or(0);
+        let needed_sectors = self.bitmap_room_sectors().unwrap_or(1).max(1);
+        if room_sectors < needed_sectors {
+            return Err(JoinError::Bitmap { room_sectors, needed_sectors });
+        }
+        other.set_bitmap(Some(offset_sectors));
+        Ok(other)
     }
 }
 
@@ -119,6 +156,7 @@ mod tests {
                 member_size_sectors: place.member_size_sectors,
                 raid_slots: 3,
                 preferred_minor: None,
+                logical_block_bytes: None,
             },
             placement: place,
             device_number: 0,

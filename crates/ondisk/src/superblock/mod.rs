@@ -9,6 +9,7 @@
 mod check;
 mod error;
 mod facts;
+mod intent;
 mod joining;
 mod new;
 mod v0_90;
@@ -24,6 +25,7 @@ pub use facts::{
     ArrayFacts, DeviceFacts, DeviceFlags, Features, IntentFacts, Reshape, Role, StateFacts,
     Timestamp, UnknownVersion, Version, format_uuid,
 };
+pub use intent::BitmapPlace;
 pub use joining::JoinError;
 pub use new::{NewSuperblock, NewSuperblockError, NewV0, SuperblockUpdate};
 pub use v0_90::UnvalidatedV0;

@@ -36,6 +36,7 @@ fn new_superblock(version: Version, level: Level) -> NewSuperblock {
             member_size_sectors: placement.member_size_sectors,
             raid_slots: slots,
             preferred_minor: None,
+            logical_block_bytes: None,
         },
         placement,
         device_number: 2,
@@ -260,6 +261,33 @@ fn unknown_features_and_reserved_bytes_are_kept_and_reported() {
     assert_eq!(superblock.to_bytes(), raw);
 }
 
+/// What Linux writes since 6.19: `braid` refused such an array, and so do kernels before.
+#[test]
+fn a_logical_block_is_read_and_kept() {
+    let with = |bytes: u32| {
+        let mut raw = made(Version::V1_2).to_bytes();
+        raw[224..228].copy_from_slice(&bytes.to_le_bytes());
+        let checksum = checksum_v1(&raw).unwrap();
+        raw[216..220].copy_from_slice(&checksum.to_le_bytes());
+        let found = UnvalidatedV1::recognise(&raw, Version::V1_2).unwrap();
+        (found.validate(DEVICE_BYTES, 4096), raw)
+    };
+    for bytes in [512, 4096, 65536] {
+        let (found, raw) = with(bytes);
+        let mut superblock = found.unwrap();
+        assert_eq!(superblock.array.logical_block_bytes, Some(bytes));
+        assert!(!superblock.state.reserved_bytes_in_use);
+        assert_eq!(superblock.to_bytes(), raw);
+        superblock.clear_logical_block();
+        assert_eq!(superblock, made(Version::V1_2), "nothing else has changed");
+    }
+    for bytes in [1, 256, 513, 4095, 1 << 17, u32::MAX] {
+        let cause = SuperblockFault::LogicalBlock { bytes };
+        assert_eq!(with(bytes).0.map_err(|error| error.cause), Err(cause));
+    }
+    assert_eq!(made(Version::V1_2).array.logical_block_bytes, None, "a new one says nothing");
+}
+
 #[test]
 fn a_reshape_is_read() {
     let mut raw = made(Version::V1_2).to_bytes();
@@ -307,7 +335,7 @@ fn update() -> SuperblockUpdate {
 fn apply_keeps_every_unknown_byte() {
     let mut raw = made(Version::V1_2).to_bytes();
     // Everything apply has no business with gets a mark that validation does not look at.
-    let unknown: Vec<usize> = (100..128).chain(164..184).chain(224..256).chain([12, 62]).collect();
+    let unknown: Vec<usize> = (100..128).chain(164..184).chain(228..256).chain([12, 62]).collect();
     for at in &unknown {
         raw[*at] = 0xa5;
     }

@@ -362,6 +362,7 @@ fn array_facts(whole: &Whole, level: braid_geometry::Level) -> Result<ArrayFacts
         member_size_sectors: u64::from(whole.constant.size_kib.get()) * 2,
         raid_slots: whole.constant.raid_disks.get(),
         preferred_minor: Some(whole.constant.md_minor.get()),
+        logical_block_bytes: None,
     })
 }
 
@@ -487,6 +488,16 @@ pub(super) fn patch(raw: &mut [u8], update: &SuperblockUpdate) -> (Role, DeviceF
         U32::new(checksum_v0(whole.as_bytes()).expect("4096 bytes are there"));
     let role = roles.get(own_number).copied().unwrap_or(Role::Spare);
     (role, flags_of(whole), roles)
+}
+
+/// Says that there is a bitmap, or that there is none.
+pub(super) fn set_bitmap(raw: &mut [u8], is_there: bool) {
+    let (whole, _) =
+        Whole::mut_from_prefix(raw).expect("a validated 0.90 superblock has 4096 bytes");
+    let state = whole.counters.state.get() & !STATE_BITMAP;
+    whole.counters.state = U32::new(state | if is_there { STATE_BITMAP } else { 0 });
+    whole.counters.checksum =
+        U32::new(checksum_v0(whole.as_bytes()).expect("4096 bytes are there"));
 }
 
 fn flags_of(whole: &Whole) -> DeviceFlags {

@@ -94,7 +94,9 @@ pub(super) struct State {
     pub(super) resync_offset: U64,
     pub(super) checksum: U32,
     pub(super) role_count: U32,
-    pub(super) pad3: [u8; 32],
+    /// 0 where the array does not say; padding for kernels before 6.19.
+    pub(super) logical_block_bytes: U32,
+    pub(super) pad3: [u8; 28],
 }
 
 /// The fixed part; `[U16; role_count]` follows.
@@ -144,7 +146,8 @@ const _: () = assert!(offset_of!(Fixed, state.events) == 200);
 const _: () = assert!(offset_of!(Fixed, state.resync_offset) == 208);
 const _: () = assert!(offset_of!(Fixed, state.checksum) == 216);
 const _: () = assert!(offset_of!(Fixed, state.role_count) == 220);
-const _: () = assert!(offset_of!(Fixed, state.pad3) == 224);
+const _: () = assert!(offset_of!(Fixed, state.logical_block_bytes) == 224);
+const _: () = assert!(offset_of!(Fixed, state.pad3) == 228);
 
 /// `devflags` bit: write-mostly.
 pub(super) const FLAG_WRITE_MOSTLY: u8 = 1;
@@ -293,6 +296,8 @@ fn array_facts(fixed: &Fixed, level: Level) -> ArrayFacts {
         member_size_sectors: fixed.shape.size.get(),
         raid_slots: fixed.shape.raid_slots.get(),
         preferred_minor: None,
+        logical_block_bytes: Some(fixed.state.logical_block_bytes.get())
+            .filter(|bytes| *bytes != 0),
     }
 }
 
@@ -501,6 +506,6 @@ fn state_facts(fixed: &Fixed, features: Features, role: Role, roles: Vec<Role>) 
         features,
         role,
         roles,
-        reserved_bytes_in_use: fixed.identity.pad0.get() != 0 || fixed.state.pad3 != [0; 32],
+        reserved_bytes_in_use: fixed.identity.pad0.get() != 0 || fixed.state.pad3 != [0; 28],
     }
 }

@@ -12,6 +12,7 @@ use super::new::{NAME_BYTES_MAX, NewSuperblock, NewSuperblockError, NewV0, Super
 use super::v1::{FLAG_FAILFAST, FLAG_WRITE_MOSTLY, Fixed, UnvalidatedV1, written_bytes_of};
 use super::{Superblock, v0_90};
 use crate::checksum::checksum_v1;
+use crate::journal::{JOURNAL_BLOCK_SECTORS, JournalPlace};
 use crate::limits::{MAGIC, SECTOR_BYTES, V0_DEVICES_MAX, V1_FIXED_BYTES, V1_ROLES_MAX};
 
 impl Superblock {
@@ -103,6 +104,35 @@ impl Superblock {
         self.state.features = if present { features.with(Features::BAD_BLOCKS) } else { features };
         let (head, _) = Fixed::mut_from_prefix(&mut self.raw.0).expect("validated");
         head.identity.feature_map = U32::new(self.state.features.0);
+        seal(&mut self.raw.0);
+    }
+
+    /// Has the array say nothing of its logical block, as kernels before 6.19 want it. All else stays as it is, the count of events
+    /// too: nothing has happened to the data.
+    pub fn clear_logical_block(&mut self) {
+        self.array.logical_block_bytes = None;
+        if !self.version.is_v1() {
+            return;
+        }
+        let (head, _) = Fixed::mut_from_prefix(&mut self.raw.0).expect("validated");
+        head.state.logical_block_bytes = U32::new(0);
+        seal(&mut self.raw.0);
+    }
+
+    /// Moves the tail of a journal device, and brings it level with the members' count of events: mdadm takes no journal that is ahead of
+    /// them, as one is whose update was cut short. All else stays as it is.
+    ///
+    /// # Panics
+    /// If it is not the superblock of a journal device, or the tail is not in its journal.
+    pub fn set_journal_tail(&mut self, tail_sectors: u64, events: u64) {
+        let area = self.journal_area().expect("a journal device has a journal");
+        let is_block = tail_sectors.is_multiple_of(JOURNAL_BLOCK_SECTORS);
+        assert!(is_block && tail_sectors < area.ring_sectors, "a tail is in the journal");
+        self.intent.journal = Some(JournalPlace { tail_sectors: Some(tail_sectors) });
+        let (head, _) = Fixed::mut_from_prefix(&mut self.raw.0).expect("validated");
+        head.device.recovery_offset = U64::new(tail_sectors);
+        head.state.events = U64::new(events);
+        self.state.events = events;
         seal(&mut self.raw.0);
     }
 
@@ -221,6 +251,7 @@ fn fixed(new: &NewSuperblock, length_bytes: usize) -> Fixed {
     fixed.state.resync_offset = U64::new(new.resync_offset);
     let role_count = u32::try_from((length_bytes - V1_FIXED_BYTES) / 2).expect("at most 1920");
     fixed.state.role_count = U32::new(role_count);
+    fixed.state.logical_block_bytes = U32::new(array.logical_block_bytes.unwrap_or(0));
     fixed
 }
 
@@ -244,7 +275,7 @@ fn write_roles_and_seal(raw: &mut [u8], roles: &[Role]) {
 }
 
 /// Writes the checksum.
-fn seal(raw: &mut [u8]) {
+pub(super) fn seal(raw: &mut [u8]) {
     let checksum = checksum_v1(raw).expect("the roles fit the superblock");
     let (head, _) = Fixed::mut_from_prefix(raw).expect("a superblock is longer than its head");
     head.state.checksum = U32::new(checksum);

@@ -35,6 +35,7 @@ pub(crate) fn spec(version: Version, level: Level, layout: u32) -> NewSuperblock
             member_size_sectors: placement.member_size_sectors,
             raid_slots: 4,
             preferred_minor: None,
+            logical_block_bytes: None,
         },
         placement,
         device_number: 1,

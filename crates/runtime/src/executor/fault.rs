@@ -33,6 +33,8 @@ pub(crate) const fn asked_of(area: MetadataArea) -> Asked {
     match area {
         MetadataArea::Superblock => Asked::Superblock,
         MetadataArea::BadBlocks => Asked::BadBlocks,
+        MetadataArea::Bitmap => Asked::Bitmap,
+        MetadataArea::ParityLog => Asked::ParityLog,
     }
 }
 

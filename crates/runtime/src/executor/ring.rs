@@ -87,7 +87,11 @@ fn first(
             raw.check(Deed::Flush, 0, 0).ok()?;
             Some(RingOperation::Sync { file: raw.file(0, 0, 0).ok()? })
         }
-        Operation::Metadata { area: MetadataArea::Superblock, bytes, offset_bytes: offset } => {
+        Operation::Metadata {
+            area: MetadataArea::Superblock | MetadataArea::Bitmap | MetadataArea::ParityLog,
+            bytes,
+            offset_bytes: offset,
+        } => {
             let (bytes, offset) = (bytes.clone(), *offset);
             let (address, length) = (bytes.as_ptr().addr(), bytes.len());
             raw.check(operation.deed(), offset, length as u64).ok()?;

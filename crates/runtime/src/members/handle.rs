@@ -9,7 +9,10 @@ use std::sync::OnceLock;
 
 use braid_dispatch::{Scheduler, Settings};
 use braid_engine::BadBlocks;
-use braid_engine::array::{MemberId, MetadataArea, SuperblockState, apply_to, bad_block_log_for};
+use braid_engine::array::{
+    BitmapRecord, MemberId, MetadataArea, ParityLogRecord, SuperblockState, apply_to,
+    bad_block_log_for, bitmap_for, parity_log_for,
+};
 use braid_engine::effect::MemberIo;
 use braid_geometry::{MemberSector, SECTOR_BYTES};
 use braid_member::{Member, MemberKind, Raw};
@@ -213,6 +216,26 @@ impl MemberHandle {
             bytes: superblock.to_bytes(),
             offset_bytes: superblock.offset_bytes(),
         }
+    }
+
+    /// What is to be written of its bitmap. To be written durably, one at a time.
+    ///
+    /// # Panics
+    /// The member has no bitmap: the array knows better.
+    pub(crate) fn next_bitmap(&self, record: &BitmapRecord) -> Operation {
+        let superblock = self.superblock.lock().expect("writing does not panic");
+        let (offset_bytes, bytes) = bitmap_for(&superblock, record);
+        Operation::Metadata { area: MetadataArea::Bitmap, bytes, offset_bytes }
+    }
+
+    /// A record of the partial parity log. To be written durably, one at a time.
+    ///
+    /// # Panics
+    /// The member keeps no such log: the array knows better.
+    pub(crate) fn next_parity_log(&self, record: &ParityLogRecord) -> Operation {
+        let superblock = self.superblock.lock().expect("writing does not panic");
+        let (offset_bytes, bytes) = parity_log_for(&superblock, record);
+        Operation::Metadata { area: MetadataArea::ParityLog, bytes, offset_bytes }
     }
 
     /// The bad-block log that names these sectors of the data area. To be written durably, when all that was written to the

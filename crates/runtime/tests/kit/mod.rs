@@ -133,6 +133,7 @@ fn superblocks_with_spares(
                 member_size_sectors: place.member_size_sectors,
                 raid_slots: u32::from(slots),
                 preferred_minor: None,
+                logical_block_bytes: None,
             },
             placement: place,
             device_number: u32::from(slot),
@@ -165,6 +166,8 @@ pub(crate) fn probed(index: usize, device: &dyn Member) -> ProbedMember {
         probe,
         bad_blocks,
         bitmap: None,
+        ppl: None,
+        journal: None,
     }
 }
 

@@ -183,7 +183,7 @@ impl World {
             Notice::JobPassed(progress) => self.job_passed(&progress),
             Notice::JobEnded { progress, end } => self.job_ended(&progress, end),
             Notice::Found(_) => self.note("found", [0; 3]),
-            Notice::SpareTaken { member, slot } => {
+            Notice::SpareTaken { member, slot, kept_sectors: _ } => {
                 self.note("spare-taken", [u64::from(member.0), u64::from(slot.0), 0]);
                 self.tally.count("spare-taken");
             }

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use braid_assembly::AssembledArray;
+use braid_assembly::{AssembledArray, Occupant};
 use braid_geometry::{ChunkRow, Geometry, MemberSector, MirrorGeometry, Slot, StripeGeometry};
 use braid_parity::definition;
 
@@ -22,11 +22,18 @@ pub(crate) struct Areas<'a> {
     pub(crate) slots: Vec<Option<(usize, u64)>>,
     /// By slot: sectors of the data area of which something is promised; all where none is named.
     pub(crate) promised: Vec<u64>,
+    /// By slot: sectors that its log names, whatever was written there since; empty where that is believed, and must fit.
+    pub(crate) logged: Vec<Vec<Range<u64>>>,
     /// One sector is what an honest disk would hold, not what this one gives.
     pub(crate) is_honest: bool,
 }
 
 impl<'a> Areas<'a> {
+    fn is_logged(&self, slot: Slot, sectors: &Range<u64>) -> bool {
+        let meets = |one: &Range<u64>| one.start < sectors.end && sectors.start < one.end;
+        self.logged.get(slot.index()).is_some_and(|logged| logged.iter().any(meets))
+    }
+
     fn get(&self, slot: Slot, start: u64, sectors: u64) -> Option<&'a [u8]> {
         let (disk, offset) = self.slots[slot.index()]?;
         let promised = self.promised.get(slot.index()).copied().unwrap_or(u64::MAX);
@@ -79,7 +86,8 @@ impl Exempt<'_> {
     fn sound<'a>(&self, areas: &Areas<'a>, slot: Slot, sector: u64) -> Option<&'a [u8]> {
         let (disk, _) = areas.slots[slot.index()]?;
         let data = areas.get(slot, sector, 1)?;
-        (!self.logs.is_poison(disk, sector, data)).then_some(data)
+        let is_logged = areas.is_logged(slot, &(sector..sector + 1));
+        (!is_logged && !self.logs.is_poison(disk, sector, data)).then_some(data)
     }
 }
 
@@ -98,7 +106,13 @@ pub(crate) fn check_clean(
     let places = slots().map(|slot| slot.map(|one| (presented[one.member], data_offset)));
     // Of a member that is being recovered nothing is promised beyond its offset.
     let promised = slots().map(|slot| slot.map_or(0, |one| one.recovered_until)).collect();
-    let areas = Areas { disks, slots: places.collect(), promised, is_honest: false };
+    // What was being written where a log names a member's sectors is not replayed: parity says what it is.
+    let bad = |one: &Occupant| one.bad_sectors.clone();
+    let logged = match &assembled.parity_logs {
+        Some(_) => slots().map(|slot| slot.map(bad).unwrap_or_default()).collect(),
+        None => Vec::new(),
+    };
+    let areas = Areas { disks, slots: places.collect(), promised, logged, is_honest: false };
     let check = |areas: &Areas<'_>| match &assembled.geometry {
         Geometry::Direct(_) => {}
         Geometry::Mirror(mirror) => check_mirror(&assembled.geometry, mirror, areas, exempt),
@@ -110,7 +124,8 @@ pub(crate) fn check_clean(
         let (mut slots, mut promised) = (areas.slots.clone(), areas.promised.clone());
         slots[slot.index()] = Some((presented[one.member], data_offset));
         promised[slot.index()] = one.recovered_until;
-        check(&Areas { disks, slots, promised, is_honest: false });
+        let logged = areas.logged.clone();
+        check(&Areas { disks, slots, promised, logged, is_honest: false });
     }
 }
 
@@ -155,7 +170,9 @@ fn check_stripe(stripe: &StripeGeometry, areas: &Areas<'_>, exempt: &Exempt<'_>)
 
 /// Whether a log names anything in these sectors of any member.
 fn is_logged(areas: &Areas<'_>, sectors: Range<u64>, exempt: &Exempt<'_>) -> bool {
-    areas.slots.iter().flatten().any(|(disk, _)| exempt.logs.names(*disk, &sectors))
+    let slots = (0..).map(Slot).take(areas.slots.len());
+    let is_named = areas.slots.iter().flatten().any(|(disk, _)| exempt.logs.names(*disk, &sectors));
+    is_named || slots.into_iter().any(|slot| areas.is_logged(slot, &sectors))
 }
 
 /// One strip of which some columns may be poison: one of data is solved from P, then Q must fit.

@@ -129,15 +129,22 @@ pub(crate) fn check(assembly: &Assembly, known: &Known<'_>) {
             let left = sure.difference(&chosen).next();
             assert!(left.is_none(), "disk {left:?} was left out: {:?}", assembly.verdicts);
             let mut lost = all.filter(|slot| !chosen.contains(slot) || recovering.contains(slot));
-            let hole = is_stripe && known.may_be_dirty() && array.dirty;
-            let served_hole = hole && lost.any(|slot| holds_data(known.geometry, slot));
+            // Every log that is needed can be read.
+            let is_logged = array.replay.as_ref().is_some_and(|replay| replay.unread.is_empty());
+            let hole = is_stripe && known.may_be_dirty() && array.dirty && !is_logged;
+            let is_named = array.bitmap.as_ref().is_none_or(|bitmap| {
+                let first = bitmap.bits.next_sector(array.resync_offset);
+                !bitmap.is_current || first.is_some()
+            });
+            let served_hole = hole && is_named && lost.any(|slot| holds_data(known.geometry, slot));
             assert!(!served_hole, "a write hole is served");
         }
         Err(Refusal::TooFewMembers { .. }) => {
             let survives = known.geometry.survives(&|slot: Slot| !holds_all(&slot.0));
             assert!(!survives, "too few? these are enough: {sure:?}: {:?}", assembly.verdicts);
         }
-        Err(Refusal::DirtyAndDegraded(_)) => {
+        // Of one with logs, those of an array that was not in sync: they say nothing.
+        Err(Refusal::DirtyAndDegraded(_) | Refusal::PplNotReplayed { .. }) => {
             let mut lost = all.filter(|slot| !holds_all(slot));
             let is_hole = lost.any(|slot| holds_data(known.geometry, slot));
             let right = is_stripe && known.may_be_dirty() && is_hole;

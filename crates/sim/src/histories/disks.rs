@@ -86,6 +86,7 @@ impl ArrayKind {
                     member_size_sectors: placement.member_size_sectors,
                     raid_slots: u32::from(self.slots),
                     preferred_minor: None,
+                    logical_block_bytes: None,
                 },
                 placement,
                 device_number: u32::from(number),
@@ -156,6 +157,8 @@ impl Device {
             probe: Probe { superblocks: found.into_iter().collect(), foreign: Vec::new() },
             bad_blocks: Ok(Vec::new()),
             bitmap: None,
+            ppl: None,
+            journal: None,
         }
     }
 

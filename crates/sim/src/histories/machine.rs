@@ -68,19 +68,19 @@ impl History {
         let mut superblocks: Vec<Option<Superblock>> =
             disk_of.iter().map(|disk| self.devices[*disk].superblock()).collect();
         let held: Vec<bool> = assembled.slots.iter().map(Option::is_some).collect();
-        let now = Timestamp { seconds: self.seconds, microseconds: 0 };
-        for round in levelling(assembled, |index| superblocks[index].as_ref(), now) {
+        let waves = levelling(assembled, |index| superblocks[index].as_ref());
+        if !waves.is_empty() {
             self.tally.count("levelled");
             self.disturbances += 1;
-            for wave in round {
-                let mut batch = Vec::new();
-                for (index, update) in wave {
-                    let superblock = superblocks[index].as_mut().expect("it is to be levelled");
-                    superblock.apply(&update);
-                    batch.push((disk_of[index], superblock.clone()));
-                }
-                self.store(&batch, (&assembled.geometry, &held))?;
+        }
+        for wave in waves {
+            let mut batch = Vec::new();
+            for (index, update) in wave {
+                let superblock = superblocks[index].as_mut().expect("it is to be levelled");
+                superblock.apply(&update);
+                batch.push((disk_of[index], superblock.clone()));
             }
+            self.store(&batch, (&assembled.geometry, &held))?;
         }
         let manner = Manner {
             read_only: false,
@@ -181,6 +181,12 @@ impl History {
                         MetadataRecord::BadBlocks(says) => {
                             unreachable!("jobs are paused: {says:?}")
                         }
+                        MetadataRecord::Bitmap(record) => {
+                            unreachable!("there is no bitmap: {record:?}")
+                        }
+                        MetadataRecord::ParityLog(record) => {
+                            unreachable!("there is no log: {record:?}")
+                        }
                     },
                     ArrayEffect::Flush { member } => flushes.push(member),
                     ArrayEffect::QueryActivity => {
@@ -191,7 +197,11 @@ impl History {
                     ArrayEffect::Notice(Notice::Recorded { .. }) => self.told(run),
                     ArrayEffect::Notice(_)
                     | ArrayEffect::Answer { .. }
+                    | ArrayEffect::QueryTouched
                     | ArrayEffect::SlowMembers(_) => {}
+                    ArrayEffect::Logged { ticket, .. } => {
+                        unreachable!("there is no log: {ticket:?}")
+                    }
                     ArrayEffect::Work { work, .. } => {
                         unreachable!("jobs are paused: {work:?}")
                     }

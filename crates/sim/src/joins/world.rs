@@ -1,14 +1,15 @@
 //! What the world does for it.
 
-use braid_engine::array::{Gate, MemberId, SpareSetup, Wish};
-use braid_engine::open::bad_block_records;
+use braid_engine::array::{Gate, MemberId, Returns, SpareSetup, Wish};
+use braid_engine::open::{bad_block_records, returns};
 use braid_geometry::Slot;
+use braid_ondisk::Role;
 
 use crate::chances::Purpose;
 use crate::cut::Kind;
-use crate::disk::Disk;
+use crate::disk::{Disk, Ills};
 use crate::fault::{Fault, Mishap};
-use crate::open::Member;
+use crate::open::{self, Member};
 use crate::world::World;
 
 /// Ordinals among the faults of a cycle: behind those of background work.
@@ -37,8 +38,30 @@ impl World {
         }
     }
 
+    /// What the old disk holds of the array, if it comes back itself.
+    fn what_is_held(&self, disk: usize) -> Option<Returns> {
+        let probed = open::probe_disk(&self.disks[disk], disk);
+        let found = probed.probe.newest()?;
+        let view = &self.engine.machines.shards[0].view;
+        let members = &self.engine.machines.members;
+        let seated: Vec<(Slot, &Member)> = (0..self.geometry.slots())
+            .filter_map(|slot| Some((Slot(slot), view.member(Slot(slot))?)))
+            .map(|(slot, member)| (slot, &members[usize::from(member.id.0)]))
+            .collect();
+        let newest = &seated.first()?.1.superblock;
+        let number = |member: &Member| self.metadata.design.number(member.disk);
+        returns(found, newest, seated.iter().map(|(slot, member)| (*slot, number(member))))
+    }
+
     /// A new disk comes for the slot of this one, if that is empty, and nothing of the old one is under way.
     pub(crate) fn a_disk_joins(&mut self, disk: usize) {
+        let has_bitmap = self.metadata.design.bit_sectors > 0;
+        let may_return = has_bitmap && self.chances.of(Purpose::Joins, 2).chance(60);
+        self.joins(disk, may_return);
+    }
+
+    /// The same; it is the old disk, if that may return.
+    pub(crate) fn joins(&mut self, disk: usize, may_return: bool) {
         let slot = Slot(disk as u16);
         let machines = &self.engine.machines;
         let is_of_disk = |member: MemberId| machines.members[usize::from(member.0)].disk == disk;
@@ -58,10 +81,24 @@ impl World {
         if !room {
             return;
         }
-        let sectors = self.disks[disk].size_bytes() / crate::content::SECTOR as u64;
-        let mut new = Disk::new(sectors);
-        new.seen.fill(GARBAGE);
-        self.disks[disk] = new;
+        let returns = if may_return { self.what_is_held(disk) } else { None };
+        if returns.is_some() {
+            self.tally.count("disk-comes-back");
+            self.disks[disk].ills = Ills::default();
+            self.disks[disk].bad.clear();
+            // It was away, and had power all the time or not.
+            let mut random = self.chances.of(Purpose::Joins, 3);
+            if random.chance(50) {
+                self.disks[disk].lose_power(&mut random);
+            } else {
+                self.disks[disk].settle();
+            }
+        } else {
+            let sectors = self.disks[disk].size_bytes() / crate::content::SECTOR as u64;
+            let mut new = Disk::new(sectors);
+            new.seen.fill(GARBAGE);
+            self.disks[disk] = new;
+        }
         self.metadata.is_blank(disk);
         self.bad_logs.forget(disk, &self.geometry);
         // Superblocks may say that it is in before the array does.
@@ -72,11 +109,16 @@ impl World {
         let (design, now) = (self.metadata.design, self.clock.now);
         let machines = &mut self.engine.machines;
         let id = MemberId(machines.members.len() as u16);
-        machines.members.push(Member { disk, superblock: design.superblock(disk) });
+        // Until the array says otherwise it promises nothing.
+        let mut superblock = design.superblock(disk);
+        superblock.state.role = Role::Spare;
+        machines.members.push(Member { disk, superblock });
         let number = design.number(disk);
         let tears = design.has_long_superblocks();
         let bad_block_records = bad_block_records(&design.superblock(disk));
-        let newcomer = SpareSetup { id, device_number: number, bad_block_records, tears };
+        let parity_log = design.superblock(disk).intent.ppl;
+        let newcomer =
+            SpareSetup { id, device_number: number, bad_block_records, tears, returns, parity_log };
         let wanted = Some(Wish { slot, replaces: false });
         let array = &mut self.engine.machines.array;
         let added = array.handle_member_added(now, newcomer, wanted);

@@ -36,6 +36,9 @@ pub(super) fn designs() -> Vec<Design> {
         spares: 0,
         first_number: 0,
         has_bad_blocks: false,
+        bit_sectors: 0,
+        log_sectors: 0,
+        log_is_ring: false,
         extra_sectors: [0; 3],
     };
     let plain = |level, slots| of(level, default_layout(level), slots);

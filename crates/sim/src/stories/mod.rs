@@ -28,6 +28,7 @@ const CHUNK: u64 = 8;
 pub fn tell() {
     // A random world before may have left rare choices switched on, under which not every step of a story is as told.
     braid_hooks::steady();
+    crate::replays::tell(0..12);
     // Where bugs are planted, the one that chance meets in one of ten thousand worlds.
     #[cfg(braid_hooks)]
     crate::work_tests::repair::tell();
@@ -75,6 +76,8 @@ pub fn asked_for() {
     tests::rotten_chunks_are_mended(0, 4);
     tests::failed_by_person(0);
     tests::tell_of_replacements();
+    (0..40).for_each(tests::tell_of_bitmaps);
+    (0..120).for_each(tests::tell_of_parity_logs);
     tests::tell_of_what_is_read();
     tests::tell_of_what_cannot_be_made();
 }

@@ -216,12 +216,14 @@ impl World {
             disks: &self.disks,
             slots: slots.clone(),
             promised: Vec::new(),
+            logged: Vec::new(),
             is_honest: false,
         };
         let honest = Areas {
             disks: &self.disks,
             slots: slots.clone(),
             promised: Vec::new(),
+            logged: Vec::new(),
             is_honest: true,
         };
         let mut believed = Vec::new();

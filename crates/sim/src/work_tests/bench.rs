@@ -65,6 +65,9 @@ impl Bench {
             gate: Gate::Open,
             slots: (0..slots).map(member).collect(),
             resync_offset: u64::MAX,
+            doubt: None,
+            intent: None,
+            keeps_parity_logs: false,
             zero_is_fast: false,
         };
         change(&mut view);

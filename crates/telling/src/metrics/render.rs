@@ -121,6 +121,12 @@ impl Arrays {
             "Bytes that were answered and are not on the members",
             dirty,
         )?;
+        let bitmaps = self.by("state", |one| {
+            let counted = one.bitmap_bits.map(|(set, all)| [("set", set), ("clear", all - set)]);
+            let named = |(state, count): (&str, u64)| (state.to_owned(), count);
+            counted.into_iter().flatten().map(named).collect::<Vec<_>>()
+        });
+        families.gauge("braid_array_bitmap_bits", "Bits of the write-intent bitmap", bitmaps)?;
         let lost = self.each(|one| one.standing.lost_bytes);
         families.counter(
             "braid_array_lost_bytes",

@@ -166,6 +166,8 @@ pub struct Snapshot {
     pub size_bytes: u64,
     /// Bytes that were answered and are not on the members.
     pub dirty_bytes: u64,
+    /// Bits of its write-intent bitmap that are set, and all of them; none without one.
+    pub bitmap_bits: Option<(u64, u64)>,
     /// Its members, counted.
     pub disks: Disks,
     /// Its members, one by one.

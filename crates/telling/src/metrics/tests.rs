@@ -27,6 +27,7 @@ pub(crate) fn snapshot(name: &str) -> Snapshot {
         is_read_only: false,
         size_bytes: 44_040_192,
         dirty_bytes: 512,
+        bitmap_bits: Some((3, 63)),
         disks: Disks { active: 5, spare: 1, ..Disks::default() },
         members: vec![
             member("/dev/a", Some(0), MemberState::Active),

@@ -7,7 +7,7 @@ use braid_assembly::{Assembly, Options, ProbedMember, assemble};
 use braid_geometry::Slot;
 use braid_member::{Access, Member};
 use braid_runtime::{
-    JobProgress, JobRequest, Notice, OpenMember, Payload, Volume, VolumeOperation, Wish,
+    JobProgress, JobRequest, Newcomer, Notice, OpenMember, Payload, Volume, VolumeOperation, Wish,
 };
 
 use super::super::content;
@@ -135,6 +135,20 @@ impl Array {
         Ok(())
     }
 
+    /// All that it holds.
+    pub(super) fn content(&self) -> Result<Vec<u8>> {
+        let bytes = usize::try_from(self.volume.size_bytes())?;
+        let mut content = Vec::with_capacity(bytes);
+        for offset in (0..bytes).step_by(PIECE) {
+            let payload = Payload::zeroed(PIECE.min(bytes - offset));
+            let outcome =
+                self.volume.call(VolumeOperation::Read { offset: offset as u64, payload });
+            outcome.result.with_context(|| format!("reading at byte {offset}"))?;
+            content.extend_from_slice(&outcome.payload.context("a read gives its payload back")?);
+        }
+        Ok(content)
+    }
+
     /// The whole array gets a stream.
     pub(super) fn fill(&self, seed: u64) -> Result<()> {
         let bytes = self.volume.size_bytes();
@@ -167,7 +181,8 @@ impl Array {
     /// A device joins it, and is recovered.
     pub(super) fn add(&self, image: &Path) -> Result<()> {
         let device = braid_member::open(image, Access::ReadWrite)?;
-        self.volume.add_member(device, [0xad; 16], None, |_| {})?;
+        let newcomer = Newcomer { uuid: [0xad; 16], ..Newcomer::default() };
+        self.volume.add_member(device, &newcomer, |_| {})?;
         Ok(())
     }
 
@@ -175,7 +190,8 @@ impl Array {
     pub(super) fn replace(&self, slot: u16, image: &Path) -> Result<()> {
         let device = braid_member::open(image, Access::ReadWrite)?;
         let wish = Wish { slot: Slot(slot), replaces: true };
-        self.volume.add_member(device, [0xad; 16], Some(wish), |_| {})?;
+        let newcomer = Newcomer { uuid: [0xad; 16], wanted: Some(wish), found: None };
+        self.volume.add_member(device, &newcomer, |_| {})?;
         Ok(())
     }
 

@@ -104,9 +104,14 @@ fn like(ours: &[Fields], theirs: &[PathBuf]) -> Result<usize> {
         // mdadm says a raid0's layout only where it is asked for; braid always does.
         let more = ours.get("Raid Level").is_some_and(|level| level == "raid0")
             && !theirs.contains_key("Layout");
+        // braid makes a bitmap unless it is told not to, and md's arrays here have none.
+        let has_bitmap = ours.contains_key("Internal Bitmap");
         let is_free = |word: &str| match word {
-            "Feature Map" | "Layout" => more,
-            "Used Dev Size" | "Array Size" | "Unused Space" => rounds,
+            "Internal Bitmap" => has_bitmap,
+            "Feature Map" => more || has_bitmap,
+            "Layout" => more,
+            "Used Dev Size" | "Array Size" => rounds,
+            "Unused Space" => rounds || has_bitmap,
             _ => OF_ONE_ARRAY.contains(&word),
         };
         let fixed = |fields: &Fields| -> Fields {
@@ -258,6 +263,9 @@ fn words_of_v1(superblock: &Value) -> Result<BTreeMap<&'static str, String>> {
     }
     if device["has_bad_block_log"] == true {
         words.insert("Bad Block Log", "there".to_owned());
+    }
+    if let Some(offset) = superblock["bitmap_offset_sectors"].as_i64() {
+        words.insert("Internal Bitmap", format!("{offset} sectors from superblock"));
     }
     let role = match device["role"].as_u64() {
         Some(slot) => format!("Active device {slot}"),

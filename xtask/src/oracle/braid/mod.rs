@@ -6,6 +6,10 @@
 //! turns       md made -> braid writes -> md reads, checks, writes -> braid reads
 //! handover    md begins a job -> braid ends it -> md checks; and the other way round
 //! examining   `mdadm --examine` against `braid examine`, and braid's arrays against md's
+//! older       what newer kernels write and this one refuses, and what `braid set kernel-compat` makes of it
+//! bitmaps     md is killed while it writes an array with a bitmap -> braid resyncs by it -> md checks
+//! replaying   md is killed while it writes a partial parity log; a member is withheld
+//! journaling  md is killed while it writes with a journal, in either mode; members are withheld
 //! places      where mdadm puts things on members of 20 GiB and 1 TiB
 //!   | array   braid as a library, in this process
 //!   | program braid as people run it: create, serve with nbdcopy, examine
@@ -16,12 +20,16 @@
 //! reads would cost minutes; some of every level go through the program and its NBD server.
 
 mod array;
+mod bitmaps;
 mod examining;
 mod handover;
+mod journaling;
 mod making;
+mod older;
 mod places;
 mod program;
 mod reading;
+mod replaying;
 mod tally;
 mod turns;
 
@@ -73,8 +81,16 @@ pub(crate) fn run(bench: &Bench, made: &[Made], begun: Instant) -> Result<String
     told(&tally.line(&["round trips"]));
     handover::run(bench, made, &tally)?;
     told(&tally.line(&handover::COUNTS));
+    older::compare(bench, &program, made, &tally)?;
+    told(&tally.line(&["logical blocks cleared for md"]));
     places::compare(bench, &tally)?;
     told(&tally.line(&["placements on large members"]));
+    replaying::run(bench, &program, &tally)?;
+    told(&tally.line(&replaying::COUNTS));
+    journaling::run(bench, &program, &tally)?;
+    told(&tally.line(&journaling::COUNTS));
+    bitmaps::run(bench, &tally)?;
+    told(&tally.line(&bitmaps::COUNTS));
     tally.close()
 }
 

@@ -1,5 +1,6 @@
 //! Braid as people run it: its command line, and `nbdcopy` as its client.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -65,6 +66,48 @@ impl Program {
             command.arg("--state-dir").arg(folder.join("state"));
         }
         command
+    }
+
+    /// `braid set` of the array with `kernel-compat`.
+    pub(super) fn kernel_compat(&self, images: &[PathBuf]) -> Result<()> {
+        let seen = self.examine(images)?;
+        let uuid = seen["members"][0]["superblocks"][0]["array"]["uuid"].as_str();
+        let uuid = uuid.context("no superblock")?;
+        let mut set = self.command(images);
+        set.args(["set", uuid, "kernel-compat"]).args(images);
+        output(&mut set).map(drop).context("braid set")
+    }
+
+    /// `braid undo` of what was done last to arrays beside these images.
+    pub(super) fn undo(&self, images: &[PathBuf]) -> Result<()> {
+        output(self.command(images).arg("undo")).map(drop).context("braid undo")
+    }
+
+    /// Serves the array while `qemu-io` does what a file tells it to, and is killed in the middle of that.
+    pub(super) fn killed_under(&self, images: &[PathBuf], commands: &Path) -> Result<()> {
+        let load = format!(
+            "qemu-io -t none -f raw \"$uri\" < '{}' > /dev/null 2>&1 & sleep 0.3; kill -9 $PPID",
+            commands.display()
+        );
+        let mut serve = self.command(images);
+        serve.arg("serve").args(["--run", &load]).args(images);
+        let ended = serve.output().context("braid serve")?;
+        let words = String::from_utf8_lossy(&ended.stderr).into_owned();
+        ensure!(ended.status.signal() == Some(9), "it was to be killed: {words}");
+        Ok(())
+    }
+
+    /// `braid replay` onto the images.
+    pub(super) fn replay(&self, images: &[PathBuf]) -> Result<()> {
+        output(self.command(images).arg("replay").args(images)).map(drop).context("braid replay")
+    }
+
+    /// The same, and what it says.
+    pub(super) fn replay_json(&self, images: &[PathBuf]) -> Result<Value> {
+        let mut replay = self.command(images);
+        let said =
+            output(replay.args(["--json", "replay"]).args(images)).context("braid replay")?;
+        serde_json::from_slice(said.as_ref()).context("braid replay says no object")
     }
 
     fn serve(&self, words: &[&str], images: &[PathBuf], command: &str) -> Result<()> {

@@ -13,7 +13,7 @@ use anyhow::{Result, bail};
 const ARRAYS_MIN: usize = 120;
 
 /// What is counted, in the order in which the closing line says it.
-const COUNTS: [&str; 16] = [
+const COUNTS: [&str; 36] = [
     "reads by braid, healthy",
     "reads by braid, with losses",
     "read over NBD",
@@ -29,7 +29,27 @@ const COUNTS: [&str; 16] = [
     "jobs md began and braid ended",
     "jobs braid began and md ended",
     "fields of --examine compared",
+    "logical blocks cleared for md",
     "placements on large members",
+    "crashes with a partial parity log",
+    "starts with a member withheld",
+    "sectors of parity made fit",
+    "sectors that nobody wrote, wrong under braid",
+    "sectors that nobody wrote, wrong under md",
+    "sectors that nobody wrote, wrong under md after braid replay",
+    "crashes with a write journal",
+    "starts from it",
+    "stripes replayed",
+    "of them without parity in the journal",
+    "sectors wrong under braid",
+    "sectors wrong under md",
+    "sectors wrong under md after braid replay",
+    "mismatches that md's check finds after braid replay",
+    "crashes of md with a bitmap",
+    "bits that md had set",
+    "bits in all",
+    "sectors that nobody wrote, wrong after braid's resync",
+    "mismatches that md's check finds then",
 ];
 
 #[derive(Default)]

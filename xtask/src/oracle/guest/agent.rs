@@ -6,6 +6,8 @@
 //!     agent scribble DEVICE SEED COUNT               COUNT writes at odd places, of stream SEED
 //!     agent stamp    DEVICE GENERATION [FIRST COUNT] sectors get their stamps (default: all)
 //!     agent patch    DEVICE PLACE OFFSET VALUE       a superblock's 32-bit field gets a value
+//!     agent storm    DEVICE SEED                     blocks in no order get stream SEED, past the cache, until power is cut
+//!     agent wrong    DEVICE OLD NEW                  counts sectors that a storm cannot have left: two numbers
 //!
 //! PLACE is the superblock's byte on the device.  The checksum is made anew, as the kernel counts
 //! it: this is how layouts come to be that the kernel knows and mdadm does not create.
@@ -17,7 +19,7 @@ mod pattern;
 
 use std::fs::{File, OpenOptions};
 use std::io::{Error, Result, Seek, SeekFrom};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
 const BUFFER: usize = 1 << 20;
 
@@ -48,10 +50,59 @@ fn run(words: &[String]) -> Result<()> {
         }
         ("stamp", [generation]) => stamps(&file, *generation, 0, bytes / 512)?,
         ("stamp", [generation, first, count]) => stamps(&file, *generation, *first, *count)?,
+        ("storm", [seed]) => return storm(device, *seed, bytes),
+        ("wrong", [old, new]) => return wrong(&file, *old, *new, bytes),
         ("patch", [place, offset, value]) => patch(&file, *place, *offset as usize, *value)?,
         _ => return Err(Error::other("unknown command")),
     }
     file.sync_all()
+}
+
+/// A block in memory, as it must lie to go past the cache.
+#[repr(align(4096))]
+struct Block([u8; pattern::BLOCK]);
+
+/// So many blocks are under way at a time.
+const STORM_THREADS: u64 = 16;
+/// On Linux and this machine.
+const O_DIRECT: i32 = 0o40_000;
+
+fn storm(device: &str, seed: u64, bytes: u64) -> Result<()> {
+    let mut blocks: Vec<u64> =
+        (0..bytes / pattern::BLOCK as u64).filter(|block| pattern::is_stormed(*block)).collect();
+    // In an order of their own, each once.
+    blocks.sort_by_key(|block| block.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17));
+    std::thread::scope(|scope| {
+        for thread in 0..STORM_THREADS {
+            let blocks = &blocks;
+            scope.spawn(move || -> Result<()> {
+                let file = OpenOptions::new().write(true).custom_flags(O_DIRECT).open(device)?;
+                let mut block = Box::new(Block([0; pattern::BLOCK]));
+                for number in blocks.iter().skip(thread as usize).step_by(STORM_THREADS as usize) {
+                    let at = number * pattern::BLOCK as u64;
+                    pattern::stream(seed, at, &mut block.0);
+                    file.write_all_at(&block.0, at)?;
+                }
+                Ok(())
+            });
+        }
+    });
+    Ok(())
+}
+
+fn wrong(file: &File, old: u64, new: u64, bytes: u64) -> Result<()> {
+    let mut buffer = vec![0; BUFFER];
+    let (mut untouched, mut torn, mut at) = (0, 0, 0);
+    while at < bytes {
+        let length = usize::try_from(bytes - at).unwrap_or(BUFFER).min(BUFFER);
+        file.read_exact_at(&mut buffer[..length], at)?;
+        let (more_untouched, more_torn) = pattern::wrong(old, new, at, &buffer[..length]);
+        untouched += more_untouched;
+        torn += more_torn;
+        at += length as u64;
+    }
+    println!("{untouched} {torn}");
+    Ok(())
 }
 
 fn fill(file: &File, seed: u64, from: u64, to: u64) -> Result<()> {

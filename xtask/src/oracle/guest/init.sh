@@ -18,6 +18,9 @@ for script in /job/cases/*.sh; do
 done
 echo "@@DONE $(cut -d' ' -f1 /proc/uptime)" >&3
 exec 3>&-
+if [ "$ENDING" = killed ]; then
+    while :; do sleep 1000; done
+fi
 if [ "$ENDING" = cut ]; then
     echo b >/proc/sysrq-trigger
 fi

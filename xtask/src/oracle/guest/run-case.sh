@@ -14,7 +14,7 @@ if [ $status -ne 0 ]; then
     dmesg | tail -n 25 >&3
     echo "@@END" >&3
 fi
-if [ "$ENDING" != cut ]; then
+if [ "$ENDING" = poweroff ]; then
     for array in /sys/block/md*; do
         [ -e "$array" ] || continue
         mdadm --stop "/dev/${array##*/}" >/dev/null 2>&1 || true

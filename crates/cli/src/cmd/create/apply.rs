@@ -9,6 +9,7 @@
 //! byte on nothing is put back on any member: old superblocks over zeroes would be an array that looks healthy and
 //! has lost its contents (`tests::a_failure_after_zeroing_began_puts_no_old_superblock_back`).
 
+use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,21 +17,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use braid_assembly::{Choice, Options, ProbedMember, Verdict, assemble};
 use braid_member::{Member, create_file};
-use braid_ondisk::{ArrayFacts, DeviceFlags, NewSuperblock, Role, Superblock, Timestamp};
-use uuid::Uuid;
+use braid_ondisk::{Bits, PplRecord, Snippet, Superblock};
 
 use super::opened::Source;
 use super::plan::{Plan, Seat, Sync};
 use crate::cmd::Globals;
-use crate::contents::signature_sectors;
+use crate::contents::{read_ends, signature_sectors};
 use crate::error::code::Code;
 use crate::error::system::system;
 use crate::error::{CliError, Risk};
-use crate::output::utc::now_seconds;
 use crate::probe::{io_error, open_error, probe_member};
 use crate::refusal;
 use crate::signals::flag_ending;
-use crate::state::{Saved, remove_files, save};
+use crate::state::remove_files;
+use crate::undo::{Deed, Overwrite, Saved, save};
 
 /// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;
@@ -40,8 +40,8 @@ const ZERO_STEP_BYTES: u64 = 64 << 20;
 /// What came of it.
 pub(super) struct Made {
     pub(super) array_uuid: [u8; 16],
-    /// Where the old superblocks were saved, if there were any.
-    pub(super) saved_in: Option<PathBuf>,
+    /// The record of what was overwritten, if there was anything.
+    pub(super) saved: Option<Saved>,
 }
 
 /// What has to be taken back if something fails; does so when dropped.
@@ -49,8 +49,8 @@ struct TakeBack<'a> {
     plan: &'a Plan,
     /// Files made so far.
     files: Vec<PathBuf>,
-    /// Where the old bytes of members are.
-    saved_in: Option<PathBuf>,
+    /// The record of the old bytes of members.
+    saved: Option<Saved>,
     /// Whether members that were there may have been written.
     has_written: bool,
     /// Members whose data area may have a zero in it that was not there.
@@ -95,13 +95,13 @@ impl TakeBack<'_> {
     /// Takes everything back and says in the error what that came to.
     fn explain(&mut self, mut error: CliError) -> CliError {
         let failed = self.take_back().join(", ");
-        let folder = self.saved_in.as_ref().map(|folder| folder.display().to_string());
+        let record = self.saved.as_ref().map(|saved| saved.path.display().to_string());
         if !self.zeroed.is_empty() {
             let zeroed = self.zeroed.join(", ");
             error = error.because(format!("zeroes were written so far over: {zeroed}"));
-            return match folder {
-                Some(folder) => error.because(format!(
-                    "the old superblocks saved in {folder} were not put back, and must not be put \
+            return match record {
+                Some(record) => error.because(format!(
+                    "the old superblocks saved in {record} were not put back, and must not be put \
                      back over them: what they describe is gone"
                 )),
                 None => error,
@@ -114,8 +114,8 @@ impl TakeBack<'_> {
         } else {
             error = error.because("nothing was changed");
         }
-        match folder {
-            Some(folder) => error.because(format!("a copy of the old superblocks is in {folder}")),
+        match record {
+            Some(record) => error.because(format!("a copy of the old superblocks is in {record}")),
             None => error,
         }
     }
@@ -147,7 +147,7 @@ pub(super) fn apply(plan: &Plan, globals: &Globals) -> Result<Made, CliError> {
     let mut back = TakeBack {
         plan,
         files: Vec::new(),
-        saved_in: None,
+        saved: None,
         has_written: false,
         zeroed: Vec::new(),
         is_done: false,
@@ -168,25 +168,26 @@ fn apply_steps(
     back: &mut TakeBack<'_>,
 ) -> Result<Made, CliError> {
     let new_files = make_files(plan, &mut back.files)?;
-    back.saved_in = save_old(plan, globals)?;
+    let devices = devices(plan, &new_files);
+    back.saved = save_old(plan, &devices, globals)?;
     signals.check()?;
     back.has_written = true;
     wipe(plan)?;
     if plan.sync == Sync::Zeroed {
         zero(plan, globals, signals, &mut back.zeroed)?;
     }
-    let superblocks = superblocks(plan)?;
     signals.check()?;
-    let devices = devices(plan, &new_files);
-    for ((device, seat), superblock) in devices.iter().zip(&plan.seats).zip(&superblocks) {
-        device
-            .write_at(&superblock.to_bytes(), superblock.offset_bytes(), true)
+    for ((device, seat), superblock) in devices.iter().zip(&plan.seats).zip(&plan.superblocks) {
+        let write = |piece: &Snippet| device.write_at(&piece.bytes, piece.offset, true);
+        metadata(plan, superblock)
+            .iter()
+            .try_for_each(write)
             .and_then(|()| device.flush())
             .map_err(|error| io_error(&seat.label, "writing", &error))?;
     }
-    let array_uuid = superblocks.first().expect("a plan has members").array.uuid;
+    let array_uuid = plan.superblocks.first().expect("a plan has members").array.uuid;
     check(plan, &devices, array_uuid)?;
-    Ok(Made { array_uuid, saved_in: back.saved_in.clone() })
+    Ok(Made { array_uuid, saved: back.saved.clone() })
 }
 
 /// One for each seat: the new file, if it is one.
@@ -214,34 +215,83 @@ fn devices<'a>(plan: &'a Plan, files: &'a [Option<Box<dyn Member>>]) -> Vec<&'a 
     plan.seats.iter().zip(files).map(device).collect()
 }
 
-/// Saves the ends of every member on which they are not all zero.
-fn save_old(plan: &Plan, globals: &Globals) -> Result<Option<PathBuf>, CliError> {
-    let saved: Vec<Saved<'_>> = plan
-        .seats
-        .iter()
-        .filter_map(|seat| match &seat.source {
-            Source::Existing(existing) if !existing.is_zero() => Some(Saved {
-                path: &seat.path,
-                identity: existing.device.identity(),
-                size_bytes: seat.size_bytes,
-                snippets: &existing.snippets,
-            }),
-            _ => None,
-        })
-        .collect();
-    if saved.is_empty() {
+/// Saves what is about to be overwritten, unless the ends of every member are all zero.
+fn save_old(
+    plan: &Plan,
+    devices: &[&dyn Member],
+    globals: &Globals,
+) -> Result<Option<Saved>, CliError> {
+    let has_something =
+        |seat: &Seat| matches!(&seat.source, Source::Existing(existing) if !existing.is_zero());
+    if !plan.seats.iter().any(has_something) {
         return Ok(None);
     }
-    save(&globals.state_dir, &plan.wanted.name, &saved).map(Some)
+    let mut ends = Vec::new();
+    for (seat, device) in plan.seats.iter().zip(devices) {
+        ends.push(match &seat.source {
+            Source::Existing(existing) => existing.snippets.clone(),
+            Source::ToMake => read_ends(*device, &seat.label)?,
+        });
+    }
+    let members = plan.seats.iter().zip(devices).zip(&plan.superblocks).zip(&ends);
+    let overwritten = members.map(|(((seat, device), superblock), ends)| {
+        let mut writes: Vec<Snippet> = wiped_sectors(plan, seat).map(zeroes).collect();
+        writes.extend(metadata(plan, superblock));
+        let is_made = matches!(seat.source, Source::ToMake);
+        Overwrite { path: &seat.path, device: *device, is_made, ends, writes }
+    });
+    let command = plan.args.command_line();
+    let zeroes = plan.sync == Sync::Zeroed;
+    let deed = Deed { command: &command, array: &plan.wanted.name, zeroes };
+    save(&globals.state_dir, deed, overwritten.collect()).map(Some)
+}
+
+/// What is written on a member, in this order: its superblock last, for it names the bitmap or the log.
+fn metadata(plan: &Plan, superblock: &Superblock) -> Vec<Snippet> {
+    let bitmap = plan.consistency.bitmap().zip(superblock.bitmap_offset_bytes());
+    let bitmap = bitmap.map(|(head, offset)| {
+        // Until redundancy is right all of it is in doubt.
+        let bits = match plan.sync {
+            Sync::Pending => Bits::all(head.sync_size_sectors, head.sectors_each()),
+            _ => Bits::none(head.sync_size_sectors, head.sectors_each()),
+        };
+        Snippet { offset, bytes: head.area(&superblock.uuid_as_stored(), &bits) }
+    });
+    let own = Snippet { offset: superblock.offset_bytes(), bytes: superblock.to_bytes() };
+    let log = superblock.ppl_area().map(|(offset, place)| {
+        // A log that holds a record is believed to name all that may not fit. Until parity is right it holds none.
+        let mut bytes = match plan.sync {
+            Sync::Pending => Vec::new(),
+            _ => PplRecord::bytes_of(1, &[], &superblock.uuid_as_stored()),
+        };
+        bytes.resize(usize::try_from(place.used_bytes()).expect("a log is small"), 0);
+        Snippet { offset, bytes }
+    });
+    bitmap.into_iter().chain(log).chain([own]).collect()
+}
+
+/// The sectors of a member that something is recognised by.
+fn wiped_sectors(plan: &Plan, seat: &Seat) -> impl Iterator<Item = u64> + use<> {
+    let sectors = match &seat.source {
+        Source::Existing(existing) => {
+            signature_sectors(existing, &plan.kept_sectors(seat.placement))
+        }
+        Source::ToMake => BTreeSet::new(),
+    };
+    sectors.into_iter()
+}
+
+fn zeroes(sector: u64) -> Snippet {
+    Snippet { offset: sector * SECTOR_BYTES, bytes: vec![0; 512] }
 }
 
 fn wipe(plan: &Plan) -> Result<(), CliError> {
     for seat in &plan.seats {
         let Source::Existing(existing) = &seat.source else { continue };
         let device = existing.device.as_ref();
-        for sector in signature_sectors(existing, &plan.kept_sectors(seat.placement)) {
+        for wipe in wiped_sectors(plan, seat).map(zeroes) {
             device
-                .write_at(&[0; 512], sector * SECTOR_BYTES, false)
+                .write_at(&wipe.bytes, wipe.offset, false)
                 .map_err(|error| io_error(&seat.label, "wiping", &error))?;
         }
         device.flush().map_err(|error| io_error(&seat.label, "wiping", &error))?;
@@ -286,52 +336,6 @@ fn zero(
         }
     }
     Ok(())
-}
-
-/// One superblock for each seat. Slots have the device numbers of their slot, spares those behind.
-fn superblocks(plan: &Plan) -> Result<Vec<Superblock>, CliError> {
-    let wanted = &plan.wanted;
-    let slots = plan.geometry.slots();
-    let spares = plan.seats.iter().filter(|seat| seat.slot.is_none()).count();
-    let mut roles = vec![Role::Spare; usize::from(slots) + spares];
-    for slot in plan.seats.iter().filter_map(|seat| seat.slot) {
-        roles[usize::from(slot)] = Role::Active(slot);
-    }
-    let roles: Arc<[Role]> = roles.into();
-    let array = ArrayFacts {
-        uuid: *Uuid::new_v4().as_bytes(),
-        name: wanted.name.clone(),
-        creation_time: Timestamp { seconds: now_seconds(), microseconds: 0 },
-        level: wanted.level,
-        layout: wanted.layout,
-        chunk_sectors: wanted.chunk_sectors,
-        member_size_sectors: plan.member_size_sectors,
-        raid_slots: u32::from(slots),
-        preferred_minor: None,
-    };
-    let mut spare_number = u32::from(slots);
-    let mut superblocks = Vec::new();
-    for seat in &plan.seats {
-        let device_number = seat.slot.map(u32::from).unwrap_or_else(|| {
-            spare_number += 1;
-            spare_number - 1
-        });
-        let new = NewSuperblock {
-            array: array.clone(),
-            placement: seat.placement,
-            device_number,
-            device_uuid: *Uuid::new_v4().as_bytes(),
-            device_flags: DeviceFlags::default(),
-            roles: Arc::clone(&roles),
-            events: 0,
-            resync_offset: plan.sync.resync_offset(),
-        };
-        superblocks.push(Superblock::new_v1(&new).map_err(|error| {
-            let what = format!("no superblock can be made for {}", seat.label);
-            CliError::new(Code::MemberCount, what).about(seat.label.clone()).caused_by(&error)
-        })?);
-    }
-    Ok(superblocks)
 }
 
 /// Reads back what was written: every member must be a part of the one array.

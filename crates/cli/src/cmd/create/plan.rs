@@ -7,17 +7,24 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use braid_assembly::resync_sectors;
 use braid_geometry::{Family, Geometry, Level, SECTOR_BYTES, Shape, Slot};
-use braid_ondisk::{Placement, PlacementError, PlacementRequest, Version, placement};
+use braid_ondisk::{
+    ArrayFacts, BitmapPlace, BitmapSuperblock, DeviceFlags, NewSuperblock, Placement,
+    PlacementError, PlacementRequest, PplPlace, Role, Superblock, Timestamp, Version, placement,
+};
+use uuid::Uuid;
 
 use super::destroy::Doomed;
 use super::opened::{Opened, Source, open_all};
-use super::words::{self, Wanted};
+use super::words::{self, Policy, Wanted};
 use super::{Args, destroy};
 use crate::error::code::Code;
 use crate::error::{CliError, Risk};
-use crate::output::size::format_size;
+use crate::output::size::{format_size, format_size_exact};
+use crate::output::utc::now_seconds;
 
 /// The word for a slot without a member.
 const MISSING: &str = "missing";
@@ -78,6 +85,63 @@ impl fmt::Display for Sync {
     }
 }
 
+/// Sectors of the least partial parity log that md takes: a header, and 128 KiB.
+const PPL_SECTORS_MIN: u16 = 8 + 256;
+
+/// What keeps redundancy right over a crash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Consistency {
+    /// There is nothing to keep.
+    NoRedundancy,
+    /// All of it is brought in sync again.
+    Resync,
+    /// The same, for members have no room for a bitmap.
+    NoRoom,
+    /// What a bitmap names is.
+    Bitmap(BitmapSuperblock),
+    /// What the partial parity logs of members name is made right, whoever is missing.
+    Ppl,
+}
+
+impl Consistency {
+    /// One word for programs, as md has them.
+    pub(super) fn code(self) -> &'static str {
+        match self {
+            Self::NoRedundancy => "none",
+            Self::Resync | Self::NoRoom => "resync",
+            Self::Bitmap(_) => "bitmap",
+            Self::Ppl => "ppl",
+        }
+    }
+
+    pub(super) fn bitmap(self) -> Option<BitmapSuperblock> {
+        match self {
+            Self::Bitmap(bitmap) => Some(bitmap),
+            Self::NoRedundancy | Self::Resync | Self::NoRoom | Self::Ppl => None,
+        }
+    }
+}
+
+impl fmt::Display for Consistency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoRedundancy => f.write_str("no redundancy to keep right"),
+            Self::Resync => f.write_str("after one, all of it is brought in sync (no bitmap)"),
+            Self::NoRoom => {
+                f.write_str("after one, all of it is brought in sync (no room for a bitmap)")
+            }
+            Self::Ppl => f.write_str(
+                "after one, what was being written is made right, also with a member missing (PPL)",
+            ),
+            Self::Bitmap(bitmap) => {
+                let each = format_size_exact(u64::from(bitmap.chunk_bytes));
+                let what = "after one, only what was being written is brought in sync";
+                write!(f, "{what} (bitmap, {each} per bit)")
+            }
+        }
+    }
+}
+
 /// The whole plan.
 pub(super) struct Plan {
     pub(super) wanted: Wanted,
@@ -89,6 +153,9 @@ pub(super) struct Plan {
     /// The superblock's `size`; 0 for linear and raid0.
     pub(super) member_size_sectors: u64,
     pub(super) sync: Sync,
+    pub(super) consistency: Consistency,
+    /// One for each seat; with a bitmap they say so.
+    pub(super) superblocks: Vec<Superblock>,
     /// What is destroyed, each once.
     pub(super) destroyed: Vec<Doomed>,
     /// What was named to be destroyed and stays, within the data areas (`--assume-clean`).
@@ -141,8 +208,13 @@ pub(super) fn plan(args: &Args) -> Result<Plan, CliError> {
         source: opened.source,
         placement,
     });
+    let seats: Vec<Seat> = seats.collect();
+    let mut superblocks = superblocks((&wanted, &geometry), &seats, member_size_sectors, sync)?;
+    let consistency = consistency(args, (&wanted, &geometry), &mut superblocks)?;
     Ok(Plan {
-        seats: seats.collect(),
+        seats,
+        consistency,
+        superblocks,
         missing: roster.missing,
         wanted,
         geometry,
@@ -328,4 +400,125 @@ fn sync(
             .remedy(Risk::Change, "Make it match: zero the members", zeroed.command_line()));
     }
     Ok(Sync::Pending)
+}
+
+/// One superblock for each seat. Slots have the device numbers of their slot, spares those behind.
+fn superblocks(
+    (wanted, geometry): (&Wanted, &Geometry),
+    seats: &[Seat],
+    member_size_sectors: u64,
+    sync: Sync,
+) -> Result<Vec<Superblock>, CliError> {
+    let slots = geometry.slots();
+    let spares = seats.iter().filter(|seat| seat.slot.is_none()).count();
+    let mut roles = vec![Role::Spare; usize::from(slots) + spares];
+    for slot in seats.iter().filter_map(|seat| seat.slot) {
+        roles[usize::from(slot)] = Role::Active(slot);
+    }
+    let roles: Arc<[Role]> = roles.into();
+    let array = ArrayFacts {
+        uuid: *Uuid::new_v4().as_bytes(),
+        name: wanted.name.clone(),
+        creation_time: Timestamp { seconds: now_seconds(), microseconds: 0 },
+        level: wanted.level,
+        layout: wanted.layout,
+        chunk_sectors: wanted.chunk_sectors,
+        member_size_sectors,
+        raid_slots: u32::from(slots),
+        preferred_minor: None,
+        logical_block_bytes: None,
+    };
+    let mut spare_number = u32::from(slots);
+    let mut superblocks = Vec::new();
+    for seat in seats {
+        let device_number = seat.slot.map(u32::from).unwrap_or_else(|| {
+            spare_number += 1;
+            spare_number - 1
+        });
+        let new = NewSuperblock {
+            array: array.clone(),
+            placement: seat.placement,
+            device_number,
+            device_uuid: *Uuid::new_v4().as_bytes(),
+            device_flags: DeviceFlags::default(),
+            roles: Arc::clone(&roles),
+            events: 0,
+            resync_offset: sync.resync_offset(),
+        };
+        superblocks.push(Superblock::new_v1(&new).map_err(|error| {
+            let what = format!("no superblock can be made for {}", seat.label);
+            CliError::new(Code::MemberCount, what).about(seat.label.clone()).caused_by(&error)
+        })?);
+    }
+    Ok(superblocks)
+}
+
+/// Chooses, and has the superblocks name the bitmap or the logs if there are to be such. All members have the same.
+fn consistency(
+    args: &Args,
+    (wanted, geometry): (&Wanted, &Geometry),
+    superblocks: &mut [Superblock],
+) -> Result<Consistency, CliError> {
+    let asked = wanted.bitmap_chunk_bytes;
+    if geometry.level().family() == Family::Direct {
+        return Ok(Consistency::NoRedundancy);
+    }
+    if wanted.consistency == Some(Policy::Resync) {
+        return Ok(Consistency::Resync);
+    }
+    if wanted.consistency == Some(Policy::Ppl) {
+        return parity_logs(args, superblocks);
+    }
+    let sectors = resync_sectors(geometry);
+    let places: Option<Vec<BitmapPlace>> =
+        superblocks.iter().map(Superblock::bitmap_place).collect();
+    let chunk_bytes = |asked| {
+        let fitting = places.iter().flatten().map(|place| place.chunk_bytes(sectors, asked));
+        fitting.collect::<Option<Vec<u32>>>().and_then(|all| all.into_iter().max())
+    };
+    let Some((bytes, places)) = chunk_bytes(asked).zip(places.as_ref()) else {
+        return match (wanted.consistency, asked) {
+            (None, None) => Ok(Consistency::NoRoom),
+            _ => Err(no_room(args, chunk_bytes(None))),
+        };
+    };
+    for (superblock, place) in superblocks.iter_mut().zip(places) {
+        superblock.set_bitmap(Some(place.offset_sectors));
+    }
+    let reserved = places.iter().map(|place| place.room_sectors).min().unwrap_or(0);
+    let reserved = u32::try_from(reserved).unwrap_or(u32::MAX);
+    Ok(Consistency::Bitmap(BitmapSuperblock::new(sectors, bytes, reserved)))
+}
+
+/// Has the superblocks name partial parity logs.
+fn parity_logs(args: &Args, superblocks: &mut [Superblock]) -> Result<Consistency, CliError> {
+    let places: Vec<Option<PplPlace>> = superblocks.iter().map(Superblock::ppl_place).collect();
+    let room = |place: &Option<PplPlace>| place.map_or(0, |place| place.size_sectors);
+    let size_sectors = places.iter().map(room).min().unwrap_or(0);
+    if size_sectors < PPL_SECTORS_MIN {
+        let mut better = args.clone();
+        better.consistency = Some("resync".to_owned());
+        let what = format!("the members of {} have no room for partial parity logs", args.name);
+        let error = CliError::new(Code::SizeInvalid, what).about(args.name.clone());
+        let needed = format_size_exact(u64::from(PPL_SECTORS_MIN) * SECTOR_BYTES);
+        let error = error.because(format!("each needs {needed} beside data and superblock"));
+        return Err(error.remedy(Risk::Change, "Instead", better.command_line()));
+    }
+    for (superblock, place) in superblocks.iter_mut().zip(places) {
+        let place = place.expect("it has room");
+        superblock.set_ppl(PplPlace { size_sectors, ..place });
+    }
+    Ok(Consistency::Ppl)
+}
+
+/// There is no room for the bitmap that was asked for; it would fit with so many bytes per bit.
+fn no_room(args: &Args, fitting_bytes: Option<u32>) -> CliError {
+    let mut better = args.clone();
+    better.bitmap_chunk = fitting_bytes.map(|bytes| format_size_exact(u64::from(bytes)));
+    if fitting_bytes.is_none() {
+        better.consistency = Some("resync".to_owned());
+    }
+    let what = format!("the members of {} have no room for this bitmap", args.name);
+    let error = CliError::new(Code::SizeInvalid, what).about(args.name.clone());
+    error.remedy(Risk::Change, "Instead", better.command_line())
 }

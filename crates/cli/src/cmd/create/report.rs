@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::apply::Made;
 use super::destroy::Doomed;
 use super::opened::Source;
-use super::plan::{Plan, Seat, Sync};
+use super::plan::{Consistency, Plan, Seat, Sync};
 use crate::cmd::Globals;
 use crate::output::colour::Style;
 use crate::output::printable::printable;
@@ -36,8 +36,9 @@ pub(super) fn print_made(plan: &Plan, made: &Made, globals: &Globals) {
     }
     outln!("Created {} ({})", plan.wanted.name, format_uuid(&made.array_uuid));
     out!("{}", body(plan, globals));
-    if let Some(folder) = &made.saved_in {
-        outln!("  saved     old superblocks in {}", folder.display());
+    if let Some(saved) = &made.saved {
+        let (number, path) = (saved.number, saved.path.display());
+        outln!("  saved     what was overwritten, in {path}: braid undo {number} puts it back");
     }
     outln!("Next:  {}", globals.paint_out.paint(Style::Command, &next(plan)));
 }
@@ -58,6 +59,9 @@ fn body(plan: &Plan, globals: &Globals) -> String {
     ];
     lines.extend(unused_words(plan).map(|words| ("unused", words)));
     lines.push(("sync", plan.sync.to_string()));
+    if plan.consistency != Consistency::NoRedundancy {
+        lines.push(("crash", plan.consistency.to_string()));
+    }
     lines.extend(files_words(plan).map(|words| ("files", words)));
     lines.extend(plan.destroyed.iter().map(|doomed| ("destroy", doomed_words(doomed))));
     lines.extend(plan.kept.iter().map(|doomed| ("keep", doomed_words(doomed))));
@@ -198,6 +202,7 @@ fn warnings(plan: &Plan) -> Vec<String> {
 
 fn to_json(plan: &Plan, made: Option<&Made>) -> Value {
     let wanted = &plan.wanted;
+    let saved = made.and_then(|made| made.saved.as_ref());
     let seats: Vec<Value> = plan.seats.iter().map(|seat| seat_json(plan, seat)).collect();
     json!({
         "command": "create",
@@ -215,12 +220,15 @@ fn to_json(plan: &Plan, made: Option<&Made>) -> Value {
             "raw_bytes": raw_bytes(plan),
             "member_size_bytes": plan.member_size_sectors * SECTOR_BYTES,
             "sync": plan.sync.code(),
+            "consistency": plan.consistency.code(),
+            "bitmap_chunk_bytes": plan.consistency.bitmap().map(|bitmap| bitmap.chunk_bytes),
         },
         "members": seats,
         "missing_slots": plan.missing,
         "destroyed": plan.destroyed.iter().map(doomed_json).collect::<Vec<_>>(),
         "kept": plan.kept.iter().map(doomed_json).collect::<Vec<_>>(),
-        "saved_in": made.and_then(|made| made.saved_in.as_ref()).map(|path| path.display().to_string()),
+        "saved_in": saved.map(|saved| saved.path.display().to_string()),
+        "undo": saved.map(|saved| saved.number),
         "warnings": warnings(plan),
         "next": made.map(|_| next(plan)),
     })

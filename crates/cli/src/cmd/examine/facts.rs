@@ -5,7 +5,9 @@
 
 use braid_assembly::ProbedMember;
 use braid_geometry::{Family, Geometry, Level, Shape, layout_name};
-use braid_ondisk::{Features, Role, Superblock, Timestamp, format_uuid};
+use braid_ondisk::{
+    Bitmap, BitmapKind, Features, JournalLog, PplLog, Role, Superblock, Timestamp, format_uuid,
+};
 use serde_json::{Value, json};
 
 use crate::output::size::{format_size, format_size_exact};
@@ -62,6 +64,11 @@ pub(super) fn lines(superblock: &Superblock) -> Vec<Line> {
 fn optional(superblock: &Superblock) -> Vec<Line> {
     let (device, state) = (&superblock.device, &superblock.state);
     let mut lines = Vec::new();
+    if let Some(block_bytes) = superblock.array.logical_block_bytes {
+        let size = format_size(u64::from(block_bytes));
+        let words = format!("of {size} at least (kernels before 6.19 refuse such an array)");
+        lines.push(("blocks", words));
+    }
     if let Some(recovered) = device.recovery_offset_sectors {
         lines.push(("recovery", format!("up to sector {recovered} of the data area")));
     }
@@ -130,18 +137,59 @@ pub(super) fn log_lines(member: &ProbedMember) -> Vec<Line> {
     match &member.bitmap {
         None => {}
         Some(Err(error)) => lines.push(("bitmap", format!("cannot be used: {error}"))),
-        Some(Ok(bitmap)) => lines.push((
-            "bitmap",
-            format!(
-                "{:?}, a mark for {}, events {} (cleared {})",
-                bitmap.kind,
-                format_size_exact(u64::from(bitmap.chunk_bytes)),
-                bitmap.events,
-                bitmap.events_cleared
-            ),
-        )),
+        Some(Ok(Bitmap { superblock: bitmap, bits })) => {
+            let each = format_size_exact(u64::from(bitmap.chunk_bytes));
+            let set = match bitmap.kind {
+                BitmapKind::Classic => format!("{} of {} bits set", bits.set_count(), bits.count()),
+                BitmapKind::HostEndian | BitmapKind::Lockless => "not read".to_string(),
+            };
+            let (events, cleared) = (bitmap.events, bitmap.events_cleared);
+            let kind = bitmap.kind.name();
+            lines.push((
+                "bitmap",
+                format!("{kind}, a bit for {each}, {set}, events {events} (cleared {cleared})"),
+            ));
+        }
+    }
+    match &member.ppl {
+        None => {}
+        Some(Err(error)) => lines.push(("ppl log", format!("cannot be used: {error}"))),
+        Some(Ok(PplLog { newest: None })) => lines.push(("ppl log", "no record".to_string())),
+        Some(Ok(PplLog { newest: Some(record) })) => {
+            let (generation, count) = (record.generation, record.entries.len());
+            let torn = match record.torn {
+                0 => String::new(),
+                torn => format!(", {torn} cut short"),
+            };
+            let words = format!("record {generation}, {count} entries{torn}");
+            lines.push(("ppl log", words));
+        }
+    }
+    match &member.journal {
+        None => {}
+        Some(Err(error)) => lines.push(("journal log", format!("cannot be followed: {error}"))),
+        Some(Ok(log)) => lines.push(("journal log", journal_words(log))),
     }
     lines
+}
+
+/// The mode that a journal was written in, if it shows.
+pub(super) fn journal_mode(log: &JournalLog) -> Option<&'static str> {
+    log.is_write_back.then_some("write-back")
+}
+
+/// How full a journal is, and with what.
+fn journal_words(log: &JournalLog) -> String {
+    let (used, ring) = (log.used_sectors(), log.area.ring_sectors);
+    format!(
+        "{} of {} in use, sequence {} to {}, {} blocks of data, {}",
+        format_size(bytes(used)),
+        format_size(bytes(ring)),
+        log.first_sequence,
+        log.end_sequence,
+        log.data_blocks(),
+        journal_mode(log).unwrap_or("nothing that only write-back leaves")
+    )
 }
 
 fn time(time: Timestamp) -> String {
@@ -268,6 +316,7 @@ pub(super) fn to_json(superblock: &Superblock) -> Value {
             "capacity_bytes": capacity_sectors(superblock).map(bytes),
             "creation_time_seconds": array.creation_time.seconds,
             "preferred_minor": array.preferred_minor,
+            "logical_block_bytes": array.logical_block_bytes,
         },
         "device": {
             "number": device.number,

@@ -1,6 +1,7 @@
 //! The findings as text and as one JSON object.
 
 use braid_assembly::{MemberVerdict, ProbedMember, Verdict};
+use braid_ondisk::Bitmap;
 use serde_json::{Value, json};
 
 use super::{Findings, Look, array, facts};
@@ -159,9 +160,34 @@ fn member_json(look: &Look, judged: Result<&MemberVerdict, &CliError>) -> Value 
         };
         ranges.iter().map(range).collect::<Vec<_>>()
     });
+    let ppl = member.ppl.as_ref().map(|log| match log {
+        Ok(log) => json!({
+            "generation": log.newest.as_ref().map(|record| record.generation),
+            "entries": log.newest.as_ref().map_or(0, |record| record.entries.len()),
+            "torn_entries": log.newest.as_ref().map_or(0, |record| record.torn),
+        }),
+        Err(error) => json!({ "error": error.to_string() }),
+    });
+    let journal = member.journal.as_ref().map(|log| match log {
+        Ok(log) => json!({
+            "tail_sectors": log.area.tail_sectors,
+            "ring_sectors": log.area.ring_sectors,
+            "used_sectors": log.used_sectors(),
+            "first_sequence": log.first_sequence,
+            "end_sequence": log.end_sequence,
+            "meta_blocks": log.meta_blocks,
+            "entries": log.entries.len(),
+            "data_blocks": log.data_blocks(),
+            "mode": facts::journal_mode(log),
+            "end": log.end.code(),
+        }),
+        Err(error) => json!({ "error": error.to_string() }),
+    });
     let bitmap = member.bitmap.as_ref().map(|bitmap| match bitmap {
-        Ok(bitmap) => json!({
-            "kind": format!("{:?}", bitmap.kind),
+        Ok(Bitmap { superblock: bitmap, bits }) => json!({
+            "bits": bits.count(),
+            "bits_set": bits.set_count(),
+            "kind": bitmap.kind.name(),
             "events": bitmap.events,
             "events_cleared": bitmap.events_cleared,
             "chunk_bytes": bitmap.chunk_bytes,
@@ -176,6 +202,8 @@ fn member_json(look: &Look, judged: Result<&MemberVerdict, &CliError>) -> Value 
         "foreign": foreign.collect::<Vec<_>>(),
         "bad_blocks": bad_blocks,
         "bitmap": bitmap,
+        "ppl": ppl,
+        "journal": journal,
         "verdict": judged.ok().map(verdict_json),
     })
 }

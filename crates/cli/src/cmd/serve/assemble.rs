@@ -12,7 +12,9 @@ use crate::error::{CliError, Risk};
 use crate::known;
 use crate::output::shell::shell_word;
 use crate::probe::{open_member, probe_member};
-use crate::refusal;
+use crate::refusal::{self, words};
+use crate::replay::journal::{JournalDevice, journal_needed, replay_journal};
+use crate::replay::{Place, Replayed, replay};
 
 /// An array that can be run, with its members open.
 pub(crate) struct Ready {
@@ -22,15 +24,83 @@ pub(crate) struct Ready {
     pub(crate) members: Vec<Option<OpenMember>>,
     /// Members that are there but cannot be read, and why; the array does without them if it can.
     pub(crate) unreadable: Vec<(String, String)>,
+    /// The device of its journal, with the index into the members that were named.
+    pub(crate) journal: Option<(usize, OpenMember)>,
+    /// What its logs had to say about an array that was not stopped cleanly.
+    pub(crate) replayed: Option<Replayed>,
+    /// Where is kept what a replay overwrites.
+    state_dir: PathBuf,
 }
 
-/// Opens the members, locks them, and decides. Nothing is written.
+/// Opens the members, locks them, decides, and replays what there is to replay: onto the members, or, where nothing may be written,
+/// in memory.
 pub(crate) fn ready(
     paths: &[PathBuf],
     options: Options,
     state_dir: &Path,
 ) -> Result<Ready, CliError> {
-    let access = if options.read_only { Access::ReadOnly } else { Access::ReadWrite };
+    let (access, place) = match options.read_only {
+        true => (Access::ReadOnly, Place::Memory),
+        false => (Access::ReadWrite, Place::Members),
+    };
+    let mut ready = found(paths, access, options, state_dir)?;
+    ready.replay(place)?;
+    if place == Place::Members && ready.array.degraded > 0 {
+        ready.check_unread()?;
+    }
+    Ok(ready)
+}
+
+impl Ready {
+    fn labels(&self) -> Vec<String> {
+        self.verdicts.iter().map(|verdict| verdict.label.clone()).collect()
+    }
+
+    /// With a member missing what another cannot give is needed, too: should that be read later, parity would not fit it.
+    fn check_unread(&self) -> Result<(), CliError> {
+        let mut unread = self.replayed.iter().flat_map(Replayed::unread);
+        let Some(range) = unread.next() else { return Ok(()) };
+        let what =
+            "a member is missing, and another cannot be read where the array was being written";
+        let why = format!("array sectors {} to {} are not to be had", range.start, range.end - 1);
+        let look = format!("braid serve --read-only {}", words(&self.labels(), &[]));
+        Err(CliError::new(Code::PplNeeded, what)
+            .because(why)
+            .remedy(Risk::Look, "Best: connect the missing member and name it, too", "")
+            .remedy(Risk::Look, "See what the sound ones hold", look))
+    }
+
+    /// Replays what there is to replay, for once.
+    pub(crate) fn replay(&mut self, place: Place) -> Result<(), CliError> {
+        let labels = self.labels();
+        if let Some(fault) = self.array.journal_fault.as_ref().filter(|_| place.is_told()) {
+            let members: Vec<&str> = labels.iter().map(String::as_str).collect();
+            return Err(journal_needed(fault, &members));
+        }
+        if let Some((index, device)) = self.journal.take() {
+            let journal = JournalDevice {
+                label: &labels[index],
+                device: &device,
+                state_dir: &self.state_dir,
+            };
+            let members = (&mut self.members, &labels[..]);
+            let replayed = replay_journal(&mut self.array, members, &journal, place)?;
+            self.replayed = replayed.map(Replayed::Journal);
+            return Ok(());
+        }
+        let replayed = replay(&mut self.array, &mut self.members, &labels, place)?;
+        self.replayed = replayed.map(Replayed::Ppl);
+        Ok(())
+    }
+}
+
+/// Opens the members, locks them, and decides. Nothing is written.
+pub(crate) fn found(
+    paths: &[PathBuf],
+    access: Access,
+    options: Options,
+    state_dir: &Path,
+) -> Result<Ready, CliError> {
     let mut devices: Vec<(Box<dyn Member>, &PathBuf)> = Vec::new();
     let (mut probed, mut unreadable) = (Vec::new(), Vec::new());
     refuse_repeated(paths)?;
@@ -64,14 +134,18 @@ pub(crate) fn ready(
     let array = array.map_err(|refusal| refusal::cli_error(&refusal, &verdicts, &labels))?;
     let chosen = |index: usize| {
         let in_slot = array.occupants().any(|occupant| occupant.member == index);
-        in_slot || array.spares.contains(&index)
+        let is_journal = array.journal.as_ref().is_some_and(|journal| journal.member == index);
+        in_slot || is_journal || array.spares.contains(&index)
     };
     let members = devices.into_iter().zip(&probed).enumerate().map(|(index, (device, probed))| {
         let superblock = superblock_of(probed, &array).filter(|_| chosen(index))?;
         Some(OpenMember { device, superblock })
     });
-    let members = members.collect();
-    Ok(Ready { array, verdicts, members, unreadable })
+    let mut members: Vec<Option<OpenMember>> = members.collect();
+    let index = array.journal.as_ref().map(|journal| journal.member);
+    let journal = index.and_then(|index| Some((index, members[index].take()?)));
+    let state_dir = state_dir.to_path_buf();
+    Ok(Ready { array, verdicts, members, unreadable, journal, replayed: None, state_dir })
 }
 
 /// The member's superblock that belongs to the array.
@@ -118,5 +192,5 @@ fn refuse_repeated(paths: &[PathBuf]) -> Result<(), CliError> {
 
 /// Whether a verdict is what one hopes for.
 pub(crate) fn is_well(verdict: Verdict) -> bool {
-    matches!(verdict, Verdict::Fresh { .. } | Verdict::Spare)
+    matches!(verdict, Verdict::Fresh { .. } | Verdict::Spare | Verdict::Journal)
 }

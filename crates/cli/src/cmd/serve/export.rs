@@ -6,15 +6,28 @@ use braid_frontend_nbd::{Completion, Export, IoError, Operation, Outcome};
 use braid_nbd_proto::{BlockSizes, Extent, wire};
 use braid_runtime::{Volume, VolumeError, VolumeOperation};
 
+/// Bytes in a sector.
+const SECTOR_BYTES: u32 = 512;
+
 /// One array under one name.
 pub(crate) struct VolumeExport {
     name: String,
     volume: Arc<Volume>,
+    block_sizes: BlockSizes,
 }
 
 impl VolumeExport {
-    pub(crate) fn new(name: String, volume: Arc<Volume>) -> Self {
-        Self { name, volume }
+    /// `logical_block_bytes`: the smallest block that users of the array may write, if it says so.
+    pub(crate) fn new(name: String, volume: Arc<Volume>, logical_block_bytes: Option<u32>) -> Self {
+        let usual = BlockSizes::BYTE_GRANULAR;
+        // Of 512 any disk is: what clients ask for in parts is read and written by sectors in any case.
+        let larger = logical_block_bytes.filter(|bytes| *bytes > SECTOR_BYTES);
+        let block_sizes = larger.map_or(usual, |bytes| {
+            let sizes =
+                BlockSizes::new(bytes, usual.preferred_bytes().max(bytes), usual.maximum_bytes());
+            sizes.expect("a power of two that NBD has a word for")
+        });
+        Self { name, volume, block_sizes }
     }
 }
 
@@ -32,7 +45,7 @@ impl Export for VolumeExport {
     }
 
     fn block_sizes(&self) -> BlockSizes {
-        BlockSizes::BYTE_GRANULAR
+        self.block_sizes
     }
 
     fn submit(&self, operation: Operation, completion: Completion) {

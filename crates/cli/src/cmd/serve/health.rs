@@ -105,7 +105,7 @@ impl Health {
             Notice::Recovered { slot, .. } => {
                 happened.out.remove(&slot.0);
             }
-            Notice::SpareTaken { member, slot } => {
+            Notice::SpareTaken { member, slot, kept_sectors: _ } => {
                 let member = absolute(&label(*member));
                 // One that comes back is there again.
                 happened.replaced.retain(|(_, out)| out.member != member);
@@ -248,7 +248,7 @@ mod tests {
         let cause =
             Cause { member, asked: Asked::Look, sector: 0, sectors: 0, answer: Answer::Vanished };
         note(Notice::MemberOut { member, slot, cause });
-        note(Notice::SpareTaken { member: MemberId(7), slot });
+        note(Notice::SpareTaken { member: MemberId(7), slot, kept_sectors: 0 });
         let replaced = health.replaced();
         assert_eq!(
             (replaced.len(), replaced[0].0, &*replaced[0].1.member),
@@ -256,7 +256,7 @@ mod tests {
         );
         note(Notice::Recovered { member: MemberId(7), slot });
         assert_eq!((health.replaced().len(), health.out(2)), (1, None), "it can be unplugged");
-        note(Notice::SpareTaken { member, slot: Slot(1) });
+        note(Notice::SpareTaken { member, slot: Slot(1), kept_sectors: 0 });
         assert_eq!(health.replaced(), []);
     }
 
@@ -274,11 +274,11 @@ mod tests {
         health.note_removed("/dev/sdc");
         assert_eq!((health.out(2), health.seat(2)), (None, None));
         assert!(health.gone(2).is_some_and(|gone| gone.cause.contains("/dev/sdc")));
-        note(Notice::SpareTaken { member: MemberId(7), slot });
+        note(Notice::SpareTaken { member: MemberId(7), slot, kept_sectors: 0 });
         assert_eq!((health.gone(2), health.seat(2).as_deref()), (None, Some("/dev/sdh")));
         // One whose slot another has, and a spare.
         note(Notice::MemberOut { member: MemberId(7), slot, cause: Cause::person(MemberId(7)) });
-        note(Notice::SpareTaken { member, slot });
+        note(Notice::SpareTaken { member, slot, kept_sectors: 0 });
         health.note_failed_spare("/dev/sdi");
         let slots = |health: &Health| -> Vec<Option<u16>> {
             health.replaced().into_iter().map(|(slot, _)| slot).collect()

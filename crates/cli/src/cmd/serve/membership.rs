@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use braid_runtime::{AddError, Direct, MemberId, MemberRefusal, RemoveError, Volume, Wish};
+use braid_runtime::{AddError, Direct, MemberId, MemberRefusal, Newcomer, RemoveError, Volume};
 use braid_telling::membership;
 
 use super::health::{Health, absolute};
@@ -92,7 +92,7 @@ impl Membership {
     pub(super) fn add(
         &self,
         volume: &Volume,
-        (device, uuid, wanted): (Box<dyn braid_member::Member>, [u8; 16], Option<Wish>),
+        (device, newcomer): (Box<dyn braid_member::Member>, &Newcomer<'_>),
         how: &Joining<'_>,
     ) -> Result<MemberId, AddError> {
         let Joining { is_spare, returns, moved_from } = *how;
@@ -100,7 +100,7 @@ impl Membership {
         let (label, name) = (path.display().to_string(), self.reporter.name());
         let named = |id| self.reporter.name_member(id, label.clone());
         let id = self.telling.around(
-            || volume.add_member(device, uuid, wanted, named),
+            || volume.add_member(device, newcomer, named),
             |_| match moved_from {
                 Some(from) => membership::moved(name, &absolute(&label), from),
                 None => membership::added(name, &absolute(&label), (is_spare, returns)),

@@ -211,6 +211,7 @@ impl Source for ArrayMetrics {
             is_read_only: volume.is_some_and(Volume::is_read_only),
             size_bytes: of_volume(Volume::size_bytes),
             dirty_bytes: of_volume(Volume::dirty_bytes),
+            bitmap_bits: volume.and_then(Volume::bitmap).map(|look| (look.bits_set, look.bits)),
             disks: Disks {
                 active: count(MemberState::Active) + count(MemberState::Slow),
                 rebuilding: count(MemberState::Rebuilding),

@@ -77,9 +77,10 @@ pub(crate) struct Args {
     /// Never write: neither data nor superblocks.
     #[arg(long)]
     read_only: bool,
-    /// Start an array that is dirty and degraded, although some of it may read wrong.
-    #[arg(long)]
-    accept_risk: bool,
+    /// Start an array that is dirty and degraded, although so many stripes of it, or fewer, may read wrong. Without it such an
+    /// array is only served with --read-only, and what is at risk is an I/O error
+    #[arg(long, value_name = "COUNT")]
+    accept_risk: Option<u64>,
     /// Believe members that are older than the array was when it was last served, or than others with as many events: they
     /// were put back from a backup, and what was written since is given up.
     #[arg(long)]
@@ -189,13 +190,15 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     args.cache.check(&options.cache, &ready.array.geometry, options.shards)?;
     let telling = Telling::start(ways, &globals.state_dir, &ready, &reporter)?;
     let numbers = metrics::Facts::of(&ready, &reporter);
+    let block_bytes = ready.array.newest.array.logical_block_bytes;
     let watchers = (&hearing, &telling);
     let (volume, keeper) = open_kept(ready, &options, watchers, &globals.state_dir)?;
     let told = Arc::clone(&reporter);
     let fails = move |path: &Path, error: &std::io::Error| jobs_not_kept(&told, path, error);
     let sampler = Sampler::start(&hearing.board, &volume, fails);
     let sampler = sampler.map_err(|error| system("jobs cannot be watched", &error))?;
-    let export: Arc<dyn Export> = Arc::new(VolumeExport::new(name.clone(), Arc::clone(&volume)));
+    let export: Arc<dyn Export> =
+        Arc::new(VolumeExport::new(name.clone(), Arc::clone(&volume), block_bytes));
     let places = (&endpoints[..], inherited);
     let server = start_server(&args, export, (places, settings), (&workers, &reporter));
     let server = server.inspect_err(|_| {
@@ -506,7 +509,7 @@ fn wanted(args: &Args) -> braid_assembly::Options {
 }
 
 /// A name, or a UUID as mdadm and braid print it.
-fn choice(array: Option<&str>) -> Choice {
+pub(crate) fn choice(array: Option<&str>) -> Choice {
     let Some(text) = array else { return Choice::default() };
     let digits: String = text.chars().filter(|c| !matches!(c, ':' | '-')).collect();
     match u128::from_str_radix(&digits, 16) {

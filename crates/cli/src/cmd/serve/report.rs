@@ -28,6 +28,7 @@ use crate::output::printable::printable;
 use crate::output::shell::shell_word;
 use crate::output::size::format_size;
 use crate::refusal::{at_risk_words, tolerance_words};
+use crate::replay::Replayed;
 use crate::signals::name_of;
 
 /// Tells a person or a program what happens.
@@ -97,6 +98,17 @@ impl Reporter {
 
     /// One verdict per member that is not simply in its slot, and what the array lacks.
     pub(crate) fn members(&self, ready: &Ready) {
+        if let Some(replayed) = &ready.replayed {
+            self.replayed(replayed);
+        }
+        let fault = ready.array.journal_fault.as_ref().filter(|_| !self.json);
+        if let Some(fault) = fault {
+            let text = format!(
+                "{} is read without its write journal, so newest writes may be missing anywhere: {fault}",
+                self.name
+            );
+            self.say(Style::Warning, &text);
+        }
         if self.json {
             let verdicts: Vec<Value> = ready
                 .verdicts
@@ -115,7 +127,9 @@ impl Reporter {
                 &json!({
                     "members": verdicts,
                     "unreadable": ready.unreadable.iter().map(|(label, _)| label).collect::<Vec<_>>(),
+                    "journal_fault": ready.array.journal_fault.as_ref().map(ToString::to_string),
                     "at_risk": ready.array.accepted_risk.as_ref().map(at_risk_words),
+                    "withheld": ready.array.withheld_risk.as_ref().map(at_risk_words),
                     "degraded_slots": ready.array.degraded,
                     "dirty": ready.array.dirty,
                     "can_lose": ready.array.tolerance().can_lose,
@@ -146,6 +160,13 @@ impl Reporter {
                 let text = format!("{} is started although some may read wrong; {risk}", self.name);
                 self.say(Style::Warning, &text);
             }
+            None if ready.array.withheld_risk.is_some() => {
+                let risk = ready.array.withheld_risk.as_ref().map(at_risk_words);
+                let risk = risk.unwrap_or_default();
+                let text =
+                    format!("reads of what is at risk of {} are I/O errors; {risk}", self.name);
+                self.say(Style::Warning, &text);
+            }
             None if ready.array.dirty => {
                 let never_ran = ready.array.newest.state.events == 0;
                 let why =
@@ -156,6 +177,18 @@ impl Reporter {
                 self.say(Style::Warning, &text);
             }
             None => {}
+        }
+    }
+
+    /// What its logs had to say.
+    fn replayed(&self, replayed: &Replayed) {
+        let lines = replayed.lines();
+        tracing::info!(target: "braid::serve", array = self.name, "{}", lines.join("; "));
+        if self.json {
+            return self.event("replayed", &replayed.to_json());
+        }
+        for line in lines {
+            self.say(Style::Warning, &format!("{}: {line}", self.name));
         }
     }
 
@@ -279,11 +312,17 @@ impl Reporter {
                 }
                 self.say(Style::Warning, &format!("{}: {}", self.name, run_words(&run)));
             }
-            Notice::SpareTaken { member, slot } => {
+            Notice::SpareTaken { member, slot, kept_sectors } => {
                 let label = label(*member);
                 if self.json {
-                    let facts = json!({ "member": label, "slot": slot.0 });
+                    let facts =
+                        json!({ "member": label, "slot": slot.0, "kept_sectors": kept_sectors });
                     return self.event("spare-taken", &facts);
+                }
+                if *kept_sectors > 0 {
+                    let kept = format_size(kept_sectors * SECTOR_BYTES);
+                    let what = format!("it keeps {kept}, and catches up");
+                    return errln!("{label} is back in slot {} of {}: {what}", slot.0, self.name);
                 }
                 errln!("{label} was a spare of {} and takes slot {}", self.name, slot.0);
             }

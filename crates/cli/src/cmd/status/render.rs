@@ -1,6 +1,8 @@
 //! An array as a person sees it: a headline, what is wrong and what to do, and a row for each slot.
 
-use braid_control::model::{Array, JobKind, JobResult, JobState, Slot, SlotState, State};
+use braid_control::model::{
+    Array, Bitmap, JobKind, JobResult, JobState, ParityLogs, Slot, SlotState, State,
+};
 
 use super::advice::{advice, clock};
 use super::words::{
@@ -9,7 +11,7 @@ use super::words::{
 };
 use crate::output::colour::{Paint, Style};
 use crate::output::printable::printable;
-use crate::output::size::format_size;
+use crate::output::size::{format_size, format_size_exact};
 use crate::output::table::{Align, Table};
 use crate::output::utc::rfc3339_utc;
 use crate::running::Silent;
@@ -40,6 +42,19 @@ pub(super) fn array(array: &Array, word: &str, paint: Paint, manner: Manner) -> 
         }
     }
     line("layout", &shape(array));
+    if let Some(Bitmap { bit_bytes, bits, bits_set }) = array.bitmap {
+        let each = format_size_exact(bit_bytes);
+        line("bitmap", &format!("{bits_set} of {bits} bits set, one for {each}"));
+    }
+    match array.parity_logs {
+        None => {}
+        Some(ParityLogs::Kept) => {
+            line("logs", "what is written is logged first (partial parity logs)")
+        }
+        Some(ParityLogs::Pending) => {
+            line("logs", "nothing is logged yet: partial parity logs wait for parity to agree");
+        }
+    }
     let clients = &array.clients;
     let dirty = format_size(array.dirty_bytes);
     line("cache", &format!("{dirty} answered and not on the members yet"));

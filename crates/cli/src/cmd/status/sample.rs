@@ -60,6 +60,8 @@ pub(crate) fn tank(states: &[SlotState]) -> Array {
         uris: vec!["nbd+unix:///tank?socket=/run/braid/tank.sock".into()],
         settings: Settings::new(),
         dirty_bytes: 3 << 20,
+        bitmap: None,
+        parity_logs: None,
         clients: Clients::default(),
         sat_out_ms: 0,
         counters: BTreeMap::new(),

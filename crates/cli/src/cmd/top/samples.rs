@@ -120,6 +120,8 @@ fn array() -> Array {
             ("dirty-limit".to_owned(), (64 << 20).into()),
         ]),
         dirty_bytes: 32 << 20,
+        bitmap: None,
+        parity_logs: None,
         clients,
         ..tank(&[Ok, Slow, Ok, Missing])
     }

@@ -22,9 +22,9 @@ pub(crate) use client::Client;
 pub(crate) use denied::FLOCK;
 pub(crate) use hanging::{Deed, Fail, Hang, Hanging};
 pub(crate) use mount::Mount;
-pub(crate) use process::{Background, Ran, ok, run, say, wait_until};
+pub(crate) use process::{Background, Ran, ok, run, say, shell, wait_until};
 pub(crate) use raw_client::RawClient;
-pub(crate) use remedies::offered;
+pub(crate) use remedies::{note, offered};
 pub(crate) use served::Served;
 
 /// A level, how many members, and how many of them may be lost whichever they are.

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Seek, Write};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -26,6 +27,16 @@ pub(crate) fn say(line: &str) {
 
 fn search_path() -> String {
     format!("{}:{MORE_FOLDERS}", std::env::var("PATH").unwrap_or_default())
+}
+
+/// A shell that runs a line, in which `braid` is the one of this build. Where its arrays are is for the caller to say.
+pub(crate) fn shell(line: &str) -> Command {
+    let braid = Path::new(env!("CARGO_BIN_EXE_braid"));
+    let folder = braid.parent().expect("a folder").display();
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(line).stdin(Stdio::null());
+    shell.env("PATH", format!("{folder}:{}", search_path())).env("LC_ALL", "C");
+    shell
 }
 
 /// Waits for `ready`; panics with `what` when it takes too long.

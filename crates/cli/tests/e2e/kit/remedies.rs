@@ -13,21 +13,20 @@
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
 
 use super::array::Array;
-use super::process::{Background, Ran};
+use super::process::{Background, Ran, shell};
 
 /// Names the file that labels of commands are noted in.
 const NOTES: &str = "BRAID_REMEDIES_RUN";
 
 /// Verbs that say with `-n` what they would do.
-const DRY: [&str; 12] = [
+const DRY: [&str; 14] = [
     "create", "set", "tune", "add", "spare", "fail", "remove", "replace", "rebuild", "pause",
-    "resume", "stop",
+    "resume", "stop", "undo", "replay",
 ];
 
 /// Where a command of braid was run: its remedies are for the same place.
@@ -66,12 +65,7 @@ impl Place {
     }
 
     fn run(&self, line: &str, error: &Value) {
-        let braid = Path::new(env!("CARGO_BIN_EXE_braid"));
-        let folder = braid.parent().expect("a folder").display();
-        let path = std::env::var("PATH").unwrap_or_default();
-        let mut shell = Command::new("sh");
-        shell.arg("-c").arg(format!("exec 2>&1; {line}")).env("LC_ALL", "C");
-        shell.env("PATH", format!("{folder}:{path}:/usr/sbin:/sbin")).stdin(Stdio::null());
+        let mut shell = shell(&format!("exec 2>&1; {line}"));
         shell.envs(self.runtime.as_ref().map(|runtime| ("BRAID_RUNTIME_DIR", runtime)));
         shell.envs(self.state.as_ref().map(|state| ("BRAID_STATE_DIR", state)));
         if let Some(folder) = &self.folder {
@@ -91,14 +85,13 @@ impl Place {
     }
 }
 
-/// The command that a refusal offers under this label, which is to be run now.
+/// The command that a refusal offers under this label. Who runs it [notes](note) that then.
 #[track_caller]
 pub(crate) fn offered(error: &Value, label: &str) -> String {
     let mut remedies = error["remedies"].as_array().into_iter().flatten();
     let command =
         remedies.find(|one| one["label"] == label).and_then(|one| one["command"].as_str());
     let command = command.unwrap_or_else(|| panic!("not offered: {label}: {error:#}"));
-    note(label);
     command.to_owned()
 }
 
@@ -130,17 +123,14 @@ impl Array {
         );
         let is_served = format!("{}{}", ran.stdout, ran.stderr).contains("serving");
         assert!(is_served || !is_to_serve, "it is not served: {line}\n{ran:?}");
+        note(label);
         ran
     }
 
     /// Types a line in a shell that stands in the array's folder, among its servers.
     pub(crate) fn type_line(&self, line: &str) -> Ran {
-        let braid = Path::new(env!("CARGO_BIN_EXE_braid"));
-        let folder = braid.parent().expect("a folder").display();
-        let path = std::env::var("PATH").unwrap_or_default();
-        let mut shell = Command::new("sh");
-        shell.args(["-c", line]).current_dir(self.path("")).env("LC_ALL", "C");
-        shell.env("PATH", format!("{folder}:{path}:/usr/sbin:/sbin"));
+        let mut shell = shell(line);
+        shell.current_dir(self.path(""));
         shell.env("BRAID_RUNTIME_DIR", self.runtime());
         shell.env("BRAID_STATE_DIR", self.path("state"));
         Background::spawn_command(shell, "").wait()
@@ -172,7 +162,8 @@ fn harmless(risk: &str, command: &str) -> Option<String> {
     }
 }
 
-fn note(label: &str) {
+/// A command with this label was run, and did what it promises.
+pub(crate) fn note(label: &str) {
     let Some(path) = std::env::var_os(NOTES) else { return };
     let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
     // Of several processes that append at once each line stays whole.

@@ -107,6 +107,11 @@ impl Cursor {
     /// Nothing is there for the sectors up to `end`.
     pub(super) fn skip(&mut self, end: u64) {
         self.next = end.min(self.end);
+        // What began ahead of its turn there is done, or nothing would be known of it.
+        self.ahead.retain(|start, _| *start >= end);
+        while let Some(end) = self.ahead.remove(&self.next) {
+            self.next = end;
+        }
     }
 
     pub(super) fn under_way(&self) -> usize {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use braid_geometry::{Geometry, Level, LogicalSector, MemberSector, Slot};
 use braid_hooks::{Bug, Mark, planted, reached, spoiled};
+use braid_ondisk::Bits;
 use smallvec::SmallVec;
 
 use super::allowance::{JobAllowance, JobFlow, Left};
@@ -47,6 +48,8 @@ pub(in super::super) struct Ground<'a> {
     pub(in super::super) roster: &'a Roster,
     /// `u64::MAX` when redundancy agrees everywhere.
     pub(in super::super) resync_offset: u64,
+    /// What beyond that is in doubt; none where all is.
+    pub(in super::super) doubt: Option<&'a Bits>,
     /// Members and superblocks may be written, and the array goes on.
     pub(in super::super) may_run: bool,
     /// What can be saved may be.
@@ -394,13 +397,18 @@ impl Jobs {
         let start =
             repeated.map(|run| run.start).or_else(|| job.wanted()).or_else(|| job.cursor.next());
         let start = start.expect("there is more to ask for");
+        if let Some(next) = job.passes_over(ground, start).filter(|_| repeated.is_none()) {
+            reached(Mark::JobPassesOver);
+            job.cursor.skip(next);
+            return None;
+        }
         let Some((first, sectors)) = job.place(ground, start) else {
             let chunk = u64::from(ground.geometry.chunk_sectors()).max(1);
             job.cursor.skip(start - start % chunk + chunk);
             return None;
         };
         let left = repeated.map_or(job.cursor.end(), |run| run.end) - start;
-        let length = left.min(sectors);
+        let length = job.needed(ground, start, left.min(sectors));
         job.cursor.begin(Run { start, end: start + length });
         if job.cursor.to_repeat().is_none() {
             job.repeat_at = None;
@@ -739,6 +747,47 @@ impl Job {
             self.ahead = Some(MemberRange { start: MemberSector(start), sectors });
         }
         Some(start)
+    }
+
+    /// Where the first sector is from `start` on that is in need of it, if that is not `start`: a resync passes over what is not in
+    /// doubt, and a recovery over what all its members hold.
+    fn passes_over(&self, ground: &Ground<'_>, start: u64) -> Option<u64> {
+        let next = match (self.kind, ground.doubt) {
+            (JobKind::Resync, Some(doubt)) => doubt.next_sector(start).unwrap_or(u64::MAX),
+            (JobKind::Recovery, _) => {
+                let (at, left) = (MemberSector(start), self.cursor.end() - start);
+                let held = self.targets.iter().map(|id| ground.roster.holds_next(*id, at, left));
+                start + held.min().unwrap_or(0)
+            }
+            _ => return None,
+        };
+        let next = spoiled(Bug::DoubtSkipped, next, next.saturating_add(1));
+        // Bands are asked for whole.
+        let unit = if self.axis == Axis::Bands { u64::from(self.band_sectors) } else { 1 };
+        let next = (next - next % unit).min(self.cursor.end());
+        (next > start).then_some(next)
+    }
+
+    /// How many of these sectors are in need of it, up to the first that is not; all of a band.
+    fn needed(&self, ground: &Ground<'_>, start: u64, sectors: u64) -> u64 {
+        let end = start + sectors;
+        match (self.kind, self.axis, ground.doubt) {
+            (_, Axis::Bands, _) => sectors,
+            (JobKind::Resync, _, Some(doubt)) => {
+                let bits = doubt.of(&(start..end));
+                let first_clear = bits.clone().find(|bit| !doubt.is_set(*bit));
+                first_clear
+                    .map_or(sectors, |bit| doubt.sectors_of(bit).start.max(start + 1) - start)
+            }
+            (JobKind::Recovery, ..) => {
+                let at = MemberSector(start);
+                let lacks =
+                    self.targets.iter().map(|id| ground.roster.lacks_next(*id, at, sectors));
+                // What was asked for again may be held by now.
+                lacks.max().filter(|lacks| *lacks > 0).unwrap_or(sectors)
+            }
+            _ => sectors,
+        }
     }
 
     fn has_room(&self, shards: u16) -> bool {

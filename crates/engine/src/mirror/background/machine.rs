@@ -126,8 +126,8 @@ impl Place {
 
     /// Whether copies of the run are alike but for those that are being recovered.
     fn agrees(&self, common: &Common) -> bool {
-        let end = self.at + u64::from(self.sectors);
-        end <= common.view.resync_offset && common.view.gate != Gate::Broken
+        let sectors = self.at..self.at + u64::from(self.sectors);
+        common.view.agrees(sectors) && common.view.gate != Gate::Broken
     }
 
     fn can_be_read(&self, common: &Common, copy: &Copy) -> bool {

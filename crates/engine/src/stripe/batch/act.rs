@@ -15,12 +15,13 @@ use super::super::plan::{Method, Plan, Recovery};
 use super::super::solve::Blocks;
 use super::content::{Content, Part, Source};
 use super::decide::Action;
+use super::log::Logged;
 use super::steps::Builder;
 use super::stripe::{Column, ColumnState, Fresh, Phase, Stripe};
 use crate::buffer::Buffer;
 use crate::computation::{ComputationId, Step};
 use crate::context::Common;
-use crate::effect::{FaultKind, MemberFault, MemberOperation, Report};
+use crate::effect::{FaultKind, LogTicket, MemberFault, MemberOperation, Report};
 use crate::ids::IoId;
 use crate::request::Fault;
 use crate::sectors::{Extent, SectorSet};
@@ -67,11 +68,16 @@ impl Stripe {
             }
             Action::Begin => {
                 assert_eq!(self.phase, Phase::Ready, "a batch begins when the one before is over");
-                self.begin_batch(effects.unit_sectors, self.alike());
+                let mut count_max = self.alike();
+                if effects.common.view.keeps_parity_logs {
+                    count_max = self.can_be_logged(count_max);
+                }
+                self.begin_batch(effects.unit_sectors, count_max);
                 self.phase = Phase::Fill;
             }
             Action::Read => self.read(plan.expect("a need has a plan"), effects),
             Action::Compute => self.compute(plan.expect("nothing lacks"), effects),
+            Action::Log => self.log(effects),
             Action::Write => self.write(effects),
             Action::AwaitRecord => self.await_record(effects),
             Action::Finish => {
@@ -152,8 +158,11 @@ impl Stripe {
         let blocks = effects.blocks();
         let computation =
             effects.common.blank_computation(ComputationId(u64::from(effects.number)));
+        let keeps_logs = effects.common.view.keeps_parity_logs;
+        let log = (keeps_logs && self.writes_parity(effects, plan)).then_some(effects.geometry);
         let computation =
-            Builder { stripe: self, blocks, content: effects.content, computation }.build(plan);
+            Builder { stripe: self, blocks, content: effects.content, log, computation }
+                .build(plan);
         let copied = |step: &Step| match step {
             Step::Copy { sectors, .. } => u64::from(*sectors),
             _ => 0,
@@ -168,10 +177,30 @@ impl Stripe {
         }
     }
 
+    /// Whether a member takes the parity that the plan makes.
+    fn writes_parity(&self, effects: &Effects<'_>, plan: &Plan) -> bool {
+        let has_member = effects.common.view.member(self.map.p_slot()).is_some();
+        has_member && plan.method != Method::NoParity
+    }
+
+    /// Asks for what is to be in the log of the parity's member before anything is written.
+    fn log(&mut self, effects: &mut Effects<'_>) {
+        assert!(self.phase == Phase::Compute && self.outstanding == 0, "partial parity is made");
+        self.logged = Logged::Asked;
+        let entries = std::mem::take(&mut self.entries);
+        let (ticket, slot) = (LogTicket(effects.number), self.map.p_slot());
+        effects.common.report(Report::WantLog { ticket, slot, entries });
+        if planted(Bug::LogUnawaited) {
+            self.logged = Logged::Durable;
+        }
+    }
+
     /// Writes every column whose member lacks its content.
     fn write(&mut self, effects: &mut Effects<'_>) {
         assert!(self.phase == Phase::Compute && self.outstanding == 0, "all that is new is made");
         assert!(self.has_intent(), "I3: superblocks say so before members are written");
+        let is_logged = matches!(self.logged, Logged::Needless | Logged::Durable);
+        assert!(is_logged, "I3: the log has it before members are written");
         let is_counted = effects.common.pieces.writes() > 0;
         let is_counted = spoiled(Bug::GatedLost, is_counted, true);
         assert!(is_counted, "I5: no shard confirms a closed gate while a batch is written");
@@ -318,7 +347,7 @@ impl Stripe {
     /// The batch cannot be served. If it had begun to write, the band is inconsistent from now on.
     fn refuse(&mut self, effects: &mut Effects<'_>) {
         assert!(
-            matches!(self.phase, Phase::Fill | Phase::AwaitRecord),
+            matches!(self.phase, Phase::Fill | Phase::Compute | Phase::AwaitRecord),
             "a batch fails before it is written, or when what it missed cannot be recorded"
         );
         let is_full =
@@ -338,6 +367,7 @@ impl Stripe {
         assert!(self.outstanding == 0, "nothing of a batch is under way when it ends");
         assert!(self.copies == 0, "no payload is given back while it is copied from");
         self.answer_batch(result, effects);
+        self.end_log(effects);
         let has_all = usize::try_from(self.awaited).is_ok_and(|count| count <= self.queue.len());
         assert!(has_all, "what a client waits for is queued");
         let batch = self.batch.take().expect("a batch is being ended");
@@ -356,6 +386,14 @@ impl Stripe {
         for place in 0..self.queue.len() {
             let attachment = self.queue[place];
             self.note_queued(&attachment);
+        }
+    }
+
+    /// What was logged of the batch may be forgotten when members have flushed what they were given.
+    fn end_log(&mut self, effects: &mut Effects<'_>) {
+        self.entries.clear();
+        if matches!(std::mem::take(&mut self.logged), Logged::Asked | Logged::Durable) {
+            effects.common.report(Report::LogOver { ticket: LogTicket(effects.number) });
         }
     }
 
@@ -453,9 +491,16 @@ impl Stripe {
     }
 
     /// The batch's computation is done.
-    pub(in super::super) fn computation_done(&mut self) {
+    pub(in super::super) fn computation_done(&mut self, mut partial: &[u8]) {
         assert!(self.phase == Phase::Compute && self.outstanding > 0, "one computation at a time");
         self.outstanding -= 1;
+        for entry in &mut self.entries {
+            let length = usize::try_from(entry.entry.parity_bytes).expect("it is in memory");
+            let (own, rest) = partial.split_at(length);
+            entry.partial.extend_from_slice(own);
+            partial = rest;
+        }
+        assert!(partial.is_empty(), "every entry has its partial parity");
     }
 }
 

@@ -14,6 +14,9 @@
 //! | Fill        | no          | Nothing    |      |        |        | Compute     |                                    |
 //! | Fill        | no          | Less       |      |        |        | Narrow      |                                    |
 //! | Fill        | no          | Impossible |      |        |        | Refuse      |                                    |
+//! | Compute     | no          | (not logged)|     |        | yes    | Refuse      |                                    |
+//! | Compute     | no          | (to be logged)|   |        |        | Log         |                                    |
+//! | Compute     | no          | (being logged)|   |        |        | Wait        | the log's members, or a view that is broken |
 //! | Compute     | no          |            | idly |        |        | TakeBand    |                                    |
 //! | Compute     | no          |            | yes  |        |        | Wait        | the band is not read any more      |
 //! | Compute     | no          |            | no   |        |        | Write       |                                    |
@@ -32,6 +35,7 @@ use braid_hooks::{Mark, reached};
 
 use super::super::plan::Need;
 use super::super::scheduler::Admission;
+use super::log::Logged;
 use super::stripe::Phase;
 
 /// A stripe at a glance.
@@ -56,6 +60,8 @@ pub(in super::super) struct Facts {
     pub(in super::super) intent: bool,
     /// A member that missed this batch's write is still in the view.
     pub(super) missed: bool,
+    /// Only meaningful in [`Phase::Compute`]: how far the batch is on its way into the partial parity log.
+    pub(super) logged: Logged,
     /// The array takes no more writes.
     pub(super) broken: bool,
 }
@@ -79,6 +85,8 @@ pub(in super::super) enum Action {
     Narrow,
     /// Have background work give the band up.
     TakeBand,
+    /// Have it logged.
+    Log,
     /// Write what is dirty.
     Write,
     /// Wait until the loss of a member is recorded.
@@ -114,6 +122,13 @@ pub(in super::super) fn decide(facts: &Facts) -> Action {
             Need::Less => (Mark::BatchNarrowed, Action::Narrow),
             Need::Impossible => (Mark::StripeRefusesUnread, Action::Refuse),
         },
+        Facts {
+            phase: Phase::Compute, logged: Logged::Due | Logged::Asked, broken: true, ..
+        } => (Mark::StripeRefusesUnlogged, Action::Refuse),
+        Facts { phase: Phase::Compute, logged: Logged::Due, .. } => (Mark::StripeLogs, Action::Log),
+        Facts { phase: Phase::Compute, logged: Logged::Asked, .. } => {
+            (Mark::StripeAwaitsLog, Action::Wait)
+        }
         Facts { phase: Phase::Compute, read: true, read_idly: true, .. } => {
             (Mark::WriteTakesBand, Action::TakeBand)
         }
@@ -147,7 +162,7 @@ mod tests {
         let mut all = Vec::new();
         for phase in [Phase::Ready, Phase::Fill, Phase::Compute, Phase::Write, Phase::AwaitRecord] {
             for need in [Need::Nothing, Need::Reads, Need::Less, Need::Impossible] {
-                for bits in 0..512 {
+                for bits in 0..2048 {
                     let bit = |n: u32| BOTH[usize::from(bits >> n & 1 == 1)];
                     let admission = match (bit(4), bit(5)) {
                         (false, _) => Admission::Now,
@@ -165,6 +180,12 @@ mod tests {
                         intent: bit(7),
                         read_idly: bit(8),
                         admission,
+                        logged: match (bit(9), bit(10)) {
+                            (false, false) => Logged::Needless,
+                            (false, true) => Logged::Due,
+                            (true, false) => Logged::Asked,
+                            (true, true) => Logged::Durable,
+                        },
                     });
                 }
             }
@@ -182,10 +203,11 @@ mod tests {
                 continue;
             }
             if action == Action::Wait {
-                // Who ends each wait: the reads that begin, the reads that end, the view.
+                // Who ends each wait: the reads that begin, the reads that end, the view, the log.
                 let ended = match facts.phase {
                     Phase::Ready if !facts.intent => facts.queued && !facts.broken,
                     Phase::Ready => facts.queued && facts.admission == Admission::Now && facts.read,
+                    Phase::Compute if facts.logged == Logged::Asked => !facts.broken,
                     Phase::Compute => facts.read && !facts.read_idly,
                     Phase::AwaitRecord => facts.missed && !facts.broken,
                     Phase::Fill | Phase::Write => false,
@@ -194,6 +216,8 @@ mod tests {
             }
             if action == Action::Write {
                 assert!(!facts.read, "nothing is written to a band that is being read: {facts:?}");
+                let is_logged = matches!(facts.logged, Logged::Needless | Logged::Durable);
+                assert!(is_logged, "what is written is logged: {facts:?}");
             }
             if action == Action::Finish {
                 assert!(!facts.missed, "I4: never done while a missed write is unrecorded");
@@ -209,7 +233,9 @@ mod tests {
                     &[Action::Release, Action::Begin, Action::Wait, Action::PutOff(facts.admission)]
                 }
                 Phase::Fill => &[Action::Read, Action::Compute, Action::Narrow, Action::Refuse],
-                Phase::Compute => &[Action::Write, Action::TakeBand, Action::Wait],
+                Phase::Compute => {
+                    &[Action::Write, Action::TakeBand, Action::Wait, Action::Log, Action::Refuse]
+                }
                 Phase::Write => &[Action::Finish, Action::AwaitRecord],
                 Phase::AwaitRecord => &[Action::Finish, Action::Wait, Action::Refuse],
             };

@@ -6,6 +6,7 @@ use super::super::known::Known;
 use super::super::plan::{Need, Plan, StripeFacts, plan};
 use super::super::scheduler::Admission;
 use super::decide::Facts;
+use super::log::Logged;
 use super::stripe::{Column, Phase, Stripe};
 use crate::array::{ArrayView, Gate};
 use crate::context::Clocks;
@@ -58,6 +59,10 @@ pub(in super::super) fn facts(stripe: &Stripe, around: &Around<'_>) -> (Facts, O
         need,
         intent: around.intent,
         missed,
+        logged: match around.view.keeps_parity_logs {
+            false => Logged::Needless,
+            true => stripe.logged,
+        },
         broken: around.view.gate == Gate::Broken,
     };
     (facts, plan.flatten())

@@ -4,7 +4,7 @@
 //!            work queued             all read               computation done           all written
 //!   Ready ───────────────▶ Fill ───────────────▶ Compute ───────────▶ Write ───────────────▶ Ready
 //!     ▲                     │ ▲ a read failed:                          │ some members missed it
-//!     │                     └─┘ plan again                              ▼
+//!     │                     └─┘ plan again       (logged first)         ▼
 //!     │◀──────────────────────────────────────────────────────── AwaitRecord
 //!     │                                           a view without them arrived
 //!     └── no work left: the stripe is free
@@ -19,6 +19,8 @@
 //! whatever column, with the gaps that are too small to be worth a request ([`crate::sectors`]); every read,
 //! every parity byte and every write of the batch stays inside it.
 //!
+//! Where members keep partial parity logs, what is computed is logged before it is written ([`log`]).
+//!
 //! What a batch has read or made stays in the stripe's blocks and is used again, until another band
 //! gets the stripe: each column says which sectors of its block hold what its member holds, or would
 //! hold if it could be read (`Column::valid`). From the moment that a batch computes, that is what members will hold
@@ -28,6 +30,7 @@ mod act;
 mod content;
 mod decide;
 mod facts;
+mod log;
 mod steps;
 mod stripe;
 

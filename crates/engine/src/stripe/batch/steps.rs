@@ -6,12 +6,14 @@
 //! the difference. A write that is not gathered is never copied: parity is made from its payload, and where writes
 //! lie side by side, in slices in which each column is in one place ([`super::content`]).
 
-use braid_geometry::Slot;
+use braid_geometry::{Slot, StripeGeometry};
 use braid_hooks::{Bug, Mark, planted, reached, spoiled};
+use braid_ondisk::LoggedEntry;
 
 use super::super::plan::{Method, Plan};
 use super::super::solve::{Blocks, by_exponent, solve};
 use super::content::{Content, Part};
+use super::log::{Logged, rows};
 use super::stripe::{Fresh, Stripe};
 use crate::buffer::Buffer;
 use crate::computation::{Computation, Step};
@@ -23,6 +25,8 @@ pub(super) struct Builder<'a> {
     pub(super) blocks: Blocks,
     /// What the batch writes.
     pub(super) content: &'a Content,
+    /// Given if the batch is to be logged.
+    pub(super) log: Option<&'a StripeGeometry>,
     pub(super) computation: Computation,
 }
 
@@ -30,6 +34,9 @@ impl Builder<'_> {
     /// All steps of the batch under `plan`.
     pub(super) fn build(mut self, plan: &Plan) -> Computation {
         self.solve(plan);
+        if let Some(geometry) = self.log {
+            self.log(geometry, plan.method);
+        }
         match plan.method {
             Method::NoParity => {
                 reached(Mark::MakesNoParity);
@@ -69,6 +76,32 @@ impl Builder<'_> {
             let column = self.stripe.column_mut(map.data_slot(index));
             column.valid = column.valid.union(plan.solved);
         }
+    }
+
+    /// Adds up what is kept of the rows that are written, while the blocks still hold what was read.
+    fn log(&mut self, geometry: &StripeGeometry, method: Method) {
+        let map = self.stripe.map;
+        let touched: Vec<SectorSet> = (0..map.data_slots())
+            .map(|index| self.stripe.column(self.data_slot(index)).touched)
+            .collect();
+        for rows in rows(&touched) {
+            let entry = rows.entry((geometry, self.stripe.band(), &map));
+            let Extent { offset, sectors } = rows.extent;
+            if entry.parity_bytes > 0 {
+                let (blocks, is_rmw) = (self.blocks, method == Method::Rmw);
+                let is_rmw = spoiled(Bug::LogAddsWritten, is_rmw, !is_rmw);
+                // Either what is kept, or all there was but what is written.
+                let sources = (0..map.data_slots()).filter(|index| rows.writes(*index) == is_rmw);
+                let slots = sources.map(|index| map.data_slot(index));
+                let slots = slots.chain(is_rmw.then(|| map.p_slot()));
+                let sources = slots.map(|slot| Some(blocks.at(slot, offset)));
+                let sources: Vec<_> = sources.collect();
+                let sources = self.computation.sources(sources.into_iter());
+                self.push(Step::Partial { sources, sectors });
+            }
+            self.stripe.entries.push(LoggedEntry { entry, partial: Vec::new() });
+        }
+        self.stripe.logged = Logged::Due;
     }
 
     /// Lays small writes over the old content of their columns.

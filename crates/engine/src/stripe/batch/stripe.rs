@@ -10,12 +10,14 @@ use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes};
 use super::super::band::{Attachment, Band, BandKey, Run, Segment};
 use super::super::plan::Method;
 use super::super::scheduler::Width;
+use super::log::{Logged, can_be_said};
 use crate::array::ArrayView;
 use crate::cause::Asked;
-use crate::context::Clocks;
+use crate::context::{Clocks, PieceKey};
 use crate::effect::{FaultKind, MemberFault};
 use crate::ids::MemberId;
 use crate::sectors::{BLOCK_SECTORS, Extent, SectorSet};
+use braid_ondisk::LoggedEntry;
 
 /// Work behind the batch that is looked through for what a later write has covered.
 const SUPERSEDED_LOOKS_MAX: usize = 32;
@@ -131,6 +133,10 @@ pub(in super::super) struct Stripe {
     /// What failed at members in this batch, in order; why a column missed it, and why the batch was refused. Seldom
     /// anything, hence beside the columns.
     pub(super) faults: Vec<MemberFault>,
+    /// How far the batch is on its way into the partial parity log.
+    pub(super) logged: Logged,
+    /// What is to be logged of the batch; taken when it is asked for.
+    pub(super) entries: Vec<LoggedEntry>,
     /// Member requests and computations that are out.
     pub(super) outstanding: u32,
     /// Copies out of its payloads that are out.
@@ -154,6 +160,8 @@ impl Stripe {
             is_worth_keeping: false,
             awaited: 0,
             faults: Vec::new(),
+            logged: Logged::Needless,
+            entries: Vec::new(),
             outstanding: 0,
             copies: 0,
         }
@@ -271,9 +279,13 @@ impl Stripe {
     }
 
     /// Superblocks say by now that the region may be written of what lacked its intent; gives that.
-    pub(in super::super) fn grant_intent(&mut self) -> Vec<Attachment> {
+    pub(in super::super) fn grant_intent(
+        &mut self,
+        has_intent: impl Fn(PieceKey) -> bool,
+    ) -> Vec<Attachment> {
         let mut granted = Vec::new();
-        for work in self.queue.iter_mut().filter(|work| work.lacks_intent) {
+        let is_granted = |work: &&mut Attachment| work.lacks_intent && has_intent(work.piece);
+        for work in self.queue.iter_mut().filter(is_granted) {
             work.lacks_intent = false;
             granted.push(*work);
         }
@@ -325,7 +337,19 @@ impl Stripe {
             return false;
         }
         let has_out = |slot| self.column(slot).state != ColumnState::Still;
-        self.phase == Phase::AwaitRecord || clocks.slots_out().any(has_out)
+        let waits = self.phase == Phase::AwaitRecord || self.awaits_log();
+        waits || clocks.slots_out().any(has_out)
+    }
+
+    /// Whether it is computed, and waits until the log says so.
+    pub(in super::super) fn awaits_log(&self) -> bool {
+        self.logged == Logged::Asked
+    }
+
+    /// What was to be logged is durable.
+    pub(in super::super) fn is_logged(&mut self) {
+        assert_eq!(self.logged, Logged::Asked, "what was asked for is logged, and once");
+        self.logged = Logged::Durable;
     }
 
     pub(in super::super) fn slots(&self) -> impl Iterator<Item = Slot> + use<> {
@@ -451,6 +475,26 @@ impl Stripe {
         }
     }
 
+    /// How many of the queued writes, from the first on and `count_max` at most, entries of a partial parity log can say
+    /// together.
+    pub(super) fn can_be_logged(&self, count_max: usize) -> usize {
+        let columns = usize::from(self.map.data_slots());
+        let mut touched = vec![SectorSet::EMPTY; columns];
+        for (place, work) in self.queue.iter().take(count_max).enumerate() {
+            for (index, column) in (0..).zip(&mut touched) {
+                if let Some(segment) = self.band().segment(&work.run, index) {
+                    *column = column.union(SectorSet::run(segment.offset, segment.sectors));
+                }
+            }
+            if !can_be_said(touched.iter().copied()) {
+                reached(Mark::LogCutsBatch);
+                assert!(place > 0, "one write can always be said");
+                return place;
+            }
+        }
+        count_max
+    }
+
     /// Takes the next batch: what is queued, `count_max` writes of it at most.
     pub(super) fn begin_batch(&mut self, unit_sectors: u32, count_max: usize) {
         let whole = SectorSet::run(0, unit_sectors);
@@ -465,6 +509,7 @@ impl Stripe {
         };
         let batch = Batch { is_full: false, count, window: whole, preferred };
         self.batch = Some(batch);
+        assert_eq!(self.logged, Logged::Needless, "what was logged is over");
         self.faults.clear();
         self.columns.iter_mut().for_each(Column::begin);
         let mut window = SectorSet::EMPTY;

@@ -485,7 +485,8 @@ fn may_begin(around: &Around<'_>, band: &Band, origin: &Origin, waits: Waits) ->
         && match stripe.phase() {
             BatchPhase::Ready | BatchPhase::AwaitRecord => true,
             BatchPhase::Fill => stripe.slots_at(ColumnState::Reading).any(is_out),
-            BatchPhase::Compute => false,
+            // It is not written before the log has it, nor while the band is read.
+            BatchPhase::Compute => stripe.awaits_log() && around.common.clocks.is_any_out(),
             BatchPhase::Write => {
                 stripe.has_outstanding() && stripe.slots_at(ColumnState::Writing).all(is_out)
             }

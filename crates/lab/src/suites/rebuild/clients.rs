@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use braid_geometry::Level;
-use braid_runtime::{Payload, Volume, VolumeOperation};
+use braid_runtime::{GovernorSettings, Payload, Volume, VolumeOperation};
 
 use super::{Devices, Kind, Rebuilt, Shape};
 use crate::frame::{Case, Contender, Metric, Settings, Target, race};
@@ -20,8 +20,7 @@ const METRICS: [Metric; 3] = [
     Metric::more("written to one member", "MB/s"),
 ];
 const CLIENTS: u64 = 4;
-const READ_BYTES: u64 = 4096;
-const PAYLOAD_BYTES: usize = 4096;
+const READ_BYTES: usize = 4096;
 /// How long a client rests after each read.
 const REST: Duration = Duration::from_millis(2);
 
@@ -48,31 +47,42 @@ pub(super) fn case(settings: &Settings) -> Option<Case> {
         let (p99, p50) = reads(&array.volume, &times, || ());
         vec![p99, p50, 0.0]
     };
-    let beside = || {
+    // With the floor, which goes before the target, and without.
+    let beside = |has_floor: bool| {
+        let default = GovernorSettings::default();
+        let floor_bytes_per_second = if has_floor { default.floor_bytes_per_second } else { 0 };
+        array.volume.set_job_pace(GovernorSettings { floor_bytes_per_second, ..default });
         array.lose(shape, &devices);
         let mark = || (Instant::now(), array.volume.job().map_or(0, |job| job.done));
         let mut from = mark();
         let (p99, p50) = reads(&array.volume, &times, || from = mark());
         let until = mark();
+        array.volume.set_job_pace(default);
         array.wait_until_filled(shape);
         #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
         let bytes = (until.1.saturating_sub(from.1) * 512) as f64;
         vec![p99, p50, bytes / (until.0 - from.0).as_secs_f64() / 1e6]
     };
-    let contenders = vec![Contender::new("alone", alone), Contender::new("beside", beside)];
+    let contenders = vec![
+        Contender::new("alone", alone),
+        Contender::new("beside", || beside(true)),
+        Contender::new("no floor", || beside(false)),
+    ];
     let case = race(settings, name, &METRICS, contenders);
-    case.map(|case| case.with([Target::ratio(P99, "beside", "alone", 2.0)]))
+    let targets = ["beside", "no floor"].map(|variant| Target::ratio(P99, variant, "alone", 2.0));
+    case.map(|case| case.with(targets))
 }
 
 /// What clients see after the warm-up, which `warm` hears of: p99 and p50, in milliseconds.
 fn reads(volume: &Volume, times: &Times, warm: impl FnOnce()) -> (f64, f64) {
     let (counts, ends) = (AtomicBool::new(false), AtomicBool::new(false));
-    let places = volume.size_bytes() / READ_BYTES;
+    let read_bytes = READ_BYTES as u64;
+    let places = volume.size_bytes() / read_bytes;
     let client = |number: u64| {
         let (mut random, mut took) = (Random::new(number), Vec::new());
         while !ends.load(Ordering::Relaxed) {
-            let offset = random.below(places) * READ_BYTES;
-            let payload = Payload::zeroed(PAYLOAD_BYTES);
+            let offset = random.below(places) * read_bytes;
+            let payload = Payload::zeroed(READ_BYTES);
             let start = Instant::now();
             let done = volume.call(VolumeOperation::Read { offset, payload });
             done.result.expect("it can be read");

@@ -1,7 +1,8 @@
 //! Suite `rebuild`: how fast a member is filled, beside how fast the same kind of device is written from its start to its end.
 //!
-//! Nobody else asks for anything, so that a rebuild has all of the members' time; what clients feel of one is in [`clients`]. In each round a member is failed, taken away, and a
-//! blank device comes in its place; the clock runs from the first work of the job to its last.
+//! Nobody else asks for anything, so that a rebuild has all of the members' time; what clients feel of one is in [`clients`].
+//! In each round a member is failed, taken away, and a blank device comes in its place; the clock runs from the first work of the
+//! job to its last.
 
 mod clients;
 
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 use braid_geometry::{Level, Slot};
 use braid_member::{Access, Identity, Member, MemberError, MemoryMember};
 use braid_parity::kernel;
-use braid_runtime::{JobEnd, JobKind, Notice, Options, Volume};
+use braid_runtime::{JobEnd, JobKind, Newcomer, Notice, Options, Volume};
 
 use crate::array::{self, Plan};
 use crate::frame::{Contender, Metric, Report, Settings, Suite, Target, race};
@@ -307,7 +308,11 @@ impl Rebuilt {
         }
         for _ in 0..shape.lost {
             let number = self.uuid.replace_with(|number| number.wrapping_add(1));
-            let added = self.volume.add_member(devices.blank(), [number; 16], None, |_| ());
+            let added = self.volume.add_member(
+                devices.blank(),
+                &Newcomer { uuid: [number; 16], ..Newcomer::default() },
+                |_| (),
+            );
             added.expect("it is as long as the others");
         }
         self.volume.request_job(braid_runtime::JobRequest::Resume);

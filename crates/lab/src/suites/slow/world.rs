@@ -88,6 +88,9 @@ impl World {
             spares: Vec::new(),
             events: 1,
             resync_offset: u64::MAX,
+            bitmap: None,
+            parity_logs: None,
+            is_unclean: false,
             read_only: false,
             regions: Regions::new(&geometry, 1),
             work_sectors: 128,
@@ -274,6 +277,7 @@ impl World {
                 self.shard.handle_slow_members(now, slow_members)
             }
             ArrayEffect::QueryActivity => self.shard.handle_activity_query(now),
+            ArrayEffect::QueryTouched => self.shard.handle_touched_query(now),
             ArrayEffect::WriteBack { round } => self.shard.handle_write_back(now, round),
             ArrayEffect::Notice(Notice::SitsOut { .. }) => {
                 self.outcome.noticed_ns.get_or_insert(self.now);
@@ -282,6 +286,7 @@ impl World {
             ArrayEffect::Notice(Notice::Recorded { .. }) => {}
             ArrayEffect::Notice(notice) => panic!("nothing else happens here: {notice:?}"),
             ArrayEffect::Answer { .. } => {}
+            ArrayEffect::Logged { ticket, .. } => panic!("nothing is logged: {ticket:?}"),
             ArrayEffect::Work { work, .. } => panic!("nothing is amiss: {work:?}"),
         }
     }

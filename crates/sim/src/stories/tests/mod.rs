@@ -15,12 +15,14 @@ mod script;
 
 mod ahead;
 mod beyond;
+mod bitmap;
 mod cache;
 mod failing;
 mod flushes;
 mod healthy;
 mod jobs;
 mod limits;
+mod parity_log;
 mod replace;
 mod rot;
 mod slow;
@@ -30,9 +32,13 @@ mod unmade;
 #[cfg(braid_hooks)]
 pub(super) use ahead::tell as tell_of_what_is_read;
 #[cfg(braid_hooks)]
+pub(super) use bitmap::tell as tell_of_bitmaps;
+#[cfg(braid_hooks)]
 pub(super) use cache::replaced_while_a_flush_waits;
 #[cfg(braid_hooks)]
 pub(super) use jobs::failed_by_person;
+#[cfg(braid_hooks)]
+pub(super) use parity_log::tell as tell_of_parity_logs;
 #[cfg(braid_hooks)]
 pub(super) use replace::tell as tell_of_replacements;
 #[cfg(braid_hooks)]

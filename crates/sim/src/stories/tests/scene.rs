@@ -7,12 +7,14 @@ use braid_geometry::{Geometry, Level, Shape, Slot};
 use braid_ondisk::{SuperblockUpdate, Timestamp, Version};
 
 use super::script::Script;
+use crate::bitmaps;
 use crate::chances::Chances;
 use crate::content::SECTOR;
 use crate::create::{Design, MADE_AT_SECONDS, smallest};
 use crate::cut::Cut;
 use crate::cycle::CLEAN_DELAY_MS;
 use crate::open::Manner;
+use crate::parity_logs;
 use crate::random::Random;
 use crate::trace::Trace;
 use crate::world::World;
@@ -152,6 +154,8 @@ impl Scene {
             let start = superblock.offset_bytes() / SECTOR as u64;
             world.disks[disk].put(start, &superblock.to_bytes(), true);
             world.metadata.told(disk, &superblock, true);
+            bitmaps::renew(&mut world.disks[disk], &superblock, &self.design, &world.geometry);
+            parity_logs::renew(&mut world.disks[disk], &superblock);
             if let Some((_, sectors)) = recovering {
                 let used = world.geometry.used_sectors(Slot(disk as u16));
                 let sectors = sectors.min(used);

@@ -494,7 +494,7 @@ impl Script {
     /// What the engine calls a disk.
     pub(super) fn member(&self, disk: usize) -> MemberId {
         let members = &self.world.engine.machines.members;
-        let id = members.iter().position(|member| member.disk == disk);
+        let id = members.iter().rposition(|member| member.disk == disk);
         MemberId(id.expect("it takes part") as u16)
     }
 
@@ -592,11 +592,14 @@ impl Script {
     /// Whether a superblock says clean, or is about to. One that cannot be told anything does not count.
     pub(super) fn says_clean(&self) -> bool {
         let engine = &self.world.engine;
-        let is_told = engine.machines.members.iter().any(|member| {
+        let is_told = engine.machines.members.iter().enumerate().any(|(id, member)| {
             let ills = &self.world.disks[member.disk].ills;
+            // One that came back has two names, and the first is over.
+            let is_over = self.member(member.disk) != MemberId(id as u16);
             let is_member = !self.world.is_spare(member.disk) && !self.is_out(member.disk);
+            let promises = !is_over && member.superblock.state.role != Role::Spare;
             let can_be_told = !ills.gone && !ills.superblocks_fail;
-            member.superblock.state.is_clean() && is_member && can_be_told
+            member.superblock.state.is_clean() && is_member && promises && can_be_told
         });
         let is_turning = |event: &Event| match event {
             Event::Superblock { state, .. } => state.resync_offset == u64::MAX,
@@ -607,8 +610,9 @@ impl Script {
 
     /// The first sector of a disk that its superblock says is not recovered.
     fn recovered_end(&self, disk: usize) -> u64 {
+        // One that came back has two names, and the first is over.
         let mut members = self.world.engine.machines.members.iter();
-        let member = members.find(|member| member.disk == disk).expect("it is in");
+        let member = members.rfind(|member| member.disk == disk).expect("it is in");
         let Superblock { state, device, .. } = &member.superblock;
         if state.role == Role::Spare {
             return 0; // Version 0.90 calls it so until it holds all.

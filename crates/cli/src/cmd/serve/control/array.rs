@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use braid_assembly::Tolerance;
-use braid_control::model::{Array, Role, Server, Slot, SlotState, State, VERSION};
+use braid_control::model::{
+    Array, Bitmap, ParityLogs, Role, Server, Slot, SlotState, State, VERSION,
+};
 use braid_geometry::{Level, SECTOR_BYTES, Slot as SlotNumber, layout_name};
 use braid_ondisk::format_uuid;
 use braid_runtime::{ArrayView, Gate, Volume};
@@ -137,6 +139,15 @@ impl Facts {
             uris: self.uris.clone(),
             settings: setting::all(running),
             dirty_bytes: volume.dirty_bytes(),
+            bitmap: volume.bitmap().map(|look| Bitmap {
+                bit_bytes: look.bit_bytes,
+                bits: look.bits,
+                bits_set: look.bits_set,
+            }),
+            parity_logs: volume.parity_logs().map(|are_kept| match are_kept {
+                true => ParityLogs::Kept,
+                false => ParityLogs::Pending,
+            }),
             clients: limits::state(tuner),
             sat_out_ms: volume.sat_out_ms(),
             counters: counters.collect::<BTreeMap<_, _>>(),

@@ -193,7 +193,8 @@ pub(super) fn change(
     // As it is now, or would be.
     let now = Asked::new(running, facts);
     let would_wait = outcome.members.iter().filter(|one| {
-        dry_run && matches!(one.effect, MemberEffect::Rebuilds | MemberEffect::Waits)
+        let joins = [MemberEffect::Rebuilds, MemberEffect::CatchesUp, MemberEffect::Waits];
+        dry_run && joins.contains(&one.effect)
     });
     let waiting = now.members.iter().filter(|one| one.standing == Standing::Waiting);
     let spares = waiting.count() + would_wait.count();
@@ -263,6 +264,7 @@ fn fail(asked: &Asked<'_>, word: &str, dry_run: bool) -> Result<Outcome, CliErro
         slot: member.slot.filter(|_| member.standing != Standing::Replacing),
         effect,
         returns: false,
+        kept_sectors: 0,
     };
     if member.standing == Standing::Out {
         return Ok(Outcome { members: vec![changed(MemberEffect::Nothing)], ..Outcome::default() });
@@ -321,8 +323,13 @@ fn replace(
         replaced.map_err(|refusal| refusals::not_replaced(asked, (member, wanted), refusal))?;
     }
     let effect = MemberEffect::Replaces;
-    let new =
-        MemberChanged { member: spare.label.clone(), slot: Some(slot.0), effect, returns: false };
+    let new = MemberChanged {
+        member: spare.label.clone(),
+        slot: Some(slot.0),
+        effect,
+        returns: false,
+        kept_sectors: 0,
+    };
     Ok(Outcome { members: vec![new], ..Outcome::default() })
 }
 
@@ -357,6 +364,7 @@ fn remove(asked: &Asked<'_>, word: &str, dry_run: bool) -> Result<Outcome, CliEr
             slot: member.slot,
             effect: MemberEffect::Goes,
             returns: false,
+            kept_sectors: 0,
         });
     }
     Ok(outcome)

@@ -100,8 +100,7 @@ impl Answers {
             }
             match group.take(|| self.take(&running, &offer)) {
                 None => return Looked::Content,
-                Some(Ok(())) => {}
-                Some(Err(None)) => {}
+                Some(Ok(()) | Err(None)) => {}
                 Some(Err(Some(why))) => {
                     group.refuse(offer.path);
                     running.membership.say("spare-not-moved", offer.path, why);

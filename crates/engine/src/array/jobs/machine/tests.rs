@@ -38,6 +38,7 @@ fn ground<'a>(geometry: &'a Geometry, roster: &'a Roster, resync_offset: u64) ->
         work_sectors: 128,
         roster,
         resync_offset,
+        doubt: None,
         may_run: true,
         may_save: true,
         are_logs_settled: true,

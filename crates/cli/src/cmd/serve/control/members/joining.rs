@@ -4,15 +4,19 @@
 //! saved before. One thing is different: an old copy of a member of this very array holds nothing that the array does not have,
 //! and is welcome without a word. That is not said of one that the array has no right to call old: it is newer, it ran apart,
 //! or it is a clone of a member that is in use.
+//!
+//! Where the array's bitmap tells all that such a member missed, it keeps the rest: mdadm calls that a re-add. What its data area
+//! holds is the array's then, and neither named nor wiped.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use braid_control::model::{MemberChanged, MemberEffect, MemberRequest, MembersWanted};
 use braid_geometry::Slot;
 use braid_member::{Access, IdentityKey, Member, MemberKind, OpenError, Reach};
-use braid_ondisk::{Role, Superblock};
-use braid_runtime::{AddError, Direct, Wish};
+use braid_ondisk::{Role, Snippet, Superblock};
+use braid_runtime::{AddError, Direct, Newcomer, Wish};
 use uuid::Uuid;
 
 use super::{Asked, Outcome, Seated, Standing, refusals, take_away};
@@ -24,7 +28,7 @@ use crate::error::system::system;
 use crate::error::{CliError, Risk};
 use crate::output::shell::{option_words, shell_word};
 use crate::probe::{io_error, open_error, open_member};
-use crate::state::{Saved, save};
+use crate::undo::{Deed, Overwrite, save};
 
 /// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;
@@ -41,6 +45,10 @@ struct Candidate {
     old: Vec<Thing>,
     /// The slot that it had when it was a member of this array.
     had_slot: Option<u16>,
+    /// The newest superblock of this array on it.
+    found: Option<Superblock>,
+    /// Sectors that it would keep; 0 if it is recovered as any other.
+    kept_sectors: u64,
     /// It is out of this array, and still open there.
     out: Option<usize>,
 }
@@ -58,19 +66,24 @@ pub(super) fn add(
     let free_slots = asked.free_slots();
     let mut outcome = Outcome::default();
     for (index, one) in candidates.iter().enumerate() {
-        let is_free = index < free_slots;
+        let effect = match () {
+            () if index >= free_slots => MemberEffect::Waits,
+            () if one.kept_sectors > 0 => MemberEffect::CatchesUp,
+            () => MemberEffect::Rebuilds,
+        };
         outcome.members.push(MemberChanged {
             member: one.label.clone(),
             slot: one.had_slot,
-            effect: if is_free { MemberEffect::Rebuilds } else { MemberEffect::Waits },
+            effect,
             returns: one.is_returning(),
+            kept_sectors: if effect == MemberEffect::CatchesUp { one.kept_sectors } else { 0 },
         });
         outcome.destroyed.extend(one.things.iter().map(Thing::line));
     }
     if dry_run {
         return Ok(outcome);
     }
-    outcome.saved_in = saved(asked, &candidates)?;
+    outcome.saved_in = saved(asked, wanted, &candidates)?;
     for (index, one) in candidates.into_iter().enumerate() {
         let is_spare = index >= free_slots;
         let seat = Seat { wish: one.had_slot.map(free), is_spare };
@@ -103,10 +116,11 @@ pub(super) fn replace(
         slot: Some(slot),
         effect: MemberEffect::Replaces,
         returns: one.is_returning(),
+        kept_sectors: 0,
     });
     outcome.destroyed.extend(one.things.iter().map(Thing::line));
     if !dry_run {
-        outcome.saved_in = saved(asked, std::slice::from_ref(&one))?;
+        outcome.saved_in = saved(asked, wanted, std::slice::from_ref(&one))?;
         let wish = Some(Wish { slot: Slot(slot), replaces: true });
         take_in(asked, one, Seat { wish, is_spare: true })?;
     }
@@ -143,6 +157,11 @@ impl Candidate {
     fn is_returning(&self) -> bool {
         !self.old.is_empty() || self.out.is_some()
     }
+
+    /// Sectors that hold what the array has there.
+    fn kept(&self) -> Range<u64> {
+        self.found.as_ref().filter(|_| self.kept_sectors > 0).map_or(0..0, data_area)
+    }
 }
 
 /// Looks at each without locking it first, so that one that is named twice, or is a member already, is called that and not
@@ -171,9 +190,30 @@ fn candidates(asked: &Asked<'_>, devices: &[String]) -> Result<Vec<Candidate>, C
             return Err(open_error(&OpenError::Replaced { path }));
         }
         let existing = Existing::look(device, word)?;
-        let (things, old, had_slot) = judge(asked, word, &existing);
+        let Judged { mut things, old, found } = judge(asked, word, &existing);
+        let had_slot = found.as_ref().and_then(|found| match found.state.role {
+            Role::Active(slot) => Some(slot),
+            _ => None,
+        });
+        let kept_sectors = found.as_ref().map_or(0, |found| asked.volume.would_keep(found));
+        if let Some(data) = found.as_ref().filter(|_| kept_sectors > 0).map(data_area) {
+            let is_content =
+                |thing: &Thing| thing.foreign_sector.is_some_and(|at| data.contains(&at));
+            things.retain(|thing| !is_content(thing));
+        }
         let label = word.clone();
-        candidates.push(Candidate { path, label, key, existing, things, old, had_slot, out });
+        candidates.push(Candidate {
+            path,
+            label,
+            key,
+            existing,
+            things,
+            old,
+            had_slot,
+            found,
+            kept_sectors,
+            out,
+        });
     }
     Ok(candidates)
 }
@@ -227,12 +267,23 @@ fn check_no_member(
     Ok(out)
 }
 
-/// What is on it, apart from an old copy of a member of this array; that; and the slot that it had.
-fn judge(
-    asked: &Asked<'_>,
-    label: &str,
-    existing: &Existing,
-) -> (Vec<Thing>, Vec<Thing>, Option<u16>) {
+/// What is on a device.
+struct Judged {
+    /// What is no old copy of a member of this array.
+    things: Vec<Thing>,
+    /// What is.
+    old: Vec<Thing>,
+    /// The newest superblock of such a copy.
+    found: Option<Superblock>,
+}
+
+/// The sectors of a member that belong to the array's data.
+fn data_area(superblock: &Superblock) -> Range<u64> {
+    let start = superblock.device.data_offset_sectors;
+    start..start.saturating_add(superblock.array.member_size_sectors)
+}
+
+fn judge(asked: &Asked<'_>, label: &str, existing: &Existing) -> Judged {
     let ours: Vec<&Seated> =
         asked.members.iter().filter(|one| one.standing != Standing::Out).collect();
     let uuid = ours.first().map(|one| one.look.superblock.array.uuid);
@@ -247,14 +298,10 @@ fn judge(
             thing.words = format!("{}; {claim}", thing.words);
             things.push(thing);
         }
-        return (things, old, None);
+        return Judged { things, old, found: None };
     }
-    let newest = mine().max_by_key(|found| found.state.events);
-    let had_slot = newest.and_then(|found| match found.state.role {
-        Role::Active(slot) => Some(slot),
-        _ => None,
-    });
-    (things, old, had_slot)
+    let found = mine().max_by_key(|found| found.state.events).cloned();
+    Judged { things, old, found }
 }
 
 /// Why a device of this array holds something that the array may not have, if so.
@@ -358,29 +405,42 @@ fn command_line(asked: &Asked<'_>, wanted: &MembersWanted, destroy: &[String]) -
     words.join(" ")
 }
 
-/// Saves the ends of every device on which they are not all zero; where.
-fn saved(asked: &Asked<'_>, candidates: &[Candidate]) -> Result<Option<String>, CliError> {
-    let saved: Vec<Saved<'_>> = candidates
+/// Saves what is on the devices, unless the ends of all are zero; where. What the array will write there, once they are its
+/// members, nobody knows yet: a member is not put back.
+fn saved(
+    asked: &Asked<'_>,
+    wanted: &MembersWanted,
+    candidates: &[Candidate],
+) -> Result<Option<String>, CliError> {
+    let overwritten: Vec<Overwrite<'_>> = candidates
         .iter()
         .filter(|one| !one.existing.is_zero())
-        .map(|one| Saved {
+        .map(|one| Overwrite {
             path: &one.path,
-            identity: one.existing.device.identity(),
-            size_bytes: one.existing.device.size_bytes(),
-            snippets: &one.existing.snippets,
+            device: one.existing.device.as_ref(),
+            is_made: false,
+            ends: &one.existing.snippets,
+            writes: if one.things.is_empty() {
+                Vec::new()
+            } else {
+                wipes(&one.existing, &one.kept())
+            },
         })
         .collect();
-    if saved.is_empty() {
+    if overwritten.is_empty() {
         return Ok(None);
     }
-    let folder = save(&asked.membership.state_dir, &asked.facts.name, &saved)?;
-    Ok(Some(absolute(&folder.to_string_lossy())))
+    let command = command_line(asked, wanted, &wanted.destroy);
+    let deed = Deed { command: &command, array: &asked.facts.name, zeroes: false };
+    let saved = save(&asked.membership.state_dir, deed, overwritten)?;
+    Ok(Some(absolute(&saved.path.to_string_lossy())))
 }
 
 /// Wipes what was named, and has the device become a member.
 fn take_in(asked: &Asked<'_>, candidate: Candidate, seat: Seat) -> Result<(), CliError> {
     let (returns, Seat { wish, is_spare }) = (candidate.is_returning(), seat);
-    let Candidate { path, label, key, existing, things, out, .. } = candidate;
+    let kept = candidate.kept();
+    let Candidate { path, label, key, existing, things, found, out, .. } = candidate;
     let existing = match out {
         None => existing,
         Some(index) => {
@@ -400,23 +460,22 @@ fn take_in(asked: &Asked<'_>, candidate: Candidate, seat: Seat) -> Result<(), Cl
     };
     let is_wiped = !things.is_empty();
     if is_wiped {
-        wipe(&existing, &label)?;
+        wipe(&existing, &kept, &label)?;
     }
     past_the_page_cache(asked, &existing, &label)?;
     let Existing { device, snippets, .. } = existing;
     let size_bytes = device.size_bytes();
     let uuid = *Uuid::new_v4().as_bytes();
     let how = Joining { is_spare, returns, moved_from: asked.moved_from };
-    let added = asked.membership.add(asked.volume, (device, uuid, wish), &how);
+    let newcomer = Newcomer { uuid, wanted: wish, found: found.as_ref() };
+    let added = asked.membership.add(asked.volume, (device, &newcomer), &how);
     added.map(|_| ()).map_err(|error| {
         let refused = not_added(asked, (&label, size_bytes), &error);
         if !is_wiped {
             return refused;
         }
         let is_back = braid_member::open(&path, Access::ReadWrite).is_ok_and(|device| {
-            let back = |one: &braid_ondisk::Snippet| {
-                device.write_at(&one.bytes, one.offset, false).is_ok()
-            };
+            let back = |one: &Snippet| device.write_at(&one.bytes, one.offset, false).is_ok();
             snippets.iter().all(back) && device.flush().is_ok()
         });
         match is_back {
@@ -433,10 +492,17 @@ fn changed(label: &str) -> CliError {
     error.remedy(Risk::Look, "See what is on it", format!("braid examine {}", shell_word(label)))
 }
 
-fn wipe(existing: &Existing, label: &str) -> Result<(), CliError> {
+/// What takes away everything that is recognised outside of what is kept.
+fn wipes(existing: &Existing, kept: &Range<u64>) -> Vec<Snippet> {
+    let sectors = signature_sectors(existing, kept).into_iter();
+    let zeroes = |sector| Snippet { offset: sector * SECTOR_BYTES, bytes: vec![0; 512] };
+    sectors.map(zeroes).collect()
+}
+
+fn wipe(existing: &Existing, kept: &Range<u64>, label: &str) -> Result<(), CliError> {
     let device = existing.device.as_ref();
-    for sector in signature_sectors(existing, &(0..0)) {
-        let wiped = device.write_at(&[0; 512], sector * SECTOR_BYTES, false);
+    for wipe in wipes(existing, kept) {
+        let wiped = device.write_at(&wipe.bytes, wipe.offset, false);
         wiped.map_err(|error| io_error(label, "wiping", &error))?;
     }
     device.flush().map_err(|error| io_error(label, "wiping", &error))

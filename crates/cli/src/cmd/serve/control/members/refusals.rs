@@ -272,9 +272,10 @@ pub(super) fn unfit(
             let short = (asked - usable).saturating_mul(SECTOR_BYTES);
             small(size_bytes.saturating_add(short))
         }
-        JoinError::Placement(_) | JoinError::Superblock(NewSuperblockError::TooSmall { .. }) => {
-            no_member(Code::MemberTooSmall).because(error.to_string())
-        }
+        JoinError::Placement(_)
+        | JoinError::Superblock(NewSuperblockError::TooSmall { .. })
+        | JoinError::Bitmap { .. }
+        | JoinError::ParityLog { .. } => no_member(Code::MemberTooSmall).because(error.to_string()),
         JoinError::Superblock(_) => no_member(Code::MemberCount).because(error.to_string()),
         JoinError::Log { .. } => no_member(Code::UnsupportedFeature).because(error.to_string()),
     };

@@ -1,0 +1,58 @@
+//! `braid replay`: replays the partial parity log (PPL) of an array that nobody serves, onto its members.
+//!
+//! For arrays that are to be run by md, whose own recovery loses records that end with the log's area; and before a member that is
+//! there is taken away. Superblocks and logs stay as they are, so that it can be done again, by md as well: parity comes out the same.
+
+use std::path::PathBuf;
+
+use braid_assembly::Options;
+use braid_member::Access;
+use serde_json::json;
+
+use super::Globals;
+use super::serve::assemble::found;
+use super::serve::choice;
+use crate::error::{CliError, Exit};
+use crate::output::printable::printable;
+use crate::replay::Place;
+
+/// Arguments of `braid replay`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Say what would be done, and write nothing.
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    /// Which array, if the members are of several: its name or UUID.
+    #[arg(long, value_name = "NAME")]
+    array: Option<String>,
+    /// The members, in any order; others are recognised and left alone.
+    #[arg(required = true, value_name = "MEMBER")]
+    members: Vec<PathBuf>,
+}
+
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
+    let (access, place) = match args.dry_run {
+        true => (Access::ReadOnly, Place::Nowhere),
+        false => (Access::ReadWrite, Place::Members),
+    };
+    let choice = choice(args.array.as_deref());
+    // Data and superblocks are not written: what stands in the way of serving it for writing does not of this.
+    let options = Options { choice, read_only: true, ..Options::default() };
+    let mut ready = found(&args.members, access, options, &globals.state_dir)?;
+    ready.replay(place)?;
+    let array = &ready.array.newest.array;
+    let name = printable(array.name.rsplit(':').next().unwrap_or_default());
+    let replayed = ready.replayed.as_ref();
+    if globals.json {
+        let replayed = replayed.map(crate::replay::Replayed::to_json);
+        outjson!(&json!({ "array": name, "dry_run": args.dry_run, "replayed": replayed }));
+        return Ok(Exit::Done);
+    }
+    match replayed {
+        None => outln!("{name}: there is nothing to replay"),
+        Some(replayed) => {
+            replayed.lines().iter().for_each(|line| outln!("{name}: {}", printable(line)));
+        }
+    }
+    Ok(Exit::Done)
+}

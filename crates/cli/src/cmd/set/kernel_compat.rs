@@ -1,0 +1,222 @@
+//! `braid set NAME kernel-compat MEMBER...`: has the superblocks of a stopped array say nothing of its logical block.
+//!
+//! Linux writes it since 6.19, and kernels before refuse an array that says it. Of 512 bytes it says nothing that is not so anyway, and
+//! may go; of more it may not, for what is on the array may go by it.
+//!
+//! A running array is for braid, which reads it either way; whoever is to take it over wants it stopped. Nothing but this word changes,
+//! no count and no time, and whoever of several members has it and who has not is the same to everybody: so a power cut in between
+//! costs nothing, and `braid undo` puts it back.
+
+use std::path::Path;
+
+use braid_assembly::{AssembledArray, Choice, Options, ProbedMember, assemble};
+use braid_member::{Access, Member};
+use braid_ondisk::{Snippet, Superblock};
+use serde_json::json;
+
+use super::super::Globals;
+use crate::contents::read_ends;
+use crate::error::code::Code;
+use crate::error::{CliError, Exit, Risk};
+use crate::output::printable::printable;
+use crate::output::shell::shell_word;
+use crate::output::size::format_size;
+use crate::probe::{io_error, open_member, probe_member};
+use crate::refusal::{self, words};
+use crate::running;
+use crate::undo::{self, Deed, Overwrite};
+
+/// The setting.
+pub(super) const WORD: &str = "kernel-compat";
+/// What every kernel goes by where nothing is said.
+const SECTOR_BYTES: u32 = 512;
+
+/// A member whose word is to go.
+struct Seat<'a> {
+    label: &'a str,
+    device: &'a dyn Member,
+    superblock: &'a Superblock,
+}
+
+pub(super) fn run(
+    array: &str,
+    members: &[String],
+    dry_run: bool,
+    globals: &Globals,
+) -> Result<Exit, CliError> {
+    if members.is_empty() {
+        return Err(not_named(array));
+    }
+    let open = |label: &String| open_member(Path::new(label), Access::ReadWrite);
+    let devices: Vec<Box<dyn Member>> = members.iter().map(open).collect::<Result<_, _>>()?;
+    let mut probed = Vec::new();
+    for (label, device) in members.iter().zip(&devices) {
+        probed.push(probe_member(device.as_ref(), label)?);
+    }
+    let assembled = assembled(array, &probed, members)?;
+    let uuid = assembled.newest.array.uuid;
+    let mut seats = Vec::new();
+    for ((label, device), probed) in members.iter().zip(&devices).zip(&probed) {
+        let superblock = probed.probe.newest().filter(|found| found.array.uuid == uuid);
+        let superblock = superblock.ok_or_else(|| foreign(array, label))?;
+        seats.push(Seat { label, device: device.as_ref(), superblock });
+    }
+    let largest = seats.iter().filter_map(|seat| seat.superblock.array.logical_block_bytes).max();
+    if let Some(bytes) = largest.filter(|bytes| *bytes > SECTOR_BYTES) {
+        return Err(too_large(array, bytes, members));
+    }
+    seats.retain(|seat| seat.superblock.array.logical_block_bytes.is_some());
+    let mut saved = None;
+    if !seats.is_empty() && !dry_run {
+        saved = Some(clear(array, members, &seats, globals)?);
+    }
+    let missing: Vec<usize> = assembled
+        .slots
+        .iter()
+        .enumerate()
+        .filter_map(|(slot, occupant)| occupant.is_none().then_some(slot))
+        .collect();
+    tell(array, &seats, &missing, (dry_run, saved), globals);
+    Ok(Exit::Done)
+}
+
+/// The array that the members are of: what is not clear about it is not made less so by writing to it.
+fn assembled(
+    array: &str,
+    probed: &[ProbedMember],
+    members: &[String],
+) -> Result<AssembledArray, CliError> {
+    let digits = array.replace(':', "");
+    let uuid = u128::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 32);
+    let uuid = uuid.map(u128::to_be_bytes);
+    let name = uuid.is_none().then(|| array.to_owned());
+    let options = Options {
+        choice: Choice { uuid, name },
+        // Nothing of it is served: what serving would risk is no matter here.
+        read_only: true,
+        accept_risk: Some(u64::MAX),
+        ..Options::default()
+    };
+    let assembly = assemble(probed, &options);
+    let refused = |refused| refusal::cli_error(&refused, &assembly.verdicts, members);
+    assembly.array.map_err(refused)
+}
+
+/// Saves the superblocks, and writes them without the word.
+fn clear(
+    array: &str,
+    members: &[String],
+    seats: &[Seat<'_>],
+    globals: &Globals,
+) -> Result<u64, CliError> {
+    let mut ends = Vec::new();
+    for seat in seats {
+        ends.push(read_ends(seat.device, seat.label)?);
+    }
+    let written = |seat: &Seat<'_>| {
+        let mut superblock = seat.superblock.clone();
+        superblock.clear_logical_block();
+        Snippet { offset: superblock.offset_bytes(), bytes: superblock.to_bytes() }
+    };
+    let overwritten = seats.iter().zip(&ends).map(|(seat, ends)| Overwrite {
+        path: Path::new(seat.label),
+        device: seat.device,
+        is_made: false,
+        ends,
+        writes: vec![written(seat)],
+    });
+    let command = command_line(array, members);
+    let deed = Deed { command: &command, array, zeroes: false };
+    let saved = undo::save(&globals.state_dir, deed, overwritten.collect())?;
+    for seat in seats {
+        let new = written(seat);
+        let write = seat.device.write_at(&new.bytes, new.offset, true);
+        write.and_then(|()| seat.device.flush()).map_err(|error| {
+            let error = io_error(seat.label, "writing", &error);
+            error
+                .because(format!("`braid undo {}` puts back what was written before", saved.number))
+        })?;
+    }
+    Ok(saved.number)
+}
+
+fn command_line(array: &str, members: &[String]) -> String {
+    format!("braid set {} {WORD} {}", shell_word(array), words(members, &[]))
+}
+
+fn tell(
+    array: &str,
+    seats: &[Seat<'_>],
+    missing: &[usize],
+    (dry_run, saved): (bool, Option<u64>),
+    globals: &Globals,
+) {
+    if globals.json {
+        return outjson!(&json!({
+            "array": array,
+            "setting": WORD,
+            "dry_run": dry_run,
+            "members": seats.iter().map(|seat| seat.label).collect::<Vec<_>>(),
+            "missing_slots": missing,
+            "undo": saved,
+        }));
+    }
+    let name = printable(array);
+    if seats.is_empty() {
+        outln!("nothing to clear: {name} says no logical block, and kernels before 6.19 take it");
+    } else {
+        let verb = if dry_run { "would be cleared" } else { "cleared" };
+        outln!("the logical block of {name} (512 B, which every kernel goes by anyway): {verb}");
+        seats.iter().for_each(|seat| outln!("  {}", printable(seat.label)));
+    }
+    if !missing.is_empty() {
+        let slots: Vec<String> = missing.iter().map(ToString::to_string).collect();
+        outln!(
+            "  slot {} has no member here; one that is found later is as it was",
+            slots.join(", ")
+        );
+    }
+    if let Some(number) = saved {
+        outln!("`braid undo {number}` takes this back, until {name} is served");
+    }
+}
+
+/// Its members were not named: they are known only while it is served, and then it has to be stopped first.
+fn not_named(array: &str) -> CliError {
+    let running = match running::find(array) {
+        Ok(running) => running,
+        Err(error) if matches!(error.code(), Code::NotServed | Code::ServerGone) => {
+            let what = format!("the members of '{array}' were not named");
+            let command = command_line(array, &[]);
+            return CliError::new(Code::Usage, what)
+                .about(array)
+                .because("it is not served, and where its members are only you know")
+                .remedy(Risk::Change, "Name them", format!("{command}MEMBER..."));
+        }
+        Err(error) => return error,
+    };
+    let slots = running.array.slots.iter().filter_map(|slot| slot.member.clone());
+    let members: Vec<String> = slots.collect();
+    let word = shell_word(array).into_owned();
+    CliError::new(Code::MemberLocked, format!("{} is being served", running.array.name))
+        .about(array)
+        .because("its superblocks are written again and again; a kernel takes it over once it is stopped")
+        .remedy(Risk::Change, "Stop it first", format!("braid stop {word}"))
+        .remedy(Risk::Change, "Then name its members", command_line(array, &members))
+}
+
+fn foreign(array: &str, label: &str) -> CliError {
+    let what = format!("{label} is no member of {array}");
+    let command = format!("braid examine {}", shell_word(label));
+    let error = CliError::new(Code::ForeignMember, what).about(label);
+    error.because("nothing was changed").remedy(Risk::Look, "See what is on it", command)
+}
+
+fn too_large(array: &str, bytes: u32, members: &[String]) -> CliError {
+    let size = format_size(u64::from(bytes));
+    let what = format!("the logical block of {array} is of {size}, and cannot be cleared");
+    CliError::new(Code::LogicalBlockLarge, what)
+        .about(array)
+        .because("its users wrote it in blocks of that size, and kernels before 6.19 would offer smaller ones")
+        .remedy(Risk::Look, "See what it says", format!("braid examine {}", words(members, &[])))
+}

@@ -1,0 +1,295 @@
+//! Write journals: what was being written when md was cut off, with a member or the journal missing.
+
+use std::fs;
+use std::path::PathBuf;
+
+use braid_ondisk::{JournalMeta, JournalPayload, journal_block_checksum};
+use serde_json::Value;
+
+use crate::kit::{Array, RAID_5, needs, random_bytes};
+
+const SECTOR: usize = 512;
+const SUPERBLOCK: usize = 4096;
+const BLOCK: usize = 4096;
+/// Sectors before the journal's ring on its device, and of the ring.
+const JOURNAL: (u64, u64) = (2048, 4096);
+/// The journal's number among the devices of the array.
+const NUMBER: usize = 4;
+
+/// An array as md would have left it, had it been cut off.
+struct CutOff {
+    array: Array,
+    journal: PathBuf,
+    uuid: [u8; 16],
+    /// What the array held, and what it is to hold.
+    before: Vec<u8>,
+    expected: Vec<u8>,
+    data_offset: usize,
+}
+
+/// The journal's device while it is made.
+struct Ring {
+    bytes: Vec<u8>,
+    uuid: [u8; 16],
+    position: u64,
+    sequence: u64,
+}
+
+impl Ring {
+    fn append(&mut self, payloads: Vec<JournalPayload>, blocks: &[Vec<u8>]) {
+        let (sequence, position_sectors) = (self.sequence, self.position);
+        let meta = JournalMeta { sequence, position_sectors, payloads };
+        self.sequence += 1;
+        for block in std::iter::once(&meta.to_bytes(&self.uuid)).chain(blocks) {
+            let at = usize::try_from(JOURNAL.0 + self.position).expect("small") * SECTOR;
+            self.bytes[at..at + BLOCK].copy_from_slice(block);
+            self.position += 8;
+        }
+    }
+
+    fn data(&self, location: u64, block: &[u8]) -> JournalPayload {
+        JournalPayload::Data {
+            location,
+            checksums: vec![journal_block_checksum(&self.uuid, block)],
+        }
+    }
+
+    fn parity(&self, location: u64, block: &[u8]) -> JournalPayload {
+        let checksums = vec![journal_block_checksum(&self.uuid, block)];
+        JournalPayload::Parity { location, checksums }
+    }
+}
+
+fn member(array: &Array, slot: usize) -> Vec<u8> {
+    fs::read(&array.members[slot]).expect("a member")
+}
+
+fn xor(columns: &[&[u8]]) -> Vec<u8> {
+    let mut sum = vec![0; columns[0].len()];
+    for column in columns {
+        sum.iter_mut().zip(*column).for_each(|(to, from)| *to ^= from);
+    }
+    sum
+}
+
+fn number(superblock: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(superblock[at..at + 8].try_into().expect("eight"))
+}
+
+/// The sum of a version 1 superblock with 128 roles.
+fn sealed(mut superblock: Vec<u8>) -> Vec<u8> {
+    let sum = braid_ondisk::checksum_v1(&superblock).expect("a superblock");
+    superblock[216..220].copy_from_slice(&sum.to_le_bytes());
+    superblock
+}
+
+fn cut_off() -> CutOff {
+    let array = Array::create_with("tank", RAID_5, "16M", &["--consistency", "resync"]);
+    let served = array.serve();
+    let length = usize::try_from(served.size_bytes).expect("small");
+    let before = random_bytes(7, length);
+    served.write_all(&array, &before);
+    served.stop();
+    let mut superblock = member(&array, 0)[SUPERBLOCK..SUPERBLOCK + 4096].to_vec();
+    let data_offset = usize::try_from(number(&superblock, 128)).expect("small") * SECTOR;
+    let chunk = number(&superblock, 88) & u64::from(u32::MAX);
+    let uuid: [u8; 16] = superblock[16..32].try_into().expect("a UUID");
+    let features = number(&superblock, 8) & u64::from(u32::MAX) | 512;
+    let features = &features.to_le_bytes()[..4];
+    for slot in 0..4 {
+        array.patch_superblock(slot, 8, features, false);
+        array.patch_superblock(slot, 256 + 2 * NUMBER, &0xfffd_u16.to_le_bytes(), true);
+    }
+    // A device that is like slot 0 but for what makes it the journal.
+    superblock[8..12].copy_from_slice(features);
+    superblock[256 + 2 * NUMBER..][..2].copy_from_slice(&0xfffd_u16.to_le_bytes());
+    for (at, value) in [(128, JOURNAL.0), (136, JOURNAL.1), (152, 0)] {
+        superblock[at..at + 8].copy_from_slice(&value.to_le_bytes());
+    }
+    superblock[160..164].copy_from_slice(&4_u32.to_le_bytes());
+    superblock[168..184].fill(77);
+    let device = usize::try_from(JOURNAL.0 + JOURNAL.1).expect("small") * SECTOR;
+    let mut ring = Ring { bytes: vec![0; device], uuid, position: 0, sequence: 10 };
+    ring.bytes[SUPERBLOCK..SUPERBLOCK + 4096].copy_from_slice(&sealed(superblock));
+
+    // Row 0 has its data in slots 0 to 2. What blocks 0, 1 and 2 of it get.
+    let block = |slot: usize, index: usize| {
+        let at = data_offset + index * BLOCK;
+        member(&array, slot)[at..at + BLOCK].to_vec()
+    };
+    let mut expected = before.clone();
+    let mut location = |slot: u64, index: u64, bytes: &[u8]| {
+        let sector = slot * chunk + index * 8;
+        let at = usize::try_from(sector).expect("small") * SECTOR;
+        expected[at..at + BLOCK].copy_from_slice(bytes);
+        sector
+    };
+    ring.append(Vec::new(), &[]);
+    // Block 0: journaled, with parity; nothing of it on members.
+    let new = random_bytes(10, BLOCK);
+    let parity = xor(&[&new, &block(1, 0), &block(2, 0)]);
+    let payloads = vec![ring.data(location(0, 0, &new), &new), ring.parity(0, &parity)];
+    ring.append(payloads, &[new, parity]);
+    // Block 1: the same, and the data is on its member.
+    let new = random_bytes(11, BLOCK);
+    let parity = xor(&[&block(0, 1), &new, &block(2, 1)]);
+    let payloads = vec![ring.data(location(1, 1, &new), &new), ring.parity(8, &parity)];
+    ring.append(payloads, &[new.clone(), parity]);
+    let mut bytes = member(&array, 1);
+    bytes[data_offset + BLOCK..data_offset + 2 * BLOCK].copy_from_slice(&new);
+    fs::write(&array.members[1], bytes).expect("a member");
+    // Block 2: acknowledged in the mode write-back.
+    let new = random_bytes(12, BLOCK);
+    let payloads = vec![ring.data(location(2, 2, &new), &new)];
+    ring.append(payloads, &[new]);
+    // Block 3: its meta block is whole, and its data is not.
+    let new = random_bytes(13, BLOCK);
+    let payloads = vec![ring.data(3 * 8, &new)];
+    ring.append(payloads, &[random_bytes(14, BLOCK)]);
+
+    let journal = array.path("journal.img");
+    fs::write(&journal, ring.bytes).expect("the journal");
+    CutOff { array, journal, uuid, before, expected, data_offset }
+}
+
+impl CutOff {
+    /// Members but some, and the journal.
+    fn with_journal(&self, without: &[usize]) -> Vec<PathBuf> {
+        let mut members = self.array.without(without);
+        members.push(self.journal.clone());
+        members
+    }
+
+    fn bytes(&self) -> Vec<Vec<u8>> {
+        let all = self.with_journal(&[]);
+        all.iter().map(|path| fs::read(path).expect("a device")).collect()
+    }
+
+    fn replayed(&self, words: &[&str], members: &[PathBuf]) -> Value {
+        let words: Vec<&str> = std::iter::once("replay").chain(words.iter().copied()).collect();
+        let ran = self.array.braid(&words, members);
+        assert!(ran.status.success(), "{ran:?}");
+        let said: Value =
+            serde_json::from_str(ran.stdout.lines().last().unwrap_or_default()).expect("an object");
+        said["replayed"].clone()
+    }
+
+    fn examined(&self) -> Value {
+        let ran = self.array.braid(&["examine"], std::slice::from_ref(&self.journal));
+        let said: Value = serde_json::from_str(&ran.stdout).expect("an object");
+        said["members"][0]["journal"].clone()
+    }
+
+    fn reads(&self, members: &[PathBuf]) -> Vec<u8> {
+        let served = self.array.serve_with(&["--read-only"], members);
+        let read = served.read_all(&self.array);
+        served.stop();
+        read
+    }
+}
+
+#[test]
+fn what_a_journal_has_is_read_without_a_member_and_nothing_is_written() {
+    needs!("nbdcopy");
+    let cut = cut_off();
+    let before = cut.bytes();
+    for lost in [None, Some(0), Some(1), Some(2), Some(3)] {
+        let members = cut.with_journal(lost.as_slice());
+        let mut served = cut.array.serve_with(&["--read-only"], &members);
+        let event = served.wait_for("replayed");
+        let counts = (&event["journal_stripes"], &event["pending_stripes"], &event["where"]);
+        assert_eq!(counts, (&3.into(), &1.into(), &"memory".into()), "{event}");
+        assert!(served.read_all(&cut.array) == cut.expected, "without slot {lost:?}");
+        served.stop();
+        assert!(before == cut.bytes(), "it is only read");
+    }
+    assert_eq!(cut.array.serve_refused(&[], &cut.with_journal(&[])).code, "B027");
+}
+
+#[test]
+fn a_journal_is_replayed_onto_members_and_emptied_when_all_are_there() {
+    needs!("nbdcopy");
+    let cut = cut_off();
+    let said = cut.examined();
+    assert_eq!((&said["tail_sectors"], &said["used_sectors"]), (&0.into(), &72.into()), "{said}");
+    assert_eq!((&said["mode"], &said["end"]), (&"write-back".into(), &"torn".into()), "{said}");
+    let before = cut.bytes();
+    let said = cut.replayed(&["-n"], &cut.with_journal(&[]));
+    assert_eq!((&said["where"], &said["journal_stripes"]), (&"nowhere".into(), &3.into()));
+    assert!(before == cut.bytes(), "nothing was written");
+    // A member that may come back has missed it: the journal stays.
+    let said = cut.replayed(&[], &cut.with_journal(&[1]));
+    assert_eq!((&said["journal_emptied"], &said["undo"]), (&false.into(), &Value::Null), "{said}");
+    assert!(cut.reads(&cut.with_journal(&[1])) == cut.expected);
+    assert!(cut.reads(&cut.with_journal(&[2])) == cut.expected, "with the other one missing");
+    let said = cut.replayed(&[], &cut.with_journal(&[]));
+    assert_eq!((&said["journal_emptied"], &said["pending_stripes"]), (&true.into(), &0.into()));
+    let undo = said["undo"].as_u64().expect("a number").to_string();
+    let page = |slot: usize, index: usize| {
+        let at = cut.data_offset + index * BLOCK;
+        member(&cut.array, slot)[at..at + BLOCK].to_vec()
+    };
+    for index in 0..3 {
+        assert!(page(3, index) == xor(&[&page(0, index), &page(1, index), &page(2, index)]));
+    }
+    let said = cut.examined();
+    assert_eq!((&said["used_sectors"], &said["data_blocks"]), (&8.into(), &0.into()), "{said}");
+    assert_eq!(cut.replayed(&[], &cut.with_journal(&[])), Value::Null, "there is nothing more");
+    for lost in [None, Some(0), Some(2)] {
+        assert!(cut.reads(&cut.with_journal(lost.as_slice())) == cut.expected, "{lost:?}");
+    }
+    // Its superblock is put back, and the journal says again what it said: that does no harm.
+    let ran = cut.array.braid(&["undo", &undo], &[]);
+    assert!(ran.status.success(), "{ran:?}");
+    assert_eq!(cut.examined()["data_blocks"], 3);
+    assert!(cut.reads(&cut.with_journal(&[1])) == cut.expected);
+}
+
+#[test]
+fn without_its_journal_an_array_is_read_with_a_warning() {
+    needs!("nbdcopy");
+    let cut = cut_off();
+    let refusal = cut.array.serve_refused(&[], &cut.array.members);
+    refusal.is("B025", 12);
+    assert!(refusal.json.to_string().contains("number 4"), "{}", refusal.json);
+    cut.array.refused(&["replay"], &cut.array.members).is("B025", 12);
+    let mut served = cut.array.serve_with(&["--read-only"], &cut.array.members);
+    let event = served.wait_for("assembled");
+    assert!(
+        event["journal_fault"].as_str().is_some_and(|text| text.contains("number 4")),
+        "{event}"
+    );
+    let read = served.read_all(&cut.array);
+    let changed = read.iter().zip(&cut.before).filter(|(one, other)| one != other).count();
+    assert!(read != cut.expected && changed <= BLOCK, "what members have, and no more");
+    served.stop();
+    let mut served = cut.array.serve_with(&["--read-only"], &cut.array.without(&[1]));
+    let event = served.wait_for("assembled");
+    assert!(event["withheld"].as_str().is_some_and(|text| text.contains("slot 1")), "{event}");
+    served.stop();
+}
+
+#[test]
+fn a_journal_that_makes_no_sense_is_refused() {
+    needs!("nbdcopy");
+    let cut = cut_off();
+    let sound = fs::read(&cut.journal).expect("the journal");
+    let at = usize::try_from(JOURNAL.0).expect("small") * SECTOR;
+    // Data that is nowhere in the array.
+    let mut ring = Ring { bytes: sound.clone(), uuid: cut.uuid, position: 8, sequence: 11 };
+    let block = random_bytes(3, BLOCK);
+    let payload = ring.data(1 << 40, &block);
+    ring.append(vec![payload], &[block]);
+    fs::write(&cut.journal, &ring.bytes).expect("the journal");
+    let members = cut.with_journal(&[]);
+    cut.array.serve_refused(&["--read-only"], &members).is("B025", 12);
+    cut.array.refused(&["replay"], &members).is("B025", 12);
+    // No beginning.
+    let mut blank = sound;
+    blank[at..at + BLOCK].fill(0);
+    fs::write(&cut.journal, &blank).expect("the journal");
+    let refusal = cut.array.serve_refused(&[], &members);
+    refusal.is("B025", 12);
+    assert!(refusal.json.to_string().contains("at its tail"), "{}", refusal.json);
+    assert!(cut.examined()["error"].as_str().is_some(), "{}", cut.examined());
+}

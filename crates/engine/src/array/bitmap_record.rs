@@ -1,0 +1,61 @@
+//! What is to be written of a member's write-intent bitmap.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use braid_geometry::SECTOR_BYTES;
+use braid_ondisk::{BitmapSuperblock, Bits, Superblock};
+
+/// Bitmaps are written in pieces of so many bytes, from their start.
+const WRITTEN_BYTES: u64 = 4096;
+
+/// The write-intent bitmap of an array at a glance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BitmapLook {
+    /// Bytes that a bit stands for: of each member, on level 10 of the array.
+    pub bit_bytes: u64,
+    /// How many bits there are.
+    pub bits: u64,
+    /// Those whose sectors may differ between members, or are written now and then.
+    pub bits_set: u64,
+}
+
+/// What a member's write-intent bitmap shall say, and what of it is news there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BitmapRecord {
+    /// Its superblock.
+    pub head: BitmapSuperblock,
+    /// All of its bits.
+    pub bits: Arc<Bits>,
+    /// The bits that differ from what the member's bitmap says lie in this range.
+    pub changed: Range<u64>,
+    /// The superblock differs.
+    pub has_new_head: bool,
+    /// It is not known what the member's bitmap says: all of it is to be written.
+    pub is_whole: bool,
+}
+
+/// What is to be written of a member's write-intent bitmap: the offset on the device, in bytes, and the bytes. What is near it and
+/// lies in the same 4 KiB goes along, for devices that take no less.
+///
+/// # Panics
+/// The member has no bitmap: the array knows better.
+#[must_use]
+pub fn bitmap_for(superblock: &Superblock, record: &BitmapRecord) -> (u64, Vec<u8>) {
+    let start = superblock.bitmap_offset_bytes().expect("it has a bitmap");
+    let area = record.head.area(&superblock.uuid_as_stored(), &record.bits);
+    let sector = |bit: u64| BitmapSuperblock::sector_of(bit) * SECTOR_BYTES;
+    let changed = &record.changed;
+    let bits = (!changed.is_empty()).then(|| (sector(changed.start), sector(changed.end - 1)));
+    let head = record.has_new_head.then_some((0, 0));
+    let all = record.is_whole.then_some((0, area.len() as u64 - SECTOR_BYTES));
+    let parts = || bits.into_iter().chain(head).chain(all);
+    // Nothing differs where a bit was taken back before it was written: the superblock says the same once more.
+    let (first, last) =
+        (parts().map(|(first, _)| first).min(), parts().map(|(_, last)| last).max());
+    let first = first.unwrap_or(0) / WRITTEN_BYTES * WRITTEN_BYTES;
+    let end = (last.unwrap_or(0) + SECTOR_BYTES).next_multiple_of(WRITTEN_BYTES);
+    let index = |offset: u64| usize::try_from(offset).expect("it is in memory");
+    let end = index(end).min(area.len());
+    (start + first, area[index(first)..end].to_vec())
+}

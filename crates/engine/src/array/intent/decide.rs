@@ -1,0 +1,144 @@
+//! What is done about the bitmap next: a pure table from facts to one action.
+//!
+//! | write out | asked for | sweep    | may clear | action | what ends a Wait                    |
+//! |-----------|-----------|----------|-----------|--------|-------------------------------------|
+//! |           | (durable) |          |           | Open   |                                     |
+//! | no        | yes       |          |           | Write  |                                     |
+//! |           |           | (stops)  | yes       | Clear  |                                     |
+//! |           |           | Asking   |           | Wait   | the shards                          |
+//! |           |           | Draining |           | Wait   | the shards                          |
+//! |           |           | Flushing |           | Wait   | the members                         |
+//! |           |           | any else | no        | Forget | (of a sweep that has begun)         |
+//! |           |           | Asked    | yes       | Revoke |                                     |
+//! |           |           | Drained  | yes       | Flush  |                                     |
+//! |           |           | Rest, due| yes       | Ask    |                                     |
+//! |           |           | Rest     |           | Wait   | a shard, the clock, or the write    |
+//!
+//! The first row that fits is taken. [check: the_table_is_total]
+
+/// How far a sweep is: the look for bits that nobody needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Sweep {
+    /// There is none.
+    Rest,
+    /// Shards say where they wrote since the last one.
+    Asking,
+    /// They have said so.
+    Asked,
+    /// Shards finish what they began under bits that are closing.
+    Draining,
+    /// They have.
+    Drained,
+    /// Members are being flushed.
+    Flushing,
+}
+
+/// The bitmap at a glance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Facts {
+    /// Bits are durable that shards wait for; and so is the loss of members that did not take them.
+    pub(in super::super) is_granted: bool,
+    /// Members are writing their bitmaps.
+    pub(in super::super) is_out: bool,
+    /// Shards or superblocks wait for what members' bitmaps do not say yet, or bits are to be cleared there.
+    pub(in super::super) is_due: bool,
+    pub(in super::super) sweep: Sweep,
+    /// It is time for the next sweep.
+    pub(in super::super) is_time: bool,
+    /// Every member holds all, and superblocks tell of every loss.
+    pub(in super::super) may_clear: bool,
+    /// The array stops, superblocks say clean, and bits are set that nobody needs.
+    pub(in super::super) is_left: bool,
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Action {
+    /// An event will come.
+    Wait,
+    /// Let shards write where bits are durable.
+    Open,
+    /// Have members write their bitmaps.
+    Write,
+    /// Ask shards where they wrote.
+    Ask,
+    /// Close bits that nobody needed.
+    Revoke,
+    /// Flush members, before bits are cleared.
+    Flush,
+    /// There is nothing to be cleared for now.
+    Forget,
+    /// Clear what is left: nothing is under way, and all is flushed.
+    Clear,
+}
+
+/// The table.
+pub(in super::super) fn decide(facts: &Facts) -> Action {
+    match *facts {
+        Facts { is_granted: true, .. } => Action::Open,
+        Facts { is_out: false, is_due: true, .. } => Action::Write,
+        Facts { is_left: true, may_clear: true, .. } => Action::Clear,
+        Facts { sweep: Sweep::Asking | Sweep::Draining | Sweep::Flushing, .. } => Action::Wait,
+        Facts { sweep: Sweep::Rest, is_time: true, may_clear: true, .. } => Action::Ask,
+        Facts { sweep: Sweep::Rest, .. } => Action::Wait,
+        Facts { may_clear: false, .. } => Action::Forget,
+        Facts { sweep: Sweep::Asked, .. } => Action::Revoke,
+        Facts { sweep: Sweep::Drained, .. } => Action::Flush,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all_facts() -> impl Iterator<Item = Facts> {
+        let sweeps = [
+            Sweep::Rest,
+            Sweep::Asking,
+            Sweep::Asked,
+            Sweep::Draining,
+            Sweep::Drained,
+            Sweep::Flushing,
+        ];
+        sweeps.into_iter().flat_map(|sweep| {
+            (0_u32..1 << 6).map(move |bits| {
+                let bit = |n: u32| bits >> n & 1 == 1;
+                Facts {
+                    is_granted: bit(0),
+                    is_out: bit(1),
+                    is_due: bit(2),
+                    sweep,
+                    is_time: bit(3),
+                    may_clear: bit(4),
+                    is_left: bit(5),
+                }
+            })
+        })
+    }
+
+    #[test]
+    fn the_table_is_total() {
+        for facts in all_facts() {
+            let action = decide(&facts);
+            match action {
+                Action::Open => assert!(facts.is_granted, "{facts:?}"),
+                Action::Write => assert!(!facts.is_out, "one write at a time: {facts:?}"),
+                Action::Ask | Action::Revoke | Action::Flush | Action::Clear => {
+                    assert!(facts.may_clear, "a bit says what is missed: {facts:?}");
+                }
+                Action::Forget => assert!(!facts.may_clear, "{facts:?}"),
+                Action::Wait => {
+                    let is_asked =
+                        matches!(facts.sweep, Sweep::Asking | Sweep::Draining | Sweep::Flushing);
+                    let is_nothing =
+                        facts.sweep == Sweep::Rest && !(facts.is_time && facts.may_clear);
+                    assert!(is_asked || is_nothing, "nothing ends it: {facts:?}");
+                    assert!(facts.is_out || !facts.is_due, "what is due is written: {facts:?}");
+                }
+            }
+            if facts.is_due && !facts.is_out && !facts.is_granted {
+                assert_eq!(action, Action::Write, "a shard waits for it: {facts:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Where members may differ, and where that is said durably: md's write-intent bitmap.
+//!
+//! Each bit stands for a run of sectors (of each member; of the array on level 10). A bit is set on every member before
+//! anything is written to its sectors, and cleared long after: only what bits name is resynced after a crash.
+//!
+//! ```text
+//!                 a shard asks            written to every member        shards are told
+//!    clear ───────────────────▶ wanted ─────────────────────▶ durable ─────────────────▶ open: writes go on
+//!      ▲                                                          ▲                        │ nobody wrote there
+//!      │  members flushed; written to every member                └── a shard asks ──┐     ▼ from one sweep to the next
+//!      └───────────────────────────────────────────────────────────────────────── closing: shards finish what they began
+//! ```
+//!
+//! Many bits ride on one write: what is asked for while one is under way goes with the next.
+//!
+//! # The bitmap and superblocks
+//! A bitmap counts events as superblocks do. One with fewer than its array has is not believed, by md or by us: whoever wrote
+//! since did not keep it. So before superblocks say a new count, the bitmap says it on every member ([`Intent::is_behind`]).
+//! A member that comes gets the whole bitmap before any superblock says that it is in.
+//!
+//! # Invariants
+//! - I3: no member is written before its bit is durable on all members of the array, and the loss of those that did not take it
+//!   [check: the_table_is_total, a_bit_is_durable_before_its_sectors_are_written].
+//! - I5: a bit is cleared when no write to its sectors is under way, and all members were flushed since
+//!   [check: a_bit_is_cleared_when_its_sectors_are_flushed].
+//! - While a member is missing, or is being recovered, no bit is cleared: it says what that member has missed
+//!   [check: no_bit_is_cleared_while_a_member_is_away].
+//! - What was in doubt when the array was opened keeps its bit until it has been resynced
+//!   [check: what_is_in_doubt_keeps_its_bit].
+
+mod decide;
+mod machine;
+
+pub(super) use decide::{Action as IntentAction, decide as decide_intent};
+pub(super) use machine::{Ground as IntentGround, Intent};

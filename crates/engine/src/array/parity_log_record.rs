@@ -1,0 +1,35 @@
+//! What is to be written of a member's partial parity log.
+
+use braid_ondisk::{LoggedEntry, PPL_HEADER_BYTES, PplRecord, Superblock};
+
+/// A record for a member's partial parity log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParityLogRecord {
+    /// Sectors from the start of the area to its header: whole blocks of 4 KiB.
+    pub sector: u64,
+    /// Higher than any in the area; none makes the area hold no record at all.
+    pub generation: Option<u64>,
+    /// What it is about.
+    pub entries: Vec<LoggedEntry>,
+    /// What the area holds is of no use, and may look like records: all of it is written.
+    pub is_whole: bool,
+}
+
+/// What is to be written of a member's partial parity log: the offset on the device, in bytes, and the bytes.
+///
+/// # Panics
+/// The member has no log: the array knows better.
+#[must_use]
+pub fn parity_log_for(superblock: &Superblock, record: &ParityLogRecord) -> (u64, Vec<u8>) {
+    let (start, place) = superblock.ppl_area().expect("it has a log");
+    let uuid = superblock.uuid_as_stored();
+    let record_of = |generation| PplRecord::bytes_of(generation, &record.entries, &uuid);
+    let mut bytes = record.generation.map(record_of).unwrap_or_default();
+    // Devices that take no less than a block get whole ones: what is behind the newest record is of no use.
+    let length = match record.is_whole {
+        true => usize::try_from(place.used_bytes()).expect("a log is small"),
+        false => bytes.len().next_multiple_of(PPL_HEADER_BYTES),
+    };
+    bytes.resize(length, 0);
+    (start + record.sector * braid_geometry::SECTOR_BYTES, bytes)
+}

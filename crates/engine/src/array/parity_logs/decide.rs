@@ -1,0 +1,109 @@
+//! What is done about partial parity logs next: a pure table from facts to one action.
+//!
+//! | stage    | asked for | loss unrecorded | action | what ends a Wait                       |
+//! |----------|-----------|-----------------|--------|----------------------------------------|
+//! | Writing  |           |                 | Wait   | the members                            |
+//! | Written  |           | no              | Grant  |                                        |
+//! | Written  |           | yes             | Wait   | superblocks                            |
+//! | Live     |           |                 | Wait   | the shards                             |
+//! | Over     | yes       |                 | Flush  |                                        |
+//! | Flushing |           |                 | Wait   | the members                            |
+//! | Rest     | yes       | no              | Write  |                                        |
+//! | Rest     | yes       | yes             | Wait   | superblocks                            |
+//! | any else | no        |                 | Wait   | a shard                                |
+//!
+//! Logs of members that come are made empty, in any stage but Writing, when superblocks wait for that.
+//! The first row that fits is taken. [check: the_table_is_total]
+
+use braid_hooks::{Bug, spoiled};
+
+/// How far the records are that were begun last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Stage {
+    /// Nothing of what they are about is anywhere but on the members.
+    Rest,
+    /// Members are writing them.
+    Writing,
+    /// They are durable.
+    Written,
+    /// Shards write their bands.
+    Live,
+    /// Shards have written all of them.
+    Over,
+    /// Members are being flushed.
+    Flushing,
+}
+
+/// The logs at a glance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Facts {
+    pub(super) stage: Stage,
+    /// Shards want something logged.
+    pub(super) is_wanted: bool,
+    /// Superblocks wait for the empty log of a member that comes, and none is being written.
+    pub(super) lacks_blank: bool,
+    /// A member is out, and no superblock says so.
+    pub(super) has_unrecorded: bool,
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Action {
+    /// An event will come.
+    Wait,
+    /// Write empty logs.
+    Blank,
+    /// Write records.
+    Write,
+    /// Let shards write.
+    Grant,
+    /// Flush members.
+    Flush,
+}
+
+/// The table.
+pub(in super::super) fn decide(facts: &Facts) -> Action {
+    let Facts { has_unrecorded, .. } = *facts;
+    let has_unrecorded = spoiled(Bug::LogGrantedUnrecorded, has_unrecorded, false);
+    match *facts {
+        Facts { lacks_blank: true, .. } => Action::Blank,
+        Facts { stage: Stage::Written, .. } if !has_unrecorded => Action::Grant,
+        Facts { stage: Stage::Over, is_wanted: true, .. } => Action::Flush,
+        Facts { stage: Stage::Rest, is_wanted: true, .. } if !has_unrecorded => Action::Write,
+        _ => Action::Wait,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_total() {
+        use Stage::{Flushing, Live, Over, Rest, Writing, Written};
+        for stage in [Rest, Writing, Written, Live, Over, Flushing] {
+            for bits in 0_u32..1 << 3 {
+                let bit = |n: u32| bits >> n & 1 == 1;
+                let (is_wanted, lacks_blank) = (bit(0), bit(1));
+                let has_unrecorded = bit(2);
+                let facts = Facts { stage, is_wanted, lacks_blank, has_unrecorded };
+                match decide(&facts) {
+                    Action::Blank => assert!(lacks_blank),
+                    Action::Write => {
+                        assert!(stage == Rest && is_wanted, "all is flushed: {facts:?}");
+                        assert!(!has_unrecorded, "I4: and who was not is known: {facts:?}");
+                    }
+                    Action::Grant => {
+                        assert!(stage == Written && !has_unrecorded, "I4: {facts:?}");
+                    }
+                    Action::Flush => assert!(stage == Over && is_wanted, "{facts:?}"),
+                    Action::Wait => {
+                        // Members, shards or superblocks; or nobody waits.
+                        let is_ended = matches!(stage, Writing | Live | Flushing) || has_unrecorded;
+                        assert!(is_ended || !is_wanted, "something will end it: {facts:?}");
+                    }
+                }
+            }
+        }
+    }
+}

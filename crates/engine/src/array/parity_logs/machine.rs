@@ -1,0 +1,318 @@
+//! The logs' state: what each member's says, and who waits for what.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use braid_hooks::{Bug, Mark, planted, reached, spoiled};
+use braid_ondisk::{LoggedEntry, PPL_ENTRIES_MAX, PPL_HEADER_SECTORS, PplPlace};
+
+use super::decide::{Facts, Stage};
+use crate::array::parity_log_record::ParityLogRecord;
+use crate::array::setup::ParityLogSetup;
+use crate::effect::LogTicket;
+use crate::ids::{MemberId, ShardIndex};
+
+/// Who wants something logged, by shard and its own name.
+type Ticket = (ShardIndex, LogTicket);
+
+/// What a log's area holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holds {
+    /// Anything.
+    Unknown,
+    /// No record: nobody believes it.
+    Nothing,
+    /// Records of this array, and nothing that looks like one.
+    Records,
+}
+
+/// The log of one member.
+#[derive(Debug)]
+struct Log {
+    place: PplPlace,
+    /// Of the newest record in the area.
+    generation: u64,
+    /// Where the next one begins, if it fits there.
+    next_sector: u64,
+    holds: Holds,
+}
+
+impl Log {
+    fn new(setup: ParityLogSetup) -> Self {
+        let ParityLogSetup { place, newest } = setup;
+        let (generation, next_sector) = newest.unwrap_or((0, 0));
+        let holds = if newest.is_some() { Holds::Records } else { Holds::Unknown };
+        Self { place, generation, next_sector, holds }
+    }
+
+    /// The next record; its place is taken.
+    fn record(&mut self, entries: Vec<LoggedEntry>) -> Arc<ParityLogRecord> {
+        let (sectors, used) = (sectors_of(&entries), self.place.used_sectors());
+        assert!(sectors <= used, "what is logged together fits");
+        let mut sector = if self.place.is_ring() { self.next_sector } else { 0 };
+        // Linux 6.1 does not see a header that ends with the area, and follows records without a gap.
+        if sector + sectors >= used || !sector.is_multiple_of(PPL_HEADER_SECTORS) {
+            sector = 0;
+        }
+        let generation = self.generation + 1;
+        let generation = spoiled(Bug::LogGenerationStays, generation, 1);
+        (self.generation, self.next_sector) = (generation, sector + sectors);
+        let generation = Some(generation);
+        Arc::new(ParityLogRecord { sector, generation, entries, is_whole: false })
+    }
+}
+
+/// Sectors of a record.
+fn sectors_of(entries: &[LoggedEntry]) -> u64 {
+    let bytes: u64 = entries.iter().map(|one| u64::from(one.entry.parity_bytes)).sum();
+    PPL_HEADER_SECTORS + bytes / braid_geometry::SECTOR_BYTES
+}
+
+/// What a shard wants logged, and on which members: the one with the parity, and the one that is to replace it.
+#[derive(Debug)]
+struct Wanted {
+    ticket: Ticket,
+    members: Vec<MemberId>,
+    entries: Vec<LoggedEntry>,
+}
+
+/// What an update of superblocks is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum News {
+    /// No write is under way, and none begins before it: the array turns active or clean.
+    Drained {
+        /// Parity agrees with the data everywhere.
+        in_sync: bool,
+    },
+    /// Writes go on.
+    Other,
+}
+
+/// The partial parity logs of one array.
+#[derive(Debug)]
+pub(in super::super) struct ParityLogs {
+    logs: BTreeMap<MemberId, Log>,
+    /// Shards have everything logged.
+    is_on: bool,
+    stage: Stage,
+    /// In order of arrival.
+    wanted: Vec<Wanted>,
+    /// What the newest records are about, and is not over.
+    live: BTreeSet<Ticket>,
+    /// Members that are writing a record.
+    out: BTreeSet<MemberId>,
+    /// Members that are writing an empty log, or none, and which.
+    blanks: BTreeMap<MemberId, Holds>,
+}
+
+impl ParityLogs {
+    pub(in super::super) fn new(
+        setup: impl IntoIterator<Item = (MemberId, ParityLogSetup)>,
+    ) -> Self {
+        Self {
+            logs: setup.into_iter().map(|(member, log)| (member, Log::new(log))).collect(),
+            is_on: false,
+            stage: Stage::Rest,
+            wanted: Vec::new(),
+            live: BTreeSet::new(),
+            out: BTreeSet::new(),
+            blanks: BTreeMap::new(),
+        }
+    }
+
+    /// A member may come that has room for a log.
+    pub(in super::super) fn keep(&mut self, member: MemberId, place: PplPlace) {
+        self.logs.insert(member, Log::new(ParityLogSetup { place, newest: None }));
+    }
+
+    /// The logs at a glance. `lacks` says that superblocks wait for the logs of members.
+    pub(in super::super) fn facts(&self, lacks: bool, has_unrecorded: bool) -> Facts {
+        let stage = self.stage;
+        let reused = if stage == Stage::Over { Stage::Rest } else { stage };
+        let stage = spoiled(Bug::LogReusedUnflushed, stage, reused);
+        Facts {
+            stage,
+            is_wanted: !self.wanted.is_empty(),
+            lacks_blank: lacks && self.blanks.is_empty(),
+            has_unrecorded,
+        }
+    }
+
+    /// Whether anything is being written to members.
+    pub(in super::super) fn is_out(&self) -> bool {
+        !self.out.is_empty() || !self.blanks.is_empty()
+    }
+
+    /// Whether shards are to have everything logged.
+    pub(in super::super) fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// What an update of superblocks wants logs to hold before it.
+    fn wanted_by(&self, news: News) -> Option<Holds> {
+        match news {
+            News::Drained { in_sync: true } => Some(Holds::Records),
+            News::Drained { in_sync: false } => Some(Holds::Nothing),
+            News::Other => self.is_on.then_some(Holds::Records),
+        }
+    }
+
+    /// Whether the log of one of these members does not hold yet what it is to before an update of superblocks.
+    pub(in super::super) fn lacks(
+        &self,
+        mut members: impl Iterator<Item = MemberId>,
+        news: News,
+    ) -> bool {
+        if planted(Bug::LogNotMade) {
+            return false;
+        }
+        let Some(wanted) = self.wanted_by(news) else { return false };
+        members.any(|member| self.logs.get(&member).is_none_or(|log| log.holds != wanted))
+    }
+
+    /// An update of superblocks is durable: logs hold what it wanted.
+    pub(in super::super) fn is_said(&mut self, news: News) {
+        if let News::Drained { in_sync } = news {
+            assert!(in_sync || !self.is_on, "I7: what was in sync stays so");
+            self.is_on = in_sync;
+        }
+    }
+
+    /// A shard wants this in the logs of these members; none if there is no such member any more.
+    pub(in super::super) fn wants(
+        &mut self,
+        ticket: Ticket,
+        members: Vec<MemberId>,
+        entries: Vec<LoggedEntry>,
+    ) {
+        self.wanted.push(Wanted { ticket, members, entries });
+    }
+
+    /// What a shard wanted is on the members, or will never be.
+    pub(in super::super) fn is_over(&mut self, ticket: Ticket) {
+        self.wanted.retain(|wanted| wanted.ticket != ticket);
+        self.live.remove(&ticket);
+        if self.stage == Stage::Live && self.live.is_empty() {
+            self.stage = Stage::Over;
+        }
+    }
+
+    /// What the logs of these members are to hold before an update of superblocks, for those that do not.
+    pub(in super::super) fn make(
+        &mut self,
+        members: impl Iterator<Item = MemberId>,
+        news: News,
+    ) -> Vec<(MemberId, Arc<ParityLogRecord>)> {
+        reached(Mark::LogIsMade);
+        let wanted = self.wanted_by(news).expect("superblocks wait for it");
+        let mut records = Vec::new();
+        for member in members {
+            let log = self.logs.get_mut(&member).expect("it comes with room for a log");
+            if log.holds != wanted {
+                (log.generation, log.next_sector, log.holds) =
+                    (1, PPL_HEADER_SECTORS, Holds::Unknown);
+                let generation = (wanted == Holds::Records).then_some(log.generation);
+                let (sector, entries) = (0, Vec::new());
+                let record = ParityLogRecord { sector, generation, entries, is_whole: true };
+                records.push((member, Arc::new(record)));
+                self.blanks.insert(member, wanted);
+            }
+        }
+        records
+    }
+
+    /// What was asked for goes into records, as much as has room in one for each member. `is_in` says who is in the array.
+    pub(in super::super) fn write(
+        &mut self,
+        is_in: impl Fn(MemberId) -> bool,
+    ) -> Vec<(MemberId, Arc<ParityLogRecord>)> {
+        let is_flushed = self.stage == Stage::Rest;
+        let is_flushed = spoiled(Bug::LogReusedUnflushed, is_flushed, true);
+        assert!(is_flushed, "what the records before are about is flushed");
+        assert!(self.live.is_empty() && self.out.is_empty(), "one round at a time");
+        let mut records: BTreeMap<MemberId, Vec<LoggedEntry>> = BTreeMap::new();
+        let mut full = BTreeSet::new();
+        let mut later = Vec::new();
+        for Wanted { ticket, members, entries } in std::mem::take(&mut self.wanted) {
+            // One that comes just now is not written by shards yet.
+            let is_ready = |one: &MemberId| is_in(*one) && self.logs[one].holds == Holds::Records;
+            let members: Vec<MemberId> = members.into_iter().filter(is_ready).collect();
+            let has_room = |member: &MemberId| {
+                let logged = records.get(member).map(Vec::as_slice).unwrap_or_default();
+                let sectors = sectors_of(logged) + sectors_of(&entries) - PPL_HEADER_SECTORS;
+                let count_max = usize::try_from(PPL_ENTRIES_MAX).expect("a header has few");
+                let fits = sectors <= self.logs[member].place.used_sectors();
+                fits && logged.len() + entries.len() <= count_max && !full.contains(member)
+            };
+            if !members.iter().all(has_room) {
+                reached(Mark::LogIsFull);
+                full.extend(members.iter().copied());
+                later.push(Wanted { ticket, members, entries });
+                continue;
+            }
+            for member in members {
+                records.entry(member).or_default().extend(entries.iter().cloned());
+            }
+            self.live.insert(ticket);
+        }
+        assert!(!self.live.is_empty(), "what is wanted alone has room");
+        if self.live.len() > 1 {
+            reached(Mark::LogTakesSeveral);
+        }
+        self.wanted = later;
+        self.out = records.keys().copied().collect();
+        // Whose parity has no member any more needs none.
+        self.stage = if self.out.is_empty() { Stage::Written } else { Stage::Writing };
+        let log = |(member, entries)| {
+            let log = self.logs.get_mut(&member).expect("whoever is in has a log");
+            (member, log.record(entries))
+        };
+        let records: Vec<_> = records.into_iter().map(log).collect();
+        if planted(Bug::LogOnFirstMember) {
+            self.out = self.out.iter().copied().take(1).collect();
+        }
+        records
+    }
+
+    /// A member has written what it was to, or could not.
+    pub(in super::super) fn is_written(&mut self, member: MemberId, is_well: bool) {
+        if let Some(holds) = self.blanks.remove(&member) {
+            let log = self.logs.get_mut(&member).expect("it was being made");
+            log.holds = if is_well { holds } else { Holds::Unknown };
+            return;
+        }
+        let was_out = self.out.remove(&member);
+        if planted(Bug::LogOnFirstMember) && !was_out {
+            return;
+        }
+        assert!(was_out, "it was being written");
+        if self.out.is_empty() {
+            self.stage = Stage::Written;
+        }
+    }
+
+    /// Records are durable, and who did not take them is out: shards may write.
+    pub(in super::super) fn grant(&mut self) -> Vec<Ticket> {
+        assert_eq!(self.stage, Stage::Written, "I3: what is written is logged before");
+        self.stage = if self.live.is_empty() { Stage::Over } else { Stage::Live };
+        self.live.iter().copied().collect()
+    }
+
+    pub(in super::super) fn flush_begins(&mut self) {
+        assert_eq!(self.stage, Stage::Over, "what was logged is on the members");
+        self.stage = Stage::Flushing;
+    }
+
+    /// Everything is on the members, flushed, as the array turns clean.
+    pub(in super::super) fn all_is_flushed(&mut self) {
+        if self.stage == Stage::Over {
+            self.stage = Stage::Rest;
+        }
+    }
+
+    /// Members are flushed: what was logged is not needed any more.
+    pub(in super::super) fn is_flushed(&mut self) {
+        assert_eq!(self.stage, Stage::Flushing, "members were being flushed");
+        self.stage = Stage::Rest;
+    }
+}

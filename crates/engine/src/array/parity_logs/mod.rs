@@ -1,0 +1,34 @@
+//! Partial parity logs (PPL): what is being written of a RAID-5, said durably before it is.
+//!
+//! A crash in the middle of a write can leave parity that does not fit its data, and whoever is missing then cannot be made from it: the
+//! write hole. So before a band is written, the member that has its parity gets a record of what is being written and of the sum of the
+//! rest, the partial parity; [`crate::replay`] has the algebra. The format is md's (`braid_ondisk::ppl_log`): of a member's
+//! log only the newest record counts. So a new one is not begun before everything that the one before is about is on the
+//! members, flushed. What is asked for meanwhile, by all shards, goes together:
+//!
+//! ```text
+//!             asked for             durable on every member           all of it over            flushed
+//!   Rest ──────────────▶ Writing ───────────────────────────▶ Live ──────────────────▶ Over ──────────────▶ Rest
+//!                                  shards write their bands                            │ nothing is asked for:
+//!                                                                                      └ it stays so, and costs no flush
+//! ```
+//!
+//! A record that stays behind does no harm: whatever is written after it in its rows needs a newer one of the same member first.
+//!
+//! # When they are kept
+//! An array whose logs can be read is believed to agree but for what they name. So as long as all or some of it is to be resynced, logs
+//! hold no record at all, and shards log nothing. They are made when the array turns active or clean and agrees everywhere: then no write is
+//! under way that is not logged.
+//!
+//! # Invariants
+//! - I3: no band is written before its entries are durable, and the loss of a member that did not take them
+//!   [check: the_table_is_total, a_member_that_is_withheld_loses_nothing_that_was_kept].
+//! - No record is written over one whose bands are not flushed, or while the loss of a member that failed the flush is in no
+//!   superblock [check: the_table_is_total].
+//! - A member that comes has an empty log before any superblock says that it is in [check: a_member_that_comes_has_an_empty_log].
+
+mod decide;
+mod machine;
+
+pub(super) use decide::{Action as LogAction, decide as decide_log};
+pub(super) use machine::{News, ParityLogs};

@@ -1,0 +1,192 @@
+//! What comes next in a replay: a pure table over a small value.
+
+use braid_hooks::{Bug, planted, spoiled};
+
+/// What the machine is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Between two steps.
+    Between,
+    /// Columns of a step are read.
+    Read,
+    /// Parity is computed.
+    Compute,
+    /// Parity is written.
+    Write,
+    /// Members are flushed.
+    Flush,
+    /// Superblocks are to say clean.
+    Record,
+    /// Logs are made void.
+    Void,
+    /// All is done, or has failed.
+    Done,
+}
+
+/// What a decision depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "facts, each of its own")]
+pub(super) struct Facts {
+    pub(super) phase: Phase,
+    /// Something was asked for, and not answered.
+    pub(super) is_pending: bool,
+    /// A write, a flush, a superblock or a log failed.
+    pub(super) has_failed: bool,
+    /// There is a step to begin.
+    pub(super) has_step: bool,
+    /// More than one sector was read at once, and a column could not be.
+    pub(super) may_split: bool,
+    /// A column that was being written is not there.
+    pub(super) lacks_written: bool,
+    /// A column that was kept is not there.
+    pub(super) lacks_kept: bool,
+    /// There is partial parity.
+    pub(super) has_partial: bool,
+    /// Parity has to be durable.
+    pub(super) is_durable: bool,
+    /// Superblocks may say clean: everybody is there, and nothing was left as it was.
+    pub(super) may_settle: bool,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    Wait,
+    Begin,
+    /// Sector by sector instead.
+    Split,
+    /// From all data.
+    Recompute,
+    /// From what was being written, and partial parity.
+    FromPartial,
+    /// Parity stays as it is.
+    Leave,
+    Write,
+    Next,
+    Flush,
+    Record,
+    Void,
+    Finish,
+    Fail,
+}
+
+/// The table.
+pub(super) fn decide(facts: &Facts) -> Decision {
+    if facts.is_pending {
+        return Decision::Wait;
+    }
+    if facts.has_failed && facts.phase != Phase::Done {
+        return Decision::Fail;
+    }
+    match facts.phase {
+        Phase::Between if facts.has_step => Decision::Begin,
+        Phase::Between if facts.is_durable => {
+            let next = Decision::Flush;
+            if planted(Bug::ReplayVoidsEarly) && facts.may_settle {
+                return Decision::Void;
+            }
+            if planted(Bug::ReplayUnflushed) && facts.may_settle {
+                return Decision::Record;
+            }
+            next
+        }
+        Phase::Between | Phase::Void => Decision::Finish,
+        Phase::Read => of_columns(facts),
+        Phase::Compute => Decision::Write,
+        Phase::Write => Decision::Next,
+        Phase::Flush if facts.may_settle => Decision::Record,
+        Phase::Flush => Decision::Finish,
+        Phase::Record => Decision::Void,
+        Phase::Done => Decision::Wait,
+    }
+}
+
+/// All columns have been read that can be.
+fn of_columns(facts: &Facts) -> Decision {
+    let lacks = (facts.lacks_written, facts.lacks_kept);
+    let lacks = spoiled(Bug::ReplayMissingIsZero, lacks, (false, false));
+    match lacks {
+        _ if facts.may_split => Decision::Split,
+        (false, false) => Decision::Recompute,
+        (false, true) if facts.has_partial => Decision::FromPartial,
+        (true, _) | (false, true) => Decision::Leave,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PHASES: [Phase; 8] = [
+        Phase::Between,
+        Phase::Read,
+        Phase::Compute,
+        Phase::Write,
+        Phase::Flush,
+        Phase::Record,
+        Phase::Void,
+        Phase::Done,
+    ];
+
+    /// Every value that there is.
+    fn all() -> impl Iterator<Item = Facts> {
+        PHASES.into_iter().flat_map(|phase| {
+            (0_u32..1 << 9).map(move |bits| {
+                let bit = |index: u32| bits >> index & 1 != 0;
+                Facts {
+                    phase,
+                    is_pending: bit(0),
+                    has_failed: bit(1),
+                    has_step: bit(2),
+                    may_split: bit(3),
+                    lacks_written: bit(4),
+                    lacks_kept: bit(5),
+                    has_partial: bit(6),
+                    is_durable: bit(7),
+                    may_settle: bit(8),
+                }
+            })
+        })
+    }
+
+    #[test]
+    fn nothing_is_made_of_what_is_not_there() {
+        for facts in all() {
+            let lacks = facts.lacks_written || facts.lacks_kept;
+            match decide(&facts) {
+                Decision::Recompute => assert!(!lacks && facts.phase == Phase::Read, "{facts:?}"),
+                Decision::FromPartial => {
+                    assert!(!facts.lacks_written && facts.has_partial, "{facts:?}");
+                }
+                Decision::Write => assert_eq!(facts.phase, Phase::Compute),
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn clean_comes_after_a_flush_and_with_everybody() {
+        for facts in all() {
+            match decide(&facts) {
+                Decision::Record => assert!(facts.may_settle && facts.phase == Phase::Flush),
+                Decision::Void => assert_eq!(facts.phase, Phase::Record),
+                Decision::Flush => assert!(!facts.has_step && facts.is_durable, "{facts:?}"),
+                Decision::Finish if facts.is_durable => {
+                    assert!(matches!(facts.phase, Phase::Flush | Phase::Void), "{facts:?}");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn what_failed_ends_it_and_what_is_asked_for_is_waited_for() {
+        for facts in all() {
+            let decision = decide(&facts);
+            let is_over = facts.phase == Phase::Done;
+            assert_eq!(decision == Decision::Wait, facts.is_pending || is_over, "{facts:?}");
+            let fails = facts.has_failed && !is_over && !facts.is_pending;
+            assert_eq!(decision == Decision::Fail, fails, "{facts:?}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The one interpreter of a replay's effects, over whatever holds the members.
+
+use std::ops::Range;
+
+use braid_geometry::{SECTOR_BYTES, Slot};
+use braid_parity::kernel;
+
+use super::machine::{Effect, Event, Replay, ReplayError, Report};
+
+/// Bytes of a sector.
+const SECTOR_LENGTH: usize = 512;
+const _: () = assert!(SECTOR_LENGTH as u64 == SECTOR_BYTES, "as long as everywhere else");
+
+/// Members, by slot. Each call says whether it could be done; why not is the driver's to keep.
+pub trait Devices {
+    /// Reads sectors of a member's data.
+    fn read(&mut self, slot: Slot, sectors: Range<u64>, bytes: &mut [u8]) -> bool;
+    /// Partial parity of an entry in the slot's log, sectors counted from its first.
+    fn partial(&self, slot: Slot, entry: u32, sectors: Range<u64>) -> &[u8];
+    /// Writes sectors of a member's data.
+    fn write(&mut self, slot: Slot, sectors: Range<u64>, bytes: &[u8]) -> bool;
+    /// Makes them durable.
+    fn flush(&mut self, slot: Slot) -> bool;
+    /// Has the superblock say clean, durably.
+    fn record_clean(&mut self, slot: Slot) -> bool;
+    /// Makes the log void, durably.
+    fn void(&mut self, slot: Slot) -> bool;
+}
+
+/// Bytes of a step, by slot.
+#[derive(Default)]
+struct Blocks {
+    columns: Vec<Vec<u8>>,
+    parity: Vec<u8>,
+}
+
+impl Blocks {
+    fn column(&mut self, slot: Slot, length_sectors: u64) -> &mut [u8] {
+        if self.columns.len() <= slot.index() {
+            self.columns.resize(slot.index() + 1, Vec::new());
+        }
+        let column = &mut self.columns[slot.index()];
+        column.resize(bytes(length_sectors), 0);
+        column
+    }
+
+    fn compute(&mut self, columns: &[Slot], partial: Option<&[u8]>, length_sectors: u64) {
+        let read = columns.iter().map(|slot| &self.columns[slot.index()][..]);
+        let sources: Vec<&[u8]> = read.chain(partial).collect();
+        self.parity.clear();
+        self.parity.resize(bytes(length_sectors), 0);
+        kernel().xor(&mut self.parity, &sources);
+    }
+}
+
+fn bytes(sectors: u64) -> usize {
+    usize::try_from(sectors).expect("a step is small") * SECTOR_LENGTH
+}
+
+/// Replays to the end.
+///
+/// # Errors
+/// What a member could not do.
+///
+/// # Panics
+/// When the machine neither asks for anything nor ends: it was not driven by this alone.
+pub fn run(mut replay: Replay, devices: &mut impl Devices) -> Result<Report, ReplayError> {
+    let mut blocks = Blocks::default();
+    loop {
+        let Some(effect) = replay.poll() else {
+            return replay.end().expect("everything was answered");
+        };
+        let slot = effect.slot();
+        let is_done = match effect {
+            Effect::Read { slot, sectors } => {
+                let column = blocks.column(slot, sectors.end - sectors.start);
+                devices.read(slot, sectors, column)
+            }
+            Effect::Compute { columns, partial, parity, length_sectors } => {
+                let partial = partial.map(|(entry, part)| devices.partial(parity, entry, part));
+                blocks.compute(&columns, partial, length_sectors);
+                true
+            }
+            Effect::Write { slot, sectors } => devices.write(slot, sectors, &blocks.parity),
+            Effect::Flush { slot } => devices.flush(slot),
+            Effect::RecordClean { slot } => devices.record_clean(slot),
+            Effect::Void { slot } => devices.void(slot),
+        };
+        replay.handle(Event { slot, is_done });
+    }
+}

@@ -1,0 +1,323 @@
+//! The bits of a write-intent bitmap: each stands for a run of sectors, all runs of one length.
+//!
+//! What a bit says is [`crate::bitmap`]'s. In memory they lie as on disk: bit `n` is bit `n % 8` of byte `n / 8`.
+
+use std::ops::Range;
+
+use crate::limits::SECTOR_BYTES;
+
+/// So many bits are in a word.
+const WORD_BITS: u64 = 64;
+
+/// A set of bits. One bit, at least, is there: of an array of no sectors too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bits {
+    /// Sectors that a bit stands for.
+    sectors_each: u64,
+    /// Sectors that all stand for; the last bit may stand for fewer than the others.
+    sectors: u64,
+    words: Vec<u64>,
+    /// How many are set.
+    set: u64,
+}
+
+impl Bits {
+    /// None set, for `sectors` sectors, each bit for `sectors_each` of them.
+    ///
+    /// # Panics
+    /// When a bit stands for nothing, or there are more bits than memory has bytes.
+    #[must_use]
+    pub fn none(sectors: u64, sectors_each: u64) -> Self {
+        assert!(sectors_each > 0, "a bit stands for something");
+        let words = sectors.div_ceil(sectors_each).max(1).div_ceil(WORD_BITS);
+        let words = usize::try_from(words).expect("addresses have 64 bits here");
+        Self { sectors_each, sectors, words: vec![0; words], set: 0 }
+    }
+
+    /// The same, all set.
+    #[must_use]
+    pub fn all(sectors: u64, sectors_each: u64) -> Self {
+        let mut bits = Self::none(sectors, sectors_each);
+        (0..bits.count()).for_each(|bit| bits.set(bit));
+        bits
+    }
+
+    /// Those that bytes of a disk say; what lies behind the last bit is left out, and what is cut off is not set.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8], sectors: u64, sectors_each: u64) -> Self {
+        let mut bits = Self::none(sectors, sectors_each);
+        for (word, bytes) in bits.words.iter_mut().zip(bytes.chunks(8)) {
+            let mut whole = [0; 8];
+            whole.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+            *word = u64::from_le_bytes(whole);
+        }
+        let behind = bits.count() % WORD_BITS;
+        if let Some(last) = bits.words.last_mut().filter(|_| behind > 0) {
+            *last &= (1 << behind) - 1;
+        }
+        bits.set = bits.words.iter().map(|word| u64::from(word.count_ones())).sum();
+        bits
+    }
+
+    /// As they are on disk, in whole bytes.
+    pub fn to_bytes(&self) -> impl Iterator<Item = u8> {
+        let bytes = usize::try_from(self.count().div_ceil(8)).expect("they are in memory");
+        self.words.iter().flat_map(|word| word.to_le_bytes()).take(bytes)
+    }
+
+    /// How many bits there are, set or not.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.sectors.div_ceil(self.sectors_each).max(1)
+    }
+
+    /// Sectors that a bit stands for.
+    #[must_use]
+    pub fn sectors_each(&self) -> u64 {
+        self.sectors_each
+    }
+
+    /// Sectors that all of them stand for.
+    #[must_use]
+    pub fn sectors(&self) -> u64 {
+        self.sectors
+    }
+
+    /// Whether none is set.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.set == 0
+    }
+
+    /// How many are set.
+    #[must_use]
+    pub fn set_count(&self) -> u64 {
+        self.set
+    }
+
+    /// Bits that stand for a range of sectors; none of no range.
+    #[must_use]
+    pub fn of(&self, sectors: &Range<u64>) -> Range<u64> {
+        if sectors.is_empty() {
+            return 0..0;
+        }
+        let last = self.count() - 1;
+        let bit = |sector: u64| (sector / self.sectors_each).min(last);
+        bit(sectors.start)..bit(sectors.end - 1) + 1
+    }
+
+    /// Sectors that a bit stands for, as a range.
+    #[must_use]
+    pub fn sectors_of(&self, bit: u64) -> Range<u64> {
+        let start = bit * self.sectors_each;
+        start..(start + self.sectors_each).min(self.sectors)
+    }
+
+    fn place(bit: u64) -> (usize, u64) {
+        let word = usize::try_from(bit / WORD_BITS).expect("addresses have 64 bits here");
+        (word, 1 << (bit % WORD_BITS))
+    }
+
+    /// Whether a bit is set.
+    #[must_use]
+    pub fn is_set(&self, bit: u64) -> bool {
+        let (word, mask) = Self::place(bit);
+        self.words.get(word).is_some_and(|word| word & mask != 0)
+    }
+
+    /// Sets a bit.
+    ///
+    /// # Panics
+    /// When there is no such bit.
+    pub fn set(&mut self, bit: u64) {
+        assert!(bit < self.count(), "there is no such bit");
+        let (word, mask) = Self::place(bit);
+        let word = self.words.get_mut(word).expect("just seen");
+        self.set += u64::from(*word & mask == 0);
+        *word |= mask;
+    }
+
+    /// Clears a bit.
+    pub fn clear(&mut self, bit: u64) {
+        let (word, mask) = Self::place(bit);
+        let Some(word) = self.words.get_mut(word) else { return };
+        self.set -= u64::from(*word & mask != 0);
+        *word &= !mask;
+    }
+
+    /// Whether all bits of a range are set.
+    #[must_use]
+    pub fn has_all(&self, mut bits: Range<u64>) -> bool {
+        bits.all(|bit| self.is_set(bit))
+    }
+
+    /// Whether a bit of a range is set.
+    #[must_use]
+    pub fn has_any(&self, bits: Range<u64>) -> bool {
+        self.next_set(bits.start).is_some_and(|bit| bit < bits.end)
+    }
+
+    /// The first bit from this one on that is set.
+    #[must_use]
+    pub fn next_set(&self, from: u64) -> Option<u64> {
+        let (first, _) = Self::place(from);
+        let below = (1_u64 << (from % WORD_BITS)) - 1;
+        let words = self.words.iter().enumerate().skip(first);
+        let mut words =
+            words.map(|(at, word)| (at, if at == first { word & !below } else { *word }));
+        let (at, word) = words.find(|(_, word)| *word != 0)?;
+        Some(at as u64 * WORD_BITS + u64::from(word.trailing_zeros()))
+    }
+
+    /// Those that are set, in order.
+    pub fn iter(&self) -> impl Iterator<Item = u64> {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let bit = self.next_set(at)?;
+            at = bit + 1;
+            Some(bit)
+        })
+    }
+
+    /// These, and those of the other.
+    ///
+    /// # Panics
+    /// When the others stand for other sectors.
+    pub fn join(&mut self, other: &Self) {
+        self.combine(other, |own, other| own | other);
+    }
+
+    /// These without those of the other. Panics as [`Self::join`].
+    pub fn subtract(&mut self, other: &Self) {
+        self.combine(other, |own, other| own & !other);
+    }
+
+    /// Those that the other has, too. Panics as [`Self::join`].
+    pub fn intersect(&mut self, other: &Self) {
+        self.combine(other, |own, other| own & other);
+    }
+
+    fn combine(&mut self, other: &Self, with: impl Fn(u64, u64) -> u64) {
+        assert!(self.is_alike(other), "both stand for the same sectors");
+        self.set = 0;
+        for (own, other) in self.words.iter_mut().zip(&other.words) {
+            *own = with(*own, *other);
+            self.set += u64::from(own.count_ones());
+        }
+    }
+
+    /// From the first bit that is not as in the other to behind the last; none if all are. Panics as [`Self::join`].
+    #[must_use]
+    pub fn difference(&self, other: &Self) -> Range<u64> {
+        let mut differing = self.clone();
+        differing.combine(other, |own, other| own ^ other);
+        let last = differing.words.iter().rposition(|word| *word != 0);
+        let Some((first, last)) = differing.next_set(0).zip(last) else { return 0..0 };
+        let word = differing.words.get(last).copied().unwrap_or_default();
+        first..(last as u64 + 1) * WORD_BITS - u64::from(word.leading_zeros())
+    }
+
+    /// Whether each bit of the other stands for what it stands for here.
+    #[must_use]
+    pub fn is_alike(&self, other: &Self) -> bool {
+        (self.sectors, self.sectors_each) == (other.sectors, other.sectors_each)
+    }
+
+    /// The first sector at or behind `sector` that a bit that is set stands for.
+    #[must_use]
+    pub fn next_sector(&self, sector: u64) -> Option<u64> {
+        let from = sector / self.sectors_each;
+        let bit = self.next_set(from)?;
+        Some(sector.max(bit * self.sectors_each))
+    }
+
+    /// Bytes of memory that a set for so many sectors takes, at most.
+    #[must_use]
+    pub fn memory_bytes(sectors: u64, sectors_each: u64) -> u64 {
+        sectors.div_ceil(sectors_each.max(1)).max(1).div_ceil(WORD_BITS) * 8
+    }
+}
+
+/// Sectors of a device that so many bytes take.
+pub(crate) fn sectors_for(bytes: u64) -> u64 {
+    bytes.div_ceil(SECTOR_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_bit_stands_for_a_run_of_sectors() {
+        let mut bits = Bits::none(1000, 128);
+        assert_eq!((bits.count(), bits.is_empty()), (8, true));
+        assert_eq!(
+            (bits.of(&(0..1)), bits.of(&(127..129)), bits.of(&(999..1000))),
+            (0..1, 0..2, 7..8)
+        );
+        assert_eq!(bits.of(&(5..5)), 0..0);
+        // md's counts run to the end of the last chunk of a bitmap.
+        assert_eq!(bits.of(&(1000..1100)), 7..8);
+        assert_eq!((bits.sectors_of(1), bits.sectors_of(7)), (128..256, 896..1000));
+        bits.set(2);
+        bits.set(2);
+        assert_eq!(bits.set_count(), 1);
+        assert!(bits.has_any(0..3) && !bits.has_any(0..2) && !bits.has_all(1..3));
+        assert_eq!(
+            (bits.next_sector(0), bits.next_sector(300), bits.next_sector(384)),
+            (Some(256), Some(300), None)
+        );
+        bits.clear(2);
+        bits.clear(2);
+        assert!(bits.is_empty());
+    }
+
+    #[test]
+    fn a_set_for_no_sectors_has_one_bit() {
+        let bits = Bits::all(0, 8);
+        assert_eq!((bits.count(), bits.set_count()), (1, 1));
+    }
+
+    #[test]
+    fn what_lies_behind_the_last_bit_is_not_believed() {
+        let bits = Bits::from_bytes(&[0xff; 40], 70, 1);
+        assert_eq!((bits.count(), bits.set_count()), (70, 70));
+        assert_eq!(bits.to_bytes().collect::<Vec<_>>(), [&[0xff; 8][..], &[0x3f]].concat());
+        assert_eq!(Bits::from_bytes(&[0xff], 70, 1).set_count(), 8, "what is cut off is not set");
+    }
+
+    proptest! {
+        #[test]
+        fn bits_are_a_set(
+            sectors in 1_u64..2000, each in 1_u64..20,
+            first in prop::collection::btree_set(0_u64..2000, 0..60),
+            second in prop::collection::btree_set(0_u64..2000, 0..60),
+        ) {
+            let make = |wanted: &BTreeSet<u64>| {
+                let mut bits = Bits::none(sectors, each);
+                let inside: BTreeSet<u64> = wanted.iter().copied().filter(|bit| *bit < bits.count()).collect();
+                inside.iter().for_each(|bit| bits.set(*bit));
+                (bits, inside)
+            };
+            let ((a, set_a), (b, set_b)) = (make(&first), make(&second));
+            prop_assert_eq!(a.iter().collect::<BTreeSet<_>>(), set_a.clone());
+            prop_assert_eq!(a.set_count(), set_a.len() as u64);
+            let bytes: Vec<u8> = a.to_bytes().collect();
+            prop_assert_eq!(&Bits::from_bytes(&bytes, sectors, each), &a);
+            let with = |act: fn(&mut Bits, &Bits)| { let mut own = a.clone(); act(&mut own, &b); own };
+            let joined = with(Bits::join);
+            prop_assert_eq!(joined.set_count(), set_a.union(&set_b).count() as u64);
+            prop_assert_eq!(joined.iter().collect::<BTreeSet<_>>(), &set_a | &set_b);
+            prop_assert_eq!(with(Bits::subtract).iter().collect::<BTreeSet<_>>(), &set_a - &set_b);
+            let differing = &set_a ^ &set_b;
+            let range = differing.first().map_or(0..0, |first| *first..*differing.last().unwrap() + 1);
+            prop_assert_eq!(a.difference(&b), range);
+            prop_assert_eq!(with(Bits::intersect).iter().collect::<BTreeSet<_>>(), &set_a & &set_b);
+            for sector in 0..sectors {
+                prop_assert!(a.sectors_of(a.of(&(sector..sector + 1)).start).contains(&sector));
+            }
+        }
+    }
+}

@@ -1,0 +1,483 @@
+//! What the partial parity log (PPL) of one member says: the record that counts, and its entries.
+//!
+//! Where it stands: beside [`ppl`](crate::ppl), which knows one header. The caller reads the area, the engine replays. What it
+//! does not do: know the array's geometry, so an entry may still name what the array has not.
+//!
+//! A *record* is a header and the partial parities of its entries behind it, in their order. A small area holds one record,
+//! always at its start. An area with room for two of md's largest is a ring: each record follows the one before, and where one
+//! does not fit, it begins at the start again.
+//!
+//! ```text
+//!   | header 7 | partial parities | header 8 | ... | header 4 | ...     newest: 8; the next one is written behind it
+//! ```
+//!
+//! The writer begins no record before everything that the one before protects is written. So only the newest counts, and one
+//! that was cut short protects nothing yet:
+//!
+//! - *Torn partial parity*: the entry is left out, and counted ([`PplRecord::torn`]).
+//! - *Torn header*: the record before it counts, which does no harm; or there is none ([`PplLog::newest`]).
+//! - *Which is newest*: the highest generation at any sector, one that ends with the area included (Linux 6.1 misses that one).
+//!   Following records from the start does not do: one that was cut short there can leave an old header and no way on from it.
+//! - *What looks like a header inside partial parity* that has its checksum is partial parity: clients can write anything.
+//!
+//! # Invariants
+//! - What is written is read, wherever in the area it is [check: a_record_is_read_wherever_it_is].
+//! - Cut off anywhere, the newest record is there without what was cut, or the one before counts
+//!   [check: a_record_cut_short_is_left_out].
+
+use std::ops::Range;
+
+use braid_hooks::{Bug, planted, spoiled};
+use thiserror::Error;
+
+use crate::Superblock;
+use crate::checksum::crc_of_parts;
+use crate::limits::SECTOR_BYTES;
+use crate::ppl::{PPL_HEADER_BYTES, PplEntry, PplHeader, PplPlace, UnvalidatedPplHeader};
+
+/// Sectors of a header.
+pub const PPL_HEADER_SECTORS: u64 = PPL_HEADER_BYTES as u64 / SECTOR_BYTES;
+/// Sectors from which on md uses an area as a ring: two headers with 128 KiB each.
+const RING_SECTORS_MIN: u64 = 2 * (PPL_HEADER_SECTORS + 256);
+
+impl PplPlace {
+    /// Sectors that records may use: md gives partial parity whole pages.
+    #[must_use]
+    pub fn used_sectors(&self) -> u64 {
+        let sectors = u64::from(self.size_sectors);
+        sectors - sectors % PPL_HEADER_SECTORS
+    }
+
+    /// Bytes of them.
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        self.used_sectors() * SECTOR_BYTES
+    }
+
+    /// Whether records follow each other, or there is only ever one.
+    #[must_use]
+    pub fn is_ring(&self) -> bool {
+        self.multiple || self.used_sectors() >= RING_SECTORS_MIN
+    }
+}
+
+impl Superblock {
+    /// Where the partial parity log of its member begins on the device, in bytes, and how it is kept; `None` if there is none.
+    #[must_use]
+    pub fn ppl_area(&self) -> Option<(u64, PplPlace)> {
+        let place = self.intent.ppl?;
+        let sector = self.device.super_offset_sectors;
+        let sector = sector.checked_add_signed(i64::from(place.offset_sectors))?;
+        Some((sector.checked_mul(SECTOR_BYTES)?, place))
+    }
+}
+
+/// An entry that is whole, with its partial parity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoggedEntry {
+    /// As the header has it.
+    pub entry: PplEntry,
+    /// The exclusive-or of what is not being written; none of an entry that writes all data of its rows.
+    pub partial: Vec<u8>,
+}
+
+/// The record that counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PplRecord {
+    /// Sectors from the start of the area to its header.
+    pub header_sector: u64,
+    /// Sectors from the start of the area to behind it.
+    pub end_sector: u64,
+    /// Of its header.
+    pub generation: u64,
+    /// Its entries, without those that are torn; by their place in the header.
+    pub entries: Vec<(u32, LoggedEntry)>,
+    /// Entries whose partial parity does not have its checksum.
+    pub torn: u32,
+}
+
+impl PplRecord {
+    /// A record as it is on disk: the header, and what follows it.
+    ///
+    /// # Panics
+    /// With more entries than fit a header, or partial parity that is not as long as its entry says.
+    #[must_use]
+    pub fn bytes_of(generation: u64, entries: &[LoggedEntry], array_uuid: &[u8; 16]) -> Vec<u8> {
+        let is_as_long =
+            |one: &LoggedEntry| one.partial.len() as u64 == one.entry.parity_bytes.into();
+        assert!(entries.iter().all(is_as_long), "an entry says how long its partial parity is");
+        let sealed = entries
+            .iter()
+            .map(|one| PplEntry { checksum: crc_of_parts(&[&one.partial]), ..one.entry });
+        let header = PplHeader { generation, entries: sealed.collect() };
+        let mut bytes = header.to_bytes(array_uuid);
+        entries.iter().for_each(|one| bytes.extend_from_slice(&one.partial));
+        bytes
+    }
+}
+
+/// What a member's log says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PplLog {
+    /// The newest record; `None` if there is no header: one was being written over the only one.
+    pub newest: Option<PplRecord>,
+}
+
+/// Why nothing can be said of a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum PplLogError {
+    /// The member's superblock tells of none.
+    #[error("its superblock tells of none")]
+    Absent,
+    /// It was made so that it holds no record: nothing was logged.
+    #[error("nothing was logged, as parity was not right everywhere")]
+    Void,
+    /// The device did not give its bytes.
+    #[error("its sectors cannot be read")]
+    Unreadable,
+    /// It lies outside the device, or is too small for a header.
+    #[error("{present_bytes} bytes of it are on the device, {needed_bytes} are needed")]
+    CutOff {
+        /// Bytes at hand.
+        present_bytes: u64,
+        /// Bytes that the superblock tells of.
+        needed_bytes: u64,
+    },
+}
+
+/// A header, and where it is.
+struct Found {
+    sector: u64,
+    header: PplHeader,
+}
+
+impl Found {
+    /// Its entries, and the bytes of the area that have their partial parities.
+    fn parts(&self) -> impl Iterator<Item = (&PplEntry, Range<u64>)> {
+        let mut at = (self.sector + PPL_HEADER_SECTORS) * SECTOR_BYTES;
+        self.header.entries.iter().map(move |entry| {
+            let start = at;
+            at += u64::from(entry.parity_bytes);
+            (entry, start..at)
+        })
+    }
+
+    /// Where the next record would begin.
+    fn end_sector(&self) -> u64 {
+        let parity: u64 = self.header.entries.iter().map(|one| u64::from(one.parity_bytes)).sum();
+        self.sector + PPL_HEADER_SECTORS + parity / SECTOR_BYTES
+    }
+}
+
+/// An area with its array's name.
+struct Area<'a> {
+    bytes: &'a [u8],
+    sectors: u64,
+    array_uuid: &'a [u8; 16],
+}
+
+impl Area<'_> {
+    /// The header at a sector, if one is there and its record ends within the area.
+    fn header_at(&self, sector: u64) -> Option<Found> {
+        let start = usize::try_from(sector.checked_mul(SECTOR_BYTES)?).ok()?;
+        let bytes = self.bytes.get(start..)?;
+        let header = UnvalidatedPplHeader::recognise(bytes, self.array_uuid)?.validate().ok()?;
+        let found = Found { sector, header };
+        let is_inside = found.end_sector() <= self.sectors;
+        let is_inside = spoiled(Bug::PplEndMissed, is_inside, found.end_sector() < self.sectors);
+        is_inside.then_some(found)
+    }
+
+    /// Headers at any sector, or at the first alone, but for those that are partial parity.
+    fn headers(&self, is_ring: bool) -> Vec<Found> {
+        let last = if is_ring { self.sectors.saturating_sub(PPL_HEADER_SECTORS) } else { 0 };
+        let found: Vec<Found> = (0..=last).filter_map(|sector| self.header_at(sector)).collect();
+        let sound: Vec<Range<u64>> = found.iter().flat_map(|one| self.sound_parts(one)).collect();
+        let is_inside = |one: &Found| sound.iter().any(|part| part.contains(&one.sector));
+        found.into_iter().filter(|one| !is_inside(one)).collect()
+    }
+
+    /// Sectors of a record's partial parities that have their checksum.
+    fn sound_parts(&self, found: &Found) -> Vec<Range<u64>> {
+        let sectors = |range: Range<u64>| range.start / SECTOR_BYTES..range.end / SECTOR_BYTES;
+        let parts = found.parts().filter(|(entry, range)| self.has_checksum(entry, range));
+        parts.map(|(_, range)| sectors(range)).collect()
+    }
+
+    fn part(&self, range: &Range<u64>) -> Option<&[u8]> {
+        let (start, end) = (usize::try_from(range.start).ok()?, usize::try_from(range.end).ok()?);
+        self.bytes.get(start..end)
+    }
+
+    fn has_checksum(&self, entry: &PplEntry, range: &Range<u64>) -> bool {
+        self.part(range).is_some_and(|part| crc_of_parts(&[part]) == entry.checksum)
+    }
+
+    /// The entries of a record that are whole.
+    fn record(&self, found: &Found) -> PplRecord {
+        let (mut entries, mut torn) = (Vec::new(), 0);
+        for (index, (entry, range)) in (0..).zip(found.parts()) {
+            let is_whole = self.has_checksum(entry, &range);
+            let is_whole = spoiled(Bug::PplChecksumIgnored, is_whole, true);
+            let partial = self.part(&range).filter(|_| is_whole).map(<[u8]>::to_vec);
+            match partial {
+                Some(partial) => entries.push((index, LoggedEntry { entry: *entry, partial })),
+                None => torn += 1,
+            }
+        }
+        let (header_sector, generation) = (found.sector, found.header.generation);
+        let end_sector = found.end_sector();
+        PplRecord { header_sector, end_sector, generation, entries, torn }
+    }
+}
+
+impl PplLog {
+    /// What the first [`PplPlace::used_bytes`] of an area say.
+    ///
+    /// # Errors
+    /// An area that is cut off, or contradicts itself.
+    pub fn read(bytes: &[u8], place: PplPlace, array_uuid: &[u8; 16]) -> Result<Self, PplLogError> {
+        let (present_bytes, needed_bytes) = (bytes.len() as u64, place.used_bytes());
+        if needed_bytes < PPL_HEADER_BYTES as u64 || present_bytes < needed_bytes {
+            return Err(PplLogError::CutOff { present_bytes, needed_bytes });
+        }
+        let area = Area { bytes, sectors: place.used_sectors(), array_uuid };
+        let headers = area.headers(place.is_ring());
+        let begins_empty = bytes.iter().take(PPL_HEADER_BYTES).all(|byte| *byte == 0);
+        if headers.is_empty() && begins_empty {
+            return Err(PplLogError::Void);
+        }
+        let mut newest = headers.iter().max_by_key(|one| one.header.generation);
+        if planted(Bug::PplOldestBelieved) {
+            newest = headers.iter().min_by_key(|one| one.header.generation);
+        }
+        Ok(Self { newest: newest.map(|found| area.record(found)) })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::cast_possible_truncation, reason = "areas here are small")]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const UUID: [u8; 16] = *b"uuid-of-an-array";
+
+    fn place(size_sectors: u16) -> PplPlace {
+        PplPlace { offset_sectors: 8, size_sectors, multiple: false }
+    }
+
+    /// An entry that writes one block, with a page of partial parity of this byte.
+    fn entry(data_sector: u64, byte: u8) -> LoggedEntry {
+        let (parity_bytes, data_bytes) = (4096, 4096);
+        let entry = PplEntry { data_sector, parity_bytes, data_bytes, parity_slot: 1, checksum: 0 };
+        LoggedEntry { entry, partial: vec![byte; 4096] }
+    }
+
+    fn put(area: &mut [u8], sector: u64, generation: u64, entries: &[LoggedEntry]) -> u64 {
+        let bytes = PplRecord::bytes_of(generation, entries, &UUID);
+        let start = sector as usize * 512;
+        area[start..start + bytes.len()].copy_from_slice(&bytes);
+        sector + bytes.len() as u64 / 512
+    }
+
+    fn newest(area: &[u8], place: PplPlace) -> (u64, u64, usize, u32) {
+        let newest = PplLog::read(area, place, &UUID).unwrap().newest.unwrap();
+        (newest.header_sector, newest.generation, newest.entries.len(), newest.torn)
+    }
+
+    #[test]
+    fn the_newest_of_a_ring_counts() {
+        let mut area = vec![0; 2048 * 512];
+        let mut at = put(&mut area, 0, 7, &[entry(0, 1), entry(8, 2)]);
+        at = put(&mut area, at, 8, &[entry(16, 3)]);
+        assert_eq!(newest(&area, place(2048)), (24, 8, 1, 0));
+        // What an older lap left behind it.
+        put(&mut area, at + 8, 3, &[entry(24, 4)]);
+        assert_eq!(newest(&area, place(2048)), (24, 8, 1, 0));
+        // It begins at the start again.
+        put(&mut area, 0, 9, &[entry(32, 5)]);
+        assert_eq!(newest(&area, place(2048)), (0, 9, 1, 0));
+    }
+
+    #[test]
+    fn a_header_that_ends_with_the_area_is_found() {
+        for end in [0, 8] {
+            let mut area = vec![0; 2048 * 512];
+            let mut at = put(&mut area, 0, 1, &[entry(0, 1)]);
+            for generation in 2..126 {
+                at = put(&mut area, at, generation, &[entry(0, 1)]);
+            }
+            assert_eq!(at, 2000);
+            at = put(&mut area, at, 126, &[entry(8, 1), entry(16, 1), entry(24, 1)]);
+            put(&mut area, at, 127, &vec![entry(8, 2); end / 8]);
+            assert_eq!(newest(&area, place(2048)), (2032, 127, end / 8, 0));
+        }
+    }
+
+    #[test]
+    fn the_newest_record_of_a_crash_that_linux_6_1_loses_is_found() {
+        // As it was met: a header at sector 2016 with three entries of a page, in an area of 2048 sectors.
+        let mut area = vec![0; 2048 * 512];
+        let mut at = put(&mut area, 0, 165, &[entry(0, 1); 1]);
+        for generation in 166..249 {
+            at = put(&mut area, at, generation, &[entry(0, 1), entry(8, 1)]);
+        }
+        assert_eq!(at, 16 + 83 * 24);
+        let at = put(&mut area, at, 249, &[]);
+        assert_eq!(at, 2016);
+        put(&mut area, at, 250, &[entry(1976 * 8, 1), entry(11_760 * 8, 2), entry(0, 3)]);
+        assert_eq!(newest(&area, place(2048)), (2016, 250, 3, 0));
+    }
+
+    #[test]
+    fn a_header_that_was_cut_short_over_the_first_leaves_the_one_before() {
+        let mut area = vec![0; 2048 * 512];
+        let at = put(&mut area, 0, 7, &[entry(0, 1)]);
+        put(&mut area, at, 8, &[entry(8, 1)]);
+        area[700] ^= 1;
+        assert_eq!(newest(&area, place(2048)), (16, 8, 1, 0));
+        // Where there is one record only, none is left.
+        let small = place(264);
+        assert_eq!(PplLog::read(&area, small, &UUID), Ok(PplLog { newest: None }));
+    }
+
+    #[test]
+    fn what_looks_like_a_header_in_partial_parity_is_none() {
+        let mut area = vec![0; 2048 * 512];
+        let mut forged = entry(0, 0);
+        forged.partial = PplHeader { generation: u64::MAX, entries: vec![] }.to_bytes(&UUID);
+        let at = put(&mut area, 0, 7, &[entry(0, 1), forged]);
+        assert_eq!(newest(&area, place(2048)), (0, 7, 2, 0));
+        put(&mut area, at, 8, &[entry(0, 1)]);
+        assert_eq!(newest(&area, place(2048)), (24, 8, 1, 0));
+    }
+
+    #[test]
+    fn one_that_was_cut_short_before_its_header_hides_none() {
+        // Old headers at the start, and no way on from them.
+        let mut area = vec![0; 528 * 512];
+        let mut at = put(&mut area, 0, 1, &[]);
+        while at <= 528 - 16 {
+            at = put(&mut area, at, 1 + at / 8, &[entry(0, 1)]);
+        }
+        let last = at - 16;
+        area[8 * 512..16 * 512].fill(7);
+        assert_eq!(newest(&area, place(528)), (last, 1 + last / 8, 1, 0));
+    }
+
+    #[test]
+    fn the_log_of_another_array_says_nothing() {
+        let mut area = vec![0; 264 * 512];
+        put(&mut area, 0, 7, &[entry(0, 1)]);
+        let log = PplLog::read(&area, place(264), b"uuid-of-another-");
+        assert_eq!(log, Ok(PplLog { newest: None }));
+    }
+
+    #[test]
+    fn an_area_that_is_cut_off_or_too_small_is_an_error() {
+        let area = vec![0; 264 * 512];
+        let cut = |size_sectors, present_bytes: usize| {
+            PplLog::read(&area[..present_bytes], place(size_sectors), &UUID)
+        };
+        let error =
+            |present_bytes, needed_bytes| Err(PplLogError::CutOff { present_bytes, needed_bytes });
+        assert_eq!(cut(264, 1000), error(1000, 264 * 512));
+        assert_eq!(cut(7, 4096), error(4096, 0));
+        assert_eq!(cut(8, 4096), Err(PplLogError::Void), "it was made so");
+        // md leaves what is no whole page alone.
+        assert_eq!(place(271).used_sectors(), 264);
+        assert!(!place(527).is_ring() && place(528).is_ring());
+    }
+
+    fn records() -> impl Strategy<Value = Vec<Vec<(u64, u32, u8)>>> {
+        let entry = (0_u64..1 << 20, 0_u32..5, any::<u8>());
+        prop::collection::vec(prop::collection::vec(entry, 0..6), 1..60)
+    }
+
+    fn made(entries: &[(u64, u32, u8)]) -> Vec<LoggedEntry> {
+        let one = |&(data_sector, pages, byte): &(u64, u32, u8)| {
+            let partial = vec![byte; pages as usize * 4096];
+            let (parity_bytes, data_bytes) = (pages * 4096, (pages + 1) * 4096);
+            let checksum = crc_of_parts(&[&partial]);
+            let entry =
+                PplEntry { data_sector, parity_bytes, data_bytes, parity_slot: 0, checksum };
+            LoggedEntry { entry, partial }
+        };
+        entries.iter().map(one).collect()
+    }
+
+    /// Writes records as md does; where each begins.
+    fn written(area: &mut [u8], records: &[Vec<(u64, u32, u8)>]) -> Vec<u64> {
+        let (mut at, mut places) = (0, Vec::new());
+        let sectors = area.len() as u64 / 512;
+        for (generation, record) in (1..).zip(records) {
+            let entries = made(record);
+            let length = PplRecord::bytes_of(generation, &entries, &UUID).len() as u64 / 512;
+            if sectors - at < length {
+                at = 0;
+            }
+            places.push(at);
+            at = put(area, at, generation, &entries);
+        }
+        places
+    }
+
+    proptest! {
+        #[test]
+        fn a_record_is_read_wherever_it_is(records in records()) {
+            let mut area = vec![0; 528 * 512];
+            let places = written(&mut area, &records);
+            let newest = PplLog::read(&area, place(528), &UUID).unwrap().newest.unwrap();
+            prop_assert_eq!(newest.generation, records.len() as u64);
+            prop_assert_eq!(newest.header_sector, *places.last().unwrap());
+            let entries: Vec<LoggedEntry> = newest.entries.into_iter().map(|(_, one)| one).collect();
+            prop_assert_eq!(entries, made(records.last().unwrap()));
+        }
+
+        #[test]
+        fn a_record_cut_short_is_left_out(records in records(), cut in any::<prop::sample::Index>(), is_head in any::<bool>()) {
+            let mut area = vec![0; 528 * 512];
+            written(&mut area, &records[..records.len() - 1]);
+            let read = |area: &[u8]| match PplLog::read(area, place(528), &UUID) {
+                Ok(log) => log.newest,
+                Err(error) => {
+                    assert_eq!(error, PplLogError::Void, "nothing but zeroes is there");
+                    None
+                }
+            };
+            let before = read(&area);
+            let old = area.clone();
+            let places = written(&mut area, &records);
+            let entries = made(records.last().unwrap());
+            let length = PplRecord::bytes_of(1, &entries, &UUID).len() / 512;
+            let start = *places.last().unwrap() as usize * 512;
+            // Only its first sectors are there, or only its last.
+            let cut = cut.index(length + 1) * 512;
+            let lost = if is_head { start..start + cut } else { start + cut..start + length * 512 };
+            area[lost.clone()].copy_from_slice(&old[lost.clone()]);
+            let newest = read(&area);
+            match newest {
+                Some(newest) if newest.generation == records.len() as u64 => {
+                    prop_assert_eq!(newest.entries.len() + newest.torn as usize, entries.len());
+                    for (index, one) in &newest.entries {
+                        prop_assert_eq!(one, &entries[*index as usize]);
+                    }
+                }
+                // The one before was protecting nothing any more, whether it is still there or not.
+                Some(newest) => prop_assert!(newest.generation < records.len() as u64),
+                None => prop_assert!(before.is_none_or(|before| before.header_sector < start as u64 / 512 + length as u64)),
+            }
+        }
+
+        #[test]
+        fn any_area_is_read_or_refused(noise in prop::collection::vec(any::<u8>(), 8 * 4096), at in 0_u64..40, count in 0_usize..9) {
+            let mut area = noise;
+            put(&mut area, at.min(64 - 8 - count.min(2) as u64 * 8), 3, &vec![entry(0, 1); count.min(2)]);
+            for multiple in [false, true] {
+                let place = PplPlace { offset_sectors: 8, size_sectors: 64, multiple };
+                let _ = PplLog::read(&area, place, &UUID);
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Write-intent bitmaps in the simulator: how they are written and torn, and what they promise.
+//!
+//! What bits do not name agrees, whatever ended the run: the checker of clean arrays looks at those sectors of dirty ones too.
+//!
+//! # Invariants
+//! - Where the bits of an array that was not stopped cleanly say nothing, copies are equal and parity fits
+//!   [check: random_worlds_hold_and_meet_every_kind_of_fault].
+//! - No member is written before its bit is durable on all that are in the array [check: a_bit_is_durable_before_its_sectors_are_written].
+
+use braid_assembly::{AssembledArray, resync_sectors};
+use braid_engine::array::{ArrayView, BitmapRecord, MemberId, bitmap_for};
+use braid_engine::cause::{Asked, Cause};
+use braid_engine::effect::FaultKind;
+use braid_geometry::Geometry;
+use braid_ondisk::{BitmapSuperblock, Superblock};
+use std::collections::BTreeSet;
+
+use crate::chances::Purpose;
+use crate::content::SECTOR;
+use crate::create::Design;
+use crate::disk::Disk;
+use crate::open;
+use crate::world::World;
+
+/// Writes the bitmap of a member that was made whole, as md does: nothing is in doubt.
+pub(crate) fn renew(
+    disk: &mut Disk,
+    superblock: &Superblock,
+    design: &Design,
+    geometry: &Geometry,
+) {
+    let Some(offset_bytes) = superblock.bitmap_offset_bytes() else { return };
+    let (head, bits) = design.bitmap(resync_sectors(geometry)).expect("it has a bitmap");
+    let events = superblock.state.events;
+    let head = BitmapSuperblock { events, events_cleared: events, ..head };
+    let area = head.area(&superblock.uuid_as_stored(), &bits);
+    disk.put(offset_bytes / SECTOR as u64, &area, true);
+}
+
+/// Sectors in doubt, as the checker of clean arrays counts them; none if all may be.
+pub(crate) fn in_doubt(assembled: &AssembledArray) -> Option<BTreeSet<u64>> {
+    let bitmap = assembled.bitmap.as_ref().filter(|bitmap| bitmap.is_current)?;
+    let sectors = bitmap.bits.iter().flat_map(|bit| bitmap.bits.sectors_of(bit));
+    Some(sectors.filter(|sector| *sector >= assembled.resync_offset).collect())
+}
+
+impl World {
+    /// A bit is open: every member that shards see has it.
+    ///
+    /// # Panics
+    /// When one lacks it.
+    pub(crate) fn check_open_bits(&self, view: &ArrayView) {
+        let Some(intent) = &view.intent else { return };
+        for id in
+            view.slots.iter().flatten().flat_map(|one| [Some(one.id), one.replacement]).flatten()
+        {
+            let side = &self.engine.machines.members[usize::from(id.0)];
+            let disk = &self.disks[side.disk];
+            let found = open::bitmap(disk, &side.superblock);
+            let bits = found.and_then(Result::ok).map(|bitmap| bitmap.bits);
+            let mut open = intent.open.iter();
+            let has = |bit: u64| bits.as_ref().is_some_and(|bits| bits.is_set(bit));
+            let lacking = open.find(|bit| !has(*bit));
+            assert_eq!(lacking, None, "I3: a bit is open that disk {} lacks", side.disk);
+        }
+    }
+
+    /// Those who keep bitmaps write them before superblocks; others leave them behind.
+    pub(crate) fn is_keeping_bits(&self) -> bool {
+        self.engine.machines.shards[0].view.intent.is_some()
+    }
+
+    /// Bits are believed at a start: whoever ran before has kept them.
+    ///
+    /// # Panics
+    /// When they are not, and nobody wrote without keeping them.
+    pub(crate) fn check_bits_are_current(&mut self, assembled: &AssembledArray) {
+        let is_current = assembled.bitmap.as_ref().is_none_or(|bitmap| bitmap.is_current);
+        assert!(is_current || !self.keeps_bits, "bits are not believed though they were kept");
+        self.tally.count_many("bits-out-of-date", u64::from(!is_current));
+    }
+
+    /// Somebody who does not keep bitmaps may run the array: then what they say is out of date as soon as anything is written.
+    pub(crate) fn forgets_bitmap(&mut self, assembled: &AssembledArray) -> bool {
+        let events = assembled.newest.state.events;
+        // One that is ahead would be reached by the first update, and be believed: nobody who does not keep it may do that.
+        let is_level = assembled.bitmap.as_ref().is_some_and(|one| one.superblock.events <= events);
+        // Without it a dirty and degraded array is not started at all.
+        let needs_it = assembled.dirty && assembled.degraded > 0;
+        let forgets = is_level && !needs_it && self.chances.of(Purpose::Bitmaps, 2).chance(8);
+        self.tally.count_many("bitmap-not-kept", u64::from(forgets));
+        forgets
+    }
+
+    /// The engine writes a member's bitmap. Disks do not lie about that: nothing is promised where they do.
+    pub(crate) fn write_bitmap(
+        &mut self,
+        member: MemberId,
+        record: &BitmapRecord,
+    ) -> Result<(), Cause> {
+        self.tally.count("bitmap-written");
+        let (index, start, data) = self.new_bitmap(member, record);
+        let ills = self.disks[index].ills;
+        let written = if ills.superblocks_fail && !ills.gone {
+            self.disks[index].tear((start, &data), &mut self.chances.disks);
+            false
+        } else {
+            let disk = &mut self.disks[index];
+            disk.write((start, &data), true, &mut self.chances.disks).is_ok()
+        };
+        let set = record.bits.set_count();
+        self.note(
+            if written { "bitmap" } else { "bitmap-fails" },
+            [index as u64, record.head.events, set],
+        );
+        if written {
+            return Ok(());
+        }
+        let kind = if ills.gone { FaultKind::Gone } else { FaultKind::Media };
+        let place = (start, (data.len() / SECTOR) as u64);
+        Err(self.failed(member, (Asked::Bitmap, kind), place))
+    }
+
+    /// Power is cut while a bitmap is written.
+    pub(crate) fn tear_bitmap(&mut self, member: MemberId, record: &BitmapRecord) {
+        let (index, start, data) = self.new_bitmap(member, record);
+        self.disks[index].tear((start, &data), &mut self.chances.disks);
+    }
+
+    fn new_bitmap(&self, member: MemberId, record: &BitmapRecord) -> (usize, u64, Vec<u8>) {
+        let side = &self.engine.machines.members[usize::from(member.0)];
+        let (offset_bytes, data) = bitmap_for(&side.superblock, record);
+        (side.disk, offset_bytes / SECTOR as u64, data)
+    }
+}

@@ -1,0 +1,238 @@
+//! Partial parity logs in the simulator: how they are written and torn, and replayed when the array is started.
+//!
+//! An array that was cut off in the middle of its writes is replayed as a server does it, onto the disks, and may be cut off
+//! in the middle of that. What the checker of clean arrays then says must hold: parity fits everywhere.
+//!
+//! # Invariants
+//! - Where logs were kept an array that was not stopped cleanly is one again when it is replayed, whoever is missing
+//!   [check: random_worlds_hold_and_meet_every_kind_of_fault].
+
+use std::ops::Range;
+
+use braid_assembly::AssembledArray;
+use braid_engine::array::{MemberId, ParityLogRecord, parity_log_for};
+use braid_engine::cause::{Asked, Cause};
+use braid_engine::effect::FaultKind;
+use braid_engine::replay::{Devices, Finish, Log, Member, Replay, Setup, run};
+use braid_geometry::{Geometry, LogicalSector, Slot};
+use braid_ondisk::{PplRecord, Superblock};
+
+use crate::content::{self, SECTOR, Version};
+use crate::disk::Disk;
+use crate::model::End;
+use crate::world::World;
+
+/// The disks, for a replay that power is taken from after so many operations.
+struct OnDisks<'a> {
+    disks: &'a mut [Disk],
+    assembled: &'a AssembledArray,
+    presented: &'a [usize],
+    data_offset: u64,
+    operations_left: u64,
+    operations: u64,
+}
+
+impl OnDisks<'_> {
+    fn is_powered(&mut self) -> bool {
+        self.operations += 1;
+        let is_powered = self.operations_left > 0;
+        self.operations_left = self.operations_left.saturating_sub(1);
+        is_powered
+    }
+
+    /// The disk in a slot, and the one that is to replace it.
+    fn of(&self, slot: Slot) -> Vec<usize> {
+        let replacements = self.assembled.replacements.iter().filter(|(of, _)| *of == slot);
+        let member = self.assembled.slots[slot.index()].iter();
+        let members = member.chain(replacements.map(|(_, one)| one));
+        members.map(|one| self.presented[one.member]).collect()
+    }
+}
+
+impl Devices for OnDisks<'_> {
+    fn read(&mut self, slot: Slot, sectors: Range<u64>, bytes: &mut [u8]) -> bool {
+        let disk = &self.disks[self.of(slot)[0]];
+        let read = disk.read(self.data_offset + sectors.start, sectors.end - sectors.start);
+        read.map(|read| bytes.copy_from_slice(read)).is_ok()
+    }
+
+    fn partial(&self, slot: Slot, entry: u32, sectors: Range<u64>) -> &[u8] {
+        let record = record_of(self.assembled, slot).expect("its entries are from there");
+        let mut entries = record.entries.iter();
+        let (_, logged) = entries.find(|(index, _)| *index == entry).expect("it is there");
+        &logged.partial[sectors.start as usize * SECTOR..sectors.end as usize * SECTOR]
+    }
+
+    fn write(&mut self, slot: Slot, sectors: Range<u64>, bytes: &[u8]) -> bool {
+        for disk in self.of(slot) {
+            if self.is_powered() {
+                self.disks[disk].put(self.data_offset + sectors.start, bytes, false);
+            }
+        }
+        true
+    }
+
+    fn flush(&mut self, slot: Slot) -> bool {
+        for disk in self.of(slot) {
+            if self.is_powered() {
+                self.disks[disk].settle();
+            }
+        }
+        true
+    }
+
+    fn record_clean(&mut self, _: Slot) -> bool {
+        unreachable!("superblocks stay as they are")
+    }
+
+    fn void(&mut self, _: Slot) -> bool {
+        unreachable!("logs stay as they are")
+    }
+}
+
+/// Writes the log of a member that was made whole, as md does: it names nothing.
+pub(crate) fn renew(disk: &mut Disk, superblock: &Superblock) {
+    let Some((offset_bytes, place)) = superblock.ppl_area() else { return };
+    let mut area = PplRecord::bytes_of(1, &[], &superblock.uuid_as_stored());
+    area.resize(place.used_bytes() as usize, 0);
+    disk.put(offset_bytes / SECTOR as u64, &area, true);
+}
+
+fn record_of(assembled: &AssembledArray, slot: Slot) -> Option<&PplRecord> {
+    let mut logs = assembled.replay.as_ref()?.logs.iter();
+    logs.find(|(of, _)| *of == slot).and_then(|(_, log)| log.newest.as_ref())
+}
+
+fn setup(assembled: &AssembledArray) -> Option<Setup> {
+    let Geometry::Stripe(geometry) = &assembled.geometry else { return None };
+    let member = |occupant: &braid_assembly::Occupant| Member {
+        recovered_sectors: occupant.recovered_until,
+        bad_sectors: occupant.bad_sectors.clone(),
+    };
+    let members = assembled.slots.iter().map(|slot| slot.as_ref().map(member)).collect();
+    let log = |slot| {
+        let entries = &record_of(assembled, slot)?.entries;
+        let entries = entries.iter().map(|(index, logged)| (*index, logged.entry)).collect();
+        Some(Log { slot, entries })
+    };
+    let logs = (0..geometry.slots()).map(Slot).filter_map(log).collect();
+    Some(Setup { geometry: *geometry, members, logs, finish: Finish::Flushed })
+}
+
+impl World {
+    /// Replays what is to be replayed, as a server does before anything else. False if power was cut meanwhile.
+    ///
+    /// # Panics
+    /// When logs tell of what the array cannot have.
+    pub(crate) fn replay(&mut self, assembled: &mut AssembledArray, presented: &[usize]) -> bool {
+        if assembled.replay.is_none() {
+            return true;
+        }
+        let Some(setup) = setup(assembled) else { return true };
+        let entries: usize = setup.logs.iter().map(|log| log.entries.len()).sum();
+        self.tally.count("replayed");
+        self.tally.count_many("replayed-entries", entries as u64);
+        self.note("replay", [entries as u64, u64::from(assembled.degraded), 0]);
+        let is_cut = self.chances.openings.chance(15);
+        let operations_left = if is_cut { self.chances.openings.below(12) } else { u64::MAX };
+        let machine = Replay::new(setup).expect("logs tell of what the array has");
+        let data_offset = self.taint.data_offset;
+        let disks = &mut self.disks[..];
+        let mut on_disks =
+            OnDisks { disks, assembled, presented, data_offset, operations_left, operations: 0 };
+        let report = run(machine, &mut on_disks).expect("disks take what is replayed");
+        if on_disks.operations > operations_left {
+            self.tally.count("power-cut-in-replay");
+            self.lose_power();
+            return false;
+        }
+        report
+            .unsettled
+            .iter()
+            .cloned()
+            .flatten()
+            .for_each(|sector| self.is_anything(sector, assembled, presented));
+        if !report.unread.is_empty() {
+            self.tally.count("replay-lacks-a-sector");
+            if assembled.degraded > 0 {
+                // A server does not start. Then somebody copies the disk to a sound one.
+                presented.iter().for_each(|disk| self.disks[*disk].bad.clear());
+                return false;
+            }
+        }
+        assembled.note_replayed(report.unread.is_empty());
+        true
+    }
+
+    /// A sector was being written, and who holds it is missing: parity says what it is, and may not have been written with all that
+    /// it is the sum of. So what it says now is one of the values that it may have; unless no write of it was under way.
+    fn is_anything(&mut self, sector: u64, assembled: &AssembledArray, presented: &[usize]) {
+        let Geometry::Stripe(geometry) = &assembled.geometry else { return };
+        let address = geometry.locate(LogicalSector(sector));
+        let slot = geometry.row_map(address.row).data_slot(address.data_index);
+        let at = geometry.row_start(address.row).0 + u64::from(address.offset_sectors);
+        let mut bytes = [0; SECTOR];
+        for (other, one) in (0..).map(Slot).zip(&assembled.slots) {
+            if other == slot {
+                continue;
+            }
+            let Some(one) = one else { return };
+            // What cannot be read for now may be read later.
+            let seen = &self.disks[presented[one.member]].seen;
+            let seen = &seen[content::bytes(self.taint.data_offset + at, 1)];
+            bytes.iter_mut().zip(seen).for_each(|(sum, byte)| *sum ^= byte);
+        }
+        if !self.model.is_unsure(sector) {
+            return;
+        }
+        self.tally.count("unsettled-sectors");
+        self.is_unsettled = true;
+        if self.model.identify(sector, &bytes).is_none() {
+            let write = self.next_request.0;
+            self.next_request.0 += 1;
+            self.model.begin_merged(sector, write, write as Version, &bytes);
+            self.model.end((sector, 1), write, (self.clock.step, self.clock.step), End::Unsure);
+        }
+    }
+
+    /// The engine writes a member's partial parity log.
+    pub(crate) fn write_parity_log(
+        &mut self,
+        member: MemberId,
+        record: &ParityLogRecord,
+    ) -> Result<(), Cause> {
+        self.tally.count("parity-log-written");
+        let (index, start, data) = self.new_parity_log(member, record);
+        let ills = self.disks[index].ills;
+        let written = if ills.superblocks_fail && !ills.gone {
+            self.disks[index].tear((start, &data), &mut self.chances.disks);
+            false
+        } else {
+            let disk = &mut self.disks[index];
+            disk.write((start, &data), true, &mut self.chances.disks).is_ok()
+        };
+        let generation = record.generation.unwrap_or(0);
+        self.note(
+            if written { "parity-log" } else { "parity-log-fails" },
+            [index as u64, generation, record.entries.len() as u64],
+        );
+        if written {
+            return Ok(());
+        }
+        let kind = if ills.gone { FaultKind::Gone } else { FaultKind::Media };
+        let place = (start, (data.len() / SECTOR) as u64);
+        Err(self.failed(member, (Asked::ParityLog, kind), place))
+    }
+
+    /// Power is cut while a log is written.
+    pub(crate) fn tear_parity_log(&mut self, member: MemberId, record: &ParityLogRecord) {
+        let (index, start, data) = self.new_parity_log(member, record);
+        self.disks[index].tear((start, &data), &mut self.chances.disks);
+    }
+
+    fn new_parity_log(&self, member: MemberId, record: &ParityLogRecord) -> (usize, u64, Vec<u8>) {
+        let side = &self.engine.machines.members[usize::from(member.0)];
+        let (offset_bytes, data) = parity_log_for(&side.superblock, record);
+        (side.disk, offset_bytes / SECTOR as u64, data)
+    }
+}

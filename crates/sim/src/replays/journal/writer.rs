@@ -1,0 +1,436 @@
+//! Writes of clients as md makes them with a write journal, down to what each disk is asked for, in order.
+//!
+//! In the mode write-through a stripe's data and parity go into one meta block; when that is durable, so are all before it, and the members
+//! are written. In the mode write-back data goes into the journal alone; later, with what came meanwhile, parity follows, and then the
+//! members are written and the stripe is told to be flushed, which says nothing about their caches. Now and then members are flushed
+//! and the tail moves. It knows the layout from its definition, not from the engine.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use braid_geometry::{Geometry, Level, MemberSector, RowMap, Shape, StripeGeometry};
+use braid_ondisk::{JournalMeta, JournalPayload, journal_block_checksum};
+use braid_parity::definition;
+
+use super::super::platter::{Op, Platter, SECTOR};
+use crate::random::{Random, fold, mix};
+
+pub(super) const UUID: [u8; 16] = *b"journaled-array-";
+/// Sectors of a block.
+pub(super) const BLOCK: u64 = 8;
+/// Where the journal's ring begins on its disk; before it is where its tail is said.
+pub(super) const JOURNAL_START: u64 = 8;
+
+/// A client's write of one block of the array.
+pub(super) struct Write {
+    pub(super) block: u64,
+    pub(super) value: u64,
+    /// The operation that its meta block begins with, and the one after which that is durable; none if it never is.
+    pub(super) begin: usize,
+    pub(super) durable: usize,
+}
+
+/// What clients did.
+pub(super) struct Written {
+    pub(super) geometry: StripeGeometry,
+    pub(super) ring_sectors: u64,
+    /// As it was when the array was started: members by slot, and the journal.
+    pub(super) disks: Vec<Platter>,
+    pub(super) ops: Vec<Op>,
+    /// In the order in which they were journaled.
+    pub(super) writes: Vec<Write>,
+    /// By array block: what stood there.
+    pub(super) first: Vec<u64>,
+}
+
+/// The bytes of a sector of a block with this value.
+pub(super) fn content(value: u64, sector: u64) -> [u8; SECTOR] {
+    let mut bytes = [0; SECTOR];
+    let word = mix(fold(value, sector % BLOCK));
+    let words = bytes.chunks_exact_mut(8).zip(0..);
+    words.for_each(|(to, turn)| to.copy_from_slice(&word.rotate_left(turn).to_le_bytes()));
+    bytes
+}
+
+fn block_of(value: u64) -> Vec<u8> {
+    (0..BLOCK).flat_map(|sector| content(value, sector)).collect()
+}
+
+pub(super) fn tail_sector(position: u64) -> [u8; SECTOR] {
+    let mut sector = [0; SECTOR];
+    sector[..8].copy_from_slice(&position.to_le_bytes());
+    sector
+}
+
+pub(super) fn tail_of(sector: &[u8; SECTOR]) -> u64 {
+    u64::from_le_bytes(*sector.first_chunk().expect("a sector has eight bytes"))
+}
+
+fn geometry(random: &mut Random) -> StripeGeometry {
+    let level =
+        *random.pick(&[Level::Raid4, Level::Raid5, Level::Raid5, Level::Raid6, Level::Raid6]);
+    let least = if level == Level::Raid6 { 4 } else { 3 };
+    let slots = least + random.below(3) as u16;
+    let chunk = BLOCK * (1 + random.below(2));
+    let layout = if level == Level::Raid4 { 0 } else { random.below(6) as u32 };
+    let member_sectors = vec![chunk * (2 + random.below(3)); usize::from(slots)];
+    let shape = Shape { level, layout, chunk_sectors: chunk as u32, slots, member_sectors };
+    match Geometry::new(&shape) {
+        Ok(Geometry::Stripe(stripe)) => stripe,
+        other => unreachable!("a small array: {other:?}"),
+    }
+}
+
+/// What of a stripe is under way.
+#[derive(Default)]
+struct Stripe {
+    /// Indices in the row of data that is in the journal without parity.
+    cached: BTreeSet<u16>,
+    /// Where the oldest of that is, as the number of its meta block.
+    since: usize,
+}
+
+/// A stripe that is written out.
+struct Out {
+    ops: Vec<Op>,
+    /// Where the oldest of its data is, as the number of its meta block.
+    since: usize,
+}
+
+/// A meta block that was written.
+struct Unit {
+    position: u64,
+    /// Its stripes, with what is to be written to members once it is durable.
+    members: BTreeMap<u64, Out>,
+    /// Of its writes, by their place in the list.
+    writes: Vec<usize>,
+    is_durable: bool,
+}
+
+struct Writer<'a> {
+    random: &'a mut Random,
+    is_write_back: bool,
+    geometry: StripeGeometry,
+    ring_sectors: u64,
+    content: Vec<u64>,
+    stripes: BTreeMap<u64, Stripe>,
+    /// Stripes that were written to members, and not told so.
+    told_flushed: Vec<u64>,
+    units: Vec<Unit>,
+    /// Where the next meta block goes, and its sequence.
+    head: (u64, u64),
+    /// The number of the meta block at the tail.
+    tail: usize,
+    ops: Vec<Op>,
+    writes: Vec<Write>,
+    values: u64,
+}
+
+impl Writer<'_> {
+    fn journal(&self) -> usize {
+        usize::from(self.geometry.slots())
+    }
+
+    fn map(&self, sector: u64) -> RowMap {
+        self.geometry.row_map(self.geometry.row_of(MemberSector(sector)))
+    }
+
+    /// The array block of data in a stripe.
+    fn array_block(&self, sector: u64, index: u16) -> u64 {
+        let row = self.geometry.row_of(MemberSector(sector));
+        let offset = sector - self.geometry.row_start(row).0;
+        self.geometry.logical(row, index, offset as u32).0 / BLOCK
+    }
+
+    /// P, and Q if there is one.
+    fn parity(&self, sector: u64) -> Vec<Vec<u8>> {
+        let map = self.map(sector);
+        let data: Vec<Vec<u8>> = (0..map.data_slots())
+            .map(|index| block_of(self.content[self.array_block(sector, index) as usize]))
+            .collect();
+        let mut sources: Vec<Option<&[u8]>> = vec![None; usize::from(map.exponents_count())];
+        for (index, column) in (0..).zip(&data) {
+            sources[usize::from(map.exponent(index))] = Some(column);
+        }
+        let (mut p, mut q) = (vec![0; 4096], vec![0; 4096]);
+        definition::pq(&sources, &mut p, &mut q);
+        std::iter::once(p).chain(map.q_slot().map(|_| q)).collect()
+    }
+
+    fn free_blocks(&self) -> u64 {
+        let tail = self.units[self.tail].position;
+        let used = (self.head.0 + self.ring_sectors - tail) % self.ring_sectors;
+        (self.ring_sectors - used) / BLOCK
+    }
+
+    /// Blocks that parity of everything cached would take.
+    fn reserved_blocks(&self) -> u64 {
+        let cached =
+            self.stripes.values().filter(|stripe| !stripe.cached.is_empty()).count() as u64;
+        2 * cached + 6
+    }
+
+    /// Stripes of which nothing is on its way to the members.
+    fn idle(&self) -> Vec<u64> {
+        let is_busy =
+            |sector: &u64| self.units.iter().any(|unit| unit.members.contains_key(sector));
+        let sectors = (0..self.geometry.used_sectors()).step_by(BLOCK as usize);
+        sectors.filter(|sector| !is_busy(sector)).collect()
+    }
+
+    /// New data for a stripe; payloads and blocks of what is to be journaled.
+    fn change(&mut self, sector: u64, named: &mut Named) -> Vec<u16> {
+        let count = self.geometry.data_slots();
+        let percent = *self.random.pick(&[20, 50, 100]);
+        let must = self.random.below(u64::from(count)) as u16;
+        let mut changed = Vec::new();
+        for index in 0..count {
+            if index != must && !self.random.chance(percent) {
+                continue;
+            }
+            let block = self.array_block(sector, index);
+            self.values += 1;
+            let value = self.values;
+            self.content[block as usize] = value;
+            named.data(block, block_of(value));
+            named.writes.push((block, value));
+            changed.push(index);
+        }
+        changed
+    }
+
+    /// Parity, and what is to be written to members once it is durable.
+    fn commit(&mut self, sector: u64, stripe: &Stripe, named: &mut Named) {
+        let map = self.map(sector);
+        let parity = self.parity(sector);
+        let mut ops = Vec::new();
+        let mut write = |disk: usize, bytes: Vec<u8>| ops.push(Op::Write { disk, sector, bytes });
+        for index in &stripe.cached {
+            let value = self.content[self.array_block(sector, *index) as usize];
+            write(map.data_slot(*index).index(), block_of(value));
+        }
+        let slots = std::iter::once(map.p_slot()).chain(map.q_slot());
+        slots.zip(&parity).for_each(|(slot, bytes)| write(slot.index(), bytes.clone()));
+        self.random.shuffle(&mut ops);
+        named.parity(sector, parity);
+        named.members.insert(sector, Out { ops, since: stripe.since });
+    }
+
+    /// One meta block of new writes; in the mode write-back of data alone, or of stripes that are written out.
+    fn unit(&mut self) {
+        let mut idle = self.idle();
+        self.random.shuffle(&mut idle);
+        idle.truncate(1 + self.random.below(3) as usize);
+        let mut named = Named::default();
+        named.flushed(std::mem::take(&mut self.told_flushed));
+        let number = self.units.len();
+        for sector in idle {
+            let mut stripe = self.stripes.remove(&sector).unwrap_or_default();
+            if stripe.cached.is_empty() {
+                stripe.since = number;
+            }
+            let is_out = !self.is_write_back || !stripe.cached.is_empty() && self.random.chance(40);
+            let changes = !self.is_write_back || !is_out || self.random.chance(50);
+            let changed = if changes { self.change(sector, &mut named) } else { Vec::new() };
+            stripe.cached.extend(changed);
+            if is_out {
+                self.commit(sector, &stripe, &mut named);
+            } else if !stripe.cached.is_empty() {
+                self.stripes.insert(sector, stripe);
+            }
+        }
+        self.append(named);
+    }
+
+    /// Everything that is cached is written out.
+    fn write_out(&mut self) {
+        let cached: Vec<u64> = self.stripes.keys().copied().collect();
+        for sector in cached {
+            let mut named = Named::default();
+            let stripe = self.stripes.remove(&sector).unwrap_or_default();
+            self.commit(sector, &stripe, &mut named);
+            self.append(named);
+        }
+    }
+
+    /// A meta block and its blocks, in any order.
+    fn append(&mut self, named: Named) {
+        let (position, sequence) = self.head;
+        let begin = self.ops.len();
+        let meta = JournalMeta { sequence, position_sectors: position, payloads: named.payloads };
+        let mut ops = vec![(position, meta.to_bytes(&UUID))];
+        let mut at = position;
+        for block in named.blocks {
+            at = (at + BLOCK) % self.ring_sectors;
+            ops.push((at, block));
+        }
+        self.head = ((at + BLOCK) % self.ring_sectors, sequence + 1);
+        self.random.shuffle(&mut ops);
+        let disk = self.journal();
+        self.ops.extend(ops.into_iter().map(|(position, bytes)| Op::Write {
+            disk,
+            sector: JOURNAL_START + position,
+            bytes,
+        }));
+        let first = self.writes.len();
+        let durable = usize::MAX;
+        let writes = named.writes.into_iter();
+        self.writes.extend(writes.map(|(block, value)| Write { block, value, begin, durable }));
+        let writes = (first..self.writes.len()).collect();
+        self.units.push(Unit { position, members: named.members, writes, is_durable: false });
+    }
+
+    /// All meta blocks are durable.
+    fn flush_journal(&mut self) {
+        self.ops.push(Op::Flush { disk: self.journal() });
+        for unit in self.units.iter_mut().filter(|unit| !unit.is_durable) {
+            unit.is_durable = true;
+            for write in &unit.writes {
+                self.writes[*write].durable = self.ops.len();
+            }
+        }
+    }
+
+    /// Some of what is due is written to members, stripes in any order.
+    fn write_members(&mut self, percent: u64) {
+        let mut due = Vec::new();
+        for unit in self.units.iter_mut().filter(|unit| unit.is_durable) {
+            let sectors: Vec<u64> = unit.members.keys().copied().collect();
+            for sector in sectors {
+                if self.random.chance(percent) {
+                    due.extend(unit.members.remove(&sector).map(|out| (sector, out.ops)));
+                }
+            }
+        }
+        self.random.shuffle(&mut due);
+        for (sector, ops) in due {
+            self.ops.extend(ops);
+            if self.is_write_back {
+                self.told_flushed.push(sector);
+            }
+        }
+    }
+
+    /// Members are flushed, and the tail moves to the last meta block before which nothing is needed.
+    fn reclaim(&mut self) {
+        let needed =
+            self.units.iter().position(|unit| !unit.is_durable || !unit.members.is_empty());
+        let out = self.units.iter().flat_map(|unit| unit.members.values().map(|out| out.since));
+        let cached = self.stripes.values().map(|stripe| stripe.since).chain(out).min();
+        let done = needed.unwrap_or(self.units.len()).saturating_sub(1);
+        let tail = done.min(cached.unwrap_or(done)).max(self.tail);
+        if tail == self.tail {
+            return;
+        }
+        self.ops.extend((0..self.journal()).map(|disk| Op::Flush { disk }));
+        let bytes = tail_sector(self.units[tail].position).to_vec();
+        self.ops.push(Op::WriteDurably { disk: self.journal(), sector: 0, bytes });
+        self.tail = tail;
+    }
+
+    fn make_room(&mut self) {
+        self.flush_journal();
+        self.write_members(100);
+        if self.is_write_back {
+            self.write_out();
+            self.flush_journal();
+            self.write_members(100);
+        }
+        self.reclaim();
+    }
+
+    fn step(&mut self) {
+        // A meta block of three stripes, with all data and parity.
+        let most = 1 + 3 * u64::from(self.geometry.slots());
+        if self.free_blocks() < most + self.reserved_blocks() + 8 {
+            self.make_room();
+        }
+        match self.random.below(10) {
+            0..=4 => self.unit(),
+            5..=6 => self.flush_journal(),
+            7..=8 => self.write_members(60),
+            _ => self.reclaim(),
+        }
+    }
+}
+
+/// What a meta block names.
+#[derive(Default)]
+struct Named {
+    payloads: Vec<JournalPayload>,
+    blocks: Vec<Vec<u8>>,
+    writes: Vec<(u64, u64)>,
+    members: BTreeMap<u64, Out>,
+}
+
+impl Named {
+    fn data(&mut self, block: u64, bytes: Vec<u8>) {
+        let checksums = vec![journal_block_checksum(&UUID, &bytes)];
+        self.payloads.push(JournalPayload::Data { location: block * BLOCK, checksums });
+        self.blocks.push(bytes);
+    }
+
+    fn parity(&mut self, location: u64, blocks: Vec<Vec<u8>>) {
+        let checksums = blocks.iter().map(|block| journal_block_checksum(&UUID, block)).collect();
+        self.payloads.push(JournalPayload::Parity { location, checksums });
+        self.blocks.extend(blocks);
+    }
+
+    fn flushed(&mut self, stripes: Vec<u64>) {
+        let flush = |stripe| JournalPayload::Flush { stripes: vec![stripe] };
+        self.payloads.extend(stripes.into_iter().map(flush));
+    }
+}
+
+/// An array that was being written.
+pub(super) fn written(random: &mut Random) -> Written {
+    let geometry = geometry(random);
+    let slots = u64::from(geometry.slots());
+    // Room for some meta blocks, so that the ring goes round.
+    let ring_sectors = BLOCK * (60 + 8 * slots + random.below(30));
+    let blocks = geometry.capacity_sectors() / BLOCK;
+    let first: Vec<u64> = (0..blocks).map(|block| mix(block) | 1 << 63).collect();
+    let start = BLOCK * random.below(ring_sectors / BLOCK);
+    let is_write_back = random.chance(60);
+    let mut writer = Writer {
+        random,
+        is_write_back,
+        geometry,
+        ring_sectors,
+        content: first.clone(),
+        stripes: BTreeMap::new(),
+        told_flushed: Vec::new(),
+        units: Vec::new(),
+        head: (start, 77),
+        tail: 0,
+        ops: Vec::new(),
+        writes: Vec::new(),
+        values: 0,
+    };
+    let mut disks = vec![Platter::new(geometry.used_sectors()); geometry.slots().into()];
+    disks.push(Platter::new(JOURNAL_START + ring_sectors));
+    for sector in (0..geometry.used_sectors()).step_by(BLOCK as usize) {
+        let map = writer.map(sector);
+        for index in 0..map.data_slots() {
+            let value = first[writer.array_block(sector, index) as usize];
+            disks[map.data_slot(index).index()].write_durably(sector, &block_of(value));
+        }
+        let slots = std::iter::once(map.p_slot()).chain(map.q_slot());
+        for (slot, bytes) in slots.zip(writer.parity(sector)) {
+            disks[slot.index()].write_durably(sector, &bytes);
+        }
+    }
+    // The journal as mdadm makes it, with an empty meta block.
+    writer.append(Named::default());
+    let journal = writer.journal();
+    for op in std::mem::take(&mut writer.ops) {
+        disks[journal].carry_out(&op);
+    }
+    disks[journal].flush();
+    disks[journal].write_durably(0, &tail_sector(start));
+    writer.units[0].is_durable = true;
+    for _ in 0..30 {
+        writer.step();
+    }
+    let Writer { ops, writes, .. } = writer;
+    Written { geometry, ring_sectors, disks, ops, writes, first }
+}

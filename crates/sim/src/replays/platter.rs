@@ -1,0 +1,104 @@
+//! A disk of a replay's story: what is durable, and what was written since.
+
+use crate::random::Random;
+
+/// Bytes of a sector.
+pub(super) const SECTOR: usize = 512;
+
+/// What is asked of a disk.
+#[derive(Clone)]
+pub(super) enum Op {
+    Write {
+        disk: usize,
+        sector: u64,
+        bytes: Vec<u8>,
+    },
+    Flush {
+        disk: usize,
+    },
+    /// With forced unit access.
+    WriteDurably {
+        disk: usize,
+        sector: u64,
+        bytes: Vec<u8>,
+    },
+}
+
+/// A disk with a cache that power cuts lose parts of.
+#[derive(Clone, Default)]
+pub(super) struct Platter {
+    durable: Vec<u8>,
+    volatile: Vec<(u64, Vec<u8>)>,
+    /// It cannot be read.
+    pub(super) bad_sector: Option<u64>,
+}
+
+impl Platter {
+    pub(super) fn new(sectors: u64) -> Self {
+        Self { durable: vec![0; sectors as usize * SECTOR], ..Self::default() }
+    }
+
+    /// What a read gives; not everything that it was asked for if a sector is bad.
+    pub(super) fn read(&self, sector: u64, bytes: &mut [u8]) -> bool {
+        let end = sector + (bytes.len() / SECTOR) as u64;
+        if self.bad_sector.is_some_and(|bad| (sector..end).contains(&bad)) {
+            bytes.fill(0xee);
+            return false;
+        }
+        for (at, chunk) in (sector..end).zip(bytes.chunks_exact_mut(SECTOR)) {
+            chunk.copy_from_slice(self.sector(at));
+        }
+        true
+    }
+
+    /// What a sector holds.
+    fn sector(&self, at: u64) -> &[u8] {
+        let of = |(start, bytes): &(u64, Vec<u8>)| {
+            let from = at.checked_sub(*start)? as usize * SECTOR;
+            (from < bytes.len()).then_some(from)
+        };
+        let newest = self.volatile.iter().rev().find_map(|one| Some((of(one)?, &one.1)));
+        let (from, bytes) = newest.unwrap_or((at as usize * SECTOR, &self.durable));
+        &bytes[from..from + SECTOR]
+    }
+
+    pub(super) fn write(&mut self, sector: u64, bytes: &[u8]) {
+        self.volatile.push((sector, bytes.to_vec()));
+    }
+
+    /// With forced unit access: what else was written stays as it is.
+    pub(super) fn write_durably(&mut self, sector: u64, bytes: &[u8]) {
+        let start = sector as usize * SECTOR;
+        self.durable[start..start + bytes.len()].copy_from_slice(bytes);
+    }
+
+    pub(super) fn flush(&mut self) {
+        for (sector, bytes) in std::mem::take(&mut self.volatile) {
+            self.write_durably(sector, &bytes);
+        }
+    }
+
+    pub(super) fn has_volatile(&self) -> bool {
+        !self.volatile.is_empty()
+    }
+
+    pub(super) fn carry_out(&mut self, op: &Op) {
+        match op {
+            Op::Write { sector, bytes, .. } => self.write(*sector, bytes),
+            Op::Flush { .. } => self.flush(),
+            Op::WriteDurably { sector, bytes, .. } => self.write_durably(*sector, bytes),
+        }
+    }
+
+    /// Power is cut: of each write that was not flushed all, none or some sectors are there.
+    pub(super) fn cut(&mut self, random: &mut Random) {
+        for (sector, bytes) in std::mem::take(&mut self.volatile) {
+            let kept_percent = *random.pick(&[0, 50, 100]);
+            for (at, bytes) in (sector..).zip(bytes.chunks_exact(SECTOR)) {
+                if random.chance(kept_percent) {
+                    self.write_durably(at, bytes);
+                }
+            }
+        }
+    }
+}
