@@ -36,7 +36,7 @@ pub fn look(device: &Device<'_>) -> ProbedMember {
     let snippets: Vec<Snippet> = probe_ranges(device.bytes).into_iter().map(snippet).collect();
     let found = probe(device.bytes, &snippets);
     let (mut bad_blocks, mut bitmap, mut ppl) = (Ok(Vec::new()), None, None);
-    let mut journal = None;
+    let (mut journal, mut own_log) = (None, None);
     if let Some(superblock) = found.newest() {
         if let Some(place) = superblock.device.bad_block_log
             && superblock.state.features.contains(Features::BAD_BLOCKS)
@@ -58,6 +58,9 @@ pub fn look(device: &Device<'_>) -> ProbedMember {
             let bytes = (device.read)(start, small(place.used_bytes()));
             PplLog::read(&bytes, place, &superblock.uuid_as_stored())
         });
+        let read =
+            |start, length| Ok::<_, std::convert::Infallible>((device.read)(start, small(length)));
+        own_log = superblock.read_own_log(read).unwrap_or_else(|never| match never {});
         journal = superblock.read_journal(&mut |offset, block| {
             block.copy_from_slice(&(device.read)(offset, block.len()));
             true
@@ -71,6 +74,7 @@ pub fn look(device: &Device<'_>) -> ProbedMember {
         bad_blocks,
         bitmap,
         ppl,
+        own_log,
         journal,
     }
 }

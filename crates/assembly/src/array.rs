@@ -17,7 +17,9 @@ use crate::damaged;
 use crate::journal::{AssembledJournal, journal};
 use crate::judge::Roster;
 use crate::refusal::{AtRisk, JournalFault, ReadOnlyReason, Refusal};
-use crate::replay::{AssembledParityLog, AssembledReplay, has_ppl, parity_logs, replay};
+use crate::replay::{
+    AssembledParityLog, AssembledReplay, has_logs_that_count, keeps_logs, parity_logs, replay,
+};
 use crate::risk::at_risk;
 use crate::{Options, ProbedMember};
 
@@ -61,9 +63,9 @@ pub struct AssembledArray {
     pub newest_member: usize,
     /// The write-intent bitmap, if the array has one that is kept.
     pub bitmap: Option<AssembledBitmap>,
-    /// What is to be replayed before redundancy is right: of an array with a partial parity log that was not stopped cleanly.
+    /// What is to be replayed before redundancy is right: of an array with a parity log that was not stopped cleanly.
     pub replay: Option<AssembledReplay>,
-    /// The partial parity logs of its members, by their index, spares among them; none if it keeps none that can be written.
+    /// The parity logs of its members, by their index, spares among them; none if it keeps none that can be written.
     pub parity_logs: Option<BTreeMap<usize, AssembledParityLog>>,
     /// Its write journal, which is to be replayed before anything is read.
     pub journal: Option<AssembledJournal>,
@@ -388,7 +390,7 @@ fn risk(
     let is_accepted = options.accept_risk.is_some_and(|stripes| risk.stripes <= stripes);
     match () {
         () if is_accepted => Ok((Some(risk), None)),
-        () if has_ppl(roster) => {
+        () if has_logs_that_count(roster) => {
             let unread = replay.map(|replay| replay.unread.clone()).unwrap_or_default();
             let (missing, stripes) = (lost.to_vec(), risk.stripes);
             Err(Refusal::PplNotReplayed { missing, unread, stripes })
@@ -399,7 +401,7 @@ fn risk(
 }
 
 fn read_only(roster: &Roster<'_>, members: &[ProbedMember]) -> Option<ReadOnlyReason> {
-    if has_ppl(roster) && parity_logs(roster, members).is_none() {
+    if keeps_logs(roster) && parity_logs(roster, members).is_none() {
         return Some(ReadOnlyReason::Ppl);
     }
     // Where there is no redundancy there are no replacements either.

@@ -120,7 +120,7 @@ pub use replay::{AssembledParityLog, AssembledReplay};
 pub use verdict::{Reason, Verdict};
 
 use braid_ondisk::{
-    BadBlockLogError, BadRange, Bitmap, BitmapError, JournalLog, JournalLogError, PplLog,
+    BadBlockLogError, BadRange, Bitmap, BitmapError, JournalLog, JournalLogError, OwnLog, PplLog,
     PplLogError, Probe,
 };
 
@@ -141,6 +141,8 @@ pub struct ProbedMember {
     pub bitmap: Option<Result<Bitmap, BitmapError>>,
     /// Its partial parity log; `None` where the superblock has none.
     pub ppl: Option<Result<PplLog, PplLogError>>,
+    /// Our own parity log; `None` where no head of one is before its data.
+    pub own_log: Option<OwnLog>,
     /// What the journal on it says; `None` where the superblock is not of a journal's device.
     pub journal: Option<Result<JournalLog, JournalLogError>>,
 }

@@ -52,8 +52,8 @@ pub struct RangeAtRisk {
 /// Why an array can be read but not written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum ReadOnlyReason {
-    /// A member has no partial parity log of its own, or no room for a band in it.
-    #[error("its members have no room of their own for their partial parity logs (PPL)")]
+    /// A member has no parity log of its own, or no room for a band in it.
+    #[error("its members have no room of their own for their parity logs")]
     Ppl,
     /// What is written has to go through its journal, or md's next start would undo it.
     #[error("it has a write journal, which braid replays but does not write yet")]

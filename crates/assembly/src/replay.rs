@@ -1,4 +1,4 @@
-//! What partial parity logs (PPL) have to say about an array that was not stopped cleanly.
+//! What parity logs, md's (PPL) or our own, have to say about an array that was not stopped cleanly.
 //!
 //! What it does not do: replay (the engine does), or read logs (`braid_ondisk::ppl_log`).
 //!
@@ -6,11 +6,17 @@
 //! foreign or missing nothing is asked. md says 0 for `resync_offset` of an array that is being written, and of one whose resync was
 //! interrupted alike, so an array with logs that can be read is believed to fit but for what they name, as md believes it. Where
 //! `resync_offset` says how far a resync came, no log knows about what comes after.
+//!
+//! Our own log counts only where superblocks say so ([`braid_ondisk::own_log`]): md writes without it. An update that was to say clean may
+//! have come to some members only; then the others still say that the log counts, and rightly.
 
 use std::collections::BTreeMap;
 
-use braid_geometry::{Level, SECTOR_BYTES, Slot};
-use braid_ondisk::{PPL_HEADER_SECTORS, PplLog, PplLogError, PplPlace, Superblock};
+use braid_geometry::{Family, Level, SECTOR_BYTES, Slot};
+use braid_hooks::{Bug, planted};
+use braid_ondisk::{
+    LogPlace, OwnLogPlace, PPL_HEADER_SECTORS, PplLog, PplLogError, PplPlace, Superblock,
+};
 
 use crate::ProbedMember;
 use crate::candidates::Candidate;
@@ -37,13 +43,44 @@ impl AssembledReplay {
     }
 }
 
-/// The partial parity log of a member, for an array that is to be written.
+/// The parity log of a member, for an array that is to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AssembledParityLog {
-    /// Where it is.
-    pub place: PplPlace,
+    /// Where it is, and of which kind.
+    pub place: LogPlace,
     /// The generation of its newest record, and sectors from the start of the area to behind it; none if it has no record.
     pub newest: Option<(u64, u64)>,
+}
+
+/// Which logs an array keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    /// md's.
+    Ppl,
+    /// Our own, with rings of at least so much.
+    Own(OwnLogPlace),
+}
+
+fn kept(roster: &Roster<'_>) -> Option<Kept> {
+    let level = roster.newest.superblock.array.level;
+    if has_ppl(roster) {
+        return (level == Level::Raid5).then_some(Kept::Ppl);
+    }
+    let own = |one: &Candidate<'_>| one.member.own_log.as_ref()?.place.ok();
+    let places = roster.active.iter().filter_map(|(_, candidate)| own(candidate));
+    let smallest = places.min_by_key(|place| place.size_sectors)?;
+    (level.family() == Family::Stripe).then_some(Kept::Own(smallest))
+}
+
+/// What a member's log of the kind says.
+fn log_of<'a>(kept: Kept, candidate: &'a Candidate<'_>) -> Result<&'a PplLog, PplLogError> {
+    let (log, absent) = match kept {
+        Kept::Ppl => (candidate.member.ppl.as_ref(), PplLogError::Absent),
+        Kept::Own(_) => {
+            (candidate.member.own_log.as_ref().map(|own| &own.log), PplLogError::NoHead)
+        }
+    };
+    log.ok_or(absent)?.as_ref().map_err(|error| *error)
 }
 
 /// Where a member keeps such a log, if it has one that is apart from everything else and has room for a band.
@@ -63,48 +100,95 @@ fn place(superblock: &Superblock) -> Option<PplPlace> {
     (is_own && place.used_sectors() >= PPL_HEADER_SECTORS + band).then_some(place)
 }
 
+/// Where a member keeps our own log: as its head says, or where it would come to be. None if it would be in the way of something.
+fn own_place(
+    superblock: &Superblock,
+    member: &ProbedMember,
+    smallest: OwnLogPlace,
+) -> Option<OwnLogPlace> {
+    let bitmap = member.bitmap.as_ref().and_then(|bitmap| bitmap.as_ref().ok());
+    let bitmap_sectors = bitmap.map_or(1, |bitmap| bitmap.superblock.area_sectors());
+    let room = superblock.own_log_place(bitmap_sectors)?;
+    let place = member.own_log.as_ref().and_then(|own| own.place.ok()).unwrap_or(smallest);
+    let band = u64::from(superblock.array.chunk_sectors.min(BAND_SECTORS_MAX));
+    let fits = place.size_sectors <= room.size_sectors;
+    let holds_a_band = u64::from(place.size_sectors) > PPL_HEADER_SECTORS + band;
+    (fits && holds_a_band).then_some(place)
+}
+
 /// The logs of everybody, by index; none if the array keeps none that can be written.
 pub(crate) fn parity_logs(
     roster: &Roster<'_>,
     members: &[ProbedMember],
 ) -> Option<BTreeMap<usize, AssembledParityLog>> {
-    let is_raid5 = roster.newest.superblock.array.level == Level::Raid5;
-    if !has_ppl(roster) || !is_raid5 {
-        return None;
-    }
+    let kept = kept(roster)?;
+    let place = |superblock: &Superblock, member: &ProbedMember| match kept {
+        Kept::Ppl => place(superblock).map(LogPlace::Ppl),
+        Kept::Own(smallest) => own_place(superblock, member, smallest).map(LogPlace::Own),
+    };
+    let is_believed = kept == Kept::Ppl || log_counts(roster);
     let log = |candidate: &Candidate<'_>| {
-        let found = candidate.member.ppl.as_ref().and_then(|log| log.as_ref().ok());
-        let newest = found.and_then(|log| log.newest.as_ref());
+        let newest = log_of(kept, candidate).ok().and_then(|log| log.newest.as_ref());
+        let newest = newest.filter(|_| is_believed);
         let newest = newest.map(|record| (record.generation, record.end_sector));
-        let place = place(candidate.superblock)?;
+        let place = place(candidate.superblock, candidate.member)?;
         Some((candidate.index, AssembledParityLog { place, newest }))
     };
     let uuid = roster.newest.superblock.array.uuid;
     let of_spare = |index: &usize| {
-        let superblocks = &members[*index].probe.superblocks;
+        let member = &members[*index];
+        let superblocks = &member.probe.superblocks;
         let mut own = superblocks.iter().flatten().filter(|one| one.array.uuid == uuid);
-        Some((*index, AssembledParityLog { place: place(own.next()?)?, newest: None }))
+        let place = place(own.next()?, member)?;
+        Some((*index, AssembledParityLog { place, newest: None }))
     };
     roster.in_use().map(log).chain(roster.spares.iter().map(of_spare)).collect()
 }
 
-/// Whether members have such a log.
-pub(crate) fn has_ppl(roster: &Roster<'_>) -> bool {
+/// Whether superblocks say that our own log names all that may be in doubt.
+pub(crate) fn log_counts(roster: &Roster<'_>) -> bool {
+    let newest = &roster.newest.superblock.state;
+    // An update to clean follows one that had the log count, and nothing was written between them.
+    let mut before = roster.active.iter().map(|(_, candidate)| &candidate.superblock.state);
+    let was_cut_short = newest.is_clean() && before.any(|state| state.log_counts);
+    if planted(Bug::LogOutlivesOthers) {
+        return true;
+    }
+    newest.log_counts || was_cut_short
+}
+
+/// Whether the array keeps logs of one kind or the other.
+pub(crate) fn keeps_logs(roster: &Roster<'_>) -> bool {
+    has_ppl(roster) || kept(roster).is_some()
+}
+
+/// Whether what is in doubt is what logs name.
+pub(crate) fn has_logs_that_count(roster: &Roster<'_>) -> bool {
+    match kept(roster) {
+        Some(Kept::Own(_)) => log_counts(roster),
+        Some(Kept::Ppl) | None => has_ppl(roster),
+    }
+}
+
+/// Whether members have md's log.
+fn has_ppl(roster: &Roster<'_>) -> bool {
     roster.active.iter().any(|(_, candidate)| candidate.superblock.intent.ppl.is_some())
 }
 
-/// What is to be replayed: nothing of an array that is clean, or has no log that md would keep.
+/// What is to be replayed: nothing of an array that is clean, or has no log that counts.
 pub(crate) fn replay(roster: &Roster<'_>, resync_offset: u64) -> Option<AssembledReplay> {
-    let is_raid5 = roster.newest.superblock.array.level == Level::Raid5;
-    if !has_ppl(roster) || !is_raid5 || resync_offset == u64::MAX {
+    let kept = kept(roster)?;
+    // mdadm's force says clean of what was not, and leaves the mark: what the log names is to be made right all the same.
+    let is_forced = matches!(kept, Kept::Own(_)) && roster.newest.superblock.state.log_counts;
+    let is_clean = resync_offset == u64::MAX && !is_forced;
+    if !has_logs_that_count(roster) || is_clean {
         return None;
     }
     let (mut logs, mut unread) = (Vec::new(), Vec::new());
     for (slot, candidate) in &roster.active {
-        match &candidate.member.ppl {
-            Some(Ok(log)) => logs.push((Slot(*slot), log.clone())),
-            Some(Err(error)) => unread.push((Slot(*slot), *error)),
-            None => unread.push((Slot(*slot), PplLogError::Absent)),
+        match log_of(kept, candidate) {
+            Ok(log) => logs.push((Slot(*slot), log.clone())),
+            Err(error) => unread.push((Slot(*slot), error)),
         }
     }
     logs.sort_by_key(|(slot, _)| *slot);

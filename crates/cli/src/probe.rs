@@ -9,8 +9,8 @@ use std::path::Path;
 use braid_assembly::ProbedMember;
 use braid_member::{Access, Holder, IdentityKey, Member, MemberError, OpenError, is_shortage};
 use braid_ondisk::{
-    BadBlockLog, BadBlockLogError, BadRange, Bitmap, BitmapError, Features, PplLog, PplLogError,
-    Snippet, Superblock, UnvalidatedBitmap, probe, probe_ranges,
+    BadBlockLog, BadBlockLogError, BadRange, Bitmap, BitmapError, Features, OwnLog, PplLog,
+    PplLogError, Snippet, Superblock, UnvalidatedBitmap, probe, probe_ranges,
 };
 
 use rustix::io::Errno;
@@ -56,11 +56,12 @@ pub(crate) fn probe_member(device: &dyn Member, label: &str) -> Result<ProbedMem
     }
     let found = probe(size_bytes, &snippets);
     let (mut bad_blocks, mut bitmap, mut ppl) = (Ok(Vec::new()), None, None);
-    let mut journal = None;
+    let (mut journal, mut own_log) = (None, None);
     if let Some(superblock) = found.newest() {
         bad_blocks = bad_block_log(superblock, size_bytes, &read)?;
         bitmap = bitmap_of(superblock, size_bytes, &read)?;
         ppl = ppl_of(superblock, size_bytes, &read)?;
+        own_log = own_log_of(superblock, size_bytes, &read)?;
         journal = superblock.read_journal(&mut Ahead::new(device).reader());
     }
     let identity = identity_words(device.identity().key);
@@ -72,6 +73,7 @@ pub(crate) fn probe_member(device: &dyn Member, label: &str) -> Result<ProbedMem
         bad_blocks,
         bitmap,
         ppl,
+        own_log,
         journal,
     })
 }
@@ -128,6 +130,21 @@ fn ppl_of(
         Err(error) => return Err(error),
     };
     Ok(Some(PplLog::read(&bytes, place, &superblock.uuid_as_stored())))
+}
+
+/// Our own parity log; the same of its sectors.
+fn own_log_of(
+    superblock: &Superblock,
+    size_bytes: u64,
+    read: Read<'_>,
+) -> Result<Option<OwnLog>, CliError> {
+    let found = superblock.read_own_log(|start, length_bytes| {
+        read(start.min(size_bytes), length_bytes.min(size_bytes.saturating_sub(start)))
+    });
+    match found {
+        Err(error) if error.code() == Code::MemberIo => Ok(None),
+        found => found,
+    }
 }
 
 /// Reads blocks that follow each other in large pieces.

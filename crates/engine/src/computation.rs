@@ -32,7 +32,7 @@ pub struct Computation {
     pub buffers: Vec<Option<Buffer>>,
     /// The result: what each [`Step::Find`] among its steps has found, at the place that it names.
     pub found: SmallVec<[SectorSet; 2]>,
-    /// The result: what each [`Step::Partial`] among its steps has added up, one behind the other.
+    /// The result: what each [`Step::Partial`] and [`Step::PartialQ`] among its steps has added up, one behind the other.
     pub partial: Vec<u8>,
     /// The result of a [`Step::Locate`] or a [`Step::Vote`], if it had one. Seldom there, and large.
     pub verdicts: Option<Box<Verdicts>>,
@@ -110,6 +110,15 @@ pub enum Step {
     Partial {
         /// Sources; at least one.
         sources: Sources,
+        /// Length.
+        sectors: u32,
+    },
+    /// The same for Q: adds columns, each multiplied as Q has it, and what is named as it is.
+    PartialQ {
+        /// Data columns by exponent.
+        sources: Sources,
+        /// Q, where what was written is taken from it.
+        q: Option<Buffer>,
         /// Length.
         sectors: u32,
     },
@@ -291,6 +300,20 @@ impl<M: Memory> Runner<'_, M> {
                         kernel.xor_into(&mut partial[start..], &sources[1..]);
                     }
                 });
+            }
+            Step::PartialQ { sources, q, sectors } => {
+                let start = self.partial.len();
+                let length_bytes = u64::from(sectors) * SECTOR_BYTES;
+                let length = usize::try_from(length_bytes).expect("a stripe unit is small");
+                self.partial.resize(start + length, 0);
+                let mut partial = std::mem::take(self.partial);
+                let also: Few<Span> = q.iter().map(|buffer| span(*buffer, sectors)).collect();
+                self.with_columns(&[], (sources, sectors, &also), &mut |_, columns, also| {
+                    let target = &mut partial[start..];
+                    kernel.q(columns, target);
+                    kernel.xor_into(target, also);
+                });
+                *self.partial = partial;
             }
             Step::XorInto { target, source, sectors } => {
                 let (target, source) = (span(target, sectors), span(source, sectors));

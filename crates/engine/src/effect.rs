@@ -168,13 +168,11 @@ pub enum Report {
         /// For which time.
         revocation: u64,
     },
-    /// A band is to be written, and its parity's member is to have this in its partial parity log first.
+    /// A band is to be written, and the members with its parity are to have this in their parity logs first.
     WantLog {
         /// The shard's name for it, until [`Report::LogOver`].
         ticket: LogTicket,
-        /// The slot of the parity.
-        slot: Slot,
-        /// What is being written, and the partial parities; checksums are left to who writes them.
+        /// For the slot of the parity that each names: what is being written, and the partial parities; checksums are left to who writes them.
         entries: Vec<LoggedEntry>,
     },
     /// What was to be logged under this name is over: it is on the members, in their caches at least, or will never be written.

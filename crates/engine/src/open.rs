@@ -19,7 +19,7 @@ use braid_assembly::{AssembledArray, AssembledBitmap, AssembledParityLog, Occupa
 use braid_geometry::{Family, MemberSector, SECTOR_BYTES, Slot};
 use braid_hooks::{Bug, spoiled};
 use braid_ondisk::limits::BAD_BLOCK_LOG_SECTORS_MAX;
-use braid_ondisk::{Features, Role, Superblock, SuperblockUpdate};
+use braid_ondisk::{Features, Role, Superblock};
 
 use crate::array::{
     ArraySetup, BitmapSetup, MemberSetup, ParityLogSetup, ReplacementSetup, Returns, SpareSetup,
@@ -160,6 +160,7 @@ pub fn opening<'a>(
         resync_offset: resync_offset(assembled),
         bitmap: assembled.bitmap.as_ref().map(bitmap_setup),
         parity_logs,
+        log_counts: assembled.newest.state.log_counts,
         is_unclean: keeps_intent(assembled) && assembled.newest.state.resync_offset != u64::MAX,
         read_only: manner.read_only,
         regions: Regions::new(&assembled.geometry, manner.shards),
@@ -270,8 +271,8 @@ fn keeps_intent(assembled: &AssembledArray) -> bool {
     assembled.geometry.level().family() != Family::Direct
 }
 
-/// What is written to one member: its index in assembly's input, and its update.
-pub type Levelled = (usize, SuperblockUpdate);
+/// What is written to one member: its index in assembly's input, and its superblock.
+pub type Levelled = (usize, Superblock);
 
 /// What brings members one event forward: waves, most often one; none where all are level. Each comes after the one before is
 /// durable, or failed; within a wave the order is free.
@@ -304,7 +305,16 @@ pub fn levelling<'a>(
         let superblock = superblock_of(index)?;
         let level = (events, resync_offset);
         let update = level_with(superblock, newest, level, update_time)?;
-        Some((index, update))
+        let mut levelled = superblock.clone();
+        levelled.apply(&update);
+        // It has the log that the newest speaks of, as every member had before the newest came to be; or, where the newest was to
+        // say clean, what its own log names is all that it is dirty for.
+        let counts = newest.state.log_counts
+            || superblock.state.log_counts && newest.state.is_clean() && !levelled.state.is_clean();
+        if counts {
+            levelled.set_log_counts();
+        }
+        Some((index, levelled))
     };
     let behind: Vec<_> =
         assembled.occupants().filter_map(|occupant| update(occupant.member)).collect();

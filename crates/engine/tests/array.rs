@@ -63,6 +63,7 @@ fn setup(level: Level, slots: u16, recovered: impl Fn(u16) -> u64) -> ArraySetup
         resync_offset: u64::MAX,
         bitmap: None,
         parity_logs: None,
+        log_counts: false,
         is_unclean: false,
         read_only: false,
         zero_is_fast: false,

@@ -77,6 +77,7 @@ fn assembled(superblocks: &[Superblock]) -> AssembledArray {
         bad_blocks: Ok(Vec::new()),
         bitmap: None,
         ppl: None,
+        own_log: None,
         journal: None,
     };
     let members: Vec<_> = superblocks.iter().enumerate().map(member).collect();
@@ -86,7 +87,7 @@ fn assembled(superblocks: &[Superblock]) -> AssembledArray {
 /// By wave, who is written and to which count.
 fn waves(array: &AssembledArray, superblocks: &[Superblock]) -> Vec<Vec<(usize, u64)>> {
     let waves = levelling(array, |index| superblocks.get(index)).into_iter();
-    let told = |(index, update): braid_engine::open::Levelled| (index, update.events);
+    let told = |(index, superblock): braid_engine::open::Levelled| (index, superblock.state.events);
     waves.map(|wave| wave.into_iter().map(told).collect()).collect()
 }
 
@@ -102,7 +103,7 @@ fn a_member_one_behind_is_written_before_the_array_starts() {
         let all = levelling(&array, |index| superblocks.get(index));
         let number = one.device.number as usize;
         let update = all.into_iter().flatten().find(|(index, _)| *index == number);
-        update.into_iter().for_each(|(_, update)| one.apply(&update));
+        update.into_iter().for_each(|(_, superblock)| one = superblock);
         one
     });
     let level: Vec<_> = level.collect();

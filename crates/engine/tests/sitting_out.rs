@@ -46,6 +46,7 @@ impl Told {
             resync_offset: u64::MAX,
             bitmap: None,
             parity_logs: None,
+            log_counts: false,
             is_unclean: false,
             read_only: false,
             zero_is_fast: false,

@@ -429,6 +429,18 @@ named! {
         DoubtSkipped = "doubt-skipped",
         /// Bitmap: one that was not kept is believed at a start.
         StaleBitmapBelieved = "stale-bitmap-believed",
+        /// Own log: superblocks do not say that it counts.
+        LogUncounted = "log-uncounted",
+        /// Own log: a member that comes gets none that could be found again.
+        LogHeadForgotten = "log-head-forgotten",
+        /// Own log, assembly: it is believed though somebody else has written since.
+        LogOutlivesOthers = "log-outlives-others",
+        /// Own log, batch: the member with Q gets no entry.
+        LogForgetsQ = "log-forgets-q",
+        /// Own log, batch: partial parity of Q is that of what is written.
+        LogAddsWrittenToQ = "log-adds-written-to-q",
+        /// Own log, replay: Q stays as it is where P gives a column that is not there.
+        ReplayLeavesQ = "replay-leaves-q",
         /// PPL, batch: a batch writes columns that no entry can name together.
         LogSaysGaps = "log-says-gaps",
         /// PPL, batch: an entry names the first column only of those that are written.

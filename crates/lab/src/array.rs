@@ -135,6 +135,7 @@ fn probed(index: usize, device: &impl Member) -> ProbedMember {
         bad_blocks: Ok(Vec::new()),
         bitmap: None,
         ppl: None,
+        own_log: None,
         journal: None,
     }
 }

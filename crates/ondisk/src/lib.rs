@@ -32,6 +32,8 @@ pub mod foreign;
 pub mod journal;
 pub mod journal_log;
 pub mod limits;
+pub mod log_place;
+pub mod own_log;
 pub mod placement;
 pub mod ppl;
 pub mod ppl_log;
@@ -51,12 +53,14 @@ pub use journal::{
 pub use journal_log::{
     JOURNAL_SEQUENCE_GAP, JournalArea, JournalEnd, JournalEntry, JournalLog, JournalLogError,
 };
+pub use log_place::{LogPlace, OwnLogPlace, PPL_HEADER_SECTORS};
+pub use own_log::{OWN_LOG_HEAD_BYTES, OWN_LOG_HEAD_SECTORS, OwnLog, OwnLogHead, OwnLogHeadError};
 pub use placement::{Placement, PlacementError, PlacementRequest, placement};
 pub use ppl::{
     PPL_ENTRIES_MAX, PPL_HEADER_BYTES, PplEntry, PplError, PplHeader, PplPlace,
     UnvalidatedPplHeader,
 };
-pub use ppl_log::{LoggedEntry, PPL_HEADER_SECTORS, PplLog, PplLogError, PplRecord};
+pub use ppl_log::{LoggedEntry, PplLog, PplLogError, PplRecord};
 pub use probe::{Probe, probe, probe_ranges};
 pub use snippet::Snippet;
 pub use superblock::{

@@ -33,33 +33,10 @@ use thiserror::Error;
 use crate::Superblock;
 use crate::checksum::crc_of_parts;
 use crate::limits::SECTOR_BYTES;
+use crate::log_place::LogPlace;
 use crate::ppl::{PPL_HEADER_BYTES, PplEntry, PplHeader, PplPlace, UnvalidatedPplHeader};
 
-/// Sectors of a header.
-pub const PPL_HEADER_SECTORS: u64 = PPL_HEADER_BYTES as u64 / SECTOR_BYTES;
-/// Sectors from which on md uses an area as a ring: two headers with 128 KiB each.
-const RING_SECTORS_MIN: u64 = 2 * (PPL_HEADER_SECTORS + 256);
-
-impl PplPlace {
-    /// Sectors that records may use: md gives partial parity whole pages.
-    #[must_use]
-    pub fn used_sectors(&self) -> u64 {
-        let sectors = u64::from(self.size_sectors);
-        sectors - sectors % PPL_HEADER_SECTORS
-    }
-
-    /// Bytes of them.
-    #[must_use]
-    pub fn used_bytes(&self) -> u64 {
-        self.used_sectors() * SECTOR_BYTES
-    }
-
-    /// Whether records follow each other, or there is only ever one.
-    #[must_use]
-    pub fn is_ring(&self) -> bool {
-        self.multiple || self.used_sectors() >= RING_SECTORS_MIN
-    }
-}
+use crate::log_place::PPL_HEADER_SECTORS;
 
 impl Superblock {
     /// Where the partial parity log of its member begins on the device, in bytes, and how it is kept; `None` if there is none.
@@ -132,6 +109,9 @@ pub enum PplLogError {
     /// It was made so that it holds no record: nothing was logged.
     #[error("nothing was logged, as parity was not right everywhere")]
     Void,
+    /// The array keeps a log of braid's own, and before the data of this member is no head of one that could be used.
+    #[error("there is no head of it before its data")]
+    NoHead,
     /// The device did not give its bytes.
     #[error("its sectors cannot be read")]
     Unreadable,
@@ -169,11 +149,11 @@ impl Found {
     }
 }
 
-/// An area with its array's name.
+/// An area, with what its records are signed with.
 struct Area<'a> {
     bytes: &'a [u8],
     sectors: u64,
-    array_uuid: &'a [u8; 16],
+    key: &'a [u8; 16],
 }
 
 impl Area<'_> {
@@ -181,7 +161,7 @@ impl Area<'_> {
     fn header_at(&self, sector: u64) -> Option<Found> {
         let start = usize::try_from(sector.checked_mul(SECTOR_BYTES)?).ok()?;
         let bytes = self.bytes.get(start..)?;
-        let header = UnvalidatedPplHeader::recognise(bytes, self.array_uuid)?.validate().ok()?;
+        let header = UnvalidatedPplHeader::recognise(bytes, self.key)?.validate().ok()?;
         let found = Found { sector, header };
         let is_inside = found.end_sector() <= self.sectors;
         let is_inside = spoiled(Bug::PplEndMissed, is_inside, found.end_sector() < self.sectors);
@@ -232,16 +212,21 @@ impl Area<'_> {
 }
 
 impl PplLog {
-    /// What the first [`PplPlace::used_bytes`] of an area say.
+    /// What the first [`LogPlace::used_bytes`] of an area say; `key` is what its records are signed with ([`Superblock::log_key`]).
     ///
     /// # Errors
     /// An area that is cut off, or contradicts itself.
-    pub fn read(bytes: &[u8], place: PplPlace, array_uuid: &[u8; 16]) -> Result<Self, PplLogError> {
+    pub fn read(
+        bytes: &[u8],
+        place: impl Into<LogPlace>,
+        key: &[u8; 16],
+    ) -> Result<Self, PplLogError> {
+        let place = place.into();
         let (present_bytes, needed_bytes) = (bytes.len() as u64, place.used_bytes());
         if needed_bytes < PPL_HEADER_BYTES as u64 || present_bytes < needed_bytes {
             return Err(PplLogError::CutOff { present_bytes, needed_bytes });
         }
-        let area = Area { bytes, sectors: place.used_sectors(), array_uuid };
+        let area = Area { bytes, sectors: place.used_sectors(), key };
         let headers = area.headers(place.is_ring());
         let begins_empty = bytes.iter().take(PPL_HEADER_BYTES).all(|byte| *byte == 0);
         if headers.is_empty() && begins_empty {

@@ -243,15 +243,13 @@ fn bring_level(
 /// Writes a superblock before the start, at the second try if need be. An error comes with its place.
 fn bring_one_level(
     member: &mut OpenMember,
-    (_, update): &Levelled,
+    (_, superblock): &Levelled,
 ) -> Result<(), ((u64, u64), MemberError)> {
-    let mut superblock = member.superblock.clone();
-    superblock.apply(update);
     let bytes = superblock.to_bytes();
     let range = (superblock.offset_bytes(), bytes.len() as u64);
     let write = || member.device.write_at(&bytes, range.0, true);
     write().or_else(|_| write()).map_err(|error| (range, error))?;
-    member.superblock = superblock;
+    member.superblock = superblock.clone();
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use braid_engine::array::{Array, MemberId, MemberRefusal, Returns, SpareSetup, W
 use braid_engine::open::{bad_block_records, can_tear, returns};
 use braid_geometry::Slot;
 use braid_member::{IdentityKey, Member};
-use braid_ondisk::{JoinError, Superblock};
+use braid_ondisk::{JoinError, LogPlace, Superblock};
 
 use crate::core::Core;
 use crate::events::{ArrayEvent, Machine, MemberChange};
@@ -95,7 +95,7 @@ impl Volume {
         let Newcomer { uuid, wanted, found } = *newcomer;
         let (superblock, number) = self.joining(device.size_bytes(), uuid)?;
         let bad_block_records = bad_block_records(&superblock);
-        let (tears, parity_log) = (can_tear(&superblock), superblock.intent.ppl);
+        let (tears, parity_log) = (can_tear(&superblock), self.parity_log_of(&superblock)?);
         let returns = found.and_then(|found| self.returns(found));
         let id = core.members.load().next_id();
         core.register_member(id, (device, superblock), Place { slot: None })
@@ -114,7 +114,25 @@ impl Volume {
     /// # Errors
     /// It would not fit.
     pub fn may_add_member(&self, device_bytes: u64) -> Result<(), AddError> {
-        self.joining(device_bytes, [0; 16]).map(|_| ())
+        let (superblock, _) = self.joining(device_bytes, [0; 16])?;
+        self.parity_log_of(&superblock)?;
+        Ok(())
+    }
+
+    /// Where a device that comes is to keep a parity log, if members keep such logs.
+    fn parity_log_of(&self, superblock: &Superblock) -> Result<Option<LogPlace>, JoinError> {
+        let core = self.core();
+        let own = core.array.inspect(Array::own_log, || core.drive(Machine::Array));
+        let Some((place, bitmap_sectors)) = own else {
+            return Ok(superblock.intent.ppl.map(LogPlace::Ppl));
+        };
+        let needed_sectors = u64::from(place.size_sectors);
+        let room = superblock.own_log_place(bitmap_sectors);
+        let room_sectors = room.map_or(0, |room| u64::from(room.size_sectors));
+        if room_sectors < needed_sectors {
+            return Err(JoinError::ParityLog { room_sectors, needed_sectors });
+        }
+        Ok(Some(LogPlace::Own(place)))
     }
 
     /// Sectors of what a device holds that was a member of this array before, and that would not be recovered if it came back now;

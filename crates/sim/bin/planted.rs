@@ -55,6 +55,7 @@ const TOLD: &[Bug] = &[
     Bug::JournalTailUnflushed,
     Bug::JournalUnsealed,
     Bug::KnownIgnored,
+    Bug::LogHeadForgotten,
     Bug::LogsUnawaited,
     Bug::LossReportedOnce,
     Bug::LossesOneByOne,

@@ -11,10 +11,12 @@
 use std::sync::Arc;
 
 use braid_assembly::resync_sectors;
+use braid_engine::array::{ParityLogRecord, parity_log_for};
 use braid_geometry::{Geometry, Level, Shape, default_layout};
 use braid_ondisk::{
-    ArrayFacts, BitmapSuperblock, Bits, DeviceFlags, NewSuperblock, NewV0, PlacementRequest,
-    PplPlace, PplRecord, Role, Superblock, Timestamp, Version, placement,
+    ArrayFacts, BitmapSuperblock, Bits, DeviceFlags, LogPlace, NewSuperblock, NewV0,
+    OWN_LOG_HEAD_SECTORS, OwnLogPlace, PlacementRequest, PplPlace, Role, Superblock, Timestamp,
+    Version, placement,
 };
 
 use crate::content::SECTOR;
@@ -55,6 +57,8 @@ pub(crate) struct Design {
     pub(crate) log_sectors: u16,
     /// The log is a ring.
     pub(crate) log_is_ring: bool,
+    /// The log is our own, and not md's.
+    pub(crate) log_is_own: bool,
     /// Sectors by which the data areas of the first disks are longer than the others'.
     pub(crate) extra_sectors: [u64; 3],
 }
@@ -93,29 +97,65 @@ impl Design {
     /// Sometimes with a write-intent bitmap.
     pub(crate) fn with_bitmap(self, random: &mut Random) -> Self {
         let bit_sectors = *random.pick(&[0, 0, 0, 1, 8, 8, 16, 32, 64]);
-        if self.log_sectors > 0 {
+        if self.log_sectors > 0 && !self.log_is_own {
             return self;
         }
         let design = Self { bit_sectors, ..self };
         let has_redundancy = !matches!(self.level, Level::Raid0 | Level::Linear);
         let has_room = has_redundancy && self.superblock(0).bitmap_place().is_some();
-        if has_room { design } else { self }
+        if !has_room {
+            return self;
+        }
+        // Beside our own log there may be less room for it than it takes.
+        let has_both = self.log_sectors == 0 || design.own_log(&design.superblock(0)).is_some();
+        if has_both { design } else { self }
     }
 
-    /// Sometimes with a partial parity log.
+    /// Sometimes with a parity log: md's or our own on level 5, else our own.
     pub(crate) fn with_parity_log(self, random: &mut Random) -> Self {
-        let is_fit = self.level == Level::Raid5 && self.version != Version::V0_90;
-        if !is_fit || !random.chance(40) {
+        let has_parity = matches!(self.level, Level::Raid4 | Level::Raid5 | Level::Raid6);
+        let is_fit = has_parity && self.version != Version::V0_90;
+        if !is_fit || !random.chance(50) {
             return self;
         }
         // A band and a header have room in the least; a ring has room for more records than one.
         let band = (self.chunk_sectors.min(128) as u16).next_multiple_of(8);
         let more = *random.pick(&[0, 8, 24, 64]);
         let (log_sectors, log_is_ring) = (8 + band + more, random.chance(60));
+        if self.level != Level::Raid5 || random.chance(50) {
+            let own = Self { log_sectors: log_sectors + 8, log_is_own: true, ..self };
+            let has_room = own.own_log(&own.plain_superblock(0)).is_some();
+            return if has_room { own } else { self };
+        }
         // The superblock alone needs no place yet.
         let roomy = Self { log_sectors, log_is_ring, ..self };
         let has_room = |place: PplPlace| place.size_sectors >= log_sectors;
         if roomy.plain_superblock(0).ppl_place().is_some_and(has_room) { roomy } else { self }
+    }
+
+    /// Where our own log goes on a disk with this superblock, if it is to have one and there is room.
+    pub(crate) fn own_log(&self, superblock: &Superblock) -> Option<OwnLogPlace> {
+        let bitmap = self.bitmap(self.resync_sectors());
+        let bitmap_sectors = bitmap.map_or(0, |(head, _)| head.area_sectors());
+        let size_sectors = u32::from(self.log_sectors);
+        let place = superblock.own_log_place(bitmap_sectors)?;
+        let fits = place.size_sectors >= size_sectors;
+        (self.log_is_own && fits).then_some(OwnLogPlace { size_sectors })
+    }
+
+    /// Where a disk with this superblock has its log, if it has one.
+    pub(crate) fn log_place(&self, superblock: &Superblock) -> Option<LogPlace> {
+        let own = || self.own_log(superblock).map(LogPlace::Own);
+        superblock.intent.ppl.map(LogPlace::Ppl).or_else(own)
+    }
+
+    /// Writes the log of a member that was made whole, as md does: it names nothing.
+    pub(crate) fn put_empty_log(&self, disk: &mut Disk, superblock: &Superblock) {
+        let Some(place) = self.log_place(superblock) else { return };
+        let (generation, entries) = (Some(1), Vec::new());
+        let record = ParityLogRecord { place, sector: 0, generation, entries, is_whole: true };
+        let (offset_bytes, area) = parity_log_for(superblock, &record);
+        disk.put(offset_bytes / SECTOR as u64, &area, true);
     }
 
     /// Its bitmap as every member is made with it: nothing is in doubt.
@@ -164,7 +204,8 @@ impl Design {
 
     /// Sectors that metadata takes.
     fn metadata_sectors(&self) -> u64 {
-        METADATA_SECTORS + u64::from(self.log_sectors)
+        let head_sectors = if self.log_is_own { OWN_LOG_HEAD_SECTORS } else { 0 };
+        METADATA_SECTORS + u64::from(self.log_sectors) + head_sectors
     }
 
     /// Sectors of a disk's data area, and of the whole disk.
@@ -221,7 +262,7 @@ impl Design {
             let place = superblock.bitmap_place().expect("there is room for a bitmap");
             superblock.set_bitmap(Some(place.offset_sectors));
         }
-        if self.log_sectors > 0 {
+        if self.log_sectors > 0 && !self.log_is_own {
             let place = superblock.ppl_place().expect("there is room for a log");
             let (size_sectors, multiple) = (self.log_sectors, self.log_is_ring);
             assert!(place.size_sectors >= size_sectors, "there is room for a log");
@@ -277,10 +318,7 @@ impl Design {
                 let area = head.area(&superblock.uuid_as_stored(), &bits);
                 disk.put(offset_bytes / SECTOR as u64, &area, true);
             }
-            if let Some((offset_bytes, _)) = superblock.ppl_area() {
-                let record = PplRecord::bytes_of(1, &[], &superblock.uuid_as_stored());
-                disk.put(offset_bytes / SECTOR as u64, &record, true);
-            }
+            self.put_empty_log(&mut disk, &superblock);
             disk
         };
         (0..usize::from(self.slots + self.spares)).map(disk).collect()
@@ -304,6 +342,7 @@ pub(crate) fn designs(rows: u64, chunk_sectors: u32, version: Version) -> Vec<De
         bit_sectors: 0,
         log_sectors: 0,
         log_is_ring: false,
+        log_is_own: false,
         extra_sectors: [0; 3],
     };
     let plain = |level, slots| of(level, default_layout(level), slots);
@@ -341,6 +380,7 @@ pub(crate) fn smallest() -> Design {
         bit_sectors: 0,
         log_sectors: 0,
         log_is_ring: false,
+        log_is_own: false,
         extra_sectors: [0; 3],
     }
 }

@@ -101,6 +101,7 @@ impl World {
             taint: Taint::new(may_lie, disks.len(), (data_offset, superblock)),
             geometry,
             may_have_jobs,
+            others_percent: parity_logs::OTHERS_PERCENT,
             disks,
             out: BTreeSet::new(),
             unsure: BTreeSet::new(),
@@ -130,6 +131,9 @@ impl World {
         }
         if design.log_sectors > 0 {
             self.tally.count("parity-logs");
+        }
+        if design.log_is_own {
+            self.tally.count("own-logs");
         }
         if design.version == braid_ondisk::Version::V0_90 {
             self.tally.count("superblocks-0.90");
@@ -406,7 +410,10 @@ impl World {
         let must_be_clean = was_whole && is_told && !self.engine.trust.errors_allowed;
         if let Err(refusal) = self.open(&presented, must_be_clean) {
             let was_logged = self.engine.machines.shards[0].view.keeps_parity_logs;
-            let lacks_log = matches!(refusal, Refusal::PplNotReplayed { .. });
+            let is_own = self.metadata.design.log_is_own;
+            let is_in_doubt = matches!(refusal, Refusal::DirtyAndDegraded(_));
+            let lacks_log =
+                matches!(refusal, Refusal::PplNotReplayed { .. }) || is_own && is_in_doubt;
             assert!(!(lacks_log && was_logged), "what was logged is there: {refusal:?}");
             self.note("refused", [presented.len() as u64, 0, 0]);
             self.tally.count(match refusal {
@@ -476,6 +483,8 @@ impl World {
         let keeps_logs = self.chances.of(Purpose::BadBlocks, 3).chance(60);
         // Else they are left as they were: by somebody who did not keep them.
         let keeps_bitmaps = self.chances.of(Purpose::Bitmaps, 1).chance(70);
+        // The same of our own logs: they stay as they were, and count no longer.
+        let keeps_own_logs = self.chances.of(Purpose::ParityLogs, 1).chance(50);
         let update = SuperblockUpdate {
             events: self.engine.machines.array.events() + 2,
             update_time: self.engine.machines.times.next(),
@@ -498,7 +507,9 @@ impl World {
             if keeps_bitmaps {
                 bitmaps::renew(disk, &superblock, &design, &self.geometry);
             }
-            parity_logs::renew(disk, &superblock);
+            if keeps_own_logs || !design.log_is_own {
+                design.put_empty_log(disk, &superblock);
+            }
             disk.put(superblock.offset_bytes() / SECTOR as u64, &superblock.to_bytes(), true);
             disk.bad.clear();
         }

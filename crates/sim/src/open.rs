@@ -20,8 +20,8 @@ use braid_engine::work::Work;
 use braid_engine::{CacheConfig, CacheMode, Instant, Shard, Tuning, open};
 use braid_geometry::Geometry;
 use braid_ondisk::{
-    BadBlockLog, BadBlockLogError, BadRange, Bitmap, BitmapError, Features, PplLog, PplLogError,
-    Snippet, Superblock, Timestamp, UnvalidatedBitmap, probe, probe_ranges,
+    BadBlockLog, BadBlockLogError, BadRange, Bitmap, BitmapError, Features, OwnLog, PplLog,
+    PplLogError, Snippet, Superblock, Timestamp, UnvalidatedBitmap, probe, probe_ranges,
 };
 
 use crate::content::{SECTOR, bytes};
@@ -160,6 +160,7 @@ pub(crate) fn probe_disk(disk: &Disk, index: usize) -> ProbedMember {
     let found = probe(size_bytes, &snippets);
     let bitmap = found.newest().and_then(|superblock| bitmap(disk, superblock));
     let found_ppl = found.newest().and_then(|superblock| parity_log(disk, superblock));
+    let own_log = found.newest().and_then(|superblock| own_log(disk, superblock));
     let bad_blocks = found.newest().map_or(Ok(Vec::new()), |one| bad_block_log(disk, one));
     ProbedMember {
         label: format!("disk{index}"),
@@ -169,6 +170,7 @@ pub(crate) fn probe_disk(disk: &Disk, index: usize) -> ProbedMember {
         bad_blocks,
         bitmap,
         ppl: found_ppl,
+        own_log,
         journal: None,
     }
 }
@@ -187,6 +189,16 @@ fn parity_log(disk: &Disk, superblock: &Superblock) -> Option<Result<PplLog, Ppl
     let start = usize::try_from(start).expect("disks are in memory");
     let bytes = disk.seen.get(start..start + place.used_bytes() as usize)?;
     Some(PplLog::read(bytes, place, &superblock.uuid_as_stored()))
+}
+
+/// Our own parity log, if its head is there.
+fn own_log(disk: &Disk, superblock: &Superblock) -> Option<OwnLog> {
+    let read = |start: u64, length_bytes: u64| -> Result<Vec<u8>, std::convert::Infallible> {
+        let start = usize::try_from(start).expect("disks are in memory");
+        Ok(disk.seen[start..start + length_bytes as usize].to_vec())
+    };
+    let Ok(found) = superblock.read_own_log(read);
+    found
 }
 
 /// The log counts only while the superblock says that it is not empty.

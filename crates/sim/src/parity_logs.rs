@@ -1,7 +1,10 @@
-//! Partial parity logs in the simulator: how they are written and torn, and replayed when the array is started.
+//! Parity logs in the simulator, md's and our own: how they are written and torn, and replayed when the array is started.
 //!
 //! An array that was cut off in the middle of its writes is replayed as a server does it, onto the disks, and may be cut off
 //! in the middle of that. What the checker of clean arrays then says must hold: parity fits everywhere.
+//!
+//! At some starts our own logs are not known of, and everybody else's writes go without them: superblocks then say no more that they
+//! count.
 //!
 //! # Invariants
 //! - Where logs were kept an array that was not stopped cleanly is one again when it is replayed, whoever is missing
@@ -14,13 +17,18 @@ use braid_engine::array::{MemberId, ParityLogRecord, parity_log_for};
 use braid_engine::cause::{Asked, Cause};
 use braid_engine::effect::FaultKind;
 use braid_engine::replay::{Devices, Finish, Log, Member, Replay, Setup, run};
-use braid_geometry::{Geometry, LogicalSector, Slot};
-use braid_ondisk::{PplRecord, Superblock};
+use braid_geometry::{ChunkRow, Geometry, LogicalSector, Slot, StripeGeometry};
+use braid_ondisk::PplRecord;
+use braid_parity::kernel;
 
+use crate::chances::Purpose;
 use crate::content::{self, SECTOR, Version};
 use crate::disk::Disk;
 use crate::model::End;
 use crate::world::World;
+
+/// Starts, of a hundred, at which nobody knows of our own logs, unless a story says otherwise.
+pub(crate) const OTHERS_PERCENT: u64 = 8;
 
 /// The disks, for a replay that power is taken from after so many operations.
 struct OnDisks<'a> {
@@ -90,14 +98,6 @@ impl Devices for OnDisks<'_> {
     }
 }
 
-/// Writes the log of a member that was made whole, as md does: it names nothing.
-pub(crate) fn renew(disk: &mut Disk, superblock: &Superblock) {
-    let Some((offset_bytes, place)) = superblock.ppl_area() else { return };
-    let mut area = PplRecord::bytes_of(1, &[], &superblock.uuid_as_stored());
-    area.resize(place.used_bytes() as usize, 0);
-    disk.put(offset_bytes / SECTOR as u64, &area, true);
-}
-
 fn record_of(assembled: &AssembledArray, slot: Slot) -> Option<&PplRecord> {
     let mut logs = assembled.replay.as_ref()?.logs.iter();
     logs.find(|(of, _)| *of == slot).and_then(|(_, log)| log.newest.as_ref())
@@ -117,6 +117,43 @@ fn setup(assembled: &AssembledArray) -> Option<Setup> {
     };
     let logs = (0..geometry.slots()).map(Slot).filter_map(log).collect();
     Some(Setup { geometry: *geometry, members, logs, finish: Finish::Flushed })
+}
+
+/// A data column of a sector of a row, of which what is there is `seen`; none if that does not tell.
+fn solved<'a>(
+    geometry: &StripeGeometry,
+    row: ChunkRow,
+    index: u16,
+    seen: impl Fn(Slot) -> Option<&'a [u8]>,
+) -> Option<[u8; SECTOR]> {
+    let map = geometry.row_map(row);
+    let mut sources = vec![None; usize::from(map.exponents_count())];
+    let mut lost = Vec::new();
+    for other in 0..map.data_slots() {
+        let bytes = seen(map.data_slot(other)).filter(|_| other != index);
+        sources[usize::from(map.exponent(other))] = bytes;
+        if bytes.is_none() && other != index {
+            lost.push(map.exponent(other));
+        }
+    }
+    let (p, q) = (seen(map.p_slot()), map.q_slot().and_then(&seen));
+    let (exponent, mut bytes) = (map.exponent(index), [0; SECTOR]);
+    match (&lost[..], p, q) {
+        ([], Some(p), _) => {
+            let others: Vec<&[u8]> = sources.into_iter().flatten().chain([p]).collect();
+            kernel().xor(&mut bytes, &others);
+        }
+        ([], None, Some(q)) => kernel().recover_data_from_q(&sources, q, exponent, &mut bytes),
+        ([other], Some(p), Some(q)) => {
+            let mut second = [0; SECTOR];
+            let lost = (exponent.min(*other), exponent.max(*other));
+            let out = (&mut bytes[..], &mut second[..]);
+            let out = if exponent < *other { out } else { (out.1, out.0) };
+            kernel().recover_two_data(&sources, (p, q), lost, out);
+        }
+        _ => return None,
+    }
+    Some(bytes)
 }
 
 impl World {
@@ -164,24 +201,36 @@ impl World {
         true
     }
 
+    /// The array may be run by somebody who knows nothing of our own logs, as md does: what they name is resynced with all the rest, and
+    /// they count no longer. True if so.
+    pub(crate) fn may_ignore_own_logs(&mut self, assembled: &mut AssembledArray) -> bool {
+        // Without them a dirty and degraded array is not started at all.
+        let needs_them = assembled.dirty && assembled.degraded > 0;
+        let may = self.metadata.design.log_is_own && !needs_them;
+        let percent = self.others_percent;
+        let ignores = may && self.chances.of(Purpose::ParityLogs, 2).chance(percent);
+        if ignores {
+            self.tally.count("own-logs-ignored");
+            assembled.replay = None;
+        }
+        ignores
+    }
+
     /// A sector was being written, and who holds it is missing: parity says what it is, and may not have been written with all that
     /// it is the sum of. So what it says now is one of the values that it may have; unless no write of it was under way.
     fn is_anything(&mut self, sector: u64, assembled: &AssembledArray, presented: &[usize]) {
         let Geometry::Stripe(geometry) = &assembled.geometry else { return };
         let address = geometry.locate(LogicalSector(sector));
-        let slot = geometry.row_map(address.row).data_slot(address.data_index);
         let at = geometry.row_start(address.row).0 + u64::from(address.offset_sectors);
-        let mut bytes = [0; SECTOR];
-        for (other, one) in (0..).map(Slot).zip(&assembled.slots) {
-            if other == slot {
-                continue;
-            }
-            let Some(one) = one else { return };
-            // What cannot be read for now may be read later.
-            let seen = &self.disks[presented[one.member]].seen;
-            let seen = &seen[content::bytes(self.taint.data_offset + at, 1)];
-            bytes.iter_mut().zip(seen).for_each(|(sum, byte)| *sum ^= byte);
-        }
+        let place = content::bytes(self.taint.data_offset + at, 1);
+        // What cannot be read for now may be read later.
+        let seen = |slot: Slot| {
+            let one = assembled.slots[slot.index()].as_ref()?;
+            let is_bad = one.bad_sectors.iter().any(|bad| bad.contains(&at));
+            let holds = at < one.recovered_until && !is_bad;
+            holds.then(|| &self.disks[presented[one.member]].seen[place.clone()])
+        };
+        let Some(bytes) = solved(geometry, address.row, address.data_index, seen) else { return };
         if !self.model.is_unsure(sector) {
             return;
         }

@@ -79,7 +79,9 @@ impl World {
             if unreadable > 0 {
                 self.tally.count_many("superblock-unreadable", unreadable as u64);
             }
-            if self.replay(&mut assembled, presented) && self.enter(&decision, &assembled) {
+            let ignores_logs = self.may_ignore_own_logs(&mut assembled);
+            let is_replayed = self.replay(&mut assembled, presented);
+            if is_replayed && self.enter(&decision, &assembled, ignores_logs) {
                 return Ok(assembled);
             }
         }
@@ -167,7 +169,12 @@ impl World {
     }
 
     /// Checks what a clean array promises, and starts it. False if power was cut meanwhile.
-    pub(crate) fn enter(&mut self, decision: &Decision, assembled: &AssembledArray) -> bool {
+    pub(crate) fn enter(
+        &mut self,
+        decision: &Decision,
+        assembled: &AssembledArray,
+        ignores_logs: bool,
+    ) -> bool {
         let Ok(ready) = self.make_ready(decision, assembled) else { return false };
         let mut manner = manner(&mut self.chances.openings, &self.chances.cut);
         manner.jobs_paused |= !self.may_have_jobs;
@@ -175,9 +182,14 @@ impl World {
         let came = |index: &usize| !self.is_spare(decision.presented[*index]);
         manner.jobs_paused |= assembled.spares.iter().any(came);
         let forgets = self.forgets_bitmap(assembled);
-        let unkept = AssembledArray { bitmap: None, ..assembled.clone() };
-        let assembled = if forgets { &unkept } else { assembled };
-        self.start(ready, assembled, &decision.presented, manner);
+        let mut kept = assembled.clone();
+        if forgets {
+            kept.bitmap = None;
+        }
+        if ignores_logs {
+            kept.parity_logs = None;
+        }
+        self.start(ready, &kept, &decision.presented, manner);
         true
     }
 
@@ -277,15 +289,13 @@ impl World {
     ) -> Result<(), NoStart> {
         self.chances.openings.shuffle(&mut wave);
         let mut wave = wave.into_iter();
-        while let Some((index, update)) = wave.next() {
-            let mut superblock = superblocks[index].clone().expect("it is to be levelled");
-            superblock.apply(&update);
+        while let Some((index, superblock)) = wave.next() {
             let disk = presented[index];
             match self.level_one(disk, &superblock) {
                 Outcome::Done => superblocks[index] = Some(superblock),
                 Outcome::Failed => untold.push(index),
                 Outcome::PowerCut => {
-                    self.tear_rest(superblocks, presented, wave.as_slice());
+                    self.tear_rest(presented, wave.as_slice());
                     return Err(NoStart);
                 }
             }
@@ -294,19 +304,12 @@ impl World {
     }
 
     /// Power is cut in a wave: what was under way beside the first may be torn, too.
-    fn tear_rest(
-        &mut self,
-        superblocks: &[Option<Superblock>],
-        presented: &[usize],
-        wave: &[Levelled],
-    ) {
-        for (index, update) in wave {
-            let mut superblock = superblocks[*index].clone().expect("it is to be levelled");
-            superblock.apply(update);
+    fn tear_rest(&mut self, presented: &[usize], wave: &[Levelled]) {
+        for (index, superblock) in wave {
             // One sector comes or does not, as the first.
             let is_long = superblock.to_bytes().len() > SECTOR;
             if is_long && self.chances.openings.chance(50) {
-                self.tear_superblock(presented[*index], &superblock, Purpose::Openings);
+                self.tear_superblock(presented[*index], superblock, Purpose::Openings);
             }
         }
         self.lose_power();

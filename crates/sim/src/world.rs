@@ -162,6 +162,8 @@ pub(crate) struct World {
     pub(crate) geometry: Geometry,
     /// Whether jobs may run by themselves.
     pub(crate) may_have_jobs: bool,
+    /// Starts, of a hundred, at which nobody knows of our own logs.
+    pub(crate) others_percent: u64,
     pub(crate) disks: Vec<Disk>,
     /// Disks that the array has said are out: never to be believed again until they are rebuilt.
     pub(crate) out: BTreeSet<usize>,

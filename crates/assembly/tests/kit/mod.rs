@@ -74,6 +74,7 @@ pub(crate) fn probed(label: &str, superblock: Superblock) -> ProbedMember {
         bad_blocks: Ok(vec![]),
         bitmap: None,
         ppl: None,
+        own_log: None,
         journal: None,
     }
 }

@@ -46,7 +46,8 @@ pub(crate) struct Args {
     /// Where superblocks go: 1.0 (end), 1.1 (start) or 1.2 (4 KiB from the start).
     #[arg(long, value_name = "VERSION", default_value = "1.2")]
     metadata: String,
-    /// What keeps redundancy right over a crash: bitmap (only what was being written is brought in sync again) or resync (all of
+    /// What keeps redundancy right over a crash: log (what was being written is made right, also with members missing; raid4, raid5,
+    /// raid6), ppl (the same as md does it; raid5), bitmap (only what was being written is brought in sync again) or resync (all of
     /// it is) [default: bitmap, where there is redundancy].
     #[arg(long, value_name = "POLICY", visible_aliases = ["consistency-policy", "bitmap"])]
     consistency: Option<String>,

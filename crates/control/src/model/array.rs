@@ -76,7 +76,7 @@ pub struct Array {
     /// Its write-intent bitmap; null if it keeps none.
     #[serde(default)]
     pub bitmap: Option<Bitmap>,
-    /// Its partial parity logs; null if it keeps none.
+    /// Its parity logs; null if it keeps none.
     #[serde(default)]
     pub parity_logs: Option<ParityLogs>,
     /// Its clients.
@@ -89,7 +89,7 @@ pub struct Array {
     pub server: Server,
 }
 
-/// Partial parity logs: what is being written, said durably before it is.
+/// Parity logs, md's (PPL) or braid's own: what is being written, said durably before it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ParityLogs {

@@ -237,6 +237,7 @@ impl Array {
             roles: self.roster.device_roles().into(),
             recovered: self.roster.unfinished().collect(),
             bad_blocks: self.bad_logs.written().collect(),
+            log_counts: !clean && self.will_log_count(becomes),
         });
         self.roster.update_begins();
         // With the table as it was, only the first sector changes, and that is written whole.
@@ -264,6 +265,12 @@ impl Array {
         });
     }
 
+    /// Whether our own log names all that may be in doubt from an update on.
+    fn will_log_count(&self, becomes: Activity) -> bool {
+        let news = self.news_of(becomes);
+        self.parity_logs.as_ref().is_some_and(|logs| logs.will_count(news))
+    }
+
     fn ask_for_superblocks(&mut self, members: &BTreeSet<MemberId>, state: &Arc<SuperblockState>) {
         for member in members {
             let record = MetadataRecord::Superblock(Arc::clone(state));
@@ -283,7 +290,7 @@ impl Array {
     fn make_logs(&mut self) {
         let targets: Vec<MemberId> = self.roster.superblock_targets(false).collect();
         let update = self.update.as_ref().expect("superblocks wait for it");
-        let news = self.news_of(update);
+        let news = self.news_of(update.becomes);
         let records = self.logs_mut().make(targets.into_iter(), news);
         self.ask_for_logs(records);
     }
@@ -341,7 +348,7 @@ impl Array {
         let update = self.update.take().expect("superblocks were being written");
         assert!(update.missing.is_empty(), "every superblock that was asked for has ended");
         if update.has_begun {
-            let news = self.news_of(&update);
+            let news = self.news_of(update.becomes);
             if let Some(logs) = &mut self.parity_logs {
                 logs.is_said(news);
             }

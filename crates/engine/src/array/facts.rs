@@ -93,14 +93,14 @@ impl Array {
     /// Whether an update waits for the partial parity logs of members that come.
     fn lacks_logs(&self, update: &Update) -> bool {
         let targets = self.roster.superblock_targets(false);
-        let lacks = |logs: &ParityLogs| logs.lacks(targets, self.news_of(update));
+        let lacks = |logs: &ParityLogs| logs.lacks(targets, self.news_of(update.becomes));
         !update.has_begun && self.parity_logs.as_ref().is_some_and(lacks)
     }
 
-    /// What an update is about, as far as partial parity logs go.
-    pub(super) fn news_of(&self, update: &Update) -> News {
+    /// What an update is about, as far as parity logs go.
+    pub(super) fn news_of(&self, becomes: Activity) -> News {
         let Condition { on_disk, resync_offset, .. } = self.condition;
-        let was_drained = on_disk == Activity::Clean || update.becomes == Activity::Clean;
+        let was_drained = on_disk == Activity::Clean || becomes == Activity::Clean;
         match was_drained {
             true => News::Drained { in_sync: resync_offset == u64::MAX },
             false => News::Other,

@@ -27,6 +27,7 @@ use crate::effect::Report;
 use crate::ids::{MemberId, RequestId, ShardIndex};
 use crate::ranges::BadRange;
 use crate::request::Regions;
+use braid_ondisk::OwnLogPlace;
 
 /// The control machine of one array.
 #[derive(Debug)]
@@ -209,7 +210,8 @@ impl Array {
         flushes.unflushed.extend(setup.replacements.iter().map(|one| one.member.id));
         let bad_logs = bad_logs(&setup);
         let intent = setup.bitmap.map(Intent::new);
-        let parity_logs = setup.parity_logs.map(ParityLogs::new);
+        let log_counts = setup.log_counts;
+        let parity_logs = setup.parity_logs.map(|logs| ParityLogs::new(logs, log_counts));
         let slots = setup.slots.into_iter().map(|member| member.map(view_of));
         let spares = setup.spares.iter().map(|spare| spare.id).collect();
         let mut roster = Roster::new(slots.collect(), device_numbers, spares);
@@ -312,10 +314,11 @@ impl Array {
                 let intent = self.intent.as_mut().expect("an array with a bitmap asks for that");
                 intent.is_touched(shard, &bits);
             }
-            Report::WantLog { ticket, slot, entries } => {
-                let members = self.roster.members_of(slot).collect();
+            Report::WantLog { ticket, entries } => {
+                let roster = &self.roster;
+                let members = |slot| roster.members_of(slot);
                 let logs = self.parity_logs.as_mut().expect("only an array with logs is asked");
-                logs.wants((shard, ticket), members, entries);
+                logs.wants((shard, ticket), &entries, members);
             }
             Report::LogOver { ticket } => {
                 let logs = self.parity_logs.as_mut().expect("only what was asked for is over");
@@ -431,6 +434,13 @@ impl Array {
     #[must_use]
     pub fn bitmap(&self) -> Option<BitmapLook> {
         self.intent.as_ref().map(Intent::look)
+    }
+
+    /// The place of our own parity log on each of its members, if it keeps such logs, and the sectors that its bitmap takes.
+    #[must_use]
+    pub fn own_log(&self) -> Option<(OwnLogPlace, u64)> {
+        let place = self.parity_logs.as_ref()?.own_place()?;
+        Some((place, self.intent.as_ref().map_or(0, Intent::area_sectors)))
     }
 
     /// Whether it keeps partial parity logs; if so, whether everything is logged, or will be once parity agrees everywhere.

@@ -1,10 +1,13 @@
-//! What is to be written of a member's partial parity log.
+//! What is to be written of a member's parity log.
 
-use braid_ondisk::{LoggedEntry, PPL_HEADER_BYTES, PplRecord, Superblock};
+use braid_hooks::{Bug, planted};
+use braid_ondisk::{LogPlace, LoggedEntry, PPL_HEADER_BYTES, PplRecord, Superblock};
 
-/// A record for a member's partial parity log.
+/// A record for a member's parity log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParityLogRecord {
+    /// Where the log is, and of which kind.
+    pub place: LogPlace,
     /// Sectors from the start of the area to its header: whole blocks of 4 KiB.
     pub sector: u64,
     /// Higher than any in the area; none makes the area hold no record at all.
@@ -21,15 +24,20 @@ pub struct ParityLogRecord {
 /// The member has no log: the array knows better.
 #[must_use]
 pub fn parity_log_for(superblock: &Superblock, record: &ParityLogRecord) -> (u64, Vec<u8>) {
-    let (start, place) = superblock.ppl_area().expect("it has a log");
-    let uuid = superblock.uuid_as_stored();
-    let record_of = |generation| PplRecord::bytes_of(generation, &record.entries, &uuid);
+    let place = record.place;
+    let start = superblock.log_start_bytes(place).expect("it has a log");
+    let key = superblock.log_key(place);
+    let record_of = |generation| PplRecord::bytes_of(generation, &record.entries, &key);
     let mut bytes = record.generation.map(record_of).unwrap_or_default();
-    // Devices that take no less than a block get whole ones: what is behind the newest record is of no use.
-    let length = match record.is_whole {
-        true => usize::try_from(place.used_bytes()).expect("a log is small"),
-        false => bytes.len().next_multiple_of(PPL_HEADER_BYTES),
-    };
-    bytes.resize(length, 0);
+    if record.is_whole {
+        bytes.resize(usize::try_from(place.used_bytes()).expect("a log is small"), 0);
+        if planted(Bug::LogHeadForgotten) {
+            return (start, bytes);
+        }
+        bytes.extend_from_slice(&superblock.log_tail(place));
+    } else {
+        // Devices that take no less than a block get whole ones: what is behind the newest record is of no use.
+        bytes.resize(bytes.len().next_multiple_of(PPL_HEADER_BYTES), 0);
+    }
     (start + record.sector * braid_geometry::SECTOR_BYTES, bytes)
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use braid_geometry::{Geometry, Slot};
-use braid_ondisk::{BitmapSuperblock, Bits, PplPlace};
+use braid_ondisk::{BitmapSuperblock, Bits, LogPlace};
 
 use crate::ids::MemberId;
 use crate::ranges::BadBlocks;
@@ -38,7 +38,7 @@ pub struct SpareSetup {
     /// What it held of the array before it went, if it did.
     pub returns: Option<Returns>,
     /// Where it keeps a partial parity log, if it has room for one.
-    pub parity_log: Option<PplPlace>,
+    pub parity_log: Option<LogPlace>,
 }
 
 /// A member that went, and comes back as it was.
@@ -74,7 +74,7 @@ pub struct BitmapSetup {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParityLogSetup {
     /// Where it is.
-    pub place: PplPlace,
+    pub place: LogPlace,
     /// The generation of its newest record, and sectors from the start of the area to behind it; none if it has no record.
     pub newest: Option<(u64, u64)>,
 }
@@ -98,6 +98,8 @@ pub struct ArraySetup {
     pub bitmap: Option<BitmapSetup>,
     /// The partial parity logs of members, spares among them, if the array keeps such logs. What they were about is replayed.
     pub parity_logs: Option<BTreeMap<MemberId, ParityLogSetup>>,
+    /// Whether superblocks say of our own log that it counts.
+    pub log_counts: bool,
     /// Whether superblocks do not say clean, though what is in doubt may have been settled since: who is missing may hold what was
     /// being written, and must not come back as if it had missed nothing.
     pub is_unclean: bool,

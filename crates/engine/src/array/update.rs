@@ -40,6 +40,8 @@ pub struct SuperblockState {
     pub recovered: Arc<[(MemberId, u64)]>,
     /// Members whose bad-block log was written, and whether it names anything. What superblocks say of the others stays.
     pub bad_blocks: Arc<[(MemberId, bool)]>,
+    /// Members keep a parity log of our own, and it names all that may be in doubt.
+    pub log_counts: bool,
 }
 
 /// The times that updates carry.
@@ -109,6 +111,11 @@ pub fn apply_to(
     update_time: Timestamp,
 ) {
     superblock.apply(&update_for(superblock, member, state, update_time));
+    let log_counts = state.log_counts;
+    let log_counts = spoiled(Bug::LogUncounted, log_counts, false);
+    if log_counts {
+        superblock.set_log_counts();
+    }
     let log = state.bad_blocks.iter().find(|(id, _)| *id == member);
     if let Some((_, says)) = log {
         let says = *says;

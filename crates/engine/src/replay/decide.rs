@@ -23,6 +23,24 @@ pub(super) enum Phase {
     Done,
 }
 
+/// How many there are, as far as it matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Count {
+    None,
+    One,
+    More,
+}
+
+impl Count {
+    pub(super) fn of(count: usize) -> Self {
+        match count {
+            0 => Self::None,
+            1 => Self::One,
+            _ => Self::More,
+        }
+    }
+}
+
 /// What a decision depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "facts, each of its own")]
@@ -36,12 +54,16 @@ pub(super) struct Facts {
     pub(super) has_step: bool,
     /// More than one sector was read at once, and a column could not be.
     pub(super) may_split: bool,
-    /// A column that was being written is not there.
-    pub(super) lacks_written: bool,
-    /// A column that was kept is not there.
-    pub(super) lacks_kept: bool,
+    /// Columns that were being written and are not there.
+    pub(super) lacks_written: Count,
+    /// Columns that were kept and are not there.
+    pub(super) lacks_kept: Count,
     /// There is partial parity.
     pub(super) has_partial: bool,
+    /// It is Q that is to fit, and P is there.
+    pub(super) has_p: bool,
+    /// In the log of P is partial parity of the same.
+    pub(super) has_p_partial: bool,
     /// Parity has to be durable.
     pub(super) is_durable: bool,
     /// Superblocks may say clean: everybody is there, and nothing was left as it was.
@@ -59,6 +81,10 @@ pub(super) enum Decision {
     Recompute,
     /// From what was being written, and partial parity.
     FromPartial,
+    /// Q, from what P and the others say of the column that is not there.
+    FromP,
+    /// The same, from what was being written and both partial parities.
+    FromPAndPartials,
     /// Parity stays as it is.
     Leave,
     Write,
@@ -104,12 +130,18 @@ pub(super) fn decide(facts: &Facts) -> Decision {
 /// All columns have been read that can be.
 fn of_columns(facts: &Facts) -> Decision {
     let lacks = (facts.lacks_written, facts.lacks_kept);
-    let lacks = spoiled(Bug::ReplayMissingIsZero, lacks, (false, false));
+    let lacks = spoiled(Bug::ReplayMissingIsZero, lacks, (Count::None, Count::None));
+    let has_p = facts.has_p;
+    let has_p = spoiled(Bug::ReplayLeavesQ, has_p, false);
     match lacks {
         _ if facts.may_split => Decision::Split,
-        (false, false) => Decision::Recompute,
-        (false, true) if facts.has_partial => Decision::FromPartial,
-        (true, _) | (false, true) => Decision::Leave,
+        (Count::None, Count::None) => Decision::Recompute,
+        (Count::None, _) if facts.has_partial => Decision::FromPartial,
+        (Count::One, Count::None) if has_p => Decision::FromP,
+        (Count::One, Count::One) if has_p && facts.has_partial && facts.has_p_partial => {
+            Decision::FromPAndPartials
+        }
+        _ => Decision::Leave,
     }
 }
 
@@ -130,21 +162,28 @@ mod tests {
 
     /// Every value that there is.
     fn all() -> impl Iterator<Item = Facts> {
-        PHASES.into_iter().flat_map(|phase| {
-            (0_u32..1 << 9).map(move |bits| {
-                let bit = |index: u32| bits >> index & 1 != 0;
-                Facts {
+        const COUNTS: [Count; 3] = [Count::None, Count::One, Count::More];
+        let lacks = COUNTS.into_iter().flat_map(|one| COUNTS.map(|other| (one, other)));
+        let lacks: Vec<(Count, Count)> = lacks.collect();
+        PHASES.into_iter().flat_map(move |phase| {
+            let lacks = lacks.clone();
+            (0_u32..1 << 9).flat_map(move |bits| {
+                let bit = move |index: u32| bits >> index & 1 != 0;
+                let facts = move |(lacks_written, lacks_kept)| Facts {
                     phase,
                     is_pending: bit(0),
                     has_failed: bit(1),
                     has_step: bit(2),
                     may_split: bit(3),
-                    lacks_written: bit(4),
-                    lacks_kept: bit(5),
+                    lacks_written,
+                    lacks_kept,
+                    has_p: bit(4),
+                    has_p_partial: bit(5),
                     has_partial: bit(6),
                     is_durable: bit(7),
                     may_settle: bit(8),
-                }
+                };
+                lacks.clone().into_iter().map(facts)
             })
         })
     }
@@ -152,11 +191,23 @@ mod tests {
     #[test]
     fn nothing_is_made_of_what_is_not_there() {
         for facts in all() {
-            let lacks = facts.lacks_written || facts.lacks_kept;
+            let lacks = (facts.lacks_written, facts.lacks_kept);
             match decide(&facts) {
-                Decision::Recompute => assert!(!lacks && facts.phase == Phase::Read, "{facts:?}"),
+                Decision::Recompute => {
+                    assert_eq!(lacks, (Count::None, Count::None), "{facts:?}");
+                    assert_eq!(facts.phase, Phase::Read, "{facts:?}");
+                }
                 Decision::FromPartial => {
-                    assert!(!facts.lacks_written && facts.has_partial, "{facts:?}");
+                    assert!(lacks.0 == Count::None && facts.has_partial, "{facts:?}");
+                }
+                // Two equations give two columns at most, and the one that was kept needs partial parity.
+                Decision::FromP => {
+                    assert!(lacks == (Count::One, Count::None) && facts.has_p, "{facts:?}");
+                }
+                Decision::FromPAndPartials => {
+                    let has_both = facts.has_partial && facts.has_p_partial;
+                    assert_eq!(lacks, (Count::One, Count::One), "{facts:?}");
+                    assert!(facts.has_p && has_both, "{facts:?}");
                 }
                 Decision::Write => assert_eq!(facts.phase, Phase::Compute),
                 _ => {}

@@ -6,12 +6,12 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
-use braid_geometry::{MemberSector, Role, Slot, StripeGeometry};
+use braid_geometry::{MemberSector, Role, RowMap, Slot, StripeGeometry};
 use braid_hooks::{Bug, planted, spoiled};
 use braid_ondisk::PplEntry;
 
-use super::decide::{Decision, Facts, Phase, decide};
-use super::plan::{EntryError, Part, parts};
+use super::decide::{Count, Decision, Facts, Phase, decide};
+use super::plan::{Column, EntryError, Part, parts};
 
 /// Sectors of a step at most: what is in memory at once is that for each slot.
 const STEP_SECTORS: u64 = 256;
@@ -71,7 +71,7 @@ pub enum Finish {
 /// What a replay is made from.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Of a RAID-5.
+    /// Of a level with parity.
     pub geometry: StripeGeometry,
     /// By slot.
     pub members: Vec<Option<Member>>,
@@ -99,6 +99,8 @@ pub enum Effect {
         partial: Option<(u32, Range<u64>)>,
         /// The slot that it is for.
         parity: Slot,
+        /// How Q has columns; none if it is P that is made.
+        q: Option<Weights>,
         /// How much.
         length_sectors: u64,
     },
@@ -124,6 +126,26 @@ pub enum Effect {
         /// Whose.
         slot: Slot,
     },
+}
+
+/// By which powers of the generator columns are multiplied before they are added to Q.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Weights {
+    /// One for each of the columns.
+    pub exponents: Vec<u16>,
+    /// A column that is not there, which P gives.
+    pub solved: Option<Solved>,
+}
+
+/// A column that is not there: P, the columns that Q is made of and, if it is named, partial parity of P are added up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Solved {
+    /// The power that it is multiplied by.
+    pub exponent: u16,
+    /// The slot of P.
+    pub p_slot: Slot,
+    /// In the log of P: the entry's place in the header, and sectors of its partial parity.
+    pub partial: Option<(u32, Range<u64>)>,
 }
 
 impl Effect {
@@ -160,8 +182,8 @@ pub struct Report {
     /// Ranges of the array that were being written and are not there: what they hold is what parity says, and may be neither
     /// old nor new. In order, apart from each other.
     pub unsettled: Vec<Range<u64>>,
-    /// Those of them whose member is there, and could not be read though its bad-block log does not say so: should it be read later,
-    /// parity may not fit.
+    /// Those of them whose member is there, or the one with P, and could not be read though its bad-block log does not say so: should it
+    /// be read later, parity may not fit.
     pub unread: Vec<Range<u64>>,
     /// Whether superblocks say clean now.
     pub is_settled: bool,
@@ -216,6 +238,8 @@ enum Known {
 struct Step {
     part: Part,
     known: Vec<Known>,
+    /// P, where the part is about Q.
+    known_p: Known,
     /// A read failed, and the sectors beside may be readable.
     may_split: bool,
 }
@@ -228,6 +252,8 @@ pub struct Replay {
     phase: Phase,
     steps: VecDeque<Part>,
     step: Option<Step>,
+    /// What logs say of P.
+    of_p: Vec<Part>,
     /// What is to be asked for.
     effects: VecDeque<Effect>,
     /// Slots that have not answered.
@@ -247,9 +273,8 @@ impl Replay {
     pub fn new(setup: Setup) -> Result<Self, ReplayError> {
         let Setup { geometry, members, logs, finish } = setup;
         assert_eq!(members.len(), usize::from(geometry.slots()), "one for each slot");
-        assert_eq!(geometry.parity_slots(), 1, "RAID-5 alone has this log");
         let is_degraded = members.iter().any(Option::is_none);
-        let mut steps = VecDeque::new();
+        let (mut steps, mut of_p) = (VecDeque::new(), Vec::new());
         let mut report = Report::default();
         for log in logs {
             assert!(members[log.slot.index()].is_some(), "a log is on its member");
@@ -258,6 +283,7 @@ impl Replay {
                 let found = parts(&geometry, log.slot, (*index, entry)).map_err(failed)?;
                 report.entries += 1;
                 steps.extend(found.iter().flat_map(|part| steps_of(part, &members)));
+                of_p.extend(found.into_iter().filter(|part| !part.is_q));
             }
         }
         if planted(Bug::ReplaySkippedDegraded) && is_degraded {
@@ -270,6 +296,7 @@ impl Replay {
             phase: Phase::Between,
             steps,
             step: None,
+            of_p,
             effects: VecDeque::new(),
             asked: BTreeSet::new(),
             failed: None,
@@ -324,7 +351,11 @@ impl Replay {
         let step = self.step.as_mut().expect("it is being read");
         let is_done = spoiled(Bug::ReplayReadErrorIgnored, is_done, true);
         let of_slot = step.part.columns.iter().position(|column| column.slot == slot);
-        let known = &mut step.known[of_slot.expect("it was asked for a column")];
+        let known = match of_slot {
+            Some(place) => &mut step.known[place],
+            None => &mut step.known_p,
+        };
+        assert_eq!(*known, Known::Asked, "it was asked for a column, or for P");
         *known = if is_done { Known::Read } else { Known::Lost };
         let sectors = &step.part.sectors;
         step.may_split |= !is_done && sectors.end - sectors.start > 1;
@@ -332,13 +363,17 @@ impl Replay {
 
     fn facts(&self) -> Facts {
         let lacks = |is_written: bool| {
-            let columns = |step: &Step| {
-                let mut columns = step.part.columns.iter().zip(&step.known);
-                columns
-                    .any(|(column, known)| column.is_written == is_written && *known == Known::Lost)
+            let count = |step: &Step| {
+                let columns = step.part.columns.iter().zip(&step.known);
+                let is_lost = |(column, known): &(&Column, &Known)| {
+                    column.is_written == is_written && **known == Known::Lost
+                };
+                columns.filter(is_lost).count()
             };
-            self.step.as_ref().is_some_and(columns)
+            Count::of(self.step.as_ref().map_or(0, count))
         };
+        let has_p = self.step.as_ref().is_some_and(|step| step.known_p == Known::Read);
+        let p_partial = || self.p_partial(&self.step.as_ref()?.part);
         let partial = self.step.as_ref().and_then(|step| step.part.partial_sector);
         Facts {
             phase: self.phase,
@@ -349,6 +384,8 @@ impl Replay {
             lacks_written: lacks(true),
             lacks_kept: lacks(false),
             has_partial: partial.is_some(),
+            has_p,
+            has_p_partial: has_p && p_partial().is_some(),
             is_durable: self.finish != Finish::Written,
             may_settle: self.may_settle(),
         }
@@ -369,8 +406,10 @@ impl Replay {
             Decision::Wait => {}
             Decision::Begin => self.begin(),
             Decision::Split => self.split(),
-            Decision::Recompute => self.compute(false),
-            Decision::FromPartial => self.compute(true),
+            Decision::Recompute => self.compute(false, false),
+            Decision::FromPartial => self.compute(true, false),
+            Decision::FromP => self.compute(false, true),
+            Decision::FromPAndPartials => self.compute(true, true),
             Decision::Leave => self.leave(),
             Decision::Write => self.write(),
             Decision::Next => self.next(),
@@ -400,7 +439,16 @@ impl Replay {
                 self.effects.push_back(Effect::Read { slot, sectors });
             }
         }
-        self.step = Some(Step { part, known, may_split: false });
+        let p_slot = part.is_q.then(|| self.map(&part).p_slot());
+        let is_there = |slot: &Slot| {
+            let member = self.members[slot.index()].as_ref();
+            member.is_some_and(|member| member.holds(&part.sectors))
+        };
+        let p_slot = p_slot.filter(is_there);
+        let read = |slot| Effect::Read { slot, sectors: part.sectors.clone() };
+        self.effects.extend(p_slot.map(read));
+        let known_p = if p_slot.is_some() { Known::Asked } else { Known::Lost };
+        self.step = Some(Step { part, known, known_p, may_split: false });
     }
 
     fn split(&mut self) {
@@ -412,8 +460,28 @@ impl Replay {
         self.phase = Phase::Between;
     }
 
-    /// Parity is the sum of all data; or of what was being written, and partial parity.
-    fn compute(&mut self, from_partial: bool) {
+    /// The row of a part.
+    fn map(&self, part: &Part) -> RowMap {
+        self.geometry.row_map(self.geometry.row_of(MemberSector(part.sectors.start)))
+    }
+
+    /// Partial parity of P for the sectors of a part that is about Q: the same was being written, by the log of P.
+    fn p_partial(&self, part: &Part) -> Option<(u32, Range<u64>)> {
+        let Range { start, end } = part.sectors;
+        let is_of = |one: &&Part| {
+            one.sectors.start <= start && end <= one.sectors.end && one.columns == part.columns
+        };
+        let of_p = self.of_p.iter().find(is_of)?;
+        let first = of_p.partial_sector? + (start - of_p.sectors.start);
+        Some((of_p.entry, first..first + (end - start)))
+    }
+
+    /// Parity is the sum of all data; or of what was being written, and partial parity. What was being written and is not there is
+    /// what P gives, for Q.
+    fn compute(&mut self, from_partial: bool, from_p: bool) {
+        if from_p {
+            self.note_unsettled();
+        }
         let Step { part, known, .. } = self.step.as_ref().expect("it was read");
         let counts_kept = !from_partial;
         let counts_kept = spoiled(Bug::ReplayCountsTwice, counts_kept, true);
@@ -421,15 +489,34 @@ impl Replay {
             part.columns.iter().zip(known).filter(|(column, known)| {
                 (column.is_written || counts_kept) && **known == Known::Read
             });
-        let columns = counted.map(|(column, _)| column.slot).collect();
+        let columns: Vec<Slot> = counted.map(|(column, _)| column.slot).collect();
         let length_sectors = part.sectors.end - part.sectors.start;
         let start = part.partial_sector.filter(|_| from_partial);
         let start = spoiled(Bug::ReplayForgetsPartial, start, None);
         let start = spoiled(Bug::ReplayPartStartsOver, start, start.map(|_| 0));
         let partial = start.map(|start| (part.entry, start..start + length_sectors));
         let parity = part.parity;
+        let map = self.map(part);
+        let exponent = |slot: Slot| match map.role(slot) {
+            Role::Data(index) => map.exponent(index),
+            Role::P | Role::Q => unreachable!("only data is added up"),
+        };
+        let exponents = || columns.iter().map(|slot| exponent(*slot)).collect();
+        let lost = || {
+            let mut columns = part.columns.iter().zip(known);
+            let is_lost =
+                |(column, known): &(&Column, &Known)| column.is_written && **known == Known::Lost;
+            columns.find(is_lost).map(|(column, _)| column.slot)
+        };
+        let solved = || Solved {
+            exponent: exponent(lost().expect("one is not there")),
+            p_slot: map.p_slot(),
+            partial: if from_partial { self.p_partial(part) } else { None },
+        };
+        let solved = from_p.then(solved);
+        let q = part.is_q.then(|| Weights { exponents: exponents(), solved });
         self.phase = Phase::Compute;
-        self.effects.push_back(Effect::Compute { columns, partial, parity, length_sectors });
+        self.effects.push_back(Effect::Compute { columns, partial, parity, q, length_sectors });
     }
 
     fn write(&mut self) {
@@ -447,22 +534,33 @@ impl Replay {
         self.phase = Phase::Between;
     }
 
-    /// What was being written and is not there has the value that parity gives it.
+    /// Parity stays as it is.
     fn leave(&mut self) {
-        let Step { part, known, .. } = self.step.take().expect("it was read");
-        let columns = part.columns.iter().zip(&known);
+        self.note_unsettled();
+        self.step = None;
+        self.phase = Phase::Between;
+    }
+
+    /// What was being written and is not there has the value that parity gives it.
+    fn note_unsettled(&mut self) {
+        let Step { part, known, known_p, .. } = self.step.as_ref().expect("it was read");
+        let is_there = |slot: Slot| {
+            let member = self.members[slot.index()].as_ref();
+            member.is_some_and(|member| member.holds(&part.sectors))
+        };
+        // P that cannot be read gives nothing; should it be read later, it may give something else than Q.
+        let lacks_p = part.is_q && *known_p == Known::Lost && is_there(self.map(part).p_slot());
+        let columns = part.columns.iter().zip(known);
         let lost = columns.filter(|(column, known)| column.is_written && **known == Known::Lost);
         for (column, _) in lost {
             let range = array_sectors(&self.geometry, column.slot, &part.sectors);
-            let member = self.members[column.slot.index()].as_ref();
-            let is_unread = member.is_some_and(|member| member.holds(&part.sectors));
+            let is_unread = is_there(column.slot) || lacks_p;
             let is_unread = spoiled(Bug::ReplayUnreadForgotten, is_unread, false);
             if is_unread {
                 add(&mut self.report.unread, range.clone());
             }
             add(&mut self.report.unsettled, range);
         }
-        self.phase = Phase::Between;
     }
 
     fn of_everybody(&mut self, phase: Phase, effect: impl Fn(Slot) -> Effect) {

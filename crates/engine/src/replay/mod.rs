@@ -1,4 +1,4 @@
-//! Replay of a partial parity log (PPL): what makes parity fit again where writes of a RAID-5 were cut short.
+//! Replay of a partial parity log, md's (PPL) or our own: what makes parity fit again where writes were cut short.
 //!
 //! Where it stands: before an array is served. Assembly says that the array was being written and whose logs count
 //! ([`braid_assembly::AssembledArray::replay`]), this says what is read, computed and written, and a driver does it ([`run()`] is the
@@ -20,8 +20,21 @@
 //! |---|---|
 //! | all data | the sum of all data; partial parity need not be believed |
 //! | all that was being written, not all that was kept | the sum of that and of partial parity: what is not there has its exact value by it |
-//! | not all that was being written | what it is: what is not there has the value that parity gives it, old or new if the write had ended; of a write that was cut short, any. What was kept is all there, as the level bears one loss |
+//! | not all that was being written | what it is: what is not there has the value that parity gives it, old or new if the write had ended; of a write that was cut short, any. What was kept is all there, as RAID-4 and RAID-5 bear one loss |
 //! | no parity, as its member is missing | nothing: so is the log. Data is all there |
+//!
+//! On RAID-6 the log of P is replayed as above, and that of Q by itself in the same way, with columns multiplied as Q has them. Two members
+//! may be missing, and one of them may be a column m that was being written: then P gives its value, and Q is made to agree, or
+//! what is missing beside it would be computed from two sums that do not fit each other:
+//!
+//! | What is not there | Q becomes |
+//! |---|---|
+//! | any that were kept | the sum of what was being written and of its own partial parity |
+//! | m | the sum of all data, with m = P + the other columns |
+//! | m, and one that was kept | the sum of what was being written and of its partial parity, with m = P + what else was being written + partial parity of P |
+//! | m, and P; or two that were being written | what it is |
+//!
+//! A record for Q without one for P, or the other way round, was never durable on both, so nothing was written yet; or it is over.
 //!
 //! Data is never written, and what parity becomes depends on data and log alone. So a replay may be cut short anywhere and done again, on
 //! the same members or without one of them.
@@ -50,6 +63,8 @@ mod machine;
 mod plan;
 mod run;
 
-pub use machine::{Effect, Event, Finish, Log, Member, Replay, ReplayError, Report, Setup};
+pub use machine::{
+    Effect, Event, Finish, Log, Member, Replay, ReplayError, Report, Setup, Solved, Weights,
+};
 pub use plan::{Column, EntryError, Part, parts};
 pub use run::{Devices, run};

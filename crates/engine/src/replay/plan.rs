@@ -28,8 +28,10 @@ pub struct Column {
 pub struct Part {
     /// On every member, from the start of its data.
     pub sectors: Range<u64>,
-    /// The slot of their parity.
+    /// The slot of the parity that it is about.
     pub parity: Slot,
+    /// It is Q, not P.
+    pub is_q: bool,
     /// All data columns, in the order of the array.
     pub columns: Vec<Column>,
     /// Sectors into the partial parity of its entry; none if every column was being written.
@@ -67,12 +69,12 @@ pub enum EntryError {
         /// The first array sector.
         data_sector: u64,
     },
-    /// Parity of its row is in another slot, or the log is of another member.
+    /// The slot has no parity of its row, or the log is of another member.
     #[error("it is about parity of slot {claimed}, and its row has it in slot {expected}")]
     ParitySlot {
         /// As the entry says.
         claimed: u32,
-        /// As the array has it.
+        /// As the array has P.
         expected: u16,
     },
 }
@@ -133,11 +135,14 @@ pub fn parts(
     let shape = shape.ok_or(EntryError::Sizes { data_bytes, parity_bytes })?;
     let row = row_of(geometry, &shape);
     let row = row.ok_or(EntryError::Range { data_sector: entry.data_sector })?;
-    let parity = geometry.row_map(row).p_slot();
-    if u32::from(parity.0) != entry.parity_slot || parity != log_slot {
-        let (claimed, expected) = (entry.parity_slot, parity.0);
+    let map = geometry.row_map(row);
+    let parities = [Some(map.p_slot()), map.q_slot()];
+    let parity = log_slot;
+    if u32::from(parity.0) != entry.parity_slot || !parities.contains(&Some(parity)) {
+        let (claimed, expected) = (entry.parity_slot, map.p_slot().0);
         return Err(EntryError::ParitySlot { claimed, expected });
     }
+    let is_q = parity != map.p_slot();
     let chunk = chunk_sectors(geometry);
     let (mut parts, mut at) = (Vec::new(), 0);
     while at < shape.height {
@@ -151,7 +156,7 @@ pub fn parts(
             let start = geometry.row_start(row).0 + (shape.first + at) % chunk;
             let sectors = start..start + (border - at);
             let partial_sector = (parity_bytes > 0).then_some(at);
-            parts.push(Part { sectors, parity, columns, partial_sector, entry: index });
+            parts.push(Part { sectors, parity, is_q, columns, partial_sector, entry: index });
         }
         at = border;
     }

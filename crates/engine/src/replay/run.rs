@@ -5,7 +5,7 @@ use std::ops::Range;
 use braid_geometry::{SECTOR_BYTES, Slot};
 use braid_parity::kernel;
 
-use super::machine::{Effect, Event, Replay, ReplayError, Report};
+use super::machine::{Effect, Event, Replay, ReplayError, Report, Weights};
 
 /// Bytes of a sector.
 const SECTOR_LENGTH: usize = 512;
@@ -51,6 +51,29 @@ impl Blocks {
         self.parity.resize(bytes(length_sectors), 0);
         kernel().xor(&mut self.parity, &sources);
     }
+
+    /// Q: what P gives of a column that is not there goes along.
+    fn compute_q(
+        &mut self,
+        (columns, weights): (&[Slot], &Weights),
+        (partial, p_partial): (Option<&[u8]>, Option<&[u8]>),
+        length_sectors: u64,
+    ) {
+        let length = bytes(length_sectors);
+        let mut q = partial.map_or_else(|| vec![0; length], <[u8]>::to_vec);
+        for (slot, exponent) in columns.iter().zip(&weights.exponents) {
+            kernel().multiply_into(&mut q, &self.columns[slot.index()], *exponent);
+        }
+        if let Some(solved) = &weights.solved {
+            let with_p = columns.iter().chain([&solved.p_slot]);
+            let read = with_p.map(|slot| &self.columns[slot.index()][..]);
+            let sources: Vec<&[u8]> = read.chain(p_partial).collect();
+            let mut lost = vec![0; length];
+            kernel().xor(&mut lost, &sources);
+            kernel().multiply_into(&mut q, &lost, solved.exponent);
+        }
+        self.parity = q;
+    }
 }
 
 fn bytes(sectors: u64) -> usize {
@@ -76,9 +99,18 @@ pub fn run(mut replay: Replay, devices: &mut impl Devices) -> Result<Report, Rep
                 let column = blocks.column(slot, sectors.end - sectors.start);
                 devices.read(slot, sectors, column)
             }
-            Effect::Compute { columns, partial, parity, length_sectors } => {
+            Effect::Compute { columns, partial, parity, q, length_sectors } => {
                 let partial = partial.map(|(entry, part)| devices.partial(parity, entry, part));
-                blocks.compute(&columns, partial, length_sectors);
+                match q {
+                    None => blocks.compute(&columns, partial, length_sectors),
+                    Some(weights) => {
+                        let solved = weights.solved.as_ref();
+                        let of_p = solved.and_then(|one| Some((one.p_slot, one.partial.clone()?)));
+                        let of_p =
+                            of_p.map(|(slot, (entry, part))| devices.partial(slot, entry, part));
+                        blocks.compute_q((&columns, &weights), (partial, of_p), length_sectors);
+                    }
+                }
                 true
             }
             Effect::Write { slot, sectors } => devices.write(slot, sectors, &blocks.parity),

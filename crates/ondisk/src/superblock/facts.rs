@@ -218,6 +218,8 @@ pub struct Timestamp {
 impl Timestamp {
     const SECONDS_BITS: u32 = 40;
     const MICROSECONDS: u32 = 1_000_000;
+    /// What is added to the microseconds of an update whose parity log counts: more than there are of them, and 24 bits.
+    const LOG_STAMP: u32 = 0x00b0_0000;
 
     /// The next moment that can be written.
     #[must_use]
@@ -231,6 +233,22 @@ impl Timestamp {
     pub(crate) fn from_v1(value: u64) -> Self {
         let microseconds = u32::try_from(value >> Self::SECONDS_BITS).unwrap_or(u32::MAX);
         Self { seconds: value & ((1 << Self::SECONDS_BITS) - 1), microseconds }
+    }
+
+    /// The time, and whether it has the stamp of an update whose parity log counts ([`crate::own_log`]).
+    pub(crate) fn from_v1_stamped(value: u64) -> (Self, bool) {
+        let time = Self::from_v1(value);
+        let part = time.microseconds.checked_sub(Self::LOG_STAMP);
+        match part.filter(|part| *part < Self::MICROSECONDS) {
+            Some(microseconds) => (Self { microseconds, ..time }, true),
+            None => (time, false),
+        }
+    }
+
+    /// With the stamp.
+    pub(crate) fn to_v1_stamped(self) -> u64 {
+        let part = self.microseconds.min(Self::MICROSECONDS - 1);
+        Self { microseconds: Self::LOG_STAMP + part, ..self }.to_v1()
     }
 
     pub(crate) fn to_v1(self) -> u64 {
@@ -305,6 +323,9 @@ pub struct StateFacts {
     pub events: u64,
     /// When this superblock was written.
     pub update_time: Timestamp,
+    /// Whoever wrote it keeps a parity log of its own, which names all that may be in doubt ([`crate::own_log`]). Version 1 only;
+    /// md takes the mark away with its next update.
+    pub log_counts: bool,
     /// Redundancy is known to be right before this sector; `u64::MAX`: everywhere (the array is clean).
     pub resync_offset: u64,
     /// The feature map.

@@ -9,8 +9,8 @@ use super::write::seal;
 use super::{Superblock, v0_90};
 use crate::bitmap::BitmapSuperblock;
 use crate::limits::{SECTOR_BYTES, V0_RESERVED_SECTORS};
+use crate::log_place::PPL_HEADER_SECTORS;
 use crate::ppl::PplPlace;
-use crate::ppl_log::PPL_HEADER_SECTORS;
 
 /// Sectors from a superblock of version 1.1 or 1.2 to the bitmap that mdadm makes; of 0.90 too, and there always.
 const BITMAP_OFFSET_SECTORS: i32 = 8;

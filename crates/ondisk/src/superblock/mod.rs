@@ -17,7 +17,7 @@ mod v1;
 mod write;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use check::has_member_size;
 pub use error::{Claim, SuperblockError, SuperblockFault};

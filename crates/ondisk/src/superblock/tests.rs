@@ -11,7 +11,7 @@ use crate::placement::{PlacementRequest, placement};
 use crate::probe::{probe, probe_ranges};
 use crate::snippet::Snippet;
 
-const DEVICE_BYTES: u64 = 64 << 20;
+pub(crate) const DEVICE_BYTES: u64 = 64 << 20;
 
 fn new_superblock(version: Version, level: Level) -> NewSuperblock {
     let slots = 4;
@@ -48,7 +48,7 @@ fn new_superblock(version: Version, level: Level) -> NewSuperblock {
     }
 }
 
-fn made(version: Version) -> Superblock {
+pub(crate) fn made(version: Version) -> Superblock {
     Superblock::new_v1(&new_superblock(version, Level::Raid5)).unwrap()
 }
 
@@ -318,7 +318,7 @@ fn a_reshape_is_read() {
     assert_eq!(superblock.reshape, Some(expected));
 }
 
-fn update() -> SuperblockUpdate {
+pub(crate) fn update() -> SuperblockUpdate {
     SuperblockUpdate {
         events: 0x1_0000_0018,
         update_time: Timestamp { seconds: 1_800_000_000, microseconds: 0 },

@@ -430,6 +430,7 @@ fn state_facts(whole: &Whole, role: Role, roles: Vec<Role>) -> StateFacts {
     StateFacts {
         events: counters.events.get(),
         update_time: seconds(counters.update_time),
+        log_counts: false,
         resync_offset,
         features: Features::default(),
         role,

@@ -499,9 +499,11 @@ fn decode_reshape(
 }
 
 fn state_facts(fixed: &Fixed, features: Features, role: Role, roles: Vec<Role>) -> StateFacts {
+    let (update_time, log_counts) = Timestamp::from_v1_stamped(fixed.state.update_time.get());
     StateFacts {
         events: fixed.state.events.get(),
-        update_time: Timestamp::from_v1(fixed.state.update_time.get()),
+        update_time,
+        log_counts,
         resync_offset: fixed.state.resync_offset.get(),
         features,
         role,

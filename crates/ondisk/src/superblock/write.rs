@@ -64,7 +64,8 @@ impl Superblock {
         Ok(unvalidated.validate(new.device_bytes, found_bytes)?)
     }
 
-    /// Changes what a running array changes, and nothing else: bytes that we do not know stay as they are.
+    /// Changes what a running array changes, and nothing else: bytes that we do not know stay as they are. A parity log of our own
+    /// counts no longer, as after an update of md's ([`Self::set_log_counts`]).
     ///
     /// # Panics
     /// If the update names slots that the array has not, or more devices than the superblock has room for before
@@ -77,6 +78,7 @@ impl Superblock {
         assert!(in_range(&update.role_of_this), "a role names a slot that the array has not");
         self.state.events = update.events;
         self.state.update_time = update.update_time;
+        self.state.log_counts = false;
         self.state.resync_offset = update.resync_offset;
         if self.version.is_v1() {
             self.apply_v1(update);
@@ -104,6 +106,18 @@ impl Superblock {
         self.state.features = if present { features.with(Features::BAD_BLOCKS) } else { features };
         let (head, _) = Fixed::mut_from_prefix(&mut self.raw.0).expect("validated");
         head.identity.feature_map = U32::new(self.state.features.0);
+        seal(&mut self.raw.0);
+    }
+
+    /// Says that the parity log which its writer keeps names all that may be in doubt, as of the update that was applied last.
+    ///
+    /// # Panics
+    /// Metadata 0.90 has no place for that: such an array keeps no such log.
+    pub fn set_log_counts(&mut self) {
+        assert!(self.version.is_v1(), "0.90 keeps no parity log");
+        self.state.log_counts = true;
+        let (head, _) = Fixed::mut_from_prefix(&mut self.raw.0).expect("validated");
+        head.state.update_time = U64::new(self.state.update_time.to_v1_stamped());
         seal(&mut self.raw.0);
     }
 
@@ -170,7 +184,9 @@ impl Superblock {
         let (head, _) = Fixed::mut_from_prefix(&mut self.raw.0).expect("validated");
         head.identity.feature_map = U32::new(features.0);
         head.state.events = U64::new(update.events);
-        head.state.update_time = U64::new(self.state.update_time.to_v1());
+        // What looks like a stamp and is none would be believed.
+        let (update_time, _) = Timestamp::from_v1_stamped(self.state.update_time.to_v1());
+        head.state.update_time = U64::new(update_time.to_v1());
         let resync_offset = U64::new(update.resync_offset);
         let resync_offset = spoiled(Bug::DirtyNotWritten, resync_offset, head.state.resync_offset);
         head.state.resync_offset = resync_offset;

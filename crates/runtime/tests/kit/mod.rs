@@ -167,6 +167,7 @@ pub(crate) fn probed(index: usize, device: &dyn Member) -> ProbedMember {
         bad_blocks,
         bitmap: None,
         ppl: None,
+        own_log: None,
         journal: None,
     }
 }

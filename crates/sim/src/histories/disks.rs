@@ -158,6 +158,7 @@ impl Device {
             bad_blocks: Ok(Vec::new()),
             bitmap: None,
             ppl: None,
+            own_log: None,
             journal: None,
         }
     }

@@ -75,10 +75,9 @@ impl History {
         }
         for wave in waves {
             let mut batch = Vec::new();
-            for (index, update) in wave {
-                let superblock = superblocks[index].as_mut().expect("it is to be levelled");
-                superblock.apply(&update);
+            for (index, superblock) in wave {
                 batch.push((disk_of[index], superblock.clone()));
+                superblocks[index] = Some(superblock);
             }
             self.store(&batch, (&assembled.geometry, &held))?;
         }

@@ -116,7 +116,7 @@ impl World {
         let number = design.number(disk);
         let tears = design.has_long_superblocks();
         let bad_block_records = bad_block_records(&design.superblock(disk));
-        let parity_log = design.superblock(disk).intent.ppl;
+        let parity_log = design.log_place(&design.superblock(disk));
         let newcomer =
             SpareSetup { id, device_number: number, bad_block_records, tears, returns, parity_log };
         let wanted = Some(Wish { slot, replaces: false });

@@ -39,6 +39,7 @@ pub(super) fn designs() -> Vec<Design> {
         bit_sectors: 0,
         log_sectors: 0,
         log_is_ring: false,
+        log_is_own: false,
         extra_sectors: [0; 3],
     };
     let plain = |level, slots| of(level, default_layout(level), slots);

@@ -85,7 +85,7 @@ impl Trial {
             assert!(!(is_whole && is_sound), "refused, and nothing is missing: {verdicts:?}");
             return Outcome::Refused;
         };
-        if !self.world.enter(&decision, assembled) {
+        if !self.world.enter(&decision, assembled, false) {
             let again = self.world.open(state.presented, false);
             assert!(again.is_ok(), "power is cut while it starts, and then it is refused");
         }

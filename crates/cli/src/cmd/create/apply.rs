@@ -16,8 +16,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use braid_assembly::{Choice, Options, ProbedMember, Verdict, assemble};
+use braid_engine::array::{ParityLogRecord, parity_log_for};
 use braid_member::{Member, create_file};
-use braid_ondisk::{Bits, PplRecord, Snippet, Superblock};
+use braid_ondisk::{Bits, Snippet, Superblock};
 
 use super::opened::Source;
 use super::plan::{Plan, Seat, Sync};
@@ -258,13 +259,12 @@ fn metadata(plan: &Plan, superblock: &Superblock) -> Vec<Snippet> {
         Snippet { offset, bytes: head.area(&superblock.uuid_as_stored(), &bits) }
     });
     let own = Snippet { offset: superblock.offset_bytes(), bytes: superblock.to_bytes() };
-    let log = superblock.ppl_area().map(|(offset, place)| {
+    let log = plan.consistency.log_place(superblock).map(|place| {
         // A log that holds a record is believed to name all that may not fit. Until parity is right it holds none.
-        let mut bytes = match plan.sync {
-            Sync::Pending => Vec::new(),
-            _ => PplRecord::bytes_of(1, &[], &superblock.uuid_as_stored()),
-        };
-        bytes.resize(usize::try_from(place.used_bytes()).expect("a log is small"), 0);
+        let generation = (plan.sync != Sync::Pending).then_some(1);
+        let (sector, entries) = (0, Vec::new());
+        let record = ParityLogRecord { place, sector, generation, entries, is_whole: true };
+        let (offset, bytes) = parity_log_for(superblock, &record);
         Snippet { offset, bytes }
     });
     bitmap.into_iter().chain(log).chain([own]).collect()

@@ -12,8 +12,9 @@ use std::sync::Arc;
 use braid_assembly::resync_sectors;
 use braid_geometry::{Family, Geometry, Level, SECTOR_BYTES, Shape, Slot};
 use braid_ondisk::{
-    ArrayFacts, BitmapPlace, BitmapSuperblock, DeviceFlags, NewSuperblock, Placement,
-    PlacementError, PlacementRequest, PplPlace, Role, Superblock, Timestamp, Version, placement,
+    ArrayFacts, BitmapPlace, BitmapSuperblock, DeviceFlags, LogPlace, NewSuperblock, OwnLogPlace,
+    Placement, PlacementError, PlacementRequest, PplPlace, Role, Superblock, Timestamp, Version,
+    placement,
 };
 use uuid::Uuid;
 
@@ -101,6 +102,8 @@ pub(super) enum Consistency {
     Bitmap(BitmapSuperblock),
     /// What the partial parity logs of members name is made right, whoever is missing.
     Ppl,
+    /// The same with our own logs; beside them a bitmap, where it has room, so that who was away is caught up.
+    Log(OwnLogPlace, Option<BitmapSuperblock>),
 }
 
 impl Consistency {
@@ -111,13 +114,23 @@ impl Consistency {
             Self::Resync | Self::NoRoom => "resync",
             Self::Bitmap(_) => "bitmap",
             Self::Ppl => "ppl",
+            Self::Log(..) => "log",
         }
     }
 
     pub(super) fn bitmap(self) -> Option<BitmapSuperblock> {
         match self {
             Self::Bitmap(bitmap) => Some(bitmap),
+            Self::Log(_, bitmap) => bitmap,
             Self::NoRedundancy | Self::Resync | Self::NoRoom | Self::Ppl => None,
+        }
+    }
+
+    /// Where a member with this superblock keeps its parity log, if it keeps one.
+    pub(super) fn log_place(self, superblock: &Superblock) -> Option<LogPlace> {
+        match self {
+            Self::Log(place, _) => Some(LogPlace::Own(place)),
+            _ => superblock.intent.ppl.map(LogPlace::Ppl),
         }
     }
 }
@@ -133,6 +146,18 @@ impl fmt::Display for Consistency {
             Self::Ppl => f.write_str(
                 "after one, what was being written is made right, also with a member missing (PPL)",
             ),
+            Self::Log(_, bitmap) => {
+                f.write_str(
+                    "after one, what was being written is made right, also with members missing (braid's log",
+                )?;
+                match bitmap {
+                    Some(bitmap) => {
+                        let each = format_size_exact(u64::from(bitmap.chunk_bytes));
+                        write!(f, "; bitmap, {each} per bit)")
+                    }
+                    None => f.write_str(")"),
+                }
+            }
             Self::Bitmap(bitmap) => {
                 let each = format_size_exact(u64::from(bitmap.chunk_bytes));
                 let what = "after one, only what was being written is brought in sync";
@@ -459,7 +484,6 @@ fn consistency(
     (wanted, geometry): (&Wanted, &Geometry),
     superblocks: &mut [Superblock],
 ) -> Result<Consistency, CliError> {
-    let asked = wanted.bitmap_chunk_bytes;
     if geometry.level().family() == Family::Direct {
         return Ok(Consistency::NoRedundancy);
     }
@@ -469,6 +493,20 @@ fn consistency(
     if wanted.consistency == Some(Policy::Ppl) {
         return parity_logs(args, superblocks);
     }
+    let bitmap = bitmap(args, (wanted, geometry), superblocks)?;
+    if wanted.consistency == Some(Policy::Log) {
+        return own_logs(args, superblocks, bitmap.bitmap());
+    }
+    Ok(bitmap)
+}
+
+/// Chooses a bitmap, and has the superblocks name it.
+fn bitmap(
+    args: &Args,
+    (wanted, geometry): (&Wanted, &Geometry),
+    superblocks: &mut [Superblock],
+) -> Result<Consistency, CliError> {
+    let asked = wanted.bitmap_chunk_bytes;
     let sectors = resync_sectors(geometry);
     let places: Option<Vec<BitmapPlace>> =
         superblocks.iter().map(Superblock::bitmap_place).collect();
@@ -478,7 +516,7 @@ fn consistency(
     };
     let Some((bytes, places)) = chunk_bytes(asked).zip(places.as_ref()) else {
         return match (wanted.consistency, asked) {
-            (None, None) => Ok(Consistency::NoRoom),
+            (None | Some(Policy::Log), None) => Ok(Consistency::NoRoom),
             _ => Err(no_room(args, chunk_bytes(None))),
         };
     };
@@ -490,25 +528,50 @@ fn consistency(
     Ok(Consistency::Bitmap(BitmapSuperblock::new(sectors, bytes, reserved)))
 }
 
+/// Sees to it that our own logs have room, beside the bitmap that superblocks name.
+fn own_logs(
+    args: &Args,
+    superblocks: &[Superblock],
+    bitmap: Option<BitmapSuperblock>,
+) -> Result<Consistency, CliError> {
+    let bitmap_sectors = bitmap.map_or(0, |bitmap| bitmap.area_sectors());
+    let size = |superblock: &Superblock| {
+        superblock.own_log_place(bitmap_sectors).map_or(0, |place| place.size_sectors)
+    };
+    let size_sectors = superblocks.iter().map(size).min().unwrap_or(0);
+    if size_sectors < u32::from(PPL_SECTORS_MIN) {
+        return Err(no_room_for_logs(
+            args,
+            "logs",
+            "right before its data, after what else it keeps",
+        ));
+    }
+    Ok(Consistency::Log(OwnLogPlace { size_sectors }, bitmap))
+}
+
 /// Has the superblocks name partial parity logs.
 fn parity_logs(args: &Args, superblocks: &mut [Superblock]) -> Result<Consistency, CliError> {
     let places: Vec<Option<PplPlace>> = superblocks.iter().map(Superblock::ppl_place).collect();
     let room = |place: &Option<PplPlace>| place.map_or(0, |place| place.size_sectors);
     let size_sectors = places.iter().map(room).min().unwrap_or(0);
     if size_sectors < PPL_SECTORS_MIN {
-        let mut better = args.clone();
-        better.consistency = Some("resync".to_owned());
-        let what = format!("the members of {} have no room for partial parity logs", args.name);
-        let error = CliError::new(Code::SizeInvalid, what).about(args.name.clone());
-        let needed = format_size_exact(u64::from(PPL_SECTORS_MIN) * SECTOR_BYTES);
-        let error = error.because(format!("each needs {needed} beside data and superblock"));
-        return Err(error.remedy(Risk::Change, "Instead", better.command_line()));
+        return Err(no_room_for_logs(args, "partial parity logs", "beside data and superblock"));
     }
     for (superblock, place) in superblocks.iter_mut().zip(places) {
         let place = place.expect("it has room");
         superblock.set_ppl(PplPlace { size_sectors, ..place });
     }
     Ok(Consistency::Ppl)
+}
+
+fn no_room_for_logs(args: &Args, logs: &str, place: &str) -> CliError {
+    let mut better = args.clone();
+    better.consistency = Some("resync".to_owned());
+    let what = format!("the members of {} have no room for {logs}", args.name);
+    let error = CliError::new(Code::SizeInvalid, what).about(args.name.clone());
+    let needed = format_size_exact(u64::from(PPL_SECTORS_MIN) * SECTOR_BYTES);
+    let error = error.because(format!("each needs {needed} {place}"));
+    error.remedy(Risk::Change, "Instead", better.command_line())
 }
 
 /// There is no room for the bitmap that was asked for; it would fit with so many bytes per bit.

@@ -49,6 +49,8 @@ pub(super) enum Policy {
     Bitmap,
     /// What partial parity logs name is, also with a member missing.
     Ppl,
+    /// The same with our own logs, and a bitmap beside them.
+    Log,
 }
 
 /// Reads all of it.
@@ -202,10 +204,11 @@ fn chunk_sectors(args: &Args, level: Level) -> Result<u32, CliError> {
 }
 
 /// As `--consistency` takes them; the second is what mdadm's `--bitmap` takes.
-const POLICIES: [(Policy, &[&str]); 3] = [
+const POLICIES: [(Policy, &[&str]); 4] = [
     (Policy::Resync, &["resync", "none"]),
     (Policy::Bitmap, &["bitmap", "internal"]),
     (Policy::Ppl, &["ppl"]),
+    (Policy::Log, &["log"]),
 ];
 
 fn policy(args: &Args, level: Level) -> Result<Option<Policy>, CliError> {
@@ -214,7 +217,7 @@ fn policy(args: &Args, level: Level) -> Result<Option<Policy>, CliError> {
     let Some((policy, _)) = found else {
         let mut better = args.clone();
         better.consistency = Some("bitmap".to_owned());
-        let what = format!("unknown policy '{word}'. Policies: resync bitmap ppl");
+        let what = format!("unknown policy '{word}'. Policies: resync bitmap ppl log");
         let error = CliError::new(Code::Usage, what).about(word);
         return Err(error.remedy(Risk::Change, "Instead", better.command_line()));
     };
@@ -224,6 +227,13 @@ fn policy(args: &Args, level: Level) -> Result<Option<Policy>, CliError> {
         let what = format!("{level} cannot have partial parity logs");
         let error = CliError::new(Code::NoRedundancy, what).about(word);
         let error = error.because("md's format of them is for raid5 alone");
+        return Err(error.remedy(Risk::Change, "Instead", better.command_line()));
+    }
+    if *policy == Policy::Log && level.family() == Family::Mirror {
+        let mut better = args.clone();
+        better.consistency = Some("bitmap".to_owned());
+        let what = format!("{level} has no parity that could be logged");
+        let error = CliError::new(Code::NoRedundancy, what).about(word);
         return Err(error.remedy(Risk::Change, "Instead", better.command_line()));
     }
     if *policy != Policy::Resync && level.family() == Family::Direct {

@@ -6,7 +6,8 @@
 use braid_assembly::ProbedMember;
 use braid_geometry::{Family, Geometry, Level, Shape, layout_name};
 use braid_ondisk::{
-    Bitmap, BitmapKind, Features, JournalLog, PplLog, Role, Superblock, Timestamp, format_uuid,
+    Bitmap, BitmapKind, Features, JournalLog, OwnLog, PplLog, PplLogError, Role, Superblock,
+    Timestamp, format_uuid,
 };
 use serde_json::{Value, json};
 
@@ -113,6 +114,39 @@ fn optional(superblock: &Superblock) -> Vec<Line> {
     lines
 }
 
+/// What a parity log says.
+fn parity_log_words(log: &Result<PplLog, PplLogError>) -> String {
+    match log {
+        Err(error) => format!("cannot be used: {error}"),
+        Ok(PplLog { newest: None }) => "no record".to_string(),
+        Ok(PplLog { newest: Some(record) }) => {
+            let (generation, count) = (record.generation, record.entries.len());
+            let torn = match record.torn {
+                0 => String::new(),
+                torn => format!(", {torn} cut short"),
+            };
+            format!("record {generation}, {count} entries{torn}")
+        }
+    }
+}
+
+/// What our own log says, and whether this member's superblock says that it counts.
+fn own_log_words(member: &ProbedMember, own: &OwnLog) -> String {
+    let place = match &own.place {
+        Err(error) => return format!("cannot be used: {error}"),
+        Ok(place) => format!("{} sectors before the data", place.size_sectors),
+    };
+    let state = member.probe.newest().map(|superblock| &superblock.state);
+    let counts = match state {
+        Some(state) if state.log_counts => parity_log_words(&own.log),
+        Some(state) if state.is_clean() => "the array is clean and needs none".to_string(),
+        _ => {
+            "it does not count: parity did not agree yet, or somebody wrote without it".to_string()
+        }
+    };
+    format!("{place}; {counts}")
+}
+
 /// The member's own logs, which stand beside its superblock.
 pub(super) fn log_lines(member: &ProbedMember) -> Vec<Line> {
     let mut lines = Vec::new();
@@ -151,20 +185,8 @@ pub(super) fn log_lines(member: &ProbedMember) -> Vec<Line> {
             ));
         }
     }
-    match &member.ppl {
-        None => {}
-        Some(Err(error)) => lines.push(("ppl log", format!("cannot be used: {error}"))),
-        Some(Ok(PplLog { newest: None })) => lines.push(("ppl log", "no record".to_string())),
-        Some(Ok(PplLog { newest: Some(record) })) => {
-            let (generation, count) = (record.generation, record.entries.len());
-            let torn = match record.torn {
-                0 => String::new(),
-                torn => format!(", {torn} cut short"),
-            };
-            let words = format!("record {generation}, {count} entries{torn}");
-            lines.push(("ppl log", words));
-        }
-    }
+    lines.extend(member.ppl.as_ref().map(|log| ("ppl log", parity_log_words(log))));
+    lines.extend(member.own_log.as_ref().map(|own| ("braid log", own_log_words(member, own))));
     match &member.journal {
         None => {}
         Some(Err(error)) => lines.push(("journal log", format!("cannot be followed: {error}"))),

@@ -1,7 +1,7 @@
 //! The findings as text and as one JSON object.
 
 use braid_assembly::{MemberVerdict, ProbedMember, Verdict};
-use braid_ondisk::Bitmap;
+use braid_ondisk::{Bitmap, PplLog, PplLogError};
 use serde_json::{Value, json};
 
 use super::{Findings, Look, array, facts};
@@ -160,13 +160,22 @@ fn member_json(look: &Look, judged: Result<&MemberVerdict, &CliError>) -> Value 
         };
         ranges.iter().map(range).collect::<Vec<_>>()
     });
-    let ppl = member.ppl.as_ref().map(|log| match log {
+    let parity_log = |log: &Result<PplLog, PplLogError>| match log {
         Ok(log) => json!({
             "generation": log.newest.as_ref().map(|record| record.generation),
             "entries": log.newest.as_ref().map_or(0, |record| record.entries.len()),
             "torn_entries": log.newest.as_ref().map_or(0, |record| record.torn),
         }),
         Err(error) => json!({ "error": error.to_string() }),
+    };
+    let ppl = member.ppl.as_ref().map(parity_log);
+    let own_log = member.own_log.as_ref().map(|own| {
+        let state = member.probe.newest().map(|superblock| &superblock.state);
+        json!({
+            "size_sectors": own.place.as_ref().ok().map(|place| place.size_sectors),
+            "counts": state.is_some_and(|state| state.log_counts),
+            "log": parity_log(&own.log),
+        })
     });
     let journal = member.journal.as_ref().map(|log| match log {
         Ok(log) => json!({
@@ -203,6 +212,7 @@ fn member_json(look: &Look, judged: Result<&MemberVerdict, &CliError>) -> Value 
         "bad_blocks": bad_blocks,
         "bitmap": bitmap,
         "ppl": ppl,
+        "own_log": own_log,
         "journal": journal,
         "verdict": judged.ok().map(verdict_json),
     })

@@ -48,11 +48,9 @@ pub(super) fn array(array: &Array, word: &str, paint: Paint, manner: Manner) -> 
     }
     match array.parity_logs {
         None => {}
-        Some(ParityLogs::Kept) => {
-            line("logs", "what is written is logged first (partial parity logs)")
-        }
+        Some(ParityLogs::Kept) => line("logs", "what is written is in parity logs first"),
         Some(ParityLogs::Pending) => {
-            line("logs", "nothing is logged yet: partial parity logs wait for parity to agree");
+            line("logs", "nothing is logged yet: parity logs wait for parity to agree");
         }
     }
     let clients = &array.clients;

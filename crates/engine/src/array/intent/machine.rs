@@ -108,6 +108,11 @@ impl Intent {
         IntentView { open: Arc::clone(&self.open), revocation: self.revocation }
     }
 
+    /// Sectors that it takes on a member.
+    pub(in super::super) fn area_sectors(&self) -> u64 {
+        self.head.area_sectors()
+    }
+
     /// Bytes that a bit stands for, how many bits there are, and how many are set.
     pub(in super::super) fn look(&self) -> BitmapLook {
         let (bits, bits_set) = (self.says.count(), self.says.set_count());

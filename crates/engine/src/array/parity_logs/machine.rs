@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use braid_geometry::Slot;
 use braid_hooks::{Bug, Mark, planted, reached, spoiled};
-use braid_ondisk::{LoggedEntry, PPL_ENTRIES_MAX, PPL_HEADER_SECTORS, PplPlace};
+use braid_ondisk::{LogPlace, LoggedEntry, OwnLogPlace, PPL_ENTRIES_MAX, PPL_HEADER_SECTORS};
 
 use super::decide::{Facts, Stage};
 use crate::array::parity_log_record::ParityLogRecord;
@@ -29,7 +30,7 @@ enum Holds {
 /// The log of one member.
 #[derive(Debug)]
 struct Log {
-    place: PplPlace,
+    place: LogPlace,
     /// Of the newest record in the area.
     generation: u64,
     /// Where the next one begins, if it fits there.
@@ -58,7 +59,13 @@ impl Log {
         let generation = spoiled(Bug::LogGenerationStays, generation, 1);
         (self.generation, self.next_sector) = (generation, sector + sectors);
         let generation = Some(generation);
-        Arc::new(ParityLogRecord { sector, generation, entries, is_whole: false })
+        Arc::new(ParityLogRecord {
+            place: self.place,
+            sector,
+            generation,
+            entries,
+            is_whole: false,
+        })
     }
 }
 
@@ -68,12 +75,11 @@ fn sectors_of(entries: &[LoggedEntry]) -> u64 {
     PPL_HEADER_SECTORS + bytes / braid_geometry::SECTOR_BYTES
 }
 
-/// What a shard wants logged, and on which members: the one with the parity, and the one that is to replace it.
+/// What a shard wants logged, by member: those with the parities, and those that are to replace them.
 #[derive(Debug)]
 struct Wanted {
     ticket: Ticket,
-    members: Vec<MemberId>,
-    entries: Vec<LoggedEntry>,
+    of_members: BTreeMap<MemberId, Vec<LoggedEntry>>,
 }
 
 /// What an update of superblocks is about.
@@ -94,6 +100,8 @@ pub(in super::super) struct ParityLogs {
     logs: BTreeMap<MemberId, Log>,
     /// Shards have everything logged.
     is_on: bool,
+    /// Superblocks say of our own log that it counts: whatever may be in doubt is in it.
+    counts: bool,
     stage: Stage,
     /// In order of arrival.
     wanted: Vec<Wanted>,
@@ -108,10 +116,12 @@ pub(in super::super) struct ParityLogs {
 impl ParityLogs {
     pub(in super::super) fn new(
         setup: impl IntoIterator<Item = (MemberId, ParityLogSetup)>,
+        counts: bool,
     ) -> Self {
         Self {
             logs: setup.into_iter().map(|(member, log)| (member, Log::new(log))).collect(),
             is_on: false,
+            counts,
             stage: Stage::Rest,
             wanted: Vec::new(),
             live: BTreeSet::new(),
@@ -120,8 +130,17 @@ impl ParityLogs {
         }
     }
 
+    /// Where members have our own log, if that is what they keep: the smallest of their places, as a record goes to several.
+    pub(in super::super) fn own_place(&self) -> Option<OwnLogPlace> {
+        let own = self.logs.values().filter_map(|log| match log.place {
+            LogPlace::Own(place) => Some(place),
+            LogPlace::Ppl(_) => None,
+        });
+        own.min_by_key(|place| place.size_sectors)
+    }
+
     /// A member may come that has room for a log.
-    pub(in super::super) fn keep(&mut self, member: MemberId, place: PplPlace) {
+    pub(in super::super) fn keep(&mut self, member: MemberId, place: LogPlace) {
         self.logs.insert(member, Log::new(ParityLogSetup { place, newest: None }));
     }
 
@@ -170,22 +189,40 @@ impl ParityLogs {
         members.any(|member| self.logs.get(&member).is_none_or(|log| log.holds != wanted))
     }
 
+    /// Whether an update of superblocks is to say of our own log that it counts, if it does not say clean.
+    pub(in super::super) fn will_count(&self, news: News) -> bool {
+        let is_own = self.own_place().is_some();
+        let counts = match news {
+            News::Drained { in_sync } => in_sync,
+            News::Other => self.counts,
+        };
+        is_own && counts
+    }
+
     /// An update of superblocks is durable: logs hold what it wanted.
     pub(in super::super) fn is_said(&mut self, news: News) {
         if let News::Drained { in_sync } = news {
             assert!(in_sync || !self.is_on, "I7: what was in sync stays so");
             self.is_on = in_sync;
+            self.counts = in_sync;
         }
     }
 
-    /// A shard wants this in the logs of these members; none if there is no such member any more.
-    pub(in super::super) fn wants(
+    /// A shard wants this in the logs of the members of the slots that entries name; of some there may be none any more.
+    pub(in super::super) fn wants<M: Iterator<Item = MemberId>>(
         &mut self,
         ticket: Ticket,
-        members: Vec<MemberId>,
-        entries: Vec<LoggedEntry>,
+        entries: &[LoggedEntry],
+        members_of: impl Fn(Slot) -> M,
     ) {
-        self.wanted.push(Wanted { ticket, members, entries });
+        let mut of_members: BTreeMap<MemberId, Vec<LoggedEntry>> = BTreeMap::new();
+        for entry in entries {
+            let slot = u16::try_from(entry.entry.parity_slot).expect("a shard names its own slots");
+            for member in members_of(Slot(slot)) {
+                of_members.entry(member).or_default().push(entry.clone());
+            }
+        }
+        self.wanted.push(Wanted { ticket, of_members });
     }
 
     /// What a shard wanted is on the members, or will never be.
@@ -213,7 +250,8 @@ impl ParityLogs {
                     (1, PPL_HEADER_SECTORS, Holds::Unknown);
                 let generation = (wanted == Holds::Records).then_some(log.generation);
                 let (sector, entries) = (0, Vec::new());
-                let record = ParityLogRecord { sector, generation, entries, is_whole: true };
+                let place = log.place;
+                let record = ParityLogRecord { place, sector, generation, entries, is_whole: true };
                 records.push((member, Arc::new(record)));
                 self.blanks.insert(member, wanted);
             }
@@ -233,25 +271,25 @@ impl ParityLogs {
         let mut records: BTreeMap<MemberId, Vec<LoggedEntry>> = BTreeMap::new();
         let mut full = BTreeSet::new();
         let mut later = Vec::new();
-        for Wanted { ticket, members, entries } in std::mem::take(&mut self.wanted) {
+        for Wanted { ticket, mut of_members } in std::mem::take(&mut self.wanted) {
             // One that comes just now is not written by shards yet.
             let is_ready = |one: &MemberId| is_in(*one) && self.logs[one].holds == Holds::Records;
-            let members: Vec<MemberId> = members.into_iter().filter(is_ready).collect();
-            let has_room = |member: &MemberId| {
+            of_members.retain(|member, _| is_ready(member));
+            let has_room = |(member, entries): (&MemberId, &Vec<LoggedEntry>)| {
                 let logged = records.get(member).map(Vec::as_slice).unwrap_or_default();
-                let sectors = sectors_of(logged) + sectors_of(&entries) - PPL_HEADER_SECTORS;
+                let sectors = sectors_of(logged) + sectors_of(entries) - PPL_HEADER_SECTORS;
                 let count_max = usize::try_from(PPL_ENTRIES_MAX).expect("a header has few");
                 let fits = sectors <= self.logs[member].place.used_sectors();
                 fits && logged.len() + entries.len() <= count_max && !full.contains(member)
             };
-            if !members.iter().all(has_room) {
+            if !of_members.iter().all(has_room) {
                 reached(Mark::LogIsFull);
-                full.extend(members.iter().copied());
-                later.push(Wanted { ticket, members, entries });
+                full.extend(of_members.keys().copied());
+                later.push(Wanted { ticket, of_members });
                 continue;
             }
-            for member in members {
-                records.entry(member).or_default().extend(entries.iter().cloned());
+            for (member, entries) in of_members {
+                records.entry(member).or_default().extend(entries);
             }
             self.live.insert(ticket);
         }

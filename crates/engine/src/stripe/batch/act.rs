@@ -15,7 +15,7 @@ use super::super::plan::{Method, Plan, Recovery};
 use super::super::solve::Blocks;
 use super::content::{Content, Part, Source};
 use super::decide::Action;
-use super::log::Logged;
+use super::log::{Logged, ToLog};
 use super::steps::Builder;
 use super::stripe::{Column, ColumnState, Fresh, Phase, Stripe};
 use crate::buffer::Buffer;
@@ -158,8 +158,7 @@ impl Stripe {
         let blocks = effects.blocks();
         let computation =
             effects.common.blank_computation(ComputationId(u64::from(effects.number)));
-        let keeps_logs = effects.common.view.keeps_parity_logs;
-        let log = (keeps_logs && self.writes_parity(effects, plan)).then_some(effects.geometry);
+        let log = self.to_be_logged(effects, plan);
         let computation =
             Builder { stripe: self, blocks, content: effects.content, log, computation }
                 .build(plan);
@@ -177,19 +176,31 @@ impl Stripe {
         }
     }
 
-    /// Whether a member takes the parity that the plan makes.
-    fn writes_parity(&self, effects: &Effects<'_>, plan: &Plan) -> bool {
-        let has_member = effects.common.view.member(self.map.p_slot()).is_some();
-        has_member && plan.method != Method::NoParity
+    /// Which parities' members are to have the batch in their logs: those that take what the plan makes.
+    fn to_be_logged<'a>(&self, effects: &Effects<'a>, plan: &Plan) -> Option<ToLog<'a>> {
+        let view = &effects.common.view;
+        if !view.keeps_parity_logs || plan.method == Method::NoParity {
+            return None;
+        }
+        let window = self.window();
+        let is_logged = |slot: Slot| {
+            // Old parity that is not at hand is not modified either.
+            let is_made = plan.method == Method::Rcw || self.column(slot).valid.contains(window);
+            view.member(slot).is_some() && is_made
+        };
+        let p = is_logged(self.map.p_slot());
+        let q = self.map.q_slot().filter(|slot| is_logged(*slot));
+        let q = spoiled(Bug::LogForgetsQ, q, None);
+        (p || q.is_some()).then_some(ToLog { geometry: effects.geometry, p, q })
     }
 
-    /// Asks for what is to be in the log of the parity's member before anything is written.
+    /// Asks for what is to be in the logs of the parities' members before anything is written.
     fn log(&mut self, effects: &mut Effects<'_>) {
         assert!(self.phase == Phase::Compute && self.outstanding == 0, "partial parity is made");
         self.logged = Logged::Asked;
         let entries = std::mem::take(&mut self.entries);
-        let (ticket, slot) = (LogTicket(effects.number), self.map.p_slot());
-        effects.common.report(Report::WantLog { ticket, slot, entries });
+        let ticket = LogTicket(effects.number);
+        effects.common.report(Report::WantLog { ticket, entries });
         if planted(Bug::LogUnawaited) {
             self.logged = Logged::Durable;
         }

@@ -1,4 +1,6 @@
-//! What a batch has logged before it is written: entries for the partial parity log (PPL) of its parity's member.
+//! What a batch has logged before it is written: entries for the parity logs of its parities' members.
+//!
+//! On RAID-6 there are two of each, for P and for Q.
 //!
 //! An entry names sectors of some columns that follow each other in the array, and is about as many sectors of their rows. What it
 //! does not name of those rows is kept, and its sum is the partial parity ([`crate::replay`] has the algebra). So rows are
@@ -13,7 +15,7 @@
 //! - Any one write can be said [check: one_write_is_always_said].
 //! - Entries name what is written and nothing else [check: entries_name_what_is_written].
 
-use braid_geometry::{RowMap, SECTOR_BYTES, StripeGeometry};
+use braid_geometry::{RowMap, SECTOR_BYTES, Slot, StripeGeometry};
 use braid_hooks::{Bug, spoiled};
 use braid_ondisk::PplEntry;
 
@@ -34,6 +36,16 @@ pub(in super::super) enum Logged {
     Durable,
 }
 
+/// Whose logs are to have a batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ToLog<'a> {
+    pub(super) geometry: &'a StripeGeometry,
+    /// That of the member with P.
+    pub(super) p: bool,
+    /// That of the member with Q, in this slot.
+    pub(super) q: Option<Slot>,
+}
+
 /// Rows of a band in which the same columns are written, and which: from `first`, so many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rows {
@@ -48,11 +60,14 @@ impl Rows {
         (self.first..self.first + self.count).contains(&index)
     }
 
-    /// The entry for them. All columns written need no partial parity.
+    /// The entry for them, about the parity in a slot. All columns written need no partial parity.
     pub(super) fn entry(
         &self,
         (geometry, band, map): (&StripeGeometry, &Band, &RowMap),
+        parity_slot: Slot,
     ) -> PplEntry {
+        let is_parity = [Some(map.p_slot()), map.q_slot()].contains(&Some(parity_slot));
+        assert!(is_parity, "an entry is about parity of its rows");
         let bytes = |sectors: u32| {
             u32::try_from(u64::from(sectors) * SECTOR_BYTES).expect("a stripe unit is small")
         };
@@ -62,7 +77,7 @@ impl Rows {
             data_sector: band.logical(geometry, self.first, self.extent.offset).0,
             parity_bytes: bytes(parity),
             data_bytes: bytes(self.extent.sectors * u32::from(self.count)),
-            parity_slot: u32::from(map.p_slot().0),
+            parity_slot: u32::from(parity_slot.0),
             checksum: 0,
         }
     }
@@ -108,7 +123,7 @@ pub(super) fn rows(touched: &[SectorSet]) -> Vec<Rows> {
 
 #[cfg(test)]
 mod tests {
-    use braid_geometry::{MemberSector, Slot};
+    use braid_geometry::MemberSector;
 
     use super::*;
     use crate::replay::parts;
@@ -177,7 +192,7 @@ mod tests {
             let map = geometry.row_map(band.row);
             let mut found = vec![SectorSet::EMPTY; 4];
             for rows in rows(&touched) {
-                let entry = rows.entry((&geometry, &band, &map));
+                let entry = rows.entry((&geometry, &band, &map), map.p_slot());
                 let slot = Slot(u16::try_from(entry.parity_slot).unwrap());
                 for part in parts(&geometry, slot, (0, &entry)).expect("the array can have it") {
                     assert_eq!(part.partial_sector, (entry.parity_bytes > 0).then_some(0));

@@ -6,14 +6,14 @@
 //! the difference. A write that is not gathered is never copied: parity is made from its payload, and where writes
 //! lie side by side, in slices in which each column is in one place ([`super::content`]).
 
-use braid_geometry::{Slot, StripeGeometry};
+use braid_geometry::Slot;
 use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 use braid_ondisk::LoggedEntry;
 
 use super::super::plan::{Method, Plan};
 use super::super::solve::{Blocks, by_exponent, solve};
 use super::content::{Content, Part};
-use super::log::{Logged, rows};
+use super::log::{Logged, Rows, ToLog, rows};
 use super::stripe::{Fresh, Stripe};
 use crate::buffer::Buffer;
 use crate::computation::{Computation, Step};
@@ -26,7 +26,7 @@ pub(super) struct Builder<'a> {
     /// What the batch writes.
     pub(super) content: &'a Content,
     /// Given if the batch is to be logged.
-    pub(super) log: Option<&'a StripeGeometry>,
+    pub(super) log: Option<ToLog<'a>>,
     pub(super) computation: Computation,
 }
 
@@ -34,8 +34,8 @@ impl Builder<'_> {
     /// All steps of the batch under `plan`.
     pub(super) fn build(mut self, plan: &Plan) -> Computation {
         self.solve(plan);
-        if let Some(geometry) = self.log {
-            self.log(geometry, plan.method);
+        if let Some(to_log) = self.log {
+            self.log(to_log, plan.method);
         }
         match plan.method {
             Method::NoParity => {
@@ -79,29 +79,52 @@ impl Builder<'_> {
     }
 
     /// Adds up what is kept of the rows that are written, while the blocks still hold what was read.
-    fn log(&mut self, geometry: &StripeGeometry, method: Method) {
+    fn log(&mut self, to_log: ToLog<'_>, method: Method) {
         let map = self.stripe.map;
         let touched: Vec<SectorSet> = (0..map.data_slots())
             .map(|index| self.stripe.column(self.data_slot(index)).touched)
             .collect();
+        let is_rmw = method == Method::Rmw;
+        let p_slot = to_log.p.then(|| map.p_slot());
         for rows in rows(&touched) {
-            let entry = rows.entry((geometry, self.stripe.band(), &map));
-            let Extent { offset, sectors } = rows.extent;
-            if entry.parity_bytes > 0 {
-                let (blocks, is_rmw) = (self.blocks, method == Method::Rmw);
-                let is_rmw = spoiled(Bug::LogAddsWritten, is_rmw, !is_rmw);
-                // Either what is kept, or all there was but what is written.
-                let sources = (0..map.data_slots()).filter(|index| rows.writes(*index) == is_rmw);
-                let slots = sources.map(|index| map.data_slot(index));
-                let slots = slots.chain(is_rmw.then(|| map.p_slot()));
-                let sources = slots.map(|slot| Some(blocks.at(slot, offset)));
-                let sources: Vec<_> = sources.collect();
-                let sources = self.computation.sources(sources.into_iter());
-                self.push(Step::Partial { sources, sectors });
+            for slot in [p_slot, to_log.q].into_iter().flatten() {
+                let band = self.stripe.band();
+                let entry = rows.entry((to_log.geometry, band, &map), slot);
+                if entry.parity_bytes > 0 && Some(slot) == to_log.q {
+                    self.add_kept_of_q(&rows, slot, is_rmw);
+                } else if entry.parity_bytes > 0 {
+                    self.add_kept(&rows, is_rmw);
+                }
+                self.stripe.entries.push(LoggedEntry { entry, partial: Vec::new() });
             }
-            self.stripe.entries.push(LoggedEntry { entry, partial: Vec::new() });
         }
         self.stripe.logged = Logged::Due;
+    }
+
+    /// Either what is kept, or all there was but what is written.
+    fn add_kept(&mut self, rows: &Rows, is_rmw: bool) {
+        let (map, blocks) = (self.stripe.map, self.blocks);
+        let Extent { offset, sectors } = rows.extent;
+        let is_rmw = spoiled(Bug::LogAddsWritten, is_rmw, !is_rmw);
+        let sources = (0..map.data_slots()).filter(|index| rows.writes(*index) == is_rmw);
+        let slots = sources.map(|index| map.data_slot(index));
+        let slots = slots.chain(is_rmw.then(|| map.p_slot()));
+        let sources = slots.map(|slot| Some(blocks.at(slot, offset)));
+        let sources: Vec<_> = sources.collect();
+        let sources = self.computation.sources(sources.into_iter());
+        self.push(Step::Partial { sources, sectors });
+    }
+
+    /// The same, as Q has it.
+    fn add_kept_of_q(&mut self, rows: &Rows, q_slot: Slot, is_rmw: bool) {
+        let (map, blocks) = (self.stripe.map, self.blocks);
+        let Extent { offset, sectors } = rows.extent;
+        let is_rmw = spoiled(Bug::LogAddsWrittenToQ, is_rmw, !is_rmw);
+        let sources = by_exponent(&mut self.computation, &map, |index| {
+            (rows.writes(index) == is_rmw).then(|| blocks.at(map.data_slot(index), offset))
+        });
+        let q = is_rmw.then(|| blocks.at(q_slot, offset));
+        self.push(Step::PartialQ { sources, q, sectors });
     }
 
     /// Lays small writes over the old content of their columns.

@@ -90,6 +90,7 @@ impl World {
             resync_offset: u64::MAX,
             bitmap: None,
             parity_logs: None,
+            log_counts: false,
             is_unclean: false,
             read_only: false,
             regions: Regions::new(&geometry, 1),

@@ -1,4 +1,4 @@
-//! What partial parity logs promise: after a crash at any moment, whoever is missing then, nothing is lost that was kept.
+//! What parity logs promise, md's and our own: after a crash at any moment, whoever is missing then, nothing is lost that was kept.
 
 use braid_geometry::Level;
 
@@ -13,16 +13,36 @@ use crate::random::Random;
 /// Clients that write little, and much of it to few rows.
 const WRITES: Mix = Mix { reads: 5, writes: 80, zeroes: 5, trims: 2, flushes: 8, ..Mix::ALL };
 
-/// RAID-5 of any layout, with a log: one record, or a ring with room for a few.
+/// Levels with parity, of any layout, with a log of their own: one with room for a record, or for a few. RAID-5 with md's, too.
 fn designs() -> Vec<Design> {
-    let is_raid5 = |design: &Design| design.level == Level::Raid5 && design.slots > 2;
-    let plain = redundant_designs(8).into_iter().filter(is_raid5);
-    let with_log = |(design, (band, log_is_ring)): (Design, (u16, bool))| {
-        let log_sectors = 8 + band + design.chunk_sectors.min(128).next_multiple_of(8) as u16;
-        Design { log_sectors, log_is_ring, ..design }
+    let has_parity = |design: &Design| {
+        matches!(design.level, Level::Raid4 | Level::Raid5 | Level::Raid6) && design.slots > 2
     };
-    let kinds = [(0, false), (24, true), (120, true)];
-    plain.flat_map(|design| kinds.map(|kind| with_log((design, kind)))).collect()
+    let plain = redundant_designs(8).into_iter().filter(has_parity);
+    let with_log = |design: Design, (more, log_is_ring, log_is_own): (u16, bool, bool)| {
+        let log_sectors = 8 + more + design.chunk_sectors.min(128).next_multiple_of(8) as u16;
+        Design { log_sectors, log_is_ring, log_is_own, ..design }
+    };
+    let own = [(8, false, true), (120, false, true)];
+    let ppl = [(0, false, false), (24, true, false), (120, true, false)];
+    let kinds = |design: Design| {
+        let ppl = ppl.into_iter().filter(move |_| design.level == Level::Raid5);
+        ppl.chain(own).map(move |kind| with_log(design, kind))
+    };
+    let has_room = |design: &Design| {
+        let superblock = design.superblock(0);
+        !design.log_is_own || design.own_log(&superblock).is_some()
+    };
+    plain.flat_map(kinds).filter(has_room).collect()
+}
+
+/// Disks to be withheld, as many as the level bears at most.
+fn some_disks(design: &Design, random: &mut Random) -> Vec<usize> {
+    let most = if design.level == Level::Raid6 { 2 } else { 1 };
+    let mut all: Vec<usize> = (0..usize::from(design.slots)).collect();
+    random.shuffle(&mut all);
+    all.truncate(1 + random.below(most) as usize);
+    all
 }
 
 fn opened(design: Design, seed: u64) -> Script {
@@ -32,15 +52,15 @@ fn opened(design: Design, seed: u64) -> Script {
     scene.open()
 }
 
-/// The array is cut off, and started again without a disk, or with all; all that can be had of it is read. False if it may not be
+/// The array is cut off, and started again without some disks, or with all; all that can be had of it is read. False if it may not be
 /// started so, as somebody was out already, or may be.
-fn starts_without(story: &mut Script, withheld: Option<usize>, may_fail: bool) -> bool {
+fn starts_without(story: &mut Script, withheld: &[usize], may_fail: bool) -> bool {
     let power = story.random.chance(60);
     story.begins_anew();
     story.world.crash(power);
     story.world.disks.iter_mut().for_each(|disk| disk.ills = Ills::default());
     let disks = 0..story.world.disks.len();
-    let presented: Vec<usize> = disks.filter(|disk| Some(*disk) != withheld).collect();
+    let presented: Vec<usize> = disks.filter(|disk| !withheld.contains(disk)).collect();
     let may_fail = may_fail || !story.world.out.is_empty() || !story.world.unsure.is_empty();
     match story.world.open(&presented, false) {
         Ok(_) => {
@@ -51,7 +71,7 @@ fn starts_without(story: &mut Script, withheld: Option<usize>, may_fail: bool) -
         }
         // Somebody was out already, or may be.
         Err(refusal) => {
-            assert!(may_fail, "the level bears one loss: {refusal:?}");
+            assert!(may_fail, "the level bears that: {refusal:?}");
             false
         }
     }
@@ -64,9 +84,9 @@ fn written_and_cut(design: Design, seed: u64) {
     for _ in 0..3 {
         let mix = Mix { in_flight_max: *random.pick(&[1, 2, 8]), ..WRITES };
         story.begin_mix(&mix, 20 + random.below(400));
-        let disk = random.below(u64::from(design.slots)) as usize;
-        let withheld = random.chance(80).then_some(disk);
-        if !starts_without(&mut story, withheld, false) {
+        let withheld =
+            if random.chance(80) { some_disks(&design, &mut random) } else { Vec::new() };
+        if !starts_without(&mut story, &withheld, false) {
             return;
         }
     }
@@ -84,7 +104,7 @@ fn does_not_take_a_record(design: Design, seed: u64) {
     story.world.unsure.insert(disk);
     let other =
         (disk + 1 + random.below(u64::from(design.slots) - 1) as usize) % usize::from(design.slots);
-    starts_without(&mut story, Some(other), true);
+    starts_without(&mut story, &[other], true);
 }
 
 /// Two columns of a row that have another between them are written, and that is missing then.
@@ -92,7 +112,8 @@ fn columns_apart(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0x993);
     let mut story = opened(design, seed);
     let chunk = u64::from(design.chunk_sectors);
-    if design.slots < 4 {
+    let data_slots = design.slots - if design.level == Level::Raid6 { 2 } else { 1 };
+    if data_slots < 3 {
         return;
     }
     story.issue(WRITE, 0, 1 + random.below(chunk.min(8)));
@@ -102,7 +123,7 @@ fn columns_apart(design: Design, seed: u64) {
         braid_geometry::Geometry::Stripe(stripe) => stripe.row_map(braid_geometry::ChunkRow(0)),
         _ => unreachable!("it has parity"),
     };
-    starts_without(&mut story, Some(map.data_slot(1).index()), false);
+    starts_without(&mut story, &[map.data_slot(1).index()], false);
 }
 
 /// A disk comes whose log would say what is not so.
@@ -119,8 +140,38 @@ fn comes_and_is_logged(design: Design, seed: u64) {
     let view = &story.world.engine.machines.shards[0].view;
     assert!(view.slots.iter().all(Option::is_some), "it is whole again");
     story.begin_mix(&Mix { in_flight_max: 2, ..WRITES }, 20 + random.below(200));
-    let other = random.below(u64::from(design.slots)) as usize;
-    starts_without(&mut story, Some(other), false);
+    let withheld = some_disks(&design, &mut random);
+    starts_without(&mut story, &withheld, false);
+}
+
+/// Somebody who knows nothing of our own log goes on after a crash, as md would, and ends in order or in the middle of a write: what the log
+/// names is long over.
+fn others_write_since(design: Design, seed: u64) {
+    let mut random = Random::new(seed ^ 0x996);
+    let mut story = opened(design, seed);
+    story.begin_mix(&Mix { in_flight_max: 4, ..WRITES }, 20 + random.below(200));
+    story.world.others_percent = 100;
+    if !starts_without(&mut story, &[], false) {
+        return;
+    }
+    let mix = Mix { in_flight_max: *random.pick(&[1, 4]), ..WRITES };
+    let ends_in_order = random.chance(50);
+    if ends_in_order {
+        story.run(&Mix { requests: 30, ..mix });
+        assert!(story.stop());
+    } else {
+        story.begin_mix(&mix, 20 + random.below(300));
+    }
+    story.world.others_percent = 0;
+    let withheld = some_disks(&design, &mut random);
+    // Dirty and without a log that counts nobody starts it. A resync may not have ended.
+    let says_clean = |disk| {
+        story.world.superblock_on(disk).is_some_and(|superblock| superblock.state.is_clean())
+    };
+    let is_clean = (0..story.world.disks.len()).all(says_clean);
+    if starts_without(&mut story, &withheld, !is_clean) {
+        story.run(&Mix { requests: 10, ..WRITES });
+    }
 }
 
 /// What was being written cannot be read when the array is started, and can be later.
@@ -172,6 +223,15 @@ fn a_member_that_is_withheld_loses_nothing_that_was_kept() {
 }
 
 #[test]
+fn a_log_that_others_wrote_past_is_not_believed() {
+    for_seeds(3, |seed| {
+        for (index, design) in designs().into_iter().filter(|one| one.log_is_own).enumerate() {
+            others_write_since(design, 5_150_000 + seed * 100 + index as u64);
+        }
+    });
+}
+
+#[test]
 fn a_member_that_does_not_take_a_record_is_out_first() {
     for_seeds(3, |seed| {
         for (index, design) in designs().into_iter().enumerate() {
@@ -209,8 +269,17 @@ fn logs_are_kept_from_when_all_agrees() {
             story.request(braid_engine::array::JobRequest::Resume);
             story.rest();
             story.run(&Mix { requests: 4, ..WRITES });
+            let counts = |story: &Script| {
+                story.world.superblock_on(0).is_some_and(|superblock| superblock.state.log_counts)
+            };
+            // Ours counts from the first write on to the end.
+            if design.log_is_own && counts(&story) {
+                assert_eq!(records(&story), usize::from(design.slots), "{design:?}");
+            }
             assert!(story.stop());
-            assert_eq!(records(&story), usize::from(design.slots), "{design:?}");
+            assert!(!counts(&story), "what is clean needs none");
+            let kept = if design.log_is_own { 0 } else { usize::from(design.slots) };
+            assert_eq!(records(&story), kept, "{design:?}");
         }
     });
 }
@@ -224,4 +293,7 @@ pub(in super::super) fn tell(seed: u64) {
     does_not_take_a_record(design, seed);
     comes_and_is_logged(design, seed);
     cannot_be_read_for_now(design, seed);
+    if design.log_is_own {
+        others_write_since(design, seed);
+    }
 }

@@ -14,7 +14,6 @@ use crate::create::{Design, MADE_AT_SECONDS, smallest};
 use crate::cut::Cut;
 use crate::cycle::CLEAN_DELAY_MS;
 use crate::open::Manner;
-use crate::parity_logs;
 use crate::random::Random;
 use crate::trace::Trace;
 use crate::world::World;
@@ -120,6 +119,7 @@ impl Scene {
         self.lay_out(&mut world);
         let disks = 0..world.disks.len();
         let presented: Vec<usize> = disks.filter(|disk| !self.missing.contains(disk)).collect();
+        world.others_percent = 0;
         world.open_as(&presented, self.manner);
         for side in &mut world.engine.machines.shards {
             // What is in memory at first is nothing that a shard may count on.
@@ -155,7 +155,7 @@ impl Scene {
             world.disks[disk].put(start, &superblock.to_bytes(), true);
             world.metadata.told(disk, &superblock, true);
             bitmaps::renew(&mut world.disks[disk], &superblock, &self.design, &world.geometry);
-            parity_logs::renew(&mut world.disks[disk], &superblock);
+            self.design.put_empty_log(&mut world.disks[disk], &superblock);
             if let Some((_, sectors)) = recovering {
                 let used = world.geometry.used_sectors(Slot(disk as u16));
                 let sectors = sectors.min(used);
