@@ -29,6 +29,8 @@ const BUDGET: Duration = Duration::from_secs(25 * 60);
 const SIM_SECONDS: u64 = 10;
 /// How long `braid serve` is killed and restarted here.
 const CRASH_SECONDS: u64 = 12;
+/// Crashes of each policy on each level, members withheld, here.
+const MATRIX_CRASHES: u64 = 2;
 /// How long each fuzz target runs here.
 const FUZZ_SECONDS: u64 = 3;
 
@@ -153,6 +155,7 @@ fn check_models() -> Result<Ending> {
 
 fn crash_briefly() -> Result<Ending> {
     let left_out = crash::run(&crash::Options::short(CRASH_SECONDS))?;
+    crash::run(&crash::Options::short_matrix(MATRIX_CRASHES))?;
     Ok(Ending::Done(match left_out.as_str() {
         "" => format!("{CRASH_SECONDS} s, tmpfs and ext4"),
         _ => format!("{CRASH_SECONDS} s; SKIPPED {left_out}"),

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use braid_assembly::{ProbedMember, assemble};
+use braid_engine::array::{ParityLogRecord, parity_log_for};
 use braid_geometry::{Level, default_layout};
 use braid_member::{Member, MemoryMember};
 use braid_ondisk::{
-    ArrayFacts, DeviceFlags, NewSuperblock, PlacementRequest, Role, Snippet, Superblock, Timestamp,
-    Version, placement, probe, probe_ranges,
+    ArrayFacts, Bitmap, BitmapSuperblock, Bits, DeviceFlags, LogPlace, NewSuperblock,
+    PlacementRequest, PplLog, Role, Snippet, Superblock, Timestamp, UnvalidatedBitmap, Version,
+    placement, probe, probe_ranges,
 };
 use braid_runtime::{Notice, OpenMember, Options, Volume};
 
@@ -18,6 +20,19 @@ pub(crate) struct Plan {
     pub(crate) slots: u16,
     pub(crate) chunk_sectors: u32,
     pub(crate) member_bytes: u64,
+    pub(crate) policy: Policy,
+}
+
+/// What keeps redundancy right over a crash.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Policy {
+    #[default]
+    Resync,
+    /// A bit for so many bytes.
+    Bitmap(u32),
+    Ppl,
+    /// Our own log, and a bitmap with a bit for so many bytes.
+    Log(u32),
 }
 
 /// Opens a clean array of memory members, each wrapped by `wrap`.
@@ -57,13 +72,53 @@ pub(crate) fn open_on(
 /// Makes members of devices; what is found on them then.
 fn format(plan: Plan, devices: &[impl Member]) -> Vec<ProbedMember> {
     let made = (0..).zip(devices).map(|(slot, device)| {
-        let superblock = superblock(plan, slot);
+        let mut superblock = superblock(plan, slot);
+        for (offset, bytes) in kept(plan.policy, &mut superblock) {
+            device.write_at(&bytes, offset, true).expect("it can be written");
+        }
         device
             .write_at(&superblock.to_bytes(), superblock.offset_bytes(), true)
             .expect("it can be written");
         probed(usize::from(slot), device)
     });
     made.collect()
+}
+
+/// Has a superblock name what a policy keeps, and gives where that is on the device, and as it is at first.
+fn kept(policy: Policy, superblock: &mut Superblock) -> Vec<(u64, Vec<u8>)> {
+    let mut kept = Vec::new();
+    let mut bitmap_sectors = 0;
+    if let Policy::Bitmap(chunk_bytes) | Policy::Log(chunk_bytes) = policy {
+        let place = superblock.bitmap_place().expect("there is room for a bitmap");
+        superblock.set_bitmap(Some(place.offset_sectors));
+        let sectors = superblock.array.member_size_sectors;
+        let head = BitmapSuperblock::new(sectors, chunk_bytes, 0);
+        let bits = Bits::none(sectors, head.sectors_each());
+        bitmap_sectors = head.area_sectors();
+        let offset = superblock.bitmap_offset_bytes().expect("it was just named");
+        kept.push((offset, head.area(&superblock.uuid_as_stored(), &bits)));
+    }
+    let place = match policy {
+        Policy::Resync | Policy::Bitmap(_) => return kept,
+        Policy::Ppl => {
+            let place = superblock.ppl_place().expect("there is room for a log");
+            superblock.set_ppl(place);
+            LogPlace::Ppl(place)
+        }
+        Policy::Log(_) => {
+            let place = superblock.own_log_place(bitmap_sectors);
+            LogPlace::Own(place.expect("there is room for a log"))
+        }
+    };
+    let record = ParityLogRecord {
+        place,
+        sector: 0,
+        generation: Some(1),
+        entries: Vec::new(),
+        is_whole: true,
+    };
+    kept.push(parity_log_for(superblock, &record));
+    kept
 }
 
 fn run(
@@ -127,15 +182,34 @@ fn probed(index: usize, device: &impl Member) -> ProbedMember {
             Snippet { offset: range.start, bytes }
         })
         .collect();
+    let found = probe(size_bytes, &snippets);
+    let superblock = found.newest().expect("it was just written");
+    let read = |start: u64, length_bytes: u64| {
+        let mut bytes = vec![0; usize::try_from(length_bytes).expect("a log is small")];
+        device.read_at(&mut bytes, start).map(|()| bytes)
+    };
+    let uuid = superblock.uuid_as_stored();
+    let bitmap = superblock.bitmap_offset_bytes().map(|offset| {
+        let head = read(offset, 256).expect("it can be read");
+        let head = UnvalidatedBitmap::recognise(&head).expect("it was just written");
+        let head = head.validate(&uuid)?;
+        let area = read(offset, head.total_bytes()).expect("it can be read");
+        Bitmap::read(head, &area)
+    });
+    let ppl = superblock.ppl_area().map(|(start, place)| {
+        let bytes = read(start, place.used_bytes()).expect("it can be read");
+        PplLog::read(&bytes, place, &uuid)
+    });
+    let own_log = superblock.read_own_log(read).expect("it can be read");
     ProbedMember {
         label: format!("m{index}"),
         size_bytes,
         identity: format!("m{index}"),
-        probe: probe(size_bytes, &snippets),
         bad_blocks: Ok(Vec::new()),
-        bitmap: None,
-        ppl: None,
-        own_log: None,
+        bitmap,
+        ppl,
+        own_log,
         journal: None,
+        probe: found,
     }
 }

@@ -178,6 +178,9 @@ impl World {
         let mut on_disks =
             OnDisks { disks, assembled, presented, data_offset, operations_left, operations: 0 };
         let report = run(machine, &mut on_disks).expect("disks take what is replayed");
+        // What was being written reads as its member has it. Until superblocks say who is missing, the next start may have that one,
+        // lack another, and read what parity makes of it.
+        self.is_unsettled |= assembled.degraded > 0;
         if on_disks.operations > operations_left {
             self.tally.count("power-cut-in-replay");
             self.lose_power();
@@ -204,8 +207,10 @@ impl World {
     /// The array may be run by somebody who knows nothing of our own logs, as md does: what they name is resynced with all the rest, and
     /// they count no longer. True if so.
     pub(crate) fn may_ignore_own_logs(&mut self, assembled: &mut AssembledArray) -> bool {
-        // Without them a dirty and degraded array is not started at all.
-        let needs_them = assembled.dirty && assembled.degraded > 0;
+        // Without them a dirty and degraded array is not started at all. And what was being written may read as it was until all is
+        // resynced, and as it was to be if its member is missing then: only stories know of that.
+        let is_story = self.others_percent == 100;
+        let needs_them = assembled.dirty && (assembled.degraded > 0 || !is_story);
         let may = self.metadata.design.log_is_own && !needs_them;
         let percent = self.others_percent;
         let ignores = may && self.chances.of(Purpose::ParityLogs, 2).chance(percent);

@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail, ensure};
 use braid_nbd_proto::{ClientEvent, ClientPlan, ClientSession, Command, ErrorCode, Goal};
 use fastrand::Rng;
 
-use super::model::{End, Model, SECTOR_BYTES, content};
+use super::model::{End, Found, Model, SECTOR_BYTES, content};
 
 /// Requests in flight.
 const DEPTH: usize = 16;
@@ -25,6 +25,8 @@ const DEPTH: usize = 16;
 const WRITE_SECTORS_MAX: u64 = 600;
 /// A read of the whole array goes in such pieces.
 const READ_SECTORS: usize = 512;
+/// So little is read at once of what may fail in part.
+const COMPARED_SECTORS: usize = 8;
 /// A server that lives answers within this, even on a busy machine.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
@@ -160,6 +162,45 @@ impl Client {
         Ok(())
     }
 
+    /// Reads all `sectors` of an array that lacks members, and compares; what cannot be read is counted.
+    pub(super) fn compare(&mut self, model: &Model, sectors: usize) -> Result<Found> {
+        let (mut found, mut next) = (Found::default(), 0);
+        while next < sectors || !self.in_flight.is_empty() {
+            while self.in_flight.len() < DEPTH && next < sectors {
+                let range = next..(next + COMPARED_SECTORS).min(sectors);
+                next = range.end;
+                ensure!(self.ask_read(range), "the server hung up");
+            }
+            match self.hear()? {
+                Heard::Nothing => {}
+                Heard::End => bail!("the server hung up while it was read"),
+                Heard::Data { cookie, offset, bytes } => self.take(cookie, offset, &bytes)?,
+                Heard::Answer(cookie, result) => {
+                    let asked = self.in_flight.remove(&cookie);
+                    let Some(Asked::Read { range, bytes }) = asked else {
+                        bail!("an answer to what was no read")
+                    };
+                    match result {
+                        Ok(()) => found.add(model.compare(range.start, &bytes)),
+                        Err(_) => found.failed += range.len() as u64,
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Data of a read.
+    fn take(&mut self, cookie: u64, offset: u64, bytes: &[u8]) -> Result<()> {
+        let asked = self.in_flight.get_mut(&cookie);
+        let Some(Asked::Read { range, bytes: whole }) = asked else {
+            bail!("data for what was no read")
+        };
+        let start = usize::try_from(offset)? - range.start * SECTOR_BYTES;
+        whole[start..start + bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
+
     /// Whether it could be sent.
     fn ask_something(
         &mut self,
@@ -238,14 +279,7 @@ impl Client {
         match self.hear()? {
             Heard::Nothing => {}
             Heard::End => return Ok(false),
-            Heard::Data { cookie, offset, bytes } => {
-                let asked = self.in_flight.get_mut(&cookie);
-                let Some(Asked::Read { range, bytes: whole }) = asked else {
-                    bail!("data for what was no read")
-                };
-                let start = usize::try_from(offset)? - range.start * SECTOR_BYTES;
-                whole[start..start + bytes.len()].copy_from_slice(&bytes);
-            }
+            Heard::Data { cookie, offset, bytes } => self.take(cookie, offset, &bytes)?,
             Heard::Answer(cookie, result) => {
                 let asked = self.in_flight.remove(&cookie).context("an answer to nothing")?;
                 on_answer(model, phase, asked, result)?;

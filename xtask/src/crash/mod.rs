@@ -3,6 +3,7 @@
 //! ```text
 //! mod          which rounds; the summary
 //! round        one array: load, crash, start, verify
+//!    | matrix      each policy, started without members
 //!    | server      the process          | place    tmpfs, or ext4 over loop and its power
 //!    | client      NBD, many in flight  | foreign  fio
 //!    | model       what must be there   | offline  mdadm, parity and copies on the files
@@ -14,6 +15,7 @@
 
 mod client;
 mod foreign;
+mod matrix;
 mod model;
 mod offline;
 mod place;
@@ -52,6 +54,9 @@ pub(crate) struct Options {
     /// Only rounds in which jobs are killed, at every percent of each
     #[arg(long)]
     jobs: bool,
+    /// Only the crash matrix: each policy on each level with parity, so many crashes of each, started without members
+    #[arg(long, value_name = "N", conflicts_with_all = ["rounds", "seconds", "jobs"])]
+    matrix: Option<u64>,
     /// With the program that the tests have built, not that for release
     #[arg(long)]
     dev: bool,
@@ -84,9 +89,15 @@ impl Options {
             seed: now(),
             level: None,
             jobs: false,
+            matrix: None,
             dev: true,
             members: Members::Both,
         }
+    }
+
+    /// The crash matrix for `cargo xtask test`.
+    pub(crate) fn short_matrix(crashes: u64) -> Self {
+        Self { matrix: Some(crashes), members: Members::Tmpfs, ..Self::short(0) }
     }
 
     fn rounds(&self) -> u64 {
@@ -111,6 +122,10 @@ fn shapes(options: &Options) -> Vec<Shape> {
 pub(crate) fn run(options: &Options) -> Result<String> {
     let begun = Instant::now();
     let braid = if options.dev { Program::Braid.dev()? } else { Program::Braid.release()? };
+    if let Some(crashes) = options.matrix {
+        matrix::run(&braid, &shapes(options), crashes, options.seed)?;
+        return Ok(String::new());
+    }
     let (mut kinds, mut left_out) = (Vec::new(), String::new());
     for kind in options.kinds() {
         match Place::is_possible(*kind) {

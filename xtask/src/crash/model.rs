@@ -58,6 +58,28 @@ pub(super) struct Tally {
     pub(super) sectors: u64,
 }
 
+/// What was found in sectors of an array that lacks members.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Sectors that hold what was answered last.
+    pub(super) right: u64,
+    /// Those that could not be read.
+    pub(super) failed: u64,
+    /// Those that were being written.
+    pub(super) open: u64,
+    /// Those that hold anything else.
+    pub(super) wrong: u64,
+}
+
+impl Found {
+    pub(super) fn add(&mut self, more: Self) {
+        self.right += more.right;
+        self.failed += more.failed;
+        self.open += more.open;
+        self.wrong += more.wrong;
+    }
+}
+
 /// The versions of all sectors.
 #[derive(Clone, Debug)]
 pub(super) struct Model {
@@ -165,6 +187,22 @@ impl Model {
             self.find(first + index, found, End::Process)?;
         }
         Ok(())
+    }
+
+    /// Compares what was read of `first` and the sectors behind it, but for what was being written.
+    pub(super) fn compare(&self, first: usize, bytes: &[u8]) -> Found {
+        let mut found = Found::default();
+        for (sector, bytes) in (first..).zip(bytes.chunks(SECTOR_BYTES)) {
+            let later = self.later.get(&sector).map_or(&[][..], Vec::as_slice);
+            let is_open = later.iter().any(|write| write.answered.is_none());
+            let last = later.last().map_or(self.base[sector], |write| write.version);
+            match () {
+                () if is_open => found.open += 1,
+                () if bytes == content(last, sector) => found.right += 1,
+                () => found.wrong += 1,
+            }
+        }
+        found
     }
 
     /// Which of the versions that may be there it is.

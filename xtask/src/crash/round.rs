@@ -55,8 +55,8 @@ const WRITE_BACK: &str = "writeback";
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) level: &'static str,
-    members: usize,
-    lost_max: usize,
+    pub(super) members: usize,
+    pub(super) lost_max: usize,
 }
 
 /// What is tried, in turn.

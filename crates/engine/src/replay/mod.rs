@@ -24,14 +24,14 @@
 //! | no parity, as its member is missing | nothing: so is the log. Data is all there |
 //!
 //! On RAID-6 the log of P is replayed as above, and that of Q by itself in the same way, with columns multiplied as Q has them. Two members
-//! may be missing, and one of them may be a column m that was being written: then P gives its value, and Q is made to agree, or
+//! may be missing (and a sector of a third unreadable, for now), and one of them may be a column m that was being written: then P gives its value, and Q is made to agree, or
 //! what is missing beside it would be computed from two sums that do not fit each other:
 //!
 //! | What is not there | Q becomes |
 //! |---|---|
 //! | any that were kept | the sum of what was being written and of its own partial parity |
 //! | m | the sum of all data, with m = P + the other columns |
-//! | m, and one that was kept | the sum of what was being written and of its partial parity, with m = P + what else was being written + partial parity of P |
+//! | m, and any that were kept | the sum of what was being written and of its partial parity, with m = P + what else was being written + partial parity of P |
 //! | m, and P; or two that were being written | what it is |
 //!
 //! A record for Q without one for P, or the other way round, was never durable on both, so nothing was written yet; or it is over.

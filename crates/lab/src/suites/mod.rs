@@ -6,6 +6,7 @@ mod multiplexer;
 mod nbd;
 mod parity;
 mod paths;
+mod policies;
 mod priority;
 mod read;
 mod rebuild;
@@ -28,4 +29,5 @@ pub const SUITES: &[Suite] = &[
     read::SUITE,
     write::SUITE,
     rebuild::SUITE,
+    policies::SUITE,
 ];

@@ -9,6 +9,7 @@
 //! older       what newer kernels write and this one refuses, and what `braid set kernel-compat` makes of it
 //! bitmaps     md is killed while it writes an array with a bitmap -> braid resyncs by it -> md checks
 //! replaying   md is killed while it writes a partial parity log; a member is withheld
+//! logging     braid is killed while it writes its own log; members are withheld, and md goes on in between
 //! journaling  md is killed while it writes with a journal, in either mode; members are withheld
 //! places      where mdadm puts things on members of 20 GiB and 1 TiB
 //!   | array   braid as a library, in this process
@@ -24,6 +25,7 @@ mod bitmaps;
 mod examining;
 mod handover;
 mod journaling;
+mod logging;
 mod making;
 mod older;
 mod places;
@@ -87,6 +89,8 @@ pub(crate) fn run(bench: &Bench, made: &[Made], begun: Instant) -> Result<String
     told(&tally.line(&["placements on large members"]));
     replaying::run(bench, &program, &tally)?;
     told(&tally.line(&replaying::COUNTS));
+    logging::run(bench, &program, &tally)?;
+    told(&tally.line(&logging::COUNTS));
     journaling::run(bench, &program, &tally)?;
     told(&tally.line(&journaling::COUNTS));
     bitmaps::run(bench, &tally)?;

@@ -47,6 +47,13 @@ impl Program {
         Ok(())
     }
 
+    /// `braid create` of an array with these words.
+    pub(super) fn create_with(&self, words: &[&str], images: &[PathBuf]) -> Result<()> {
+        let mut create = self.command(images);
+        output(create.args(["create", "tank"]).args(words).args(images)).context("braid create")?;
+        Ok(())
+    }
+
     /// Serves the array for one `nbdcopy` from it to a file.
     pub(super) fn copy_out(&self, images: &[PathBuf], target: &Path) -> Result<()> {
         let command = format!("nbdcopy \"$uri\" '{}'", target.display());

@@ -30,12 +30,12 @@ use super::tally::Tally;
 
 /// Members of the arrays, and sectors of each.
 const MEMBERS: usize = 4;
-const MEMBER_SECTORS: u64 = 49_152;
+pub(super) const MEMBER_SECTORS: u64 = 49_152;
 /// Sectors of a chunk.
 const CHUNK: u64 = 128;
 /// The streams that the array is filled with, and that the storm writes.
-const OLD: u64 = 71;
-const NEW: u64 = 72;
+pub(super) const OLD: u64 = 71;
+pub(super) const NEW: u64 = 72;
 /// Bytes of a sector.
 const SECTOR: u64 = 512;
 /// What is told of it.
@@ -49,9 +49,9 @@ pub(super) const COUNTS: [&str; 6] = [
 ];
 
 /// Images of one crash.
-struct Crash {
+pub(super) struct Crash {
     name: String,
-    images: Vec<PathBuf>,
+    pub(super) images: Vec<PathBuf>,
     /// md is known to get some of it wrong.
     is_lost_by_md: bool,
 }
@@ -115,8 +115,8 @@ fn killed(bench: &Bench, made: &[PathBuf], number: usize, folder: &Path) -> Resu
     Ok(Crash { name, images, is_lost_by_md: false })
 }
 
-/// Braid is writing when it is killed: the same blocks, with something else in them.
-fn braid_killed(
+/// Braid is writing an array of three columns of data when it is killed: the same blocks, with something else in them.
+pub(super) fn braid_killed(
     program: &Program,
     made: &[PathBuf],
     number: usize,

@@ -13,7 +13,7 @@ use anyhow::{Result, bail};
 const ARRAYS_MIN: usize = 120;
 
 /// What is counted, in the order in which the closing line says it.
-const COUNTS: [&str; 36] = [
+const COUNTS: [&str; 40] = [
     "reads by braid, healthy",
     "reads by braid, with losses",
     "read over NBD",
@@ -37,6 +37,10 @@ const COUNTS: [&str; 36] = [
     "sectors that nobody wrote, wrong under braid",
     "sectors that nobody wrote, wrong under md",
     "sectors that nobody wrote, wrong under md after braid replay",
+    "crashes of braid with its own log",
+    "starts with members withheld",
+    "sectors that nobody wrote, wrong with its own log",
+    "own logs that md made void",
     "crashes with a write journal",
     "starts from it",
     "stripes replayed",

@@ -16,7 +16,7 @@ use braid_runtime::{
 use super::rule::Rule;
 use super::shape::{Client, Shape, Wish};
 use super::world::Outcome;
-use crate::array::{self, Plan};
+use crate::array::{self, Plan, Policy};
 
 /// What a read and a write take: about half a turn of a fast disk.
 pub(super) const SERVICE: Duration = Duration::from_millis(3);
@@ -24,7 +24,13 @@ const WARM_UP: Duration = Duration::from_millis(500);
 
 /// Runs all clients for so long; time is real. Of the rules the runtime has two: free-for-all, and its own.
 pub(super) fn run(rule: Rule, shape: Shape, time: Duration) -> Outcome {
-    let plan = Plan { level: Level::Raid5, slots: 4, chunk_sectors: 128, member_bytes: 256 << 20 };
+    let plan = Plan {
+        level: Level::Raid5,
+        slots: 4,
+        chunk_sectors: 128,
+        member_bytes: 256 << 20,
+        policy: Policy::Resync,
+    };
     let multiplex = if rule == Rule::Braid { Multiplex::On } else { Multiplex::Off };
     let scheduling =
         Scheduling { elevator: Elevator::Deadline, multiplex, ..Scheduling::default() };

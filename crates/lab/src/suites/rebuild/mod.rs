@@ -17,7 +17,7 @@ use braid_member::{Access, Identity, Member, MemberError, MemoryMember};
 use braid_parity::kernel;
 use braid_runtime::{JobEnd, JobKind, Newcomer, Notice, Options, Volume};
 
-use crate::array::{self, Plan};
+use crate::array::{self, Plan, Policy};
 use crate::frame::{Contender, Metric, Report, Settings, Suite, Target, race};
 use crate::pages::Pages;
 
@@ -278,7 +278,13 @@ impl Rebuilt {
     fn open(shape: Shape, devices: &Devices<'_>) -> Self {
         let Shape { level, slots, .. } = shape;
         let chunk_sectors = if level == Level::Raid1 { 0 } else { 128 };
-        let plan = Plan { level, slots, chunk_sectors, member_bytes: devices.member_bytes };
+        let plan = Plan {
+            level,
+            slots,
+            chunk_sectors,
+            member_bytes: devices.member_bytes,
+            policy: Policy::Resync,
+        };
         let members = (0..slots).map(|_| devices.blank()).collect();
         let (tell, heard) = channel();
         let tell = Mutex::new(tell);

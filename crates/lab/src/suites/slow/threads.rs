@@ -14,7 +14,7 @@ use braid_member::layer::{Delays, Slow};
 use braid_runtime::{Io, Notice, Options, Payload, Volume, VolumeOperation};
 
 use super::world::{BLOCK_SECTORS, Outcome, READERS, SLOTS, STALLED, THINK_NS, WRITERS};
-use crate::array::{self, Plan};
+use crate::array::{self, Plan, Policy};
 use crate::random::Random;
 
 const ORDINARY: Duration = Duration::from_millis(2);
@@ -38,8 +38,13 @@ pub(super) fn run(sit_out: SitOut, stall: Duration) -> Outcome {
         }
     };
     let delays: Arc<Mutex<Vec<Delays>>> = Arc::default();
-    let plan =
-        Plan { level: Level::Raid6, slots: SLOTS, chunk_sectors: 128, member_bytes: 64 << 20 };
+    let plan = Plan {
+        level: Level::Raid6,
+        slots: SLOTS,
+        chunk_sectors: 128,
+        member_bytes: 64 << 20,
+        policy: Policy::Resync,
+    };
     let options = Options { io: Io::Threads, sit_out, ..Options::default() };
     let known = Arc::clone(&delays);
     let wrap = move |member| {

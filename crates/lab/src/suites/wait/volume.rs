@@ -4,7 +4,7 @@ use braid_geometry::Level;
 use braid_runtime::{Cache, Options, Payload, Volume, VolumeOperation};
 
 use super::work::{BLOCK_BYTES, DATA, FILE_BYTES, Files, STRIPES};
-use crate::array::{self, Plan};
+use crate::array::{self, Plan, Policy};
 
 /// Bytes of one request: 57 rows, six requests for a file.
 const REQUEST_BYTES: usize = 57 * DATA * BLOCK_BYTES;
@@ -24,6 +24,7 @@ impl Braid {
             chunk_sectors: u32::try_from(BLOCK_BYTES / 512).expect("few"),
             // Room for the superblock and what is reserved behind it.
             member_bytes: rows * BLOCK_BYTES as u64 + (64 << 20),
+            policy: Policy::Resync,
         };
         let shards = 4;
         let stripe_bytes = BLOCK_BYTES * usize::from(slots);

@@ -22,6 +22,7 @@ mod flushes;
 mod healthy;
 mod jobs;
 mod limits;
+mod matrix;
 mod parity_log;
 mod replace;
 mod rot;

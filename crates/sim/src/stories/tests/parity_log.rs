@@ -11,7 +11,8 @@ use crate::fault::Mishap;
 use crate::random::Random;
 
 /// Clients that write little, and much of it to few rows.
-const WRITES: Mix = Mix { reads: 5, writes: 80, zeroes: 5, trims: 2, flushes: 8, ..Mix::ALL };
+pub(super) const WRITES: Mix =
+    Mix { reads: 5, writes: 80, zeroes: 5, trims: 2, flushes: 8, ..Mix::ALL };
 
 /// Levels with parity, of any layout, with a log of their own: one with room for a record, or for a few. RAID-5 with md's, too.
 fn designs() -> Vec<Design> {
@@ -37,7 +38,7 @@ fn designs() -> Vec<Design> {
 }
 
 /// Disks to be withheld, as many as the level bears at most.
-fn some_disks(design: &Design, random: &mut Random) -> Vec<usize> {
+pub(super) fn some_disks(design: &Design, random: &mut Random) -> Vec<usize> {
     let most = if design.level == Level::Raid6 { 2 } else { 1 };
     let mut all: Vec<usize> = (0..usize::from(design.slots)).collect();
     random.shuffle(&mut all);

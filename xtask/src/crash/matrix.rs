@@ -1,0 +1,163 @@
+//! `cargo xtask crash-loop --matrix`: each policy on each level with parity, killed in the middle of writes and started without members.
+//!
+//! ```text
+//!   all members: load ─ kill -9 ─▶ as many withheld as the level bears: serve --read-only, every sector ─▶ all members: serve, every sector ─┐
+//!        ▲                                                                                                                                   │
+//!        └───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! A sector is right if it holds what was answered last. One that was being written is not judged: with its member missing it may hold
+//! anything. What is at risk is an I/O error (`--read-only` serves it so), and counted.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use fastrand::Rng;
+use rustix::process::Signal;
+
+use super::client::Client;
+use super::model::{End, Found, Model, SECTOR_BYTES};
+use super::place::{Kind, Place, output};
+use super::round::Shape;
+use super::server::{Manner, Server, Started, send};
+
+/// Policies by the word that `create` takes, and the levels that have them.
+const POLICIES: [(&str, &[&str]); 4] = [
+    ("resync", &["4", "5", "6"]),
+    ("bitmap", &["4", "5", "6"]),
+    ("ppl", &["5"]),
+    ("log", &["4", "5", "6"]),
+];
+/// Of a member.
+const MEMBER_SIZE: &str = "6M";
+/// A bit of a bitmap is for so much, so that it says something of arrays as small as these.
+const BIT_SIZE: &str = "64K";
+/// Longest load before a kill.
+const LOAD_MS_MAX: u64 = 120;
+
+/// Runs all of it, and prints a line for each policy and level.
+pub(super) fn run(braid: &Path, shapes: &[Shape], crashes: u64, seed: u64) -> Result<()> {
+    println!(
+        "policy  level  crashes  served whole  sectors right  at risk (I/O errors)  being written  wrong"
+    );
+    for (policy, levels) in POLICIES {
+        for shape in shapes.iter().filter(|shape| levels.contains(&shape.level)) {
+            let place = Place::new(Kind::Tmpfs)?;
+            let random = Rng::with_seed(seed);
+            let mut array = Array::new(braid, (policy, *shape), &place, random)?;
+            let went = (0..crashes).try_for_each(|_| array.crash());
+            went.map_err(|error| {
+                error.context(format!("{policy} on RAID-{}; {}", shape.level, place.keep()))
+            })?;
+            let Array { found: Found { right, failed, open, wrong }, served_whole, .. } = array;
+            println!(
+                "{policy:<7} {:<6} {crashes:>7} {served_whole:>13} {right:>14} {failed:>21} {open:>14} {wrong:>6}",
+                shape.level
+            );
+            ensure!(wrong == 0, "sectors that nobody was writing are wrong");
+            let has_log = matches!(policy, "ppl" | "log");
+            ensure!(!has_log || failed == 0, "a log names all that is in doubt");
+        }
+    }
+    Ok(())
+}
+
+/// One array, crashed again and again.
+struct Array<'a> {
+    braid: &'a Path,
+    shape: Shape,
+    folder: PathBuf,
+    members: Vec<PathBuf>,
+    model: Model,
+    sectors: usize,
+    random: Rng,
+    found: Found,
+    /// Starts without members in which every sector could be read.
+    served_whole: u64,
+}
+
+impl<'a> Array<'a> {
+    fn new(
+        braid: &'a Path,
+        (policy, shape): (&str, Shape),
+        place: &Place,
+        random: Rng,
+    ) -> Result<Self> {
+        let folder = place.members();
+        let members: Vec<PathBuf> =
+            (0..shape.members).map(|slot| folder.join(format!("m{slot}"))).collect();
+        let mut create = Command::new(braid);
+        create.arg("--state-dir").arg(place.folder().join("state"));
+        create.args(["create", "tank", "--level", shape.level, "--member-size", MEMBER_SIZE]);
+        create.args(["--chunk", "64K", "--consistency", policy]);
+        if matches!(policy, "bitmap" | "log") {
+            create.args(["--bitmap-chunk", BIT_SIZE]);
+        }
+        output(create.args(&members))?;
+        let folder = place.folder().to_owned();
+        let (model, found) = (Model::new(0), Found::default());
+        let mut array = Self {
+            braid,
+            shape,
+            folder,
+            members,
+            model,
+            sectors: 0,
+            random,
+            found,
+            served_whole: 0,
+        };
+        let server = array.start(&array.members, Manner::Writing { cache: "writethrough" })?;
+        let mut client = Client::connect(&server.socket)?;
+        array.sectors = usize::try_from(client.size_bytes)? / SECTOR_BYTES;
+        array.model = Model::new(array.sectors);
+        client.fill(&mut array.model, array.sectors)?;
+        drop(client);
+        server.stop()?;
+        Ok(array)
+    }
+
+    fn start(&self, members: &[PathBuf], manner: Manner) -> Result<Server> {
+        match Server::spawn(self.braid, &self.folder, members, manner)?.serving()? {
+            Started::Serving(server) => Ok(server),
+            Started::Refused(code) => anyhow::bail!("refused with {code}"),
+        }
+    }
+
+    fn crash(&mut self) -> Result<()> {
+        let server = self.start(&self.members, Manner::Writing { cache: "writethrough" })?;
+        let process = server.process()?;
+        let mut client = Client::connect(&server.socket)?;
+        let delay = Duration::from_millis(5 + self.random.u64(..LOAD_MS_MAX));
+        let dying = AtomicBool::new(false);
+        let (model, random, own) = (&mut self.model, &mut self.random, 0..self.sectors);
+        std::thread::scope(|scope| {
+            let killer = scope.spawn(|| {
+                std::thread::sleep(delay);
+                dying.store(true, Ordering::SeqCst);
+                send(process, Signal::KILL)
+            });
+            client.load(model, random, own, &dying)?;
+            killer.join().map_err(|_| anyhow::anyhow!("the killer panicked"))?
+        })?;
+        drop(client);
+        server.kill()?;
+        let mut slots: Vec<usize> = (0..self.members.len()).collect();
+        self.random.shuffle(&mut slots);
+        slots.truncate(1 + self.random.usize(..self.shape.lost_max));
+        let here = self.members.iter().enumerate();
+        let here = here.filter(|(slot, _)| !slots.contains(slot));
+        let here: Vec<PathBuf> = here.map(|(_, member)| member.clone()).collect();
+        let server = self.start(&here, Manner::ReadOnly)?;
+        let found = Client::connect(&server.socket)?.compare(&self.model, self.sectors)?;
+        server.stop()?;
+        self.served_whole += u64::from(found.failed == 0);
+        self.found.add(found);
+        let server = self.start(&self.members, Manner::Writing { cache: "writethrough" })?;
+        Client::connect(&server.socket)?.verify(&mut self.model, 0..self.sectors, End::Process)?;
+        server.stop()
+    }
+}
