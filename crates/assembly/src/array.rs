@@ -412,6 +412,11 @@ fn read_only(roster: &Roster<'_>, members: &[ProbedMember]) -> Option<ReadOnlyRe
     bitmap_reason(roster).or(replaced)
 }
 
+/// Whether the array has a bitmap: one may have been made, or given up, and not all members' superblocks say so.
+fn names_bitmap(roster: &Roster<'_>) -> bool {
+    roster.newest.superblock.intent.bitmap_offset_sectors.is_some()
+}
+
 /// Members whose superblock says that they have a bitmap.
 fn with_bitmap<'a>(roster: &'a Roster<'a>) -> impl Iterator<Item = &'a Candidate<'a>> {
     let active = roster.active.iter().map(|(_, candidate)| candidate);
@@ -428,7 +433,7 @@ fn bitmaps<'a>(roster: &'a Roster<'a>) -> impl Iterator<Item = &'a Bitmap> {
 
 /// Why the bitmaps of the members forbid writing, if they do.
 fn bitmap_reason(roster: &Roster<'_>) -> Option<ReadOnlyReason> {
-    with_bitmap(roster).next()?;
+    names_bitmap(roster).then_some(())?;
     let other = bitmaps(roster).find_map(|bitmap| match bitmap.superblock.kind {
         BitmapKind::Classic => None,
         BitmapKind::HostEndian => Some(ReadOnlyReason::BitmapKind("version 3")),
@@ -440,7 +445,10 @@ fn bitmap_reason(roster: &Roster<'_>) -> Option<ReadOnlyReason> {
     };
     let is_unknown = with_bitmap(roster).any(is_unknown);
     let needed = bitmaps(roster).map(|bitmap| bitmap.superblock.area_sectors()).max().unwrap_or(1);
-    let room = |one: &Candidate<'_>| one.superblock.bitmap_room_sectors().unwrap_or(0);
+    let room = |one: &Candidate<'_>| {
+        let place = || one.superblock.bitmap_place().map(|place| place.room_sectors);
+        one.superblock.bitmap_room_sectors().or_else(place).unwrap_or(0)
+    };
     let has_no_room = roster.in_use().any(|candidate| room(candidate) < needed);
     other
         .or(is_unknown.then_some(ReadOnlyReason::BitmapUnknown))
@@ -473,7 +481,7 @@ fn anew(roster: &Roster<'_>, sectors: u64) -> Option<BitmapSuperblock> {
 /// What the bitmaps of the members say together.
 fn bitmap(roster: &Roster<'_>, geometry: &Geometry) -> Option<AssembledBitmap> {
     let sectors = resync_sectors(geometry);
-    with_bitmap(roster).next()?;
+    names_bitmap(roster).then_some(())?;
     let classic = bitmaps(roster).filter(|one| one.superblock.kind == BitmapKind::Classic);
     let newest = classic.max_by_key(|bitmap| bitmap.superblock.events);
     let superblock = match newest {

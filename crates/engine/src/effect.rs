@@ -10,7 +10,7 @@ use crate::Instant;
 use crate::buffer::Buffer;
 use crate::cause::{Answer, Asked, Cause};
 pub use crate::ids::IoId;
-use crate::ids::{MemberId, RequestId, WorkId};
+use crate::ids::{BitmapId, MemberId, RequestId, WorkId};
 use crate::request::{Fault, Operation, Piece};
 use crate::work::{Found, Outcome};
 
@@ -153,6 +153,8 @@ pub enum Report {
     WantWrite,
     /// A write waits for bits of the bitmap.
     WantBits {
+        /// Of which.
+        bitmap: BitmapId,
         /// The first.
         from: u64,
         /// Behind the last.
@@ -160,11 +162,15 @@ pub enum Report {
     },
     /// Answer to [`crate::Shard::handle_touched_query`]: writes began under these bits since it was asked last.
     Touched {
+        /// Of which bitmap.
+        bitmap: BitmapId,
         /// Which.
         bits: Arc<Bits>,
     },
     /// Bits were taken back ([`crate::array::IntentView::revocation`]), and nothing is under way any more that began before.
     Drained {
+        /// Of which bitmap.
+        bitmap: BitmapId,
         /// For which time.
         revocation: u64,
     },

@@ -8,6 +8,10 @@ pub struct MemberId(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardIndex(pub u16);
 
+/// Which bitmap of an array: one that is made while it runs is another than the one before, and bits of the two are not alike.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BitmapId(pub u64);
+
 /// Name of a client's request, chosen by the driver, unique among those in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);

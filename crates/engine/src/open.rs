@@ -159,6 +159,7 @@ pub fn opening<'a>(
         events: assembled.newest.state.events,
         resync_offset: resync_offset(assembled),
         bitmap: assembled.bitmap.as_ref().map(bitmap_setup),
+        names_bitmap: names_bitmap(assembled),
         parity_logs,
         log_counts: assembled.newest.state.log_counts,
         is_unclean: keeps_intent(assembled) && assembled.newest.state.resync_offset != u64::MAX,
@@ -245,6 +246,12 @@ fn member_setup(occupant: &Occupant, name: Name) -> MemberSetup {
     MemberSetup { id, device_number, recovered_sectors, bad_blocks, bad_block_records }
 }
 
+/// Whether superblocks are to name a bitmap. The newest is believed: a change of that may not have reached the others.
+fn names_bitmap(assembled: &AssembledArray) -> Option<bool> {
+    let names = assembled.newest.intent.bitmap_offset_sectors.is_some();
+    (names == assembled.bitmap.is_some()).then_some(names)
+}
+
 /// What is kept of the bitmap from here on.
 fn bitmap_setup(bitmap: &AssembledBitmap) -> BitmapSetup {
     let AssembledBitmap { superblock, is_current, bits } = bitmap;
@@ -307,6 +314,10 @@ pub fn levelling<'a>(
         let update = level_with(superblock, newest, level, update_time)?;
         let mut levelled = superblock.clone();
         levelled.apply(&update);
+        // Before the newest came to be, every member had the bitmap that it names.
+        if let Some(is_there) = names_bitmap(assembled) {
+            levelled.name_bitmap(is_there);
+        }
         // It has the log that the newest speaks of, as every member had before the newest came to be; or, where the newest was to
         // say clean, what its own log names is all that it is dirty for.
         let counts = newest.state.log_counts

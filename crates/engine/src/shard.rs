@@ -432,9 +432,10 @@ impl Shard {
         if has_intent {
             self.common.part_done(key, Ok(()));
         } else {
-            let bits = self.common.bits_of(&piece).unwrap_or(0..0);
-            self.common.want_bits(&bits);
-            self.common.pieces.hold_answer(key, bits);
+            if let Some(bits) = self.common.bits_of(&piece) {
+                self.common.want_bits(&bits);
+            }
+            self.common.pieces.hold_answer(key, (piece.start, piece.sectors));
         }
         self.common.confirm_view();
     }

@@ -1,14 +1,16 @@
 //! The control machine alone, by hand: stories of arrays that went wrong, one symptom each.
 
 use braid_engine::array::{
-    Array, ArrayEffect, ArraySetup, Gate, MemberId, MemberSetup, MetadataArea, MetadataRecord,
-    Notice, SpareSetup, SuperblockState,
+    Array, ArrayEffect, ArraySetup, ArrayView, BitmapSetup, Gate, MemberId, MemberSetup,
+    MetadataArea, MetadataRecord, Notice, SpareSetup, SuperblockState,
 };
 use braid_engine::cause::{self, Answer, Cause};
 use braid_engine::effect::Report;
 use braid_engine::request::{Regions, RequestId, ShardIndex};
 use braid_engine::{BadBlocks, Instant};
 use braid_geometry::{Geometry, Level, Shape, default_layout};
+use braid_ondisk::{BitmapSuperblock, Bits};
+use std::sync::Arc;
 
 const NOW: Instant = Instant(1);
 const SHARD: ShardIndex = ShardIndex(0);
@@ -62,6 +64,7 @@ fn setup(level: Level, slots: u16, recovered: impl Fn(u16) -> u64) -> ArraySetup
         events: 40,
         resync_offset: u64::MAX,
         bitmap: None,
+        names_bitmap: None,
         parity_logs: None,
         log_counts: false,
         is_unclean: false,
@@ -483,4 +486,53 @@ fn a_loss_too_many_is_told_with_its_cause() {
     let (member, cause) = (MemberId(0), Cause::vanished(MemberId(0)));
     let slot = braid_geometry::Slot(0);
     assert_eq!(told, [Notice::MemberOut { member, slot, cause }]);
+}
+
+/// All that the array asks members for goes well; the last view.
+fn all_goes_well(array: &mut Array) -> Option<Arc<ArrayView>> {
+    let mut last = None;
+    while let Some(effect) = array.poll_effect() {
+        match effect {
+            ArrayEffect::WriteMetadata { member, record } => {
+                let area = match record {
+                    MetadataRecord::Bitmap(_) => MetadataArea::Bitmap,
+                    _ => MetadataArea::Superblock,
+                };
+                array.handle_metadata_written(NOW, (member, area), Ok(()));
+            }
+            ArrayEffect::Publish(view) => last = Some(view),
+            _ => {}
+        }
+    }
+    last
+}
+
+/// Shards hear late that a bitmap was made anew of another size. What they say of bits until then went into the new one, whose bits
+/// stand for other sectors.
+#[test]
+fn what_is_said_of_an_old_bitmap_is_not_meant_for_the_new_one() {
+    const SECTORS: u64 = 1024;
+    let bitmap = |each_sectors: u32| BitmapSuperblock::new(SECTORS, each_sectors * 512, 8);
+    let (head, none) = (bitmap(8), Bits::none(SECTORS, 8));
+    let bitmap_there = Some(BitmapSetup { head, says: none.clone(), doubt: None });
+    let mut array = Array::new(ArraySetup {
+        bitmap: bitmap_there,
+        names_bitmap: Some(true),
+        ..setup(Level::Raid5, 3, |_| u64::MAX)
+    });
+    let of = |view: Option<Arc<ArrayView>>| view?.intent.as_ref().map(|intent| intent.bitmap);
+    let old = of(all_goes_well(&mut array)).expect("it has one");
+    array.handle_bitmap_request(NOW, Some(bitmap(64))).expect("it can be made anew");
+    let new = of(all_goes_well(&mut array)).expect("it has one again");
+    assert!(array.is_bitmap_settled() && new != old);
+    array.handle_report(NOW, SHARD, Report::WantWrite);
+    array.handle_report(NOW, SHARD, Report::WantBits { bitmap: old, from: 2, to: 128 });
+    array.handle_report(NOW, SHARD, Report::Touched { bitmap: old, bits: Arc::new(none) });
+    array.handle_report(NOW, SHARD, Report::Drained { bitmap: old, revocation: 0 });
+    all_goes_well(&mut array);
+    assert_eq!(array.bitmap().expect("it has one").bits_set, 0, "nobody asked for bits of it");
+    array.handle_report(NOW, SHARD, Report::WantBits { bitmap: new, from: 2, to: 4 });
+    let view = all_goes_well(&mut array).expect("bits are opened");
+    let open = &view.intent.as_ref().expect("it has one").open;
+    assert_eq!(open.iter().collect::<Vec<_>>(), [2, 3]);
 }

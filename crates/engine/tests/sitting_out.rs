@@ -45,6 +45,7 @@ impl Told {
             events: 1,
             resync_offset: u64::MAX,
             bitmap: None,
+            names_bitmap: None,
             parity_logs: None,
             log_counts: false,
             is_unclean: false,

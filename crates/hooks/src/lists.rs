@@ -441,6 +441,16 @@ named! {
         LogAddsWrittenToQ = "log-adds-written-to-q",
         /// Own log, replay: Q stays as it is where P gives a column that is not there.
         ReplayLeavesQ = "replay-leaves-q",
+        /// Bitmap: what is said of one that was given up goes into the next.
+        BitsOfAnotherBitmap = "bits-of-another-bitmap",
+        /// Bitmap: superblocks do not tell that one was made, or given up.
+        BitmapUntold = "bitmap-untold",
+        /// Bitmap: one that was made says that it knows what a member lacks that went before.
+        MadeBitmapReachesBack = "made-bitmap-reaches-back",
+        /// Bitmap: one that was made says nothing of what is to be resynced yet.
+        MadeBitmapForgetsDoubt = "made-bitmap-forgets-doubt",
+        /// Bitmap: one that was made says nothing of what is being written.
+        MadeBitmapForgetsWrites = "made-bitmap-forgets-writes",
         /// PPL, batch: a batch writes columns that no entry can name together.
         LogSaysGaps = "log-says-gaps",
         /// PPL, batch: an entry names the first column only of those that are written.
@@ -545,6 +555,10 @@ named! {
 named! {
     /// A path in the product that every longer run of the simulator takes.
     enum Mark {
+        /// Bitmap: one is made while the array runs.
+        BitmapMade = "bitmap-made",
+        /// Bitmap: one is given up while the array runs.
+        BitmapGivenUp = "bitmap-given-up",
         /// Bitmap: a write waits for bits.
         WriteWaitsForBits = "write-waits-for-bits",
         /// Bitmap: a bit is asked for that is not durable.

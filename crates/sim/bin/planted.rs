@@ -61,6 +61,8 @@ const TOLD: &[Bug] = &[
     Bug::LossesOneByOne,
     Bug::LostForGood,
     Bug::LostReadsOld,
+    Bug::MadeBitmapForgetsDoubt,
+    Bug::MadeBitmapReachesBack,
     Bug::OldParityBelieved,
     Bug::OneExtentRead,
     Bug::PartLossUnreported,

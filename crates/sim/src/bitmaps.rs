@@ -8,7 +8,7 @@
 //! - No member is written before its bit is durable on all that are in the array [check: a_bit_is_durable_before_its_sectors_are_written].
 
 use braid_assembly::{AssembledArray, resync_sectors};
-use braid_engine::array::{ArrayView, BitmapRecord, MemberId, bitmap_for};
+use braid_engine::array::{ArrayView, BitmapRecord, BitmapRefusal, MemberId, bitmap_for};
 use braid_engine::cause::{Asked, Cause};
 use braid_engine::effect::FaultKind;
 use braid_geometry::Geometry;
@@ -18,7 +18,9 @@ use std::collections::BTreeSet;
 use crate::chances::Purpose;
 use crate::content::SECTOR;
 use crate::create::Design;
+use crate::cut::Kind;
 use crate::disk::Disk;
+use crate::fault::{Fault, Mishap};
 use crate::open;
 use crate::world::World;
 
@@ -44,6 +46,11 @@ pub(crate) fn in_doubt(assembled: &AssembledArray) -> Option<BTreeSet<u64>> {
     Some(sectors.filter(|sector| *sector >= assembled.resync_offset).collect())
 }
 
+/// Ordinals of changes among the faults of a cycle: behind those of the cache.
+const FIRST_ORDINAL: u64 = 9000;
+/// Runs, of a hundred, in which a bitmap is made or given up.
+const CHANGES_PERCENT: u64 = 12;
+
 impl World {
     /// A bit is open: every member that shards see has it.
     ///
@@ -51,6 +58,10 @@ impl World {
     /// When one lacks it.
     pub(crate) fn check_open_bits(&self, view: &ArrayView) {
         let Some(intent) = &view.intent else { return };
+        let array = &self.engine.machines.array;
+        if array.bitmap().is_none() || !array.is_bitmap_settled() {
+            return; // It is being given up, or has been.
+        }
         for id in
             view.slots.iter().flatten().flat_map(|one| [Some(one.id), one.replacement]).flatten()
         {
@@ -67,7 +78,45 @@ impl World {
 
     /// Those who keep bitmaps write them before superblocks; others leave them behind.
     pub(crate) fn is_keeping_bits(&self) -> bool {
-        self.engine.machines.shards[0].view.intent.is_some()
+        self.engine.machines.array.bitmap().is_some()
+    }
+
+    /// Adds to the plan of a run of about `steps` steps from `now` on that a person gives the bitmap up, or has one made, perhaps in the
+    /// place of another.
+    pub(crate) fn plan_bitmap(&mut self, (now, steps): (u64, u64)) {
+        let mut random = self.chances.of(Purpose::Bitmaps, 3);
+        let bit_sectors = self.metadata.design.bit_sectors;
+        if bit_sectors == 0 || !random.chance(CHANGES_PERCENT) {
+            return;
+        }
+        for ordinal in FIRST_ORDINAL..FIRST_ORDINAL + 1 + random.below(3) {
+            let step = now + random.below(steps);
+            let made = random.chance(60).then(|| bit_sectors << random.below(3));
+            let mishap = Mishap::ChangesBitmap(made);
+            if !self.chances.leaves_out(Kind::Fault, ordinal) {
+                self.engine.plan.faults.push(Fault { step, disk: 0, mishap, ordinal });
+            }
+        }
+    }
+
+    /// A person has a bitmap made of so many sectors a bit, or gives up what there is.
+    pub(crate) fn changes_bitmap(&mut self, bit_sectors: Option<u32>) -> Result<(), BitmapRefusal> {
+        let machines = &mut self.engine.machines;
+        let superblocks = machines.members.iter().map(|member| &member.superblock);
+        let newest = superblocks.max_by_key(|superblock| superblock.state.events);
+        let names = newest.is_some_and(|one| one.intent.bitmap_offset_sectors.is_some());
+        let is_there = machines.array.bitmap().is_some();
+        // Whoever does not keep bitmaps makes none either.
+        if machines.array.is_bitmap_settled() && names && !is_there {
+            return Err(BitmapRefusal::Busy);
+        }
+        let sectors = resync_sectors(&self.geometry);
+        let head = |each: u32| BitmapSuperblock::new(sectors, each * SECTOR as u32, 8);
+        let wanted = bit_sectors.map(head);
+        let changed = machines.array.handle_bitmap_request(self.clock.now, wanted);
+        self.tally.count(if changed.is_ok() { "bitmap-changes" } else { "bitmap-stays" });
+        self.drain_array();
+        changed
     }
 
     /// Bits are believed at a start: whoever ran before has kept them.

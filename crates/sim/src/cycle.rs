@@ -178,6 +178,7 @@ impl World {
         self.plan_pauses(times);
         self.plan_background(times);
         self.plan_joins(times);
+        self.plan_bitmap(times);
         self.plan_allowances(times);
         self.trust();
         let moment = Moment::any(self);
@@ -494,6 +495,12 @@ impl World {
             is_replacement: false,
             role_of_this: Role::Spare,
         };
+        // A bitmap may have been made or given up, and some superblocks do not say so.
+        let found = self.disks.iter().enumerate();
+        let found = found.map(|(index, disk)| open::probe_disk(disk, index).probe);
+        let newest = found.filter_map(|probe| probe.newest().cloned());
+        let newest = newest.max_by_key(|superblock| superblock.state.events);
+        let bitmap = newest.map(|superblock| superblock.intent.bitmap_offset_sectors);
         for (index, disk) in self.disks.iter_mut().enumerate() {
             // A superblock that is gone is written anew.
             disk.heal(self.taint.superblock.clone());
@@ -502,6 +509,9 @@ impl World {
             let mut superblock = found.unwrap_or_else(|| design.superblock(index));
             let role_of_this = design.role(index);
             superblock.apply(&SuperblockUpdate { role_of_this, ..update.clone() });
+            if bitmap.is_some_and(|offset| offset != superblock.intent.bitmap_offset_sectors) {
+                superblock.set_bitmap(bitmap.flatten());
+            }
             self.bad_logs.renew((index, disk), &mut superblock, keeps_logs);
             self.keeps_bits = keeps_bitmaps;
             if keeps_bitmaps {

@@ -59,6 +59,8 @@ pub(crate) enum Mishap {
     FlushesLie,
     /// No harm to any disk: an operator tunes the cache.
     Tunes(Tuning),
+    /// Nor this: a bitmap of so many sectors a bit is made, in the place of what there is; or that is given up.
+    ChangesBitmap(Option<u32>),
     /// Nor this: an operator says when members sit out.
     Watches(SitOut),
     /// The disk answers nothing for a while, in a run of which nothing else is known to be wrong, and before it goes
@@ -99,6 +101,7 @@ impl Mishap {
             Self::Misdirects { .. } => "misdirects-a-write",
             Self::FlushesLie => "flushes-lie",
             Self::Tunes(_) => "cache-tuned",
+            Self::ChangesBitmap(_) => "bitmap-changed",
             Self::Watches(_) => "members-watched",
             Self::Pauses => "disk-pauses",
             Self::GoesOn => "disk-goes-on",

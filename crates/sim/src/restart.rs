@@ -130,13 +130,18 @@ impl World {
     /// Starts the array in this manner, not in one that is drawn.
     ///
     /// # Panics
-    /// When these disks cannot be started, or power is cut meanwhile.
+    /// When these disks cannot be started.
     #[cfg(any(test, braid_hooks))]
     pub(crate) fn open_as(&mut self, presented: &[usize], manner: Manner) {
-        let decision = self.decide(presented);
-        let assembled = decision.assembly.array.clone().expect("these disks can be started");
-        let ready = self.make_ready(&decision, &assembled).expect("nothing has to be levelled");
-        self.start(ready, &assembled, presented, manner);
+        loop {
+            self.find_torn();
+            let decision = self.decide(presented);
+            let assembled = decision.assembly.array.clone().expect("these disks can be started");
+            // Power may be cut where members are levelled.
+            if let Ok(ready) = self.make_ready(&decision, &assembled) {
+                return self.start(ready, &assembled, presented, manner);
+            }
+        }
     }
 
     /// Assembles what is presented and checks the decision. Looks at superblocks only.

@@ -320,6 +320,7 @@ impl World {
             Mishap::Joins => self.a_disk_joins(index),
             Mishap::AllowsLittle { seed } => self.allow_little(seed),
             Mishap::Compares { row, seed } => self.ask_for_comparison(row, seed),
+            Mishap::ChangesBitmap(bit_sectors) => _ = self.changes_bitmap(bit_sectors),
             Mishap::Tunes(tuning) => {
                 for side in &mut self.engine.machines.shards {
                     side.inbox.push_back(Message::Tuning(tuning));

@@ -174,6 +174,12 @@ impl Array {
                     self.intent_mut().clear_all(&ground);
                     self.condition.unpublished = true;
                 }
+                Action::ChangeBitmap => self.change_bitmap(),
+                Action::DropBitmap => {
+                    self.bitmap_change.is_dropped();
+                    self.intent = None;
+                    self.condition.unpublished = true;
+                }
                 Action::CloseGate => self.close_gate(),
                 Action::FlushLast => {
                     let is_drained =
@@ -238,6 +244,7 @@ impl Array {
             recovered: self.roster.unfinished().collect(),
             bad_blocks: self.bad_logs.written().collect(),
             log_counts: !clean && self.will_log_count(becomes),
+            has_bitmap: self.bitmap_change.names(),
         });
         self.roster.update_begins();
         // With the table as it was, only the first sector changes, and that is written whole.
@@ -383,6 +390,7 @@ impl Array {
         self.condition.absent_unrecorded = false;
         let is_moved = changes != self.condition.changes_recorded;
         self.condition.changes_recorded = changes;
+        self.bitmap_change.is_said();
         if !(losses.is_empty() && newcomers.is_empty()) {
             self.jobs.membership_changed();
         }

@@ -39,10 +39,12 @@ pub struct BitmapRecord {
 /// lies in the same 4 KiB goes along, for devices that take no less.
 ///
 /// # Panics
-/// The member has no bitmap: the array knows better.
+/// The member has no room for a bitmap: the array knows better.
 #[must_use]
 pub fn bitmap_for(superblock: &Superblock, record: &BitmapRecord) -> (u64, Vec<u8>) {
-    let start = superblock.bitmap_offset_bytes().expect("it has a bitmap");
+    let at = superblock.device.super_offset_sectors;
+    let offset = superblock.bitmap_offset().expect("it has room for a bitmap");
+    let start = at.checked_add_signed(offset.into()).expect("it is on the device") * SECTOR_BYTES;
     let area = record.head.area(&superblock.uuid_as_stored(), &record.bits);
     let sector = |bit: u64| BitmapSuperblock::sector_of(bit) * SECTOR_BYTES;
     let changed = &record.changed;

@@ -144,6 +144,10 @@ pub(super) struct ArrayFacts {
     pub(super) intent: IntentAction,
     /// Members are writing their bitmaps.
     pub(super) bitmap_out: bool,
+    /// A bitmap is to be made, or given up.
+    pub(super) bitmap_change: bool,
+    /// No superblock names the bitmap any more, and nobody is at work on it.
+    pub(super) bitmap_left: bool,
     /// What is to be done about partial parity logs ([`super::parity_logs`]).
     pub(super) parity_logs: LogAction,
     /// Members are writing them.
@@ -211,6 +215,10 @@ pub(super) enum Action {
     OpenBits,
     /// Write members' bitmaps.
     WriteBitmap,
+    /// Make a bitmap, or give up the one that there is: the next superblocks say so.
+    ChangeBitmap,
+    /// Forget a bitmap that no superblock names any more.
+    DropBitmap,
     /// Ask shards where they wrote.
     AskTouched,
     /// Take bits back that nobody needed.
@@ -294,6 +302,8 @@ pub(super) fn decide(facts: &ArrayFacts) -> Action {
         (s_free && to_record, Action::Record),
         (s_free && turns_active, Action::TurnActive),
         (s_free && write_wanted, Action::OpenGate),
+        (facts.bitmap_left && may_write, Action::DropBitmap),
+        (s_free && facts.bitmap_change && may_write, Action::ChangeBitmap),
         (intends(IntentAction::Open), Action::OpenBits),
         (intends(IntentAction::Write), Action::WriteBitmap),
         (logs(LogAction::Blank), Action::MakeLogs),
@@ -408,6 +418,8 @@ mod tests {
                                         has_job: false,
                                         intent: intent_when(superblocks),
                                         bitmap_out: superblocks == Superblocks::Behind,
+                                        bitmap_change: false,
+                                        bitmap_left: false,
                                         parity_logs: LogAction::Wait,
                                         parity_logs_out: false,
                                         spare_fits: false,
@@ -451,7 +463,7 @@ mod tests {
             {
                 for writes in [Writes::Allowed, Writes::ReadOnly, Writes::Broken] {
                     for closing in [Closing::No, Closing::Draining, Closing::Drained] {
-                        for bits in 0_u32..1 << 8 {
+                        for bits in 0_u32..1 << 10 {
                             let bit = |n: u32| BOTH[usize::from(bits >> n & 1 == 1)];
                             let on_disk = if bit(0) { Activity::Active } else { Activity::Clean };
                             let facts = ArrayFacts {
@@ -481,6 +493,8 @@ mod tests {
                                 has_job: false,
                                 intent,
                                 bitmap_out: bit(7),
+                                bitmap_change: bit(8),
+                                bitmap_left: bit(9),
                                 parity_logs: LogAction::Wait,
                                 parity_logs_out: false,
                                 spare_fits: false,
@@ -491,7 +505,10 @@ mod tests {
                                 !is_behind || facts.bitmap_out || intent == Intent::Write;
                             // One write at a time.
                             let is_once = intent != Intent::Write || !facts.bitmap_out;
-                            if is_possible(&facts) && is_ended && is_once {
+                            // One change at a time; and what is at work on a bitmap keeps it.
+                            let is_odd =
+                                facts.bitmap_left && (facts.bitmap_change || facts.bitmap_out);
+                            if is_possible(&facts) && is_ended && is_once && !is_odd {
                                 check(&facts);
                             }
                         }
@@ -553,6 +570,8 @@ mod tests {
                     has_job: bit(7),
                     intent: IntentAction::Wait,
                     bitmap_out: false,
+                    bitmap_change: false,
+                    bitmap_left: false,
                     parity_logs: LogAction::Wait,
                     parity_logs_out: false,
                     spare_fits: bit(8),
@@ -637,6 +656,12 @@ mod tests {
                     "a loss first: {facts:?}"
                 );
             }
+            Action::ChangeBitmap => {
+                assert!(may_write && facts.bitmap_change, "{facts:?}");
+                assert_eq!(superblocks, Superblocks::Free, "they say it next: {facts:?}");
+                assert!(!facts.unrecorded, "a loss first: {facts:?}");
+            }
+            Action::DropBitmap => assert!(!facts.bitmap_out, "nobody is at work on it: {facts:?}"),
             Action::WriteBadBlocks => assert!(may_write && facts.log_due, "{facts:?}"),
             Action::WriteBitmap | Action::OpenBits | Action::RevokeBits => {
                 assert!(may_write, "bitmaps change where writes are allowed: {facts:?}");
@@ -719,6 +744,19 @@ mod tests {
         for_all_of_bits(check);
     }
 
+    /// A bitmap is made or given up, however many write.
+    #[test]
+    fn a_bitmap_is_changed_though_clients_write() {
+        for_all_of_bits(|facts| {
+            let is_still = facts.superblocks == Superblocks::Free && facts.caches == Caches::Free;
+            let may = facts.writes == Writes::Allowed && !facts.unpublished && !facts.unrecorded;
+            let is_due = facts.bitmap_change && !facts.write_wanted && !facts.bitmap_left;
+            if is_still && may && is_due {
+                assert_eq!(decide(facts), Action::ChangeBitmap, "{facts:?}");
+            }
+        });
+    }
+
     /// What shards or superblocks wait for is done whatever else goes on.
     #[test]
     fn a_bit_is_not_forgotten() {
@@ -734,6 +772,8 @@ mod tests {
                     | Action::Record
                     | Action::TurnActive
                     | Action::OpenGate
+                    | Action::ChangeBitmap
+                    | Action::DropBitmap
             );
             if facts.writes == Writes::Allowed && !is_other {
                 match facts.intent {

@@ -60,6 +60,8 @@ impl Array {
             has_job: self.jobs.is_there(),
             intent: self.intent_action(now),
             bitmap_out: self.intent.as_ref().is_some_and(Intent::is_out),
+            bitmap_change: self.bitmap_change.is_wanted(),
+            bitmap_left: self.is_bitmap_left(),
             parity_logs: self.log_action(),
             parity_logs_out: self.parity_logs.as_ref().is_some_and(ParityLogs::is_out),
             spare_fits: self.spare_fits(),
@@ -82,6 +84,12 @@ impl Array {
         let Some(intent) = &self.intent else { return IntentAction::Wait };
         let is_awaited = self.update.as_ref().is_some_and(|update| self.is_behind(update));
         decide_intent(&intent.facts(now, &self.intent_ground(), is_awaited))
+    }
+
+    /// Whether no superblock names the bitmap any more, and nobody is at work on it.
+    fn is_bitmap_left(&self) -> bool {
+        let is_at_work = self.intent.as_ref().is_some_and(Intent::is_at_work);
+        self.bitmap_change.is_left() && !is_at_work
     }
 
     fn log_action(&self) -> LogAction {

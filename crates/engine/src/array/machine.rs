@@ -7,6 +7,7 @@ use braid_geometry::{Family, Geometry, Slot};
 use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 
 use super::bad_logs::BadLogs;
+use super::bitmap_change::{BitmapChange, first_bits};
 use super::bitmap_record::BitmapLook;
 use super::decide::{Activity, FlushPurpose};
 use super::effect::{ArrayEffect, MetadataArea, Notice};
@@ -14,20 +15,21 @@ use super::event_count::Events;
 use super::intent::Intent;
 use super::jobs::{JobAllowance, JobFlow, JobProgress, JobRequest, Jobs};
 use super::parity_logs::ParityLogs;
+use super::refusals::{BitmapRefusal, MemberRefusal};
 use super::returns::held_of;
 use super::roster::{Roster, Wish};
 use super::set::Set;
-use super::setup::{ArraySetup, MemberSetup, ReplacementSetup, Returns, SpareSetup};
+use super::setup::{ArraySetup, BitmapSetup, MemberSetup, ReplacementSetup, Returns, SpareSetup};
 use super::sitting_out::SittingOut;
 use super::update::{DeviceRole, SuperblockState};
 use super::view::MemberView;
 use crate::Instant;
 use crate::cause::Cause;
 use crate::effect::Report;
-use crate::ids::{MemberId, RequestId, ShardIndex};
+use crate::ids::{BitmapId, MemberId, RequestId, ShardIndex};
 use crate::ranges::BadRange;
 use crate::request::Regions;
-use braid_ondisk::OwnLogPlace;
+use braid_ondisk::{BitmapSuperblock, OwnLogPlace};
 
 /// The control machine of one array.
 #[derive(Debug)]
@@ -50,6 +52,7 @@ pub struct Array {
     pub(super) bad_logs: BadLogs,
     /// The bitmap, if members have one.
     pub(super) intent: Option<Intent>,
+    pub(super) bitmap_change: BitmapChange,
     /// The partial parity logs, if members keep them.
     pub(super) parity_logs: Option<ParityLogs>,
     /// Members that wait, and were in the array before.
@@ -88,35 +91,6 @@ pub(super) struct Update {
     pub(super) last: BTreeSet<MemberId>,
     /// Members that it says are in slots, and that shards do not know yet.
     pub(super) newcomers: Vec<MemberId>,
-}
-
-/// Why members are left as they are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MemberRefusal {
-    /// The array has no member of this name.
-    #[error("it is no member of the array")]
-    NoMember,
-    /// It has a slot, and was not failed before.
-    #[error("it is in use")]
-    InUse,
-    /// Without it data would be lost.
-    #[error("the array cannot do without it")]
-    Needed,
-    /// Nothing makes up for a member here.
-    #[error("the level keeps nothing twice")]
-    NoRedundancy,
-    /// It is being replaced.
-    #[error("it is being replaced")]
-    Replaced,
-    /// It is being recovered: it cannot be copied from.
-    #[error("it does not hold all that it should yet")]
-    Unrecovered,
-    /// What is to take its place is no spare.
-    #[error("what is to take its place is no spare of the array")]
-    NoSpare,
-    /// It was opened for reading, has lost too much, or is being stopped.
-    #[error("the array takes no writes")]
-    NoWrites,
 }
 
 /// Where the array stands.
@@ -209,7 +183,8 @@ impl Array {
         flushes.unflushed.extend(device_numbers.keys().copied());
         flushes.unflushed.extend(setup.replacements.iter().map(|one| one.member.id));
         let bad_logs = bad_logs(&setup);
-        let intent = setup.bitmap.map(Intent::new);
+        let intent = setup.bitmap.map(|bitmap| Intent::new(BitmapId::default(), bitmap));
+        let bitmap_change = BitmapChange::new(setup.names_bitmap);
         let log_counts = setup.log_counts;
         let parity_logs = setup.parity_logs.map(|logs| ParityLogs::new(logs, log_counts));
         let slots = setup.slots.into_iter().map(|member| member.map(view_of));
@@ -259,6 +234,7 @@ impl Array {
             jobs: Jobs::new(setup.jobs_paused),
             bad_logs,
             intent,
+            bitmap_change,
             parity_logs,
             returning: BTreeMap::new(),
             recovered: Vec::new(),
@@ -306,13 +282,15 @@ impl Array {
                 self.bad_logs.clear(member, BadRange { start, sectors: u64::from(sectors) });
                 self.tell_bad_blocks(member);
             }
-            Report::WantBits { from, to } => {
-                let intent = self.intent.as_mut().expect("only bits of a bitmap are wanted");
-                intent.is_wanted(from..to);
+            Report::WantBits { bitmap, from, to } => {
+                if let Some(intent) = self.bitmap_named(bitmap) {
+                    intent.is_wanted(from..to);
+                }
             }
-            Report::Touched { bits } => {
-                let intent = self.intent.as_mut().expect("an array with a bitmap asks for that");
-                intent.is_touched(shard, &bits);
+            Report::Touched { bitmap, bits } => {
+                if let Some(intent) = self.bitmap_named(bitmap) {
+                    intent.is_touched(shard, &bits);
+                }
             }
             Report::WantLog { ticket, entries } => {
                 let roster = &self.roster;
@@ -324,9 +302,10 @@ impl Array {
                 let logs = self.parity_logs.as_mut().expect("only what was asked for is over");
                 logs.is_over((shard, ticket));
             }
-            Report::Drained { revocation } => {
-                let intent = self.intent.as_mut().expect("an array with a bitmap takes bits back");
-                intent.is_drained(shard, revocation);
+            Report::Drained { bitmap, revocation } => {
+                if let Some(intent) = self.bitmap_named(bitmap) {
+                    intent.is_drained(shard, revocation);
+                }
             }
             Report::Lacking { start } => {
                 return self.jobs.is_read(start, self.roster.ranges_ahead());
@@ -441,6 +420,73 @@ impl Array {
     pub fn own_log(&self) -> Option<(OwnLogPlace, u64)> {
         let place = self.parity_logs.as_ref()?.own_place()?;
         Some((place, self.intent.as_ref().map_or(0, Intent::area_sectors)))
+    }
+
+    /// The bitmap of this name, unless it has been given up since: who waits for bits asks again for those of another.
+    fn bitmap_named(&mut self, name: BitmapId) -> Option<&mut Intent> {
+        let intent = self.intent.as_mut()?;
+        let is_this = intent.id() == name;
+        let is_this = spoiled(Bug::BitsOfAnotherBitmap, is_this, true);
+        is_this.then_some(intent)
+    }
+
+    /// A person wants a bitmap made, instead of what there is; or that given up. It is so when [`Self::is_bitmap_settled`] says so.
+    ///
+    /// # Errors
+    /// There is none to give up; the array takes no writes, keeps something else, or needs the bitmap: nothing is changed.
+    pub fn handle_bitmap_request(
+        &mut self,
+        now: Instant,
+        wanted: Option<BitmapSuperblock>,
+    ) -> Result<(), BitmapRefusal> {
+        self.may_change_bitmap(wanted.is_some())?;
+        self.bitmap_change.want(wanted);
+        self.step(now);
+        Ok(())
+    }
+
+    /// Whether a bitmap may be made, or given up.
+    ///
+    /// # Errors
+    /// As [`Self::handle_bitmap_request`] says.
+    pub fn may_change_bitmap(&self, is_to_be_there: bool) -> Result<(), BitmapRefusal> {
+        self.may_change_members()?;
+        let agrees = self.condition.resync_offset == u64::MAX;
+        let is_whole = self.missing_count() == 0 && self.roster.recovering().next().is_none();
+        match &self.intent {
+            _ if !self.is_bitmap_settled() => Err(BitmapRefusal::Busy),
+            _ if self.parity_logs.is_some() => Err(BitmapRefusal::ParityLogs),
+            None if !is_to_be_there => Err(BitmapRefusal::HasNone),
+            Some(_) if !agrees => Err(BitmapRefusal::InDoubt),
+            Some(_) if !is_whole => Err(BitmapRefusal::Degraded),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether no bitmap is being made or given up.
+    #[must_use]
+    pub fn is_bitmap_settled(&self) -> bool {
+        self.bitmap_change.is_settled()
+    }
+
+    /// The next superblocks tell of the bitmap, or of none.
+    pub(super) fn change_bitmap(&mut self) {
+        let made = self.bitmap_change.begin(self.intent.is_some());
+        reached(if made.is_some() { Mark::BitmapMade } else { Mark::BitmapGivenUp });
+        if let Some((id, head)) = made {
+            let events_cleared = self.events.count();
+            let events_cleared = spoiled(Bug::MadeBitmapReachesBack, events_cleared, 0);
+            let head = BitmapSuperblock { events_cleared, ..head };
+            let Condition { on_disk, resync_offset, .. } = self.condition;
+            let says = first_bits(&head, on_disk, resync_offset);
+            let mut intent = Intent::new(id, BitmapSetup { head, says, doubt: None });
+            if on_disk == Activity::Active {
+                intent.open_all();
+            }
+            self.intent = Some(intent);
+            self.condition.unpublished = true;
+        }
+        self.condition.changes += 1;
     }
 
     /// Whether it keeps partial parity logs; if so, whether everything is logged, or will be once parity agrees everywhere.

@@ -18,6 +18,7 @@
 
 mod act;
 mod bad_logs;
+mod bitmap_change;
 mod bitmap_record;
 mod decide;
 mod effect;
@@ -28,6 +29,7 @@ mod jobs;
 mod machine;
 mod parity_log_record;
 mod parity_logs;
+mod refusals;
 mod returns;
 mod roster;
 mod set;
@@ -38,12 +40,13 @@ mod update;
 mod view;
 mod waves;
 
-pub use crate::ids::MemberId;
+pub use crate::ids::{BitmapId, MemberId};
 pub use bitmap_record::{BitmapLook, BitmapRecord, bitmap_for};
 pub use effect::{ArrayEffect, MetadataArea, MetadataRecord, Notice};
 pub use jobs::{JobAllowance, JobEnd, JobFlow, JobKind, JobProgress, JobRequest, Passed};
-pub use machine::{Array, MemberRefusal};
+pub use machine::Array;
 pub use parity_log_record::{ParityLogRecord, parity_log_for};
+pub use refusals::{BitmapRefusal, MemberRefusal};
 pub use roster::Wish;
 pub use setup::{
     ArraySetup, BitmapSetup, MemberSetup, ParityLogSetup, ReplacementSetup, Returns, SpareSetup,

@@ -96,6 +96,8 @@ pub struct ArraySetup {
     pub resync_offset: u64,
     /// Its bitmap, if members have one. An array without redundancy has none.
     pub bitmap: Option<BitmapSetup>,
+    /// Whether superblocks are to name a bitmap; none to leave what each of them says: whoever opens the array does not keep it.
+    pub names_bitmap: Option<bool>,
     /// The partial parity logs of members, spares among them, if the array keeps such logs. What they were about is replayed.
     pub parity_logs: Option<BTreeMap<MemberId, ParityLogSetup>>,
     /// Whether superblocks say of our own log that it counts.

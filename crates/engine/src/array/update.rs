@@ -42,6 +42,8 @@ pub struct SuperblockState {
     pub bad_blocks: Arc<[(MemberId, bool)]>,
     /// Members keep a parity log of our own, and it names all that may be in doubt.
     pub log_counts: bool,
+    /// Whether there is a write-intent bitmap; none to leave what each says.
+    pub has_bitmap: Option<bool>,
 }
 
 /// The times that updates carry.
@@ -121,6 +123,11 @@ pub fn apply_to(
         let says = *says;
         let says = spoiled(Bug::BadBlocksUntold, says, false);
         superblock.set_bad_blocks(says);
+    }
+    let has_bitmap = state.has_bitmap;
+    let has_bitmap = spoiled(Bug::BitmapUntold, has_bitmap, None);
+    if let Some(is_there) = has_bitmap {
+        superblock.name_bitmap(is_there);
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use braid_geometry::{Geometry, LogicalSector, MemberSector, Slot};
 use braid_ondisk::Bits;
 
-use crate::ids::MemberId;
+use crate::ids::{BitmapId, MemberId};
 use crate::ranges::{BadBlocks, MemberRanges};
 
 /// Whether writes may start.
@@ -75,6 +75,8 @@ impl MemberView {
 /// Where writes may begin by the write-intent bitmap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntentView {
+    /// Whose bits these are. What is reported of bits names it.
+    pub bitmap: BitmapId,
     /// Bits that are durable on every member.
     pub open: Arc<Bits>,
     /// Grows when bits are taken back: [`crate::effect::Report::Drained`] says when nothing is under way any more that began before.

@@ -18,7 +18,7 @@ use crate::counters::Counters;
 use crate::effect::{
     FaultKind, MemberFault, MemberIo, MemberIoDone, MemberOperation, PieceReply, Report,
 };
-use crate::ids::{IoId, MemberId, RequestId, WorkId};
+use crate::ids::{BitmapId, IoId, MemberId, RequestId, WorkId};
 use crate::request::{Fault, Piece};
 use crate::work::Outcome;
 
@@ -56,7 +56,7 @@ pub(crate) struct Common {
     /// Bits under which writes began since the array asked for them.
     touched: Option<Bits>,
     /// Bits were taken back, and the array does not know that what began before has ended.
-    undrained: Option<u64>,
+    undrained: Option<(BitmapId, u64)>,
     /// Writes that cover what is not to be believed of their member: which, whose, and where.
     over_bad: Vec<(IoId, MemberId, (MemberSector, u32))>,
 }
@@ -337,30 +337,32 @@ impl Common {
         if lacking().any(|bit| !wanted.is_set(bit)) {
             reached(Mark::WriteWaitsForBits);
             lacking().for_each(|bit| wanted.set(bit));
-            self.report(Report::WantBits { from: bits.start, to: bits.end });
+            let bitmap = intent.bitmap;
+            self.report(Report::WantBits { bitmap, from: bits.start, to: bits.end });
         }
     }
 
     /// Bits that pieces wait for may have been taken back before they had all of theirs: the array is asked once more.
     pub(crate) fn want_bits_again(&mut self) {
-        let waited: Vec<Range<u64>> = self.pieces.bits_waited_for().cloned().collect();
-        waited.iter().for_each(|bits| self.want_bits(bits));
+        self.bits_waited_for().iter().for_each(|bits| self.want_bits(bits));
     }
 
     /// The array wants to know under which bits writes began since it asked last.
     pub(crate) fn tell_touched(&mut self) {
         let Some(intent) = &self.view.intent else { return };
         let touched = self.touched.take().unwrap_or_else(|| empty_like(&intent.open));
-        self.report(Report::Touched { bits: Arc::new(touched) });
+        self.report(Report::Touched { bitmap: intent.bitmap, bits: Arc::new(touched) });
     }
 
     /// A view rules from now on; the one before had these bits. Gives the pieces whose answer was held until now.
     pub(crate) fn grant_intent(&mut self) -> Vec<PieceKey> {
         let view = Arc::clone(&self.view);
         let open = view.intent.as_ref().map(|intent| &intent.open);
-        let waited: Vec<Range<u64>> = self.pieces.bits_waited_for().cloned().collect();
-        let granted =
-            self.pieces.grant_intent(|bits| open.is_none_or(|open| open.has_all(bits.clone())));
+        let waited = self.bits_waited_for();
+        let granted = self.pieces.grant_intent(|(start, sectors)| {
+            let bits = view.bits_of(start, sectors);
+            bits.zip(open).is_none_or(|(bits, open)| open.has_all(bits))
+        });
         for bits in &waited {
             if self.are_open(bits) {
                 self.touch(bits);
@@ -369,21 +371,28 @@ impl Common {
         granted
     }
 
+    /// Bits that writes wait for, by the view that rules: the one under which they came may have had another bitmap, or none.
+    fn bits_waited_for(&self) -> Vec<Range<u64>> {
+        let extents = self.pieces.waiting_extents();
+        extents.filter_map(|(start, sectors)| self.view.bits_of(start, sectors)).collect()
+    }
+
     /// What a new view says of bits.
     pub(crate) fn note_bits(&mut self, before: Option<&IntentView>) {
         let Some(intent) = self.view.intent.clone() else {
-            (self.wanted, self.touched, self.undrained) = (None, None, None);
+            (self.wanted, self.touched) = (None, None);
             return;
         };
-        let is_alike = |bits: &Bits| bits.is_alike(&intent.open);
-        self.wanted = self.wanted.take().filter(is_alike);
-        self.touched = self.touched.take().filter(is_alike);
+        let before = before.filter(|before| before.bitmap == intent.bitmap);
+        if before.is_none() {
+            (self.wanted, self.touched) = (None, None);
+        }
         if let Some(wanted) = &mut self.wanted {
             wanted.subtract(&intent.open);
         }
         if before.is_some_and(|before| before.revocation != intent.revocation) {
             self.pieces.turn_generation();
-            self.undrained = Some(intent.revocation);
+            self.undrained = Some((intent.bitmap, intent.revocation));
         }
     }
 
@@ -479,8 +488,8 @@ impl Common {
         if !is_drained && self.undrained.is_some() {
             reached(Mark::BitsWaitForDrain);
         }
-        if is_drained && let Some(revocation) = self.undrained.take() {
-            self.report(Report::Drained { revocation });
+        if is_drained && let Some((bitmap, revocation)) = self.undrained.take() {
+            self.report(Report::Drained { bitmap, revocation });
         }
         let drained = self.view.gate != Gate::Closed || self.pieces.writes() == 0;
         let drained = spoiled(Bug::UndrainedConfirmed, drained, true);

@@ -6,13 +6,16 @@
 //!                  └─ some kept ──────────▶ answered, kept ──last one let go──▶ released, forgotten
 //! ```
 
-use std::ops::Range;
+use braid_geometry::LogicalSector;
 
 use crate::cause::Cause;
 use crate::effect::PieceReply;
 use crate::ids::RequestId;
 use crate::request::{Fault, Piece};
 use crate::slab::Slab;
+
+/// Sectors of the array: the first, and how many.
+pub(crate) type Extent = (LogicalSector, u32);
 
 /// Name of a piece inside its shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,8 +51,8 @@ pub(crate) struct Pieces {
     /// Changes when bits are taken back: writes that have their intent, of this generation and of the one before.
     generation: bool,
     writes_before: u32,
-    /// Of those that wait, or are refused, with the bits that they wait for: one part of each stands for the answer ([`Self::hold_answer`]).
-    unanswered: Vec<(PieceKey, Range<u64>)>,
+    /// Of those that wait, or are refused, with what they write: one part of each stands for the answer ([`Self::hold_answer`]).
+    unanswered: Vec<(PieceKey, Extent)>,
     kept_sectors: u64,
 }
 
@@ -86,21 +89,21 @@ impl Pieces {
 
     /// No part of this write is to be the last before its intent is durable, or never will be: no client is told that it is
     /// done by superblocks that say otherwise, though there be nothing to write.
-    pub(crate) fn hold_answer(&mut self, key: PieceKey, bits: Range<u64>) {
+    pub(crate) fn hold_answer(&mut self, key: PieceKey, extent: Extent) {
         let entry = self.entry(key);
         assert!(!entry.has_intent, "only for want of intent");
         assert!(entry.parts > 0, "an answer is held before it is given");
-        self.unanswered.push((key, bits));
+        self.unanswered.push((key, extent));
     }
 
     /// Superblocks say that writes may begin. Gives the pieces that have their intent by that: all whose bits are open; their
     /// answer is to be held no longer.
-    pub(crate) fn grant_intent(&mut self, are_open: impl Fn(&Range<u64>) -> bool) -> Vec<PieceKey> {
+    pub(crate) fn grant_intent(&mut self, is_open: impl Fn(Extent) -> bool) -> Vec<PieceKey> {
         let is_each_held = self.unanswered.len() == self.waiting as usize;
         assert!(is_each_held, "the answer to each write without intent is held");
         let mut granted = Vec::new();
-        self.unanswered.retain(|(key, bits)| {
-            let is_granted = are_open(bits);
+        self.unanswered.retain(|(key, extent)| {
+            let is_granted = is_open(*extent);
             granted.extend(is_granted.then_some(*key));
             !is_granted
         });
@@ -114,9 +117,9 @@ impl Pieces {
         granted
     }
 
-    /// Bits that pieces wait for, one range for each.
-    pub(crate) fn bits_waited_for(&self) -> impl Iterator<Item = &Range<u64>> {
-        self.unanswered.iter().map(|(_, bits)| bits)
+    /// What writes that wait are about.
+    pub(crate) fn waiting_extents(&self) -> impl Iterator<Item = Extent> {
+        self.unanswered.iter().map(|(_, extent)| *extent)
     }
 
     /// Bits have been taken back: what is under way is of the generation before.

@@ -155,6 +155,26 @@ impl Superblock {
         seal(&mut self.raw.0);
     }
 
+    /// Sectors from the superblock to the array's bitmap: as it says, or where one goes that it does not name yet. None where there
+    /// is no room for one.
+    #[must_use]
+    pub fn bitmap_offset(&self) -> Option<i32> {
+        let place = || Some(self.bitmap_place()?.offset_sectors);
+        self.intent.bitmap_offset_sectors.or_else(place)
+    }
+
+    /// Says that there is a bitmap, where [`Self::bitmap_offset`] has it, or that there is none; changes nothing if it says so.
+    ///
+    /// # Panics
+    /// As [`Self::set_bitmap`] does.
+    pub fn name_bitmap(&mut self, is_there: bool) {
+        if self.intent.bitmap_offset_sectors.is_some() == is_there {
+            return;
+        }
+        let offset = is_there.then(|| self.bitmap_offset().expect("there is room for a bitmap"));
+        self.set_bitmap(offset);
+    }
+
     /// Says that there is a bitmap so many sectors from the superblock, or that there is none.
     ///
     /// # Panics

@@ -12,7 +12,7 @@ use crate::Instant;
 use crate::array::bitmap_record::{BitmapLook, BitmapRecord};
 use crate::array::setup::BitmapSetup;
 use crate::array::view::IntentView;
-use crate::ids::{MemberId, ShardIndex};
+use crate::ids::{BitmapId, MemberId, ShardIndex};
 
 /// What the bitmap looks at, and is not its own.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +42,7 @@ struct Out {
 /// The bitmap of one array.
 #[derive(Debug)]
 pub(in super::super) struct Intent {
+    id: BitmapId,
     /// What its superblock is to say, but for the count of events.
     head: BitmapSuperblock,
     /// What it says on every member that is in `imaged`.
@@ -78,10 +79,11 @@ pub(in super::super) struct Intent {
 }
 
 impl Intent {
-    pub(in super::super) fn new(setup: BitmapSetup) -> Self {
+    pub(in super::super) fn new(id: BitmapId, setup: BitmapSetup) -> Self {
         let BitmapSetup { head, says, doubt } = setup;
         let none = Bits::none(says.sectors(), says.sectors_each());
         Self {
+            id,
             head,
             head_written: head,
             says,
@@ -103,9 +105,20 @@ impl Intent {
         }
     }
 
+    /// Shards write already, wherever they want: bits that no superblock tells of yet hold nobody up.
+    pub(in super::super) fn open_all(&mut self) {
+        self.open = Arc::new(self.says.clone());
+    }
+
+    /// Its name.
+    pub(in super::super) fn id(&self) -> BitmapId {
+        self.id
+    }
+
     /// What shards are told of it.
     pub(in super::super) fn view(&self) -> IntentView {
-        IntentView { open: Arc::clone(&self.open), revocation: self.revocation }
+        let (bitmap, revocation) = (self.id, self.revocation);
+        IntentView { bitmap, open: Arc::clone(&self.open), revocation }
     }
 
     /// Sectors that it takes on a member.
@@ -171,6 +184,11 @@ impl Intent {
     /// Whether anything is under way with members.
     pub(in super::super) fn is_out(&self) -> bool {
         self.out.is_some()
+    }
+
+    /// Whether members, or shards that finish what they began under bits of it, are at work for it.
+    pub(in super::super) fn is_at_work(&self) -> bool {
+        self.is_out() || matches!(self.sweep, Sweep::Draining | Sweep::Flushing)
     }
 
     /// A shard wants to write there.

@@ -16,7 +16,8 @@
 //! # The bitmap and superblocks
 //! A bitmap counts events as superblocks do. One with fewer than its array has is not believed, by md or by us: whoever wrote
 //! since did not keep it. So before superblocks say a new count, the bitmap says it on every member ([`Intent::is_behind`]).
-//! A member that comes gets the whole bitmap before any superblock says that it is in.
+//! A member that comes gets the whole bitmap before any superblock says that it is in. Until superblocks name a bitmap that was made
+//! while the array runs, what it says holds nobody up ([`super::bitmap_change`]).
 //!
 //! # Invariants
 //! - I3: no member is written before its bit is durable on all members of the array, and the loss of those that did not take it

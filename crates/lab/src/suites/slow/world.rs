@@ -89,6 +89,7 @@ impl World {
             events: 1,
             resync_offset: u64::MAX,
             bitmap: None,
+            names_bitmap: None,
             parity_logs: None,
             log_counts: false,
             is_unclean: false,

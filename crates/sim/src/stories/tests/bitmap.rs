@@ -1,7 +1,7 @@
 //! What the write-intent bitmap promises: which bits are set when, what a resync reads after a crash, and what a member lacks that
-//! comes back.
+//! comes back; and that all of it is so while one is made or given up.
 
-use braid_engine::array::{JobKind, JobProgress, Notice};
+use braid_engine::array::{BitmapRefusal, JobKind, JobProgress, Notice};
 use braid_geometry::{Geometry, MemberSector, Slot};
 
 use super::for_seeds;
@@ -11,6 +11,7 @@ use crate::content::{SECTOR, image};
 use crate::create::Design;
 use crate::fault::Mishap;
 use crate::open;
+use crate::schedule::Event;
 
 /// Longer than two sweeps and a rest: milliseconds.
 const LONG_MS: u64 = 20_000;
@@ -298,10 +299,162 @@ fn a_member_that_does_not_take_a_bit_is_out_first() {
     });
 }
 
+/// A person has a bitmap made, or gives up what there is.
+fn changes(story: &mut Script, bit_sectors: Option<u32>) {
+    story.world.changes_bitmap(bit_sectors).expect("it can be changed");
+}
+
+/// Sectors that a bit stands for, by each disk's superblock and what it names; none where it names no bitmap.
+fn named(story: &Script) -> Vec<Option<u64>> {
+    let of = |disk: usize| {
+        let superblock = story.world.superblock_on(disk).expect("it is a member");
+        let bitmap = open::bitmap(&story.world.disks[disk], &superblock)?;
+        Some(bitmap.expect("a sound one").bits.sectors_each())
+    };
+    (0..usize::from(story.world.geometry.slots())).map(of).collect()
+}
+
+/// Power is cut, and the array is started with all of its disks.
+fn starts_again(story: &mut Script, jobs_paused: bool) {
+    story.release();
+    story.world.crash(true);
+    story.world.model.unpin();
+    let presented: Vec<usize> = (0..story.world.disks.len()).collect();
+    let (design, seed) = (story.world.metadata.design, story.random.below(1 << 32));
+    let mut manner = Scene::new(design, seed).manner;
+    manner.jobs_paused = jobs_paused;
+    story.begins_anew();
+    story.world.open_as(&presented, manner);
+}
+
+/// Bitmaps are made, given up, and made anew of another size, under load: superblocks say so, and clients notice nothing.
+#[test]
+fn a_bitmap_comes_and_goes_while_clients_write() {
+    for_seeds(2, |seed| {
+        for (index, design) in designs(16).into_iter().enumerate() {
+            let seed = 4_780_000 + seed * 100 + index as u64;
+            comes_and_goes(design, seed);
+            is_cut_off(design, seed);
+            made_while_it_is_written(design, seed);
+            made_while_in_doubt(design, seed);
+            made_while_a_member_is_away(design, seed);
+        }
+    });
+}
+
+fn comes_and_goes(design: Design, seed: u64) {
+    let mut scene = Scene::new(design, seed);
+    scene.manner.jobs_paused = false;
+    let mut story = scene.open();
+    for bit_sectors in [None, Some(8), Some(32), Some(32), None, Some(16)] {
+        let steps = story.random.below(80);
+        story.begin_mix(&Mix::ALL, steps);
+        changes(&mut story, bit_sectors);
+        assert_eq!(story.world.changes_bitmap(None), Err(BitmapRefusal::Busy), "one at a time");
+        story.run(&Mix::ALL);
+        story.rest();
+        let is_settled = story.world.engine.machines.array.is_bitmap_settled();
+        assert!(is_settled, "{design:?}: superblocks say {:?}", named(&story));
+        let named = named(&story);
+        assert!(named.iter().all(|one| *one == bit_sectors.map(u64::from)), "{named:?}");
+    }
+    story.pass_time(LONG_MS);
+    story.rest();
+    assert!(bits(&story, 0).is_empty(), "{design:?}: nobody writes there any more");
+    check_disks(&mut story);
+    story.ends_well();
+}
+
+/// Power is cut at any step of a change: what is found then is resynced by what superblocks name, or from end to end.
+fn is_cut_off(design: Design, seed: u64) {
+    let mut story = Scene::new(design, seed).open();
+    for bit_sectors in [None, Some(8), Some(32)] {
+        let steps = story.random.below(60);
+        story.begin_mix(&Mix::ALL, steps);
+        changes(&mut story, bit_sectors);
+        let steps = story.random.below(60);
+        story.begin_mix(&Mix::ALL, steps);
+        starts_again(&mut story, false);
+        story.settle();
+        story.rest();
+        check_disks(&mut story);
+        let is_there = story.world.engine.machines.array.bitmap().is_some();
+        if is_there != bit_sectors.is_some() {
+            changes(&mut story, bit_sectors);
+            story.rest();
+        }
+    }
+    story.ends_well();
+}
+
+/// A bitmap is made while writes are under way that began without it, and power is cut: it names where they go.
+fn made_while_it_is_written(design: Design, seed: u64) {
+    let mut story = opened(design, seed);
+    changes(&mut story, None);
+    story.rest();
+    let disk = seed as usize % usize::from(design.slots);
+    let id = story.member(disk);
+    story.issue(WRITE, 0, 8);
+    story.hold(move |event| matches!(event, Event::Io(vector) if vector.member == id));
+    story.run_without_time();
+    changes(&mut story, Some(16));
+    story.run_without_time();
+    assert!(story.world.engine.machines.array.is_bitmap_settled(), "no write holds it up");
+    starts_again(&mut story, false);
+    story.rest();
+    check_disks(&mut story);
+    story.ends_well();
+}
+
+/// An array without a bitmap was not stopped in order. One that is made before it has been resynced names all that is to be, and is not
+/// given up before.
+fn made_while_in_doubt(design: Design, seed: u64) {
+    let mut story = opened(design, seed);
+    changes(&mut story, None);
+    story.rest();
+    story.begin_mix(&Mix::ALL, 60);
+    starts_again(&mut story, true);
+    let is_dirty = story.world.standing().is_dirty;
+    changes(&mut story, Some(16));
+    story.rest();
+    if is_dirty {
+        let refused = [None, Some(8)].map(|wish| story.world.changes_bitmap(wish));
+        assert_eq!(refused, [Err(BitmapRefusal::InDoubt); 2], "{design:?}");
+    }
+    story.pass_time(LONG_MS);
+    story.rest();
+    starts_again(&mut story, false);
+    story.rest();
+    check_disks(&mut story);
+    story.ends_well();
+}
+
+/// A member goes and misses a write; then a bitmap is made, which knows nothing of that, and is not given up while it is needed.
+fn made_while_a_member_is_away(design: Design, seed: u64) {
+    let mut story = opened(design, seed);
+    changes(&mut story, None);
+    story.rest();
+    let disk = seed as usize % usize::from(design.slots);
+    goes_and_comes(&mut story, disk, true, |story| {
+        wrote(story, 0, 8);
+        story.rest();
+        changes(story, Some(16));
+        story.rest();
+        assert_eq!(story.world.changes_bitmap(None), Err(BitmapRefusal::Degraded), "{design:?}");
+    });
+    assert_eq!(kept_sectors(&story), Some(0), "{design:?}");
+    check_disks(&mut story);
+    story.ends_well();
+}
+
 #[cfg(braid_hooks)]
 pub(in super::super) fn tell(seed: u64) {
     let all = designs(16);
     let design = all[seed as usize % all.len()];
     came_back(design, seed);
     came_back_late(design, seed);
+    comes_and_goes(design, seed);
+    made_while_it_is_written(design, seed);
+    made_while_in_doubt(design, seed);
+    made_while_a_member_is_away(design, seed);
 }
