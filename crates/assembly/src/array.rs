@@ -445,10 +445,7 @@ fn bitmap_reason(roster: &Roster<'_>) -> Option<ReadOnlyReason> {
     };
     let is_unknown = with_bitmap(roster).any(is_unknown);
     let needed = bitmaps(roster).map(|bitmap| bitmap.superblock.area_sectors()).max().unwrap_or(1);
-    let room = |one: &Candidate<'_>| {
-        let place = || one.superblock.bitmap_place().map(|place| place.room_sectors);
-        one.superblock.bitmap_room_sectors().or_else(place).unwrap_or(0)
-    };
+    let room = |one: &Candidate<'_>| one.superblock.room_for_bitmap();
     let has_no_room = roster.in_use().any(|candidate| room(candidate) < needed);
     other
         .or(is_unknown.then_some(ReadOnlyReason::BitmapUnknown))

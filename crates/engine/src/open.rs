@@ -139,8 +139,14 @@ pub fn opening<'a>(
         returns: None,
         parity_log: parity_log(index),
     };
+    // One that was away while a bitmap was made may have no room for it.
+    let needed = assembled.bitmap.as_ref().map_or(0, |bitmap| bitmap.superblock.area_sectors());
+    let has_room = |index: &&usize| {
+        superblock_of(**index).is_none_or(|spare| needed == 0 || spare.room_for_bitmap() >= needed)
+    };
+    let waiting = assembled.spares.iter().filter(has_room);
     let spares: Result<Vec<SpareSetup>, _> =
-        assembled.spares.iter().map(|&i| join(i, u64::MAX).map(|name| spare(i, name))).collect();
+        waiting.map(|&i| join(i, u64::MAX).map(|name| spare(i, name))).collect();
     let spares = spares?;
     let ids: Vec<(usize, MemberId)> =
         (0..).map(MemberId).zip(&members).map(|(id, joined)| (joined.index, id)).collect();

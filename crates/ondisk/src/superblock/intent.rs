@@ -63,6 +63,13 @@ impl Superblock {
         Some(self.room_from(start))
     }
 
+    /// Sectors that are free where the bitmap is, or where one would go; 0 where there is no room for any.
+    #[must_use]
+    pub fn room_for_bitmap(&self) -> u64 {
+        let place = || self.bitmap_place().map(|place| place.room_sectors);
+        self.bitmap_room_sectors().or_else(place).unwrap_or(0)
+    }
+
     /// Where a bitmap could be kept. None where there is no room for its superblock.
     #[must_use]
     pub fn bitmap_place(&self) -> Option<BitmapPlace> {
