@@ -287,6 +287,9 @@ impl Core {
                     // A person who does not wait any more needs no answer.
                     let _ = answer.send(changed);
                 }
+                ArrayEvent::Bitmap(wanted, answer) => {
+                    let _ = answer.send(array.handle_bitmap_request(now, wanted));
+                }
                 ArrayEvent::Job(request) => array.handle_job_request(now, request),
                 ArrayEvent::Pace => {}
                 ArrayEvent::Timeout => array.handle_timeout(now),

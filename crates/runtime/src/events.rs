@@ -6,13 +6,14 @@
 use braid_engine::SitOut;
 use braid_engine::Tuning;
 use braid_engine::array::{
-    ArrayView, JobRequest, MemberId, MemberRefusal, MetadataArea, SpareSetup, Wish,
+    ArrayView, BitmapRefusal, JobRequest, MemberId, MemberRefusal, MetadataArea, SpareSetup, Wish,
 };
 use braid_engine::cause::Cause;
 use braid_engine::computation::Computation;
 use braid_engine::effect::{LogTicket, MemberIoDone, Report, SlowMembers};
 use braid_engine::request::{Piece, RequestId, ShardIndex};
 use braid_engine::work::Work;
+use braid_ondisk::BitmapSuperblock;
 
 use crate::sync::Arc;
 use crate::sync::mpsc::Sender;
@@ -43,6 +44,8 @@ pub(crate) enum ArrayEvent {
     SitOut(SitOut),
     Job(JobRequest),
     Member(MemberChange, Sender<Result<(), MemberRefusal>>),
+    /// A bitmap is to be made, or that given up which there is.
+    Bitmap(Option<BitmapSuperblock>, Sender<Result<(), BitmapRefusal>>),
     /// How fast jobs go is to be looked at.
     Pace,
     Timeout,

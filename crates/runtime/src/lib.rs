@@ -46,6 +46,8 @@ extern crate self as braid_runtime;
 mod alarm;
 mod arena;
 #[cfg(not(loom))]
+mod bitmap;
+#[cfg(not(loom))]
 mod cache;
 #[cfg(not(loom))]
 mod cause;
@@ -111,6 +113,8 @@ mod workers;
 mod write_admission;
 
 #[cfg(not(loom))]
+pub use bitmap::BitmapError;
+#[cfg(not(loom))]
 pub use cache::Cache;
 #[cfg(not(loom))]
 pub use cause::{AnswerWords, CauseWords};
@@ -139,8 +143,8 @@ pub use braid_dispatch::{
 };
 pub use braid_elevator::{MultiplexerSettings, Slice};
 pub use braid_engine::array::{
-    ArrayView, Gate, JobEnd, JobKind, JobProgress, JobRequest, MemberId, MemberRefusal, MemberView,
-    Notice, Wish,
+    ArrayView, BitmapRefusal, Gate, JobEnd, JobKind, JobProgress, JobRequest, MemberId,
+    MemberRefusal, MemberView, Notice, Wish,
 };
 pub use braid_engine::cause::{Answer, Asked, Cause};
 pub use braid_engine::work::{Candidates, Fate, Found, RotKind};
