@@ -8,6 +8,7 @@ mod contents;
 mod error;
 mod known;
 mod log;
+mod policy;
 mod private;
 mod probe;
 mod refusal;

@@ -192,6 +192,14 @@ impl Volume {
         self.core.array.inspect(Array::parity_logs, || self.core.drive(Machine::Array))
     }
 
+    /// Whether these are braid's own, not md's.
+    #[must_use]
+    pub fn has_own_parity_logs(&self) -> bool {
+        self.core
+            .array
+            .inspect(|array| array.own_log().is_some(), || self.core.drive(Machine::Array))
+    }
+
     /// When a slow member is read around.
     #[must_use]
     pub fn sit_out(&self) -> SitOut {

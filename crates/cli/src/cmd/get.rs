@@ -10,8 +10,15 @@ use crate::output::size::format_size;
 use crate::running::{self, unanswered};
 
 /// Settings that are shown as sizes.
-const SIZES: [&str; 6] =
-    ["cache-size", "stripe-unit", "dirty-limit", "payload-memory", "job-floor", "job-ceiling"];
+const SIZES: [&str; 7] = [
+    "bitmap-chunk",
+    "cache-size",
+    "stripe-unit",
+    "dirty-limit",
+    "payload-memory",
+    "job-floor",
+    "job-ceiling",
+];
 
 /// Arguments of `braid get`.
 #[derive(Debug, clap::Args)]

@@ -57,7 +57,7 @@ impl FromStr for Code {
 }
 
 /// All of them, in the order of their numbers.
-pub(crate) const CATALOGUE: [Entry; 75] = [
+pub(crate) const CATALOGUE: [Entry; 77] = [
     // The command line.
     Entry {
         code: Code::Usage,
@@ -184,6 +184,23 @@ pub(crate) const CATALOGUE: [Entry; 75] = [
                       before that refuse such an array. Of 512 bytes it can be cleared, for that is what every kernel goes \
                       by. A larger one was what users of the array had to go by, and file systems on it may be made for it. \
                       Let a kernel of 6.19 or later, or braid, run it. Nothing was written.",
+    },
+    Entry {
+        code: Code::ConsistencyStays,
+        title: "what the array keeps for a crash stays as it is",
+        exit: Exit::Refused,
+        explanation: "A write-intent bitmap names what may not agree after a crash, and what a member that is away has missed. \
+                      As long as it is needed for that it is not given up, nor made anew with another size: the array is to \
+                      be resynced, or rebuilt, first. Parity logs, braid's own or md's, are chosen when an array is made. Nothing \
+                      was changed.",
+    },
+    Entry {
+        code: Code::BitmapBusy,
+        title: "the bitmap is being changed",
+        exit: Exit::Busy,
+        explanation: "A bitmap is made, or given up, when every member has said so durably, and clients go on meanwhile. One \
+                      change is made at a time, and the last one is under way: a member takes long to answer. It goes on by \
+                      itself; `braid get` says how it is.",
     },
     // Superblocks.
     Entry {

@@ -41,6 +41,10 @@ pub(crate) enum Code {
     UndoUnsafe = 16,
     /// The array's logical block is larger than a sector.
     LogicalBlockLarge = 17,
+    /// What the array keeps for a crash stays as it is.
+    ConsistencyStays = 18,
+    /// The bitmap is being changed.
+    BitmapBusy = 19,
     /// No md superblock.
     NoSuperblock = 20,
     /// The superblock is damaged: its checksum does not match.

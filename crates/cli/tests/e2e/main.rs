@@ -17,6 +17,7 @@
 //!   members      add, spare, fail, remove: members that come and go under clients
 //!   spare_groups spares that are shared between arrays
 //!   drills       mistakes of operators, none of which loses a byte
+//!   bitmaps      a write-intent bitmap made, given up and resized while it is served
 //!   dated        checks that begin by themselves, and jobs over restarts
 //!   remedies, remedies_served
 //!                what refusals offer, typed as it stands
@@ -40,6 +41,7 @@
 
 mod advertised;
 mod bad_input;
+mod bitmaps;
 mod captive;
 mod causes;
 mod copies;

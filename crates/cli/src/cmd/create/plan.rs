@@ -20,12 +20,13 @@ use uuid::Uuid;
 
 use super::destroy::Doomed;
 use super::opened::{Opened, Source, open_all};
-use super::words::{self, Policy, Wanted};
+use super::words::{self, Wanted};
 use super::{Args, destroy};
 use crate::error::code::Code;
 use crate::error::{CliError, Risk};
 use crate::output::size::{format_size, format_size_exact};
 use crate::output::utc::now_seconds;
+use crate::policy::Policy;
 
 /// The word for a slot without a member.
 const MISSING: &str = "missing";

@@ -8,6 +8,7 @@ use crate::error::code::Code;
 use crate::error::{CliError, Risk};
 use crate::output::shell::shell_word;
 use crate::output::size::{SizeError, format_size_exact, parse_size};
+use crate::policy::{BITMAP_CHUNK_WORDS, Policy, bitmap_chunk};
 
 /// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;
@@ -17,8 +18,6 @@ const CHUNK_SECTORS_DEFAULT: u32 = 1024;
 const CHUNK_SECTORS_UNIT: u64 = 8;
 /// Bytes that md keeps for a name, less the zero at the end.
 const NAME_BYTES_MAX: usize = 31;
-/// mdadm takes no less either.
-const BITMAP_CHUNK_BYTES_MIN: u32 = 4096;
 /// The levels, as `--level` takes them.
 const LEVEL_WORDS: [&str; 7] = ["linear", "0", "1", "4", "5", "6", "10"];
 /// Layout numbers of raid0, 5 and 6 are below this one.
@@ -38,19 +37,6 @@ pub(super) struct Wanted {
     /// What was asked for; with a bitmap, what a bit is to stand for.
     pub(super) consistency: Option<Policy>,
     pub(super) bitmap_chunk_bytes: Option<u32>,
-}
-
-/// What keeps redundancy right over a crash, as it is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Policy {
-    /// All of it is brought in sync again.
-    Resync,
-    /// What a bitmap names is.
-    Bitmap,
-    /// What partial parity logs name is, also with a member missing.
-    Ppl,
-    /// The same with our own logs, and a bitmap beside them.
-    Log,
 }
 
 /// Reads all of it.
@@ -203,25 +189,16 @@ fn chunk_sectors(args: &Args, level: Level) -> Result<u32, CliError> {
     }
 }
 
-/// As `--consistency` takes them; the second is what mdadm's `--bitmap` takes.
-const POLICIES: [(Policy, &[&str]); 4] = [
-    (Policy::Resync, &["resync", "none"]),
-    (Policy::Bitmap, &["bitmap", "internal"]),
-    (Policy::Ppl, &["ppl"]),
-    (Policy::Log, &["log"]),
-];
-
 fn policy(args: &Args, level: Level) -> Result<Option<Policy>, CliError> {
     let Some(word) = args.consistency.as_deref() else { return Ok(None) };
-    let found = POLICIES.iter().find(|(_, words)| words.contains(&word));
-    let Some((policy, _)) = found else {
+    let Some(policy) = Policy::parse(word) else {
         let mut better = args.clone();
         better.consistency = Some("bitmap".to_owned());
         let what = format!("unknown policy '{word}'. Policies: resync bitmap ppl log");
         let error = CliError::new(Code::Usage, what).about(word);
         return Err(error.remedy(Risk::Change, "Instead", better.command_line()));
     };
-    if *policy == Policy::Ppl && level != Level::Raid5 && level.family() != Family::Direct {
+    if policy == Policy::Ppl && level != Level::Raid5 && level.family() != Family::Direct {
         let mut better = args.clone();
         better.consistency = Some("bitmap".to_owned());
         let what = format!("{level} cannot have partial parity logs");
@@ -229,35 +206,34 @@ fn policy(args: &Args, level: Level) -> Result<Option<Policy>, CliError> {
         let error = error.because("md's format of them is for raid5 alone");
         return Err(error.remedy(Risk::Change, "Instead", better.command_line()));
     }
-    if *policy == Policy::Log && level.family() == Family::Mirror {
+    if policy == Policy::Log && level.family() == Family::Mirror {
         let mut better = args.clone();
         better.consistency = Some("bitmap".to_owned());
         let what = format!("{level} has no parity that could be logged");
         let error = CliError::new(Code::NoRedundancy, what).about(word);
         return Err(error.remedy(Risk::Change, "Instead", better.command_line()));
     }
-    if *policy != Policy::Resync && level.family() == Family::Direct {
+    if policy != Policy::Resync && level.family() == Family::Direct {
         let mut better = args.clone();
         (better.consistency, better.bitmap_chunk) = (None, None);
         let what = format!("{level} has no redundancy that could be kept right");
         let error = CliError::new(Code::NoRedundancy, what).about(word);
         return Err(error.remedy(Risk::Change, "Leave --consistency out", better.command_line()));
     }
-    Ok(Some(*policy))
+    Ok(Some(policy))
 }
 
 fn bitmap_chunk_bytes(args: &Args) -> Result<Option<u32>, CliError> {
     let Some(text) = args.bitmap_chunk.as_deref() else { return Ok(None) };
     let bytes = size("--bitmap-chunk", text)?;
-    let is_fit = |bytes: &u32| bytes.is_power_of_two() && *bytes >= BITMAP_CHUNK_BYTES_MIN;
-    if let Some(bytes) = u32::try_from(bytes).ok().filter(is_fit) {
+    if let Some(bytes) = bitmap_chunk(bytes) {
         return Ok(Some(bytes));
     }
     let mut better = args.clone();
     better.bitmap_chunk = Some("64M".to_owned());
     let what = format!("a bit of a bitmap cannot stand for {text}");
     let error = CliError::new(Code::SizeInvalid, what).about(text);
-    let error = error.because("it is a power of two, from 4K to 2G");
+    let error = error.because(BITMAP_CHUNK_WORDS);
     Err(error.remedy(Risk::Change, "Instead", better.command_line()))
 }
 

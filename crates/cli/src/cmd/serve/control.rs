@@ -6,6 +6,7 @@
 
 mod array;
 mod asking;
+mod consistency;
 mod jobs;
 mod members;
 mod setting;
@@ -187,6 +188,19 @@ impl Answers {
         })
     }
 
+    fn not_set(&self, refused: setting::Refused) -> Refusal {
+        match refused {
+            setting::Refused::ByArray(error) => refusal(members::status(&error), &error),
+            setting::Refused::NotKept(path, error) => self.not_kept(&path, &error),
+            setting::Refused::Bad(bad) => {
+                let what = format!("{} cannot be set to '{}'", bad.key, bad.value);
+                let error = CliError::new(Code::Usage, what).about(&bad.key).because(bad.why);
+                let error = error.because("nothing was changed");
+                refusal(400, &error.remedy(Risk::Look, "What there is to set", "braid set --help"))
+            }
+        }
+    }
+
     fn not_kept(&self, path: &Path, error: &std::io::Error) -> Refusal {
         let what = format!("{} cannot be written: nothing was changed", path.display());
         let error = CliError::new(Code::StateFolder, what).about(&self.facts.name).caused_by(error);
@@ -222,16 +236,14 @@ impl Served for Answers {
         let running = self.running()?;
         let _alone = self.setting.lock().unwrap_or_else(PoisonError::into_inner);
         let from = setting::all(&running);
-        let set = setting::Wanted::check(&running, wanted).map_err(|bad| {
-            let what = format!("{} cannot be set to '{}'", bad.key, bad.value);
-            let error = CliError::new(Code::Usage, what).about(&bad.key).because(bad.why);
-            let error = error.because("nothing was changed");
-            refusal(400, &error.remedy(Risk::Look, "What there is to set", "braid set --help"))
-        })?;
+        let (name, word) = (&*self.facts.name, self.facts.word());
+        let named = consistency::Named { name, word };
+        let set = setting::Wanted::check(&running, &named, wanted);
+        let set = set.map_err(|refused| self.not_set(refused))?;
         let to = if dry_run {
             set.settings()
         } else {
-            set.apply(&running).map_err(|(path, error)| self.not_kept(&path, &error))?;
+            set.apply(&running, &named).map_err(|refused| self.not_set(refused))?;
             setting::all(&running)
         };
         Ok(self.settings_answer(&from, to, dry_run))

@@ -46,6 +46,9 @@ pub(super) fn array(array: &Array, word: &str, paint: Paint, manner: Manner) -> 
         let each = format_size_exact(bit_bytes);
         line("bitmap", &format!("{bits_set} of {bits} bits set, one for {each}"));
     }
+    if array.settings.get("consistency") == Some(&"resync".into()) {
+        line("bitmap", "none: all of it is resynced after a crash");
+    }
     match array.parity_logs {
         None => {}
         Some(ParityLogs::Kept) => line("logs", "what is written is in parity logs first"),

@@ -13,6 +13,8 @@
 mod joining;
 mod refusals;
 
+pub(super) use refusals::status;
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 

@@ -10,10 +10,12 @@ use braid_geometry::Level;
 use braid_ring::Room;
 use braid_runtime::{Cache, GovernorSettings, Scheduling, SitOut, Volume};
 
+use super::consistency::{self, Consistency, Named};
 use crate::cmd::serve::jobs::{Board, JobsWhen, Schedule};
 use crate::cmd::serve::membership::Membership;
 use crate::cmd::serve::spare_group::SpareGroup;
 use crate::cmd::serve::{cache, clients as limits, job_pace, scheduling, sit_out};
+use crate::error::CliError;
 use crate::output::utc::now_seconds;
 
 /// What is looked at and set.
@@ -39,9 +41,19 @@ pub(super) struct Bad {
     pub(super) why: String,
 }
 
+/// Why settings stay as they are.
+#[derive(Debug)]
+pub(super) enum Refused {
+    Bad(Bad),
+    /// The array has its own words for it.
+    ByArray(CliError),
+    /// What is to outlive a restart cannot be kept.
+    NotKept(PathBuf, io::Error),
+}
+
 /// Settings whose numbers are bytes.
-const SIZES: [&str; 5] =
-    ["cache-size", "dirty-limit", "payload-memory", "job-floor", "job-ceiling"];
+const SIZES: [&str; 6] =
+    ["cache-size", "dirty-limit", "payload-memory", "job-floor", "job-ceiling", consistency::CHUNK];
 
 /// A value as the words of `braid serve` have it.
 fn words(key: &str, value: &SettingValue) -> String {
@@ -61,6 +73,7 @@ pub(super) struct Wanted {
     jobs: JobsWhen,
     check_every: Option<u64>,
     spare_group: Option<String>,
+    consistency: Consistency,
 }
 
 impl Wanted {
@@ -75,21 +88,37 @@ impl Wanted {
             jobs: JobsWhen::of(board.is_paused()),
             check_every: board.check_every(),
             spare_group: spare_group.name(),
+            consistency: Consistency::now(volume),
         }
     }
 
     /// Those that there are with these changed, if all of them can be had.
-    pub(super) fn check(running: &Running, wanted: &Settings) -> Result<Self, Bad> {
+    pub(super) fn check(
+        running: &Running,
+        named: &Named<'_>,
+        wanted: &Settings,
+    ) -> Result<Self, Refused> {
         let mut set = Self::now(running);
+        let bad = |key: &String, value: String, why: String| {
+            Refused::Bad(Bad { key: key.clone(), value, why })
+        };
         for (key, value) in wanted {
             let value = words(key, value);
             let result = set.set(&running.volume, key, &value);
-            result.map_err(|why| Bad { key: key.clone(), value, why })?;
+            result.map_err(|why| bad(key, value, why))?;
+        }
+        set.consistency.judge(&running.volume, named).map_err(Refused::ByArray)?;
+        let is_other = |key: &&String| !consistency::KEYS.contains(&key.as_str());
+        if set.consistency.changes()
+            && let Some(key) = wanted.keys().find(is_other)
+        {
+            let why = format!("{} are set by themselves", consistency::KEYS.join(" and "));
+            return Err(bad(key, words(key, &wanted[key]), why));
         }
         let slots = scheduling::check_slots(&set.scheduling, &running.volume);
         slots.map_err(|(key, why)| {
             let value = wanted.get(&key).map(ToString::to_string).unwrap_or_default();
-            Bad { key, value, why }
+            Refused::Bad(Bad { key, value, why })
         })?;
         Ok(set)
     }
@@ -110,6 +139,9 @@ impl Wanted {
         }
         if limits::KEYS.contains(&key) {
             return limits::set_live(&mut self.clients, key, text);
+        }
+        if consistency::KEYS.contains(&key) {
+            return self.consistency.set(key, text);
         }
         if key == JobsWhen::KEY {
             self.jobs = JobsWhen::parse(text)?;
@@ -133,6 +165,7 @@ impl Wanted {
             &sit_out::KEYS[..],
             &job_pace::KEYS[..],
             &limits::KEYS[..],
+            &consistency::KEYS[..],
             &[JobsWhen::KEY, Schedule::KEY, SpareGroup::KEY],
         ];
         let keys = keys.concat().join(", ");
@@ -143,10 +176,14 @@ impl Wanted {
     ///
     /// # Errors
     /// What is to outlive a restart cannot be kept: nothing is changed.
-    pub(super) fn apply(self, running: &Running) -> Result<(), (PathBuf, io::Error)> {
+    pub(super) fn apply(self, running: &Running, named: &Named<'_>) -> Result<(), Refused> {
         let Running { volume, tuner, board, spare_group, .. } = running;
+        if self.consistency.changes() {
+            return self.consistency.apply(volume, named).map_err(Refused::ByArray);
+        }
         if self.check_every != board.check_every() {
-            board.set_check_every(self.check_every, now_seconds())?;
+            let kept = board.set_check_every(self.check_every, now_seconds());
+            kept.map_err(|(path, error)| Refused::NotKept(path, error))?;
         }
         if self.cache != volume.cache() {
             volume.tune(self.cache);
@@ -175,6 +212,7 @@ impl Wanted {
         settings.extend(sit_out::to_settings(&self.sit_out));
         settings.extend(job_pace::to_settings(&self.job_pace));
         settings.extend(limits::to_settings(&self.clients));
+        settings.extend(self.consistency.to_settings());
         settings.insert(JobsWhen::KEY.to_owned(), self.jobs.word().into());
         settings.insert(Schedule::KEY.to_owned(), Schedule::words(self.check_every).into());
         let group = SpareGroup::words(self.spare_group.as_deref());

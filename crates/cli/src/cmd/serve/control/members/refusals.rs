@@ -14,9 +14,9 @@ use crate::output::shell::shell_word;
 use crate::output::size::format_size;
 
 /// The HTTP status of a refusal.
-pub(super) fn status(error: &CliError) -> u16 {
+pub(in super::super) fn status(error: &CliError) -> u16 {
     match error.code() {
-        Code::Usage => 400,
+        Code::Usage | Code::SizeInvalid => 400,
         Code::NoSuchMember | Code::MemberMissing => 404,
         Code::MemberIo | Code::System | Code::Shortage | Code::StateFolder => 500,
         _ => 409,

@@ -1,0 +1,295 @@
+//! A write-intent bitmap that comes, goes and changes its size while clients write, and what is said where it cannot.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::kit::{
+    Array, Client, Hang, Hanging, Mount, Need, RAID_0, RAID_1, RAID_5, RAID_6, Served, Shape, skip,
+    wait_until,
+};
+use crate::living::{done, refused};
+use crate::managed::{check, said, status};
+use crate::members::{MEMBER_BYTES, blank, text};
+use crate::remedies::refusal;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const BLOCK_BYTES: usize = 64 << 10;
+const BLOCKS: usize = 48;
+
+fn without_bitmap(shape: Shape) -> Array {
+    Array::create_with("tank", shape, "16M", &["--consistency", "resync"])
+}
+
+/// What the array keeps, and what a bit stands for.
+fn kept(array: &Array) -> (String, Option<u64>) {
+    let settings = done(array, &["get", "tank"])["settings"].take();
+    let word = settings["consistency"].as_str().expect("a word").to_owned();
+    (word, settings["bitmap-chunk"].as_u64())
+}
+
+fn set(array: &Array, words: &[&str]) -> Value {
+    let answer = done(array, &[&["set", "tank"], words].concat());
+    check("SettingsAnswer", &answer);
+    answer
+}
+
+/// What each block holds: flushed, or perhaps.
+type Blocks = Arc<Mutex<Vec<(u8, u8)>>>;
+
+fn block(number: u64, seed: u8) -> Vec<u8> {
+    crate::kit::random_bytes(number << 8 | u64::from(seed), BLOCK_BYTES)
+}
+
+/// A client that writes one block after the other and flushes each, until it is told to end, or its server does.
+fn writes(
+    served: &Served,
+    blocks: &Blocks,
+    is_over: &Arc<AtomicBool>,
+) -> std::thread::JoinHandle<()> {
+    let mut client = Client::connect(&served.socket, PATIENCE);
+    let (blocks, is_over) = (Arc::clone(blocks), Arc::clone(is_over));
+    std::thread::spawn(move || {
+        let mut random = fastrand::Rng::with_seed(7);
+        while !is_over.load(Ordering::Acquire) {
+            let (at, seed) = (random.usize(..BLOCKS), random.u8(1..));
+            let number = at as u64;
+            blocks.lock().expect("nobody panics with it")[at].1 = seed;
+            client.write(number * BLOCK_BYTES as u64, &block(number, seed));
+            client.flush();
+            blocks.lock().expect("nobody panics with it")[at].0 = seed;
+        }
+    })
+}
+
+/// What was flushed is there; of a block that was being written, either.
+fn assert_there(served: &Served, blocks: &Blocks) {
+    let mut client = Client::connect(&served.socket, PATIENCE);
+    for (number, (flushed, newest)) in
+        (0..).zip(blocks.lock().expect("nobody panics with it").iter())
+    {
+        let found = client.read(number * BLOCK_BYTES as u64, BLOCK_BYTES).expect("an answer");
+        let of = |seed: u8| match seed {
+            0 => vec![0; BLOCK_BYTES],
+            seed => block(number, seed),
+        };
+        let (old, new) = (of(*flushed), of(*newest));
+        // One that was cut off in the middle has bytes of both.
+        let either = found.iter().zip(old.iter().zip(&new));
+        let is_there = either.into_iter().all(|(byte, (old, new))| byte == old || byte == new);
+        assert!(is_there, "block {number}");
+    }
+}
+
+#[test]
+fn a_bitmap_comes_and_goes_under_a_client_and_what_was_flushed_survives_a_kill() {
+    for shape in [RAID_1, RAID_5, RAID_6] {
+        let array = without_bitmap(shape);
+        let blocks: Blocks = Arc::new(Mutex::new(vec![(0, 0); BLOCKS]));
+        let policies = [
+            (&["consistency=bitmap"][..], Some(64 << 20)),
+            (&["bitmap-chunk=64K"], Some(64 << 10)),
+            (&["consistency=resync"], None),
+            (&["consistency=bitmap", "bitmap-chunk=1M"], Some(1 << 20)),
+            (&["consistency=none"], None),
+            (&["consistency=internal", "bitmap-chunk=128K"], Some(128 << 10)),
+        ];
+        let mut had = ("resync".to_owned(), None);
+        for round in 0..2 {
+            let served = array.serve();
+            assert_eq!(kept(&array), had, "it is as it was before the restart");
+            assert_there(&served, &blocks);
+            if round > 0 {
+                // What was in doubt is resynced, and then it agrees.
+                done(&array, &["wait", "tank", "--timeout", "60"]);
+                let found = done(&array, &["check", "tank"]);
+                assert_eq!(found["check"]["differing_sectors"], 0, "{found}");
+            }
+            let is_over = Arc::new(AtomicBool::new(false));
+            let writer = writes(&served, &blocks, &is_over);
+            for (words, chunk) in &policies[round * 3..][..3] {
+                let would = set(&array, &[&["-n"], *words].concat());
+                assert_eq!((&would["dry_run"], kept(&array)), (&true.into(), had.clone()));
+                let changed = set(&array, words);
+                assert_eq!(would["changed"], changed["changed"]);
+                assert_ne!(changed["changed"], serde_json::json!({}), "{changed}");
+                let word = if chunk.is_some() { "bitmap" } else { "resync" };
+                had = (word.to_owned(), *chunk);
+                assert_eq!(kept(&array), had);
+                let one = status(&array, "tank");
+                assert_eq!(one["bitmap"]["bit_bytes"].as_u64(), *chunk, "{one}");
+                assert_eq!(
+                    set(&array, words)["changed"],
+                    serde_json::json!({}),
+                    "it is so already"
+                );
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            served.kill();
+            is_over.store(true, Ordering::Release);
+            let _cut = writer.join();
+        }
+        let served = array.serve();
+        assert_eq!(kept(&array), had);
+        assert_there(&served, &blocks);
+        done(&array, &["wait", "tank", "--timeout", "60"]);
+        assert_eq!(done(&array, &["check", "tank"])["check"]["differing_sectors"], 0);
+        served.stop();
+    }
+}
+
+/// A bitmap that was made while it was served does what one does that was made with the array.
+#[test]
+fn a_member_that_was_away_catches_up_by_a_bitmap_that_was_made_since() {
+    let array = without_bitmap(RAID_5);
+    let served = array.serve();
+    set(&array, &["consistency=bitmap", "bitmap-chunk=64K"]);
+    let mut client = Client::connect(&served.socket, PATIENCE);
+    done(&array, &["fail", "tank", "1"]);
+    client.write(1 << 20, &block(3, 9));
+    client.flush();
+    let member = text(&array.members[1]);
+    done(&array, &["remove", "tank", member]);
+    let added = done(&array, &["add", "tank", member]);
+    assert_eq!(added["members"][0]["effect"], "catches-up", "{added}");
+    crate::members::wait_for_rebuild(&array);
+    assert_eq!(done(&array, &["check", "tank"])["check"]["differing_sectors"], 0);
+    drop(client);
+    served.stop();
+}
+
+#[test]
+fn what_an_array_keeps_for_a_crash_is_shown() {
+    for (shape, words, word, shown) in [
+        (RAID_5, &["--consistency", "resync"][..], "resync", "all of it is resynced"),
+        (RAID_5, &["--consistency", "ppl"], "ppl", "partial parity logs"),
+        (RAID_6, &["--consistency", "log"], "log", "is logged"),
+        (RAID_5, &[], "bitmap", "one for 64M"),
+        (RAID_0, &[], "none", "RAID-0"),
+    ] {
+        let array = Array::create_with("tank", shape, "16M", words);
+        let served = array.serve();
+        assert_eq!(kept(&array).0, word);
+        let ran = said(&array, &["status", "tank"]);
+        assert!(ran.stdout.contains(shown), "{ran:?}");
+        let ran = said(&array, &["get", "tank", "consistency"]);
+        assert_eq!(ran.stdout.trim(), word);
+        served.stop();
+    }
+}
+
+#[test]
+fn a_bitmap_is_refused_with_what_to_do_and_nothing_is_changed() {
+    // No level for it.
+    let array = Array::create(RAID_0);
+    let served = array.serve();
+    refused(&array, &["set", "tank", "consistency=bitmap"], "B042", 12);
+    served.stop();
+    // Served read-only.
+    let array = without_bitmap(RAID_5);
+    let served = array.serve_with(&["--read-only"], &array.members);
+    let error = refusal(&array, &["set", "tank", "consistency=bitmap"], &[]);
+    assert_eq!(error["code"], "B048", "{error}");
+    array.follow(&error, "Stop it, and serve it without --read-only");
+    drop(served);
+    // Parity logs, which it has, or has not.
+    for word in ["ppl", "log"] {
+        let logged = Array::create_with("tank", RAID_5, "16M", &["--consistency", word]);
+        let served = logged.serve();
+        for wish in ["consistency=bitmap", "consistency=resync"] {
+            refused(&logged, &["set", "tank", wish], "B018", 12);
+        }
+        let same = format!("consistency={word}");
+        assert_eq!(set(&logged, &[&same])["changed"], serde_json::json!({}));
+        served.stop();
+    }
+    let served = array.serve();
+    for wish in ["consistency=ppl", "consistency=log"] {
+        refused(&array, &["set", "tank", wish], "B018", 12);
+    }
+    // Words.
+    for words in [
+        &["consistency=perhaps"][..],
+        &["consistency=bitmap", "bitmap-chunk=3K"],
+        &["consistency=bitmap", "dirty-age=100"],
+        &["consistency=bitmap", "bitmap-chunk=2K"],
+    ] {
+        refused(&array, &[&["set", "tank"], words].concat(), "B001", 2);
+    }
+    assert_eq!(kept(&array), ("resync".to_owned(), None), "nothing was changed");
+    // A size of what is not there.
+    let error = refusal(&array, &["set", "tank", "bitmap-chunk=128K"], &[]);
+    assert_eq!(error["code"], "B018", "{error}");
+    array.follow(&error, "Have one made");
+    assert_eq!(kept(&array), ("bitmap".to_owned(), Some(128 << 10)));
+    served.stop();
+}
+
+#[test]
+fn a_bitmap_without_room_is_made_by_the_command_that_is_offered() {
+    let words = ["--consistency", "resync"];
+    let array = Array::create_with("tank", RAID_1, "256M", &words);
+    let served = array.serve();
+    let words = ["set", "tank", "consistency=bitmap", "bitmap-chunk=4K"];
+    let error = refusal(&array, &words, &[]);
+    assert_eq!(error["code"], "B005", "{error}");
+    assert_eq!(kept(&array), ("resync".to_owned(), None), "nothing was changed");
+    array.follow(&error, "With fewer bits, it fits");
+    assert_eq!(kept(&array).0, "bitmap");
+    served.stop();
+}
+
+/// What a bitmap is needed for: a member that may come back, and what is to be resynced.
+#[test]
+fn a_bitmap_that_is_needed_is_given_up_after_the_command_that_is_offered() {
+    let array = Array::create(RAID_5);
+    let served = array.serve();
+    done(&array, &["fail", "tank", "1"]);
+    let words = ["set", "tank", "consistency=resync"];
+    let error = refusal(&array, &words, &[]);
+    assert_eq!(error["code"], "B018", "{error}");
+    let new = blank(&array, "new", MEMBER_BYTES);
+    done(&array, &["set", "tank", "job-ceiling=0B"]);
+    array.follow_with(&error, "Put a device in its place", &[("DEVICE", text(&new))]);
+    wait_until("a rebuild", PATIENCE, || {
+        status(&array, "tank")["slots"][1]["state"] == "recovering"
+    });
+    let error = refusal(&array, &["set", "tank", "bitmap-chunk=64K"], &[]);
+    done(&array, &["set", "tank", "job-ceiling=none"]);
+    array.follow(&error, "Wait until it is rebuilt");
+    done(&array, &["set", "tank", "bitmap-chunk=64K"]);
+    // It is killed while it is written.
+    let mut client = Client::connect(&served.socket, PATIENCE);
+    client.write(0, &block(1, 1));
+    client.flush();
+    served.kill();
+    let members = [&array.members[..1], &array.members[2..], &[new]].concat();
+    let served = array.serve_with(&["--jobs", "paused"], &members);
+    let error = refusal(&array, &words, &[]);
+    assert_eq!(error["code"], "B018", "{error}");
+    done(&array, &["resume", "tank"]);
+    array.follow(&error, "Wait until it is resynced");
+    assert_eq!(set(&array, &["consistency=resync"])["settings"]["consistency"], "resync");
+    served.stop();
+}
+
+/// A member that does not answer holds the change up, and neither clients nor whoever asked.
+#[test]
+fn a_bitmap_waits_for_a_member_that_does_not_answer() {
+    let mut array = without_bitmap(RAID_5);
+    let files = Mount::is_possible().then(|| Hanging::over(&array.members)).flatten();
+    let Some(files) = files else { return skip(Need::Fuse, "no FUSE can be mounted here") };
+    array.members = files.files();
+    let served = array.serve_with(&["--io", "threads"], &array.members);
+    let let_go = files.let_go_at_end();
+    files.hang(1, Hang::Both);
+    let error = refusal(&array, &["set", "tank", "consistency=bitmap"], &[]);
+    assert_eq!(error["code"], "B019", "{error}");
+    drop(let_go);
+    wait_until("the bitmap", PATIENCE, || !status(&array, "tank")["bitmap"].is_null());
+    let looked = array.follow(&error, "See what it is by now");
+    assert_eq!(looked.stdout.trim(), "bitmap");
+    served.stop();
+}
