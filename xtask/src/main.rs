@@ -104,6 +104,7 @@ mod tests {
             "tidy",
             "oracle --only raid6 --boots 1 --folder /tmp/x --proofs",
             "oracle --list",
+            "oracle --bitmaps",
             "oracle --make-fixtures --fixtures /tmp/x",
             "sim --seconds 5 --from 7",
             "crash-loop --rounds 3 --level 10 --members tmpfs --seed 1",

@@ -70,6 +70,9 @@ pub(crate) struct Options {
     /// Where images go, a few GiB: target/oracle, unless said otherwise
     #[arg(long, value_name = "PATH")]
     folder: Option<PathBuf>,
+    /// Write-intent bitmaps alone, without the arrays
+    #[arg(long, conflicts_with_all = ["only", "half", "proofs", "list"])]
+    bitmaps: bool,
     /// The judge's own trial in full, which takes minutes more
     #[arg(long)]
     proofs: bool,
@@ -77,7 +80,7 @@ pub(crate) struct Options {
     #[arg(long)]
     list: bool,
     /// Make fixtures instead
-    #[arg(long, conflicts_with_all = ["list", "proofs"])]
+    #[arg(long, conflicts_with_all = ["list", "proofs", "bitmaps"])]
     make_fixtures: bool,
     /// Where fixtures go: oracle/fixtures, unless said otherwise
     #[arg(long, value_name = "PATH", requires = "make_fixtures")]
@@ -93,6 +96,7 @@ impl Options {
             half: Some(u8::from(days % 2 == 1)),
             boots: BOOTS_DEFAULT,
             folder: None,
+            bitmaps: false,
             proofs: false,
             list: false,
             make_fixtures: false,
@@ -135,6 +139,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let usual = || Path::new(ROOT).join("oracle/fixtures");
         let target = options.fixtures.clone().unwrap_or_else(usual);
         told("fixtures made", fixtures::make(&bench, &options.only, &target)?);
+        return Ok(());
+    }
+    if options.bitmaps {
+        println!("{}", braid::run_bitmaps(&bench)?);
         return Ok(());
     }
     if options.proofs {

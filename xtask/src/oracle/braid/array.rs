@@ -195,6 +195,12 @@ impl Array {
         Ok(())
     }
 
+    /// A bitmap is made with a bit for so many bytes, or given up, while it runs.
+    pub(super) fn change_bitmap(&self, chunk_bytes: Option<u32>) -> Result<()> {
+        let planned = chunk_bytes.map(|bytes| self.volume.plan_bitmap(Some(bytes))).transpose()?;
+        Ok(self.volume.change_bitmap(planned)?)
+    }
+
     /// How far its job is, if it has one.
     pub(super) fn job(&self) -> Option<JobProgress> {
         self.volume.job()

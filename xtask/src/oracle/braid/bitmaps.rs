@@ -1,8 +1,13 @@
-//! Write-intent bitmaps: md writes an array, QEMU is killed, and braid goes on by md's bits.
+//! Write-intent bitmaps: md writes an array, QEMU is killed, and braid goes on by md's bits; and bitmaps that come and go while
+//! the array runs.
 //!
 //! ```text
 //!   md makes and fills ─▶ md is writing, killed ─▶ braid resyncs what bits name, reads, stops ─▶ md reads, checks
+//!   md makes and fills, without one ─▶ braid writes, makes one, writes ─▶ copied as a crash leaves it ─▶ md resyncs, reads, checks
+//!                                                                    └─▶ stopped ─▶ md reads, removes it ─▶ braid reads
 //! ```
+//!
+//! Every second array gets its bitmap by `mdadm --grow`.
 //!
 //! What no bit names is not looked at: that it agrees all the same is what md's check shows. The other way round is in `making`: braid
 //! makes bitmaps, and md gets what a crash leaves.
@@ -17,9 +22,9 @@ use braid_runtime::{JobEnd, JobKind, Notice, Options};
 
 use super::super::drive::Member;
 use super::super::guest::{Case, Ending, Storm};
-use super::super::pattern;
 use super::super::report::CaseReport;
 use super::super::suite::Bench;
+use super::super::{content, pattern};
 use super::array::{Array, copy, judge};
 use super::tally::Tally;
 
@@ -33,12 +38,15 @@ const NEW: u64 = 74;
 /// How long a resync of a few MiB may take here.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// What is told of it.
-pub(super) const COUNTS: [&str; 5] = [
+pub(super) const COUNTS: [&str; 8] = [
     "crashes of md with a bitmap",
     "bits that md had set",
     "bits in all",
     "sectors that nobody wrote, wrong after braid's resync",
     "mismatches that md's check finds then",
+    "bitmaps that braid made on a running array and md took",
+    "of them after a crash",
+    "bitmaps that md made or removed and braid took",
 ];
 
 /// Makes crashes, has braid go on, and md judge.
@@ -56,18 +64,23 @@ pub(super) fn run(bench: &Bench, tally: &Tally) -> Result<()> {
             left.push((name, slots, images));
         }
     }
-    judged_by_md(bench, &left, &folder, tally)
+    judged_by_md(bench, &left, &folder, tally)?;
+    comes_and_goes(bench, &folder, tally)
 }
 
 /// Arrays that md made and filled, stopped in order.
 fn make(bench: &Bench, folder: &Path) -> Result<Vec<Vec<PathBuf>>> {
     let case = |(level, slots): (&str, usize)| {
-        let chunk = if level == "1" { "" } else { "--chunk=64" };
-        let script = format!(
-            "mdadm --create $A --run --metadata=1.2 --level={level} --raid-devices={slots} --homehost=oracle --assume-clean {chunk} \
-             --bitmap=internal --bitmap-chunk=64K {}\nagent fill $A {OLD}\nmdadm --stop $A\n",
-            names(slots)
-        );
+        let bitmap = "--bitmap=internal --bitmap-chunk=64K";
+        let script = match slots % 2 {
+            0 => format!(
+                "{}agent fill $A {OLD}\nmdadm --grow $A {bitmap}\nmdadm --stop $A\n",
+                create((level, slots), "--bitmap=none")
+            ),
+            _ => {
+                format!("{}agent fill $A {OLD}\nmdadm --stop $A\n", create((level, slots), bitmap))
+            }
+        };
         let members = vec![Member::zeros(MEMBER_SECTORS); slots];
         Case { name: format!("bitmap-{level}"), members, script }
     };
@@ -78,6 +91,16 @@ fn make(bench: &Bench, folder: &Path) -> Result<Vec<Vec<PathBuf>>> {
         Ok((0..slots).map(|slot| folder.join(format!("{name}/{slot}.img"))).collect())
     };
     SHAPES.into_iter().map(images).collect()
+}
+
+/// A line that makes an array, with these words.
+fn create((level, slots): (&str, usize), words: &str) -> String {
+    let chunk = if level == "1" { "" } else { "--chunk=64" };
+    format!(
+        "mdadm --create $A --run --metadata=1.2 --level={level} --raid-devices={slots} --homehost=oracle --assume-clean {chunk} \
+         {words} {}\n",
+        names(slots)
+    )
 }
 
 /// `$M1 $M2 ...`
@@ -163,4 +186,137 @@ fn judge_one(case: &CaseReport, tally: &Tally) -> Result<()> {
     tally.count("mismatches that md's check finds then", found);
     ensure!(found == 0, "md's check finds {found}");
     Ok(())
+}
+
+/// The stream that braid writes before it makes a bitmap, and the one that it writes then.
+const BEFORE: u64 = 75;
+const AFTER: u64 = 76;
+/// What a bit of it is to stand for.
+const CHUNK_BYTES: u32 = 64 << 10;
+
+/// An array that got a bitmap from braid, once as a crash leaves it and once stopped in order.
+struct Got {
+    name: String,
+    slots: usize,
+    crashed: Vec<PathBuf>,
+    stopped: Vec<PathBuf>,
+    /// What both hold.
+    sha256: String,
+}
+
+/// Braid makes a bitmap while it writes, md takes it, and removes it, and braid takes that.
+fn comes_and_goes(bench: &Bench, folder: &Path, tally: &Tally) -> Result<()> {
+    let bare = folder.join("bare");
+    let case = |(level, slots): (&str, usize)| {
+        let create = create((level, slots), "--bitmap=none");
+        let script = format!("{create}agent fill $A {OLD}\nmdadm --stop $A\n");
+        let members = vec![Member::zeros(MEMBER_SECTORS); slots];
+        Case { name: format!("bare-{level}"), members, script }
+    };
+    let report = bench.run(SHAPES.into_iter().map(case).collect(), Ending::PowerOff, &bare)?;
+    let mut all = Vec::new();
+    for (level, slots) in SHAPES {
+        let name = format!("bare-{level}");
+        report.cases[&name].succeeded()?;
+        let images: Vec<_> =
+            (0..slots).map(|slot| bare.join(format!("{name}/{slot}.img"))).collect();
+        all.extend(tally.check(&name, gets_one(bench, &name, &images, folder)));
+    }
+    taken_by_md(bench, &all, folder, tally)
+}
+
+/// Braid makes one while it writes.
+fn gets_one(bench: &Bench, name: &str, images: &[PathBuf], folder: &Path) -> Result<Got> {
+    let stopped = copy(images, &folder.join(format!("{name}-stopped")))?;
+    let array = Array::open_to_stay_dirty(&stopped)?;
+    array.scribble(BEFORE)?;
+    array.change_bitmap(Some(2 * CHUNK_BYTES))?;
+    array.change_bitmap(Some(CHUNK_BYTES))?;
+    array.scribble(AFTER)?;
+    array.flush()?;
+    let sha256 = content::sha256(&bench.folder, &array.content()?)?;
+    let crashed = copy(&stopped, &folder.join(format!("{name}-crashed")))?;
+    array.stop()?;
+    for images in [&crashed, &stopped] {
+        let judged = judge(images, true)?;
+        let array = judged.assembly.array.as_ref().ok().context("braid refuses it")?;
+        let bitmap = array.bitmap.as_ref().context("braid sees no bitmap")?;
+        let chunk_bytes = bitmap.superblock.chunk_bytes;
+        ensure!(bitmap.is_current && chunk_bytes == CHUNK_BYTES, "braid does not believe its own");
+    }
+    let (name, slots) = (name.to_owned(), images.len());
+    Ok(Got { name, slots, crashed, stopped, sha256 })
+}
+
+/// md looks at each, reads, checks; and removes the bitmap of those that were stopped, which braid reads.
+fn taken_by_md(bench: &Bench, all: &[Got], folder: &Path, tally: &Tally) -> Result<()> {
+    let look = |slots: usize| {
+        format!(
+            "text bitmap mdadm --examine-bitmap $M1\nmdadm --assemble $A {}\nidle\n\
+             read -r place <\"/sys/block/$D/md/bitmap/location\"\nvalue place \"$place\"\ncontent sha256\nscrub mismatch_cnt\n",
+            names(slots)
+        )
+    };
+    let case = |name: String, images: &[PathBuf], script: String| {
+        let members = images.iter().map(|image| Member::image(image)).collect::<Result<_>>()?;
+        anyhow::Ok(Case { name, members, script })
+    };
+    let mut cases = Vec::new();
+    for Got { name, slots, crashed, stopped, .. } in all {
+        cases.push(case(format!("{name}-crashed"), crashed, look(*slots))?);
+        let remove = "mdadm --grow $A --bitmap=none\nmdadm --stop $A\n";
+        cases.push(case(format!("{name}-stopped"), stopped, look(*slots) + remove)?);
+    }
+    let taken = folder.join("taken");
+    let report = bench.run(cases, Ending::PowerOff, &taken)?;
+    for Got { name, slots, sha256, .. } in all {
+        for (end, is_crashed) in [("crashed", true), ("stopped", false)] {
+            let name = format!("{name}-{end}");
+            let took = took(&report.cases[&name], sha256, is_crashed);
+            if tally.check(&name, took).is_some() {
+                tally.count("bitmaps that braid made on a running array and md took", 1);
+                tally.count("of them after a crash", usize::from(is_crashed));
+            }
+        }
+        let name = format!("{name}-stopped");
+        let images: Vec<_> =
+            (0..*slots).map(|slot| taken.join(format!("{name}/{slot}.img"))).collect();
+        let read = has_none(bench, &images, sha256);
+        if tally.check(&name, read).is_some() {
+            tally.count("bitmaps that md made or removed and braid took", 1);
+        }
+    }
+    Ok(())
+}
+
+/// What md says of a bitmap that braid made.
+fn took(case: &CaseReport, sha256: &str, is_crashed: bool) -> Result<()> {
+    case.succeeded()?;
+    let bitmap = case.text("bitmap")?;
+    let line = |key: &str| {
+        let line = bitmap.lines().find(|line| line.trim_start().starts_with(key));
+        line.with_context(|| format!("no {key} in {bitmap}"))
+    };
+    ensure!(line("Version")?.contains('4'), "md sees another kind: {bitmap}");
+    ensure!(line("Chunksize")?.contains("64 KB"), "md sees bits of another size: {bitmap}");
+    let is_empty = line("Bitmap")?.contains(" 0 dirty");
+    ensure!(is_empty != is_crashed, "md sees other bits: {bitmap}");
+    ensure!(case.value("place")? == "+8", "md has it at {}", case.value("place")?);
+    ensure!(case.value("sha256")? == sha256, "md reads something else");
+    let found = case.value("mismatch_cnt")?;
+    ensure!(found == "0", "md's check finds {found}");
+    Ok(())
+}
+
+/// md has removed it.
+fn has_none(bench: &Bench, images: &[PathBuf], sha256: &str) -> Result<()> {
+    let judged = judge(images, true)?;
+    let array = judged.assembly.array.as_ref().ok().context("braid refuses it")?;
+    ensure!(array.bitmap.is_none() && !array.dirty, "braid sees a bitmap, or calls it dirty");
+    drop(judged);
+    let array = Array::open(images, false)?;
+    let found = content::sha256(&bench.folder, &array.content()?)?;
+    ensure!(found == sha256, "braid reads something else");
+    array.change_bitmap(Some(CHUNK_BYTES))?;
+    array.stop()
 }

@@ -7,7 +7,7 @@
 //! handover    md begins a job -> braid ends it -> md checks; and the other way round
 //! examining   `mdadm --examine` against `braid examine`, and braid's arrays against md's
 //! older       what newer kernels write and this one refuses, and what `braid set kernel-compat` makes of it
-//! bitmaps     md is killed while it writes an array with a bitmap -> braid resyncs by it -> md checks
+//! bitmaps     md is killed while it writes an array with a bitmap -> braid resyncs by it -> md checks; and bitmaps that come and go
 //! replaying   md is killed while it writes a partial parity log; a member is withheld
 //! logging     braid is killed while it writes its own log; members are withheld, and md goes on in between
 //! journaling  md is killed while it writes with a journal, in either mode; members are withheld
@@ -95,6 +95,14 @@ pub(crate) fn run(bench: &Bench, made: &[Made], begun: Instant) -> Result<String
     told(&tally.line(&journaling::COUNTS));
     bitmaps::run(bench, &tally)?;
     told(&tally.line(&bitmaps::COUNTS));
+    tally.close()
+}
+
+/// The same of bitmaps alone.
+pub(crate) fn run_bitmaps(bench: &Bench) -> Result<String> {
+    let tally = Tally::default();
+    bitmaps::run(bench, &tally)?;
+    println!("{}", tally.line(&bitmaps::COUNTS));
     tally.close()
 }
 

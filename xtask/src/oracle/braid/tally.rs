@@ -13,7 +13,7 @@ use anyhow::{Result, bail};
 const ARRAYS_MIN: usize = 120;
 
 /// What is counted, in the order in which the closing line says it.
-const COUNTS: [&str; 40] = [
+const COUNTS: [&str; 43] = [
     "reads by braid, healthy",
     "reads by braid, with losses",
     "read over NBD",
@@ -54,6 +54,9 @@ const COUNTS: [&str; 40] = [
     "bits in all",
     "sectors that nobody wrote, wrong after braid's resync",
     "mismatches that md's check finds then",
+    "bitmaps that braid made on a running array and md took",
+    "of them after a crash",
+    "bitmaps that md made or removed and braid took",
 ];
 
 #[derive(Default)]
