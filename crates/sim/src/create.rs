@@ -115,7 +115,9 @@ impl Design {
     pub(crate) fn with_parity_log(self, random: &mut Random) -> Self {
         let has_parity = matches!(self.level, Level::Raid4 | Level::Raid5 | Level::Raid6);
         let is_fit = has_parity && self.version != Version::V0_90;
-        if !is_fit || !random.chance(50) {
+        // Without one what is dirty stays so for a while, and that wants to be met as well.
+        let percent = if self.level == Level::Raid5 { 45 } else { 30 };
+        if !is_fit || !random.chance(percent) {
             return self;
         }
         // A band and a header have room in the least; a ring has room for more records than one.

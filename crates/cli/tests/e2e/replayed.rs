@@ -7,7 +7,7 @@ use std::time::Duration;
 use braid_ondisk::{LoggedEntry, PplEntry, PplRecord};
 use serde_json::Value;
 
-use crate::kit::{Array, Client, RAID_5, needs, random_bytes};
+use crate::kit::{Array, Client, RAID_5, RAID_6, Shape, needs, random_bytes};
 use crate::living::done;
 use crate::members::{MEMBER_BYTES, blank, text, wait_for_rebuild};
 
@@ -171,58 +171,69 @@ fn assert_nothing_lost(found: &[u8], (before, after): (&[u8], &[u8]), may_be_tor
     }
 }
 
-/// Killed while clients write, and then a member is missing, too: what nobody was writing is there, and it is served for writing.
+/// Killed while clients write, and then members are missing, too: what nobody was writing is there, and it is served for writing.
+fn killed_while_writing((shape, slots, lost_max): (Shape, usize, usize), policy: &str, seed: u64) {
+    let array = Array::create_with("tank", shape, "16M", &["--consistency", policy]);
+    let served = array.serve();
+    let length = usize::try_from(served.size_bytes).expect("small");
+    let before = random_bytes(100 + seed, length);
+    served.write_all(&array, &before);
+    let mut after = before.clone();
+    let new = random_bytes(200 + seed, length);
+    let mut client = Client::connect(&served.socket, Duration::from_secs(20));
+    // Far apart and near each other, so that rows have several writes under way.
+    let places = (0..600_usize).map(|n| n * 37 % 300 * 2 * BLOCK);
+    for (cookie, at) in (0..).zip(places) {
+        after[at..at + BLOCK].copy_from_slice(&new[at..at + BLOCK]);
+        client.ask_write(cookie, at as u64, &new[at..at + BLOCK]);
+        if cookie > 60 && cookie < 400 {
+            client.hear().expect("an answer in time");
+        }
+    }
+    served.kill();
+    let all = || -> Vec<Vec<u8>> { (0..slots).map(|slot| member(&array, slot)).collect() };
+    for slot in 0..slots {
+        let missing: Vec<usize> = (0..lost_max).map(|more| (slot + more) % slots).collect();
+        let kept = all();
+        let served = array.serve_with(&["--read-only"], &array.without(&missing));
+        assert_nothing_lost(&served.read_all(&array), (&before, &after), true);
+        served.stop();
+        assert!(kept == all(), "it is only read");
+    }
+    let lost = usize::try_from(seed).expect("small");
+    let served = array.serve_with(&[], &array.without(&[lost]));
+    let found = served.read_all(&array);
+    assert_nothing_lost(&found, (&before, &after), true);
+    // A new one gets a log, and is in it from then on.
+    let new = blank(&array, "new", MEMBER_BYTES);
+    done(&array, &["add", "tank", text(&new)]);
+    wait_for_rebuild(&array);
+    let mut client = Client::connect(&served.socket, Duration::from_secs(20));
+    client.write(0, &after[..BLOCK]);
+    client.flush();
+    served.kill();
+    let missing: Vec<usize> = (0..=lost_max).map(|more| (lost + more) % slots).collect();
+    let mut members = array.without(&missing);
+    members.push(new);
+    let served = array.serve_with(&[], &members);
+    let mut expected = found;
+    expected[..BLOCK].copy_from_slice(&after[..BLOCK]);
+    assert!(served.read_all(&array) == expected, "without others");
+    served.stop();
+}
+
 #[test]
 fn killed_while_writing_nothing_is_lost_with_a_member_missing() {
     needs!("nbdcopy");
-    for seed in 0..3 {
-        let array = Array::create_with("tank", RAID_5, "16M", &["--consistency", "ppl"]);
-        let served = array.serve();
-        let length = usize::try_from(served.size_bytes).expect("small");
-        let before = random_bytes(100 + seed, length);
-        served.write_all(&array, &before);
-        let mut after = before.clone();
-        let new = random_bytes(200 + seed, length);
-        let mut client = Client::connect(&served.socket, Duration::from_secs(20));
-        // Far apart and near each other, so that rows have several writes under way.
-        let places = (0..600_usize).map(|n| n * 37 % 300 * 2 * BLOCK);
-        for (cookie, at) in (0..).zip(places) {
-            after[at..at + BLOCK].copy_from_slice(&new[at..at + BLOCK]);
-            client.ask_write(cookie, at as u64, &new[at..at + BLOCK]);
-            if cookie > 60 && cookie < 400 {
-                client.hear().expect("an answer in time");
-            }
-        }
-        served.kill();
-        for slot in 0..4 {
-            let members = array.without(&[slot]);
-            let kept: Vec<Vec<u8>> = (0..4).map(|slot| member(&array, slot)).collect();
-            let served = array.serve_with(&["--read-only"], &members);
-            assert_nothing_lost(&served.read_all(&array), (&before, &after), true);
-            served.stop();
-            let now: Vec<Vec<u8>> = (0..4).map(|slot| member(&array, slot)).collect();
-            assert!(kept == now, "it is only read");
-        }
-        let lost = usize::try_from(seed).expect("small");
-        let served = array.serve_with(&[], &array.without(&[lost]));
-        let found = served.read_all(&array);
-        assert_nothing_lost(&found, (&before, &after), true);
-        // A new one gets a log, and is in it from then on.
-        let new = blank(&array, "new", MEMBER_BYTES);
-        done(&array, &["add", "tank", text(&new)]);
-        wait_for_rebuild(&array);
-        let mut client = Client::connect(&served.socket, Duration::from_secs(20));
-        client.write(0, &after[..BLOCK]);
-        client.flush();
-        served.kill();
-        let mut members = array.without(&[lost, (lost + 1) % 4]);
-        members.push(new);
-        let served = array.serve_with(&[], &members);
-        let mut expected = found;
-        expected[..BLOCK].copy_from_slice(&after[..BLOCK]);
-        assert!(served.read_all(&array) == expected, "without another one");
-        served.stop();
-    }
+    (0..3).for_each(|seed| killed_while_writing((RAID_5, 4, 1), "ppl", seed));
+}
+
+/// The same with our own log: on RAID-6 with two missing.
+#[test]
+fn with_our_own_log_nothing_is_lost_with_as_many_missing_as_the_level_bears() {
+    needs!("nbdcopy");
+    killed_while_writing((RAID_5, 4, 1), "log", 1);
+    (0..2).for_each(|seed| killed_while_writing((RAID_6, 5, 2), "log", seed));
 }
 
 #[test]
