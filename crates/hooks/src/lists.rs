@@ -429,6 +429,8 @@ named! {
         DoubtSkipped = "doubt-skipped",
         /// Bitmap: one that was not kept is believed at a start.
         StaleBitmapBelieved = "stale-bitmap-believed",
+        /// Logs: what a member was recovered from is not flushed with it.
+        JobFlushesOwnOnly = "job-flushes-own-only",
         /// Own log: superblocks do not say that it counts.
         LogUncounted = "log-uncounted",
         /// Own log: a member that comes gets none that could be found again.

@@ -42,6 +42,7 @@ const TOLD: &[Bug] = &[
     Bug::GuessesAmongTwo,
     Bug::HeldIsGivenUp,
     Bug::InconsistencyForgotten,
+    Bug::JobFlushesOwnOnly,
     Bug::JournalBaseForgotten,
     Bug::JournalChecksumIgnored,
     Bug::JournalEndLeft,

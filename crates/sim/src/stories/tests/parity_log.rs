@@ -1,5 +1,6 @@
 //! What parity logs promise, md's and our own: after a crash at any moment, whoever is missing then, nothing is lost that was kept.
 
+use braid_engine::array::MemberView;
 use braid_geometry::Level;
 
 use super::for_seeds;
@@ -145,6 +146,29 @@ fn comes_and_is_logged(design: Design, seed: u64) {
     starts_without(&mut story, &withheld, false);
 }
 
+/// Parity without a member is not logged. Its new member is made of what others have in their caches, and then power is cut.
+fn parity_comes_and_power_goes(design: Design, seed: u64) {
+    let mut random = Random::new(seed ^ 0x997);
+    let mut story = opened(design, seed);
+    story.run(&Mix { requests: 6, ..WRITES });
+    let disk = random.below(u64::from(design.slots)) as usize;
+    story.fails_by_person(disk);
+    story.rest();
+    story.run(&Mix { requests: 6, flushes: 0, ..WRITES });
+    story.world.joins(disk, false);
+    for _ in 0..40 {
+        story.run_without_time();
+        let view = &story.world.engine.machines.shards[0].view;
+        let is_whole = |one: &MemberView| one.recovered_sectors == u64::MAX;
+        if view.slots.iter().all(|slot| slot.as_ref().is_some_and(is_whole)) {
+            break;
+        }
+        story.tick();
+    }
+    let other = random.below(u64::from(design.slots)) as usize;
+    starts_without(&mut story, &[other], true);
+}
+
 /// Somebody who knows nothing of our own log goes on after a crash, as md would, and ends in order or in the middle of a write: what the log
 /// names is long over.
 fn others_write_since(design: Design, seed: u64) {
@@ -233,6 +257,15 @@ fn a_log_that_others_wrote_past_is_not_believed() {
 }
 
 #[test]
+fn parity_that_was_recovered_does_not_outlive_the_data_that_it_was_made_of() {
+    for_seeds(4, |seed| {
+        for (index, design) in designs().into_iter().enumerate() {
+            parity_comes_and_power_goes(design, 5_160_000 + seed * 100 + index as u64);
+        }
+    });
+}
+
+#[test]
 fn a_member_that_does_not_take_a_record_is_out_first() {
     for_seeds(3, |seed| {
         for (index, design) in designs().into_iter().enumerate() {
@@ -294,6 +327,7 @@ pub(in super::super) fn tell(seed: u64) {
     does_not_take_a_record(design, seed);
     comes_and_is_logged(design, seed);
     cannot_be_read_for_now(design, seed);
+    parity_comes_and_power_goes(design, seed);
     if design.log_is_own {
         others_write_since(design, seed);
     }
