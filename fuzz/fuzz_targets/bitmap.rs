@@ -1,13 +1,25 @@
-//! The bitmap superblock. Input: 16 bytes of array UUID, then the bytes.
+//! The bitmap superblock and what follows it: bits, or the marks of a lockless one. Input: 16 bytes of array UUID, then the bytes.
 #![no_main]
 
-use braid_ondisk::UnvalidatedBitmap;
+use braid_ondisk::{Bitmap, BitmapKind, UnvalidatedBitmap};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
     let Some((uuid, bytes)) = input.split_first_chunk::<16>() else { return };
     let Some(found) = UnvalidatedBitmap::recognise(bytes) else { return };
-    if let Ok(bitmap) = found.validate(uuid) {
-        assert!(bitmap.total_bytes() >= 256 + bitmap.marks() / 8);
+    let Ok(head) = found.validate(uuid) else { return };
+    assert!(head.total_bytes() >= 256 + head.marks() / 8);
+    let Ok(read) = Bitmap::read(head, bytes) else { return };
+    assert_eq!(read.marks.is_some(), head.kind == BitmapKind::Lockless);
+    if head.kind == BitmapKind::HostEndian {
+        return;
     }
+    // What was read is written so that it reads the same; flags that say who is to make it are gone.
+    let marks = read.marks.as_ref().map(|(marks, _)| marks);
+    let area = head.area(uuid, &read.bits, marks);
+    let found = UnvalidatedBitmap::recognise(&area).expect("it has its magic");
+    let again = Bitmap::read(found.validate(uuid).expect("it was valid"), &area);
+    let again = again.expect("it is whole");
+    assert_eq!(again.bits, read.bits);
+    assert_eq!(again.marks.map(|(marks, _)| marks), read.marks.map(|(marks, _)| marks));
 });

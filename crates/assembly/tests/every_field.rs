@@ -620,7 +620,7 @@ fn changed(
         assert_eq!(found.to_bytes(), raw, "what is read is what is kept");
         if found.intent.bitmap_offset_sectors.is_some() {
             let bits = Bits::none(BITMAP.sync_size_sectors, BITMAP.sectors_each());
-            member.bitmap = Some(Ok(Bitmap { superblock: BITMAP, bits }));
+            member.bitmap = Some(Ok(Bitmap { superblock: BITMAP, bits, marks: None }));
         }
         member.probe.superblocks = vec![Ok(found)];
     }

@@ -96,7 +96,7 @@ fn kept(policy: Policy, superblock: &mut Superblock) -> Vec<(u64, Vec<u8>)> {
         let bits = Bits::none(sectors, head.sectors_each());
         bitmap_sectors = head.area_sectors();
         let offset = superblock.bitmap_offset_bytes().expect("it was just named");
-        kept.push((offset, head.area(&superblock.uuid_as_stored(), &bits)));
+        kept.push((offset, head.area(&superblock.uuid_as_stored(), &bits, None)));
     }
     let place = match policy {
         Policy::Resync | Policy::Bitmap(_) => return kept,

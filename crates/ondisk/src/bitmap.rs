@@ -6,6 +6,15 @@
 //! Four kinds share the magic: version 3 (bits in the byte order of the machine, obsolete), 4 (little endian),
 //! 5 (one bitmap per node of a cluster; refused by name) and 6 (lockless: one *byte* per chunk, after 1024 bytes).
 //! There is no checksum in it: only the UUID ties it to its array.
+//!
+//! # The lockless kind
+//! Facts from Linux 6.18 (`drivers/md/md-llbitmap.c`, `md-bitmap.h`) and from the patch that taught mdadm to make one. Its
+//! superblock is the same 256 bytes, but counts the chunk in *sectors*, and `state` has more flags. The bytes begin 1024 bytes behind
+//! the start of the superblock; what they say is [`crate::marks`]'s. The array's superblock says no more than that there is a bitmap:
+//! no feature names the kind, and a kernel that does not know version 6 refuses the array.
+//!
+//! mdadm leaves it to the first kernel to make the bytes: a flag says *first use*, and the chunk is then the least one from 64 KiB up
+//! whose marks fit into the sectors that are reserved. All of them are unwritten then, or clean where a second flag says so.
 
 use std::mem::{offset_of, size_of};
 
@@ -15,9 +24,12 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 use crate::bits::{Bits, sectors_for};
 use crate::limits::{EVENTS_MAX, SECTOR_BYTES, SECTORS_MAX};
+use crate::marks::{LocklessMarks, MarkCounts, read_marks};
 
 /// The version of one bit per chunk, little endian.
 const CLASSIC_VERSION: u32 = 4;
+/// The version of one byte per chunk.
+const LOCKLESS_VERSION: u32 = 6;
 /// "bitm" in little endian.
 const BITMAP_MAGIC: u32 = 0x6d74_6962;
 /// md counts outstanding write-behind writes in 14 bits.
@@ -30,8 +42,18 @@ const LOCKLESS_HEAD_BYTES: u64 = 1024;
 const STATE_STALE: u32 = 1 << 1;
 /// In `state`: a bit could not be written.
 const STATE_WRITE_ERROR: u32 = 1 << 2;
+/// In `state`, of a lockless one: nobody has made its bytes yet.
+const STATE_FIRST_USE: u32 = 1 << 3;
+/// In `state`, of a lockless one that nobody has made: its bytes are to say clean.
+const STATE_CLEAN: u32 = 1 << 4;
 /// Seconds between sweeps, as mdadm has it.
 pub const DAEMON_SLEEP_SECONDS: u32 = 5;
+/// Seconds between sweeps of a lockless bitmap, as Linux has it.
+const LOCKLESS_SLEEP_SECONDS: u32 = 30;
+/// The least that a mark of a lockless bitmap stands for where nobody asks for less, as Linux has it.
+const LOCKLESS_CHUNK_BYTES_MIN: u32 = 64 << 10;
+/// The largest power of two of bytes that is counted here.
+const CHUNK_BYTES_MAX: u32 = 1 << 31;
 /// More bytes than any bitmap's area has that md makes: it keeps a count of two bytes in memory for each bit.
 const AREA_BYTES_MAX: u64 = 16 << 20;
 
@@ -143,6 +165,18 @@ pub enum BitmapError {
         /// Bytes per mark.
         bytes: u32,
     },
+    /// Sectors per mark that md refuses, or more than is counted here.
+    #[error("a bitmap chunk of {sectors} sectors is not a power of two, or more than 2 GiB")]
+    ChunkSectors {
+        /// Sectors per mark.
+        sectors: u32,
+    },
+    /// A lockless bitmap that nobody has made yet, and no room for its marks.
+    #[error("{sectors} reserved sectors are too few for a lockless bitmap")]
+    NoRoom {
+        /// Sectors that are reserved for it.
+        sectors: u32,
+    },
     /// A time between sweeps that md refuses.
     #[error("{seconds} seconds between sweeps are out of range")]
     DaemonSleep {
@@ -200,13 +234,16 @@ impl<'a> UnvalidatedBitmap<'a> {
             3 => BitmapKind::HostEndian,
             CLASSIC_VERSION => BitmapKind::Classic,
             5 => return Err(BitmapError::Clustered),
-            6 => BitmapKind::Lockless,
+            LOCKLESS_VERSION => BitmapKind::Lockless,
             version => return Err(BitmapError::VersionUnknown { version }),
         };
         if raw.uuid != *array_uuid {
             return Err(BitmapError::OtherArray);
         }
-        let bytes = raw.chunk_bytes.get();
+        let bytes = match kind {
+            BitmapKind::Lockless => lockless_chunk_bytes(raw)?,
+            BitmapKind::HostEndian | BitmapKind::Classic => raw.chunk_bytes.get(),
+        };
         if !bytes.is_power_of_two() || u64::from(bytes) < SECTOR_BYTES {
             return Err(BitmapError::Chunk { bytes });
         }
@@ -245,13 +282,27 @@ impl<'a> UnvalidatedBitmap<'a> {
     }
 }
 
+/// Bytes per mark of a lockless bitmap: as it says, or as Linux makes it when it is used first.
+fn lockless_chunk_bytes(raw: &Raw) -> Result<u32, BitmapError> {
+    let (sync_sectors, sectors) = (raw.sync_size.get(), raw.sectors_reserved.get());
+    if raw.state.get() & STATE_FIRST_USE != 0 {
+        let fits = BitmapSuperblock::new_lockless(sync_sectors.min(SECTORS_MAX), sectors);
+        return fits.map(|made| made.chunk_bytes).ok_or(BitmapError::NoRoom { sectors });
+    }
+    let sectors = raw.chunk_bytes.get();
+    let bytes = u32::try_from(u64::from(sectors) * SECTOR_BYTES).ok();
+    bytes.filter(|_| sectors.is_power_of_two()).ok_or(BitmapError::ChunkSectors { sectors })
+}
+
 /// A bitmap as it is on a member: its superblock and its bits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bitmap {
     /// What it says of itself.
     pub superblock: BitmapSuperblock,
-    /// Which parts may differ between members. Of a kind that is not [`BitmapKind::Classic`] none are read.
+    /// Which parts may differ between members. Of one that is [`BitmapKind::HostEndian`] none are read.
     pub bits: Bits,
+    /// What a lockless one says beyond that, and how many marks are in each state.
+    pub marks: Option<(LocklessMarks, MarkCounts)>,
 }
 
 impl Bitmap {
@@ -264,10 +315,22 @@ impl Bitmap {
         if present_bytes < superblock.total_bytes() {
             return Err(BitmapError::CutOff { present_bytes });
         }
-        let bits = area.get(size_of::<Raw>()..).unwrap_or_default();
-        let bits = if superblock.kind == BitmapKind::Classic { bits } else { &[] };
+        let head_bytes = usize::try_from(superblock.head_bytes()).unwrap_or(usize::MAX);
+        let bytes = area.get(head_bytes..).unwrap_or_default();
         let (sectors, each) = (superblock.sync_size_sectors, superblock.sectors_each());
-        Ok(Self { bits: Bits::from_bytes(bits, sectors, each), superblock })
+        let plain = |bytes: &[u8]| (Bits::from_bytes(bytes, sectors, each), None);
+        let (bits, marks) = match superblock.kind {
+            BitmapKind::HostEndian => plain(&[]),
+            BitmapKind::Classic => plain(bytes),
+            BitmapKind::Lockless => {
+                let byte = superblock.first_byte();
+                let made: Vec<u8> = byte.map(|byte| vec![byte; bytes.len()]).unwrap_or_default();
+                let bytes = if byte.is_some() { &made } else { bytes };
+                let (bits, marks, counts) = read_marks(bytes, sectors, each);
+                (bits, Some((marks, counts)))
+            }
+        };
+        Ok(Self { superblock, bits, marks })
     }
 
     /// Whether the bits say all that they should, for an array with this count of events: md sets all of them otherwise.
@@ -276,7 +339,7 @@ impl Bitmap {
         let is_whole = self.superblock.state & (STATE_STALE | STATE_WRITE_ERROR) == 0;
         // One that is ahead by more was not left so by an update that was cut short: these superblocks are older ones.
         let is_near = (events..=events.saturating_add(1)).contains(&self.superblock.events);
-        self.superblock.kind == BitmapKind::Classic && is_whole && is_near
+        self.superblock.kind != BitmapKind::HostEndian && is_whole && is_near
     }
 }
 
@@ -297,43 +360,87 @@ impl BitmapSuperblock {
         }
     }
 
+    /// A new lockless one whose marks fit into so many sectors with its superblock, with all that Linux chooses; none if they never do.
+    #[must_use]
+    pub fn new_lockless(sync_size_sectors: u64, sectors_reserved: u32) -> Option<Self> {
+        let of = |chunk_bytes: u32| Self {
+            kind: BitmapKind::Lockless,
+            daemon_sleep_seconds: LOCKLESS_SLEEP_SECONDS,
+            ..Self::new(sync_size_sectors, chunk_bytes, sectors_reserved)
+        };
+        let sizes = std::iter::successors(Some(LOCKLESS_CHUNK_BYTES_MIN), |b| b.checked_mul(2));
+        let mut sizes = sizes.take_while(|bytes| *bytes <= CHUNK_BYTES_MAX).map(of);
+        sizes.find(|one| one.area_sectors() <= u64::from(sectors_reserved))
+    }
+
+    /// The byte of every mark of a lockless bitmap that nobody has made yet.
+    fn first_byte(&self) -> Option<u8> {
+        let clean = u8::from(self.state & STATE_CLEAN != 0);
+        (self.state & STATE_FIRST_USE != 0).then_some(clean)
+    }
+
+    /// Bytes before what says which parts may differ.
+    fn head_bytes(&self) -> u64 {
+        match self.kind {
+            BitmapKind::HostEndian | BitmapKind::Classic => size_of::<Raw>() as u64,
+            BitmapKind::Lockless => LOCKLESS_HEAD_BYTES,
+        }
+    }
+
     /// Sectors that a bit stands for.
     #[must_use]
     pub fn sectors_each(&self) -> u64 {
         u64::from(self.chunk_bytes) / SECTOR_BYTES
     }
 
-    /// The area as it is to be on a member: superblock and bits, in whole sectors. What the bits say is what they should.
+    /// The area as it is to be on a member: superblock and bits, or marks where it is lockless, in whole sectors. What they say is what
+    /// they should.
     ///
     /// # Panics
-    /// When the bits are not those of this superblock, or it is of another kind than [`BitmapKind::Classic`].
+    /// When the bits or the marks are not those of this superblock, or it is [`BitmapKind::HostEndian`].
     #[must_use]
-    pub fn area(&self, array_uuid: &[u8; 16], bits: &Bits) -> Vec<u8> {
+    pub fn area(
+        &self,
+        array_uuid: &[u8; 16],
+        bits: &Bits,
+        marks: Option<&LocklessMarks>,
+    ) -> Vec<u8> {
         let is_own =
             (bits.sectors(), bits.sectors_each()) == (self.sync_size_sectors, self.sectors_each());
-        assert!(is_own && self.kind == BitmapKind::Classic, "the bits are of this bitmap");
+        assert!(is_own && self.kind != BitmapKind::HostEndian, "the bits are of this bitmap");
+        let is_lockless = self.kind == BitmapKind::Lockless;
+        assert_eq!(marks.is_some(), is_lockless, "a lockless bitmap has marks, and no other");
+        let (version, chunk, flags) = match self.kind {
+            BitmapKind::Lockless => (LOCKLESS_VERSION, self.sectors_each(), u32::MAX),
+            _ => (CLASSIC_VERSION, u64::from(self.chunk_bytes), STATE_STALE | STATE_WRITE_ERROR),
+        };
         let mut raw = Raw::new_zeroed();
-        (raw.magic, raw.version) = (U32::new(BITMAP_MAGIC), U32::new(CLASSIC_VERSION));
+        (raw.magic, raw.version) = (U32::new(BITMAP_MAGIC), U32::new(version));
         raw.uuid = *array_uuid;
         raw.events = U64::new(self.events);
         raw.events_cleared = U64::new(self.events_cleared);
         raw.sync_size = U64::new(self.sync_size_sectors);
-        raw.state = U32::new(self.state & !(STATE_STALE | STATE_WRITE_ERROR));
-        raw.chunk_bytes = U32::new(self.chunk_bytes);
+        raw.state = U32::new(self.state & !flags);
+        raw.chunk_bytes = U32::new(u32::try_from(chunk).expect("as it was read"));
         raw.daemon_sleep = U32::new(self.daemon_sleep_seconds);
         raw.write_behind = U32::new(self.write_behind);
         raw.sectors_reserved = U32::new(self.sectors_reserved);
         let mut area = raw.as_bytes().to_vec();
-        area.extend(bits.to_bytes());
+        area.resize(usize::try_from(self.head_bytes()).expect("it is short"), 0);
+        match marks {
+            Some(marks) => area.extend(marks.to_bytes(bits)),
+            None => area.extend(bits.to_bytes()),
+        }
         let whole = sectors_for(area.len() as u64) * SECTOR_BYTES;
         area.resize(usize::try_from(whole).expect("it is in memory"), 0);
         area
     }
 
-    /// Bytes of the area in which a bit lies: its sector.
+    /// Bytes of the area in which a bit or a mark lies: its sector.
     #[must_use]
-    pub fn sector_of(bit: u64) -> u64 {
-        (size_of::<Raw>() as u64 + bit / 8) / SECTOR_BYTES
+    pub fn sector_of(&self, bit: u64) -> u64 {
+        let bytes = if self.kind == BitmapKind::Lockless { bit } else { bit / 8 };
+        (self.head_bytes() + bytes) / SECTOR_BYTES
     }
 
     /// Sectors of the area.
@@ -355,7 +462,8 @@ impl BitmapSuperblock {
             BitmapKind::HostEndian | BitmapKind::Classic => {
                 size_of::<Raw>() as u64 + self.marks().div_ceil(8)
             }
-            BitmapKind::Lockless => LOCKLESS_HEAD_BYTES + self.marks(),
+            // A set of bits has one for no sectors too.
+            BitmapKind::Lockless => LOCKLESS_HEAD_BYTES + self.marks().max(1),
         }
     }
 }
@@ -394,7 +502,11 @@ mod tests {
         // 1 GiB in marks of 64 MiB.
         assert_eq!((classic.marks(), classic.total_bytes()), (16, 258));
         assert_eq!(validate(&bytes(3)).unwrap().kind, BitmapKind::HostEndian);
-        assert_eq!(validate(&bytes(6)).unwrap().total_bytes(), 1024 + 16);
+        // Counted in sectors: marks of 64 MiB too.
+        let mut lockless = bytes(6);
+        lockless[52..56].copy_from_slice(&(128_u32 << 10).to_le_bytes());
+        let lockless = validate(&lockless).unwrap();
+        assert_eq!((lockless.chunk_bytes, lockless.total_bytes()), (64 << 20, 1024 + 16));
         assert_eq!(validate(&bytes(5)), Err(BitmapError::Clustered));
         assert_eq!(validate(&bytes(7)), Err(BitmapError::VersionUnknown { version: 7 }));
     }
@@ -442,15 +554,15 @@ mod tests {
         };
         let mut bits = Bits::none(1 << 21, 8);
         [0, 77, 2047, 2048, 262_143].into_iter().for_each(|bit| bits.set(bit));
-        let area = head.area(&UUID, &bits);
+        let area = head.area(&UUID, &bits, None);
         assert_eq!((area.len() as u64, area.len() % 512), (head.area_sectors() * 512, 0));
         let read = Bitmap::read(validate(&area).unwrap(), &area).unwrap();
         assert_eq!((&read.superblock, &read.bits), (&head, &bits));
         for bit in bits.iter() {
             let mut other = bits.clone();
             other.clear(bit);
-            let sector = usize::try_from(BitmapSuperblock::sector_of(bit)).expect("few") * 512;
-            let other = head.area(&UUID, &other);
+            let sector = usize::try_from(head.sector_of(bit)).expect("few") * 512;
+            let other = head.area(&UUID, &other, None);
             assert_ne!(area[sector..sector + 512], other[sector..sector + 512], "{bit}");
         }
         assert!(Bitmap::read(head, &area[..300]).is_err(), "cut off");
@@ -461,12 +573,100 @@ mod tests {
         assert!(!Bitmap { superblock: stale, ..read }.is_current(9));
     }
 
+    fn lockless(sync_sectors: u64, chunk_bytes: u32) -> BitmapSuperblock {
+        let head = BitmapSuperblock::new_lockless(sync_sectors, 256).expect("there is room");
+        BitmapSuperblock { events: 9, events_cleared: 7, chunk_bytes, ..head }
+    }
+
+    #[test]
+    fn a_lockless_bitmap_is_read_as_it_was_written() {
+        let head = lockless(1000, 4096);
+        let mut bits = Bits::none(1000, 8);
+        let mut marks = LocklessMarks::unwritten(1000, 8);
+        for mark in [0, 1, 77, 124] {
+            marks.unwritten.clear(mark);
+        }
+        [1, 77, 124].into_iter().for_each(|mark| bits.set(mark));
+        marks.unsynced.set(124);
+        let area = head.area(&UUID, &bits, Some(&marks));
+        // Facts: where the bytes begin, and that the chunk is counted in sectors.
+        assert_eq!((area[4], area[52], area[1024], area[1025]), (6, 8, 1, 2));
+        assert_eq!((area[1024 + 77], area[1024 + 124], area[1024 + 2]), (2, 3, 0));
+        assert_eq!(area[256..1024], [0; 768]);
+        let read = Bitmap::read(validate(&area).unwrap(), &area).unwrap();
+        assert_eq!((&read.superblock, &read.bits), (&head, &bits));
+        let (read_marks, counts) = read.marks.clone().expect("it is lockless");
+        assert_eq!((&read_marks, counts.of(crate::MarkState::Unwritten)), (&marks, 121));
+        assert!(read.is_current(9) && !read.is_current(10));
+        for mark in [2, 77, 124] {
+            let mut other = marks.clone();
+            (other.unwritten, other.unsynced) = (other.unwritten.clone(), marks.unsynced.clone());
+            match marks.unwritten.is_set(mark) {
+                true => other.unwritten.clear(mark),
+                false => other.unwritten.set(mark),
+            }
+            let sector = usize::try_from(head.sector_of(mark)).expect("few") * 512;
+            let other = head.area(&UUID, &bits, Some(&other));
+            assert_ne!(area[sector..sector + 512], other[sector..sector + 512], "{mark}");
+        }
+    }
+
+    #[test]
+    fn what_mdadm_leaves_to_the_first_kernel_is_made() {
+        let mut first = bytes(6);
+        first[48..52].copy_from_slice(&(1_u32 << 3).to_le_bytes());
+        first[52..56].copy_from_slice(&0_u32.to_le_bytes());
+        assert_eq!(validate(&first), Err(BitmapError::NoRoom { sectors: 0 }));
+        first[64..68].copy_from_slice(&256_u32.to_le_bytes());
+        let head = validate(&first).unwrap();
+        assert_eq!((head.chunk_bytes, head.marks()), (64 << 10, 16384));
+        let area = vec![0xA5; usize::try_from(head.total_bytes()).unwrap()];
+        let read = Bitmap::read(head, &area).unwrap();
+        let (marks, _) = read.marks.expect("it is lockless");
+        assert_eq!((read.bits.set_count(), marks.unwritten.set_count()), (0, 16384));
+        let clean = BitmapSuperblock { state: STATE_FIRST_USE | STATE_CLEAN, ..head };
+        let (marks, counts) = Bitmap::read(clean, &area).unwrap().marks.expect("it is lockless");
+        assert!(marks.unwritten.is_empty() && marks.unsynced.is_empty());
+        assert_eq!(counts.of(crate::MarkState::Clean), 16384);
+        // 32 TiB: 512 MiB for each of 131072 - 1024 bytes at most.
+        let large = BitmapSuperblock::new_lockless(1 << 36, 256).expect("it fits");
+        assert_eq!((large.chunk_bytes, large.marks()), (512 << 20, 65536));
+        assert_eq!(BitmapSuperblock::new_lockless(1 << 40, 2), None);
+    }
+
+    #[test]
+    fn chunks_of_a_lockless_bitmap_are_powers_of_two_of_sectors() {
+        let with = |sectors: u32| {
+            let mut bytes = bytes(6);
+            bytes[52..56].copy_from_slice(&sectors.to_le_bytes());
+            validate(&bytes).map(|head| head.chunk_bytes)
+        };
+        assert_eq!(with(1 << 22), Ok(1 << 31));
+        for sectors in [0, 3, 1 << 23, u32::MAX] {
+            assert_eq!(with(sectors), Err(BitmapError::ChunkSectors { sectors }));
+        }
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_parsed_or_refused(mut bytes in prop::collection::vec(any::<u8>(), 4..300)) {
             bytes[..4].copy_from_slice(b"bitm");
             if let Ok(bitmap) = validate(&bytes) {
                 prop_assert!(bitmap.total_bytes() > bitmap.marks() / 8);
+            }
+        }
+
+        #[test]
+        fn any_marks_are_read(marks in prop::collection::vec(any::<u8>(), 16..40), is_first: bool) {
+            let head = lockless(16 * 8, 4096);
+            let head = if is_first { BitmapSuperblock { state: STATE_FIRST_USE, ..head } } else { head };
+            let area = [&[0; 1024][..], &marks].concat();
+            let read = Bitmap::read(head, &area).unwrap();
+            let (sets, _) = read.marks.unwrap();
+            for mark in 0..16 {
+                let (unwritten, unsynced) = (sets.unwritten.is_set(mark), sets.unsynced.is_set(mark));
+                prop_assert!(!(unwritten && (unsynced || read.bits.is_set(mark))));
+                prop_assert!(!unsynced || read.bits.is_set(mark));
             }
         }
     }

@@ -33,6 +33,7 @@ pub mod journal;
 pub mod journal_log;
 pub mod limits;
 pub mod log_place;
+pub mod marks;
 pub mod own_log;
 pub mod placement;
 pub mod ppl;
@@ -54,6 +55,7 @@ pub use journal_log::{
     JOURNAL_SEQUENCE_GAP, JournalArea, JournalEnd, JournalEntry, JournalLog, JournalLogError,
 };
 pub use log_place::{LogPlace, OwnLogPlace, PPL_HEADER_SECTORS};
+pub use marks::{LocklessMarks, MarkAction, MarkCounts, MarkState};
 pub use own_log::{OWN_LOG_HEAD_BYTES, OWN_LOG_HEAD_SECTORS, OwnLog, OwnLogHead, OwnLogHeadError};
 pub use placement::{Placement, PlacementError, PlacementRequest, placement};
 pub use ppl::{

@@ -35,7 +35,7 @@ pub(crate) fn renew(
     let (head, bits) = design.bitmap(resync_sectors(geometry)).expect("it has a bitmap");
     let events = superblock.state.events;
     let head = BitmapSuperblock { events, events_cleared: events, ..head };
-    let area = head.area(&superblock.uuid_as_stored(), &bits);
+    let area = head.area(&superblock.uuid_as_stored(), &bits, None);
     disk.put(offset_bytes / SECTOR as u64, &area, true);
 }
 

@@ -317,7 +317,7 @@ impl Design {
             disk.put(superblock.offset_bytes() / SECTOR as u64, &superblock.to_bytes(), true);
             if let Some(offset_bytes) = superblock.bitmap_offset_bytes() {
                 let (head, bits) = self.bitmap(self.resync_sectors()).expect("it has a bitmap");
-                let area = head.area(&superblock.uuid_as_stored(), &bits);
+                let area = head.area(&superblock.uuid_as_stored(), &bits, None);
                 disk.put(offset_bytes / SECTOR as u64, &area, true);
             }
             self.put_empty_log(&mut disk, &superblock);

@@ -141,7 +141,7 @@ pub(crate) fn add_bitmap(members: &mut [ProbedMember], kind: BitmapKind, events:
         let head = BitmapSuperblock::new(sectors, 65_536, 0);
         let head = BitmapSuperblock { kind, events, events_cleared: events, ..head };
         let bits = Bits::none(sectors, head.sectors_each());
-        member.bitmap = Some(Ok(Bitmap { superblock: head, bits }));
+        member.bitmap = Some(Ok(Bitmap { superblock: head, bits, marks: None }));
     }
 }
 

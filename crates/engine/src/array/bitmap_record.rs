@@ -45,8 +45,8 @@ pub fn bitmap_for(superblock: &Superblock, record: &BitmapRecord) -> (u64, Vec<u
     let at = superblock.device.super_offset_sectors;
     let offset = superblock.bitmap_offset().expect("it has room for a bitmap");
     let start = at.checked_add_signed(offset.into()).expect("it is on the device") * SECTOR_BYTES;
-    let area = record.head.area(&superblock.uuid_as_stored(), &record.bits);
-    let sector = |bit: u64| BitmapSuperblock::sector_of(bit) * SECTOR_BYTES;
+    let area = record.head.area(&superblock.uuid_as_stored(), &record.bits, None);
+    let sector = |bit: u64| record.head.sector_of(bit) * SECTOR_BYTES;
     let changed = &record.changed;
     let bits = (!changed.is_empty()).then(|| (sector(changed.start), sector(changed.end - 1)));
     let head = record.has_new_head.then_some((0, 0));

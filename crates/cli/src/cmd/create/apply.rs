@@ -256,7 +256,7 @@ fn metadata(plan: &Plan, superblock: &Superblock) -> Vec<Snippet> {
             Sync::Pending => Bits::all(head.sync_size_sectors, head.sectors_each()),
             _ => Bits::none(head.sync_size_sectors, head.sectors_each()),
         };
-        Snippet { offset, bytes: head.area(&superblock.uuid_as_stored(), &bits) }
+        Snippet { offset, bytes: head.area(&superblock.uuid_as_stored(), &bits, None) }
     });
     let own = Snippet { offset: superblock.offset_bytes(), bytes: superblock.to_bytes() };
     let log = plan.consistency.log_place(superblock).map(|place| {

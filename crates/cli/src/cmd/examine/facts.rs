@@ -6,8 +6,8 @@
 use braid_assembly::ProbedMember;
 use braid_geometry::{Family, Geometry, Level, Shape, layout_name};
 use braid_ondisk::{
-    Bitmap, BitmapKind, Features, JournalLog, OwnLog, PplLog, PplLogError, Role, Superblock,
-    Timestamp, format_uuid,
+    Bitmap, BitmapKind, Features, JournalLog, MarkCounts, MarkState, OwnLog, PplLog, PplLogError,
+    Role, Superblock, Timestamp, format_uuid,
 };
 use serde_json::{Value, json};
 
@@ -171,17 +171,18 @@ pub(super) fn log_lines(member: &ProbedMember) -> Vec<Line> {
     match &member.bitmap {
         None => {}
         Some(Err(error)) => lines.push(("bitmap", format!("cannot be used: {error}"))),
-        Some(Ok(Bitmap { superblock: bitmap, bits })) => {
+        Some(Ok(Bitmap { superblock: bitmap, bits, marks })) => {
             let each = format_size_exact(u64::from(bitmap.chunk_bytes));
-            let set = match bitmap.kind {
-                BitmapKind::Classic => format!("{} of {} bits set", bits.set_count(), bits.count()),
-                BitmapKind::HostEndian | BitmapKind::Lockless => "not read".to_string(),
+            let (mark, set) = match (bitmap.kind, marks) {
+                (BitmapKind::HostEndian, _) => ("bit", "not read".to_string()),
+                (_, Some((_, counts))) => ("mark", mark_words(counts, bits.count())),
+                (_, None) => ("bit", format!("{} of {} bits set", bits.set_count(), bits.count())),
             };
             let (events, cleared) = (bitmap.events, bitmap.events_cleared);
             let kind = bitmap.kind.name();
             lines.push((
                 "bitmap",
-                format!("{kind}, a bit for {each}, {set}, events {events} (cleared {cleared})"),
+                format!("{kind}, a {mark} for {each}, {set}, events {events} (cleared {cleared})"),
             ));
         }
     }
@@ -193,6 +194,26 @@ pub(super) fn log_lines(member: &ProbedMember) -> Vec<Line> {
         Some(Ok(log)) => lines.push(("journal log", journal_words(log))),
     }
     lines
+}
+
+/// How many marks of a lockless bitmap are in each state, in their order; states that none is in are left out.
+fn mark_states(counts: &MarkCounts) -> impl Iterator<Item = (&'static str, u64)> {
+    let states = MarkState::ALL.map(|state| (state.name(), counts.of(state)));
+    states.into_iter().chain([("unknown", counts.unknown)]).filter(|(_, count)| *count > 0)
+}
+
+fn mark_words(counts: &MarkCounts, marks: u64) -> String {
+    let states: Vec<String> =
+        mark_states(counts).map(|(name, count)| format!("{count} {name}")).collect();
+    format!("{} of {marks} marks", states.join("; "))
+}
+
+/// The same as JSON, all states.
+pub(super) fn marks_json(counts: &MarkCounts) -> Value {
+    let key = |name: &str| name.replace(", ", "_").replace(' ', "_");
+    let states = MarkState::ALL.map(|state| (key(state.name()), json!(counts.of(state))));
+    let all = states.into_iter().chain([("unknown".to_string(), json!(counts.unknown))]);
+    Value::Object(all.collect())
 }
 
 /// The mode that a journal was written in, if it shows.

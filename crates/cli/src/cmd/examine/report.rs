@@ -193,7 +193,8 @@ fn member_json(look: &Look, judged: Result<&MemberVerdict, &CliError>) -> Value 
         Err(error) => json!({ "error": error.to_string() }),
     });
     let bitmap = member.bitmap.as_ref().map(|bitmap| match bitmap {
-        Ok(Bitmap { superblock: bitmap, bits }) => json!({
+        Ok(Bitmap { superblock: bitmap, bits, marks }) => json!({
+            "marks": marks.as_ref().map(|(_, counts)| facts::marks_json(counts)),
             "bits": bits.count(),
             "bits_set": bits.set_count(),
             "kind": bitmap.kind.name(),

@@ -1,0 +1,324 @@
+//! The marks of a lockless bitmap: one byte for each run of sectors, in one of eight states, and what changes them.
+//!
+//! Facts from Linux (`drivers/md/md-llbitmap.c`, and the letter that came with it in 2025): the numbers of the states, and which
+//! follows which. Linux 6.18 has the first five; the three that speak of runs *made before they are written* came later.
+//!
+//! | byte | state              | members                                        | holds what a client wrote |
+//! |------|--------------------|------------------------------------------------|---------------------------|
+//! | 0    | unwritten          | may differ, and it does not matter             | no                        |
+//! | 1    | clean              | agree                                          | yes                       |
+//! | 2    | dirty              | agree, unless it was being written             | yes                       |
+//! | 3    | need sync          | may differ where nobody wrote                  | yes                       |
+//! | 4    | syncing            | the same, and they are being made to agree     | yes                       |
+//! | 5, 6 | the same, unwritten | may differ, and are to be made to agree early | no                        |
+//! | 7    | clean, unwritten   | agree                                          | no                        |
+//!
+//! What braid does differs from md in two places, and md reads both. A run that is written for the first time *needs sync* on
+//! every level: md has it so where there is parity, and lets copies differ for good where nobody wrote. And what was made early
+//! counts as unwritten: a member that comes does not hold it.
+//!
+//! Like any bitmap it is kept in memory as sets of [`Bits`]; [`MarkState::of`] and [`LocklessMarks`] go between the two.
+//! [check: each_state_follows_from_each_other_as_the_table_says, sets_say_what_states_say]
+
+use crate::bits::Bits;
+
+/// What a mark says of its run of sectors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum MarkState {
+    /// No client has written it, or what was written was trimmed.
+    Unwritten = 0,
+    /// Redundancy agrees.
+    Clean = 1,
+    /// It is being written, or was not long ago.
+    Dirty = 2,
+    /// Redundancy is to be made to agree.
+    NeedSync = 3,
+    /// Redundancy is being made to agree.
+    Syncing = 4,
+    /// Redundancy is to be made to agree before anything is written.
+    NeedSyncUnwritten = 5,
+    /// The same, and it is being done.
+    SyncingUnwritten = 6,
+    /// Redundancy agrees, and nothing was written.
+    CleanUnwritten = 7,
+}
+
+/// What befalls a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MarkAction {
+    /// A client is about to write there.
+    Write,
+    /// Redundancy has been made to agree.
+    Synced,
+    /// Nothing is under way, and members were flushed.
+    Settled,
+    /// A client has trimmed all of it, and has written nothing since.
+    Trimmed,
+    /// The array is opened: whoever ran it before may have been interrupted.
+    Opened,
+}
+
+impl MarkState {
+    /// All states, by their bytes.
+    pub const ALL: [Self; 8] = [
+        Self::Unwritten,
+        Self::Clean,
+        Self::Dirty,
+        Self::NeedSync,
+        Self::Syncing,
+        Self::NeedSyncUnwritten,
+        Self::SyncingUnwritten,
+        Self::CleanUnwritten,
+    ];
+
+    /// The state that a byte of a disk stands for. md takes any other for one that needs sync.
+    #[must_use]
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(byte)).copied()
+    }
+
+    /// The byte that stands for it.
+    #[must_use]
+    pub fn byte(self) -> u8 {
+        self as u8
+    }
+
+    /// In words.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unwritten => "unwritten",
+            Self::Clean => "clean",
+            Self::Dirty => "dirty",
+            Self::NeedSync => "need sync",
+            Self::Syncing => "syncing",
+            Self::NeedSyncUnwritten => "need sync, unwritten",
+            Self::SyncingUnwritten => "syncing, unwritten",
+            Self::CleanUnwritten => "clean, unwritten",
+        }
+    }
+
+    /// Whether no client has anything there.
+    #[must_use]
+    pub fn is_unwritten(self) -> bool {
+        matches!(
+            self,
+            Self::Unwritten
+                | Self::NeedSyncUnwritten
+                | Self::SyncingUnwritten
+                | Self::CleanUnwritten
+        )
+    }
+
+    /// Whether what a client wrote there may not be on all members, if the array was interrupted.
+    #[must_use]
+    pub fn may_differ(self) -> bool {
+        matches!(self, Self::Dirty | Self::NeedSync | Self::Syncing)
+    }
+
+    /// Whether redundancy was not made to agree since the first write.
+    #[must_use]
+    pub fn is_unsynced(self) -> bool {
+        matches!(self, Self::NeedSync | Self::Syncing)
+    }
+
+    /// The state of a run of which sets say this: what braid writes.
+    #[must_use]
+    pub fn of(is_unwritten: bool, is_unsynced: bool, is_set: bool) -> Self {
+        match (is_unwritten, is_unsynced, is_set) {
+            (true, ..) => Self::Unwritten,
+            (_, true, _) => Self::NeedSync,
+            (_, _, true) => Self::Dirty,
+            _ => Self::Clean,
+        }
+    }
+
+    /// The state that follows.
+    #[must_use]
+    pub fn after(self, action: MarkAction) -> Self {
+        match (action, self) {
+            (MarkAction::Trimmed, _) => Self::Unwritten,
+            (MarkAction::Write, state) if state.is_unwritten() => Self::NeedSync,
+            (MarkAction::Write, Self::Clean) => Self::Dirty,
+            (MarkAction::Synced, Self::NeedSync | Self::Syncing) => Self::Dirty,
+            (MarkAction::Settled, Self::Dirty) => Self::Clean,
+            (MarkAction::Opened, state) if state.is_unwritten() => Self::Unwritten,
+            (MarkAction::Opened, state) if state.may_differ() => Self::NeedSync,
+            (_, state) => state,
+        }
+    }
+}
+
+/// What a lockless bitmap says beyond what bits can: two sets, none of which has a bit of the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocklessMarks {
+    /// Runs that hold nothing that a client wrote.
+    pub unwritten: Bits,
+    /// Runs that a client has written, and in which redundancy may not agree where nobody did.
+    pub unsynced: Bits,
+}
+
+impl LocklessMarks {
+    /// All unwritten, for `sectors` sectors, each mark for `sectors_each` of them.
+    #[must_use]
+    pub fn unwritten(sectors: u64, sectors_each: u64) -> Self {
+        let unsynced = Bits::none(sectors, sectors_each);
+        Self { unwritten: Bits::all(sectors, sectors_each), unsynced }
+    }
+
+    /// None unwritten, and redundancy agrees in all.
+    #[must_use]
+    pub fn clean(sectors: u64, sectors_each: u64) -> Self {
+        let none = Bits::none(sectors, sectors_each);
+        Self { unwritten: none.clone(), unsynced: none }
+    }
+
+    /// The state of a mark, if `bits` are those that say where members may differ.
+    #[must_use]
+    pub fn state(&self, bits: &Bits, mark: u64) -> MarkState {
+        MarkState::of(self.unwritten.is_set(mark), self.unsynced.is_set(mark), bits.is_set(mark))
+    }
+
+    /// The bytes that say it, one for each mark.
+    pub fn to_bytes<'a>(&'a self, bits: &'a Bits) -> impl Iterator<Item = u8> + 'a {
+        (0..bits.count()).map(|mark| self.state(bits, mark).byte())
+    }
+}
+
+/// How many marks are in each state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct MarkCounts {
+    counts: [u64; MarkState::ALL.len()],
+    /// Bytes that no state has.
+    pub unknown: u64,
+}
+
+impl MarkCounts {
+    /// How many are in this state.
+    #[must_use]
+    pub fn of(&self, state: MarkState) -> u64 {
+        self.counts.get(usize::from(state.byte())).copied().unwrap_or_default()
+    }
+
+    fn count(&mut self, state: Option<MarkState>) {
+        let place = state.and_then(|state| self.counts.get_mut(usize::from(state.byte())));
+        *place.unwrap_or(&mut self.unknown) += 1;
+    }
+}
+
+/// What the bytes of a disk say: where members may differ, and the rest. Bytes that no state has say what *need sync* does.
+#[must_use]
+pub(crate) fn read_marks(
+    bytes: &[u8],
+    sectors: u64,
+    sectors_each: u64,
+) -> (Bits, LocklessMarks, MarkCounts) {
+    let mut bits = Bits::none(sectors, sectors_each);
+    let mut marks = LocklessMarks::clean(sectors, sectors_each);
+    let mut counts = MarkCounts::default();
+    for (mark, byte) in (0..bits.count()).zip(bytes) {
+        let known = MarkState::from_byte(*byte);
+        counts.count(known);
+        let state = known.unwrap_or(MarkState::NeedSync);
+        if state.is_unwritten() {
+            marks.unwritten.set(mark);
+        }
+        if state.may_differ() {
+            bits.set(mark);
+        }
+        if state.is_unsynced() {
+            marks.unsynced.set(mark);
+        }
+    }
+    (bits, marks, counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ACTIONS: [MarkAction; 5] = [
+        MarkAction::Write,
+        MarkAction::Synced,
+        MarkAction::Settled,
+        MarkAction::Trimmed,
+        MarkAction::Opened,
+    ];
+
+    #[test]
+    fn each_byte_is_one_state() {
+        for (byte, state) in (0_u8..).zip(MarkState::ALL) {
+            assert_eq!((MarkState::from_byte(byte), state.byte()), (Some(state), byte));
+        }
+        assert_eq!((MarkState::from_byte(8), MarkState::from_byte(0xff)), (None, None));
+        let mut names: Vec<_> = MarkState::ALL.map(MarkState::name).to_vec();
+        names.dedup();
+        assert_eq!(names.len(), 8);
+    }
+
+    #[test]
+    fn each_state_follows_from_each_other_as_the_table_says() {
+        for (state, action) in MarkState::ALL.into_iter().flat_map(|s| ACTIONS.map(|a| (s, a))) {
+            let next = state.after(action);
+            let case = format!("{state:?} {action:?} {next:?}");
+            match action {
+                MarkAction::Trimmed => assert_eq!(next, MarkState::Unwritten, "{case}"),
+                MarkAction::Write => {
+                    assert!(next.may_differ() && !next.is_unwritten(), "it says so first: {case}");
+                    let was_in_sync = matches!(state, MarkState::Clean | MarkState::Dirty);
+                    assert_eq!(next.is_unsynced(), !was_in_sync, "parity means nothing: {case}");
+                }
+                MarkAction::Synced => {
+                    assert!(!next.is_unsynced(), "{case}");
+                    assert_eq!(next.is_unwritten(), state.is_unwritten(), "{case}");
+                    assert_eq!(next.may_differ(), state.may_differ(), "a write goes on: {case}");
+                }
+                MarkAction::Settled => {
+                    let is_alike = (next.is_unwritten(), next.is_unsynced())
+                        == (state.is_unwritten(), state.is_unsynced());
+                    assert!(is_alike, "{case}");
+                    assert!(!next.may_differ() || next.is_unsynced(), "{case}");
+                }
+                MarkAction::Opened => {
+                    assert_eq!(next.is_unwritten(), state.is_unwritten(), "{case}");
+                    assert_eq!(next.is_unsynced(), state.may_differ(), "{case}");
+                }
+            }
+            assert!(!(next.is_unwritten() && next.may_differ()), "{case}");
+        }
+    }
+
+    #[test]
+    fn sets_say_what_states_say() {
+        for state in MarkState::ALL {
+            let (bits, marks, counts) = read_marks(&[state.byte()], 8, 8);
+            let is = (bits.is_set(0), marks.unwritten.is_set(0), marks.unsynced.is_set(0));
+            let (may_differ, unwritten) = (state.may_differ(), state.is_unwritten());
+            assert_eq!(is, (may_differ, unwritten, state.is_unsynced()), "{state:?}");
+            assert_eq!(counts.of(state), 1);
+            // One of those that braid writes says the same.
+            let written = marks.state(&bits, 0);
+            let same = (written.may_differ(), written.is_unwritten(), written.is_unsynced());
+            assert_eq!(same, (may_differ, unwritten, state.is_unsynced()), "{state:?} {written:?}");
+        }
+        let (bits, marks, counts) = read_marks(&[0xA5], 8, 8);
+        assert!(bits.is_set(0) && marks.unsynced.is_set(0), "nobody knows what it is");
+        assert_eq!(counts.unknown, 1);
+    }
+
+    proptest! {
+        #[test]
+        fn marks_are_read_as_they_were_written(
+            bytes in prop::collection::vec(prop::sample::select(vec![0_u8, 1, 2, 3]), 1..200),
+            each in 1_u64..40,
+        ) {
+            let sectors = bytes.len() as u64 * each;
+            let (bits, marks, counts) = read_marks(&bytes, sectors, each);
+            prop_assert_eq!(marks.to_bytes(&bits).collect::<Vec<_>>(), bytes.clone());
+            let total: u64 = MarkState::ALL.into_iter().map(|state| counts.of(state)).sum();
+            prop_assert_eq!(total, bytes.len() as u64);
+        }
+    }
+}
